@@ -121,7 +121,7 @@ STALE = {
     "a workload": ("```sh\nftld compare unifrom --size 1GiB\n```", "unifrom", "uniform"),
     "a key of a workload": ("`ftld replay zipf:teta=1.1`", "teta", "theta"),
     "a value of a parameter": ("with `--set wear.policy=static`", "static", ""),
-    "a parameter without a family": ("with `--set valid_trackin=oob_mark`", "valid_trackin", "valid_tracking"),
+    "a parameter without a family": ("with `--set valid_trackin=oob_mark`", "valid_trackin", "lazy.valid_tracking"),
     "a parameter in prose": ("more with wear.gapp, less without", "wear.gapp", "wear.gap"),
     "a key of a file": ("```toml\nsise = 4\n```", "sise", "size"),
     "a subcommand": ("see `ftld presetz`", "presetz", "presets"),

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 suites=("$@")
-[ $# -gt 0 ] || suites=(conformance power_cut host_crash recovery_stories wear faulty_parts differential regressions)
+[ $# -gt 0 ] || suites=(conformance power_cut host_crash recovery_scenarios wear faulty_parts differential regressions)
 
 tree=$(mktemp -d "${TMPDIR:-/tmp}/ftld-toy.XXXXXX")
 trap 'rm -rf "$tree"' EXIT

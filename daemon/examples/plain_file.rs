@@ -99,7 +99,7 @@ fn serve(node: &str, path: &str, size: u64, flush_delay: Duration) -> Result<(),
     let left = SigSet::from_iter([Signal::SIGTERM]);
     left.thread_block()?;
     for refused in sys::prepare_for_block_device() {
-        eprintln!("plain_file: goes without {refused}");
+        eprintln!("plain_file: continues without {refused}");
     }
     let name = node
         .strip_prefix("/dev/")

@@ -1,7 +1,7 @@
-//! Sockets on which the service manager listens for us (`LISTEN_FDS`), told apart by their names.
+//! Sockets passed by the service manager (`LISTEN_FDS`), distinguished by their names.
 //!
-//! A socket that was passed is used in place of the one that would be bound. One that nobody would
-//! use is an error: whoever connected to it would wait for ever.
+//! The daemon uses a passed socket in place of binding its own. A passed socket without a use is an
+//! error: its clients would wait forever.
 
 use crate::failure::Failure;
 use crate::target::Target;
@@ -11,21 +11,21 @@ use nix::sys::socket::{getsockopt, sockopt::AcceptConn};
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 
-/// What was passed.
+/// Sockets inherited from the service manager.
 #[derive(Debug, Default)]
-pub(crate) struct Passed {
-    /// For NBD clients.
+pub(crate) struct InheritedSockets {
+    /// Listener for NBD clients.
     pub(crate) nbd: Option<Listening>,
-    /// For HTTP.
+    /// Listener for HTTP.
     pub(crate) metrics: Option<TcpListener>,
 }
 
-impl Passed {
-    /// Takes them out of the environment, once; before there is a second thread.
-    pub(crate) fn take(target: &Target) -> Result<Passed, Failure> {
+impl InheritedSockets {
+    /// Takes the sockets from the environment. Called once, before a second thread exists.
+    pub(crate) fn take(target: &Target) -> Result<InheritedSockets, Failure> {
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut sockets = ListenFd::from_env();
-        let mut passed = Passed::default();
+        let mut passed = InheritedSockets::default();
         for at in 0..sockets.len() {
             let name = names.split(':').nth(at).unwrap_or_default();
             passed

@@ -1,5 +1,5 @@
-//! Work between requests: snapshots, collection ahead of need, giving file space back. In small
-//! slices under the request lock, and only while nobody asks for anything.
+//! Background work: snapshots, GC ahead of need, releasing file space. It runs in small slices
+//! under the request lock, only while no request is in flight.
 
 use crate::volume::{Idle, Volume};
 use nand_model::Store;
@@ -9,23 +9,23 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Between two snapshots.
+/// Interval between two snapshots.
 const PUBLISH_EVERY: Duration = Duration::from_millis(100);
-/// Snapshots skipped because the lock was taken, before one waits for it.
+/// Snapshots skipped because the lock was taken, before the worker waits for the lock.
 const PATIENCE: u32 = 10;
-/// Silence of the host after which background work begins.
+/// Idle time of the host before background work begins.
 const QUIET: Duration = Duration::from_millis(200);
-/// Flash operations of one slice: some hundred microseconds of the lock.
+/// Flash operations of one slice: the lock is held for a few 100 us.
 const SLICE_OPS: u32 = 16;
 
-/// After which a device that was left with nothing to do is asked again: its cells age.
+/// Interval after which an idle device is checked again: its cells age.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
-/// Between two looks for space of the host that can be given back.
+/// Interval between two searches for host file space to release.
 const TIDY_EVERY: Duration = Duration::from_secs(1);
-/// How long ending may wait for the thread that syncs, when there is nothing to sync.
+/// Longest wait of the sync thread for work, and so the longest delay of a stop.
 const SYNC_PATIENCE: Duration = Duration::from_millis(200);
 
-/// The threads; end when dropped.
+/// Background threads; dropping it stops them.
 #[derive(Debug)]
 pub(crate) struct Background {
     stop: Vec<Sender<()>>,
@@ -34,7 +34,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Starts them.
+    /// Starts the threads.
     pub(crate) fn start<S: Store + 'static>(
         volume: &Arc<Volume<S>>,
     ) -> std::io::Result<Background> {
@@ -53,14 +53,15 @@ impl Background {
         };
         background.repeat("ftld-background", PUBLISH_EVERY, move || worker.tick())?;
         let volume = volume.clone();
-        // Begins the sync that frees erased space before a request would have to wait for it.
+        // Starts the sync that frees erased space before a request has to wait for it.
         background.repeat("ftld-sync", Duration::ZERO, move || {
             volume.reclaim_when_short(SYNC_PATIENCE)
         })?;
         Ok(background)
     }
 
-    /// Counts how often it had the request lock: some times a second, as long as nobody keeps it.
+    /// Returns a counter of the worker's turns with the request lock. It grows several times per
+    /// second unless the lock is blocked.
     pub(crate) fn turns(&self) -> Arc<AtomicU64> {
         self.turns.clone()
     }
@@ -97,7 +98,7 @@ struct Worker<S: Store> {
     volume: Arc<Volume<S>>,
     turns: Arc<AtomicU64>,
     skipped: u32,
-    /// When there was nothing left to do, and how many programs and erases were done by then.
+    /// Time at which background work ran out, and the programs and erases done by then.
     settled: Option<(Instant, u64)>,
     tidied: Instant,
 }
@@ -107,7 +108,7 @@ impl<S: Store + 'static> Worker<S> {
         let had_it = self.volume.publish(self.skipped >= PATIENCE);
         self.skipped = if had_it { 0 } else { self.skipped + 1 };
         self.turns.fetch_add(had_it.into(), Relaxed);
-        if self.volume.quiet_for() < QUIET {
+        if self.volume.idle_time() < QUIET {
             return;
         }
         let total = self.volume.flash().counters.total();
@@ -125,15 +126,15 @@ impl<S: Store + 'static> Worker<S> {
         }
         if self.tidied.elapsed() >= TIDY_EVERY {
             self.tidied = Instant::now();
-            self.volume.tidy();
+            self.volume.discard_freed_space();
         }
     }
 
-    /// Slices until the next snapshot is due or a request comes. Returns whether there is more to
-    /// do.
+    /// Runs slices until the next snapshot is due or a request arrives. Returns whether work
+    /// remains.
     fn idle(&self) -> bool {
         let until = Instant::now() + PUBLISH_EVERY;
-        while Instant::now() < until && self.volume.quiet_for() >= QUIET {
+        while Instant::now() < until && self.volume.idle_time() >= QUIET {
             match self.volume.idle(SLICE_OPS) {
                 Idle::Settled => return false,
                 Idle::More => {}

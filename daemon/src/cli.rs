@@ -1,4 +1,4 @@
-//! The command line: without a subcommand, serve.
+//! Command line; without a subcommand, `ftld` serves a device.
 
 use crate::compare::CompareArgs;
 use crate::failure::Exit;
@@ -31,15 +31,14 @@ pub struct ServeArgs {
     /// The device.
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// Go on in the background once the device is ready; the log goes to NAME.log beside the
-    /// default image
+    /// Run in the background once the device is ready; the log is NAME.log next to the default
+    /// image
     #[arg(long)]
     pub detach: bool,
     /// The process in the background that `--detach` started.
     #[arg(long, hide = true, conflicts_with = "detach")]
     pub detached: bool,
-    /// Print what would be served and where each value comes from, as a configuration file, and
-    /// serve nothing
+    /// Print all values with their sources, as a configuration file, and exit
     #[arg(long)]
     pub print_config: bool,
 }
@@ -47,9 +46,9 @@ pub struct ServeArgs {
 /// Subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make an image without serving it
+    /// Create an image
     Create(Box<DeviceArgs>),
-    /// Show what is in an image; never changes it
+    /// Show the content of an image; never changes it
     Inspect {
         /// Path of an image, or name of an instance
         image: String,
@@ -59,7 +58,7 @@ pub enum Command {
         /// Show one page
         #[arg(long, value_name = "BLOCK:PAGE")]
         page: Option<String>,
-        /// Show where a logical page's content is and was
+        /// Show the current and older versions of a logical page
         #[arg(long, value_name = "N")]
         lpn: Option<u32>,
     },
@@ -72,32 +71,32 @@ pub enum Command {
     /// row with --json
     #[command(
         after_help = "Examples:\n  ftld replay trace.csv.gz --address compact\n  ftld replay uniform:requests=2M,read=30% --scheme pagemap --json\n\n\
-                            `ftld workloads` lists generators and trace formats; docs/REPLAY.md says what is measured."
+                            `ftld workloads` lists generators and trace formats; docs/REPLAY.md defines what is measured."
     )]
     Replay(Box<Job>),
-    /// Replay workloads under several schemes and settings, over the cores
+    /// Replay workloads under several schemes and settings, one run per core
     #[command(
         after_help = "Examples:\n  ftld compare uniform hotcold:access=95% --size 256MiB --html compare.html\n  \
                             ftld compare trace.csv.gz --address compact --scheme lazyftl,pagemap --op 7,28 --csv\n  \
                             ftld compare --plan uniform zipf > jobs.ndjson; sbatch --array=1-$(wc -l < jobs.ndjson) deploy/slurm-array.sh jobs.ndjson rows\n  \
-                            ftld compare --rows rows/*.json --html compare.html\n\ndocs/REPLAY.md says what is measured."
+                            ftld compare --rows rows/*.json --html compare.html\n\ndocs/REPLAY.md defines what is measured."
     )]
     Compare(Box<CompareArgs>),
     /// List synthetic workloads and trace formats
     Workloads,
-    /// List the flash translation layers to choose from
+    /// List the flash translation layers
     Schemes,
-    /// List the devices and chips to choose from
+    /// List the flash devices and chips
     Profiles,
-    /// List the presets: scheme, device, parameters and method of a paper by one name
+    /// List the presets: scheme, device, parameters and method of a paper under one name
     Presets,
-    /// List instances, and devices that a dead daemon left
+    /// List instances, and devices whose daemon died
     List,
-    /// Show what a running instance does
+    /// Show the state of a running instance
     Status {
         /// Name of the instance; not needed if only one is running
         name: Option<String>,
-        /// Again and again, with rates in between
+        /// Print a line of rates per interval
         #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
         watch: Option<f64>,
     },
@@ -105,28 +104,28 @@ pub enum Command {
     Stop {
         /// Name of the instance; not needed if only one is running
         name: Option<String>,
-        /// Remove the device even under whoever holds it
+        /// Remove the device even if open
         #[arg(long)]
         force: bool,
     },
-    /// Serve again what a killed daemon left behind
+    /// Reattach a device whose daemon died
     Recover(Box<ServeArgs>),
-    /// Let a running instance stand still for a while, to look at it: requests wait, none fails
+    /// Pause a running instance: requests wait, none fails
     Pause {
         /// Name of the instance; not needed if only one is running
         name: Option<String>,
-        /// For how long, such as 30s or 5m; then it goes on by itself, and after 10 minutes at most
+        /// Duration, such as 30s or 5m, 10 minutes at most; then the device resumes by itself
         #[arg(long = "for", value_name = "DURATION", default_value = "30s", value_parser = seconds)]
         length: f64,
     },
-    /// Let a paused instance on until the next event, such as a collection or a merge
+    /// Run a paused instance until the next event, such as a GC run or a merge
     Step {
         /// Name of the instance; not needed if only one is running
         name: Option<String>,
-        /// Until so many events were noted
+        /// Until N events are recorded
         #[arg(long, value_name = "N", default_value_t = 1)]
         events: u64,
-        /// Until so many requests were served, whatever they set off
+        /// Until N requests are served, with all their work
         #[arg(long, value_name = "N", conflicts_with = "events")]
         requests: Option<u64>,
     },
@@ -135,10 +134,10 @@ pub enum Command {
         /// Name of the instance; not needed if only one is running
         name: Option<String>,
     },
-    /// Let something go wrong with the flash of a running instance
+    /// Inject a flash fault into a running instance
     #[command(subcommand)]
     Inject(Inject),
-    /// Look at this machine and say what a device lacks here, with the way out
+    /// Check prerequisites and print fixes
     Doctor(Box<DeviceArgs>),
     /// Print the completions of a shell
     #[command(after_help = "For this shell only: source <(ftld completions bash)")]
@@ -148,12 +147,12 @@ pub enum Command {
     },
     /// Write the manual pages into a folder
     Man {
-        /// The folder; made if missing
+        /// The folder; created if missing
         folder: PathBuf,
     },
 }
 
-/// The seconds of a duration: `90`, `90s`, `1.5m`, of a length that a pause may have.
+/// Parses a duration (`90`, `90s`, `1.5m`) into seconds; its length must be valid for a pause.
 fn seconds(text: &str) -> Result<f64, String> {
     let split = text
         .find(|c: char| c.is_ascii_alphabetic())
@@ -176,12 +175,11 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// What can go wrong.
 #[derive(Debug, Subcommand)]
 pub enum Inject {
-    /// The flash loses power: the device fails, goes, and its daemon ends; a restart mounts what
-    /// the chip kept
+    /// Cut the flash's power: the device is removed and its daemon ends; restart to recover
     PowerCut(On<PowerCut>),
-    /// Blocks fail at their next program or erase
+    /// Make blocks fail at their next program or erase
     BadBlock(On<BadBlock>),
-    /// Bits are wrong when pages are read
+    /// Add bit errors to page reads
     BitErrors(On<BitErrors>),
 }
 

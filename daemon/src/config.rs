@@ -1,4 +1,5 @@
-//! Command line, environment and file become one validated [`Config`]; the earlier wins.
+//! Merges command line, environment and file into one validated [`Config`], in this order of
+//! precedence.
 
 use crate::failure::Failure;
 use crate::instance::{self, Dirs};
@@ -15,24 +16,24 @@ use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use strum::IntoStaticStr;
 
-/// Where metrics are served unless told otherwise.
+/// Default address of the metrics.
 pub const METRICS_DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9917);
 
-/// Over-provisioning in percent unless told otherwise.
+/// Default over-provisioning in percent.
 pub(crate) const OP_DEFAULT: f64 = 7.0;
-/// Bytes the host sees unless told otherwise.
+/// Default device size in bytes.
 pub(crate) const SIZE_DEFAULT: u64 = 1 << 30;
 
-/// What an image must be like. What was not asked for is `None`, so that only a real contradiction
-/// is one.
+/// Requirements on an image. Unspecified values are `None`, so that only a real contradiction is an
+/// error.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Wish {
+pub struct ImageRequirements {
     /// Name of the scheme.
     pub scheme: Option<String>,
     /// The flash device.
     pub profile: Option<&'static Profile>,
-    /// Bytes the host sees.
+    /// Device size in bytes.
     pub size: Option<u64>,
     /// Over-provisioning in percent.
     pub op: Option<f64>,
@@ -40,50 +41,50 @@ pub struct Wish {
     pub params: Params,
 }
 
-/// How long a request takes.
+/// Latency model of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Latency {
-    /// As long as the host needs.
+    /// Host time only.
     #[default]
     None,
-    /// As long as the emulated flash needs.
+    /// Time of the emulated flash.
     Emulate,
 }
 
 impl Latency {
-    /// As on the command line.
+    /// Returns the name used on the command line.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// Everything a daemon is told, validated.
+/// Validated configuration of a daemon.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where requests come from; `None` lets the machine decide.
+    /// Source of requests; `None` selects the machine's default.
     pub target: Option<Target>,
     /// Name of the instance.
     pub name: String,
     /// The image.
     pub image: PathBuf,
-    /// What the image must be like.
-    pub wish: Wish,
-    /// Where HTTP is served.
+    /// Requirements on the image.
+    pub requirements: ImageRequirements,
+    /// HTTP address.
     pub metrics: Option<SocketAddr>,
-    /// Names under which HTTP answers, beside addresses and this machine's own.
+    /// Host names accepted by the HTTP server besides addresses and this machine's own names.
     pub metrics_hosts: Vec<String>,
-    /// How long requests take.
+    /// Latency model of requests.
     pub latency: Latency,
-    /// TLS for NBD; `None` does without.
+    /// TLS options for NBD; `None` disables TLS.
     pub tls: Option<TlsOptions>,
-    /// Whether the image stays as it is.
+    /// Whether the image is opened read-only.
     pub read_only: bool,
 }
 
 impl Config {
-    /// Merges command line, environment and file, in that order, and checks everything that can be
-    /// checked without the image.
+    /// Merges command line, environment and file, in that order, and performs all checks that do
+    /// not need the image.
     ///
     /// # Errors
     /// An option, a variable or the configuration file is wrong; the message names it.
@@ -92,15 +93,15 @@ impl Config {
     }
 }
 
-/// What was said where, the strongest first.
+/// Options by source, in order of precedence.
 pub(crate) struct Layers {
-    /// Command line and environment.
+    /// Options from command line and environment.
     typed: DeviceArgs,
-    /// The file, and where it lies; empty without one.
+    /// Path and content of the configuration file; empty without one.
     file: (Option<PathBuf>, FileOptions),
 }
 
-/// A configuration file: the options and the target.
+/// Content of a configuration file: the options and the target.
 #[derive(Debug, Default)]
 struct FileOptions {
     target: Option<String>,
@@ -144,7 +145,7 @@ impl Layers {
         let name = name_of(options.name.clone(), target.as_ref())?;
         Ok(Config {
             image: options.image.clone().unwrap_or_else(|| dirs.image(&name)),
-            wish: options.wish()?,
+            requirements: options.requirements()?,
             metrics: options
                 .metrics
                 .as_deref()
@@ -158,7 +159,7 @@ impl Layers {
         })
     }
 
-    /// Who said it.
+    /// Returns the source of an option's value.
     pub(crate) fn origin(&self, key: &str) -> Option<String> {
         let says = |target: &Option<String>, options: &DeviceOptions| match key {
             "target" => target.is_some(),
@@ -240,7 +241,7 @@ fn metrics_addr(text: &str) -> Result<Option<SocketAddr>, Failure> {
 }
 
 impl DeviceOptions {
-    /// Those of `--metrics-host`, and the host of `--metrics`.
+    /// Returns the names in `--metrics-host`, and the host of `--metrics`.
     fn metrics_hosts(&self) -> Vec<String> {
         let bound = self
             .metrics
@@ -256,7 +257,7 @@ impl DeviceOptions {
             .collect()
     }
 
-    /// Every option, as it is written in a file, in the order of the help.
+    /// Returns all option keys, as written in a file, in the order of the help.
     pub fn keys() -> impl Iterator<Item = String> {
         let command = DeviceOptions::augment_args(clap::Command::new("keys"));
         command
@@ -266,14 +267,14 @@ impl DeviceOptions {
             .into_iter()
     }
 
-    /// What these options say, as a file would.
+    /// Returns these options as a file's table.
     pub(crate) fn table(&self) -> toml::Table {
         let mut table = toml::Table::try_from(self).expect("plain data");
         table.retain(|_, value| *value != toml::Value::Boolean(false));
         table
     }
 
-    /// These options, and those of `other` where these say nothing.
+    /// Returns these options, with unset ones taken from `other`.
     fn or(self, other: DeviceOptions) -> DeviceOptions {
         DeviceOptions {
             preset: self.preset.or(other.preset),
@@ -305,7 +306,7 @@ impl DeviceOptions {
         }
     }
 
-    /// TLS as this target needs it.
+    /// Returns the TLS options, checked against the target.
     fn tls(&self, target: Option<&Target>) -> Result<Option<TlsOptions>, Failure> {
         const FILES: &str = "--tls-cert CERT.pem --tls-key KEY.pem";
         let by_uri = matches!(target, Some(Target::Nbd(uri)) if uri.tls);
@@ -360,7 +361,7 @@ impl DeviceOptions {
         }
     }
 
-    /// These options, and those of the preset where these say nothing.
+    /// Returns these options, with unset ones taken from the preset.
     pub(crate) fn with_preset(self) -> Result<DeviceOptions, Failure> {
         let Some(name) = self.preset.as_deref() else {
             return Ok(self);
@@ -375,11 +376,11 @@ impl DeviceOptions {
         })
     }
 
-    pub(crate) fn wish(&self) -> Result<Wish, Failure> {
+    pub(crate) fn requirements(&self) -> Result<ImageRequirements, Failure> {
         self.clone().with_preset()?.wish_as_is()
     }
 
-    fn wish_as_is(&self) -> Result<Wish, Failure> {
+    fn wish_as_is(&self) -> Result<ImageRequirements, Failure> {
         let profile = self.profile.as_deref().map(find_profile).transpose()?;
         let op = self.op.filter(|op| !(0.1..=1000.0).contains(op));
         if let Some(op) = op {
@@ -387,7 +388,7 @@ impl DeviceOptions {
                 "--op {op} is not a percentage from 0.1 to 1000"
             )));
         }
-        Ok(Wish {
+        Ok(ImageRequirements {
             scheme: self.scheme.clone(),
             profile,
             size: self.size()?,
@@ -427,7 +428,7 @@ impl DeviceOptions {
     }
 }
 
-/// A scheme that cannot be had with these parameters is a mistake of whoever asked for it.
+/// Converts a scheme's rejection of these parameters into a usage error.
 pub(crate) fn usage(error: FtlError) -> Failure {
     Failure::usage(error.to_string())
 }

@@ -1,16 +1,16 @@
-//! Control of a running instance: JSON lines over a unix socket that only its owner can reach.
+//! Control of a running instance: JSON lines over a unix socket that only its owner can open.
 //!
 //! One request per line, one answer per line: `{"command":"status"}`,
 //! `{"command":"stop","force":false}`,
 //! `{"command":"inject","fault":{"kind":"power-cut","after":100}}`,
-//! `{"command":"pace","turn":{"pause":30}}`. An answer has either what was asked for or `{"error":
-//! "…", "exit": 1}`. A peer that sends too much or too slowly is cut off.
+//! `{"command":"pace","turn":{"pause":30}}`. An answer contains the result or `{"error": "…",
+//! "exit": 1}`. The server closes connections that send too much or too slowly.
 
 use crate::failure::{Exit, Failure};
 use crate::inject::{Injected, Injection};
 use crate::instance::Dirs;
-use crate::pause::Turn;
-use crate::status::Observed;
+use crate::pause::PauseCommand;
+use crate::status::StatusSource;
 use crate::sys;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -28,61 +28,61 @@ const BACKLOG: i32 = 128;
 const CONNECTION_DEADLINE: Duration = Duration::from_secs(30);
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What can be asked of an instance.
+/// Requests to an instance.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// Tell everything.
+    /// Return the status.
     Status {},
-    /// End.
+    /// Stop the instance.
     Stop {
-        /// Remove the device under whoever holds it.
+        /// Remove the device even if open.
         #[serde(default)]
         force: bool,
     },
-    /// Let something go wrong with the flash.
+    /// Inject a flash fault.
     Inject {
-        /// What.
+        /// Fault to inject.
         fault: Injection,
     },
-    /// Pause, step or go on.
+    /// Pause, step or resume.
     Pace {
-        /// What.
-        turn: Turn,
+        /// Command to run.
+        turn: PauseCommand,
     },
 }
 
-/// What was asked for over the socket and changes the instance.
+/// Requests over the socket that change the instance.
 #[derive(Debug)]
-pub enum Asked {
-    /// End.
+pub enum ControlCommand {
+    /// Stop the instance.
     Stop {
-        /// Remove the device under whoever holds it.
+        /// Remove the device even if open.
         force: bool,
-        /// Takes the names of those who hold it up.
+        /// Receives the processes that keep the device open.
         answer: oneshot::Sender<Vec<String>>,
     },
-    /// Let something go wrong with the flash.
+    /// Inject a flash fault.
     Inject {
-        /// What.
+        /// Fault to inject.
         fault: Injection,
-        /// Takes what was done.
+        /// Receives the result of the injection.
         answer: oneshot::Sender<Result<Injected, Failure>>,
     },
-    /// Pause, step or go on.
+    /// Pause, step or resume.
     Pace {
-        /// What.
-        turn: Turn,
-        /// Takes what became of it.
+        /// Command to run.
+        turn: PauseCommand,
+        /// Receives the result of the command.
         answer: oneshot::Sender<Result<Value, Failure>>,
     },
 }
 
-/// Makes the socket; a file that a killed daemon left is replaced. Called with the instance's name
-/// held.
+/// Creates the socket, replacing a file left by a killed daemon. The caller holds the instance's
+/// name.
 ///
 /// # Errors
-/// The socket cannot be made.
+/// The socket cannot be created.
 pub fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, Failure> {
     let failed =
         |error: std::io::Error| Failure::io(format!("control socket {}", path.display()), &error);
@@ -93,14 +93,14 @@ pub fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, Failure> {
     sys::listen_privately(path, BACKLOG).map_err(failed)
 }
 
-/// Answers until the runtime ends.
+/// Handles requests until the runtime ends.
 ///
 /// # Errors
-/// The runtime does not take the listener.
+/// The runtime rejects the listener.
 pub async fn serve(
     listener: std::os::unix::net::UnixListener,
-    observed: Arc<dyn Observed>,
-    asked: mpsc::Sender<Asked>,
+    observed: Arc<dyn StatusSource>,
+    asked: mpsc::Sender<ControlCommand>,
 ) -> std::io::Result<()> {
     let listener = UnixListener::from_std(listener)?;
     loop {
@@ -122,8 +122,8 @@ pub async fn serve(
 
 async fn connection(
     mut stream: UnixStream,
-    observed: Arc<dyn Observed>,
-    asked: mpsc::Sender<Asked>,
+    observed: Arc<dyn StatusSource>,
+    asked: mpsc::Sender<ControlCommand>,
 ) -> std::io::Result<()> {
     let (read, mut write) = stream.split();
     let mut read = tokio::io::BufReader::new(read);
@@ -133,9 +133,11 @@ async fn connection(
             return Ok(());
         }
         let answer = match serde_json::from_str(&line) {
-            Ok(request) => obey(request, &*observed, &asked).await.unwrap_or_else(
-                |failure| json!({"error": failure.message, "exit": failure.exit.code()}),
-            ),
+            Ok(request) => handle_request(request, &*observed, &asked)
+                .await
+                .unwrap_or_else(
+                    |failure| json!({"error": failure.message, "exit": failure.exit.code()}),
+                ),
             Err(error) => {
                 json!({"error": format!("not a request: {error}"), "exit": Exit::Usage.code()})
             }
@@ -147,21 +149,21 @@ async fn connection(
     }
 }
 
-async fn obey(
+async fn handle_request(
     request: Request,
-    observed: &dyn Observed,
-    asked: &mpsc::Sender<Asked>,
+    observed: &dyn StatusSource,
+    asked: &mpsc::Sender<ControlCommand>,
 ) -> Result<Value, Failure> {
     match request {
         Request::Status {} => Ok(observed.view().json()),
         Request::Stop { force } => {
             let (answer, told) = oneshot::channel();
-            let holders = pass_on(asked, Asked::Stop { force, answer }, told).await?;
+            let holders = pass_on(asked, ControlCommand::Stop { force, answer }, told).await?;
             Ok(json!({"waiting_for": holders}))
         }
         Request::Pace { turn } => {
             let (answer, told) = oneshot::channel();
-            pass_on(asked, Asked::Pace { turn, answer }, told).await?
+            pass_on(asked, ControlCommand::Pace { turn, answer }, told).await?
         }
         Request::Inject { fault } => {
             let (answer, told) = oneshot::channel();
@@ -170,7 +172,7 @@ async fn obey(
                 count,
                 text,
                 mut facts,
-            } = pass_on(asked, Asked::Inject { fault, answer }, told).await??;
+            } = pass_on(asked, ControlCommand::Inject { fault, answer }, told).await??;
             facts["kind"] = kind.name().into();
             facts["count"] = count.into();
             facts["text"] = text.into();
@@ -179,10 +181,10 @@ async fn obey(
     }
 }
 
-/// Waits for the answer of those who run the instance.
+/// Sends a command to the instance's main loop and waits for the answer.
 async fn pass_on<T>(
-    asked: &mpsc::Sender<Asked>,
-    what: Asked,
+    asked: &mpsc::Sender<ControlCommand>,
+    what: ControlCommand,
     told: oneshot::Receiver<T>,
 ) -> Result<T, Failure> {
     let stopping = || Failure::failed("already stopping");
@@ -190,7 +192,7 @@ async fn pass_on<T>(
     told.await.map_err(|_| stopping())
 }
 
-/// The instance is another user's.
+/// Returns the failure for an instance of another user.
 pub(crate) fn not_permitted(dirs: &Dirs, name: &str) -> Failure {
     let path = dirs.control(name);
     let message = format!(
@@ -200,7 +202,7 @@ pub(crate) fn not_permitted(dirs: &Dirs, name: &str) -> Failure {
     Failure::new(Exit::Permission, message)
 }
 
-/// Asks a running instance. Exit 3 if none answers.
+/// Sends a request to a running instance. Exit 3 if none answers.
 ///
 /// # Errors
 /// No instance of this name answers, or it refuses the request.

@@ -1,9 +1,9 @@
-//! `ftld --detach`: the caller waits until the device is ready or hears why not; then the daemon
-//! goes on without it.
+//! `ftld --detach`: the caller waits until the device is ready or starting failed; then the daemon
+//! continues in the background.
 //!
-//! The daemon is a child in a session of its own. Until it is ready it speaks to the caller's
-//! terminal, so an error reaches the caller as it is, exit code included; with the ready line it
-//! lets go of the terminal.
+//! The daemon is a child in its own session. Until it is ready it writes to the caller's terminal,
+//! so the caller gets errors unchanged, exit code included. After the ready line it detaches from
+//! the terminal.
 
 use crate::failure::{Exit, Failure};
 use crate::output::print;
@@ -38,7 +38,7 @@ pub(crate) fn start() -> Result<(), Failure> {
     if !ready.is_empty() {
         return print(&ready);
     }
-    // It has said why.
+    // The child has printed the reason.
     let status = child.wait().map_err(failed)?;
     match status.code() {
         Some(code) => exit(code),
@@ -49,14 +49,14 @@ pub(crate) fn start() -> Result<(), Failure> {
     }
 }
 
-/// Leaves the caller's session, so that its end does not end the daemon.
+/// Starts a new session, so that the end of the caller's session does not end the daemon.
 pub(crate) fn leave_session() {
     if let Err(error) = nix::unistd::setsid() {
         tracing::warn!("stays in the caller's session: {error}");
     }
 }
 
-/// Lets go of the caller's terminal: from now on messages go to `log`.
+/// Detaches from the caller's terminal: from now on messages go to `log`.
 pub(crate) fn leave_terminal(log: &Path) {
     let folder = log.parent().map_or(Ok(()), std::fs::create_dir_all);
     let open = || {
@@ -67,7 +67,7 @@ pub(crate) fn leave_terminal(log: &Path) {
             .open(log)
     };
     let left = folder.and_then(|()| open()).and_then(|file| {
-        // An older version left it open to all.
+        // Older versions created the log readable by all users.
         file.set_permissions(Permissions::from_mode(0o600))?;
         nix::unistd::dup2_stdout(&file)?;
         nix::unistd::dup2_stderr(&file)?;

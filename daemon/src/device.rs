@@ -1,116 +1,119 @@
-//! What a transport sees of a volume: bytes, and nothing of pages or flash.
+//! Interface of a volume to transports: bytes, without pages or flash.
 
 use std::io;
 use std::time::Instant;
 
-/// When a client may hear that its request is done: at once if `None`.
-pub type Completion = Option<Hold>;
+/// Completion of a request; `None` acknowledges it at once.
+pub type Completion = Option<DelayedCompletion>;
 
-/// A request that is done, whose completion is due later (`--latency emulate`). Dropped when its
-/// client hears of it, or is gone.
-pub struct Hold {
+/// Finished request with a later completion time (`--latency emulate`). Dropped on acknowledgement,
+/// or when its client is gone.
+pub struct DelayedCompletion {
     due: Instant,
     /// Counts the end of the request when it is dropped.
     _request: Option<Box<dyn Send + Sync>>,
 }
 
-impl Hold {
-    /// A hold for a device that counts nothing.
+impl DelayedCompletion {
+    /// Creates a delayed completion for a device without request counters.
     pub fn until(due: Instant) -> Self {
-        Hold {
+        DelayedCompletion {
             due,
             _request: None,
         }
     }
 
-    /// A hold that drops `request` when its client hears of the completion.
+    /// Creates a delayed completion that drops `request` on acknowledgement.
     pub fn counted(due: Instant, request: impl Send + Sync + 'static) -> Self {
-        Hold {
+        DelayedCompletion {
             due,
             _request: Some(Box::new(request)),
         }
     }
 
-    /// When the completion is due.
+    /// Returns the completion time.
     pub fn due(&self) -> Instant {
         self.due
     }
 
-    /// For a request made of two parts: it is done when both are.
+    /// Returns the later of two completions, for a request made of two parts.
     pub fn later(one: Completion, other: Completion) -> Completion {
-        one.into_iter().chain(other).max_by_key(Hold::due)
+        one.into_iter()
+            .chain(other)
+            .max_by_key(DelayedCompletion::due)
     }
 }
 
-/// One stretch of a device in one state, for NBD block status.
+/// Extent of a device in one state, for NBD block status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Length in bytes.
     pub len: u64,
-    /// False where nothing was written or the range was trimmed: it reads as zeros.
+    /// False if the extent was never written or was trimmed: it reads as zeros.
     pub mapped: bool,
 }
 
-/// A byte-granular block device. Methods are called from many threads; offsets and lengths are
-/// checked by the callee, which answers `EINVAL` (reads, trims) or `ENOSPC` (writes) for what lies
-/// beyond the end. A request runs inline, short, on the caller's thread; only [`Flush::wait`]
-/// blocks for long. What a verb did is done when it returns; its [`Completion`] says when the
-/// client may hear of it.
+/// A byte-granular block device.
+///
+/// Methods are called from many threads. The callee checks offsets and lengths: beyond the end it
+/// returns `EINVAL` (reads, trims) or `ENOSPC` (writes). A request runs inline on the caller's
+/// thread and is short; only [`Flush::wait`] blocks for long. The operation has finished when the
+/// method returns; its [`Completion`] contains the acknowledgement time.
 pub trait BlockDevice: Send + Sync {
-    /// Bytes the host sees.
+    /// Returns the device size in bytes.
     fn size(&self) -> u64;
-    /// Logical block size in bytes: 512 unless told otherwise. Transports may still be
+    /// Returns the logical block size in bytes, 512 by default. Transports may still be
     /// byte-granular.
     fn logical_block(&self) -> u32;
-    /// Unit of atomicity in bytes.
+    /// Returns the unit of atomicity in bytes.
     fn physical_block(&self) -> u32;
-    /// Preferred request size in bytes: a flash page.
+    /// Returns the preferred request size in bytes: a flash page.
     fn preferred_block(&self) -> u32;
-    /// Whether writes are refused with `EPERM` from the start (`--read-only`).
+    /// Returns whether the device refuses writes with `EPERM` (`--read-only`).
     fn read_only(&self) -> bool;
     /// Reads `buf.len()` bytes.
     ///
     /// # Errors
     /// `EINVAL` beyond the end, `EIO` where data is lost or the device failed.
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion>;
-    /// Writes; acknowledged means it survives the death of the daemon, not a power cut.
+    /// Writes `data`. Acknowledged data survives the death of the daemon, but not a power cut.
     ///
     /// # Errors
-    /// `ENOSPC` beyond the end or without room on the host, `EPERM` on a read-only device,
-    /// otherwise `EIO`. A part may have been written.
+    /// `ENOSPC` beyond the end or if the host's storage is full, `EPERM` on a read-only device,
+    /// otherwise `EIO`. Part of the data may have been written.
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion>;
-    /// Makes the range read as zeros, giving up its space.
+    /// Makes the range read as zeros and releases its space.
     ///
     /// # Errors
-    /// `EINVAL` beyond the end, `EPERM` on a read-only device, otherwise `EIO`. A part may have
-    /// been trimmed.
+    /// `EINVAL` beyond the end, `EPERM` on a read-only device, otherwise `EIO`. Part of the range
+    /// may have been trimmed.
     fn trim(&self, offset: u64, len: u64) -> io::Result<Completion>;
     /// Makes the range read as zeros.
     ///
     /// # Errors
     /// As [`BlockDevice::write`].
     fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<Completion>;
-    /// First half of FLUSH, short, inline: everything acknowledged before is made safe on the
-    /// flash. The data is durable once [`Flush::wait`] on the result returned; FUA is a write
+    /// Runs the first half of FLUSH, inline and short: makes all acknowledged requests safe on the
+    /// flash. The data is durable once [`Flush::wait`] on the result has returned. FUA is a write
     /// followed by both halves.
     ///
     /// # Errors
-    /// `EIO` if the device failed: what was not durable before may be lost.
+    /// `EIO` if the device failed: data that was not yet durable may be lost.
     fn flush(&self) -> io::Result<Box<dyn Flush>>;
-    /// States of the range, at most `max` stretches, from `offset` on; they may end early but cover
-    /// at least one byte.
+    /// Returns the states of the range from `offset` on, at most `max` extents. They may end early
+    /// but cover at least one byte.
     ///
     /// # Errors
-    /// `EINVAL` beyond the end or for no stretches, `EIO` where the map cannot be read.
+    /// `EINVAL` beyond the end or if `max` is 0, `EIO` if the map cannot be read.
     fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>>;
 }
 
-/// A FLUSH under way.
+/// A FLUSH in flight.
 pub trait Flush: Send {
-    /// Blocks until the host's own storage has it. Never called under a lock; NBD calls it off its
-    /// event loop.
+    /// Blocks until the data is on the host's storage. Never called under a lock; NBD calls it off
+    /// its event loop.
     ///
     /// # Errors
-    /// `EIO` if the sync failed: nothing since the last one that succeeded is durable.
+    /// `EIO` if the sync failed: data since the last successful sync is not durable.
     fn wait(self: Box<Self>) -> io::Result<Completion>;
 }

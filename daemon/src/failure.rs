@@ -1,4 +1,4 @@
-//! How a command ends when it does not end well: an exit code for programs, one message for people.
+//! Failure of a command: an exit code for programs, one message for humans.
 
 use std::any::Any;
 use std::fmt;
@@ -8,39 +8,39 @@ use strum::VariantArray;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
 #[repr(u8)]
 pub enum Exit {
-    /// Did not work, for a reason of its own.
+    /// The command failed for a reason without a code of its own.
     Failed = 1,
     /// The command line, the environment or the configuration file is wrong.
     Usage = 2,
-    /// No such instance is running.
+    /// The instance is not running.
     NotRunning = 3,
-    /// The device was left quiesced: it waits for a daemon.
+    /// The device is quiesced: it needs a daemon.
     Quiesced = 4,
     /// The kernel lacks the driver.
     DriverMissing = 5,
-    /// Not permitted.
+    /// Permission denied.
     Permission = 6,
-    /// Somebody else has the image, device, port or name.
+    /// The image, device, port or name is in use.
     InUse = 7,
     /// The image is damaged.
     Damaged = 8,
-    /// The flash lost power, because somebody injected that.
+    /// The flash lost power by fault injection.
     PowerCut = 9,
 }
 
 impl Exit {
-    /// The exit code.
+    /// Returns the exit code as a number.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// In a few words, as in the help and the manual.
+    /// Returns a short description, as in the help and the manual.
     pub fn meaning(self) -> &'static str {
         match self {
             Exit::Failed => "failed",
             Exit::Usage => "usage",
             Exit::NotRunning => "not running",
-            Exit::Quiesced => "a device waits for its daemon",
+            Exit::Quiesced => "device quiesced",
             Exit::DriverMissing => "driver missing",
             Exit::Permission => "permission",
             Exit::InUse => "in use",
@@ -49,7 +49,7 @@ impl Exit {
         }
     }
 
-    /// The exit code with this number; those without a name are [`Exit::Failed`].
+    /// Returns the exit code with this number, [`Exit::Failed`] for unknown numbers.
     pub fn from_code(code: i32) -> Exit {
         Exit::VARIANTS
             .iter()
@@ -59,17 +59,17 @@ impl Exit {
     }
 }
 
-/// A message that names the thing, the reason and the way out, with its exit code.
+/// Failure with an exit code and a message: what failed, why, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// For the shell.
+    /// Exit code for the shell.
     pub exit: Exit,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure with this exit code.
+    /// Creates a failure with this exit code.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Failure {
             exit,
@@ -77,17 +77,17 @@ impl Failure {
         }
     }
 
-    /// Wrong use of the command line or the configuration file.
+    /// Creates a failure for wrong use of the command line or the configuration file.
     pub fn usage(message: impl Into<String>) -> Self {
         Failure::new(Exit::Usage, message)
     }
 
-    /// Anything without a code of its own.
+    /// Creates a failure without an exit code of its own.
     pub fn failed(message: impl Into<String>) -> Self {
         Failure::new(Exit::Failed, message)
     }
 
-    /// A host error on the thing named by `what`, with the exit code that belongs to its kind.
+    /// Creates a failure for a host error on `what`; the error kind selects the exit code.
     pub fn io(what: impl fmt::Display, error: &std::io::Error) -> Self {
         let exit = match error.kind() {
             std::io::ErrorKind::PermissionDenied => Exit::Permission,
@@ -99,7 +99,7 @@ impl Failure {
 }
 
 impl Failure {
-    /// For programs: what `--json` prints on standard error.
+    /// Returns the JSON that `--json` prints on standard error.
     pub fn json(&self) -> serde_json::Value {
         serde_json::json!({"schema": "ftld.error/1", "exit": self.exit.code(), "error": self.message})
     }
@@ -113,7 +113,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What a panic said.
+/// Returns a panic's message.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))

@@ -1,11 +1,11 @@
-//! What a user lets go wrong on a running device: `ftld inject`.
+//! Fault injection into a running device: `ftld inject`.
 //!
-//! An injection changes the chip or its fault plan between two extents, under the volume's lock;
-//! requests only ever meet what the chip then does, as with faults that come by themselves. All
-//! chances come from a seed, which the answer names, so that an injection can be repeated.
+//! An injection changes the chip or its fault plan between two extents, under the volume's lock.
+//! Requests then meet the resulting chip behaviour, as with spontaneous faults. All random choices
+//! come from a seed, which the answer contains, so an injection can be repeated.
 //!
-//! Power fails here on purpose: what the chip keeps then is in the image, and the next start mounts
-//! that.
+//! After an injected power cut the image contains the state that the chip kept. The next start
+//! mounts that state.
 
 use crate::convert::{index, nanos, to_u64, to_usize};
 use crate::failure::{Exit, Failure};
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 use strum::{EnumCount, IntoStaticStr, VariantArray, VariantNames};
 
-/// What can be injected.
+/// Kinds of faults.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray, VariantNames,
 )]
@@ -31,23 +31,23 @@ pub enum Kind {
     PowerCut,
     /// A block fails.
     BadBlock,
-    /// Bits go wrong.
+    /// Bit errors.
     BitErrors,
 }
 
 impl Kind {
-    /// Its place in a table with one entry for each.
+    /// Returns the index in a table with one entry per kind.
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Lower-case name, as in metric labels.
+    /// Returns the lower-case name, as in metric labels.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// One injection, as asked for over the control socket.
+/// Injection requested over the control socket.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Injection {
@@ -55,20 +55,20 @@ pub enum Injection {
     PowerCut(PowerCut),
     /// Blocks fail.
     BadBlock(BadBlock),
-    /// Bits go wrong.
+    /// Bit errors.
     BitErrors(BitErrors),
 }
 
-/// What was done about an injection.
+/// Result of an injection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Injected {
-    /// What it was.
+    /// Kind of fault.
     pub kind: Kind,
-    /// How many: blocks, pages; else 1.
+    /// Number of affected blocks or pages; otherwise 1.
     pub count: u64,
-    /// For people.
+    /// Human-readable text.
     pub text: String,
-    /// For programs: everything that was left to chance, settled.
+    /// Machine-readable result, with the random choices made.
     pub facts: Value,
 }
 
@@ -97,7 +97,7 @@ fn names<T, const N: usize>(menu: &'static [(&'static str, T); N]) -> PossibleVa
     menu.iter().map(|(name, _)| *name).into()
 }
 
-/// The entry of this name, or one by chance.
+/// Returns the entry of this name, or a random one.
 fn choose<T: Copy>(
     menu: &[(&'static str, T)],
     name: Option<&str>,
@@ -130,21 +130,20 @@ fn fresh_seed() -> u64 {
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct PowerCut {
-    /// Let N more programs and erases of the flash complete and interrupt the next; without it
-    /// power fails at once, between two
+    /// Complete N more programs and erases of the flash, then interrupt the next; without it power
+    /// fails at once, between two operations
     #[arg(long, value_name = "N")]
     pub after: Option<u64>,
-    /// What is left of an interrupted program [default: by chance]
+    /// State of an interrupted program [default: random]
     #[arg(long, value_name = "OUTCOME", requires = "after", value_parser = names(&PROGRAM_CUTS))]
     pub program: Option<String>,
-    /// What an interrupted MSB program does to the pages that its word line held [default: by
-    /// chance]
+    /// Effect of an interrupted MSB program on the older pages of its word line [default: random]
     #[arg(long, value_name = "OUTCOME", requires = "after", value_parser = names(&PARTNER_CUTS))]
     pub partner: Option<String>,
-    /// What is left of an interrupted erase [default: by chance]
+    /// State of an interrupted erase [default: random]
     #[arg(long, value_name = "OUTCOME", requires = "after", value_parser = names(&ERASE_CUTS))]
     pub erase: Option<String>,
-    /// Seed of what is left to chance [default: a new one, which the answer names]
+    /// Seed of random choices [default: a new one, printed in the answer]
     #[arg(long, value_name = "N", requires = "after")]
     pub seed: Option<u64>,
 }
@@ -153,13 +152,13 @@ pub struct PowerCut {
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct BadBlock {
-    /// This one; may be given more than once
+    /// This block; repeatable
     #[arg(long, value_name = "N", required_unless_present = "count")]
     pub block: Vec<u32>,
-    /// So many, by chance
+    /// This many blocks at random
     #[arg(long, value_name = "K", conflicts_with = "block")]
     pub count: Option<u32>,
-    /// Seed of what is left to chance [default: a new one, which the answer names]
+    /// Seed of random choices [default: a new one, printed in the answer]
     #[arg(long, value_name = "N", requires = "count")]
     pub seed: Option<u64>,
 }
@@ -168,33 +167,33 @@ pub struct BadBlock {
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct BitErrors {
-    /// Block of the page whose bits are wrong until the block is erased
+    /// Block of the page with the bit errors, which last until it is erased
     #[arg(long, value_name = "N", requires = "page", required_unless_present_any = ["count", "factor"])]
     pub block: Option<u32>,
-    /// The page, counted inside its block
+    /// Page number inside the block
     #[arg(long, value_name = "P", requires = "block")]
     pub page: Option<u32>,
-    /// Instead of a named page so many programmed ones, by chance
+    /// Instead of a named page, this many programmed pages at random
     #[arg(long, value_name = "K", conflicts_with_all = ["block", "page", "factor"])]
     pub count: Option<u32>,
     /// Wrong bits in one codeword of each page [default: more than the part can correct, so that
     /// the data is lost]
     #[arg(long, value_name = "BITS", conflicts_with = "factor")]
     pub bits: Option<u32>,
-    /// Instead of named pages all: bits go wrong with wear, age and reads, F times as often as in
-    /// the profile's part; 0 for never
+    /// Instead of named pages, all: F times the raw bit errors of the profile's part at its wear,
+    /// age and reads; 0 for none
     #[arg(long, value_name = "F", conflicts_with_all = ["block", "page"])]
     pub factor: Option<f64>,
-    /// Seed of what is left to chance [default: a new one, which the answer names]
+    /// Seed of random choices [default: a new one, printed in the answer]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 }
 
 impl Injection {
-    /// Does it.
+    /// Applies the injection to the chip.
     ///
     /// # Errors
-    /// The block or page does not exist, or is not in a state that lets it fail.
+    /// The block or page does not exist, or its state does not allow the fault.
     pub fn apply<S: Store>(&self, chip: &mut Chip<S>) -> Result<Injected, Failure> {
         match self {
             Injection::PowerCut(cut) => cut.apply(chip),
@@ -214,8 +213,7 @@ impl PowerCut {
         };
         let Some(at_op) = self.after else {
             chip.power_off();
-            let text =
-                "power is cut: the device fails and goes; a restart mounts what the chip kept";
+            let text = "power cut: device removed; restart to recover";
             return Ok(injected(text.into(), json!({"after": null})));
         };
         let seed = self.seed.unwrap_or_else(fresh_seed);
@@ -282,7 +280,7 @@ impl BadBlock {
     }
 }
 
-/// For people: the first of them.
+/// Lists the first items, human-readable.
 fn list(items: impl ExactSizeIterator<Item = String>) -> String {
     const SHOWN: usize = 8;
     let more = items.len().saturating_sub(SHOWN);
@@ -294,7 +292,7 @@ fn list(items: impl ExactSizeIterator<Item = String>) -> String {
     }
 }
 
-/// The block of this number, if it can still go bad.
+/// Returns the block with this number, if it can still go bad.
 fn good_block<S: Store>(chip: &Chip<S>, doomed: &[Pbn], number: u32) -> Result<Pbn, Failure> {
     let block = a_block(chip, number)?;
     if chip.bad(block).is_some() {
@@ -320,7 +318,7 @@ fn a_block<S: Store>(chip: &Chip<S>, number: u32) -> Result<Pbn, Failure> {
     }
 }
 
-/// So many of these, by chance.
+/// Draws `count` items at random.
 fn sample<T>(mut from: Vec<T>, count: u32, seed: u64, what: &str) -> Result<Vec<T>, Failure> {
     if count == 0 || index(count) > from.len() {
         return Err(Failure::usage(format!(
@@ -374,7 +372,7 @@ impl BitErrors {
             kind: Kind::BitErrors,
             count: to_u64(pages.len()),
             text: format!(
-                "until their blocks are erased these pages (BLOCK:PAGE) are {fate}: {list}"
+                "these pages (BLOCK:PAGE) are {fate} until their blocks are erased: {list}"
             ),
             facts: json!({"pages": named, "corrected": corrected, "seed": self.count.map(|_| seed)}),
         })
@@ -392,7 +390,7 @@ fn everywhere<S: Store>(chip: &mut Chip<S>, factor: f64, seed: u64) -> Result<In
         kind: Kind::BitErrors,
         count: 1,
         text: format!(
-            "bits go wrong {factor} times as often as in the profile's part (seed {seed})"
+            "raw bit errors are {factor} times those of the profile's part (seed {seed})"
         ),
         facts: json!({"factor": factor, "seed": seed}),
     })
@@ -421,7 +419,7 @@ fn programmed_page<S: Store>(chip: &Chip<S>, number: u32, page: u32) -> Result<P
         Ok(ppn)
     } else {
         Err(Failure::failed(format!(
-            "page {page} of block {number} is erased; nothing is there to go wrong"
+            "page {page} of block {number} is erased and has no bits to corrupt"
         )))
     }
 }

@@ -1,8 +1,8 @@
-//! An instance: a name, its image, and a runtime folder that only one daemon holds at a time.
+//! An instance: a name, its image, and a runtime folder that one daemon at a time holds.
 //!
-//! What always holds: only the owner can enter the folder (mode 0700) and open the `pid` file in it
-//! (0600). The file is locked for as long as the daemon lives, so a killed daemon leaves files but
-//! no lock and the next one takes over.
+//! Invariants: only the owner can enter the folder (mode 0700) and open its `pid` file (0600). The
+//! daemon keeps the file locked while it lives. A killed daemon leaves files but no lock, so the
+//! next daemon can take over.
 
 use crate::failure::{Exit, Failure};
 use crate::private_lock::{PrivateLock, is_held, is_open_to_others};
@@ -12,8 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// Where images lie by default, where running daemons can be found, and where their configuration
-/// files lie.
+/// Folders of default images, running instances and configuration files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dirs {
     /// Configuration files: `NAME.toml`.
@@ -25,8 +24,8 @@ pub struct Dirs {
 }
 
 impl Dirs {
-    /// `/etc/ftld`, `/var/lib/ftld` and `/run/ftld` for root, the XDG folders for others;
-    /// `FTLD_CONFIG_DIR`, `FTLD_STATE_DIR` and `FTLD_RUNTIME_DIR` override.
+    /// Returns `/etc/ftld`, `/var/lib/ftld` and `/run/ftld` for root, the XDG folders for others.
+    /// `FTLD_CONFIG_DIR`, `FTLD_STATE_DIR` and `FTLD_RUNTIME_DIR` override them.
     pub fn from_env() -> Dirs {
         let uid = nix::unistd::geteuid();
         let var = |name: &str| {
@@ -50,7 +49,7 @@ impl Dirs {
             if uid.is_root() {
                 return "/run/ftld".into();
             }
-            // Not in /tmp, where another user could make the folder first.
+            // Not in /tmp: another user could create the folder first.
             var("XDG_RUNTIME_DIR").map_or_else(|| state.join("run"), |dir| dir.join("ftld"))
         });
         Dirs {
@@ -60,33 +59,33 @@ impl Dirs {
         }
     }
 
-    /// Configuration file of an instance.
+    /// Returns the configuration file of an instance.
     pub fn config(&self, name: &str) -> PathBuf {
         self.config.join(format!("{name}.toml"))
     }
 
-    /// Where an instance in the background writes its log.
+    /// Returns the log file of an instance in the background.
     pub fn log(&self, name: &str) -> PathBuf {
         self.state.join(format!("{name}.log"))
     }
 
-    /// Default image of an instance.
+    /// Returns the default image of an instance.
     pub fn image(&self, name: &str) -> PathBuf {
         self.state.join(format!("{name}.ftld"))
     }
 
-    /// Runtime folder of an instance.
+    /// Returns the runtime folder of an instance.
     pub fn of(&self, name: &str) -> PathBuf {
         self.runtime.join(name)
     }
 
-    /// Control socket of an instance.
+    /// Returns the control socket of an instance.
     pub fn control(&self, name: &str) -> PathBuf {
         self.of(name).join("control.sock")
     }
 
-    /// Names of all runtime folders, running or left behind, in order; those of other users too,
-    /// where they can be seen.
+    /// Returns the sorted names of all runtime folders, running or left behind. Includes visible
+    /// folders of other users.
     pub fn names(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(&self.runtime) else {
             return Vec::new();
@@ -101,7 +100,7 @@ impl Dirs {
         names
     }
 
-    /// Whether the instance's folder is there and closed to this user.
+    /// Returns whether the instance's folder exists and is closed to this user.
     pub fn is_of_another_user(&self, name: &str) -> bool {
         self.of(name)
             .join("pid")
@@ -109,7 +108,7 @@ impl Dirs {
             .is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
     }
 
-    /// Process that holds the instance, if one does. Takes no lock.
+    /// Returns the process that holds the instance, if any, without taking a lock.
     pub fn holder(&self, name: &str) -> Option<u32> {
         let mut file = File::open(self.of(name).join("pid")).ok()?;
         let held = is_held(&file);
@@ -119,10 +118,10 @@ impl Dirs {
     }
 }
 
-/// Says what is wrong with an instance name, if anything is.
+/// Checks an instance name.
 ///
 /// # Errors
-/// The name has characters that a file name or a label may not have, or is too long.
+/// The name has characters that are not allowed in a file name or a label, or is too long.
 pub fn check_name(name: &str) -> Result<(), Failure> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     let start = name
@@ -138,7 +137,7 @@ pub fn check_name(name: &str) -> Result<(), Failure> {
     )))
 }
 
-/// A name that this process holds.
+/// Instance name held by this process.
 #[derive(Debug)]
 pub struct Instance {
     dir: PathBuf,
@@ -150,13 +149,13 @@ impl Instance {
     /// Takes the name.
     ///
     /// # Errors
-    /// Exit 7 if another daemon has it; 6 if others could write to its folder.
+    /// Exit 7 if another daemon holds it; 6 if other users could write to its folder.
     pub fn take(dirs: &Dirs, name: &str) -> Result<Instance, Failure> {
         let dir = dirs.of(name);
         let path = dir.join("pid");
         let failed = |error: std::io::Error| Failure::io(path.display(), &error);
         let mut lock = loop {
-            // The parent also holds sockets that others are meant to reach.
+            // The parent also contains sockets for other users.
             let shared = if nix::unistd::geteuid().is_root() {
                 0o755
             } else {
@@ -168,7 +167,7 @@ impl Instance {
             drop_open_pid(dirs, name)?;
             match PrivateLock::take(&path) {
                 Ok(lock) => break lock.ok_or_else(|| in_use(dirs, name))?,
-                // A daemon that just ended removed the folder.
+                // An ending daemon removed the folder.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(failed(error)),
             }
@@ -182,12 +181,12 @@ impl Instance {
         })
     }
 
-    /// Whether a daemon died with this name.
+    /// Returns whether the previous daemon with this name died.
     pub fn taken_over(&self) -> bool {
         self.taken_over
     }
 
-    /// The runtime folder.
+    /// Returns the runtime folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -205,8 +204,8 @@ impl Drop for Instance {
     }
 }
 
-/// Removes a `pid` file that other users could open, as older versions made it: any of them may
-/// hold its lock, so the lock says nothing. Who answers on the control socket is the daemon.
+/// Removes a `pid` file that other users could open, as created by older versions. Any user may
+/// hold its lock, so the lock proves nothing; an answer on the control socket proves a daemon.
 fn drop_open_pid(dirs: &Dirs, name: &str) -> Result<(), Failure> {
     let path = dirs.of(name).join("pid");
     if !fs::symlink_metadata(&path).is_ok_and(|meta| is_open_to_others(&meta)) {
@@ -215,7 +214,7 @@ fn drop_open_pid(dirs: &Dirs, name: &str) -> Result<(), Failure> {
     if UnixStream::connect(dirs.control(name)).is_ok() {
         return Err(in_use(dirs, name));
     }
-    // Left by the dead, and so is the next one.
+    // Its daemon died. The new file is signed to record that.
     let renew = fs::remove_file(&path).and_then(|()| match PrivateLock::take(&path)? {
         Some(mut lock) => lock.sign(),
         None => Ok(()),
@@ -235,8 +234,8 @@ fn in_use(dirs: &Dirs, name: &str) -> Failure {
     )
 }
 
-/// Makes the folder, of this mode whatever the umask, if it is missing. Refuses one that somebody
-/// else could have put there.
+/// Creates the folder if missing, with this mode regardless of the umask. Rejects a folder that
+/// another user could have created.
 fn make_folder(dir: &Path, mode: u32) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::io(dir.display(), &error);
     let missing = !dir.exists();
@@ -260,7 +259,7 @@ fn make_folder(dir: &Path, mode: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Closes the folder to other users: an older version's service manager left it open.
+/// Closes the folder to other users: older versions' service units left it open.
 fn make_private(dir: &Path) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::io(dir.display(), &error);
     if is_open_to_others(&fs::symlink_metadata(dir).map_err(failed)?) {

@@ -1,9 +1,9 @@
-//! The `ftld` daemon as a library, so that tests can run one in their own process.
+//! The `ftld` daemon as a library, so that tests can run it in their own process.
 //!
-//! Data flows one way: a [`transport`] calls the [`device::BlockDevice`] it was given, the
-//! [`volume`] cuts the request into extents and runs each under its lock in the scheme. Everything
-//! else (HTTP, control socket, signals) reads what the volume published. [`stack`] is the wiring
-//! diagram, [`serve`] a daemon's life.
+//! Data flows one way. A [`transport`] calls its [`device::BlockDevice`]; the [`volume`] splits the
+//! request into extents and runs each in the scheme, under its lock. All other modules (HTTP,
+//! control socket, signals) read the volume's snapshots. [`stack`] connects the modules, [`serve`]
+//! contains a daemon's life cycle.
 
 #![warn(clippy::missing_errors_doc)]
 
@@ -47,12 +47,12 @@ use config::Config;
 use failure::Failure;
 use inject::Injection;
 use instance::Dirs;
-use pause::Turn;
+use pause::PauseCommand;
 use std::process::ExitCode;
 
-/// The program: reads the command line, does what it says and prints what failed.
+/// Runs the program: parses the command line, executes the command and prints failures.
 ///
-/// A program with a scheme of its own calls [`ftl_core::schemes::add`] first.
+/// A program with its own scheme calls [`ftl_core::schemes::add`] first.
 pub fn main() -> ExitCode {
     let cli = Cli::read();
     logging::start();
@@ -70,10 +70,10 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Does what the command line says.
+/// Executes the command line.
 ///
 /// # Errors
-/// The command failed; the failure has the exit code and the message.
+/// The command failed; the failure contains the exit code and the message.
 pub fn run(cli: Cli) -> Result<(), Failure> {
     let (dirs, json) = (Dirs::from_env(), cli.json);
     match cli.command {
@@ -91,7 +91,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         }) => commands::inspect(
             &dirs,
             &image,
-            &commands::Wanted {
+            &commands::InspectOptions {
                 blocks,
                 page,
                 lpn,
@@ -115,18 +115,18 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         }) => commands::watch(&dirs, name.as_deref(), seconds, json),
         Some(Command::Stop { name, force }) => commands::stop(&dirs, name.as_deref(), force),
         Some(Command::Pause { name, length }) => {
-            commands::pace(&dirs, name.as_deref(), Turn::Pause(length), json)
+            commands::pace(&dirs, name.as_deref(), PauseCommand::Pause(length), json)
         }
         Some(Command::Step {
             name,
             events,
             requests,
         }) => {
-            let turn = requests.map_or(Turn::Events(events), Turn::Requests);
-            commands::pace(&dirs, name.as_deref(), turn, json)
+            let command = requests.map_or(PauseCommand::Events(events), PauseCommand::Requests);
+            commands::pace(&dirs, name.as_deref(), command, json)
         }
         Some(Command::Resume { name }) => {
-            commands::pace(&dirs, name.as_deref(), Turn::Resume, json)
+            commands::pace(&dirs, name.as_deref(), PauseCommand::Resume, json)
         }
         Some(Command::Inject(inject)) => {
             let (name, injection) = match inject {

@@ -2,8 +2,8 @@
 
 use tracing::level_filters::LevelFilter;
 
-/// Starts logging at the level of `FTLD_LOG` (error, warn, info, debug, trace), `info` if unset or
-/// wrong.
+/// Starts logging at the level of `FTLD_LOG` (error, warn, info, debug, trace); `info` if unset or
+/// invalid.
 pub fn start() {
     let level = std::env::var("FTLD_LOG")
         .ok()
@@ -15,7 +15,7 @@ pub fn start() {
         .with_ansi(false)
         .with_target(false)
         .with_max_level(level);
-    // The journal has its own clock. A second start, as in tests, keeps the first.
+    // The journal adds its own timestamps. A second start, as in tests, keeps the first.
     let _ = if journald {
         builder.without_time().try_init()
     } else {

@@ -1,4 +1,4 @@
-//! Parse, run, exit code.
+//! Entry point of `ftld`.
 
 use std::process::ExitCode;
 

@@ -1,40 +1,39 @@
-//! How a run is measured: what is written before, and what one response time is.
+//! Measurement method of a run: preconditioning, and the unit of a response time.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// What one response time is.
+/// Unit of a response time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
-pub enum Average {
-    /// That of a request: all its pages begin together, and it is done with the last
+pub enum ResponseUnit {
+    /// A request: its pages start together, and it completes with the last
     PerRequest,
-    /// That of a page: the pages of a request follow each other
+    /// A page: the pages of a request are served one after another
     PerPage,
-    /// That of one page, the one with the first byte: all that is done for a request, whatever its
-    /// length
+    /// A record: it counts as one page, the one with its first byte, whatever its length
     PerRecord,
 }
 
-/// What is written before measuring begins.
+/// Preconditioning before measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Precondition {
-    /// Nothing: the device is new.
+    /// None: the device is new.
     None,
-    /// Every page that the first round of the trace touches, once, in order.
-    Touched,
-    /// Every page once, in order.
+    /// Writes each page that the first round of the trace touches once, in order.
+    Footprint,
+    /// Writes every page once, in order.
     Fill,
-    /// Every page once, then random pages until the write amplification no longer changes.
+    /// Writes every page once, then random pages until steady state.
     Steady,
-    /// Every page once, then random pages, so many times the device.
+    /// Writes every page once, then random pages, for this number of drive writes.
     Writes(f64),
 }
 
-/// Random overwriting ends here at the latest.
+/// Upper limit of random overwriting, in drive writes.
 pub const DEVICE_WRITES_MAX: f64 = 1000.0;
 
 impl FromStr for Precondition {
@@ -42,7 +41,7 @@ impl FromStr for Precondition {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "none" => Ok(Precondition::None),
-            "touched" => Ok(Precondition::Touched),
+            "footprint" => Ok(Precondition::Footprint),
             "fill" => Ok(Precondition::Fill),
             "steady" => Ok(Precondition::Steady),
             _ => match text.parse() {
@@ -50,7 +49,7 @@ impl FromStr for Precondition {
                     Ok(Precondition::Writes(writes))
                 }
                 _ => Err(format!(
-                    "{text:?} is none of none, touched, fill, steady, or how many times the device is overwritten, up to {DEVICE_WRITES_MAX}"
+                    "{text:?} is none of none, footprint, fill, steady, or a number of drive writes up to {DEVICE_WRITES_MAX}"
                 )),
             },
         }
@@ -61,7 +60,7 @@ impl fmt::Display for Precondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Precondition::None => f.write_str("none"),
-            Precondition::Touched => f.write_str("touched"),
+            Precondition::Footprint => f.write_str("footprint"),
             Precondition::Fill => f.write_str("fill"),
             Precondition::Steady => f.write_str("steady"),
             Precondition::Writes(writes) => write!(f, "{writes}"),

@@ -1,13 +1,12 @@
-//! What the service manager hears: starting, ready, how it goes, what a stop waits for; and the
-//! watchdog.
+//! Messages to the service manager: starting, ready, status, pending stop; and the watchdog.
 //!
-//! What always holds: the watchdog is kicked from the runtime's own thread and only while requests
-//! get on ([`Progress`]), so that a daemon that hangs is killed, and its device taken up by the
-//! next one, instead of its users hanging with it. Where no service manager listens
-//! (`NOTIFY_SOCKET`), nothing here does anything.
+//! Invariants: the runtime's own thread feeds the watchdog, and only while requests progress
+//! ([`StallDetector`]). So a hung daemon is killed, and the next one reattaches its device, instead
+//! of its users hanging with it. Without a service manager (`NOTIFY_SOCKET`) this module does
+//! nothing.
 
 use crate::convert::to_f64;
-use crate::status::{Observed, View};
+use crate::status::{StatusSnapshot, StatusSource};
 use crate::volume::{Op, Queue, WritesFailing};
 use sd_notify::NotifyState::{self, ExtendTimeoutUsec, Ready, Status, Stopping, Watchdog};
 use std::sync::Arc;
@@ -15,26 +14,26 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two lines of status where there is no watchdog.
+/// Interval between two status lines without a watchdog.
 const TELL_EVERY: Duration = Duration::from_secs(10);
-/// Between two requests for patience, and how much is asked for.
+/// Interval between two requests for a longer timeout, and the length of each extension.
 const ASK_EVERY: Duration = Duration::from_secs(5);
 const ASK_FOR: Duration = Duration::from_secs(30);
 
-/// The first request can be served.
+/// Reports that the daemon is ready for requests.
 pub(crate) fn ready(target: &str) {
     tell(&[Ready, Status(&format!("serving {target}"))]);
 }
 
-/// A stop was asked for and waits.
+/// Reports a stop that waits for holders.
 pub(crate) fn waiting(holders: &[String]) {
     tell(&[Status(&waiting_line(holders))]);
 }
 
-/// The end has begun: how long it takes is up to the host's storage.
-pub(crate) fn stopping() -> Patience {
+/// Reports that the stop has begun; its duration depends on the host's storage.
+pub(crate) fn stopping() -> TimeoutExtender {
     tell(&[Stopping, Status("stopping")]);
-    Patience::ask("stopping: writing everything to the image".into())
+    TimeoutExtender::ask("stopping: flushing to the image".into())
 }
 
 fn tell(states: &[NotifyState<'_>]) {
@@ -47,14 +46,14 @@ fn listens() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// Keeps the service manager patient while an image is opened or closed, until dropped: how long
-/// that takes depends on its size, on how the last daemon ended, and on the disk.
-pub(crate) struct Patience {
+/// Extends the service manager's timeout until dropped, while an image is opened or closed. That
+/// time depends on the image's size, on the last daemon's shutdown, and on the disk.
+pub(crate) struct TimeoutExtender {
     thread: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
-impl Patience {
-    /// Asks for it, with this status, now and again.
+impl TimeoutExtender {
+    /// Starts the extensions, each with this status.
     pub(crate) fn ask(status: String) -> Self {
         let (stop, stopped) = channel();
         let again = move || loop {
@@ -72,16 +71,16 @@ impl Patience {
                 .spawn(again)
         };
         let thread = listens().then(start).transpose().unwrap_or_else(|error| {
-            tracing::warn!("thread that asks the service manager for patience: {error}");
+            tracing::warn!("thread that extends the service manager's time limit: {error}");
             None
         });
-        Patience {
+        TimeoutExtender {
             thread: thread.map(|thread| (stop, thread)),
         }
     }
 }
 
-impl Drop for Patience {
+impl Drop for TimeoutExtender {
     fn drop(&mut self) {
         if let Some((stop, thread)) = self.thread.take() {
             drop(stop);
@@ -90,31 +89,31 @@ impl Drop for Patience {
     }
 }
 
-/// What shows whether requests get on, at one moment.
+/// Request progress at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pulse {
-    /// How often the background thread had the request lock.
+pub(crate) struct ProgressSample {
+    /// Turns of the background thread with the request lock.
     pub(crate) turns: u64,
-    /// Requests as the volume sees them.
+    /// Requests in the volume.
     pub(crate) volume: Queue,
-    /// Requests as the kernel sees them, where the target is a device of its.
+    /// Requests in the kernel, if the target is a kernel device.
     pub(crate) device: Option<Queue>,
-    /// Whether somebody waits for the host's storage. How long that takes is not ours, and requests
-    /// may wait behind it.
+    /// Whether a request waits for the host's storage. The daemon cannot bound that time, and other
+    /// requests may wait behind it.
     pub(crate) at_storage: bool,
-    /// Whether requests wait because somebody paused the device, for a limited time.
+    /// Whether the device is paused, for a limited time.
     pub(crate) paused: bool,
 }
 
-/// Judges one pulse by the one before.
+/// Compares each sample with the previous one.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
-    last: Pulse,
+pub(crate) struct StallDetector {
+    last: ProgressSample,
 }
 
-impl Progress {
-    /// Says what did not get on since the last look, if anything.
-    pub(crate) fn look(&mut self, now: Pulse) -> Result<(), String> {
+impl StallDetector {
+    /// Returns an error with the stalled part, if nothing progressed since the last sample.
+    pub(crate) fn look(&mut self, now: ProgressSample) -> Result<(), String> {
         let last = std::mem::replace(&mut self.last, now);
         if now.turns == last.turns {
             return Err("nobody else had the request lock".into());
@@ -123,31 +122,31 @@ impl Progress {
             return Ok(());
         }
         let stuck = |last: Queue, now: Queue| {
-            last.under_way > 0 && now.under_way > 0 && now.answered == last.answered
+            last.in_flight > 0 && now.in_flight > 0 && now.answered == last.answered
         };
         if stuck(last.volume, now.volume) {
             return Err(format!(
                 "none of {} requests was answered",
-                now.volume.under_way
+                now.volume.in_flight
             ));
         }
         match (last.device, now.device) {
             (Some(last), Some(now)) if stuck(last, now) => Err(format!(
                 "none of the kernel's {} requests was answered",
-                now.under_way
+                now.in_flight
             )),
             _ => Ok(()),
         }
     }
 }
 
-/// Tells how it goes, and kicks the watchdog if requests get on; until the runtime ends.
-pub(crate) async fn watch(observed: Arc<dyn Observed>, pulse: impl Fn() -> Pulse) {
+/// Reports the status, and feeds the watchdog while requests progress, until the runtime ends.
+pub(crate) async fn watch(observed: Arc<dyn StatusSource>, pulse: impl Fn() -> ProgressSample) {
     if !listens() {
         return;
     }
     let every = sd_notify::watchdog_enabled().map_or(TELL_EVERY, |limit| limit / 2);
-    let mut progress = Progress { last: pulse() };
+    let mut progress = StallDetector { last: pulse() };
     let mut written = observed.view().host.of(Op::Write).bytes;
     loop {
         tokio::time::sleep(every).await;
@@ -157,7 +156,7 @@ pub(crate) async fn watch(observed: Arc<dyn Observed>, pulse: impl Fn() -> Pulse
         match progress.look(pulse()) {
             Ok(()) => tell(&[Watchdog, Status(&line(&view, rate))]),
             Err(why) => {
-                let stuck = format!("stuck: for {every:?} {why}; the watchdog goes unfed");
+                let stuck = format!("stuck: for {every:?} {why}; watchdog keep-alive withheld");
                 tracing::error!("{stuck}");
                 tell(&[Status(&stuck)]);
             }
@@ -165,12 +164,12 @@ pub(crate) async fn watch(observed: Arc<dyn Observed>, pulse: impl Fn() -> Pulse
     }
 }
 
-/// One line for `systemctl status`; `rate` is what the host wrote in bytes a second.
-fn line(view: &View, rate: f64) -> String {
+/// Returns the line for `systemctl status`; `rate` is the host's write rate in bytes/s.
+fn line(view: &StatusSnapshot, rate: f64) -> String {
     if !view.waiting_for.is_empty() {
         return waiting_line(&view.waiting_for);
     }
-    let failing = view.writes_failing.filter(|_| view.trouble.is_none());
+    let failing = view.writes_failing.filter(|_| view.failure.is_none());
     let state = match failing.map_or_else(|| view.read_only_reason(), WritesFailing::text) {
         _ if view.paused.is_some() && failing.is_none() => "paused, ".into(),
         why if why.is_empty() => String::new(),
@@ -188,23 +187,23 @@ fn line(view: &View, rate: f64) -> String {
 }
 
 fn waiting_line(holders: &[String]) -> String {
-    format!("stop asked for, waiting: {}", holders.join(", "))
+    format!("stopping; device in use: {}", holders.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn queue(under_way: u64, answered: u64) -> Queue {
+    fn queue(in_flight: u64, answered: u64) -> Queue {
         Queue {
-            under_way,
+            in_flight,
             answered,
         }
     }
 
-    /// Two looks, a turn of the background thread between them.
-    fn between(first: Pulse, second: Pulse) -> Result<(), String> {
-        Progress { last: first }.look(Pulse {
+    /// Takes two samples, with a turn of the background thread in between.
+    fn between(first: ProgressSample, second: ProgressSample) -> Result<(), String> {
+        StallDetector { last: first }.look(ProgressSample {
             turns: first.turns + 1,
             ..second
         })
@@ -212,26 +211,26 @@ mod tests {
 
     #[test]
     fn idle_and_busy_devices_get_on() {
-        let idle = Pulse {
+        let idle = ProgressSample {
             volume: queue(0, 9),
             device: Some(queue(0, 9)),
-            ..Pulse::default()
+            ..ProgressSample::default()
         };
-        let busy = Pulse {
+        let busy = ProgressSample {
             volume: queue(3, 10),
             device: Some(queue(64, 10)),
-            ..Pulse::default()
+            ..ProgressSample::default()
         };
-        let later = Pulse {
+        let later = ProgressSample {
             volume: queue(3, 11),
             device: Some(queue(64, 11)),
-            ..Pulse::default()
+            ..ProgressSample::default()
         };
-        // What came since the last look need not have been answered.
-        let fresh = Pulse {
+        // Requests received since the last sample need not be answered yet.
+        let fresh = ProgressSample {
             volume: queue(3, 9),
             device: Some(queue(64, 9)),
-            ..Pulse::default()
+            ..ProgressSample::default()
         };
         for (first, second) in [
             (idle, idle),
@@ -246,18 +245,18 @@ mod tests {
 
     #[test]
     fn requests_that_stay_are_stuck_wherever_they_are() {
-        let volume = Pulse {
+        let volume = ProgressSample {
             volume: queue(1, 9),
-            ..Pulse::default()
+            ..ProgressSample::default()
         };
         assert!(
             between(volume, volume)
                 .unwrap_err()
                 .contains("none of 1 requests")
         );
-        let kernel = Pulse {
+        let kernel = ProgressSample {
             device: Some(queue(2, 9)),
-            ..Pulse::default()
+            ..ProgressSample::default()
         };
         assert!(
             between(kernel, kernel)
@@ -268,12 +267,12 @@ mod tests {
 
     #[test]
     fn who_waits_for_the_hosts_storage_is_not_stuck() {
-        let stuck = Pulse {
+        let stuck = ProgressSample {
             volume: queue(1, 9),
             device: Some(queue(2, 9)),
-            ..Pulse::default()
+            ..ProgressSample::default()
         };
-        let waits = Pulse {
+        let waits = ProgressSample {
             at_storage: true,
             ..stuck
         };
@@ -284,11 +283,11 @@ mod tests {
 
     #[test]
     fn a_paused_device_is_not_stuck_but_one_whose_lock_is_taken_is() {
-        let stuck = Pulse {
+        let stuck = ProgressSample {
             volume: queue(1, 9),
-            ..Pulse::default()
+            ..ProgressSample::default()
         };
-        let paused = Pulse {
+        let paused = ProgressSample {
             paused: true,
             ..stuck
         };
@@ -296,25 +295,25 @@ mod tests {
             (between(paused, stuck), between(stuck, paused)),
             (Ok(()), Ok(()))
         );
-        assert!(Progress { last: paused }.look(paused).is_err());
+        assert!(StallDetector { last: paused }.look(paused).is_err());
     }
 
     #[test]
     fn a_lock_that_nobody_lets_go_is_stuck() {
-        let mut progress = Progress::default();
+        let mut progress = StallDetector::default();
         assert!(
             progress
-                .look(Pulse {
+                .look(ProgressSample {
                     turns: 0,
                     at_storage: true,
-                    ..Pulse::default()
+                    ..ProgressSample::default()
                 })
                 .is_err()
         );
         assert_eq!(
-            progress.look(Pulse {
+            progress.look(ProgressSample {
                 turns: 1,
-                ..Pulse::default()
+                ..ProgressSample::default()
             }),
             Ok(())
         );

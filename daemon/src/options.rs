@@ -1,4 +1,4 @@
-//! The options of a device as they were typed: nothing is checked yet.
+//! Options of a device as typed, not yet checked.
 
 use clap::Args;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -27,14 +27,14 @@ pub struct DeviceArgs {
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct DeviceOptions {
-    /// Scheme, flash device and parameters of a paper, where no option says otherwise; see `ftld
+    /// Scheme, flash device and parameters of a paper; explicit options have priority; see `ftld
     /// presets`
     #[arg(long, value_name = "NAME", env = "FTLD_PRESET")]
     pub preset: Option<String>,
     /// Flash translation layer of a new image; see `ftld schemes`
     #[arg(long, value_name = "NAME", env = "FTLD_SCHEME")]
     pub scheme: Option<String>,
-    /// Image file; made if missing
+    /// Image file; created if missing
     #[arg(long, value_name = "PATH", env = "FTLD_IMAGE")]
     pub image: Option<PathBuf>,
     /// Size that the host sees, such as 1GiB
@@ -50,35 +50,35 @@ pub struct DeviceOptions {
     /// 127.0.0.1:9917]
     #[arg(long, value_name = "ADDR|off", env = "FTLD_METRICS")]
     pub metrics: Option<String>,
-    /// Names, with commas between, that browsers may reach the metrics address by, beside IP
-    /// addresses, localhost and this machine's name
+    /// Comma-separated host names accepted at the metrics address, besides IP addresses, localhost
+    /// and this machine's name
     #[arg(long, value_name = "NAMES", env = "FTLD_METRICS_HOST")]
     pub metrics_host: Option<String>,
-    /// How long a request takes: none, as little as it needs here; emulate, as long as on the
-    /// emulated flash [default: none]
+    /// Duration of a request: none, as fast as the host; emulate, no shorter than on the emulated
+    /// flash [default: none]
     #[arg(long, value_name = "none|emulate", env = "FTLD_LATENCY")]
     pub latency: Option<String>,
     /// TLS for NBD: off, optional or require [default: require with a certificate or nbds://, else
     /// off]
     #[arg(long, value_name = "off|optional|require", env = "FTLD_TLS")]
     pub tls: Option<String>,
-    /// PEM file of the NBD server's certificate, followed by those that lead to its authority
+    /// PEM file of the NBD server's certificate, followed by the chain to its authority
     #[arg(long, value_name = "PEM", env = "FTLD_TLS_CERT")]
     pub tls_cert: Option<PathBuf>,
     /// PEM file of the certificate's private key
     #[arg(long, value_name = "PEM", env = "FTLD_TLS_KEY")]
     pub tls_key: Option<PathBuf>,
-    /// PEM file of the authorities that NBD clients need a certificate of; without it anybody is
-    /// let in
+    /// PEM file of authorities; every NBD client needs a certificate from one of them; without it
+    /// all clients are admitted
     #[arg(long, value_name = "PEM", env = "FTLD_TLS_CLIENT_CA")]
     pub tls_client_ca: Option<PathBuf>,
-    /// Refuse writes and leave the image as it is
+    /// Refuse writes and leave the image unchanged
     #[arg(long, env = "FTLD_READ_ONLY")]
     pub read_only: bool,
     /// Name of the instance [default: that of the target]
     #[arg(long, value_name = "NAME", env = "FTLD_NAME")]
     pub name: Option<String>,
-    /// Scheme parameter, may be given more than once
+    /// Scheme parameter; repeatable
     #[arg(
         long,
         value_name = "KEY=VALUE",

@@ -1,13 +1,13 @@
-//! Answers on standard output, for people or for programs.
+//! Output on standard output, human-readable or JSON.
 
 use crate::failure::Failure;
 use serde_json::Value;
 use std::io::Write;
 
-/// Writes to standard output; a reader that went away is no error.
+/// Writes to standard output; a closed pipe is not an error.
 ///
 /// # Errors
-/// Standard output cannot be written.
+/// Standard output is not writable.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -18,11 +18,11 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints a JSON object with a newline at the end. `"schema": "ftld.WHAT/1"` in it names its
-/// meaning; the number grows when a reader of the old one would go wrong.
+/// Prints a JSON object and a newline. Its `"schema": "ftld.WHAT/1"` names the format; the number
+/// grows with each incompatible change.
 ///
 /// # Errors
-/// Standard output cannot be written.
+/// Standard output is not writable.
 pub fn print_json(what: &str, value: Value) -> Result<(), Failure> {
     print(&format!("{:#}\n", with_schema(what, value)))
 }

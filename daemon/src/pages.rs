@@ -1,19 +1,19 @@
-//! Byte extents as page verbs: whole pages go to the scheme as they are, a partial page at either
-//! end is read, changed and written.
+//! Conversion of byte extents into page operations: the scheme gets whole pages unchanged. A
+//! partial page at either end is a read-modify-write.
 //!
-//! All parts of an extent start at the same emulated instant; what comes back is when the last one
-//! is done.
+//! All parts of an extent start at the same emulated time; the result is the time at which the last
+//! part finishes.
 
 use crate::convert::{index, to_u32, to_u64};
 use ftl_core::{Ftl, FtlError, Lpn, Span};
 use nand_model::{Geometry, Nanos, Store};
 
-/// Bytes handed to a scheme in one go, unless a block is larger.
+/// Bytes per call to a scheme, unless a block is larger.
 const SLICE_BYTES: u64 = 512 << 10;
-/// A block up to this size is still handed over whole, so that schemes see whole-block writes.
+/// Largest block passed to a scheme in one call, so that schemes see whole-block writes.
 const SLICE_BYTES_MAX: u64 = 1 << 20;
 
-/// Bytes handed to a scheme in one go: whole blocks where that is possible.
+/// Returns the bytes per call to a scheme: whole blocks where possible.
 pub fn slice_bytes(geometry: &Geometry) -> u64 {
     let page = u64::from(geometry.page_bytes);
     let block = u64::from(geometry.pages_per_block) * page;
@@ -24,28 +24,28 @@ pub fn slice_bytes(geometry: &Geometry) -> u64 {
     }
 }
 
-/// The largest multiple of `unit` in `bytes`, but at least one.
+/// Returns the largest multiple of `unit` in `bytes`, at least one.
 fn whole(bytes: u64, unit: u64) -> u64 {
     assert!(unit > 0, "multiples of nothing");
     (bytes / unit).max(1) * unit
 }
 
-/// Where the next slice of `offset..end` ends: slices are aligned, so that no page is in two.
+/// Returns the end of the next slice of `offset..end`. Slices are aligned, so no page is split.
 pub fn slice_end(offset: u64, end: u64, slice: u64) -> u64 {
     assert!(slice > 0, "slices of no bytes");
     assert!(offset <= end, "a slice behind the end of its extent");
     end.min((offset / slice + 1) * slice)
 }
 
-/// A scheme, and the one page that partial pages need.
-pub struct Paged<'a, S: Store> {
+/// A scheme, and a buffer for partial pages.
+pub struct PageIo<'a, S: Store> {
     /// The scheme.
     pub ftl: &'a mut dyn Ftl<S>,
-    /// One page.
+    /// Buffer of one page.
     pub scratch: &'a mut [u8],
 }
 
-impl<S: Store> Paged<'_, S> {
+impl<S: Store> PageIo<'_, S> {
     fn span(&self, offset: u64, len: u64) -> Span {
         Span::new(offset, len, to_u32(self.scratch.len()))
     }
@@ -90,7 +90,7 @@ impl<S: Store> Paged<'_, S> {
     /// Writes an extent.
     ///
     /// # Errors
-    /// As [`Ftl::write`], and as [`Ftl::read`] where a part of a page is kept.
+    /// As [`Ftl::write`], and as [`Ftl::read`] if part of a page is kept.
     pub fn write(&mut self, at: Nanos, offset: u64, data: &[u8]) -> Result<Nanos, FtlError> {
         let span = self.span(offset, to_u64(data.len()));
         let (head, rest) = data.split_at(span.head.map_or(0, |(_, _, len)| index(len)));
@@ -98,13 +98,18 @@ impl<S: Store> Paged<'_, S> {
         let mut done = at;
         if let Some((lpn, from, _)) = span.head {
             done =
-                done.max(self.patch(at, lpn, from, head.len(), |part| part.copy_from_slice(head))?);
+                done.max(self.read_modify_write(at, lpn, from, head.len(), |part| {
+                    part.copy_from_slice(head)
+                })?);
         }
         if !body.is_empty() {
             done = done.max(self.ftl.write(at, span.body.0, body)?);
         }
         if let Some((lpn, _)) = span.tail {
-            done = done.max(self.patch(at, lpn, 0, tail.len(), |part| part.copy_from_slice(tail))?);
+            done =
+                done.max(self.read_modify_write(at, lpn, 0, tail.len(), |part| {
+                    part.copy_from_slice(tail)
+                })?);
         }
         Ok(done)
     }
@@ -112,7 +117,7 @@ impl<S: Store> Paged<'_, S> {
     /// Makes an extent read as zeros.
     ///
     /// # Errors
-    /// As [`Ftl::trim`], and as [`Ftl::write`] where a part of a page is kept.
+    /// As [`Ftl::trim`], and as [`Ftl::write`] if part of a page is kept.
     pub fn zero(&mut self, at: Nanos, offset: u64, len: u64) -> Result<Nanos, FtlError> {
         let span = self.span(offset, len);
         let mut done = at;
@@ -122,7 +127,8 @@ impl<S: Store> Paged<'_, S> {
             .chain(span.tail.map(|(lpn, len)| (lpn, 0, len)))
         {
             if self.ftl.is_mapped(lpn)? {
-                done = done.max(self.patch(at, lpn, from, index(len), |part| part.fill(0))?);
+                done = done
+                    .max(self.read_modify_write(at, lpn, from, index(len), |part| part.fill(0))?);
             }
         }
         if span.body.1 > 0 {
@@ -131,8 +137,8 @@ impl<S: Store> Paged<'_, S> {
         Ok(done)
     }
 
-    /// Read, modify, write of one page.
-    fn patch(
+    /// Reads, modifies and writes one page.
+    fn read_modify_write(
         &mut self,
         at: Nanos,
         lpn: Lpn,

@@ -1,6 +1,5 @@
-//! `ftld pause`, `step` and `resume`: the device itself stands still for those who want to look at
-//! it, for a limited time. Requests wait meanwhile and none fails ([`crate::volume`]); everything
-//! that only looks goes on.
+//! `ftld pause`, `step` and `resume`: pause the device for inspection, for a limited time. Requests
+//! wait meanwhile and none fails ([`crate::volume`]); read-only inspection continues.
 
 use crate::failure::Failure;
 use crate::volume::{PAUSE_MAX, Step, Volume};
@@ -10,49 +9,50 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// How long the answer to a step waits for the step to be done. Without requests it never is.
+/// Longest wait for a step to finish. Without requests a step never finishes.
 const STEP_PATIENCE: Duration = Duration::from_secs(5);
-/// Events that the answer tells of.
+/// Largest number of events in the answer.
 const EVENTS_TOLD: usize = 20;
 
-/// What is asked of a device.
+/// Pause commands to a device.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "kebab-case")]
-pub enum Turn {
-    /// Stand still for so many seconds.
+pub enum PauseCommand {
+    /// Pause for this number of seconds.
     Pause(f64),
-    /// Go on until so many events were noted, and stand still again.
+    /// Resume until this number of events was noted, then pause again.
     Events(u64),
-    /// Go on until so many requests were served, and stand still again.
+    /// Resume until this number of requests was served, then pause again.
     Requests(u64),
-    /// Go on.
+    /// Resume.
     Resume,
 }
 
-impl Turn {
-    /// Does it. Blocks: until the extent at hand is done, or for a step, for some seconds.
+impl PauseCommand {
+    /// Executes the command. Blocks until the extent in progress is done, or some seconds for a
+    /// step.
     pub(crate) fn apply<S: Store + 'static>(&self, volume: &Volume<S>) -> Result<Value, Failure> {
         match *self {
-            Turn::Pause(seconds) => {
+            PauseCommand::Pause(seconds) => {
                 volume.pause(length(seconds)?)?;
                 Ok(
-                    json!({"paused": true, "text": format!("paused for {seconds} s; requests wait, `ftld step` and `ftld resume` go on")}),
+                    json!({"paused": true, "text": format!("paused for {seconds} s; requests wait; `ftld resume` ends it")}),
                 )
             }
-            Turn::Events(count) => step(volume, Step::Events(count)),
-            Turn::Requests(count) => step(volume, Step::Requests(count)),
-            Turn::Resume => {
+            PauseCommand::Events(count) => step(volume, Step::Events(count)),
+            PauseCommand::Requests(count) => step(volume, Step::Requests(count)),
+            PauseCommand::Resume => {
                 let was = volume.resume();
-                Ok(json!({"paused": false, "text": if was { "goes on" } else { "was not paused" }}))
+                Ok(json!({"paused": false, "text": if was { "resumed" } else { "was not paused" }}))
             }
         }
     }
 }
 
-/// The time of a pause, if a pause may last so long.
+/// Returns the length of a pause, if it is within the limit.
 ///
 /// # Errors
-/// The time is not above zero, or longer than a pause may last.
+/// The length is not above zero, or exceeds the limit.
 pub fn length(seconds: f64) -> Result<Duration, Failure> {
     let length = Duration::try_from_secs_f64(seconds)
         .ok()
@@ -74,9 +74,9 @@ fn step<S: Store + 'static>(volume: &Volume<S>, step: Step) -> Result<Value, Fai
     }
     let noted = volume.noted_since(from, EVENTS_TOLD);
     let text = match (stepping(), noted.is_empty()) {
-        (true, _) => "goes on until the step is done: nothing asks it to",
-        (false, true) => "one step further, without an event",
-        (false, false) => "one step further",
+        (true, _) => "step pending: no requests",
+        (false, true) => "step done, without an event",
+        (false, false) => "step done",
     };
     let told = |(number, event): &(u64, Event)| {
         json!({
@@ -105,13 +105,13 @@ mod tests {
 
     #[test]
     fn turns_are_plain_json() {
-        for (turn, text) in [
-            (Turn::Pause(30.0), r#"{"pause":30.0}"#),
-            (Turn::Events(1), r#"{"events":1}"#),
-            (Turn::Resume, r#""resume""#),
+        for (command, text) in [
+            (PauseCommand::Pause(30.0), r#"{"pause":30.0}"#),
+            (PauseCommand::Events(1), r#"{"events":1}"#),
+            (PauseCommand::Resume, r#""resume""#),
         ] {
-            assert_eq!(serde_json::to_string(&turn).unwrap(), text);
-            assert_eq!(serde_json::from_str::<Turn>(text).unwrap(), turn);
+            assert_eq!(serde_json::to_string(&command).unwrap(), text);
+            assert_eq!(serde_json::from_str::<PauseCommand>(text).unwrap(), command);
         }
     }
 }

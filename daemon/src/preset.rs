@@ -1,15 +1,14 @@
-//! Paper modes by name: the scheme, the device, the parameters and the way of measuring of a
-//! publication.
+//! Paper modes by name: scheme, device, parameters and measurement method of a publication.
 //!
-//! One table. A preset fills in what no option says, so every part of it can be changed. Its
-//! parameters go to the schemes that have them, so another scheme runs under it as the paper's
-//! authors ran their comparators: `--preset mnftl-paper --scheme dftl`.
+//! A preset supplies values for unset options only, so every part of it can be changed. Its
+//! parameters apply to every scheme that has them. So another scheme runs as the paper's authors
+//! ran their comparators: `--preset mnftl-paper --scheme dftl`.
 //!
-//! What always holds: a live device keeps what was flushed and what was acknowledged. What a paper
-//! leaves out at the cost of that stands apart and is for simulation alone.
+//! Invariants: a live device keeps flushed and acknowledged data. Paper parameters that violate
+//! this are kept separate and are for simulation only.
 
 use crate::failure::Failure;
-use crate::method::{Average, Precondition};
+use crate::method::{Precondition, ResponseUnit};
 use crate::options::DeviceOptions;
 use ftl_core::schemes::Scheme;
 
@@ -18,38 +17,38 @@ use ftl_core::schemes::Scheme;
 pub struct Preset {
     /// Name on the command line.
     pub name: &'static str,
-    /// One line: whose it is, and what was chosen where the paper is silent.
+    /// One line: the publication, and the choices made where the paper is silent.
     pub title: &'static str,
-    /// The scheme, unless another one is named.
+    /// Scheme, unless an option names another.
     pub scheme: &'static str,
-    /// The device.
+    /// Device profile.
     pub profile: &'static str,
-    /// Size that the host sees; `None` follows from the profile.
+    /// Device size; `None` derives it from the profile.
     pub size: Option<&'static str>,
     /// Over-provisioning in percent.
     pub op: f64,
-    /// Parameters, for the schemes that have them.
+    /// Parameters, applied to the schemes that have them.
     pub params: &'static [(&'static str, &'static str)],
-    /// Parameters that give up what was flushed or acknowledged, when power fails or the daemon
-    /// dies: for simulation alone.
+    /// Parameters that may lose flushed or acknowledged data when power fails or the daemon dies:
+    /// for simulation only.
     pub unsafe_params: &'static [(&'static str, &'static str)],
-    /// What is written before measuring.
+    /// Preconditioning.
     pub precondition: Precondition,
-    /// What one response time is.
-    pub average: Average,
+    /// Unit of a response time.
+    pub response_unit: ResponseUnit,
 }
 
-/// What a preset is used for.
+/// Use of a preset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// A live device, which has to keep data.
+    /// A live device: data must survive.
     Device,
     /// `ftld replay` and `ftld compare`.
     Simulation,
 }
 
-/// MNFTL and what its Table 2 has beside it. The table's page-level rows give away the device:
-/// pages written and copied, in blocks, less the erases are 4,352 blocks in every row, 1 GiB and
+/// MNFTL and the comparators in its Table 2. The table's page-level rows reveal the device. Pages
+/// written and copied, in blocks, minus the erases are 4,352 blocks in every row. That is 1 GiB and
 /// the 256 log blocks of Superblock FTL, erased at the beginning. They leave GFTL less than its 16
 /// % of extra blocks.
 const MNFTL: Preset = Preset {
@@ -71,7 +70,7 @@ const MNFTL: Preset = Preset {
     ],
     unsafe_params: &[("nand.pair_policy", "none")],
     precondition: Precondition::None,
-    average: Average::PerRecord,
+    response_unit: ResponseUnit::PerRecord,
 };
 
 const LAZYFTL: Preset = Preset {
@@ -94,8 +93,8 @@ const LAZYFTL: Preset = Preset {
         ("ckpt.interval", "0"),
     ],
     unsafe_params: &[],
-    precondition: Precondition::Touched,
-    average: Average::PerPage,
+    precondition: Precondition::Footprint,
+    response_unit: ResponseUnit::PerPage,
 };
 
 const DOPFTL: Preset = Preset {
@@ -105,7 +104,7 @@ const DOPFTL: Preset = Preset {
     profile: "mlc-4k",
     size: Some("4GiB"),
     op: 7.0,
-    // A 64th of 4 bytes for each of 1 Mi pages.
+    // 1/64 of the table: 4 bytes for each of 1 Mi pages.
     params: &[
         ("dop.cache", "65536"),
         ("dftl.cache", "65536"),
@@ -116,11 +115,12 @@ const DOPFTL: Preset = Preset {
     ],
     unsafe_params: &[],
     precondition: Precondition::Fill,
-    average: Average::PerRequest,
+    response_unit: ResponseUnit::PerRequest,
 };
 
-/// ROSE on its Table 1's device, whose log area is 2.5 % of the blocks; as little again is for
-/// schemes without log blocks. New, as the erases that the paper counts on its smallest trace say.
+/// ROSE on the device of its Table 1. The log area is 2.5 % of the blocks; another 2.5 % is for
+/// schemes without log blocks. The device is new, as the paper's erase counts on its smallest trace
+/// show.
 const ROSE: Preset = Preset {
     name: "rose-paper",
     title: "ROSE, IEEE TC 2011: 80 GB of SLC, new, 16,384 log blocks, age weight 1, alpha 0.5, blocks swapped 10 erases apart; takes 1.5 GB of RAM",
@@ -140,7 +140,7 @@ const ROSE: Preset = Preset {
     ],
     unsafe_params: &[],
     precondition: Precondition::None,
-    average: Average::PerRequest,
+    response_unit: ResponseUnit::PerRequest,
 };
 
 const MLAM: Preset = Preset {
@@ -155,8 +155,8 @@ const MLAM: Preset = Preset {
         ("mlam.low", "0.1"),
         ("mlam.high", "0.5"),
         ("mlam.candidates", "4"),
-        // Not published. With 0.5 the share of a superblock that is buffered, a few hundredths,
-        // hardly counts beside its age.
+        // Not published. With 0.5 the buffered share of a superblock, a few hundredths, hardly
+        // counts against its age.
         ("mlam.alpha", "0.05"),
         ("wear.policy", "none"),
         ("scrub.hours", "0"),
@@ -164,10 +164,10 @@ const MLAM: Preset = Preset {
     ],
     unsafe_params: &[("mlam.ack", "buffer")],
     precondition: Precondition::None,
-    average: Average::PerRequest,
+    response_unit: ResponseUnit::PerRequest,
 };
 
-/// Every preset. A comparator has that of the paper that measured it.
+/// All presets. A comparator uses the preset of the paper that measured it.
 pub const PRESETS: &[Preset] = &[
     MNFTL,
     Preset {
@@ -206,14 +206,14 @@ pub const PRESETS: &[Preset] = &[
         scheme: "asast",
         ..LAZYFTL
     },
-    // Replacement blocks as many as there is room for: it has no table of their pages.
+    // As many replacement blocks as fit: the scheme has no table of their pages.
     Preset {
         name: "nftl1-paper",
         scheme: "nftl1",
         params: &[("wear.policy", "none"), ("scrub.hours", "0")],
         ..LAZYFTL
     },
-    // So are its blocks; a list has 16 at most.
+    // The same; a list has at most 16 blocks.
     Preset {
         name: "nftln-paper",
         scheme: "nftln",
@@ -235,10 +235,10 @@ pub const PRESETS: &[Preset] = &[
 ];
 
 impl Preset {
-    /// The preset of this name.
+    /// Returns the preset with this name.
     ///
     /// # Errors
-    /// There is no preset of this name; the message lists them.
+    /// No preset has this name; the message lists the names.
     pub fn find(name: &str) -> Result<&'static Preset, Failure> {
         PRESETS
             .iter()
@@ -253,7 +253,7 @@ impl Preset {
             })
     }
 
-    /// What it says of the device, but for scheme and parameters.
+    /// Returns the preset's device options, without scheme and parameters.
     pub(crate) fn device(&self) -> DeviceOptions {
         DeviceOptions {
             profile: Some(self.profile.into()),
@@ -263,8 +263,8 @@ impl Preset {
         }
     }
 
-    /// The parameters of a scheme under it, each as KEY=VALUE: its own where the scheme has them
-    /// and `own` does not say otherwise, then `own`.
+    /// Returns the parameters for a scheme, each as KEY=VALUE: those of the preset that the scheme
+    /// has and `own` does not override, then `own`.
     pub(crate) fn params(&self, scheme: &Scheme, to: Use, own: &[String]) -> Vec<String> {
         let apart = if to == Use::Simulation {
             self.unsafe_params
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
     use nand_model::Profile;
 
-    /// Parameters that only a simulation may have.
+    /// Parameters allowed only in a simulation.
     const UNSAFE: [(&str, &str); 2] = [("nand.pair_policy", "none"), ("mlam.ack", "buffer")];
 
     #[test]
@@ -304,12 +304,12 @@ mod tests {
                     set: preset.params(scheme, to, &[]),
                     ..preset.device()
                 };
-                let wish = options.wish().expect(preset.name);
+                let requirements = options.requirements().expect(preset.name);
                 let layout = scheme.layout(
                     profile,
-                    wish.size.unwrap_or(0),
+                    requirements.size.unwrap_or(0),
                     preset.op / 100.0,
-                    &wish.params,
+                    &requirements.params,
                 );
                 layout.unwrap_or_else(|error| panic!("{}: {error}", preset.name));
             }
@@ -328,14 +328,17 @@ mod tests {
                 preset: Some(preset.name.into()),
                 ..DeviceOptions::default()
             };
-            let wish = options.wish().unwrap();
-            assert_eq!(wish.scheme.as_deref(), Some(preset.scheme));
+            let requirements = options.requirements().unwrap();
+            assert_eq!(requirements.scheme.as_deref(), Some(preset.scheme));
             assert_eq!(
-                wish.profile.map(|profile| profile.name),
+                requirements.profile.map(|profile| profile.name),
                 Some(preset.profile)
             );
             assert!(
-                wish.params.iter().all(|pair| !UNSAFE.contains(&pair)),
+                requirements
+                    .params
+                    .iter()
+                    .all(|pair| !UNSAFE.contains(&pair)),
                 "{}",
                 preset.name
             );
@@ -351,12 +354,12 @@ mod tests {
             set: vec!["dftl.cache=4096".into()],
             ..DeviceOptions::default()
         };
-        let wish = options.wish().unwrap();
+        let requirements = options.requirements().unwrap();
         assert_eq!(
-            (wish.scheme.as_deref(), wish.op),
+            (requirements.scheme.as_deref(), requirements.op),
             (Some("dftl"), Some(28.0))
         );
-        let params: Vec<_> = wish
+        let params: Vec<_> = requirements
             .params
             .iter()
             .filter(|(key, _)| key.contains("cache") || key.starts_with("page."))

@@ -1,10 +1,10 @@
 //! Lock files that only their owner can open.
 //!
-//! What always holds: the locked file has mode 0600 and belongs to this user, because everybody who
-//! can open a file can lock it, and wait for its lock. The lock is one of the open file
-//! description: [`is_held`] asks for it without taking it.
+//! Invariants: the locked file has mode 0600 and belongs to this user. Otherwise any user able to
+//! open it could lock it, or wait for its lock. The lock belongs to the open file description:
+//! [`is_held`] tests it without taking it.
 //!
-//! If the process dies, the file stays and the lock goes.
+//! If the process dies, the file stays and the lock is released.
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -21,10 +21,10 @@ pub(crate) struct PrivateLock {
 }
 
 impl PrivateLock {
-    /// Takes the lock, making its file if it is missing; `None` if another process holds it.
+    /// Takes the lock, creating its file if missing; `None` if another process holds it.
     ///
     /// # Errors
-    /// The file cannot be made or belongs to another user.
+    /// The file cannot be created or belongs to another user.
     pub(crate) fn take(path: &Path) -> io::Result<Option<PrivateLock>> {
         loop {
             let file = open(path)?;
@@ -33,7 +33,7 @@ impl PrivateLock {
                 Err(Errno::EAGAIN | Errno::EACCES) => return Ok(None),
                 Err(errno) => return Err(errno.into()),
             }
-            // The last holder may have removed the file that was opened.
+            // The previous holder may have removed the opened file.
             let now = fs::symlink_metadata(path);
             if now.is_ok_and(|now| {
                 file.metadata()
@@ -47,30 +47,30 @@ impl PrivateLock {
         }
     }
 
-    /// Whether the last holder died without removing the file.
+    /// Returns whether the previous holder died without removing the file.
     pub(crate) fn was_left(&self) -> bool {
         self.file.metadata().is_ok_and(|meta| meta.len() > 0)
     }
 
-    /// Writes this process's number into the file.
+    /// Writes this process's id into the file.
     pub(crate) fn sign(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
         writeln!(self.file, "{}", std::process::id())
     }
 
-    /// Removes the file and then gives the lock up.
+    /// Removes the file, then releases the lock.
     pub(crate) fn remove(self) {
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Whether a process holds the lock on this file.
+/// Returns whether a process holds the lock on this file.
 pub(crate) fn is_held(file: &File) -> bool {
     let mut lock = whole_file();
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut lock)).is_ok() && i32::from(lock.l_type) != libc::F_UNLCK
 }
 
-/// Whether other users may open what has this mode.
+/// Returns whether this mode allows other users to open the file.
 pub(crate) fn is_open_to_others(meta: &fs::Metadata) -> bool {
     meta.mode() & 0o077 != 0
 }

@@ -1,8 +1,8 @@
-//! When a daemon ends, and what becomes of its device.
+//! Shutdown decisions: when a daemon ends, and whether its device is removed.
 
 use crate::transport::StopHow;
 
-/// Somebody wants the daemon to end, or something changed while it waits.
+/// Stop request, or a state change while a stop waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// SIGTERM or SIGINT.
@@ -11,22 +11,22 @@ pub enum Event {
     Stop,
     /// `ftld stop --force`.
     ForcedStop,
-    /// Time to look again whether the holder is still there.
+    /// Periodic check whether the device is still open.
     Look,
 }
 
-/// What to do about it.
+/// Reaction to an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Go on as if nothing had happened.
+    /// Continue serving.
     Serve,
-    /// Flush, say who holds the device, go on until they let go.
+    /// Flush, report the holders of the device, and serve until they close it.
     FlushAndWait,
-    /// End.
+    /// Stop the daemon.
     End(StopHow),
 }
 
-/// Remembers what was asked so far.
+/// State of the stop requests so far.
 #[derive(Debug, Default)]
 pub struct Shutdown {
     asked: bool,
@@ -34,7 +34,7 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// Decides; `held` tells whether somebody has the device open.
+    /// Returns the reaction to `event`; `held` is whether the device is open.
     pub fn decide(&mut self, event: Event, held: bool) -> Action {
         let second_signal = event == Event::Signal && self.signalled;
         self.signalled |= event == Event::Signal;
@@ -48,7 +48,7 @@ impl Shutdown {
         }
     }
 
-    /// Whether somebody asked for the end and it waits for a holder.
+    /// Returns whether a stop was requested and waits for a holder.
     pub fn waiting(&self) -> bool {
         self.asked
     }

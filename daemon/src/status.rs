@@ -1,4 +1,4 @@
-//! What an instance tells about itself: one picture for `/status`, `ftld status` and the metrics.
+//! Status of an instance: one snapshot for `/status`, `ftld status` and the metrics.
 
 use crate::config::Latency;
 use crate::convert::to_f64;
@@ -15,12 +15,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use strum::{EnumCount, VariantArray};
 
-/// Facts that do not change while an instance runs.
+/// Constant properties of a running instance.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct InstanceInfo {
     /// Name of the instance: the `device` label.
     pub name: String,
-    /// Where requests come from.
+    /// Source of requests.
     pub target: String,
     /// `ublk` or `nbd`.
     pub transport: &'static str,
@@ -30,91 +30,94 @@ pub struct Facts {
     pub scheme: &'static str,
     /// The flash device.
     pub profile: Profile,
-    /// Bytes the host sees.
+    /// Device size in bytes.
     pub size: u64,
-    /// Bytes the scheme could map.
+    /// Bytes that the scheme can map.
     pub logical_bytes: u64,
-    /// URL of the metrics, if they are served.
+    /// URL of the metrics, if served.
     pub metrics: Option<String>,
-    /// Whether writes were refused from the start.
+    /// Whether the instance was started read-only.
     pub read_only: bool,
-    /// How long requests take.
+    /// Latency model of requests.
     pub latency: Latency,
-    /// When it started.
+    /// Start time.
     pub started: SystemTime,
-    /// How long opening the image and mounting its scheme took.
+    /// Duration of opening the image and mounting its scheme.
     pub opened_in: Duration,
-    /// Whether the image had been shut down cleanly before.
+    /// Whether the image had a clean shutdown.
     pub was_clean: bool,
 }
 
-/// An instance at one moment.
+/// State of an instance at one moment.
 #[derive(Clone, Debug)]
-pub struct View {
-    /// What does not change.
-    pub facts: Arc<Facts>,
+pub struct StatusSnapshot {
+    /// Constant properties.
+    pub facts: Arc<InstanceInfo>,
     /// Host requests.
     pub host: HostView,
-    /// The flash side, as last published.
+    /// Flash state, as last published.
     pub flash: Arc<FlashSnapshot>,
-    /// What the NBD server counts; all zero where there is none.
+    /// Counters of the NBD server; all zero without one.
     pub nbd: NbdSnapshot,
-    /// What was injected so far, in the order of [`Kind`].
+    /// Injected faults, in the order of [`Kind`].
     pub injected: [u64; Kind::COUNT],
-    /// What went wrong for good, if anything did.
-    pub trouble: Option<String>,
-    /// Why the host's storage refuses writes, while it does.
+    /// Permanent failure, if any.
+    pub failure: Option<String>,
+    /// Reason why the host's storage currently refuses writes.
     pub writes_failing: Option<WritesFailing>,
-    /// The pause, if there is one: requests wait, and that is as it should be.
+    /// The pause, if any: requests wait as intended.
     pub paused: Option<Paused>,
-    /// Who holds up a stop that was asked for; empty if none was.
+    /// Processes that a requested stop waits for; empty without a stop.
     pub waiting_for: Vec<String>,
 }
 
-/// Where views come from.
-pub trait Observed: Send + Sync {
-    /// The instance now; never waits for a request.
-    fn view(&self) -> View;
+/// Source of status snapshots.
+pub trait StatusSource: Send + Sync {
+    /// Returns the current snapshot; never waits for a request.
+    fn view(&self) -> StatusSnapshot;
 
-    /// Somebody looks: for some seconds, blocks and events are published.
+    /// Requests publication of blocks and events for some seconds.
     fn watch(&self);
 
-    /// The blocks as last published; never waits for a request.
+    /// Returns the blocks as last published; never waits for a request.
     fn blocks(&self) -> Arc<BlockMap>;
 
-    /// Of the published events from number `from` on, the newest, at most `most`; never waits for a
+    /// Returns the newest published events from number `from` on, at most `most`; never waits for a
     /// request.
     fn events(&self, from: u64, most: usize) -> EventsView;
 }
 
-impl Facts {
-    /// Shape of the flash.
+impl InstanceInfo {
+    /// Returns the geometry of the flash.
     pub fn geometry(&self) -> &Geometry {
         &self.profile.geometry
     }
 
-    /// `slc` or `mlc`, as in metric labels.
+    /// Returns `slc` or `mlc`, as in metric labels.
     pub fn cell(&self) -> &'static str {
         if self.profile.is_mlc() { "mlc" } else { "slc" }
     }
 }
 
-impl View {
-    /// Why writes are refused: empty while they are not.
+impl StatusSnapshot {
+    /// Returns the reason why writes are refused; empty if they are not.
     pub fn read_only_reason(&self) -> String {
-        let asked = self.facts.read_only.then(|| "asked for".to_owned());
+        let asked = self
+            .facts
+            .read_only
+            .then(|| "requested by --read-only".to_owned());
         let worn = || self.flash.scheme.read_only.map(str::to_owned);
-        self.trouble
+        self.failure
             .clone()
             .or(asked)
             .or_else(worn)
             .unwrap_or_default()
     }
 
-    /// One word.
+    /// Returns the state in one word.
     pub fn state(&self) -> &'static str {
         match self.writes_failing {
-            _ if self.trouble.is_some() => "failed",
+            _ if self.failure.is_some() => "failed",
             Some(failing) => failing.state(),
             None if !self.waiting_for.is_empty() => "stopping",
             None if self.paused.is_some() => "paused",
@@ -123,8 +126,8 @@ impl View {
         }
     }
 
-    /// Flash programs per page the host wrote, since the image was opened; `None` before the first
-    /// write.
+    /// Returns the flash programs per page written by the host, since the image was opened. `None`
+    /// before the first write.
     pub fn write_amplification(&self) -> Option<f64> {
         let page = u64::from(self.facts.geometry().page_bytes);
         let written = self.flash.host_written_bytes;
@@ -132,9 +135,9 @@ impl View {
         (written > 0).then(|| to_f64(programmed) / to_f64(written))
     }
 
-    /// The picture as JSON. Sizes in bytes, times in seconds.
+    /// Returns the snapshot as JSON. Sizes are in bytes, times in seconds.
     pub fn json(&self) -> Value {
-        let Facts {
+        let InstanceInfo {
             name,
             target,
             transport,
@@ -157,8 +160,8 @@ impl View {
             "image": image, "scheme": scheme, "profile": profile.name, "size_bytes": size,
             "latency": latency.name(),
             "page_bytes": self.facts.geometry().page_bytes,
-            "raw_bytes": self.facts.geometry().data_bytes(), "flash_written_bytes": self.flash.host_written_bytes, "metrics": metrics, "uptime_seconds": uptime,
-            "read_only_reason": self.read_only_reason(), "trouble": self.trouble,
+            "raw_bytes": self.facts.geometry().data_bytes(), "host_written_bytes": self.flash.host_written_bytes, "metrics": metrics, "uptime_seconds": uptime,
+            "read_only_reason": self.read_only_reason(), "failure": self.failure,
             "writes_failing": self.writes_failing.map(WritesFailing::text), "waiting_for": self.waiting_for,
             "paused": self.paused.map(|pause| json!({"seconds_left": pause.left.as_secs_f64(), "stepping": pause.stepping})),
             "latency_bounds_ns": BOUNDS_NS,
@@ -185,7 +188,7 @@ impl View {
             let histogram = |h: &HistogramView| json!({"counts": h.counts, "sum_ns": h.sum_ns});
             let value = json!({
                 "wall": histogram(&view.wall), "emulated": histogram(&view.emulated),
-                "completed": view.completed, "held": view.held, "bytes": view.bytes, "in_flight": view.in_flight,
+                "completed": view.completed, "delayed": view.delayed, "bytes": view.bytes, "in_flight": view.in_flight,
                 "unaligned": view.unaligned, "errors": Value::Object(errors.collect()),
             });
             (op.name().to_owned(), value)
@@ -214,7 +217,7 @@ impl View {
         )
     }
 
-    /// Where the blocks are; the counts add up to all blocks.
+    /// Returns the blocks per state; the counts add up to all blocks.
     pub fn blocks(&self) -> [(&'static str, u32); 8] {
         let b = &self.flash.scheme.blocks;
         [
@@ -246,7 +249,7 @@ impl View {
             .map(|(step, ns)| json!({"step": step, "nanoseconds": ns}))
             .collect();
         json!({
-            "mapped_pages": s.mapped_pages, "valid_pages": s.valid_pages, "reserve_blocks": s.reserve_blocks,
+            "mapped_pages": s.mapped_pages, "valid_pages": s.valid_pages, "free_threshold_blocks": s.free_threshold_blocks,
             "checkpoints": s.checkpoints, "erase_credit": self.flash.erase_credit,
             "gc_runs": s.gc_runs, "gc_pages_moved": s.gc_pages_moved, "wear_moves": s.wear_moves, "refreshes": s.refreshes,
             "converts": s.converts, "convert_map_pages": s.convert_map_pages,
@@ -262,7 +265,7 @@ impl View {
     fn ram_json(&self) -> Value {
         let entry = |e: &ftl_core::RamEntry| {
             json!({
-                "part": e.part, "entries": e.entries, "paper_bytes": e.paper_bytes, "real_bytes": e.real_bytes,
+                "part": e.part, "entries": e.entries, "paper_bytes": e.paper_bytes, "allocated_bytes": e.allocated_bytes,
             })
         };
         self.flash.ram.iter().map(entry).collect()

@@ -1,9 +1,9 @@
-//! What the daemon asks of the kernel about itself, before it touches a device.
+//! Process settings that the daemon requests from the kernel before it opens a device.
 //!
-//! A process that serves a block device must not wait for that device: memory it needs under
-//! pressure may only come free once the device has written. So its memory is locked, its
-//! allocations never start I/O, and its mount namespace is its own. All of it is inherited by
-//! threads started later and by none started before: call these first thing in `main`.
+//! A process that serves a block device must not wait for that device. Memory it needs under
+//! pressure may become free only after the device has written. So its memory is locked, its
+//! allocations never start I/O, and it has its own mount namespace. Threads started later inherit
+//! all of this, threads started before do not: call these functions first in `main`.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,17 +18,15 @@ use nix::sys::mman::MlockAllFlags;
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
 use nix::sys::stat::Mode;
 
-/// All of this, for a process that is about to serve `/dev/ublkbN` or `/dev/nbdN`. What is refused
-/// is returned, to be warned of: the device works without, as long as memory does not run out.
+/// Applies all settings, for a process that will serve `/dev/ublkbN` or `/dev/nbdN`. Returns the
+/// rejected settings, for a warning: the device works without them, as long as memory does not run
+/// out.
 pub fn prepare_for_block_device() -> Vec<String> {
     let steps = [
         ("a mount namespace of its own", own_mount_namespace()),
         ("allocations that do not wait for I/O", io_flusher()),
         ("memory locked in RAM", lock_memory()),
-        (
-            "the last place on the OOM killer's list",
-            last_for_the_oom_killer(),
-        ),
+        ("the last place on the OOM killer's list", lower_oom_score()),
     ];
     steps
         .into_iter()
@@ -36,7 +34,7 @@ pub fn prepare_for_block_device() -> Vec<String> {
         .collect()
 }
 
-/// Marks this thread, and those it starts, as one that block I/O depends on: its allocations do not
+/// Marks this thread, and threads it starts, as part of the block I/O path: its allocations do not
 /// wait for I/O. Needs `CAP_SYS_RESOURCE`.
 ///
 /// # Errors
@@ -45,7 +43,7 @@ pub fn io_flusher() -> io::Result<()> {
     Ok(rustix::process::configure_io_flusher_behavior(true)?)
 }
 
-/// Whether [`io_flusher`] holds for this thread.
+/// Returns whether [`io_flusher`] is set for this thread.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_RESOURCE`.
@@ -53,7 +51,7 @@ pub fn is_io_flusher() -> io::Result<bool> {
     Ok(rustix::process::is_io_flusher()?)
 }
 
-/// Locks everything mapped now and later into RAM. Needs `CAP_IPC_LOCK` or a large enough `ulimit
+/// Locks all current and future mappings into RAM. Needs `CAP_IPC_LOCK` or a large enough `ulimit
 /// -l`.
 ///
 /// # Errors
@@ -64,40 +62,38 @@ pub fn lock_memory() -> io::Result<()> {
     )?)
 }
 
-/// Asks the kernel to kill everything else first when memory runs out: with this process gone, its
-/// users hang.
+/// Makes this process the last choice of the OOM killer: if it dies, its users hang.
 ///
 /// # Errors
 /// The file under `/proc/self` cannot be written.
-pub fn last_for_the_oom_killer() -> io::Result<()> {
+pub fn lower_oom_score() -> io::Result<()> {
     std::fs::write("/proc/self/oom_score_adj", "-1000")
 }
 
-/// Files and sockets made from now on are for their owner alone.
+/// Restricts new files and sockets to their owner.
 pub fn private_umask() {
     nix::sys::stat::umask(Mode::from_bits_truncate(0o077));
 }
 
-/// Listens on a unix socket that only its owner can reach, from the moment it has a name.
-/// Non-blocking.
+/// Listens on a unix socket that only its owner can open, from its creation on. Non-blocking.
 ///
 /// # Errors
-/// The path exists, is too long or cannot be made.
+/// The path exists, is too long or cannot be created.
 pub fn listen_privately(path: &Path, backlog: i32) -> io::Result<UnixListener> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = nix::sys::socket::socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-    // Linux gives a new socket file the mode of the socket itself, so that it never exists with a
-    // wider one.
+    // Linux gives a new socket file the mode of the socket itself, so the file never has a wider
+    // one.
     nix::sys::stat::fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
     nix::sys::socket::bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
     nix::sys::socket::listen(&socket, Backlog::new(backlog)?)?;
     Ok(socket.into())
 }
 
-/// Moves the process into a mount namespace of its own. In a shared one it could be the last to
-/// hold a file system on its own device: exiting, it would wait for a write that only it can serve.
-/// Mounts and unmounts of others still reach it. Needs `CAP_SYS_ADMIN`, and no other thread yet. A
-/// service manager may have done it, and forbidden it from then on.
+/// Moves the process into its own mount namespace. In a shared one it could be the last holder of a
+/// file system on its own device. Then its exit would wait for a write that only it can serve.
+/// Mounts and unmounts of others still propagate to it. Needs `CAP_SYS_ADMIN`, and no other thread
+/// yet. A service manager may have created the namespace, and forbidden further ones.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`.
@@ -119,13 +115,13 @@ fn shares_first_mount_namespace() -> io::Result<bool> {
     Ok(std::fs::read_link("/proc/self/ns/mnt")? == std::fs::read_link("/proc/1/ns/mnt")?)
 }
 
-/// Detaches this namespace's copies of mounts that sit on the block devices `devices`
-/// (`major:minor`). A daemon restarted under a mounted device inherits such copies, and would hold
-/// the file system open after its users unmounted it. Copies that go with their original are left
-/// alone, and so is everything in a namespace shared with process 1, where the mount is no copy.
+/// Detaches this namespace's copies of mounts of the block devices `devices` (`major:minor`). A
+/// daemon restarted under a mounted device inherits such copies. They would keep the file system
+/// open after its users unmounted it. Copies that are unmounted with their original stay. So do all
+/// mounts in a namespace shared with process 1, where the mount is no copy.
 ///
 /// # Errors
-/// The table of mounts cannot be read, or a copy cannot be detached.
+/// The mount table cannot be read, or a copy cannot be detached.
 pub fn detach_mount_copies(devices: &BTreeSet<String>) -> io::Result<()> {
     if shares_first_mount_namespace()? {
         return Ok(());
@@ -140,11 +136,11 @@ pub fn detach_mount_copies(devices: &BTreeSet<String>) -> io::Result<()> {
 
 /// One line of a mount table.
 pub struct Mount {
-    /// `major:minor` of what is mounted.
+    /// `major:minor` of the mounted device.
     pub device: String,
-    /// Where.
+    /// Mount point.
     pub path: PathBuf,
-    /// Whether it is unmounted when its original is.
+    /// Whether it is unmounted with its original.
     pub follows: bool,
 }
 
@@ -174,7 +170,7 @@ fn parse_mount(line: &str) -> Option<Mount> {
     })
 }
 
-/// The kernel writes space, tab, newline and backslash as three octal digits.
+/// Decodes the kernel's octal escapes of space, tab, newline and backslash (three digits).
 fn unescape(word: &str) -> String {
     let mut out = String::with_capacity(word.len());
     let mut rest = word;
@@ -191,12 +187,12 @@ fn unescape(word: &str) -> String {
     out
 }
 
-/// Whether process `pid` still runs; one that has ended but is not yet reaped does not.
+/// Returns whether process `pid` still runs; an ended but unreaped one does not.
 pub fn process_alive(pid: i32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;
     };
-    // The name may hold spaces and brackets; the state follows the last bracket.
+    // The name may contain spaces and brackets; the state follows the last bracket.
     let state = stat
         .rsplit_once(") ")
         .and_then(|(_, rest)| rest.chars().next());
@@ -240,7 +236,7 @@ mod tests {
         });
         match inherited.join().unwrap() {
             Ok(inherited) => assert!(inherited.unwrap()),
-            // Not for everybody; what it needs is known.
+            // Without the privilege, `EPERM` is expected.
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
         }
         assert!(

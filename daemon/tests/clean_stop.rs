@@ -27,12 +27,12 @@ fn verdicts(host: &Host) -> (Vec<(&'static str, bool)>, Daemon) {
         ),
     ];
     let words = host.run(&["inspect", "default"]).1;
-    said.push(("inspect's words", words.contains("closed    in order")));
+    said.push(("inspect's words", words.contains("shutdown  clean")));
     let words = host.run(&["check", "default"]).1;
-    said.push(("check's words", words.contains("(closed in order")));
+    said.push(("check's words", words.contains("(clean shutdown")));
     let before = host.log().len();
     let daemon = host.serve(&[]);
-    said.push(("log", !host.log()[before..].contains("not closed in order")));
+    said.push(("log", !host.log()[before..].contains("unclean shutdown")));
     said.push((
         "metric",
         daemon.metric("ftld_recovery_clean{device=\"default\"}") == 1.0,

@@ -118,7 +118,7 @@ fn of_two_makers_at_once_one_makes_the_image_and_the_other_is_told() {
         assert_eq!(others(&host), Vec::<String>::new());
         let (code, out, error) = host.run(&["check", "default"]);
         assert_eq!(
-            (code, out.contains("(closed in order")),
+            (code, out.contains("(clean shutdown")),
             (0, true),
             "{out}{error}"
         );

@@ -40,11 +40,7 @@ fn what_was_acknowledged_survives_the_death_of_the_daemon() {
         host.fails(&["status", "default"], 3, &["\"default\" is not running"]);
     }
     let (code, out, _) = host.run(&["check", "default"]);
-    assert_eq!(
-        (code, out.contains("not closed in order")),
-        (0, true),
-        "{out}"
-    );
+    assert_eq!((code, out.contains("unclean shutdown")), (0, true), "{out}");
     assert!(host.serve(&[]).client().read(0, expected.len() as u64).data == expected);
 }
 
@@ -58,7 +54,7 @@ fn sigterm_ends_in_order_and_leaves_nothing_behind() {
         daemon.signal(signal);
         assert_eq!(daemon.exit_code(), Some(0));
         let (_, out, _) = host.run(&["check", "default"]);
-        assert!(out.contains("(closed in order"), "{out}");
+        assert!(out.contains("(clean shutdown"), "{out}");
         assert!(
             !host.folder.path().join("run/default").exists(),
             "the runtime folder is gone"
@@ -96,7 +92,7 @@ fn with_emulated_latency_requests_take_as_long_as_on_the_flash() {
                 |name: &str| daemon.metric(&format!("{name}{{device=\"default\",op=\"{op}\"}}"));
             assert_eq!(
                 (
-                    value("ftld_host_held_ios_total"),
+                    value("ftld_host_delayed_ios_total"),
                     value("ftld_host_ios_total")
                 ),
                 (1.0, 1.0),
@@ -213,7 +209,7 @@ fn what_is_taken_is_named_with_its_way_out() {
         &[daemon.socket.to_str().unwrap()],
     );
     assert!(
-        host.run(&["check", "b"]).1.contains("(closed in order"),
+        host.run(&["check", "b"]).1.contains("(clean shutdown"),
         "the image is left as it should be"
     );
 }
@@ -295,7 +291,7 @@ fn wrong_use_is_told_before_anything_is_made() {
             2,
             "--latency \"slow\" is neither none nor emulate",
         ),
-        (&["--read-only"], 1, "--read-only makes none"),
+        (&["--read-only"], 1, "--read-only creates none"),
         (
             &["recover", "nbd+unix:///?socket=x"],
             2,

@@ -107,8 +107,7 @@ fn ends_powerless(host: &Host, daemon: Daemon) {
     let log = host.log();
     let last = log.lines().last().unwrap_or_default();
     assert!(
-        last.starts_with("ftld: ")
-            && last.contains("power cut injected; a restart mounts what the chip kept"),
+        last.starts_with("ftld: ") && last.contains("power cut injected; restart to recover"),
         "{log}"
     );
     assert!(
@@ -173,7 +172,7 @@ fn power_can_fail_at_once_and_while_stopping() {
     assert_eq!(client.ask(FLUSH, 0, 0, 0).error, 0);
     let (code, out, error) = host.run(&["inject", "power-cut"]);
     assert_eq!(
-        (code, out.starts_with("default: power is cut")),
+        (code, out.starts_with("default: power cut: device removed")),
         (0, true),
         "{out}{error}"
     );
@@ -410,7 +409,7 @@ fn what_cannot_be_injected_is_told_with_its_reason() {
     host.fails(
         &["inject", "power-cut"],
         1,
-        &["--read-only and stays as it is"],
+        &["--read-only and is not changed"],
     );
     assert_eq!(looker.client().write(0, 0, &content(0, 2)).error, EPERM);
 }

@@ -115,7 +115,7 @@ fn one_at_a_time_requests_take_as_long_as_the_flash() {
         for op in [Op::Read, Op::Write] {
             let view = host.of(op);
             assert_eq!(
-                (view.completed, view.held, view.in_flight),
+                (view.completed, view.delayed, view.in_flight),
                 (4, 4, 0),
                 "{scheme} {op:?}"
             );
@@ -152,7 +152,7 @@ fn requests_on_different_dies_overlap_and_on_one_die_they_queue() {
         });
         let after = volume.host();
         let (before, after) = (before.of(Op::Read), after.of(Op::Read));
-        assert_eq!(after.held - before.held, DIES);
+        assert_eq!(after.delayed - before.delayed, DIES);
         (took, after.emulated.sum_ns - before.emulated.sum_ns)
     };
     // Eight at a time take no longer each than one alone: eight times the throughput.
@@ -176,7 +176,7 @@ fn without_it_nothing_is_held() {
     assert_eq!(client.write(FUA, 0, &[1; PAGE as usize]).error, 0);
     assert_eq!(client.read(0, PAGE).error, 0);
     let host = volume.host();
-    assert!(host.ops.iter().all(|op| op.held == 0));
+    assert!(host.ops.iter().all(|op| op.delayed == 0));
     assert_eq!(host.of(Op::Read).emulated.sum_ns, READ_NS + BUS_NS);
 }
 
@@ -200,7 +200,7 @@ fn a_flush_is_held_like_the_programs_it_takes() {
     assert_eq!(volume.host().of(Op::Flush).completed, 2);
 }
 
-/// Memory where the completion of the first request is held for ever, and no other.
+/// Memory where the completion of the first request is delayed for ever, and no other.
 fn first_held() -> Rig {
     let ram = Ram::new(MIB);
     *ram.due.lock().unwrap() = Box::new(
@@ -214,21 +214,25 @@ fn first_held() -> Rig {
 #[test]
 fn while_a_write_is_held_others_go_on_and_shutdown_answers_it() {
     let mut rig = first_held();
-    let mut held = Client::ready(&rig.socket, Style::Simple);
+    let mut delayed = Client::ready(&rig.socket, Style::Simple);
     let mut other = Client::ready(&rig.socket, Style::Structured);
-    let cookie = held.request(WRITE, 0, 0, 512, &[7; 512]);
+    let cookie = delayed.request(WRITE, 0, 0, 512, &[7; 512]);
     while rig.stats.snapshot().in_flight == 0 {
         std::thread::yield_now();
     }
     assert_eq!(other.read(0, 512).data, [7; 512], "another connection");
     assert_eq!(other.ask(FLUSH, 0, 0, 0).error, 0);
-    assert_eq!(held.read(4096, 512).data, [0; 512], "the same connection");
-    assert_eq!(held.write(0, 4096, &[8; 512]).error, 0);
+    assert_eq!(
+        delayed.read(4096, 512).data,
+        [0; 512],
+        "the same connection"
+    );
+    assert_eq!(delayed.write(0, 4096, &[8; 512]).error, 0);
     while rig.stats.snapshot().in_flight != 1 {
         std::thread::yield_now();
     }
     rig.stop();
-    assert_eq!(held.answer(cookie, 0).error, 0);
+    assert_eq!(delayed.answer(cookie, 0).error, 0);
     rig.join();
 }
 

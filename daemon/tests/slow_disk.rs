@@ -10,7 +10,7 @@ use ftld::instance::Dirs;
 use ftld::metrics::{hosts::Hosts, http};
 use ftld::options::{DeviceArgs, DeviceOptions};
 use ftld::stack::{self, DaemonStore};
-use ftld::status::{Facts, Observed, View};
+use ftld::status::{InstanceInfo, StatusSnapshot, StatusSource};
 use ftld::target::Target;
 use ftld::transport::{self, Context, StopHow};
 use ftld::volume::{BlockMap, EventsView, Volume};
@@ -22,18 +22,18 @@ use std::time::{Duration, SystemTime};
 
 struct Observer {
     volume: Arc<Volume<DaemonStore>>,
-    facts: Arc<Facts>,
+    facts: Arc<InstanceInfo>,
 }
 
-impl Observed for Observer {
-    fn view(&self) -> View {
-        View {
+impl StatusSource for Observer {
+    fn view(&self) -> StatusSnapshot {
+        StatusSnapshot {
             facts: self.facts.clone(),
             host: self.volume.host(),
             flash: self.volume.flash(),
             nbd: Default::default(),
             injected: self.volume.injected(),
-            trouble: self.volume.trouble(),
+            failure: self.volume.failure(),
             writes_failing: self.volume.writes_failing(),
             paused: self.volume.paused(),
             waiting_for: Vec::new(),
@@ -90,7 +90,7 @@ fn reads_and_metrics_go_on_while_a_flush_waits_for_a_slow_disk() {
     let service = transport::start(&target, None, volume.clone(), context).unwrap();
     let listener = http::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let addr = listener.local_addr().unwrap().to_string();
-    let facts = Facts {
+    let facts = InstanceInfo {
         name: "default".into(),
         target: service.target(),
         transport: "nbd",

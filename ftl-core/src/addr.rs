@@ -1,4 +1,4 @@
-//! Logical addresses: what the host counts in. [`Span`] is the only place that converts sectors
+//! Logical addresses, as the host numbers them. [`Span`] is the only code that converts sectors
 //! into pages.
 
 use crate::convert::{index, narrow};
@@ -9,59 +9,59 @@ use std::fmt;
 pub struct Lpn(u32);
 
 impl Lpn {
-    /// The page with this number.
+    /// Returns the page with this number.
     #[inline]
     pub const fn new(raw: u32) -> Self {
         Lpn(raw)
     }
-    /// The raw number.
+    /// Returns the raw number.
     #[inline]
     pub const fn raw(self) -> u32 {
         self.0
     }
-    /// The number as an index into a table with one entry per logical page.
+    /// Returns the index into a table with one entry per logical page.
     #[inline]
     pub const fn index(self) -> usize {
         index(self.0)
     }
-    /// The page `n` further on.
+    /// Returns the page `n` after this one.
     #[inline]
     pub const fn plus(self, n: u32) -> Self {
         Lpn(self.0 + n)
     }
-    /// `count` pages upwards from this one.
+    /// Iterates over `count` pages upwards from this one.
     #[inline]
     pub(crate) fn run(self, count: u32) -> impl DoubleEndedIterator<Item = Lpn> + Clone + use<> {
         (self.0..self.0 + count).map(Lpn)
     }
-    /// The logical block of so many pages that the page is in, and its offset there.
+    /// Returns the page's logical block, of `pages_per_block` pages, and its offset there.
     #[inline]
     pub(crate) const fn split(self, pages_per_block: u32) -> (Lbn, u32) {
         (Lbn(self.0 / pages_per_block), self.0 % pages_per_block)
     }
 }
 
-/// Logical block number: as many logical pages as an erase block has, from a multiple of that on.
+/// Logical block number: aligned group of as many logical pages as an erase block has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Lbn(u32);
 
 impl Lbn {
-    /// The logical block with this number.
+    /// Returns the logical block with this number.
     #[inline]
     pub(crate) const fn new(raw: u32) -> Self {
         Lbn(raw)
     }
-    /// The raw number.
+    /// Returns the raw number.
     #[inline]
     pub(crate) const fn raw(self) -> u32 {
         self.0
     }
-    /// The number as an index into a table with one entry per logical block.
+    /// Returns the index into a table with one entry per logical block.
     #[inline]
     pub(crate) const fn index(self) -> usize {
         index(self.0)
     }
-    /// The page at this offset of a logical block of so many pages.
+    /// Returns the page at this offset of a logical block of `pages_per_block` pages.
     #[inline]
     pub(crate) const fn page(self, pages_per_block: u32, offset: u32) -> Lpn {
         debug_assert!(offset < pages_per_block, "no such page in a logical block");
@@ -93,15 +93,15 @@ impl fmt::Display for Lpn {
     }
 }
 
-/// A byte extent of the host, cut at page boundaries: at most one partial page in front, whole
-/// pages, at most one behind. An extent inside one page is all `head`.
+/// A byte extent of the host, cut at page boundaries. At most one partial page, whole pages, at
+/// most one partial page. An extent inside one page is all `head`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Page, first byte inside it, length; a partial page.
+    /// Partial page at the front: page, first byte inside it, length.
     pub head: Option<(Lpn, u32, u32)>,
-    /// First whole page and how many.
+    /// First whole page and number of whole pages.
     pub body: (Lpn, u32),
-    /// Page and length of its first bytes; a partial page.
+    /// Partial page at the end: page and length of its first bytes.
     pub tail: Option<(Lpn, u32)>,
 }
 

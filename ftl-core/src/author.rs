@@ -1,10 +1,10 @@
-//! The way in for a scheme of your own, from a crate of your own.
+//! Interface for schemes in other crates.
 //!
-//! A page map in RAM is [`PageMap`]: four functions. Which block is collected is a
-//! [`VictimPolicy`], which open block a page goes to a [`Placement`]; both are optional. Programs,
-//! collection, FLUSH, trims, checkpoints, wear and what a mount makes of a power cut are the
-//! controller's, the same that every scheme of the table has. `docs/examples/my-scheme` is a crate
-//! to start from, docs/SCHEMES.md ("Writing a scheme in a crate of your own") the way through it.
+//! [`PageMap`] is a page map in RAM with four functions. A [`VictimPolicy`] selects the GC victim,
+//! a [`Placement`] the open block of a page; both are optional. The controller implements programs,
+//! GC, FLUSH, trims, checkpoints, wear levelling and recovery, as for every scheme of the table.
+//! `docs/examples/my-scheme` is a crate to start from; docs/SCHEMES.md ("Writing a scheme in a
+//! crate of your own") explains it.
 //!
 //! ```
 //! use ftl_core::author::{Candidates, NewPolicy, PageMap, VictimPolicy};
@@ -13,7 +13,7 @@
 //! use nand_model::store::MemStore;
 //! use nand_model::{Chip, Cut, FaultPlan, Pbn, Ppn, Profile};
 //!
-//! /// A page map in RAM that collects the block that has not changed for longest.
+//! /// A page map in RAM whose GC victim is the block that has not changed for longest.
 //! struct Oldest(Vec<Option<Ppn>>);
 //!
 //! impl PageMap for Oldest {
@@ -51,7 +51,7 @@
 //! let chip = Chip::open(profile, MemStore::new(profile.geometry))?;
 //! let mut device = SCHEME.start(chip, &config, Start::Format)?;
 //!
-//! // Write, and cut the power in the midst of it.
+//! // Write, and cut the power during a write.
 //! let page = |n: u8| vec![n; profile.geometry.page_bytes as usize];
 //! for n in 0..200 {
 //!     device.write(0, Lpn::new(n), &page(1))?;
@@ -62,7 +62,7 @@
 //! let end = (0..).find_map(|n| device.write(0, Lpn::new(n % 50), &page(2)).err());
 //! assert_eq!(end, Some(FtlError::PowerLost));
 //!
-//! // Mount, and read: what a FLUSH covered is there.
+//! // Mount, and read: the flushed data is there.
 //! let mut chip = device.into_chip();
 //! chip.power_on();
 //! let mut device = SCHEME.start(chip, &config, Start::Mount)?;

@@ -1,8 +1,8 @@
-//! What every physical block is, and which of its pages are live. The one owner of valid counts.
+//! State, role and valid pages of every physical block. The only owner of valid counts.
 //!
-//! What always holds: the states partition the blocks; a block's valid count is the number of its
-//! bits in the bitmap; the victim index holds exactly the full blocks that may be collected, at
-//! their count. All of it is RAM; mount rebuilds it.
+//! Invariants: the states partition the blocks. A block's valid count is the number of its bits in
+//! the bitmap. The victim index contains exactly the full blocks that GC may select, at their valid
+//! count. All of it is in RAM; mount rebuilds it.
 
 use crate::convert::{index, low_u32, to_u16, to_u32, to_u64};
 use crate::format::Role;
@@ -10,26 +10,26 @@ use crate::gc::VictimIndex;
 use crate::stats::BlockCounts;
 use nand_model::{Geometry, PageSplit, Pbn, Ppn};
 
-/// Where a block is in its life.
+/// State in a block's life cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Erased, or to be erased when taken.
+    /// Erased, or to be erased when allocated.
     Free,
-    /// A stream is filling it.
+    /// Open block of a stream.
     Open,
-    /// Takes no more programs; may hold live pages.
+    /// Takes no more programs; may have valid pages.
     Full,
-    /// Holds nothing live; waits until no page that replaces its own can be lost.
+    /// Has no valid page; waits until the new versions of its pages are safe from loss.
     Released,
     /// Never used again.
     Bad,
 }
 
 impl State {
-    /// How many states there are.
+    /// Number of states.
     const COUNT: usize = 5;
 
-    /// The number as an index into a table with an entry for each state.
+    /// Returns the index into a table with an entry per state.
     #[inline]
     const fn index(self) -> usize {
         self as usize
@@ -41,13 +41,13 @@ struct Block {
     state: State,
     role: Role,
     valid: u16,
-    /// The youngest allocation when the valid count last changed, or the block was closed; of its
-    /// number the lowest 32 bits.
+    /// Newest allocation when the valid count last changed or the block was closed: lowest 32 bits
+    /// of its number.
     changed: u32,
     epoch: u64,
 }
 
-/// State, role, epoch and live pages of every block.
+/// State, role, epoch and valid pages of every block.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockTable {
     geometry: Geometry,
@@ -58,12 +58,12 @@ pub(crate) struct BlockTable {
     by_state: [u32; State::COUNT],
     full_by_role: [u32; Role::SLOTS],
     valid_pages: u64,
-    /// The youngest allocation: the clock of [`Self::unchanged_for`].
+    /// Newest allocation: the clock of [`Self::unchanged_for`].
     youngest: u64,
 }
 
 impl BlockTable {
-    /// All blocks free, nothing live.
+    /// Creates a table with all blocks free and no valid page.
     pub(crate) fn new(geometry: Geometry) -> Self {
         let block = Block {
             state: State::Free,
@@ -87,7 +87,7 @@ impl BlockTable {
         }
     }
 
-    /// [`Self::victims_by_closing`] answers from now on. No block was used yet.
+    /// Enables [`Self::victims_by_closing`]. Requires that no block was used yet.
     pub(crate) fn keep_order_of_closing(&mut self) {
         self.victims.keep_order();
     }
@@ -102,12 +102,12 @@ impl BlockTable {
         self.blocks[block.index()].state
     }
 
-    /// The state of every block, ascending.
+    /// Iterates over the state of every block, ascending.
     pub(crate) fn states(&self) -> impl Iterator<Item = State> {
         self.blocks.iter().map(|block| block.state)
     }
 
-    /// Whether the block is being filled or full.
+    /// Returns whether the block is open or full.
     pub(crate) fn is_in_use(&self, block: Pbn) -> bool {
         matches!(self.state(block), State::Open | State::Full)
     }
@@ -123,16 +123,16 @@ impl BlockTable {
     }
 
     #[inline]
-    pub(crate) fn valid(&self, block: Pbn) -> u32 {
+    pub(crate) fn valid_count(&self, block: Pbn) -> u32 {
         u32::from(self.blocks[block.index()].valid)
     }
 
     #[inline]
-    pub(crate) fn is_live(&self, ppn: Ppn) -> bool {
+    pub(crate) fn is_valid(&self, ppn: Ppn) -> bool {
         self.live[ppn.index() / 64] >> (ppn.index() % 64) & 1 == 1
     }
 
-    /// Moves a block to another state and takes it off the victim index.
+    /// Moves a block to another state and removes it from the victim index.
     pub(crate) fn set_state(&mut self, block: Pbn, state: State) {
         self.victims.remove(block);
         let entry = &mut self.blocks[block.index()];
@@ -149,13 +149,13 @@ impl BlockTable {
             self.full_by_role[entry.role.index()] += 1;
         }
         if matches!(state, State::Free | State::Released | State::Bad) {
-            assert_eq!(entry.valid, 0, "block {block} is given up with live pages");
+            assert_eq!(entry.valid, 0, "block {block} is released with valid pages");
         }
         entry.state = state;
         entry.changed = low_u32(self.youngest);
     }
 
-    /// A new life begins.
+    /// Opens an allocated block with its role and epoch.
     pub(crate) fn set_open(&mut self, block: Pbn, role: Role, epoch: u64) {
         self.youngest = self.youngest.max(epoch);
         self.set_state(block, State::Open);
@@ -163,7 +163,7 @@ impl BlockTable {
         (entry.role, entry.epoch) = (role, epoch);
     }
 
-    /// Changes what a full block is for (LazyFTL's convert).
+    /// Changes the role of a block (LazyFTL's convert).
     pub(crate) fn set_role(&mut self, block: Pbn, role: Role) {
         let entry = &mut self.blocks[block.index()];
         if entry.state == State::Full {
@@ -173,7 +173,7 @@ impl BlockTable {
         entry.role = role;
     }
 
-    /// Lets collectors choose this full block.
+    /// Adds this full block to the victim index.
     pub(crate) fn set_collectable(&mut self, block: Pbn) {
         assert_eq!(
             self.state(block),
@@ -181,36 +181,36 @@ impl BlockTable {
             "block {block} may not be collected"
         );
         if !self.victims.contains(block) {
-            self.victims.insert(block, self.valid(block));
+            self.victims.insert(block, self.valid_count(block));
         }
     }
 
-    /// Whether collectors may choose it.
+    /// Returns whether the victim index contains the block.
     pub(crate) fn is_collectable(&self, block: Pbn) -> bool {
         self.victims.contains(block)
     }
 
-    /// The page holds the newest content of something.
+    /// Marks the page valid.
     #[inline(always)]
-    pub(crate) fn set_live(&mut self, ppn: Ppn) {
+    pub(crate) fn set_valid(&mut self, ppn: Ppn) {
         let word = &mut self.live[ppn.index() / 64];
         let bit = 1 << (ppn.index() % 64);
-        assert!(*word & bit == 0, "page {ppn} is live already");
+        assert!(*word & bit == 0, "page {ppn} is valid already");
         *word |= bit;
         self.add_valid(self.split.block_of(ppn), 1);
     }
 
-    /// The page's content was superseded.
+    /// Marks the page invalid.
     #[inline(always)]
-    pub(crate) fn clear_live(&mut self, ppn: Ppn) {
+    pub(crate) fn set_invalid(&mut self, ppn: Ppn) {
         let word = &mut self.live[ppn.index() / 64];
         let bit = 1 << (ppn.index() % 64);
-        assert!(*word & bit != 0, "page {ppn} is not live");
+        assert!(*word & bit != 0, "page {ppn} is not valid");
         *word &= !bit;
         self.sub_valid(self.split.block_of(ppn), 1);
     }
 
-    /// `count` pages of one block, upwards from `first`, hold the newest content of something.
+    /// Marks `count` pages of one block valid, upwards from `first`.
     pub(crate) fn set_live_run(&mut self, first: Ppn, count: u32) {
         if count == 0 {
             return;
@@ -219,7 +219,7 @@ impl BlockTable {
             let word = &mut self.live[word];
             assert!(
                 *word & bits == 0,
-                "a page of {count} from {first} on is live already"
+                "a page of {count} from {first} on is valid already"
             );
             *word |= bits;
         }
@@ -227,9 +227,9 @@ impl BlockTable {
         self.add_valid(block, count);
     }
 
-    /// The content of these pages was superseded: ascending live pages of one block, none left out
-    /// in between.
-    pub(crate) fn clear_live_pages(&mut self, pages: &[Ppn]) {
+    /// Marks these pages invalid: ascending valid pages of one block, without a valid page in
+    /// between.
+    pub(crate) fn set_pages_invalid(&mut self, pages: &[Ppn]) {
         let (Some(first), Some(last)) = (pages.first(), pages.last()) else {
             return;
         };
@@ -245,14 +245,14 @@ impl BlockTable {
         }
         assert!(
             index(cleared) == pages.len(),
-            "{cleared} live pages from {first} to {last}, not {}",
+            "{cleared} valid pages from {first} to {last}, not {}",
             pages.len()
         );
         self.sub_valid(block, to_u32(pages.len()));
     }
 
-    /// Pages become live while their block is open, or at mount: never while collectors may choose
-    /// it.
+    /// Adds to the valid count. Pages become valid while their block is open, or at mount, never
+    /// while the victim index contains the block.
     #[inline(always)]
     fn add_valid(&mut self, block: Pbn, pages: u32) {
         debug_assert!(
@@ -262,8 +262,8 @@ impl BlockTable {
         self.valid_pages += u64::from(pages);
         self.blocks[block.index()].valid += to_u16(pages);
         debug_assert!(
-            self.valid(block) <= self.geometry.pages_per_block,
-            "block {block} has more live pages than pages"
+            self.valid_count(block) <= self.geometry.pages_per_block,
+            "block {block} has more valid pages than pages"
         );
     }
 
@@ -277,13 +277,13 @@ impl BlockTable {
         self.victims.update(block, valid);
     }
 
-    /// Appends the block's live pages, ascending.
-    pub(crate) fn live_pages(&self, block: Pbn, pages: &mut Vec<Ppn>) {
+    /// Appends the block's valid pages, ascending.
+    pub(crate) fn list_valid(&self, block: Pbn, pages: &mut Vec<Ppn>) {
         let first = self.geometry.page(block, 0).index();
         for (word, bits) in words_of(first, self.geometry.block_pages()) {
             let mut left = self.live[word] & bits;
             let base = to_u32(word * 64);
-            // With a count, so that room is made once per word.
+            // An iterator with a known length, so that `extend` reserves once per word.
             pages.extend((0..left.count_ones()).map(|_| {
                 let page = Ppn::new(base | left.trailing_zeros());
                 left &= left.wrapping_sub(1);
@@ -292,42 +292,42 @@ impl BlockTable {
         }
     }
 
-    /// Keeps collectors off a block that is about to be emptied, so that its pages do not move it
-    /// from list to list. Returns whether they could choose it: then it must be made collectable
-    /// again if it stays.
+    /// Removes a block that is about to be emptied from the victim index. So its pages do not move
+    /// it from list to list. Returns whether the index contained the block; if so, the caller must
+    /// add it again if the block stays.
     pub(crate) fn withdraw(&mut self, block: Pbn) -> bool {
         let listed = self.victims.contains(block);
         self.victims.remove(block);
         listed
     }
 
-    /// The collectable block with the fewest live pages.
+    /// Returns the block of the victim index with the fewest valid pages.
     pub(crate) fn greedy_victim(&mut self) -> Option<Pbn> {
         self.victims.greedy()
     }
 
-    /// Of every valid count that occurs among the collectable blocks, the block that has had it for
-    /// longest.
+    /// Iterates over the victim index: for every valid count that occurs, the block that has had it
+    /// for longest.
     pub(crate) fn victim_heads(&self) -> impl Iterator<Item = Pbn> {
         self.victims.heads()
     }
 
-    /// The collectable blocks in the order in which they became that.
+    /// Iterates over the blocks of the victim index in the order in which they were added.
     pub(crate) fn victims_by_closing(&self) -> impl Iterator<Item = Pbn> {
         self.victims.in_order()
     }
 
-    /// Share of the block's pages that is valid.
+    /// Returns the share of the block's pages that is valid.
     pub(crate) fn utilisation(&self, block: Pbn) -> f64 {
-        f64::from(self.valid(block)) / f64::from(self.geometry.pages_per_block)
+        f64::from(self.valid_count(block)) / f64::from(self.geometry.pages_per_block)
     }
 
-    /// Blocks opened since the block's valid count last changed.
+    /// Returns the number of blocks opened since the block's valid count last changed.
     pub(crate) fn unchanged_for(&self, block: Pbn) -> u32 {
         low_u32(self.youngest).wrapping_sub(self.blocks[block.index()].changed)
     }
 
-    /// All blocks of the chip.
+    /// Returns the number of blocks of the chip.
     pub(crate) fn blocks(&self) -> u32 {
         self.geometry.blocks
     }
@@ -340,7 +340,7 @@ impl BlockTable {
         self.full_by_role[role.index()]
     }
 
-    /// Counts for reports.
+    /// Returns the counts for reports.
     pub(crate) fn counts(&self) -> BlockCounts {
         let of = |state: State| self.by_state[state.index()];
         BlockCounts {
@@ -358,18 +358,18 @@ impl BlockTable {
         }
     }
 
-    /// Compares the incremental counts with a fresh count; one line per difference.
+    /// Compares the incremental counts with a fresh count; returns one line per difference.
     pub(crate) fn audit(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut total = 0;
         for block in self.geometry.all_blocks() {
             let pages = (0..self.geometry.pages_per_block).map(|o| self.geometry.page(block, o));
-            let live = to_u32(pages.filter(|p| self.is_live(*p)).count());
+            let live = to_u32(pages.filter(|p| self.is_valid(*p)).count());
             total += u64::from(live);
-            if live != self.valid(block) {
+            if live != self.valid_count(block) {
                 wrong.push(format!(
                     "block {block}: {} pages counted valid, {live} are",
-                    self.valid(block)
+                    self.valid_count(block)
                 ));
             }
         }
@@ -382,7 +382,7 @@ impl BlockTable {
         wrong
     }
 
-    /// Bytes really allocated: bitmap, victim index, block entries.
+    /// Returns the allocated bytes: bitmap, victim index, block entries.
     pub(crate) fn bytes(&self) -> (u64, u64, u64) {
         let entries = self.blocks.len() * std::mem::size_of::<Block>();
         (
@@ -393,7 +393,7 @@ impl BlockTable {
     }
 }
 
-/// The bitmap words that `count` bits from `first` on touch, and which of their bits.
+/// Iterates over the bitmap words that contain `count` bits from `first` on, with a mask of them.
 #[inline]
 fn words_of(first: usize, count: usize) -> impl Iterator<Item = (usize, u64)> {
     let end = first + count;
@@ -429,17 +429,17 @@ mod tests {
             for _ in 0..200 {
                 let block = Pbn::new(rng.below(9) as u32);
                 let (mut live, mut kept) = (Vec::new(), Vec::new());
-                many.live_pages(block, &mut live);
-                live.iter().for_each(|ppn| one.clear_live(*ppn));
-                many.clear_live_pages(&live);
+                many.list_valid(block, &mut live);
+                live.iter().for_each(|ppn| one.set_invalid(*ppn));
+                many.set_pages_invalid(&live);
                 let offset = rng.below(pages_per_block as u64) as u32;
                 let count = 1 + rng.below((pages_per_block - offset) as u64) as u32;
                 let pages: Vec<_> = (offset..offset + count)
                     .map(|o| one.geometry.page(block, o))
                     .collect();
-                pages.iter().for_each(|ppn| one.set_live(*ppn));
+                pages.iter().for_each(|ppn| one.set_valid(*ppn));
                 many.set_live_run(pages[0], count);
-                many.live_pages(block, &mut kept);
+                many.list_valid(block, &mut kept);
                 assert_eq!(
                     (kept, &one.live, one.valid_pages()),
                     (pages, &many.live, many.valid_pages())
@@ -450,10 +450,10 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "is live already")]
+    #[should_panic(expected = "is valid already")]
     fn a_run_over_a_live_page_is_refused() {
         let mut table = table(64);
-        table.set_live(Ppn::new(70));
+        table.set_valid(Ppn::new(70));
         table.set_live_run(Ppn::new(64), 10);
     }
 }

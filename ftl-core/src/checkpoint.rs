@@ -1,13 +1,13 @@
-//! Checkpoints: state in RAM, written to blocks of its own so that mount need not scan everything.
+//! Checkpoints: state in RAM, written to dedicated blocks so that mount need not scan all blocks.
 //!
-//! A set is a row of pages (role CHECKPOINT, `lpn` = chunk number, `ver` = set number). Every chunk
-//! says up to which program its content reaches (`upto`), so a set can be written a few pages at a
-//! time while writes go on. The last chunk carries COMMIT and is programmed after everything the
-//! set names is safe. The two newest complete sets are kept.
+//! A set is a sequence of pages (role CHECKPOINT, `lpn` = chunk number, `ver` = set number). Every
+//! chunk contains the last program that its content covers (`upto`). So a set can be written a few
+//! pages at a time between host writes. The last chunk carries COMMIT and is programmed after
+//! everything that the set references is safe. The two newest complete sets are kept.
 //!
-//! If power fails while a set is written, it is incomplete and the one before rules; mount releases
-//! what is incomplete. A checkpoint bounds the scan and carries trims that left the flash; both
-//! newest sets say the same of trims older than either.
+//! If power fails while a set is written, it is incomplete and mount uses the previous set; mount
+//! releases incomplete sets. A checkpoint bounds the scan and contains trims whose records left the
+//! flash. Both newest sets have the same content for trims older than either.
 
 use crate::convert::{index, to_u32};
 use crate::error::FtlError;
@@ -19,7 +19,7 @@ use crate::space::{Space, StreamId};
 use nand_model::{Cause, Geometry, Pbn, Store};
 use std::collections::BTreeMap;
 
-/// A complete set, as read back.
+/// A complete set, as read from flash.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     /// Set number.
@@ -28,7 +28,7 @@ pub(crate) struct Found {
     pub(crate) chunks: Vec<(Vec<u8>, u64)>,
 }
 
-/// Writer and keeper of checkpoint sets.
+/// Writer and owner of checkpoint sets.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     stream: StreamId,
@@ -47,7 +47,7 @@ struct Writing {
     blocks: Vec<Pbn>,
 }
 
-/// How many sets are kept.
+/// Number of complete sets kept.
 const KEPT: usize = 2;
 
 impl Checkpoints {
@@ -61,27 +61,27 @@ impl Checkpoints {
         }
     }
 
-    /// Payload bytes per chunk.
+    /// Returns the payload bytes per chunk.
     pub(crate) fn chunk_bytes(geometry: &Geometry) -> usize {
         geometry.page_len() - CHUNK_HEAD
     }
 
-    /// Blocks that all sets together need at most: the kept ones, and one being written.
+    /// Returns the maximum number of blocks of all sets: the complete ones and one in progress.
     pub(crate) fn blocks_needed(geometry: &Geometry, chunks: u32) -> u32 {
         (to_u32(KEPT) + 1) * (chunks + 4).div_ceil(geometry.pages_per_block)
     }
 
-    /// Number of the next set to begin.
+    /// Returns the number of the next set.
     pub(crate) fn next_id(&self) -> u64 {
         self.next_id
     }
 
-    /// Whether both kept sets were begun as this one or later.
+    /// Returns whether both complete sets have at least this number.
     pub(crate) fn both_since(&self, id: u64) -> bool {
         self.complete.len() == KEPT && self.complete.first().is_some_and(|(first, _)| *first >= id)
     }
 
-    /// The next chunk to write, if a set is under way.
+    /// Returns the next chunk to write, if a set is in progress.
     pub(crate) fn next_chunk(&self) -> Option<u32> {
         self.writing.as_ref().map(|w| w.next)
     }
@@ -107,8 +107,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Writes the next chunk, whose content reaches up to program `upto`. Returns the set's number
-    /// when that completed it; the oldest set is given up then.
+    /// Writes the next chunk, whose content covers programs up to `upto`. If that completes the
+    /// set, releases the oldest set and returns the new set's number.
     pub(crate) fn write<S: Store>(
         &mut self,
         space: &mut Space<S>,
@@ -116,7 +116,7 @@ impl Checkpoints {
         upto: u64,
     ) -> Result<Option<u64>, FtlError> {
         let began = space.flash.now();
-        let writing = self.writing.as_mut().expect("a set is under way");
+        let writing = self.writing.as_mut().expect("a set is in progress");
         assert!(
             writing.next < writing.total,
             "checkpoint {} is complete",
@@ -124,7 +124,7 @@ impl Checkpoints {
         );
         let last = writing.next + 1 == writing.total;
         if last {
-            // The set names pages: none of them may be lost once it counts.
+            // The set references pages: none of them may be lost once the set is committed.
             space.make_safe()?;
         }
         let head = ChunkHead {
@@ -140,8 +140,8 @@ impl Checkpoints {
             ver: writing.id,
         };
         let (ppn, _) = space.append(self.stream, &[tag], &self.page, Cause::Checkpoint)?;
-        // Checkpoint pages live and die with their set; they take no part in valid counts.
-        space.table.clear_live(ppn);
+        // Checkpoint pages are released with their set; they are not part of valid counts.
+        space.table.set_invalid(ppn);
         let block = space.geometry().block_of(ppn);
         if writing.blocks.last() != Some(&block) {
             writing.blocks.push(block);
@@ -150,7 +150,8 @@ impl Checkpoints {
             writing.next += 1;
             return Ok(None);
         }
-        // If this fails, the last chunk is written again; of two equal numbers either will do.
+        // If this fails, the last chunk is written again. Two chunks of equal number are
+        // equivalent.
         space.make_stream_safe(self.stream)?;
         space.seal(self.stream)?;
         let done = self.writing.take().expect("checked above");
@@ -168,8 +169,8 @@ impl Checkpoints {
         Ok(Some(done.id))
     }
 
-    /// Reads every set that is on the flash. Keeps the newest complete ones, gives up the rest, and
-    /// returns them, oldest first.
+    /// Reads every set on flash. Keeps the newest complete sets, releases the others, and returns
+    /// the kept ones, oldest first.
     pub(crate) fn load<S: Store>(
         &mut self,
         space: &mut Space<S>,
@@ -249,7 +250,7 @@ impl Checkpoints {
         Ok(None)
     }
 
-    /// Whether a kept set lies in this block.
+    /// Returns whether a kept set is stored in this block.
     pub(crate) fn owns(&self, block: Pbn) -> bool {
         self.complete
             .iter()

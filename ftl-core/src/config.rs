@@ -1,4 +1,4 @@
-//! What a scheme is told when it starts, validated once.
+//! Configuration of a scheme, validated once at start.
 
 use crate::error::FtlError;
 use std::collections::BTreeMap;
@@ -14,10 +14,10 @@ impl Params {
         self.0.insert(key.into(), value.into());
     }
 
-    /// The value of `key`, or `default` where none was given.
+    /// Returns the value of `key`, or `default` if it is not set.
     ///
     /// # Errors
-    /// [`FtlError::Config`] where the text is no value of this type.
+    /// [`FtlError::Config`] if the text is not a value of this type.
     pub fn get<T: FromStr>(&self, key: &str, default: T) -> Result<T, FtlError> {
         match self.0.get(key) {
             None => Ok(default),
@@ -27,10 +27,10 @@ impl Params {
         }
     }
 
-    /// Whether `key` says `default` (or nothing) rather than `other`; anything else is refused.
+    /// Returns whether `key` is `default` (or not set) rather than `other`.
     ///
     /// # Errors
-    /// [`FtlError::Config`] where it is neither.
+    /// [`FtlError::Config`] if the value is neither.
     pub fn choice(&self, key: &str, default: &str, other: &str) -> Result<bool, FtlError> {
         match self.0.get(key).map_or(default, String::as_str) {
             value if value == default => Ok(true),
@@ -41,10 +41,10 @@ impl Params {
         }
     }
 
-    /// Refuses keys that are not in the list.
+    /// Rejects keys that are not in the list.
     ///
     /// # Errors
-    /// [`FtlError::Config`] names the first that is not, the nearest that is, and all that are.
+    /// [`FtlError::Config`] with the first unknown key, the nearest known key, and all known keys.
     pub fn only<'a>(&self, known: impl IntoIterator<Item = &'a ParamDoc>) -> Result<(), FtlError> {
         let keys: Vec<_> = known.into_iter().map(|param| param.key).collect();
         match self.0.keys().find(|key| !keys.contains(&key.as_str())) {
@@ -59,14 +59,14 @@ impl Params {
         }
     }
 
-    /// Every `key=value`, in key order.
+    /// Iterates over all `key=value` pairs, in key order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }
 }
 
-/// For messages about a name that there is not: a question after the one that was perhaps meant, or
-/// nothing.
+/// Returns a "did you mean" suffix for messages about an unknown name, or an empty string if no
+/// known name is similar.
 pub fn near_miss<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let near = known
         .into_iter()
@@ -87,10 +87,10 @@ pub struct ParamDoc {
     pub help: &'static str,
 }
 
-/// What every scheme is told.
+/// Configuration of a scheme.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FtlConfig {
-    /// Pages the host sees.
+    /// Pages visible to the host.
     pub logical_pages: u32,
     /// The scheme's own parameters.
     pub params: Params,

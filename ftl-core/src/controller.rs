@@ -1,12 +1,12 @@
-//! The controller: what every scheme does alike, around a map of its own.
+//! The controller: the part that all schemes share, around a scheme's own map.
 //!
-//! The controller owns the space of the flash, the collector, checkpoints, versions and statistics,
-//! and implements [`Ftl`] once. A scheme brings its map and what belongs to it ([`Mapping`]): where
-//! a page is, where a write goes, what a trim leaves, what makes it durable, and what a mount makes
-//! of what it finds. How a block is emptied is [`Collect`].
+//! The controller owns the space of the flash, the GC, checkpoints, versions and statistics, and
+//! implements [`Ftl`] once. A scheme implements [`Mapping`]: page lookup, target of a write, effect
+//! of a trim, durability, and the rebuild of its tables at mount. [`GarbageCollect`] defines how a
+//! block is emptied.
 //!
-//! What always holds: a verb that returned has everything it acknowledged in the store. If power
-//! fails, [`Mapping::recover`] finds it again.
+//! Invariants: when a verb returns, everything it acknowledged is in the store. If power fails,
+//! [`Mapping::recover`] finds it again.
 
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
@@ -14,32 +14,32 @@ use crate::convert::to_u64;
 use crate::error::FtlError;
 use crate::events::EventLog;
 use crate::ftl::{Ftl, Start};
-use crate::gc::{Collect, Gc};
-use crate::recovery::CleanStop;
+use crate::gc::{GarbageCollect, GcState};
+use crate::recovery::ShutdownState;
 use crate::space::{Space, StreamId};
 use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
 use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Store};
 
-/// A scheme over a chip: the parts that all have, and the map of this one.
+/// A scheme over a chip: the shared parts and the scheme's map.
 pub(crate) struct Controller<S: Store, M> {
     pub(crate) space: Space<S>,
-    pub(crate) gc: Gc,
+    pub(crate) gc: GcState,
     pub(crate) checkpoints: Checkpoints,
-    /// Pages that the host sees.
+    /// Pages visible to the host.
     pub(crate) logical_pages: u32,
-    /// The next version to give.
+    /// Next version to assign.
     pub(crate) next_ver: u64,
     pub(crate) stats: SchemeStats,
     pub(crate) map: M,
 }
 
-/// What a scheme says of its pages. Requests have begun, and are refused where the device is
-/// read-only, before any of this is called.
-pub(crate) trait Mapping<S: Store>: Collect<S> {
-    /// Name in the table of schemes.
+/// A scheme's map. Before other calls of a request, the controller calls [`Mapping::begin`] and
+/// rejects the request if a read-only device cannot serve it.
+pub(crate) trait Mapping<S: Store>: GarbageCollect<S> {
+    /// Returns the name in the table of schemes.
     fn name(&self) -> &'static str;
 
-    /// A request begins.
+    /// Starts a request.
     fn begin(&mut self) {}
 
     /// Reads consecutive pages into `out`.
@@ -51,35 +51,35 @@ pub(crate) trait Mapping<S: Store>: Collect<S> {
     /// Makes `count` pages read as zeros.
     fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError>;
 
-    /// Makes what was acknowledged survive a power cut of the flash.
+    /// Makes all acknowledged writes survive a power cut of the flash.
     fn make_durable(&mut self) -> Result<(), FtlError>;
 
-    /// Programs what is in RAM alone, before the device stops.
+    /// Programs pages that are only in RAM, before the device stops.
     fn empty_buffers(&mut self) -> Result<(), FtlError> {
         Ok(())
     }
 
-    /// Everything is safe and the device is not read-only: writes what lets the next mount be
-    /// quick.
+    /// Writes the state that makes the next mount fast. Everything is safe and the device is not
+    /// read-only.
     fn stop(&mut self) -> Result<(), FtlError>;
 
-    /// Finds what an earlier run left.
+    /// Rebuilds the tables from flash.
     fn recover(&mut self) -> Result<(), FtlError>;
 
-    /// Whether the page holds data.
+    /// Returns whether the page holds data.
     fn is_mapped(&self, lpn: Lpn) -> bool;
 
-    /// `common` with what the map counts.
+    /// Returns `common` with the map's own counters added.
     fn gauges(&self, common: SchemeStats) -> SchemeStats;
 
-    /// RAM of the tables.
+    /// Returns the RAM of the tables.
     fn ram(&self) -> RamReport;
 
-    /// Compares the map with the chip; one line for each thing that is wrong.
+    /// Compares the map with the chip; appends one line per error.
     fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError>;
 }
 
-/// An error if there are more logical pages than pages of flash.
+/// Returns an error if there are at least as many logical pages as flash pages.
 pub(crate) fn check_size(geometry: &Geometry, logical_pages: u32) -> Result<(), FtlError> {
     if (u64::from(logical_pages)) < geometry.pages() {
         return Ok(());
@@ -88,13 +88,13 @@ pub(crate) fn check_size(geometry: &Geometry, logical_pages: u32) -> Result<(), 
     Err(FtlError::Config(text.into()))
 }
 
-/// A line of a RAM report: entries, bytes as the paper counts them, bytes really allocated.
+/// Builds a line of a RAM report: entries, bytes by the paper's count, allocated bytes.
 pub(crate) fn ram_entry(part: &'static str, entries: u64, paper: u64, real: u64) -> RamEntry {
     RamEntry {
         part,
         entries,
         paper_bytes: paper,
-        real_bytes: real,
+        allocated_bytes: real,
     }
 }
 
@@ -102,11 +102,11 @@ impl<S: Store, M> Controller<S, M>
 where
     Self: Mapping<S>,
 {
-    /// Puts a device together and formats it, or finds what an earlier run left.
+    /// Assembles a device, then formats or mounts it.
     pub(crate) fn start(
         start: Start,
         space: Space<S>,
-        gc: Gc,
+        gc: GcState,
         checkpoints: StreamId,
         logical_pages: u32,
         map: M,
@@ -131,41 +131,41 @@ where
             Start::Mount => {
                 controller.space.flash.begin(0);
                 controller.recover()?;
-                controller.collect_after_mount()?;
+                controller.gc_after_mount()?;
             }
         }
         Ok(controller)
     }
 
-    /// Collects at the end of a mount. Meanwhile pages of every block were reserved for padding, so
-    /// that a victim could gain nothing which is worth collecting now.
-    fn collect_after_mount(&mut self) -> Result<(), FtlError> {
+    /// Runs GC at the end of a mount. During the mount, pages of every block were reserved for
+    /// padding. So GC of a victim may have freed no space then that it frees now.
+    fn gc_after_mount(&mut self) -> Result<(), FtlError> {
         if self.stats.mount.clean || self.gc.is_read_only() {
             return Ok(());
         }
-        match self.collect_until(self.gc.threshold + 1) {
-            // Reading goes on.
+        match self.gc_until(self.gc.threshold + 1) {
+            // Reads still work.
             Err(FtlError::ReadOnly(_)) => Ok(()),
             other => other,
         }
     }
 
-    /// Writes what lets a mount by all records go on where the device stopped. Room for it is made
-    /// before: nothing is moved once it is written.
-    pub(crate) fn write_clean_stop(&mut self) -> Result<(), FtlError> {
+    /// Writes the state from which a mount by scan resumes. Space for it is made before: no page is
+    /// relocated once it is written.
+    pub(crate) fn write_shutdown_state(&mut self) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
-        let pages = CleanStop::chunks(&geometry);
-        self.collect_until(self.gc.threshold + 1 + pages.div_ceil(geometry.pages_per_block))?;
+        let pages = ShutdownState::chunks(&geometry);
+        self.gc_until(self.gc.threshold + 1 + pages.div_ceil(geometry.pages_per_block))?;
         self.level_wear()?;
         self.space.make_safe()?;
-        self.space.reclaim(Cause::Gc)?;
-        let stop = CleanStop::of(&self.space, self.next_ver, self.logical_pages);
+        self.space.erase_released(Cause::Gc)?;
+        let stop = ShutdownState::of(&self.space, self.next_ver, self.logical_pages);
         stop.write(&mut self.space, &mut self.checkpoints)?;
         self.stats.checkpoints += 1;
         Ok(())
     }
 
-    /// A step of the mount ends.
+    /// Ends a step of the mount.
     pub(crate) fn end_step(&mut self, name: &'static str) {
         let now = self.space.flash.now();
         self.stats.mount.end_step(name, now);
@@ -176,7 +176,7 @@ where
         self.next_ver - 1
     }
 
-    /// Callers bring what is on the device, and whole pages.
+    /// Asserts that the request is inside the device and consists of whole pages.
     fn check_request(&self, first: Lpn, count: u64) {
         assert!(
             u64::from(first.raw()) + count <= u64::from(self.logical_pages),
@@ -184,7 +184,7 @@ where
         );
     }
 
-    /// How many pages these bytes are.
+    /// Returns the number of pages in these bytes.
     fn pages_in(&self, bytes: usize) -> u64 {
         let page = self.space.flash.geometry().page_len();
         assert!(bytes.is_multiple_of(page), "a request of {bytes} bytes");
@@ -254,7 +254,7 @@ where
     fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {
         self.space.flash.begin(at);
         self.begin();
-        self.work_ahead(budget)
+        self.background_work(budget)
     }
 
     fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
@@ -281,7 +281,7 @@ where
     }
 
     fn block(&self, block: Pbn) -> BlockView {
-        self.space.look_at(block)
+        self.space.block_view(block)
     }
 
     fn events(&self) -> &EventLog {

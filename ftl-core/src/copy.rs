@@ -1,4 +1,4 @@
-//! Room for the live pages of one block on their way to another place.
+//! Buffer for the valid pages of one block that are being relocated.
 
 use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
@@ -6,13 +6,13 @@ use crate::format::{Flags, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
 use crate::space::Space;
 use nand_model::{Cause, Geometry, Health, Pbn, Ppn, Store};
 
-/// The live pages of a block, in page order: data, records as read, and where they come from.
+/// The valid pages of a block, in page order: data, records as read, and source pages.
 #[derive(Default)]
 pub(crate) struct CopyBuffer {
     pub(crate) data: Vec<u8>,
     pub(crate) records: Vec<[u8; OOB_SLOT]>,
     pub(crate) from: Vec<Ppn>,
-    /// Places of the pages whose record is lost.
+    /// Buffer positions of the pages whose record is lost.
     unknown: Vec<usize>,
 }
 
@@ -27,8 +27,8 @@ impl CopyBuffer {
         }
     }
 
-    /// Reads every live page of the block. Records say LOST where the data cannot be read; those of
-    /// pages whose own record is lost are to be [named](CopyBuffer::name).
+    /// Reads every valid page of the block. Records carry LOST if the data is unreadable. The
+    /// caller must [name](CopyBuffer::name) pages whose own record is lost.
     pub(crate) fn load<S: Store>(
         &mut self,
         space: &mut Space<S>,
@@ -38,7 +38,7 @@ impl CopyBuffer {
         self.load_first(space, block, u32::MAX, cause)
     }
 
-    /// The same with at most so many of them, the first.
+    /// As [`Self::load`], with at most the first `most` valid pages.
     pub(crate) fn load_first<S: Store>(
         &mut self,
         space: &mut Space<S>,
@@ -48,7 +48,7 @@ impl CopyBuffer {
     ) -> Result<(), FtlError> {
         let mut live = std::mem::take(&mut self.from);
         live.clear();
-        space.table.live_pages(block, &mut live);
+        space.table.list_valid(block, &mut live);
         live.truncate(index(most));
         self.unknown.clear();
         self.records.resize(live.len(), [0; OOB_SLOT]);
@@ -57,7 +57,7 @@ impl CopyBuffer {
         outcome
     }
 
-    /// The same with these pages, wherever they are.
+    /// As [`Self::load`], with the given pages of any blocks.
     pub(crate) fn load_pages<S: Store>(
         &mut self,
         space: &mut Space<S>,
@@ -87,9 +87,9 @@ impl CopyBuffer {
         outcome
     }
 
-    /// Reads every programmed page of the block, to no other end than that the chip sees how good
-    /// it is. Returns how many.
-    pub(crate) fn look_at<S: Store>(
+    /// Reads every programmed page of the block only to let the chip check its health. Returns the
+    /// number of pages.
+    pub(crate) fn scan_block<S: Store>(
         &mut self,
         space: &mut Space<S>,
         block: Pbn,
@@ -119,7 +119,7 @@ impl CopyBuffer {
         Ok(())
     }
 
-    /// Reads pages of one block, ascending, to the places from `first` on.
+    /// Reads ascending pages of one block into the buffer positions from `first` on.
     fn read_run<S: Store>(
         &mut self,
         space: &mut Space<S>,
@@ -136,13 +136,13 @@ impl CopyBuffer {
             &mut self.records[first..first + run.len()],
             cause,
         )? {
-            self.mend(first, space.flash.health());
+            self.mark_lost(first, space.flash.health());
         }
         Ok(())
     }
 
     #[cold]
-    fn mend(&mut self, first: usize, health: &[Health]) {
+    fn mark_lost(&mut self, first: usize, health: &[Health]) {
         const UNKNOWN: PageTag = PageTag {
             role: Role::Pad,
             flags: Flags::NONE,
@@ -172,14 +172,14 @@ impl CopyBuffer {
         }
     }
 
-    /// Pages whose record is lost: which, and where they come from.
+    /// Iterates over the pages whose record is lost: buffer position and source page.
     pub(crate) fn unknown(&self) -> impl Iterator<Item = (usize, Ppn)> {
         self.unknown.iter().map(|i| (*i, self.from[*i]))
     }
 
-    /// Gives a page whose record is lost the name of its owner. Its data may be another version
-    /// than the one that is wanted, so it stays an error to read; the version is a new one, so that
-    /// no older one comes back in its place.
+    /// Assigns an owner to a page whose record is lost. Its data may be another version than the
+    /// wanted one, so reading it stays an error. The version is a new one, so that no older version
+    /// replaces it at mount.
     pub(crate) fn name(&mut self, i: usize, role: Role, lpn: u32, ver: u64) {
         let tag = PageTag {
             role,
@@ -196,30 +196,30 @@ impl CopyBuffer {
         .encode();
     }
 
-    /// The logical page, mapping page or the like that a loaded page belongs to.
+    /// Returns the role and the logical page, mapping page or other owner of a loaded page.
     #[inline]
     pub(crate) fn owner(&self, i: usize) -> (Role, u32) {
         Oob::owner(&self.records[i])
     }
 
-    /// All that a loaded page's record says.
+    /// Returns the tag in a loaded page's record.
     pub(crate) fn tag(&self, i: usize) -> PageTag {
         Oob::decode(&self.records[i])
             .expect("loading leaves records only")
             .tag
     }
 
-    /// Bytes really allocated.
+    /// Returns the allocated bytes.
     pub(crate) fn bytes(&self) -> u64 {
         to_u64(self.data.len())
     }
 }
 
-/// What to say when a live page's record contradicts the map.
+/// Returns the error for a valid page whose record contradicts the map.
 #[cold]
 pub(crate) fn misplaced(ppn: Ppn, lpn: u32) -> FtlError {
     FtlError::Corrupt(format!(
-        "the live page {ppn} says that it is logical page {lpn}, which is elsewhere"
+        "valid page {ppn} has the record of logical page {lpn}, which is mapped elsewhere"
     ))
 }
 
@@ -231,7 +231,7 @@ mod tests {
     use nand_model::store::MemStore;
     use nand_model::{Chip, Profile};
 
-    /// Pages of two blocks are loaded in two runs. A record lost in the second names that page and
+    /// Two runs load pages of two blocks. A record lost in the second run identifies that page and
     /// no other.
     #[test]
     fn a_lost_record_is_told_apart_in_the_second_run() {

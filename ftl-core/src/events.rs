@@ -1,50 +1,50 @@
-//! What a scheme does beside the host's requests, as it happens: the newest events, in a ring that
-//! takes no memory of its own later on.
+//! Background operations of a scheme: the newest events, in a ring that allocates no memory after
+//! start.
 //!
-//! An event is noted when it is done, by the part that does it; so one that an error or a power cut
-//! stopped is not there. It is RAM, and tells of this run alone.
+//! A component records an event when the operation is done. So the ring does not contain an
+//! operation that an error or a power cut stopped. It is in RAM and covers this run only.
 
 use crate::convert::{to_u64, to_usize};
 use nand_model::{Nanos, Pbn};
 
-/// How many events the ring keeps.
+/// Capacity of the ring, in events.
 pub const EVENTS_KEPT: usize = 1024;
 
-/// What was done.
+/// Kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EventKind {
-    /// The live pages of a block moved elsewhere, and it was given up. In a hybrid scheme, merges
-    /// of what it logged come before.
-    Collect,
-    /// A log block became a data block as it was.
+    /// GC relocated the valid pages of a block and released it. In a hybrid scheme, the merges of
+    /// its log pages come before.
+    Gc,
+    /// A log block became a data block without copies.
     SwitchMerge,
-    /// A log block became a data block after the pages that it lacked were copied to it.
+    /// A log block became a data block after its missing pages were copied into it.
     PartialMerge,
-    /// The newest pages of a logical block were put together in another block.
+    /// The newest pages of a logical block were copied into another block.
     FullMerge,
-    /// The flash's map learned of pages that RAM alone had mapped, or pages were put together so
-    /// that they map in coarser steps.
+    /// Page mappings that were only in RAM were written to the flash's map, or pages were gathered
+    /// so that they map at a coarser granularity.
     Convert,
-    /// A part of the write buffer went to the flash.
+    /// A part of the write buffer was written to flash.
     BufferFlush,
-    /// Cold data moved to a worn block.
+    /// Cold data was relocated into a worn block.
     WearMove,
-    /// Data moved because its cells were fading.
+    /// Data was rewritten because its cells were near their ECC limit.
     Refresh,
     /// A checkpoint was completed.
     Checkpoint,
-    /// A block failed and is used no more.
+    /// A block failed and is no longer used.
     BadBlock,
 }
 
 impl EventKind {
-    /// How many kinds there are.
+    /// Number of kinds.
     pub const COUNT: usize = 10;
 
-    /// Every kind in the order of its number.
+    /// All kinds, in numeric order.
     pub const ALL: [EventKind; Self::COUNT] = [
-        EventKind::Collect,
+        EventKind::Gc,
         EventKind::SwitchMerge,
         EventKind::PartialMerge,
         EventKind::FullMerge,
@@ -56,15 +56,15 @@ impl EventKind {
         EventKind::BadBlock,
     ];
 
-    /// The number as an index into a table of [`EventKind::COUNT`] entries.
+    /// Returns the index into a table of [`EventKind::COUNT`] entries.
     pub(crate) const fn index(self) -> usize {
         self as usize
     }
 
-    /// Lower-case name.
+    /// Returns the lower-case name.
     pub const fn name(self) -> &'static str {
         match self {
-            EventKind::Collect => "collect",
+            EventKind::Gc => "gc",
             EventKind::SwitchMerge => "switch_merge",
             EventKind::PartialMerge => "partial_merge",
             EventKind::FullMerge => "full_merge",
@@ -81,31 +81,31 @@ impl EventKind {
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What was done.
+    /// Kind of operation.
     pub kind: EventKind,
-    /// The block it was about: the collected, failed or converted one, the new one of a merge. None
-    /// if there were several.
+    /// The GC victim, the failed or converted block, or the new block of a merge. `None` if there
+    /// were several.
     pub block: Option<Pbn>,
-    /// Pages copied; of a conversion or a checkpoint, pages written.
+    /// Pages copied; for a conversion or a checkpoint, pages written.
     pub pages: u32,
-    /// Emulated instant at which it began.
+    /// Emulated start time.
     pub at: Nanos,
-    /// Emulated time it took.
+    /// Emulated duration.
     pub took: Nanos,
 }
 
-/// What all events of a kind came to.
+/// Totals of all events of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventTotals {
-    /// How many there were.
+    /// Number of events.
     pub count: u64,
-    /// Pages that they copied or wrote.
+    /// Pages copied or written.
     pub pages: u64,
-    /// Emulated time that they took.
+    /// Emulated duration.
     pub took: Nanos,
 }
 
-/// The newest events, oldest first, and totals of all.
+/// The newest events, oldest first, and the totals of all events.
 #[derive(Clone, Debug)]
 pub struct EventLog {
     ring: Vec<Event>,
@@ -123,13 +123,13 @@ impl Default for EventLog {
     }
 }
 
-/// Where event number so is kept once the ring is full.
+/// Returns the ring position of event `number`, once the ring is full.
 fn place(number: u64) -> usize {
     to_usize(number % to_u64(EVENTS_KEPT))
 }
 
 impl EventLog {
-    /// Adds one. Once the ring is full the oldest goes.
+    /// Adds an event. A full ring drops its oldest event.
     #[cold]
     pub fn note(&mut self, event: Event) {
         match self.ring.len() {
@@ -143,23 +143,23 @@ impl EventLog {
         of_kind.took += event.took;
     }
 
-    /// What all events so far came to, in the order of [`EventKind::ALL`].
+    /// Returns the totals of all events so far, in the order of [`EventKind::ALL`].
     pub fn by_kind(&self) -> &[EventTotals; EventKind::COUNT] {
         &self.by_kind
     }
 
-    /// How many there were so far: the number of the next one.
+    /// Returns the number of events so far, which is the number of the next event.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Those from number `from` on that are still there, with their numbers.
+    /// Iterates over the events in the ring from number `from` on, with their numbers.
     pub fn since(&self, from: u64) -> impl Iterator<Item = (u64, &Event)> {
         let first = from.max(self.total - to_u64(self.ring.len()));
         (first..self.total).map(|number| (number, &self.ring[place(number)]))
     }
 
-    /// Bytes it takes.
+    /// Returns the allocated bytes.
     pub fn bytes(&self) -> u64 {
         to_u64(self.ring.capacity() * size_of::<Event>())
     }
@@ -173,7 +173,7 @@ mod tests {
     fn the_ring_keeps_the_newest_and_tells_their_numbers() {
         let mut log = EventLog::default();
         let event = |at| Event {
-            kind: EventKind::Collect,
+            kind: EventKind::Gc,
             block: None,
             pages: 1,
             at,
@@ -202,7 +202,7 @@ mod tests {
             pages: all,
             took: 2 * all,
         };
-        assert_eq!(log.by_kind()[EventKind::Collect as usize], collected);
+        assert_eq!(log.by_kind()[EventKind::Gc as usize], collected);
         assert_eq!(
             log.by_kind()[EventKind::Refresh as usize],
             EventTotals::default()

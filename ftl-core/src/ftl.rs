@@ -1,8 +1,9 @@
-//! The contract between a volume and a scheme.
+//! The interface between a volume and a scheme.
 //!
-//! Durability (docs/DURABILITY.md): a verb that returned has everything it acknowledged in the
-//! store; after [`Ftl::flush`] returned and the store was synced, it survives any power cut. A page
-//! is the unit of atomicity: after a cut it reads as its old or one of its newer contents, whole.
+//! Durability (docs/DURABILITY.md): when a verb returns, everything it acknowledged is in the
+//! store. After [`Ftl::flush`] returned and the store was synced, that data survives any power cut.
+//! A page is the unit of atomicity: after a cut it reads as its old or one of its newer contents,
+//! whole.
 
 use crate::addr::Lpn;
 use crate::error::FtlError;
@@ -10,47 +11,47 @@ use crate::events::EventLog;
 use crate::stats::{BlockView, RamReport, SchemeStats};
 use nand_model::{Chip, Nanos, Pbn, Store};
 
-/// A flash translation layer over a chip whose bytes live in `S`. One caller at a time; every verb
-/// takes the instant it may start and returns the instant it is done, in emulated time.
+/// A flash translation layer over a chip with store `S`. One caller at a time. Every verb takes its
+/// earliest start time and returns its completion time, in emulated time.
 pub trait Ftl<S: Store>: Send {
-    /// Name of the scheme, as in the table.
+    /// Returns the scheme's name, as in the table.
     fn scheme(&self) -> &'static str;
 
-    /// Pages the host sees.
+    /// Returns the number of pages visible to the host.
     fn logical_pages(&self) -> u32;
 
     /// Reads consecutive pages; `out` is a whole number of pages. Unmapped pages read as zeros.
     ///
     /// # Errors
-    /// [`FtlError::MediaLost`] where a page that holds data cannot be read; [`FtlError::Host`]
-    /// where the host cannot read the image; [`FtlError::PowerLost`].
+    /// [`FtlError::MediaLost`] if a page that holds data is unreadable; [`FtlError::Host`] if the
+    /// host cannot read the image; [`FtlError::PowerLost`].
     fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError>;
 
     /// Writes consecutive pages; `data` is a whole number of pages. On an error a prefix of the
     /// pages may have been written.
     ///
     /// # Errors
-    /// [`FtlError::ReadOnly`]; [`FtlError::HostFull`] and [`FtlError::Host`] where the image cannot
-    /// be written; [`FtlError::MediaLost`] where a part of the map cannot be read;
+    /// [`FtlError::ReadOnly`]; [`FtlError::HostFull`] and [`FtlError::Host`] if the image cannot be
+    /// written; [`FtlError::MediaLost`] if a part of the map is unreadable;
     /// [`FtlError::PowerLost`].
     fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError>;
 
-    /// Makes `count` pages read as zeros. Also serves write-zeroes: space is never promised to an
+    /// Makes `count` pages read as zeros. Also serves write-zeroes: no scheme reserves space for an
     /// address.
     ///
     /// # Errors
     /// As [`Ftl::write`].
     fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError>;
 
-    /// Makes everything acknowledged so far survive a power cut of the flash. The store's own sync
-    /// is the volume's business.
+    /// Makes everything acknowledged so far survive a power cut of the flash. The volume syncs the
+    /// store.
     ///
     /// # Errors
-    /// As [`Ftl::write`], but a read-only device flushes. What failed is not durable.
+    /// As [`Ftl::write`], but a read-only device flushes. On an error, the data is not durable.
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError>;
 
-    /// Does background work (collection ahead of need, wear levelling) of about `budget` flash
-    /// operations. Returns whether there is more to do.
+    /// Does background work (idle GC, wear levelling) of about `budget` flash operations. Returns
+    /// whether work remains.
     ///
     /// # Errors
     /// As [`Ftl::write`].
@@ -59,50 +60,49 @@ pub trait Ftl<S: Store>: Send {
     /// Flushes and writes a checkpoint, so that the next mount need not scan.
     ///
     /// # Errors
-    /// As [`Ftl::write`]. The device can be mounted all the same.
+    /// As [`Ftl::write`]. The device can still be mounted.
     fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError>;
 
-    /// Whether the page holds data (as opposed to reading as zeros because nothing was written, or
-    /// it was trimmed).
+    /// Returns whether the page holds data. A page that was never written, or was trimmed, reads as
+    /// zeros.
     ///
     /// # Errors
-    /// [`FtlError::MediaLost`] where a part of the map cannot be read.
+    /// [`FtlError::MediaLost`] if a part of the map is unreadable.
     fn is_mapped(&mut self, lpn: Lpn) -> Result<bool, FtlError>;
 
-    /// Counters and gauges; cheap, takes nothing from the flash.
+    /// Returns counters and gauges; cheap, does not access flash.
     fn stats(&self) -> SchemeStats;
 
-    /// What a block is used for, and how much of it; cheap, takes nothing from the flash.
+    /// Returns use and valid pages of a block; cheap, does not access flash.
     fn block(&self, block: Pbn) -> BlockView;
 
-    /// What was done beside the host's requests.
+    /// Returns the log of background operations.
     fn events(&self) -> &EventLog;
 
-    /// RAM of the scheme's tables, as its paper counts it and as it really is.
+    /// Returns the RAM of the scheme's tables, by the paper's count and as allocated.
     fn ram_report(&self) -> RamReport;
 
-    /// Compares every table with the chip. Returns what is wrong, one line each; empty when nothing
-    /// is.
+    /// Compares every table with the chip. Returns one line per error, empty if there is none.
     ///
     /// # Errors
-    /// [`FtlError::PowerLost`], or [`FtlError::Host`] where the host cannot read the image.
+    /// [`FtlError::PowerLost`], or [`FtlError::Host`] if the host cannot read the image.
     fn check(&mut self) -> Result<Vec<String>, FtlError>;
 
-    /// The chip below.
+    /// Returns the chip.
     fn chip(&self) -> &Chip<S>;
 
-    /// The chip below, for fault plans and the store's own needs.
+    /// Returns the chip, for fault plans and access to the store.
     fn chip_mut(&mut self) -> &mut Chip<S>;
 
-    /// Drops all state in RAM, as a power cut does, and gives the chip back.
+    /// Drops all state in RAM, as a power cut does, and returns the chip.
     fn into_chip(self: Box<Self>) -> Chip<S>;
 }
 
-/// Whether a device is laid out anew or found.
+/// How a device starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Every block is erased; nothing is on the device.
+    /// Format: every block is erased; the device is empty.
     Format,
-    /// Find what an earlier run left, also after a power cut.
+    /// Mount: rebuild the tables from flash, also after a power cut.
     Mount,
 }

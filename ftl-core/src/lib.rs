@@ -1,9 +1,9 @@
-//! Flash translation layers: everything between a host page and a flash page.
+//! Flash translation layers: the code between a host page and a flash page.
 //!
-//! Data flows one way: a volume calls an [`Ftl`], the scheme chooses a place, [`flash`](crate)
-//! programs it through the chip. There is no socket, thread, wall clock or randomness in here: time
-//! comes in with every verb, so every run repeats. `schemes` is a table; everything else iterates
-//! over it.
+//! Data flows one way: a volume calls an [`Ftl`], the scheme chooses a flash page, [`flash`](crate)
+//! programs it through the chip. The crate has no socket, thread, wall clock or randomness: every
+//! verb takes the time as an argument, so every run is repeatable. `schemes` is a table; all other
+//! code iterates over it.
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]
 

@@ -1,60 +1,60 @@
-//! Plain counters and gauges that a scheme keeps. Flash operations by cause are the chip's
+//! Counters and gauges of a scheme. The chip counts flash operations by cause
 //! ([`nand_model::Counters`]).
 
-/// Where the physical blocks are; the numbers add up to all blocks of the device.
+/// Physical blocks by use; the numbers add up to all blocks of the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockCounts {
-    /// Erased, or waiting for the erase that nothing forbids any more.
+    /// Erased, or ready for erase.
     pub free: u32,
-    /// Being filled.
+    /// Open.
     pub open: u32,
-    /// Full, holding host data.
+    /// Full, with host data.
     pub data: u32,
-    /// LazyFTL's update and cold blocks, the log blocks of a hybrid scheme, or the journal of a
+    /// Update and cold blocks of LazyFTL, log blocks of a hybrid scheme, or the journal of a
     /// buffer.
     pub log: u32,
-    /// Holding mapping pages.
+    /// With mapping pages.
     pub map: u32,
-    /// Holding checkpoints.
+    /// With checkpoints.
     pub checkpoint: u32,
-    /// Collected, not yet erased: a page that replaces theirs could still be lost.
+    /// Released by GC, not yet erased: a new version of their pages can still be lost.
     pub released: u32,
     /// Bad from the factory or grown bad.
     pub bad: u32,
 }
 
-/// What a block is used for. Those between `Open` and `Released` are full.
+/// Use of a block. The values between `Open` and `Released` are full blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BlockUse {
-    /// Erased, or waiting for the erase that nothing forbids any more.
+    /// Erased, or ready for erase.
     Free,
-    /// Being filled.
+    /// Open.
     Open,
-    /// Holds host data.
+    /// Contains host data.
     Data,
-    /// Holds host data newly written, mapped in RAM alone.
+    /// Contains newly written host data, mapped in RAM alone.
     Update,
-    /// Holds host data that a collection moved.
+    /// Contains host data relocated by GC.
     Cold,
-    /// Logs changes of data blocks.
+    /// Contains log pages, which overwrite pages of data blocks.
     Log,
-    /// Holds a buffer's journal.
+    /// Contains a buffer's journal.
     Journal,
-    /// Holds mapping pages.
+    /// Contains mapping pages.
     Map,
-    /// Holds checkpoints.
+    /// Contains checkpoints.
     Checkpoint,
-    /// Holds only trim records or filler.
+    /// Contains only trim records or padding.
     Other,
-    /// Collected, not yet erased.
+    /// Released by GC, not yet erased.
     Released,
     /// Bad from the factory or grown bad.
     Bad,
 }
 
 impl BlockUse {
-    /// Every use in the order of its number.
+    /// Every use, in numeric order.
     pub const ALL: [BlockUse; 12] = [
         BlockUse::Free,
         BlockUse::Open,
@@ -70,7 +70,7 @@ impl BlockUse {
         BlockUse::Bad,
     ];
 
-    /// Lower-case name.
+    /// Returns the lower-case name.
     pub const fn name(self) -> &'static str {
         match self {
             BlockUse::Free => "free",
@@ -89,40 +89,39 @@ impl BlockUse {
     }
 }
 
-/// One block as the scheme's tables have it.
+/// State of one block in the scheme's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockView {
-    /// What it is used for.
+    /// Use of the block.
     pub used: BlockUse,
-    /// Pages of live content.
+    /// Number of valid pages.
     pub valid: u32,
-    /// Blocks that were opened since this one was; 0 if it holds nothing.
+    /// Number of blocks opened since this one was; 0 if it is empty.
     pub age: u64,
 }
 
-/// What happened at mount.
+/// Results of a mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountReport {
-    /// Whether the last shutdown was clean, so that its checkpoint told everything.
+    /// Whether the last shutdown was clean, so that its checkpoint was complete.
     pub clean: bool,
-    /// Named steps with their emulated duration in nanoseconds.
+    /// Named steps with their emulated duration in ns.
     pub steps: Vec<(&'static str, u64)>,
     /// Pages whose OOB was read.
     pub pages_scanned: u64,
-    /// Pages that could not be read or were dropped as suspect.
+    /// Pages that were unreadable or dropped as suspect.
     pub pages_discarded: u64,
-    /// Blocks that held nothing when the mount began to program.
+    /// Empty blocks when the mount began to program.
     pub free_blocks: u32,
 }
 
 impl MountReport {
-    /// Emulated time of all steps.
+    /// Returns the emulated time of all steps.
     pub fn total_ns(&self) -> u64 {
         self.steps.iter().map(|(_, ns)| ns).sum()
     }
 
-    /// What went on since the last step ended was this one; it is `now`, counted from the
-    /// beginning.
+    /// Ends a step that began when the last one ended; `now` counts from the beginning.
     pub(crate) fn end_step(&mut self, name: &'static str, now: u64) {
         self.steps.push((name, now - self.total_ns()));
     }
@@ -133,40 +132,39 @@ impl MountReport {
 pub struct SchemeStats {
     /// Pages the host read, wrote and trimmed.
     pub host_pages_read: u64,
-    /// See above.
+    /// As `host_pages_read`.
     pub host_pages_written: u64,
-    /// See above.
+    /// As `host_pages_read`.
     pub host_pages_trimmed: u64,
-    /// Garbage collections and the valid pages they moved.
+    /// GC runs and the valid pages they relocated.
     pub gc_runs: u64,
-    /// See above.
+    /// As `gc_runs`.
     pub gc_pages_moved: u64,
     /// Wear-levelling relocations.
     pub wear_moves: u64,
-    /// Blocks whose data was written anew because bits went wrong.
+    /// Blocks rewritten because of bit errors.
     pub refreshes: u64,
     /// LazyFTL conversions and the mapping pages they wrote.
     pub converts: u64,
-    /// See above.
+    /// As `converts`.
     pub convert_map_pages: u64,
-    /// Mapping lookups answered from RAM, where a mapping cache exists.
+    /// Mapping lookups served from RAM, if a mapping cache exists.
     pub map_cache_hits: u64,
     /// Mapping lookups that read flash.
     pub map_cache_misses: u64,
-    /// Places in RAM that mapping lookups looked at: cached mapping pages and entries in them
-    /// (DOPFTL).
+    /// Steps of mapping lookups in RAM: cached mapping pages and entries examined (DOPFTL).
     pub map_lookup_steps: u64,
     /// Completed checkpoints.
     pub checkpoints: u64,
     /// Logical pages that hold data.
     pub mapped_pages: u64,
-    /// Physical pages that hold live content of any kind.
+    /// Physical pages with valid content of any kind.
     pub valid_pages: u64,
-    /// Free blocks that collection keeps (`gc.free_threshold`).
-    pub reserve_blocks: u32,
-    /// Where the blocks are.
+    /// Free blocks that GC maintains (`gc.free_threshold`).
+    pub free_threshold_blocks: u32,
+    /// Physical blocks by use.
     pub blocks: BlockCounts,
-    /// Why the device takes no writes, if so.
+    /// Reason why the device is read-only, if it is.
     pub read_only: Option<&'static str>,
     /// The last mount.
     pub mount: MountReport,
@@ -175,15 +173,15 @@ pub struct SchemeStats {
 /// One structure in RAM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RamEntry {
-    /// What it is.
+    /// Name of the structure.
     pub part: &'static str,
-    /// How many entries.
+    /// Number of entries.
     pub entries: u64,
-    /// Bytes as the paper accounts them.
+    /// Bytes by the paper's count.
     pub paper_bytes: u64,
-    /// Bytes really allocated.
-    pub real_bytes: u64,
+    /// Bytes allocated.
+    pub allocated_bytes: u64,
 }
 
-/// All RAM a scheme's tables take.
+/// All RAM of a scheme's tables.
 pub type RamReport = Vec<RamEntry>;

@@ -1,17 +1,17 @@
-//! Trims of schemes without mapping pages and without a page map to put into checkpoints: what they
-//! leave on flash, and how that stays little.
+//! Trims of schemes without mapping pages and without a page map to put into checkpoints: their
+//! records on flash, and the bound of these.
 //!
-//! A trim is a TRIM page with its range before it is acknowledged. When there are too many, each
-//! trim also writes one *bitmap*: of a chunk of the logical pages those that hold nothing, as of a
-//! version. Pages that lie wholly in chunks with a newer bitmap say nothing any more. So there are
-//! never more than two bitmaps per chunk and [`Trims::limit`] records, and a block of them dies as
-//! a whole sooner or later.
+//! A trim programs a TRIM page with its range before it is acknowledged. If there are too many,
+//! each trim also writes one *bitmap*: the logical pages of a chunk that are unmapped, as of a
+//! version. TRIM pages that are wholly in chunks with a newer bitmap are obsolete. So there are
+//! never more than two bitmaps per chunk and [`Trims::limit`] records. All pages of a block of them
+//! become obsolete sooner or later.
 //!
-//! What always holds: every TRIM page on flash is true for ever ("nothing older than this
-//! version"), so finding too many of them does no harm; and a page is given up only when a newer
-//! one, or newer data, stands for all it said. Giving up means that its block is released, and
-//! [`crate::space`] erases that only when whatever came before the release is safe. If power fails
-//! anywhere, a mount finds the newest of each and, until then, the older ones.
+//! Invariants: every TRIM page on flash stays true forever ("nothing older than this version"), so
+//! a mount may find obsolete ones. A page is released only when a newer one, or newer data,
+//! replaces all of its content. Then its block is released, and [`crate::space`] erases that only
+//! when everything programmed before the release is safe. If power fails anywhere, a mount finds
+//! the newest of each and, until then, the older ones.
 
 use crate::addr::Lpn;
 use crate::convert::{index, to_u32, to_u64};
@@ -22,7 +22,7 @@ use crate::space::{Space, StreamId};
 use nand_model::{Cause, Geometry, Ppn, Store};
 use std::collections::BTreeMap;
 
-/// What a live TRIM page covers, and since which version.
+/// Range of a valid TRIM page, and its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extent {
     lpn: u32,
@@ -54,7 +54,7 @@ impl TrimPage {
         }
     }
 
-    /// The logical pages that hold nothing older.
+    /// Iterates over the logical pages that have no older content.
     pub(crate) fn pages(&self) -> Box<dyn Iterator<Item = u32> + '_> {
         match self {
             TrimPage::Record(range) => Box::new(range.lpn..range.lpn + range.count),
@@ -63,15 +63,15 @@ impl TrimPage {
     }
 }
 
-/// Which logical pages hold data, and the live TRIM pages that say which do not.
+/// Mapped logical pages, and the valid TRIM pages for the unmapped ones.
 pub(crate) struct Trims {
     stream: StreamId,
     logical_pages: u32,
-    /// One bit per logical page: it holds data.
+    /// One bit per logical page: mapped.
     mapped: Vec<u64>,
     mapped_pages: u64,
     live: BTreeMap<Ppn, Extent>,
-    /// Version of the newest bitmap, by chunk; 0 where there is none.
+    /// Version of the newest bitmap, by chunk; 0 if there is none.
     bitmaps: Vec<u64>,
     next_chunk: usize,
     limit: u32,
@@ -97,16 +97,16 @@ impl Trims {
         logical_pages.div_ceil(TrimBitmap::capacity(geometry.page_bytes))
     }
 
-    /// Records that may pile up before bitmaps take their place: then those cost at most as much as
-    /// the records did.
+    /// Returns the number of records above which bitmaps replace them: the bitmaps then cost at
+    /// most as much as the records did.
     fn limit(geometry: &Geometry, logical_pages: u32) -> u32 {
         geometry
             .pages_per_block
             .max(Self::chunks(geometry, logical_pages))
     }
 
-    /// Blocks that live TRIM pages take at most, however they lie: old ones while new ones are
-    /// being written.
+    /// Returns the maximum number of blocks of valid TRIM pages, in any distribution: old pages
+    /// stay while new ones are written.
     pub(crate) fn blocks_needed(geometry: &Geometry, logical_pages: u32) -> u32 {
         let most = 3 * Self::chunks(geometry, logical_pages) + Self::limit(geometry, logical_pages);
         most.div_ceil(geometry.pages_per_block) + 1
@@ -117,12 +117,12 @@ impl Trims {
         self.mapped[lpn.index() / 64] >> (lpn.index() % 64) & 1 == 1
     }
 
-    /// Logical pages that hold data.
+    /// Returns the number of mapped logical pages.
     pub(crate) fn mapped_pages(&self) -> u64 {
         self.mapped_pages
     }
 
-    /// Live TRIM pages.
+    /// Returns the number of valid TRIM pages.
     pub(crate) fn len(&self) -> usize {
         self.live.len()
     }
@@ -131,7 +131,7 @@ impl Trims {
         self.live.contains_key(&ppn)
     }
 
-    /// The page holds data from now on. Returns whether it did not.
+    /// Marks the page mapped. Returns whether it was unmapped.
     #[inline]
     pub(crate) fn map(&mut self, lpn: Lpn) -> bool {
         debug_assert!(lpn.raw() < self.logical_pages, "no logical page {lpn}");
@@ -142,14 +142,14 @@ impl Trims {
         new
     }
 
-    /// The page holds nothing from now on; it did before.
+    /// Marks the page unmapped; it was mapped before.
     pub(crate) fn unmap(&mut self, lpn: Lpn) {
         assert!(self.is_mapped(lpn), "page {lpn} is given up twice");
         self.mapped[lpn.index() / 64] &= !(1 << (lpn.index() % 64));
         self.mapped_pages -= 1;
     }
 
-    /// Programs the record of a trim; it counts from the moment it is on flash.
+    /// Programs the record of a trim, which is in effect once it is on flash.
     pub(crate) fn record<S: Store>(
         &mut self,
         space: &mut Space<S>,
@@ -166,12 +166,13 @@ impl Trims {
         self.program(space, Extent { lpn, count, ver })
     }
 
-    /// Whether [`Trims::write_bitmap`] should be called once with every further record.
+    /// Returns whether the caller must call [`Trims::write_bitmap`] once per further record.
     pub(crate) fn bitmap_due(&self) -> bool {
         self.live.len() > self.bitmaps.len() + index(self.limit)
     }
 
-    /// Writes the bitmap of the next chunk, as of version `ver`, and gives up what it stands for.
+    /// Writes the bitmap of the next chunk, as of version `ver`, and releases the TRIM pages it
+    /// replaces.
     pub(crate) fn write_bitmap<S: Store>(
         &mut self,
         space: &mut Space<S>,
@@ -195,7 +196,7 @@ impl Trims {
         self.program(space, Extent { lpn, count, ver })?;
         self.bitmaps[self.next_chunk] = ver;
         self.next_chunk = (self.next_chunk + 1) % self.bitmaps.len();
-        self.give_up_superseded(space);
+        self.invalidate_superseded(space);
         Ok(())
     }
 
@@ -212,7 +213,7 @@ impl Trims {
         Ok(())
     }
 
-    fn give_up_superseded<S: Store>(&mut self, space: &mut Space<S>) {
+    fn invalidate_superseded<S: Store>(&mut self, space: &mut Space<S>) {
         let capacity = TrimBitmap::capacity(space.geometry().page_bytes);
         let bitmaps = &self.bitmaps;
         self.live.retain(|ppn, extent| {
@@ -221,20 +222,20 @@ impl Trims {
                 .iter()
                 .all(|ver| *ver > extent.ver);
             if superseded {
-                space.table.clear_live(*ppn);
+                space.table.set_invalid(*ppn);
             }
             !superseded
         });
     }
 
-    /// A live TRIM page was copied.
-    pub(crate) fn moved(&mut self, from: Ppn, to: Ppn) {
+    /// Updates the location of a relocated TRIM page.
+    pub(crate) fn on_relocate(&mut self, from: Ppn, to: Ppn) {
         let extent = self.live.remove(&from).expect("a live trim page is known");
         let other = self.live.insert(to, extent);
         assert!(other.is_none(), "page {to} has two trims");
     }
 
-    /// A mount found this page, and no newer copy of it. It is live from now on.
+    /// Adds a TRIM page that a mount found and that has no newer copy. It is valid from then on.
     pub(crate) fn adopt(&mut self, ppn: Ppn, content: &TrimPage) {
         let extent = match content {
             TrimPage::Record(TrimRange { lpn, count, ver }) => Extent {
@@ -257,7 +258,7 @@ impl Trims {
         }
     }
 
-    /// Whether a TRIM page of this extent can be of this device.
+    /// Returns whether the range of a TRIM page is inside this device.
     pub(crate) fn is_sane(&self, content: &TrimPage) -> bool {
         let within = |lpn: u32, count: u32| {
             lpn.checked_add(count)
@@ -269,7 +270,7 @@ impl Trims {
         }
     }
 
-    /// Bytes really allocated.
+    /// Returns the allocated bytes.
     pub(crate) fn bytes(&self) -> u64 {
         to_u64(8 * (self.mapped.len() + self.bitmaps.len()) + self.page.len())
             + to_u64(self.live.len()) * 40

@@ -7,36 +7,36 @@ use crate::format::Role;
 use crate::space::Space;
 use nand_model::{Pbn, Store};
 
-/// Moves cold data into worn blocks: when the gap between the most and the least erased block
-/// exceeds `max(floor, 5 % of the mean)`, the floor being at most a quarter of the rated cycles,
-/// the least erased block in use is to be relocated into the most worn free one. Half the cost of a
-/// swap. A block that is filled so slowly that the others age meanwhile is one, too.
+/// Relocates cold data into worn blocks. It acts when the gap between the most and the least erased
+/// block exceeds `max(floor, 5 % of the mean)`. The floor is at most a quarter of the rated cycles.
+/// Then the least erased block in use is relocated into the most worn free one: half the cost of a
+/// swap. A block that is filled so slowly that the others age meanwhile is in use, too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ColdToWorn {
     /// Smallest gap that triggers.
     pub(crate) floor: u32,
 }
 
-/// The parameters, for the tables of schemes.
+/// Policy parameter, for the tables of schemes.
 pub(crate) const POLICY_PARAM: ParamDoc = ParamDoc {
     key: "wear.policy",
     help: "none, or cold_to_worn (default)",
 };
-/// See above.
+/// Gap parameter, for the tables of schemes.
 pub(crate) const GAP_PARAM: ParamDoc = ParamDoc {
     key: "wear.gap",
     help: "smallest erase-count gap that moves cold data (default 6)",
 };
 
 impl ColdToWorn {
-    /// The policy that the parameters ask for, if any.
+    /// Returns the policy that the parameters select, if any.
     pub(crate) fn from_params(params: &Params) -> Result<Option<Self>, FtlError> {
         let wanted = params.choice(POLICY_PARAM.key, "cold_to_worn", "none")?;
         let floor = params.get(GAP_PARAM.key, 6)?;
         Ok(wanted.then_some(ColdToWorn { floor }))
     }
 
-    /// The block to relocate, if any. Looks at every block: call once per many erases.
+    /// Returns the block to relocate, if any. Scans every block: call once per many erases.
     pub(crate) fn candidate<S: Store>(&self, space: &Space<S>) -> Option<Pbn> {
         let (chip, table) = (space.flash.chip(), &space.table);
         let in_use = |block: Pbn, state: State| match state {
@@ -55,13 +55,13 @@ impl ColdToWorn {
                 continue;
             }
             (blocks, sum, max) = (blocks + 1, sum + u64::from(count), max.max(count));
-            // Of most blocks the count alone says that there are colder ones.
+            // For most blocks the erase count alone shows that there are colder ones.
             if count <= coldest.0 && in_use(block, state) {
                 coldest = coldest.min((count, table.epoch(block), block));
             }
         }
         let mean = sum / u64::max(blocks, 1);
-        // What lasts for few erases cannot wait for many.
+        // A part with few rated cycles needs a small gap.
         let floor = self.floor.min(chip.profile().endurance / 4);
         let gap = u64::max(u64::from(floor), mean / 20);
         let (count, _, block) = coldest;

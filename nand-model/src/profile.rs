@@ -222,7 +222,7 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "rose-part",
-        source: "the same part, as large as asked for: 80 GB take more RAM and time than most runs are worth",
+        source: "the same part, of any size: 80 GB take more RAM and time than most runs are worth",
         capacity: Capacity::BySize,
         geometry: shape(1, 1, 0, 64, 2048, 64),
         timing: times_us(88, 25, 263, 263, 2000, 0),
@@ -237,7 +237,7 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "rose-m",
-        source: "ours: the same times and blocks with MLC's page order and pairs, for ROSE-M beside ROSE",
+        source: "ours: the same times and blocks with MLC's page order and pairs, for ROSE-M next to ROSE",
         capacity: Capacity::BySize,
         geometry: shape(1, 1, 0, 64, 2048, 64),
         timing: times_us(88, 25, 263, 263, 2000, 0),

@@ -30,7 +30,7 @@ for scheme in $names; do
   rm "$image"
 done
 
-note "left by a daemon that died"
+note "quiesced: its daemon died"
 image=/var/lib/ftld/left.ftld
 # leave: kills the daemon while somebody waits for the device.
 leave() {
@@ -46,20 +46,20 @@ step "write, at the pace of the flash" dd if=/tmp/data of=/dev/nbd0 bs=1M count=
 dd if=/tmp/data of=/tmp/wanted bs=1M count=8 2> /dev/null
 refused "recover while it is served" 7 "served by process $FTLD" ftld recover --metrics off --name again --image "$image" /dev/nbd0
 leave
-refused "stop of what is left" 4 "go on with \`ftld recover /dev/nbd0\`" ftld stop nbd0
-refused "another image" 4 "waits for image $image" ftld --metrics off --size 64MiB --image /var/lib/ftld/other.ftld /dev/nbd0
+refused "stop of a quiesced device" 4 "reattach with \`ftld recover /dev/nbd0\`" ftld stop nbd0
+refused "another image" 4 "quiesced with image $image" ftld --metrics off --size 64MiB --image /var/lib/ftld/other.ftld /dev/nbd0
 serve recover --image "$image" /dev/nbd0 || finish
 wait $READER
 same "a read that waited, exit code" $? 0
 step "what it read" cmp /tmp/wanted /tmp/back
 leave
-step "forced stop of what is left" ftld stop --force nbd0
+step "forced stop of a quiesced device" ftld stop --force nbd0
 soon "/dev/nbd0 is free" 5 gone /sys/block/nbd0/pid
 begin=$(now)
 wait $READER && bad "a read of a removed device succeeded"
 note "the reader was told after $(($(now) - begin)) s"
 refused "forced stop of nothing" 3 "not running" ftld stop --force nbd0
-refused "recover of nothing" 3 "no daemon left /dev/nbd0 behind" ftld recover --metrics off --image "$image" /dev/nbd0
+refused "recover of nothing" 3 "/dev/nbd0 is not quiesced" ftld recover --metrics off --image "$image" /dev/nbd0
 serve --image "$image" /dev/nbd0 || finish
 step "read anew" dd if=/dev/nbd0 of=/tmp/back bs=1M count=8 iflag=direct
 step "what was read anew" cmp /tmp/wanted /tmp/back

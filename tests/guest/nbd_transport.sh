@@ -32,7 +32,7 @@ while [ $kill -lt "$KILLS" ]; do
   kill=$((kill + 1))
   kill_9 $SERVER nbd0
   start
-  note "taken up again: $(cat /tmp/server.log)"
+  note "reattached: $(cat /tmp/server.log)"
 done
 wait $FIO
 same "fio verify across $KILLS kills, exit code" $? 0

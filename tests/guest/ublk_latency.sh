@@ -7,7 +7,7 @@ export FIO_MIB=8 # a program takes a millisecond
 image=/var/lib/ftld/slow.ftld
 
 # held OP: how many requests of this kind were held.
-held() { ftld status ublkb0 --json | tr -d ' \n' | grep -oE "\"$1\":\{([^{}]|\{[^{}]*\})*\}" | grep -o '"held":[0-9]*' | cut -d: -f2; }
+held() { ftld status ublkb0 --json | tr -d ' \n' | grep -oE "\"$1\":\{([^{}]|\{[^{}]*\})*\}" | grep -o '"delayed":[0-9]*' | cut -d: -f2; }
 
 # shellcheck disable=SC2317 # called by wait_for
 many_in_flight() {

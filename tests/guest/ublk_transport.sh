@@ -39,7 +39,7 @@ while [ $kill -lt "$KILLS" ]; do
   kill_9 $SERVER ublkb0
   begin=$(cut -d' ' -f1 /proc/uptime)
   start
-  note "taken up again after $(echo "$(cut -d' ' -f1 /proc/uptime) $begin" | awk '{ print $1 - $2 }') s: $(cat /tmp/server.log)"
+  note "reattached after $(echo "$(cut -d' ' -f1 /proc/uptime) $begin" | awk '{ print $1 - $2 }') s: $(cat /tmp/server.log)"
 done
 wait $FIO
 same "fio verify across $KILLS kills, exit code" $? 0

@@ -30,7 +30,7 @@ def section(ftld):
     for name in names:
         preset = f"{name}-paper" if name in ("nftl1", "nftln") else "lazyftl-paper"
         # It goes by the size of a request, so it has to see one.
-        whole = ["--average", "per_request"] if name == "last" else []
+        whole = ["--response-unit", "per_request"] if name == "last" else []
         order += ftld.compare(f"lazyftl-order-{name}", loads, [name], "--preset", preset, "--warm-up", "1", *whole)
     lines = []
     for load in loads:
@@ -172,7 +172,7 @@ def claims(ftld, order, cache, buffer, loads):
 
 # Why a figure of ours differs, by claim.
 WHY = {
-    "optimum": "In runs nothing is copied. Scattered overwriting leaves live pages in every block at 7 % over-provisioning, so they are copied; how the real trace orders its requests was not published.",
+    "optimum": "In runs nothing is copied. Scattered overwriting leaves valid pages in every block at 7 % over-provisioning, so they are copied; how the real trace orders its requests was not published.",
     "order runs": "Whole blocks are overwritten in order, so every log block becomes a data block by a switch, without a copy, and LazyFTL alone has mapping pages to write (1 us). The paper hardly saw a switch: its trace has no such runs. LAST keeps requests of one page out of its sequential log blocks, so these get gaps.",
     "order scattered": "LazyFTL is first by far, and log blocks of single logical blocks come last; between them the order differs. Scattered writes reach nearly all of 7,500 logical blocks, so A-SAST's 128 log blocks, a few for each group, are merged "
     "almost as empty as BAST's (its authors' rules for groups were not at hand), while FAST and LAST fill theirs. The replacement blocks of NFTL-1 and NFTL-N are as many as over-provisioning leaves, which was not published.",

@@ -73,10 +73,10 @@ portion is: in every page-level row of the paper's Table 2, pages written and co
 that the paper gives SFTL.
 
 A response is the paper's closed form, which reproduces its page-level column to 1 us: `w (800 + o) + (1 - w) (60 + o) + (860 copies + 1,500 erases) / records`, with the share of writes `w` and `o` = 20 us of
-spare bytes for MNFTL, 40 for SFTL, and 160 us more a collection for MNFTL; a record is one page whatever its length. Copies, erases and, for schemes whose map lies on flash, the reads and
+spare bytes for MNFTL, 40 for SFTL, and 160 us more a GC run for MNFTL; a record is one page whatever its length. Copies, erases and, for schemes whose map lies on flash, the reads and
 programs of mapping pages are measured here. Traces are **stand-ins**: records, share of writes and mean length of Table 1, addresses by Zipf's law (exponent 0.9) over the whole GiB, which is
 our choice; the paper does not say where its traces write. Websearch reads from 512 MiB that were written before, or it would find nothing; so the other half is
-free, and its 852 writes need no collection.
+free, and its 852 writes need no GC run.
 """
 
 

@@ -28,7 +28,7 @@ def section(ftld, folder):
         if not files:
             missing.append(trace)
             continue
-        method = ["--address", "compact", "--precondition", "touched", "--warm-up", "1"]
+        method = ["--address", "compact", "--precondition", "footprint", "--warm-up", "1"]
         rows = ftld.compare(f"trace-{trace}", [files[0]], list(ftld.schemes), *method, lenient=True)
         if rows:
             text += f"**{trace}**: {what}.\n{about(rows[0])}\n\n" + figures(rows)

@@ -1,29 +1,29 @@
-//! Write amplification of page maps as theory knows it: no checkpoints, no wear levelling, nothing
-//! paired, 128 pages a block, 4 free blocks kept.
+//! Write amplification of page maps as in theory: no checkpoints, no wear levelling, no page
+//! pairing, 128 pages per block, 4 free blocks reserved.
 
 use ftl_core::schemes::Scheme;
 use ftl_core::{Ftl, FtlConfig, Lpn, Params, Start};
 use nand_model::store::OobOnlyStore;
 use nand_model::{Cause, Chip, Geometry, Pairing, Profile, SplitMix};
 
-/// Pages of a block.
+/// Pages per block.
 pub const PAGES_PER_BLOCK: u32 = 128;
-/// Blocks that the device keeps free, and the one that it fills.
+/// Reserved free blocks and the open block.
 pub const NO_SPARE: f64 = 5.0;
 
-/// Which pages are written.
+/// Distribution of the written pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// Every page as likely as any other.
+    /// All pages have the same probability.
     Uniform,
-    /// This share of the writes goes to the rest of the pages: 0.8 of them to 0.2 of the pages.
+    /// Share of the writes that goes to the rest of the pages: 0.8 of them to 0.2 of the pages.
     Hot(f64),
-    /// The k-th page with a probability as `1 / k^s`.
+    /// The k-th page has a probability proportional to `1 / k^s`.
     Zipf(f64),
 }
 
 impl Load {
-    /// Its name in tables.
+    /// Returns the name used in tables.
     pub fn name(self) -> String {
         match self {
             Load::Uniform => "uniform".into(),
@@ -33,17 +33,17 @@ impl Load {
     }
 }
 
-/// Draws pages of a load.
+/// Generator of a load's pages.
 pub struct Draw {
     load: Load,
     pages: u32,
     rng: SplitMix,
-    /// Sums of the probabilities of a Zipf law.
+    /// Cumulative probabilities of Zipf's law.
     sums: Vec<f64>,
 }
 
 impl Draw {
-    /// From this many pages.
+    /// Creates a generator over `pages` pages.
     pub fn new(load: Load, pages: u32, seed: u64) -> Self {
         let mut sum = 0.0;
         let sums = match load {
@@ -68,7 +68,7 @@ impl Draw {
         (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// The next page.
+    /// Draws the next page.
     pub fn page(&mut self) -> u32 {
         let all = self.pages as u64;
         match self.load {
@@ -95,15 +95,15 @@ pub struct Measured {
     ftl: Box<dyn Ftl<OobOnlyStore>>,
     pages: u32,
     draw: Draw,
-    /// Nothing but host and collection programs.
+    /// Whether only the host and GC program pages.
     is_plain: bool,
 }
 
 impl Measured {
-    /// [`of_scheme`](Self::of_scheme) with the map in RAM.
+    /// Calls [`of_scheme`](Self::of_scheme) with the map in RAM.
     ///
     /// # Panics
-    /// If the device cannot be made or filled so.
+    /// If the device cannot be created or filled.
     pub fn filled(
         logical_blocks: u32,
         physical_blocks: u32,
@@ -115,11 +115,11 @@ impl Measured {
         Self::of_scheme("pagemap", blocks, params, load, seed)
     }
 
-    /// A device of so many logical and physical blocks, every page written once in order. `params`
-    /// are set beside those that switch off what is not measured.
+    /// Creates a device of this number of logical and physical blocks, every page written once in
+    /// order. `params` are set besides those that disable unmeasured features.
     ///
     /// # Panics
-    /// If the device cannot be made or filled so.
+    /// If the device cannot be created or filled.
     pub fn of_scheme(
         scheme: &str,
         (logical_blocks, physical_blocks): (u32, u32),
@@ -172,11 +172,11 @@ impl Measured {
         written.expect("space enough");
     }
 
-    /// Writes so many times the device; returns the flash's programs by the host's meanwhile.
+    /// Writes `devices` drive writes; returns the ratio of flash programs to host writes.
     ///
     /// # Panics
-    /// If the device takes a write no more, or one with its map in RAM programs for anything but
-    /// host and collection.
+    /// If the device rejects a write, or a device with its map in RAM programs pages for a cause
+    /// other than host and GC.
     pub fn write_devices(&mut self, devices: u32) -> f64 {
         let before = self.programs();
         for _ in 0..devices as u64 * self.pages as u64 {

@@ -1,7 +1,7 @@
-//! The command line of a suite: its environment variables, and the cases of all schemes.
+//! Command line of a suite: its environment variables, and the cases of all schemes.
 //!
 //! A case has a path (`scheme/cells/workload/...`). `FTLD_CASE=path` runs only the cases below that
-//! path; `FTLD_SEED` sets the seed all suites start from; `FTLD_LONG=1` asks for acceptance length.
+//! path; `FTLD_SEED` sets the initial seed of all suites; `FTLD_LONG=1` selects acceptance length.
 //! In the short form the sweeps of schemes other than the default are samples
 //! ([`Verdicts::draws`]).
 
@@ -9,19 +9,19 @@ use ftl_core::schemes::{SCHEMES, Scheme};
 use ftld_battery::rig::Cells;
 use ftld_battery::verdicts::{Budget, Length, Share, Verdicts};
 
-/// Every scheme on every kind of cells.
+/// Returns every scheme on every kind of cells.
 pub fn matrix() -> impl Iterator<Item = (&'static Scheme, Cells)> {
     SCHEMES
         .iter()
         .flat_map(|scheme| Cells::ALL.map(|cells| (scheme, cells)))
 }
 
-/// The seed everything starts from: `FTLD_SEED`, else 1.
+/// Returns the initial seed: `FTLD_SEED`, else 1.
 pub fn seed() -> u64 {
     std::env::var("FTLD_SEED").map_or(1, |text| text.parse().expect("FTLD_SEED is a number"))
 }
 
-/// Whether acceptance length is asked for.
+/// Returns whether acceptance length is selected.
 pub fn long() -> bool {
     std::env::var("FTLD_LONG").is_ok_and(|value| value == "1")
 }
@@ -29,15 +29,15 @@ pub fn long() -> bool {
 static CASE: std::sync::LazyLock<Option<String>> =
     std::sync::LazyLock::new(|| std::env::var("FTLD_CASE").ok());
 
-/// Whether every case runs, at acceptance length: then there are as many as were promised.
+/// Returns whether every case runs at acceptance length: then the documented number of cases runs.
 pub fn is_acceptance() -> bool {
     long() && CASE.is_none()
 }
 
-/// In the short form all schemes but the default share the work of so many whole sweeps.
+/// Number of whole sweeps whose work all schemes but the default share in the short form.
 const SHARED_SWEEPS: u64 = 3;
 
-/// What runs of the cases of a suite that has no samples.
+/// Returns the budget of a suite without samples.
 fn whole_budget() -> Budget {
     Budget {
         seed: seed(),
@@ -48,9 +48,9 @@ fn whole_budget() -> Budget {
     }
 }
 
-/// What runs of a scheme's cases: all of the default scheme's; of the others' so large a share that
-/// a sweep takes about as long however many schemes there are. The seed decides which. Acceptance
-/// and `FTLD_CASE` leave nothing out.
+/// Returns the budget of a scheme's cases. All cases of the default scheme run. The others' share
+/// is so large that the time of a sweep is independent of the number of schemes. The seed selects
+/// the cases. Acceptance and `FTLD_CASE` omit none.
 pub fn budget(scheme: &Scheme) -> Budget {
     let others = SCHEMES.len() as u64 - 1;
     let share = if long() || scheme.name == SCHEMES[0].name {
@@ -67,7 +67,7 @@ pub fn budget(scheme: &Scheme) -> Budget {
     }
 }
 
-/// Whether `FTLD_CASE` asks for this case, for all, or for one below it.
+/// Returns whether `FTLD_CASE` selects this case, one below it, or all.
 pub fn wanted(path: &str) -> bool {
     whole_budget().wants(path)
 }
@@ -81,12 +81,12 @@ fn verdicts_on(budget: Budget, suite: &str) -> Verdicts {
     Verdicts::new(budget, repeat)
 }
 
-/// No verdicts yet on a scheme, of a test in `tests/tests/<suite>.rs`.
+/// Creates empty verdicts on a scheme, for a test in `tests/tests/<suite>.rs`.
 pub fn verdicts(suite: &str, scheme: &Scheme) -> Verdicts {
     verdicts_on(budget(scheme), suite)
 }
 
-/// No verdicts yet on all schemes; nothing is a sample.
+/// Creates empty verdicts on all schemes, without samples.
 pub fn verdicts_of_all(suite: &str) -> Verdicts {
     verdicts_on(whole_budget(), suite)
 }

@@ -95,7 +95,7 @@ watchdog() {
 gone_and_clean() {
   step "$1: the device is gone" test ! -e /dev/ublkb0
   same "$1: result" "$(of Result)" success
-  step "$1: closed in order" sh -c 'ftld check ublkb0 | grep "(closed in order"'
+  step "$1: clean shutdown" sh -c 'ftld check ublkb0 | grep "(clean shutdown"'
 }
 
 again() {
@@ -133,12 +133,12 @@ stop_busy() {
   echo acknowledged > $at/unsynced
   began=$(seconds)
   systemctl stop --no-block $unit
-  soon "stop, busy: status says by whom" 20 status_says "stop asked for, waiting: mounted on $at"
+  soon "stop, busy: status says by whom" 20 status_says "stopping; device in use: mounted on $at"
   note "stop, busy: status: $(of StatusText)"
   step "stop, busy: it is served meanwhile" dd if=$at/data of=/dev/null bs=64k count=4 iflag=direct status=none
   soon "stop, busy: ends at its time limit" 40 state_is failed
   note "stop, busy: $(since "$began"), limit 8 s"
-  refused "stop, busy: the device waits" 4 "was left by a daemon that died" ftld stop ublkb0
+  refused "stop, busy: the device waits" 4 "is quiesced, its daemon died" ftld stop ublkb0
   began=$(seconds)
   step "stop, busy: start takes it up" systemctl start $unit
   note "stop, busy: start takes $(since "$began")"
@@ -184,7 +184,7 @@ security() {
 look_back() {
   wait_for 120 systemctl is-system-running
   same "second boot: the system" "$(systemctl is-system-running)" running
-  step "second boot: the device was stopped in order" sh -c "journalctl -b -1 -u $unit -o cat | tail -n 5 | grep 'everything is on the image'"
+  step "second boot: clean shutdown" sh -c "journalctl -b -1 -u $unit -o cat | tail -n 5 | grep -w 'clean shutdown'"
   same "second boot: the first one's ordering cycles" "$(cycles -1)" 0
   same "second boot: ordering cycles" "$(cycles)" 0
   same "second boot: the first one's complaints of the kernel" "$(complaints -1)" 0

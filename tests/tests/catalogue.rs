@@ -1,5 +1,5 @@
-//! A scheme that nobody registers compiles silently, and one that nobody documents is hardly found:
-//! look for orphans.
+//! Completeness checks: an unregistered scheme compiles without an error, and an undocumented one
+//! is hard to find.
 
 use ftl_core::schemes::SCHEMES;
 use ftl_core::{Params, Start};
@@ -29,7 +29,7 @@ fn document(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// First cells of the rows of the first table after `text`.
+/// Returns the first cells of the rows of the first table after `text`.
 fn documented(document: &str, text: &str) -> Vec<String> {
     let (_, document) = document.split_once(text).expect(text);
     let rows = document
@@ -109,7 +109,7 @@ fn descriptors_say_something_and_parameters_are_told_apart() {
     }
 }
 
-/// Where an error bounds a value: the words, and the least and the most that they name.
+/// Returns the bounds of a value in an error: the words, the least and the most.
 fn bounds(text: &str) -> Option<(&str, u64, Option<u64>)> {
     let at = ["at least ", "within ", "between "]
         .iter()
@@ -120,7 +120,7 @@ fn bounds(text: &str) -> Option<(&str, u64, Option<u64>)> {
     Some((&text[at..], numbers.next()?, numbers.next()))
 }
 
-/// What an error names as the way out is one, and what lies beyond it is none.
+/// The remedy that an error names is valid, and values beyond it are not.
 #[test]
 fn the_bounds_that_an_error_names_are_those_that_hold() {
     let mut found = 0;
@@ -176,7 +176,7 @@ fn the_bounds_that_an_error_names_are_those_that_hold() {
     assert!(found > 80, "{found} bounds are named");
 }
 
-/// A suite that is no part of the package is never run.
+/// A suite outside the package never runs.
 #[test]
 fn every_regression_is_a_module_of_its_suite() {
     let folder = repository().join("tests/tests/regressions");
@@ -191,7 +191,7 @@ fn every_regression_is_a_module_of_its_suite() {
     }
 }
 
-/// Doc comments of the model name the code that they stand for: "Code: `path`: `function`".
+/// Doc comments of the model name the corresponding code: "Code: `path`: `function`".
 #[test]
 fn functions_that_the_model_names_exist() {
     let sources = repository().join("docs/models/pair-rule/src");

@@ -1,6 +1,6 @@
-//! Every scheme against the oracle with nothing but bad blocks going wrong: thousands of requests,
-//! checks, clean and unclean remounts, a full device overwritten, factory-bad blocks, failing
-//! programs and erases, and the end of life.
+//! Every scheme against the oracle, with bad blocks as the only faults: thousands of requests,
+//! checks, clean and unclean remounts. Includes overwrites of a full device, factory-bad blocks,
+//! failing programs and erases, and the end of life.
 
 use ftld_battery::conformance;
 use ftld_tests::suite;
@@ -30,34 +30,34 @@ fn mapped_pages_are_told_from_trimmed_ones() {
     for_every_scheme(conformance::mapped_pages);
 }
 
-/// A device that writes no checkpoints takes trims without end all the same.
+/// A device without checkpoints accepts an unlimited number of trims.
 #[test]
 fn trims_without_checkpoints_do_not_fill_the_device() {
     for_every_scheme(conformance::trims_without_checkpoints);
 }
 
-/// As many factory-bad blocks as the data sheet allows, wherever the seed puts them.
+/// As many factory-bad blocks as the data sheet allows, at positions from the seed.
 #[test]
 fn factory_bad_blocks_are_never_touched() {
     for_every_scheme(conformance::factory_bad_blocks);
 }
 
-/// Programs and erases that fail, each in a block chosen by the seed, as many as the data sheet
+/// Failing programs and erases, each in a block chosen by the seed, as many as the data sheet
 /// allows.
 #[test]
 fn failing_blocks_lose_nothing() {
     for_every_scheme(conformance::failing_blocks);
 }
 
-/// The host's file system is full now and then, in the middle of anything: requests fail, nothing
-/// is lost, no block retires, and the same request succeeds when there is room again.
+/// The host's file system is sometimes full, at any point. Requests fail, but no data is lost and
+/// no block retires. The same request succeeds when there is space again.
 #[test]
 fn a_full_host_file_system_is_no_fault_of_the_flash() {
     for_every_scheme(conformance::full_host);
 }
 
-/// Blocks fail until the device gives up writing: what was acknowledged can be read, flushes go on,
-/// and it mounts.
+/// Blocks fail until the device becomes read-only: acknowledged data stays readable, flushes
+/// continue, and the device mounts.
 #[test]
 fn a_worn_out_device_turns_read_only_and_loses_nothing() {
     for_every_scheme(conformance::worn_out);

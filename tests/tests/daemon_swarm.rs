@@ -1,12 +1,11 @@
 //! Generated runs of volume, NBD sessions and image in one process: see
 //! [`ftld_tests::daemon_swarm`].
 //!
-//! The short form draws 60 runs from a fresh seed, which it prints. `FTLD_SWARM_SECONDS` sets how
-//! long it draws runs, `FTLD_SWARM_RUNS` how many it draws at most, `FTLD_SEED` the first seed,
-//! `FTLD_SWARM_WORKERS` the number of threads. `FTLD_SWARM_LEDGER=FILE` adds what happened to what
-//! the file counts already. `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a
-//! plan in its text form; both shrink what fails. `FTLD_SWARM_SHRINK=0` leaves a failure as it was
-//! drawn.
+//! The short form draws 60 runs from a new seed, which it prints. `FTLD_SWARM_SECONDS` sets the
+//! drawing time, `FTLD_SWARM_RUNS` the largest number of runs, `FTLD_SEED` the first seed,
+//! `FTLD_SWARM_WORKERS` the number of threads. `FTLD_SWARM_LEDGER=FILE` adds the counts of events
+//! to those in the file. `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan
+//! in its text form; both shrink a failing plan. `FTLD_SWARM_SHRINK=0` leaves a failure as drawn.
 
 use ftl_core::schemes::SCHEMES;
 use ftld_battery::classes::Classes;
@@ -23,10 +22,10 @@ use std::time::{Duration, Instant};
 
 /// Runs of the short form.
 const SHORT_RUNS: u64 = 60;
-/// Runs from which on no class may be missing, and no pair of classes.
+/// Number of runs from which on no class and no pair of classes may be missing.
 const FULL: u64 = 5_000;
 const FULL_PAIRS: u64 = 50_000;
-/// How long a failing plan is shrunk.
+/// Time limit of shrinking a failing plan.
 const SHRINKING: Duration = Duration::from_secs(20);
 
 fn number(name: &str) -> Option<u64> {
@@ -36,7 +35,7 @@ fn number(name: &str) -> Option<u64> {
     })
 }
 
-/// CPU time of this process in seconds.
+/// Returns the CPU time of this process in seconds.
 fn cpu_seconds() -> f64 {
     let usage = getrusage(UsageWho::RUSAGE_SELF).expect("the kernel counts");
     [usage.user_time(), usage.system_time()]
@@ -50,7 +49,7 @@ fn all_classes() -> Vec<&'static str> {
     Class::NAMES.iter().copied().chain(schemes).collect()
 }
 
-/// What all workers know.
+/// State shared by all workers.
 #[derive(Default)]
 struct Total {
     classes: Classes,
@@ -167,7 +166,7 @@ fn repeat(name: &str, plan: &Plan) {
     }
 }
 
-/// Shrinks a failing plan, prints it with the command that repeats it, and fails.
+/// Shrinks a failing plan, and panics with the plan and the command that repeats it.
 fn tell(why: &str, plan: &Plan) {
     assert!(number("FTLD_SWARM_SHRINK") != Some(0), "{why}");
     let small = shrink(plan, SHRINKING, |plan| fails(plan).is_some());
@@ -186,7 +185,7 @@ fn tell(why: &str, plan: &Plan) {
     );
 }
 
-/// Plans that failed once, and plans that find mistakes.
+/// Plans that failed once, and plans that detect mistakes.
 #[test]
 fn kept_plans_stay_good() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("daemon_swarm");

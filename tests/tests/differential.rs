@@ -1,6 +1,6 @@
-//! All schemes, the same requests, the same bytes; the figures that must not depend on the scheme;
-//! and those that do, which `decisions.tsv` keeps: a change of what a scheme decides is seen there,
-//! and nowhere else.
+//! All schemes, the same requests, the same bytes. Compares figures that must not depend on the
+//! scheme. `decisions.tsv` contains those that do: a change of a scheme's decisions is visible only
+//! there.
 
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{Ftl, Lpn, Params, Start};
@@ -18,13 +18,13 @@ use std::path::Path;
 
 const PAGES: u32 = 384;
 
-/// What a run leaves behind.
+/// Result of a run.
 struct Outcome {
-    /// Of the whole device.
+    /// Content of the whole device.
     bytes: Vec<u8>,
-    /// Pages the host wrote, trimmed, and has mapped.
+    /// Pages that the host wrote, trimmed, and has mapped.
     host: [u64; 3],
-    /// What the scheme decided, as a line of `decisions.tsv`.
+    /// Decisions of the scheme, as a line of `decisions.tsv`.
     decisions: String,
 }
 
@@ -77,7 +77,7 @@ fn run(rig: &Rig, kind: Kind) -> Outcome {
         )
         .expect("a string grows");
     }
-    // What a mount knows less than it might costs later.
+    // Information that a mount fails to restore has a later cost.
     let before = flash(&host);
     for op in Workload::continued(kind, PAGES, rig.seed).take(300) {
         host.run(&op)
@@ -91,7 +91,7 @@ fn run(rig: &Rig, kind: Kind) -> Outcome {
     }
 }
 
-/// Two buses of two dies each.
+/// Creates a rig with two buses of two dies each.
 fn on_four_dies(scheme: &'static Scheme) -> Rig {
     let one = Cells::Mlc.profile();
     let profile = Profile {
@@ -113,7 +113,7 @@ fn on_four_dies(scheme: &'static Scheme) -> Rig {
     .variant("dies", |_| ())
 }
 
-/// Each value of each parameter that is the scheme's own.
+/// Returns a rig for each value of each parameter specific to the scheme.
 fn with_own_parameters(scheme: &'static Scheme) -> Vec<Rig> {
     let own = |key: &str| scheme.params.iter().any(|param| param.key == key);
     let values = PARAMETERS.iter().filter(|(key, _)| own(key));
@@ -151,7 +151,7 @@ fn of(counts: &OpCounts) -> [u64; 5] {
     ]
 }
 
-/// Flash operations so far.
+/// Returns the flash operations so far.
 fn flash(host: &Host) -> [u64; 5] {
     of(&host.ftl.chip().counters().total())
 }
@@ -169,7 +169,8 @@ fn join(numbers: impl IntoIterator<Item = u64>) -> String {
         .join("/")
 }
 
-/// Flash operations by cause, the scheme's own counts, and RAM as its paper has it and as it is.
+/// Formats the flash operations by cause, the scheme's own counters, and its RAM (paper) and RAM
+/// (allocated).
 fn of_scheme(ftl: &dyn Ftl<MemStore>) -> String {
     let counters = ftl.chip().counters();
     let caused = Cause::ALL
@@ -207,7 +208,7 @@ fn of_scheme(ftl: &dyn Ftl<MemStore>) -> String {
     ));
     parts.push(format!(
         "real={}",
-        join(ram.iter().map(|entry| entry.real_bytes))
+        join(ram.iter().map(|entry| entry.allocated_bytes))
     ));
     parts.join("\t")
 }
@@ -246,7 +247,7 @@ fn every_scheme_on_every_chip_holds_the_same_bytes_after_the_same_requests() {
         }
         decisions.extend(outcomes.into_iter().map(|outcome| outcome.decisions));
     }
-    // The file is of the short form of one seed.
+    // The file contains the short form of one seed.
     if !suite::long() && suite::seed() == 1 {
         decisions[4..].sort();
         judge(&decisions);
@@ -282,8 +283,8 @@ fn judge(lines: &[String]) {
     );
 }
 
-/// The same seed gives the same flash, operation for operation: a failure's command line is worth
-/// something.
+/// The same seed gives the same flash, operation for operation, so a failure's command line
+/// reproduces it.
 #[test]
 fn a_run_repeats_from_its_seed() {
     for scheme in SCHEMES {

@@ -1,5 +1,5 @@
-//! Parts that lie, and dies that stop working, under every scheme: a request may fail, the device
-//! may give up, but what is read is right.
+//! Parts with silent faults, and dies that stop working, under every scheme. A request may fail and
+//! the device may become read-only, but reads return correct data.
 
 use ftl_core::{FtlError, Params};
 use ftld_battery::host::{Host, Trouble, values};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 const PAGES: u32 = 256;
 
-/// What became of the requests.
+/// Results of the requests.
 #[derive(Default)]
 struct Tally {
     requests: u32,
@@ -20,8 +20,8 @@ struct Tally {
     gave_up: Option<String>,
 }
 
-/// Runs requests among faults until there were enough, or the device gives up; reads everything at
-/// the end.
+/// Runs requests under faults until `requests` are done, or the device becomes read-only; reads
+/// everything at the end.
 fn endure(host: &mut Host, kind: Kind, seed: u64, requests: usize) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let mut unsure = Unsure::default();
@@ -56,12 +56,12 @@ fn endure(host: &mut Host, kind: Kind, seed: u64, requests: usize) -> Result<Tal
     Ok(tally)
 }
 
-/// Pages of requests that failed, and what each may hold, until something can be read there or is
-/// written anew.
+/// Pages of failed requests with their possible contents, until a read succeeds or the page is
+/// rewritten.
 type Unsure = BTreeMap<u32, Vec<u64>>;
 
-/// A part of a request that failed may have been done; `before` is what its pages could hold until
-/// then.
+/// Records that a failed request may have been done in part; `before` is the possible contents of
+/// its pages until then.
 fn doubt(host: &Host, unsure: &mut Unsure, before: Vec<(u32, Vec<u64>)>) {
     for (lpn, values) in before {
         let known = unsure.entry(lpn).or_default();
@@ -70,7 +70,7 @@ fn doubt(host: &Host, unsure: &mut Unsure, before: Vec<(u32, Vec<u64>)>) {
     }
 }
 
-/// What is read of such a page first stays.
+/// Reads each such page; the first content read must persist.
 fn settle(host: &mut Host, unsure: &mut Unsure) -> Result<(), String> {
     for (lpn, values) in std::mem::take(unsure) {
         match host.read(lpn, 1) {
@@ -89,7 +89,7 @@ fn settle(host: &mut Host, unsure: &mut Unsure) -> Result<(), String> {
     Ok(())
 }
 
-/// The next start mounts or says why not.
+/// Checks that the next start mounts or returns the reason.
 fn starts_or_says_why(rig: &Rig, host: Host) -> Result<&'static str, String> {
     match rig.mount(host.cut_power().0) {
         Ok(mut ftl) => {

@@ -1,11 +1,11 @@
-//! `fsync_markers` judges the crash tests of scripts: without evidence it has to fail.
+//! `fsync_markers` checks the crash tests of scripts: without evidence it must fail.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs the program; returns whether it succeeded, and its line.
+/// Runs the program; returns whether it succeeded, and its output line.
 fn run(words: &[&str], folder: &Path, markers: &Path, seed: &[&str]) -> (bool, String) {
     let program = env!("CARGO_BIN_EXE_fsync_markers");
     let output = Command::new(program)
@@ -21,7 +21,7 @@ fn run(words: &[&str], folder: &Path, markers: &Path, seed: &[&str]) -> (bool, S
     )
 }
 
-/// One marker, as the program writes it: a sector.
+/// Returns one marker, as the program writes it: a sector.
 fn marker(text: &str) -> String {
     format!("{text:<511}\n")
 }
@@ -82,7 +82,7 @@ fn work_wants_something_durable() {
         scratch.path().join("folder"),
         scratch.path().join("markers"),
     );
-    // A write to the memory of no process gets EIO, as from a device that is gone.
+    // A write to the memory of a nonexistent process gets EIO, as from a missing device.
     fs::create_dir_all(folder.join("0")).expect("a folder");
     symlink("/proc/self/mem", folder.join("0/slots")).expect("a link");
     let (passed, line) = run(&["work"], &folder, &markers, &["1"]);

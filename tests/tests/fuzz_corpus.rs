@@ -1,8 +1,8 @@
-//! The fuzzers' committed inputs and mutations of them, without a fuzzer: `tests/fuzz/run.sh` finds
-//! new ones.
+//! Committed inputs of the fuzzers and mutations of them, without a fuzzer: `tests/fuzz/run.sh`
+//! finds new ones.
 //!
-//! `tests/fuzz/corpus/TARGET/` is what libFuzzer kept; inputs that once broke something are there
-//! under a name that tells the story, `regression-...`.
+//! `tests/fuzz/corpus/TARGET/` contains the inputs kept by libFuzzer. Inputs that once failed are
+//! named `regression-...` after the bug.
 
 use ftld_tests::fuzz::{TARGETS, Target};
 use ftld_tests::suite::{long, seed};
@@ -10,7 +10,7 @@ use nand_model::SplitMix;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// Mutations of the whole corpus of a target.
+/// Returns the number of mutations of a target's whole corpus.
 fn mutations() -> u64 {
     if long() { 200_000 } else { 2_000 }
 }
@@ -95,7 +95,7 @@ fn mutations_of_kept_inputs_are_withstood() {
     }
 }
 
-/// One input with a few bytes changed, moved, repeated, or taken from another.
+/// Returns one input with a few bytes changed, moved, repeated, or copied from another.
 fn mutated(inputs: &[Vec<u8>], rng: &mut SplitMix) -> Vec<u8> {
     let any = |rng: &mut SplitMix| &inputs[rng.below(inputs.len() as u64) as usize];
     let mut bytes = any(rng).clone();

@@ -1,6 +1,6 @@
-//! Crashes of the host below an image: between two syncs the host's disk keeps any subset of what
-//! was written, torn at sectors. Whatever it keeps, the image opens, the scheme mounts, and the
-//! oracle finds everything flushed. The same with writes and syncs that the host refuses.
+//! Crashes of the host below an image: between two syncs the host's disk keeps any subset of the
+//! writes, torn at sectors. For every subset, the image opens, the scheme mounts, and the oracle
+//! finds all flushed data. The same with writes and syncs rejected by the host.
 
 use ftld_battery::host_crashes;
 use ftld_tests::suite;
@@ -30,21 +30,21 @@ fn whatever_a_crash_of_the_host_keeps_everything_flushed_is_there() {
     for_every_scheme("crash states", host_crashes::all_along);
 }
 
-/// While an image is made, a crash leaves a file that is refused with a reason, or a new image.
+/// A crash during image creation leaves a file that is rejected with a reason, or a new image.
 #[test]
 fn a_crash_while_an_image_is_made_is_no_riddle() {
     for_every_scheme("new images", host_crashes::new_images);
 }
 
-/// The n-th write of the host's file fails, for every n: nothing acknowledged is lost, and the next
-/// request goes well.
+/// The n-th write of the host's file fails, for every n: no acknowledged data is lost, and the next
+/// request succeeds.
 #[test]
 fn every_write_that_the_host_refuses_costs_its_request_and_no_more() {
     for_every_scheme("refused writes", host_crashes::refused_writes);
 }
 
-/// A sync that fails once loses what it was to write for good, although the next one succeeds.
-/// Nothing is acknowledged after it, and what was flushed before is there.
+/// A sync that fails once loses its data for good, although the next sync succeeds. No request is
+/// acknowledged after it, and data flushed before persists.
 #[test]
 fn a_sync_that_fails_once_ends_the_device_and_loses_nothing_flushed_before() {
     for_every_scheme("failed syncs", host_crashes::failed_syncs);

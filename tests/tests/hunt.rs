@@ -1,5 +1,5 @@
-//! The sweeps of `power_cut` and `host_crash`, shortened, in the order that finds mistakes soonest.
-//! The first failure ends the run. The right code passes; `tests/canaries/run.py` and
+//! Short forms of the sweeps of `power_cut` and `host_crash`, in the order that detects mistakes
+//! soonest. The first failure ends the run. Correct code passes; `tests/canaries/run.py` and
 //! `tests/mutants.py` run the suite on code with a mistake.
 
 use ftl_core::schemes::{SCHEMES, Scheme};
@@ -108,9 +108,9 @@ const SWEEPS: [(&str, Sweep); 10] = [
     }),
 ];
 
-/// All sweeps of a scheme run before those of the next, the default scheme's first. Mistakes in
-/// shared code are found as soon as with one scheme. A panic outside a case ends the run as well.
-/// `FTLD_SCHEME` keeps to one scheme.
+/// All sweeps of a scheme run before those of the next, the default scheme's first. They detect
+/// mistakes in shared code as soon as with one scheme. A panic outside a case ends the run as well.
+/// `FTLD_SCHEME` selects one scheme.
 #[test]
 fn shortened_sweeps_find_nothing() {
     let (began, mut all) = (Instant::now(), suite::verdicts_of_all("hunt"));

@@ -1,6 +1,6 @@
 //! Power cuts: at every program and erase of every workload, inside mounts, a thousand in a row,
-//! and with checkpoints destroyed. What may be lost is the oracle's business
-//! (`ftld_battery::model`); docs/DURABILITY.md says it in prose.
+//! and with destroyed checkpoints. The oracle (`ftld_battery::model`) defines the permitted losses;
+//! docs/DURABILITY.md describes them.
 
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftld_battery::parallel::in_parallel;
@@ -11,7 +11,7 @@ use ftld_battery::verdicts::Verdicts;
 use ftld_tests::suite;
 use std::time::Instant;
 
-/// In the long form there are as many cases as docs/TESTING.md says.
+/// Checks that the long form has at least the number of cases in docs/TESTING.md.
 fn promised(what: &str, cases: u64, least: u64) {
     println!("{cases} {what}");
     assert!(
@@ -21,7 +21,7 @@ fn promised(what: &str, cases: u64, least: u64) {
 }
 
 /// Runs a part of the battery for every scheme on both kinds of cells, and fails if a case failed.
-/// Returns how many cases ran.
+/// Returns the number of cases.
 fn for_every_scheme(what: &str, part: impl Fn(&'static Scheme, Cells, &mut Verdicts)) -> u64 {
     let mut cases = 0;
     for (scheme, cells) in suite::matrix() {
@@ -75,7 +75,7 @@ fn a_cut_at_every_operation_loses_nothing_flushed_on_mlc() {
     every_operation(Cells::Mlc, 650_000);
 }
 
-/// Without protection of paired pages the very same suite must find losses, or it would not find
+/// Without paired-page protection the same suite must detect losses; otherwise it could not detect
 /// them with it.
 #[test]
 fn without_pair_protection_the_same_cuts_lose_flushed_data() {
@@ -104,32 +104,32 @@ fn without_pair_protection_the_same_cuts_lose_flushed_data() {
     assert!(tried > 0, "no scheme can have its protection switched off");
 }
 
-/// Some of the outcomes at every operation of variants of the usual rig: programs and erases that
-/// fail on their own, other word-line pairings, marks in the OOB that were lost.
+/// Some outcomes at every operation of variants of the usual rig: programs and erases that fail on
+/// their own, other word-line pairings, lost OOB marks.
 #[test]
 fn cuts_among_failing_blocks_other_pairings_and_lost_marks() {
     for_every_scheme("cuts in variants", power_cuts::variants);
 }
 
-/// A second cut inside the mount that follows the first one, after the mount has programmed or
-/// erased something: samples in the short form; in the long form every pair of operations and
-/// outcomes on a tiny device, and samples of all workloads on the usual one.
+/// A second cut inside the mount after the first one, after that mount has programmed or erased
+/// something. The short form runs samples. The long form runs every pair of operations and outcomes
+/// on a tiny device, and samples of all workloads on the usual one.
 #[test]
 fn a_cut_inside_a_mount_loses_nothing_either() {
     let cases = for_every_scheme("cuts inside mounts", power_cuts::inside_mounts);
     promised("cuts inside mounts", cases, 100_000);
 }
 
-/// A third cut, inside the mount after the second one, at random; both mounts had programmed or
-/// erased something.
+/// A random third cut, inside the mount after the second one; both mounts had programmed or erased
+/// something.
 #[test]
 fn a_cut_inside_the_mount_after_that_loses_nothing_either() {
     let cases = for_every_scheme("third cuts", power_cuts::inside_second_mounts);
     promised("third cuts", cases, 100_000);
 }
 
-/// Every row of four requests on two pages of a full device, cut everywhere. The short form takes
-/// every second row of three.
+/// Every sequence of four requests on two pages of a full device, cut at every operation. The short
+/// form runs every second sequence of three.
 #[test]
 fn every_short_row_of_requests_may_be_cut() {
     for_every_scheme("cuts in short rows", power_cuts::short_rows);
@@ -142,7 +142,8 @@ fn a_full_device_stays_writable_through_cuts_in_a_row() {
     }
 }
 
-/// The same on chips as they are sold: large blocks, where a cut leaves much of a block unused.
+/// The same on chips with commercial geometry: large blocks, where a cut leaves much of a block
+/// unused.
 #[test]
 fn a_real_chip_stays_writable_through_cuts_in_a_row() {
     for (scheme, cells) in suite::matrix() {
@@ -164,8 +165,8 @@ fn in_a_row(rig: &Rig) {
     verdicts.assert_none_failed();
 }
 
-/// Random cuts of any outcome on a chip as it is sold, some hundred blocks of it, one after
-/// another: a million in the long form.
+/// Random cuts of any outcome in sequence, on a few hundred blocks of a chip with commercial
+/// geometry: a million in the long form.
 #[test]
 fn random_cuts_of_a_real_chip_lose_nothing_flushed() {
     let rigs: Vec<Rig> = SCHEMES
@@ -196,7 +197,7 @@ fn random_cuts_of_a_real_chip_lose_nothing_flushed() {
     );
 }
 
-/// Each checkpoint block in turn cannot be read any more: what it said is still true.
+/// Each checkpoint block in turn becomes unreadable; the state it recorded must still hold.
 #[test]
 fn any_checkpoint_block_may_be_lost() {
     for_every_scheme(

@@ -1,11 +1,11 @@
-//! Generated runs in which faults meet each other, under every scheme: see [`ftld_battery::swarm`].
+//! Generated runs with combined faults, under every scheme: see [`ftld_battery::swarm`].
 //!
-//! The short form draws 400 runs from a fresh seed, which it prints. `FTLD_SWARM_SECONDS` sets how
-//! long it draws runs, `FTLD_SWARM_RUNS` how many it draws at most, `FTLD_SEED` the first seed.
-//! `FTLD_SCHEME` keeps to one scheme, so many `FTLD_SWARM_FAILURES` (1) end it,
-//! `FTLD_SWARM_LEDGER=FILE` adds what happened to what the file counts already.
+//! The short form draws 400 runs from a new seed, which it prints. `FTLD_SWARM_SECONDS` sets the
+//! drawing time, `FTLD_SWARM_RUNS` the largest number of runs, `FTLD_SEED` the first seed.
+//! `FTLD_SCHEME` selects one scheme; `FTLD_SWARM_FAILURES` (1) is the number of failures that ends
+//! the suite. `FTLD_SWARM_LEDGER=FILE` adds the counts of events to those in the file.
 //! `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan in its text form.
-//! `FTLD_SWARM_SHRINK=0` leaves a failure as it was drawn.
+//! `FTLD_SWARM_SHRINK=0` leaves a failure as drawn.
 
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftld_battery::classes::Classes;
@@ -24,7 +24,7 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
-/// The plan of a seed, of the scheme that `FTLD_SCHEME` names or of any.
+/// Draws the plan of a seed, for the scheme in `FTLD_SCHEME` or for any.
 fn drawn(seed: u64) -> Plan {
     match std::env::var("FTLD_SCHEME") {
         Ok(name) => Plan::of(
@@ -41,7 +41,7 @@ struct Tally {
     failures: Vec<String>,
 }
 
-/// What is to be said of a run that failed, with the command that repeats it; shrinks its plan.
+/// Returns the report of a failed run, with the command that repeats it; shrinks its plan.
 fn fail(name: &str, command: &str, plan: &Plan, why: String) -> String {
     let failure = format!(
         "{name}: {why}\n    {command} cargo test -p ftld-tests --test swarm -- --nocapture"
@@ -56,7 +56,7 @@ fn fail(name: &str, command: &str, plan: &Plan, why: String) -> String {
     )
 }
 
-/// The same of the run of a seed.
+/// Returns the report of a failed run of a seed.
 fn fail_of(seed: u64, plan: &Plan, why: String) -> String {
     let scheme =
         std::env::var("FTLD_SCHEME").map_or(String::new(), |name| format!("FTLD_SCHEME={name} "));
@@ -171,7 +171,7 @@ fn whatever_happens_together_loses_nothing_flushed() {
 /// Runs of the short form.
 const SHORT_RUNS: u64 = 400;
 
-/// Runs from which on no class and no pair of faults may be missing.
+/// Number of runs from which on no class and no pair of faults may be missing.
 const FULL: u64 = 100_000;
 
 fn all_classes() -> Vec<&'static str> {
@@ -183,7 +183,7 @@ fn all_classes() -> Vec<&'static str> {
         .collect()
 }
 
-/// Plans that failed once, shrunk; the first lines of each file tell its story.
+/// Plans that failed once, shrunk; the first lines of each file describe the bug.
 #[test]
 fn what_was_found_before_stays_mended() {
     let mut plans = 0;

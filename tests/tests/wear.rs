@@ -1,5 +1,5 @@
-//! Flash that wears out, ages and is read until bits go wrong: data is written anew in time, wear
-//! is spread, and a device at its end stays readable.
+//! Flash that wears out, ages and is read until bit errors occur. Data is refreshed in time, wear
+//! is spread, and a device at its end of life stays readable.
 
 use ftl_core::schemes::SCHEMES;
 use ftld_battery::wear;

@@ -1,11 +1,11 @@
-//! Write amplification of the page-level ideal under uniform random writes: greedy collection, one
-//! stream, no checkpoints, no wear levelling, nothing paired, 128 pages per block, 4 free blocks
-//! kept. A known figure that every mistake in victim choice, valid counts or the number of blocks
-//! moves.
+//! Write amplification of the page-level ideal under uniform random writes. Settings: greedy GC,
+//! one stream, no checkpoints, no wear levelling, no page pairing, 128 pages per block, 4 free
+//! blocks reserved. Any mistake in victim selection, valid counts or the number of blocks changes
+//! this known figure.
 //!
 //! The reference is a plain greedy simulation of 4,096 logical blocks: 7.57, 4.58 and 2.45 at 7,
 //! 12.5 and 28 % over-provisioning. The short form scales the device down at equal *effective*
-//! spare (the blocks that are kept free or open are no spare).
+//! spare (reserved free blocks and open blocks are no spare).
 
 use ftld_tests::amplification::{Load, Measured, NO_SPARE};
 use ftld_tests::suite;
@@ -13,7 +13,7 @@ use ftld_tests::suite;
 const REFERENCE_BLOCKS: u32 = 4096;
 const TOLERANCE: f64 = 0.02;
 
-/// A device and how long to write it: device-sized amounts.
+/// Device, and the number of drive writes.
 struct Form {
     logical_blocks: u32,
     warm_up: u32,
@@ -64,8 +64,8 @@ fn greedy_collection_has_the_write_amplification_it_must_have() {
     }
 }
 
-/// 90 % of the writes go to 10 % of the pages. Greedy collection mixes them; a placement that parts
-/// them, with a policy that lets hot blocks wait, has to move less.
+/// 90 % of the writes go to 10 % of the pages. Greedy GC mixes them; a placement that separates
+/// them, with a policy that delays GC of hot blocks, must relocate fewer pages.
 #[test]
 fn a_placement_takes_effect_where_the_map_is_on_flash() {
     for scheme in ["lazyftl", "dftl"] {

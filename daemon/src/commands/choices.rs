@@ -1,4 +1,4 @@
-//! What there is to choose from: schemes, flash devices, presets, workloads.
+//! Lists of schemes, flash devices, presets and workloads.
 
 use crate::failure::Failure;
 use crate::output::{print, print_json};
@@ -6,12 +6,12 @@ use crate::preset::{PRESETS, Preset};
 use crate::size::show_size;
 use ftl_core::schemes::{self, MlcUse, Scheme};
 use ftld_traces::workload::{COMMON, GENERATORS, Generator, Key};
-use ftld_traces::{DIALECTS, Dialect};
+use ftld_traces::{DIALECTS, TraceFormat};
 use nand_model::{Capacity, PROFILES, PageOrder, Profile};
 use serde_json::{Value, json};
 
-/// What no scheme can beat, in the order of a scheme's lines: a figure, not a scheme, so programs
-/// do not get it as one.
+/// The lower bound for every scheme, in the layout of a scheme's lines. It is not a scheme, so the
+/// JSON output omits it.
 const OPTIMUM: &str = "\
 optimum: the bound in every result of replay and compare, no scheme: a read per page read, a program per page written, an erase per block of them
   paper    Ma, Feng, Li: LazyFTL, SIGMOD 2011, its theoretically optimal solution (fidelity A)
@@ -56,7 +56,7 @@ pub fn schemes(as_json: bool) -> Result<(), Failure> {
 fn mlc(scheme: &Scheme) -> &'static str {
     match scheme.mlc {
         MlcUse::AsPublished => "as published",
-        MlcUse::Adapted => "by an adaptation of ours",
+        MlcUse::Adapted => "by our adaptation",
     }
 }
 
@@ -83,7 +83,7 @@ pub fn workloads(as_json: bool) -> Result<(), Failure> {
     };
     if as_json {
         let generator = |g: &Generator| json!({"name": g.name, "title": g.title, "keys": keys(g.keys), "stands_for": g.stands_for()});
-        let format = |d: &Dialect| json!({"name": d.name, "title": d.title, "line": d.line});
+        let format = |d: &TraceFormat| json!({"name": d.name, "title": d.title, "line": d.line});
         let generators: Value = GENERATORS.iter().map(generator).collect();
         let formats: Value = DIALECTS.iter().map(format).collect();
         return print_json(
@@ -130,7 +130,7 @@ pub fn profiles(as_json: bool) -> Result<(), Failure> {
         let (g, t) = (&profile.geometry, &profile.timing);
         let raw = match profile.capacity {
             Capacity::Blocks(_) => format!("{} raw", show_size(g.data_bytes())),
-            Capacity::BySize => "as large as asked for".into(),
+            Capacity::BySize => "any size".into(),
         };
         text += &format!("{}{default}: {}\n", profile.name, profile.source);
         text += &format!(
@@ -158,7 +158,7 @@ fn order(profile: &Profile) -> &'static str {
     match profile.order {
         PageOrder::Any => "in any order",
         PageOrder::Ascending => "upwards",
-        PageOrder::Consecutive => "one after the other",
+        PageOrder::Consecutive => "in page order",
     }
 }
 
@@ -194,7 +194,7 @@ pub fn presets(as_json: bool) -> Result<(), Failure> {
             json!({
                 "name": p.name, "title": p.title, "scheme": p.scheme, "profile": p.profile, "size": p.size, "op_percent": p.op,
                 "params": table(p.params), "simulation_params": table(p.unsafe_params),
-                "precondition": p.precondition, "average": p.average,
+                "precondition": p.precondition, "response_unit": p.response_unit,
             })
         };
         return print_json(
@@ -209,13 +209,13 @@ pub fn presets(as_json: bool) -> Result<(), Failure> {
             .collect::<String>()
     };
     let mut text = String::from(
-        "Each fills in what no option says; its parameters go to the schemes that have them.\n",
+        "Explicit options have priority; the parameters apply to schemes that have them.\n",
     );
     for preset in PRESETS {
         let size = preset
             .size
             .map_or(String::new(), |size| format!(", size {size}"));
-        let average = serde_json::to_value(preset.average).expect("plain data");
+        let response_unit = serde_json::to_value(preset.response_unit).expect("plain data");
         text += &format!("{}: {}\n", preset.name, preset.title);
         text += &format!(
             "  scheme {}, profile {}{size}, over-provisioning {} %\n",
@@ -223,13 +223,13 @@ pub fn presets(as_json: bool) -> Result<(), Failure> {
         );
         text += &format!("  set{}\n", list(preset.params));
         text += &format!(
-            "  replay and compare: precondition {}, average {}{}\n",
+            "  replay and compare: precondition {}, response times {}{}\n",
             preset.precondition,
-            average.as_str().unwrap_or_default(),
+            response_unit.as_str().unwrap_or_default(),
             match preset.unsafe_params {
                 [] => String::new(),
                 pairs => format!(
-                    "; set{} (gives up what was flushed or acknowledged, so never a live device)",
+                    "; set{} (loses flushed or acknowledged data, so never for a live device)",
                     list(pairs)
                 ),
             }

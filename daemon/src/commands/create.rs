@@ -10,7 +10,7 @@ use serde_json::json;
 /// `ftld create`.
 ///
 /// # Errors
-/// The image exists, its device cannot be had, or the host refuses to write it.
+/// The image exists, its device is unknown or invalid, or the host refuses to write it.
 pub fn create(config: &Config, as_json: bool) -> Result<(), Failure> {
     let made = stack::create(config)?;
     let (image, raw) = (

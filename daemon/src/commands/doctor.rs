@@ -1,5 +1,5 @@
-//! `ftld doctor`: looks at everything a device needs of this machine, changes nothing, and says
-//! what to do about what is missing.
+//! `ftld doctor`: checks all prerequisites of a device on this machine, changes nothing, and prints
+//! a fix for each missing one.
 
 use crate::config::{Config, SIZE_DEFAULT};
 use crate::control::{self, Request};
@@ -19,11 +19,10 @@ use serde_json::{Value, json};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-/// What a daemon's memory comes to, generously; it is locked, so that a device never waits for
-/// itself.
+/// Upper estimate of a daemon's memory; it is locked, so that a device never waits for itself.
 const LOCKED_BYTES: u64 = 256 << 20;
 
-/// One thing that was looked at.
+/// Result of one check.
 struct Finding {
     what: &'static str,
     verdict: Verdict,
@@ -32,9 +31,9 @@ struct Finding {
 
 enum Verdict {
     Good,
-    /// Something goes without it.
+    /// An optional feature is missing.
     Note,
-    /// The device cannot be served like that.
+    /// The device cannot be served.
     Bad(Exit),
 }
 
@@ -54,7 +53,7 @@ impl Finding {
         }
     }
 
-    /// What is missing does not matter to the device that is meant.
+    /// Reduces a failure to a note: the requested device does not need it.
     fn only_noted(mut self) -> Finding {
         if matches!(self.verdict, Verdict::Bad(_)) {
             self.verdict = Verdict::Note;
@@ -71,10 +70,10 @@ impl Finding {
     }
 }
 
-/// Looks, prints, and fails with the exit code that serving would end with.
+/// Runs and prints all checks; fails with the exit code that serving would have.
 ///
 /// # Errors
-/// Something that serving needs is missing; the exit code is the one of serving.
+/// A prerequisite of serving is missing; the exit code is that of serving.
 pub fn doctor(args: &DeviceArgs, dirs: &Dirs, as_json: bool) -> Result<(), Failure> {
     let config = Config::new(args, dirs)?;
     let findings = findings(&config, dirs);
@@ -115,8 +114,8 @@ fn findings(config: &Config, dirs: &Dirs) -> Vec<Finding> {
         ("ublk", Target::Ublk(0)),
         ("kernel's NBD", Target::NbdKernel(0)),
     ] {
-        let found =
-            transport::probe(&tried, false).map(|()| format!("{tried} and the like can be served"));
+        let found = transport::probe(&tried, false)
+            .map(|()| format!("{tried} and similar targets can be served"));
         let meant = std::mem::discriminant(&tried) == std::mem::discriminant(&target);
         let finding = Finding::of(what, found);
         findings.push(if meant { finding } else { finding.only_noted() });
@@ -166,27 +165,28 @@ fn rights(target: &Target) -> Finding {
                 "run ftld as root, or serve NBD instead: `ftld 'nbd+unix:///?socket=ftld.sock'`";
             Err(Failure::new(
                 Exit::Permission,
-                format!("{target} is for root: {way_out}"),
+                format!("{target} needs root: {way_out}"),
             ))
         }
     };
     Finding::of("rights", found)
 }
 
-/// The daemon of a block device locks its memory; root may without a limit.
+/// Checks the memory lock limit: the daemon of a block device locks its memory; root may without a
+/// limit.
 fn memory() -> Finding {
     let limit = getrlimit(Resource::RLIMIT_MEMLOCK).map_or(0, |(soft, _)| soft);
     if geteuid().is_root() || limit >= LOCKED_BYTES {
         return Finding::new("locked memory", Verdict::Good, "may be locked");
     }
     let text = format!(
-        "at most {} may be locked: when memory runs short, the device may wait for itself; raise it with `ulimit -l` or LimitMEMLOCK=",
+        "at most {} may be locked: when memory is short, the device may deadlock; raise it with `ulimit -l` or LimitMEMLOCK=",
         show_size(limit)
     );
     Finding::new("locked memory", Verdict::Note, text)
 }
 
-/// The folder itself, or the nearest one above it that is there.
+/// Returns the folder itself, or its nearest existing ancestor.
 fn existing(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     path.ancestors()
@@ -226,7 +226,7 @@ fn room(config: &Config) -> Finding {
             });
             (info.profile.geometry.data_bytes(), has)
         }
-        Err(_) => (config.wish.size.unwrap_or(SIZE_DEFAULT), 0),
+        Err(_) => (config.requirements.size.unwrap_or(SIZE_DEFAULT), 0),
     };
     let (free_text, more) = (show_size(free), show_size(size.saturating_sub(has)));
     match free >= size.saturating_sub(has) {
@@ -252,14 +252,14 @@ fn room(config: &Config) -> Finding {
 fn image(config: &Config) -> Result<String, Failure> {
     let path = config.image.display();
     if !config.image.exists() {
-        return Ok(format!("{path} will be made"));
+        return Ok(format!("{path} will be created"));
     }
     let info = peek(&config.image).map_err(|error| stack::image_failure(&error))?;
     stack::fits(config, &info)?;
     let stop = if info.clean {
-        "closed in order"
+        "clean shutdown"
     } else {
-        "not closed in order, or in use"
+        "unclean shutdown, or in use"
     };
     Ok(format!(
         "{path}: {} on {}, {stop}",
@@ -276,8 +276,8 @@ fn instance(config: &Config, dirs: &Dirs, target: &Target) -> Result<String, Fai
         );
         return Err(Failure::new(Exit::InUse, message));
     }
-    if let Some(left) = transport::left_by_the_dead(&target.instance_name()) {
-        return Err(transport::waits_for_a_daemon(name, &left));
+    if let Some(left) = transport::orphaned_target(&target.instance_name()) {
+        return Err(transport::orphan_error(name, &left));
     }
     Ok(format!("the name {name:?} is free"))
 }

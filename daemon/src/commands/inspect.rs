@@ -1,5 +1,4 @@
-//! `ftld inspect` and `ftld check`: look at an image without changing a byte of it, also after a
-//! cut.
+//! `ftld inspect` and `ftld check`: examine an image without changing it, also after a power cut.
 
 use crate::convert::index;
 use crate::failure::{Exit, Failure};
@@ -14,9 +13,9 @@ use nand_model::{Bad, Cause, Chip, Geometry, ImageInfo, Part, Pbn, Ppn};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// What to show.
+/// Options of `ftld inspect`.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct InspectOptions {
     /// Every block.
     pub blocks: bool,
     /// One page as `BLOCK:PAGE`.
@@ -27,7 +26,7 @@ pub struct Wanted {
     pub json: bool,
 }
 
-/// A path, or the image of an instance by name.
+/// Returns a path, or the image of an instance by name.
 fn path_of(dirs: &Dirs, image: &str) -> PathBuf {
     let path = PathBuf::from(image);
     if image.contains('/') || path.exists() {
@@ -41,7 +40,7 @@ fn path_of(dirs: &Dirs, image: &str) -> PathBuf {
 ///
 /// # Errors
 /// The image is in use, damaged, or not an image; the page or block does not exist.
-pub fn inspect(dirs: &Dirs, image: &str, wanted: &Wanted) -> Result<(), Failure> {
+pub fn inspect(dirs: &Dirs, image: &str, wanted: &InspectOptions) -> Result<(), Failure> {
     let path = path_of(dirs, image);
     let info = peek(&path).map_err(|error| stack::image_failure(&error))?;
     let mut value = header_json(&info);
@@ -66,19 +65,19 @@ pub fn inspect(dirs: &Dirs, image: &str, wanted: &Wanted) -> Result<(), Failure>
     }
 }
 
-/// The scheme is mounted, in memory, so that a logical page can be looked up. An image in use says
-/// so.
+/// Mounts the scheme in memory, so that a logical page can be looked up. Fails if the image is in
+/// use.
 fn open_chip(path: &std::path::Path) -> Result<Box<dyn Ftl<FileStore>>, Failure> {
-    stack::open_untouched(path).map(|(_, ftl)| ftl)
+    stack::open_in_memory(path).map(|(_, ftl)| ftl)
 }
 
-/// `ftld check`: what the tables say against the flash, and whether every page can be read.
+/// `ftld check`: compares the tables with the flash, and reads every page.
 ///
 /// # Errors
 /// The image cannot be opened or mounted, a table is wrong, or a page cannot be read.
 pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
     let path = path_of(dirs, image);
-    let (info, mut ftl) = stack::open_untouched(&path)?;
+    let (info, mut ftl) = stack::open_in_memory(&path)?;
     let failed = |error: ftl_core::FtlError| {
         Failure::failed(format!("{}: checking: {error}", path.display()))
     };
@@ -115,9 +114,9 @@ pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
         print_json("check", report)?;
     } else if findings.is_empty() {
         let stop = if info.clean {
-            "closed in order"
+            "clean shutdown"
         } else {
-            "not closed in order, recovers"
+            "unclean shutdown, recovers"
         };
         print(&format!(
             "{}: good ({stop}; scheme {})\n",
@@ -143,10 +142,10 @@ pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
     }
 }
 
-/// Runs of unreadable pages that a message names.
+/// Maximum of runs of unreadable pages in a message.
 const RUNS_SHOWN: usize = 8;
 
-/// Neighbouring logical pages.
+/// A run of adjacent logical pages.
 struct Run {
     first: u32,
     pages: u32,
@@ -162,7 +161,7 @@ impl Run {
     }
 }
 
-/// Logical pages that are mapped and lost.
+/// Returns the mapped logical pages whose data is lost.
 fn unreadable(ftl: &mut dyn Ftl<FileStore>) -> Vec<Run> {
     let mut page = vec![0; index(ftl.chip().geometry().page_bytes)];
     let mut runs: Vec<Run> = Vec::new();
@@ -272,8 +271,8 @@ fn lpn_json(ftl: &mut dyn Ftl<FileStore>, lpn: u32) -> Result<Value, Failure> {
     }))
 }
 
-/// Every readable page that says it holds this logical page, wherever it lies, newest and outdated
-/// alike.
+/// Returns every readable page whose OOB area names this logical page, valid and invalid, wherever
+/// it is stored.
 fn copies_of(chip: &mut Chip<FileStore>, lpn: u32) -> Vec<Value> {
     let geometry = *chip.geometry();
     let mut oob = vec![0; OOB_BYTES.min(index(geometry.oob_bytes))];
@@ -304,7 +303,7 @@ fn text(value: &Value) -> String {
         .collect();
     let mut text = format!(
         "{}: format {}, uuid {}\n  scheme    {}\n  params    {}\n  device    {} on {} of raw {} flash\n  \
-         geometry  {} blocks of {} pages of {}+{} bytes\n  closed    {}\n",
+         geometry  {} blocks of {} pages of {}+{} bytes\n  shutdown  {}\n",
         word("image"),
         value["version"],
         word("uuid"),
@@ -318,9 +317,9 @@ fn text(value: &Value) -> String {
         g["page_bytes"],
         g["oob_bytes"],
         if value["clean"] == true {
-            "in order"
+            "clean"
         } else {
-            "not in order, or in use"
+            "unclean, or in use"
         },
     );
     for key in ["page", "lpn"] {

@@ -1,4 +1,4 @@
-//! Running instances: seen, watched, harmed, stopped.
+//! Commands for running instances: list, status, pause, step, resume, inject, stop.
 
 use crate::control::{self, Request};
 use crate::convert::whole;
@@ -6,13 +6,13 @@ use crate::failure::{Exit, Failure};
 use crate::inject::Injection;
 use crate::instance::Dirs;
 use crate::output::{print, print_json, with_schema};
-use crate::pause::Turn;
+use crate::pause::PauseCommand;
 use crate::size::show_size;
 use crate::transport;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Longest wait of `ftld stop` for the daemon to be gone.
+/// Longest wait of `ftld stop` for the daemon to exit.
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
 /// Lines of `ftld status --watch` between two headings.
 const HEADING_EVERY: usize = 20;
@@ -87,14 +87,14 @@ fn instance_json(dirs: &Dirs, name: &str) -> Value {
         }
         (Err(_), Some(pid)) => json!({"name": name, "pid": pid, "state": "starting or busy"}),
         _ if dirs.is_of_another_user(name) => json!({"name": name, "state": "of another user"}),
-        (Err(_), None) if transport::left_by_the_dead(name).is_some() => {
+        (Err(_), None) if transport::orphaned_target(name).is_some() => {
             json!({"name": name, "state": "quiesced"})
         }
         (Err(_), None) => json!({"name": name, "state": "dead"}),
     }
 }
 
-/// The one that is running, if no name was given.
+/// Returns the only running instance if no name was given.
 fn pick(dirs: &Dirs, name: Option<&str>) -> Result<String, Failure> {
     if let Some(name) = name {
         return Ok(name.to_owned());
@@ -110,7 +110,7 @@ fn pick(dirs: &Dirs, name: Option<&str>) -> Result<String, Failure> {
         (0, Some(other)) => Err(control::not_permitted(dirs, other)),
         (0, None) => Err(Failure::new(
             Exit::NotRunning,
-            "no instance is running; `ftld TARGET` starts one, `ftld doctor` looks why not",
+            "no instance is running; `ftld TARGET` starts one, `ftld doctor` checks prerequisites",
         )),
         (1, _) => Ok(running.remove(0)),
         _ => Err(Failure::usage(format!(
@@ -120,17 +120,17 @@ fn pick(dirs: &Dirs, name: Option<&str>) -> Result<String, Failure> {
     }
 }
 
-/// What a running instance says of itself. Exit 4 if it left a device that waits, 3 if there is
-/// nothing.
+/// Returns the status of a running instance. Exit 4 if it left a quiesced device, 3 if there is
+/// none.
 fn ask_status(dirs: &Dirs, name: &str) -> Result<Value, Failure> {
-    control::ask(dirs, name, &Request::Status {}).map_err(|failure| {
-        match transport::left_by_the_dead(name) {
+    control::ask(dirs, name, &Request::Status {}).map_err(
+        |failure| match transport::orphaned_target(name) {
             Some(target) if failure.exit == Exit::NotRunning => {
-                transport::waits_for_a_daemon(name, &target)
+                transport::orphan_error(name, &target)
             }
             _ => failure,
-        }
-    })
+        },
+    )
 }
 
 /// `ftld status`.
@@ -188,12 +188,12 @@ pub fn status(dirs: &Dirs, name: Option<&str>, as_json: bool) -> Result<(), Fail
     ));
     if let Some(left) = status["paused"]["seconds_left"].as_f64() {
         lines.push(format!(
-            "  {:<10} {left:.0} s more; `ftld resume` goes on",
+            "  {:<10} {left:.0} s left; `ftld resume` ends it",
             "paused"
         ));
     }
     if let Some(failing) = status["writes_failing"].as_str() {
-        lines.push(format!("  {:<10} {failing}", "trouble"));
+        lines.push(format!("  {:<10} {failing}", "failing"));
     }
     let reason = text(&status["read_only_reason"]);
     if !reason.is_empty() {
@@ -206,9 +206,14 @@ pub fn status(dirs: &Dirs, name: Option<&str>, as_json: bool) -> Result<(), Fail
 ///
 /// # Errors
 /// No such instance runs, or it refuses: the device failed, or is not paused.
-pub fn pace(dirs: &Dirs, name: Option<&str>, turn: Turn, as_json: bool) -> Result<(), Failure> {
+pub fn pace(
+    dirs: &Dirs,
+    name: Option<&str>,
+    command: PauseCommand,
+    as_json: bool,
+) -> Result<(), Failure> {
     let name = pick(dirs, name)?;
-    let mut answer = control::ask(dirs, &name, &Request::Pace { turn })?;
+    let mut answer = control::ask(dirs, &name, &Request::Pace { turn: command })?;
     if as_json {
         answer["name"] = name.into();
         return print_json("pace", answer);
@@ -272,8 +277,8 @@ pub fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure>
         return Err(Failure::new(
             Exit::InUse,
             format!(
-                "instance {name:?} is held by {}; everything is flushed and it stops when they let go; \
-                 `ftld stop {name} --force` removes it under them",
+                "instance {name:?} is in use: {}; it is flushed and stops after last close; \
+                 `ftld stop {name} --force` removes it even if open",
                 holders.join(", ")
             ),
         ));
@@ -282,7 +287,7 @@ pub fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure>
     while dirs.holder(&name).is_some() {
         if Instant::now() > until {
             return Err(Failure::failed(format!(
-                "instance {name:?} is still stopping; its log says why"
+                "instance {name:?} is still stopping; see its log"
             )));
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -297,7 +302,7 @@ pub fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure>
 pub fn watch(dirs: &Dirs, name: Option<&str>, seconds: f64, as_json: bool) -> Result<(), Failure> {
     if !(0.1..=3600.0).contains(&seconds) {
         return Err(Failure::usage(format!(
-            "--watch {seconds}: from 0.1 to 3600 seconds between two looks"
+            "--watch {seconds}: need 0.1 to 3600 seconds"
         )));
     }
     let name = pick(dirs, name)?;
@@ -322,7 +327,7 @@ pub fn watch(dirs: &Dirs, name: Option<&str>, seconds: f64, as_json: bool) -> Re
 
 const HEADING: &str = "state           read/s    write/s    ops/s  WAF now   life  free blk  moved/s  map hit  erases\n";
 
-/// What happened between two looks.
+/// Returns the rates between two samples.
 fn rates(before: &Value, now: &Value) -> String {
     let number = |value: &Value, path: &str| {
         value
@@ -345,7 +350,7 @@ fn rates(before: &Value, now: &Value) -> String {
     };
     let page = number(now, "/page_bytes");
     let programmed = (of_causes(now, "programs") - of_causes(before, "programs")) * page;
-    let written = grown("/flash_written_bytes");
+    let written = grown("/host_written_bytes");
     let ops: f64 = ["read", "write", "flush", "discard", "write_zeroes"]
         .iter()
         .map(|op| grown(&format!("/host/{op}/completed")))
@@ -380,7 +385,7 @@ mod tests {
     fn rates_are_what_happened_in_between() {
         let look = |seconds: f64, written: u64, programs: u64| {
             json!({
-                "state": "serving", "uptime_seconds": seconds, "page_bytes": 4096, "flash_written_bytes": written,
+                "state": "serving", "uptime_seconds": seconds, "page_bytes": 4096, "host_written_bytes": written,
                 "host": {"write": {"completed": written / 4096, "bytes": written}, "read": {"completed": 0, "bytes": 0}},
                 "nand": {"host": {"programs": written / 4096}, "gc": {"programs": programs}}, "write_amplification": 1.25,
                 "blocks": {"free": 17}, "wear": {"min": 1, "max": 3},

@@ -1,4 +1,4 @@
-//! Manual pages and completions, from the same definitions as the program.
+//! Manual pages and completions, generated from the definitions of the command line.
 
 use crate::cli::Cli;
 use crate::failure::{Exit, Failure};
@@ -28,7 +28,7 @@ pub fn completions(shell: Shell) -> Result<(), Failure> {
 /// A page cannot be written into the folder.
 pub fn manual(folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder.display(), &error))?;
-    // There is a page for every subcommand but `help`, so none may name its page.
+    // There is a page for every subcommand but `help`, so no page may refer to `ftld help`.
     let mut program = Cli::command()
         .disable_help_subcommand(true)
         .mut_subcommand("inject", |inject| inject.disable_help_subcommand(true));
@@ -65,7 +65,7 @@ fn command_pages(command: &Command, pages: &mut Vec<(String, String)>) {
     subcommands.for_each(|subcommand| command_pages(subcommand, pages));
 }
 
-/// What a page of options does not say.
+/// Returns the sections besides the options.
 fn of_the_program() -> Roff {
     let mut page = Roff::new();
     page.control("SH", ["EXIT STATUS"]);
@@ -80,7 +80,7 @@ fn of_the_program() -> Roff {
         roman(" too: FTLD_SCHEME, FTLD_READ_ONLY=true, "),
     ]);
     page.text([roman(
-        "FTLD_SET=\"lazy.cache_pages=32 wear.gap=4\". The command line wins, then the environment, then the file.",
+        "FTLD_SET=\"lazy.cache_pages=32 wear.gap=4\". Priority: command line, environment, file.",
     )]);
     entry(
         &mut page,
@@ -153,16 +153,16 @@ fn file_page() -> String {
         bold("ftld"),
         roman(" reads "),
         italic("/etc/ftld/NAME.toml"),
-        roman(" when it serves the instance NAME, or the file that --config names. The keys are the options of the command line, which win, "),
-        roman("as does the environment. A key that there is not is an error. "),
+        roman(" when it serves the instance NAME, or the file that --config names. The keys are the options of the command line, which has priority, "),
+        roman("as does the environment. An unknown key is an error. "),
         bold("ftld --print-config"),
-        roman(" prints what holds and where each value comes from, in this form."),
+        roman(" prints all values with their sources, in this form."),
     ]);
     page.control("SH", ["KEYS"]);
     entry(
         &mut page,
         "target",
-        "What is served: /dev/ublkbN, /dev/nbdN, nbd://HOST:PORT[/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH",
+        "Target: /dev/ublkbN, /dev/nbdN, nbd://HOST:PORT[/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH",
     );
     for arg in DeviceOptions::augment_args(Command::new("keys")).get_arguments() {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
@@ -197,11 +197,11 @@ fn schemes_page() -> String {
     let mut page = titled("ftld-schemes", "7", "the flash translation layers of ftld");
     page.control("SH", ["DESCRIPTION"]);
     page.text([
-        roman("A scheme decides where a logical page lies and what is moved when space runs out. Choose one with "),
+        roman("A scheme maps logical pages to flash pages and frees space by GC or merges. Choose one with "),
         bold("--scheme"),
         roman("; its parameters with "),
         bold("--set KEY=VALUE"),
-        roman(". Fidelity: A, as its authors did; B, well known but the original not at hand; C, a reconstruction."),
+        roman(". Fidelity: A, as its authors did; B, well known but the original was not available; C, a reconstruction."),
     ]);
     for scheme in SCHEMES {
         page.control("SH", [scheme.name]);

@@ -1,4 +1,4 @@
-//! Subcommands: each prints for people, or JSON for programs.
+//! Subcommands: each prints human-readable text or JSON.
 
 mod choices;
 mod create;
@@ -11,7 +11,7 @@ mod print_config;
 pub use choices::{presets, profiles, schemes, workloads};
 pub use create::create;
 pub use doctor::doctor;
-pub use inspect::{Wanted, check, inspect};
+pub use inspect::{InspectOptions, check, inspect};
 pub use instances::{inject, list, pace, status, stop, watch};
 pub use manual::{completions, manual};
 pub use print_config::print_config;

@@ -1,4 +1,4 @@
-//! `ftld --print-config`: what would be served, and who says so.
+//! `ftld --print-config`: the effective configuration, and the source of each option.
 
 use crate::config::{Config, Layers, METRICS_DEFAULT, OP_DEFAULT, SIZE_DEFAULT};
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use nand_model::{ImageInfo, Profile};
 use serde_json::json;
 use toml::Value;
 
-/// One option: its value, who gave it, and whether that was nobody.
+/// One option: its value, its source, and whether it is a default.
 struct Entry {
     key: String,
     value: Value,
@@ -21,8 +21,8 @@ struct Entry {
     by_default: bool,
 }
 
-/// Prints every option as a configuration file has it. Those that nobody gave are comments, so that
-/// the file can be used as it is.
+/// Prints every option as in a configuration file. Defaults are comments, so that the file can be
+/// used unchanged.
 ///
 /// # Errors
 /// An option or the configuration file is wrong.
@@ -95,7 +95,7 @@ fn entries(layers: &Layers, dirs: &Dirs) -> Result<Vec<Entry>, Failure> {
         .collect())
 }
 
-/// What an image knows about itself.
+/// Returns the value of an option stored in an image.
 fn of_image(key: &str, info: &ImageInfo, label: &Label) -> Option<Value> {
     let set = || {
         label
@@ -114,7 +114,7 @@ fn of_image(key: &str, info: &ImageInfo, label: &Label) -> Option<Value> {
     })
 }
 
-/// What holds where nobody says anything.
+/// Returns the default of an option, and its source.
 fn default(key: &str, config: &Config, dirs: &Dirs) -> Option<(Value, &'static str)> {
     let value = match key {
         "target" => {

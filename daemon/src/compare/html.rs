@@ -1,4 +1,4 @@
-//! One page with tables and plots, in one file: no script, nothing from elsewhere.
+//! One page with tables and plots in one file: no script, no external resources.
 
 use super::plot::{self, Bars, Curve};
 use super::{Failed, table};
@@ -14,7 +14,7 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:1em 0;di
 th,td{padding:.25em .55em;text-align:right;border-bottom:1px solid #eaeef2;white-space:nowrap}th:first-child,td:first-child{text-align:left}\
 tr.bound td{color:#57606a;font-style:italic}svg{max-width:100%;height:auto;display:block;margin:.6em 0}p.note{color:#57606a}.error{color:#b42318}";
 
-/// The page.
+/// Returns the page.
 pub(super) fn page(rows: &[&Row], failed: &[&Failed]) -> Result<String, Failure> {
     let mut body = String::new();
     for workload in table::workloads(rows) {
@@ -38,7 +38,7 @@ pub(super) fn page(rows: &[&Row], failed: &[&Failed]) -> Result<String, Failure>
     Ok(format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
          <title>ftld compare</title><style>{STYLE}</style></head><body>\n<h1>ftld compare</h1>\n\
-         <p class=\"note\">{} runs, ftld {version}. Times are those of the emulated flash.</p>\n{body}</body></html>\n",
+         <p class=\"note\">{} runs, ftld {version}. Times are emulated.</p>\n{body}</body></html>\n",
         rows.len()
     ))
 }
@@ -67,11 +67,11 @@ fn section(workload: &str, of: &[&Row], all: &[&Row]) -> Result<String, Failure>
     type Side = fn(&Row) -> &Option<Response>;
     let sides: [(&str, Side); 2] = [
         (
-            "Write response time: share of the responses that took longer",
+            "Write response time: share of the responses above x",
             |row| &row.response_ns.write,
         ),
         (
-            "Read response time: share of the responses that took longer",
+            "Read response time: share of the responses above x",
             |row| &row.response_ns.read,
         ),
     ];
@@ -100,27 +100,27 @@ fn section(workload: &str, of: &[&Row], all: &[&Row]) -> Result<String, Failure>
         })
         .collect();
     text += &plot::curves(
-        "Erases: share of the blocks that were erased at most so often",
-        "erases of a block",
+        "Erases: share of the blocks with at most x erases",
+        "erases per block",
         &curves,
     )?;
     text += &plot::bars(&Bars {
-        title: "Mapping found in RAM: share of the lookups",
+        title: "Map cache hit ratio: share of the lookups",
         labels: &labels,
         parts: &["hits"],
         value: &|bar, _| of[bar].map_cache.hit_ratio.unwrap_or(0.0),
     })?;
     text += &plot::bars(&Bars {
-        title: "RAM of the scheme's tables as its paper counts, KiB",
+        title: "RAM of the scheme's tables (paper), KiB",
         labels: &labels,
         parts: &["paper"],
         value: &|bar, _| to_f64(of[bar].ram.paper_bytes) / 1024.0,
     })?;
     text += &plot::bars(&Bars {
-        title: "RAM of the scheme's tables as really taken, KiB",
+        title: "RAM of the scheme's tables (allocated), KiB",
         labels: &labels,
         parts: &["real"],
-        value: &|bar, _| to_f64(of[bar].ram.real_bytes) / 1024.0,
+        value: &|bar, _| to_f64(of[bar].ram.allocated_bytes) / 1024.0,
     })?;
     Ok(text)
 }
@@ -138,15 +138,15 @@ fn about(of: &[&Row]) -> String {
     let mut devices: Vec<_> = of.iter().map(device).collect();
     devices.dedup();
     let Row { job, requests, .. } = of[0];
-    let average = serde_json::to_value(job.method.average()).unwrap_or_default();
+    let response_unit = serde_json::to_value(job.method.response_unit()).unwrap_or_default();
     format!(
-        "{}. {} requests, {} pages read, {} written. Preconditioning {}, averages {}.",
+        "{}. {} requests, {} pages read, {} written. Preconditioning {}, response times per {}.",
         devices.join("; "),
         requests.completed,
         requests.pages_read,
         requests.pages_written,
         job.method.precondition(),
-        average.as_str().unwrap_or_default()
+        response_unit.as_str().unwrap_or_default()
     )
 }
 
@@ -170,7 +170,7 @@ fn figures(of: &[&Row], all: &[&Row]) -> String {
     )
 }
 
-/// The distribution of erases as a curve: how often at most, and the share of the blocks.
+/// Returns the distribution of erases as a curve: highest erase count, and the share of the blocks.
 fn spread(row: &Row) -> Vec<(f64, f64)> {
     let classes = &row.erases.distribution;
     let blocks: u64 = classes.iter().map(|class| class.1).sum();

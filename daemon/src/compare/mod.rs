@@ -1,7 +1,7 @@
-//! `ftld compare`: many replays over the cores; a table, CSV, rows of JSON, one page with plots.
+//! `ftld compare`: many replays in parallel; a table, CSV, rows of JSON, one page with plots.
 //!
-//! What always holds: output is in the order of the plan, however the runs end; one that fails is
-//! named, and the others go on.
+//! Invariants: output is in the order of the plan, in whatever order the runs end; a failed run is
+//! named, and the others continue.
 
 mod html;
 mod plan;
@@ -23,10 +23,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 
-/// Arguments of comparing.
+/// Arguments of `ftld compare`.
 #[derive(Args, Clone, Debug)]
 pub struct CompareArgs {
-    /// What is compared.
+    /// The compared values.
     #[command(flatten)]
     pub sweep: Sweep,
     /// Runs at the same time [default: one per core]
@@ -52,30 +52,30 @@ pub struct CompareArgs {
     pub rows: Vec<PathBuf>,
 }
 
-/// How a job ended.
+/// Result of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Outcome {
-    /// With a row.
+    /// Success, with a row.
     Done(Box<Row>),
-    /// Without one.
+    /// Failure.
     Failed(Box<Failed>),
 }
 
-/// A job that gave no row.
+/// A job without a row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Failed {
     /// [`FAILURE_SCHEMA`].
     pub schema: String,
-    /// What was asked for.
+    /// The job.
     pub job: Job,
-    /// Why.
+    /// The error message.
     pub error: String,
-    /// The exit code that it is worth.
+    /// The exit code of the error.
     pub exit: i32,
 }
 
-/// Names the meaning of a [`Failed`].
+/// Schema name of a [`Failed`].
 pub const FAILURE_SCHEMA: &str = "ftld.failure/1";
 
 impl Outcome {
@@ -122,7 +122,7 @@ pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
     report(args, &outcomes)
 }
 
-/// One job in, one row out.
+/// Runs one job and prints its row.
 fn one(file: &Path) -> Result<(), Failure> {
     let (name, text) = match file.to_str() {
         Some("-") => {
@@ -161,8 +161,8 @@ fn attempt(job: Job) -> Outcome {
     }
 }
 
-/// Runs all jobs, so many at a time. `each` hears of them in their order, as soon as all before are
-/// done.
+/// Runs all jobs, `threads` at a time. Calls `each` in the order of the jobs, as soon as all
+/// earlier ones are done.
 fn run_all(
     jobs: Vec<Job>,
     threads: usize,
@@ -182,7 +182,7 @@ fn run_all(
                     let number = next.fetch_add(1, Relaxed);
                     jobs.get(number).map(|job| (number, job))
                 } {
-                    // Nobody listens any more once the output has failed.
+                    // The receiver is gone after the output has failed.
                     if tell.send((number, attempt(job.clone()))).is_err() {
                         break;
                     }
@@ -205,7 +205,7 @@ fn run_all(
     outcomes
 }
 
-/// What is printed of a run as soon as it is its turn; the table for people needs all of them.
+/// Prints a run's output in its turn; the human-readable table needs all runs.
 fn stream(args: &CompareArgs, outcome: &Outcome) -> Result<(), Failure> {
     match outcome {
         _ if args.ndjson => print(&outcome.line()),
@@ -214,7 +214,7 @@ fn stream(args: &CompareArgs, outcome: &Outcome) -> Result<(), Failure> {
     }
 }
 
-/// What is printed and written at the end.
+/// Prints and writes the output at the end.
 fn report(args: &CompareArgs, outcomes: &[Outcome]) -> Result<(), Failure> {
     let rows: Vec<&Row> = outcomes
         .iter()
@@ -283,7 +283,7 @@ fn read_rows(files: &[PathBuf]) -> Result<Vec<Outcome>, Failure> {
                     number + 1
                 ))
             };
-            // An untagged enumeration would not say what is wrong.
+            // An untagged enumeration would not report the cause.
             let value: serde_json::Value =
                 serde_json::from_str(line).map_err(|error| wrong(&error))?;
             outcomes.push(match value["schema"].as_str() {

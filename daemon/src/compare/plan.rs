@@ -1,4 +1,4 @@
-//! From lists of schemes, workloads and settings to jobs, in a fixed order.
+//! Jobs in a fixed order, from lists of schemes, workloads and settings.
 
 use crate::config::find_scheme;
 use crate::failure::Failure;
@@ -7,7 +7,7 @@ use crate::replay::{Address, Job, Method};
 use clap::Args;
 use ftl_core::schemes::{self, Scheme};
 
-/// What is compared: every combination is one run.
+/// Compared values: every combination is one run.
 #[derive(Args, Clone, Debug)]
 pub struct Sweep {
     /// Trace files and synthetic workloads; see `ftld workloads`
@@ -34,12 +34,12 @@ pub struct Sweep {
     /// Where randomness begins
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1")]
     pub seed: Vec<u64>,
-    /// As of `ftld replay`.
+    /// Method of `ftld replay`.
     #[command(flatten)]
     pub method: Method,
 }
 
-/// Every value of a list, or once what is meant where nothing was said.
+/// Returns every value of a list, or one `None` for an empty list.
 fn each<T: Clone>(list: &[T]) -> Vec<Option<T>> {
     if list.is_empty() {
         vec![None]
@@ -49,9 +49,8 @@ fn each<T: Clone>(list: &[T]) -> Vec<Option<T>> {
 }
 
 impl Sweep {
-    /// Every job: workloads first, then settings, schemes last, so that what is to be compared
-    /// stands together. Jobs that would be the same (a scheme that does not know the parameter that
-    /// changes) are one.
+    /// Returns every job: workloads first, then settings, schemes last, so that compared runs are
+    /// adjacent. Equal jobs (a scheme without the varied parameter) are merged.
     ///
     /// # Errors
     /// No workload is named, or a preset, scheme or setting does not exist.
@@ -101,7 +100,7 @@ impl Sweep {
         Ok(jobs)
     }
 
-    /// The schemes that run under a preset, or without one.
+    /// Returns the schemes that run under a preset, or without one.
     fn schemes(&self, preset: Option<&String>) -> Result<Vec<&'static Scheme>, Failure> {
         match (&self.scheme[..], preset) {
             ([], None) => Ok(schemes::all().collect()),
@@ -112,7 +111,7 @@ impl Sweep {
 
     fn devices(&self, workload: &str) -> Vec<Job> {
         let mut jobs = Vec::new();
-        // What is made up fits every device: a rule for a trace's addresses is none for it.
+        // A synthetic workload fits every device, so address rules for traces do not apply.
         let made = ftld_traces::Workload::parse(workload).is_some();
         for profile in each(&self.profile) {
             for size in each(&self.size) {
@@ -143,7 +142,7 @@ impl Sweep {
         jobs
     }
 
-    /// Every combination of parameter values.
+    /// Returns every combination of parameter values.
     fn sets(&self, schemes: &[&Scheme]) -> Result<Vec<Vec<String>>, Failure> {
         let mut sets = vec![Vec::new()];
         for text in &self.set {

@@ -8,8 +8,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 const WIDTH: u32 = 1000;
-/// Colours that can be told apart, also by those who see fewer (Okabe and Ito, and lighter ones of
-/// them).
+/// Distinguishable colours, also for colour-blind readers (Okabe and Ito, and lighter variants).
 const COLOURS: [RGBColor; 16] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -29,12 +28,12 @@ const COLOURS: [RGBColor; 16] = [
     RGBColor(30, 30, 30),
 ];
 
-/// One bar per label, made of parts.
+/// A bar chart: one bar per label, made of parts.
 pub(super) struct Bars<'a> {
     pub(super) title: &'a str,
     pub(super) labels: &'a [String],
     pub(super) parts: &'a [&'a str],
-    /// Of a bar, a part.
+    /// Returns the value for a bar and a part, by index.
     pub(super) value: &'a dyn Fn(usize, usize) -> f64,
 }
 
@@ -51,7 +50,7 @@ fn colour(number: usize) -> RGBColor {
     COLOURS[number % COLOURS.len()]
 }
 
-/// Lines beyond the number of colours are thinner.
+/// Returns the style of a line; lines beyond the number of colours are thinner.
 fn stroke(number: usize) -> ShapeStyle {
     ShapeStyle::from(colour(number)).stroke_width(if number < COLOURS.len() { 2 } else { 1 })
 }
@@ -67,7 +66,7 @@ fn svg(height: u32, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String, Fai
     Ok(text + "\n")
 }
 
-/// Bars from left to right, first label on top. Nothing where there is nothing to show.
+/// Draws horizontal bars, first label on top. Returns an empty string if all values are 0.
 pub(super) fn bars(bars: &Bars<'_>) -> Result<String, Failure> {
     let sum = |bar: usize| {
         (0..bars.parts.len())
@@ -138,12 +137,12 @@ fn pos(horizontal: HPos) -> Pos {
     Pos::new(horizontal, VPos::Center)
 }
 
-/// Least share that a logarithmic plot shows; the longest of all requests stands there.
+/// Lowest share in a logarithmic plot; also the share of the maximum of all requests.
 const RAREST: f64 = 1e-5;
 
-/// Shares over a quantity, both logarithmic: for what is rare.
+/// Draws shares over a quantity, both logarithmic, for rare values.
 pub(super) fn tails(title: &str, unit: &str, curves: &[Curve<'_>]) -> Result<String, Failure> {
-    // A logarithm has no 0: what takes no time stands at a tenth of a microsecond.
+    // A logarithm has no 0: times below 0.1 us are drawn at 0.1 us.
     let least = 0.1;
     let Some((low, high)) = range(curves) else {
         return Ok(String::new());
@@ -158,7 +157,7 @@ pub(super) fn tails(title: &str, unit: &str, curves: &[Curve<'_>]) -> Result<Str
     })
 }
 
-/// Shares over a quantity.
+/// Draws shares over a quantity.
 pub(super) fn curves(title: &str, unit: &str, curves: &[Curve<'_>]) -> Result<String, Failure> {
     let Some((low, high)) = range(curves) else {
         return Ok(String::new());
@@ -238,7 +237,7 @@ where
     Ok(())
 }
 
-/// Names beside the plot.
+/// Draws the names alongside the plot.
 fn legend<'a>(area: &Area<'_>, entries: impl Iterator<Item = (&'a str, RGBColor)>) -> Drawn {
     let entries: Vec<_> = entries.collect();
     let names: Vec<_> = entries.iter().map(|entry| entry.0.to_owned()).collect();
@@ -258,7 +257,7 @@ fn legend<'a>(area: &Area<'_>, entries: impl Iterator<Item = (&'a str, RGBColor)
     Ok(())
 }
 
-/// Room for the longest label.
+/// Returns the width for the longest label.
 fn label_width(labels: &[String]) -> u32 {
     let longest = to_u32(
         labels
@@ -270,12 +269,12 @@ fn label_width(labels: &[String]) -> u32 {
     (longest * 8 + 14).clamp(60, 420)
 }
 
-/// Room for a legend beside a plot: a square and a name.
+/// Returns the width of a legend alongside a plot: a square and a name.
 fn legend_width(names: &[String]) -> u32 {
     label_width(names) + 30
 }
 
-/// A number in few characters.
+/// Formats a number in few characters.
 fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),

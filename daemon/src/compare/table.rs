@@ -1,12 +1,11 @@
-//! Rows side by side: for people, and as comma-separated values.
+//! Rows side by side: human-readable, and as comma-separated values.
 
 use crate::convert::to_f64;
 use crate::replay::{Job, Response, Row};
 use crate::size::show_size;
 use std::collections::BTreeSet;
 
-/// What tells a run from the others: its scheme, and the settings that are not the same in all of
-/// them.
+/// Returns the label of a run: its scheme, and the settings that differ between the runs.
 pub(super) fn label(row: &Row, all: &[&Row]) -> String {
     let settings = settings(&row.job, all);
     if settings.is_empty() {
@@ -43,7 +42,7 @@ fn settings(job: &Job, all: &[&Row]) -> Vec<String> {
     found
 }
 
-/// Workloads in the order in which they come.
+/// Returns the workloads in order of appearance.
 pub(super) fn workloads<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     let mut names = Vec::new();
     for row in rows {
@@ -54,7 +53,7 @@ pub(super) fn workloads<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     names
 }
 
-/// Heads of the table's columns; the first is the label.
+/// Headings of the table's columns; the first is the label.
 pub(super) const HEADS: [&str; 11] = [
     "",
     "WAF",
@@ -92,11 +91,11 @@ pub(super) fn cells(row: &Row, all: &[&Row]) -> [String; 11] {
         format!("{:.2}", row.erases.mean),
         format!("{:.2}", row.erases.stddev),
         ratio(row.map_cache.hit_ratio),
-        show_size(row.ram.real_bytes),
+        show_size(row.ram.allocated_bytes),
     ]
 }
 
-/// The bound of a workload. Its pages are the same under every scheme.
+/// Returns the bound of a workload. Its pages are the same under every scheme.
 pub(super) fn optimum(row: &Row) -> [String; 11] {
     let bound = row.optimum;
     let mean = |ns: Option<f64>| ns.map_or("-".into(), |ns| format!("{:.1}", ns / 1e3));
@@ -118,7 +117,7 @@ pub(super) fn optimum(row: &Row) -> [String; 11] {
     ]
 }
 
-/// A table per workload.
+/// Returns a table per workload.
 pub(super) fn text(rows: &[&Row]) -> String {
     let mut text = String::new();
     for workload in workloads(rows) {
@@ -167,8 +166,8 @@ fn option(value: Option<f64>) -> String {
     value.map_or(String::new(), |value| value.to_string())
 }
 
-/// Columns of the comma-separated values; times in emulated nanoseconds, sizes in bytes. An empty
-/// cell is a figure that does not exist.
+/// Columns of the comma-separated values; times in emulated ns, sizes in bytes. An empty cell is a
+/// value that does not exist.
 const COLUMNS: &[(&str, Value)] = &[
     ("workload", |row| row.job.workload.clone()),
     ("scheme", |row| row.scheme.clone()),
@@ -229,11 +228,11 @@ const COLUMNS: &[(&str, Value)] = &[
     ("erases_stddev", |row| row.erases.stddev.to_string()),
     ("map_hit_ratio", |row| option(row.map_cache.hit_ratio)),
     ("ram_paper_bytes", |row| row.ram.paper_bytes.to_string()),
-    ("ram_real_bytes", |row| row.ram.real_bytes.to_string()),
+    ("ram_real_bytes", |row| row.ram.allocated_bytes.to_string()),
     ("cpu_seconds", |row| row.run.cpu_seconds.to_string()),
 ];
 
-/// Names of the columns.
+/// Returns the names of the columns.
 pub(super) fn csv_head() -> String {
     COLUMNS
         .iter()
@@ -243,7 +242,7 @@ pub(super) fn csv_head() -> String {
         + "\n"
 }
 
-/// One row.
+/// Returns one row.
 pub(super) fn csv_line(row: &Row) -> String {
     COLUMNS
         .iter()

@@ -51,7 +51,10 @@ fn nothing_said_means_the_defaults() {
         (config.metrics, config.latency, config.read_only),
         (Some(METRICS_DEFAULT), Latency::None, false)
     );
-    assert_eq!((config.target, config.wish), (None, Wish::default()));
+    assert_eq!(
+        (config.target, config.requirements),
+        (None, ImageRequirements::default())
+    );
 }
 
 #[test]
@@ -66,11 +69,15 @@ fn flags_win_over_the_file() {
     };
     let config = with_file(file, &flags).unwrap();
     assert_eq!(
-        (config.name.as_str(), config.wish.size, config.wish.op),
+        (
+            config.name.as_str(),
+            config.requirements.size,
+            config.requirements.op
+        ),
         ("ublkb3", Some(1 << 30), Some(12.5))
     );
     assert_eq!((config.metrics, config.read_only), (None, true));
-    let params: Vec<_> = config.wish.params.iter().collect();
+    let params: Vec<_> = config.requirements.params.iter().collect();
     assert_eq!(
         params,
         [("gc.free_threshold", "9"), ("gc.policy", "greedy")]

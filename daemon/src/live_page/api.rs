@@ -1,10 +1,9 @@
-//! What the page asks for beside `/status`: facts that stay, the map of the blocks, the newest
-//! events.
+//! JSON for the live page besides `/status`: constant facts, the block map, the newest events.
 //!
-//! Columns of a map are whole numbers of one or two bytes, little-endian, in base64: some thousands
-//! of cells are some tens of kilobytes, however large the device is.
+//! Columns of a map are integers of one or two bytes, little-endian, in base64: at most 4096 cells
+//! are some tens of KiB, however large the device is.
 
-use crate::status::{Facts, Observed};
+use crate::status::{InstanceInfo, StatusSource};
 use crate::volume::Cell;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -14,10 +13,10 @@ use nand_model::Cause;
 use serde_json::json;
 use std::fmt::Write;
 
-/// Events in one answer at most.
+/// Maximum of events in one answer.
 const EVENTS_MAX: usize = 500;
 
-/// The number in `since=NUMBER`.
+/// Returns the number in `since=NUMBER`.
 pub(crate) fn since(query: &str) -> Option<u64> {
     query
         .split('&')
@@ -26,8 +25,8 @@ pub(crate) fn since(query: &str) -> Option<u64> {
         .ok()
 }
 
-/// What does not change while the instance runs.
-pub(crate) fn device(facts: &Facts) -> String {
+/// Returns the facts that are constant while the instance runs.
+pub(crate) fn device(facts: &InstanceInfo) -> String {
     let geometry = facts.geometry();
     let scheme = Scheme::find(facts.scheme).map(|scheme| {
         json!({
@@ -46,15 +45,15 @@ pub(crate) fn device(facts: &Facts) -> String {
     format!("{answer}\n")
 }
 
-/// The blocks in the order of their numbers, `per_cell` of them in each cell. With the generation
-/// that the caller has already, and nothing new: only that.
-pub(crate) fn blocks(observed: &dyn Observed, have: Option<u64>) -> String {
+/// Returns the blocks in the order of their numbers, `per_cell` of them in each cell. If `have` is
+/// the current generation, returns only the generation.
+pub(crate) fn blocks(observed: &dyn StatusSource, have: Option<u64>) -> String {
     observed.watch();
     let map = observed.blocks();
     if have == Some(map.generation) {
         return format!("{}\n", json!({"generation": map.generation}));
     }
-    // A cell's values as fractions of what a cell can be, so that two bytes do for any device.
+    // Scaled by the largest value, so that two bytes suffice for any device.
     let erases = map
         .cells
         .iter()
@@ -80,14 +79,14 @@ pub(crate) fn blocks(observed: &dyn Observed, have: Option<u64>) -> String {
     format!("{answer}\n")
 }
 
-/// What one stands for, so that the greatest value fits two bytes.
+/// Returns the unit in which the greatest value fits two bytes.
 fn unit(greatest: u64) -> u64 {
     greatest.div_ceil(u64::from(u16::MAX)).max(1)
 }
 
-/// The newest events from a number on: `[number, kind, block or null, pages, began_ns, took_ns]`
-/// each, oldest first.
-pub(crate) fn events(observed: &dyn Observed, since: Option<u64>) -> String {
+/// Returns the newest events from a number on: `[number, kind, block or null, pages, began_ns,
+/// took_ns]` each, oldest first.
+pub(crate) fn events(observed: &dyn StatusSource, since: Option<u64>) -> String {
     observed.watch();
     let view = observed.events(since.unwrap_or(0), EVENTS_MAX);
     let mut text = format!("{{\"next\":{},\"events\":[", view.next);

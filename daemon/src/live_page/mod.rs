@@ -1,5 +1,5 @@
-//! The live page at `/` on the metrics port: one document that loads nothing else, and the JSON
-//! that it asks for.
+//! Live page at `/` on the metrics port: one document that loads nothing else, and its JSON
+//! requests.
 
 pub(crate) mod api;
 pub(crate) mod page;

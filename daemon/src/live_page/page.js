@@ -10,7 +10,7 @@ const USES = { free: 'var(--free)', open: C.yellow, data: C.blue, update: C.oran
   map: C.green, checkpoint: C.brown, other: C.pale, released: C.grey, bad: 'var(--ink)' };
 const CAUSES = { host: C.blue, gc: C.red, merge: C.orange, convert: C.pink, translation: C.green, trim: C.pale, wear: C.yellow,
   refresh: C.sky, checkpoint: C.brown, pad: C.grey, journal: C.violet, recovery: 'var(--ink)' };
-const KINDS = { collect: [C.red, 'GC'], switch_merge: [C.yellow, 'switch merge'], partial_merge: [C.orange, 'partial merge'],
+const KINDS = { gc: [C.red, 'GC'], switch_merge: [C.yellow, 'switch merge'], partial_merge: [C.orange, 'partial merge'],
   full_merge: [C.sky, 'full merge'], convert: [C.pink, 'convert'], buffer_flush: [C.violet, 'buffer flush'],
   wear_move: [C.brown, 'wear move'], refresh: [C.green, 'refresh'], checkpoint: [C.grey, 'checkpoint'],
   bad_block: ['var(--ink)', 'bad block'] };
@@ -239,7 +239,7 @@ function drawCauses() {
     upper.forEach((v, i) => { base[i] = v; });
   }
   const rates = ticks.length && ticks[ticks.length - 1].rates;
-  legend('causes-legend', seen.length ? seen.map(c => [CAUSES[c] || C.pale, c + ' ' + short(rates ? rates.programs[c] : 0)]) : [[null, 'nothing was programmed yet']]);
+  legend('causes-legend', seen.length ? seen.map(c => [CAUSES[c] || C.pale, c + ' ' + short(rates ? rates.programs[c] : 0)]) : [[null, 'no programs yet']]);
 }
 
 function drawLatency() {
@@ -255,7 +255,7 @@ function drawLatency() {
 function drawCache() {
   const [hit] = series('cache', [[C.green, 2, t => t.rates.hit]], { high: 1, label: v => Math.round(100 * v) + ' %' });
   const stats = shown().status.scheme_stats, total = stats.map_cache_hits + stats.map_cache_misses;
-  const none = 'this scheme looks nothing up in a cache';
+  const none = 'this scheme has no map cache';
   legend('cache-legend', total ? [[C.green, 'now ' + percent(hit)], [null, 'since start ' + percent(stats.map_cache_hits / total)]] : [[null, none]]);
 }
 
@@ -271,7 +271,7 @@ let grid = null;
 function drawMap() {
   const { map } = shown(), area = surface('map'), { g, width, height } = area;
   grid = null;
-  if (!map) { legend('map-legend', [[null, 'waiting for the first look at the blocks']]); return; }
+  if (!map) { legend('map-legend', [[null, 'waiting for the first map of the blocks']]); return; }
   const count = map.used.length;
   let size = Math.floor(Math.sqrt(width * height / count));
   while (size > 1 && Math.floor(width / size) * Math.floor(height / size) < count) size--;
@@ -348,8 +348,8 @@ function drawEvents() {
     dots.push([x, i]);
   }
   const entries = Object.entries(counts).map(([kind, n]) => [(KINDS[kind] || [C.pale])[0], (KINDS[kind] || [0, kind])[1] + ' ' + n]);
-  if (shown().missed) entries.push([null, short(shown().missed) + ' more came too fast to be recorded']);
-  legend('events-legend', entries.length ? entries : [[null, 'no collection, merge or conversion yet']]);
+  if (shown().missed) entries.push([null, short(shown().missed) + ' events dropped']);
+  legend('events-legend', entries.length ? entries : [[null, 'no GC run, merge or conversion yet']]);
   const which = held ? events[cursor] : events[events.length - 1];
   if (which) $('event-facts').replaceChildren(...tell(which));
 }
@@ -383,9 +383,9 @@ function drawTables() {
     ['write amplification', status.write_amplification ? status.write_amplification.toFixed(2) : '-', true],
     ['free blocks', short(status.blocks.free) + ' of ' + short(device.blocks), true],
     ['host writes', bytes(rates ? rates.wrote : 0) + '/s'], ['host reads', bytes(rates ? rates.read : 0) + '/s'],
-    ['collections', short(rates ? rates.gc : 0) + '/s'],
-    ['requests under way', Object.values(status.host).reduce((sum, o) => sum + o.in_flight, 0)],
-    ['latency', device.latency === 'emulate' ? 'as on the flash' : 'as fast as this machine'],
+    ['GC runs', short(rates ? rates.gc : 0) + '/s'],
+    ['requests in flight', Object.values(status.host).reduce((sum, o) => sum + o.in_flight, 0)],
+    ['latency', device.latency === 'emulate' ? 'as on the flash' : 'not emulated'],
   ]);
   const order = ['data', 'log', 'map', 'checkpoint', 'open', 'released', 'bad', 'free'];
   const parts = order.map(use => [status.blocks[use] || 0, USES[use], use + ': ' + status.blocks[use]]);
@@ -393,21 +393,21 @@ function drawTables() {
   bars('space', [
     ['blocks', short(device.blocks - status.blocks.free) + ' in use, ' + short(status.blocks.free) + ' free', parts],
     ['host data', bytes(stats.mapped_pages * page) + ' of ' + bytes(device.logical_bytes), [[stats.mapped_pages, C.blue, 'written'], [Math.max(0, device.logical_bytes / page - stats.mapped_pages), USES.free, 'never written or trimmed']]],
-    ['flash pages', percent(stats.valid_pages / total) + ' valid of ' + bytes(device.raw_bytes), [[stats.valid_pages, C.green, 'valid'], [total - stats.valid_pages, USES.free, 'stale or free']]],
+    ['flash pages', percent(stats.valid_pages / total) + ' valid of ' + bytes(device.raw_bytes), [[stats.valid_pages, C.green, 'valid'], [total - stats.valid_pages, USES.free, 'invalid or free']]],
   ], parts => parts.reduce((sum, [size]) => sum + size, 0) || 1);
   const key = node('div', undefined, 'legend');
   key.id = 'space-legend';
   $('space').append(key);
   legend('space-legend', order.filter(use => status.blocks[use]).map(use => [USES[use], use + ' ' + short(status.blocks[use])]));
-  const largest = Math.max(1, ...status.ram.map(part => part.real_bytes));
-  const sum = status.ram.reduce((total, part) => total + part.real_bytes, 0);
-  bars('ram', [['together', bytes(sum) + ' (by the paper ' + bytes(status.ram.reduce((total, part) => total + part.paper_bytes, 0)) + ')', []],
-    ...status.ram.map(part => part.real_bytes > 0 && [part.part, bytes(part.real_bytes), [[part.real_bytes, C.blue, part.entries + ' entries']]])], () => largest);
+  const largest = Math.max(1, ...status.ram.map(part => part.allocated_bytes));
+  const sum = status.ram.reduce((total, part) => total + part.allocated_bytes, 0);
+  bars('ram', [['total', bytes(sum) + ' (paper ' + bytes(status.ram.reduce((total, part) => total + part.paper_bytes, 0)) + ')', []],
+    ...status.ram.map(part => part.allocated_bytes > 0 && [part.part, bytes(part.allocated_bytes), [[part.allocated_bytes, C.blue, part.entries + ' entries']]])], () => largest);
   const faults = Object.entries(status.faults_injected).filter(([, n]) => n).map(([kind, n]) => kind.replace('_', ' ') + ' ' + n).join(', ');
-  list('wear', [['erases, least to most', wear.min + ' to ' + wear.max], ['mean, deviation', wear.mean.toFixed(1) + ', ' + wear.stddev.toFixed(1)],
-    ['rated', wear.rated], ['of rated life used', percent(wear.mean / wear.rated)], ['bad blocks', wear.bad_factory + ' from the factory, ' + wear.bad_grown + ' grown'],
+  list('wear', [['erases, min to max', wear.min + ' to ' + wear.max], ['mean, deviation', wear.mean.toFixed(1) + ', ' + wear.stddev.toFixed(1)],
+    ['rated', wear.rated], ['endurance used', percent(wear.mean / wear.rated)], ['bad blocks', wear.bad_factory + ' from the factory, ' + wear.bad_grown + ' grown'],
     ['wear moves, refreshes', stats.wear_moves + ', ' + stats.refreshes], ['checkpoints', stats.checkpoints],
-    ['last mount', stats.mount.clean ? 'after a clean stop' : 'by a scan of ' + short(stats.mount.pages_scanned) + ' pages'], ['faults injected', faults || 'none']]);
+    ['last mount', stats.mount.clean ? 'clean shutdown' : 'scan of ' + short(stats.mount.pages_scanned) + ' pages'], ['faults injected', faults || 'none']]);
 }
 
 // The state is that of the device now, also while the view is paused.
@@ -416,11 +416,11 @@ function drawState() {
   const badge = $('state'), banner = $('banner');
   badge.textContent = state;
   badge.className = { serving: 'good', failed: 'bad', 'disk-full': 'bad', 'host-error': 'bad', 'no answer': 'bad' }[state] || 'warn';
-  const why = { 'no answer': 'ftld does not answer; what is shown is old.', failed: status && 'The device has failed: ' + status.trouble + '. Restart ftld to mount the image again.',
+  const why = { 'no answer': 'ftld does not answer; the data below is old.', failed: status && 'The device has failed: ' + status.failure + '. Restart ftld to mount the image again.',
     'disk-full': status && status.writes_failing + '.', 'host-error': status && status.writes_failing + '.',
-    'read-only': status && 'The device takes no writes: ' + status.read_only_reason + '.',
-    paused: status && status.paused && 'The device is paused, requests wait' + (status.paused.stepping ? '; a step is under way' : '') + '. It goes on in ' + Math.ceil(status.paused.seconds_left) + ' s, or with: ftld resume',
-    stopping: status && 'Stopping when these let go: ' + status.waiting_for.join(', ') }[state];
+    'read-only': status && 'The device refuses writes: ' + status.read_only_reason + '.',
+    paused: status && status.paused && 'The device is paused, requests wait' + (status.paused.stepping ? '; a step is in progress' : '') + '. It resumes in ' + Math.ceil(status.paused.seconds_left) + ' s, or with: ftld resume',
+    stopping: status && 'Stopping; device in use: ' + status.waiting_for.join(', ') }[state];
   banner.hidden = !why;
   banner.textContent = why || '';
   banner.className = badge.className === 'bad' ? 'bad' : '';

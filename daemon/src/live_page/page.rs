@@ -1,5 +1,4 @@
-//! The document: its parts put together once, and the policy that lets a browser run these and
-//! nothing else.
+//! The document, assembled once, and the policy that restricts a browser to its style and script.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -9,7 +8,7 @@ use std::sync::LazyLock;
 /// The document as it is sent.
 pub(crate) struct Page {
     pub(crate) html: String,
-    /// `Content-Security-Policy`: style and script by their hashes, requests to this server alone.
+    /// `Content-Security-Policy`: style and script by their hashes, requests to this server only.
     pub(crate) policy: String,
 }
 
@@ -38,7 +37,7 @@ fn source(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What stands between the only pair of these tags.
+    /// Returns the text between the only pair of these tags.
     fn element<'h>(html: &'h str, open: &str, close: &str) -> &'h str {
         let (before, rest) = html.split_once(open).unwrap();
         let (content, after) = rest.split_once(close).unwrap();

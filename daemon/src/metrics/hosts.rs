@@ -1,17 +1,17 @@
-//! Which names this machine may be asked by. A page of another site can make a browser ask a server
-//! on this machine by that site's own name (DNS rebinding) and read the answer; so a name that
-//! nobody here chose is refused.
+//! Host names that the server accepts. A page of another site can make a browser request a server
+//! on this machine under that site's own name (DNS rebinding). The page could then read the answer.
+//! The server therefore refuses names that are not configured here.
 
 use std::net::IpAddr;
 
-/// Names under which the instance answers, beside IP addresses and `localhost`.
+/// Accepted names, besides IP addresses and `localhost`.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
     names: Vec<String>,
 }
 
 impl Hosts {
-    /// These names, and what this machine calls itself.
+    /// Accepts these names and the machine's own host name.
     pub fn new(names: &[String]) -> Self {
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let names = names
@@ -24,7 +24,7 @@ impl Hosts {
         }
     }
 
-    /// Whether a request with this `Host` header is meant for us.
+    /// Returns whether a request with this `Host` header is accepted.
     pub fn allow(&self, header: &str) -> bool {
         let Some(host) = host_of(header) else {
             return false;
@@ -41,12 +41,12 @@ impl Hosts {
     }
 }
 
-/// Names are the same in capitals and with the root's dot at the end.
+/// Normalizes a name: lower case, without the root's dot at the end.
 fn plain(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
-/// The header without its port.
+/// Returns the header without its port.
 fn host_of(header: &str) -> Option<&str> {
     let after_brackets = header.find(']').map_or(0, |end| end + 1);
     match header[after_brackets..].find(':') {

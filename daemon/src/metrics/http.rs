@@ -1,17 +1,17 @@
-//! The HTTP side: the live page at `/`, what it asks for under `/api/`, and `/metrics`, `/healthz`,
-//! `/status`. Reads published views only, so nothing that is asked here waits for a request; and
-//! nothing that is asked here changes the device.
+//! HTTP server: the live page at `/`, its data under `/api/`, and `/metrics`, `/healthz`,
+//! `/status`. It reads published views only, so no answer waits for a request; and no request
+//! changes the device.
 //!
-//! A hostile or slow client costs one of [`CONNECTIONS`] for a few seconds at most, and 8 KiB; when
-//! all are taken, the one that has waited longest for a request makes way. A page of another site
-//! learns nothing: it may not read answers (no CORS header), nor show them in a frame, nor ask by a
-//! name of its own ([`Hosts`]).
+//! A hostile or slow client costs one of [`CONNECTIONS`] for at most `DEADLINE`, and 8 KiB. When
+//! all connections are taken, the client whose grace period ends first is dropped. A page of
+//! another site learns nothing: it may not read answers (no CORS header), nor show them in a frame,
+//! nor use a name of its own ([`Hosts`]).
 
 use super::hosts::Hosts;
 use super::render;
 use crate::failure::{Exit, Failure};
 use crate::live_page::{api, page};
-use crate::status::Observed;
+use crate::status::StatusSource;
 use crate::volume::WritesFailing;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -32,25 +32,26 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 const CONNECTIONS: usize = 64;
-/// Connections that may wait to be accepted: more than any crowd that a second can serve.
+/// Connections that may wait to be accepted: more than the server could answer in 1 s.
 const BACKLOG: i32 = 1024;
 const BUFFER_BYTES: usize = 8 << 10;
-/// One connection, which is one request: so those who look at the page all day hold none meanwhile.
+/// Deadline of one connection, which is one request: a client that watches the page all day has no
+/// connection between requests.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// How long a client is let alone before it makes way for another: while its request is awaited,
-/// and while it takes the answer.
+/// Time before a client may be dropped for another: while its request is awaited, and while it
+/// reads the answer.
 const GRACE: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
-/// Between two looks whether a taken address is free.
+/// Interval between two checks whether a taken address is free.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
-/// Of everything but the page itself: nothing is to be loaded or run.
+/// Policy of all answers except the page: nothing is loaded or run.
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 const PATHS: &str =
     "there are /, /metrics, /healthz, /status, /api/device, /api/blocks and /api/events\n";
 
-/// Takes the address, before anything else is touched, so that a taken port leaves no trace.
+/// Binds the address before any other step, so that a taken port leaves no trace.
 ///
 /// # Errors
 /// Another process has the address, or it is not one of this machine.
@@ -71,13 +72,13 @@ pub fn bind(addr: SocketAddr) -> Result<std::net::TcpListener, Failure> {
     Ok(listener)
 }
 
-/// The same as [`serve`], once the address is free.
+/// Runs [`serve`] once the address is free.
 ///
 /// # Errors
 /// The listener does not work.
 pub async fn serve_when_free(
     addr: SocketAddr,
-    observed: Arc<dyn Observed>,
+    observed: Arc<dyn StatusSource>,
     hosts: Arc<Hosts>,
 ) -> std::io::Result<()> {
     loop {
@@ -89,13 +90,13 @@ pub async fn serve_when_free(
     }
 }
 
-/// Answers until the runtime ends.
+/// Answers requests until the runtime ends.
 ///
 /// # Errors
 /// The listener does not work.
 pub async fn serve(
     listener: std::net::TcpListener,
-    observed: Arc<dyn Observed>,
+    observed: Arc<dyn StatusSource>,
     hosts: Arc<Hosts>,
 ) -> std::io::Result<()> {
     listener.set_nonblocking(true)?;
@@ -124,7 +125,7 @@ pub async fn serve(
     }
 }
 
-/// Everybody who is connected, in order of arrival.
+/// Connected clients, in order of arrival.
 #[derive(Default)]
 struct Clients {
     tasks: JoinSet<()>,
@@ -139,14 +140,15 @@ struct Client {
 }
 
 impl Client {
-    /// When it has to make way, if another needs its place.
+    /// Returns when the client may be dropped for another.
     fn grace_ends(&self) -> Instant {
         self.since + GRACE[usize::from(self.asked.load(Relaxed))]
     }
 }
 
 impl Clients {
-    /// How long a newcomer has to wait, because somebody will have to make way for it, but not yet.
+    /// Returns how long a new client has to wait until another may be dropped; `None` if it need
+    /// not wait.
     fn crowded(&self) -> Option<Duration> {
         if self.all.len() < CONNECTIONS {
             return None;
@@ -155,7 +157,7 @@ impl Clients {
         first.checked_duration_since(Instant::now())
     }
 
-    fn admit(&mut self, stream: TcpStream, observed: Arc<dyn Observed>, hosts: Arc<Hosts>) {
+    fn admit(&mut self, stream: TcpStream, observed: Arc<dyn StatusSource>, hosts: Arc<Hosts>) {
         if self.all.len() >= CONNECTIONS {
             let goes = (0..self.all.len())
                 .min_by_key(|at| self.all[*at].grace_ends())
@@ -182,7 +184,7 @@ impl Clients {
 
 async fn connection(
     stream: TcpStream,
-    observed: Arc<dyn Observed>,
+    observed: Arc<dyn StatusSource>,
     hosts: Arc<Hosts>,
     asked: Arc<AtomicBool>,
 ) {
@@ -205,12 +207,12 @@ async fn connection(
     }
 }
 
-/// `host` is the header of this name; a browser always sends it.
+/// Answers one request. `host` is its `Host` header; a browser always sends one.
 fn answer(
     method: &Method,
     uri: &Uri,
     host: Option<&str>,
-    observed: &dyn Observed,
+    observed: &dyn StatusSource,
     hosts: &Hosts,
 ) -> Response<Full<Bytes>> {
     if let Some(host) = host.filter(|host| !hosts.allow(host)) {
@@ -259,10 +261,10 @@ fn answer(
     }
 }
 
-fn health(observed: &dyn Observed) -> Response<Full<Bytes>> {
+fn health(observed: &dyn StatusSource) -> Response<Full<Bytes>> {
     let view = observed.view();
     match view
-        .trouble
+        .failure
         .clone()
         .or_else(|| view.writes_failing.map(WritesFailing::text))
     {
@@ -297,7 +299,7 @@ fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Resp
 pub(crate) fn get(
     target: &str,
     host: Option<&str>,
-    observed: &dyn Observed,
+    observed: &dyn StatusSource,
 ) -> Response<Full<Bytes>> {
     let uri = target.parse().expect("a target");
     answer(&Method::GET, &uri, host, observed, &Hosts::default())

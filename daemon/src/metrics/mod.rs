@@ -1,5 +1,5 @@
-//! Metrics stay at the edges: the core keeps plain counters, a view of them is rendered when
-//! somebody asks.
+//! Metrics are computed outside the core: the core has plain counters, and a scrape renders a view
+//! of them.
 
 pub mod catalog;
 pub mod hosts;

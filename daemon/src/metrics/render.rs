@@ -1,9 +1,9 @@
-//! A view becomes Prometheus text, family by family as the catalogue says; pure but for the
-//! process's own figures.
+//! Renders a view as Prometheus text, family by family in the catalogue's order; pure except for
+//! the process's own metrics.
 
 use super::catalog::{CATALOG, Family, Kind, Sink};
 use crate::convert::to_f64;
-use crate::status::View;
+use crate::status::StatusSnapshot;
 use crate::volume::{BOUNDS_NS, HistogramView};
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
@@ -12,8 +12,8 @@ use prometheus::proto::{
 };
 use prometheus::{Encoder, TextEncoder};
 
-/// The metrics of an instance and of this process, in Prometheus' text format.
-pub fn render(view: &View) -> String {
+/// Returns the metrics of an instance and of this process, in Prometheus' text format.
+pub fn render(view: &StatusSnapshot) -> String {
     let mut families: Vec<MetricFamily> =
         CATALOG.iter().map(|family| collect(family, view)).collect();
     families.extend(ProcessCollector::for_self().collect());
@@ -25,7 +25,7 @@ pub fn render(view: &View) -> String {
     String::from_utf8(text).expect("labels are UTF-8")
 }
 
-fn collect(family: &Family, view: &View) -> MetricFamily {
+fn collect(family: &Family, view: &StatusSnapshot) -> MetricFamily {
     let mut collected = MetricFamily::default();
     collected.set_name(family.name.into());
     collected.set_help(family.help.into());
@@ -43,7 +43,7 @@ fn collect(family: &Family, view: &View) -> MetricFamily {
     page.collected
 }
 
-/// One family under construction.
+/// Output of one family.
 struct Page<'a> {
     family: &'a Family,
     device: &'a str,

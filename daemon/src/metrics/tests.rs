@@ -1,6 +1,6 @@
 use super::catalog::{CATALOG, Family, Kind};
 use super::render;
-use crate::status::{Facts, Observed, View};
+use crate::status::{InstanceInfo, StatusSnapshot, StatusSource};
 use crate::volume::{BlockMap, EventsView, FlashSnapshot, HostView, Wear};
 use ftl_core::{EventKind, EventTotals, RamEntry, SchemeStats};
 use nand_model::{Counters, Profile};
@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
 
-/// An instance that has just started.
-pub(crate) fn fresh() -> View {
-    let facts = Facts {
+/// Returns an instance that has just started.
+pub(crate) fn fresh() -> StatusSnapshot {
+    let facts = InstanceInfo {
         name: "ublkb0".into(),
         target: "/dev/ublkb0".into(),
         transport: "ublk",
@@ -37,28 +37,28 @@ pub(crate) fn fresh() -> View {
             part: "map",
             entries: 10,
             paper_bytes: 30,
-            real_bytes: 40,
+            allocated_bytes: 40,
         }],
         wear: Wear::default(),
         erase_credit: u32::MAX,
         blocks_to_refresh: 0,
     };
-    View {
+    StatusSnapshot {
         facts: Arc::new(facts),
         host: HostView::default(),
         flash: Arc::new(flash),
         nbd: Default::default(),
         injected: Default::default(),
-        trouble: None,
+        failure: None,
         writes_failing: None,
         paused: None,
         waiting_for: Vec::new(),
     }
 }
 
-/// An instance that stands still.
+/// A constant instance.
 pub(crate) struct Still {
-    pub(crate) view: View,
+    pub(crate) view: StatusSnapshot,
     pub(crate) map: Arc<BlockMap>,
     pub(crate) events: EventsView,
     pub(crate) watched: AtomicU32,
@@ -75,8 +75,8 @@ impl Default for Still {
     }
 }
 
-impl Observed for Still {
-    fn view(&self) -> View {
+impl StatusSource for Still {
+    fn view(&self) -> StatusSnapshot {
         self.view.clone()
     }
     fn watch(&self) {
@@ -100,7 +100,7 @@ impl Observed for Still {
     }
 }
 
-/// The samples of one family: name with labels, and value.
+/// Returns the samples of one family: name with labels, and value.
 fn samples<'t>(text: &'t str, family: &'t Family) -> impl Iterator<Item = (&'t str, f64)> {
     let suffix = if family.kind == Kind::Histogram {
         "_count"
@@ -220,7 +220,7 @@ fn values_reach_the_page() {
         took: 2_500_000_000,
     };
     flash.wear.distribution[2] = 7;
-    view.trouble = Some("sync failed".into());
+    view.failure = Some("sync failed".into());
     view.injected[1] = 9;
     view.host.ops[1].wall.counts[16] = 8;
     let text = render(&view);
@@ -237,7 +237,7 @@ fn values_reach_the_page() {
         r#"ftld_block_erase_distribution_blocks{device="ublkb0",at_most="+Inf"} 7"#,
         r#"ftld_device_read_only{device="ublkb0",reason="failed"} 1"#,
         r#"ftld_faults_injected_total{device="ublkb0",kind="bad_block"} 9"#,
-        r#"ftld_device_read_only{device="ublkb0",reason="asked"} 0"#,
+        r#"ftld_device_read_only{device="ublkb0",reason="requested"} 0"#,
         r#"ftld_host_io_duration_seconds_bucket{device="ublkb0",op="write",le="10"} 0"#,
         r#"ftld_host_io_duration_seconds_bucket{device="ublkb0",op="write",le="+Inf"} 8"#,
         r#"ftld_recovery_duration_seconds{device="ublkb0"} 0.25"#,
@@ -251,7 +251,7 @@ fn values_reach_the_page() {
     }
 }
 
-/// The row of a family in docs/METRICS.md.
+/// Returns the row of a family in docs/METRICS.md.
 fn row(family: &Family) -> String {
     let labels = family.labels.iter().map(|label| match label.values {
         [] => format!("`{}`", label.name),

@@ -1,4 +1,4 @@
-//! From the addresses of a trace to those of the device.
+//! Mapping from trace addresses to device addresses.
 
 use super::job::Address;
 use super::sim::Extent;
@@ -7,19 +7,19 @@ use crate::size::show_size;
 use ftld_traces::Record;
 use std::collections::BTreeSet;
 
-/// Grain of compaction: small enough to leave little untouched space in, large enough to keep
+/// Extent size of compaction: small enough to include little untouched space, large enough to keep
 /// neighbours together.
 const GRAIN: u64 = 1 << 20;
 
-/// Touched extents of a trace, by disk and number.
+/// Touched extents of a trace, by disk and extent number.
 #[derive(Default)]
 pub(super) struct Footprint(BTreeSet<(u64, u64)>);
 
-/// Most extents of a footprint, 16 TiB: no device here is larger.
+/// Maximum of extents in a footprint, 16 TiB: no supported device is larger.
 const GRAINS_MAX: u64 = 1 << 24;
 
 impl Footprint {
-    /// Adds what a record touches.
+    /// Adds the extents that a record touches.
     pub(super) fn add(&mut self, record: &Record) -> Result<(), String> {
         let (first, last) = (
             record.offset_bytes,
@@ -34,18 +34,18 @@ impl Footprint {
         Ok(())
     }
 
-    /// How many extents.
+    /// Returns the number of extents.
     pub(super) fn extents(&self) -> u64 {
         to_u64(self.0.len())
     }
 
-    /// Bytes of all extents.
+    /// Returns the bytes of all extents.
     pub(super) fn bytes(&self) -> u64 {
         self.extents() * GRAIN
     }
 }
 
-/// A rule for addresses.
+/// A rule for mapping addresses.
 pub(super) enum Map {
     Exact {
         disk: Option<u64>,
@@ -53,7 +53,7 @@ pub(super) enum Map {
     Fold {
         disk: Option<u64>,
     },
-    /// Sorted; the place is the new number.
+    /// Sorted; the index is the new extent number.
     Compact(Vec<(u64, u64)>),
 }
 
@@ -66,8 +66,8 @@ impl Map {
         }
     }
 
-    /// Where a record lies on a device of `size` bytes. The error says what does not fit and what
-    /// to do.
+    /// Maps a record to extents on a device of `size` bytes. The error contains the mismatch and
+    /// the remedy.
     pub(super) fn place(
         &mut self,
         record: &Record,
@@ -112,7 +112,8 @@ impl Map {
                 }
             }
             Map::Compact(touched) => {
-                // What one record touches is touched throughout, so its extents stay neighbours.
+                // A footprint has every extent between the first and the last byte of a record, so
+                // the extents of a record stay adjacent.
                 let place = touched
                     .binary_search(&(device, offset / GRAIN))
                     .map_err(|_| CHANGED)?;
@@ -126,14 +127,14 @@ impl Map {
     }
 }
 
-const CHANGED: &str = "was not there when the trace was read the first time; it changed meanwhile";
+const CHANGED: &str = "was not in the trace at the first pass; the file changed meanwhile";
 
 fn one_disk(known: &mut Option<u64>, device: u64) -> Result<(), String> {
     match *known.get_or_insert(device) {
         first if first == device => Ok(()),
         first => Err(format!(
-            "disk {device}, after requests to disk {first}: each has addresses of its own; choose one with --disk N, or lay them \
-             behind each other with --address compact"
+            "disk {device}, after requests to disk {first}: each has its own addresses; select one with --disk N, or place them \
+             one after another with --address compact"
         )),
     }
 }

@@ -1,6 +1,6 @@
 //! Counters of a device when measuring began, and the differences that make a row.
 //!
-//! Always true: what preconditioning and warming up cost is not in a row. Power failure does not
+//! Invariants: the cost of preconditioning and warm-up is not in a row. Power failure does not
 //! matter here.
 
 use super::job::Job;
@@ -8,12 +8,12 @@ use super::measure::{Response, Responses};
 use super::row::{Counts, Erases, MapCache, Optimum, Ram, RamPart, Requests};
 use super::sim::Sim;
 use crate::convert::to_f64;
-use crate::method::Average;
+use crate::method::ResponseUnit;
 use ftl_core::{Ftl, SchemeStats};
 use nand_model::store::OobOnlyStore;
 use nand_model::{Counters, Nanos, Profile};
 
-/// The device when measuring began.
+/// Counters when measuring began.
 pub(super) struct Begun {
     pub(super) now: Nanos,
     pub(super) counters: Counters,
@@ -74,12 +74,12 @@ pub(super) fn ram(ftl: &dyn Ftl<OobOnlyStore>) -> Ram {
             part: entry.part.into(),
             entries: entry.entries,
             paper_bytes: entry.paper_bytes,
-            real_bytes: entry.real_bytes,
+            allocated_bytes: entry.allocated_bytes,
         })
         .collect();
     Ram {
         paper_bytes: parts.iter().map(|part| part.paper_bytes).sum(),
-        real_bytes: parts.iter().map(|part| part.real_bytes).sum(),
+        allocated_bytes: parts.iter().map(|part| part.allocated_bytes).sum(),
         parts,
     }
 }
@@ -120,7 +120,7 @@ pub(super) fn optimum(
     let page_write_ns = to_f64(block + timing.erase_ns) / f64::from(pages) + to_f64(timing.bus_ns);
     let reading = |pages: u64| to_f64(pages) * page_read_ns;
     let writing = to_f64(requests.pages_written) * page_write_ns;
-    let alone = geometry.dies() == 1 || job.method.average() != Average::PerRequest;
+    let alone = geometry.dies() == 1 || job.method.response_unit() != ResponseUnit::PerRequest;
     let mean = |work: f64, of: &Option<Response>| {
         of.as_ref()
             .filter(|_| alone)
@@ -132,9 +132,9 @@ pub(super) fn optimum(
         page_read_ns,
         page_write_ns,
         mean_read_ns: mean(
-            reading(requests.pages_read - requests.pages_patched),
+            reading(requests.pages_read - requests.pages_rmw),
             &responses.read,
         ),
-        mean_write_ns: mean(reading(requests.pages_patched) + writing, &responses.write),
+        mean_write_ns: mean(reading(requests.pages_rmw) + writing, &responses.write),
     }
 }

@@ -1,6 +1,6 @@
 //! A scheme and a simulated device to run it on.
 //!
-//! Always true: a device that would not fit into memory is refused before it is made. Nothing of
+//! Invariants: a device that does not fit into memory is refused before it is created. Nothing of
 //! it outlives the job, so power failure does not matter.
 
 use super::begun::{Begun, counts, map_cache, optimum, ram};
@@ -13,18 +13,18 @@ use super::sim::Sim;
 use crate::config::{OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
 use crate::convert::to_u64;
 use crate::failure::Failure;
-use crate::method::Average;
+use crate::method::ResponseUnit;
 use crate::size::show_size;
 use ftl_core::schemes::{Layout, SCHEMES};
 use ftl_core::{FtlConfig, Start};
 use nand_model::store::OobOnlyStore;
 use nand_model::{Capacity, Chip, Profile};
 
-/// What a simulated page takes of memory at least: what is kept of its spare bytes, and its place
-/// in the map.
+/// Minimum of memory per simulated page: its stored OOB bytes, and its map entry.
 pub(super) const BYTES_PER_PAGE: u64 = 32 + 4;
 
-/// Bytes that programs can get without pushing others out; `None` if the kernel does not say.
+/// Returns the memory available without swapping, in bytes; `None` if the kernel does not report
+/// it.
 pub(super) fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
@@ -45,24 +45,24 @@ pub(super) struct Bench {
 impl Bench {
     pub(super) fn new(
         job: &Job,
-        wish: &crate::config::Wish,
+        requirements: &crate::config::ImageRequirements,
         needed: Option<u64>,
     ) -> Result<Bench, Failure> {
-        let scheme = wish
+        let scheme = requirements
             .scheme
             .as_deref()
             .map_or(Ok(&SCHEMES[0]), find_scheme)?;
-        let profile = wish.profile.unwrap_or(Profile::default_profile());
-        let op_percent = wish.op.unwrap_or(OP_DEFAULT);
+        let profile = requirements.profile.unwrap_or(Profile::default_profile());
+        let op_percent = requirements.op.unwrap_or(OP_DEFAULT);
         let by_size = profile.capacity == Capacity::BySize;
         let default = if by_size {
             needed.unwrap_or(SIZE_DEFAULT)
         } else {
             0
         };
-        let wanted = wish.size.unwrap_or(default);
+        let wanted = requirements.size.unwrap_or(default);
         let layout = scheme
-            .layout(profile, wanted, op_percent / 100.0, &wish.params)
+            .layout(profile, wanted, op_percent / 100.0, &requirements.params)
             .map_err(usage)?;
         let whole = u64::from(layout.logical_pages) * u64::from(profile.geometry.page_bytes);
         let size = if wanted > 0 { wanted } else { whole };
@@ -78,7 +78,7 @@ impl Bench {
             layout,
             size,
             op_percent,
-            params: wish.params.clone(),
+            params: requirements.params.clone(),
         })
     }
 
@@ -103,12 +103,12 @@ impl Bench {
             self.scheme
                 .start(chip, &config, Start::Format)
                 .map_err(failed)?,
-            job.method.average(),
+            job.method.response_unit(),
         ))
     }
 
-    /// A device that the machine has no room for would end this program, or another's, without a
-    /// word.
+    /// Refuses a device larger than the available memory: the out-of-memory killer would end this
+    /// program, or another, without a message.
     pub(super) fn fits_memory(&self, available: Option<u64>) -> Result<(), Failure> {
         let needed = to_u64(self.layout.profile.geometry.page_slots()) * BYTES_PER_PAGE;
         match available.filter(|available| *available < needed) {
@@ -138,10 +138,10 @@ impl Bench {
         let flash = row::by_cause(&begun.counters, counters);
         let mut write_amplification =
             WriteAmplification::new(&flash, &requests, geometry.page_bytes);
-        // What a record asks for beyond its first page is not done.
+        // Only the first page of a record is served.
         write_amplification
             .of_bytes
-            .take_if(|_| job.method.average() == Average::PerRecord);
+            .take_if(|_| job.method.response_unit() == ResponseUnit::PerRecord);
         Row {
             schema: SCHEMA.into(),
             job: Job {

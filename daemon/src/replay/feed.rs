@@ -1,7 +1,7 @@
-//! Requests on their way from a trace or a workload to the scheme.
+//! Requests from a trace or a workload to the scheme.
 //!
-//! Always true: every request that is issued is completed when a round ends, or the job fails.
-//! Power failure does not matter here.
+//! Invariants: every issued request is completed when a round ends, or the job fails. Power failure
+//! does not matter here.
 
 use super::address::Map;
 use super::bench::Bench;
@@ -12,7 +12,7 @@ use super::source::Source;
 use super::{Tick, source};
 use crate::convert::{index, to_u32, to_usize};
 use crate::failure::Failure;
-use crate::method::Average;
+use crate::method::ResponseUnit;
 use ftld_traces::{Op, Record};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,7 +21,7 @@ use std::ops::Range;
 /// Requests between two ticks.
 pub(super) const TICK: u64 = 4096;
 
-/// Requests on their way to the scheme.
+/// A feed of requests to the scheme.
 pub(super) struct Feed<'a> {
     pub(super) job: &'a Job,
     pub(super) source: &'a Source,
@@ -31,7 +31,7 @@ pub(super) struct Feed<'a> {
 }
 
 impl Feed<'_> {
-    /// Some rounds of the trace; all their requests are done at the end.
+    /// Runs rounds of the trace; all their requests are completed at the end.
     pub(super) fn rounds(
         &mut self,
         sim: &mut Sim,
@@ -40,13 +40,13 @@ impl Feed<'_> {
         tick: Tick<'_>,
     ) -> Result<(), Failure> {
         let (first, count) = (rounds.start, f64::from(rounds.end - rounds.start));
-        // By timestamps a round begins where the last request of the one before came.
+        // With timestamps, a round begins at the arrival of the last request of the round before.
         let (mut begin, mut latest) = (sim.now, sim.now);
         let mut under_way =
             BinaryHeap::from([Reverse(sim.now)].repeat(index(self.job.method.depth)));
         let mut extents = Vec::new();
         for round in rounds {
-            // Another round of what is made up is made up anew.
+            // Another round of a synthetic workload has another seed.
             let mut stream = self
                 .source
                 .begin(self.size, self.job.seed.wrapping_add(u64::from(round)))?;
@@ -89,7 +89,7 @@ impl Feed<'_> {
         Ok(())
     }
 
-    /// Pages that the first round touches, in runs.
+    /// Returns the pages that the first round touches, in runs.
     pub(super) fn touched(
         &mut self,
         bench: &Bench,
@@ -103,14 +103,14 @@ impl Feed<'_> {
             let record = record.map_err(|error| source::failure(&error))?;
             count += 1;
             if count.is_multiple_of(TICK) {
-                tick(stream.progress(), "looking through");
+                tick(stream.progress(), "scanning");
             }
             let failed =
                 |why| Failure::failed(format!("{}: {}: {why}", self.job.workload, stream.place()));
             self.map
                 .place(&record, self.size, &mut extents)
                 .map_err(failed)?;
-            if self.job.method.average() == Average::PerRecord {
+            if self.job.method.response_unit() == ResponseUnit::PerRecord {
                 extents.truncate(1);
                 extents[0].len = 1;
             }

@@ -1,22 +1,22 @@
-//! What one run is told: options on the command line and a JSON object alike.
+//! Parameters of one run: options on the command line or a JSON object.
 
-use crate::config::{Wish, find_scheme};
+use crate::config::{ImageRequirements, find_scheme};
 use crate::failure::Failure;
-use crate::method::{Average, Precondition};
+use crate::method::{Precondition, ResponseUnit};
 use crate::options::DeviceOptions;
 use crate::preset::{Preset, Use};
 use clap::{Args, ValueEnum};
-use ftld_traces::{DIALECTS, Dialect};
+use ftld_traces::{DIALECTS, TraceFormat};
 use serde::{Deserialize, Serialize};
 
-/// One run: a scheme, its device, what is asked of it and how that is measured. Equal jobs give
-/// equal figures.
+/// One run: a scheme, its device, its workload and the measuring method. Equal jobs give equal
+/// results.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Job {
     /// Trace file, or a synthetic workload such as zipf:read=30%; see `ftld workloads`
     pub workload: String,
-    /// Scheme, device, parameters and method of a paper, where no option says otherwise; see `ftld
+    /// Scheme, device, parameters and method of a paper; explicit options have priority; see `ftld
     /// presets`
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,62 +27,61 @@ pub struct Job {
     /// Flash device; see `ftld profiles`
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
-    /// Size that the host sees [default: 1GiB; with --address compact what the trace touches]
+    /// Size that the host sees [default: 1GiB; with --address compact the touched extents]
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,
     /// Over-provisioning in percent of the size [default: 7]
     #[arg(long, value_name = "PERCENT")]
     pub op: Option<f64>,
-    /// Scheme parameter, may be given more than once
+    /// Scheme parameter; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Where all randomness begins
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT)]
     pub seed: u64,
-    /// How it is replayed.
+    /// Method of replay.
     #[command(flatten)]
     #[serde(flatten)]
     pub method: Method,
 }
 
-/// How a workload is replayed and measured: the same for every run of a comparison.
+/// Method of replay and measuring: the same for every run of a comparison.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Method {
-    /// What was written before the trace begins [default: steady]
-    #[arg(long, value_name = "none|touched|fill|steady|WRITES")]
+    /// Preconditioning before the trace [default: steady]
+    #[arg(long, value_name = "none|footprint|fill|steady|WRITES")]
     pub precondition: Option<Precondition>,
-    /// Format of the trace [default: found out from its first line]
+    /// Format of the trace [default: detected from its first line]
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
     /// Only the requests to this disk of the trace
     #[arg(long, value_name = "N")]
     pub disk: Option<u64>,
-    /// How a trace's addresses become addresses of the device; synthetic workloads fit by
-    /// themselves
+    /// Mapping from trace addresses to device addresses; synthetic workloads need none
     #[arg(long, value_enum, default_value_t = Address::Exact)]
     pub address: Address,
-    /// When requests begin
+    /// Start of requests
     #[arg(long, value_enum, default_value_t = Arrival::Closed)]
     pub arrival: Arrival,
-    /// What one response time is [default: per_request]
+    /// Unit of a response time [default: per_request]
     #[arg(long, value_enum)]
-    pub average: Option<Average>,
-    /// Let the scheme work while nothing is asked of it; needs --arrival trace
+    pub response_unit: Option<ResponseUnit>,
+    /// Run background GC when idle; needs --arrival trace
     #[arg(long)]
     pub idle: bool,
-    /// Requests under way at the same time in a closed loop
+    /// Queue depth (closed loop)
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub depth: u32,
-    /// How often the trace is done before it is measured
+    /// Warm-up passes
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub warm_up: u32,
-    /// How often the trace is done and measured
+    /// Measured passes
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub loops: u32,
 }
 
-/// The seed unless told otherwise.
+/// Default seed.
 const SEED_DEFAULT: u64 = 1;
 
 impl Default for Job {
@@ -109,7 +108,7 @@ impl Default for Method {
             disk: None,
             address: Address::Exact,
             arrival: Arrival::Closed,
-            average: None,
+            response_unit: None,
             idle: false,
             depth: 1,
             warm_up: 0,
@@ -119,45 +118,44 @@ impl Default for Method {
 }
 
 impl Method {
-    /// What is written before measuring begins.
+    /// Returns the preconditioning.
     pub fn precondition(&self) -> Precondition {
         self.precondition.unwrap_or(Precondition::Steady)
     }
 
-    /// What one response time is.
-    pub fn average(&self) -> Average {
-        self.average.unwrap_or(Average::PerRequest)
+    /// Returns the unit of response times.
+    pub fn response_unit(&self) -> ResponseUnit {
+        self.response_unit.unwrap_or(ResponseUnit::PerRequest)
     }
 }
 
-/// Most requests under way at the same time.
+/// Maximum queue depth.
 const DEPTH_MAX: u32 = 65_536;
 
-/// How addresses of a trace become addresses of the device.
+/// Mapping from trace addresses to device addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Address {
-    /// As they are; one beyond the device is an error
+    /// Unchanged; an address beyond the device is an error
     Exact,
     /// Modulo the size of the device
     Fold,
-    /// Extents of 1 MiB that the trace touches, one behind the other in the order of their
-    /// addresses; reads the trace twice
+    /// Touched extents of 1 MiB, compacted in address order; reads the trace twice
     Compact,
 }
 
-/// When requests begin.
+/// Arrival of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrival {
-    /// When another is done: as many are under way as --depth says
+    /// When another one completes: --depth requests are in flight
     Closed,
-    /// When the trace says so
+    /// At the timestamps of the trace
     Trace,
 }
 
 impl Job {
-    /// The same job with everything said that its preset says or that has a default.
+    /// Returns the same job with the values of its preset and all defaults filled in.
     pub(super) fn complete(&self) -> Result<Job, Failure> {
         let mut job = self.clone();
         if let Some(name) = &self.preset {
@@ -172,15 +170,15 @@ impl Job {
             job.set = preset.params(find_scheme(scheme)?, Use::Simulation, &self.set);
             job.scheme = Some(scheme.to_owned());
             job.method.precondition = self.method.precondition.or(Some(preset.precondition));
-            job.method.average = self.method.average.or(Some(preset.average));
+            job.method.response_unit = self.method.response_unit.or(Some(preset.response_unit));
         }
         job.method.precondition = Some(job.method.precondition());
-        job.method.average = Some(job.method.average());
+        job.method.response_unit = Some(job.method.response_unit());
         Ok(job)
     }
 
-    /// The options of the device, validated as everywhere else.
-    pub(super) fn wish(&self) -> Result<Wish, Failure> {
+    /// Returns the options of the device, with the usual validation.
+    pub(super) fn requirements(&self) -> Result<ImageRequirements, Failure> {
         let Method {
             loops,
             depth,
@@ -189,7 +187,7 @@ impl Job {
             ..
         } = self.method;
         if loops == 0 {
-            return Err(Failure::usage("--loops 0: a trace is done at least once"));
+            return Err(Failure::usage("--loops 0: need at least 1"));
         }
         if depth == 0 || depth > DEPTH_MAX {
             return Err(Failure::usage(format!(
@@ -198,7 +196,7 @@ impl Job {
         }
         if depth > 1 && arrival == Arrival::Trace {
             return Err(Failure::usage(
-                "--depth: by timestamps as many requests are under way as have come; leave it out",
+                "--depth: timestamps determine the queue depth; leave it out",
             ));
         }
         if idle && arrival == Arrival::Closed {
@@ -220,11 +218,11 @@ impl Job {
             set,
             ..DeviceOptions::default()
         }
-        .wish()
+        .requirements()
     }
 
-    /// The format that was asked for.
-    pub(super) fn dialect(&self) -> Result<Option<&'static Dialect>, Failure> {
+    /// Returns the requested trace format.
+    pub(super) fn dialect(&self) -> Result<Option<&'static TraceFormat>, Failure> {
         let Some(name) = &self.method.format else {
             return Ok(None);
         };
@@ -235,7 +233,7 @@ impl Job {
                 names.join(", ")
             ))
         };
-        Dialect::find(name).map(Some).ok_or_else(unknown)
+        TraceFormat::find(name).map(Some).ok_or_else(unknown)
     }
 }
 
@@ -268,11 +266,11 @@ mod tests {
             ),
             (
                 r#"{"precondition": "stedy"}"#,
-                "is none of none, touched, fill, steady",
+                "is none of none, footprint, fill, steady",
             ),
             (
                 r#"{"precondition": "-1"}"#,
-                "is none of none, touched, fill, steady",
+                "is none of none, footprint, fill, steady",
             ),
         ] {
             let error = serde_json::from_str::<Job>(wrong).unwrap_err().to_string();
@@ -307,7 +305,7 @@ mod tests {
                     arrival: Arrival::Trace,
                     ..Method::default()
                 }),
-                "--depth: by timestamps",
+                "--depth: timestamps",
             ),
             (
                 by(Method {
@@ -331,7 +329,7 @@ mod tests {
                 "--op -1",
             ),
         ] {
-            assert!(job.wish().unwrap_err().message.contains(part));
+            assert!(job.requirements().unwrap_err().message.contains(part));
         }
         let failure = by(Method {
             format: Some("mrs".into()),
@@ -359,16 +357,16 @@ mod tests {
             (complete.scheme.as_deref(), complete.profile.as_deref()),
             (Some("mnftl"), Some("mnftl-region"))
         );
-        assert_eq!(complete.method.average(), Average::PerRecord);
+        assert_eq!(complete.method.response_unit(), ResponseUnit::PerRecord);
         assert!(
             complete.set.contains(&"nand.pair_policy=none".to_owned()),
             "{:?}",
             complete.set
         );
-        // A row's job is complete; done again it is the same.
+        // A row's job is complete; completing it again changes nothing.
         assert_eq!(complete.complete().unwrap(), complete);
         let method = Method {
-            average: Some(Average::PerPage),
+            response_unit: Some(ResponseUnit::PerPage),
             ..Method::default()
         };
         let set = vec!["dftl.cache=4096".to_owned()];
@@ -381,8 +379,8 @@ mod tests {
         };
         let complete = other.complete().unwrap();
         assert_eq!(
-            (complete.op, complete.method.average()),
-            (Some(28.0), Average::PerPage)
+            (complete.op, complete.method.response_unit()),
+            (Some(28.0), ResponseUnit::PerPage)
         );
         assert_eq!(
             complete

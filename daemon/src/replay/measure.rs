@@ -1,4 +1,5 @@
-//! Response times, in bounded memory: mean and maximum are exact, percentiles to three digits.
+//! Response times in bounded memory: mean and maximum are exact, percentiles have 3 significant
+//! digits.
 
 use crate::convert::{sum_to_f64, to_f64};
 use ftld_traces::Op;
@@ -44,14 +45,14 @@ impl Latency {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// The figures; `None` if there was no request.
+    /// Returns the statistics; `None` if there was no request.
     pub(super) fn view(&self) -> Option<Response> {
         let count = self.histogram.len();
         assert!(
             count == 0 || self.min_ns <= self.max_ns,
             "the shortest response is no longer than the longest"
         );
-        // The histogram knows values to three digits only.
+        // The histogram stores values to 3 significant digits only.
         let at = |percent: f64| {
             self.histogram
                 .value_at_percentile(percent)
@@ -74,7 +75,7 @@ impl Latency {
     }
 }
 
-/// Points of the distribution that are reported, as shares of the requests.
+/// Reported points of the distribution, as shares of the requests.
 const QUANTILES: [f64; 20] = [
     0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.995, 0.998, 0.999,
     0.9995, 0.9999, 1.0,
@@ -83,7 +84,7 @@ const QUANTILES: [f64; 20] = [
 /// Response times in nanoseconds of emulated time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Response {
-    /// How many.
+    /// Number of requests.
     pub count: u64,
     /// Mean.
     pub mean: f64,
@@ -91,19 +92,19 @@ pub struct Response {
     pub sum: f64,
     /// Median.
     pub p50: u64,
-    /// Longest of the best 90 %.
+    /// Longest of the fastest 90 %.
     pub p90: u64,
-    /// Longest of the best 99 %.
+    /// Longest of the fastest 99 %.
     pub p99: u64,
-    /// Longest of the best 99.9 %.
+    /// Longest of the fastest 99.9 %.
     pub p999: u64,
     /// Longest.
     pub max: u64,
-    /// The distribution: shares of the requests, and the longest of each.
+    /// The distribution: shares of the requests, and the longest response of each share.
     pub quantiles: Vec<(f64, u64)>,
 }
 
-/// Response times by what was asked for.
+/// Response times by operation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sides {
     reads: Latency,
@@ -111,10 +112,10 @@ pub(super) struct Sides {
     trims: Latency,
 }
 
-/// [`Response`]s by what was asked for; `None` where nothing was.
+/// [`Response`]s by operation; `None` for an operation without requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Responses {
-    /// Whatever was asked for.
+    /// All operations.
     pub all: Option<Response>,
     /// Reads.
     pub read: Option<Response>,

@@ -1,8 +1,8 @@
-//! `ftld replay`: a trace or a workload on a scheme over a simulated chip, in virtual time. Nothing
-//! here touches a live device.
+//! `ftld replay`: a trace or a workload on a scheme over a simulated chip, in virtual time. It
+//! never touches a live device.
 //!
-//! What always holds: equal jobs give equal rows, but for [`Row::run`]; every request that is read
-//! is given to the scheme, every page that is given to it is completed, or the run fails.
+//! Invariants: equal jobs give equal rows, except [`Row::run`]. Every request read is given to the
+//! scheme, and every page given to the scheme is completed, or the run fails.
 
 mod address;
 mod begun;
@@ -18,7 +18,7 @@ mod row;
 mod sim;
 mod source;
 
-pub use crate::method::{Average, DEVICE_WRITES_MAX, Precondition};
+pub use crate::method::{DEVICE_WRITES_MAX, Precondition, ResponseUnit};
 pub use job::{Address, Arrival, Job, Method};
 pub use measure::{Response, Responses};
 pub use precondition::Conditioned;
@@ -53,10 +53,10 @@ pub fn replay(job: &Job, as_json: bool) -> Result<(), Failure> {
     });
     bar.finish_and_clear();
     let row = row?;
-    if row.precondition.settled == Some(false) {
+    if row.precondition.steady == Some(false) {
         tracing::warn!(
-            "write amplification had not settled after {:.0} device writes; --precondition N writes more",
-            row.precondition.device_writes
+            "write amplification was not steady after {:.0} drive writes; --precondition N writes more",
+            row.precondition.drive_writes
         );
     }
     if as_json {
@@ -67,17 +67,16 @@ pub fn replay(job: &Job, as_json: bool) -> Result<(), Failure> {
 }
 
 impl Row {
-    /// The row as one line of JSON.
+    /// Returns the row as one line of JSON.
     pub fn line(&self) -> String {
         serde_json::to_string(self).expect("a row is plain data")
     }
 }
 
-/// Hears what is being done, and how much of it.
+/// Progress callback: the share done, and the current activity.
 pub type Tick<'a> = &'a mut dyn FnMut(f64, &'static str);
 
-/// Does one job. A scheme that breaks a law of the chip, or a promise of its own, fails the job and
-/// nothing else.
+/// Runs one job. A scheme that breaks a NAND rule or one of its own guarantees fails only this job.
 ///
 /// # Errors
 /// The job is wrong, its trace cannot be read, or its scheme failed.
@@ -95,13 +94,13 @@ pub fn run(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
 fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     let (began, cpu_began) = (Instant::now(), cpu());
     let job = &job.complete()?;
-    let wish = job.wish()?;
+    let requirements = job.requirements()?;
     let source = Source::new(job)?;
     let footprint = match job.method.address {
         Address::Compact => Some(footprint(&source, job, tick)?),
         Address::Exact | Address::Fold => None,
     };
-    let bench = Bench::new(job, &wish, footprint.as_ref().map(Footprint::bytes))?;
+    let bench = Bench::new(job, &requirements, footprint.as_ref().map(Footprint::bytes))?;
     let touched = footprint.as_ref().map(Footprint::extents);
     let map = Map::new(job.method.address, footprint);
     let mut sim = bench.start(job)?;
@@ -119,7 +118,7 @@ fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
         requests: Requests::default(),
     };
     let pages = match job.method.precondition() {
-        Precondition::Touched => feed.touched(&bench, tick)?,
+        Precondition::Footprint => feed.touched(&bench, tick)?,
         _ => Vec::new(),
     };
     let conditioned = sim
@@ -154,14 +153,14 @@ fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     };
     let mut requests = feed.requests;
     (requests.pages_read, requests.pages_written) = (sim.pages.read, sim.pages.written);
-    (requests.pages_patched, requests.pages_trimmed) = (sim.pages.patched, sim.pages.trimmed);
+    (requests.pages_rmw, requests.pages_trimmed) = (sim.pages.rmw, sim.pages.trimmed);
     let responses = sim.sides.view();
     sim.settle()
         .map_err(|why| failed("after the last request", &why))?;
     Ok(bench.row(job, requests, responses, conditioned, &begun, &sim, run))
 }
 
-/// CPU time of this thread: jobs run one per thread.
+/// Returns the CPU time of this thread: jobs run one per thread.
 fn cpu() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
     Duration::from(time)
@@ -173,7 +172,7 @@ fn footprint(source: &Source, job: &Job, tick: Tick<'_>) -> Result<Footprint, Fa
         let record = record.map_err(|error| source::failure(&error))?;
         count += 1;
         if count.is_multiple_of(TICK) {
-            tick(stream.progress(), "looking through");
+            tick(stream.progress(), "scanning");
         }
         let failed = |why| Failure::failed(format!("{}: {}: {why}", job.workload, stream.place()));
         footprint.add(&record).map_err(failed)?;

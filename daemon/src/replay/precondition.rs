@@ -1,4 +1,4 @@
-//! Bringing a device to the state in which it is measured.
+//! Preconditioning: brings a device to the state in which it is measured.
 
 use super::sim::{Extent, Sim};
 use crate::convert::{narrow, to_f64, whole};
@@ -9,28 +9,28 @@ use nand_model::SplitMix;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// The write amplification is settled when that of three windows in a row lies within this of each
-/// other.
+/// Tolerance of the steady state: the write amplification of three windows in a row differs by at
+/// most this share.
 const SETTLED: f64 = 0.02;
-/// A window is this part of the device.
+/// Windows per drive write.
 const WINDOWS_PER_DEVICE: u32 = 4;
-/// One that does not settle is given up after as many device writes.
+/// Drive writes after which the search for a steady state ends.
 const DEVICE_WRITES: f64 = 12.0;
 
-/// What was done before measuring.
+/// Result of preconditioning.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conditioned {
-    /// Pages written, as a multiple of the device's; what was filled in order counts.
-    pub device_writes: f64,
+    /// Drive writes, with the sequential fill.
+    pub drive_writes: f64,
     /// Write amplification of the last window of random overwrites, if there was one.
     pub write_amplification: Option<f64>,
-    /// Whether it had settled; `None` where that was not asked for.
-    pub settled: Option<bool>,
+    /// Whether the steady state was reached; `None` if it was not requested.
+    pub steady: Option<bool>,
 }
 
 impl Sim {
-    /// Fills and overwrites as asked; `touched` are the pages of [`Precondition::Touched`],
-    /// ascending. `tick` hears of the share that is done.
+    /// Fills and overwrites as requested; `touched` are the pages of [`Precondition::Footprint`],
+    /// ascending. `tick` receives the share done.
     pub(super) fn precondition(
         &mut self,
         what: Precondition,
@@ -40,16 +40,16 @@ impl Sim {
     ) -> Result<Conditioned, FtlError> {
         let pages = self.ftl().logical_pages();
         let limit = match what {
-            Precondition::None | Precondition::Touched => {
+            Precondition::None | Precondition::Footprint => {
                 for run in touched {
                     self.fill(run.clone(), &mut |_| ())?;
                 }
                 let written: u32 = touched.iter().map(|run| run.end - run.start).sum();
-                let device_writes = f64::from(written) / f64::from(pages);
+                let drive_writes = f64::from(written) / f64::from(pages);
                 return Ok(Conditioned {
-                    device_writes,
+                    drive_writes,
                     write_amplification: None,
-                    settled: None,
+                    steady: None,
                 });
             }
             Precondition::Fill => 0.0,
@@ -61,8 +61,8 @@ impl Sim {
         self.fill(0..pages, &mut |done| tick(f64::from(done) / total))?;
         let mut rng = SplitMix::new(seed);
         let window = u64::from((pages / WINDOWS_PER_DEVICE).max(1));
-        let (mut written, mut last, mut settled) = (0, Vec::new(), false);
-        while written < limit && !settled {
+        let (mut written, mut last, mut steady) = (0, Vec::new(), false);
+        while written < limit && !steady {
             let count = window.min(limit - written);
             let before = self.programs();
             for _ in 0..count {
@@ -70,17 +70,17 @@ impl Sim {
             }
             written += count;
             last.push(to_f64(self.programs() - before) / to_f64(count));
-            settled = what == Precondition::Steady && is_settled(&last);
+            steady = what == Precondition::Steady && is_settled(&last);
             tick(to_f64(u64::from(pages) + written) / total);
         }
         Ok(Conditioned {
-            device_writes: 1.0 + to_f64(written) / f64::from(pages),
+            drive_writes: 1.0 + to_f64(written) / f64::from(pages),
             write_amplification: last.last().copied(),
-            settled: (what == Precondition::Steady).then_some(settled),
+            steady: (what == Precondition::Steady).then_some(steady),
         })
     }
 
-    /// Writes these pages in order, a block's worth at a time.
+    /// Writes these pages in order, a block at a time.
     fn fill(&mut self, pages: Range<u32>, tick: &mut dyn FnMut(u32)) -> Result<(), FtlError> {
         let geometry = *self.ftl().chip().geometry();
         let (block, page) = (geometry.pages_per_block, u64::from(geometry.page_bytes));

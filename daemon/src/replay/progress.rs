@@ -1,16 +1,16 @@
 //! Progress of a job on the terminal.
 //!
-//! Always true: it is drawn on standard error alone. Power failure does not matter here.
+//! Invariants: it is drawn on standard error only. Power failure does not matter here.
 
 use crate::convert::{to_f64, whole};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
-/// What is done by then needs no bar.
+/// Duration below which a job has no progress bar.
 pub(super) const SOON: Duration = Duration::from_secs(1);
 pub(super) const STEPS: u64 = 1000;
 
-/// Draws on standard error, and only if that is a terminal.
+/// Creates a progress bar on standard error, drawn only if that is a terminal.
 pub(super) fn bar() -> ProgressBar {
     let bar = ProgressBar::new(STEPS);
     let style = ProgressStyle::with_template(

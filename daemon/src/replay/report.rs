@@ -1,13 +1,13 @@
-//! A row for people.
+//! A row as human-readable text.
 
 use super::job::Arrival;
 use super::measure::Response;
 use super::row::{Operations, Row};
 use crate::convert::to_f64;
-use crate::method::Average;
+use crate::method::ResponseUnit;
 use crate::size::show_size;
 
-/// Columns of a line: what, the scheme's, the bound's.
+/// Adds a line: name, the scheme's value, the bound's value.
 fn line(text: &mut String, what: &str, scheme: &str, optimum: &str) {
     let line = format!("{what:<30} {scheme:>16} {optimum:>16}");
     *text += line.trim_end();
@@ -22,7 +22,7 @@ fn us(ns: f64) -> String {
     format!("{:.1}", ns / 1e3)
 }
 
-/// The table of one run, with the bound beside it.
+/// Returns the table of one run, with the bound alongside.
 pub(super) fn table(row: &Row) -> String {
     let mut text = head(row);
     line(&mut text, "", &row.scheme, "optimum");
@@ -54,13 +54,13 @@ pub(super) fn table(row: &Row) -> String {
     let per_block = row.optimum.erases / f64::from(row.device.blocks);
     line(
         &mut text,
-        "erases of a block, mean",
+        "erases per block, mean",
         &format!("{:.2}", erases.mean),
         &format!("{per_block:.2}"),
     );
     line(
         &mut text,
-        "  fewest to most",
+        "  min to max",
         &format!("{} to {}", erases.min, erases.max),
         "",
     );
@@ -73,28 +73,28 @@ pub(super) fn table(row: &Row) -> String {
     if row.map_cache.misses > 0 {
         line(
             &mut text,
-            "mapping found in RAM",
+            "map cache hit ratio",
             &ratio(row.map_cache.hit_ratio),
             "",
         );
     }
     line(
         &mut text,
-        "RAM as the paper counts",
+        "RAM (paper)",
         &show_size(row.ram.paper_bytes),
         "",
     );
     line(
         &mut text,
-        "RAM really taken",
-        &show_size(row.ram.real_bytes),
+        "RAM (allocated)",
+        &show_size(row.ram.allocated_bytes),
         "",
     );
     for part in &row.ram.parts {
         line(
             &mut text,
             &format!("  {}", part.part),
-            &show_size(part.real_bytes),
+            &show_size(part.allocated_bytes),
             "",
         );
     }
@@ -112,28 +112,28 @@ fn head(row: &Row) -> String {
         show_size(device.raw_bytes)
     );
     let before = &row.precondition;
-    text += &match (before.write_amplification, before.settled) {
-        (None, _) if before.device_writes == 0.0 => "before: nothing was written\n".into(),
+    text += &match (before.write_amplification, before.steady) {
+        (None, _) if before.drive_writes == 0.0 => "before: no writes\n".into(),
         (None, _) => format!(
-            "before: {:.2} % of the pages written once, in order\n",
-            before.device_writes * 100.0
+            "before: {:.2} % of the pages written once, sequentially\n",
+            before.drive_writes * 100.0
         ),
-        (Some(waf), settled) => {
-            let settled = match settled {
-                Some(true) => ", settled",
-                Some(false) => ", NOT settled",
+        (Some(waf), steady) => {
+            let steady = match steady {
+                Some(true) => ", steady state",
+                Some(false) => ", NOT in steady state",
                 None => "",
             };
             format!(
-                "before: {:.2} device writes, at the end write amplification {waf:.3}{settled}\n",
-                before.device_writes
+                "before: {:.2} drive writes, at the end write amplification {waf:.3}{steady}\n",
+                before.drive_writes
             )
         }
     };
     let how = match row.job.method.arrival {
-        Arrival::Closed if row.job.method.depth == 1 => "one after the other".into(),
-        Arrival::Closed => format!("{} at a time", row.job.method.depth),
-        Arrival::Trace if row.job.method.idle => "by timestamps, idle work between them".into(),
+        Arrival::Closed if row.job.method.depth == 1 => "queue depth 1".into(),
+        Arrival::Closed => format!("queue depth {}", row.job.method.depth),
+        Arrival::Trace if row.job.method.idle => "by timestamps, background GC when idle".into(),
         Arrival::Trace => "by timestamps".to_owned(),
     };
     text += &format!(
@@ -163,8 +163,8 @@ fn flash(text: &mut String, row: &Row) {
         &requests.pages_read.to_string(),
     );
     for (name, count) in [
-        ("  of a part", partial_reads),
-        ("  programs of spare bytes", oob_programs),
+        ("  partial", partial_reads),
+        ("  OOB programs", oob_programs),
     ] {
         if count > 0 {
             line(text, name, &count.to_string(), "");
@@ -186,17 +186,17 @@ fn flash(text: &mut String, row: &Row) {
     let seconds = |ns: f64| format!("{:.3}", ns / 1e9);
     line(
         text,
-        "time dies worked, s",
+        "die busy time, s",
         &seconds(to_f64(busy.read + busy.program + busy.erase)),
         &seconds(row.optimum.work_ns),
     );
 }
 
 fn responses(text: &mut String, row: &Row, name: &str, response: &Response) {
-    let of = match row.job.method.average() {
-        Average::PerRequest => "",
-        Average::PerPage => " page",
-        Average::PerRecord => " record",
+    let of = match row.job.method.response_unit() {
+        ResponseUnit::PerRequest => "",
+        ResponseUnit::PerPage => " page",
+        ResponseUnit::PerRecord => " record",
     };
     let bound = match name {
         "read" => row.optimum.mean_read_ns,
@@ -213,7 +213,7 @@ fn responses(text: &mut String, row: &Row, name: &str, response: &Response) {
         ("p50", response.p50),
         ("p99", response.p99),
         ("p99.9", response.p999),
-        ("longest", response.max),
+        ("max", response.max),
     ] {
         line(text, &format!("  {label}"), &us(to_f64(ns)), "");
     }

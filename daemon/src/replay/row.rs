@@ -1,4 +1,4 @@
-//! What one run found: one JSON row.
+//! Result of one run: one JSON row.
 
 use super::job::Job;
 use super::measure::Responses;
@@ -8,15 +8,16 @@ use nand_model::{Cause, Counters, OpCounts};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Names the meaning of a row; a change of meaning changes the number.
+/// Schema name of a row; a change of meaning changes the number.
 pub const SCHEMA: &str = "ftld.replay/1";
 
-/// One run. Everything but [`Row::run`] follows from [`Row::job`], the build and the trace.
+/// Result of one run. Everything but [`Row::run`] follows from [`Row::job`], the build and the
+/// trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What was asked for, with nothing left to defaults that depend on the machine.
+    /// The job, without defaults that depend on the machine.
     pub job: Job,
     /// Name of the scheme.
     pub scheme: String,
@@ -24,21 +25,21 @@ pub struct Row {
     pub device: Device,
     /// The requests.
     pub requests: Requests,
-    /// What was done before.
+    /// The preconditioning.
     pub precondition: Conditioned,
-    /// Flash operations by cause, without causes that had none.
+    /// Flash operations by cause; causes without operations are left out.
     pub flash: BTreeMap<String, Operations>,
     /// Sum over all causes.
     pub flash_total: Operations,
-    /// Emulated time that dies worked, ns: the sum of all charges.
+    /// Die busy time, ns: the sum of all charges.
     pub flash_busy_ns: Busy,
     /// Flash programs per page the host wrote.
     pub write_amplification: WriteAmplification,
     /// Response times in emulated nanoseconds.
     pub response_ns: Responses,
-    /// Emulated time from the first request's beginning to the last one's end.
+    /// Emulated time from the start of the first request to the end of the last.
     pub emulated_ns: u64,
-    /// Erases of the good blocks while it was measured.
+    /// Erases of the good blocks during the measurement.
     pub erases: Erases,
     /// The mapping cache.
     pub map_cache: MapCache,
@@ -48,7 +49,7 @@ pub struct Row {
     pub scheme_stats: Counts,
     /// The bound for these requests.
     pub optimum: Optimum,
-    /// What differs from run to run.
+    /// Values that differ from run to run.
     pub run: Run,
 }
 
@@ -57,15 +58,15 @@ pub struct Row {
 pub struct Device {
     /// Its profile.
     pub profile: String,
-    /// Bytes the host sees.
+    /// Size of the device in bytes.
     pub size_bytes: u64,
     /// Pages the scheme maps.
     pub logical_pages: u32,
-    /// Bytes of the flash.
+    /// Raw capacity of the flash in bytes.
     pub raw_bytes: u64,
     /// Erase blocks.
     pub blocks: u32,
-    /// Blocks that are bad.
+    /// Bad blocks.
     pub bad_blocks: u32,
     /// Pages per block.
     pub pages_per_block: u32,
@@ -73,20 +74,20 @@ pub struct Device {
     pub page_bytes: u32,
     /// Dies.
     pub dies: u32,
-    /// Over-provisioning that was asked for, percent.
+    /// Requested over-provisioning in percent.
     pub op_percent: f64,
 }
 
 /// The requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Requests {
-    /// Format of the trace; `None` for what is made up.
+    /// Format of the trace; `None` for a synthetic workload.
     pub format: Option<String>,
     /// Requests given to the scheme.
     pub issued: u64,
-    /// Requests it completed; the run has failed unless it is as many.
+    /// Requests completed; a run fails unless this equals `issued`.
     pub completed: u64,
-    /// Requests that the trace has behind a later one; by timestamps, they begin with that.
+    /// Requests after a later one in the trace; with timestamps, they start with that one.
     pub out_of_order: u64,
     /// Bytes read.
     pub read_bytes: u64,
@@ -94,15 +95,15 @@ pub struct Requests {
     pub written_bytes: u64,
     /// Bytes trimmed.
     pub trimmed_bytes: u64,
-    /// Pages read for them, those that partial writes need included.
+    /// Pages read for the requests, including the reads for partial writes.
     pub pages_read: u64,
-    /// Of these, those that partial writes need.
-    pub pages_patched: u64,
-    /// Pages written for them.
+    /// Of these, the reads for partial writes.
+    pub pages_rmw: u64,
+    /// Pages written for the requests.
     pub pages_written: u64,
-    /// Pages trimmed for them.
+    /// Pages trimmed for the requests.
     pub pages_trimmed: u64,
-    /// 1 MiB extents that the trace touches, where addresses are compacted.
+    /// 1 MiB extents that the trace touches; only with compacted addresses.
     pub touched_extents: Option<u64>,
 }
 
@@ -111,17 +112,17 @@ pub struct Requests {
 pub struct Operations {
     /// Page reads.
     pub reads: u64,
-    /// Reads of the spare bytes or another part.
+    /// Partial reads: the OOB area or another part of a page.
     pub partial_reads: u64,
     /// Page programs.
     pub programs: u64,
-    /// Programs of the spare bytes alone.
+    /// Programs of the OOB area alone.
     pub oob_programs: u64,
     /// Block erases.
     pub erases: u64,
 }
 
-/// Emulated time that dies worked, by verb.
+/// Die busy time by operation, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Busy {
     /// Reading.
@@ -132,87 +133,87 @@ pub struct Busy {
     pub erase: u64,
 }
 
-/// Programs per page the host wrote; `None` where it wrote none.
+/// Flash programs per host page written; `None` without host writes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WriteAmplification {
-    /// Of all causes.
+    /// All causes.
     pub total: Option<f64>,
     /// By cause; the sum is the total.
     pub by_cause: BTreeMap<String, f64>,
-    /// Bytes programmed per byte the host wrote: partial pages count too.
+    /// Bytes programmed per host byte written, with partial pages.
     pub of_bytes: Option<f64>,
 }
 
-/// How evenly blocks were erased.
+/// Distribution of erases over the blocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Erases {
-    /// Of all good blocks together.
+    /// Sum over all good blocks.
     pub total: u64,
-    /// Fewest of a block.
+    /// Minimum per block.
     pub min: u32,
-    /// Mean of a block.
+    /// Mean per block.
     pub mean: f64,
-    /// Most of a block.
+    /// Maximum per block.
     pub max: u32,
     /// Standard deviation.
     pub stddev: f64,
-    /// Classes of equal width: fewest erases of the class, and how many blocks are in it.
+    /// Classes of equal width: lowest erase count of the class, and its number of blocks.
     pub distribution: Vec<(u32, u64)>,
-    /// Most erases of a block in its whole life, preconditioning included.
-    pub life_max: u32,
+    /// Highest erase count of a block since it was new, with preconditioning.
+    pub lifetime_max: u32,
 }
 
-/// Lookups of the mapping cache; both 0 where all is in RAM.
+/// Lookups of the mapping cache; both 0 if all mappings are in RAM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MapCache {
-    /// Answered from RAM.
+    /// Lookups answered from RAM.
     pub hits: u64,
-    /// That read flash.
+    /// Lookups that read flash.
     pub misses: u64,
-    /// Share of the hits.
+    /// Hit ratio.
     pub hit_ratio: Option<f64>,
 }
 
 /// RAM of the scheme's tables.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ram {
-    /// As the paper accounts it.
+    /// Size according to the paper.
     pub paper_bytes: u64,
-    /// Really allocated.
-    pub real_bytes: u64,
-    /// Part by part.
+    /// Allocated size.
+    pub allocated_bytes: u64,
+    /// The structures in RAM.
     pub parts: Vec<RamPart>,
 }
 
 /// One structure in RAM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RamPart {
-    /// What it is.
+    /// Name.
     pub part: String,
-    /// How many entries.
+    /// Number of entries.
     pub entries: u64,
-    /// As the paper accounts it.
+    /// Size according to the paper.
     pub paper_bytes: u64,
-    /// Really allocated.
-    pub real_bytes: u64,
+    /// Allocated size.
+    pub allocated_bytes: u64,
 }
 
-/// What the scheme counts itself.
+/// Counters of the scheme.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Collections.
+    /// GC runs.
     pub gc_runs: u64,
-    /// Pages they moved.
+    /// Pages relocated by GC.
     pub gc_pages_moved: u64,
     /// Blocks moved to level wear.
     pub wear_moves: u64,
-    /// Blocks whose data was written anew.
+    /// Blocks refreshed.
     pub refreshes: u64,
     /// Conversions.
     pub converts: u64,
-    /// Mapping pages they wrote.
+    /// Mapping pages written by conversions.
     pub convert_map_pages: u64,
-    /// Places in RAM that mapping lookups looked at, under a scheme that counts them.
+    /// Entries in RAM visited by mapping lookups, for a scheme that counts them.
     pub map_lookup_steps: u64,
     /// Checkpoints.
     pub checkpoints: u64,
@@ -222,9 +223,9 @@ pub struct Counts {
     pub free_blocks: u32,
 }
 
-/// What no scheme can beat page by page: one read per page read, one program per page written, one
-/// erase per block of pages written. Pages that were never written cost a scheme nothing to read,
-/// so on a device that was not filled the bound is none for reads.
+/// Lower bound of every scheme, page by page: one read per page read, one program per page written,
+/// one erase per block of pages written. A scheme needs no flash read for pages never written, so
+/// the bound does not hold for reads on an unfilled device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Optimum {
     /// Erases.
@@ -235,23 +236,23 @@ pub struct Optimum {
     pub page_read_ns: f64,
     /// A page write with its share of an erase, ns.
     pub page_write_ns: f64,
-    /// Mean response time of reads, ns; `None` where pages of a request may overlap on several
-    /// dies, or where there was none.
+    /// Mean response time of reads, ns; `None` if pages of a request may overlap on several dies,
+    /// or without reads.
     pub mean_read_ns: Option<f64>,
-    /// The same of writes, with the reads that partial pages need.
+    /// Mean response time of writes, ns, with the reads for partial pages; `None` as for reads.
     pub mean_write_ns: Option<f64>,
 }
 
-/// What differs from run to run.
+/// Values that differ from run to run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Version of the program.
     pub version: String,
-    /// CPU time of what was measured, seconds.
+    /// CPU time of the measurement, s.
     pub cpu_seconds: f64,
-    /// The same, preconditioning and reading the trace included.
+    /// CPU time with preconditioning and reading the trace, s.
     pub cpu_seconds_total: f64,
-    /// Wall time of it all, seconds.
+    /// Wall time of the whole run, s.
     pub wall_seconds: f64,
 }
 
@@ -267,7 +268,7 @@ impl Operations {
     }
 }
 
-/// Operations by cause between two moments, without causes that had none.
+/// Returns the operations by cause between two moments; causes without operations are left out.
 pub(super) fn by_cause(begun: &Counters, done: &Counters) -> BTreeMap<String, Operations> {
     let of = |cause: Cause| {
         (
@@ -304,12 +305,12 @@ impl WriteAmplification {
     }
 }
 
-/// Classes of the distribution of erases.
+/// Maximum of classes in the distribution of erases.
 const CLASSES: u32 = 24;
 
 impl Erases {
-    /// From what every good block was erased.
-    pub(super) fn new(counts: &[u32], life_max: u32) -> Erases {
+    /// Computes the statistics from the erase count of every good block.
+    pub(super) fn new(counts: &[u32], lifetime_max: u32) -> Erases {
         let (Some(&min), Some(&max)) = (counts.iter().min(), counts.iter().max()) else {
             return Erases::default();
         };
@@ -335,7 +336,7 @@ impl Erases {
             max,
             stddev: variance.sqrt(),
             distribution,
-            life_max,
+            lifetime_max,
         }
     }
 }

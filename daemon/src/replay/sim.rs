@@ -1,21 +1,21 @@
 //! A scheme on virtual time: requests in, emulated response times out. No data, no lock, no thread.
 //!
-//! What always holds: every error of the scheme ends the run; a page that was asked of the scheme
-//! is counted here and must be counted there ([`Sim::settle`]).
+//! Invariants: every error of the scheme ends the run. Every page requested of the scheme is
+//! counted here, and [`Sim::settle`] checks that the scheme has counted it as well.
 
 use super::measure::Sides;
 use crate::convert::{index, to_u32, to_u64, to_usize};
-use crate::method::Average;
-use crate::pages::{Paged, slice_bytes, slice_end};
+use crate::method::ResponseUnit;
+use crate::pages::{PageIo, slice_bytes, slice_end};
 use ftl_core::{Ftl, FtlError, Lpn, SchemeStats, Span};
 use ftld_traces::Op;
 use nand_model::Nanos;
 use nand_model::store::OobOnlyStore;
 
-/// Pages trimmed in one go.
+/// Maximum of pages per trim call.
 const TRIM_PAGES: u64 = 16_384;
-/// Flash operations of one slice of idle work: as few as can be, so that a request that comes
-/// meanwhile waits no longer than it must.
+/// Flash operations per slice of background work: the minimum, so that a request that arrives
+/// meanwhile waits as briefly as possible.
 const IDLE_OPS: u32 = 1;
 
 /// One extent of the device.
@@ -25,42 +25,42 @@ pub(super) struct Extent {
     pub(super) len: u64,
 }
 
-/// Pages that were asked of the scheme.
+/// Pages requested of the scheme.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pages {
     pub(super) read: u64,
-    /// Of these, for partial pages of writes.
-    pub(super) patched: u64,
+    /// Of these, reads for partial pages of writes.
+    pub(super) rmw: u64,
     pub(super) written: u64,
     pub(super) trimmed: u64,
-    /// Partial pages of trims: written anew if they held data.
+    /// Partial pages of trims: rewritten if they had data.
     pub(super) cleared: u64,
 }
 
-/// A scheme, and the requests it was given.
+/// A scheme and its request counters.
 pub(super) struct Sim {
     ftl: Box<dyn Ftl<OobOnlyStore>>,
     scratch: Vec<u8>,
-    /// What is written, and where reads go: no byte of it means anything.
+    /// Buffer for reads and writes; its content has no meaning.
     buffer: Vec<u8>,
-    average: Average,
+    response_unit: ResponseUnit,
     pub(super) sides: Sides,
     pub(super) pages: Pages,
-    /// When the last request was done.
+    /// End of the last request.
     pub(super) now: Nanos,
     /// The scheme's counters when `pages` was empty.
     base: SchemeStats,
 }
 
 impl Sim {
-    pub(super) fn new(ftl: Box<dyn Ftl<OobOnlyStore>>, average: Average) -> Sim {
+    pub(super) fn new(ftl: Box<dyn Ftl<OobOnlyStore>>, response_unit: ResponseUnit) -> Sim {
         let geometry = *ftl.chip().geometry();
         let (now, base) = (ftl.chip().busy_until(), ftl.stats());
         Sim {
             ftl,
             scratch: vec![0; index(geometry.page_bytes)],
             buffer: vec![0; to_usize(slice_bytes(&geometry))],
-            average,
+            response_unit,
             sides: Sides::default(),
             pages: Pages::default(),
             now,
@@ -76,15 +76,15 @@ impl Sim {
         to_u64(self.scratch.len())
     }
 
-    /// One request, which begins at `at`. Returns when it is done.
+    /// Runs one request that starts at `at`. Returns its end.
     pub(super) fn request(
         &mut self,
         at: Nanos,
         op: Op,
         extents: &[Extent],
     ) -> Result<Nanos, FtlError> {
-        let done = match self.average {
-            Average::PerRequest => {
+        let done = match self.response_unit {
+            ResponseUnit::PerRequest => {
                 let mut done = at;
                 for &extent in extents {
                     done = done.max(self.whole(at, op, extent)?);
@@ -92,7 +92,7 @@ impl Sim {
                 self.sides.of(op).note(done - at);
                 done
             }
-            Average::PerPage => {
+            ResponseUnit::PerPage => {
                 let mut now = at;
                 for extent in extents {
                     for page in split(*extent, self.page_bytes()) {
@@ -103,7 +103,7 @@ impl Sim {
                 }
                 now
             }
-            Average::PerRecord => {
+            ResponseUnit::PerRecord => {
                 let page = self.page_bytes();
                 let first = Extent {
                     offset: extents[0].offset / page * page,
@@ -118,7 +118,7 @@ impl Sim {
         Ok(done)
     }
 
-    /// An extent, all of which begins at `at`.
+    /// Runs one extent whose slices all start at `at`. Returns its end.
     pub(super) fn whole(&mut self, at: Nanos, op: Op, extent: Extent) -> Result<Nanos, FtlError> {
         self.count(op, extent);
         let slice = if op == Op::Trim {
@@ -128,7 +128,7 @@ impl Sim {
         };
         assert!(slice > 0, "slices of no bytes");
         let (mut offset, end, mut done) = (extent.offset, extent.offset + extent.len, at);
-        let mut paged = Paged {
+        let mut paged = PageIo {
             ftl: &mut *self.ftl,
             scratch: &mut self.scratch,
         };
@@ -155,7 +155,7 @@ impl Sim {
             Op::Read => self.pages.read += whole + parts,
             Op::Write => {
                 self.pages.read += parts;
-                self.pages.patched += parts;
+                self.pages.rmw += parts;
                 self.pages.written += whole + parts;
             }
             Op::Trim => {
@@ -165,14 +165,14 @@ impl Sim {
         }
     }
 
-    /// One page of data, not measured; begins when everything before is done.
+    /// Writes one page of data, without measuring; starts after all earlier operations.
     pub(super) fn write_page(&mut self, lpn: Lpn) -> Result<(), FtlError> {
         self.pages.written += 1;
         self.now = self.ftl.write(self.now, lpn, &self.scratch)?;
         Ok(())
     }
 
-    /// Background work until `until` or until there is none.
+    /// Runs background work until `until` or until there is none.
     pub(super) fn idle(&mut self, until: Nanos) -> Result<(), FtlError> {
         loop {
             let free = self.ftl.chip().busy_until();
@@ -185,8 +185,8 @@ impl Sim {
         }
     }
 
-    /// Begins anew with counting and measuring, if the scheme has counted the pages that it was
-    /// given. The error says what is wrong.
+    /// Resets counters and measurements, after checking that the scheme has counted all its pages.
+    /// The error contains the mismatch.
     pub(super) fn settle(&mut self) -> Result<(), String> {
         let stats = self.ftl.stats();
         let Pages {
@@ -214,7 +214,7 @@ impl Sim {
     }
 }
 
-/// An extent cut at pages.
+/// Splits an extent at page boundaries.
 fn split(extent: Extent, page: u64) -> impl Iterator<Item = Extent> {
     let end = extent.offset + extent.len;
     let mut offset = extent.offset;
@@ -236,10 +236,10 @@ mod tests {
     use ftl_core::{BlockView, EventLog, FtlConfig, Params, RamReport, Start};
     use nand_model::{Chip, Pbn, Profile};
 
-    /// A scheme that forgets to do, or to tell of, some of what it was asked for.
+    /// A scheme that omits, or does not count, some of its operations.
     struct Careless {
         inner: Box<dyn Ftl<OobOnlyStore>>,
-        /// Of each kind, operations that are missing in the counts: reads, writes, trims.
+        /// Operations missing in the counts: reads, writes, trims.
         missing: [u64; 3],
     }
 
@@ -312,7 +312,10 @@ mod tests {
             params,
         };
         let inner = scheme.start(chip, &config, Start::Format).unwrap();
-        Sim::new(Box::new(Careless { inner, missing }), Average::PerRequest)
+        Sim::new(
+            Box::new(Careless { inner, missing }),
+            ResponseUnit::PerRequest,
+        )
     }
 
     fn some_requests(sim: &mut Sim) {

@@ -1,22 +1,22 @@
-//! What is asked of the device: a trace file, or a workload that is made up on the way.
+//! Sources of requests: a trace file, or a synthetic workload.
 
 use super::job::{Address, Job};
 use crate::failure::{Exit, Failure};
 use ftld_traces::workload::{GENERATORS, Requests};
-use ftld_traces::{Dialect, Record, Trace, TraceError, Workload};
+use ftld_traces::{Record, Trace, TraceError, TraceFormat, Workload};
 use std::path::PathBuf;
 
-/// A source of requests that can be read more than once.
+/// A source of requests; can be read more than once.
 pub(super) enum Source {
     Trace {
         file: PathBuf,
-        dialect: Option<&'static Dialect>,
+        dialect: Option<&'static TraceFormat>,
         disk: Option<u64>,
     },
     Made(Workload),
 }
 
-/// Requests, one by one.
+/// A stream of requests.
 pub(super) enum Stream {
     Trace { trace: Trace, disk: Option<u64> },
     Made(Requests),
@@ -37,7 +37,7 @@ impl Source {
                 && job.method.address == Address::Exact;
             return match workload {
                 Ok(_) if !fits => Err(Failure::usage(format!(
-                    "{text} is made up for this device: --format, --disk and --address are for trace files; ./{text} would be one"
+                    "{text} is a generator: --format, --disk and --address are for trace files such as ./{text}"
                 ))),
                 workload => workload.map(Source::Made).map_err(Failure::usage),
             };
@@ -57,7 +57,7 @@ impl Source {
         })
     }
 
-    /// Begins from the start, on a device of so many bytes.
+    /// Opens a stream at the start, for a device of `device_bytes` bytes.
     pub(super) fn begin(&self, device_bytes: u64, seed: u64) -> Result<Stream, Failure> {
         match self {
             Source::Trace {
@@ -81,7 +81,7 @@ impl Source {
 }
 
 impl Stream {
-    /// Share that was read, 0 to 1.
+    /// Returns the share read, 0 to 1.
     pub(super) fn progress(&self) -> f64 {
         match self {
             Stream::Trace { trace, .. } => trace.progress(),
@@ -89,7 +89,7 @@ impl Stream {
         }
     }
 
-    /// Where the last request came from, for messages.
+    /// Returns the origin of the last request, for messages.
     pub(super) fn place(&self) -> String {
         match self {
             Stream::Trace { trace, .. } => format!("line {}", trace.line()),
@@ -97,7 +97,7 @@ impl Stream {
         }
     }
 
-    /// Name of the format; `None` for what is made up.
+    /// Returns the name of the format; `None` for a synthetic workload.
     pub(super) fn format(&self) -> Option<&'static str> {
         match self {
             Stream::Trace { trace, .. } => Some(trace.dialect().name),
@@ -119,7 +119,7 @@ impl Iterator for Stream {
     }
 }
 
-/// The exit code of a trace that cannot be read; the message says the rest.
+/// Returns the failure with its exit code for a trace that cannot be read.
 pub(super) fn failure(error: &TraceError) -> Failure {
     let exit = match error {
         TraceError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {

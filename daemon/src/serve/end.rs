@@ -1,7 +1,7 @@
-//! The end of a daemon: device, background work, image, in this order.
+//! End of a daemon: device, background work, image, in this order.
 //!
-//! Always true: the image is marked clean only after everything is on it. If power fails before
-//! that, the next mount recovers what was flushed.
+//! Invariants: the image is marked clean only after everything is on it. If power fails before
+//! that, the next mount recovers the flushed data.
 
 use super::served::Served;
 use crate::background::Background;
@@ -12,15 +12,15 @@ use crate::volume::Volume;
 use crate::{notify, stack};
 use std::path::Path;
 
-/// Lets go in reverse order: device, background work, image.
+/// Releases device, background work and image, in this order.
 pub(super) fn end(
     served: &Served,
     service: &dyn Service,
     background: Background,
     how: StopHow,
 ) -> Result<(), Failure> {
-    // A device that waits for its next daemon has lost nothing, and must not lose anything on the
-    // way out.
+    // A device that is kept for its next daemon has lost no data; cancelling a pending power cut
+    // keeps it so.
     let how = if how == StopHow::Leave && !served.volume.keep_power() {
         StopHow::Remove
     } else {
@@ -33,11 +33,11 @@ pub(super) fn end(
     let closed = close(&served.volume, &served.facts.image);
     stopped?;
     closed?;
-    tracing::info!("stopped, everything is on the image");
+    tracing::info!("clean shutdown");
     Ok(())
 }
 
-/// Ends with everything on the image.
+/// Closes the volume with everything on the image.
 pub(super) fn close(volume: &Volume<DaemonStore>, image: &Path) -> Result<(), Failure> {
     let closed = volume
         .close()
@@ -45,12 +45,12 @@ pub(super) fn close(volume: &Volume<DaemonStore>, image: &Path) -> Result<(), Fa
     if volume.is_powerless() {
         stack::leave_store(closed?, image)?;
         let message = format!(
-            "{}: power cut injected; a restart mounts what the chip kept",
+            "{}: power cut injected; restart to recover",
             image.display()
         );
         return Err(Failure::new(Exit::PowerCut, message));
     }
-    if let Some(why) = volume.trouble() {
+    if let Some(why) = volume.failure() {
         return Err(Failure::failed(format!(
             "{}: ended after a failure: {why}",
             image.display()

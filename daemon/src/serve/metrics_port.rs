@@ -1,6 +1,6 @@
-//! The metrics port of a daemon.
+//! Metrics port of a daemon.
 //!
-//! Always true: a first start without its port fails; the successor of a dead daemon serves its
+//! Invariants: a first start without its port fails; the successor of a dead daemon serves its
 //! device meanwhile. Power failure does not matter here.
 
 use crate::failure::{Exit, Failure};
@@ -12,12 +12,12 @@ use std::net::SocketAddr;
 pub(super) enum Http {
     Off,
     Listens(std::net::TcpListener),
-    /// Another process has the address: served when it is free.
+    /// Another process has the address: HTTP starts when it is free.
     Taken(SocketAddr),
 }
 
 impl Http {
-    /// The listener that was passed, or one of its own.
+    /// Returns the inherited listener, or binds a new one.
     pub(super) fn take(
         passed: Option<std::net::TcpListener>,
         addr: Option<SocketAddr>,
@@ -29,8 +29,9 @@ impl Http {
         }
     }
 
-    /// Any user can take a port while no daemon has it. So one that is taken stops a first start,
-    /// which somebody looks at, but not the successor of a daemon that died, whose users wait.
+    /// Binds the address. Any user can take a port while no daemon has it. A taken port therefore
+    /// fails a first start, which a user watches, but not the successor of a dead daemon, whose
+    /// users wait.
     fn bind(addr: Option<SocketAddr>, instance: &Instance) -> Result<Http, Failure> {
         let Some(addr) = addr else {
             return Ok(Http::Off);
@@ -38,9 +39,7 @@ impl Http {
         match http::bind(addr) {
             Ok(listener) => Ok(Http::Listens(listener)),
             Err(failure) if failure.exit == Exit::InUse && instance.taken_over() => {
-                tracing::warn!(
-                    "{failure}; taking over from a dead daemon without metrics, until the address is free"
-                );
+                tracing::warn!("{failure}; reattaching without metrics until the address is free");
                 Ok(Http::Taken(addr))
             }
             Err(failure) => Err(failure),

@@ -1,25 +1,25 @@
-//! A daemon's life: take the name, the metrics port, the image, the device; say `ready`; serve; let
-//! go in reverse order.
+//! Life of a daemon: take the name, the metrics port, the image, the device; print `ready`; serve;
+//! release in reverse order.
 //!
-//! If power fails anywhere in here, the image is what the volume last made durable; if only this
-//! process dies, what it acknowledged is in the image and the next start takes the name and the
-//! image over.
+//! If power fails anywhere in here, the image has the state that the volume last made durable. If
+//! only this process dies, everything it acknowledged is in the image; the next start takes over
+//! the name and the image.
 
 mod end;
 mod metrics_port;
 mod run;
 mod served;
 
-use crate::activation::Passed;
+use crate::activation::InheritedSockets;
 use crate::background::Background;
 use crate::config::Config;
 use crate::device::BlockDevice;
 use crate::failure::{Exit, Failure};
 use crate::instance::{Dirs, Instance};
 use crate::metrics::hosts::Hosts;
-use crate::notify::{Patience, Pulse};
+use crate::notify::{ProgressSample, TimeoutExtender};
 use crate::stack::DaemonStore;
-use crate::status::{Facts, Observed};
+use crate::status::{InstanceInfo, StatusSource};
 use crate::target::Target;
 use crate::transport::nbd::{Listening, Tls};
 use crate::transport::{Context, Service, StopHow};
@@ -37,33 +37,33 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How a daemon is started.
+/// Start options of a daemon.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct How {
-    /// Insists on taking over what a killed daemon left.
+    /// Requires an orphaned device of a killed daemon.
     pub recover: bool,
-    /// Goes on without its caller once it is ready.
+    /// Runs in the background once it is ready.
     pub detached: bool,
     /// The ready line is JSON.
     pub json: bool,
 }
 
-/// Serves until told to stop.
+/// Serves until a signal or command ends the device.
 ///
 /// # Errors
-/// A step failed; the steps before it are undone, and the image is closed. A device that stays for
-/// its next daemon is an error as well, with [`Exit::Quiesced`].
+/// A step failed; the steps before it are undone, and the image is closed. A device kept for its
+/// next daemon is an error as well, with [`Exit::Quiesced`].
 pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
     leave_caller(how);
     let target = choose_target(config, dirs);
-    let passed = Passed::take(&target)?;
+    let passed = InheritedSockets::take(&target)?;
     transport::probe(&target, how.recover)?;
     let tls = load_tls(config, &target)?;
     prepare(&target);
     let instance = Instance::take(dirs, &config.name)?;
     let http = Http::take(passed.metrics, config.metrics, &instance)?;
     let metrics = http.url()?;
-    let patience = Patience::ask(format!("recovering: opening {}", config.image.display()));
+    let patience = TimeoutExtender::ask(format!("recovering: opening {}", config.image.display()));
     let opened = open_image(config)?;
     let started = start_device(config, dirs, &target, passed.nbd, tls.as_ref(), &opened);
     drop(patience);
@@ -74,7 +74,7 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
     end_as_told(stop, device)
 }
 
-/// Closes what is made to others, and leaves the caller's session if it is to be left.
+/// Sets a private umask, and leaves the caller's session if `how` is detached.
 fn leave_caller(how: How) {
     sys::private_umask();
     if how.detached {
@@ -82,7 +82,7 @@ fn leave_caller(how: How) {
     }
 }
 
-/// The target of the configuration, or the default one.
+/// Returns the target of the configuration, or the default one.
 fn choose_target(config: &Config, dirs: &Dirs) -> Target {
     config.target.clone().unwrap_or_else(|| {
         let target = transport::default_target(&dirs.of(&config.name));
@@ -121,7 +121,7 @@ fn open_image(config: &Config) -> Result<Opened, Failure> {
     })
 }
 
-/// A device that takes requests, and the socket on which its owner may steer it.
+/// A device that takes requests, and the control socket of its owner.
 struct Started {
     control: UnixListener,
     service: Arc<dyn Service>,
@@ -146,7 +146,7 @@ fn start_device(
     Ok(Started { control, service })
 }
 
-/// An image that cannot be served is closed.
+/// Closes the image if the device did not start.
 fn close_unless_started(
     started: Result<Started, Failure>,
     opened: &Opened,
@@ -157,7 +157,7 @@ fn close_unless_started(
     started
 }
 
-/// Puts together what HTTP and the control socket tell of the instance.
+/// Builds the state that HTTP and the control socket report.
 fn describe(
     config: &Config,
     target: &Target,
@@ -165,7 +165,7 @@ fn describe(
     metrics: Option<String>,
     opened: Opened,
 ) -> Arc<Served> {
-    let facts = Facts {
+    let facts = InstanceInfo {
         name: config.name.clone(),
         target: service.target(),
         transport: target.transport(),
@@ -196,7 +196,7 @@ struct Running {
     background: Background,
 }
 
-/// Starts the work that goes on beside requests.
+/// Starts the background work.
 fn start_background(served: Arc<Served>, service: Arc<dyn Service>) -> Result<Running, Failure> {
     let background = Background::start(&served.volume)
         .map_err(|error| Failure::io("background thread", &error))?;
@@ -207,7 +207,7 @@ fn start_background(served: Arc<Served>, service: Arc<dyn Service>) -> Result<Ru
     })
 }
 
-/// Says `ready`, and answers HTTP, the control socket and signals until the device is to end.
+/// Prints `ready`, then answers HTTP, the control socket and signals until the device ends.
 fn serve_until_told(
     config: &Config,
     dirs: &Dirs,
@@ -224,7 +224,7 @@ fn serve_until_told(
             service.clone(),
             device.background.turns(),
         );
-        move || Pulse {
+        move || ProgressSample {
             turns: turns.load(Relaxed),
             volume: volume.queue(),
             device: service.kernel_queue(),
@@ -237,12 +237,15 @@ fn serve_until_told(
         if how.detached {
             detach::leave_terminal(&dirs.log(&config.name));
         }
-        tokio::spawn(notify::watch(served.clone() as Arc<dyn Observed>, pulse));
+        tokio::spawn(notify::watch(
+            served.clone() as Arc<dyn StatusSource>,
+            pulse,
+        ));
     };
     run(served, service, (http, hosts), control, ready)
 }
 
-/// Ends the device in the way that was asked for; after a failure it is removed.
+/// Ends the device in the requested way; after a failure it is removed.
 fn end_as_told(stop: Result<StopHow, Failure>, device: Running) -> Result<(), Failure> {
     let Running {
         served,
@@ -256,14 +259,14 @@ fn end_as_told(stop: Result<StopHow, Failure>, device: Running) -> Result<(), Fa
         StopHow::Leave => Err(Failure::new(
             Exit::Quiesced,
             format!(
-                "{} stays and waits: everything is flushed; take it up again with `ftld recover {0}`",
+                "{} is flushed and quiesced; reattach with `ftld recover {0}`",
                 service.target()
             ),
         )),
     }
 }
 
-/// TLS, if it is wanted.
+/// Loads TLS, if it is configured.
 fn load_tls(config: &Config, target: &Target) -> Result<Option<Tls>, Failure> {
     let Some(options) = &config.tls else {
         return Ok(None);
@@ -278,7 +281,7 @@ fn load_tls(config: &Config, target: &Target) -> Result<Option<Tls>, Failure> {
         .filter(|_| options.client_ca.is_none())
     {
         tracing::warn!(
-            "anybody who reaches {ip} may read and write the device; --tls-client-ca asks for certificates"
+            "every client that reaches {ip} may read and write the device; --tls-client-ca requires certificates"
         );
     }
     Tls::load(options)
@@ -286,12 +289,13 @@ fn load_tls(config: &Config, target: &Target) -> Result<Option<Tls>, Failure> {
         .map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// What a process needs that others' block I/O depends on; before there is a second thread.
+/// Prepares a process that other processes' block I/O depends on; called before there is a second
+/// thread.
 fn prepare(target: &Target) {
     if matches!(target, Target::Nbd(_)) {
         return;
     }
     for refused in sys::prepare_for_block_device() {
-        tracing::warn!("goes without {refused}");
+        tracing::warn!("continues without {refused}");
     }
 }

@@ -1,21 +1,21 @@
 //! HTTP, the control socket and signals, from `ready` to the decision to stop.
 //!
-//! Always true: a device that is in use is flushed before its daemon waits for the user to let go.
-//! If power fails here, what the volume last made durable is left.
+//! Invariants: a device in use is flushed before its daemon waits for the last close. If power
+//! fails here, the image has the state that the volume last made durable.
 
 use super::metrics_port::Http;
 use super::served::Served;
-use crate::control::Asked;
+use crate::control::ControlCommand;
 use crate::device::BlockDevice;
 use crate::failure::Failure;
 use crate::inject::{Injected, Injection};
 use crate::metrics::hosts::Hosts;
 use crate::metrics::http;
 use crate::output::print;
-use crate::pause::Turn;
+use crate::pause::PauseCommand;
 use crate::shutdown::{Action, Event, Shutdown};
 use crate::stack::DaemonStore;
-use crate::status::{Facts, Observed};
+use crate::status::{InstanceInfo, StatusSource};
 use crate::transport::{Service, StopHow};
 use crate::volume::Volume;
 use crate::{control, notify};
@@ -25,12 +25,12 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
-/// How often a waiting daemon looks whether the holder is gone, and any daemon whether its
-/// transport is still there.
+/// Interval at which a waiting daemon checks whether the device is still open, and any daemon
+/// checks its transport.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// HTTP, control and signals, on a runtime of their own on this thread. Returns what shall become
-/// of the device.
+/// Serves HTTP, control and signals on a runtime of its own on this thread. Returns the way to end
+/// the device.
 pub(super) fn run(
     served: &Arc<Served>,
     service: &Arc<dyn Service>,
@@ -48,7 +48,7 @@ pub(super) fn run(
             signal(SignalKind::terminate()).map_err(failed)?,
             signal(SignalKind::interrupt()).map_err(failed)?,
         );
-        let observed = served.clone() as Arc<dyn Observed>;
+        let observed = served.clone() as Arc<dyn StatusSource>;
         match http {
             Http::Off => {}
             Http::Listens(listener) => drop(tokio::spawn(http::serve(listener, observed, hosts))),
@@ -57,7 +57,7 @@ pub(super) fn run(
         let (ask, asked) = mpsc::channel(4);
         tokio::spawn(control::serve(
             control,
-            served.clone() as Arc<dyn Observed>,
+            served.clone() as Arc<dyn StatusSource>,
             ask,
         ));
         ready();
@@ -65,8 +65,8 @@ pub(super) fn run(
     })
 }
 
-/// The first request can be served.
-pub(super) fn announce(facts: &Facts, as_json: bool) {
+/// Reports that the device is ready for its first request.
+pub(super) fn announce(facts: &InstanceInfo, as_json: bool) {
     let (target, metrics) = (&facts.target, facts.metrics.as_deref());
     let line = match as_json {
         true => {
@@ -77,18 +77,18 @@ pub(super) fn announce(facts: &Facts, as_json: bool) {
         false => format!("ready {target} metrics={}", metrics.unwrap_or("off")),
     };
     if let Err(failure) = print(&(line + "\n")) {
-        tracing::warn!("could not say ready: {failure}");
+        tracing::warn!("cannot print the ready line: {failure}");
     }
     notify::ready(target);
     tracing::info!("ready {target}");
 }
 
-/// Decides at every signal, command and look whether the device ends, and in which way.
+/// Decides at every signal, command and check whether the device ends, and in which way.
 async fn until_end(
     served: &Arc<Served>,
     service: &Arc<dyn Service>,
     (mut terminate, mut interrupt): (Signal, Signal),
-    mut asked: mpsc::Receiver<Asked>,
+    mut asked: mpsc::Receiver<ControlCommand>,
 ) -> Result<StopHow, Failure> {
     let mut shutdown = Shutdown::default();
     loop {
@@ -97,12 +97,12 @@ async fn until_end(
             _ = interrupt.recv() => (Event::Signal, None),
             () = served.volume.power_lost() => return Ok(StopHow::Remove),
             Some(asked) = asked.recv() => match asked {
-                Asked::Stop { force, answer } => (if force { Event::ForcedStop } else { Event::Stop }, Some(answer)),
-                Asked::Pace { turn, answer } => {
+                ControlCommand::Stop { force, answer } => (if force { Event::ForcedStop } else { Event::Stop }, Some(answer)),
+                ControlCommand::Pace { turn, answer } => {
                     tokio::spawn(pace(served.volume.clone(), turn, answer));
                     continue;
                 }
-                Asked::Inject { fault, answer } => {
+                ControlCommand::Inject { fault, answer } => {
                     inject(served.volume.clone(), fault, answer).await;
                     continue;
                 }
@@ -139,14 +139,14 @@ async fn until_end(
         match action {
             Action::Serve => {}
             Action::End(how) => {
-                // The answer to `stop` goes out before the runtime does.
+                // Lets the answer to `stop` be sent before the runtime ends.
                 tokio::task::yield_now().await;
                 return Ok(how);
             }
             Action::FlushAndWait => {
                 notify::waiting(&holders);
                 tracing::warn!(
-                    "held by {}; flushing, and stopping when they let go",
+                    "in use: {}; flushing; stops after last close",
                     holders.join(", ")
                 );
                 flush(served.volume.clone()).await;
@@ -158,14 +158,14 @@ async fn until_end(
 /// Pauses, steps or resumes; the answer may take as long as a request does.
 async fn pace(
     volume: Arc<Volume<DaemonStore>>,
-    turn: Turn,
+    command: PauseCommand,
     answer: oneshot::Sender<Result<Value, Failure>>,
 ) {
-    let done = tokio::task::spawn_blocking(move || turn.apply(&volume)).await;
+    let done = tokio::task::spawn_blocking(move || command.apply(&volume)).await;
     let _ = answer.send(done.unwrap_or_else(|_| Err(Failure::failed("internal error"))));
 }
 
-/// Injects a fault. The answer goes out before the runtime does.
+/// Injects a fault. The answer is sent before the runtime ends.
 async fn inject(
     volume: Arc<Volume<DaemonStore>>,
     fault: Injection,
@@ -176,7 +176,7 @@ async fn inject(
     tokio::task::yield_now().await;
 }
 
-/// Makes everything durable while somebody still has the device open.
+/// Makes everything durable while a user still has the device open.
 async fn flush(volume: Arc<Volume<DaemonStore>>) {
     let flushed =
         tokio::task::spawn_blocking(move || volume.flush().and_then(|flush| flush.wait())).await;

@@ -1,26 +1,26 @@
-//! What HTTP and the control socket see of a running instance.
+//! State of a running instance for HTTP and the control socket.
 //!
-//! Always true: looking takes no request lock. Nothing here is stored, so power failure does not
+//! Invariants: reading it takes no request lock. Nothing here is stored, so power failure does not
 //! matter.
 
 use crate::stack::DaemonStore;
-use crate::status::{Facts, Observed, View};
+use crate::status::{InstanceInfo, StatusSnapshot, StatusSource};
 use crate::transport::nbd::NbdStats;
 use crate::volume::{BlockMap, EventsView, Volume};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What HTTP and control see of a running instance.
+/// State of a running instance for HTTP and the control socket.
 pub(super) struct Served {
-    pub(super) facts: Arc<Facts>,
+    pub(super) facts: Arc<InstanceInfo>,
     pub(super) volume: Arc<Volume<DaemonStore>>,
     pub(super) nbd: Option<Arc<NbdStats>>,
     pub(super) waiting_for: Mutex<Vec<String>>,
 }
 
-impl Observed for Served {
-    fn view(&self) -> View {
-        View {
+impl StatusSource for Served {
+    fn view(&self) -> StatusSnapshot {
+        StatusSnapshot {
             facts: self.facts.clone(),
             host: self.volume.host(),
             flash: self.volume.flash(),
@@ -30,7 +30,7 @@ impl Observed for Served {
                 .as_ref()
                 .map(|stats| stats.snapshot())
                 .unwrap_or_default(),
-            trouble: self.volume.trouble(),
+            failure: self.volume.failure(),
             writes_failing: self.volume.writes_failing(),
             paused: self.volume.paused(),
             waiting_for: self.waiting_for.lock().clone(),

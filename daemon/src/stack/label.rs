@@ -1,20 +1,20 @@
-//! What an image was made with, and whether that is what was asked for.
+//! Parameters stored in an image, and their check against the configuration.
 //!
-//! Always true: reading a label changes nothing. It is written once, with the image, so power
+//! Invariants: reading a label changes nothing. It is written once, with the image, so power
 //! failure does not matter.
 
-use crate::config::{Config, Wish, find_scheme};
+use crate::config::{Config, ImageRequirements, find_scheme};
 use crate::failure::{Exit, Failure};
 use ftl_core::Params;
 use ftl_core::schemes::Scheme;
 use nand_model::ImageInfo;
 use std::path::Path;
 
-/// Key of the over-provisioning among the image's own parameters: scheme parameters never begin
-/// like that.
+/// Key of the over-provisioning among the image's own parameters; scheme parameters never have this
+/// prefix.
 const OP_KEY: &str = "image.op_percent";
 
-/// What an image was made with.
+/// Creation parameters of an image.
 pub(crate) struct Label {
     pub(crate) scheme: &'static Scheme,
     pub(crate) params: Params,
@@ -28,7 +28,7 @@ pub(super) fn params_text(params: &Params, op_percent: f64) -> String {
         .fold(own, |text, (key, value)| text + &format!("{key}={value}\n"))
 }
 
-/// Reads what the image says about its scheme.
+/// Reads the scheme, its parameters and the over-provisioning from the image.
 pub(crate) fn read_label(image: &Path, info: &ImageInfo) -> Result<Label, Failure> {
     let scheme = Scheme::find(&info.scheme).ok_or_else(|| {
         let why = format!(
@@ -52,20 +52,20 @@ pub(crate) fn read_label(image: &Path, info: &ImageInfo) -> Result<Label, Failur
     Ok(label)
 }
 
-/// Whether the image is one that can be served with this configuration.
+/// Checks whether the image can be served with this configuration.
 pub(crate) fn fits(config: &Config, info: &ImageInfo) -> Result<(), Failure> {
     contradiction(
         &config.image,
-        &config.wish,
+        &config.requirements,
         info,
         &read_label(&config.image, info)?,
     )
 }
 
-/// An existing image knows what it is; options that say otherwise are a mistake.
+/// Checks the options against an existing image; a contradicting option is a usage error.
 pub(super) fn contradiction(
     image: &Path,
-    wish: &Wish,
+    requirements: &ImageRequirements,
     info: &ImageInfo,
     label: &Label,
 ) -> Result<(), Failure> {
@@ -75,7 +75,7 @@ pub(super) fn contradiction(
             image.display()
         )))
     };
-    if let Some(scheme) = wish
+    if let Some(scheme) = requirements
         .scheme
         .as_deref()
         .filter(|scheme| *scheme != label.scheme.name)
@@ -83,22 +83,22 @@ pub(super) fn contradiction(
         find_scheme(scheme)?;
         return differs("scheme", label.scheme.name.into(), scheme.into());
     }
-    if let Some(profile) = wish
+    if let Some(profile) = requirements
         .profile
         .filter(|profile| profile.name != info.profile.name)
     {
         return differs("profile", info.profile.name.into(), profile.name.into());
     }
-    if let Some(size) = wish.size.filter(|size| *size != info.size) {
+    if let Some(size) = requirements.size.filter(|size| *size != info.size) {
         return differs("size", format!("{} bytes", info.size), format!("{size}"));
     }
-    if let (Some(asked), Some(has)) = (wish.op, label.op_percent)
+    if let (Some(asked), Some(has)) = (requirements.op, label.op_percent)
         && asked != has
     {
         return differs("over-provisioning", format!("{has} %"), format!("{asked}"));
     }
     let own: Vec<_> = label.params.iter().collect();
-    if let Some((key, value)) = wish.params.iter().find(|pair| !own.contains(pair)) {
+    if let Some((key, value)) = requirements.params.iter().find(|pair| !own.contains(pair)) {
         let has = own
             .iter()
             .find(|(own, _)| *own == key)

@@ -1,8 +1,8 @@
-//! The wiring diagram as code: image file -> chip -> scheme -> volume, in that order.
+//! Wiring of a device: image file -> chip -> scheme -> volume, in that order.
 //!
-//! What always holds: an image is never changed by finding out that it is not the one that was
-//! asked for; a new image gets its name when it is finished and synced. A maker that is killed
-//! leaves a file with another name, `.IMAGE.new-...`, which a later start removes.
+//! Invariants: a check that finds the wrong image never changes it; a new image gets its name when
+//! it is finished and synced. A killed creator leaves a file with another name, `.IMAGE.new-...`,
+//! which a later start removes.
 
 mod label;
 mod unfinished;
@@ -27,7 +27,7 @@ use unfinished::{
     Unfinished, folder_of, name_image, remove_unfinished, sync_folder, unfinished_name,
 };
 
-/// The store a daemon runs on.
+/// Store of a daemon.
 pub type DaemonStore = FileStore;
 
 /// A volume ready to serve.
@@ -46,7 +46,7 @@ pub struct Stack {
     pub sync: SyncHandle,
 }
 
-/// A new image.
+/// Properties of a new image.
 pub struct Made {
     /// The scheme.
     pub scheme: &'static Scheme,
@@ -58,7 +58,7 @@ pub struct Made {
     pub op_percent: f64,
 }
 
-/// How the image file reaches the host's storage.
+/// Durability of the image file on the host's storage.
 struct ImageSync(SyncHandle);
 
 impl Durable<FileStore> for ImageSync {
@@ -74,15 +74,15 @@ impl Durable<FileStore> for ImageSync {
     fn failed(&self) -> bool {
         self.0.failure().is_some()
     }
-    fn tidy(&self, store: &mut FileStore) -> io::Result<()> {
+    fn discard_freed_space(&self, store: &mut FileStore) -> io::Result<()> {
         store.trim_free_slots(1).map(drop)
     }
 }
 
-/// Opens the image, or makes it if it is missing, mounts its scheme and puts a volume on top.
+/// Opens the image, or creates it if it is missing, mounts its scheme and creates a volume on it.
 ///
 /// # Errors
-/// The image is in use, damaged, or contradicts the configuration; it cannot be made or mounted.
+/// The image is in use, damaged, or contradicts the configuration; it cannot be created or mounted.
 pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     let image = &config.image;
     if !config.read_only {
@@ -91,13 +91,13 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     if !image.exists() {
         if config.read_only {
             return Err(Failure::failed(format!(
-                "{}: no such image, and --read-only makes none",
+                "{}: no such image, and --read-only creates none",
                 image.display()
             )));
         }
         let made = create(config)?;
         tracing::info!(
-            "made {}: {} bytes on {} of {} bytes raw, scheme {}",
+            "created {}: {} bytes on {} of {} bytes raw, scheme {}",
             image.display(),
             made.size,
             made.layout.profile.name,
@@ -112,14 +112,14 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     };
     let info = peek(image).map_err(|error| image_failure(&error))?;
     let label = read_label(image, &info)?;
-    contradiction(image, &config.wish, &info, &label)?;
+    contradiction(image, &config.requirements, &info, &label)?;
     if !config.read_only {
         close_to_others(image);
     }
     let (store, report) = FileStore::open(image, access).map_err(|error| image_failure(&error))?;
     if !report.was_clean {
         tracing::warn!(
-            "{}: was not closed in order; {} operations kept, {} undone",
+            "{}: unclean shutdown; {} operations recovered, {} rolled back",
             image.display(),
             report.ops_kept,
             report.ops_dropped
@@ -127,7 +127,7 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     }
     if report.sync_failed {
         tracing::warn!(
-            "{}: a sync had failed; only what was synced before it is trusted",
+            "{}: an earlier sync failed; only data synced before it is used",
             image.display()
         );
     }
@@ -136,8 +136,8 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     })
 }
 
-/// Mounts the scheme of an open image and puts a volume on top. The mount is durable before the
-/// first request. `wrap` may put something between the volume and the host's storage.
+/// Mounts the scheme of an open image and creates a volume on it. The mount is durable before the
+/// first request. `wrap` may insert a layer between the volume and the host's storage.
 ///
 /// # Errors
 /// The image's scheme is unknown, does not mount, or the mount cannot be synced.
@@ -152,7 +152,7 @@ pub fn volume_on(
     let (size, profile, sync) = (store.info().size, store.info().profile, store.sync_handle());
     let ftl = mount(image, store, &label)?;
     if !read_only {
-        // Mount ends with a sync before the first request.
+        // The mount is synced before the first request.
         let synced = sync.sync_through(sync.last_seq());
         synced.map_err(|error| Failure::failed(format!("{}: {error}", image.display())))?;
     }
@@ -173,22 +173,28 @@ pub fn volume_on(
     })
 }
 
-/// Makes a new image and formats it.
+/// Creates a new image and formats it.
 ///
 /// # Errors
 /// The image exists, no device fits the configuration, or the host refuses to write it.
 pub fn create(config: &Config) -> Result<Made, Failure> {
-    let Config { image, wish, .. } = config;
-    let scheme = wish
+    let Config {
+        image,
+        requirements,
+        ..
+    } = config;
+    let scheme = requirements
         .scheme
         .as_deref()
         .map_or(Ok(&SCHEMES[0]), find_scheme)?;
-    let profile = wish.profile.unwrap_or(Profile::default_profile());
-    let op_percent = wish.op.unwrap_or(OP_DEFAULT);
+    let profile = requirements.profile.unwrap_or(Profile::default_profile());
+    let op_percent = requirements.op.unwrap_or(OP_DEFAULT);
     let by_size = profile.capacity == Capacity::BySize;
-    let wanted = wish.size.unwrap_or(if by_size { SIZE_DEFAULT } else { 0 });
+    let wanted = requirements
+        .size
+        .unwrap_or(if by_size { SIZE_DEFAULT } else { 0 });
     let layout = scheme
-        .layout(profile, wanted, op_percent / 100.0, &wish.params)
+        .layout(profile, wanted, op_percent / 100.0, &requirements.params)
         .map_err(usage)?;
     let size = if wanted > 0 {
         wanted
@@ -198,7 +204,7 @@ pub fn create(config: &Config) -> Result<Made, Failure> {
     if image.symlink_metadata().is_ok() {
         return Err(image_failure(&ImageError::Exists(image.clone())));
     }
-    let params = params_text(&wish.params, op_percent);
+    let params = params_text(&requirements.params, op_percent);
     let spec = ImageSpec {
         profile: layout.profile,
         size,
@@ -215,7 +221,7 @@ pub fn create(config: &Config) -> Result<Made, Failure> {
     let store = FileStore::create(&unfinished.0, &spec).map_err(|error| image_failure(&error))?;
     let label = Label {
         scheme,
-        params: wish.params.clone(),
+        params: requirements.params.clone(),
         op_percent: Some(op_percent),
     };
     format(image, store, layout, &label)?;
@@ -232,8 +238,8 @@ pub fn create(config: &Config) -> Result<Made, Failure> {
     })
 }
 
-/// Who can open an image can lock it, and so keep it from being served: an image of ours is closed
-/// to others.
+/// Removes other users' access to an image owned by this user: a user who can open an image can
+/// lock it, and so block its service.
 fn close_to_others(image: &Path) {
     let Ok(meta) = image.metadata() else { return };
     if meta.uid() == nix::unistd::geteuid().as_raw() && is_open_to_others(&meta) {
@@ -293,11 +299,11 @@ fn mount(
         .map_err(failed)
 }
 
-/// An image opened without ever being changed, and its scheme mounted on top.
+/// Opens an image without ever changing it, and mounts its scheme in memory.
 ///
 /// # Errors
 /// The image is in use, damaged, or its scheme does not mount.
-pub fn open_untouched(image: &Path) -> Result<(ImageInfo, Box<dyn Ftl<FileStore>>), Failure> {
+pub fn open_in_memory(image: &Path) -> Result<(ImageInfo, Box<dyn Ftl<FileStore>>), Failure> {
     let (store, _) =
         FileStore::open(image, Access::ReadOnly).map_err(|error| image_failure(&error))?;
     let info = store.info().clone();
@@ -305,14 +311,14 @@ pub fn open_untouched(image: &Path) -> Result<(ImageInfo, Box<dyn Ftl<FileStore>
     Ok((info, mount(image, store, &label)?))
 }
 
-/// Logical pages of an image: those that hold its size. An image that claims more than there are
-/// numbers for gets the largest, which no scheme has room for.
+/// Returns the logical pages of an image: enough for its size. A size beyond `u32::MAX` pages gives
+/// `u32::MAX`, which no scheme has room for.
 pub fn logical_pages(info: &ImageInfo) -> u32 {
     let page = u64::from(info.profile.geometry.page_bytes);
     u32::try_from(info.size.div_ceil(page)).unwrap_or(u32::MAX)
 }
 
-/// Closes the image after a clean shutdown of its scheme: the header says so from now on.
+/// Closes the image after a clean shutdown of its scheme and marks its header clean.
 ///
 /// # Errors
 /// The image cannot be written or synced.
@@ -320,8 +326,8 @@ pub fn close_store(store: DaemonStore) -> Result<(), Failure> {
     store.close().map_err(|error| image_failure(&error))
 }
 
-/// Lets the image of a flash without power go: everything is synced, and the header does not call
-/// the shutdown clean.
+/// Closes the image of a flash without power: syncs everything and leaves the header marked
+/// unclean.
 ///
 /// # Errors
 /// The image cannot be synced.
@@ -341,7 +347,7 @@ fn ftl_failure(image: &Path, what: &str, error: &FtlError) -> Failure {
     Failure::new(exit, format!("{}: {what}: {error}", image.display()))
 }
 
-/// The exit code of an image that cannot be had; the message says the rest.
+/// Returns the failure with its exit code for an image that cannot be opened or created.
 pub fn image_failure(error: &ImageError) -> Failure {
     let exit = match error {
         ImageError::InUse(_) => Exit::InUse,

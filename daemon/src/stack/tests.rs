@@ -149,7 +149,7 @@ fn after_a_failed_sync_the_device_reads_only_and_says_so() {
     assert!(found == page(2, 0));
     assert!(
         volume
-            .trouble()
+            .failure()
             .unwrap()
             .contains("sync of the image failed")
     );
@@ -185,7 +185,7 @@ fn a_sync_that_fails_under_a_scheme_ends_the_device() {
     assert!((0..99).any(|at| volume.write(at * 1024, &page(2, at)).is_err()));
     assert!(
         volume
-            .trouble()
+            .failure()
             .unwrap()
             .contains("sync of the image failed")
     );

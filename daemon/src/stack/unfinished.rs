@@ -1,6 +1,6 @@
-//! A new image until it has its name.
+//! A new image until it gets its name.
 //!
-//! Always true: an image has its name only when it is finished and synced. If power fails before
+//! Invariants: an image gets its name only when it is finished and synced. If power fails before
 //! that, a file `.IMAGE.new-...` is left, which a later start removes.
 
 use super::image_failure;
@@ -11,11 +11,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Age at which an unfinished image is one that its maker left: making one changes it all the time.
+/// Age at which an unfinished image counts as abandoned: creating one changes it all the time.
 const UNFINISHED_AGE: Duration = Duration::from_secs(3600);
 
-/// An image that is being made, under a name of its own beside the one it will have; removed when
-/// dropped, if it still has that name.
+/// An image in creation, under a temporary name in the folder of its final one; removed when
+/// dropped, if it still has the temporary name.
 pub(super) struct Unfinished(pub(super) PathBuf);
 
 impl Drop for Unfinished {
@@ -31,7 +31,7 @@ pub(super) fn folder_of(image: &Path) -> &Path {
         .unwrap_or(Path::new("."))
 }
 
-/// What the names of an image's unfinished versions begin with.
+/// Returns the prefix of the temporary names of an image.
 fn unfinished_prefix(image: &Path) -> OsString {
     let mut name = OsString::from(".");
     name.push(image.file_name().unwrap_or_default());
@@ -48,7 +48,7 @@ pub(super) fn unfinished_name(image: &Path) -> PathBuf {
     folder_of(image).join(name)
 }
 
-/// Removes what makers of this image left that were killed.
+/// Removes the unfinished files of killed creators of this image.
 pub(super) fn remove_unfinished(image: &Path) {
     let prefix = unfinished_prefix(image);
     for entry in std::fs::read_dir(folder_of(image))
@@ -68,13 +68,13 @@ pub(super) fn remove_unfinished(image: &Path) {
     }
 }
 
-/// Gives a finished image its name, which nothing may have.
+/// Renames a finished image to its final name; fails if that name is taken.
 pub(super) fn name_image(unfinished: &Path, image: &Path) -> Result<(), Failure> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     let named = match renameat_with(CWD, unfinished, CWD, image, RenameFlags::NOREPLACE)
         .map_err(io::Error::from)
     {
-        // A file system that cannot; the other name goes with `Unfinished`.
+        // The file system cannot rename without replacing; `Unfinished` removes the temporary name.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             std::fs::hard_link(unfinished, image)
         }

@@ -1,4 +1,4 @@
-//! Who uses a block device of ours, so that it is not taken away under them.
+//! Users of a block device, which must not be removed under them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use crate::sys;
 
-/// Who uses `/dev/NAME` or a partition of it: mounts, swap, devices on top, and processes other
-/// than this one that have it open. One phrase each.
+/// Lists the users of `/dev/NAME` or a partition of it, one phrase each: mounts, swap, stacked
+/// devices, and other processes that have it open.
 pub fn of(name: &str) -> Vec<String> {
     let numbers = device_numbers(name);
     let mut found = mounts_of(&numbers);
@@ -17,13 +17,14 @@ pub fn of(name: &str) -> Vec<String> {
     found.extend(
         names(&folder(name).join("holders"))
             .into_iter()
-            .map(|name| format!("held by {name}")),
+            .map(|name| format!("device {name}")),
     );
     found.extend(openers_of(&numbers));
     found
 }
 
-/// The same of a device that is being served: it can be opened, so that the kernel has a say, too.
+/// Lists the users of a device that is being served: it can be opened, which also detects claims of
+/// the kernel.
 pub fn of_live(name: &str) -> Vec<String> {
     match exclude(name) {
         Ok(excluded) => excluded.err().unwrap_or_default(),
@@ -35,15 +36,15 @@ pub fn of_live(name: &str) -> Vec<String> {
         {
             Vec::new()
         }
-        Err(error) => vec![format!("it cannot be told by whom ({error})")],
+        Err(error) => vec![format!("unknown users ({error})")],
     }
 }
 
-/// Opens `/dev/NAME` so that nobody can mount it while the file lives; otherwise says who uses it.
-/// Processes that only have it open are users, too.
+/// Opens `/dev/NAME` exclusively, so that it cannot be mounted while the file is open; otherwise
+/// returns its users. Processes that only have it open are users, too.
 ///
 /// # Errors
-/// The device file cannot be opened for another reason than being in use.
+/// The device file cannot be opened, for another reason than being in use.
 pub fn exclude(name: &str) -> io::Result<Result<File, Vec<String>>> {
     let holders = of(name);
     if !holders.is_empty() {
@@ -70,7 +71,7 @@ pub fn detach_mount_copies(name: &str) -> io::Result<()> {
     sys::detach_mount_copies(&device_numbers(name))
 }
 
-/// `major:minor` of the device and its partitions.
+/// Returns `major:minor` of the device and its partitions.
 fn device_numbers(name: &str) -> BTreeSet<String> {
     let folder = folder(name);
     let parts = names(&folder)
@@ -83,7 +84,8 @@ fn device_numbers(name: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Every mount namespace has its own table; ours holds copies at most.
+/// Lists mounts. Every mount namespace has its own table; that of this process contains at most
+/// copies.
 fn mounts_of(numbers: &BTreeSet<String>) -> Vec<String> {
     let own = fs::read_link("/proc/self/ns/mnt").ok();
     let mut seen = BTreeSet::new();

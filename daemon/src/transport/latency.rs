@@ -1,12 +1,11 @@
-//! Completions that wait until the emulated flash would have been done, and the timer that says
-//! when.
+//! Delayed completions, and the timer for the next one: a request completes when the emulated flash
+//! would have finished it.
 //!
-//! Waiting costs a place in a heap and no thread. The timer is a file that an event loop polls,
-//! because it is exact: a loop's own timers count milliseconds, and a flash page is read in some
-//! tens of microseconds. If the process dies, what waits is unacknowledged, like any request under
-//! way.
+//! A delayed completion costs a heap entry and no thread. The timer is a file that an event loop
+//! polls, because it is exact. A loop's own timers count in ms, and reading a flash page takes tens
+//! of us. If the process dies, delayed requests are unacknowledged, like any request in flight.
 
-use crate::device::Hold;
+use crate::device::DelayedCompletion;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use std::cmp::Reverse;
@@ -15,14 +14,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// What waits, earliest first; what is due at the same instant leaves as it came.
-pub struct Holds<T> {
+/// Delayed completions, earliest first; those due at the same instant leave in order of insertion.
+pub struct DelayQueue<T> {
     heap: BinaryHeap<Reverse<Held<T>>>,
     pushed: u64,
 }
 
 struct Held<T> {
-    hold: Hold,
+    hold: DelayedCompletion,
     number: u64,
     what: T,
 }
@@ -53,18 +52,18 @@ impl<T> Ord for Held<T> {
     }
 }
 
-impl<T> Default for Holds<T> {
+impl<T> Default for DelayQueue<T> {
     fn default() -> Self {
-        Holds {
+        DelayQueue {
             heap: BinaryHeap::new(),
             pushed: 0,
         }
     }
 }
 
-impl<T> Holds<T> {
-    /// Lets `what` wait.
-    pub fn push(&mut self, hold: Hold, what: T) {
+impl<T> DelayQueue<T> {
+    /// Delays `what` until `hold` is due.
+    pub fn push(&mut self, hold: DelayedCompletion, what: T) {
         self.heap.push(Reverse(Held {
             hold,
             number: self.pushed,
@@ -73,17 +72,17 @@ impl<T> Holds<T> {
         self.pushed += 1;
     }
 
-    /// When the first is due.
+    /// Returns the due time of the first completion.
     pub fn next_due(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse(held)| held.hold.due())
     }
 
-    /// The first, due or not; its request ends here.
+    /// Removes and returns the first completion, due or not; its request ends here.
     pub fn pop(&mut self) -> Option<T> {
         self.heap.pop().map(|Reverse(held)| held.what)
     }
 
-    /// The first, if it is due.
+    /// Removes and returns the first completion, if it is due.
     pub fn pop_due(&mut self, now: Instant) -> Option<T> {
         if self.next_due()? <= now {
             self.pop()
@@ -92,38 +91,38 @@ impl<T> Holds<T> {
         }
     }
 
-    /// How many wait.
+    /// Returns the number of delayed completions.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Whether none waits.
+    /// Returns whether no completion is delayed.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 }
 
-/// A timer that becomes readable when it goes off, and stays so until it is set again.
+/// A timer that becomes readable when it expires, until it is set again.
 #[derive(Debug)]
-pub struct Alarm {
+pub struct CompletionTimer {
     timer: TimerFd,
     set: Option<Instant>,
 }
 
-impl Alarm {
-    /// One that is not set.
+impl CompletionTimer {
+    /// Creates a timer that is not set.
     ///
     /// # Errors
-    /// The kernel gives no timer.
+    /// The kernel cannot create the timer.
     pub fn new() -> io::Result<Self> {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
-        Ok(Alarm {
+        Ok(CompletionTimer {
             timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?,
             set: None,
         })
     }
 
-    /// Has it go off at `due`, and not before if it was set for an earlier instant.
+    /// Sets the timer to expire at `due`; an earlier setting no longer applies.
     ///
     /// # Errors
     /// The kernel refuses to set the timer.
@@ -131,7 +130,7 @@ impl Alarm {
         if self.set == Some(due) {
             return Ok(());
         }
-        // A duration of zero would stop it.
+        // A duration of zero would disarm the timer.
         let left = due
             .saturating_duration_since(Instant::now())
             .max(Duration::from_nanos(1));
@@ -143,13 +142,13 @@ impl Alarm {
         Ok(())
     }
 
-    /// It went off: from now on even the same instant sets it again.
+    /// Records that the timer expired: from now on, even the same instant sets it again.
     pub fn went_off(&mut self) {
         self.set = None;
     }
 }
 
-impl AsFd for Alarm {
+impl AsFd for CompletionTimer {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.timer.as_fd()
     }
@@ -161,10 +160,10 @@ mod tests {
 
     #[test]
     fn what_waits_leaves_when_it_is_due_and_in_order() {
-        let (mut holds, start) = (Holds::default(), Instant::now());
+        let (mut holds, start) = (DelayQueue::default(), Instant::now());
         let after = |ms| start + Duration::from_millis(ms);
         for (ms, what) in [(30, 'c'), (10, 'a'), (30, 'd'), (20, 'b')] {
-            holds.push(Hold::until(after(ms)), what);
+            holds.push(DelayedCompletion::until(after(ms)), what);
         }
         assert_eq!((holds.len(), holds.next_due()), (4, Some(after(10))));
         assert_eq!(holds.pop_due(after(9)), None);
@@ -184,7 +183,7 @@ mod tests {
 
     #[test]
     fn an_alarm_goes_off_not_before_its_time_and_for_what_is_past_at_once() {
-        let mut alarm = Alarm::new().unwrap();
+        let mut alarm = CompletionTimer::new().unwrap();
         for wait in [Duration::from_millis(5), Duration::ZERO] {
             let due = Instant::now() + wait;
             alarm.set(due).unwrap();

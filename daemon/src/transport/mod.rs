@@ -1,4 +1,4 @@
-//! Ways into the device. A transport turns requests of its protocol into calls on a
+//! Transports. A transport translates requests of its protocol into calls on a
 //! [`BlockDevice`](crate::device::BlockDevice).
 
 pub mod holders;
@@ -9,14 +9,14 @@ mod service;
 pub mod ublk;
 
 pub use service::{
-    Context, Service, StopHow, default_target, left_by_the_dead, probe, start, stop_left,
-    waits_for_a_daemon,
+    Context, Service, StopHow, default_target, orphan_error, orphaned_target, probe, start,
+    stop_left,
 };
 
 use crate::volume::Queue;
 use std::io;
 
-/// The number a client sees for an error; every transport answers by this table.
+/// Returns the errno that a client receives for an error; every transport uses this table.
 pub fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(match error.kind() {
         io::ErrorKind::InvalidInput => libc::EINVAL,
@@ -28,13 +28,13 @@ pub fn errno(error: &io::Error) -> i32 {
     })
 }
 
-/// Requests on `/dev/NAME` as the kernel counts them.
+/// Returns the kernel's request counters of `/dev/NAME`.
 fn kernel_queue(name: &str) -> Option<Queue> {
     parse_stat(&std::fs::read_to_string(format!("/sys/block/{name}/stat")).ok()?)
 }
 
-/// Columns as in the kernel's Documentation/block/stat.rst: reads, writes, discards, flushes; and
-/// all in flight.
+/// Parses the columns of the kernel's Documentation/block/stat.rst: reads, writes, discards,
+/// flushes; and all requests in flight.
 fn parse_stat(stat: &str) -> Option<Queue> {
     let columns: Vec<u64> = stat
         .split_whitespace()
@@ -45,7 +45,7 @@ fn parse_stat(stat: &str) -> Option<Queue> {
         .into_iter()
         .sum::<Option<u64>>()?;
     Some(Queue {
-        under_way: *columns.get(8)?,
+        in_flight: *columns.get(8)?,
         answered,
     })
 }
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(
             parse_stat(line),
             Some(Queue {
-                under_way: 3,
+                in_flight: 3,
                 answered: 111_110
             })
         );

@@ -1,5 +1,5 @@
-//! A running way in, as the rest of the daemon sees it: one [`Service`] per target, each plugged in
-//! by one line of [`start`].
+//! A running transport, as the rest of the daemon uses it: one [`Service`] per target. [`start`]
+//! has one line per kind of target.
 
 use super::holders;
 use super::nbd::{
@@ -18,58 +18,59 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long a stopped transport may take to answer what is under way.
+/// Longest time for a stopped transport to answer the requests in flight.
 const END_TIMEOUT: Duration = Duration::from_secs(6);
-/// Connections between the kernel's NBD client and us.
+/// Connections between the kernel's NBD client and the server.
 const KERNEL_CONNECTIONS: usize = 2;
 
-/// A running way in.
+/// A running transport.
 pub trait Service: Send + Sync {
-    /// What clients use, as printed in the ready line.
+    /// Returns the address for clients, as printed in the ready line.
     fn target(&self) -> String;
-    /// Who has the device open, one phrase each, so that it must not be removed under them. Those
-    /// that can be told to go (NBD clients) are no holders. May block for a moment.
+    /// Lists the users that have the device open, one phrase each; the device must not be removed
+    /// under them. Clients that the server can disconnect (NBD clients) are not listed. May block
+    /// for a moment.
     fn holders(&self) -> Vec<String>;
-    /// Why the service ended by itself, if it did.
+    /// Returns the reason if the service ended by itself.
     fn ended(&self) -> Option<String>;
-    /// Ends it within seconds: requests under way are answered, no further one reaches the device.
-    /// Blocks.
+    /// Ends the service within seconds: requests in flight are answered, later requests do not
+    /// reach the device. Blocks.
     ///
     /// # Errors
-    /// The device could not be removed or left in order.
+    /// The device could not be removed or left cleanly.
     fn stop(&self, how: StopHow) -> Result<(), Failure>;
-    /// Requests as the kernel sees them, where it has a block device of ours.
+    /// Returns the kernel's request counters, if the target is a block device of the kernel.
     fn kernel_queue(&self) -> Option<Queue> {
         None
     }
-    /// What the NBD server counts, where there is one.
+    /// Returns the NBD server's counters, if there is a server.
     fn nbd_stats(&self) -> Option<Arc<NbdStats>> {
         None
     }
 }
 
-/// What becomes of the device.
+/// Fate of the device when its service stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopHow {
-    /// It goes, even under whoever holds it.
+    /// Removes the device, even if open.
     Remove,
-    /// It stays and waits for a daemon to come back; requests wait with it, unanswered.
+    /// Keeps the device quiesced until a daemon reattaches it; its requests wait unanswered.
     Leave,
 }
 
-/// What a transport may want to know beside the device.
+/// Inputs of a transport besides the device.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     /// Name of the instance.
     pub name: &'a str,
-    /// Identity of the image: a device left behind is taken up only if it was this image's.
+    /// Identity of the image: a quiesced device is reattached only if it belongs to this image.
     pub image: &'a str,
     /// TLS, for an NBD address.
     pub tls: Option<&'a Tls>,
 }
 
-/// What is served when nobody named a target: ublk if it would work, else an NBD unix socket in the
-/// runtime folder.
+/// Returns the target to serve if the user named none: ublk if available, else an NBD unix socket
+/// in the runtime folder.
 pub fn default_target(runtime: &Path) -> Target {
     #[cfg(feature = "ublk")]
     if super::ublk::probe().is_ok() {
@@ -82,17 +83,17 @@ pub fn default_target(runtime: &Path) -> Target {
     })
 }
 
-/// Whether the target can be served here at all; asked before an image is made or opened. `recover`
-/// wants a device that a dead daemon left.
+/// Checks whether this machine can serve the target; runs before an image is created or opened.
+/// `recover` requires a device that a dead daemon left.
 ///
 /// # Errors
-/// A driver is missing or refuses this process, the device is in use, or nothing waits to be
-/// recovered.
+/// A driver is missing or refuses this process, the device is in use, or there is no device to
+/// reattach.
 pub fn probe(target: &Target, recover: bool) -> Result<(), Failure> {
     match target {
         Target::Ublk(n) => probe_ublk(*n, recover),
         Target::Nbd(_) if recover => Err(Failure::usage(format!(
-            "{target}: only /dev/ublkbN and /dev/nbdN outlive their daemon; serve this again with `ftld '{target}'`"
+            "{target}: only /dev/ublkbN and /dev/nbdN can be reattached; start this with `ftld '{target}'`"
         ))),
         Target::NbdKernel(n) if recover => match kernel::state(*n) {
             kernel::State::Left { .. } => Ok(()),
@@ -112,12 +113,12 @@ fn nothing_to_recover(target: &Target, pid: i32) -> Failure {
 }
 
 fn nothing_left(target: &Target) -> Failure {
-    let message = format!("no daemon left {target} behind; serve it anew with `ftld {target}`");
+    let message = format!("{target} is not quiesced; start it with `ftld {target}`");
     Failure::new(Exit::NotRunning, message)
 }
 
-/// The device of this name (`ublkb0`, `nbd0`), if a dead daemon left it and its users wait.
-pub fn left_by_the_dead(name: &str) -> Option<Target> {
+/// Returns the device of this name (`ublkb0`, `nbd0`) if its daemon died and its users wait.
+pub fn orphaned_target(name: &str) -> Option<Target> {
     let target = Target::parse(&format!("/dev/{name}")).ok()?;
     let left = match target {
         #[cfg(feature = "ublk")]
@@ -128,27 +129,27 @@ pub fn left_by_the_dead(name: &str) -> Option<Target> {
     left.then_some(target)
 }
 
-/// What to tell whoever asks for the daemon of such a device.
-pub fn waits_for_a_daemon(name: &str, target: &Target) -> Failure {
+/// Returns the error for commands to the dead daemon of such a device.
+pub fn orphan_error(name: &str, target: &Target) -> Failure {
     let message = format!(
-        "{target} was left by a daemon that died, and its users wait: go on with `ftld recover {target}`, or remove it, \
-         failing their I/O, with `ftld stop --force {name}`"
+        "{target} is quiesced, its daemon died: reattach with `ftld recover {target}`, or remove it, \
+         failing its users' I/O, with `ftld stop --force {name}`"
     );
     Failure::new(Exit::Quiesced, message)
 }
 
-/// Ends what a dead daemon left of the device of this name: with `force` it is removed, and the I/O
-/// of whoever waits for it fails; otherwise the answer says what can be done. `None` if nothing was
-/// left.
+/// Stops a device of this name that a dead daemon left. With `force` the device is removed and its
+/// pending I/O fails; otherwise the result is an error with the possible commands. Returns `None`
+/// if there is no such device.
 pub fn stop_left(name: &str, force: bool) -> Option<Result<(), Failure>> {
     if !force {
-        return left_by_the_dead(name).map(|target| Err(waits_for_a_daemon(name, &target)));
+        return orphaned_target(name).map(|target| Err(orphan_error(name, &target)));
     }
     match Target::parse(&format!("/dev/{name}")).ok()? {
-        // Whatever the driver knows of it, one that never came to be included.
+        // Any device of the driver, including one that was never started.
         #[cfg(feature = "ublk")]
         Target::Ublk(n) => Some(super::ublk::stop(n, true).map_err(ublk_failure)),
-        Target::NbdKernel(n) if left_by_the_dead(name).is_some() => {
+        Target::NbdKernel(n) if orphaned_target(name).is_some() => {
             Some(kernel::detach(n).map_err(|error| Failure::io(format!("/dev/nbd{n}"), &error)))
         }
         _ => None,
@@ -188,10 +189,10 @@ fn kernel_failure(error: kernel::Error) -> Failure {
 }
 
 /// Starts serving the device at the target; returns when the first request can be served. An NBD
-/// address uses the socket `passed`, if there is one.
+/// address uses the inherited socket `passed`, if there is one.
 ///
 /// # Errors
-/// The device or socket cannot be made, or another process has it.
+/// The device or socket cannot be created, or another process uses it.
 pub fn start(
     target: &Target,
     passed: Option<Listening>,
@@ -218,10 +219,7 @@ fn ublk(
     let served =
         Served::start(Some(n), device, Options::new(context.image)).map_err(ublk_failure)?;
     if served.recovered() {
-        tracing::info!(
-            "took {} up again where a daemon had left it",
-            served.path().display()
-        );
+        tracing::info!("reattached {}", served.path().display());
     }
     Ok(Arc::new(served))
 }
@@ -256,7 +254,7 @@ impl Service for super::ublk::Served {
     }
 }
 
-/// A thread that tells when it has ended.
+/// A thread that signals its end.
 struct Worker {
     ended: Mutex<Receiver<()>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -286,7 +284,7 @@ impl Worker {
         let ended = self.ended.lock();
         if ended.recv_timeout(END_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             return Err(Failure::failed(format!(
-                "{what}: requests were still under way after {END_TIMEOUT:?}"
+                "{what}: requests were still in flight after {END_TIMEOUT:?}"
             )));
         }
         let thread = self.thread.lock().take();
@@ -303,8 +301,8 @@ fn small_runtime() -> std::io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-/// An NBD server on a socket. Its clients are disconnected when it stops, after what they asked for
-/// is answered.
+/// An NBD server on a socket. When it stops, it answers the requests of its clients and then
+/// disconnects them.
 struct NbdServer {
     uri: String,
     stop: watch::Sender<bool>,
@@ -384,7 +382,7 @@ impl Service for NbdServer {
     }
 }
 
-/// Our NBD server on sockets of the kernel's client: `/dev/nbdN`.
+/// The NBD server on sockets of the kernel's client: `/dev/nbdN`.
 struct KernelClient {
     n: u32,
     leave: watch::Sender<bool>,
@@ -422,7 +420,7 @@ impl KernelClient {
             .collect::<std::io::Result<Vec<_>>>()
             .map_err(failed)?;
         match attached {
-            Ok(true) => tracing::info!("took /dev/nbd{n} up again where a daemon had left it"),
+            Ok(true) => tracing::info!("reattached /dev/nbd{n}"),
             Ok(false) => {}
             Err(error) => return Err(kernel_failure(error)),
         }
@@ -435,8 +433,9 @@ impl KernelClient {
     }
 }
 
-/// One connection, until the kernel closes it. When it is left, the socket closes without another
-/// word: the kernel then keeps its requests for the next daemon, whereas an answer would be final.
+/// Serves one connection until the kernel closes it. When `left` becomes true, the socket closes
+/// without further replies: the kernel then keeps its requests for the next daemon, whereas a reply
+/// would be final.
 fn serve_kernel(
     stream: UnixStream,
     device: Arc<dyn BlockDevice>,

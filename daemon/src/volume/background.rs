@@ -1,8 +1,8 @@
-//! Work of a volume besides requests: snapshots, idle work of the scheme, erased space, and the
-//! end.
+//! Work of a volume besides requests: snapshots, background work of the scheme, reclaiming of
+//! erased space, and closing.
 //!
-//! Always true: background work takes the lock only if it is free; [`Volume::close`] and a caller
-//! that insists wait for it. If power fails, a mount repeats what was not finished.
+//! Invariants: background work takes the lock only if it is free; [`Volume::close`] and a caller
+//! with `insist` wait for it. If power fails, a mount repeats the unfinished work.
 
 use super::host::Op;
 use super::locked::Core;
@@ -18,8 +18,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 impl<S: Store + 'static> Volume<S> {
-    /// Time since the last request ended.
-    pub fn quiet_for(&self) -> Duration {
+    /// Returns the time since the last request ended; zero while requests are in flight.
+    pub fn idle_time(&self) -> Duration {
         let last = Duration::from_millis(self.shared.last_request_ms.load(Relaxed));
         if self.shared.counters.depth() > 0 {
             return Duration::ZERO;
@@ -27,8 +27,8 @@ impl<S: Store + 'static> Volume<S> {
         self.shared.origin.elapsed().saturating_sub(last)
     }
 
-    /// Somebody looks: from now on, and for some seconds, the map of the blocks and the events are
-    /// published, too.
+    /// Records that a client watches: for the next `WATCHED`, [`Volume::publish`] includes the
+    /// block map and the events.
     pub fn watch(&self) {
         let now = millis(self.shared.origin.elapsed());
         self.shared.watched_ms.store(now.max(1), Relaxed);
@@ -45,19 +45,19 @@ impl<S: Store + 'static> Volume<S> {
                 < WATCHED
     }
 
-    /// The blocks as last published. Never waits for a request.
+    /// Returns the last published block map. Never waits for a request.
     pub fn blocks(&self) -> Arc<BlockMap> {
         self.map.lock().clone()
     }
 
-    /// Of the published events from number `from` on, the newest, at most `most`. Never waits for a
+    /// Returns the newest published events from number `from` on, at most `most`. Never waits for a
     /// request.
     pub fn events(&self, from: u64, most: usize) -> EventsView {
         self.shown.lock().since(from, most)
     }
 
-    /// Publishes a new snapshot, and what somebody looks at. Waits for the lock only if `insist`;
-    /// returns whether it had it.
+    /// Publishes a new snapshot and, while a client watches, the block map and the events. Waits
+    /// for the lock only if `insist`; returns whether it got the lock.
     pub fn publish(&self, insist: bool) -> bool {
         let mut scan = self.is_watched().then(|| self.scan.lock());
         let next = self.shown.lock().next();
@@ -127,8 +127,8 @@ impl<S: Store + 'static> Volume<S> {
         self.run(&mut guard, true, work).unwrap_or(Idle::Settled)
     }
 
-    /// Gives a little of the host's space back, if the lock is free.
-    pub fn tidy(&self) {
+    /// Discards a bounded part of the image's freed space, if the lock is free.
+    pub fn discard_freed_space(&self) {
         if self.shape.read_only || self.shared.health.load(Relaxed) != WELL {
             return;
         }
@@ -137,14 +137,14 @@ impl<S: Store + 'static> Volume<S> {
         };
         if let Some(Err(error)) = guard
             .as_mut()
-            .map(|core| durable.tidy(core.ftl.chip_mut().store_mut()))
+            .map(|core| durable.discard_freed_space(core.ftl.chip_mut().store_mut()))
         {
             tracing::debug!("giving space back: {error}");
         }
     }
 
-    /// Waits up to `patience` for erases to run short, and then for the sync that makes more of
-    /// them possible.
+    /// Waits up to `patience` for erases to run short, then for the sync that makes more erases
+    /// possible.
     pub fn reclaim_when_short(&self, patience: Duration) {
         let (lock, told) = &self.shared.short_told;
         let mut guard = lock.lock();
@@ -158,13 +158,13 @@ impl<S: Store + 'static> Volume<S> {
         }
     }
 
-    /// Flushes, writes a checkpoint, waits for the host's storage and gives the store back.
-    /// Requests that come later fail with `EIO`. A read-only or failed volume only gives the store
-    /// back, and so does one whose flash loses power meanwhile.
+    /// Flushes, writes a checkpoint, waits for the host's storage and returns the store. Later
+    /// requests fail with `EIO`. A read-only or failed volume, or one whose flash loses power
+    /// meanwhile, only returns the store.
     ///
     /// # Errors
-    /// `EIO` if it was closed already, if the scheme failed to shut down, or if the last sync
-    /// failed.
+    /// `EIO` if the volume was closed already, if the scheme failed to shut down, or if the last
+    /// sync failed.
     pub fn close(&self) -> io::Result<S> {
         self.resume();
         let mut guard = self.lock();

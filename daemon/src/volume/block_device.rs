@@ -1,8 +1,8 @@
-//! Requests: cuts them into extents and runs each under the lock.
+//! Requests: splits them into extents and runs each extent under the lock.
 //!
-//! Always true: a request that changes the flash waits for erased space outside the lock; a
-//! request is acknowledged after its last extent. If power fails between two extents, the first
-//! ones may survive, unacknowledged.
+//! Invariants: a request that changes the flash waits for erased space outside the lock; a request
+//! is acknowledged after its last extent. If power fails between two extents, the first ones may
+//! survive, unacknowledged.
 
 use super::host::Op;
 use super::locked::Core;
@@ -19,8 +19,8 @@ use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl<S: Store + 'static> Volume<S> {
-    /// The lock, when the device's pace lets an extent begin; `first` tells that none of its
-    /// request did.
+    /// Returns the lock once the pause gate admits an extent; `first` marks the first extent of a
+    /// request.
     fn lock_to_begin(&self, first: bool) -> MutexGuard<'_, Option<Core<S>>> {
         loop {
             let guard = self.lock();
@@ -58,7 +58,7 @@ impl<S: Store + 'static> Volume<S> {
         self.run(&mut guard, true, |core| {
             let changed = request.step(core, last, verb);
             match &changed {
-                // A trim may have had nothing to program, as a FLUSH.
+                // A trim, like a FLUSH, may have programmed nothing.
                 Ok(()) if is_write => self.shared.note_accepted(),
                 Ok(()) => {}
                 Err(error) => self.shared.note_failed(error),
@@ -67,7 +67,7 @@ impl<S: Store + 'static> Volume<S> {
         })
     }
 
-    /// Runs one bounded extent of a request that changes nothing the host could see.
+    /// Runs one bounded extent of a request that changes nothing visible to the host.
     pub(super) fn look(
         &self,
         request: &mut Request<'_>,
@@ -86,7 +86,7 @@ impl<S: Store + 'static> Volume<S> {
         }
     }
 
-    /// Checks the range and starts counting.
+    /// Checks the range and begins to count the request.
     pub(super) fn begin(&self, op: Op, offset: u64, len: u64) -> io::Result<Request<'_>> {
         let request = Request::begin(&self.shared, op, len);
         if offset

@@ -1,31 +1,31 @@
-//! Emulated instants for a live device.
+//! Emulated time of a live device.
 //!
-//! With `--latency emulate` both clocks run side by side: a request starts on the flash when it
-//! comes, and is due when the flash is done with it. Otherwise the daemon completes at once, so
-//! that the host, which issues a request when an earlier one is done, is ahead of the emulated
-//! flash; taking its wall-clock instants as they are would pile up a queue that no real host would
-//! have built. So a request then starts at the wall clock, or when the host's queue, as deep as it
-//! really is, would have had room.
+//! With `--latency emulate`, wall clock and emulated clock run in parallel: a request starts on the
+//! flash when it arrives, and is due when the flash has finished it. Otherwise the daemon completes
+//! a request at once. The host issues a request when an earlier one is done, so it runs ahead of
+//! the emulated flash. Its wall-clock times would build up a queue that no real host would have. A
+//! request therefore starts at the wall clock, or when the host's queue, at its actual depth, would
+//! have had room.
 
 use crate::convert::{nanos, to_usize};
 use nand_model::Nanos;
 use std::time::{Duration, Instant};
 
-/// The latest completions, latest first.
+/// Number of latest completions that a clock keeps, latest first.
 const KEPT: usize = 64;
 
-/// Maps wall time to emulated time.
+/// Mapping from wall time to emulated time.
 #[derive(Debug)]
 pub(super) struct Clock {
     origin: Instant,
-    /// Emulated instant at the origin.
+    /// Emulated time at the origin.
     base: Nanos,
     emulate: bool,
     latest: Vec<Nanos>,
 }
 
 impl Clock {
-    /// A clock that shows `base` now.
+    /// Creates a clock that starts at `base`.
     pub(super) fn new(base: Nanos, emulate: bool) -> Self {
         Clock {
             origin: Instant::now(),
@@ -35,7 +35,8 @@ impl Clock {
         }
     }
 
-    /// When a request may start on the flash, if `depth` requests are under way, itself included.
+    /// Returns when a request may start on the flash with `depth` requests in flight, itself
+    /// included.
     #[inline]
     pub(super) fn start(&self, depth: u64) -> Nanos {
         let now = self.now();
@@ -46,7 +47,7 @@ impl Clock {
         now.max(self.latest.get(behind).copied().unwrap_or(0))
     }
 
-    /// Notes when a request was done; with `--latency emulate`, says when that is by the wall
+    /// Records when a request completed; with `--latency emulate`, returns that instant by the wall
     /// clock.
     #[inline]
     pub(super) fn done(&mut self, at: Nanos) -> Option<Instant> {
@@ -67,8 +68,8 @@ impl Clock {
         None
     }
 
-    /// How long background work has to wait for this instant. Without `--latency emulate` nobody
-    /// waits for the flash.
+    /// Returns how long background work has to wait for `at`. `None` without `--latency emulate`:
+    /// then nothing waits for the flash.
     pub(super) fn until(&self, at: Nanos) -> Option<Duration> {
         let left = at.saturating_sub(self.now());
         (self.emulate && left > 0).then(|| Duration::from_nanos(left))

@@ -1,10 +1,10 @@
-//! What the owner of a device asks of its volume: injected faults, power, pauses and steps.
+//! Control of a volume: injected faults, power, pauses and steps.
 //!
-//! Always true: a fault is injected between two extents. A pause is not stored: the device runs
+//! Invariants: a fault is injected between two extents. A pause is not stored: the device runs
 //! again after a restart.
 
 use super::Volume;
-use super::pace::{PAUSE_MAX, Paused, Step};
+use super::pause_gate::{PAUSE_MAX, Paused, Step};
 use super::shared::NO_POWER;
 use crate::failure::Failure;
 use crate::inject::{Injected, Injection, Kind};
@@ -15,18 +15,18 @@ use std::time::Duration;
 use strum::EnumCount;
 
 impl<S: Store + 'static> Volume<S> {
-    /// Lets something go wrong with the flash, between two extents.
+    /// Injects a flash fault between two extents.
     ///
     /// # Errors
     /// The device is read-only, failed or stopping, or the fault cannot be injected.
     pub fn inject(&self, injection: &Injection) -> Result<Injected, Failure> {
         if self.shape.read_only {
             return Err(Failure::failed(
-                "the image is served with --read-only and stays as it is",
+                "the image is served with --read-only and is not changed",
             ));
         }
         let mut guard = self.lock();
-        if let Some(why) = self.trouble() {
+        if let Some(why) = self.failure() {
             return Err(Failure::failed(format!(
                 "the device has failed already ({why}); restart it"
             )));
@@ -43,7 +43,7 @@ impl<S: Store + 'static> Volume<S> {
         Ok(injected)
     }
 
-    /// What was injected so far, in the order of [`Kind`].
+    /// Returns the number of injected faults, in the order of [`Kind`].
     pub fn injected(&self) -> [u64; Kind::COUNT] {
         self.shared
             .injected
@@ -51,17 +51,17 @@ impl<S: Store + 'static> Volume<S> {
             .map(|count| count.load(Relaxed))
     }
 
-    /// Ends when the flash has lost power; told once.
+    /// Completes when the flash has lost power; one waiter is notified, once.
     pub async fn power_lost(&self) {
         self.shared.power_lost.notified().await;
     }
 
-    /// Whether the flash has lost power.
+    /// Returns whether the flash has lost power.
     pub fn is_powerless(&self) -> bool {
         self.shared.health.load(Relaxed) == NO_POWER
     }
 
-    /// Takes back a power cut that is still to come. Returns whether there is power.
+    /// Cancels a pending power cut. Returns whether there is power.
     pub fn keep_power(&self) -> bool {
         if let Some(core) = self
             .lock()
@@ -73,28 +73,28 @@ impl<S: Store + 'static> Volume<S> {
         !self.is_powerless()
     }
 
-    /// Lets no further extent begin for so long; requests wait meanwhile. One that runs when this
-    /// is asked has ended when it returns.
+    /// Pauses the device for `length`: no further extent begins and requests wait. An extent in
+    /// flight has ended when this returns.
     ///
     /// # Errors
     /// The device has failed.
     pub fn pause(&self, length: Duration) -> Result<(), Failure> {
-        if let Some(why) = self.trouble() {
+        if let Some(why) = self.failure() {
             return Err(Failure::failed(format!(
-                "the device has failed ({why}) and stands still anyway; restart it"
+                "the device has failed ({why}) and serves no requests; restart it"
             )));
         }
         self.shared.pace.pause(length.min(PAUSE_MAX));
         drop(self.lock());
         tracing::warn!(
-            "PAUSED for at most {} s: requests wait; `ftld resume` goes on",
+            "paused for at most {} s: requests wait; `ftld resume` ends it",
             length.min(PAUSE_MAX).as_secs()
         );
         Ok(())
     }
 
-    /// Lets a paused device on for a step; the pause then lasts as long as it first did.
-    /// Returns the number of the first event that it may set off.
+    /// Runs a paused device for a step; the step restarts the pause with its original length.
+    /// Returns the number of the first event that the step may produce.
     ///
     /// # Errors
     /// The device is not paused.
@@ -105,11 +105,11 @@ impl<S: Store + 'static> Volume<S> {
                 "the device is not paused; `ftld pause` pauses it",
             ));
         }
-        tracing::info!("paused, going on for {step:?}");
+        tracing::info!("paused, running a step: {step:?}");
         Ok(events)
     }
 
-    /// Events from number `from` on, the first `most` of them. Waits for the lock.
+    /// Returns the first `most` events from number `from` on. Waits for the lock.
     pub(crate) fn noted_since(&self, from: u64, most: usize) -> Vec<(u64, Event)> {
         let guard = self.lock();
         let events = guard.iter().flat_map(|core| core.ftl.events().since(from));
@@ -128,7 +128,7 @@ impl<S: Store + 'static> Volume<S> {
         was
     }
 
-    /// The pause, if there is one. Never waits for a request.
+    /// Returns the pause, if there is one. Never waits for a request.
     pub fn paused(&self) -> Option<Paused> {
         self.shared.pace.paused(self.shared.events.load(Relaxed))
     }

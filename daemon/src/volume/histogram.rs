@@ -1,4 +1,4 @@
-//! A latency histogram of fixed buckets that many threads add to without a lock.
+//! A latency histogram with fixed buckets; threads add samples without a lock.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -22,17 +22,17 @@ pub const BOUNDS_NS: [u64; 16] = [
     10_000_000_000,
 ];
 
-/// Counts per bucket; the last one is for what lies beyond every bound.
+/// Counts per bucket; the last one counts samples above every bound.
 #[derive(Debug, Default)]
 pub struct Histogram {
     counts: [AtomicU64; BOUNDS_NS.len() + 1],
     sum_ns: AtomicU64,
 }
 
-/// What a [`Histogram`] held at one moment.
+/// Content of a [`Histogram`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HistogramView {
-    /// Samples per bucket, not cumulative; the last one is for what lies beyond every bound of
+    /// Samples per bucket, not cumulative; the last one counts samples above every bound of
     /// [`BOUNDS_NS`].
     pub counts: [u64; BOUNDS_NS.len() + 1],
     /// Sum of all samples, ns.
@@ -55,8 +55,8 @@ impl Histogram {
         self.sum_ns.fetch_add(ns, Relaxed);
     }
 
-    /// The counts now. Samples recorded meanwhile may be in the sum and not in a bucket, or the
-    /// other way round.
+    /// Returns the current counts. A sample recorded meanwhile may be in the sum and not in a
+    /// bucket, or the other way round.
     pub fn view(&self) -> HistogramView {
         let mut view = HistogramView {
             sum_ns: self.sum_ns.load(Relaxed),
@@ -71,7 +71,7 @@ impl Histogram {
 }
 
 impl HistogramView {
-    /// Samples in all buckets.
+    /// Returns the number of samples in all buckets.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

@@ -1,11 +1,10 @@
-//! What the host asked for, counted without a lock: operations, bytes, errors, latencies, requests
-//! under way.
+//! Host requests, counted without a lock: operations, bytes, errors, latencies, requests in flight.
 
 use super::histogram::{Histogram, HistogramView};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use strum::{EnumCount, IntoStaticStr, VariantArray, VariantNames};
 
-/// A verb of the host.
+/// A host operation.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray, VariantNames,
 )]
@@ -26,27 +25,27 @@ pub enum Op {
 }
 
 impl Op {
-    /// Its place in a table with one entry for each.
+    /// Returns the index of this operation in a table with one entry per operation.
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Lower-case name, as in metric labels.
+    /// Returns the lower-case name, as in metric labels.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// Errors the host can be given, by class.
+/// Errors returned to the host, by class.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray, VariantNames,
 )]
 #[strum(serialize_all = "snake_case")]
 #[repr(usize)]
 pub enum ErrorClass {
-    /// Data lost, image unreadable, power lost, our own failure.
+    /// Data lost, image unreadable, power lost, internal error.
     Eio,
-    /// No room on the host, or a write beyond the end.
+    /// No space on the host, or a write beyond the end.
     Enospc,
     /// A read or trim beyond the end.
     Einval,
@@ -55,22 +54,22 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
-    /// Its place in a table with one entry for each.
+    /// Returns the index of this class in a table with one entry per class.
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Lower-case name, as in metric labels.
+    /// Returns the lower-case name, as in metric labels.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// Counters of one verb.
+/// Counters of one operation.
 #[derive(Debug, Default)]
 pub(super) struct OpCounter {
     pub(super) completed: AtomicU64,
-    pub(super) held: AtomicU64,
+    pub(super) delayed: AtomicU64,
     pub(super) bytes: AtomicU64,
     pub(super) in_flight: AtomicU64,
     pub(super) unaligned: AtomicU64,
@@ -79,7 +78,7 @@ pub(super) struct OpCounter {
     pub(super) emulated: Histogram,
 }
 
-/// Counters of all verbs.
+/// Counters of all operations.
 #[derive(Debug, Default)]
 pub struct HostCounters {
     ops: [OpCounter; Op::COUNT],
@@ -87,41 +86,40 @@ pub struct HostCounters {
     pub(super) sync: Histogram,
 }
 
-/// Counters of one verb at one moment.
+/// Counters of one operation at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpView {
-    /// Requests that ended well.
+    /// Requests that succeeded.
     pub completed: u64,
-    /// How many of those waited for the emulated flash before their client heard of it.
-    pub held: u64,
-    /// Bytes of those that ended well.
+    /// Succeeded requests whose completion was delayed for the emulated flash.
+    pub delayed: u64,
+    /// Bytes of the succeeded requests.
     pub bytes: u64,
-    /// Requests under way.
+    /// Requests in flight.
     pub in_flight: u64,
-    /// Requests that needed a part of a page.
+    /// Requests that covered a part of a page.
     pub unaligned: u64,
     /// Requests that failed, by [`ErrorClass`].
     pub errors: [u64; ErrorClass::COUNT],
-    /// Time by the host's clock, waiting for the lock, for a sync and for the emulated flash
-    /// included.
+    /// Wall-clock time, with the waits for the lock, for a sync and for the emulated flash.
     pub wall: HistogramView,
-    /// Time the emulated flash took.
+    /// Emulated flash time.
     pub emulated: HistogramView,
 }
 
-/// Requests on their way somewhere, at one moment.
+/// Requests of a queue at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
-    /// How many are not answered yet.
-    pub under_way: u64,
-    /// How many were answered so far, well or not.
+    /// Requests without an answer yet.
+    pub in_flight: u64,
+    /// Requests answered so far, successful or failed.
     pub answered: u64,
 }
 
-/// Counters of all verbs at one moment, in the order of [`Op`].
+/// Counters of all operations at one moment, in the order of [`Op`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostView {
-    /// One entry per verb.
+    /// One entry per operation.
     pub ops: [OpView; Op::COUNT],
     /// Time that FLUSH and FUA waited for the image to reach the host's storage.
     pub sync: HistogramView,
@@ -133,18 +131,18 @@ impl HostCounters {
         &self.ops[op.index()]
     }
 
-    /// Requests under way: how deep the host's queue is, as far as the volume can see. A FLUSH that
-    /// waits for a sync keeps the flash free.
+    /// Returns the requests in flight: the depth of the host's queue as far as the volume can see
+    /// it. FLUSH is not counted: it waits for a sync and leaves the flash idle.
     #[inline]
     pub(super) fn depth(&self) -> u64 {
-        let under_way = |op: Op| self.of(op).in_flight.load(Relaxed);
+        let in_flight = |op: Op| self.of(op).in_flight.load(Relaxed);
         [Op::Read, Op::Write, Op::Trim, Op::WriteZeroes]
             .into_iter()
-            .map(under_way)
+            .map(in_flight)
             .sum()
     }
 
-    /// What asks for the flash: all but FLUSH.
+    /// Returns the requests that use the flash: all but FLUSH.
     pub(super) fn queue(&self) -> Queue {
         let flash = [Op::Read, Op::Write, Op::Trim, Op::WriteZeroes];
         let answered = |op: Op| {
@@ -157,12 +155,12 @@ impl HostCounters {
                     .sum::<u64>()
         };
         Queue {
-            under_way: self.depth(),
+            in_flight: self.depth(),
             answered: flash.into_iter().map(answered).sum(),
         }
     }
 
-    /// The counters now.
+    /// Returns the current counters.
     pub fn view(&self) -> HostView {
         let mut view = HostView {
             sync: self.sync.view(),
@@ -185,7 +183,7 @@ impl OpCounter {
             .for_each(|(to, from)| *to = from.load(Relaxed));
         OpView {
             completed: self.completed.load(Relaxed),
-            held: self.held.load(Relaxed),
+            delayed: self.delayed.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
             in_flight: self.in_flight.load(Relaxed),
             unaligned: self.unaligned.load(Relaxed),
@@ -197,7 +195,7 @@ impl OpCounter {
 }
 
 impl HostView {
-    /// Counters of one verb.
+    /// Returns the counters of one operation.
     pub fn of(&self, op: Op) -> &OpView {
         &self.ops[op.index()]
     }

@@ -1,19 +1,20 @@
-//! What the request lock protects: the scheme, its clock and the scan of wear.
+//! State under the request lock: the scheme, its clock and the wear scan.
 //!
-//! Always true: whoever has a `Core` holds the lock. If power fails, the scheme's own rules apply.
+//! Invariants: the owner of a `Core` reference holds the lock. If power fails, the scheme's own
+//! rules apply.
 
 use super::SLICE_PAGES;
 use super::clock::Clock;
 use super::snapshot::{Wear, WearScan};
 use crate::convert::{narrow, to_u32};
 use crate::device::Extent;
-use crate::pages::Paged;
+use crate::pages::PageIo;
 use ftl_core::{Ftl, FtlError, Lpn};
 use nand_model::Store;
 
 pub(super) struct Core<S: Store> {
     pub(super) ftl: Box<dyn Ftl<S>>,
-    /// One page, for requests that cover a part of one.
+    /// Buffer of one page, for requests that cover a part of a page.
     pub(super) scratch: Vec<u8>,
     pub(super) clock: Clock,
     pub(super) scan: WearScan,
@@ -21,12 +22,12 @@ pub(super) struct Core<S: Store> {
 }
 
 impl<S: Store> Core<S> {
-    /// Erases the store takes before it needs a sync.
+    /// Returns the erases that the store accepts before it needs a sync.
     pub(super) fn erases_left(&self) -> u32 {
         self.ftl.chip().store().erase_credit()
     }
 
-    /// Returns whether every block has been looked at.
+    /// Scans the next slice of blocks; returns whether the scan has completed a round.
     pub(super) fn look_at_wear(&mut self) -> bool {
         match self.scan.slice(&*self.ftl) {
             Some(wear) => {
@@ -41,14 +42,14 @@ impl<S: Store> Core<S> {
         to_u32(self.scratch.len())
     }
 
-    pub(super) fn paged(&mut self) -> Paged<'_, S> {
-        Paged {
+    pub(super) fn paged(&mut self) -> PageIo<'_, S> {
+        PageIo {
             ftl: &mut *self.ftl,
             scratch: &mut self.scratch,
         }
     }
 
-    /// States of `offset..end` in stretches, at most `max`; looks at a bounded number of pages.
+    /// Returns at most `max` runs of equal state in `offset..end`, from a bounded number of pages.
     pub(super) fn extents(
         &mut self,
         mut offset: u64,

@@ -1,15 +1,15 @@
 //! The scheme behind its lock: bytes in, pages out. A transport thread runs its request inline:
-//! cut, run, complete.
+//! split, run, complete.
 //!
-//! What always holds: the lock is held for one bounded extent and never across a wait for the
-//! host's storage; a verb that returned `Ok` has everything it acknowledged in the store, so it
-//! survives the death of this process; nothing is acknowledged after a sync that failed, or after
-//! the flash lost power. A panic below is caught in one place ([`Volume::run`]): the device takes
-//! no more writes, and where the scheme's tables may be half changed it gives no more data either,
-//! since a wrong page is worse than none.
+//! Invariants: the lock is held for one bounded extent and never across a wait for the host's
+//! storage. When a verb returns `Ok`, everything that it acknowledges is in the store and survives
+//! the death of this process. Nothing is acknowledged after a failed sync, or after the flash lost
+//! power. [`Volume::run`] is the only place that catches a panic of the scheme: the device then
+//! refuses writes. If the scheme's tables may be half changed, it refuses reads too, since a wrong
+//! page is worse than none.
 //!
 //! If power fails here, [`Ftl::flush`] followed by the store's sync decides what survives; the
-//! volume keeps nothing of its own.
+//! volume has no state of its own on the image.
 
 mod background;
 mod block_device;
@@ -18,7 +18,7 @@ mod control;
 mod histogram;
 mod host;
 mod locked;
-mod pace;
+mod pause_gate;
 mod request;
 mod shared;
 mod snapshot;
@@ -27,7 +27,7 @@ mod watch;
 use crate::convert::to_usize;
 pub use histogram::{BOUNDS_NS, Histogram, HistogramView};
 pub use host::{ErrorClass, HostCounters, HostView, Op, OpView, Queue};
-pub use pace::{PAUSE_DEFAULT, PAUSE_MAX, Paused, Step};
+pub use pause_gate::{PAUSE_DEFAULT, PAUSE_MAX, Paused, Step};
 pub use snapshot::{FlashSnapshot, WEAR_BOUNDS, Wear};
 pub use watch::{BlockMap, CELLS_MAX, Cell, EventsView};
 
@@ -47,78 +47,79 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use watch::{BlockScan, Shown};
 
-/// Pages trimmed, or looked up for block status, in one go.
+/// Maximum of pages per trim slice or per block-status query.
 const SLICE_PAGES: u32 = 16_384;
-/// Below this many erases, or a quarter of what the store has if that is less, the next change
-/// waits for a sync: more than one extent takes.
+/// Number of remaining erases below which the next change waits for a sync; a quarter of the
+/// store's erases if that is less. One extent takes fewer erases.
 const ERASES_LOW: u32 = 8;
-/// How long after a look nobody counts as looking.
+/// Time after the last [`Volume::watch`] during which the volume counts as watched.
 const WATCHED: Duration = Duration::from_secs(5);
 const EPERM: i32 = 1;
 const EIO: i32 = 5;
 const EINVAL: i32 = 22;
 const ENOSPC: i32 = 28;
 
-/// How a store's content reaches the host's storage. Stores in memory have none.
+/// Durability of a store on the host's storage. Stores in memory have none.
 pub trait Durable<S>: Send + Sync {
-    /// Number of the newest operation the store has taken; short, called under the lock.
+    /// Returns the number of the newest operation in the store; short, called under the lock.
     fn mark(&self, store: &mut S) -> u64;
-    /// Blocks until everything up to `mark` is durable; shares a sync with whoever else waits.
-    /// Never called under the lock.
+    /// Blocks until everything up to `mark` is durable; concurrent waiters share a sync. Never
+    /// called under the lock.
     ///
     /// # Errors
-    /// The sync failed: nothing will be durable any more.
+    /// The sync failed: no later operation becomes durable.
     fn wait(&self, mark: u64) -> io::Result<()>;
-    /// Blocks until what erases up to `mark` have freed can be used again. Never called under the
+    /// Blocks until the space freed by erases up to `mark` is reusable. Never called under the
     /// lock.
     ///
     /// # Errors
-    /// The sync failed, or the host has no room.
+    /// The sync failed, or the host has no space.
     fn reclaim(&self, mark: u64) -> io::Result<()>;
-    /// Whether nothing will ever be durable again.
+    /// Returns whether a sync has failed, so that no later operation becomes durable.
     fn failed(&self) -> bool;
-    /// Gives a little of the host's space back; called under the lock while the host is quiet.
+    /// Discards a bounded part of the image's freed space; called under the lock while the host is
+    /// idle.
     ///
     /// # Errors
-    /// The host refuses to give space back; nothing is lost.
-    fn tidy(&self, store: &mut S) -> io::Result<()>;
+    /// The host refuses to free space; no data is lost.
+    fn discard_freed_space(&self, store: &mut S) -> io::Result<()>;
 }
 
-/// How a volume presents itself.
+/// Options of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeOptions {
-    /// Bytes the host sees; at most the scheme's logical pages.
+    /// Size of the device in bytes; at most the scheme's logical pages.
     pub size: u64,
-    /// Whether writes are refused from the start and the image stays as it is.
+    /// Whether writes are refused from the start and the image stays unchanged.
     pub read_only: bool,
-    /// Whether completions are held until the emulated flash would have been done.
+    /// Whether completions are delayed until the emulated flash has finished.
     pub emulate: bool,
 }
 
-/// What background work is left.
+/// Remaining background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// None, until something changes.
+    /// None until the next change.
     Settled,
-    /// More, at once.
+    /// More, immediately.
     More,
-    /// More, once the emulated flash has done what it was given.
+    /// More, once the emulated flash has finished its queued operations.
     After(Duration),
 }
 
-/// Why the host's storage refuses changes at present. Unlike [`Volume::trouble`] this passes.
+/// Reason why the host's storage currently refuses changes. Temporary, unlike [`Volume::failure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WritesFailing {
     errno: i32,
 }
 
 impl WritesFailing {
-    /// Whether the cause is a full file system or a quota; otherwise it is an error of the storage.
+    /// Returns whether the cause is a full file system or a quota; otherwise it is a storage error.
     pub fn is_disk_full(self) -> bool {
         self.errno == ENOSPC
     }
 
-    /// The state of a device whose writes fail.
+    /// Returns the state of a device whose writes fail.
     pub fn state(self) -> &'static str {
         if self.is_disk_full() {
             "disk-full"
@@ -127,7 +128,7 @@ impl WritesFailing {
         }
     }
 
-    /// The cause in words.
+    /// Returns the cause as text.
     pub fn text(self) -> String {
         match self.is_disk_full() {
             true => "writes fail: the host's file system has no room for the image".into(),
@@ -146,7 +147,7 @@ pub struct Volume<S: Store> {
     core: Mutex<Option<Core<S>>>,
     durable: Option<Arc<dyn Durable<S>>>,
     published: Mutex<Arc<FlashSnapshot>>,
-    /// Taken by whoever publishes, before the request lock, and by nobody else.
+    /// Locked only by [`Volume::publish`], before the request lock.
     scan: Mutex<BlockScan>,
     map: Mutex<Arc<BlockMap>>,
     shown: Mutex<Shown>,
@@ -160,12 +161,12 @@ struct Shape {
     read_only: bool,
     /// Erases left at which a change waits for a sync.
     erases_low: u32,
-    /// Erases left at which a sync is begun behind the requests' back.
+    /// Erases left at which a sync starts in the background.
     erases_eager: u32,
 }
 
 impl<S: Store + 'static> Volume<S> {
-    /// Puts a mounted scheme behind its lock.
+    /// Creates a volume from a mounted scheme.
     ///
     /// # Panics
     /// If the scheme has fewer pages than `options.size` needs.
@@ -186,7 +187,7 @@ impl<S: Store + 'static> Volume<S> {
             "a slice of {slice_bytes} bytes cuts pages"
         );
         let erases = ftl.chip().store().erase_credit_full();
-        // What the mount took is over before the first request.
+        // The emulated time of the mount ends before the first request.
         let clock = Clock::new(ftl.chip().busy_until(), options.emulate);
         let mut core = Core {
             ftl,
@@ -220,38 +221,38 @@ impl<S: Store + 'static> Volume<S> {
         }
     }
 
-    /// Host counters now.
+    /// Returns the current host counters.
     pub fn host(&self) -> HostView {
         self.shared.counters.view()
     }
 
-    /// Requests for the flash: FLUSH is not one.
+    /// Returns the requests that use the flash: all but FLUSH.
     pub fn queue(&self) -> Queue {
         self.shared.counters.queue()
     }
 
-    /// Whether somebody waits for the host's storage.
+    /// Returns whether a request waits for the host's storage.
     pub fn waits_for_storage(&self) -> bool {
         self.shared.at_storage.load(Relaxed) > 0
     }
 
-    /// The flash side as last published. Never waits for a request.
+    /// Returns the last published flash snapshot. Never waits for a request.
     pub fn flash(&self) -> Arc<FlashSnapshot> {
         self.published.lock().clone()
     }
 
-    /// What went wrong for good, if anything did.
-    pub fn trouble(&self) -> Option<String> {
-        self.shared.trouble.lock().clone()
+    /// Returns the cause of a permanent failure, if any.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.failure.lock().clone()
     }
 
-    /// Why writes fail, from the first that did to the next that succeeds.
+    /// Returns why writes fail, from the first failed write to the next successful one.
     pub fn writes_failing(&self) -> Option<WritesFailing> {
         let errno = self.shared.refused.load(Relaxed);
         (errno != 0).then_some(WritesFailing { errno })
     }
 
-    /// Events noted so far.
+    /// Returns the number of events recorded so far.
     fn noted(&self, guard: &MutexGuard<'_, Option<Core<S>>>) -> u64 {
         guard.as_ref().map_or(0, |core| core.ftl.events().total())
     }
@@ -260,7 +261,7 @@ impl<S: Store + 'static> Volume<S> {
         self.core.lock()
     }
 
-    /// The one place that calls a scheme: turns its errors into errnos and its panics into a
+    /// Runs a verb of the scheme; its only caller. Turns errors into errnos and panics into a
     /// read-only device.
     fn run<R>(
         &self,
@@ -288,8 +289,8 @@ impl<S: Store + 'static> Volume<S> {
         }
     }
 
-    /// Gives the errno. A sync may have failed while the scheme waited for erased space: that is
-    /// the device's end.
+    /// Returns the errno. If a sync failed while the scheme waited for erased space, the device
+    /// fails.
     fn refuse(&self, error: &FtlError) -> io::Error {
         let of_host = matches!(error, FtlError::Host(_) | FtlError::HostFull);
         let lost = of_host
@@ -317,8 +318,7 @@ impl<S: Store + 'static> Volume<S> {
         }
     }
 
-    /// Waits for erased space. That the host has no room for it is the request's error, a failed
-    /// sync the device's end.
+    /// Waits for erased space. A full host fails the request; a failed sync fails the device.
     fn reclaim(&self, mark: u64) -> io::Result<()> {
         let Some(durable) = &self.durable else {
             return Ok(());

@@ -1,30 +1,30 @@
-//! A host request from its first extent to the moment its client hears of it.
+//! A host request from its first extent to its completion.
 //!
-//! Always true: a request is counted once, when it ends; until then it is under way. One whose
-//! completion is due later ends when its [`Hold`] is dropped, and by then it took at least until it
-//! was due.
+//! Invariants: a request is counted once, when it ends; until then it is in flight. A request with
+//! a delayed completion ends when its [`DelayedCompletion`] is dropped. Its recorded time then
+//! reaches at least to the due time.
 
 use super::{Core, Durable, EIO, Op, Shared};
-use crate::device::{Completion, Flush, Hold};
+use crate::device::{Completion, DelayedCompletion, Flush};
 use ftl_core::FtlError;
 use nand_model::{Nanos, Store};
 use std::io;
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 use std::time::Instant;
 
-/// What is counted of a request when it ends.
+/// Values recorded when a request ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) op: Op,
     pub(super) bytes: u64,
     pub(super) began: Instant,
-    /// What the flash took, if it was asked.
+    /// Emulated flash time, if the request reached the flash.
     pub(super) emulated: Option<Nanos>,
-    /// When the completion is due, if that is later than it could be told.
+    /// Due time of the completion, if it is delayed.
     pub(super) due: Option<Instant>,
 }
 
-/// A request that outlives the call which began it. Counts its end when dropped.
+/// A request that outlives the call that began it. Counted when dropped.
 struct UnderWay {
     facts: Facts,
     errno: Option<i32>,
@@ -32,9 +32,11 @@ struct UnderWay {
 }
 
 impl UnderWay {
-    /// Its completion, now that it is done.
+    /// Converts it into its completion.
     fn completion(self) -> Completion {
-        self.facts.due.map(|due| Hold::counted(due, self))
+        self.facts
+            .due
+            .map(|due| DelayedCompletion::counted(due, self))
     }
 }
 
@@ -44,15 +46,15 @@ impl Drop for UnderWay {
     }
 }
 
-/// One host request on its way through several extents.
+/// One host request across its extents.
 pub(super) struct Request<'a> {
     op: Op,
     bytes: u64,
     began: Instant,
     shared: &'a Arc<Shared>,
-    /// When it started on the emulated flash.
+    /// Emulated start time.
     start: Option<Nanos>,
-    /// Whether its first extent was asked for.
+    /// Whether its first extent has begun.
     begun: bool,
     done: Nanos,
     due: Option<Instant>,
@@ -73,12 +75,12 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether its first extent is about to be asked for; true once.
+    /// Returns true once, before the first extent.
     pub(super) fn begins(&mut self) -> bool {
         !std::mem::replace(&mut self.begun, true)
     }
 
-    /// Whether it has data to write.
+    /// Returns whether the request has data to write.
     pub(super) fn is_write(&self) -> bool {
         self.op == Op::Write
     }

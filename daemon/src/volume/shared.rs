@@ -1,10 +1,10 @@
-//! State of a volume outside its lock: counters, health, and why the device failed.
+//! State of a volume outside its lock: counters, health, and the cause of a failure.
 //!
-//! Always true: health only gets worse, and the first reason is kept. None of it is stored; after
-//! a power failure the next mount starts with a healthy volume.
+//! Invariants: health only gets worse, and the first cause is kept. None of it is stored; after a
+//! power failure the next mount starts with a healthy volume.
 
 use super::host::{ErrorClass, HostCounters};
-use super::pace::Pace;
+use super::pause_gate::PauseGate;
 use super::request::Facts;
 use super::{Durable, EINVAL, EIO, ENOSPC, EPERM, WritesFailing};
 use crate::convert::{millis, nanos};
@@ -18,30 +18,31 @@ use std::time::Instant;
 use strum::EnumCount;
 use tokio::sync::Notify;
 
-/// What outlives the lock: counters and the state of health.
+/// State outside the lock: counters and health.
 pub(super) struct Shared {
     pub(super) counters: HostCounters,
     pub(super) health: AtomicU8,
-    pub(super) trouble: Mutex<Option<String>>,
-    /// Errno with which the host's storage refused the last change; 0 if it took it.
+    pub(super) failure: Mutex<Option<String>>,
+    /// Errno of the last refused change; 0 after a successful one.
     pub(super) refused: AtomicI32,
     worn_out_told: AtomicBool,
-    /// Tells whoever serves the device that its flash lost power.
+    /// Signals the loss of power to the task that serves the device.
     pub(super) power_lost: Notify,
     /// In the order of [`Kind`].
     pub(super) injected: [AtomicU64; Kind::COUNT],
     pub(super) origin: Instant,
-    /// End of the last request, in milliseconds since `origin`.
+    /// End of the last request, in ms since `origin`.
     pub(super) last_request_ms: AtomicU64,
-    /// When somebody looked last, in milliseconds since `origin`; 0 if nobody did.
+    /// Time of the last [`Volume::watch`](super::Volume::watch), in ms since `origin`; 0 before the
+    /// first.
     pub(super) watched_ms: AtomicU64,
-    pub(super) pace: Pace,
-    /// Events noted, as of the last snapshot or the last request that had to wait.
+    pub(super) pace: PauseGate,
+    /// Events recorded, as of the last snapshot or the last request that had to wait.
     pub(super) events: AtomicU64,
-    /// Whether erases run short, and the thread that waits to hear of it.
+    /// Whether erases run short.
     pub(super) short: AtomicBool,
     pub(super) short_told: (Mutex<()>, Condvar),
-    /// How many wait for the host's storage.
+    /// Number of waits for the host's storage in progress.
     pub(super) at_storage: AtomicU64,
 }
 
@@ -51,7 +52,7 @@ pub(super) const WELL: u8 = 0;
 pub(super) const NO_WRITES: u8 = 1;
 /// Nothing is served: the scheme's tables cannot be trusted.
 pub(super) const NO_DATA: u8 = 2;
-/// Nothing is served: the flash has no power, and RAM counts as gone.
+/// Nothing is served: the flash has no power, and RAM counts as lost.
 pub(super) const NO_POWER: u8 = 3;
 
 impl Shared {
@@ -59,7 +60,7 @@ impl Shared {
         Shared {
             counters: HostCounters::default(),
             health: AtomicU8::new(WELL),
-            trouble: Mutex::new(None),
+            failure: Mutex::new(None),
             refused: AtomicI32::new(0),
             worn_out_told: AtomicBool::new(false),
             power_lost: Notify::new(),
@@ -67,7 +68,7 @@ impl Shared {
             origin: Instant::now(),
             last_request_ms: AtomicU64::new(0),
             watched_ms: AtomicU64::new(0),
-            pace: Pace::default(),
+            pace: PauseGate::default(),
             events: AtomicU64::new(0),
             short: AtomicBool::new(false),
             short_told: (Mutex::new(()), Condvar::new()),
@@ -75,31 +76,29 @@ impl Shared {
         }
     }
 
-    /// Stops writes (or everything) for good. The first reason is kept.
+    /// Stops writes, or everything, permanently. The first cause is kept.
     pub(super) fn fail(&self, health: u8, why: String) {
         self.health.fetch_max(health, Relaxed);
         self.pace.resume();
         tracing::error!(
-            "DEVICE FAILED, no more writes: {why}; restart ftld to mount the image again"
+            "device failed, writes refused: {why}; restart ftld to mount the image again"
         );
-        self.trouble.lock().get_or_insert(why);
+        self.failure.lock().get_or_insert(why);
     }
 
-    /// Ends everything. What was acknowledged and not flushed may be gone, so the device must not
-    /// go on.
+    /// Stops everything. Acknowledged and unflushed data may be lost, so the device must not
+    /// continue.
     pub(super) fn lose_power(&self) {
         if self.health.swap(NO_POWER, Relaxed) != NO_POWER {
             self.pace.resume();
-            tracing::error!(
-                "POWER CUT injected: the device fails and goes; a restart mounts what the chip kept"
-            );
-            let mut trouble = self.trouble.lock();
-            trouble.get_or_insert_with(|| "power cut injected".into());
+            tracing::error!("power cut injected: device removed; restart to recover");
+            let mut failure = self.failure.lock();
+            failure.get_or_insert_with(|| "power cut injected".into());
             self.power_lost.notify_one();
         }
     }
 
-    /// The storage took a write.
+    /// Records that the storage accepted a write.
     pub(super) fn note_accepted(&self) {
         if self.refused.load(Relaxed) != 0 && self.refused.swap(0, Relaxed) != 0 {
             tracing::info!("writes succeed again");
@@ -117,17 +116,17 @@ impl Shared {
     pub(super) fn note_refused(&self, errno: i32) {
         if self.refused.swap(errno, Relaxed) != errno {
             tracing::error!(
-                "{}; the next one that succeeds ends this",
+                "{}; the next successful write clears this",
                 WritesFailing { errno }.text()
             );
         }
     }
 
-    /// Logs what needs attention and gives the errno.
+    /// Logs errors that need attention and returns the errno.
     pub(super) fn refuse(&self, error: &FtlError) -> io::Error {
         match error {
             FtlError::ReadOnly(why) if !self.worn_out_told.swap(true, Relaxed) => {
-                tracing::error!("device is read-only from now on: {why}");
+                tracing::error!("device is now read-only: {why}");
             }
             FtlError::ReadOnly(_) => {}
             FtlError::PowerLost => self.lose_power(),
@@ -146,7 +145,7 @@ impl Shared {
         synced.map_err(|error| self.sync_failed(&error))
     }
 
-    /// Waits for the host's storage, and lets it be seen.
+    /// Waits for the host's storage and counts the wait while it lasts.
     pub(super) fn at_storage<R>(&self, wait: impl FnOnce() -> R) -> R {
         self.at_storage.fetch_add(1, Relaxed);
         let result = wait();
@@ -159,7 +158,7 @@ impl Shared {
         io::Error::from_raw_os_error(EIO)
     }
 
-    /// Counts the end of a request.
+    /// Counts a request that has ended.
     pub(super) fn end(&self, request: &Facts, errno: Option<i32>) {
         let counter = self.counters.of(request.op);
         let now = Instant::now();
@@ -168,10 +167,10 @@ impl Shared {
             None => {
                 counter.completed.fetch_add(1, Relaxed);
                 counter
-                    .held
+                    .delayed
                     .fetch_add(u64::from(request.due.is_some()), Relaxed);
                 counter.bytes.fetch_add(request.bytes, Relaxed);
-                // A hold of which a longer one took the place is dropped before it is due.
+                // A delayed completion replaced by a longer one is dropped before it is due.
                 let ended = request.due.map_or(now, |due| due.max(now));
                 counter.wall.record(nanos(ended - request.began));
                 if let Some(ns) = request.emulated {
@@ -185,7 +184,7 @@ impl Shared {
     }
 }
 
-/// The only table from a scheme's errors to errnos.
+/// Returns the errno of a scheme's error; the only such table.
 pub(super) fn errno(error: &FtlError) -> i32 {
     match error {
         FtlError::HostFull => ENOSPC,

@@ -1,11 +1,11 @@
-//! What a volume publishes now and then, so that a scrape never takes the request lock.
+//! Snapshots that a volume publishes regularly, so that a scrape never takes the request lock.
 
 use crate::convert::{sum_to_f64, to_f64, to_u32};
 use ftl_core::{EventKind, EventTotals, Ftl, RamReport, SchemeStats};
 use nand_model::{Bad, Counters, Pbn, Store};
 use std::time::Instant;
 
-/// Erase counts that bound the classes of [`Wear::distribution`].
+/// Upper bounds of the erase-count classes of [`Wear::distribution`].
 pub const WEAR_BOUNDS: [u32; 14] = [
     0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 3_000, 10_000, 100_000,
 ];
@@ -13,27 +13,27 @@ pub const WEAR_BOUNDS: [u32; 14] = [
 /// The flash side of a volume at one moment.
 #[derive(Clone, Debug)]
 pub struct FlashSnapshot {
-    /// When it was taken.
+    /// Time of the snapshot.
     pub taken: Instant,
-    /// Bytes the host had written by then, so that ratios do not mix instants.
+    /// Host bytes written at the same moment, so that ratios do not mix times.
     pub host_written_bytes: u64,
     /// Flash operations by cause since the image was opened.
     pub counters: Counters,
     /// The scheme's own counters and gauges.
     pub scheme: SchemeStats,
-    /// What its events came to, in the order of [`EventKind::ALL`].
+    /// Totals of its events, in the order of [`EventKind::ALL`].
     pub events: [EventTotals; EventKind::COUNT],
     /// RAM of the scheme's tables.
     pub ram: RamReport,
-    /// Erase counts of all good blocks, from the last complete look at every block.
+    /// Erase counts of all good blocks, from the last complete scan.
     pub wear: Wear,
-    /// Erases the store takes before it needs a sync; `u32::MAX` where it needs none.
+    /// Erases that the store accepts before it needs a sync; `u32::MAX` if it needs none.
     pub erase_credit: u32,
-    /// Blocks whose data should soon be written anew.
+    /// Blocks due for refresh.
     pub blocks_to_refresh: u32,
 }
 
-/// How evenly blocks wear, and which are bad.
+/// Wear distribution and bad blocks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wear {
     /// Fewest erases of a good block.
@@ -44,17 +44,17 @@ pub struct Wear {
     pub max: u32,
     /// Standard deviation over all good blocks.
     pub stddev: f64,
-    /// Good blocks with at most as many erases as the bound of [`WEAR_BOUNDS`], not cumulative; the
-    /// last one is for more.
+    /// Good blocks per class of erase counts, with [`WEAR_BOUNDS`] as upper bounds; not cumulative.
+    /// The last class has no bound.
     pub distribution: [u64; WEAR_BOUNDS.len() + 1],
     /// Blocks bad from the factory.
     pub bad_factory: u32,
-    /// Blocks that went bad.
+    /// Grown bad blocks.
     pub bad_grown: u32,
 }
 
-/// A look at every block, some thousands at a time, so that the lock is never held for a large
-/// device at once.
+/// A scan of every block in slices of [`WearScan::SLICE`], so that even on a large device it holds
+/// the lock only briefly.
 #[derive(Debug, Default)]
 pub(super) struct WearScan {
     next: u32,
@@ -67,7 +67,7 @@ pub(super) struct WearScan {
 impl WearScan {
     const SLICE: u32 = 8192;
 
-    /// Looks at the next slice. Returns the figures when the last block was reached.
+    /// Scans the next slice. Returns the result after the last block.
     pub(super) fn slice<S: Store>(&mut self, ftl: &dyn Ftl<S>) -> Option<Wear> {
         let chip = ftl.chip();
         let blocks = chip.geometry().blocks;

@@ -1,5 +1,5 @@
-//! What whoever looks at the live page sees of a volume: a map of its blocks and the newest events.
-//! Made by the background thread in slices under the request lock, and only while somebody looks.
+//! Block map and newest events of a volume, for the live page. The background thread updates them
+//! in slices under the request lock, and only while a client watches.
 
 use crate::convert::{index, narrow, to_u64};
 use ftl_core::{BlockUse, Event, Ftl};
@@ -7,42 +7,42 @@ use nand_model::{Pbn, Store};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Cells of a map at most; on a larger device a cell stands for several blocks.
+/// Maximum of cells in a map; on a larger device a cell covers several blocks.
 pub const CELLS_MAX: u32 = 4096;
-/// Events that are kept for those who look.
+/// Maximum of events kept for the live page.
 const EVENTS_SHOWN: usize = 4096;
-/// Blocks that are looked at under the lock at a time: some hundred microseconds.
+/// Blocks scanned under one lock: some 100 us.
 const SLICE: u32 = 8192;
-/// From one look at every block to the next.
+/// Minimum time from the start of one scan to the start of the next.
 const ROUND: Duration = Duration::from_millis(500);
 
-/// A stretch of blocks.
+/// A range of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// What most of them are used for.
+    /// Most frequent use of the blocks.
     pub used: BlockUse,
-    /// Pages of live content in all of them.
+    /// Valid pages in all of them.
     pub valid: u32,
-    /// Their erases, on average.
+    /// Their mean erase count.
     pub erases: u32,
-    /// Blocks that were opened since the average one of them was, of those that hold something.
+    /// Mean number of blocks opened after each block with data.
     pub age: u64,
 }
 
 /// All blocks of a device.
 #[derive(Clone, Debug, Default)]
 pub struct BlockMap {
-    /// Counts changes of what the cells show; 0 if nobody has looked yet.
+    /// Number of changes of the cells; 0 before the first scan.
     pub generation: u64,
-    /// How many blocks there are.
+    /// Number of blocks.
     pub blocks: u32,
-    /// How many of them a cell stands for; the last one may have fewer.
+    /// Blocks per cell; the last cell may have fewer.
     pub per_cell: u32,
     /// The cells in the order of their blocks.
     pub cells: Vec<Cell>,
 }
 
-/// Looks at every block, some thousands at a time.
+/// A scan of every block in slices of [`SLICE`].
 #[derive(Debug)]
 pub(super) struct BlockScan {
     map: BlockMap,
@@ -72,7 +72,7 @@ impl BlockScan {
         }
     }
 
-    /// Looks at the next slice, if it is time for one. Returns whether there is something new.
+    /// Scans the next slice if it is due. Returns whether the map changed.
     pub(super) fn slice<S: Store>(&mut self, ftl: &dyn Ftl<S>) -> bool {
         if self.next == 0 {
             if self.began.is_some_and(|began| began.elapsed() < ROUND) {
@@ -120,7 +120,7 @@ fn look<S: Store>(ftl: &dyn Ftl<S>, blocks: std::ops::Range<u32>) -> Cell {
         age += view.age;
         aged += u64::from(view.age > 0);
     }
-    // Of equals the later one: it says more than that some are free.
+    // On a tie the later use wins: it is more informative than `Free`.
     let used = BlockUse::ALL
         .into_iter()
         .max_by_key(|used| uses[*used as usize])
@@ -140,7 +140,7 @@ pub(super) struct Shown {
     events: VecDeque<(u64, Event)>,
 }
 
-/// A look at the newest events.
+/// A view of the newest events.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EventsView {
     /// Number of the next event.
@@ -150,7 +150,7 @@ pub struct EventsView {
 }
 
 impl Shown {
-    /// Number of the first event that is not here yet.
+    /// Returns the number of the first event not yet added.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
@@ -166,7 +166,7 @@ impl Shown {
         );
     }
 
-    /// Of those from number `from` on, the newest, at most `most`.
+    /// Returns the newest events from number `from` on, at most `most`.
     pub(super) fn since(&self, from: u64, most: usize) -> EventsView {
         let newer = self
             .events
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!((numbers(last + 1, 100), shown.next()), (vec![], last + 1));
     }
 
-    /// A small device that was overwritten until blocks were erased.
+    /// Returns a small device after enough overwrites to erase blocks.
     fn used_device() -> Box<dyn Ftl<MemStore>> {
         let profile = Profile::find("torture").unwrap().with_blocks(64);
         let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();

@@ -3,7 +3,7 @@
 //! Knows per 4 KiB which parts were written. A test may make a range fail, hold flushes back, and
 //! have completions wait.
 
-use ftld::device::{BlockDevice, Completion, Extent, Flush, Hold};
+use ftld::device::{BlockDevice, Completion, DelayedCompletion, Extent, Flush};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,7 +55,12 @@ impl Ram {
     }
 
     fn completion(&self) -> Completion {
-        self.due.lock().unwrap().next().flatten().map(Hold::until)
+        self.due
+            .lock()
+            .unwrap()
+            .next()
+            .flatten()
+            .map(DelayedCompletion::until)
     }
 
     fn check(&self, offset: u64, len: u64, beyond: i32) -> io::Result<Range<usize>> {
@@ -157,7 +162,7 @@ impl BlockDevice for Ram {
     }
 }
 
-/// Holds flushes back while closed.
+/// DelayQueue flushes back while closed.
 #[derive(Default)]
 pub(crate) struct Gate {
     closed: Mutex<bool>,

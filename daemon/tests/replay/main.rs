@@ -180,7 +180,10 @@ fn a_preset_is_a_paper_by_one_name() {
             (&preset["scheme"], &preset["profile"]),
             "{name}"
         );
-        assert_eq!(row["job"]["average"], preset["average"], "{name}");
+        assert_eq!(
+            row["job"]["response_unit"], preset["response_unit"],
+            "{name}"
+        );
         assert_eq!(row["device"]["op_percent"], preset["op_percent"], "{name}");
     }
     // Of 16 pages that a part of the map tells of, the first costs a program alone, the others also
@@ -359,7 +362,7 @@ fn what_was_meant_is_said() {
         (["--address", "fodl"], "a similar value exists: 'fold'"),
         (
             ["--precondition", "stedy"],
-            "is none of none, touched, fill, steady",
+            "is none of none, footprint, fill, steady",
         ),
         (
             ["--adress", "fold"],

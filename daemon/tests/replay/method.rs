@@ -47,7 +47,7 @@ fn what_one_response_time_is_can_be_chosen() {
                 "pagemap",
                 "--precondition",
                 "fill",
-                "--average",
+                "--response-unit",
                 average,
             ],
         )
@@ -346,13 +346,13 @@ fn a_device_can_be_filled_with_what_the_trace_touches() {
             "--scheme",
             "pagemap",
             "--precondition",
-            "touched",
+            "footprint",
             "--loops",
             "2",
         ],
     );
     // Pages 1 and 244 to 268.
-    assert_eq!(number(&row, "/precondition/device_writes"), 26.0 / 1024.0);
+    assert_eq!(number(&row, "/precondition/drive_writes"), 26.0 / 1024.0);
     assert_eq!(number(&row, "/scheme_stats/mapped_pages"), 26.0);
     // Everything that is read holds data: 1 and 2 pages, and what the ends of the two writes need.
     let reads = 2.0 * (1.0 + 2.0 + 2.0 + 2.0);
@@ -367,10 +367,10 @@ fn a_device_can_be_filled_with_what_the_trace_touches() {
         "stand-in-usr_2:order=runs",
         "--profile",
         "lazyftl",
-        "--average",
+        "--response-unit",
         "per_page",
         "--precondition",
-        "touched",
+        "footprint",
         "--warm-up",
         "1",
     ];
@@ -390,5 +390,5 @@ fn a_device_can_be_filled_with_what_the_trace_touches() {
         (number(&row, "/response_ns/write/mean") / 224_620.0 - 1.0).abs() < 0.005,
         "{row}"
     );
-    assert!((number(&row, "/precondition/device_writes") / 0.759 - 1.0).abs() < 0.01);
+    assert!((number(&row, "/precondition/drive_writes") / 0.759 - 1.0).abs() < 0.01);
 }

@@ -1,69 +1,69 @@
-//! Conversions between the widths of numbers, each in one place.
+//! Conversions between integer widths, each defined once.
 //!
-//! What always holds: `usize` has 64 bits, so every count and offset of a device is a length in
-//! memory, and back. Where a conversion narrows, the caller knows that the value fits, and that is
-//! asserted; what comes from outside is checked before, with an error that says what is wrong.
+//! Invariants: `usize` has 64 bits, so every count and offset of a device is a valid length in
+//! memory, and vice versa. A narrowing conversion asserts that the value fits, which the caller
+//! ensures. External values are checked before, with an error that contains the reason.
 
 use std::time::Duration;
 
 const _: () = assert!(usize::BITS == 64, "offsets in a device need 64-bit usize");
 
-/// A number or count as an index or a length.
+/// Converts a number or count to an index or a length.
 #[inline(always)]
 pub const fn index(n: u32) -> usize {
     n as usize
 }
 
-/// A length in memory as one of the device.
+/// Converts a length in memory to a device length.
 #[inline(always)]
 pub const fn to_u64(length: usize) -> u64 {
     length as u64
 }
 
-/// An offset or length of the device as one in memory.
+/// Converts a device offset or length to one in memory.
 #[inline(always)]
 pub const fn to_usize(bytes: u64) -> usize {
     bytes as usize
 }
 
-/// A length in memory in 32 bits, as messages and page counts have them.
+/// Converts a length in memory to 32 bits, as in messages and page counts.
 #[inline(always)]
 pub const fn to_u32(length: usize) -> u32 {
     narrow(length as u64)
 }
 
-/// A number that is known to have at most 32 bits.
+/// Converts a number of at most 32 bits.
 #[inline(always)]
 pub const fn narrow(n: u64) -> u32 {
     assert!(n >> 32 == 0, "a number of more than 32 bits");
     n as u32
 }
 
-/// A count as a number to calculate with: exact up to 2^53, then the nearest there is.
+/// Converts a count to `f64`: exact up to 2^53, then rounded to the nearest value.
 #[inline(always)]
 pub const fn to_f64(n: u64) -> f64 {
     n as f64
 }
 
-/// As [`to_f64`], of a sum that may take more than 64 bits.
+/// As [`to_f64`], for a sum that may exceed 64 bits.
 #[inline(always)]
 pub const fn sum_to_f64(n: u128) -> f64 {
     n as f64
 }
 
-/// The whole part of a number, 0 of what is negative or not a number.
+/// Returns the integer part of a number; 0 for a negative one or NaN.
 #[inline(always)]
 pub const fn whole(number: f64) -> u64 {
     number as u64
 }
 
-/// A duration in nanoseconds, at most as many as there are.
+/// Returns a duration in nanoseconds, saturating.
 #[inline]
 pub fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A duration in milliseconds, at most as many as there are.
+/// Returns a duration in milliseconds, saturating.
 #[inline]
 pub fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)

@@ -1,49 +1,50 @@
-//! Why a trace cannot be read.
+//! Errors of reading a trace.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// One message that names the file, the line where there is one, and what was expected.
+/// Error with one message: the file, the line if there is one, and the expected form.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The host cannot read the file.
+    /// The file is not readable on the host.
     #[error("{}: {source}", file.display())]
     Io {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// Reading ended before the file did: it was cut off, or the compressed data is damaged.
+    /// Reading ended before the end of the file: it is truncated, or the compressed data is
+    /// damaged.
     #[error("{}: after line {line}: {source}; the file is damaged or cut off", file.display())]
     Broken {
         /// The file.
         file: PathBuf,
         /// Lines read.
         line: u64,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// A line says nothing sensible.
+    /// A line is not valid.
     #[error("{}: line {line}: {what}; expected {dialect}: {expected}", file.display())]
     Line {
         /// The file.
         file: PathBuf,
-        /// Its number, from 1.
+        /// Line number, from 1.
         line: u64,
-        /// What is wrong.
+        /// Reason.
         what: String,
         /// Name of the format.
         dialect: &'static str,
-        /// What a line of it looks like.
+        /// Example of a valid line.
         expected: &'static str,
     },
-    /// No format fits, or there is nothing to read.
+    /// No format matches, or the file has no content.
     #[error("{}: {what}", file.display())]
     Content {
         /// The file.
         file: PathBuf,
-        /// What is there instead.
+        /// Content found instead.
         what: String,
     },
 }

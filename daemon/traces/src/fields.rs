@@ -1,18 +1,18 @@
-//! Columns and numbers, with errors that name them.
+//! Parsers of columns and numbers, with errors that name them.
 
 use crate::convert::to_u32;
 use crate::record::{ADDRESS_MAX, LENGTH_MAX, Op, Record};
 
-/// Bytes in a sector, in every format that counts in sectors.
+/// Bytes per sector, in all formats with sectors.
 pub(crate) const SECTOR: u64 = 512;
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Exactly `N` columns between commas.
+/// Splits a line into exactly `N` columns at commas.
 pub(crate) fn columns<const N: usize>(line: &str) -> Result<[&str; N], String> {
     exactly(line.split(',').map(str::trim))
 }
 
-/// Exactly `N` columns between blanks.
+/// Splits a line into exactly `N` columns at blanks.
 pub(crate) fn words<const N: usize>(line: &str) -> Result<[&str; N], String> {
     exactly(line.split_ascii_whitespace())
 }
@@ -30,7 +30,7 @@ fn exactly<'a, const N: usize>(
     })
 }
 
-/// A whole number, not negative.
+/// Parses a whole, nonnegative number.
 pub(crate) fn number(name: &str, text: &str) -> Result<u64, String> {
     text.parse()
         .map_err(|_| wrong_number(name, text, "a whole number"))
@@ -52,7 +52,7 @@ fn wrong_number(name: &str, text: &str, wanted: &str) -> String {
     }
 }
 
-/// So much of a piece of text that a message stays one line.
+/// Shortens a text so that a message stays one line.
 pub(crate) fn shown(text: &str) -> String {
     const LONGEST: usize = 48;
     let mut short: String = text.chars().take(LONGEST).collect();
@@ -62,14 +62,14 @@ pub(crate) fn shown(text: &str) -> String {
     short
 }
 
-/// A count of units of `unit_bytes`, in bytes.
+/// Converts a count of units of `unit_bytes` into bytes.
 pub(crate) fn bytes(name: &str, text: &str, unit_bytes: u64) -> Result<u64, String> {
     number(name, text)?
         .checked_mul(unit_bytes)
         .ok_or_else(|| format!("{name} {} is too large", shown(text)))
 }
 
-/// A decimal number of units of `unit_ns`, in whole nanoseconds; what is below one is dropped.
+/// Converts a decimal number of units of `unit_ns` into whole nanoseconds, rounded down.
 pub(crate) fn time(name: &str, text: &str, unit_ns: u64) -> Result<u64, String> {
     let wrong = || wrong_number(name, text, "a decimal number");
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -88,12 +88,12 @@ pub(crate) fn time(name: &str, text: &str, unit_ns: u64) -> Result<u64, String> 
     u64::try_from(ns).map_err(|_| format!("{name} {} is too large", shown(text)))
 }
 
-/// Decimal seconds.
+/// Parses decimal seconds.
 pub(crate) fn seconds(name: &str, text: &str) -> Result<u64, String> {
     time(name, text, NS_PER_S)
 }
 
-/// `R` or `W`, the word in full, or a trim.
+/// Parses `R`, `W`, `read`, `write`, or a trim.
 pub(crate) fn letter(text: &str) -> Result<Op, String> {
     match text.to_ascii_lowercase().as_str() {
         "r" | "read" => Ok(Op::Read),
@@ -106,7 +106,7 @@ pub(crate) fn letter(text: &str) -> Result<Op, String> {
     }
 }
 
-/// A digit, where reads and writes have one each.
+/// Parses an operation encoded as one digit each for read and write.
 pub(crate) fn digit(text: &str, read: &str, write: &str) -> Result<Op, String> {
     match text {
         _ if text == read => Ok(Op::Read),
@@ -118,7 +118,7 @@ pub(crate) fn digit(text: &str, read: &str, write: &str) -> Result<Op, String> {
     }
 }
 
-/// A record whose extent makes sense.
+/// Builds a record, checking its extent.
 pub(crate) fn record(
     time_ns: u64,
     op: Op,

@@ -1,4 +1,4 @@
-//! A file as text lines: decompressed on the way, in bounded memory.
+//! Text lines of a file: decompressed while reading, in bounded memory.
 
 use crate::convert::{to_f64, to_u64};
 use crate::error::TraceError;
@@ -8,23 +8,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// No format has lines nearly as long; more is not text.
+/// Longest line. No format has lines nearly as long; a longer one is not text.
 const LINE_MAX: usize = 16 << 10;
 const BUFFER: usize = 256 << 10;
 
-/// Lines of a file that may be compressed, and where it is read.
+/// Lines of a possibly compressed file, and the read position.
 pub(crate) struct Lines {
     file: PathBuf,
     source: Box<dyn BufRead + Send>,
     line: Vec<u8>,
     number: u64,
-    /// A line that was looked at and not yet taken.
+    /// Line that was peeked but not yet taken.
     held: bool,
     taken: Arc<AtomicU64>,
     size: u64,
 }
 
-/// Counts the bytes that leave the file.
+/// Counts the bytes read from the file.
 struct Counted {
     file: File,
     taken: Arc<AtomicU64>,
@@ -81,18 +81,17 @@ impl Lines {
         &self.file
     }
 
-    /// Number of the line last returned, from 1.
+    /// Returns the number of the last line, from 1.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Share of the file that was read, 0 to 1.
+    /// Returns the share of the file read so far, 0 to 1.
     pub(crate) fn progress(&self) -> f64 {
         (to_f64(self.taken.load(Relaxed)) / to_f64(self.size.max(1))).min(1.0)
     }
 
-    /// The next line that holds something, without its end and blanks around it: neither empty nor
-    /// a comment.
+    /// Returns the next line with content, trimmed: neither empty nor a comment.
     pub(crate) fn next(&mut self) -> Result<Option<&str>, TraceError> {
         if !std::mem::take(&mut self.held) {
             loop {
@@ -116,7 +115,7 @@ impl Lines {
         text.filter(printable).map(Some).ok_or_else(binary)
     }
 
-    /// The line that [`Lines::next`] will return.
+    /// Returns the next line without taking it: [`Lines::next`] returns it again.
     pub(crate) fn peek(&mut self) -> Result<Option<&str>, TraceError> {
         let found = self.next()?.is_some();
         self.held = found;

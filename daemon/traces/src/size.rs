@@ -1,14 +1,14 @@
-//! Sizes as people write them.
+//! Human-readable sizes.
 
 use crate::convert::{narrow, to_f64, to_u32};
 
 const UNITS: [(&str, u64); 4] = [("k", 10), ("m", 20), ("g", 30), ("t", 40)];
 
-/// Bytes of `4096`, `512K`, `1GiB` (powers of 1024) or `1GB` (powers of 1000); fractions such as
-/// `1.5GiB` where they are whole bytes.
+/// Parses `4096`, `512K`, `1GiB` (powers of 1024) or `1GB` (powers of 1000) into bytes. Accepts
+/// fractions such as `1.5GiB` if they are whole bytes.
 ///
 /// # Errors
-/// The text is not a size, or not one in whole bytes.
+/// The text is not a size, or not a whole number of bytes.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a size; write for example 512MiB, 1GiB or 1.5TiB");
     let text = text.trim();
@@ -43,7 +43,7 @@ fn unit_bytes(unit: &str) -> Option<u64> {
     }
 }
 
-/// Bytes in the largest binary unit that leaves at most three digits before the point.
+/// Formats bytes in the largest binary unit with at most three digits before the point.
 pub fn show_size(bytes: u64) -> String {
     let names = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let step = (0..names.len() - 1)

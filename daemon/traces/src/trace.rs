@@ -1,28 +1,28 @@
 //! A trace file as a stream of records.
 
-use crate::dialect::{DIALECTS, Dialect, Parse};
+use crate::dialect::{DIALECTS, Parse, TraceFormat};
 use crate::error::TraceError;
 use crate::fields::shown;
 use crate::lines::Lines;
 use crate::record::Record;
 use std::path::Path;
 
-/// A trace being read. Ends after the first error.
+/// Open trace. It ends after the first error.
 pub struct Trace {
     lines: Lines,
-    dialect: &'static Dialect,
+    dialect: &'static TraceFormat,
     parser: Box<dyn Parse>,
-    /// When the first record came, on the trace's own clock.
+    /// Time of the first record, on the trace's own clock.
     begin_ns: Option<u64>,
     ended: bool,
 }
 
 impl Trace {
-    /// Opens a trace; without a dialect, the first line decides which it is.
+    /// Opens a trace; without a dialect, the first line determines the format.
     ///
     /// # Errors
-    /// The file cannot be read, or its format is not known.
-    pub fn open(path: &Path, dialect: Option<&'static Dialect>) -> Result<Trace, TraceError> {
+    /// The file cannot be read, or its format is unknown.
+    pub fn open(path: &Path, dialect: Option<&'static TraceFormat>) -> Result<Trace, TraceError> {
         let mut lines = Lines::open(path)?;
         let empty = || TraceError::content(path, "nothing in it; expected a block trace");
         let first = lines.peek()?.ok_or_else(empty)?;
@@ -36,17 +36,17 @@ impl Trace {
         })
     }
 
-    /// The format it is in.
-    pub fn dialect(&self) -> &'static Dialect {
+    /// Returns the trace's format.
+    pub fn dialect(&self) -> &'static TraceFormat {
         self.dialect
     }
 
-    /// Share of the file that was read, 0 to 1.
+    /// Returns the share of the file read so far, 0 to 1.
     pub fn progress(&self) -> f64 {
         self.lines.progress()
     }
 
-    /// Number of the line that was read last.
+    /// Returns the number of the line last read.
     pub fn line(&self) -> u64 {
         self.lines.number()
     }
@@ -64,7 +64,7 @@ impl Trace {
                     }));
                 }
                 Err(what) => {
-                    let Dialect {
+                    let TraceFormat {
                         name: dialect,
                         line: expected,
                         ..
@@ -105,7 +105,7 @@ impl Iterator for Trace {
     }
 }
 
-fn detect(file: &Path, first: &str) -> Result<&'static Dialect, TraceError> {
+fn detect(file: &Path, first: &str) -> Result<&'static TraceFormat, TraceError> {
     DIALECTS
         .iter()
         .find(|dialect| dialect.begins(first))
@@ -166,7 +166,7 @@ mod tests {
         gzip.write_all(PLAIN.as_bytes()).unwrap();
         let gzip = gzip.finish().unwrap();
         assert_eq!(read(&gzip).unwrap(), expected);
-        // Two members behind each other are one file, as with the tools.
+        // Two concatenated members form one file, as in the compression tools.
         let error = read(&[&gzip[..], &gzip[..]].concat()).unwrap_err();
         assert!(
             error.starts_with(

@@ -1,16 +1,16 @@
-//! The controller's own pages, over a store that keeps no data.
+//! Copies of the controller's own pages, for a store that keeps no data.
 
 use crate::convert::index;
 use crate::format::Role;
 use nand_model::{Geometry, Ppn};
 use rustc_hash::FxHashMap;
 
-/// Data of the controller's own pages (everything but host data), where the store keeps none. The
-/// chip counts and times their reads as ever.
+/// Data of the controller's own pages (all but host data), for a store that keeps none. The chip
+/// still counts and times their reads.
 #[derive(Default)]
-pub(super) struct Kept(pub(super) FxHashMap<u32, Vec<Box<[u8]>>>);
+pub(super) struct MetadataCopies(pub(super) FxHashMap<u32, Vec<Box<[u8]>>>);
 
-impl Kept {
+impl MetadataCopies {
     pub(super) fn put(&mut self, geometry: &Geometry, ppn: Ppn, data: &[u8]) {
         debug_assert_eq!(data.len(), geometry.page_len(), "bytes of page {ppn}");
         let pages = self.0.entry(geometry.block_of(ppn).raw()).or_default();
@@ -24,8 +24,7 @@ impl Kept {
         }
     }
 
-    /// Puts what is kept of these pages of one block into `data`, where they lie one behind the
-    /// other.
+    /// Copies the kept data of these pages of one block into `data`, consecutively.
     #[inline]
     pub(super) fn restore(
         &self,
@@ -53,7 +52,8 @@ impl Kept {
     }
 }
 
-/// Whether pages of the role with this number are the controller's own, which schemes read back.
+/// Returns whether pages of the role with this number are the controller's own, which schemes read
+/// back.
 #[inline]
 pub(super) fn is_own(role: u8) -> bool {
     const OWN: u32 =

@@ -1,37 +1,37 @@
-//! The schemes' only door to the chip: encodes and decodes the OOB record, hands out program
-//! sequence numbers, and carries the instant along a request's critical path.
+//! The only access of schemes to the chip. It encodes and decodes the OOB record, assigns program
+//! sequence numbers, and advances the instant along a request's critical path.
 
 mod kept;
 mod program;
 mod read;
 
 use crate::format::{Flags, OOB_SLOT, Oob};
-use kept::Kept;
+use kept::MetadataCopies;
 use nand_model::{Chip, Geometry, Health, Nanos, Ppn, Store};
 
 /// A chip with the counters that every program needs.
 pub(crate) struct Flash<S> {
     chip: Chip<S>,
     now: Nanos,
-    /// When the last program that was begun will have ended.
+    /// End of the latest program so far.
     ended: Nanos,
     pseq: u64,
-    /// Set on every program but filler: [`Flags::PROVISIONAL`] while a mount runs.
+    /// Set on every program but padding: [`Flags::PROVISIONAL`] during a mount.
     mark: Flags,
-    /// Records of the run at hand, a slot each.
+    /// Records of the current run, a slot each.
     oobs: Vec<[u8; OOB_SLOT]>,
-    /// Record and scheme part of the page at hand.
+    /// Record and scheme part of the current page.
     spare: Vec<u8>,
     health: Vec<Health>,
-    /// What a host read found, page by page.
+    /// Results of a host read, page by page.
     found: Vec<(Option<Oob>, bool)>,
     /// Only over a store that keeps no data.
-    kept: Option<Kept>,
+    kept: Option<MetadataCopies>,
 }
 
 impl<S: Store> Flash<S> {
     pub(crate) fn new(chip: Chip<S>) -> Self {
-        let kept = (!chip.store().keeps_data()).then(Kept::default);
+        let kept = (!chip.store().keeps_data()).then(MetadataCopies::default);
         Flash {
             chip,
             now: 0,
@@ -68,46 +68,45 @@ impl<S: Store> Flash<S> {
         self.now = at;
     }
 
-    /// When the last operation on the critical path was done.
+    /// Returns the end of the last operation on the critical path.
     pub(crate) fn now(&self) -> Nanos {
         self.now
     }
 
-    /// Waits until all programs have ended, also those of requests that overlap with this one.
-    /// Returns when.
+    /// Waits until all programs have ended, including those of overlapping requests. Returns that
+    /// instant.
     ///
-    /// What supersedes pages for good starts here: a mapping page on one die must not be safe while
-    /// a page it names is torn on another; nor may a block be gone while the pages that replace its
-    /// own are torn.
+    /// Operations that supersede pages permanently start here. A mapping page on one die must not
+    /// be safe while a page that it names is torn on another. Likewise, a block must not be erased
+    /// while the new versions of its pages are torn.
     pub(crate) fn wait(&mut self) -> Nanos {
         self.now = self.now.max(self.ended);
         self.now
     }
 
-    /// A program ends at this instant.
+    /// Records a program that ends at this instant.
     #[inline(always)]
     pub(super) fn proceed(&mut self, done: Nanos) {
         self.now = done;
         self.ended = self.ended.max(done);
     }
 
-    /// Sequence number of the last program.
+    /// Returns the sequence number of the last program.
     pub(crate) fn pseq(&self) -> u64 {
         self.pseq
     }
 
-    /// Mount found a program with this number.
-    pub(crate) fn saw_pseq(&mut self, pseq: u64) {
+    /// Records that a mount found a program with this number.
+    pub(crate) fn observe_pseq(&mut self, pseq: u64) {
         self.pseq = self.pseq.max(pseq);
     }
 
-    /// Marks what is programmed from now on, copies included, instead of what was marked before.
+    /// Replaces the mark of all following programs, copies included.
     pub(crate) fn set_mark(&mut self, mark: Flags) {
         self.mark = mark;
     }
 
-    /// Nobody will read this page again: where the store keeps no data, neither does the
-    /// controller.
+    /// Discards the kept data of a page that no scheme will read again, if the store keeps no data.
     #[inline]
     pub(crate) fn forget(&mut self, ppn: Ppn) {
         if let Some(kept) = &mut self.kept {

@@ -1,4 +1,4 @@
-//! Programs and erases: each program gets the next number and a record.
+//! Programs and erases: each program gets the next sequence number and a record.
 
 use super::Flash;
 use super::kept::is_own;
@@ -8,8 +8,8 @@ use crate::format::{Flags, OOB_BYTES, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
 use nand_model::{Cause, NandError, Part, Pbn, Ppn, RunError, Store};
 
 impl<S: Store> Flash<S> {
-    /// Programs a page of filler, which bears no mark.
-    pub(crate) fn program_filler(
+    /// Programs a padding page, which has no mark.
+    pub(crate) fn program_padding(
         &mut self,
         ppn: Ppn,
         epoch: u64,
@@ -33,8 +33,8 @@ impl<S: Store> Flash<S> {
         Ok(())
     }
 
-    /// Programs one page per tag, upwards from `first`. On an error [`RunError::done`] says how
-    /// many are there.
+    /// Programs one page per tag, upwards from `first`. On an error, [`RunError::done`] is the
+    /// number of programmed pages.
     #[inline(always)]
     pub(crate) fn program(
         &mut self,
@@ -84,8 +84,8 @@ impl<S: Store> Flash<S> {
         Ok(())
     }
 
-    /// Makes room for a scheme part of so many bytes behind the record of a page; an error where
-    /// the part's spare bytes are too few.
+    /// Reserves `bytes` for a scheme part behind the record of a page. Returns an error if the
+    /// chip's OOB area is too small.
     pub(crate) fn reserve_spare(&mut self, bytes: usize) -> Result<(), FtlError> {
         let (needed, there) = (OOB_BYTES + bytes, self.chip.geometry().oob_len());
         if needed > there {
@@ -133,7 +133,7 @@ impl<S: Store> Flash<S> {
         Ok(())
     }
 
-    /// Whether a page can be copied without crossing the bus.
+    /// Returns whether a page can be copied without a transfer over the bus.
     pub(crate) fn can_copy_back(&self, from: Ppn, to: Ppn) -> bool {
         let geometry = self.geometry();
         let plane = |ppn: Ppn| {
@@ -146,9 +146,9 @@ impl<S: Store> Flash<S> {
         plane(from) == plane(to)
     }
 
-    /// Copies logical page `lpn` without a transfer over the bus, with its record renewed and a
-    /// scheme part, which `fill` writes. `Uncorrectable` where the page is unreadable, belongs to
-    /// another address, or is in another plane than `to`.
+    /// Copies logical page `lpn` without a transfer over the bus. Renews its record and adds a
+    /// scheme part, which `fill` writes. Returns `Uncorrectable` if the page is unreadable, belongs
+    /// to another address, or is in another plane than `to`.
     pub(crate) fn copy_back(
         &mut self,
         lpn: u32,
@@ -195,9 +195,9 @@ impl<S: Store> Flash<S> {
         Ok(())
     }
 
-    /// Clears OOB bits of a page, as a hint: a page that cannot legally take them goes without. It
-    /// is blank if its program went astray and the chip has restarted since, or was marked before
-    /// and became live again because its mapping page went astray.
+    /// Clears OOB bits of a page as a hint; skips a page that cannot legally take the program. Such
+    /// a page is blank because its program was misdirected and the chip has restarted since. Or it
+    /// was marked before and became valid again because its mapping page was misdirected.
     pub(crate) fn mark(&mut self, ppn: Ppn, bits: &[u8], cause: Cause) -> Result<(), NandError> {
         if self.chip.takes_oob_program(ppn) {
             let done = self.chip.program_oob(self.now, ppn, bits, cause)?;
@@ -206,8 +206,8 @@ impl<S: Store> Flash<S> {
         Ok(())
     }
 
-    /// Programs copies of pages, upwards from `first`: their records as read, renewed here. On an
-    /// error [`RunError::done`] says how many are there.
+    /// Programs copies of pages, upwards from `first`; renews their records, which are passed as
+    /// read. On an error, [`RunError::done`] is the number of programmed pages.
     pub(crate) fn program_copies(
         &mut self,
         first: Ppn,
@@ -230,8 +230,8 @@ impl<S: Store> Flash<S> {
             .chip
             .program_run(self.now, first, count, data, oobs, cause)?;
         self.proceed(done);
-        // Mostly there are none, and a look at one byte is the cheapest way to know. What was not
-        // kept before is none, either.
+        // Copies are rarely the controller's own pages, and a check of one byte per record is the
+        // cheapest test. If no page is kept, no copy is one of them.
         let any_kept = self.kept.as_ref().is_some_and(|kept| !kept.0.is_empty());
         if any_kept
             && records
@@ -247,7 +247,7 @@ impl<S: Store> Flash<S> {
         Ok(())
     }
 
-    /// Where the store keeps no data: pages that a scheme reads back itself are kept here.
+    /// Keeps pages that a scheme reads back itself, if the store keeps no data.
     #[inline(always)]
     fn keep(&mut self, first: Ppn, data: &[u8], roles: impl Iterator<Item = Role>) {
         let Some(kept) = &mut self.kept else { return };

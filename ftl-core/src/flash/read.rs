@@ -1,4 +1,4 @@
-//! Reads: for the host, of the controller's own pages, and of records alone.
+//! Reads of host data, of the controller's own pages, and of records alone.
 
 use super::Flash;
 use crate::convert::to_u32;
@@ -7,7 +7,8 @@ use crate::format::{Flags, LOST, OOB_BYTES, OOB_SLOT, Oob, UNMAPPED};
 use nand_model::{Cause, Health, NandError, Part, Ppn, Store};
 
 impl<S: Store> Flash<S> {
-    /// Reads a page's record and scheme part alone: `None` where they are blank, foreign or lost.
+    /// Reads only a page's record and scheme part. Returns `None` if they are blank, foreign or
+    /// lost.
     #[inline]
     pub(crate) fn read_spare(
         &mut self,
@@ -22,8 +23,8 @@ impl<S: Store> Flash<S> {
         Ok(Oob::decode(&self.spare).map(|oob| (oob, &self.spare[OOB_BYTES..])))
     }
 
-    /// Reads consecutive pages of one block. `pages` receives per page its record and whether its
-    /// data is good; `None` where the OOB is blank, foreign or lost.
+    /// Reads consecutive pages of one block. `pages` receives each page's record and whether its
+    /// data is good. The record is `None` if the OOB area is blank, foreign or lost.
     pub(crate) fn read_run(
         &mut self,
         first: Ppn,
@@ -62,9 +63,9 @@ impl<S: Store> Flash<S> {
         Ok(())
     }
 
-    /// Reads `count` logical pages from `lpn` on for the host, wherever they are: `place` of a
-    /// number from 0 on says the physical page, [`UNMAPPED`] or [`LOST`]. What lies one behind the
-    /// other in a block is read at once.
+    /// Reads `count` logical pages from `lpn` on for the host. `place` returns the physical page of
+    /// each number from 0 on, or [`UNMAPPED`] or [`LOST`]. Physically consecutive pages of a block
+    /// are read at once.
     pub(crate) fn read_places(
         &mut self,
         lpn: u32,
@@ -88,7 +89,7 @@ impl<S: Store> Flash<S> {
         Ok(())
     }
 
-    /// How many of these are unmapped together, or lie one behind the other in one block.
+    /// Returns how many of these pages are all unmapped, or physically consecutive in one block.
     fn run_length(&self, count: usize, place: impl Fn(usize) -> u32) -> usize {
         let first = place(0);
         let block = |ppn: u32| self.geometry().block_of(Ppn::new(ppn));
@@ -121,9 +122,9 @@ impl<S: Store> Flash<S> {
         lost.map_or(Ok(()), |lpn| Err(FtlError::MediaLost(lpn)))
     }
 
-    /// Reads pages of one block, ascending, one behind the other into `data` and `records`. Returns
-    /// whether all is well; if not, [`Flash::health`] tells about each page, and a record may be
-    /// none.
+    /// Reads ascending pages of one block consecutively into `data` and `records`. Returns whether
+    /// all are good. If not, [`Flash::health`] returns the state of each page, and a record may be
+    /// invalid.
     pub(crate) fn read_pages(
         &mut self,
         pages: &[Ppn],
@@ -145,7 +146,7 @@ impl<S: Store> Flash<S> {
         if let Some(kept) = &self.kept {
             kept.restore(self.chip.geometry(), pages.iter().copied(), data);
         }
-        // Without a branch per page.
+        // Avoids a branch per page.
         let all_good = || {
             self.health.iter().fold(true, |so_far, health| {
                 so_far & matches!(health, Health::Good)
@@ -158,12 +159,12 @@ impl<S: Store> Flash<S> {
                 .fold(true, |so_far, record| so_far & Oob::is_record(record)))
     }
 
-    /// What the last [`Flash::read_pages`] found, page by page.
+    /// Returns the state of each page of the last [`Flash::read_pages`].
     pub(crate) fn health(&self) -> &[Health] {
         &self.health
     }
 
-    /// Reads a page's record alone: `None` where it is blank, foreign or lost.
+    /// Reads only a page's record. Returns `None` if it is blank, foreign or lost.
     pub(crate) fn read_oob(&mut self, ppn: Ppn, cause: Cause) -> Result<Option<Oob>, FtlError> {
         let mut bytes = [0; OOB_BYTES];
         match self.chip.read_oob(self.now, ppn, &mut bytes, cause) {
@@ -174,7 +175,7 @@ impl<S: Store> Flash<S> {
         Ok(Oob::decode(&bytes))
     }
 
-    /// Reads a whole page. `Ok(None)` where data or record cannot be had.
+    /// Reads a whole page. Returns `Ok(None)` if data or record is unreadable.
     pub(crate) fn read(
         &mut self,
         ppn: Ppn,

@@ -7,17 +7,17 @@ use crate::convert::to_u64;
 pub const CHUNK_HEAD: usize = 24;
 const MAGIC: u32 = 0x4B50_4346; // "FCPK"
 
-/// What is in front of a chunk's payload, beside its length.
+/// Header of a chunk's payload, without its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHead {
     /// Chunks of the whole set.
     pub total: u32,
-    /// Up to which program sequence number the chunk's content reaches.
+    /// Program sequence number up to which the chunk's content reaches.
     pub upto: u64,
 }
 
 impl ChunkHead {
-    /// Makes `page` a chunk of `page_bytes` with this payload, which must fit.
+    /// Encodes a chunk of `page_bytes` with this payload, which must fit, into `page`.
     pub fn encode(&self, payload: &[u8], page_bytes: usize, page: &mut Vec<u8>) {
         assert!(
             CHUNK_HEAD + payload.len() <= page_bytes,
@@ -32,7 +32,7 @@ impl ChunkHead {
         page.resize(page_bytes, 0);
     }
 
-    /// Head and payload of a chunk, or `None` where the page holds none of ours.
+    /// Returns header and payload of a chunk, or `None` if the page holds no chunk.
     pub fn decode(page: &[u8]) -> Option<(ChunkHead, &[u8])> {
         let behind = page.get(CHUNK_HEAD..)?;
         if u32::from_le_bytes(array_at(page, 0)) != MAGIC {

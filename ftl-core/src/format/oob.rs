@@ -1,12 +1,12 @@
-//! The fixed part of every page's spare bytes: who the page is, which version, when programmed, in
-//! which life of its block.
+//! The fixed part of every page's OOB area: owner of the page, version, program sequence number,
+//! and epoch of its block.
 
 use crate::convert::{low_u8, low_u16, narrow, to_u64, to_usize};
 
 /// Bytes of the fixed part; a scheme's own part follows.
 pub const OOB_BYTES: usize = 26;
 
-/// [`OOB_BYTES`] rounded up, so that records lie at whole words in the buffers of a run.
+/// [`OOB_BYTES`] rounded up, so that records start at whole words in the buffers of a run.
 pub const OOB_SLOT: usize = 32;
 
 /// First byte of every record: format 1.
@@ -15,39 +15,39 @@ const MAGIC: u8 = 0xF1;
 const COUNTER_BITS: u32 = 48;
 const COUNTER_MAX: u64 = (1 << COUNTER_BITS) - 1;
 
-/// Larger counters than these no device has reached: on flash they are a forgery, and counting on
-/// from them would end too soon.
+/// Maximum counter value accepted from flash. No device reaches a larger value, so a larger value
+/// is forged; counters that continued from it would exhaust too soon.
 pub const COUNTER_FOUND_MAX: u64 = COUNTER_MAX >> 1;
 
-/// What a page, or a block by its first readable page, is for.
+/// Purpose of a page, or of a block by its first readable page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Role {
     /// Host data.
     Data = 1,
-    /// Pages of a log block.
+    /// Host data of a log block.
     Log = 2,
-    /// Mapping pages.
+    /// A mapping page.
     Map = 3,
-    /// Host data moved by garbage collection (LazyFTL's cold area).
+    /// Host data relocated by GC (LazyFTL's cold area).
     Cold = 4,
-    /// Host data newly written (LazyFTL's update area).
+    /// Newly written host data (LazyFTL's update area).
     Update = 5,
     /// A trim record.
     Trim = 6,
     /// A checkpoint page.
     Checkpoint = 7,
-    /// A page of a buffer's journal.
+    /// A page of a write buffer's journal.
     Journal = 8,
-    /// Filler that completes a word line.
+    /// Padding that completes a word line.
     Pad = 9,
 }
 
 impl Role {
-    /// How many numbers a table indexed by role needs.
+    /// Number of entries of a table indexed by role.
     pub const SLOTS: usize = 10;
 
-    /// Whether a page's data is the host's.
+    /// Returns whether the page's data is host data.
     pub const fn is_host_data(self) -> bool {
         matches!(
             self,
@@ -55,13 +55,13 @@ impl Role {
         )
     }
 
-    /// The number as an index into a table of [`Role::SLOTS`] entries.
+    /// Returns the index into a table of [`Role::SLOTS`] entries.
     #[inline]
     pub(crate) const fn index(self) -> usize {
         self as usize
     }
 
-    /// The number as records have it.
+    /// Returns the number in records.
     #[inline]
     pub(crate) const fn byte(self) -> u8 {
         self as u8
@@ -84,8 +84,8 @@ impl Role {
     }
 }
 
-/// Bits of the OOB record. Stored inverted, so that setting one later is a legal second program
-/// where NOP allows it.
+/// Flag bits of the OOB record. Stored inverted, so that setting a flag later is a legal second
+/// program where NOP allows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(u16);
 
@@ -94,59 +94,59 @@ impl Flags {
     pub const NONE: Flags = Flags(0);
     /// A copy made by the controller, not a host write.
     pub const COPY: Flags = Flags(1);
-    /// The data could not be read when the page was moved: reading it is an error, not zeros.
+    /// The data was unreadable when the page was relocated: reading it is an error, not zeros.
     pub const LOST: Flags = Flags(2);
-    /// The last page of a set that is valid as a whole.
+    /// The last page of a set, which makes the whole set valid.
     pub const COMMIT: Flags = Flags(4);
-    /// SLC only: superseded. A hint; versions decide.
+    /// SLC only: the page is invalid. A hint; versions decide.
     pub const INVALID: Flags = Flags(8);
-    /// Programmed by a mount. It counts once filler behind it in its block says that the mount came
-    /// so far.
+    /// Programmed by a mount. Padding behind it in its block, written when the mount has progressed
+    /// that far, commits the page.
     pub const PROVISIONAL: Flags = Flags(16);
 
-    /// Both sets of flags.
+    /// Returns the union of both sets of flags.
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
-    /// These flags but those of `other`.
+    /// Returns these flags without those of `other`.
     pub const fn without(self, other: Flags) -> Flags {
         Flags(self.0 & !other.0)
     }
-    /// Whether all of `other` are set.
+    /// Returns whether all flags of `other` are set.
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// The part of a page's identity that its writer chooses.
+/// Part of a page's identity that its writer sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageTag {
-    /// What the page is for.
+    /// Purpose of the page.
     pub role: Role,
     /// Flags.
     pub flags: Flags,
-    /// Logical page, mapping page, logical block or chunk number, by role.
+    /// Logical page, mapping page, logical block or chunk number, depending on the role.
     pub lpn: u32,
-    /// Version of the content: given once per host write, kept by copies.
+    /// Version of the content: assigned once per host write, kept by copies.
     pub ver: u64,
 }
 
 /// A decoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Oob {
-    /// Chosen by the writer.
+    /// Tag set by the writer.
     pub tag: PageTag,
-    /// Program sequence number: new for every program, copies included.
+    /// Program sequence number: new for every program, including copies.
     pub pseq: u64,
-    /// Allocation number of the block's present life.
+    /// Allocation number of the block.
     pub epoch: u64,
 }
 
 impl Oob {
-    /// The record, and erased bytes up to [`OOB_SLOT`].
+    /// Encodes the record, with erased bytes up to [`OOB_SLOT`].
     ///
     /// # Panics
-    /// When a counter leaves its 48 bits: at a million programs a second that takes nine years.
+    /// If a counter exceeds 48 bits: at a million programs per second that takes nine years.
     #[inline]
     pub fn encode(&self) -> [u8; OOB_SLOT] {
         let (ver, pseq, epoch) = (self.tag.ver, self.pseq, self.epoch);
@@ -155,7 +155,7 @@ impl Oob {
             "a 48-bit counter is exhausted"
         );
         // Four words: magic, role, flags, lpn; ver and the start of pseq; its rest and most of
-        // epoch; the rest of that.
+        // epoch; the rest of epoch.
         let [magic, role] = [MAGIC, self.tag.role.byte()].map(u64::from);
         let head =
             magic | role << 8 | u64::from(!self.tag.flags.0) << 16 | u64::from(self.tag.lpn) << 32;
@@ -172,8 +172,8 @@ impl Oob {
         out
     }
 
-    /// Reads a record; `None` where the bytes are none of ours (a blank page, another format,
-    /// counters that cannot be).
+    /// Decodes a record; returns `None` if the bytes are not a record (blank page, other format,
+    /// impossible counters).
     #[inline]
     pub fn decode(bytes: &[u8]) -> Option<Oob> {
         let bytes: &[u8; OOB_BYTES] = bytes.first_chunk()?;
@@ -207,11 +207,11 @@ impl Oob {
         })
     }
 
-    /// Whether these bytes are a record: what [`Oob::decode`] would say.
+    /// Returns whether magic and role are those of a record that [`Oob::decode`] accepts.
     #[inline]
     pub fn is_record(slot: &[u8; OOB_SLOT]) -> bool {
-        // In one comparison, because whole blocks of records come by here: number the roles from 0
-        // and let nothing but them remain.
+        // One comparison, because mounts check whole blocks of records: number the roles from 0 and
+        // accept nothing else.
         let start = u16::from_le_bytes([slot[0], slot[1]]);
         start
             .wrapping_sub(u16::from_le_bytes([MAGIC, 1]))
@@ -219,7 +219,7 @@ impl Oob {
             < u16::from(Role::Pad.byte())
     }
 
-    /// Role and logical page of a record.
+    /// Returns role and logical page of a record.
     #[inline]
     pub fn owner(slot: &[u8; OOB_SLOT]) -> (Role, u32) {
         (
@@ -228,13 +228,13 @@ impl Oob {
         )
     }
 
-    /// Logical page of a record.
+    /// Returns the logical page of a record.
     #[inline]
     pub fn lpn(slot: &[u8; OOB_SLOT]) -> u32 {
         u32::from_le_bytes([slot[4], slot[5], slot[6], slot[7]])
     }
 
-    /// Version of a record.
+    /// Returns the version of a record.
     #[inline]
     pub fn ver(slot: &[u8; OOB_SLOT]) -> u64 {
         let word = slot[8..]
@@ -243,15 +243,15 @@ impl Oob {
         u64::from_le_bytes(*word) & COUNTER_MAX
     }
 
-    /// Changes what a record says its page is for.
+    /// Changes the role in a record.
     #[inline]
     pub fn assume(slot: &mut [u8; OOB_SLOT], role: Role) {
         slot[1] = role.byte();
     }
 
-    /// Turns records into those of copies of their pages, programmed as `pseq` and so on in another
-    /// block's life: what decoding each, setting [`Flags::COPY`], replacing [`Flags::PROVISIONAL`]
-    /// by `mark` and encoding it anew would give.
+    /// Turns records into those of copies of their pages, programmed as `pseq` and following in
+    /// another block. Equals decoding each, setting [`Flags::COPY`], replacing
+    /// [`Flags::PROVISIONAL`] by `mark` and encoding it again.
     ///
     /// # Panics
     /// As [`Oob::encode`].
@@ -266,7 +266,7 @@ impl Oob {
             u64::from(Flags::PROVISIONAL.0) << 16,
             u64::from(Flags::COPY.with(mark).0) << 16,
         );
-        // Records whose numbers differ in the last 16 bits only have one second half.
+        // Records whose sequence numbers differ only in the last 16 bits have an equal second half.
         let (mut left, mut pseq) = (slots, pseq);
         while !left.is_empty() {
             let alike = left.len().min(0x1_0000 - to_usize(pseq & 0xFFFF));
@@ -286,7 +286,7 @@ impl Oob {
         }
     }
 
-    /// The bytes that mark a programmed record [`Flags::INVALID`] when programmed over it.
+    /// Returns the bytes that, programmed over a record, mark it [`Flags::INVALID`].
     pub fn invalid_mark() -> [u8; 4] {
         let [lo, hi] = (!Flags::INVALID.0).to_le_bytes();
         [0xFF, 0xFF, lo, hi]

@@ -4,12 +4,12 @@
 use super::{COUNTER_FOUND_MAX, array_at};
 use crate::convert::{index, to_u32};
 
-/// `count` pages from `lpn` on hold nothing older than `ver`.
+/// `count` pages from `lpn` on have no content older than `ver`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimRange {
     /// First logical page.
     pub lpn: u32,
-    /// Pages.
+    /// Number of pages.
     pub count: u32,
     /// Version of the trim.
     pub ver: u64,
@@ -19,7 +19,7 @@ const MAGIC: u32 = 0x4D49_5254; // "TRIM"
 const HEAD: usize = 8;
 const ENTRY: usize = 16;
 
-/// Fills a page with as many of the ranges as fit and returns how many did.
+/// Fills a page with as many ranges as fit; returns their number.
 pub fn encode(ranges: &[TrimRange], page: &mut [u8]) -> usize {
     let taken = ranges.len().min((page.len() - HEAD) / ENTRY);
     page.fill(0);
@@ -33,7 +33,7 @@ pub fn encode(ranges: &[TrimRange], page: &mut [u8]) -> usize {
     taken
 }
 
-/// The ranges of a page, or `None` where it holds none of ours.
+/// Returns the ranges of a page, or `None` if it holds no ranges.
 pub fn decode(page: &[u8]) -> Option<Vec<TrimRange>> {
     let u32_at = |at: usize| u32::from_le_bytes(array_at(page, at));
     if page.len() < HEAD || u32_at(0) != MAGIC {
@@ -63,13 +63,13 @@ pub fn decode(page: &[u8]) -> Option<Vec<TrimRange>> {
 const BITMAP_MAGIC: u32 = 0x4D42_5254; // "TRBM"
 const BITMAP_HEAD: usize = 24;
 
-/// Which of `count` pages from `lpn` on hold nothing older than `ver`: one bit each, the lowest
-/// first.
+/// One bit per page of `count` pages from `lpn` on, lowest first: the page has no content older
+/// than `ver`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrimBitmap {
     /// First logical page.
     pub lpn: u32,
-    /// Pages.
+    /// Number of pages.
     pub count: u32,
     /// Version of the bitmap.
     pub ver: u64,
@@ -78,12 +78,12 @@ pub struct TrimBitmap {
 }
 
 impl TrimBitmap {
-    /// Bits that a page of this size has room for.
+    /// Returns the number of bits that fit into a page of this size.
     pub const fn capacity(page_bytes: u32) -> u32 {
         (page_bytes - to_u32(BITMAP_HEAD)) * 8
     }
 
-    /// Fills a page, which must have room.
+    /// Encodes the bitmap into a page, which must be large enough.
     pub fn encode(&self, page: &mut [u8]) {
         assert_eq!(
             self.bits.len(),
@@ -99,7 +99,7 @@ impl TrimBitmap {
         page[BITMAP_HEAD..][..self.bits.len()].copy_from_slice(&self.bits);
     }
 
-    /// The bitmap of a page, or `None` where it holds none of ours.
+    /// Returns the bitmap of a page, or `None` if it holds no bitmap.
     pub fn decode(page: &[u8]) -> Option<TrimBitmap> {
         let behind = page.get(BITMAP_HEAD..)?;
         if u32::from_le_bytes(array_at(page, 0)) != BITMAP_MAGIC {
@@ -120,7 +120,7 @@ impl TrimBitmap {
         })
     }
 
-    /// The pages whose bit is set.
+    /// Iterates over the pages whose bit is set.
     pub fn pages(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.count)
             .filter(|i| self.bits[index(*i) / 8] >> (i % 8) & 1 == 1)

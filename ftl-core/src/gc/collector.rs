@@ -1,10 +1,10 @@
-//! Collection, wear levelling, refreshing and patrol reads, for every scheme whose pages may lie
-//! anywhere. Here are the loops; the scheme says which block is worth it, what moving it takes, and
-//! how its pages move.
+//! GC, wear levelling, refresh and scrub, for every scheme that may put its pages anywhere. The
+//! loops are here; the scheme chooses the victim, estimates the blocks for its pages, and relocates
+//! them.
 //!
-//! What always holds: a block is released only when all its live pages are elsewhere, and erased
-//! only when no copy can be lost ([`Space::reclaim`]). If power fails meanwhile, the block is still
-//! there.
+//! Invariants: a block is released only when all its valid pages are relocated. It is erased only
+//! when no copy can be lost ([`Space::erase_released`]). If power fails before the erase, the block
+//! still has its pages.
 
 use super::policy::{Candidates, VictimPolicy};
 use super::scrub::Scrub;
@@ -17,37 +17,38 @@ use crate::stats::SchemeStats;
 use crate::wear::ColdToWorn;
 use nand_model::{Cause, Geometry, Pbn, Store};
 
-/// Cold blocks that may be moved at a time, after a burst of erases.
+/// Cold blocks that may be relocated at a time, after a burst of erases.
 const MAX_WEAR_MOVES: u64 = 4;
 
-/// Thresholds, progress and counters of a collector.
-pub(crate) struct Gc {
-    /// Free blocks that collection keeps.
+/// Thresholds, progress and counters of GC.
+pub(crate) struct GcState {
+    /// Free blocks that GC maintains.
     pub(crate) threshold: u32,
-    /// Free blocks below which nothing is begun that can wait.
+    /// Free blocks below which no deferrable work starts.
     pub(crate) reserve: u32,
-    /// Live pages on their way.
+    /// Valid pages in relocation.
     pub(crate) pages: CopyBuffer,
-    /// A checkpoint lies in cells that should be written anew.
+    /// Whether a checkpoint is stored in cells that need a refresh.
     pub(crate) wants_checkpoint: bool,
     wear: Option<ColdToWorn>,
     scrub: Scrub,
-    /// Erases when wear was last looked at.
+    /// Erases at the last check of wear.
     erases_seen: u64,
     read_only: Option<&'static str>,
     runs: u64,
     moved: u64,
-    /// A block that is emptied in parts, and how many of its pages were moved so far.
+    /// A block that is emptied in parts, and its pages relocated so far.
     partly: Option<(Pbn, u32)>,
     wear_moves: u64,
     refreshed: u64,
     /// Chooses the victim; `None` is greedy.
     policy: Option<Box<dyn VictimPolicy>>,
-    /// Recent collections freed no block: the victim is the block with the fewest valid pages.
+    /// Whether recent GC runs freed no block: then the victim is the block with the fewest valid
+    /// pages.
     is_short: bool,
 }
 
-impl Gc {
+impl GcState {
     pub(crate) fn new(
         geometry: &Geometry,
         threshold: u32,
@@ -55,7 +56,7 @@ impl Gc {
         wear: Option<ColdToWorn>,
         scrub: Scrub,
     ) -> Self {
-        Gc {
+        GcState {
             threshold,
             reserve,
             pages: CopyBuffer::new(geometry),
@@ -74,7 +75,7 @@ impl Gc {
         }
     }
 
-    /// The block is chosen by this policy, not greedily.
+    /// Sets the policy that chooses victims; `None` is greedy.
     pub(crate) fn set_policy<S: Store>(
         &mut self,
         policy: Option<Box<dyn VictimPolicy>>,
@@ -86,16 +87,17 @@ impl Gc {
         self.policy = policy;
     }
 
-    /// The block that the policy says; the emptiest where it says none, or that one gives nothing
-    /// or cannot wait.
+    /// Returns the victim of the policy. Returns the emptiest block if the policy has none, its
+    /// victim frees nothing, or the device cannot wait.
     pub(crate) fn victim<S: Store>(&mut self, space: &mut Space<S>) -> Option<Pbn> {
         let emptiest = space.table.greedy_victim()?;
         let Some(policy) = &mut self.policy else {
             return Some(emptiest);
         };
-        // What is dead costs nothing; and a device that runs short takes what helps most. So does a
-        // mount: another cut costs it the blocks that it has opened.
-        if space.table.valid(emptiest) == 0 || self.is_short || space.is_mounting() {
+        // A victim without valid pages costs nothing. A device short of blocks takes the victim
+        // that frees most. So does a mount, because another power cut costs it the blocks that it
+        // opened.
+        if space.table.valid_count(emptiest) == 0 || self.is_short || space.is_mounting() {
             return Some(emptiest);
         }
         let chip = space.flash.chip();
@@ -103,40 +105,41 @@ impl Gc {
             table: &space.table,
             erases: &|block| chip.erase_count(block),
         };
-        // A policy may come from outside: only a block that may be collected is.
+        // A policy may come from another crate, so only collectable blocks with an invalid page
+        // qualify.
         let pays = |block: &Pbn| {
             block.raw() < space.geometry().blocks
                 && space.table.is_collectable(*block)
-                && space.table.valid(*block) < space.pages_per_block()
+                && space.table.valid_count(*block) < space.pages_per_block()
         };
         policy.choose(&candidates).filter(pays).or(Some(emptiest))
     }
 
-    /// Whether the device takes no writes any more.
+    /// Returns whether the device is read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.read_only.is_some()
     }
 
-    /// An error if the device takes no writes any more.
+    /// Returns an error if the device is read-only.
     #[inline]
     pub(crate) fn refuse_if_read_only(&self) -> Result<(), FtlError> {
         self.read_only
             .map_or(Ok(()), |reason| Err(FtlError::ReadOnly(reason)))
     }
 
-    /// A scheme collected by itself and moved so many pages.
+    /// Counts a GC run of the scheme itself, which relocated `moved` pages.
     pub(crate) fn note_run(&mut self, moved: u64) {
         self.runs += 1;
         self.moved += moved;
     }
 
-    /// From now on the device takes no writes.
+    /// Makes the device read-only.
     pub(crate) fn set_read_only(&mut self, reason: &'static str) {
         self.read_only = Some(reason);
     }
 
-    /// Pages of this block were moved by a part of a collection, or of another move.
-    pub(crate) fn note_moved(&mut self, block: Pbn, pages: u32, cause: Cause) {
+    /// Counts pages of this block that a part of a GC run, or of another relocation, moved.
+    pub(crate) fn note_relocated(&mut self, block: Pbn, pages: u32, cause: Cause) {
         self.moved += if cause == Cause::Gc { pages as u64 } else { 0 };
         let earlier = self
             .partly
@@ -145,62 +148,63 @@ impl Gc {
         self.partly = Some((block, earlier + pages));
     }
 
-    /// `others` with what was counted here.
+    /// Returns `others` with the counters of GC.
     pub(crate) fn stats(&self, others: SchemeStats) -> SchemeStats {
         SchemeStats {
             gc_runs: self.runs,
             gc_pages_moved: self.moved,
             wear_moves: self.wear_moves,
             refreshes: self.refreshed,
-            reserve_blocks: self.threshold,
+            free_threshold_blocks: self.threshold,
             read_only: self.read_only,
             ..others
         }
     }
 }
 
-/// A scheme whose blocks are collected one by one.
-pub(crate) trait Collect<S: Store> {
-    /// What collection works on.
-    fn parts(&mut self) -> (&mut Space<S>, &mut Gc);
+/// A scheme with GC of single blocks.
+pub(crate) trait GarbageCollect<S: Store> {
+    /// Returns the space and the GC state.
+    fn parts(&mut self) -> (&mut Space<S>, &mut GcState);
 
-    /// Free blocks that moving this block's live pages may take.
+    /// Returns the free blocks that relocating this block's valid pages may take.
     fn blocks_to_move(&self, victim: Pbn) -> u32;
 
-    /// The block whose collection pays best, if any is worth it.
-    fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError>;
+    /// Returns the block whose GC frees most for its cost, if any is worth it.
+    fn select_victim(&mut self) -> Result<Option<Pbn>, FtlError>;
 
-    /// Whether emptying this block gives more room than it takes.
-    fn pays(&mut self, victim: Pbn) -> bool {
+    /// Returns whether emptying this block frees more space than it takes.
+    fn frees_space(&mut self, victim: Pbn) -> bool {
         let space = self.parts().0;
-        space.table.valid(victim) < space.pages_per_block()
+        space.table.valid_count(victim) < space.pages_per_block()
     }
 
-    /// Makes sure that the live pages of a full block can be moved, whatever it is for; a unit's
-    /// open block takes no more pages from now on. False if they cannot.
-    fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError>;
+    /// Makes sure that the valid pages of a full block can be relocated, whatever its role. A
+    /// unit's open block is sealed first. Returns false if the pages cannot be relocated.
+    fn prepare_victim(&mut self, block: Pbn) -> Result<bool, FtlError>;
 
-    /// Moves every live page of a full block elsewhere. Returns how many were moved.
-    fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError>;
+    /// Relocates every valid page of a full block. Returns their number.
+    fn relocate_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError>;
 
-    /// Collects several blocks at once, where a scheme places pages in groups and that pays better
+    /// Runs GC on several blocks at once, if a scheme places pages in groups and that frees more
     /// than one block would. Returns whether it did. Failing blocks come first.
-    fn collect_together(&mut self) -> Result<bool, FtlError> {
+    fn gc_group(&mut self) -> Result<bool, FtlError> {
         Ok(false)
     }
 
-    /// A block without live pages goes.
-    fn give_up(&mut self, block: Pbn) {
+    /// Releases a block without valid pages.
+    fn release_block(&mut self, block: Pbn) {
         self.parts().0.release(block);
     }
 
-    /// What this block holds is cold and about to be moved: it deserves a worn block of its own.
-    fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError>;
+    /// Makes the pages of this block, which are cold and about to be relocated, go to a worn block
+    /// of their own.
+    fn use_worn_block(&mut self, block: Pbn) -> Result<(), FtlError>;
 
-    /// Collects until so many blocks are free and no bad one holds live pages.
-    fn collect_until(&mut self, wanted: u32) -> Result<(), FtlError> {
+    /// Runs GC until `wanted` blocks are free and no bad block has valid pages.
+    fn gc_until(&mut self, wanted: u32) -> Result<(), FtlError> {
         let (space, gc) = self.parts();
-        space.reclaim(Cause::Gc)?;
+        space.erase_released(Cause::Gc)?;
         gc.is_short = false;
         let (mut most, mut futile) = (0, 0);
         loop {
@@ -215,56 +219,57 @@ pub(crate) trait Collect<S: Store> {
                 .greedy_victim()
                 .map_or(0, |victim| self.blocks_to_move(victim));
             let space = self.parts().0;
-            // Filler after each collection may take all that it gives: then several share one.
+            // Padding after each GC run may use all the space that the run frees. Then several runs
+            // share it.
             let patient = futile > space.geometry().pages_per_block;
-            if space.should_hurry(wanted, reserve, needs, patient) {
-                space.hurry()?;
-                space.reclaim(Cause::Gc)?;
+            if space.should_pad_released(wanted, reserve, needs, patient) {
+                space.pad_released()?;
+                space.erase_released(Cause::Gc)?;
                 continue;
             }
             futile = if free + waiting > most { 0 } else { futile + 1 };
             most = most.max(free + waiting);
-            // Space that so many collections could not free is not there.
+            // After this many futile GC runs, no space is left to free.
             let pages = space.geometry().pages_per_block;
             let endless = futile > 2 * pages;
             self.parts().1.is_short = free < reserve || futile > u32::max(pages / 4, 8);
-            if endless || !(self.collect_together()? || self.collect_one()?) {
+            if endless || !(self.gc_group()? || self.gc_one()?) {
                 return self.no_victim(wanted);
             }
-            self.parts().0.reclaim(Cause::Gc)?;
+            self.parts().0.erase_released(Cause::Gc)?;
         }
     }
 
-    /// Nothing can be collected with profit: released blocks may still help, else the device is at
-    /// its end. Not so amid a mount, which keeps pages of every block back for filler: what does
-    /// not pay then may pay at its end.
+    /// Handles the lack of a worthwhile victim: released blocks may still help, else the device is
+    /// at its end of life. A mount does not end so, because it reserves pages of every block for
+    /// padding: a victim that frees nothing during the mount may free space after it.
     #[cold]
     fn no_victim(&mut self, wanted: u32) -> Result<(), FtlError> {
         let (space, gc) = self.parts();
-        space.hurry()?;
-        space.reclaim(Cause::Gc)?;
+        space.pad_released()?;
+        space.erase_released(Cause::Gc)?;
         if space.free_blocks() >= wanted.min(gc.reserve) || space.is_mounting() {
             return Ok(());
         }
-        gc.set_read_only("too few good blocks are left");
+        gc.set_read_only("end of life: too few good blocks");
         gc.refuse_if_read_only()
     }
 
-    /// Moves the live pages of the best victim and releases it; bad blocks come first. False if no
-    /// block is worth it, or none can be moved.
-    fn collect_one(&mut self) -> Result<bool, FtlError> {
+    /// Relocates the valid pages of the best victim and releases it; bad blocks come first. Returns
+    /// false if no block is worth it, or none can be relocated.
+    fn gc_one(&mut self) -> Result<bool, FtlError> {
         let failing = self.parts().0.failing_block();
         let best = match failing {
             Some(block) => Some(block),
-            None => self.best_victim()?,
+            None => self.select_victim()?,
         };
         let Some(victim) = best else { return Ok(false) };
         let space = self.parts().0;
-        let live = space.table.valid(victim);
+        let live = space.table.valid_count(victim);
         let worth_it = match failing {
-            // A scheme has to hear of it also when nothing lives there any more.
-            Some(_) => self.prepare(victim)? || live == 0,
-            None => self.pays(victim),
+            // `prepare_victim` runs for a failing block even if it has no valid pages.
+            Some(_) => self.prepare_victim(victim)? || live == 0,
+            None => self.frees_space(victim),
         };
         if !worth_it {
             return Ok(false);
@@ -274,11 +279,13 @@ pub(crate) trait Collect<S: Store> {
             self.collect(victim)?;
             return Ok(true);
         }
-        // A policy may have chosen a block that takes more room than there is.
+        // A policy may have chosen a block that needs more room than there is.
         let emptiest = self.parts().0.table.greedy_victim();
         let other = emptiest.filter(|block| failing.is_none() && *block != victim);
         match other {
-            Some(emptiest) if self.pays(emptiest) && self.blocks_to_move(emptiest) <= free => {
+            Some(emptiest)
+                if self.frees_space(emptiest) && self.blocks_to_move(emptiest) <= free =>
+            {
                 self.collect(emptiest)?;
                 Ok(true)
             }
@@ -286,7 +293,7 @@ pub(crate) trait Collect<S: Store> {
         }
     }
 
-    /// Collects this block. Returns how many pages were moved.
+    /// Runs GC on this block. Returns the number of relocated pages.
     fn collect(&mut self, victim: Pbn) -> Result<u32, FtlError> {
         let moved = self.evacuate(victim, Cause::Gc)?;
         let gc = self.parts().1;
@@ -295,7 +302,7 @@ pub(crate) trait Collect<S: Store> {
         Ok(moved)
     }
 
-    /// Moves every live page out of a block and releases it. Returns how many were moved.
+    /// Relocates every valid page of a block and releases it. Returns their number.
     fn evacuate(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         let needed = self.blocks_to_move(victim);
         let space = self.parts().0;
@@ -304,12 +311,12 @@ pub(crate) trait Collect<S: Store> {
             free >= needed,
             "a collection that may take {needed} blocks was begun with {free} free ones"
         );
-        let moved = if space.table.valid(victim) > 0 {
-            self.move_live_pages(victim, cause)?
+        let moved = if space.table.valid_count(victim) > 0 {
+            self.relocate_valid(victim, cause)?
         } else {
             0
         };
-        self.give_up(victim);
+        self.release_block(victim);
         let (space, gc) = self.parts();
         let earlier = gc
             .partly
@@ -318,40 +325,40 @@ pub(crate) trait Collect<S: Store> {
         let kind = match cause {
             Cause::Wear => EventKind::WearMove,
             Cause::Refresh => EventKind::Refresh,
-            _ => EventKind::Collect,
+            _ => EventKind::Gc,
         };
         space.note_event(kind, Some(victim), earlier + moved, began);
         Ok(moved)
     }
 
-    /// Background work of about `budget` flash operations: collects until twice the threshold is
-    /// free, refreshes, patrols. Returns whether there is more to do.
-    fn work_ahead(&mut self, budget: u32) -> Result<bool, FtlError> {
+    /// Runs about `budget` flash operations of background work: GC until twice the threshold is
+    /// free, refresh, scrub. Returns whether there is more to do.
+    fn background_work(&mut self, budget: u32) -> Result<bool, FtlError> {
         if self.parts().1.is_read_only() {
             return Ok(false);
         }
-        self.parts().0.reclaim(Cause::Gc)?;
+        self.parts().0.erase_released(Cause::Gc)?;
         let mut left = budget as i64;
         while left > 0 {
-            let cost = match self.collect_ahead()? {
+            let cost = match self.idle_gc()? {
                 Some(moved) => 2 * moved as i64 + 1,
                 None => match self.refresh()? {
                     Some(moved) => 2 * moved as i64 + 1,
-                    None => match self.patrol()? {
+                    None => match self.scrub_one()? {
                         Some(read) => read as i64,
                         None => return Ok(false),
                     },
                 },
             };
-            self.parts().0.reclaim(Cause::Gc)?;
+            self.parts().0.erase_released(Cause::Gc)?;
             left -= cost;
         }
         Ok(true)
     }
 
-    /// Collects a block ahead of need, if one costs so little that a later overwrite could not have
-    /// emptied it for nothing. Returns how many pages were moved.
-    fn collect_ahead(&mut self) -> Result<Option<u32>, FtlError> {
+    /// Runs GC on a block ahead of need, if it has so few valid pages that later overwrites could
+    /// hardly have saved its cost. Returns the number of relocated pages.
+    fn idle_gc(&mut self) -> Result<Option<u32>, FtlError> {
         let (space, gc) = self.parts();
         let pages = space.geometry().pages_per_block;
         let (free, reserve) = (space.free_blocks(), gc.reserve);
@@ -361,7 +368,7 @@ pub(crate) trait Collect<S: Store> {
         match space
             .table
             .greedy_victim()
-            .filter(|block| space.table.valid(*block) <= pages / 4)
+            .filter(|block| space.table.valid_count(*block) <= pages / 4)
         {
             Some(victim) if free >= reserve || self.blocks_to_move(victim) == 0 => {
                 Ok(Some(self.collect(victim)?))
@@ -370,18 +377,18 @@ pub(crate) trait Collect<S: Store> {
         }
     }
 
-    /// One step of what keeps the cells good, whenever a stream opens a block: so it costs no more
-    /// than the writes do.
-    fn upkeep(&mut self) -> Result<(), FtlError> {
-        self.patrol()?;
+    /// Runs one step of scrub, wear levelling and refresh. It runs when a stream opens a block, so
+    /// its cost is limited by that of the writes.
+    fn maintain(&mut self) -> Result<(), FtlError> {
+        self.scrub_one()?;
         if !self.level_wear()? {
             self.refresh()?;
         }
         Ok(())
     }
 
-    /// Looks at wear once per so many erases that the search costs nothing, and moves one cold
-    /// block each time if the gap is too wide. Returns whether it did.
+    /// Checks wear once per `n` erases, with `n` large enough that the search costs nothing. Each
+    /// time, relocates one cold block if the gap is too wide. Returns whether it did.
     fn level_wear(&mut self) -> Result<bool, FtlError> {
         let (space, gc) = self.parts();
         let Some(policy) = gc.wear else {
@@ -397,7 +404,8 @@ pub(crate) trait Collect<S: Store> {
         for earlier in 0..due.min(MAX_WEAR_MOVES) {
             let (space, gc) = self.parts();
             let free = space.free_blocks();
-            // A device near its end goes on with what the last moves gave up.
+            // A device near its end of life continues with the blocks that the last relocations
+            // released.
             let enough = match earlier {
                 0 => free > 2 && free + space.released_blocks() >= gc.reserve,
                 _ => free > gc.reserve,
@@ -409,7 +417,7 @@ pub(crate) trait Collect<S: Store> {
                 break;
             };
             space.seal_block(block)?;
-            if self.renew(block, Cause::Wear)?.is_none() {
+            if self.relocate_block(block, Cause::Wear)?.is_none() {
                 break;
             }
             self.parts().1.wear_moves += 1;
@@ -418,19 +426,19 @@ pub(crate) trait Collect<S: Store> {
         Ok(levelled)
     }
 
-    /// Sees to it that the content of a full block moves to another one, whatever it is for, if
-    /// there is room. Returns how many pages were moved.
-    fn renew(&mut self, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
+    /// Starts the relocation of a full block, whatever its role, if there is room. Returns the
+    /// number of pages relocated so far.
+    fn relocate_block(&mut self, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
         self.renew_whole(block, cause)
     }
 
-    /// Does that at once.
+    /// Relocates a full block at once.
     fn renew_whole(&mut self, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
-        if !self.prepare(block)? {
+        if !self.prepare_victim(block)? {
             return Ok(None);
         }
         if cause == Cause::Wear {
-            self.set_cold_apart(block)?;
+            self.use_worn_block(block)?;
         }
         let possible = self.blocks_to_move(block) <= self.parts().0.free_blocks();
         if possible {
@@ -440,8 +448,8 @@ pub(crate) trait Collect<S: Store> {
         }
     }
 
-    /// Writes the data of one block anew whose bits came near to what can be corrected. Returns how
-    /// many pages were moved.
+    /// Rewrites one block whose bit errors came near the ECC limit. Returns the number of relocated
+    /// pages.
     #[inline]
     fn refresh(&mut self) -> Result<Option<u32>, FtlError> {
         if self.parts().0.flash.chip().blocks_to_refresh().is_empty() {
@@ -462,7 +470,7 @@ pub(crate) trait Collect<S: Store> {
             if space.table.state(block) != State::Full && !space.is_open_for_unit(block) {
                 continue;
             }
-            if let Some(moved) = self.renew(block, Cause::Refresh)? {
+            if let Some(moved) = self.relocate_block(block, Cause::Refresh)? {
                 self.parts().1.refreshed += 1;
                 return Ok(Some(moved));
             }
@@ -470,14 +478,13 @@ pub(crate) trait Collect<S: Store> {
         Ok(None)
     }
 
-    /// Reads one block whose turn has come, for the chip to say how good its cells are. Returns how
-    /// many pages.
+    /// Reads the next due block, so that the chip can check its cells. Returns the number of pages.
     #[inline]
-    fn patrol(&mut self) -> Result<Option<u32>, FtlError> {
+    fn scrub_one(&mut self) -> Result<Option<u32>, FtlError> {
         let (space, gc) = self.parts();
         let Some(block) = gc.scrub.next(space) else {
             return Ok(None);
         };
-        Ok(Some(gc.pages.look_at(space, block, Cause::Refresh)?))
+        Ok(Some(gc.pages.scan_block(space, block, Cause::Refresh)?))
     }
 }

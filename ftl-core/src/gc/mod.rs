@@ -1,5 +1,6 @@
-//! Garbage collection: choosing a victim, emptying it, and what else moves pages without the host
-//! asking. A policy looks at the block table and returns a block or nothing; the collector moves.
+//! Garbage collection: choosing and emptying a victim, and other relocations without a host
+//! request. A policy reads the block table and returns a block or none; the collector relocates its
+//! pages.
 
 mod collector;
 pub(crate) mod placement;
@@ -8,7 +9,7 @@ mod scrub;
 mod settings;
 mod victims;
 
-pub(crate) use collector::{Collect, Gc};
+pub(crate) use collector::{GarbageCollect, GcState};
 pub(crate) use scrub::{PARAM as SCRUB_PARAM, Scrub};
 pub(crate) use settings::{Settings, docs};
 pub(crate) use victims::VictimIndex;

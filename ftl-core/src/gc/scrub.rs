@@ -1,7 +1,7 @@
-//! Patrol reads and the choice of what to refresh. Bits go wrong with time and with reads of their
-//! neighbours, also where nobody looks: every block is read once in so many hours of emulated time,
-//! so that the chip can tell which ones come near to what it can correct, and those are written
-//! anew while they can still be read.
+//! Scrub, and the choice of blocks to refresh. Bit errors grow with time and with reads of
+//! neighbouring pages, even in blocks that no request reads. So every block is read once per
+//! `scrub.hours` of emulated time. The chip then reports the blocks near its ECC limit, and these
+//! are rewritten while they are still readable.
 
 use crate::block_table::State;
 use crate::config::{ParamDoc, Params};
@@ -15,18 +15,18 @@ pub(crate) const PARAM: ParamDoc = ParamDoc {
     help: "hours of emulated time in which every block is read once, 0 = never (default 168)",
 };
 
-/// Fresh data is not written anew: cells that are bad at once would be worn out by it.
+/// Hours before data is rewritten: refreshing fresh data would wear out cells that are bad at once.
 const SETTLED_HOURS: u32 = 1;
-/// Reads of a block after which also fresh data is.
+/// Reads of a block after which fresh data is rewritten, too.
 const MANY_READS: u32 = 10_000;
 
-/// Whose turn it is.
+/// Progress of the scrub.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scrub {
     hours: u32,
-    /// The hour at which the round began, and the block with which it did.
+    /// Start of the round: the hour and the first block.
     round: Option<(u32, u32)>,
-    /// Blocks of the round that were looked at.
+    /// Blocks of the round that were checked.
     done: u32,
 }
 
@@ -39,7 +39,7 @@ impl Scrub {
         })
     }
 
-    /// The next block to read, if one is due. Chips whose bits do not go wrong need none.
+    /// Returns the next block to read, if one is due. Chips without bit errors need no scrub.
     #[inline]
     pub(crate) fn next<S: Store>(&mut self, space: &Space<S>) -> Option<Pbn> {
         if self.hours == 0 || !space.flash.chip().has_bit_errors() {
@@ -53,7 +53,7 @@ impl Scrub {
     fn next_due<S: Store>(&mut self, space: &Space<S>) -> Option<Pbn> {
         let blocks = space.geometry().blocks;
         let now = space.flash.chip().hour(space.flash.now());
-        // Not with the same block after every start: some would never have their turn.
+        // The first block differs after every start: otherwise some blocks would never be read.
         let (began, first) = *self
             .round
             .get_or_insert((now, (space.flash.pseq() % blocks as u64) as u32));
@@ -66,14 +66,14 @@ impl Scrub {
             }
         }
         if self.done == blocks {
-            // However long the device lay, one round is enough.
+            // One round is enough, however long the device was off.
             (self.round, self.done) = (Some((now, first)), 0);
         }
         None
     }
 }
 
-/// Blocks that should be written anew, and whose data is not so fresh that it would help little.
+/// Returns the blocks that need a refresh, without those whose data is too fresh to benefit.
 pub(crate) fn due<S: Store>(space: &Space<S>) -> Vec<Pbn> {
     let (chip, now) = (space.flash.chip(), space.flash.now());
     let settled = |block: &Pbn| {

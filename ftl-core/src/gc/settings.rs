@@ -4,17 +4,17 @@
 use super::Scrub;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
-use crate::recovery::rescue_blocks;
+use crate::recovery::rewrite_reserve;
 use crate::wear::ColdToWorn;
 use nand_model::{PairTable, Profile};
 
-/// Documentation of them, for the tables of schemes.
+/// Documentation of the parameters, for the tables of schemes.
 pub(crate) mod docs {
     use super::ParamDoc;
 
     pub(crate) const FREE_THRESHOLD: ParamDoc = ParamDoc {
         key: "gc.free_threshold",
-        help: "free blocks that collection keeps, at least 2 and what a mount may need (default max(4, 0.5 % of blocks), and that)",
+        help: "free blocks that GC keeps, at least 2 and what a mount may need (default max(4, 0.5 % of blocks), and that)",
     };
     pub(crate) const PAIR_POLICY: ParamDoc = ParamDoc {
         key: "nand.pair_policy",
@@ -23,7 +23,7 @@ pub(crate) mod docs {
     pub(crate) use crate::gc::SCRUB_PARAM as SCRUB;
     pub(crate) use crate::wear::{GAP_PARAM as WEAR_GAP, POLICY_PARAM as WEAR_POLICY};
 
-    /// All of them.
+    /// All shared parameters.
     pub(crate) const SHARED: &[ParamDoc] =
         &[FREE_THRESHOLD, WEAR_POLICY, WEAR_GAP, SCRUB, PAIR_POLICY];
 }
@@ -31,7 +31,7 @@ pub(crate) mod docs {
 /// The parameters, validated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// Free blocks that collection keeps.
+    /// Free blocks that GC maintains.
     pub(crate) free_threshold: u32,
     pub(crate) wear: Option<ColdToWorn>,
     pub(crate) scrub: Scrub,
@@ -39,7 +39,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Of a device where so many units may have an open block each.
+    /// Reads the settings of a device on which `units` units may have an open block each.
     pub(crate) fn new(
         params: &Params,
         profile: &Profile,
@@ -47,14 +47,15 @@ impl Settings {
         units: u32,
     ) -> Result<Settings, FtlError> {
         let pages = profile.geometry.pages_per_block;
-        let rescued = rescue_blocks(&PairTable::new(profile.pairing, pages), pages, units);
-        let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200) + rescued)?;
+        let rewritten = rewrite_reserve(&PairTable::new(profile.pairing, pages), pages, units);
+        let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200) + rewritten)?;
         let pair_protection = params.choice("nand.pair_policy", "defer_erase", "none")?;
-        // With fewer, cuts in a row would leave a mount without room for what it programs again.
-        let least = 2 + if pair_protection { rescued } else { 0 };
+        // With fewer, repeated power cuts would leave a mount without room for the pages that it
+        // rewrites.
+        let least = 2 + if pair_protection { rewritten } else { 0 };
         if free_threshold < least {
             return Err(FtlError::Config(format!(
-                "parameter gc.free_threshold: {free_threshold} blocks; collection and a mount need {least} on this device"
+                "parameter gc.free_threshold: {free_threshold} blocks; GC and a mount need {least} on this device"
             )));
         }
         Ok(Settings {

@@ -1,6 +1,6 @@
-//! Full blocks by valid count: one doubly linked list per count, threaded through arrays, so that
-//! every change is O(1) and the emptiest block is found without a search (the bucket queue of every
-//! greedy collector).
+//! Full blocks by valid count: one doubly linked list per count, threaded through arrays. Every
+//! change is O(1), and the emptiest block is found without a search (the usual bucket queue of
+//! greedy GC).
 
 use nand_model::Pbn;
 
@@ -11,18 +11,18 @@ struct Link {
     next: u32,
 }
 
-/// Blocks that may be collected, in lists by valid count; within a list the longest unchanged comes
-/// first.
+/// Collectable blocks, in lists by valid count. Within a list, the block unchanged for longest
+/// comes first.
 #[derive(Clone, Debug)]
 pub(crate) struct VictimIndex {
     /// One link per block, then one per list: its end and its beginning, so that no change needs a
     /// case distinction.
     links: Vec<Link>,
     blocks: u32,
-    /// No list below this one has a block.
+    /// All lists below this one are empty.
     lowest: u32,
-    /// All of them in the order in which they came, if somebody asks for it: a ring, whose last
-    /// link is its end and its beginning.
+    /// All blocks in order of insertion, if [`VictimIndex::keep_order`] was called: a ring, whose
+    /// last link is its end and its beginning.
     order: Vec<Link>,
 }
 
@@ -39,7 +39,7 @@ impl VictimIndex {
         }
     }
 
-    /// From now on the order in which blocks come is kept. There are none yet.
+    /// Keeps the order of insertion from now on. There are no blocks yet.
     pub(crate) fn keep_order(&mut self) {
         self.order = (0..=self.blocks)
             .map(|i| Link { prev: i, next: i })
@@ -51,7 +51,7 @@ impl VictimIndex {
         self.links[block.index()].next != block.raw()
     }
 
-    /// Puts the block on the list of this count, last.
+    /// Appends the block to the list of this count.
     #[inline]
     pub(crate) fn insert(&mut self, block: Pbn, valid: u32) {
         debug_assert!(!self.contains(block));
@@ -68,7 +68,7 @@ impl VictimIndex {
         }
     }
 
-    /// Writes the block's link anew, whatever it was.
+    /// Overwrites the block's link, whatever it was.
     #[inline]
     fn append(&mut self, block: Pbn, valid: u32) {
         let end = self.blocks + valid;
@@ -82,7 +82,7 @@ impl VictimIndex {
         self.lowest = self.lowest.min(valid);
     }
 
-    /// Takes the block off its list, if it is on one.
+    /// Removes the block from its list, if it is on one.
     #[inline]
     pub(crate) fn remove(&mut self, block: Pbn) {
         let Link { prev, next } = self.links[block.index()];
@@ -100,7 +100,7 @@ impl VictimIndex {
         }
     }
 
-    /// The block's valid count changed.
+    /// Moves the block to the list of its new valid count.
     #[inline]
     pub(crate) fn update(&mut self, block: Pbn, valid: u32) {
         let Link { prev, next } = self.links[block.index()];
@@ -111,8 +111,8 @@ impl VictimIndex {
         }
     }
 
-    /// The block with the fewest valid pages; of several, the one whose count has not changed for
-    /// longest. Greedy is optimal for uniform loads (Yang, Misra, Rubenstein 2015).
+    /// Returns the block with the fewest valid pages; of several, the one whose count has not
+    /// changed for longest. Greedy is optimal for uniform loads (Yang, Misra, Rubenstein 2015).
     pub(crate) fn greedy(&mut self) -> Option<Pbn> {
         while let Some(list) = self.links.get((self.blocks + self.lowest) as usize) {
             if list.next < self.blocks {
@@ -123,14 +123,14 @@ impl VictimIndex {
         None
     }
 
-    /// The first block of every list that has one, emptiest first.
+    /// Returns the first block of every list that has one, emptiest first.
     pub(crate) fn heads(&self) -> impl Iterator<Item = Pbn> {
         let lists = self.links[self.blocks as usize..].iter();
         let first = lists.skip(self.lowest as usize).map(|list| list.next);
         first.filter(|next| *next < self.blocks).map(Pbn::new)
     }
 
-    /// All blocks in the order in which they came, if that is kept.
+    /// Returns all blocks in order of insertion, if that is kept.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = Pbn> {
         let end = self.blocks;
         let next = move |block: u32| self.order.get(block as usize).map(|link| link.next);
@@ -141,7 +141,7 @@ impl VictimIndex {
         .map(Pbn::new)
     }
 
-    /// Bytes really allocated.
+    /// Returns the allocated bytes.
     pub(crate) fn bytes(&self) -> u64 {
         ((self.links.len() + self.order.len()) * size_of::<Link>()) as u64
     }

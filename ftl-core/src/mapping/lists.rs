@@ -1,6 +1,5 @@
-//! Doubly linked lists of small numbers, threaded through one array: the order of use of whatever
-//! the numbers stand for. Every change is O(1) and allocates only when a larger number than ever
-//! joins.
+//! Doubly linked lists of small numbers, threaded through one array: an order of use. Every change
+//! is O(1) and allocates only for a larger number than any before.
 use crate::convert::{index, to_u32, to_u64};
 
 /// Neighbours on a circular list. Alone on it, a link is its own neighbour.
@@ -19,7 +18,7 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// So many empty lists.
+    /// Creates `lists` empty lists.
     pub(crate) fn new(lists: u32) -> Self {
         Lists {
             links: (0..lists).map(|i| Link { newer: i, older: i }).collect(),
@@ -48,7 +47,7 @@ impl Lists {
         self.links[index(list)].older = at;
     }
 
-    /// Takes a node off its list.
+    /// Removes a node from its list.
     #[inline]
     pub(crate) fn remove(&mut self, node: u32) {
         let at = self.lists + node;
@@ -70,7 +69,7 @@ impl Lists {
         }
     }
 
-    /// A node gets another number, which is on no list, and keeps its place.
+    /// Gives a node another number, which is on no list; the node keeps its position.
     pub(crate) fn rename(&mut self, node: u32, other: u32) {
         let (from, to) = (self.lists + node, self.lists + other);
         debug_assert_eq!(self.links[index(to)].newer, to, "node {other} is on a list");
@@ -84,19 +83,19 @@ impl Lists {
         };
     }
 
-    /// The node that has been on the list for longest.
+    /// Returns the oldest node of the list.
     #[inline]
     pub(crate) fn oldest(&self, list: u32) -> Option<u32> {
         self.links[index(list)].newer.checked_sub(self.lists)
     }
 
-    /// The nodes of a list, the newest first.
+    /// Returns the nodes of a list, the newest first.
     pub(crate) fn newest_first(&self, list: u32) -> impl Iterator<Item = u32> {
         let step = move |at: &u32| Some(self.links[index(*at)].older);
         std::iter::successors(step(&list), step).map_while(|at| at.checked_sub(self.lists))
     }
 
-    /// Bytes really allocated.
+    /// Returns the allocated bytes.
     pub(crate) fn bytes(&self) -> u64 {
         to_u64(self.links.capacity() * size_of::<Link>())
     }

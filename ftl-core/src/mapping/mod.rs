@@ -1,4 +1,4 @@
-//! What caches of translation tables are made of.
+//! Building blocks for caches of translation tables.
 
 mod lists;
 mod page_lru;

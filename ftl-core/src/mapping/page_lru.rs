@@ -1,4 +1,4 @@
-//! A cache of whole, clean mapping pages; the least recently used one makes room.
+//! A cache of whole, clean mapping pages, which evicts the least recently used one.
 
 use super::Lists;
 use crate::convert::{index, to_u32, to_u64};
@@ -9,8 +9,8 @@ struct Slot {
     page: Box<[u8]>,
 }
 
-/// Mapping pages by number. What it holds is what is on flash: whoever changes a mapping page
-/// writes it and tells the cache.
+/// Mapping pages by number, with the same content as on flash: the caller that writes a mapping
+/// page also updates the cache.
 pub(crate) struct PageLru {
     slots: Vec<Slot>,
     index: FxHashMap<u32, u32>,
@@ -21,7 +21,7 @@ pub(crate) struct PageLru {
 }
 
 impl PageLru {
-    /// Room for `capacity` > 0 pages.
+    /// Creates a cache of `capacity` > 0 pages.
     pub(crate) fn new(capacity: u32, page_bytes: u32) -> Self {
         assert!(capacity > 0);
         let page_bytes = index(page_bytes);
@@ -34,7 +34,7 @@ impl PageLru {
         }
     }
 
-    /// The page, if it is here; it becomes the most recently used.
+    /// Returns the page, if it is cached, and makes it the most recently used.
     #[inline]
     pub(crate) fn get(&mut self, vtpn: u32) -> Option<&[u8]> {
         let slot = *self.index.get(&vtpn)?;
@@ -42,14 +42,14 @@ impl PageLru {
         Some(&self.slots[index(slot)].page)
     }
 
-    /// The page, if it is here, without a use of it.
+    /// Returns the page, if it is cached, without a change of the order.
     pub(crate) fn peek(&self, vtpn: u32) -> Option<&[u8]> {
         self.index
             .get(&vtpn)
             .map(|slot| &*self.slots[index(*slot)].page)
     }
 
-    /// Takes a page in, or its new content.
+    /// Inserts a page, or replaces its content.
     pub(crate) fn put(&mut self, vtpn: u32, page: &[u8]) {
         debug_assert_eq!(page.len(), self.page_bytes, "bytes of mapping page {vtpn}");
         let slot = match self.index.get(&vtpn) {
@@ -60,7 +60,7 @@ impl PageLru {
         self.used.touch(0, slot);
     }
 
-    /// Forgets a page.
+    /// Removes a page.
     pub(crate) fn remove(&mut self, vtpn: u32) {
         let Some(slot) = self.index.remove(&vtpn) else {
             return;
@@ -69,13 +69,13 @@ impl PageLru {
         let last = to_u32(self.slots.len()) - 1;
         self.slots.swap_remove(index(slot));
         if slot != last {
-            // The last slot moved here, with its place in the order.
+            // The last slot moved here and keeps its position in the order.
             self.index.insert(self.slots[index(slot)].vtpn, slot);
             self.used.rename(last, slot);
         }
     }
 
-    /// Pages held, and bytes really allocated.
+    /// Returns the number of cached pages and the allocated bytes.
     pub(crate) fn size(&self) -> (u64, u64) {
         let per_page = self.page_bytes + std::mem::size_of::<Slot>() + 8;
         (

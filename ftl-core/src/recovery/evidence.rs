@@ -1,8 +1,8 @@
-//! What the records of scanned blocks say: versions of logical pages, and which pages the cut may
-//! have hit.
+//! Evidence from the records of scanned blocks: versions of logical pages, and pages that the cut
+//! may have hit.
 
 use super::IN_FLIGHT;
-use super::scan::Ends;
+use super::scan::BlockEnd;
 use crate::flash::Flash;
 use crate::format::Oob;
 use nand_model::{PageOrder, Pbn, Ppn, Store};
@@ -16,7 +16,7 @@ pub(crate) struct Version {
     pub(crate) ppn: Ppn,
 }
 
-/// Host data in the scanned blocks.
+/// Versions of host data in the scanned blocks.
 #[derive(Default)]
 pub(crate) struct Evidence {
     /// By logical page, then version, then program, once sorted.
@@ -29,7 +29,7 @@ impl Evidence {
         self.data.push(version);
     }
 
-    /// To be called when everything was added.
+    /// Sorts the versions. Call it after the last [`Evidence::add`].
     pub(crate) fn sort(&mut self) {
         self.data
             .sort_unstable_by_key(|v| (v.oob.tag.lpn, v.oob.tag.ver, v.oob.pseq));
@@ -39,15 +39,16 @@ impl Evidence {
         &self.data
     }
 
-    /// The versions of some logical pages, each page's in rising order.
+    /// Returns the versions of a range of logical pages, in ascending order for each page.
     pub(crate) fn versions(&self, lpns: Range<u32>) -> &[Version] {
         let from = self.data.partition_point(|v| v.oob.tag.lpn < lpns.start);
         let to = self.data.partition_point(|v| v.oob.tag.lpn < lpns.end);
         &self.data[from..to]
     }
 
-    /// The pages that may rule if the newest one does not, of versions in rising order: down to the
-    /// first that no cut can have hit. The suspects among them may be good, and flushed.
+    /// Returns candidates for the current version, newest first, down to the first page that no cut
+    /// can have hit. `versions` are in ascending order. Suspects among the candidates may be
+    /// readable and flushed.
     pub(crate) fn fallbacks<'a>(
         &'a self,
         versions: &'a [Version],
@@ -61,22 +62,22 @@ impl Evidence {
     }
 }
 
-/// Pages that an interrupted program may have damaged although they read well: the last programmed
-/// one of every block and its LSB partner; where pages may go in any order, the one with the newest
-/// record, also when an erase that was cut has left no other. Every earlier cut left its mark at
-/// such a place too, because mount never continues a block.
+/// Pages that an interrupted program may have damaged although they are readable: the last
+/// programmed page of every block and its LSB partner. Where pages may be programmed in any order,
+/// also the page with the newest record, even if an interrupted erase left no other. Every earlier
+/// cut left its suspects at such positions too, because mount never continues a block.
 #[derive(Default)]
 pub(crate) struct Suspects {
-    /// The block's end, at each of its suspects.
+    /// By suspect: the last program of its block, if its record is readable.
     pages: FxHashMap<u32, Option<u64>>,
     newest: u64,
-    /// Whether no page can be unstable. Pages that an earlier cut tore are still where it struck.
+    /// Whether no page can be unstable. Pages torn by an earlier cut remain suspects.
     stable: bool,
 }
 
 impl Suspects {
-    /// A block was scanned.
-    pub(crate) fn note<S: Store>(&mut self, flash: &Flash<S>, block: Pbn, ends: Ends) {
+    /// Adds the suspects of a scanned block.
+    pub(crate) fn note<S: Store>(&mut self, flash: &Flash<S>, block: Pbn, ends: BlockEnd) {
         self.newest = self.newest.max(ends.newest);
         self.pages
             .extend(suspects(flash, block).map(|ppn| (ppn.raw(), ends.last)));
@@ -86,20 +87,20 @@ impl Suspects {
         }
     }
 
-    /// The last stop was clean: no suspect has to be programmed again.
+    /// Marks all pages as stable after a clean shutdown: no suspect needs a rewrite.
     pub(crate) fn assume_stable(&mut self) {
         self.stable = true;
     }
 
-    /// Whether the page has to be read in full before it is trusted.
+    /// Returns whether the page must be read in full before it is trusted.
     pub(crate) fn contains(&self, ppn: Ppn) -> bool {
         self.pages.contains_key(&ppn.raw())
     }
 
-    /// Whether a readable page must be rewritten to stay readable: the block's last program failed,
-    /// or ended just before the cut. Pages that an earlier cut hit need no rewrite. The mount after
-    /// that cut rewrote them, unless it was cut itself, and then that is the latest cut.
-    pub(crate) fn is_shaky(&self, ppn: Ppn) -> bool {
+    /// Returns whether a readable page must be rewritten to stay readable: the block's last program
+    /// failed, or ended just before the cut. Pages hit by an earlier cut need no rewrite: the mount
+    /// after that cut rewrote them. If that mount was cut too, its cut is the latest one.
+    pub(crate) fn needs_rewrite(&self, ppn: Ppn) -> bool {
         let recent = |last: u64| last + u64::from(IN_FLIGHT) > self.newest;
         let unstable = self
             .pages
@@ -109,7 +110,7 @@ impl Suspects {
     }
 }
 
-/// The pages of a block that [`Suspects`] is about.
+/// Returns the suspects of a block: its last programmed page and the LSB partners.
 pub(super) fn suspects<S: Store>(
     flash: &Flash<S>,
     block: Pbn,

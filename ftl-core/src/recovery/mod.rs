@@ -1,44 +1,44 @@
-//! Finding out, after power came back, what is on the flash. Schemes plan which blocks are read in
-//! full; the reading is here.
+//! Power-cut recovery: a mount finds out which data is stored on flash. The schemes select the
+//! blocks to read in full; this module reads them.
 //!
-//! The records of blocks are read (`scan.rs`) and tell of versions of logical pages
-//! (`evidence.rs`). Of each logical page the newest version that can be had rules (`resolve.rs`);
-//! what the cut may have left unstable is programmed again (`rescue.rs`). A scheme whose map is not
-//! on flash is mounted by all records (`mount.rs`, `newest.rs`); the others bring a map that
-//! contains the programs up to some point, and hear the records of what came later.
+//! `scan.rs` reads the records of blocks. `evidence.rs` gathers the versions of logical pages from
+//! them. `resolve.rs` selects the newest readable version of each logical page. `rewrite.rs`
+//! rewrites the pages that the cut may have left unstable. A scheme without a map on flash is
+//! mounted from all records (`mount.rs`, `newest.rs`). The other schemes load a map that contains
+//! the programs up to some point, and read the records of later programs.
 
-mod clean_stop;
 mod evidence;
 mod mount;
 mod newest;
 pub(crate) mod provisional;
-mod rescue;
 mod resolve;
+mod rewrite;
 mod scan;
+mod shutdown_state;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use clean_stop::CleanStop;
 pub(crate) use evidence::{Evidence, Version};
-pub(crate) use mount::{MountByRecords, Unmounted};
-pub(crate) use newest::{Newest, find_newest};
-pub(crate) use rescue::{Rescue, Rescuer, Rescues};
+pub(crate) use mount::{MountByScan, MountContext};
+pub(crate) use newest::{ScanResult, scan_newest};
 pub(crate) use resolve::{Claim, FoundTrim, read_page, read_trims, resolve};
+pub(crate) use rewrite::{Rewrite, Rewriter, Rewrites};
 pub(crate) use scan::{Head, scan_block, scan_heads};
+pub(crate) use shutdown_state::ShutdownState;
 
 use crate::convert::to_u32;
 use nand_model::PairTable;
 
-/// Programs that may be under way together when power fails.
+/// Maximum number of programs in flight when power fails.
 const IN_FLIGHT: u32 = 32;
 
-/// Blocks that a mount may take for what it programs again, when `units` units have an open block
-/// each: pages of every block that the cut may have hit, while [`IN_FLIGHT`] programs were under
-/// way. Some of these blocks were full by then.
-pub(crate) fn rescue_blocks(pairs: &PairTable, pages_per_block: u32, units: u32) -> u32 {
-    let kept_back = provisional::filler_of_full_block(pairs, pages_per_block);
-    let room = if pages_per_block > 2 * kept_back {
-        pages_per_block - kept_back
+/// Returns the number of blocks that a mount may use for rewrites if `units` units have an open
+/// block each. The mount rewrites pages of every block that the cut may have hit with [`IN_FLIGHT`]
+/// programs in flight. Some of these blocks were full by then.
+pub(crate) fn rewrite_reserve(pairs: &PairTable, pages_per_block: u32, units: u32) -> u32 {
+    let reserved_pages = provisional::padding_per_block(pairs, pages_per_block);
+    let room = if pages_per_block > 2 * reserved_pages {
+        pages_per_block - reserved_pages
     } else {
         pages_per_block
     };

@@ -1,53 +1,54 @@
-//! The mount of schemes that keep no map on flash, or none that would save reading: the records of
-//! all pages say which are newest, and the scheme draws its tables from that.
+//! Mount of schemes without a map on flash, or with a map that would not save reads. The scan of
+//! all records finds the newest pages, and the scheme rebuilds its tables from them.
 //!
-//! What always holds: after a clean stop nothing is programmed, and blocks go on being filled;
-//! after a cut blocks that it found are never programmed again. If power fails meanwhile, what this
-//! mount programmed does not count ([`crate::space`]), and the next one begins again.
+//! Invariants: after a clean shutdown the mount programs nothing, and open blocks continue to be
+//! filled. After a cut, the blocks found are never programmed again. If power fails meanwhile, the
+//! pages that this mount programmed are not committed ([`crate::space`]), and the next mount starts
+//! again.
 
-use super::{CleanStop, Newest, find_newest, scan_heads};
+use super::{ScanResult, ShutdownState, scan_heads, scan_newest};
 use crate::checkpoint::Checkpoints;
 use crate::error::FtlError;
-use crate::gc::Collect;
+use crate::gc::GarbageCollect;
 use crate::space::{Space, StreamId};
 use crate::stats::MountReport;
 use crate::trims::Trims;
 use nand_model::Store;
 
-/// What such a mount fills in.
-pub(crate) struct Unmounted<'a, S> {
+/// Parts of a scheme that the mount fills in.
+pub(crate) struct MountContext<'a, S> {
     pub(crate) space: &'a mut Space<S>,
     pub(crate) trims: &'a mut Trims,
     pub(crate) checkpoints: &'a mut Checkpoints,
     pub(crate) next_ver: &'a mut u64,
     pub(crate) report: &'a mut MountReport,
     pub(crate) logical_pages: u32,
-    /// Takes what the mount programs.
+    /// Stream for the pages that the mount programs.
     pub(crate) common: StreamId,
 }
 
-/// A scheme that is mounted by all records.
-pub(crate) trait MountByRecords<S: Store>: Collect<S> {
-    fn unmounted(&mut self) -> Unmounted<'_, S>;
+/// A scheme that is mounted by a scan of all records.
+pub(crate) trait MountByScan<S: Store>: GarbageCollect<S> {
+    fn unmounted(&mut self) -> MountContext<'_, S>;
 
-    /// Draws the scheme's tables from what was found.
-    fn adopt(&mut self, newest: &Newest) -> Result<(), FtlError>;
+    /// Rebuilds the scheme's tables from the scan result.
+    fn rebuild_tables(&mut self, newest: &ScanResult) -> Result<(), FtlError>;
 
-    /// What the mount programs is there; from now on the scheme's own rules hold.
-    fn settle(&mut self) {}
+    /// Applies the scheme's own rules from now on: the mount has programmed its pages.
+    fn finish_mount(&mut self) {}
 
-    /// Finds what an earlier run left.
+    /// Mounts the scheme from the flash content.
     fn mount(&mut self) -> Result<(), FtlError> {
         let mut parts = self.unmounted();
-        let (stop, mut newest) = parts.read_records()?;
+        let (stop, mut newest) = parts.scan_oob()?;
         match stop {
             Some(stop) => {
                 stop.resume(parts.space);
-                self.adopt(&newest)?;
+                self.rebuild_tables(&newest)?;
             }
-            None => self.put_right(&mut newest)?,
+            None => self.repair_after_cut(&mut newest)?,
         }
-        self.settle();
+        self.finish_mount();
         let parts = self.unmounted();
         parts.report.pages_discarded = newest.discarded;
         parts
@@ -56,11 +57,11 @@ pub(crate) trait MountByRecords<S: Store>: Collect<S> {
         Ok(())
     }
 
-    /// After a cut: rescues, and collects until the free blocks are back at their usual number.
-    /// Every such mount gives up the rest of the blocks that were open; were they collected only
-    /// when the host writes, cuts in a row would use the free blocks up.
-    fn put_right(&mut self, newest: &mut Newest) -> Result<(), FtlError> {
-        let Unmounted {
+    /// Repairs the state after a cut: rewrites pages, and runs GC until the free blocks are back at
+    /// their usual number. Every such mount abandons the rest of the open blocks. If GC ran only at
+    /// host writes, repeated cuts would use up the free blocks.
+    fn repair_after_cut(&mut self, newest: &mut ScanResult) -> Result<(), FtlError> {
+        let MountContext {
             space,
             trims,
             checkpoints,
@@ -68,11 +69,11 @@ pub(crate) trait MountByRecords<S: Store>: Collect<S> {
             ..
         } = self.unmounted();
         space.begin_mount();
-        let rescued = newest.rescue(space, trims, checkpoints, common);
-        self.adopt(newest)?;
+        let rewritten = newest.rewrite(space, trims, checkpoints, common);
+        self.rebuild_tables(newest)?;
         let wanted = self.parts().1.threshold + 1;
-        match rescued.and_then(|()| self.collect_until(wanted)) {
-            // Reading goes on.
+        match rewritten.and_then(|()| self.gc_until(wanted)) {
+            // The device stays readable.
             Err(FtlError::ReadOnly(reason)) => self.parts().1.set_read_only(reason),
             other => other?,
         }
@@ -80,17 +81,17 @@ pub(crate) trait MountByRecords<S: Store>: Collect<S> {
     }
 }
 
-impl<S: Store> Unmounted<'_, S> {
-    /// Reads the records, and what a clean stop left if there was one.
-    fn read_records(&mut self) -> Result<(Option<CleanStop>, Newest), FtlError> {
+impl<S: Store> MountContext<'_, S> {
+    /// Reads the records, and the state of a clean shutdown if there is one.
+    fn scan_oob(&mut self) -> Result<(Option<ShutdownState>, ScanResult), FtlError> {
         let (pages, mut scanned) = (self.logical_pages, 0);
         let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
         self.end_step("scan heads");
-        let stop = CleanStop::load(self.space, self.checkpoints, &heads, pages, &mut scanned)?;
+        let stop = ShutdownState::load(self.space, self.checkpoints, &heads, pages, &mut scanned)?;
         self.end_step("load checkpoint");
-        let free = stop.as_ref().map(CleanStop::free);
+        let free = stop.as_ref().map(ShutdownState::free);
         let (space, trims) = (&mut *self.space, &mut *self.trims);
-        let newest = find_newest(
+        let newest = scan_newest(
             space,
             &heads,
             trims,

@@ -1,13 +1,14 @@
-//! The newest readable version of every logical page, by the records of all pages: the mount of
-//! schemes whose map is not on flash as such, or is there beside the data in so many pieces that
-//! reading it costs no less.
+//! Mount by a scan of all records, which finds the newest readable version of every logical page.
+//! It serves schemes without a map on flash, and schemes with the map in many pieces alongside the
+//! data. Reading those pieces would cost no less.
 //!
-//! Nothing is believed but records: the newest version rules, of equal ones the latest copy, and
-//! trims take what is older than they are. What the cut may have left unstable is programmed again
-//! ([`Newest::rescue`]). If power fails in here, the next mount finds the same.
+//! The scan trusts only records: the newest version wins, of equal versions the latest copy, and a
+//! trim discards older versions. Pages that the cut may have left unstable are rewritten
+//! ([`ScanResult::rewrite`]). If power fails during this mount, the next mount finds the same
+//! versions.
 
-use super::rescue::{Rescue, Rescuer};
-use super::{Claim, Evidence, Head, Rescues, Version, read_trims, resolve, scan_block};
+use super::rewrite::{Rewrite, Rewriter};
+use super::{Claim, Evidence, Head, Rewrites, Version, read_trims, resolve, scan_block};
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::convert::index;
@@ -18,22 +19,23 @@ use crate::trims::{TrimPage, Trims};
 use nand_model::{Pbn, Ppn, Store};
 use std::collections::HashSet;
 
-/// What a mount found.
-pub(crate) struct Newest {
-    /// Physical page by logical page, [`UNMAPPED`] where there is none.
+/// Result of the scan.
+pub(crate) struct ScanResult {
+    /// Physical page by logical page; [`UNMAPPED`] where there is none.
     map: Vec<u32>,
-    /// By logical page: the program that put it there.
+    /// Program of the newest version, by logical page.
     programmed: Vec<u64>,
-    /// The next version to give.
+    /// The next version number to assign.
     pub(crate) next_ver: u64,
-    /// Pages that could not be read or were dropped.
+    /// Number of pages that were unreadable or dropped.
     pub(crate) discarded: u64,
-    rescues: Rescues,
+    rewrites: Rewrites,
 }
 
-/// Reads everything and gives every block its state and every chosen page its life. `clean` tells
-/// that nothing can be unstable, and which blocks' erases are known to have ended.
-pub(crate) fn find_newest<S: Store>(
+/// Reads all records, sets the state of every block, and marks the selected pages valid. `clean` is
+/// set after a clean shutdown: no page can be unstable, and the set contains the blocks whose erase
+/// is known to have ended.
+pub(crate) fn scan_newest<S: Store>(
     space: &mut Space<S>,
     heads: &[Head],
     trims: &mut Trims,
@@ -41,7 +43,7 @@ pub(crate) fn find_newest<S: Store>(
     logical_pages: u32,
     clean: Option<&HashSet<u32>>,
     scanned: &mut u64,
-) -> Result<Newest, FtlError> {
+) -> Result<ScanResult, FtlError> {
     assert_eq!(
         heads.len(),
         space.geometry().block_slots(),
@@ -57,8 +59,8 @@ pub(crate) fn find_newest<S: Store>(
             Head::Found {
                 role, epoch, pseq, ..
             } => {
-                space.saw_epoch(epoch);
-                space.flash.saw_pseq(pseq);
+                space.observe_epoch(epoch);
+                space.flash.observe_pseq(pseq);
                 space.adopt_full(block, role, epoch);
                 if role != Role::Checkpoint {
                     scan.read_block(space, block, logical_pages, scanned)?;
@@ -70,12 +72,12 @@ pub(crate) fn find_newest<S: Store>(
         scan.evidence.suspects.assume_stable();
     }
     scan.evidence.sort();
-    let mut newest = Newest {
+    let mut newest = ScanResult {
         map: vec![UNMAPPED; index(logical_pages)],
         programmed: vec![0; index(logical_pages)],
         next_ver: scan.newest_ver + 1,
         discarded: 0,
-        rescues: Rescues::default(),
+        rewrites: Rewrites::default(),
     };
     let trimmed_at = newest.adopt_trims(space, &mut scan, trims)?;
     let evidence = &scan.evidence;
@@ -92,15 +94,15 @@ pub(crate) fn find_newest<S: Store>(
             trimmed_at: trimmed_at[lpn.index()],
             ..Claim::default()
         };
-        let (rescues, discarded) = (&mut newest.rescues, &mut newest.discarded);
-        if let Some(ppn) = resolve(space, evidence, &claim, group, rescues, discarded)? {
+        let (rewrites, discarded) = (&mut newest.rewrites, &mut newest.discarded);
+        if let Some(ppn) = resolve(space, evidence, &claim, group, rewrites, discarded)? {
             let chosen = group.iter().rfind(|version| version.ppn == ppn);
             newest.put(lpn, ppn, chosen.map_or(0, |version| version.oob.pseq));
-            space.table.set_live(ppn);
+            space.table.set_valid(ppn);
             trims.map(lpn);
         }
     }
-    newest.settle_blocks(space, checkpoints, true);
+    newest.classify_blocks(space, checkpoints, true);
     Ok(newest)
 }
 
@@ -137,9 +139,9 @@ impl Scan {
     }
 }
 
-impl Newest {
-    /// Reads the TRIM pages. Returns the version, by logical page, that it holds nothing older
-    /// than.
+impl ScanResult {
+    /// Reads the trim pages. Returns, by logical page, the oldest version that no trim has
+    /// discarded.
     fn adopt_trims<S: Store>(
         &mut self,
         space: &mut Space<S>,
@@ -162,10 +164,10 @@ impl Newest {
                 let at = &mut trimmed_at[index(lpn)];
                 *at = ver.max(*at);
             }
-            space.table.set_live(trim.at.ppn);
+            space.table.set_valid(trim.at.ppn);
             trims.adopt(trim.at.ppn, &trim.content);
-            if let Some(data) = trim.shaky {
-                // What it made obsolete comes back if it is lost.
+            if let Some(data) = trim.unstable {
+                // If the trim is lost, the versions that it discarded become current again.
                 let covered: HashSet<u32> = trim.content.pages().collect();
                 let obsolete = scan
                     .evidence
@@ -173,28 +175,28 @@ impl Newest {
                     .iter()
                     .filter(|v| v.oob.tag.ver < ver && covered.contains(&v.oob.tag.lpn))
                     .map(|v| v.ppn);
-                self.rescues
+                self.rewrites
                     .pin(&geometry, obsolete.chain(trim.copies.iter().copied()));
-                self.rescues.add(&trim.at, data);
+                self.rewrites.add(&trim.at, data);
             }
         }
         Ok(trimmed_at)
     }
 
-    /// Where the newest content of the page is, if there is any.
+    /// Returns the page with the newest version, if there is one.
     pub(crate) fn place(&self, lpn: Lpn) -> Option<Ppn> {
         let raw = self.map[lpn.index()];
         (raw != UNMAPPED).then(|| Ppn::new(raw))
     }
 
-    /// The table's words for `count` pages upwards, as far as there are any: [`UNMAPPED`] where the
-    /// page holds nothing.
+    /// Returns the table words of up to `count` pages from `first` on, as far as pages exist;
+    /// [`UNMAPPED`] for unmapped pages.
     pub(crate) fn words(&self, first: Lpn, count: u32) -> &[u32] {
         let all = &self.map[first.index()..];
         &all[..all.len().min(index(count))]
     }
 
-    /// The program that put it there; 0 if there is none.
+    /// Returns the program of the newest version; 0 if there is none.
     pub(crate) fn programmed(&self, lpn: Lpn) -> u64 {
         self.programmed[lpn.index()]
     }
@@ -205,51 +207,51 @@ impl Newest {
         self.programmed[lpn.index()] = pseq;
     }
 
-    fn settle_blocks<S: Store>(
+    fn classify_blocks<S: Store>(
         &self,
         space: &mut Space<S>,
         checkpoints: &Checkpoints,
         pinned_wait: bool,
     ) {
         let dead = self
-            .rescues
-            .settle_blocks(space, checkpoints, pinned_wait, |_| false);
+            .rewrites
+            .classify_blocks(space, checkpoints, pinned_wait, |_| false);
         dead.into_iter().for_each(|block| space.release(block));
     }
 
-    /// Programs again what the cut may have left unstable, so that it stays what this mount has
-    /// seen; then gives up what had to wait for that.
-    pub(crate) fn rescue<S: Store>(
+    /// Rewrites the pages that the cut may have left unstable, so that they keep the content that
+    /// this mount has read. Then releases the blocks that had to wait for the rewrite.
+    pub(crate) fn rewrite<S: Store>(
         &mut self,
         space: &mut Space<S>,
         trims: &mut Trims,
         checkpoints: &Checkpoints,
         stream: StreamId,
     ) -> Result<(), FtlError> {
-        let mut rescues = std::mem::take(&mut self.rescues);
+        let mut rewrites = std::mem::take(&mut self.rewrites);
         let mut tables = Tables {
             space,
             trims,
             stream,
             newest: self,
         };
-        let programmed = rescues.program(&mut tables);
-        self.rescues = rescues;
+        let programmed = rewrites.program(&mut tables);
+        self.rewrites = rewrites;
         self.discarded += programmed?;
-        self.settle_blocks(space, checkpoints, false);
+        self.classify_blocks(space, checkpoints, false);
         Ok(())
     }
 }
 
-/// Where copies are noted.
+/// Tables that a rewrite updates.
 struct Tables<'a, S> {
     space: &'a mut Space<S>,
     trims: &'a mut Trims,
     stream: StreamId,
-    newest: &'a mut Newest,
+    newest: &'a mut ScanResult,
 }
 
-impl<S: Store> Rescuer<S> for Tables<'_, S> {
+impl<S: Store> Rewriter<S> for Tables<'_, S> {
     fn space(&mut self) -> &mut Space<S> {
         self.space
     }
@@ -258,18 +260,18 @@ impl<S: Store> Rescuer<S> for Tables<'_, S> {
         (self.stream, role)
     }
 
-    fn copied(&mut self, rescue: &Rescue, to: Ppn, _: u64) {
+    fn copied(&mut self, rewrite: &Rewrite, to: Ppn, _: u64) {
         let seq = self.space.flash.pseq();
         debug_assert!(
-            self.space.table.is_live(to),
-            "the copy {to} of {} is not live",
-            rescue.from
+            self.space.table.is_valid(to),
+            "the copy {to} of {} is not valid",
+            rewrite.from
         );
-        self.space.table.clear_live(rescue.from);
-        if rescue.tag.role == Role::Trim {
-            self.trims.moved(rescue.from, to);
+        self.space.table.set_invalid(rewrite.from);
+        if rewrite.tag.role == Role::Trim {
+            self.trims.on_relocate(rewrite.from, to);
         } else {
-            self.newest.put(Lpn::new(rescue.tag.lpn), to, seq);
+            self.newest.put(Lpn::new(rewrite.tag.lpn), to, seq);
         }
     }
 }

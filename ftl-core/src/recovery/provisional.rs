@@ -1,24 +1,25 @@
-//! What a mount programs counts only when filler behind it in its block vouches for it. Both sides
-//! of that rule: how much filler a mount has to program, and what the next one makes of what it
-//! finds.
+//! Provisional pages: only padding after it in its block commits a page that a mount programs. This
+//! module determines the padding that a mount must program, and the uncommitted pages that the next
+//! mount must drop.
 //!
-//! What always holds, at whatever page power fails: of the pages between two stretches of filler
-//! all count or none does; once [`vouches`] said so they count for good, whatever a later cut hits
-//! in the block, and though any one page of filler rots; and losing pages never makes others count,
-//! so that a block whose erase was cut does not come back to life.
+//! Invariants, if power fails at any page: of the pages between two stretches of padding, all are
+//! committed or none. Once [`commits`] has returned true they stay committed, even if a later cut
+//! hits the block or any one padding page decays. The loss of pages never commits other pages, so a
+//! block with an interrupted erase does not become valid again.
 
 use crate::format::{Flags, Oob};
 use nand_model::{PairTable, Ppn};
 use std::ops::Range;
 
-/// Whether the padding at the end of a block, these pages, commits the pages before it:
+/// Returns whether `filler`, the padding at the end of a block, commits the pages before it:
 ///
 /// - a cut in its last program cannot damage its first two pages, nor can a later program;
 /// - at least two of its pages survive that cut, so that one of them may decay;
-/// - no later program can damage a page before it. Padding of an earlier mount counts as such a
-///   page: if it were damaged, the next mount could not tell it from the run that follows.
-pub(crate) fn vouches(pairs: &PairTable, filler: Range<u32>) -> bool {
-    assert!(!filler.is_empty(), "no filler vouches for anything");
+/// - no later program can damage a page before it. Padding of an earlier mount counts as a page
+///   before it. If it were damaged, the next mount could not distinguish it from the run that
+///   follows.
+pub(crate) fn commits(pairs: &PairTable, filler: Range<u32>) -> bool {
+    assert!(!filler.is_empty(), "no filler commits for anything");
     let hit = || pairs.victims(filler.end - 1);
     let seam = filler.start..filler.start + 2;
     let before = filler.start.saturating_sub(pairs.span())..filler.start;
@@ -31,18 +32,18 @@ pub(crate) fn vouches(pairs: &PairTable, filler: Range<u32>) -> bool {
         })
 }
 
-/// Pages of padding that always commit the rest of a full block.
-pub(crate) fn filler_of_full_block(pairs: &PairTable, pages: u32) -> u32 {
+/// Returns the number of padding pages that always commit the rest of a full block.
+pub(crate) fn padding_per_block(pairs: &PairTable, pages: u32) -> u32 {
     (1..pages)
-        .find(|filler| vouches(pairs, pages - filler..pages))
+        .find(|filler| commits(pairs, pages - filler..pages))
         .unwrap_or(pages)
 }
 
-/// Takes out the runs of provisional pages, unreadable ones among them, that no padding commits:
-/// no final page follows the run that is out of a cut's reach. If a page of a run may have been hit
-/// by a cut, the padding was incomplete at that cut. Pages that may have been hit count as
-/// unreadable: they may become so later, and every mount must come to the same result.
-pub(super) fn drop_unvouched(pages: &mut [(Ppn, Option<Oob>)], suspects: &[Ppn]) {
+/// Removes the runs of provisional pages, including unreadable pages, that no padding commits: no
+/// final page follows the run out of reach of a cut. If a cut may have hit a page of a run, the
+/// padding was incomplete at that cut. Suspects are treated as unreadable: they may become
+/// unreadable later, and every mount must reach the same result.
+pub(super) fn drop_uncommitted(pages: &mut [(Ppn, Option<Oob>)], suspects: &[Ppn]) {
     debug_assert!(
         pages.is_sorted_by_key(|(ppn, _)| *ppn),
         "pages of a block out of order"
@@ -106,11 +107,12 @@ mod tests {
         }
     }
 
-    /// A block as a mount fills it: runs of some length, each followed by filler until that vouches
-    /// and no page is threatened. True is a provisional page. The second part tells for every run
-    /// its pages and when it counted.
+    /// Returns a block as a mount fills it: runs of random length, each followed by padding. The
+    /// padding ends when it commits the run and no later program can damage the run. `true` is a
+    /// provisional page. The second part contains, for every run, its pages and the page before
+    /// which it was committed.
     fn filled(pairs: &PairTable, rng: &mut SplitMix) -> (Vec<bool>, Vec<(Range<u32>, u32)>) {
-        let last = PAGES - filler_of_full_block(pairs, PAGES);
+        let last = PAGES - padding_per_block(pairs, PAGES);
         let (mut block, mut runs) = (Vec::new(), Vec::new());
         while (block.len() as u32) < last {
             let begin = block.len() as u32;
@@ -120,7 +122,7 @@ mod tests {
                 (begin..end)
                     .any(|page| pairs.last_threat(page).is_some_and(|threat| threat >= next))
             };
-            while !vouches(pairs, end..block.len().max(end as usize + 1) as u32)
+            while !commits(pairs, end..block.len().max(end as usize + 1) as u32)
                 || unsafe_yet(block.len() as u32)
             {
                 block.push(false);
@@ -130,12 +132,12 @@ mod tests {
         (block, runs)
     }
 
-    /// What a cut in the program of page `at` can have damaged.
+    /// Returns the pages that a cut in the program of page `at` can have damaged.
     fn hit(pairs: &PairTable, at: u32) -> Vec<u32> {
         pairs.victims(at).chain([at]).collect()
     }
 
-    /// The pages that count when the cut struck at page `at`, given what cannot be read.
+    /// Returns the committed pages after a cut at page `at`, if the pages `lost` are unreadable.
     fn standing(pairs: &PairTable, block: &[bool], at: u32, lost: &[u32]) -> Vec<u32> {
         let mut pages: Vec<_> = (0..=at)
             .map(|offset| {
@@ -146,7 +148,7 @@ mod tests {
             })
             .collect();
         let suspects: Vec<Ppn> = hit(pairs, at).into_iter().map(Ppn::new).collect();
-        drop_unvouched(&mut pages, &suspects);
+        drop_uncommitted(&mut pages, &suspects);
         pages
             .iter()
             .filter(|(_, slot)| slot.is_some())

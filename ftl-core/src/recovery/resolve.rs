@@ -1,34 +1,34 @@
-//! Which version of a logical page is the current one after a crash.
+//! Selection of the current version of a logical page after a crash.
 //!
-//! A map that was found on flash contains the programs up to some point, its *reach*. Candidates
-//! are the page that it names and all versions that were programmed later. The newest candidate
-//! wins, unless a trim is newer. A page that the cut may have hit is read in full before it is
-//! trusted. One that may become unreadable is rewritten ([`Rescues`]); until the rewrite is safe,
-//! the blocks with the next candidates are not erased.
+//! A map found on flash contains the programs up to some point, its *reach*. Candidates are the
+//! page that the map names and all versions programmed later. The newest candidate wins, unless a
+//! trim is newer. A page that the cut may have hit is read in full before it is trusted. A page
+//! that may become unreadable is rewritten ([`Rewrites`]). Until the rewrite is safe, the blocks
+//! with the next candidates are not erased.
 //!
-//! Nothing is programmed here. If power fails, the next mount finds the same records.
+//! This module programs nothing. If power fails, the next mount finds the same records.
 
 use super::evidence::{Evidence, Suspects, Version};
-use super::rescue::Rescues;
+use super::rewrite::Rewrites;
 use crate::error::FtlError;
 use crate::space::Space;
 use nand_model::{Cause, Ppn, Store};
 
-/// What is known of a logical page beside the records of its versions.
+/// Information about a logical page besides the records of its versions.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Claim {
-    /// Programs up to this one are contained in the map that was found.
+    /// The map found on flash contains the programs up to this one.
     pub(crate) reach: u64,
-    /// Where that map says the page is.
+    /// Page that this map names.
     pub(crate) named: Option<Ppn>,
-    /// The record of that page, where no scan shows it.
+    /// Record of the named page, if no scan has returned it.
     pub(crate) record: Option<Version>,
-    /// Versions before this one were trimmed.
+    /// Versions older than this one are trimmed.
     pub(crate) trimmed_at: u64,
 }
 
-/// Returns the newest version of a logical page that can be had. `versions` are those that were
-/// found of it, in rising order; `discarded` counts the pages that cannot be read.
+/// Returns the newest readable version of a logical page. `versions` are the versions found by
+/// scans, in ascending order. `discarded` counts the unreadable pages.
 ///
 /// # Errors
 /// Power is lost, or the host cannot read the image.
@@ -37,7 +37,7 @@ pub(crate) fn resolve<S: Store>(
     evidence: &Evidence,
     claim: &Claim,
     versions: &[Version],
-    rescues: &mut Rescues,
+    rewrites: &mut Rewrites,
     discarded: &mut u64,
 ) -> Result<Option<Ppn>, FtlError> {
     let is_news = |v: &&Version| v.oob.pseq > claim.reach || Some(v.ppn) == claim.named;
@@ -51,23 +51,22 @@ pub(crate) fn resolve<S: Store>(
         if !evidence.suspects.contains(version.ppn) {
             return Ok(Some(version.ppn));
         }
-        // The cut may have torn this page, or left it unstable: read it once, and keep what was
-        // read.
+        // The cut may have torn this page or left it unstable: read it once and keep the data.
         let Some(data) = read_page(space, version.ppn, discarded)? else {
             continue;
         };
-        if evidence.suspects.is_shaky(version.ppn) {
+        if evidence.suspects.needs_rewrite(version.ppn) {
             let geometry = space.geometry();
-            rescues.add(version, data);
-            rescues.pin(&geometry, evidence.fallbacks(&contenders));
-            rescues.pin(&geometry, claim.named);
+            rewrites.add(version, data);
+            rewrites.pin(&geometry, evidence.fallbacks(&contenders));
+            rewrites.pin(&geometry, claim.named);
         }
         return Ok(Some(version.ppn));
     }
     Ok(None)
 }
 
-/// Reads a page in full; `None` (counted) if it is lost.
+/// Reads a page in full. Returns `None`, and counts the page, if it is lost.
 ///
 /// # Errors
 /// Power is lost, or the host cannot read the image.
@@ -82,18 +81,18 @@ pub(crate) fn read_page<S: Store>(
     Ok(read.map(|_| data))
 }
 
-/// A trim record that can be read.
+/// A readable trim record.
 pub(crate) struct FoundTrim<T> {
     pub(crate) at: Version,
     pub(crate) content: T,
-    /// Its bytes, if the cut may have left them unstable: then it has to be programmed again.
-    pub(crate) shaky: Option<Vec<u8>>,
+    /// The page's data, if the cut may have left it unstable: then the record must be rewritten.
+    pub(crate) unstable: Option<Vec<u8>>,
     /// Other pages with the same record.
     pub(crate) copies: Vec<Ppn>,
 }
 
-/// Reads trim records; of copies of one (their `ver` is the same) the latest readable rules.
-/// `decode` gives the content of a page that makes sense.
+/// Reads trim records. Copies of a record have the same `ver`; the latest readable copy is used.
+/// `decode` returns the content of a well-formed page.
 ///
 /// # Errors
 /// Power is lost, or the host cannot read the image.
@@ -119,7 +118,7 @@ pub(crate) fn read_trims<S: Store, T>(
             found.push(FoundTrim {
                 at: *at,
                 content,
-                shaky: suspects.is_shaky(at.ppn).then_some(data),
+                unstable: suspects.needs_rewrite(at.ppn).then_some(data),
                 copies: others.collect(),
             });
             break;

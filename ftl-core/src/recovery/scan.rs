@@ -1,12 +1,12 @@
-//! Reading the records of blocks: of each its head, of some every page.
+//! Scan of the records of blocks: the head of every block, and every page of selected blocks.
 //!
-//! A block is known by its first *readable* page: a cut may have destroyed page 0. A block without
-//! any readable record is blank or garbage; either way it is erased again before use, because an
-//! interrupted erase may look blank and not hold.
+//! The first *readable* page identifies a block: a cut may have destroyed page 0. A block without a
+//! readable record is blank or garbage. It is erased again before use in both cases, because an
+//! interrupted erase may look blank and still be unstable.
 //!
-//! What a mount programmed and did not come to vouch for ([`crate::space`]) is passed over, as if
-//! it were unreadable: what it was to replace is still there. A block with nothing else is garbage.
-//! So a mount that was cut leaves no trace but the wear.
+//! Pages that a mount programmed but did not commit ([`crate::space`]) are skipped as if
+//! unreadable: the pages that they were to replace still exist. A block without other pages is
+//! garbage. So a mount that was cut leaves no trace except wear.
 
 use super::evidence::suspects;
 use super::provisional;
@@ -16,16 +16,16 @@ use crate::flash::Flash;
 use crate::format::{Flags, Oob, Role};
 use nand_model::{Bad, Cause, Pbn, Ppn, Store};
 
-/// What the first readable page of a block says.
+/// Result of reading a block up to its first readable page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head {
-    /// Bad from the factory: never looked at.
+    /// Bad from the factory: never read.
     Factory,
-    /// No page has a readable record that counts.
+    /// No page has a readable, committed record.
     Nothing,
-    /// The block's role in this life, its epoch, and whether page 0 itself was readable.
+    /// Role and epoch of the block since its last erase, and whether page 0 was readable.
     Found {
-        /// Role of the block, where trim records and pads lie among data.
+        /// Role of the block: data, if that first page is a trim record or padding.
         role: Role,
         /// Role of that first page.
         first: Role,
@@ -33,7 +33,7 @@ pub(crate) enum Head {
         epoch: u64,
         /// Sequence number of that first page.
         pseq: u64,
-        /// False if page 0 is lost: the block may have been hit by the cut.
+        /// False if page 0 is lost: the cut may have hit the block.
         intact: bool,
     },
 }
@@ -59,8 +59,7 @@ fn scan_head<S: Store>(
         return Ok(Head::Factory);
     }
     let geometry = *flash.geometry();
-    // A blank check of page 0 alone ends the search for most free blocks; a torn page 0 does not
-    // look blank.
+    // For most free blocks a blank check of page 0 is enough; a torn page 0 does not look blank.
     for offset in 0..flash.chip().frontier(block).max(1) {
         *scanned += 1;
         if let Some(Oob { tag, pseq, epoch }) =
@@ -68,7 +67,7 @@ fn scan_head<S: Store>(
         {
             let counts = !tag.flags.has(Flags::PROVISIONAL)
                 || is_vouched_early(flash, block, scanned)?
-                || standing_pages(flash, block, scanned)?
+                || committed_pages(flash, block, scanned)?
                     .iter()
                     .any(is_content);
             if !counts {
@@ -86,8 +85,8 @@ fn scan_head<S: Store>(
     Ok(Head::Nothing)
 }
 
-/// Whether the last page that no cut can have hit was not a mount's: then what the block begins
-/// with counts, without a look at all the pages between.
+/// Returns whether the last page that no cut can have hit is final. If so, the first pages of the
+/// block are committed, and the scan need not read the pages between.
 fn is_vouched_early<S: Store>(
     flash: &mut Flash<S>,
     block: Pbn,
@@ -105,8 +104,8 @@ fn is_vouched_early<S: Store>(
     Ok(oob.is_some_and(|oob| !oob.tag.flags.has(Flags::PROVISIONAL)))
 }
 
-/// The role of a block whose first readable page has this role: trim records and pads lie among
-/// data.
+/// Returns the role of a block whose first readable page has this role: trim records and padding
+/// are stored among data.
 fn block_role(page: Role) -> Role {
     match page {
         Role::Trim | Role::Pad => Role::Data,
@@ -118,19 +117,19 @@ fn is_content((_, oob): &(Ppn, Oob)) -> bool {
     oob.tag.role != Role::Pad
 }
 
-/// Calls `each` for every page of the block whose record can be read and counts, upwards.
+/// Calls `each` for every page with a readable, committed record, in ascending order.
 pub(crate) fn scan_block<S: Store>(
     flash: &mut Flash<S>,
     block: Pbn,
     scanned: &mut u64,
     mut each: impl FnMut(Ppn, Oob),
-) -> Result<Ends, FtlError> {
+) -> Result<BlockEnd, FtlError> {
     let slots = read_slots(flash, block, scanned)?;
-    let mut ends = Ends {
+    let mut ends = BlockEnd {
         lost_before: lost_before(flash, block, &slots),
-        ..Ends::default()
+        ..BlockEnd::default()
     };
-    for (ppn, oob) in committed_pages(flash, block, slots) {
+    for (ppn, oob) in keep_committed(flash, block, slots) {
         let of_mount = oob.tag.flags.has(Flags::PROVISIONAL) || !is_content(&(ppn, oob));
         ends.newest = ends.newest.max(if of_mount { 0 } else { oob.pseq });
         ends.last = (flash.geometry().offset_of(ppn) + 1 == flash.chip().frontier(block))
@@ -143,22 +142,22 @@ pub(crate) fn scan_block<S: Store>(
     Ok(ends)
 }
 
-/// What a block tells of when power failed.
+/// Last programmed pages of a block, used to find suspects.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Ends {
-    /// Program of the last page that was begun, if that can be read: no cut hit the block after it.
+pub(crate) struct BlockEnd {
+    /// Program of the last page begun, if its record is readable: no cut hit the block after it.
     pub(super) last: Option<u64>,
-    /// The newest program that was not a mount's.
+    /// The newest program that was not made by a mount.
     pub(super) newest: u64,
     /// The page with the newest readable record.
     pub(super) latest: Option<(u64, Ppn)>,
-    /// The program before which the last page with a lost record was programmed, if there is one
-    /// that no cut can have torn.
+    /// The last page with a lost record that no cut can have torn was programmed before this
+    /// program. `None` if there is no such page.
     pub(crate) lost_before: Option<u64>,
 }
 
-/// The records of a block's pages, upwards; `None` where the record is unreadable. None of their
-/// program numbers is used again.
+/// Returns the records of a block's pages in ascending order; `None` where the record is
+/// unreadable. Observes their program numbers, so that none is used again.
 fn read_slots<S: Store>(
     flash: &mut Flash<S>,
     block: Pbn,
@@ -175,17 +174,18 @@ fn read_slots<S: Store>(
     for offset in 0..frontier {
         let ppn = geometry.page(block, offset);
         let oob = flash.read_oob(ppn, Cause::Recovery)?;
-        flash.saw_pseq(oob.map_or(0, |oob| oob.pseq));
+        flash.observe_pseq(oob.map_or(0, |oob| oob.pseq));
         slots.push((ppn, oob));
     }
     Ok(slots)
 }
 
-/// The program before which the last page with a lost record was programmed; `u64::MAX` if no
-/// readable page follows it. `None` if no record is lost.
+/// Returns the program before which the last page with a lost record was programmed; `u64::MAX` if
+/// no readable page follows it. Returns `None` if no record is lost.
 ///
-/// A cut tears the last page of a block, and its LSB partner; a mount does not continue the block.
-/// Such a page does not count while the block is not full: its record may never have been complete.
+/// A cut tears the last page of a block and its LSB partner, and a mount does not continue the
+/// block. Such a page is ignored while the block is not full: its record may never have been
+/// complete.
 fn lost_before<S: Store>(
     flash: &Flash<S>,
     block: Pbn,
@@ -203,25 +203,26 @@ fn lost_before<S: Store>(
     Some(next.map_or(u64::MAX, |oob| oob.pseq))
 }
 
-/// The pages of a block whose record can be read and counts, upwards.
-fn standing_pages<S: Store>(
+/// Returns the pages of a block with a readable, committed record, in ascending order.
+fn committed_pages<S: Store>(
     flash: &mut Flash<S>,
     block: Pbn,
     scanned: &mut u64,
 ) -> Result<Vec<(Ppn, Oob)>, FtlError> {
     let slots = read_slots(flash, block, scanned)?;
-    Ok(committed_pages(flash, block, slots))
+    Ok(keep_committed(flash, block, slots))
 }
 
-fn committed_pages<S: Store>(
+fn keep_committed<S: Store>(
     flash: &Flash<S>,
     block: Pbn,
     mut slots: Vec<(Ppn, Option<Oob>)>,
 ) -> Vec<(Ppn, Oob)> {
-    // Where a program failed and was survived, no filler could follow, and nothing is missing.
+    // A failed program without power loss makes the block bad: no padding could follow, and no page
+    // is missing.
     if flash.chip().bad(block).is_none() {
         let suspects: Vec<Ppn> = suspects(flash, block).collect();
-        provisional::drop_unvouched(&mut slots, &suspects);
+        provisional::drop_uncommitted(&mut slots, &suspects);
     }
     slots
         .into_iter()

@@ -1,5 +1,5 @@
-//! Mounts of flash whose pages say what cannot be although they read well: checkpoints, mapping
-//! pages, trims and records. A mount gives an error or a device; neither it nor the device panics.
+//! Mounts of flash with readable but impossible metadata: checkpoints, mapping pages, trims and
+//! records. A mount returns an error or a device; neither the mount nor the device panics.
 
 use crate::addr::Lpn;
 use crate::config::{FtlConfig, Params};
@@ -12,7 +12,7 @@ use nand_model::{Chip, Pbn, Ppn, Profile, SplitMix, Store};
 
 const PAGES: u32 = 64;
 
-/// Words that no device writes there, or not at every place.
+/// Words that no device writes there, or not at every offset.
 const WORDS: [u64; 7] = [
     0,
     1,
@@ -23,7 +23,7 @@ const WORDS: [u64; 7] = [
     u64::MAX,
 ];
 
-/// A device that stopped, as its scheme left it.
+/// A stopped device, as its scheme left it.
 struct Stopped {
     scheme: &'static Scheme,
     config: FtlConfig,
@@ -32,7 +32,7 @@ struct Stopped {
 }
 
 impl Stopped {
-    /// A device that was written, trimmed and collected, and then stopped cleanly or lost power.
+    /// Runs writes, trims and GC, and then stops the device cleanly or by a power cut.
     fn new(scheme: &'static Scheme, clean: bool) -> Stopped {
         let mut base = *Profile::find("slc-2k").unwrap();
         (base.geometry.pages_per_block, base.geometry.page_bytes) = (16, 512);
@@ -78,7 +78,7 @@ impl Stopped {
         }
     }
 
-    /// The pages whose records have one of these roles, by their place in the list.
+    /// Returns the indexes of the pages whose records have one of these roles.
     fn of_roles(&self, roles: &[Role]) -> Vec<usize> {
         let role = |cells: &Cells| Oob::decode(&cells.oob).map(|oob| oob.tag.role);
         let pages = self.pages.iter().enumerate();
@@ -88,7 +88,7 @@ impl Stopped {
             .collect()
     }
 
-    /// Mounts with one page changed, and asks the device for everything if there is one.
+    /// Mounts with one page changed. If the mount succeeds, runs every operation on the device.
     fn mount_with(&self, page: usize, change: impl Fn(&mut Cells)) -> Result<(), FtlError> {
         let mut store = MemStore::new(self.profile.geometry);
         for (i, (ppn, cells)) in self.pages.iter().enumerate() {
@@ -120,7 +120,7 @@ impl Stopped {
     }
 }
 
-/// At most so many places of a list, evenly.
+/// Returns at most `most` elements of a list, evenly spaced.
 fn some<T: Copy>(list: &[T], most: usize) -> Vec<T> {
     list.iter()
         .step_by(list.len().div_ceil(most).max(1))
@@ -137,7 +137,7 @@ fn metadata_that_says_what_cannot_be_gives_an_error_or_a_device() {
     {
         let stopped = Stopped::new(scheme, clean);
         let checkpoints = stopped.of_roles(&[Role::Checkpoint]);
-        // The newest ones rule.
+        // Mounts use the newest checkpoints.
         let newest = &checkpoints[checkpoints.len().saturating_sub(4)..];
         let others = some(&stopped.of_roles(&[Role::Map, Role::Trim]), 6);
         for &page in newest.iter().chain(&others) {
@@ -204,7 +204,7 @@ fn records_that_say_what_cannot_be_give_an_error_or_a_device() {
                     ..record
                 })) {
                     let outcome = stopped.mount_with(page, |cells| {
-                        // What the scheme keeps behind the record stays.
+                        // The scheme's own bytes after the record stay.
                         cells.oob[..crate::format::OOB_BYTES]
                             .copy_from_slice(&forged.encode()[..crate::format::OOB_BYTES]);
                     });
@@ -240,7 +240,7 @@ fn blocks_that_read_badly_give_an_error_or_a_device() {
             let first = stopped.profile.geometry.page(block, 0);
             let page = stopped.pages.iter().position(|(ppn, _)| *ppn == first);
             if let Some(page) = page {
-                // A record of nobody: the head of the block is lost.
+                // Without a valid record, the head of the block is lost.
                 let _ = stopped.mount_with(page, |cells| cells.oob.fill(0));
             }
         }

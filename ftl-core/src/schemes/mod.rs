@@ -1,4 +1,4 @@
-//! The table of schemes. Command line, tests, metrics and documents iterate over it; nothing else
+//! The table of schemes. Command line, tests, metrics and documents iterate over it; no other code
 //! names a scheme.
 
 mod asast;
@@ -30,53 +30,53 @@ use nand_model::store::{FileStore, MemStore, OobOnlyStore};
 use nand_model::{Capacity, Chip, Profile, Store};
 use std::sync::{Mutex, PoisonError};
 
-/// Makes a scheme run on a chip whose bytes live in `S`.
+/// Constructor of a scheme on a chip with store `S`.
 pub type Constructor<S> = fn(Chip<S>, &FtlConfig, Start) -> Result<Box<dyn Ftl<S>>, FtlError>;
 
-/// How a scheme may be used on multi-level cells.
+/// Use of a scheme on multi-level cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MlcUse {
-    /// As its authors wrote it.
+    /// As published by its authors.
     AsPublished,
-    /// By an adaptation of ours, named in its header.
+    /// By an adaptation of this implementation, named in the scheme's header.
     Adapted,
 }
 
-/// One scheme: what it is, and how to make it.
+/// Description and constructors of a scheme.
 pub struct Scheme {
     /// Name on the command line and in image headers.
     pub name: &'static str,
-    /// One line.
+    /// One-line title.
     pub title: &'static str,
-    /// What it does with a write, and how it makes room: some sentences for those who watch it.
+    /// Write path and GC of the scheme, in a few sentences for users.
     pub about: &'static str,
-    /// Where it was published.
+    /// Publication.
     pub paper: &'static str,
-    /// Granularity of the mapping and where it lives.
+    /// Granularity of the mapping and where it is stored.
     pub mapping: &'static str,
-    /// RAM it takes, as a formula.
+    /// RAM of the tables, as a formula.
     pub ram: &'static str,
-    /// A: as its authors did; B: well known, original not at hand; C: reconstruction.
+    /// A: as its authors did; B: well known, original not available; C: reconstruction.
     pub fidelity: char,
-    /// Multi-level cells.
+    /// Use on multi-level cells.
     pub mlc: MlcUse,
-    /// Parameters of its own.
+    /// The scheme's own parameters.
     pub params: &'static [ParamDoc],
-    /// Those that it shares with its family.
+    /// Parameters shared with its family.
     pub shared_params: &'static [ParamDoc],
-    /// Blocks beyond data and over-provisioning: mapping, checkpoints, open blocks, reserve.
+    /// Returns the blocks beyond data and over-provisioning: mapping, checkpoints, open blocks,
+    /// reserve.
     pub overhead_blocks: fn(&Profile, logical_pages: u32, &Params) -> Result<u32, FtlError>,
-    /// Starts it over memory: tests, crash batteries.
+    /// Constructor over memory: tests, crash batteries.
     pub mem: Constructor<MemStore>,
-    /// Starts it over an image: devices.
+    /// Constructor over an image: devices.
     pub file: Constructor<FileStore>,
-    /// Starts it over spare bytes alone: replay of traces.
+    /// Constructor over OOB areas alone: replay of traces.
     pub oob_only: Constructor<OobOnlyStore>,
 }
 
-/// Every scheme, the default first. A static, so that the schemes are compiled here: whoever names
-/// a constant gets its functions, all of every scheme over every store, compiled into their own
-/// crate.
+/// Every scheme, the default first. A static, so that the schemes are compiled here. A constant
+/// would compile all functions of every scheme over every store into each crate that names it.
 pub static SCHEMES: &[Scheme] = &[
     lazyftl::SCHEME,
     pagemap::SCHEME,
@@ -96,14 +96,13 @@ pub static SCHEMES: &[Scheme] = &[
     asast::SCHEME,
 ];
 
-/// Schemes from other crates, after those of the table.
+/// Schemes from other crates, listed after those of the table.
 static ADDED: Mutex<Vec<&'static Scheme>> = Mutex::new(Vec::new());
 
-/// Adds a scheme of another crate to those that [`Scheme::find`] and [`all`] know, so that a
-/// program has it beside those of the table.
+/// Adds a scheme of another crate to those that [`Scheme::find`] and [`all`] return.
 ///
 /// # Errors
-/// [`FtlError::Config`] where a scheme of this name is known.
+/// [`FtlError::Config`] if a scheme of this name exists.
 pub fn add(scheme: &'static Scheme) -> Result<(), FtlError> {
     let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
     let mut known = SCHEMES.iter().chain(added.iter().copied());
@@ -115,15 +114,15 @@ pub fn add(scheme: &'static Scheme) -> Result<(), FtlError> {
     Ok(())
 }
 
-/// Every scheme: those of the table, the default first, then those that were [added](add).
+/// Iterates over every scheme: those of the table, the default first, then the [added](add) ones.
 pub fn all() -> impl Iterator<Item = &'static Scheme> + Clone {
     let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
     SCHEMES.iter().chain(added.clone())
 }
 
 impl Scheme {
-    /// A scheme that keeps this page map in RAM. Its name is the map's; parameters of its own and
-    /// what people read are for its author to fill in.
+    /// Returns a scheme that keeps this page map in RAM. Its name is the map's; the author sets its
+    /// own parameters and the human-readable fields.
     pub const fn of_page_map<M: PageMap>() -> Scheme {
         Scheme {
             name: M::NAME,
@@ -143,17 +142,17 @@ impl Scheme {
         }
     }
 
-    /// The scheme of this name.
+    /// Returns the scheme of this name.
     pub fn find(name: &str) -> Option<&'static Scheme> {
         all().find(|scheme| scheme.name == name)
     }
 
-    /// Every parameter it understands.
+    /// Iterates over all parameters of the scheme.
     pub fn all_params(&self) -> impl Iterator<Item = &'static ParamDoc> {
         self.params.iter().chain(self.shared_params)
     }
 
-    /// Whether the scheme has this parameter.
+    /// Returns whether the scheme has this parameter.
     pub fn knows(&self, key: &str) -> bool {
         self.all_params().any(|param| param.key == key)
     }
@@ -161,8 +160,8 @@ impl Scheme {
     /// Starts the scheme on a chip.
     ///
     /// # Errors
-    /// [`FtlError::Config`] where a parameter is unknown, is not a value, or cannot work on this
-    /// chip; what a mount finds wrong: [`FtlError::Corrupt`] where the flash contradicts itself.
+    /// [`FtlError::Config`] if a parameter is unknown, is not a value, or cannot work on this chip.
+    /// Errors of a mount: [`FtlError::Corrupt`] if the flash contradicts itself.
     pub fn start<S: SchemeStore>(
         &self,
         chip: Chip<S>,
@@ -173,14 +172,15 @@ impl Scheme {
         S::constructor(self)(chip, config, start)
     }
 
-    /// Lays a device out: what the host sees and how many raw blocks that takes.
+    /// Lays out a device: its logical size and the number of raw blocks for it.
     ///
-    /// A profile by size: data x (1 + over-provisioning), the scheme's overhead, and the bad blocks
-    /// its data sheet allows. A paper's device has its raw blocks; then the logical size follows
-    /// and `size_bytes` must be 0 or not larger.
+    /// A profile by size gets data x (1 + over-provisioning), the scheme's overhead, and the bad
+    /// blocks that its data sheet allows. A paper's device has its own number of raw blocks. Then
+    /// the logical size follows from it, and `size_bytes` must be 0 or not larger.
     ///
     /// # Errors
-    /// [`FtlError::Config`] where the device cannot be laid out as asked; the text says why.
+    /// [`FtlError::Config`] if the device cannot be laid out with these values; the text has the
+    /// reason.
     pub fn layout(
         &self,
         profile: &Profile,
@@ -277,13 +277,13 @@ fn too_large(size_bytes: u64) -> FtlError {
 pub struct Layout {
     /// The profile with its number of blocks.
     pub profile: Profile,
-    /// Pages the host sees.
+    /// Pages visible to the host.
     pub logical_pages: u32,
 }
 
-/// Stores that schemes are built for.
+/// Stores for which schemes are compiled.
 pub trait SchemeStore: Store + Sized {
-    /// The scheme's constructor over this store.
+    /// Returns the scheme's constructor over this store.
     fn constructor(scheme: &Scheme) -> Constructor<Self>;
 }
 

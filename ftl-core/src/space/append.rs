@@ -1,8 +1,8 @@
-//! Filling blocks: pages are appended to the open block of a stream, or put at their own offset; a
-//! full block is closed and another one opened. A program that fails is survived: the rest goes to
-//! another block.
+//! Filling blocks: pages are appended to the open block of a stream, or programmed at their own
+//! offset. A full block is closed and another one opened. If a program fails, the remaining pages
+//! go to another block.
 //!
-//! If power fails, the open blocks are found partly filled and are never continued.
+//! If power fails, mount finds the open blocks partly filled and never continues them.
 
 use super::{NEVER, NO_BLOCK, OpenBlock, Space, Stream, StreamId};
 use crate::block_table::State;
@@ -14,8 +14,8 @@ use nand_model::{Cause, Geometry, NandError, Pbn, Ppn, RunError, Store};
 
 impl<S: Store> Space<S> {
     /// Appends as many of the pages as fit into the stream's open block, at least one, and marks
-    /// them live. Returns the first and how many. A failed program is survived: the rest goes to
-    /// another block and the failing one is put on [`Space::failing_block`].
+    /// them valid. Returns the first page and the count. If a program fails, the remaining pages go
+    /// to another block, and the failing block becomes [`Space::failing_block`].
     pub(crate) fn append(
         &mut self,
         stream: StreamId,
@@ -30,7 +30,7 @@ impl<S: Store> Space<S> {
         })
     }
 
-    /// [`Space::append`] of one page, compiled for one page.
+    /// Appends one page like [`Space::append`], compiled for one page.
     #[inline(always)]
     pub(crate) fn append_page(
         &mut self,
@@ -50,7 +50,7 @@ impl<S: Store> Space<S> {
         appended.map(|(ppn, _)| ppn)
     }
 
-    /// [`Space::append`] of copies, whose records are as read and get renewed here.
+    /// Appends copies like [`Space::append`]; renews their records, which are passed as read.
     pub(crate) fn append_copies(
         &mut self,
         stream: StreamId,
@@ -64,8 +64,8 @@ impl<S: Store> Space<S> {
         })
     }
 
-    /// Appends one page with a scheme part in its spare bytes, which `fill` writes for the place
-    /// that it is told; more than once if a program fails.
+    /// Appends one page with a scheme part in its OOB area. `fill` writes that part for the page
+    /// that it receives; it runs again for another page if a program fails.
     pub(crate) fn append_with_spare(
         &mut self,
         stream: StreamId,
@@ -81,8 +81,8 @@ impl<S: Store> Space<S> {
     }
 
     /// Appends a copy of logical page `lpn`, stored at `from`, without a transfer over the bus.
-    /// `fill` is as above. `None` if the page is unreadable or belongs to another address, or if a
-    /// program failed and the stream's next block is in another plane.
+    /// `fill` is as above. Returns `None` if the page is unreadable or belongs to another address,
+    /// or if a program failed and the stream's next block is in another plane.
     pub(crate) fn append_copyback(
         &mut self,
         stream: StreamId,
@@ -106,12 +106,12 @@ impl<S: Store> Space<S> {
         }
     }
 
-    /// Where the stream's next page goes; opens a block if need be.
+    /// Returns the stream's next page; opens a block if needed.
     pub(crate) fn next_page(&mut self, stream: StreamId) -> Result<Ppn, FtlError> {
         self.frontier(stream).map(|(ppn, ..)| ppn)
     }
 
-    /// Calls `program` with first page, epoch and count of pages until some were programmed.
+    /// Calls `program` with first page, epoch and page count until a page is programmed.
     #[inline(always)]
     pub(super) fn append_with(
         &mut self,
@@ -123,8 +123,8 @@ impl<S: Store> Space<S> {
     }
 
     /// Programs pages upwards from this offset of the stream's open block, where none of them is
-    /// programmed; if a program fails, at the same offsets of another block. Only on parts that
-    /// take pages in any order and share nothing between them, and never in a mount.
+    /// programmed. If a program fails, uses the same offsets of another block. Only for chips that
+    /// take pages in any order and pair none, and never during a mount.
     pub(crate) fn program_at(
         &mut self,
         stream: StreamId,
@@ -134,7 +134,7 @@ impl<S: Store> Space<S> {
         cause: Cause,
     ) -> Result<(Ppn, u32), FtlError> {
         assert!(
-            !self.risky,
+            !self.may_be_unsafe,
             "pages that may be at risk go one after the other"
         );
         let at_offset =
@@ -150,8 +150,8 @@ impl<S: Store> Space<S> {
         )
     }
 
-    /// Calls `program` with first page, epoch and count of pages until some were programmed;
-    /// `place` says where in the open block, which is full up to the page that it is given.
+    /// Calls `program` with first page, epoch and page count until a page is programmed. `place`
+    /// returns the first page; its argument is the next page of the open block.
     #[inline(always)]
     pub(super) fn program_where(
         &mut self,
@@ -165,8 +165,8 @@ impl<S: Store> Space<S> {
             let (next, room, epoch) = self.frontier(stream)?;
             debug_assert!(room > 0, "stream {stream} has no room after all");
             let first = place(self.flash.geometry(), next);
-            // An open block has room for one page: the compiler is told, so that it can drop the
-            // loops over one.
+            // An open block has room for one page. The constant lets the compiler drop the loops
+            // over one page.
             let count = if wanted == 1 {
                 1
             } else {
@@ -203,12 +203,12 @@ impl<S: Store> Space<S> {
             open.block,
             "page {first} is not in the open block"
         );
-        if self.kept_back > 0 && done > 0 {
+        if self.reserved_pages > 0 && done > 0 {
             open.note_provisional(open.next, seq + 1);
         }
         if done == 1 {
             open.note(1, seq + 1);
-            self.table.set_live(first);
+            self.table.set_valid(first);
         } else {
             open.note(done, seq + u64::from(done));
             self.table.set_live_run(first, done);
@@ -219,9 +219,9 @@ impl<S: Store> Space<S> {
             open.block
         );
         let filled = open.next == pages;
-        if self.risky && !*listed {
+        if self.may_be_unsafe && !*listed {
             *listed = true;
-            self.at_risk.put(seq + 1, stream);
+            self.is_unsafe.put(seq + 1, stream);
         }
         if filled {
             self.close(stream);
@@ -250,8 +250,8 @@ impl<S: Store> Space<S> {
         }
     }
 
-    /// Where the stream's next pages go, for how many there is room, and the block's allocation
-    /// number; opens a block if need be.
+    /// Returns the stream's next page, the room from there, and the block's allocation number;
+    /// opens a block if needed.
     #[inline(always)]
     pub(super) fn frontier(&mut self, stream: StreamId) -> Result<(Ppn, u32, u64), FtlError> {
         let (geometry, pages) = (self.flash.geometry(), self.pages_per_block());
@@ -265,7 +265,7 @@ impl<S: Store> Space<S> {
         }
     }
 
-    /// The same when there is no room yet, or only between pages.
+    /// The same if there is no room yet, or only in gaps.
     #[cold]
     pub(super) fn new_frontier(&mut self, stream: StreamId) -> Result<(Ppn, u32, u64), FtlError> {
         if self.room(stream) == 0 {
@@ -280,7 +280,7 @@ impl<S: Store> Space<S> {
         Ok((next, self.room(stream), open.epoch))
     }
 
-    /// The first page of a block that is not programmed, and how many there are together.
+    /// Returns the first page of a block that is not programmed, and the length of that gap.
     #[cold]
     pub(super) fn first_gap(&self, block: Pbn) -> (Ppn, u32) {
         let geometry = self.geometry();
@@ -303,7 +303,7 @@ impl<S: Store> Space<S> {
         self.seal(stream)?;
         let spec = self.streams[stream].spec;
         let worn = std::mem::take(&mut self.streams[stream].for_cold);
-        let block = self.take_free(worn, self.streams[stream].die)?;
+        let block = self.allocate_block(worn, self.streams[stream].die)?;
         assert_eq!(
             self.table.state(block),
             State::Free,
@@ -312,12 +312,12 @@ impl<S: Store> Space<S> {
         let epoch = self.next_epoch;
         self.next_epoch += 1;
         self.table.set_open(block, spec.role, epoch);
-        self.filled_by[block.index()] = to_u32(stream);
+        self.stream_of_block[block.index()] = to_u32(stream);
         self.streams[stream].open = Some(OpenBlock::new(block, epoch, 0));
         Ok(())
     }
 
-    pub(super) fn take_free(&mut self, worn: bool, die: Option<u32>) -> Result<Pbn, FtlError> {
+    pub(super) fn allocate_block(&mut self, worn: bool, die: Option<u32>) -> Result<Pbn, FtlError> {
         loop {
             let Some((block, confirmed)) = self.pool.take(worn, die) else {
                 self.refill_pool()?;
@@ -338,19 +338,19 @@ impl<S: Store> Space<S> {
         }
     }
 
-    /// Erases released blocks when failed erases have emptied the pool: the caller had made sure of
-    /// the blocks that it takes, but not of these failures.
+    /// Erases released blocks after failed erases emptied the pool: the caller ensured the blocks
+    /// that it takes, but did not expect these failures.
     #[cold]
     pub(super) fn refill_pool(&mut self) -> Result<(), FtlError> {
-        self.hurry()?;
-        if self.reclaim(Cause::Gc)? > 0 {
+        self.pad_released()?;
+        if self.erase_released(Cause::Gc)? > 0 {
             Ok(())
         } else {
             Err(NO_BLOCK)
         }
     }
 
-    /// Closes the stream's block, if one is open; its remaining pages stay unused.
+    /// Closes the stream's open block, if any; its remaining pages stay unused.
     pub(crate) fn seal(&mut self, stream: StreamId) -> Result<(), FtlError> {
         if self.streams[stream]
             .open
@@ -363,31 +363,31 @@ impl<S: Store> Space<S> {
         Ok(())
     }
 
-    /// Closes this block, if a stream is filling it.
+    /// Closes this block, if it is open.
     pub(crate) fn seal_block(&mut self, block: Pbn) -> Result<(), FtlError> {
         match self.table.state(block) {
-            State::Open => self.seal(index(self.filled_by[block.index()])),
+            State::Open => self.seal(index(self.stream_of_block[block.index()])),
             _ => Ok(()),
         }
     }
 
-    /// The block that one stream is filling is filled by another one from now on, which has none.
+    /// Moves the open block of one stream to another stream, which has none.
     pub(crate) fn hand_over(&mut self, from: StreamId, to: StreamId) {
         assert!(self.streams[to].open.is_none(), "stream {to} has a block");
         assert_ne!(from, to, "a block is handed over to its own stream");
         let open = self.streams[from].open.take().expect("a block is open");
-        self.filled_by[open.block.index()] = to_u32(to);
+        self.stream_of_block[open.block.index()] = to_u32(to);
         let pairs = self.pair_protection.then(|| self.flash.chip().pairs());
         let oldest = open.oldest_unsafe(pairs);
         self.streams[to].open = Some(open);
-        if self.risky && oldest < NEVER {
+        if self.may_be_unsafe && oldest < NEVER {
             self.streams[to].listed = true;
-            self.at_risk.put(oldest, to);
+            self.is_unsafe.put(oldest, to);
         }
     }
 
-    /// Cold data is about to come: it gets a worn block of its own.
-    pub(crate) fn set_cold_apart(&mut self, stream: StreamId) -> Result<(), FtlError> {
+    /// Makes the stream open a worn block next, for cold data.
+    pub(crate) fn use_worn_block(&mut self, stream: StreamId) -> Result<(), FtlError> {
         self.streams[stream].for_cold = true;
         self.seal(stream)
     }

@@ -1,27 +1,27 @@
-//! Physical space: streams that append pages, blocks that are opened, filled, released and erased.
+//! Physical space: streams append pages; blocks are opened, filled, released and erased.
 //!
-//! Schemes choose what to write and which block to give up; this part opens blocks, obeys page
-//! order and pairing, deals with failed programs and erases, and decides *when* a released block
+//! Schemes choose the pages to write and the blocks to release. This module opens blocks, obeys
+//! page order and pairing, handles failed programs and erases, and decides *when* a released block
 //! may be erased.
 //!
-//! What always holds: nothing is given up for a page that can still be lost. An LSB page whose MSB
-//! partner is not programmed yet can be destroyed by the cut that interrupts the partner's program;
-//! until then it is *unsafe*. A block is released with the sequence number of the last program so
-//! far, and is erased only when every page programmed up to that number is safe. So whatever
-//! replaced its pages cannot be lost any more. If power fails between release and erase, mount
-//! finds a block without live pages and erases it.
+//! Invariants: no page is erased in favour of a page that can still be lost. If power fails during
+//! the program of an MSB page, its LSB partner can be destroyed. Until the MSB page is programmed,
+//! the LSB page is *unsafe*. A block is released with the sequence number of the last program so
+//! far. It is erased only when every page programmed up to that number is safe, so the new versions
+//! of its pages cannot be lost any more. If power fails between release and erase, mount finds a
+//! block without valid pages and erases it.
 //!
-//! Where a unit's pages are replaced by its own alone, its blocks need not wait for the others':
-//! see [`Space::release_within`].
+//! If a unit's pages are replaced only by pages of the same unit, its blocks need not wait for
+//! those of others: see [`Space::release_in_stream`].
 //!
-//! A block that a mount finds partly filled is never continued, so its LSB pages are safe for good.
-//! (After a clean stop it may be: what was at risk then was made safe.)
+//! A block that a mount finds partly filled is never continued, so its LSB pages stay safe. (After
+//! a clean shutdown it may be continued, because the shutdown made its unsafe pages safe.)
 //!
-//! A mount may be cut like anything else, and what it leaves must not add up. So what it programs
-//! is *provisional*, which is one more way to be unsafe: it counts from the moment that filler
-//! follows in its block. Until then nothing it replaces is erased, and the next mount passes over
-//! it ([`crate::recovery`]): it finds what this one found, and the blocks that this one took are
-//! free again.
+//! Power may fail during a mount, too, and its leftovers must not accumulate. So the pages that a
+//! mount programs are *provisional*, another kind of unsafe: a page is committed once padding
+//! follows it in its block. Until then no page that it replaces is erased, and the next mount skips
+//! it ([`crate::recovery`]). The next mount finds the same state as this one, and the blocks that
+//! this one took are free again.
 
 mod append;
 mod pool;
@@ -42,39 +42,38 @@ use nand_model::{Geometry, Nanos, Pbn, Store};
 use pool::FreePool;
 use release::Released;
 use std::collections::VecDeque;
-use streams::{AtRisk, NEVER, OpenBlock, RECENT, Stream};
+use streams::{NEVER, OpenBlock, RECENT, Stream, UnsafeStreams};
 
-/// Everything between a scheme's tables and the chip.
+/// Layer between a scheme's tables and the chip.
 pub(crate) struct Space<S> {
     pub(crate) flash: Flash<S>,
     pub(crate) table: BlockTable,
     pub(crate) events: EventLog,
     pool: FreePool,
     streams: Vec<Stream>,
-    /// How many of them there were from the beginning.
+    /// Number of streams added before those of units.
     fixed: StreamId,
-    at_risk: AtRisk,
+    is_unsafe: UnsafeStreams,
     /// By block: the stream that fills it, while it is open.
-    filled_by: Vec<u32>,
-    /// In the order of their release.
+    stream_of_block: Vec<u32>,
+    /// In order of release.
     released: VecDeque<Released>,
-    /// Full blocks that went bad while they hold live pages.
+    /// Full blocks that went bad and still have valid pages.
     failing: Vec<Pbn>,
     next_epoch: u64,
     pair_protection: bool,
-    /// Whether a mount after a cut is under way.
+    /// Whether a mount after a power cut is in progress.
     mounting: bool,
-    /// Whether what is programmed may be at risk at first: where pages are paired, and while a
-    /// mount runs.
-    risky: bool,
-    /// Pages at the end of a block that take nothing but filler: none, but while a mount runs.
-    kept_back: u32,
+    /// Whether new pages may be unsafe at first: with paired pages, and during a mount.
+    may_be_unsafe: bool,
+    /// Pages at the end of a block reserved for padding; nonzero only during a mount.
+    reserved_pages: u32,
 }
 
 const NO_BLOCK: FtlError = FtlError::ReadOnly("no erased block is left");
 
 impl<S: Store> Space<S> {
-    /// A space over an unmounted chip: good blocks are not yet in the pool.
+    /// Creates a space over an unmounted chip: good blocks are not yet in the pool.
     pub(crate) fn new(flash: Flash<S>, streams: &[StreamSpec]) -> Self {
         let geometry = *flash.geometry();
         assert!(
@@ -88,15 +87,15 @@ impl<S: Store> Space<S> {
             pool: FreePool::new(geometry),
             streams: streams.iter().map(|spec| Stream::new(*spec)).collect(),
             fixed: streams.len(),
-            at_risk: AtRisk::default(),
-            filled_by: vec![0; geometry.block_slots()],
+            is_unsafe: UnsafeStreams::default(),
+            stream_of_block: vec![0; geometry.block_slots()],
             released: VecDeque::new(),
             failing: Vec::new(),
             next_epoch: 1,
             pair_protection: true,
             mounting: false,
-            risky: false,
-            kept_back: 0,
+            may_be_unsafe: false,
+            reserved_pages: 0,
         };
         space.set_pair_protection(true);
         for block in geometry.all_blocks() {
@@ -107,16 +106,17 @@ impl<S: Store> Space<S> {
         space
     }
 
-    /// Adds so many streams for units that have an open block each, and returns the first. A block
-    /// whose pages are replaced only by those of its unit goes by [`Space::release_within`].
+    /// Adds `count` streams for units that have an open block each, and returns the first. If a
+    /// block's pages are replaced only by pages of its unit, [`Space::release_in_stream`] releases
+    /// it.
     pub(crate) fn add_streams(&mut self, spec: StreamSpec, count: usize) -> StreamId {
         let first = self.streams.len();
         self.streams.resize(first + count, Stream::new(spec));
         first
     }
 
-    /// Adds so many streams to those that the space was made with, before any of a unit, and returns
-    /// the first.
+    /// Adds `count` streams to those given at creation, before any of a unit, and returns the
+    /// first.
     pub(crate) fn add_fixed_streams(&mut self, spec: StreamSpec, count: usize) -> StreamId {
         assert_eq!(self.fixed, self.streams.len(), "streams of units come last");
         let first = self.add_streams(spec, count);
@@ -124,7 +124,7 @@ impl<S: Store> Space<S> {
         first
     }
 
-    /// Puts every good block into the pool: the device is new.
+    /// Puts every good block of a new device into the pool.
     pub(crate) fn format(&mut self) {
         for block in self.geometry().all_blocks() {
             if self.table.state(block) == State::Free {
@@ -133,29 +133,29 @@ impl<S: Store> Space<S> {
         }
     }
 
-    /// Switches the protection of paired pages off, to show what it is for (docs/DURABILITY.md).
-    /// Never on a real device.
+    /// Switches the protection of paired pages off, to demonstrate its purpose
+    /// (docs/DURABILITY.md). Never used on a real device.
     pub(crate) fn set_pair_protection(&mut self, on: bool) {
         self.pair_protection = on;
-        self.risky = on && self.flash.chip().pairs().span() > 0;
+        self.may_be_unsafe = on && self.flash.chip().pairs().span() > 0;
     }
 
-    /// A mount begins: what is programmed from now on is provisional. (Blocks of a few pages have
-    /// no room for that; there a mount is like anything else.)
+    /// Begins a mount: pages programmed from now on are provisional. (Blocks of very few pages have
+    /// no room for the padding; there, pages of a mount are not provisional.)
     pub(crate) fn begin_mount(&mut self) {
         assert!(!self.mounting, "a mount in a mount");
         self.mounting = true;
         let pages = self.geometry().pages_per_block;
-        let kept_back = provisional::filler_of_full_block(self.flash.chip().pairs(), pages);
-        if pages > 2 * kept_back {
-            self.kept_back = kept_back;
-            self.risky = true;
+        let reserved_pages = provisional::padding_per_block(self.flash.chip().pairs(), pages);
+        if pages > 2 * reserved_pages {
+            self.reserved_pages = reserved_pages;
+            self.may_be_unsafe = true;
             self.flash.set_mark(Flags::PROVISIONAL);
         }
     }
 
-    /// Whether the device can count on from what a mount found: its own records must stay among
-    /// those that are accepted.
+    /// Returns an error if the counters that a mount found are too large: mount must accept the
+    /// records that this device will write.
     pub(crate) fn check_counters(&self, next_ver: u64) -> Result<(), FtlError> {
         let most = self.flash.pseq().max(self.next_epoch).max(next_ver);
         if most > COUNTER_FOUND_MAX / 2 {
@@ -164,18 +164,18 @@ impl<S: Store> Space<S> {
         Ok(())
     }
 
-    /// The mount ends: what it programmed counts.
+    /// Ends the mount and commits the pages that it programmed.
     pub(crate) fn end_mount(&mut self) -> Result<(), FtlError> {
         assert!(self.mounting, "no mount is under way");
         self.make_safe()?;
         self.mounting = false;
-        self.kept_back = 0;
+        self.reserved_pages = 0;
         self.set_pair_protection(self.pair_protection);
         self.flash.set_mark(Flags::NONE);
         Ok(())
     }
 
-    /// Whether a mount after a cut is under way.
+    /// Returns whether a mount after a power cut is in progress.
     #[inline]
     pub(crate) fn is_mounting(&self) -> bool {
         self.mounting
@@ -186,47 +186,47 @@ impl<S: Store> Space<S> {
         *self.flash.geometry()
     }
 
-    /// Erased blocks that can be taken now.
+    /// Returns the number of erased blocks available now.
     #[inline]
     pub(crate) fn free_blocks(&self) -> u32 {
         to_u32(self.pool.len())
     }
 
-    /// Those of one die.
+    /// Returns the number of those on one die.
     pub(crate) fn free_blocks_on(&self, die: u32) -> u32 {
         to_u32(self.pool.on_die(die))
     }
 
-    /// The blocks that this stream opens from now on are of this die, as long as it has any.
+    /// Makes the stream open blocks of this die from now on, as long as it has any.
     pub(crate) fn prefer_die(&mut self, stream: StreamId, die: u32) {
         assert!(die < self.geometry().dies(), "no die {die}");
         self.streams[stream].die = Some(die);
     }
 
-    /// Collected blocks that wait for their erase.
+    /// Returns the number of released blocks that wait for their erase.
     #[inline]
     pub(crate) fn released_blocks(&self) -> u32 {
         to_u32(self.released.len())
     }
 
-    /// The allocation number that the next block will get.
+    /// Returns the allocation number of the next block.
     pub(crate) fn next_epoch(&self) -> u64 {
         self.next_epoch
     }
 
-    /// Pages written since the block with this allocation number was opened, roughly.
+    /// Returns roughly the pages written since the block with this allocation number was opened.
     pub(crate) fn written_since(&self, epoch: u64) -> u64 {
         (self.next_epoch - epoch) * self.geometry().pages_per_block as u64
     }
 
-    /// Mount found a block with this allocation number.
-    pub(crate) fn saw_epoch(&mut self, epoch: u64) {
+    /// Records that a mount found a block with this allocation number.
+    pub(crate) fn observe_epoch(&mut self, epoch: u64) {
         self.next_epoch = self.next_epoch.max(epoch + 1);
     }
 
-    /// A block that holds nothing goes to the pool; `confirmed` tells that its last erase is known
-    /// to have ended. A block with pages is erased again all the same: its part may have lost that
-    /// erase.
+    /// Puts a block without valid pages into the pool. `confirmed`: its last erase is known to have
+    /// ended. A block with programmed pages is erased again in any case, because the chip may have
+    /// lost that erase.
     pub(crate) fn add_free(&mut self, block: Pbn, confirmed: bool) {
         assert!(
             !self.table.is_in_use(block),
@@ -245,12 +245,12 @@ impl<S: Store> Space<S> {
         );
     }
 
-    /// Numbers of the free blocks whose last erase is known to have ended.
+    /// Returns the numbers of the free blocks whose last erase is known to have ended.
     pub(crate) fn confirmed_free(&self) -> Vec<u32> {
         self.pool.confirmed().map(Pbn::raw).collect()
     }
 
-    /// Mount found a block that holds pages; it takes no more programs.
+    /// Records that a mount found a block with valid pages; it takes no more programs.
     pub(crate) fn adopt_full(&mut self, block: Pbn, role: Role, epoch: u64) {
         self.table.set_open(block, role, epoch);
         self.table.set_state(block, State::Full);
@@ -259,8 +259,8 @@ impl<S: Store> Space<S> {
         }
     }
 
-    /// Mount found a full block as a clean stop left it: the stream goes on filling it. Nothing in
-    /// it is at risk.
+    /// Continues a full block that a mount found after a clean shutdown, in this stream. None of
+    /// its pages is unsafe.
     pub(crate) fn resume(&mut self, stream: StreamId, block: Pbn) {
         assert!(
             self.streams[stream].open.is_none(),
@@ -277,7 +277,7 @@ impl<S: Store> Space<S> {
             "block {block} is of a life to come"
         );
         self.table.set_open(block, role, epoch);
-        self.filled_by[block.index()] = to_u32(stream);
+        self.stream_of_block[block.index()] = to_u32(stream);
         self.streams[stream].open = Some(OpenBlock::new(
             block,
             epoch,
@@ -285,13 +285,13 @@ impl<S: Store> Space<S> {
         ));
     }
 
-    /// A full block without live pages that has room left is filled on by a stream that has none,
-    /// in the gaps between its pages if the part takes them in any order.
+    /// Continues a full block that has room but no valid pages, in a stream without an open block.
+    /// On chips that take pages in any order, the stream fills the gaps between programmed pages.
     pub(crate) fn reopen(&mut self, stream: StreamId, block: Pbn) {
         assert_eq!(
-            self.table.valid(block),
+            self.table.valid_count(block),
             0,
-            "block {block} is used again with live pages"
+            "block {block} is used again with valid pages"
         );
         let chip = self.flash.chip();
         let gaps = chip.frontier(block) != chip.programmed(block);
@@ -303,20 +303,20 @@ impl<S: Store> Space<S> {
             .gaps = gaps;
     }
 
-    /// Whether the stream can fill this block on: where it appends, all pages that are programmed
-    /// have to be at the beginning.
+    /// Returns whether the stream can continue this block. If the stream appends, all programmed
+    /// pages must be at the beginning.
     pub(crate) fn can_resume(&self, stream: StreamId, block: Pbn) -> bool {
         let chip = self.flash.chip();
         self.streams[stream].spec.in_place || chip.programmed(block) == chip.frontier(block)
     }
 
-    /// How many streams there are.
+    /// Returns the number of streams.
     pub(crate) fn streams(&self) -> usize {
         self.streams.len()
     }
 
-    /// A block, for whoever looks on.
-    pub(crate) fn look_at(&self, block: Pbn) -> BlockView {
+    /// Returns the state of a block for display.
+    pub(crate) fn block_view(&self, block: Pbn) -> BlockView {
         let used = match (self.table.state(block), self.table.role(block)) {
             (State::Free, _) => BlockUse::Free,
             (State::Open, _) => BlockUse::Open,
@@ -338,12 +338,12 @@ impl<S: Store> Space<S> {
         };
         BlockView {
             used,
-            valid: self.table.valid(block),
+            valid: self.table.valid_count(block),
             age,
         }
     }
 
-    /// Something was done that began at this instant.
+    /// Records an operation that began at `began`.
     pub(crate) fn note_event(
         &mut self,
         kind: EventKind,
@@ -361,7 +361,7 @@ impl<S: Store> Space<S> {
         });
     }
 
-    /// A block that could not be erased is used no more.
+    /// Takes a block out of use after a failed erase.
     fn set_bad(&mut self, block: Pbn) {
         self.table.set_state(block, State::Bad);
         self.note_bad(block);
@@ -371,7 +371,7 @@ impl<S: Store> Space<S> {
         self.note_event(EventKind::BadBlock, Some(block), 0, self.flash.now());
     }
 
-    /// The block a stream is filling and how many of its pages are programmed.
+    /// Returns the stream's open block and the number of its programmed pages.
     pub(crate) fn open_block(&self, stream: StreamId) -> Option<(Pbn, u32)> {
         self.streams[stream]
             .open
@@ -379,34 +379,37 @@ impl<S: Store> Space<S> {
             .map(|open| (open.block, open.next))
     }
 
-    /// Pages that the stream can take before it needs another block.
+    /// Returns the pages that the stream can take before it needs another block.
     pub(crate) fn room(&self, stream: StreamId) -> u32 {
         let pages = self.flash.geometry().pages_per_block;
-        self.open_block(stream)
-            .map_or(0, |(_, next)| pages.saturating_sub(next + self.kept_back))
+        self.open_block(stream).map_or(0, |(_, next)| {
+            pages.saturating_sub(next + self.reserved_pages)
+        })
     }
 
-    /// Pages that a block takes.
+    /// Returns the pages that a block can take.
     #[inline]
     pub(crate) fn pages_per_block(&self) -> u32 {
-        self.flash.geometry().pages_per_block - self.kept_back
+        self.flash.geometry().pages_per_block - self.reserved_pages
     }
 
-    /// Blocks that the stream opens for so many pages more.
+    /// Returns the blocks that the stream opens for this many more pages.
     pub(crate) fn blocks_for(&self, stream: StreamId, pages: u32) -> u32 {
         pages
             .saturating_sub(self.room(stream))
             .div_ceil(self.pages_per_block())
     }
 
-    /// Whether a unit's stream fills this block. It may stay as it is for as long as any full one.
+    /// Returns whether a unit's stream fills this block. Such a block may stay open as long as a
+    /// full block stays full.
     pub(crate) fn is_open_for_unit(&self, block: Pbn) -> bool {
-        self.table.state(block) == State::Open && index(self.filled_by[block.index()]) >= self.fixed
+        self.table.state(block) == State::Open
+            && index(self.stream_of_block[block.index()]) >= self.fixed
     }
 
-    /// Bytes really allocated for pool and streams.
+    /// Returns the allocated bytes of pool and streams.
     pub(crate) fn pool_bytes(&self) -> u64 {
-        let streams = self.streams.len() * size_of::<Stream>() + 4 * self.filled_by.len();
+        let streams = self.streams.len() * size_of::<Stream>() + 4 * self.stream_of_block.len();
         to_u64(self.pool.len() * 16 + streams)
     }
 }

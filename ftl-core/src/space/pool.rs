@@ -4,7 +4,7 @@ use crate::convert::index;
 use nand_model::{Geometry, Pbn};
 use std::collections::BTreeSet;
 
-/// Erased blocks by wear. Blocks whose erase nobody confirmed are erased again when taken.
+/// Erased blocks by wear. A block whose erase is unconfirmed is erased again when taken.
 #[derive(Debug)]
 pub(super) struct FreePool {
     geometry: Geometry,
@@ -29,7 +29,7 @@ impl FreePool {
         self.len
     }
 
-    /// Blocks of one die.
+    /// Returns the number of blocks of one die.
     pub(super) fn on_die(&self, die: u32) -> usize {
         self.by_wear[index(die)].len()
     }
@@ -44,7 +44,7 @@ impl FreePool {
         }
     }
 
-    /// The least worn block, or the most worn one, of this die if it has any; and whether its last
+    /// Takes the least or the most worn block, of this die if it has any. Returns whether its last
     /// erase is known to have ended.
     pub(super) fn take(&mut self, worn: bool, die: Option<u32>) -> Option<(Pbn, bool)> {
         let best_of = |die: u32| {
@@ -62,7 +62,7 @@ impl FreePool {
         Some((best.1, !self.unconfirmed.remove(&best.1)))
     }
 
-    /// The blocks whose last erase is known to have ended.
+    /// Returns the blocks whose last erase is known to have ended.
     pub(super) fn confirmed(&self) -> impl Iterator<Item = Pbn> {
         let blocks = self.by_wear.iter().flatten().map(|(_, block)| *block);
         blocks.filter(|block| !self.unconfirmed.contains(block))

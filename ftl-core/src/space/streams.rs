@@ -1,6 +1,6 @@
-//! Streams, the blocks they fill, and which of those blocks' pages can still be lost. There may be
-//! tens of thousands: a stream keeps the little that pairing asks for, and those that are at risk
-//! are on a list.
+//! Streams, their open blocks, and the unsafe pages of those blocks. There may be tens of thousands
+//! of streams, so a stream keeps only the state that pairing needs, and a list holds the streams
+//! with unsafe pages.
 
 use crate::convert::{index, to_u32};
 use crate::format::Role;
@@ -14,42 +14,41 @@ use std::collections::BinaryHeap;
 pub(crate) struct StreamSpec {
     /// Role of the stream's blocks.
     pub(crate) role: Role,
-    /// Whether full blocks may be collected at once.
+    /// Whether GC may take full blocks at once.
     pub(crate) collectable: bool,
-    /// Whether pages have their own offsets in its blocks, with gaps between them: they all go by
-    /// [`super::Space::program_at`].
+    /// Whether pages have their own offsets in its blocks, with gaps between them. All of them are
+    /// programmed with [`super::Space::program_at`].
     pub(crate) in_place: bool,
 }
 
-/// Number of a stream, as given when it was made.
+/// Number of a stream, returned at its creation.
 pub(crate) type StreamId = usize;
 
-/// The sequence number of what cannot be lost: filler, and nothing at all.
+/// Sequence number of padding and of absent pages: they cannot be lost.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// Programs of a block that are remembered: no pairing reaches further back.
+/// Number of last programs that a block remembers: no pairing reaches further back.
 pub(super) const RECENT: usize = 8;
 
-/// A block that is being filled.
+/// An open block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenBlock {
     pub(super) block: Pbn,
     pub(super) epoch: u64,
     /// Pages programmed.
     pub(super) next: u32,
-    /// Of these, filler at the end.
+    /// Padding pages at the end of these.
     filler: u32,
-    /// Sequence numbers of the last programs, by offset modulo [`RECENT`]; [`NEVER`] for filler.
+    /// Sequence numbers of the last programs, by offset modulo [`RECENT`]; [`NEVER`] for padding.
     recent: [u64; RECENT],
-    /// Whether the pages that are programmed are not all at the beginning: appending fills the gaps
-    /// between them.
+    /// Whether there are gaps between programmed pages, which appending fills.
     pub(super) gaps: bool,
-    /// First of the provisional pages that no filler vouches for yet, and its sequence number.
+    /// First provisional page that no padding commits yet, and its sequence number.
     provisional: Option<(u32, u64)>,
 }
 
 impl OpenBlock {
-    /// A block of which `next` pages are programmed, none of them at risk.
+    /// Creates an open block with `next` programmed pages, none of them unsafe.
     pub(super) fn new(block: Pbn, epoch: u64, next: u32) -> Self {
         OpenBlock {
             block,
@@ -62,7 +61,7 @@ impl OpenBlock {
         }
     }
 
-    /// `count` pages more are programmed, the last of them as number `last`.
+    /// Records that `count` more pages are programmed, the last of them with number `last`.
     #[inline(always)]
     pub(super) fn note(&mut self, count: u32, last: u64) {
         debug_assert!(
@@ -81,17 +80,17 @@ impl OpenBlock {
         }
     }
 
-    /// The pages from here on count only when filler follows.
+    /// Records that the pages from here on are committed only when padding follows.
     pub(super) fn note_provisional(&mut self, first: u32, seq: u64) {
         self.provisional.get_or_insert((first, seq));
     }
 
-    /// A page of filler is programmed. Returns whether what was provisional counts now.
+    /// Records that a page of padding is programmed, which may commit the provisional pages.
     pub(super) fn note_filler(&mut self, pairs: &PairTable) {
         self.recent[index(self.next) % RECENT] = NEVER;
         self.next += 1;
         self.filler += 1;
-        let vouched = provisional::vouches(pairs, self.next - self.filler..self.next);
+        let vouched = provisional::commits(pairs, self.next - self.filler..self.next);
         if vouched && self.oldest_unpaired(pairs) == NEVER {
             self.provisional = None;
         }
@@ -101,8 +100,8 @@ impl OpenBlock {
         self.provisional.is_some()
     }
 
-    /// Whether a later program may destroy this page, or nothing vouches for it yet.
-    pub(super) fn at_risk(&self, pairs: Option<&PairTable>, offset: u32) -> bool {
+    /// Returns whether a later program may destroy this page, or no padding commits it yet.
+    pub(super) fn is_unsafe(&self, pairs: Option<&PairTable>, offset: u32) -> bool {
         let unpaired = |pairs: &PairTable| {
             pairs
                 .last_threat(offset)
@@ -111,22 +110,23 @@ impl OpenBlock {
         self.provisional.is_some_and(|(first, _)| offset >= first) || pairs.is_some_and(unpaired)
     }
 
-    /// Sequence number of the oldest page at risk; without `pairs` no partner threatens any.
+    /// Returns the sequence number of the oldest unsafe page. Without `pairs`, only provisional
+    /// pages are unsafe.
     pub(super) fn oldest_unsafe(&self, pairs: Option<&PairTable>) -> u64 {
         let provisional = self.provisional.map_or(NEVER, |(_, seq)| seq);
         provisional.min(pairs.map_or(NEVER, |pairs| self.oldest_unpaired(pairs)))
     }
 
-    /// Of the pages whose partner is not programmed yet, the oldest.
+    /// Returns the sequence number of the oldest page whose partner is not programmed yet.
     fn oldest_unpaired(&self, pairs: &PairTable) -> u64 {
-        let at_risk = |offset: &u32| {
+        let is_unsafe = |offset: &u32| {
             pairs
                 .last_threat(*offset)
                 .is_some_and(|threat| threat >= self.next)
         };
         let recent = self.next.saturating_sub(pairs.span())..self.next;
         recent
-            .filter(at_risk)
+            .filter(is_unsafe)
             .map(|offset| self.recent[index(offset) % RECENT])
             .min()
             .unwrap_or(NEVER)
@@ -137,11 +137,11 @@ impl OpenBlock {
 pub(super) struct Stream {
     pub(super) spec: StreamSpec,
     pub(super) open: Option<OpenBlock>,
-    /// The next block is for data that is expected to stay: it shall be a worn one.
+    /// Whether the next block is for cold data and should be a worn one.
     pub(super) for_cold: bool,
-    /// Where its blocks should be.
+    /// Preferred die of its blocks.
     pub(super) die: Option<u32>,
-    /// Whether it is on the list of those that may be at risk.
+    /// Whether it is in [`UnsafeStreams`].
     pub(super) listed: bool,
 }
 
@@ -157,20 +157,19 @@ impl Stream {
     }
 }
 
-/// The streams that may have pages at risk, by a number that none of those is older than. A
-/// stream's oldest page at risk only ever gets younger, so entries are put right when they come to
-/// the top.
+/// Streams that may have unsafe pages, each with a lower bound of their sequence numbers. A
+/// stream's oldest unsafe page only gets newer, so an entry is corrected when it reaches the top.
 #[derive(Debug, Default)]
-pub(super) struct AtRisk(BinaryHeap<Reverse<(u64, StreamId)>>);
+pub(super) struct UnsafeStreams(BinaryHeap<Reverse<(u64, StreamId)>>);
 
-impl AtRisk {
+impl UnsafeStreams {
     pub(super) fn put(&mut self, seq: u64, stream: StreamId) {
         debug_assert!(seq < NEVER, "nothing of stream {stream} is at risk");
         self.0.push(Reverse((seq, stream)));
     }
 
-    /// The oldest page at risk and its stream. `oldest_of` tells of a stream; one that is safe is
-    /// taken off the list and `unlisted`.
+    /// Returns the oldest unsafe page and its stream. `oldest_of` returns that of one stream.
+    /// Removes safe streams from the list and clears their `listed`.
     pub(super) fn oldest(
         &mut self,
         streams: &mut [Stream],
@@ -200,16 +199,16 @@ mod tests {
 
     const PAGES: u32 = 64;
 
-    /// What the list replaces: every number is kept, every page looked at.
+    /// Reference for the list: keeps every number and searches every page.
     fn oldest_by_search(pairs: &PairTable, seqs: &[u64]) -> u64 {
         let next = seqs.len() as u32;
-        let at_risk = |offset: &u32| {
+        let is_unsafe = |offset: &u32| {
             pairs
                 .last_threat(*offset)
                 .is_some_and(|threat| threat >= next)
         };
         (0..next)
-            .filter(at_risk)
+            .filter(is_unsafe)
             .map(|offset| seqs[offset as usize])
             .min()
             .unwrap_or(NEVER)
@@ -234,7 +233,7 @@ mod tests {
                 in_place: false,
             };
             let mut streams = vec![Stream::new(spec); 40];
-            let (mut all, mut list, mut seq) = (vec![Vec::new(); 40], AtRisk::default(), 0);
+            let (mut all, mut list, mut seq) = (vec![Vec::new(); 40], UnsafeStreams::default(), 0);
             for _ in 0..5_000 {
                 let id = rng.below(40) as usize;
                 let stream = &mut streams[id];

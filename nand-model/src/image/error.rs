@@ -46,14 +46,14 @@ pub enum ImageError {
     },
     /// The file was cut off.
     #[error(
-        "{path}: {real_bytes} bytes long, its header says {wanted_bytes}; it was cut off, restore it from a copy",
+        "{path}: {allocated_bytes} bytes long, its header says {wanted_bytes}; it was cut off, restore it from a copy",
         path = .path.display()
     )]
     TooShort {
         /// The file.
         path: PathBuf,
         /// Its length.
-        real_bytes: u64,
+        allocated_bytes: u64,
         /// The length its header asks for.
         wanted_bytes: u64,
     },

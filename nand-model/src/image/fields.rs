@@ -1,6 +1,6 @@
 //! Fields of the header: numbers and texts in sequence, and the codes of a profile's enumerations.
 //!
-//! What always holds: numbers are little-endian; nothing is read beyond the bytes that there are; a
+//! Invariants: numbers are little-endian; nothing is read beyond the bytes that there are; a
 //! code of an older image keeps its meaning.
 
 use crate::convert::{index, to_u32};

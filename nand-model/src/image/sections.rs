@@ -1,7 +1,7 @@
 //! The sections of a header copy, one after the other: what each is about, the version of its
 //! fields, and whether a build that does not know it may use the image.
 //!
-//! What always holds: a section that this build does not know is kept as it is, or the image is
+//! Invariants: a section that this build does not know is kept as it is, or the image is
 //! refused because of it. So a later build can say more about a device without a new format.
 
 use super::fields::{Put, Take};

@@ -136,7 +136,7 @@ pub fn variants(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) 
     for (key, value) in [
         ("gc.placement", "single"),
         ("ckpt.interval", "0"),
-        ("valid_tracking", "ram_bitmap"),
+        ("lazy.valid_tracking", "ram_bitmap"),
         ("mlam.ack", "buffer"),
     ] {
         let other = usual().variant(&format!("{key}={value}"), |_| {});

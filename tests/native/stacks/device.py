@@ -160,7 +160,7 @@ class Device:
                 raise DeviceError(f"strace ended with exit code {self._strace.returncode}")
             return self._trace.exists() and "(INJECTED)" in self._trace.read_text()
         if fault is Fault.POWER_CUT:
-            return "POWER CUT injected" in self._log.read_text()
+            return "power cut injected" in self._log.read_text()
         return self._daemon.poll() is not None
 
     def _cut_power(self, rng):
@@ -193,7 +193,7 @@ class Device:
             self._strace.wait(TIMEOUT)
             self._strace = None
             state = json.loads(self._control("status", "--json"))
-            if not state["read_only_reason"] and not state["trouble"]:
+            if not state["read_only_reason"] and not state["failure"]:
                 raise DeviceError("a sync of the image failed, and the device still takes writes")
             self._daemon.terminate()
         code = self._daemon.wait(TIMEOUT)

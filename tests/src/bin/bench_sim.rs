@@ -1,19 +1,22 @@
 //! One run of the simulation benchmark: uniform random page writes on a scheme over
-//! [`OobOnlyStore`], with the chip's law, emulated time, wear and causes on, as in every other use.
-//! `tests/bench/sim.py` runs it beside a plain C loop.
+//! [`OobOnlyStore`]. NAND rules, emulated time, wear and causes are on, as in every other use.
+//! `tests/bench/sim.py` runs it alongside a plain C loop.
 //!
-//!     bench_sim schemes bench_sim blocks SCHEME BLOCKS PAGES_PER_BLOCK LOGICAL_BLOCKS
-//!     WARMUP_WRITES WRITES SEED [KEY=VALUE ...] bench_sim size SCHEME BYTES OP_PERCENT
-//!     WARMUP_WRITES FLASH_OPERATIONS ROUNDS SEED [KEY=VALUE ...]
+//!     bench_sim schemes
+//!     bench_sim blocks SCHEME BLOCKS PAGES_PER_BLOCK LOGICAL_BLOCKS
+//!         WARMUP_WRITES WRITES SEED [KEY=VALUE ...]
+//!     bench_sim size SCHEME BYTES OP_PERCENT
+//!         WARMUP_WRITES FLASH_OPERATIONS ROUNDS SEED [KEY=VALUE ...]
 //!
-//! The first prints the names of all schemes. The second makes a device of so many blocks and
-//! measures so many writes, the third one as the daemon would make it for so many bytes, and
-//! measures rounds of about so many reads, programs and erases: a write can cost one scheme
-//! hundreds of what it costs another. Both fill the device, warm up, and print a line per round:
+//! `schemes` prints the names of all schemes. `blocks` creates a device of BLOCKS blocks and
+//! measures WRITES writes. `size` creates a device of BYTES bytes as the daemon would. It measures
+//! ROUNDS rounds of about FLASH_OPERATIONS reads, programs and erases, because the cost of a write
+//! differs by a factor of hundreds between schemes. Both fill the device, warm up, and print a line
+//! per round:
 //!
 //!     WRITES CPU_SECONDS PROGRAMS FLASH_OPERATIONS ERASES PEAK_RSS_BYTES BLOCKS LOGICAL_PAGES
 //!
-//! Resident memory is the most that the process ever had.
+//! Resident memory is the peak of the process.
 
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{Ftl, FtlConfig, Lpn, Params, Start};
@@ -67,7 +70,7 @@ fn find(name: &str) -> Result<&'static Scheme, Failure> {
     Scheme::find(name).ok_or_else(|| format!("no scheme {name:?}").into())
 }
 
-/// The default chip with another shape.
+/// Creates the default chip with another geometry.
 fn by_blocks(
     scheme: &Scheme,
     blocks: u32,
@@ -85,7 +88,7 @@ fn by_blocks(
     start(scheme, profile, logical * pages_per_block, parse(params)?)
 }
 
-/// The default chip, as large as the daemon would make it.
+/// Creates the default chip, in the size that the daemon would create.
 fn by_size(
     scheme: &Scheme,
     bytes: u64,
@@ -130,7 +133,7 @@ fn start(
     )?)
 }
 
-/// A closed loop of one-page writes: each starts when the one before is done.
+/// Closed loop of one-page writes: each starts when the previous one is done.
 struct Bench {
     ftl: Device,
     rng: SplitMix,
@@ -138,11 +141,11 @@ struct Bench {
     page: Vec<u8>,
 }
 
-/// Writes between two looks at the counters.
+/// Writes between two reads of the counters.
 const BATCH: u64 = 500;
 
 impl Bench {
-    /// A device that was filled, and overwritten at random by so many pages.
+    /// Fills a device and overwrites `warmup` random pages.
     fn new(ftl: Device, warmup: u64, seed: u64) -> Result<Self, Failure> {
         let page = vec![0; ftl.chip().geometry().page_bytes as usize];
         let mut bench = Bench {
@@ -167,8 +170,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures writes for as long as `more` says, which is told how many there were and what they
-    /// took of the flash.
+    /// Measures writes while `more` returns true. Its arguments are the writes so far and their
+    /// flash operations.
     fn round(&mut self, more: impl Fn(u64, u64) -> bool) -> Result<(), Failure> {
         let (before, cpu) = (operations(&*self.ftl), cpu_ns());
         let mut writes = 0;
@@ -199,13 +202,13 @@ fn sum(counts: &OpCounts) -> u64 {
     counts.reads + counts.partial_reads + counts.programs + counts.oob_programs + counts.erases
 }
 
-/// CPU time of this process, ns.
+/// Returns the CPU time of this process in ns.
 fn cpu_ns() -> u64 {
     let usage = getrusage(UsageWho::RUSAGE_SELF).expect("getrusage of oneself cannot fail");
     (usage.user_time() + usage.system_time()).num_nanoseconds() as u64
 }
 
-/// Most memory this program ever had, bytes. (`getrusage` counts what the one had that started it.)
+/// Returns the peak memory of this program in bytes. (`getrusage` includes the parent's peak.)
 fn peak_rss() -> Result<u64, Failure> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let peak = status

@@ -1,17 +1,17 @@
-//! Write amplification of every `gc.policy` with every `gc.placement`, under loads that are known.
+//! Write amplification of every `gc.policy` with every `gc.placement`, under known loads.
 //!
 //!     cargo run --release -p ftld-tests --no-default-features --bin bench_waf [DEVICES]
 //!
-//! A page map of 131,072 pages with 7 % more flash, blocks of 128: every page is written once, then
-//! DEVICES (10) times the device to warm up, then half as much is measured. The four free blocks
-//! that collection keeps and the open one come on top of the 7 %.
+//! A page map of 131,072 pages with 7 % more flash, blocks of 128 pages. Every page is written
+//! once, then DEVICES (10) drive writes warm up, then half as many are measured. The 4 reserved
+//! free blocks and the open one come on top of the 7 %.
 
 use ftld_tests::amplification::{Load, Measured};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const LOGICAL_BLOCKS: u32 = 1024;
-/// 1,024 and 7 %, four free blocks and an open one.
+/// 1,024 and 7 %, 4 free blocks and an open block.
 const PHYSICAL_BLOCKS: u32 = 1096 + 5;
 const POLICIES: [&str; 5] = ["greedy", "cost_benefit", "fifo", "d_choices", "cat"];
 const PLACEMENTS: [&str; 5] = ["single", "copies_apart", "age", "sepbit", "mida"];

@@ -1,12 +1,12 @@
 //! LazyFTL on the device of its paper (profile `lazyftl`, no checkpoints, no wear levelling), over
-//! [`OobOnlyStore`]: emulated write time beside the paper's figures.
+//! [`OobOnlyStore`]: emulated write time compared with the paper's figures.
 //!
 //!     paper_lazyftl [UTILISATION ...]
 //!
-//! A utilisation is the share of the logical pages that hold data, in percent; without one: 100,
-//! 82.87 (the paper's largest) and 75.9 (what its trace touches). Fails when emulated time is not
-//! the counted operations at 80, 200 and 1500 us, or when the stand-in for the trace does not have
-//! the published statistics.
+//! A utilisation is the percentage of the logical pages with data; without one: 100, 82.87 (the
+//! paper's largest) and 75.9 (the footprint of its trace). Fails if emulated time differs from the
+//! counted operations at 80, 200 and 1500 us. Fails also if the stand-in for the trace lacks the
+//! published statistics.
 
 use ftl_core::schemes::Scheme;
 use ftl_core::{Ftl, FtlConfig, Lpn, Params, Start};
@@ -19,20 +19,21 @@ use std::process::ExitCode;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Logical pages are 1/1.07 of what is left of 8192 x 64 pages; the paper does not say.
+/// Over-provisioning: logical pages are 1/1.07 of the rest of 8192 x 64 pages. The paper does not
+/// specify it.
 const OVER_PROVISIONING: f64 = 0.07;
-/// (cached mapping pages, blocks of update and cold area): the paper's smallest RAM and its usual
-/// one.
+/// (cached mapping pages, blocks of update and cold area): the paper's smallest RAM size and its
+/// usual one.
 const RAM: [(&str, &str); 2] = [("1", "4"), ("14", "128")];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Load {
     Sequential,
     Random,
-    /// The stand-in with all requests in random order.
+    /// Stand-in with all requests in random order.
     Scattered,
-    /// The stand-in with the requests of a pass over an extent behind each other, passes in random
-    /// order: whole blocks, the best case.
+    /// Stand-in with the requests of one pass over an extent in sequence, passes in random order:
+    /// whole blocks, the best case.
     Runs,
 }
 
@@ -113,7 +114,7 @@ fn one(
     for &extent in &extents[..used] {
         meter.requests(&[whole(extent, false)])?;
     }
-    // Erased blocks left from the beginning would make the first overwrites too cheap.
+    // Initially erased blocks would make the first overwrites too cheap.
     let warmup = requests(load, &extents, used, &mut rng);
     meter.requests(&warmup)?;
     let measured = requests(load, &extents, used, &mut rng);
@@ -144,8 +145,8 @@ fn whole(extent: u32, read: bool) -> Request {
     }
 }
 
-/// What is done once to warm up and once to measure. The synthetic loads read as well, after they
-/// have written as much.
+/// Returns the requests, run once to warm up and once to measure. The synthetic loads also read,
+/// after writing the same amount.
 fn requests(load: Load, extents: &[u32], used: usize, rng: &mut SplitMix) -> Vec<Request> {
     let mut used_extents = extents[..used].to_vec();
     used_extents.sort_unstable();
@@ -182,8 +183,8 @@ fn requests(load: Load, extents: &[u32], used: usize, rng: &mut SplitMix) -> Vec
     }
 }
 
-/// Prints what the workload is, measured from its requests; the stand-in must be what it stands
-/// for.
+/// Prints the workload's statistics, measured from its requests, and checks those of the stand-in
+/// against the published ones.
 fn statistics(load: Load, logical_pages: u32, requests: &[Request]) -> Result<(), Failure> {
     let mut counts = vec![0_u32; logical_pages as usize];
     for request in requests {
@@ -226,8 +227,8 @@ fn statistics(load: Load, logical_pages: u32, requests: &[Request]) -> Result<()
     Ok(())
 }
 
-/// A device with the clocks of its reads and writes; pages go one by one, each when the one before
-/// is done.
+/// Device with the times of its reads and writes. Pages are accessed one by one, each when the
+/// previous one is done.
 struct Meter {
     ftl: Box<dyn Ftl<OobOnlyStore>>,
     at: Nanos,
@@ -236,7 +237,7 @@ struct Meter {
     reads: Side,
 }
 
-/// What the page reads or the page writes of the host took.
+/// Times of the host's page reads or page writes.
 #[derive(Clone, Copy, Default)]
 struct Side {
     pages: u64,

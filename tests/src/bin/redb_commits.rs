@@ -1,15 +1,15 @@
-//! Transactions of redb, noted outside the device, and what is there of them after it failed.
+//! Transactions of redb, logged outside the device, and a check of them after the device failed.
 //!
 //! usage: redb_commits work DATABASE NOTES HEAD     until the device fails
 //!        redb_commits check DATABASE               after it was mounted again
 //!
-//! Transaction `n` inserts keys that follow from `n`, removes those of transaction `n - KEEP`, and
-//! makes the head `n`. `work` goes on from HEAD, and notes `begin 0 n` before a transaction and
-//! `done 0 n` after its commit returned. `check` has redb check its file, compares every key with
-//! what the head tells, and prints `head=N looked_at=COUNT`.
+//! Transaction `n` inserts keys derived from `n`, removes those of transaction `n - KEEP`, and sets
+//! the head to `n`. `work` continues from HEAD, and writes the notes `begin 0 n` before a
+//! transaction and `done 0 n` after its commit returned. `check` runs redb's file check, compares
+//! every key with the head's expected content, and prints `head=N looked_at=COUNT`.
 //!
-//! `work` ends with exit code 3 and the error if redb reports one; whoever started it knows whether
-//! the device failed before. Exit code 1 and the reason if anything else is not as it should be.
+//! `work` ends with exit code 3 and the error if redb reports one; its caller determines whether
+//! the device failed before. Any other error gives exit code 1 and the reason.
 
 use nand_model::SplitMix;
 use redb::{Database, Durability, ReadableTable, TableDefinition};
@@ -22,13 +22,13 @@ use std::io::{self, Write};
 /// `(transaction, position)` to data.
 const LEDGER: TableDefinition<'_, (u64, u32), &[u8]> = TableDefinition::new("ledger");
 const HEAD: TableDefinition<'_, (), u64> = TableDefinition::new("head");
-/// Transactions whose keys are in the ledger.
+/// Number of transactions with keys in the ledger.
 const KEEP: u64 = 500;
 
 /// Exit code of `work` after an error of redb.
 const DATABASE_FAILED: i32 = 3;
 
-/// Data of a transaction, by position. Now and then one is larger than a page.
+/// Returns the data of a transaction, by position. Some values are larger than a page.
 fn rows(transaction: u64) -> Vec<Vec<u8>> {
     let mut rng = SplitMix::new(transaction);
     let count = 1 + rng.below(4);
@@ -44,7 +44,7 @@ fn rows(transaction: u64) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// What a command comes to.
+/// Result of a command.
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn commit(database: &Database, transaction: u64) -> Outcome<()> {
@@ -129,7 +129,7 @@ fn main() {
         Ok(line) => println!("{line}"),
         Err(why) => {
             println!("redb_commits: {why}");
-            // Notes and arguments fail with an io::Error, redb with errors of its own.
+            // Notes and arguments fail with an io::Error, redb with its own errors.
             let of_redb = words.first() == Some(&"work") && !why.is::<io::Error>();
             std::process::exit(if of_redb { DATABASE_FAILED } else { 1 });
         }

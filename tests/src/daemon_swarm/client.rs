@@ -1,5 +1,4 @@
-//! An NBD client over a stream in memory: what it sends and takes moves only when the runner says
-//! so.
+//! NBD client over an in-memory stream: bytes move only when the runner allows it.
 
 use super::plan::{Ask, Verb, Wire};
 use ftld::transport::nbd::wire::{
@@ -13,20 +12,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Both directions of a connection; clones are the same connection.
+/// Both directions of a connection; clones share the connection.
 #[derive(Clone, Default)]
 pub(super) struct Pipe(Arc<Mutex<Bytes>>);
 
 #[derive(Default)]
 struct Bytes {
-    /// To the server, and how many of them it may take now.
+    /// Bytes to the server, and the number that it may receive now.
     inward: Vec<u8>,
     in_room: usize,
-    /// Bytes that the server took so far.
+    /// Bytes received by the server so far.
     delivered: u64,
-    /// Whether the client hung up: after `inward` comes the end.
+    /// Whether the client hung up: the stream ends after `inward`.
     hung_up: bool,
-    /// From the server, and how many more it may give now.
+    /// Bytes from the server, and the number that it may still send.
     outward: Vec<u8>,
     out_room: usize,
 }
@@ -36,13 +35,13 @@ impl Pipe {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets so many bytes pass in each direction.
+    /// Allows `inward` and `outward` more bytes to pass.
     pub(super) fn allow(&self, inward: usize, outward: usize) {
         let mut bytes = self.lock();
         (bytes.in_room, bytes.out_room) = (inward, outward);
     }
 
-    /// The client hangs up after so many more bytes.
+    /// Makes the client hang up after `after` more bytes.
     fn hang_up(&self, after: usize) {
         let mut bytes = self.lock();
         bytes.inward.truncate(after);
@@ -54,7 +53,7 @@ impl Pipe {
     }
 }
 
-// The runner polls the server again whenever it moves bytes: nobody has to be woken.
+// The runner polls the server after each move of bytes, so no waker is needed.
 impl AsyncRead for Pipe {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -102,26 +101,26 @@ impl AsyncWrite for Pipe {
     }
 }
 
-/// A part of what a read returned.
+/// Part of a read's result.
 #[derive(Clone, Debug)]
 pub(super) enum Part {
     Data(Vec<u8>),
     Hole(usize),
 }
 
-/// A whole reply.
+/// Complete reply.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reply {
     pub(super) cookie: u64,
     pub(super) errno: u32,
-    /// Where, and what was there.
+    /// Offset and content.
     pub(super) parts: Vec<(u64, Part)>,
-    /// Length, and whether it is a hole that reads as zeros.
+    /// Length, and whether the extent is a hole that reads as zeros.
     pub(super) extents: Vec<(u64, bool)>,
 }
 
 impl Reply {
-    /// Whether what was read is what a device with these bytes holds.
+    /// Returns whether the read parts match a device with these bytes.
     pub(super) fn holds(&self, bytes: &[u8]) -> bool {
         self.parts.iter().all(|(at, part)| {
             let from = &bytes[*at as usize..];
@@ -133,13 +132,13 @@ impl Reply {
     }
 }
 
-/// One client.
+/// NBD client.
 pub(super) struct Client {
     pub(super) pipe: Pipe,
     pub(super) mode: Mode,
-    /// Requests without a whole reply, by cookie.
+    /// Requests without a complete reply, by cookie.
     pub(super) open: BTreeMap<u64, Ask>,
-    /// Where in the bytes that it sent each request without a whole reply begins and ends.
+    /// Start and end, in the sent bytes, of each request without a complete reply.
     places: BTreeMap<u64, (u64, u64)>,
     sent: u64,
     taken: Vec<u8>,
@@ -148,7 +147,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// One that has sent its side of the handshake.
+    /// Creates a client that has sent its side of the handshake.
     pub(super) fn new(wire: Wire) -> Client {
         let mode = match wire {
             Wire::Simple | Wire::Attached => Mode::Simple,
@@ -196,10 +195,10 @@ impl Client {
         client
     }
 
-    /// Takes the server's side of the handshake. Returns whether it is done.
+    /// Reads the server's side of the handshake. Returns whether it is complete.
     ///
     /// # Errors
-    /// The server refused an option.
+    /// The server rejected an option.
     pub(super) fn negotiated(&mut self) -> Result<bool, String> {
         if self.negotiated {
             return Ok(true);
@@ -221,7 +220,7 @@ impl Client {
         Ok(false)
     }
 
-    /// Puts a request on its way.
+    /// Queues a request.
     pub(super) fn send(&mut self, cookie: u64, ask: &Ask, payload: &[u8]) {
         let (command, mut flags) = match ask.verb {
             Verb::Read => (
@@ -277,7 +276,7 @@ impl Client {
         self.pipe.lock().inward.extend(bytes);
     }
 
-    /// Says good-bye behind all requests, or hangs up after so many more bytes.
+    /// Sends a disconnect after all requests, or hangs up after this number of bytes.
     pub(super) fn leave(&mut self, hang_up: Option<usize>) {
         if let Some(after) = hang_up {
             return self.pipe.hang_up(after);
@@ -298,7 +297,8 @@ impl Client {
         self.put(&bytes);
     }
 
-    /// A request that the server took whole and did not answer, and whether it took a part of one.
+    /// Returns a request that the server received completely and did not answer, and whether it
+    /// received part of one.
     pub(super) fn unanswered(&self) -> (Option<Ask>, bool) {
         let taken = self.pipe.delivered();
         let whole = self.places.iter().find(|(_, (_, end))| *end <= taken);
@@ -309,7 +309,7 @@ impl Client {
         (whole.map(|(cookie, _)| self.open[cookie]), inside)
     }
 
-    /// Takes whole replies.
+    /// Reads complete replies.
     ///
     /// # Errors
     /// The server broke the protocol.
@@ -336,7 +336,8 @@ impl Client {
         Ok(replies)
     }
 
-    /// Bytes of the message at `at`, and the reply that it ends; `None` until all of it is there.
+    /// Returns the length of the message at `at`, and the reply that it completes; `None` until the
+    /// message is complete.
     fn message(&mut self, at: usize) -> Result<Option<(usize, Option<Reply>)>, String> {
         let bytes = &self.taken[at..];
         if bytes.len() < 4 {
@@ -431,7 +432,7 @@ impl Client {
     }
 }
 
-/// Whether a reply has all that was asked for.
+/// Checks that a reply contains everything requested.
 fn complete(ask: &Ask, reply: &Reply, mode: Mode) -> Result<(), String> {
     if reply.errno != 0 {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Where syncs of the host wait until the runner lets them complete, and what each connection asks
-//! of the volume.
+//! Gate that delays the host's syncs until the runner lets them complete, and a recorder of each
+//! connection's calls to the volume.
 
 use ftld::device::{BlockDevice, Completion, Extent, Flush};
 use ftld::volume::{Durable, Volume};
@@ -9,19 +9,17 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a flush may be pending without a thread that waits for it, before nobody expects one
-/// any more.
+/// Longest time that a flush may be pending without a waiting thread; afterwards none is expected.
 const UNCLAIMED: Duration = Duration::from_millis(200);
-/// How long a sync is held at most: a request may wait for it inside the scheme, where the runner
-/// cannot see it.
+/// Longest delay of a sync: a request may wait for it inside the scheme, invisible to the runner.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 thread_local! {
-    /// Whether a sync on this thread may be held. Never on the thread of the runner.
+    /// Whether a sync on this thread may be delayed. Never set on the runner's thread.
     static MAY_HOLD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Holds syncs.
+/// Gate that delays syncs.
 #[derive(Default)]
 pub(super) struct Gate {
     state: Mutex<State>,
@@ -31,17 +29,17 @@ pub(super) struct Gate {
 #[derive(Default)]
 struct State {
     hold: bool,
-    /// Syncs that are held.
+    /// Delayed syncs.
     held: u32,
-    /// How many of them may go.
+    /// Number of delayed syncs that may complete.
     passes: u32,
-    /// Flushes that have begun and not ended.
+    /// Flushes started and not ended.
     pending: u64,
-    /// How many of them a thread waits for.
+    /// Number of pending flushes with a waiting thread.
     waited_for: u64,
-    /// Whether no thread came to wait for any of them in time: nothing will happen to them.
+    /// Whether no thread waited for a pending flush in time: nothing will happen to these flushes.
     unclaimed: bool,
-    /// Flushes that have ended, by connection.
+    /// Ended flushes, by connection.
     ended: Vec<u64>,
     reclaims: u64,
 }
@@ -57,7 +55,7 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Called by a sync that is in progress.
+    /// Called by a sync in progress.
     pub(super) fn during_sync(&self) {
         if !MAY_HOLD.get() {
             return;
@@ -82,7 +80,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Lets the sync that is held complete.
+    /// Lets the delayed sync complete.
     pub(super) fn pass(&self) {
         let mut state = self.lock();
         if state.held > 0 {
@@ -101,8 +99,8 @@ impl Gate {
         self.lock().held > 0
     }
 
-    /// Waits until no thread gets further without the runner: no flush is pending, a sync is held,
-    /// or another flush has ended since there were `known`. Returns the flushes that have ended, by
+    /// Waits until no thread proceeds without the runner: no flush is pending, a sync is delayed,
+    /// or another flush has ended since there were `known`. Returns the ended flushes, by
     /// connection.
     pub(super) fn quiet(&self, known: u64) -> Vec<u64> {
         let busy = |state: &mut State| state.is_busy() && state.ended.iter().sum::<u64>() <= known;
@@ -120,12 +118,12 @@ impl Gate {
         }
     }
 
-    /// Whether flushes that are pending will get further without the runner.
+    /// Returns whether pending flushes will proceed without the runner.
     pub(super) fn is_busy(&self) -> bool {
         self.lock().is_busy()
     }
 
-    /// A session runs: it may let threads wait for flushes.
+    /// Notes that a session runs: it may let threads wait for flushes.
     pub(super) fn expect_threads(&self) {
         self.lock().unclaimed = false;
     }
@@ -139,14 +137,13 @@ impl Gate {
         );
     }
 
-    /// Whether requests had to wait for erased space since the last call.
+    /// Returns whether requests had to wait for erased space since the last call.
     pub(super) fn reclaimed(&self) -> bool {
         std::mem::take(&mut self.lock().reclaims) > 0
     }
 }
 
-/// The way to the host's storage: a request that waits there for space must not wait for the
-/// runner.
+/// Path to the host's storage: a request that waits there for space must not wait for the runner.
 pub(super) struct Unblocked {
     pub(super) inner: Arc<dyn Durable<FileStore>>,
     pub(super) gate: Arc<Gate>,
@@ -167,22 +164,22 @@ impl Durable<FileStore> for Unblocked {
     fn failed(&self) -> bool {
         self.inner.failed()
     }
-    fn tidy(&self, store: &mut FileStore) -> io::Result<()> {
-        self.inner.tidy(store)
+    fn discard_freed_space(&self, store: &mut FileStore) -> io::Result<()> {
+        self.inner.discard_freed_space(store)
     }
 }
 
-/// One call of the volume.
+/// Call of the volume.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     pub(super) offset: u64,
     pub(super) length: u64,
     pub(super) well: bool,
-    /// Flushes that had ended by then.
+    /// Flushes ended by then.
     pub(super) flushes: u64,
 }
 
-/// The volume as one connection sees it.
+/// The volume, recorded for one connection.
 pub(super) struct Watched {
     pub(super) volume: Arc<Volume<FileStore>>,
     pub(super) gate: Arc<Gate>,
@@ -272,7 +269,7 @@ impl Flush for WatchedFlush {
     }
 }
 
-/// Counts the end of a flush, waited for or not.
+/// Counts the end of a flush, with or without a waiting thread.
 struct End {
     gate: Arc<Gate>,
     who: usize,

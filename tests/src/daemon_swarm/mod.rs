@@ -1,10 +1,10 @@
-//! The daemon swarm: volume, NBD sessions and a real image over the simulated disk, in one process,
-//! against an oracle per unit.
+//! Daemon swarm: volume, NBD sessions and a real image over the simulated disk, in one process,
+//! checked against an oracle per unit.
 //!
 //! One seed is one [`plan`]: a scheme on a small chip, one to four connections, and a list of
-//! actions. Actions are requests, turns of connections, faults, ends and looks. [`runner`] does
-//! them, [`oracle`] judges every reply and every restart, [`shrink`] makes a failing plan small. A
-//! plan is text; kept plans are in `tests/daemon_swarm/`.
+//! actions. Actions are requests, turns of connections, faults, ends and looks. [`runner`] executes
+//! them, [`oracle`] checks every reply and every restart, [`shrink`] makes a failing plan small. A
+//! plan is text; `tests/daemon_swarm/` contains the kept plans.
 
 mod client;
 mod gate;
@@ -16,17 +16,17 @@ pub mod shrink;
 /// Declares the classes with their names.
 macro_rules! classes {
     ($($class:ident: $name:literal,)*) => {
-        /// What a run may contain.
+        /// Classes of events in a run.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Class {
             $(#[doc = $name] $class,)*
         }
 
         impl Class {
-            /// Names of all of them, in the order of their numbers.
+            /// Names of all classes, in the order of their numbers.
             pub const NAMES: &'static [&'static str] = &[$($name),*];
 
-            /// Name under which [`ftld_battery::classes::Classes`] counts it.
+            /// Returns the name under which [`ftld_battery::classes::Classes`] counts the class.
             pub fn name(self) -> &'static str {
                 Class::NAMES[self as usize]
             }
@@ -83,14 +83,14 @@ classes! {
     Counters: "counters equal to the traffic",
 }
 
-/// Pairs of classes that no run has, each with the reason.
+/// Pairs of classes that no run contains, each with the reason.
 const CANNOT_MEET: &[(Class, Class, &str)] = &[(
     Class::LongTrim,
     Class::SeveralSlices,
     "only devices of 512-byte pages have long trims, only larger pages slices",
 )];
 
-/// Why two classes cannot happen in one run, if they cannot.
+/// Returns the reason why two classes cannot occur in one run, if they cannot.
 pub fn cannot_meet(one: &str, other: &str) -> Option<&'static str> {
     let same = |(a, b, _): &&(Class, Class, &str)| {
         (a.name(), b.name()) == (one, other) || (b.name(), a.name()) == (one, other)

@@ -1,17 +1,15 @@
-//! Makes a failing plan smaller while it still fails.
+//! Shrinks a failing plan while it still fails.
 
 use super::plan::{Action, Plan};
 use std::time::{Duration, Instant};
 
-/// How often a candidate with races is tried in the second pass: threads run as the machine
-/// schedules them.
+/// Runs per candidate with races in the second pass: the thread schedule varies.
 const TRIES: u32 = 12;
 
 /// Drops actions, then parts of races, then connections and parameters, while `fails` returns true
 /// and time is left.
 ///
-/// The first pass tries each candidate once. The second one tries candidates with races several
-/// times.
+/// The first pass runs each candidate once, the second runs candidates with races several times.
 pub fn shrink(plan: &Plan, patience: Duration, fails: impl FnMut(&Plan) -> bool) -> Plan {
     let mut search = Search {
         best: plan.clone(),
@@ -42,7 +40,7 @@ struct Search<F> {
 }
 
 impl<F: FnMut(&Plan) -> bool> Search<F> {
-    /// Takes the candidate if it fails, too.
+    /// Accepts the candidate if it fails, too.
     fn offer(&mut self, candidate: Plan) -> bool {
         let tries = if has_races(&candidate) { self.tries } else { 1 };
         let failed = (0..tries).any(|_| Instant::now() < self.until && (self.fails)(&candidate));
@@ -52,7 +50,7 @@ impl<F: FnMut(&Plan) -> bool> Search<F> {
         failed
     }
 
-    /// Until nothing more can be dropped.
+    /// Drops parts until no candidate fails.
     fn pass(&mut self) {
         loop {
             let before = self.best.to_string();
@@ -66,7 +64,7 @@ impl<F: FnMut(&Plan) -> bool> Search<F> {
         }
     }
 
-    /// Long rows first.
+    /// Drops actions, long runs of them first.
     fn drop_actions(&mut self) {
         let mut length = self.best.actions.len().div_ceil(2);
         while length > 0 {

@@ -1,13 +1,13 @@
-//! The codecs of what schemes put on flash: OOB records, checkpoint chunks, trim records.
+//! Codecs of on-flash records: OOB records, checkpoint chunks, trim records.
 //!
-//! Properties: foreign bytes are refused or decode to something that encodes to the same meaning
-//! again; the short cuts on encoded records agree with the long way.
+//! Properties: a codec rejects arbitrary bytes, or decodes them to a value whose encoding has the
+//! same meaning. The short cuts on encoded records agree with the full decoder.
 
 use super::Input;
 use ftl_core::format::checkpoint::ChunkHead;
 use ftl_core::format::{Flags, OOB_BYTES, OOB_SLOT, Oob, PageTag, trim};
 
-/// First byte: which codec.
+/// Runs one input. The first byte selects the codec.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     match input.u8() % 3 {

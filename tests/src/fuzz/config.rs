@@ -1,7 +1,7 @@
-//! Configuration files, targets and sizes as somebody may write them.
+//! Arbitrary configuration files, targets and sizes.
 //!
-//! Properties: an error or a configuration whose parts keep to their documented bounds; a target
-//! reads back as it is shown.
+//! Properties: the result is an error or a configuration within the documented bounds; a displayed
+//! target parses to itself.
 
 use ftld::config::Config;
 use ftld::instance::Dirs;
@@ -10,7 +10,7 @@ use ftld::size::parse_size;
 use ftld::target::Target;
 use tempfile::TempDir;
 
-/// The whole input as a file, and its first line as a target and as a size.
+/// Parses the whole input as a file, and its first line as a target and as a size.
 pub fn run(data: &[u8]) {
     thread_local!(static FOLDER: TempDir = tempfile::tempdir().expect("a temporary folder"));
     FOLDER.with(|folder| {
@@ -30,11 +30,16 @@ pub fn run(data: &[u8]) {
         };
         assert!(
             config
-                .wish
+                .requirements
                 .size
                 .is_none_or(|size| size > 0 && size.is_multiple_of(4096))
         );
-        assert!(config.wish.op.is_none_or(|op| (0.1..=1000.0).contains(&op)));
+        assert!(
+            config
+                .requirements
+                .op
+                .is_none_or(|op| (0.1..=1000.0).contains(&op))
+        );
         assert!(
             !config.name.is_empty() && !config.name.contains('/'),
             "instance {:?}",

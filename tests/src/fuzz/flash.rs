@@ -1,9 +1,8 @@
-//! A device whose flash somebody wrote who knows the format: pages with valid check values, records
-//! and marks that say anything.
+//! Device with forged flash: pages with valid check values, and arbitrary records and marks.
 //!
-//! Properties: every scheme mounts it or says what is damaged; when it mounts, every page can be
-//! read or is an error, and the check of all tables ends. What the laws of the part forbid is a
-//! panic of the chip and so a finding: mounting must not break them either.
+//! Properties: every scheme mounts the device or reports the damage. After a mount, every page is
+//! readable or an error, and the check of all tables ends. A violation of the NAND rules is a panic
+//! of the chip and so a finding: mounting must not violate them either.
 
 use super::Input;
 use crate::suite;
@@ -19,10 +18,10 @@ use std::sync::OnceLock;
 
 /// Pages of the device.
 const PAGES: u32 = 96;
-/// Requests before the flash falls into the wrong hands.
+/// Requests before the flash is forged.
 const REQUESTS: usize = 400;
 
-/// A device in use, and its flash after a clean stop and after a cut.
+/// Device in use, with its flash after a clean shutdown and after a cut.
 struct Base {
     rig: Rig,
     stopped: MemStore,
@@ -64,7 +63,7 @@ fn base(scheme: &'static ftl_core::schemes::Scheme, cells: Cells) -> Base {
     }
 }
 
-/// First byte: which device. Then edits, one after the other.
+/// Runs one input. The first byte selects the device; edits follow.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let choice = usize::from(input.u8());
@@ -130,7 +129,7 @@ fn edit(rig: &Rig, store: &mut MemStore, input: &mut Input) {
                 ROLES[usize::from(input.u8()) % ROLES.len()],
                 u32::from(input.u8()),
             );
-            // Small numbers meet others; a few bits more reach the ends of each field.
+            // Small numbers match existing ones; a few more bits reach the limits of each field.
             let lpn = if input.u8() & 1 == 0 { lpn } else { !lpn };
             let counter = |input: &mut Input| {
                 (u64::from(input.u16()) << (input.u8() % 33)) & 0xFFFF_FFFF_FFFF
@@ -171,7 +170,7 @@ fn edit(rig: &Rig, store: &mut MemStore, input: &mut Input) {
         5 => {
             let block = block(input);
             let bad = [None, Some(Bad::Factory), Some(Bad::Grown)][usize::from(input.u8()) % 3];
-            // More erases than these the image refuses.
+            // The image rejects larger erase counts.
             let (erase_count, erase_interrupted) = (input.u32() % (1 << 31), input.u8() & 1 == 1);
             let facts = BlockFacts {
                 erase_count,
@@ -187,7 +186,7 @@ fn edit(rig: &Rig, store: &mut MemStore, input: &mut Input) {
             store.erase(block, BlockFacts::default())
         }
         _ => {
-            // A whole block again, somewhere else.
+            // Copy of a whole block to another one.
             let (from, to) = (block(input), block(input));
             (0..geometry.pages_per_block).try_for_each(|page| {
                 let (data, oob) = contents(rig, store, geometry.page(from, page));
@@ -210,7 +209,7 @@ fn contents(rig: &Rig, store: &mut MemStore, ppn: Ppn) -> (Vec<u8>, Vec<u8>) {
     (data, oob)
 }
 
-/// Writes over a part of a page's data or OOB.
+/// Overwrites part of a page's data or OOB area.
 fn patch(
     rig: &Rig,
     store: &mut MemStore,

@@ -1,16 +1,16 @@
-//! An image file that somebody damaged or forged: bytes changed as they are, or with the checks of
-//! docs/FORMAT.md made to hold again, and cut off anywhere.
+//! Damaged or forged image file: changed bytes, with the checks of docs/FORMAT.md unchanged or
+//! recomputed, and truncation at any offset.
 //!
-//! Properties: looking at it as `ftld check` does ends in a mounted scheme, all of whose pages can
-//! be read or are errors, or in one message with the exit code of a damaged image; not a byte of
-//! the file changes.
+//! Properties: opening it as `ftld check` does has one of two results. Either the scheme mounts and
+//! each page is readable or an error, or one message has the exit code of a damaged image. The file
+//! does not change.
 
 use super::Input;
 use crc32c::{crc32c, crc32c_append};
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{FtlConfig, Lpn, Params, Start};
 use ftld::failure::Exit;
-use ftld::stack::open_untouched;
+use ftld::stack::open_in_memory;
 use ftld_battery::workload::{HostOp, Kind, Workload};
 use nand_model::store::FileStore;
 use nand_model::{Chip, Geometry, ImageSpec, Profile};
@@ -21,13 +21,13 @@ use tempfile::TempDir;
 const SIZE: u64 = 64 << 10;
 const PAGE: usize = 4096;
 
-/// An honest image.
+/// Undamaged image.
 struct Base {
     geometry: Geometry,
     bytes: Vec<u8>,
 }
 
-/// Every scheme, closed in order and not.
+/// Images of every scheme, after a clean and an unclean shutdown.
 fn bases() -> &'static [Base] {
     static BASES: OnceLock<Vec<Base>> = OnceLock::new();
     BASES.get_or_init(|| {
@@ -92,7 +92,7 @@ fn base(scheme: &'static Scheme, clean: bool) -> Base {
             .expect("an honest image closes");
     }
     let mut bytes = std::fs::read(&path).expect("its own file");
-    // The identity is random; runs should repeat.
+    // The identity is random; a fixed one makes runs repeatable.
     for copy in bytes[..2 * PAGE]
         .chunks_exact_mut(PAGE)
         .filter(|copy| copy.starts_with(b"FTLDIMG"))
@@ -106,7 +106,7 @@ fn base(scheme: &'static Scheme, clean: bool) -> Base {
     }
 }
 
-/// First byte: which image. Then edits, one after the other.
+/// Runs one input. The first byte selects the image; edits follow.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let base = &bases()[usize::from(input.u8()) % bases().len()];
@@ -127,7 +127,7 @@ pub fn run(data: &[u8]) {
 }
 
 fn look(path: &Path) {
-    let mut ftl = match open_untouched(path) {
+    let mut ftl = match open_in_memory(path) {
         Ok((_, ftl)) => ftl,
         Err(failure) => {
             let known = matches!(failure.exit, Exit::Damaged | Exit::Failed | Exit::Usage);
@@ -146,7 +146,7 @@ fn look(path: &Path) {
     let _ = ftl.check();
 }
 
-/// Holes stay holes, as in the images that the daemon makes.
+/// Writes a sparse file, with holes as in the daemon's images.
 fn write_sparse(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::create(path)?;
@@ -161,7 +161,7 @@ fn write_sparse(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Where things lie, as docs/FORMAT.md says, for a part without OOB-only programs.
+/// Offsets in the image according to docs/FORMAT.md, for a part without OOB-only programs.
 struct Map {
     counts: usize,
     pages: usize,
@@ -195,7 +195,7 @@ impl Map {
     }
 }
 
-/// Puts a check over the bytes before `at`.
+/// Writes the check value of the bytes before `at`.
 fn seal(part: &mut [u8], at: usize, seed: u32) {
     let check = if seed == 0 {
         crc32c(&part[..at])
@@ -254,7 +254,7 @@ fn edit(geometry: &Geometry, bytes: &mut Vec<u8>, input: &mut Input) {
             head[60..].copy_from_slice(&check.to_le_bytes());
         }
         _ => {
-            // A record, or the data or OOB that it speaks of.
+            // A record, or the data or OOB area that it describes.
             match kind {
                 5 => overwrite(
                     &mut bytes[record_at..][..20][usize::from(input.u8() % 20)..],

@@ -1,8 +1,8 @@
-//! What hostile bytes meet, as plain functions: libFuzzer drives them from `tests/fuzz/`,
+//! Fuzz targets as plain functions: libFuzzer drives them from `tests/fuzz/`,
 //! `tests/tests/fuzz_corpus.rs` runs their committed inputs with every `cargo test`.
 //!
-//! A body returns whatever the bytes are; it panics when one of our promises is broken: no panic,
-//! no endless loop, memory in proportion, and the properties that its header names.
+//! A body returns for all inputs. It panics when a guarantee is violated: no panic, no endless
+//! loop, bounded memory, and the properties in its module header.
 
 pub mod codec;
 pub mod config;
@@ -10,15 +10,15 @@ pub mod flash;
 pub mod image;
 pub mod nbd;
 
-/// A body, by the name of its binary and of its corpus folder.
+/// Fuzz target, with the name of its binary and of its corpus folder.
 pub struct Target {
     /// Name.
     pub name: &'static str,
-    /// What is done with one input.
+    /// Function that runs one input.
     pub body: fn(&[u8]),
 }
 
-/// Every target.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "nbd",
@@ -42,7 +42,7 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// Takes an input apart, field by field; zeros when it is used up.
+/// Reader of an input, field by field; returns zeros at its end.
 pub(crate) struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {

@@ -1,9 +1,9 @@
-//! A client's bytes against the NBD server: the negotiation by itself under every kind of TLS, and
-//! whole sessions over a stream in memory on a real volume.
+//! Arbitrary client bytes for the NBD server: the negotiation alone under every kind of TLS, and
+//! whole in-memory sessions on a real volume.
 //!
-//! Properties: a negotiation ends within its options, never keeps or says more than they allow, and
-//! tells nothing before TLS where that is required; a session ends when its input does, with no
-//! device trouble, and in memory that its limits allow.
+//! Properties: a negotiation ends within its options, and neither stores nor sends more than they
+//! allow. Where TLS is required, it sends nothing before TLS. A session ends when its input does,
+//! without a device failure, and within the memory limits.
 
 use super::Input;
 use crate::suite;
@@ -22,7 +22,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Runtime;
 
-/// First byte: what to do and how the rest is cut up. See the code.
+/// Runs one input. The first byte selects the mode and the split of the rest.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let knobs = input.u8();
@@ -43,7 +43,7 @@ fn info() -> ExportInfo {
     }
 }
 
-/// Most that one option is answered with: an answer to INFO with everything, or an error's text.
+/// Largest answer to one option: an answer to INFO with all items, or an error's text.
 const ANSWER_MAX: usize = 1024;
 
 fn negotiate(mut security: Security, full: Option<usize>, bytes: &[u8], piece: usize) {
@@ -97,7 +97,7 @@ fn negotiate(mut security: Security, full: Option<usize>, bytes: &[u8], piece: u
     }
 }
 
-/// Errors, and the acknowledgements of STARTTLS and ABORT, are all that is said before TLS.
+/// Checks that the server sends only errors and acknowledgements of STARTTLS and ABORT before TLS.
 fn tells_nothing(mut answer: &[u8]) {
     while !answer.is_empty() {
         let (asked, kind, length) = (
@@ -114,7 +114,7 @@ fn tells_nothing(mut answer: &[u8]) {
     }
 }
 
-/// Bytes of the device: small, so that reading all of it again and again costs little.
+/// Pages of the device: few, so that repeated reads of the whole device are cheap.
 const PAGES: u32 = 96;
 const PAGE: u64 = 512;
 
@@ -148,7 +148,7 @@ fn session(read_only: bool, bytes: &[u8], piece: usize) {
     };
     RUNTIME.with(|runtime| {
         let device: Arc<dyn BlockDevice> = volume.clone();
-        // How a client is got rid of is its own affair.
+        // The way in which a session ends does not matter.
         let _ = runtime.block_on(serve_stream(
             stream,
             device,
@@ -158,7 +158,7 @@ fn session(read_only: bool, bytes: &[u8], piece: usize) {
             std::future::pending(),
         ));
     });
-    assert_eq!(volume.trouble(), None);
+    assert_eq!(volume.failure(), None);
     let seen = stats.snapshot();
     assert_eq!(
         (seen.negotiating, seen.connected, seen.in_flight),
@@ -166,7 +166,7 @@ fn session(read_only: bool, bytes: &[u8], piece: usize) {
     );
 }
 
-/// Gives its bytes piece by piece and then ends; takes and forgets everything.
+/// Stream that sends its bytes in pieces and then ends, and discards received bytes.
 struct Script {
     bytes: Vec<u8>,
     at: usize,

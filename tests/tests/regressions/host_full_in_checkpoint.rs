@@ -1,6 +1,6 @@
-//! The host's file system was full while a checkpoint's last page was made safe by a pad. The
-//! checkpoint counted all its pages as written but was not complete, and the next host write asked
-//! it for a page beyond its end: a panic.
+//! The host's file system was full while padding made a checkpoint's last page safe. The checkpoint
+//! counted all its pages as written but was incomplete, and the next host write requested a page
+//! beyond its end: a panic.
 
 use ftl_core::FtlError;
 use ftld_battery::host::{Host, Trouble};

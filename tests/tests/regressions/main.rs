@@ -1,5 +1,5 @@
-//! Bugs that were found, one file each; a file's header tells the story. They run for every scheme,
-//! like any other suite.
+//! Fixed bugs, one file each; a file's header describes the bug. They run for every scheme, like
+//! any other suite.
 
 mod host_full_in_checkpoint;
 mod mount_erased_before_rescue;

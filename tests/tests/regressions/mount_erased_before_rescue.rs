@@ -1,7 +1,6 @@
-//! The last page programmed before a cut may read well now and be lost soon. Mount reads it and
-//! programs it again. It used to erase blocks without live pages first, and the block with the
-//! page's flushed predecessor is such a block: a second cut between that erase and the rescue left
-//! neither.
+//! The last page programmed before a cut may be unstable: readable now and lost soon. A mount reads
+//! it and rewrites it. It used to erase blocks without valid pages first, among them the block with
+//! the page's flushed predecessor. A second cut between that erase and the rewrite lost both.
 
 use ftld_battery::cuts::{self, Recording};
 use ftld_battery::rig::Rig;
@@ -49,7 +48,7 @@ fn a_page_that_will_be_lost_is_rescued_before_its_predecessor_is_erased() {
     }
 }
 
-/// An unstable program, then a cut right after an erase or in the program after it.
+/// Cuts power with an unstable program, then right after an erase or in the program after it.
 fn cut_twice(rig: &Rig, recording: &Recording, verdicts: &mut Verdicts, kind: Kind) {
     recording.visit(|moment| {
         let here = format!("{}/{}/{}", rig.path(), kind.name(), moment.index);

@@ -1,7 +1,7 @@
-//! A mount opened blocks of its own to program suspects again and to collect into, and a mount that
-//! was cut left them partly filled. Some hundred cuts in a row, each inside the mount that follows
-//! the last, left no erased block: the device turned read-only, and a suspect page that could not
-//! be programmed again was lost. Here every cut falls where it costs most.
+//! A mount opened its own blocks to rewrite suspects and for GC, and an interrupted mount left them
+//! partly filled. A few hundred cuts in a row, each inside the mount after the last, left no erased
+//! block. The device became read-only, and a suspect page that could not be rewritten was lost.
+//! Here every cut occurs where it costs most.
 
 use ftld_battery::cuts;
 use ftld_battery::host::Host;
@@ -65,7 +65,7 @@ fn cuts_inside_mounts_where_they_cost_most_leave_the_device_writable() {
     }
 }
 
-/// A full device with all the bad blocks it may have, cut in the midst of writes. The host keeps
+/// Creates a full device with the largest number of bad blocks, cut during writes. The host keeps
 /// the oracle.
 fn cut_when_full(rig: &Rig, round: u64) -> Result<(Host<'_>, MemStore), String> {
     let mut host = Host::format_at_end_of_life(rig);
@@ -103,8 +103,8 @@ fn cut_when_full(rig: &Rig, round: u64) -> Result<(Host<'_>, MemStore), String> 
     Ok((host, store))
 }
 
-/// Of some cuts of this flash's mount, the one after which the next mount finds the fewest free
-/// blocks.
+/// Returns, of some cuts in this flash's mount, the one after which the next mount finds the fewest
+/// free blocks.
 fn worst_cut(
     rig: &Rig,
     store: &MemStore,

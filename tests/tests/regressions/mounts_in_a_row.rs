@@ -1,6 +1,6 @@
-//! A mount opens a block to program again what the cut may have hit, and never continues the blocks
-//! that were open. Nothing was collected at mount, so five cuts soon after five mounts used up the
-//! free blocks and the device took no more writes.
+//! A mount opens a block to rewrite pages that the cut may have damaged, and never continues the
+//! open blocks. It ran no GC, so five cuts soon after five mounts used up the free blocks and the
+//! device rejected writes.
 
 use ftld_battery::host::Host;
 use ftld_battery::rig::Rig;

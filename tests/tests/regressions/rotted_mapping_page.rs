@@ -1,6 +1,6 @@
-//! A mapping page rotted beyond what the ECC corrects. The mount took an older version of it, which
-//! named pages of blocks that had been erased: it refused the device, or served what the pages had
-//! held before. It now rebuilds the page from the records of all blocks.
+//! A mapping page had more bit errors than the ECC corrects. The mount took an older version of it,
+//! with addresses of pages in erased blocks. It rejected the device, or served the previous content
+//! of the pages. It now rebuilds the page from the records of all blocks.
 
 use ftl_core::format::{Oob, Role};
 use ftld_battery::cuts;
@@ -13,7 +13,7 @@ use nand_model::{Cause, Chip, Health, Ppn, SplitMix, Store};
 use std::collections::BTreeMap;
 
 const PAGES: u32 = 4096;
-/// So many pages behind it in its block, and no cut can have torn it.
+/// Number of later pages in its block after which a cut cannot have torn a page.
 const SETTLED: u32 = 7;
 
 #[test]
@@ -67,7 +67,7 @@ fn a_rotted_mapping_page_is_rebuilt_from_the_records() {
     );
 }
 
-/// The newest version of each mapping page, but for those that may count as torn.
+/// Returns the newest version of each mapping page, except possibly torn ones.
 fn newest_mapping_pages(chip: &mut Chip<MemStore>) -> BTreeMap<u32, Ppn> {
     let geometry = *chip.geometry();
     let mut oob = vec![0; geometry.oob_bytes as usize];

@@ -1,8 +1,7 @@
-//! A cut tore the data of a page and left its record. The mount read the page, passed over it and
-//! took the version before it. Then the device was stopped cleanly. The next mount found every
-//! block as the clean stop had left it, trusted the record without reading the page, and the
-//! logical page could not be read any more, flushed or not. Found by SQLite under power cuts, of
-//! NFTL-1 and ROSE.
+//! A cut tore the data of a page and left its record. The mount read the page, skipped it and took
+//! the version before it. A clean shutdown followed. The next mount found every block as the clean
+//! shutdown had left it and trusted the record without reading the page. The logical page became
+//! unreadable, flushed or not. Found by SQLite under power cuts, on NFTL-1 and ROSE.
 
 use ftld_battery::host::Host;
 use ftld_battery::rig::Rig;

@@ -1,9 +1,9 @@
-//! A page's data was torn behind a record that can be read, at a place in front of pages that were
-//! programmed earlier. The mount passed over it, moved the others and erased the block. That erase
-//! was cut, too, and left the record of the torn page alone: with nothing behind it, it did not
-//! look like the last program of its block any more, so the next mount took it without reading the
-//! data, and what it was to replace was given up. Found by the 937th of a thousand cuts in a row,
-//! of NFTL-N.
+//! A page had torn data and a readable record, at a position before pages that were programmed
+//! earlier. The mount skipped it, relocated the others and erased the block. A cut interrupted that
+//! erase and left only the torn page's record. Without later pages, the record no longer looked
+//! like the last program of its block. The next mount took it without reading the data, and
+//! discarded the version that it would replace. Found by the 937th of a thousand cuts in a row, on
+//! NFTL-N.
 
 use ftld_battery::cuts::{self, Moment, Recording};
 use ftld_battery::host::Host;
@@ -25,7 +25,7 @@ const TORN: Cut = Cut {
 const PAGES: u32 = 128;
 /// Requests between the first cut and the second.
 const REQUESTS: usize = 60;
-/// Versions of these begin here.
+/// First version of the requests after the mount.
 const AFTER_MOUNT: u64 = 1 << 20;
 
 #[test]
@@ -56,14 +56,14 @@ fn a_torn_page_is_not_believed_when_it_is_all_that_an_erase_left() {
         struck += verdicts.cases;
         verdicts.assert_none_failed();
     }
-    // Only schemes that have a place for every page in its block fill blocks in another order.
+    // Only schemes with a fixed position for every page in its block program out of order.
     assert!(
         struck >= 20 || std::env::var_os("FTLD_CASE").is_some(),
         "{struck} erases left a torn page"
     );
 }
 
-/// Whether the next operation programs a page in front of one that is programmed already.
+/// Returns whether the next operation programs a page before an already programmed one.
 fn goes_before_others(rig: &Rig, moment: &Moment) -> bool {
     let Change::Program { ppn, .. } = moment.next else {
         return false;
@@ -73,8 +73,8 @@ fn goes_before_others(rig: &Rig, moment: &Moment) -> bool {
     geometry.offset_of(*ppn) + 1 < chip.frontier(geometry.block_of(*ppn))
 }
 
-/// The page is torn, the device mounted and written to; then power fails in an erase of the page's
-/// block, and nothing else can be read there any more.
+/// Tears the page, mounts the device and writes to it. Then power fails in an erase of the page's
+/// block, after which no other page of the block is readable.
 fn cut_twice(rig: &Rig, moment: &Moment, kind: Kind, here: &str, verdicts: &mut Verdicts) {
     let Change::Program { ppn: torn, .. } = moment.next else {
         unreachable!("a program was looked for")
@@ -98,7 +98,7 @@ fn cut_twice(rig: &Rig, moment: &Moment, kind: Kind, here: &str, verdicts: &mut 
     Recording::of(host, requests, |_| false).visit(|later| {
         let its_block = rig.profile.geometry.block_of(*torn);
         if !erased && matches!(later.next, Change::Erase { block, .. } if *block == its_block) {
-            // Afterwards the page is another's.
+            // After the erase the page is reused.
             erased = true;
             verdicts.case(&format!("{here}/{}", later.index), || {
                 cuts::survive(rig, alone(rig, later.store, *torn), later.model.clone(), 1).map(drop)
@@ -107,7 +107,7 @@ fn cut_twice(rig: &Rig, moment: &Moment, kind: Kind, here: &str, verdicts: &mut 
     });
 }
 
-/// The flash with no other readable page in the block of this one.
+/// Returns the flash with no other readable page in the block of this one.
 fn alone(rig: &Rig, store: &MemStore, page: Ppn) -> MemStore {
     let geometry = rig.profile.geometry;
     let chip = rig.open(store.clone());

@@ -1,9 +1,9 @@
 //! Power failed in a program of the emulated flash, then the host crashed before the image was
-//! synced. A torn page was stored in two writes: its record, whose checks are those of the torn
-//! bytes, and its health mark. The host's disk kept the first write and lost the second. The torn
-//! page read as a good one and hid the older version, which a FLUSH had made durable. In the same
-//! way the mark of its LSB page survived without the MSB program that had set it: no mount
-//! suspected that page.
+//! synced. The image stored a torn page in two writes: its record, with checks of the torn bytes,
+//! and its health mark. The host's disk kept the first write and lost the second. The torn page
+//! read as a valid one and hid the older version, which a FLUSH had made durable. In the same way
+//! the mark of its LSB page survived without the MSB program that had set it, so no mount suspected
+//! that page.
 
 use ftld_battery::crashes::{self, rig_of};
 use ftld_battery::workload::Kind;
@@ -24,7 +24,7 @@ fn a_torn_page_does_not_outlive_its_mark() {
                 (100 + rng.below(60) as usize, rng.below(12), rng.next_u64());
             let menu = Cut::menu(at_op, seed);
             let drawn = menu[rng.below(menu.len() as u64) as usize];
-            // A torn page with a readable record is what a mount takes for the newest version.
+            // A mount takes a torn page with a readable record for the newest version.
             let program = if number % 4 < 2 {
                 ProgramCut::DataTorn
             } else {

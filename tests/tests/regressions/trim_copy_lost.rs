@@ -1,7 +1,6 @@
-//! Collection moved a trim record, and power failed while the copy was programmed: it read well
-//! once more. The mount took it, and erased the block of the record it came from before it had
-//! programmed the copy again. A second cut there left neither, and pages that were trimmed and
-//! flushed came back.
+//! GC relocated a trim record, and power failed while the copy was programmed: it was readable once
+//! more. The mount took it, and erased the block of the original record before it had rewritten the
+//! copy. A second cut there lost both, and trimmed and flushed pages reappeared.
 
 use ftl_core::format::{Flags, Oob, Role};
 use ftld_battery::cuts::{self, Moment, Recording};
@@ -14,7 +13,7 @@ use nand_model::store::Change;
 use nand_model::{Cut, EraseCut, PartnerCut, ProgramCut, SplitMix};
 
 const PAGES: u32 = 1024;
-/// Cuts per scheme and cells.
+/// Number of cuts per scheme and kind of cells.
 const ENOUGH: u64 = 500;
 const FIRST: Cut = Cut {
     at_op: 0,
@@ -51,7 +50,7 @@ fn a_trim_record_outlives_a_copy_that_will_be_lost() {
         copied.extend((verdicts.places > 0).then(|| rig.path()));
         verdicts.assert_none_failed();
     }
-    // Not every scheme collects them: some keep them apart from data.
+    // GC does not relocate them in every scheme: some keep them separate from data.
     assert!(
         copied.len() >= 4 || std::env::var_os("FTLD_CASE").is_some(),
         "trim records were copied by {copied:?} only"
@@ -73,7 +72,7 @@ fn full_device(rig: &Rig) -> Host<'_> {
     host
 }
 
-/// Pages of one half are overwritten until collection moves the trim records of the other.
+/// Overwrites pages of one half until GC relocates the trim records of the other.
 fn trims_and_overwrites(seed: u64) -> impl Iterator<Item = HostOp> {
     let mut rng = SplitMix::new(seed);
     (0..3000u32).flat_map(move |i| {
@@ -102,7 +101,7 @@ fn copies_a_trim(change: &Change) -> bool {
     Oob::decode(oob).is_some_and(|oob| oob.tag.role == Role::Trim && oob.tag.flags.has(Flags::COPY))
 }
 
-/// The copy becomes unstable, then power fails at every operation of the mount.
+/// Makes the copy unstable, then cuts power at every operation of the mount.
 fn cut_twice(rig: &Rig, moment: &Moment, here: &str, verdicts: &mut Verdicts) {
     let store = cuts::strike(rig, moment.store, moment.next, FIRST);
     let changes = match cuts::record_mount(rig, &store) {

@@ -1,4 +1,4 @@
-//! Device: what it is, and its state.
+//! Device: identity and state.
 
 use super::{Family, Kind, label, page_bytes};
 use crate::convert::to_f64;
@@ -20,7 +20,7 @@ pub(super) const FAMILIES: &[Family] = &[
             label("cell", &[]),
             label("profile", &[]),
         ],
-        help: "What the device is; always 1.",
+        help: "Properties of the device; always 1.",
         fill: |view, to| {
             let facts = &view.facts;
             to.value(
@@ -87,20 +87,20 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "ftld_device_read_only",
         kind: Kind::Gauge,
-        labels: &[label("reason", &["asked", "worn_out", "failed"])],
-        help: "Whether writes are refused, 0 or 1 for each reason there can be.",
+        labels: &[label("reason", &["requested", "worn_out", "failed"])],
+        help: "Whether writes are refused, 0 or 1 for each possible reason.",
         fill: |view, to| {
             let one_if = |yes: bool| f64::from(u8::from(yes));
-            to.value(&["asked"], one_if(view.facts.read_only));
+            to.value(&["requested"], one_if(view.facts.read_only));
             to.value(&["worn_out"], one_if(view.flash.scheme.read_only.is_some()));
-            to.value(&["failed"], one_if(view.trouble.is_some()));
+            to.value(&["failed"], one_if(view.failure.is_some()));
         },
     },
     Family {
         name: "ftld_device_writes_failing",
         kind: Kind::Gauge,
         labels: &[label("reason", &["disk_full", "host_error"])],
-        help: "Whether the host's storage refuses writes of the image, 0 or 1 for each reason there can be.",
+        help: "Whether the host's storage refuses writes of the image, 0 or 1 for each possible reason.",
         fill: |view, to| {
             let one_if = |full: bool| {
                 view.writes_failing
@@ -114,14 +114,14 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_device_paused",
         kind: Kind::Gauge,
         labels: &[],
-        help: "Whether somebody paused the device for a while, 0 or 1.",
+        help: "Whether the device is paused, 0 or 1.",
         fill: |view, to| to.value(&[], f64::from(u8::from(view.paused.is_some()))),
     },
     Family {
         name: "ftld_snapshot_age_seconds",
         kind: Kind::Gauge,
         labels: &[],
-        help: "Age of the flash side's figures; they are published ten times a second, so that a scrape takes no lock.",
+        help: "Age of the flash snapshot; it is published ten times a second, so that a scrape takes no lock.",
         fill: |view, to| to.value(&[], view.flash.taken.elapsed().as_secs_f64()),
     },
 ];

@@ -22,7 +22,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_recovery_duration_seconds",
         kind: Kind::Gauge,
         labels: &[],
-        help: "Time from opening the image to being ready to serve, by the wall clock.",
+        help: "Wall-clock time from opening the image to serving.",
         fill: |view, to| to.value(&[], view.facts.opened_in.as_secs_f64()),
     },
     Family {
@@ -36,7 +36,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_recovery_pages_scanned",
         kind: Kind::Gauge,
         labels: &[],
-        help: "Pages the last mount looked at.",
+        help: "Pages scanned by the last mount.",
         fill: |view, to| to.value(&[], to_f64(view.flash.scheme.mount.pages_scanned)),
     },
     Family {

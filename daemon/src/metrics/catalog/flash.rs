@@ -58,7 +58,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_nand_busy_seconds_total",
         kind: Kind::Counter,
         labels: &[label("kind", &["read", "program", "erase"])],
-        help: "Emulated time during which a die worked, summed over the dies.",
+        help: "Emulated time that dies were busy, summed over the dies.",
         fill: |view, to| {
             let counters = &view.flash.counters;
             to.value(&["read"], seconds(counters.read_busy_ns));
@@ -84,7 +84,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_ecc_uncorrectable_total",
         kind: Kind::Counter,
         labels: &[],
-        help: "Flash page reads of which a part that was asked for could not be had.",
+        help: "Flash page reads with an uncorrectable ECC error.",
         fill: |view, to| to.value(&[], to_f64(view.flash.counters.uncorrectable_reads)),
     },
     Family {
@@ -98,21 +98,21 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_ecc_read_retries_total",
         kind: Kind::Counter,
         labels: &[],
-        help: "Times that a flash page was sensed again because its bits could not be corrected.",
+        help: "Read retries of flash pages whose bits could not be corrected.",
         fill: |view, to| to.value(&[], to_f64(view.flash.counters.read_retries)),
     },
     Family {
         name: "ftld_ecc_refresh_blocks",
         kind: Kind::Gauge,
         labels: &[],
-        help: "Flash blocks whose bits come near to what can be corrected; their data should be written anew.",
+        help: "Flash blocks near their ECC limit; their data should be rewritten.",
         fill: |view, to| to.value(&[], f64::from(view.flash.blocks_to_refresh)),
     },
     Family {
         name: "ftld_nand_faults_injected_total",
         kind: Kind::Counter,
         labels: &[label("fault", &FAULTS)],
-        help: "Faults that the fault plan let happen, power cuts aside.",
+        help: "Faults injected by the fault plan, power cuts excluded.",
         fill: |view, to| {
             let injected = |fault| to_f64(view.flash.counters.injected(fault));
             Fault::ALL
@@ -124,7 +124,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_faults_injected_total",
         kind: Kind::Counter,
         labels: &[label("kind", INJECTIONS)],
-        help: "Faults asked for by `ftld inject`: cuts, blocks, pages.",
+        help: "Faults injected by `ftld inject`: cuts, blocks, pages.",
         fill: |view, to| {
             INJECTIONS
                 .iter()

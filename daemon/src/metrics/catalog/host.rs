@@ -1,4 +1,4 @@
-//! Host: requests and how long they took.
+//! Host: requests and latencies.
 
 use super::{ADDRESSED, BY_OP, ERRNOS, Family, Kind, OPS, label};
 use crate::convert::to_f64;
@@ -10,7 +10,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_host_ios_total",
         kind: Kind::Counter,
         labels: BY_OP,
-        help: "Host requests that ended well.",
+        help: "Host requests that succeeded.",
         fill: |view, to| {
             Op::VARIANTS
                 .iter()
@@ -18,14 +18,14 @@ pub(super) const FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "ftld_host_held_ios_total",
+        name: "ftld_host_delayed_ios_total",
         kind: Kind::Counter,
         labels: BY_OP,
-        help: "Host requests that ended well and were held until the emulated flash was done.",
+        help: "Host requests that succeeded and were delayed until their emulated completion.",
         fill: |view, to| {
             Op::VARIANTS
                 .iter()
-                .for_each(|&op| to.value(&[op.name()], to_f64(view.host.of(op).held)))
+                .for_each(|&op| to.value(&[op.name()], to_f64(view.host.of(op).delayed)))
         },
     },
     Family {
@@ -60,7 +60,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_host_unaligned_ios_total",
         kind: Kind::Counter,
         labels: &[label("op", &["read", "write", "discard", "write_zeroes"])],
-        help: "Host requests that touched a part of a flash page.",
+        help: "Host requests that cover a flash page only partly.",
         fill: |view, to| {
             ADDRESSED
                 .iter()
@@ -88,7 +88,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_host_ios_in_flight",
         kind: Kind::Gauge,
         labels: BY_OP,
-        help: "Host requests under way: their sum is the queue depth as the volume sees it.",
+        help: "Host requests in flight: their sum is the queue depth of the volume.",
         fill: |view, to| {
             Op::VARIANTS
                 .iter()
@@ -99,7 +99,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_host_io_duration_seconds",
         kind: Kind::Histogram,
         labels: BY_OP,
-        help: "Time a host request took by the wall clock, waits for the lock, for syncs and for the emulated flash included.",
+        help: "Wall-clock time of a host request, waits for the lock, for syncs and for the emulated flash included.",
         fill: |view, to| {
             Op::VARIANTS
                 .iter()
@@ -118,7 +118,7 @@ pub(super) const FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "ftld_media_sync_duration_seconds",
+        name: "ftld_image_sync_duration_seconds",
         kind: Kind::Histogram,
         labels: &[],
         help: "Time that a FLUSH or FUA write waited for the image to reach the host's storage.",

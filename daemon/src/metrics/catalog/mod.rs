@@ -1,11 +1,11 @@
-//! Every metric of a device: name, kind, labels, help, and where its values come from. The one
-//! place that names a metric in code; docs/METRICS.md repeats it for readers, and a test compares
-//! the two.
+//! Catalogue of all metrics: name, kind, labels, help, and source of the values. The only place in
+//! the code that names a metric; docs/METRICS.md repeats it for readers, and a test compares the
+//! two.
 //!
-//! What always holds: prefix `ftld_`, base units (seconds, bytes, ratios from 0 to 1), `_total` on
-//! counters; a counter never goes back while the daemon lives; a label with a closed list of values
-//! has all of them from the first scrape on, at 0, so that the first event is seen as an increase.
-//! The label `device`, the instance's name, is on every family and not repeated here.
+//! Invariants: prefix `ftld_`, base units (seconds, bytes, ratios from 0 to 1), `_total` on
+//! counters. A counter never decreases while the daemon lives. A label with a closed list of values
+//! has all of them from the first scrape on. They start at 0, so that the first event is seen as an
+//! increase. Every family has the label `device`, the instance's name; it is not repeated here.
 
 mod device;
 mod durability;
@@ -18,26 +18,26 @@ mod wear;
 
 use crate::convert::to_f64;
 use crate::inject::Kind as Injection;
-use crate::status::View;
+use crate::status::StatusSnapshot;
 use crate::volume::{ErrorClass, HistogramView, Op};
 use ftl_core::{EventKind, EventTotals};
 use nand_model::{Cause, Fault, OpCounts};
 use strum::{IntoStaticStr, VariantNames};
 
-/// What kind of thing a metric is.
+/// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Kind {
-    /// Only grows, from 0 at the daemon's start.
+    /// Only increases, from 0 at the daemon's start.
     Counter,
     /// A state.
     Gauge,
-    /// Durations by fixed buckets.
+    /// Durations in fixed buckets.
     Histogram,
 }
 
 impl Kind {
-    /// Lower-case name, as in the text format.
+    /// Returns the lower-case name, as in the text format.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -48,7 +48,7 @@ impl Kind {
 pub struct Label {
     /// Its name.
     pub name: &'static str,
-    /// All its values; empty where they are facts of the instance.
+    /// All its values; empty if they are facts of the instance.
     pub values: &'static [&'static str],
 }
 
@@ -57,21 +57,21 @@ pub struct Label {
 pub struct Family {
     /// Its name.
     pub name: &'static str,
-    /// What kind.
+    /// Its kind.
     pub kind: Kind,
-    /// Labels beside `device`.
+    /// Labels besides `device`.
     pub labels: &'static [Label],
     /// One sentence.
     pub help: &'static str,
     /// Fills in the values.
-    pub(super) fill: fn(&View, &mut dyn Sink),
+    pub(super) fill: fn(&StatusSnapshot, &mut dyn Sink),
 }
 
-/// Takes the values of a family; label values come in the order of its labels.
+/// Receiver of a family's values; label values come in the order of its labels.
 pub(super) trait Sink {
-    /// A counter's or a gauge's value.
+    /// Adds the value of a counter or a gauge.
     fn value(&mut self, labels: &[&str], value: f64);
-    /// A histogram.
+    /// Adds a histogram.
     fn histogram(&mut self, labels: &[&str], view: &HistogramView);
 }
 
@@ -79,7 +79,7 @@ const fn label(name: &'static str, values: &'static [&'static str]) -> Label {
     Label { name, values }
 }
 
-/// Names of all values of an enum of the core, for a label.
+/// Lists the names of all values of a core enum, for a label.
 macro_rules! names {
     ($all:expr) => {{
         let mut names = [""; $all.len()];
@@ -98,7 +98,7 @@ const ERRNOS: &[&str] = ErrorClass::VARIANTS;
 const FAULTS: [&str; Fault::COUNT] = names!(Fault::ALL);
 const INJECTIONS: &[&str] = Injection::VARIANTS;
 const EVENTS: [&str; EventKind::COUNT] = names!(EventKind::ALL);
-/// Verbs that have an address, and so may touch a part of a page.
+/// Operations with an address, which may cover a part of a page.
 const ADDRESSED: [Op; 4] = [Op::Read, Op::Write, Op::Trim, Op::WriteZeroes];
 
 const BY_CAUSE: &[Label] = &[label("cause", &CAUSES)];
@@ -118,7 +118,7 @@ const BY_STATE: &[Label] = &[label(
     ],
 )];
 
-/// The families of every part, in the order of the page.
+/// The families of every part, in output order.
 const PARTS: [&[Family]; 8] = [
     device::FAMILIES,
     host::FAMILIES,
@@ -130,7 +130,7 @@ const PARTS: [&[Family]; 8] = [
     nbd::FAMILIES,
 ];
 
-/// Every family, in the order of the page.
+/// Every family, in output order.
 pub const CATALOG: &[Family] = &joined::<{ count() }>();
 
 const fn count() -> usize {
@@ -157,20 +157,20 @@ const fn joined<const N: usize>() -> [Family; N] {
     all
 }
 
-fn events(view: &View, to: &mut dyn Sink, value: impl Fn(&EventTotals) -> f64) {
+fn events(view: &StatusSnapshot, to: &mut dyn Sink, value: impl Fn(&EventTotals) -> f64) {
     EVENTS
         .iter()
         .zip(&view.flash.events)
         .for_each(|(event, totals)| to.value(&[event], value(totals)));
 }
 
-fn by_cause(view: &View, to: &mut dyn Sink, value: impl Fn(&OpCounts) -> f64) {
+fn by_cause(view: &StatusSnapshot, to: &mut dyn Sink, value: impl Fn(&OpCounts) -> f64) {
     Cause::ALL
         .iter()
         .for_each(|&cause| to.value(&[cause.name()], value(view.flash.counters.of(cause))));
 }
 
-fn page_bytes(view: &View) -> f64 {
+fn page_bytes(view: &StatusSnapshot) -> f64 {
     f64::from(view.facts.geometry().page_bytes)
 }
 

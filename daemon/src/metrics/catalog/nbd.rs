@@ -22,7 +22,7 @@ pub(super) const FAMILIES: &[Family] = &[
             "result",
             &["accepted", "evicted", "refused", "dropped"],
         )],
-        help: "NBD connections accepted, and of those: pushed out for a newer one, turned away, cut off for misbehaviour.",
+        help: "NBD connections accepted, and of those: evicted for a newer one, refused, dropped for a violation.",
         fill: |view, to| {
             to.value(&["accepted"], to_f64(view.nbd.accepted));
             to.value(&["evicted"], to_f64(view.nbd.evicted));
@@ -53,7 +53,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_nbd_requests_in_flight",
         kind: Kind::Gauge,
         labels: &[],
-        help: "NBD requests whose reply is not on its way yet.",
+        help: "NBD requests in flight.",
         fill: |view, to| to.value(&[], to_f64(view.nbd.in_flight)),
     },
 ];

@@ -8,21 +8,21 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_scheme_events_total",
         kind: Kind::Counter,
         labels: BY_EVENT,
-        help: "What the scheme does beside the host's requests.",
+        help: "Background operations of the scheme.",
         fill: |view, to| events(view, to, |totals| to_f64(totals.count)),
     },
     Family {
         name: "ftld_scheme_event_pages_total",
         kind: Kind::Counter,
         labels: BY_EVENT,
-        help: "Pages that these events copied; of conversions and checkpoints, pages written.",
+        help: "Pages copied by these operations; for conversions and checkpoints, pages written.",
         fill: |view, to| events(view, to, |totals| to_f64(totals.pages)),
     },
     Family {
         name: "ftld_scheme_event_device_seconds_total",
         kind: Kind::Counter,
         labels: BY_EVENT,
-        help: "Emulated time that these events took.",
+        help: "Emulated time of these operations.",
         fill: |view, to| events(view, to, |totals| to_f64(totals.took) / 1e9),
     },
     Family {
@@ -39,19 +39,19 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_ram_bytes",
         kind: Kind::Gauge,
         labels: &[label("part", &[])],
-        help: "RAM of the scheme's tables as really allocated, by the scheme's own parts.",
+        help: "Allocated RAM of the scheme's tables, by the scheme's own parts.",
         fill: |view, to| {
             view.flash
                 .ram
                 .iter()
-                .for_each(|entry| to.value(&[entry.part], to_f64(entry.real_bytes)))
+                .for_each(|entry| to.value(&[entry.part], to_f64(entry.allocated_bytes)))
         },
     },
     Family {
         name: "ftld_ram_paper_bytes",
         kind: Kind::Gauge,
         labels: &[label("part", &[])],
-        help: "RAM of the scheme's tables as its paper counts it.",
+        help: "RAM of the scheme's tables by the formula of its paper.",
         fill: |view, to| {
             view.flash
                 .ram

@@ -19,7 +19,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_pages",
         kind: Kind::Gauge,
         labels: &[label("state", &["valid", "free", "other"])],
-        help: "Flash pages: with live content, in free blocks, and all others; the states add up to all pages.",
+        help: "Flash pages: valid, in free blocks, and all others; the states add up to all pages.",
         fill: |view, to| {
             let (geometry, scheme) = (view.facts.geometry(), &view.flash.scheme);
             let free = u64::from(scheme.blocks.free) * u64::from(geometry.pages_per_block);
@@ -44,24 +44,24 @@ pub(super) const FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "ftld_gc_reserve_blocks",
+        name: "ftld_gc_free_threshold_blocks",
         kind: Kind::Gauge,
         labels: &[],
-        help: "Erased blocks that collection never goes below.",
-        fill: |view, to| to.value(&[], f64::from(view.flash.scheme.reserve_blocks)),
+        help: "Free blocks that GC keeps.",
+        fill: |view, to| to.value(&[], f64::from(view.flash.scheme.free_threshold_blocks)),
     },
     Family {
         name: "ftld_gc_runs_total",
         kind: Kind::Counter,
         labels: &[],
-        help: "Blocks collected.",
+        help: "GC runs, one victim each.",
         fill: |view, to| to.value(&[], to_f64(view.flash.scheme.gc_runs)),
     },
     Family {
         name: "ftld_gc_pages_moved_total",
         kind: Kind::Counter,
         labels: &[],
-        help: "Live pages that collection moved.",
+        help: "Valid pages that GC relocated.",
         fill: |view, to| to.value(&[], to_f64(view.flash.scheme.gc_pages_moved)),
     },
 ];

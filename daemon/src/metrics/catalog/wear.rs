@@ -1,4 +1,4 @@
-//! Wear: erases of the blocks.
+//! Wear: block erases.
 
 use super::{Family, Kind, label};
 use crate::convert::to_f64;
@@ -16,7 +16,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_refresh_moves_total",
         kind: Kind::Counter,
         labels: &[],
-        help: "Blocks whose data was written anew because their bits came near to what can be corrected.",
+        help: "Blocks whose data was rewritten because they were near their ECC limit.",
         fill: |view, to| to.value(&[], to_f64(view.flash.scheme.refreshes)),
     },
     Family {
@@ -58,7 +58,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_endurance_used_ratio",
         kind: Kind::Gauge,
         labels: &[],
-        help: "Mean erases of the good blocks as a share of the rated ones; above 1 the flash lives on borrowed time.",
+        help: "Mean erases of the good blocks as a share of the rated ones; above 1 the flash is beyond its rating.",
         fill: |view, to| {
             to.value(
                 &[],

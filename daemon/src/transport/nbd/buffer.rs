@@ -1,8 +1,8 @@
-//! A byte queue over one allocation: filled at the end, consumed at the front.
+//! A byte queue in one allocation: filled at the end, consumed at the front.
 //!
-//! What always holds: every byte of the allocation is initialised once and never zeroed again, so
-//! that a read can go straight into the reply; an allocation grows only as far as its owner asks,
-//! and [`Buffer::relax`] takes it back to its resting size.
+//! Invariants: every byte of the allocation is initialised once and never zeroed again, so that a
+//! read goes straight into the reply. An allocation grows only as far as its owner requests, and
+//! [`Buffer::relax`] shrinks it to its resting size.
 
 /// The queue.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// An empty queue that rests at this many bytes.
+    /// Creates an empty queue with this resting size in bytes.
     pub fn new(resting: usize) -> Self {
         Buffer {
             data: vec![0; resting],
@@ -24,22 +24,22 @@ impl Buffer {
         }
     }
 
-    /// Bytes waiting.
+    /// Returns the number of queued bytes.
     pub fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// Whether no byte is waiting.
+    /// Returns whether no byte is queued.
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// The bytes waiting.
+    /// Returns the queued bytes.
     pub fn filled(&self) -> &[u8] {
         &self.data[self.start..self.end]
     }
 
-    /// Drops the first `n` bytes waiting.
+    /// Drops the first `n` queued bytes.
     pub fn consume(&mut self, n: usize) {
         assert!(n <= self.len(), "more consumed than was there");
         self.start += n;
@@ -49,8 +49,8 @@ impl Buffer {
         }
     }
 
-    /// Exactly `n` bytes to be filled and then [`committed`](Self::commit); their contents are
-    /// stale.
+    /// Returns exactly `n` bytes to be filled and then [`committed`](Self::commit); their contents
+    /// are stale.
     pub fn space(&mut self, n: usize) -> &mut [u8] {
         if self.data.len() - self.end < n {
             self.make_room(n);
@@ -58,8 +58,8 @@ impl Buffer {
         &mut self.data[self.end..self.end + n]
     }
 
-    /// All the space there is, at least one byte, for a queue that will have to hold `want` bytes
-    /// in all. Grows by doubling, so that a peer that only announces much costs little.
+    /// Returns all free space, at least one byte, for a queue that must contain `want` bytes in
+    /// total. Grows by doubling, so that a peer that only announces much costs little.
     pub fn spare(&mut self, want: usize) -> &mut [u8] {
         if self.start > 0 && (self.start + want > self.data.len() || self.end == self.data.len()) {
             self.compact();
@@ -71,7 +71,7 @@ impl Buffer {
         &mut self.data[self.end..]
     }
 
-    /// Counts the next `n` bytes of space as waiting.
+    /// Appends the next `n` bytes of space to the queue.
     pub fn commit(&mut self, n: usize) {
         assert!(
             self.end + n <= self.data.len(),
@@ -80,7 +80,7 @@ impl Buffer {
         self.end += n;
     }
 
-    /// Takes back the last `n` bytes waiting.
+    /// Removes the last `n` queued bytes.
     pub fn retract(&mut self, n: usize) {
         assert!(n <= self.len(), "more taken back than was there");
         self.end -= n;
@@ -93,12 +93,12 @@ impl Buffer {
         self.commit(bytes.len());
     }
 
-    /// Whether the allocation is above its resting size.
+    /// Returns whether the allocation exceeds its resting size.
     pub fn is_stretched(&self) -> bool {
         self.data.len() > self.resting
     }
 
-    /// Gives back what lies above the resting size, when that is possible without losing a byte.
+    /// Shrinks the allocation to its resting size, if the queued bytes fit.
     pub fn relax(&mut self) {
         if self.is_stretched() && self.len() <= self.resting {
             self.compact();

@@ -1,9 +1,9 @@
-//! Copies of replies that wait for the emulated flash.
+//! Copies of replies that are delayed for the emulated flash.
 //!
-//! What always holds: what waits and what is kept for later is bounded together, whatever sizes the
-//! peer asks for; replies of like size come and go without an allocation.
+//! Invariants: delayed copies and spare allocations are bounded together, whatever sizes the peer
+//! requests; replies of similar size reuse allocations.
 
-/// Bytes of copies, and allocations of earlier ones.
+/// Delayed copies, as a number of bytes, and spare allocations of earlier ones.
 pub(super) struct Copies {
     most: usize,
     waiting: usize,
@@ -12,7 +12,7 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// At most so many bytes, or one copy.
+    /// Limits the copies to `most` bytes, or to one copy.
     pub(super) fn new(most: usize) -> Self {
         Copies {
             most,
@@ -22,17 +22,17 @@ impl Copies {
         }
     }
 
-    /// Whether none waits.
+    /// Returns whether no copy is delayed.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
-    /// Whether one more of this length may wait.
+    /// Returns whether one more copy of this length may be delayed.
     pub(super) fn has_room(&self, len: usize) -> bool {
         self.is_empty() || self.waiting + len <= self.most
     }
 
-    /// Makes one.
+    /// Copies `bytes`, into a spare allocation if there is one.
     pub(super) fn make(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut copy = self.take_spare().unwrap_or_default();
         if self.waiting + copy.capacity() > self.most {
@@ -46,7 +46,7 @@ impl Copies {
         copy
     }
 
-    /// Takes one back.
+    /// Frees a copy and keeps its allocation if there is room.
     pub(super) fn free(&mut self, mut copy: Vec<u8>) {
         assert!(
             copy.capacity() <= self.waiting,

@@ -1,8 +1,8 @@
-//! Where a server listens: how the socket is made.
+//! Listening sockets of a server.
 //!
-//! What always holds: a unix socket is reachable by its owner only from the moment it has a name; a
-//! file that is not a socket is never removed; a socket that somebody listens on is never taken
-//! away. If we die, the socket stays behind, and the next server takes its place.
+//! Invariants: a unix socket is accessible only to its owner from the moment it has a name. A file
+//! that is not a socket is never removed; a socket with a listener is never replaced. If the
+//! process dies, the socket file remains, and the next server replaces it.
 
 use crate::private_lock::PrivateLock;
 use crate::sys;
@@ -19,9 +19,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
-/// Connections that may wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: u16 = 1024;
-/// A socket on which somebody else, the service manager, listens for us. Its file is theirs.
+/// A socket on which the service manager listens for this process. The file belongs to the manager.
 #[derive(Debug)]
 pub enum Listening {
     /// A unix socket.
@@ -33,10 +33,10 @@ pub enum Listening {
 /// A listening socket.
 #[derive(Debug)]
 pub(super) enum Listener {
-    /// The file goes first, so that nobody connects to a server that is leaving.
+    /// The file is removed first, so that no client connects to a server that is stopping.
     Unix(SocketFile, UnixListener),
-    /// A unix socket of somebody else, and where it is.
-    Passed(PathBuf, UnixListener),
+    /// An inherited unix socket, and its path.
+    InheritedSockets(PathBuf, UnixListener),
     Tcp(TcpListener),
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    /// Leaves the runtime that it was made in for the one that this is called in.
+    /// Moves the socket from the runtime that created it to the current one.
     pub(super) fn rehome(&mut self) -> io::Result<()> {
         *self = match self {
             Socket::Unix(stream) => Socket::Unix(UnixStream::from_std(
@@ -102,8 +102,8 @@ impl AsyncWrite for Socket {
 }
 
 impl Listener {
-    /// Binds and listens; beyond loopback only if everybody must use TLS. Must be called inside a
-    /// tokio runtime.
+    /// Binds and listens; beyond loopback only if TLS is required. Must be called inside a tokio
+    /// runtime.
     pub(super) fn bind(endpoint: &Endpoint, tls_required: bool) -> io::Result<Self> {
         match endpoint {
             Endpoint::Unix(path) => bind_unix(path).map_err(|error| named(path.display(), error)),
@@ -114,7 +114,7 @@ impl Listener {
         }
     }
 
-    /// Takes a socket that listens already; beyond loopback only if everybody must use TLS. Must be
+    /// Adopts a socket that listens already; beyond loopback only if TLS is required. Must be
     /// called inside a tokio runtime.
     pub(super) fn adopt(socket: Listening, tls_required: bool) -> io::Result<Self> {
         match socket {
@@ -124,7 +124,7 @@ impl Listener {
                     .as_pathname()
                     .ok_or_else(|| io::Error::other("the socket passed has no path"))?;
                 listener.set_nonblocking(true)?;
-                Ok(Listener::Passed(
+                Ok(Listener::InheritedSockets(
                     path.to_owned(),
                     UnixListener::from_std(listener)?,
                 ))
@@ -141,20 +141,20 @@ impl Listener {
     pub(super) fn endpoint(&self) -> io::Result<Endpoint> {
         match self {
             Listener::Unix(file, _) => Ok(Endpoint::Unix(file.path.clone())),
-            Listener::Passed(path, _) => Ok(Endpoint::Unix(path.clone())),
+            Listener::InheritedSockets(path, _) => Ok(Endpoint::Unix(path.clone())),
             Listener::Tcp(listener) => Ok(Endpoint::Tcp(listener.local_addr()?)),
         }
     }
 
-    /// The next client, and where it comes from if that can be told.
+    /// Accepts the next client; returns its address if it has one.
     pub(super) async fn accept(&self) -> io::Result<(Socket, Option<SocketAddr>)> {
         match self {
-            Listener::Unix(_, listener) | Listener::Passed(_, listener) => {
+            Listener::Unix(_, listener) | Listener::InheritedSockets(_, listener) => {
                 Ok((Socket::Unix(listener.accept().await?.0), None))
             }
             Listener::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                // A peer that is gone already is noticed by the first read.
+                // The first read detects a peer that is gone already.
                 let _ = stream.set_nodelay(true);
                 Ok((Socket::Tcp(stream), Some(peer)))
             }
@@ -195,8 +195,8 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
     bound
 }
 
-/// Keeps two servers from taking over the same socket at once, by a file beside it that only the
-/// owner can open. Held for an instant; a longer hold is reported.
+/// Locks a socket's name, so that two servers cannot replace the socket at once. The lock is a file
+/// next to it that only the owner can open. It is held briefly; a longer hold is reported.
 fn lock_name(path: &Path) -> io::Result<PrivateLock> {
     let mut lock = path.as_os_str().to_owned();
     lock.push(".lock");
@@ -228,7 +228,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
             std::fs::remove_file(path)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        // A listener with a full queue also is one.
+        // A listener with a full queue is one, too.
         Ok(_) => Err(io::Error::new(
             io::ErrorKind::AddrInUse,
             "another server listens there; stop it or choose another path",
@@ -240,7 +240,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The file of a unix socket, removed when dropped if it still is ours.
+/// The file of a unix socket, removed when dropped if it is still the same file.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,

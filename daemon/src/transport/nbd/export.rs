@@ -1,23 +1,23 @@
-//! What the handshake tells about a device.
+//! Properties of a device for the handshake.
 
 use super::wire::{Mode, flag};
 use crate::device::BlockDevice;
 
-/// How the export is called.
+/// Name and description of the export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportInfo {
     /// Its name. Clients find it under this name and, as the default export, under the empty one.
     pub name: String,
-    /// A line for humans; may be empty.
+    /// A human-readable line; may be empty.
     pub description: String,
 }
 
-/// A device as the handshake and the checks on requests see it.
+/// A device, as used by the handshake and the checks of requests.
 #[derive(Clone, Debug)]
 pub struct Export {
     /// Name and description.
     pub info: ExportInfo,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Whether writes are refused.
     pub read_only: bool,
@@ -26,7 +26,7 @@ pub struct Export {
 }
 
 impl Export {
-    /// Takes the facts from the device. They are taken anew for each connection.
+    /// Reads the properties from the device; each connection reads them again.
     pub fn of(device: &dyn BlockDevice, info: ExportInfo) -> Self {
         Export {
             info,
@@ -39,13 +39,13 @@ impl Export {
         }
     }
 
-    /// Whether a client that asks for this name means us.
+    /// Returns whether a client that requests this name gets this export.
     pub fn answers_to(&self, name: &[u8]) -> bool {
         name.is_empty() || name == self.info.name.as_bytes()
     }
 
-    /// Transmission flags for a connection in this mode; the kernel's netlink interface takes those
-    /// of [`Mode::Simple`].
+    /// Returns the transmission flags for a connection in this mode; the kernel's netlink interface
+    /// takes those of [`Mode::Simple`].
     pub fn flags(&self, mode: Mode) -> u16 {
         let mut flags =
             flag::HAS_FLAGS | flag::SEND_FLUSH | flag::CAN_MULTI_CONN | flag::SEND_CACHE;

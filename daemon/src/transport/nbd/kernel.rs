@@ -1,8 +1,9 @@
-//! `/dev/nbdN`: our NBD server on sockets whose other ends belong to the kernel's client.
+//! `/dev/nbdN`: the NBD server on sockets whose other ends belong to the kernel's client.
 //!
-//! If this process dies, the kernel holds requests back for a while and then fails them; one that
-//! comes in time with the same image gets them all, those that a dead connection took with it after
-//! the client's 30 s. There is no handshake: both sides are told what was agreed.
+//! If this process dies, the kernel holds requests back for a while and then fails them. A new
+//! daemon with the same image that starts in time receives all of them. Requests sent over a dead
+//! connection follow after the client's timeout of 30 s. There is no handshake: both sides are
+//! configured with the agreed parameters.
 
 use std::fs;
 use std::io;
@@ -14,10 +15,10 @@ use super::netlink::{Command, Device, Netlink};
 use crate::device::BlockDevice;
 use crate::sys;
 
-/// How long requests wait for a new daemon, in seconds.
+/// Time in seconds for which requests wait for a new daemon.
 const DEAD_SECONDS: u64 = 30;
 
-/// Why a device could not be attached.
+/// Reason why a device could not be attached.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel has no NBD client.
@@ -26,24 +27,24 @@ pub enum Error {
          `ftld 'nbd+unix:///?socket=ftld.sock'`"
     )]
     DriverMissing,
-    /// Netlink refused us.
+    /// Netlink refused this user.
     #[error(
         "/dev/nbd{0} may not be set up by this user: run ftld as root, or serve `nbd+unix:///?socket=ftld.sock`, which needs no rights"
     )]
     Permission(u32),
-    /// The device is taken.
+    /// The device is in use.
     #[error(
         "/dev/nbd{n} is connected already, by process {pid}: choose another number, or disconnect it with `nbd-client -d /dev/nbd{n}`"
     )]
     InUse {
         /// Device number.
         n: u32,
-        /// Who connected it.
+        /// Process that connected it.
         pid: i32,
     },
-    /// The device waits for another image.
+    /// The device is quiesced and belongs to another image.
     #[error(
-        "/dev/nbd{n} was left by a daemon that died, and waits for image {image}: start ftld with that image to take it up, or \
+        "/dev/nbd{n} is quiesced with image {image}, its daemon died: start ftld with that image to reattach it, or \
          remove it, failing its users' I/O, with `ftld stop --force nbd{n}`"
     )]
     Left {
@@ -52,18 +53,18 @@ pub enum Error {
         /// The image it belongs to.
         image: String,
     },
-    /// Anything else.
+    /// Any other error.
     #[error("/dev/nbd{n}: {source}")]
     Io {
         /// Device number.
         n: u32,
-        /// What the kernel answered.
+        /// Error of the kernel.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// The exit code that tells a script what to do next.
+    /// Returns the exit code, which determines a script's next step.
     pub fn exit_code(&self) -> i32 {
         match self {
             Self::Io { .. } => 1,
@@ -75,7 +76,7 @@ impl Error {
     }
 }
 
-/// Whether this kernel has an NBD client.
+/// Checks whether this kernel has an NBD client.
 ///
 /// # Errors
 /// The kernel has no NBD client, or refuses this process.
@@ -88,12 +89,11 @@ pub fn probe(n: u32) -> Result<(), Error> {
         })
 }
 
-/// Sets `/dev/nbdN` up with `connections` connections and returns our ends of them, to be served at
-/// once: the kernel reads the partition table before it is done, so this has to run on another
-/// thread than they do; `serve` gets them before. `flags` are the server's transmission flags,
-/// `image` names the image.
+/// Sets up `/dev/nbdN` with `connections` connections. `serve` receives the server's ends of them
+/// first, and must serve them at once on other threads: the kernel reads the partition table before
+/// this function returns. `flags` are the server's transmission flags, `image` names the image.
 ///
-/// A device that lost its daemon goes on with the same image.
+/// A device that lost its daemon is reattached if the image is the same; the result is then true.
 ///
 /// # Errors
 /// The device is in use, or the kernel refuses the connections.
@@ -135,7 +135,7 @@ pub fn attach(
     Ok(command == Command::Reconfigure)
 }
 
-/// Takes `/dev/nbdN` down, whoever uses it; see [`holders`](crate::transport::holders).
+/// Disconnects `/dev/nbdN`, even if in use; see [`holders`](crate::transport::holders).
 ///
 /// # Errors
 /// The kernel refuses to disconnect the device.
@@ -143,31 +143,31 @@ pub fn detach(n: u32) -> io::Result<()> {
     Netlink::open()?.disconnect(n)
 }
 
-/// Life of a device number.
+/// State of a device number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// Not connected.
     Free,
-    /// Connected by this process; one that is not ours need not live any more.
+    /// Connected by this process, which may be dead if it is no ftld daemon.
     Connected {
-        /// Who.
+        /// Process number.
         pid: i32,
     },
-    /// Our daemon died; requests wait for a new one, but not for ever.
+    /// Its ftld daemon died; requests wait for a new one for a limited time.
     Left {
-        /// The image it served.
+        /// Image that it served.
         image: String,
     },
 }
 
-/// What the kernel says of device `n`.
+/// Returns the kernel's state of device `n`.
 pub fn state(n: u32) -> State {
     let Some(pid) = connected_by(n) else {
         return State::Free;
     };
     let backend = fs::read_to_string(folder(n).join("backend")).unwrap_or_default();
     let image = backend.trim_end();
-    // Our daemons name the absolute path of their image.
+    // ftld daemons set the absolute path of their image.
     if image.starts_with('/') && !sys::process_alive(pid) {
         return State::Left {
             image: image.into(),
@@ -176,7 +176,7 @@ pub fn state(n: u32) -> State {
     State::Connected { pid }
 }
 
-/// Whether the device is free, or ours to go on with.
+/// Returns the command to claim the device, if it is free or can be reattached.
 fn claim(n: u32, image: &str) -> Result<Command, Error> {
     match state(n) {
         State::Free => Ok(Command::Connect),
@@ -186,7 +186,7 @@ fn claim(n: u32, image: &str) -> Result<Command, Error> {
     }
 }
 
-/// The process that connected the device.
+/// Returns the process that connected the device.
 fn connected_by(n: u32) -> Option<i32> {
     fs::read_to_string(folder(n).join("pid"))
         .ok()?

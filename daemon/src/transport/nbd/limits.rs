@@ -1,54 +1,53 @@
-//! What a peer may cost us.
+//! Limits on the resources that a peer uses.
 
 use std::time::Duration;
 
-/// Bounds on every connection; the defaults are what the daemon runs with, tests shrink them.
+/// Bounds on every connection. The daemon uses the defaults, tests use smaller values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// From accept to the end of the handshake, however busy the peer keeps us.
+    /// Longest time from accept to the end of the handshake, whatever the peer sends.
     pub handshake: Duration,
     /// Longest silence in the middle of a message, in either direction. Between messages a client
-    /// may be silent for ever.
+    /// may be silent forever.
     pub stall: Duration,
-    /// The same, and the longest handshake, of a connection that another one wants to take the
-    /// place of.
+    /// The same, and the longest handshake, of a connection whose place another client needs.
     pub patience: Duration,
-    /// How long a shutdown waits for requests under way and their replies.
+    /// Longest time that a shutdown waits for requests in flight and their replies.
     pub drain: Duration,
-    /// How long a handshake is left alone when all connections are taken. Until somebody may be
-    /// made to go, newcomers wait in the listener's queue.
+    /// Time for which a handshake is not evicted when all connections are in use. Until a
+    /// connection may be evicted, newcomers wait in the listener's queue.
     pub grace: Duration,
-    /// Connections at once. When all are taken, the oldest handshake beyond `patience` makes way
-    /// for a newcomer, else the longest silence in the middle of a message beyond it, else the
-    /// oldest handshake; without any of them the newcomer is told so.
+    /// Maximum number of connections. When all are in use, a newcomer evicts the oldest handshake
+    /// beyond `patience`. Otherwise it evicts the longest silence beyond `patience` in the middle
+    /// of a message, else the oldest handshake. Without any of them, the newcomer is refused.
     pub connections: usize,
-    /// Newcomers being told so at once; more are closed without a word.
+    /// Maximum number of refusals in progress; further newcomers are closed without a reply.
     pub refusals: usize,
-    /// Options in one handshake.
+    /// Maximum number of options in one handshake.
     pub options: u32,
-    /// Bytes of one option's data; more is answered `ERR_TOO_BIG`.
+    /// Maximum bytes of one option's data; more is answered with `ERR_TOO_BIG`.
     pub option_len: u32,
-    /// Bytes of an oversized option's data that are read and dropped; more ends the session.
+    /// Maximum bytes of an oversized option's data that are read and dropped; more ends the
+    /// session.
     pub option_skip: u32,
-    /// Bytes of an export name.
+    /// Maximum bytes of an export name.
     pub name_len: usize,
-    /// Bytes of payload of one READ or WRITE; at least 32 MiB is what clients may expect.
+    /// Maximum bytes of payload of one READ or WRITE; clients may expect at least 32 MiB.
     pub payload: u32,
-    /// Requests of one connection whose reply is not on its way yet.
+    /// Maximum requests of one connection whose reply has not been sent.
     pub in_flight: usize,
-    /// Bytes of replies after which no further request is begun until they are on their way.
+    /// Bytes of unsent replies at which no further request is begun.
     pub backlog: usize,
     /// Larger reads and writes pass in pieces of this size, at multiples of it. With `backlog` it
-    /// bounds what one connection has in memory: at most about `2 * piece + backlog`, and so what
-    /// all of them do, less than 256 MiB; as much again while read data is held for the emulated
-    /// flash.
+    /// bounds the memory of one connection to about `2 * piece + backlog`. All connections together
+    /// thus use less than 256 MiB. Read data delayed for the emulated flash takes at most as much
+    /// again.
     pub piece: usize,
-    /// How long a connection with a thread of its own looks for the next request of a brisk client
-    /// before it sleeps. It gives the processor away to whoever wants it meanwhile. Zero never
-    /// lingers.
+    /// Time for which a connection with its own thread polls for the next request of a brisk client
+    /// before it sleeps. It yields the processor between polls. Zero disables polling.
     pub linger: Duration,
-    /// Bytes of either buffer of an idle connection; a little above `backlog`, so that a busy one
-    /// need not stretch.
+    /// Bytes of each buffer of an idle connection; a little above `backlog`, so that a busy one
+    /// need not grow it.
     pub resting: usize,
 }
 

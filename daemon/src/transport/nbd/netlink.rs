@@ -1,9 +1,9 @@
-//! The kernel's NBD client over generic netlink: the few messages we need, written and read byte by
-//! byte.
+//! The kernel's NBD client over generic netlink: the few messages needed, encoded and decoded byte
+//! by byte.
 //!
 //! A message is a netlink header, a generic header, and attributes (length, type, value, padded to
-//! four bytes), all in the machine's byte order. Every command is answered by an error number, 0
-//! meaning done; CONNECT also by the device's number.
+//! 4 bytes), all in the machine's byte order. The kernel answers every command with an error
+//! number, 0 for success, and CONNECT also with the device's number.
 
 use crate::convert::{index, to_u32};
 use std::io;
@@ -15,7 +15,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeVal;
 
-/// Who answers for the name of a family.
+/// Family that resolves the name of a family.
 const CONTROL: u16 = 0x10;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
@@ -27,7 +27,8 @@ const NESTED: u16 = 0x8000;
 const HEADER: usize = 16;
 const GENERIC_HEADER: usize = 4;
 
-/// The kernel answers at once, except that CONNECT reads the partition table first.
+/// Longest wait for an answer. The kernel answers at once, except that CONNECT reads the partition
+/// table first.
 const PATIENCE: TimeVal = TimeVal::new(30, 0);
 
 /// Attributes of the family `nbd`.
@@ -49,33 +50,33 @@ mod attr {
 pub enum Command {
     /// Set up a device.
     Connect = 1,
-    /// Take it down; requests under way are finished first.
+    /// Take a device down; requests in flight are finished first.
     Disconnect = 2,
-    /// Give a device that lost its connections new ones.
+    /// Give new connections to a device that lost its own.
     Reconfigure = 3,
 }
 
 impl Command {
-    /// The number in a message.
+    /// Returns the number in a message.
     const fn code(self) -> u8 {
         self as u8
     }
 }
 
-/// What the kernel is told about a device.
+/// Parameters of a device for the kernel.
 #[derive(Clone, Debug)]
 pub struct Device<'a> {
     /// Number of `/dev/nbdN`.
     pub n: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Logical block in bytes, 512 to the host's page.
+    /// Logical block in bytes, from 512 to the host's page size.
     pub block: u32,
     /// Transmission flags.
     pub flags: u16,
     /// Seconds for which requests wait for new connections when all are lost, before they fail.
     pub dead_seconds: u64,
-    /// Who serves it; RECONFIGURE must name the same.
+    /// Identity of the server; RECONFIGURE must use the same.
     pub backend: &'a str,
 }
 
@@ -87,10 +88,10 @@ pub struct Netlink {
 }
 
 impl Netlink {
-    /// Opens one; `NotFound` when the kernel has no NBD client, which it loads by itself if it can.
+    /// Opens a socket to the kernel's NBD client, which the kernel loads by itself if it can.
     ///
     /// # Errors
-    /// `NotFound` without an NBD client; otherwise the socket cannot be made.
+    /// `NotFound` if the kernel has no NBD client; otherwise the socket cannot be created.
     pub fn open() -> io::Result<Self> {
         let protocol = SockProtocol::NetlinkGeneric;
         let socket = socket(
@@ -118,7 +119,7 @@ impl Netlink {
         Ok(netlink)
     }
 
-    /// Hands connected `sockets` to the kernel's client, which speaks to their other ends at once.
+    /// Hands connected `sockets` to the kernel's client, which uses them at once.
     ///
     /// # Errors
     /// The kernel refuses the command.
@@ -142,7 +143,7 @@ impl Netlink {
         self.ask(Command::Disconnect.code(), &body).map(drop)
     }
 
-    /// Sends a command and returns the attributes of the answer that came before its error number.
+    /// Sends a command; returns the attributes of the answer that precedes its error number.
     fn ask(&mut self, command: u8, body: &[u8]) -> io::Result<Vec<u8>> {
         self.sequence += 1;
         let message = message(self.family, self.sequence, command, body);
@@ -225,14 +226,14 @@ fn message(family: u16, sequence: u32, command: u8, body: &[u8]) -> Vec<u8> {
     out.extend_from_slice(&family.to_ne_bytes());
     out.extend_from_slice(&REQUEST_AND_ACK.to_ne_bytes());
     out.extend_from_slice(&sequence.to_ne_bytes());
-    out.extend_from_slice(&[0; 4]); // from this socket, whichever number it has
+    out.extend_from_slice(&[0; 4]); // from this socket, with any number
     out.extend_from_slice(&[command, 1, 0, 0]); // version 1 of both families
     out.extend_from_slice(body);
     out
 }
 
-/// Splits a datagram into type, sequence number and payload of its messages; a malformed rest is
-/// left out.
+/// Splits a datagram into type, sequence number and payload of its messages; omits a malformed
+/// rest.
 fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8])> {
     std::iter::from_fn(move || {
         let len = index(u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?));
@@ -244,7 +245,7 @@ fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8])> {
     })
 }
 
-/// Splits attributes into type and value; a malformed rest is left out.
+/// Splits attributes into type and value; omits a malformed rest.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
@@ -309,7 +310,7 @@ mod tests {
     fn the_kernel_knows_its_own_control_family() {
         let mut netlink = match Netlink::open() {
             Ok(netlink) => netlink,
-            // Without an NBD client the question was still understood and answered.
+            // Without an NBD client, the kernel still parsed and answered the request.
             Err(error) => return assert_eq!(error.raw_os_error(), Some(libc::ENOENT)),
         };
         assert!(netlink.disconnect(u32::MAX).is_err());

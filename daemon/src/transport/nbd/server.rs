@@ -1,13 +1,13 @@
 //! Accepts connections, bounds their number, and ends them on shutdown.
 //!
-//! What always holds: at most [`Limits::connections`] sockets are served at once, whatever their
-//! state, so that idle or stuck ones cannot lock a client out: it takes the place of one that has
-//! not finished its handshake, or that keeps us waiting in the middle of a message
-//! ([`Shared::make_way`]). Handshakes share the runtime of [`Server::run`], that of TLS included; a
-//! connection that got through has a thread with its own single-threaded runtime, because waking
-//! another thread costs more than most requests.
+//! Invariants: at most [`Limits::connections`] sockets are served at once, whatever their state.
+//! Idle or stuck connections cannot lock a client out. A newcomer evicts a connection that has not
+//! finished its handshake, or that stalls in the middle of a message ([`Shared::evict_for`]).
+//! Handshakes, including TLS, share the runtime of [`Server::run`]. A connection in transmission
+//! has a thread with its own single-threaded runtime, because waking another thread costs more than
+//! most requests.
 
-use super::connection::{Ended, Opening, Silence, negotiate, note_end, transmit};
+use super::connection::{CloseReason, Opening, StallClock, negotiate, note_end, transmit};
 use super::endpoint::{Listener, Listening, Socket};
 use super::export::{Export, ExportInfo};
 use super::limits::Limits;
@@ -28,11 +28,11 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-/// Pause after the kernel refused to accept, most likely for want of file descriptors.
+/// Pause after the kernel refused to accept, most likely for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// What a shutdown grants connections beyond their own deadline.
+/// Time that a shutdown grants connections beyond their own deadline.
 const GRACE: Duration = Duration::from_millis(500);
-/// Longest handshake of a client that is only told that all connections are taken.
+/// Longest handshake of a client that is refused because all connections are in use.
 const REFUSAL_DEADLINE: Duration = Duration::from_secs(2);
 
 /// A listening NBD server for one device.
@@ -50,28 +50,28 @@ struct Shared {
     slots: Mutex<BTreeMap<u64, Slot>>,
 }
 
-/// A connection by order of arrival.
+/// A connection, by order of arrival.
 enum Slot {
-    /// In its handshake: may be made to go.
+    /// In its handshake: may be evicted.
     Negotiating {
         since: Instant,
         task: Option<AbortHandle>,
     },
-    /// Through: made to go by dropping `end`.
+    /// In transmission: evicted by dropping `_end`.
     Connected {
-        silence: Arc<Silence>,
+        silence: Arc<StallClock>,
         _end: oneshot::Sender<()>,
     },
 }
 
 impl Server {
     /// Listens. From here on clients can connect; they are served once [`run`](Self::run) is
-    /// polled. Must be called inside a tokio runtime with its I/O and time drivers; takes two
-    /// seconds at most.
+    /// polled. Must be called inside a tokio runtime with its I/O and time drivers; takes at
+    /// most 2 s.
     ///
     /// # Errors
-    /// The place is taken, is no socket, cannot be reached, or lies beyond loopback and TLS is not
-    /// required; the message names it.
+    /// The endpoint is in use, is no socket, cannot be reached, or is beyond loopback and TLS is
+    /// not required; the message names it.
     pub fn bind(
         endpoint: &Endpoint,
         device: Arc<dyn BlockDevice>,
@@ -83,10 +83,10 @@ impl Server {
         Self::over(listener, device, info, limits, tls.clone())
     }
 
-    /// The same over a socket that listens already.
+    /// Creates a server on a socket that listens already.
     ///
     /// # Errors
-    /// It lies beyond loopback and TLS is not required, or has no path.
+    /// The socket is beyond loopback and TLS is not required, or has no path.
     pub fn adopt(
         socket: Listening,
         device: Arc<dyn BlockDevice>,
@@ -128,10 +128,10 @@ impl Server {
         })
     }
 
-    /// Where clients find the export, with the port that the kernel chose.
+    /// Returns the URI of the export, with the port that the kernel chose.
     ///
     /// # Errors
-    /// The kernel does not tell, which it always does for a socket that listens.
+    /// The kernel does not return the address; it always does for a listening socket.
     pub fn uri(&self) -> io::Result<NbdUri> {
         let Shared { info, tls, .. } = &*self.shared;
         let tls = tls.as_ref().is_some_and(Tls::required);
@@ -142,14 +142,14 @@ impl Server {
         })
     }
 
-    /// What it counts; stays valid when the server has ended.
+    /// Returns the counters; they stay valid after the server has ended.
     pub fn stats(&self) -> Arc<NbdStats> {
         self.shared.stats.clone()
     }
 
-    /// Serves until `shutdown` is done. Then nobody is accepted any more (the socket file goes),
-    /// requests under way are finished and answered, later ones are refused with `ESHUTDOWN`, and
-    /// connections close; [`Limits::drain`] bounds all that.
+    /// Serves until `shutdown` is done. Then no connection is accepted any more (the socket file is
+    /// removed). Requests in flight are finished and answered, later ones are refused with
+    /// `ESHUTDOWN`, and connections close. [`Limits::drain`] bounds the shutdown.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let Server { listener, shared } = self;
         let (stop, stopped) = watch::channel(false);
@@ -182,8 +182,8 @@ impl Server {
         drop(listener);
         let _ = stop.send(true);
         shared.evict_negotiating();
-        // Connections keep to the deadline by themselves; this one is for a thread that hangs in
-        // the device.
+        // Connections observe the deadline themselves; this one is for a thread that hangs in the
+        // device.
         let all = async { while tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(shared.limits.drain + GRACE, all).await;
     }
@@ -194,7 +194,7 @@ impl Shared {
         self.slots.lock()
     }
 
-    /// Gives a new connection a place, or tells it that there is none.
+    /// Gives a new connection a slot, or refuses it.
     fn admit(
         self: &Arc<Self>,
         id: u64,
@@ -204,7 +204,7 @@ impl Shared {
     ) {
         self.stats.accepted.fetch_add(1, Relaxed);
         let mut slots = self.slots();
-        if slots.len() >= self.limits.connections && !self.make_way(&mut slots) {
+        if slots.len() >= self.limits.connections && !self.evict_for(&mut slots) {
             drop(slots);
             self.refuse(socket, stopped.clone(), tasks);
             return;
@@ -231,9 +231,9 @@ impl Shared {
         );
     }
 
-    /// How long a newcomer, and those behind it in the listener's queue, have to wait, because
-    /// somebody will have to make way for it but not yet: a crowd that keeps knocking would
-    /// otherwise push out those who are just being let in, or be turned away for an instant's sake.
+    /// Returns the time to wait before a connection may be evicted for a newcomer; later newcomers
+    /// stay in the listener's queue. Without the wait, many newcomers would evict connections that
+    /// are about to finish their handshake. Newcomers would also be refused an instant too early.
     fn crowded(&self) -> Option<Duration> {
         let slots = self.slots();
         if slots.len() < self.limits.connections {
@@ -245,10 +245,10 @@ impl Shared {
         first.checked_duration_since(Instant::now())
     }
 
-    /// Makes somebody go for a newcomer: who has been in the handshake for too long, else who has
-    /// been silent in the middle of a message for too long, else who is in the handshake at all;
-    /// among equals the first.
-    fn make_way(&self, slots: &mut BTreeMap<u64, Slot>) -> bool {
+    /// Evicts a connection for a newcomer: a handshake beyond `patience`, else a silence beyond
+    /// `patience` in the middle of a message, else any handshake. The oldest goes first. Returns
+    /// whether one was evicted.
+    fn evict_for(&self, slots: &mut BTreeMap<u64, Slot>) -> bool {
         let too_long = |(_, since): &(u64, Instant)| since.elapsed() >= self.limits.patience;
         let handshake = oldest_handshake(slots);
         let silence = || longest_silence(slots).filter(too_long);
@@ -313,7 +313,7 @@ impl Shared {
         id: u64,
         socket: Socket,
         stopped: watch::Receiver<bool>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), CloseReason> {
         let (channel, opening) = {
             let _share = Share::of(&self.stats.negotiating, 1);
             let export = Export::of(&*self.device, self.info.clone());
@@ -341,7 +341,7 @@ impl Shared {
         opening: Opening,
         channel: Channel<Socket>,
         stopped: watch::Receiver<bool>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), CloseReason> {
         let (end, evicted) = oneshot::channel();
         match self.slots().get_mut(&id) {
             Some(slot) => {
@@ -350,7 +350,7 @@ impl Shared {
                     _end: end,
                 }
             }
-            // Evicted at this very moment.
+            // Evicted just now.
             None => return Ok(()),
         }
         let (report, ended) = oneshot::channel();
@@ -358,7 +358,7 @@ impl Shared {
         std::thread::Builder::new()
             .name(format!("nbd-{id}"))
             .spawn(move || {
-                // A send fails only when the server is gone and nobody wants to know.
+                // A send fails only when the server is gone and no task reads the result.
                 let _ = report.send(shared.serve_thread(opening, channel, stopped, evicted));
             })?;
         ended
@@ -372,13 +372,13 @@ impl Shared {
         mut channel: Channel<Socket>,
         mut stopped: watch::Receiver<bool>,
         evicted: oneshot::Receiver<()>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), CloseReason> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .max_blocking_threads(1)
-            // While lingering, the connection's task is always ready; the socket must be looked at
-            // each time around.
+            // During busy polling, the connection's task is always ready; the runtime must check
+            // the socket in every iteration.
             .event_interval(1)
             .thread_name("nbd-flush")
             .build()?;
@@ -392,7 +392,7 @@ impl Shared {
             tokio::select! {
                 biased;
                 ended = transmit(channel, opening, device, limits, stats, stop) => ended,
-                _ = evicted => Err(Ended::Evicted),
+                _ = evicted => Err(CloseReason::Evicted),
             }
         });
         // Does not wait for a flush that hangs.
@@ -408,7 +408,7 @@ fn oldest_handshake(slots: &BTreeMap<u64, Slot>) -> Option<(u64, Instant)> {
     })
 }
 
-/// Who has been silent in the middle of a message since when, of all the longest.
+/// Returns the connection with the longest silence in the middle of a message, and its start.
 fn longest_silence(slots: &BTreeMap<u64, Slot>) -> Option<(u64, Instant)> {
     let silent = slots.iter().filter_map(|(id, slot)| match slot {
         Slot::Connected { silence, .. } => Some((*id, silence.since()?)),
@@ -417,7 +417,7 @@ fn longest_silence(slots: &BTreeMap<u64, Slot>) -> Option<(u64, Instant)> {
     silent.min_by_key(|(_, since)| *since)
 }
 
-/// Frees a connection's place, however it ends.
+/// Frees a connection's slot, however the connection ends.
 struct Release<'a> {
     shared: &'a Shared,
     id: u64,

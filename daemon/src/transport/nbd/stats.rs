@@ -1,10 +1,10 @@
-//! What a server counts. Engines count for themselves and add up once per batch, so that two busy
-//! connections do not fight over a cache line for every request.
+//! Counters of a server. Each engine has its own counts and adds them once per batch, so two
+//! busy connections do not contend for a cache line per request.
 
 use super::wire::command;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Commands told apart, in the order of the protocol; the last one stands for unknown ones.
+/// Names of the commands, in the order of the protocol; the last one covers unknown commands.
 pub const COMMANDS: [&str; 9] = [
     "read",
     "write",
@@ -17,7 +17,7 @@ pub const COMMANDS: [&str; 9] = [
     "unknown",
 ];
 
-/// One engine's counts since it last handed them in.
+/// Counts of one engine since it last added them to the server's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Requests by index into [`COMMANDS`].
@@ -26,7 +26,7 @@ pub struct Tally {
     pub errors: u64,
     /// Bytes read.
     pub read: u64,
-    /// Bytes of payload taken by writes.
+    /// Bytes of payload received by writes.
     pub written: u64,
 }
 
@@ -42,18 +42,18 @@ impl Tally {
 pub struct NbdStats {
     /// Connections accepted.
     pub accepted: AtomicU64,
-    /// Connections that made way for a newer one: before their handshake was done, or silent in the
+    /// Connections evicted for a newer one: before the end of their handshake, or stalled in the
     /// middle of a message.
     pub evicted: AtomicU64,
-    /// Connections told, or not even told, that all are taken.
+    /// Connections refused because all are in use, with or without a reply.
     pub refused: AtomicU64,
-    /// Connections cut off for what they sent or failed to send in time.
+    /// Connections dropped for invalid or missing data.
     pub dropped: AtomicU64,
     /// Gauge: connections in the handshake.
     pub negotiating: AtomicU64,
     /// Gauge: connections in transmission.
     pub connected: AtomicU64,
-    /// Gauge: requests whose reply is not on its way yet.
+    /// Gauge: requests whose reply has not been sent.
     pub in_flight: AtomicU64,
     requests: [AtomicU64; COMMANDS.len()],
     errors: AtomicU64,
@@ -61,22 +61,22 @@ pub struct NbdStats {
     written: AtomicU64,
 }
 
-/// [`NbdStats`] at one moment.
+/// A snapshot of [`NbdStats`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NbdSnapshot {
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections that made way for a newer one.
+    /// Connections evicted for a newer one.
     pub evicted: u64,
-    /// Connections refused because all were taken.
+    /// Connections refused because all were in use.
     pub refused: u64,
-    /// Connections cut off for what they sent or failed to send in time.
+    /// Connections dropped for invalid or missing data.
     pub dropped: u64,
     /// Connections in the handshake now.
     pub negotiating: u64,
     /// Connections in transmission now.
     pub connected: u64,
-    /// Requests whose reply is not on its way yet.
+    /// Requests whose reply has not been sent.
     pub in_flight: u64,
     /// Requests by index into [`COMMANDS`].
     pub requests: [u64; COMMANDS.len()],
@@ -84,12 +84,12 @@ pub struct NbdSnapshot {
     pub errors: u64,
     /// Bytes read.
     pub read: u64,
-    /// Bytes of payload taken by writes.
+    /// Bytes of payload received by writes.
     pub written: u64,
 }
 
 impl NbdStats {
-    /// All values, each by itself up to date.
+    /// Returns all values, each of them up to date by itself.
     pub fn snapshot(&self) -> NbdSnapshot {
         let get = |counter: &AtomicU64| counter.load(Relaxed);
         NbdSnapshot {
@@ -123,7 +123,7 @@ impl NbdStats {
     }
 }
 
-/// Raises a gauge by an amount that changes, and takes it back when dropped.
+/// A variable part of a gauge; dropping it subtracts the part.
 #[derive(Debug)]
 pub(super) struct Share<'a> {
     gauge: &'a AtomicU64,

@@ -1,9 +1,9 @@
-//! TLS for NBD: certificates from PEM files, and a stream that is upgraded when the handshake says
-//! so.
+//! TLS for NBD: certificates from PEM files, and a stream that is upgraded on request of the
+//! handshake.
 //!
-//! What always holds: TLS 1.2 or 1.3, no resumption, no early data, so that a session begins with a
-//! full handshake and the server keeps nothing about past ones. A stream never goes back to
-//! plaintext. The files are read once, at the start.
+//! Invariants: TLS 1.2 or 1.3, no resumption, no early data. A session therefore begins with a full
+//! handshake, and the server stores nothing about past ones. A stream never returns to plaintext.
+//! The files are read once, at the start.
 
 use super::handshake::Security;
 use rustls::crypto::ring;
@@ -20,46 +20,45 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// What TLS is made from.
+/// Settings of TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// Whether clients without it are refused.
+    /// Whether clients without TLS are refused.
     pub required: bool,
-    /// PEM file of the server's certificate, followed by those that lead to its authority.
+    /// PEM file of the server's certificate, followed by the chain to its authority.
     pub cert: PathBuf,
     /// PEM file of the server's private key.
     pub key: PathBuf,
-    /// PEM file of the authorities that client certificates must come from. Without it any client
-    /// is let in.
+    /// PEM file of the authorities of client certificates. Without it any client is accepted.
     pub client_ca: Option<PathBuf>,
 }
 
-/// Why TLS cannot be offered.
+/// Reason why TLS cannot be offered.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be used.
     #[error("{option} {path}: {reason}")]
     File {
-        /// The option that named it.
+        /// Option that names the file.
         option: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault of the file.
         reason: String,
     },
-    /// Certificate and key are each readable but no pair.
+    /// Certificate and key are readable but do not match.
     #[error("--tls-cert {cert} and --tls-key {key}: {reason}")]
     Pair {
         /// The certificate's file.
         cert: PathBuf,
         /// The key's file.
         key: PathBuf,
-        /// What is wrong with them.
+        /// Fault of the pair.
         reason: rustls::Error,
     },
 }
 
-/// A server's side of TLS.
+/// The server's side of TLS.
 #[derive(Clone)]
 pub struct Tls {
     acceptor: TlsAcceptor,
@@ -70,7 +69,8 @@ impl Tls {
     /// Reads the files.
     ///
     /// # Errors
-    /// A file cannot be read, holds no certificate or key, or they do not belong together.
+    /// A file cannot be read or contains no certificate or key, or certificate and key do not
+    /// match.
     pub fn load(options: &TlsOptions) -> Result<Tls, TlsError> {
         let TlsOptions {
             required,
@@ -119,12 +119,12 @@ impl Tls {
         })
     }
 
-    /// Whether clients without it are refused.
+    /// Returns whether clients without TLS are refused.
     pub fn required(&self) -> bool {
         self.required
     }
 
-    /// What a negotiation starts with.
+    /// Returns the initial state of a negotiation.
     pub(super) fn security(&self) -> Security {
         if self.required {
             Security::Required
@@ -166,14 +166,14 @@ fn pem_error(option: &'static str, path: &Path, error: PemError) -> TlsError {
     }
 }
 
-/// A stream in the clear, or upgraded.
+/// A stream in plaintext or over TLS.
 pub(super) enum Channel<S> {
     Plain(S),
     Tls(Box<TlsStream<S>>),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Channel<S> {
-    /// The TLS handshake. The client must begin it with the next byte.
+    /// Performs the TLS handshake. The client must begin it with the next byte.
     pub(super) async fn upgrade(self, tls: &Tls) -> io::Result<Self> {
         match self {
             Channel::Plain(stream) => {
@@ -183,7 +183,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Channel<S> {
         }
     }
 
-    /// The stream below.
+    /// Returns the underlying stream.
     pub(super) fn lower(&mut self) -> &mut S {
         match self {
             Channel::Plain(stream) => stream,

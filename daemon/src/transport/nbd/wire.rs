@@ -1,8 +1,7 @@
-//! Every number and every byte of the NBD protocol that we speak: constants, request decoding,
-//! reply encoding.
+//! Constants, request decoding and reply encoding of the NBD protocol, as far as it is supported.
 //!
-//! Pure functions over slices. Decoding judges nothing but the magic number; what a request may ask
-//! is judged in [`super::engine`]. All integers are big-endian. Lengths and offsets are in bytes.
+//! Pure functions over slices. Decoding checks only the magic number; [`super::engine`] checks the
+//! rest of a request. All integers are big-endian. Lengths and offsets are in bytes.
 
 /// `NBDMAGIC`, the first eight bytes of a greeting.
 pub const GREETING_MAGIC: u64 = 0x4e42_444d_4147_4943;
@@ -31,7 +30,7 @@ pub mod handshake {
 
 /// Options of the handshake.
 pub mod option {
-    /// Choose an export, the old way: no error can be answered.
+    /// Choose an export, the old way: it has no error reply.
     pub const EXPORT_NAME: u32 = 1;
     /// End the session.
     pub const ABORT: u32 = 2;
@@ -39,7 +38,7 @@ pub mod option {
     pub const LIST: u32 = 3;
     /// Upgrade to TLS.
     pub const STARTTLS: u32 = 5;
-    /// Ask about an export.
+    /// Get information about an export.
     pub const INFO: u32 = 6;
     /// Choose an export and start transmission.
     pub const GO: u32 = 7;
@@ -59,33 +58,33 @@ pub mod reply {
     pub const ACK: u32 = 1;
     /// One export.
     pub const SERVER: u32 = 2;
-    /// One fact about an export.
+    /// One item of information about an export.
     pub const INFO: u32 = 3;
     /// One metadata context.
     pub const META_CONTEXT: u32 = 4;
-    /// Option not known.
+    /// Unknown option.
     pub const ERR_UNSUP: u32 = 0x8000_0001;
     /// Not allowed now.
     pub const ERR_POLICY: u32 = 0x8000_0002;
-    /// Malformed or out of turn.
+    /// Malformed or out of sequence.
     pub const ERR_INVALID: u32 = 0x8000_0003;
-    /// TLS first.
+    /// TLS must come first.
     pub const ERR_TLS_REQD: u32 = 0x8000_0005;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = 0x8000_0006;
-    /// More than the server takes.
+    /// Exceeds a limit of the server.
     pub const ERR_TOO_BIG: u32 = 0x8000_0009;
-    /// Extended headers were chosen, so structured replies cannot be.
+    /// Extended headers were chosen, which excludes structured replies.
     pub const ERR_EXT_HEADER_REQD: u32 = 0x8000_000a;
 }
 
-/// Facts about an export.
+/// Items of information about an export.
 pub mod info {
     /// Size and transmission flags.
     pub const EXPORT: u16 = 0;
     /// Canonical name.
     pub const NAME: u16 = 1;
-    /// Description for humans.
+    /// Human-readable description.
     pub const DESCRIPTION: u16 = 2;
     /// Minimum, preferred and maximum request sizes.
     pub const BLOCK_SIZE: u16 = 3;
@@ -123,17 +122,17 @@ pub mod command {
     pub const READ: u16 = 0;
     /// Write bytes.
     pub const WRITE: u16 = 1;
-    /// Say good-bye; never answered.
+    /// Disconnect; never answered.
     pub const DISC: u16 = 2;
     /// Make acknowledged writes durable.
     pub const FLUSH: u16 = 3;
-    /// Give space up.
+    /// Discard data.
     pub const TRIM: u16 = 4;
     /// Prefetch.
     pub const CACHE: u16 = 5;
     /// Write zeros without sending them.
     pub const WRITE_ZEROES: u16 = 6;
-    /// Ask what is allocated.
+    /// Get the allocation state.
     pub const BLOCK_STATUS: u16 = 7;
 }
 
@@ -149,13 +148,13 @@ pub mod command_flag {
     pub const REQ_ONE: u16 = 1 << 3;
     /// Only if faster than writing zeros.
     pub const FAST_ZERO: u16 = 1 << 4;
-    /// The length is that of a payload that follows.
+    /// The length is that of the payload that follows.
     pub const PAYLOAD_LEN: u16 = 1 << 5;
 }
 
 /// Types of reply chunks.
 pub mod chunk {
-    /// Nothing but the end.
+    /// No content; ends the reply.
     pub const NONE: u16 = 0;
     /// Data of a read.
     pub const OFFSET_DATA: u16 = 1;
@@ -175,18 +174,18 @@ pub mod chunk {
 
 /// State bits of `base:allocation`.
 pub mod state {
-    /// Nothing allocated.
+    /// Not allocated.
     pub const HOLE: u32 = 1;
     /// Reads as zeros.
     pub const ZERO: u32 = 2;
 }
 
-/// The one metadata context that we offer.
+/// The only metadata context offered.
 pub const BASE_ALLOCATION: &str = "base:allocation";
-/// Its number in our replies.
+/// Its number in replies.
 pub const BASE_ALLOCATION_ID: u32 = 1;
 
-/// Error numbers as the protocol spells them, which happen to be those of Linux.
+/// Error numbers of the protocol, equal to those of Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Errno {
@@ -200,11 +199,11 @@ pub enum Errno {
     Inval = 22,
     /// No space left.
     NoSpace = 28,
-    /// Would not fit one chunk.
+    /// Does not fit one chunk.
     Overflow = 75,
     /// Not supported.
     NotSup = 95,
-    /// The server is going down.
+    /// The server is shutting down.
     Shutdown = 108,
 }
 
@@ -214,7 +213,7 @@ impl Errno {
         self as u32
     }
 
-    /// The closest protocol error; whatever has none is an I/O error.
+    /// Returns the closest protocol error; an I/O error if there is none.
     pub fn from_io(error: &std::io::Error) -> Errno {
         use std::io::ErrorKind as Kind;
         match (error.raw_os_error(), error.kind()) {
@@ -232,7 +231,7 @@ impl Errno {
     }
 }
 
-/// How replies are framed on a connection.
+/// Framing of replies on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Simple replies only.
@@ -250,26 +249,26 @@ pub struct Request {
     pub flags: u16,
     /// Command.
     pub command: u16,
-    /// The client's name for it, echoed.
+    /// The client's identifier of the request, echoed.
     pub cookie: u64,
     /// First byte.
     pub offset: u64,
-    /// Bytes affected, or of the payload.
+    /// Bytes affected, or bytes of payload.
     pub length: u64,
 }
 
-/// A message did not start as it must: the stream has lost its framing and cannot be trusted any
-/// more.
+/// A message did not start with its magic number: the stream has lost its framing and can no longer
+/// be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadMagic;
 
-/// Bytes of a request header.
+/// Returns the length of a request header in bytes.
 pub fn request_len(mode: Mode) -> usize {
     if mode == Mode::Extended { 32 } else { 28 }
 }
 
-/// Decodes a request header of [`request_len`] bytes; `None` if there are fewer. A wrong magic
-/// number is seen as soon as its four bytes are there.
+/// Decodes a request header of [`request_len`] bytes; returns `None` if there are fewer. A wrong
+/// magic number is detected from four bytes on.
 ///
 /// # Errors
 /// The header does not begin with the magic number of its mode.
@@ -301,7 +300,7 @@ pub fn decode_request(bytes: &[u8], mode: Mode) -> Result<Option<Request>, BadMa
 /// Bytes of a simple reply.
 pub const SIMPLE_REPLY_LEN: usize = 16;
 
-/// A simple reply; 0 is success.
+/// Encodes a simple reply; 0 is success.
 pub fn simple_reply(error: u32, cookie: u64) -> [u8; SIMPLE_REPLY_LEN] {
     let mut bytes = [0; SIMPLE_REPLY_LEN];
     bytes[..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
@@ -313,7 +312,7 @@ pub fn simple_reply(error: u32, cookie: u64) -> [u8; SIMPLE_REPLY_LEN] {
 /// Header of a reply chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Whether it ends the reply.
+    /// Whether the chunk ends the reply.
     pub done: bool,
     /// One of [`chunk`].
     pub kind: u16,
@@ -325,7 +324,7 @@ pub struct Chunk {
     pub length: u32,
 }
 
-/// Bytes of a chunk header.
+/// Returns the length of a chunk header in bytes.
 pub fn chunk_len(mode: Mode) -> usize {
     if mode == Mode::Extended { 32 } else { 20 }
 }
@@ -362,17 +361,17 @@ pub fn push_option_reply(out: &mut Vec<u8>, option: u32, kind: u32, parts: &[&[u
     }
 }
 
-/// Big-endian integer at an offset that the caller checked.
+/// Returns the big-endian integer at an offset that the caller checked.
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// Big-endian integer at an offset that the caller checked.
+/// Returns the big-endian integer at an offset that the caller checked.
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Big-endian integer at an offset that the caller checked.
+/// Returns the big-endian integer at an offset that the caller checked.
 pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
 }

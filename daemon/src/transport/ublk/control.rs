@@ -1,4 +1,4 @@
-//! Looking at devices and ending them, from any thread or process.
+//! Inspects and stops devices, from any thread or process.
 //!
 //! libublk's control ring belongs to a thread, so every function opens its own.
 
@@ -16,26 +16,27 @@ use crate::sys;
 
 const CONTROL: &str = "/dev/ublk-control";
 
-/// Life of a device number.
+/// State of a device number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// No such device.
     Absent,
     /// Served by this process.
     Live {
-        /// Who.
+        /// Process number.
         pid: i32,
     },
     /// Its daemon died; requests wait for a new one.
     Quiesced,
-    /// Known to the driver but without a block device: being made, or stopped and not yet removed.
+    /// Known to the driver but without a block device: not started yet, or stopped and not yet
+    /// removed.
     Dead {
-        /// Who made it.
+        /// Process that created it.
         pid: i32,
     },
 }
 
-/// Whether ublk can be used here: the driver is loaded and lets us in.
+/// Checks whether ublk can be used here: the driver is loaded and permits access.
 ///
 /// # Errors
 /// The driver is missing or refuses this process.
@@ -62,7 +63,7 @@ pub fn probe() -> Result<(), Error> {
     }
 }
 
-/// Numbers of all devices the driver knows, ours or not, in order.
+/// Returns the numbers of all devices of the driver, including other programs', in order.
 pub fn devices() -> Vec<u32> {
     let entries = fs::read_dir("/sys/class/ublk-char")
         .into_iter()
@@ -76,7 +77,7 @@ pub fn devices() -> Vec<u32> {
         .collect()
 }
 
-/// What the driver says of device `n`.
+/// Returns the driver's state of device `n`.
 ///
 /// # Errors
 /// There is no such device, or the driver refuses this process.
@@ -97,15 +98,15 @@ pub fn state(n: u32) -> Result<State, Error> {
     })
 }
 
-/// The image device `n` was made for, if one of our daemons made it.
+/// Returns the image of device `n`, if an ftld daemon created the device.
 pub fn image_of(n: u32) -> Option<String> {
     let state = fs::read(state_file(n)).ok()?;
     let state: serde_json::Value = serde_json::from_slice(&state).ok()?;
     Some(state.get("target_data")?.get("image")?.as_str()?.to_owned())
 }
 
-/// Makes number `n` ours: false if it is free, true if it is a device of ours that a dead daemon
-/// left.
+/// Claims number `n`: returns false if it is free, true if it is a device of this image that a dead
+/// daemon left.
 pub(super) fn claim(n: u32, options: &Options, device: &dyn BlockDevice) -> Result<bool, Error> {
     match settled(n)? {
         State::Absent => Ok(false),
@@ -123,7 +124,8 @@ pub(super) fn claim(n: u32, options: &Options, device: &dyn BlockDevice) -> Resu
     }
 }
 
-/// The state of `n` once the kernel has noticed that its daemon died, which takes it a moment.
+/// Returns the state of `n` after the kernel has detected the death of its daemon, which takes a
+/// moment.
 fn settled(n: u32) -> Result<State, Error> {
     let dying = |state: &State| matches!(state, State::Live { pid } if !sys::process_alive(*pid));
     let mut last = state(n)?;
@@ -134,7 +136,7 @@ fn settled(n: u32) -> Result<State, Error> {
     Ok(last)
 }
 
-/// The kernel keeps the size of a quiesced device, and users rely on it.
+/// Checks the image's size: the kernel keeps the size of a quiesced device, and users rely on it.
 fn same_size(n: u32, device: &dyn BlockDevice) -> Result<(), Error> {
     let what = format!("read the size of ublk device {n}");
     let mut params = abi::ublk_params {
@@ -152,13 +154,13 @@ fn same_size(n: u32, device: &dyn BlockDevice) -> Result<(), Error> {
         "it has {kernel} bytes and its users rely on them, the image has {image}"
     ));
     Err(Error::Io {
-        what: format!("take up /dev/ublkb{n}"),
+        what: format!("reattach /dev/ublkb{n}"),
         source,
     })
 }
 
-/// Stops device `n`, whoever serves it; with `force` even under its users, whose I/O then fails.
-/// Everything written to the device before has reached its daemon. The serving
+/// Stops device `n`, even if another process serves it; with `force` even if in use, which makes
+/// its users' I/O fail. Everything written to the device before has reached its daemon. The serving
 /// [`serve`](super::serve) returns; a quiesced device is removed.
 ///
 /// # Errors
@@ -167,9 +169,9 @@ pub fn stop(n: u32, force: bool) -> Result<(), Error> {
     let state = settled(n)?;
     let claim = match state {
         State::Absent => return Err(Error::Absent(n)),
-        // Held exclusively, it cannot be mounted from here on.
+        // Exclusive access prevents mounts from here on.
         State::Live { .. } if !force => Some(exclusive(n)?),
-        // Opening this one could wait for a request for ever.
+        // Opening this one could wait for a request forever.
         State::Quiesced if !force => no_holders(n).map(|()| None)?,
         _ => None,
     };
@@ -183,7 +185,7 @@ pub fn stop(n: u32, force: bool) -> Result<(), Error> {
     }
 }
 
-/// Removes device `n` as [`stop`] does, and what a dead daemon left of it.
+/// Removes device `n` as [`stop`] does, including the remains of a dead daemon.
 ///
 /// # Errors
 /// The device is in use, or the driver refuses the command.
@@ -210,7 +212,7 @@ fn no_holders(n: u32) -> Result<(), Error> {
     }
 }
 
-/// Takes a stopped device away, without waiting for those who still have it open.
+/// Removes a stopped device without waiting for processes that still have it open.
 pub(super) fn remove(n: u32) -> Result<(), Error> {
     if !present(&char_device(n)) {
         return Ok(());
@@ -225,12 +227,12 @@ pub(super) fn remove(n: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Who uses `/dev/ublkbN`, one phrase each.
+/// Lists the users of `/dev/ublkbN`, one phrase each.
 pub fn holders(n: u32) -> Vec<String> {
     crate::transport::holders::of(&name(n))
 }
 
-/// The same of a device that is being served.
+/// Lists the users of a device that is being served.
 pub(super) fn live_holders(n: u32) -> Vec<String> {
     crate::transport::holders::of_live(&name(n))
 }
@@ -245,7 +247,7 @@ pub fn detach_mount_copies(n: u32) -> io::Result<()> {
 
 fn open(n: u32) -> Result<UblkCtrl, Error> {
     UblkCtrl::new_simple(n as i32)
-        .map_err(|error| Error::driver(format!("look at ublk device {n}"), error))
+        .map_err(|error| Error::driver(format!("query ublk device {n}"), error))
 }
 
 pub(super) fn node(n: u32) -> PathBuf {
@@ -260,7 +262,7 @@ fn name(n: u32) -> String {
     format!("ublkb{n}")
 }
 
-/// Where libublk keeps what it must know of device `n` to take it up again.
+/// Returns the path of libublk's state of device `n`, which is needed to reattach it.
 pub(super) fn state_file(n: u32) -> PathBuf {
     PathBuf::from(format!("{}/{n:04}.json", UblkCtrl::run_dir()))
 }

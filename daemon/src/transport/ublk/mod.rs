@@ -1,11 +1,11 @@
-//! `/dev/ublkbN`: a block device whose requests the kernel's ublk driver hands to this process.
+//! `/dev/ublkbN`: a block device whose requests the kernel's ublk driver passes to this process.
 //!
-//! Always true: a request is answered exactly once, on the queue thread that received it; a panic
-//! below answers `EIO`; reads and writes go on while a FLUSH waits for the host's storage. If this
-//! process dies, the kernel keeps the device, holds its requests back (*quiesced*), and hands them
-//! again to the process that takes the device up, so acknowledged writes must outlive the process
-//! and repeated ones must not matter. Which image a device belongs to stands in libublk's state
-//! file.
+//! Invariants: a request is answered exactly once, on the queue thread that received it. A panic
+//! while executing it results in `EIO`. Reads and writes continue while a FLUSH waits for the
+//! host's storage. If this process dies, the kernel keeps the device and holds its requests back
+//! (*quiesced*). It passes them again to the process that reattaches the device. Acknowledged
+//! writes must therefore outlive the process, and repeated ones must be harmless. libublk's state
+//! file contains the image of a device.
 
 mod control;
 mod queue;
@@ -30,23 +30,24 @@ pub use served::Served;
 use crate::device::BlockDevice;
 use queue::{Gate, Helpers};
 
-/// Dead daemons leave their device behind, and requests in flight are handed to the next one.
+/// The kernel keeps the device of a dead daemon, and passes its requests in flight to the next
+/// daemon.
 const RECOVERY: u64 = (abi::UBLK_F_USER_RECOVERY | abi::UBLK_F_USER_RECOVERY_REISSUE) as u64;
 
-/// How long the kernel may take to make or remove a device node.
+/// Longest time for the kernel to create or remove a device node.
 const NODE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a device could not be served, stopped or looked at.
+/// Reason why a device could not be served, stopped or inspected.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The driver is not there.
+    /// The driver is missing.
     #[error(
         "this kernel offers no ublk ({0}): load it with `modprobe ublk_drv` (Linux 6.0 or later with CONFIG_BLK_DEV_UBLK; \
          Debian 12's 6.1 kernel lacks it, its linux-image-6.12-cloud-amd64 has it), or serve NBD instead: \
          `ftld 'nbd+unix:///?socket=ftld.sock'`"
     )]
     DriverMissing(String),
-    /// The driver is there but not for us.
+    /// The driver refuses this user.
     #[error(
         "{0}: run ftld as root, or serve NBD instead, which needs no rights: `ftld 'nbd+unix:///?socket=ftld.sock'`"
     )]
@@ -58,21 +59,21 @@ pub enum Error {
     InUse {
         /// Device number.
         n: u32,
-        /// Who serves it.
+        /// Process that serves it.
         pid: i32,
     },
-    /// The device waits for another image.
+    /// The device is quiesced and belongs to another image.
     #[error(
-        "/dev/ublkb{n} was left by a daemon that died, and waits for image {}: start ftld with that image to take it up, \
+        "/dev/ublkb{n} is quiesced with image {}, its daemon died: start ftld with that image to reattach it, \
          or remove it, failing its users' I/O, with `ftld stop --force ublkb{n}`", .image.as_deref().unwrap_or("of another program")
     )]
     Quiesced {
         /// Device number.
         n: u32,
-        /// The image it belongs to, if a daemon of ours left it.
+        /// Image it belongs to, if an ftld daemon left it.
         image: Option<String>,
     },
-    /// Somebody uses the device.
+    /// The device is in use.
     #[error("/dev/ublkb{n} is in use: {}", .holders.join(", "))]
     Held {
         /// Device number.
@@ -83,18 +84,18 @@ pub enum Error {
     /// There is no such device.
     #[error("there is no ublk device {0}")]
     Absent(u32),
-    /// What the driver or the file system answered.
+    /// An error of the driver or the file system.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// Failed operation.
         what: String,
-        /// The answer.
+        /// Cause.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// The exit code that tells a script what to do next.
+    /// Returns the exit code, which determines a script's next step.
     pub fn exit_code(&self) -> i32 {
         match self {
             Self::Io { .. } => 1,
@@ -121,14 +122,14 @@ impl Error {
     }
 }
 
-/// How to set a device up. What a quiesced device was made with wins over it.
+/// Settings of a new device. A quiesced device keeps the settings that it was created with.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Identity of the image: only a daemon that names the same takes the device up again.
+    /// Identity of the image: only a daemon with the same image reattaches the device.
     pub image: String,
     /// Hardware queues, each with a thread.
     pub queues: u16,
-    /// Requests in flight for each queue.
+    /// Requests in flight per queue.
     pub depth: u16,
     /// Largest request in bytes, a multiple of the host's page; every slot of every queue has a
     /// buffer of this size.
@@ -136,8 +137,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// One queue of 64 requests with 256 KiB each, 16 MiB in all: the volume answers one request at
-    /// a time, and more queues would only wait for each other.
+    /// Returns one queue of 64 requests with 256 KiB each, 16 MiB in total. The volume answers one
+    /// request at a time, and more queues would only wait for each other.
     pub fn new(image: impl Into<String>) -> Self {
         Self {
             image: image.into(),
@@ -148,28 +149,27 @@ impl Options {
     }
 }
 
-/// A device that takes requests.
+/// A device that accepts requests.
 #[derive(Clone, Debug)]
 pub struct Ready {
     /// Its number.
     pub n: u32,
     /// Its node.
     pub path: PathBuf,
-    /// Whether it was taken up from a daemon that died.
+    /// Whether it was reattached after its daemon died.
     pub recovered: bool,
 }
 
-/// Serves `device` as `/dev/ublkbN` until the device is stopped, by [`stop`] or by another program;
-/// `n` of `None` takes the first free number. Blocks; `on_ready` runs once the first request can be
-/// served. The caller's thread and those of the queues should be [I/O
+/// Serves `device` as `/dev/ublkbN` until the device is stopped, by [`stop`] or by another program.
+/// `None` for `n` takes the first free number. Blocks; `on_ready` runs once the first request can
+/// be served. The caller's thread and those of the queues should be [I/O
 /// flushers](crate::sys::io_flusher).
 ///
-/// A device `n` that a dead daemon left for the same image is taken up again, with its requests.
-/// Exiting the process without [`stop`], or after an error while serving, leaves the device
-/// quiesced.
+/// A quiesced device `n` of the same image is reattached, with its requests. Exiting the process
+/// without [`stop`], or after an error while serving, leaves the device quiesced.
 ///
 /// # Errors
-/// The device cannot be made, or its queues ended with an error.
+/// The device cannot be created, or its queues ended with an error.
 pub fn serve(
     n: Option<u32>,
     device: Arc<dyn BlockDevice>,
@@ -179,7 +179,7 @@ pub fn serve(
     serve_behind(Arc::default(), n, device, options, on_ready)
 }
 
-/// [`serve`], until the gate closes.
+/// Serves as [`serve`] does, until the gate closes.
 fn serve_behind(
     gate: Arc<Gate>,
     n: Option<u32>,
@@ -191,12 +191,12 @@ fn serve_behind(
     secure_state_folder()?;
     let recover = n.map_or(Ok(false), |n| control::claim(n, options, device.as_ref()))?;
     let ctrl = if recover {
-        take_up(n.unwrap_or_default())?
+        reattach(n.unwrap_or_default())?
     } else {
         add(n, options)?
     };
-    // The node goes by `delete` below, which also works when somebody still has it open; libublk's
-    // own way would wait.
+    // `control::remove` below removes the node, even while it is open; libublk's own removal would
+    // wait.
     ctrl.disown();
     let served = Arc::new(AtomicBool::new(recover));
     let ready = {
@@ -210,15 +210,15 @@ fn serve_behind(
     let n = ctrl.dev_info().dev_id;
     drop(ctrl);
     if result.is_err() && served.load(Ordering::Relaxed) {
-        // Nothing acknowledged is lost: once this process has gone, the device waits for the next
-        // one.
+        // No acknowledged write is lost: once this process has exited, the device waits for the
+        // next one.
         return result;
     }
     result.and(control::remove(n))
 }
 
-/// libublk makes its folder writable for all, and root would then follow links that others put
-/// there.
+/// Secures libublk's folder: libublk makes it writable for all, and root would follow links that
+/// others create in it.
 fn secure_state_folder() -> Result<(), Error> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
     let folder = UblkCtrl::run_dir();
@@ -246,7 +246,7 @@ fn secure_state_folder() -> Result<(), Error> {
 
 fn add(n: Option<u32>, options: &Options) -> Result<UblkCtrl, Error> {
     if let Some(n) = n {
-        // A state file of an earlier boot or of another owner is not followed, it is replaced.
+        // A state file of an earlier boot or of another owner is replaced, not followed.
         let _ = fs::remove_file(control::state_file(n));
     }
     builder(
@@ -268,12 +268,12 @@ fn add(n: Option<u32>, options: &Options) -> Result<UblkCtrl, Error> {
     })
 }
 
-fn take_up(n: u32) -> Result<UblkCtrl, Error> {
-    let context = |error| Error::driver(format!("take up ublk device {n}"), error);
+fn reattach(n: u32) -> Result<UblkCtrl, Error> {
+    let context = |error| Error::driver(format!("reattach ublk device {n}"), error);
     let old = UblkCtrl::new_simple(n as i32).map_err(context)?;
     old.start_user_recover().map_err(context)?;
     let info = old.dev_info();
-    // Newer drivers add flags of their own, which libublk refuses to be told.
+    // Newer drivers add flags of their own, which libublk rejects.
     builder(
         n as i32,
         info.nr_hw_queues,
@@ -345,7 +345,7 @@ fn run(
     ctrl.run_target(describe, queue, ready)
         .map_err(|error| Error::driver(format!("start /dev/ublkb{n}"), error))?;
     if broken.load(Ordering::Relaxed) {
-        let source = io::Error::other("a queue thread ended by itself; the log says why");
+        let source = io::Error::other("a queue thread ended unexpectedly; see the log");
         return Err(Error::Io {
             what: format!("serve /dev/ublkb{n}"),
             source,
@@ -354,7 +354,7 @@ fn run(
     Ok(())
 }
 
-/// What the kernel may send and what users see in `/sys/block/ublkbN/queue`.
+/// Sets the limits of requests, and the values that users see in `/sys/block/ublkbN/queue`.
 fn set_parameters(dev: &mut UblkDev, device: &dyn BlockDevice) -> Result<(), libublk::UblkError> {
     let (logical, physical) = (
         shift(device.logical_block())?,
@@ -377,7 +377,7 @@ fn set_parameters(dev: &mut UblkDev, device: &dyn BlockDevice) -> Result<(), lib
     params.types |= abi::UBLK_PARAM_TYPE_DISCARD;
     params.discard = abi::ublk_param_discard {
         discard_granularity: device.physical_block(),
-        // As much as a request can name: the whole device goes in few requests.
+        // The maximum of a request: few requests discard the whole device.
         max_discard_sectors: u32::MAX >> 9,
         max_write_zeroes_sectors: u32::MAX >> 9,
         max_discard_segments: 1,
@@ -393,7 +393,7 @@ fn shift(block: u32) -> Result<u8, libublk::UblkError> {
     Err(libublk::UblkError::OtherError(-libc::EINVAL))
 }
 
-/// Polls until `done`; the kernel makes and removes nodes in its own time.
+/// Polls until `done`, because the kernel creates and removes nodes asynchronously.
 fn wait_until(done: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     while !done() {
@@ -405,7 +405,7 @@ fn wait_until(done: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Whether a path exists, a dangling link included.
+/// Returns whether a path exists, even as a dangling link.
 fn present(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }

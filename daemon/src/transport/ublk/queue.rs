@@ -1,11 +1,11 @@
-//! One queue: a thread that takes requests from the driver and answers them, and a helper that
+//! One queue: a thread that receives requests from the driver and answers them, and a helper that
 //! waits for FLUSHes.
 //!
-//! The queue thread must never block on the host's storage and never end while the device lives:
-//! libublk would take the device down. So it blocks all signals, outlives interrupted system calls,
-//! catches panics, and gives every wait to the helper, which wakes it through an eventfd that the
-//! queue's own ring polls. Completions that are due later wait in a heap, for a timer that the ring
-//! polls, too.
+//! The queue thread must never block on the host's storage and never end while the device exists:
+//! libublk would take the device down. It therefore blocks all signals, retries interrupted system
+//! calls, and catches panics. It passes every wait to the helper, which wakes it through an eventfd
+//! that the queue's own ring polls. Delayed completions wait in a heap, for a timer that the ring
+//! also polls.
 
 use std::any::Any;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -24,16 +24,16 @@ use nix::sys::signal::SigSet;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tracing::error;
 
-use crate::device::{BlockDevice, Completion, Flush, Hold};
-use crate::transport::latency::{Alarm, Holds};
+use crate::device::{BlockDevice, Completion, DelayedCompletion, Flush};
+use crate::transport::latency::{CompletionTimer, DelayQueue};
 
 const SECTOR: u64 = 512;
 
-/// What the ring polls beside the driver's commands.
+/// User data of the ring's polls, besides that of the driver's commands.
 const FLUSHED: u64 = UblkUringData::Target as u64;
 const ALARM: u64 = FLUSHED | 1;
 
-/// One request, as the driver describes it.
+/// A request, as described by the driver.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     op: u32,
@@ -47,14 +47,14 @@ impl Request {
         Self {
             op: iod.op_flags & 0xff,
             fua: iod.op_flags & abi::UBLK_IO_F_FUA != 0,
-            // A FLUSH names the last sector there can be.
+            // A FLUSH contains the last possible sector.
             offset: iod.start_sector.saturating_mul(SECTOR),
             len: u64::from(iod.nr_sectors) * SECTOR,
         }
     }
 
-    /// The part of a slot's buffer that this request moves. Lengths of discards lie far above any
-    /// buffer.
+    /// Returns the part of a slot's buffer that this request transfers. Lengths of discards far
+    /// exceed any buffer.
     fn data<'b>(&self, buffer: &'b mut [u8]) -> io::Result<&'b mut [u8]> {
         let len = usize::try_from(self.len).ok();
         len.and_then(|len| buffer.get_mut(..len))
@@ -62,15 +62,15 @@ impl Request {
     }
 }
 
-/// What remains to be done for a request.
+/// Remaining work of a request.
 enum Step {
-    /// Nothing: this many bytes were moved.
+    /// None: this many bytes were transferred.
     Done(i32, Completion),
-    /// The host's storage has to be waited for; then this many bytes.
+    /// A wait for the host's storage; then this many bytes were transferred.
     Wait(Box<dyn Flush>, i32, Completion),
 }
 
-/// The short half of a request, on the queue thread.
+/// Performs the short half of a request, on the queue thread.
 fn perform(device: &dyn BlockDevice, request: &Request, buffer: &mut [u8]) -> io::Result<Step> {
     let Request { offset, len, .. } = *request;
     let (moved, hold) = match request.op {
@@ -89,25 +89,24 @@ fn perform(device: &dyn BlockDevice, request: &Request, buffer: &mut [u8]) -> io
     }
 }
 
-/// Closed before the process leaves a device to its successor: what arrives from then on, and what
-/// still waits for a FLUSH or for the emulated flash, stays unanswered, and the kernel hands it to
-/// the successor.
+/// Gate that closes before the process leaves a device to its successor. Later requests, and those
+/// that wait for a FLUSH or for the emulated flash, stay unanswered. The kernel passes them to the
+/// successor.
 #[derive(Default)]
 pub(super) struct Gate {
     closed: RwLock<bool>,
     hurried: AtomicBool,
-    /// What wakes the queues.
+    /// Events that wake the queues.
     wakes: Mutex<Vec<Arc<EventFd>>>,
 }
 
 impl Gate {
-    /// Closes it; on return no request is under way on a queue thread.
+    /// Closes the gate; on return no request is in progress on a queue thread.
     pub(super) fn close(&self) {
         *self.closed.write() = true;
     }
 
-    /// From now on nothing is held: the device is about to be removed, which waits for every
-    /// request.
+    /// Ends all delays: the device is about to be removed, and its removal waits for every request.
     pub(super) fn hurry(&self) {
         let wakes = self.wakes.lock();
         self.hurried.store(true, Relaxed);
@@ -129,7 +128,7 @@ impl Gate {
     }
 }
 
-/// Serves queue `id` until the device stops; false if it had to end before.
+/// Serves queue `id` until the device stops; returns false if it had to end before.
 pub(super) fn run(
     id: u16,
     dev: &UblkDev,
@@ -137,7 +136,7 @@ pub(super) fn run(
     gate: &Gate,
     helpers: Helpers,
 ) -> bool {
-    // Signal handlers belong on other threads.
+    // Other threads handle signals.
     if let Err(error) = SigSet::all().thread_block() {
         error!(%error, queue = id, "cannot block signals on a ublk queue");
     }
@@ -155,7 +154,7 @@ pub(super) fn run(
                 gate,
                 bufs,
                 flusher,
-                holds: Holds::default(),
+                holds: DelayQueue::default(),
                 alarm,
                 alarm_polled: false,
             }
@@ -163,25 +162,24 @@ pub(super) fn run(
         }
         Err(error) => {
             error!(%error, queue = id, "cannot set up a ublk queue");
-            // Without it the starting thread would wait for this queue for ever.
+            // Otherwise the starting thread would wait for this queue forever.
             dev.notify_buffer_registration_complete(true);
             false
         }
     }
 }
 
-/// What a queue cannot work without; made before the device is, so that it is not made without
-/// them.
+/// Resources of a queue; created before the device, so that no device is created without them.
 pub(super) struct Helpers {
     flusher: Flusher,
-    alarm: Alarm,
+    alarm: CompletionTimer,
 }
 
 impl Helpers {
     pub(super) fn start() -> io::Result<Self> {
         Ok(Helpers {
             flusher: Flusher::start()?,
-            alarm: Alarm::new()?,
+            alarm: CompletionTimer::new()?,
         })
     }
 }
@@ -192,10 +190,10 @@ struct Queue<'a> {
     gate: &'a Gate,
     bufs: Vec<IoBuf<u8>>,
     flusher: Flusher,
-    /// Tags and what they are answered.
-    holds: Holds<(u16, i32)>,
-    alarm: Alarm,
-    /// Whether the ring looks at it.
+    /// Tags and results of delayed completions.
+    holds: DelayQueue<(u16, i32)>,
+    alarm: CompletionTimer,
+    /// Whether the ring polls the alarm.
     alarm_polled: bool,
 }
 
@@ -220,14 +218,14 @@ impl Queue<'_> {
             };
         }
         error!(result = ?result.err(), queue = self.q.get_qid(), "a ublk queue failed");
-        // The driver still has commands: it may write into their buffers, and to take the queue
-        // down would wait for them.
+        // The driver still has commands: it may write into their buffers, and taking the queue down
+        // would wait for them.
         std::mem::forget((self.q, self.bufs));
         false
     }
 
-    /// Asks the ring for one event when the file can be read. A poll has no buffer that could be
-    /// written to after this thread has ended.
+    /// Requests one event from the ring when the file becomes readable. A poll has no buffer that
+    /// could be written to after this thread has ended.
     fn poll(&self, file: BorrowedFd<'_>, data: u64) -> Result<(), UblkError> {
         let poll = opcode::PollAdd::new(
             types::Fd(file.as_raw_fd()),
@@ -246,7 +244,7 @@ impl Queue<'_> {
             return Ok(());
         }
         if data == FLUSHED {
-            // Only to rearm it: what was finished is in the channel.
+            // Only to rearm the event: the results are in the channel.
             let _ = self.flusher.event.read();
             while let Ok((tag, answer)) = self.flusher.finished.try_recv() {
                 self.answer(tag, answer)?;
@@ -254,7 +252,7 @@ impl Queue<'_> {
             return self.poll(self.flusher.event.as_fd(), FLUSHED);
         }
         if res != abi::UBLK_IO_RES_OK as i32 {
-            // The device is being stopped; libublk counts these and ends the loop.
+            // The device is being stopped; libublk counts these completions and ends the loop.
             return Ok(());
         }
         let tag = UblkIOCtx::user_data_to_tag(data) as u16;
@@ -280,7 +278,7 @@ impl Queue<'_> {
         }
     }
 
-    /// Completes a request when it is time to.
+    /// Completes a request when it is due.
     fn answer(&mut self, tag: u16, answer: Answer) -> Result<(), UblkError> {
         match answer {
             Ok((moved, Some(hold))) => {
@@ -292,7 +290,7 @@ impl Queue<'_> {
         }
     }
 
-    /// Completes what was held and is due, and has the ring wake this thread for the next.
+    /// Completes delayed requests that are due, and sets the timer for the next one.
     fn release(&mut self) -> Result<(), UblkError> {
         if self.holds.is_empty() {
             return Ok(());
@@ -346,8 +344,8 @@ fn message(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("no message")
 }
 
-/// The thread that waits for FLUSHes, in the order they were asked for: a later one is covered by
-/// the same sync of the host's storage or by a later one, so none waits longer for it.
+/// The thread that waits for FLUSHes, in order of arrival. The same sync of the host's storage, or
+/// a later one, covers a later FLUSH, so none waits longer because of the order.
 struct Flusher {
     jobs: mpsc::Sender<Job>,
     finished: mpsc::Receiver<(u16, Answer)>,
@@ -358,7 +356,7 @@ struct Flusher {
 struct Job {
     tag: u16,
     moved: i32,
-    /// Of the first half.
+    /// Delay of the first half.
     hold: Completion,
     flush: Box<dyn Flush>,
 }
@@ -385,8 +383,8 @@ impl Flusher {
                     flush,
                 } in queue
                 {
-                    let answer =
-                        guard(|| flush.wait()).map(|later| (moved, Hold::later(hold, later)));
+                    let answer = guard(|| flush.wait())
+                        .map(|later| (moved, DelayedCompletion::later(hold, later)));
                     if done.send((tag, answer)).is_err() || wake.write(1).is_err() {
                         break;
                     }
@@ -399,7 +397,7 @@ impl Flusher {
         })
     }
 
-    /// Has `flush` waited for; its result appears in `finished`.
+    /// Passes a job to the thread; its result appears in `finished`.
     fn wait(&self, job: Job) -> Result<(), i32> {
         self.jobs.send(job).map_err(|_| -libc::EIO)
     }

@@ -11,7 +11,7 @@ use super::queue::Gate;
 use super::{Error, Options, Ready, control, serve_behind};
 use crate::device::BlockDevice;
 
-/// How long a stopped device may take to answer what is under way.
+/// Longest time for a stopped device to answer the requests in flight.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A `/dev/ublkbN` with the thread that serves it.
@@ -27,7 +27,7 @@ impl Served {
     /// served.
     ///
     /// # Errors
-    /// The device cannot be made.
+    /// The device cannot be created.
     pub fn start(
         n: Option<u32>,
         device: Arc<dyn BlockDevice>,
@@ -58,35 +58,35 @@ impl Served {
                 thread: Mutex::new(Some(thread)),
                 ended: Mutex::new(ended),
             }),
-            // It ended before it was ready, and knows why.
+            // The thread ended before it was ready; its result has the reason.
             Err(_) => Err(join(thread)
                 .err()
                 .unwrap_or_else(|| failed("ended before it was ready"))),
         }
     }
 
-    /// The device's number.
+    /// Returns the device's number.
     pub fn n(&self) -> u32 {
         self.ready.n
     }
 
-    /// Its node.
+    /// Returns the device's node.
     pub fn path(&self) -> &Path {
         &self.ready.path
     }
 
-    /// Whether it was taken up from a daemon that died.
+    /// Returns whether the device was reattached after its daemon died.
     pub fn recovered(&self) -> bool {
         self.ready.recovered
     }
 
-    /// Who uses it, one phrase each.
+    /// Lists its users, one phrase each.
     pub fn holders(&self) -> Vec<String> {
         control::live_holders(self.ready.n)
     }
 
-    /// Why it is served no more, if it ended by itself: another program removed it, or a queue
-    /// failed.
+    /// Returns the reason if serving ended by itself: another program removed the device, or a
+    /// queue failed.
     pub fn ended(&self) -> Option<String> {
         let mut thread = self.thread.lock();
         let ended = thread.take_if(|thread| thread.is_finished())?;
@@ -96,7 +96,7 @@ impl Served {
         ))
     }
 
-    /// Removes the device, even under its users: requests under way are answered, later ones fail.
+    /// Removes the device, even if open: requests in flight are answered, later ones fail.
     ///
     /// # Errors
     /// The driver refuses to remove the device.
@@ -112,14 +112,15 @@ impl Served {
         let ended = self.ended.lock();
         match ended.recv_timeout(END_TIMEOUT) {
             Err(RecvTimeoutError::Timeout) => {
-                Err(failed("requests were still under way after 5 s"))
+                Err(failed("requests were still in flight after 5 s"))
             }
             _ => join(thread),
         }
     }
 
-    /// Lets go of the device without removing it: from here on no request reaches the volume, and
-    /// once the process has exited they all wait for the next daemon. The process has to exit soon.
+    /// Leaves the device to the next daemon without removing it: from here on no request reaches
+    /// the volume. Once the process has exited, all requests wait for the next daemon. The process
+    /// must exit soon.
     pub fn leave(&self) {
         self.gate.close();
     }

@@ -1,4 +1,4 @@
-//! Power cuts, pauses, and what others see of a volume that is busy or hangs.
+//! Power cuts, pauses, and the published state of a busy or hanging volume.
 
 use super::{PAGE, Trap, errno_of, toy};
 use crate::device::BlockDevice;
@@ -8,13 +8,13 @@ use nand_model::store::MemStore;
 use std::sync::{Mutex, mpsc};
 use std::time::Instant;
 
-/// A volume as HTTP sees it.
+/// A volume as the HTTP server sees it.
 struct Seen(Volume<MemStore>);
 
-impl crate::status::Observed for Seen {
-    fn view(&self) -> crate::status::View {
+impl crate::status::StatusSource for Seen {
+    fn view(&self) -> crate::status::StatusSnapshot {
         let mut view = crate::metrics::fresh_view();
-        (view.host, view.flash, view.trouble) = (self.0.host(), self.0.flash(), self.0.trouble());
+        (view.host, view.flash, view.failure) = (self.0.host(), self.0.flash(), self.0.failure());
         (view.injected, view.paused) = (self.0.injected(), self.0.paused());
         view
     }
@@ -29,7 +29,7 @@ impl crate::status::Observed for Seen {
     }
 }
 
-/// Waits until so many writes are done, and a little longer; returns how many are.
+/// Waits until `wanted` writes are done, and 30 ms longer; returns the number done.
 pub(super) fn settled(volume: &Volume<MemStore>, wanted: u64) -> u64 {
     let writes = || volume.host().of(Op::Write).completed;
     let until = Instant::now() + Duration::from_secs(10);
@@ -101,7 +101,7 @@ fn a_power_cut_fails_every_verb_and_the_store_can_still_be_had() {
     assert_eq!(errno_of(volume.extents(0, 512, 1)), EIO);
     assert!(volume.publish(true) && volume.idle(16) == Idle::Settled);
     assert_eq!(
-        (volume.trouble().as_deref(), volume.is_powerless()),
+        (volume.failure().as_deref(), volume.is_powerless()),
         (Some("power cut injected"), true)
     );
     assert!(
@@ -219,7 +219,7 @@ fn a_stop_a_power_cut_and_time_end_a_pause() {
         Err(Some(EIO)),
         "a power cut"
     );
-    // Whether the write or the end comes first is open.
+    // Either the write or the close may come first.
     let closed = ended_by(&|volume| drop(volume.close().unwrap()), long);
     assert!(matches!(closed, Ok(()) | Err(Some(EIO))), "{closed:?}");
     let (volume, _) = toy(None, false);
@@ -265,12 +265,12 @@ fn blocks_and_events_are_published_while_somebody_looks() {
 #[test]
 fn a_scheme_that_hangs_is_stuck_and_goes_on_when_it_does() {
     use crate::background::Background;
-    use crate::notify::{Progress, Pulse};
+    use crate::notify::{ProgressSample, StallDetector};
     let (volume, handles) = toy(None, false);
     let volume = Arc::new(volume);
     let background = Background::start(&volume).unwrap();
     let turns = background.turns();
-    let pulse = || Pulse {
+    let pulse = || ProgressSample {
         turns: turns.load(Relaxed),
         volume: volume.queue(),
         device: None,
@@ -288,8 +288,8 @@ fn a_scheme_that_hangs_is_stuck_and_goes_on_when_it_does() {
     std::thread::scope(|scope| {
         scope.spawn(|| volume.read(3 * PAGE as u64, &mut [0; PAGE]).unwrap());
         until(&|| !handles.calls().is_empty());
-        let mut progress = Progress::default();
-        // A turn that had begun may still end.
+        let mut progress = StallDetector::default();
+        // A background turn that had begun may still end.
         let _ = progress.look(pulse());
         std::thread::sleep(Duration::from_millis(500));
         let _ = progress.look(pulse());
@@ -298,18 +298,18 @@ fn a_scheme_that_hangs_is_stuck_and_goes_on_when_it_does() {
         assert_eq!(
             volume.queue(),
             Queue {
-                under_way: 1,
+                in_flight: 1,
                 answered: 0
             }
         );
         drop(held);
         let last = turns.load(Relaxed);
-        until(&|| turns.load(Relaxed) > last && volume.queue().under_way == 0);
+        until(&|| turns.load(Relaxed) > last && volume.queue().in_flight == 0);
         assert_eq!(progress.look(pulse()), Ok(()));
         assert_eq!(
             volume.queue(),
             Queue {
-                under_way: 0,
+                in_flight: 0,
                 answered: 1
             }
         );

@@ -1,4 +1,4 @@
-//! FLUSH: what a sync covers, who waits for it, and what one that failed ends.
+//! FLUSH: coverage of a sync, waiters, and the effects of a failed one.
 
 use super::control::settled;
 use super::{Gate, PAGE, errno_of, toy};
@@ -8,7 +8,7 @@ use nand_model::store::MemStore;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc;
 
-/// Verbs that changed something so far.
+/// Returns the number of verbs that changed the store so far.
 fn changes(volume: &Volume<MemStore>) -> u64 {
     volume
         .lock()
@@ -143,7 +143,7 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
     volume.read(0, &mut [0; PAGE]).unwrap();
     assert!(
         volume
-            .trouble()
+            .failure()
             .unwrap()
             .contains("sync of the image failed")
     );

@@ -1,4 +1,4 @@
-//! Tests of the volume over a scheme that is a table.
+//! Tests of the volume over a table as scheme.
 
 mod control;
 mod flushes;
@@ -16,16 +16,16 @@ use std::sync::{Condvar, Mutex};
 const PAGE: usize = 1024;
 const PAGES: u32 = 64;
 
-/// A scheme that keeps its pages in a table and does as it is told.
+/// A scheme that keeps its pages in a table and takes injected traps.
 struct Toy {
     chip: Chip<MemStore>,
     /// A write of page 0 is an event.
     events: EventLog,
     pages: HashMap<u32, Vec<u8>>,
     calls: Arc<Mutex<Vec<String>>>,
-    /// What the next verb on this page does.
+    /// Page and behaviour of the next trap.
     trap: Arc<Mutex<Option<(u32, Trap)>>>,
-    /// How many times slower than usual.
+    /// Slowdown factor.
     slow: u64,
 }
 
@@ -33,7 +33,7 @@ struct Toy {
 enum Trap {
     Fail(FtlError),
     Panic,
-    /// Goes on when somebody else lets the lock go.
+    /// Blocks until another thread releases the mutex.
     Hang(Arc<Mutex<()>>),
 }
 
@@ -53,7 +53,7 @@ impl Handles {
 }
 
 impl Toy {
-    /// A verb changed something: the store's hour counts such verbs, so that a mark can name them.
+    /// Counts a change in the store's hour, so that marks number the changes.
     fn changed(&mut self) {
         let store = self.chip.store_mut();
         store.set_hour(store.hour() + 1);
@@ -102,7 +102,7 @@ impl Ftl<MemStore> for Toy {
         self.changed();
         if first.raw() == 0 {
             self.events.note(Event {
-                kind: EventKind::Collect,
+                kind: EventKind::Gc,
                 block: Some(Pbn::new(3)),
                 pages: 2,
                 at,
@@ -181,7 +181,7 @@ fn toy(
     )
 }
 
-/// One that emulates a flash on which a request takes hours.
+/// Creates a volume with emulated latency whose requests take hours.
 fn slow_toy(durable: Option<Arc<dyn Durable<MemStore>>>) -> Volume<MemStore> {
     make(
         durable,
@@ -195,7 +195,7 @@ fn slow_toy(durable: Option<Arc<dyn Durable<MemStore>>>) -> Volume<MemStore> {
     .0
 }
 
-/// Makes the shortest verb take an hour.
+/// Slowdown that makes the shortest verb take an hour.
 const SLOW: u64 = 3_600_000_000_000 / 50_000;
 
 fn make(
@@ -222,13 +222,14 @@ fn errno_of<T>(result: io::Result<T>) -> i32 {
     result.err().expect("an error").raw_os_error().unwrap()
 }
 
-/// A store whose sync blocks until it is let go. Its marks count the verbs that changed something.
+/// A store whose sync blocks until the gate opens. Its marks count the verbs that changed the
+/// store.
 #[derive(Default)]
 struct Gate {
     open: Mutex<bool>,
     moved: Condvar,
     waits: AtomicU64,
-    /// The marks that were waited for.
+    /// Marks of all waits.
     marks: Mutex<Vec<u64>>,
     fails: AtomicBool,
 }
@@ -256,7 +257,7 @@ impl Durable<MemStore> for Gate {
     fn failed(&self) -> bool {
         self.fails.load(Relaxed)
     }
-    fn tidy(&self, _: &mut MemStore) -> io::Result<()> {
+    fn discard_freed_space(&self, _: &mut MemStore) -> io::Result<()> {
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Requests: what is read, what is refused, and what a panic below leaves.
+//! Requests: data read, refusals, and the state after a panic of the scheme.
 
 use super::{PAGE, Trap, errno_of, toy};
 use crate::device::{BlockDevice, Extent};
@@ -54,7 +54,7 @@ fn whole_pages_reach_the_scheme_as_one_extent_and_parts_are_patched() {
     assert_eq!(
         handles.calls(),
         ["trim 0+6"],
-        "the page of the last byte holds nothing: nothing to patch"
+        "the page of the last byte holds nothing: nothing to read_modify_write"
     );
 }
 
@@ -93,7 +93,7 @@ fn a_schemes_error_becomes_one_errno_and_service_goes_on() {
         assert_eq!(errno_of(volume.write(3 * PAGE as u64, &[0; PAGE])), errno);
         volume.write(0, &[9; PAGE]).unwrap();
     }
-    assert_eq!(volume.trouble(), None);
+    assert_eq!(volume.failure(), None);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn writes_fail_from_the_first_refusal_to_the_next_success() {
         handles.set(3, Trap::Fail(error));
         assert!(volume.write(3 * PAGE as u64, &[0; PAGE]).is_err());
         assert_eq!(volume.writes_failing().map(WritesFailing::state), state);
-        // What changes nothing, or nothing on the flash, ends nothing.
+        // Requests without an effect on the flash do not end the failure.
         volume.read(0, &mut [0; PAGE]).unwrap();
         volume.flush().unwrap().wait().unwrap();
         volume.trim(5 * PAGE as u64, PAGE as u64).unwrap();
@@ -133,7 +133,7 @@ fn a_panic_in_a_write_ends_data_service_and_is_told() {
     );
     assert_eq!(errno_of(volume.flush()), EIO);
     assert!(handles.calls().is_empty(), "the scheme is left alone");
-    assert!(volume.trouble().unwrap().contains("law: page 3"));
+    assert!(volume.failure().unwrap().contains("law: page 3"));
     assert!(volume.publish(true) && volume.idle(1) == Idle::Settled);
 }
 

@@ -1,4 +1,4 @@
-//! Emulated time: what is counted, what is delayed, and when background work runs.
+//! Emulated time: counting, delays, and the start of background work.
 
 use super::{Gate, PAGE, SLOW, errno_of, slow_toy, toy};
 use crate::device::BlockDevice;
@@ -54,18 +54,18 @@ fn a_held_request_is_under_way_until_its_client_hears_of_it() {
         .read(0, &mut page)
         .unwrap()
         .expect("it takes an hour");
-    assert_eq!(page, [1; PAGE], "held is done, only not told");
+    assert_eq!(page, [1; PAGE], "delayed is done, only not told");
     assert!(volume.publish(false), "nothing is locked meanwhile");
     let under_way = || [Op::Read, Op::Write].map(|op| volume.host().of(op).in_flight);
     assert_eq!(under_way(), [1, 1]);
-    assert_eq!(volume.quiet_for(), Duration::ZERO);
+    assert_eq!(volume.idle_time(), Duration::ZERO);
     drop(read);
     assert_eq!(under_way(), [0, 1]);
     drop(hold);
     assert_eq!(under_way(), [0, 0]);
     let write = *volume.host().of(Op::Write);
     assert_eq!(
-        (write.completed, write.held, write.emulated.sum_ns),
+        (write.completed, write.delayed, write.emulated.sum_ns),
         (1, 1, 500_000 * SLOW)
     );
     assert!(
@@ -88,7 +88,7 @@ fn a_flush_is_held_after_its_sync_and_a_failed_one_is_told_at_once() {
     assert_eq!(volume.host().of(Op::Flush).in_flight, 1);
     drop(hold);
     let flush = volume.host().ops[Op::Flush as usize];
-    assert_eq!((flush.in_flight, flush.completed, flush.held), (0, 1, 1));
+    assert_eq!((flush.in_flight, flush.completed, flush.delayed), (0, 1, 1));
     gate.fails.store(true, Relaxed);
     assert_eq!(errno_of(volume.flush().unwrap().wait()), EIO);
     assert_eq!(volume.host().of(Op::Flush).in_flight, 0);
@@ -97,7 +97,7 @@ fn a_flush_is_held_after_its_sync_and_a_failed_one_is_told_at_once() {
 
 #[test]
 fn background_work_waits_for_the_emulated_flash() {
-    // A scheme whose pages are really on the chip.
+    // A scheme whose pages are on the chip.
     let profile = Profile {
         timing: slow_timing(),
         ..Profile::find("torture").unwrap().with_blocks(64)

@@ -1,10 +1,10 @@
 //! Alibaba Cloud's elastic block storage (Li et al., IISWC 2020): one address space per volume.
 
-use super::{Dialect, Table};
+use super::{Table, TraceFormat};
 use crate::fields::{columns, letter, number, record, time};
 use crate::record::Record;
 
-pub(super) const DIALECT: Dialect = Dialect {
+pub(super) const DIALECT: TraceFormat = TraceFormat {
     name: "alibaba",
     title: "Alibaba CSV",
     line: "device_id,opcode,offset,length,timestamp (R or W, bytes, microseconds)",

@@ -1,19 +1,19 @@
-//! The ASCII formats of two simulators, alike but for the unit of time: DiskSim (Bucy et al.,
-//! CMU-PDL-08-101) counts milliseconds with a fraction, MQSim (Tavakkol et al., FAST 2018) whole
-//! nanoseconds. A first line without a point in its time is taken as MQSim's.
+//! ASCII formats of two simulators, which differ only in the unit of time. DiskSim (Bucy et al.,
+//! CMU-PDL-08-101) uses milliseconds with a fraction, MQSim (Tavakkol et al., FAST 2018) whole
+//! nanoseconds. A first line without a decimal point in its time is taken as MQSim's.
 
-use super::{Dialect, Parse};
+use super::{Parse, TraceFormat};
 use crate::fields::{SECTOR, bytes, digit, number, record, shown, time, words};
 use crate::record::{Op, Record};
 
-pub(super) const DISKSIM: Dialect = Dialect {
+pub(super) const DISKSIM: TraceFormat = TraceFormat {
     name: "disksim",
     title: "DiskSim ASCII",
     line: "time device sector sectors flags (milliseconds, 512-byte sectors, hexadecimal flags with 1 for a read)",
     parser: || Box::new(DiskSim),
 };
 
-pub(super) const MQSIM: Dialect = Dialect {
+pub(super) const MQSIM: TraceFormat = TraceFormat {
     name: "mqsim",
     title: "MQSim ASCII",
     line: "time device sector sectors op (nanoseconds, 512-byte sectors, 0 write or 1 read)",

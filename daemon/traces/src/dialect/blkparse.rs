@@ -1,13 +1,13 @@
-//! What `blkparse` prints of a `blktrace` recording, in its default layout. Of a request's many
-//! events the one that queues it counts (`Q`): it is what the host asked for, before merging and
-//! scheduling. Flushes and empty requests hold no bytes and are passed over; what follows the
-//! events is a summary.
+//! Output of `blkparse` for a `blktrace` recording, in the default layout. Of a request's events,
+//! only the queue event (`Q`) counts: it is the host's request, before merging and scheduling.
+//! Flushes and empty requests contain no bytes and are skipped; the lines after the events are a
+//! summary.
 
-use super::{Dialect, Parse};
+use super::{Parse, TraceFormat};
 use crate::fields::{SECTOR, bytes, number, record, seconds, shown};
 use crate::record::{Op, Record};
 
-pub(super) const DIALECT: Dialect = Dialect {
+pub(super) const DIALECT: TraceFormat = TraceFormat {
     name: "blkparse",
     title: "blkparse text",
     line: "major,minor cpu sequence seconds pid Q RWBS sector + sectors [process] (512-byte sectors; only events Q count)",
@@ -37,7 +37,7 @@ impl Parse for BlkParse {
         };
         let (sector, plus) = match (words.next(), words.next()) {
             (Some(sector), Some("+")) => (sector, words.next()),
-            // A flush that carries no data names no sector.
+            // A flush without data has no sector.
             _ if kind.starts_with('F') => return Ok(None),
             _ => return Err("no \"sector + sectors\" after the operation".into()),
         };
@@ -71,13 +71,13 @@ fn device(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("device {} is too large", shown(text)))
 }
 
-/// What a queued request asks for; `None` for other events and for those without data.
+/// Returns the operation of a queued request; `None` for other events and those without data.
 fn operation(action: &str, kind: &str) -> Result<Option<Op>, String> {
     if action != "Q" {
         return Ok(None);
     }
-    // An F in front asks for a flush before the data, a D for a discard; a W or R may have letters
-    // behind it.
+    // A leading F means a flush before the data, a D means a discard; other letters may follow W or
+    // R.
     match kind.trim_start_matches('F').chars().next() {
         Some('W') => Ok(Some(Op::Write)),
         Some('R') => Ok(Some(Op::Read)),

@@ -1,13 +1,13 @@
-//! What fio writes with `--write_iolog`, version 2 and 3. Version 2 has no times but `wait` in
-//! microseconds, version 3 begins every line with microseconds since the start, as fio writes them.
-//! Each file is a device of its own, numbered as it was added.
+//! I/O logs written by fio with `--write_iolog`, versions 2 and 3. Version 2 has no times except
+//! `wait` in microseconds. Version 3 begins every line with microseconds since the start, as fio
+//! writes them. Each file is a separate device, numbered in the order of addition.
 
-use super::{Dialect, Parse};
+use super::{Parse, TraceFormat};
 use crate::convert::to_u64;
 use crate::fields::{number, record, shown};
 use crate::record::{Op, Record};
 
-pub(super) const DIALECT: Dialect = Dialect {
+pub(super) const DIALECT: TraceFormat = TraceFormat {
     name: "fio",
     title: "fio iolog, version 2 or 3",
     line: "\"fio version 2 iolog\" or 3 in the first line, then [microseconds] FILE ACTION [OFFSET LENGTH]",
@@ -26,7 +26,7 @@ struct Fio {
     files: Vec<String>,
 }
 
-/// A log may name many files, but not so many that remembering them costs.
+/// Largest number of files in a log; bounds the memory for their names.
 const FILES_MAX: usize = 4096;
 
 impl Parse for Fio {

@@ -1,6 +1,6 @@
-//! The formats traces are published in, one file each.
+//! Formats of published traces, one file each.
 //!
-//! No two accept the same first line, so that the first line alone tells which it is.
+//! No two formats accept the same first line, so the first line alone determines the format.
 
 mod alibaba;
 mod ascii;
@@ -16,31 +16,31 @@ mod tests;
 
 use crate::record::Record;
 
-/// One format.
-pub struct Dialect {
+/// Trace format.
+pub struct TraceFormat {
     /// Name on the command line.
     pub name: &'static str,
-    /// Whose it is.
+    /// Origin of the format.
     pub title: &'static str,
-    /// What a line looks like.
+    /// Example of a line.
     pub line: &'static str,
     pub(crate) parser: fn() -> Box<dyn Parse>,
 }
 
-/// Turns lines into records, in order.
+/// Converts lines to records, in order.
 pub(crate) trait Parse: Send {
-    /// What the line holds; `None` where that is no request. Times are on the trace's own clock.
-    /// The error says what is wrong.
+    /// Parses a line; `None` if it is not a request. Times are on the trace's own clock. The error
+    /// contains the reason.
     fn line(&mut self, line: &str) -> Result<Option<Record>, String>;
 
-    /// Whether a trace of this format may begin with this line.
+    /// Returns whether a trace of this format may begin with this line.
     fn begins(&mut self, line: &str) -> bool {
         self.line(line).is_ok()
     }
 }
 
-/// Every format.
-pub const DIALECTS: &[Dialect] = &[
+/// All formats.
+pub const DIALECTS: &[TraceFormat] = &[
     plain::DIALECT,
     msr::DIALECT,
     spc::DIALECT,
@@ -53,9 +53,9 @@ pub const DIALECTS: &[Dialect] = &[
     tencent::DIALECT,
 ];
 
-impl Dialect {
-    /// The format of this name.
-    pub fn find(name: &str) -> Option<&'static Dialect> {
+impl TraceFormat {
+    /// Returns the format with this name.
+    pub fn find(name: &str) -> Option<&'static TraceFormat> {
         DIALECTS.iter().find(|dialect| dialect.name == name)
     }
 
@@ -64,7 +64,7 @@ impl Dialect {
     }
 }
 
-/// A format of which every line is a record, but perhaps for a header in the first.
+/// Format with a record in every line, except for an optional header in the first.
 struct Table {
     header: Option<&'static str>,
     record: fn(&str) -> Result<Record, String>,
@@ -94,7 +94,7 @@ impl Parse for Table {
     }
 }
 
-/// Case and blanks around the commas are free.
+/// Ignores case and blanks around the commas.
 fn is_header(line: &str, header: &str) -> bool {
     let names = |text: &str| {
         text.split(',')

@@ -1,11 +1,11 @@
 //! MSR Cambridge (Narayanan et al., FAST 2008; SNIA IOTTA 388): times in units of 100 ns since
 //! 1601.
 
-use super::{Dialect, Table};
+use super::{Table, TraceFormat};
 use crate::fields::{columns, letter, number, record, time};
 use crate::record::Record;
 
-pub(super) const DIALECT: Dialect = Dialect {
+pub(super) const DIALECT: TraceFormat = TraceFormat {
     name: "msr",
     title: "MSR Cambridge CSV",
     line: "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime (100 ns, Read or Write, bytes)",

@@ -1,10 +1,10 @@
-//! Our own exchange format: what every other can be turned into with a line of awk.
+//! ftld's exchange format: one line of awk converts any other format to it.
 
-use super::{Dialect, Table};
+use super::{Table, TraceFormat};
 use crate::fields::{columns, letter, number, record, time};
 use crate::record::Record;
 
-pub(super) const DIALECT: Dialect = Dialect {
+pub(super) const DIALECT: TraceFormat = TraceFormat {
     name: "plain",
     title: "plain CSV",
     line: "time_us,op,offset_bytes,length_bytes (op R, W or T)",

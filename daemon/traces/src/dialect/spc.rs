@@ -1,11 +1,11 @@
 //! Storage Performance Council (SPC trace file format 1.0.1; UMass Financial and WebSearch): one
 //! address space per ASU.
 
-use super::{Dialect, Table};
+use super::{Table, TraceFormat};
 use crate::fields::{SECTOR, bytes, letter, number, record, seconds};
 use crate::record::Record;
 
-pub(super) const DIALECT: Dialect = Dialect {
+pub(super) const DIALECT: TraceFormat = TraceFormat {
     name: "spc",
     title: "SPC",
     line: "ASU,LBA,Size,Opcode,Timestamp (512-byte sectors, bytes, R or W, seconds)",
@@ -13,7 +13,7 @@ pub(super) const DIALECT: Dialect = Dialect {
 };
 
 fn parse(line: &str) -> Result<Record, String> {
-    // Fields after the fifth are the recorder's own.
+    // Fields after the fifth are specific to the recorder.
     let fields: Vec<_> = line.split(',').map(str::trim).collect();
     let [asu, lba, size, op, at, ..] = fields[..] else {
         return Err(format!("{} columns, not 5 or more", fields.len()));

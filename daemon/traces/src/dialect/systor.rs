@@ -1,10 +1,10 @@
 //! SYSTOR '17 (Lee et al., a VDI's storage; SNIA IOTTA 4928): one address space per LUN.
 
-use super::{Dialect, Table};
+use super::{Table, TraceFormat};
 use crate::fields::{columns, letter, number, record, seconds};
 use crate::record::Record;
 
-pub(super) const DIALECT: Dialect = Dialect {
+pub(super) const DIALECT: TraceFormat = TraceFormat {
     name: "systor",
     title: "SYSTOR '17 CSV",
     line: "Timestamp,Response,IOType,LUN,Offset,Size (seconds, seconds or nothing, R or W, bytes)",

@@ -1,11 +1,11 @@
 //! Tencent's cloud block storage (Zhang et al., USENIX ATC 2020; SNIA IOTTA 27917): times in whole
 //! seconds, one address space per volume.
 
-use super::{Dialect, Table};
+use super::{Table, TraceFormat};
 use crate::fields::{SECTOR, bytes, columns, digit, number, record, seconds};
 use crate::record::Record;
 
-pub(super) const DIALECT: Dialect = Dialect {
+pub(super) const DIALECT: TraceFormat = TraceFormat {
     name: "tencent",
     title: "Tencent CSV",
     line: "Timestamp,Offset,Size,IOType,VolumeID (seconds, 512-byte sectors, 0 read or 1 write)",

@@ -1,10 +1,10 @@
-//! A few made-up lines per format, and every kind of bad line in each.
+//! A few synthetic lines per format, and every kind of invalid line in each.
 
-use super::{DIALECTS, Dialect};
+use super::{DIALECTS, TraceFormat};
 use crate::record::{Op, Record};
 
 fn parse(name: &str, lines: &[&str]) -> Result<Vec<Record>, String> {
-    let mut parser = (Dialect::find(name).unwrap().parser)();
+    let mut parser = (TraceFormat::find(name).unwrap().parser)();
     lines
         .iter()
         .filter_map(|line| parser.line(line).transpose())
@@ -21,9 +21,9 @@ fn at(time_ns: u64, op: Op, device: u64, offset_bytes: u64, length_bytes: u64) -
     }
 }
 
-/// Per format: lines and what they mean; then lines with one thing wrong and what is said of it.
-/// Every list of bad ones has a line that was cut off, a wrong number of columns, a negative and a
-/// huge address, and a length of 0.
+/// Per format: lines and their meaning; then lines with one fault and the error for it. Every list
+/// of invalid lines has a truncated line, a wrong number of columns, a negative and a huge address,
+/// and a length of 0.
 struct Sample {
     name: &'static str,
     lines: &'static [&'static str],
@@ -355,7 +355,7 @@ fn the_first_line_tells_the_format_and_no_other_accepts_it() {
         ..
     } in samples()
     {
-        // With and without its header.
+        // With and without the header.
         let first = lines
             .iter()
             .take(if lines.len() > records.len() { 2 } else { 1 });
@@ -389,7 +389,7 @@ fn every_kind_of_bad_line_says_what_is_wrong() {
 }
 
 proptest::proptest! {
-    /// Whatever a line holds, it is a record, nothing, or an error of one line.
+    /// Any line is a record, nothing, or an error of one line.
     #[test]
     fn no_line_panics(
         sample in 0..10usize,
@@ -398,7 +398,7 @@ proptest::proptest! {
         version in proptest::sample::select(vec!["2", "3"]),
     ) {
         let Sample { name, lines, .. } = samples().swap_remove(sample);
-        let mut parser = (Dialect::find(name).unwrap().parser)();
+        let mut parser = (TraceFormat::find(name).unwrap().parser)();
         let begin = if name == "fio" { format!("fio version {version} iolog") } else { lines[0].to_owned() };
         let _ = parser.line(&begin);
         for line in lines {

@@ -1,4 +1,4 @@
-//! Where requests go.
+//! Address distributions.
 
 use super::Shape;
 use crate::convert::{to_f64, whole};
@@ -6,12 +6,12 @@ use rand::RngExt;
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;
 
-/// Draws addresses in a span of bytes.
+/// Generator of addresses in a span of bytes.
 pub(super) struct Addresses {
     span: u64,
     align: Option<u64>,
     pattern: Pattern,
-    /// Where the sequential stream goes on.
+    /// Next address of the sequential stream.
     next: u64,
 }
 
@@ -21,8 +21,8 @@ enum Pattern {
         hot: f64,
         access: f64,
     },
-    /// Ranks over slots of [`Addresses::SLOT`] bytes; rank r lies in slot r x step mod slots, so
-    /// that the popular ones are spread.
+    /// Ranks over slots of [`Addresses::SLOT`] bytes. Rank r maps to slot r x step mod slots, which
+    /// spreads the popular slots.
     Zipf {
         ranks: Zipf<f64>,
         slots: u64,
@@ -35,7 +35,7 @@ enum Pattern {
 }
 
 impl Addresses {
-    /// Grain of popularity.
+    /// Bytes per slot.
     const SLOT: u64 = 4096;
 
     pub(super) fn new(
@@ -73,8 +73,8 @@ impl Addresses {
         })
     }
 
-    /// An address for a request of `len` bytes, a multiple of `grain` unless another alignment was
-    /// asked for.
+    /// Draws an address for a request of `len` bytes, a multiple of `grain` unless an alignment is
+    /// set.
     pub(super) fn draw(&mut self, len: u64, grain: u64, rng: &mut Pcg64) -> u64 {
         let grain = self.align.unwrap_or(grain);
         assert!(grain > 0, "addresses that are multiples of nothing");
@@ -98,7 +98,7 @@ impl Addresses {
                 let rank = whole(ranks.sample(rng)) - 1;
                 let slot = u128::from(rank) * u128::from(*step) % u128::from(*slots);
                 let slot = u64::try_from(slot).expect("a rest is below the number of slots");
-                // Inside its slot anywhere.
+                // Any address inside the slot.
                 let offset = slot * Self::SLOT
                     + if grain < Self::SLOT {
                         rng.random_range(0..Self::SLOT / grain) * grain
@@ -120,8 +120,8 @@ impl Addresses {
     }
 }
 
-/// A number near the golden section of `n` that has no divisor in common with it: multiples of it
-/// visit every residue, far apart.
+/// Returns a number near the golden section of `n` that is coprime to it: its multiples visit every
+/// residue, far apart.
 fn coprime(n: u64) -> u64 {
     assert!(n > 0, "no number shares no divisor with 0");
     let divides = |mut a: u64, mut b: u64| {

@@ -1,6 +1,6 @@
-//! Synthetic workloads, named like traces: `GENERATOR` or `GENERATOR:key=value,…`.
+//! Synthetic workloads, with names like traces: `GENERATOR` or `GENERATOR:key=value,…`.
 //!
-//! A seed decides everything: equal text, device size and seed give equal requests.
+//! The seed determines all randomness: equal text, device size and seed give equal requests.
 
 mod addresses;
 mod sizes;
@@ -20,7 +20,7 @@ use rand_distr::{Distribution, Exp};
 use rand_pcg::Pcg64;
 use sizes::{Size, Sizes};
 
-/// A workload that was asked for, not yet begun.
+/// Parsed workload, not yet started.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// Name of its generator.
@@ -34,7 +34,7 @@ pub struct Workload {
     rate: f64,
 }
 
-/// Where requests go.
+/// Address distributions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Shape {
     Uniform,
@@ -45,7 +45,7 @@ enum Shape {
     Usr2(usr_2::Order),
 }
 
-/// The requests of a workload, one by one.
+/// Iterator over a workload's requests.
 pub struct Requests {
     total: u64,
     done: u64,
@@ -65,16 +65,16 @@ enum Kind {
 }
 
 impl Workload {
-    /// The workload of this name; `None` if the text does not begin with the name of a generator,
-    /// so that it must be something else.
+    /// Parses a workload; returns `None` if the text does not begin with a generator's name, so
+    /// that it is something else.
     pub fn parse(text: &str) -> Option<Result<Workload, String>> {
         spec::parse(text)
     }
 
-    /// Its requests on a device of so many bytes.
+    /// Returns the requests for a device of `device_bytes` bytes.
     ///
     /// # Errors
-    /// The device is too small for the workload, or its options do not fit together.
+    /// The device is too small for the workload, or its options are inconsistent.
     pub fn begin(&self, device_bytes: u64, seed: u64) -> Result<Requests, String> {
         let span = self.span.unwrap_or(device_bytes);
         if span > device_bytes {
@@ -116,12 +116,12 @@ impl Workload {
 }
 
 impl Requests {
-    /// Share of the requests that were made, 0 to 1.
+    /// Returns the share of the requests generated so far, 0 to 1.
     pub fn progress(&self) -> f64 {
         to_f64(self.done) / to_f64(self.total.max(1))
     }
 
-    /// How many were made.
+    /// Returns the number of requests generated so far.
     pub fn done(&self) -> u64 {
         self.done
     }

@@ -1,4 +1,4 @@
-//! How long requests are.
+//! Request lengths.
 
 use crate::convert::to_f64;
 use crate::fields::SECTOR;
@@ -17,30 +17,30 @@ pub(super) struct Sizes {
 #[derive(Clone, Debug, PartialEq)]
 struct Part {
     length: Length,
-    /// Share of the requests, cumulative.
+    /// Cumulative share of the requests.
     below: f64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Length {
     Fixed(u64),
-    /// Sectors, geometrically distributed, one at least: one parameter, so it is the mean that is
-    /// published which decides.
+    /// Geometrically distributed sectors, at least one. The distribution has one parameter, so the
+    /// published mean determines it.
     Mean(Geometric),
 }
 
-/// The length of one request, and what its address is a multiple of unless told otherwise.
+/// Length of one request, and the default alignment of its address.
 pub(super) struct Size {
     pub(super) bytes: u64,
     pub(super) grain: u64,
 }
 
-/// Requests of a mean length are cut here: sixteen times the largest mean, so nothing is lost of
-/// it.
+/// Upper limit of a request with a mean length: 16 times the largest mean, so truncation has no
+/// effect.
 const CUT: u64 = 16 << 20;
 
 impl Sizes {
-    /// `4KiB`, `mean:3.17KiB`, or several with their shares: `4KiB/70+64KiB/30`.
+    /// Parses `4KiB`, `mean:3.17KiB`, or several lengths with shares: `4KiB/70+64KiB/30`.
     pub(super) fn parse(text: &str) -> Result<Sizes, String> {
         let mut parts = Vec::new();
         let mut sum = 0.0;
@@ -97,7 +97,7 @@ impl Sizes {
     }
 }
 
-/// The largest power of two that divides a length, 1 MiB at most.
+/// Returns the largest power of two that divides a length, at most 1 MiB.
 fn natural(bytes: u64) -> u64 {
     1 << bytes.trailing_zeros().min(20)
 }
@@ -119,7 +119,7 @@ impl Length {
                 "{mean:?} is not a mean length from 512 bytes to 1 MiB; write for example mean:12.5KiB or mean:6490"
             )
         };
-        // A mean need not be a whole number of bytes.
+        // A mean may be a fraction of a byte.
         let (number, unit) = mean.split_at(
             mean.find(|c: char| !c.is_ascii_digit() && c != '.')
                 .unwrap_or(mean.len()),

@@ -1,4 +1,4 @@
-//! What can be asked for: generators, their keys, and errors that name what was meant.
+//! Workload options: generators, their keys, and errors that suggest the nearest name.
 
 use super::sizes::Sizes;
 use super::{Shape, Workload, stand_in, usr_2};
@@ -6,23 +6,23 @@ use crate::convert::whole;
 use crate::size::parse_size;
 use std::collections::BTreeMap;
 
-/// One generator.
+/// Workload generator.
 #[derive(Clone, Copy)]
 pub struct Generator {
     /// Name before the colon.
     pub name: &'static str,
-    /// One line.
+    /// Description in one line.
     pub title: &'static str,
-    /// Keys of its own, beside the common ones.
+    /// Specific keys, besides the common ones.
     pub keys: &'static [Key],
-    /// Another generator's text that this one stands for.
+    /// Text of another generator that this one is an alias of.
     alias: Option<&'static str>,
 }
 
-/// A key and what it means.
+/// Key and its meaning.
 #[derive(Clone, Copy)]
 pub struct Key {
-    /// Before the `=`.
+    /// Name before the `=`.
     pub name: &'static str,
     /// Meaning and default in one line.
     pub help: &'static str,
@@ -41,7 +41,7 @@ const fn generator(name: &'static str, title: &'static str, keys: &'static [Key]
     }
 }
 
-/// Keys of every generator that draws its requests.
+/// Keys of all generators with random requests.
 pub const COMMON: &[Key] = &[
     key("requests", "how many, such as 250K [1M]"),
     key("read", "share of the requests that read, such as 30% [0%]"),
@@ -57,7 +57,7 @@ pub const COMMON: &[Key] = &[
     key("rate", "requests per second, for --arrival trace [1000]"),
 ];
 
-/// Every generator.
+/// All generators.
 pub const GENERATORS: &[Generator] = &[
     generator("uniform", "every address alike", &[]),
     generator(
@@ -106,7 +106,7 @@ pub const GENERATORS: &[Generator] = &[
 ];
 
 impl Generator {
-    /// One that is another with its figures filled in.
+    /// Creates a generator that is another one with preset values.
     pub(super) const fn stand_in(
         name: &'static str,
         title: &'static str,
@@ -120,7 +120,7 @@ impl Generator {
         }
     }
 
-    /// What it stands for, where that is another generator with its keys filled in.
+    /// Returns the expanded text, if this generator is an alias with preset keys.
     pub fn stands_for(&self) -> Option<&'static str> {
         self.alias
     }
@@ -136,7 +136,7 @@ pub(super) fn parse(text: &str) -> Option<Result<Workload, String>> {
     let (name, pairs) = text.split_once(':').unwrap_or((text, ""));
     let named = Generator::find(name)?;
     let build = || {
-        // What a stand-in fills in comes first, so that what was asked for wins.
+        // The stand-in's values come first, so that the user's values override them.
         let (basis, filled) = named
             .alias
             .and_then(|alias| alias.split_once(':'))
@@ -180,7 +180,7 @@ fn known(generator: &Generator, key: &str) -> Result<(), String> {
     ))
 }
 
-/// `, did you mean …?` where one of the names is near.
+/// Returns `, did you mean …?` if one of the names is near.
 pub(crate) fn meant(text: &str, names: &[&str]) -> String {
     let near = names
         .iter()
@@ -254,7 +254,7 @@ fn in_key(key: &str, why: &str) -> String {
     format!("{key}: {why}")
 }
 
-/// `30%` or `0.3`.
+/// Parses `30%` or `0.3`.
 fn share(text: &str) -> Result<f64, String> {
     let number = match text.strip_suffix('%') {
         Some(percent) => percent.parse().map(|percent: f64| percent / 100.0),
@@ -267,7 +267,7 @@ fn share(text: &str) -> Result<f64, String> {
         .ok_or_else(wrong)
 }
 
-/// `250000`, `250K`, `1.5M` or `2G`, in thousands.
+/// Parses `250000`, `250K`, `1.5M` or `2G`, with powers of 1000.
 fn count(text: &str) -> Result<u64, String> {
     let (number, unit) = text.split_at(
         text.len()

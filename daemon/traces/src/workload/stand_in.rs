@@ -1,11 +1,11 @@
-//! Stand-ins for traces that the papers used and did not publish, or that are not at hand:
-//! generators with the statistics that were published of them. What was not published is our choice
-//! and the same for all: addresses by Zipf's law with an exponent of 0.9 over the whole device.
+//! Stand-ins for traces that are unpublished or unavailable: generators with the published
+//! statistics. The unpublished choices are ours and common to all: addresses by Zipf's law with an
+//! exponent of 0.9 over the whole device.
 
 use super::Generator;
 
 /// MNFTL (Qin et al., DAC 2011), Table 1: records, share of writes, mean length. The first three
-/// are SPC traces, the others its authors'.
+/// are SPC traces, the others are the authors'.
 pub(super) const MNFTL: [Generator; 6] = [
     Generator::stand_in(
         "stand-in-financial1",
@@ -39,11 +39,11 @@ pub(super) const MNFTL: [Generator; 6] = [
     ),
 ];
 
-/// ROSE (Chiao and Chang, IEEE TC 2011), 5.1 and Table 3: sectors written, mean length of a write,
-/// share of the pages that are written by whole blocks of 128 KiB. Writes only. Where the share
-/// asks for more whole blocks than lengths of that mean hold by chance, some requests are exactly
-/// one block: with a mean of m sectors and a share f, a part w = f m / 256 of them, the others (1 -
-/// f) m / (1 - w) on average.
+/// ROSE (Chiao and Chang, IEEE TC 2011), 5.1 and Table 3. Columns: sectors written, mean length of
+/// a write, share of pages written by whole blocks of 128 KiB. Writes only. If the share needs more
+/// whole blocks than lengths of that mean contain at random, some requests are exactly one block.
+/// With a mean of m sectors and a share f, they are a part w = f m / 256. The others have (1 - f) m
+/// / (1 - w) sectors on average.
 pub(super) const ROSE: [Generator; 6] = [
     Generator::stand_in(
         "stand-in-linuxpc",

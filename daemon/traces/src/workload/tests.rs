@@ -1,4 +1,4 @@
-//! What a workload promises, measured on what it makes.
+//! Guarantees of a workload, measured on its requests.
 
 use super::usr_2;
 use super::*;
@@ -23,8 +23,8 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Whatever is asked for: counts are exact, requests lie in their span and on their grain,
-    /// shares are met, equal seeds are equal.
+    /// For all options: counts are exact, requests stay in their span and on their grain, shares
+    /// are met, equal seeds give equal requests.
     #[test]
     fn requests_are_what_was_asked_for(
         generator in prop::sample::select(vec!["uniform", "hotcold", "zipf", "sequential", "mixed"]),
@@ -51,7 +51,7 @@ proptest! {
         prop_assert!(read == 0 && generator == "sequential" || all != requests(&text, 200 * MIB, seed ^ 1));
     }
 
-    /// Mean lengths are met, also by mixtures.
+    /// Mean lengths are met, including those of mixtures.
     #[test]
     fn lengths_have_their_mean(mean_bytes in 600u64..60_000, share in 1u32..99, seed: u64) {
         let all = requests(&format!("uniform:requests=40K,size=mean:{mean_bytes}/{share}+128KiB/{}", 100 - share), 500 * MIB, seed);
@@ -71,7 +71,7 @@ proptest! {
         prop_assert!((found - access as f64 / 100.0).abs() < 5.0 * 0.5 / 20_000f64.sqrt() + 1e-4, "{found}");
     }
 
-    /// The most popular ranks have the share that the law gives them.
+    /// The most popular ranks have the share given by Zipf's law.
     #[test]
     fn popularity_follows_zipfs_law(theta in 0.5f64..1.5, seed: u64) {
         let (slots, drawn) = (2_560u32, 50_000);
@@ -107,8 +107,8 @@ fn sequential_requests_follow_each_other_and_begin_again() {
     assert!((follows.count() as f64 / 2_500.0 - 1.0).abs() < 0.1);
 }
 
-/// Records, share of writes, mean length; sectors written and share of pages in whole blocks: as
-/// published.
+/// Published values: records, share of writes, mean length; sectors written and share of pages in
+/// whole blocks.
 #[test]
 fn stand_ins_have_the_published_statistics() {
     for (name, records, writes, kb) in [

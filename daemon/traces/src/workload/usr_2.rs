@@ -1,11 +1,11 @@
-//! A stand-in for MSR `usr_2` as LazyFTL's authors (Ma, Feng, Li, SIGMOD 2011) used it: scaled onto
-//! a device of pages of 2 KiB, of which it touches 75.9 %, with a relative standard deviation of
-//! 193.6 % in how often a touched page is accessed; no request longer than 256 pages, most below
-//! 32.
+//! Stand-in for MSR `usr_2` as used by LazyFTL's authors (Ma, Feng, Li, SIGMOD 2011). It is scaled
+//! onto a device with 2 KiB pages and touches 75.9 % of it. The accesses per touched page have a
+//! relative standard deviation of 193.6 %. No request is longer than 256 pages, most are shorter
+//! than 32.
 //!
-//! Pages with the same number of accesses lie together in extents of as many pages as the largest
-//! request has. What was not published is our choice: the classes of popularity, and that 80 % of
-//! the requests read.
+//! Pages with the same number of accesses form extents of 256 pages, the length of the largest
+//! request. The unpublished values are our choice: the popularity classes, and 80 % of the requests
+//! as reads.
 
 use crate::convert::{narrow, to_f64, to_u64, to_usize, whole};
 use crate::record::Op;
@@ -15,29 +15,29 @@ use std::str::FromStr;
 
 /// Name on the command line.
 pub const NAME: &str = "stand-in-usr_2";
-/// Bytes of a page of LazyFTL's device.
+/// Page size of LazyFTL's device.
 pub const PAGE_BYTES: u64 = 2048;
-/// Pages of the largest request, and of an extent that is accessed alike.
+/// Pages of the largest request, and of an extent with uniform accesses.
 pub const EXTENT: u32 = 256;
-/// Published share of the pages that are touched.
+/// Published share of touched pages.
 pub const TOUCHED: f64 = 0.759;
-/// Published relative standard deviation of the accesses to a touched page.
+/// Published relative standard deviation of the accesses per touched page.
 pub const RSD: f64 = 1.936;
-/// Requests that read, in percent.
+/// Share of reads, in percent.
 pub const READ_PERCENT: u64 = 80;
-/// Share of the touched extents and how often each of their pages is accessed, hottest first; the
-/// rest is accessed twice.
+/// Share of the touched extents and accesses per page, hottest first; the rest is accessed
+/// `COLD_ACCESSES` times.
 const CLASSES: [(f64, u32); 2] = [(0.05, 43), (0.10, 8)];
 const COLD_ACCESSES: u32 = 2;
-/// Seed of which extents are touched.
+/// Seed for the choice of the touched extents.
 const LAYOUT: u64 = 2011;
 
-/// How requests follow each other.
+/// Order of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// All in random order.
+    /// All requests in random order.
     Scattered,
-    /// Those of a pass over an extent behind each other, passes in random order: whole blocks, the
+    /// Requests of one pass over an extent in sequence, passes in random order: whole blocks, the
     /// best case.
     Runs,
 }
@@ -58,9 +58,9 @@ impl FromStr for Order {
 pub struct Request {
     /// First page.
     pub first: u32,
-    /// Pages.
+    /// Number of pages.
     pub pages: u32,
-    /// Whether it reads.
+    /// Whether the request is a read.
     pub read: bool,
 }
 
@@ -75,16 +75,16 @@ impl Request {
     }
 }
 
-/// A number below the bound, at random.
+/// Draws a random number below the bound.
 pub type Below<'a> = &'a mut dyn FnMut(u64) -> u64;
 
-/// How many of so many the published share touches.
+/// Returns `part` of `of`, rounded.
 pub fn share(part: f64, of: usize) -> usize {
     to_usize(whole((part * to_f64(to_u64(of))).round()))
 }
 
-/// The requests on a device of so many bytes. Which extents are touched, and how often, is the same
-/// for every seed: it belongs to the device.
+/// Returns the requests for a device of `bytes` bytes. The touched extents and their access counts
+/// are the same for every seed: they belong to the device.
 pub(super) fn on_device(
     bytes: u64,
     order: Order,
@@ -110,8 +110,8 @@ pub(super) fn on_device(
     ))
 }
 
-/// Passes over the touched extents (by number, hottest first), as many as their class says, each
-/// cut into requests.
+/// Generates the passes over the touched extents (by number, hottest first). The class determines
+/// their count; each is split into requests.
 pub fn requests(touched: &[u32], order: Order, below: Below<'_>) -> Vec<Request> {
     let mut passes = Vec::new();
     let mut next = 0;
@@ -134,8 +134,8 @@ pub fn requests(touched: &[u32], order: Order, below: Below<'_>) -> Vec<Request>
     requests
 }
 
-/// Requests of 1 to 31 pages, one in 64 of up to 256, that cover the extent in order; all read or
-/// all write.
+/// Generates requests of 1 to 31 pages, one in 64 of up to 256, that cover the extent in order.
+/// They are all reads or all writes.
 fn cut(extent: u32, below: Below<'_>) -> Vec<Request> {
     let mut requests = Vec::new();
     let read = below(100) < READ_PERCENT;
@@ -159,7 +159,7 @@ fn cut(extent: u32, below: Below<'_>) -> Vec<Request> {
     requests
 }
 
-/// Puts them into random order.
+/// Shuffles the items.
 pub fn shuffle<T>(items: &mut [T], below: Below<'_>) {
     for i in (1..items.len()).rev() {
         items.swap(i, to_usize(below(to_u64(i) + 1)));

@@ -14,7 +14,7 @@ pub enum By {
     /// `append_page`.
     Write,
     /// A stream is about to open a block whose last erase may have been interrupted. Code:
-    /// `ftl-core/src/space/append.rs`: `take_free`.
+    /// `ftl-core/src/space/append.rs`: `allocate_block`.
     Open,
     /// FLUSH: pads the host's block until it is safe, then acknowledges. Code:
     /// `ftl-core/src/families/page_ram/mod.rs`: `make_durable`; `ftl-core/src/space/release.rs`:
@@ -22,10 +22,10 @@ pub enum By {
     Flush,
     /// Garbage collection moves the valid pages of a victim, then releases it. Code:
     /// `ftl-core/src/gc/collector.rs`: `evacuate`; `ftl-core/src/families/page_ram/reclaim.rs`:
-    /// `copy_live_pages`; `ftl-core/src/space/release.rs`: `release`.
+    /// `copy_valid`; `ftl-core/src/space/release.rs`: `release`.
     Collect,
-    /// Padding for released blocks that wait. Code: `ftl-core/src/space/release.rs`: `hurry`,
-    /// `hurry_oldest`.
+    /// Padding for released blocks that wait. Code: `ftl-core/src/space/release.rs`: `pad_released`,
+    /// `pad_oldest_released`.
     Hurry,
     /// The erase of a released block. Code: `ftl-core/src/space/release.rs`: `reclaim_one`.
     Reclaim,

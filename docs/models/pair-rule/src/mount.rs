@@ -18,7 +18,7 @@ struct Found {
 impl State {
     /// Reads the flash and draws the mapping table from it; nothing is programmed yet. Code:
     /// `ftl-core/src/families/page_ram/recovery.rs`: `mount`, `scan_window`, `resolve`;
-    /// `ftl-core/src/recovery/newest.rs`: `find_newest` (the same without checkpoints).
+    /// `ftl-core/src/recovery/newest.rs`: `scan_newest` (the same without checkpoints).
     pub fn read_flash(&mut self, config: &Config) {
         let sets = self.load_sets();
         let base = sets.last().map(|(_, slot)| *slot);
@@ -133,7 +133,7 @@ impl State {
     }
 
     /// Blocks without valid pages are released, or withheld until the rewritten pages are
-    /// committed. Code: `ftl-core/src/families/page_ram/recovery.rs`: `settle_blocks`.
+    /// committed. Code: `ftl-core/src/families/page_ram/recovery.rs`: `classify_blocks`.
     fn settle_blocks(&mut self, config: &Config, sets: &[(usize, u8)], pinned: &[bool]) {
         let early = config.lacks(SeededError::MountReleasesEarly);
         for (at, is_pinned) in pinned.iter().enumerate() {
@@ -200,7 +200,7 @@ impl State {
     }
 
     /// The next operation of garbage collection until so many blocks are free. Code:
-    /// `ftl-core/src/gc/collector.rs`: `collect_until`, `collect_one`, `no_victim`, `pays`.
+    /// `ftl-core/src/gc/collector.rs`: `gc_until`, `gc_one`, `no_victim`, `frees_space`.
     fn collect_op(&mut self, config: &Config, wanted: u8) -> Result<Option<Op>, NoBlock> {
         loop {
             if let Some(victim) = self
@@ -239,7 +239,7 @@ impl State {
 
     /// The next copy out of the victim; releases it when it holds no valid page. Code:
     /// `ftl-core/src/gc/collector.rs`: `evacuate`; `ftl-core/src/families/page_ram/reclaim.rs`:
-    /// `copy_live_pages`.
+    /// `copy_valid`.
     pub fn evacuate_op(&mut self, config: &Config, victim: usize) -> Result<Option<Op>, NoBlock> {
         let Some(data) = self.blocks[victim]
             .pages

@@ -7,7 +7,7 @@ use nand_model::PairTable;
 use std::ops::Range;
 
 /// Whether the padding at the end of a block, these pages, commits what is before it. Code:
-/// `ftl-core/src/recovery/provisional.rs`: `vouches`.
+/// `ftl-core/src/recovery/provisional.rs`: `commits`.
 pub fn commits(pairs: &PairTable, padding: Range<u8>) -> bool {
     let hit = || pairs.victims(padding.end as u32 - 1);
     let seam_end = padding.start as u32 + 2;
@@ -21,7 +21,7 @@ pub fn commits(pairs: &PairTable, padding: Range<u8>) -> bool {
 }
 
 /// Pages of padding with which a full block always commits the rest. Code:
-/// `ftl-core/src/recovery/provisional.rs`: `filler_of_full_block`.
+/// `ftl-core/src/recovery/provisional.rs`: `padding_per_block`.
 pub fn padding_of_full_block(pairs: &PairTable, pages: u8) -> u8 {
     (1..pages)
         .find(|padding| commits(pairs, pages - padding..pages))
@@ -41,8 +41,8 @@ pub fn suspects(config: &Config, block: &Block) -> u16 {
 }
 
 /// The pages of a block whose record can be read and is committed, as a mask. Code:
-/// `ftl-core/src/recovery/scan.rs`: `standing_pages`; `ftl-core/src/recovery/provisional.rs`:
-/// `drop_unvouched`.
+/// `ftl-core/src/recovery/scan.rs`: `committed_pages`; `ftl-core/src/recovery/provisional.rs`:
+/// `drop_uncommitted`.
 pub fn committed_pages(config: &Config, block: &Block) -> u16 {
     let suspects = suspects(config, block);
     let is_suspect = |offset: usize| suspects >> offset & 1 == 1;

@@ -27,7 +27,7 @@ pub struct NoBlock;
 
 impl Config {
     /// Whether a later program may destroy this page, or no padding commits it yet. Code:
-    /// `ftl-core/src/space/streams.rs`: `at_risk`.
+    /// `ftl-core/src/space/streams.rs`: `is_unsafe`.
     pub fn is_unsafe(&self, block: &Block, offset: u8) -> bool {
         let Use::Open { provisional, .. } = block.used else {
             return false;
@@ -91,7 +91,7 @@ impl State {
             .count() as u8
     }
 
-    /// The oldest page that can be lost. Code: `ftl-core/src/space/release.rs`: `oldest_at_risk`.
+    /// The oldest page that can be lost. Code: `ftl-core/src/space/release.rs`: `oldest_unsafe_page`.
     pub fn oldest_unsafe(&self, config: &Config) -> Option<u8> {
         self.blocks
             .iter()
@@ -122,7 +122,7 @@ impl State {
 
     /// The next operation on the way to a page of this stream: its program, the erase of the free
     /// block that it will open, or the padding of the block that it leaves. Code:
-    /// `ftl-core/src/space/append.rs`: `new_frontier`, `open_new`, `take_free`.
+    /// `ftl-core/src/space/append.rs`: `new_frontier`, `open_new`, `allocate_block`.
     pub fn append(&self, config: &Config, stream: Stream, content: Content) -> Result<Op, NoBlock> {
         if self.room(config, stream) > 0 {
             return Ok(Op::Program(
@@ -159,7 +159,7 @@ impl State {
     }
 
     /// A released block that may be erased: everything programmed before its release is safe. Code:
-    /// `ftl-core/src/space/release.rs`: `reclaim_one`, `waits_for`.
+    /// `ftl-core/src/space/release.rs`: `reclaim_one`, `blocking_stream`.
     pub fn erasable(&self, config: &Config) -> impl Iterator<Item = usize> {
         let oldest = self.oldest_unsafe(config).unwrap_or(u8::MAX);
         let early = config.lacks(SeededError::EraseBeforeSafe);
@@ -168,7 +168,7 @@ impl State {
     }
 
     /// Whether released blocks are hurried along by padding. Code:
-    /// `ftl-core/src/space/release.rs`: `should_hurry`.
+    /// `ftl-core/src/space/release.rs`: `should_pad_released`.
     pub fn should_hurry(&self, config: &Config, wanted: u8, needs: u8) -> bool {
         let (free, waiting) = (self.free_blocks(), self.released_blocks());
         let due = match self.is_mounting() && config.kept_back > 0 {

@@ -1,9 +1,8 @@
-//! Data blocks: which physical block a logical block has, and where in it its pages are.
+//! Data blocks: the physical block of a logical block, and the places of its pages.
 //!
-//! Where a part takes pages in any order, a page has its own offset, and there is no more to know.
-//! Elsewhere pages are appended in the order they come, and a table says where each went; a place
-//! that was given once stays taken until the block is replaced, just as an offset does. So both
-//! kinds of block fill up alike.
+//! On chips that take pages in any order, a page has its own offset, and no table is needed. On
+//! others, pages are appended in order of arrival, and a table has their places. A place stays
+//! taken until the block is replaced, like an offset, so both kinds of block fill up alike.
 
 use crate::addr::{Lbn, Lpn};
 use crate::convert::{index, to_u16, to_u64};
@@ -20,7 +19,7 @@ pub(crate) struct DataBlocks {
     blocks: Vec<u32>,
     /// By physical block: the logical block whose data block it is.
     owners: Vec<u32>,
-    /// By logical page: its place in the data block. Empty where pages have their own offsets.
+    /// By logical page: its place in the data block. Empty if pages have their own offsets.
     places: Vec<u16>,
 }
 
@@ -35,12 +34,12 @@ impl DataBlocks {
         }
     }
 
-    /// Whether pages go to their own offsets.
+    /// Returns whether pages have their own offsets.
     pub(crate) fn in_place(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// The data block, if there is one.
+    /// Returns the data block, if there is one.
     #[inline]
     pub(crate) fn block(&self, lbn: Lbn) -> Option<Pbn> {
         Some(self.blocks[lbn.index()])
@@ -48,7 +47,7 @@ impl DataBlocks {
             .map(Pbn::new)
     }
 
-    /// The logical block whose data block this is.
+    /// Returns the logical block whose data block this is.
     #[inline]
     pub(crate) fn owner(&self, block: Pbn) -> Option<Lbn> {
         Some(self.owners[block.index()])
@@ -56,7 +55,7 @@ impl DataBlocks {
             .map(Lbn::new)
     }
 
-    /// Where the data block has the page, or would have it.
+    /// Returns the place of the page in the data block, or the place that it would take there.
     #[inline]
     pub(crate) fn place(&self, lpn: Lpn) -> Option<Ppn> {
         let (lbn, offset) = lpn.split(self.geometry.pages_per_block);
@@ -68,7 +67,7 @@ impl DataBlocks {
         }
     }
 
-    /// A block becomes the data block of a logical block that has none.
+    /// Makes a block the data block of a logical block that has none.
     pub(crate) fn set_block(&mut self, lbn: Lbn, block: Pbn) {
         assert!(
             self.block(lbn).is_none(),
@@ -82,7 +81,7 @@ impl DataBlocks {
         self.owners[block.index()] = lbn.raw();
     }
 
-    /// A page is in the data block now.
+    /// Records that a page is in the data block.
     #[inline]
     pub(crate) fn set_place(&mut self, lpn: Lpn, ppn: Ppn) {
         let (lbn, home) = lpn.split(self.geometry.pages_per_block);
@@ -100,7 +99,7 @@ impl DataBlocks {
         }
     }
 
-    /// A logical block has no data block any more. Returns which it was.
+    /// Removes and returns the data block of a logical block.
     pub(crate) fn take_block(&mut self, lbn: Lbn) -> Option<Pbn> {
         let block = self.block(lbn)?;
         assert_eq!(
@@ -118,7 +117,7 @@ impl DataBlocks {
         Some(block)
     }
 
-    /// Bytes really allocated.
+    /// Returns the allocated bytes.
     pub(crate) fn bytes(&self) -> u64 {
         to_u64(4 * (self.blocks.len() + self.owners.len()) + 2 * self.places.len())
     }

@@ -1,7 +1,7 @@
-//! Log blocks: which pages are in them, and of which logical blocks.
+//! Log blocks: their pages, and the logical blocks of those.
 //!
-//! What always holds: a page that is on the map is live, and its block is on the list; a block's
-//! associations are the logical blocks of its pages on the map, with their numbers.
+//! Invariants: a page on the map is valid, and its block is on the list. A block's associations are
+//! the logical blocks of its pages on the map, with their page counts.
 
 use crate::addr::{Lbn, Lpn};
 use crate::convert::to_u64;
@@ -12,28 +12,28 @@ use std::collections::BTreeMap;
 /// Number of a log stream: the shared ones first, then those of the groups of logical blocks.
 pub(crate) type LogStream = u32;
 
-/// A block that holds pages which are not in their data block.
+/// A block with pages that are not in their data block.
 #[derive(Clone, Debug)]
 pub(crate) struct LogBlock {
     pub(crate) block: Pbn,
-    /// The stream that filled it; none if a mount found it so.
+    /// The stream that filled it; `None` if a mount found it.
     pub(crate) stream: Option<LogStream>,
-    /// Pages that were put there.
+    /// Pages programmed into it.
     pub(crate) written: u32,
-    /// Newest pages in it.
+    /// Valid pages in it.
     pub(crate) live: u32,
-    /// Newer content of pages in it went to another stream of log blocks, that of a group.
-    pub(crate) heirs_elsewhere: bool,
-    /// It was a data block before, and has old pages of that.
+    /// Whether another group's stream of log blocks has a new version of a page in it.
+    pub(crate) replaced_elsewhere: bool,
+    /// Whether it was a data block before, and has old pages from that time.
     pub(crate) swapped: bool,
-    /// Log blocks that had been reclaimed when it became one.
-    pub(crate) born: u64,
-    /// Logical blocks that it has newest pages of, and how many.
+    /// Log blocks reclaimed before it became one.
+    pub(crate) created_at: u64,
+    /// Logical blocks with valid pages in it, and how many.
     pub(crate) associated: Vec<(Lbn, u32)>,
 }
 
 impl LogBlock {
-    /// The only logical block that it has pages of, if there is one.
+    /// Returns the only logical block with pages in it, if there is exactly one.
     pub(crate) fn only_owner(&self) -> Option<Lbn> {
         match *self.associated {
             [(lbn, _)] => Some(lbn),
@@ -42,8 +42,8 @@ impl LogBlock {
     }
 }
 
-/// Everything that is not in data blocks.
-pub(crate) struct Logs {
+/// All log blocks and the map of their pages.
+pub(crate) struct LogBlocks {
     pages_per_block: u32,
     /// Physical page by logical page.
     map: FxHashMap<Lpn, Ppn>,
@@ -59,9 +59,9 @@ pub(crate) struct Logs {
     by_owner: FxHashMap<Lbn, u32>,
 }
 
-impl Logs {
+impl LogBlocks {
     pub(crate) fn new(pages_per_block: u32) -> Self {
-        Logs {
+        LogBlocks {
             pages_per_block,
             map: FxHashMap::default(),
             blocks: BTreeMap::new(),
@@ -73,13 +73,13 @@ impl Logs {
         }
     }
 
-    /// Where the page is, if it is in a log block.
+    /// Returns the place of the page, if it is in a log block.
     #[inline]
     pub(crate) fn place(&self, lpn: Lpn) -> Option<Ppn> {
         self.map.get(&lpn).copied()
     }
 
-    /// The page that is at this place. A search.
+    /// Returns the page at this place, by a search.
     pub(crate) fn page_at(&self, ppn: Ppn) -> Option<Lpn> {
         self.map
             .iter()
@@ -87,65 +87,65 @@ impl Logs {
             .map(|(lpn, _)| *lpn)
     }
 
-    /// How many log blocks there are.
+    /// Returns the number of log blocks.
     pub(crate) fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Every log block, the oldest first.
+    /// Returns every log block, the oldest first.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &LogBlock> {
         self.blocks.values()
     }
 
-    /// The log block, if it is one.
+    /// Returns the log block, if the block is one.
     pub(crate) fn get(&self, block: Pbn) -> Option<&LogBlock> {
         self.blocks.get(self.ages.get(&block)?)
     }
 
-    /// The blocks of a stream, the oldest first.
+    /// Returns the blocks of a stream, the oldest first.
     pub(crate) fn of_stream(&self, stream: LogStream) -> &[Pbn] {
         self.streams.get(&stream).map_or(&[], Vec::as_slice)
     }
 
-    /// The youngest block of a stream.
+    /// Returns the newest block of a stream.
     pub(crate) fn newest(&self, stream: LogStream) -> Option<&LogBlock> {
         self.of_stream(stream)
             .last()
             .and_then(|block| self.get(*block))
     }
 
-    /// Log blocks that were reclaimed so far: merged, moved or made data blocks.
+    /// Returns the log blocks reclaimed so far: merged, moved or made data blocks.
     pub(crate) fn reclaimed(&self) -> u64 {
         self.reclaimed
     }
 
-    /// That was one more.
+    /// Counts one more reclaimed log block.
     pub(crate) fn note_reclaimed(&mut self) {
         self.reclaimed += 1;
     }
 
-    /// Newest pages that a logical block has in log blocks.
+    /// Returns the valid pages of a logical block in log blocks.
     pub(crate) fn pages_of(&self, lbn: Lbn) -> u32 {
         self.by_owner.get(&lbn).copied().unwrap_or(0)
     }
 
-    /// A data block that was replaced is a log block of this stream from now on.
+    /// Makes a replaced data block a log block of this stream.
     pub(crate) fn add_swapped(&mut self, block: Pbn, stream: LogStream) {
         self.block_for(block, Some(stream)).swapped = true;
     }
 
-    /// New content of pages in this block went to another stream.
-    pub(crate) fn has_heirs_elsewhere(&mut self, block: Pbn) {
+    /// Records that another stream has a new version of a page in this block.
+    pub(crate) fn mark_replaced_elsewhere(&mut self, block: Pbn) {
         if let Some(log) = self
             .ages
             .get(&block)
             .and_then(|age| self.blocks.get_mut(age))
         {
-            log.heirs_elsewhere = true;
+            log.replaced_elsewhere = true;
         }
     }
 
-    /// A page is in this block from now on; it was in no log block.
+    /// Records that a page is in this block; it was in no log block before.
     pub(crate) fn insert(&mut self, lpn: Lpn, block: Pbn, ppn: Ppn, stream: Option<LogStream>) {
         let other = self.map.insert(lpn, ppn);
         assert!(other.is_none(), "logical page {lpn} is in two log blocks");
@@ -179,20 +179,20 @@ impl Logs {
                 self.next_age
             }
         };
-        let born = self.reclaimed;
+        let created_at = self.reclaimed;
         self.blocks.entry(age).or_insert_with(|| LogBlock {
             block,
             stream,
             written: 0,
             live: 0,
-            heirs_elsewhere: false,
+            replaced_elsewhere: false,
             swapped: false,
-            born,
+            created_at,
             associated: Vec::new(),
         })
     }
 
-    /// The page in this block is not the newest any more, or goes.
+    /// Removes a page that is superseded or trimmed.
     pub(crate) fn remove(&mut self, lpn: Lpn, block: Pbn) {
         assert!(
             self.map.remove(&lpn).is_some(),
@@ -224,7 +224,7 @@ impl Logs {
         }
     }
 
-    /// A block without newest pages is no log block any more.
+    /// Removes a log block without valid pages.
     pub(crate) fn remove_block(&mut self, block: Pbn) {
         let Some(age) = self.ages.remove(&block) else {
             return;
@@ -233,14 +233,14 @@ impl Logs {
         assert_eq!(log.block, block, "the age of another log block");
         assert!(
             log.associated.is_empty() && log.live == 0,
-            "log block {block} is given up with pages"
+            "log block {block} is released with pages"
         );
         if let Some(blocks) = log.stream.and_then(|stream| self.streams.get_mut(&stream)) {
             blocks.retain(|other| *other != block);
         }
     }
 
-    /// Counts again; one line per contradiction.
+    /// Recounts the pages; returns one line per contradiction.
     pub(crate) fn audit(&self, block_of: impl Fn(Ppn) -> Pbn) -> Vec<String> {
         let mut counted: FxHashMap<(Pbn, Lbn), u32> = FxHashMap::default();
         for (lpn, ppn) in &self.map {
@@ -268,7 +268,7 @@ impl Logs {
         wrong
     }
 
-    /// Bytes really allocated.
+    /// Returns the allocated bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let associations: usize = self
             .blocks

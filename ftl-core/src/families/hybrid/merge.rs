@@ -1,9 +1,9 @@
-//! Merges: the newest pages of a logical block come together in one data block.
+//! Merges: the newest pages of a logical block are copied into one data block.
 //!
-//! What always holds: the block that is being put together is a log block until all pages are
-//! there; so whatever stops a merge, every page is on a map. What the new data block replaces is
-//! given up only when no page of the new one can be lost. If power fails before, mount finds some
-//! pages here and some there.
+//! Invariants: the block that a merge fills is a log block until it has all pages. So every page is
+//! on a map, even if an error stops the merge. The blocks that the new data block replaces are
+//! released only when none of its pages can be lost. If power fails before, mount finds some pages
+//! in the new block and some in the old ones.
 
 use super::{HybridFtl, LogBlock, Policy, log_stream};
 use crate::addr::{Lbn, Lpn};
@@ -13,13 +13,13 @@ use crate::copy::misplaced;
 use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
-use crate::gc::Collect;
+use crate::gc::GarbageCollect;
 use crate::space::StreamId;
 use nand_model::{Cause, Pbn, Ppn, Store};
 
 impl<S: Store, P: Policy> HybridFtl<S, P> {
-    /// Merges a logical block; `candidate` is a log block that becomes its data block if that is
-    /// cheaper. Returns how many pages were copied.
+    /// Merges a logical block. `candidate` is a log block that becomes its data block if that is
+    /// cheaper. Returns the number of copied pages.
     pub(super) fn merge(
         &mut self,
         lbn: Lbn,
@@ -52,7 +52,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             None => self.close_data_block(lbn)?,
         };
         let block = match begun {
-            // An error came after the last copy.
+            // The error came after the last copy.
             Some(block) if lpns.is_empty() => block,
             _ => self.with_copies(&lpns, cause, |ftl, tags, bytes| {
                 ftl.program_gathered(lbn, tags, bytes, cause)
@@ -64,7 +64,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         Ok(to_u32(lpns.len()))
     }
 
-    /// The block that an earlier merge began and an error stopped, if this one can go on with it.
+    /// Returns the block of an earlier merge that an error stopped, if this merge can continue in
+    /// it.
     fn begun(&self, lbn: Lbn) -> Option<Pbn> {
         let (block, _) = self.space.open_block(self.data_stream(lbn))?;
         let is_whole = self
@@ -82,8 +83,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             .is_some_and(|ppn| self.space.geometry().block_of(ppn) == block)
     }
 
-    /// Reads the newest content of some pages of a logical block, and hands it on as copies for a
-    /// data block.
+    /// Reads the newest content of these pages of a logical block, and passes it to `then` as
+    /// copies for a data block.
     fn with_copies<R>(
         &mut self,
         lpns: &[Lpn],
@@ -128,7 +129,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     /// Programs pages of a logical block, upwards, into a block of its data stream. Until
-    /// [`HybridFtl::make_data_block`] they are log pages. Returns the block of the last one.
+    /// [`HybridFtl::make_data_block`] they are log pages. Returns the block of the last page.
     pub(super) fn program_gathered(
         &mut self,
         lbn: Lbn,
@@ -178,8 +179,9 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         Ok(block.expect("there are pages to program"))
     }
 
-    /// The data block takes no more pages. Returns whether it could: one that a mount found may
-    /// have been hit by a cut, and must not be programmed again whatever room it has.
+    /// Seals the data block. Returns whether its stream was filling it. A data block that a mount
+    /// found may have been hit by a power cut, and must not be programmed again even if it has
+    /// room.
     pub(super) fn close_data_block(&mut self, lbn: Lbn) -> Result<bool, FtlError> {
         let stream = self.data_stream(lbn);
         let was_open = self
@@ -191,8 +193,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         Ok(was_open)
     }
 
-    /// A log block that has all newest pages of a logical block, and no others, becomes its data
-    /// block. `was_open` tells of the one that it replaces.
+    /// Makes a log block that has all newest pages of a logical block, and no others, its data
+    /// block. `was_open`: whether the replaced data block was open.
     pub(super) fn make_data_block(
         &mut self,
         lbn: Lbn,
@@ -212,7 +214,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             }
         }
         assert_eq!(
-            self.space.table.valid(block),
+            self.space.table.valid_count(block),
             placed,
             "data block {block} has pages that are not of logical block {lbn}"
         );
@@ -220,15 +222,15 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         self.space.table.set_role(block, Role::Data);
         match old {
             Some(old) if was_open => self.give_back(old, stream)?,
-            Some(old) => self.space.release_within(old, stream),
+            Some(old) => self.space.release_in_stream(old, stream),
             None => {}
         }
         self.space.make_stream_safe(stream)
     }
 
-    /// Makes a log block the data block, if that takes no more than copying the pages that are
-    /// missing behind it: it has, one after the other from page 0 on, the newest pages of this
-    /// logical block and nothing else. Returns how many were copied.
+    /// Makes a log block the data block, if that needs no more than copies of the missing pages
+    /// behind its own. It must have only newest pages of this logical block, consecutive from page
+    /// 0 on. Returns the number of copied pages.
     fn promote(&mut self, lbn: Lbn, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
         let Some(missing) = self.missing_behind(lbn, block) else {
             return Ok(None);
@@ -250,9 +252,9 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 .map(|_| ())
             });
             if copied.is_err() || !missing.iter().all(|lpn| self.is_logged_in(block, *lpn)) {
-                // The stream's block has pages at their own offsets, which cannot be appended to:
-                // the copies ended early, or a program failed and the stream went on in another
-                // block.
+                // The stream's block has pages at their own offsets and cannot be appended to.
+                // Either the copies ended early, or a program failed and the stream continued in
+                // another block.
                 self.space.seal(stream)?;
                 return copied.map(|()| None);
             }
@@ -273,8 +275,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             .is_some_and(|(open, _)| open == block)
     }
 
-    /// The pages that would have to be copied behind those of the log block for it to be a data
-    /// block; `None` if it cannot be one.
+    /// Returns the pages to copy behind those of the log block to make it a data block; `None` if
+    /// it cannot become one.
     fn missing_behind(&self, lbn: Lbn, block: Pbn) -> Option<Vec<Lpn>> {
         let geometry = self.space.geometry();
         let log = self
@@ -286,9 +288,9 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             Some(stream) => self.is_filling(log_stream(stream), block),
             None => false,
         };
-        // Common blocks have trim records, too, and go on being filled.
+        // Common blocks have trim records, too, and remain open.
         let is_own = in_use || self.space.table.state(block) == State::Full;
-        if !is_own || self.space.table.valid(block) != log.live {
+        if !is_own || self.space.table.valid_count(block) != log.live {
             return None;
         }
         if self.map.in_place_logs {
@@ -322,8 +324,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         )
     }
 
-    /// The same where the log block has its pages at their own offsets: all places of the missing
-    /// ones have to be free.
+    /// The same for a log block with pages at their own offsets: the places of all missing pages
+    /// must be free.
     fn missing_in_gaps(&self, lbn: Lbn, log: &LogBlock) -> Option<Vec<Lpn>> {
         let chip = self.space.flash.chip();
         let lacks =
@@ -345,17 +347,19 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         (chip.bad(log.block).is_none() && missing.iter().all(is_free)).then_some(missing)
     }
 
-    /// A merge takes a block before it gives one up.
+    /// Makes sure that a block is free: a merge takes a block before it releases one.
     pub(super) fn ensure_free(&mut self) -> Result<(), FtlError> {
         if self.space.free_blocks() < 2 {
-            self.space.reclaim(Cause::Gc)?;
+            self.space.erase_released(Cause::Gc)?;
         }
         if self.space.free_blocks() < 2 && self.space.released_blocks() > 0 {
-            self.space.hurry()?;
-            self.space.reclaim(Cause::Gc)?;
+            self.space.pad_released()?;
+            self.space.erase_released(Cause::Gc)?;
         }
         if self.space.free_blocks() == 0 {
-            self.parts().1.set_read_only("too few good blocks are left");
+            self.parts()
+                .1
+                .set_read_only("end of life: too few good blocks");
         }
         self.gc.refuse_if_read_only()
     }

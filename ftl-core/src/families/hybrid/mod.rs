@@ -1,24 +1,23 @@
 //! Schemes with *data blocks*, one per logical block, and *log blocks* for pages whose place in the
 //! data block is taken. When there are too many log blocks, one is merged: the newest pages of
-//! every logical block in it are gathered in a new data block. What the schemes differ in (which
-//! log block a page goes to, which is merged, and when) is a [`Policy`].
+//! every logical block in it are copied to a new data block. Schemes differ in a [`Policy`]: the
+//! log block of a page, the log block to merge, and the time of the merge.
 //!
-//! In a data block every page has its own offset where the part takes pages in any order (the
-//! schemes were made for such parts). Elsewhere, and on parts that pair pages, a data block is
-//! appended to, and a table in RAM says where each page went; a place is taken once, like an
-//! offset, so that blocks fill up and are merged just the same. That is our adaptation to
-//! multi-level cells.
+//! On chips that take pages in any order, every page has its own offset in a data block (the
+//! schemes were made for such chips). On others, and on chips with paired pages, a data block is
+//! appended to, and a table in RAM has the place of each page. A place is taken once, like an
+//! offset, so that blocks fill up and are merged in the same way. This adaptation to multi-level
+//! cells is not from the papers.
 //!
-//! Beside them there are *common blocks*, for trim records and for what a mount programs, because
-//! that cannot continue what a cut left. Pages of any logical block in them are log pages; and so
-//! is everything else that a mount finds outside data blocks.
+//! *Common blocks* take trim records and the pages that a mount programs, because a mount cannot
+//! continue blocks that a power cut left open. Pages of any logical block in common blocks are log
+//! pages. So are all other pages that a mount finds outside data blocks.
 //!
-//! What always holds: a page is live if and only if the newest content of its logical page is
-//! there; the page is on the log map, or it is in the data block. A write is acknowledged when its
-//! page is programmed. A merge writes copies with the versions they have, and gives nothing up
-//! before they are all there and cannot be lost. If power fails, mount takes the newest readable
-//! version of every page wherever it is (`recovery.rs`): half a merged block is a log block, and so
-//! is the other half.
+//! Invariants: a page is valid if and only if it has the newest content of its logical page; it is
+//! on the log map or in the data block. A write is acknowledged when its page is programmed. A
+//! merge keeps the versions of the pages that it copies. It releases no block before all copies are
+//! programmed and cannot be lost. If power fails, mount takes the newest readable version of every
+//! page from any block (`recovery.rs`): both halves of an unfinished merge are log blocks.
 
 mod data;
 mod logs;
@@ -30,8 +29,8 @@ mod recovery;
 pub(crate) mod tests;
 mod write;
 
-pub(crate) use logs::{LogBlock, LogStream, Logs};
-pub(crate) use policy::{Due, Policy, Route, View, Write};
+pub(crate) use logs::{LogBlock, LogBlocks, LogStream};
+pub(crate) use policy::{LogReclaim, Policy, Route, View, Write};
 
 use crate::addr::{Lbn, Lpn};
 use crate::checkpoint::Checkpoints;
@@ -42,32 +41,32 @@ use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Role, UNMAPPED};
 use crate::ftl::Start;
-use crate::gc::{Gc, Settings, docs};
-use crate::recovery::{CleanStop, MountByRecords};
+use crate::gc::{GcState, Settings, docs};
+use crate::recovery::{MountByScan, ShutdownState};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
 use crate::trims::Trims;
 use data::DataBlocks;
 use nand_model::{Cause, Chip, Geometry, PageOrder, Pairing, Pbn, Ppn, Profile, Store};
 
-/// Trim records, and what a mount programs.
+/// Stream of trim records and of pages that a mount programs.
 const COMMON: StreamId = 0;
 const CHECKPOINT: StreamId = 1;
-/// The first stream of log blocks that are shared; then one per group, then those of swapped
-/// blocks, then one per data block.
+/// The first stream of shared log blocks. Then come the streams of groups, those of swapped blocks,
+/// and one per data block.
 const FIRST_LOG: StreamId = 2;
 
-/// The space's stream of a log stream.
+/// Returns the space's stream of a log stream.
 #[inline]
 const fn log_stream(stream: LogStream) -> StreamId {
     FIRST_LOG + index(stream)
 }
 
-/// Blocks below which collection waits for nothing: a merged block, one for a failing block, and
-/// one for trim records.
+/// Free blocks below which GC no longer delays padding: a merged block, one for a failing block,
+/// and one for trim records.
 const RESERVE: u32 = 3;
 
-/// Log blocks without which there is no going on.
+/// Minimal number of log blocks.
 const MIN_LOGS: u32 = 2;
 
 const LOG_BLOCKS: ParamDoc = ParamDoc {
@@ -75,7 +74,7 @@ const LOG_BLOCKS: ParamDoc = ParamDoc {
     help: "log blocks at most, 0 = all that over-provisioning leaves (default 0)",
 };
 
-/// Parameters of all schemes of this kind.
+/// Parameters of all schemes of this family.
 pub(crate) const PARAMS: &[ParamDoc] = &[
     LOG_BLOCKS,
     docs::FREE_THRESHOLD,
@@ -85,9 +84,9 @@ pub(crate) const PARAMS: &[ParamDoc] = &[
     docs::PAIR_POLICY,
 ];
 
-/// Blocks beyond data and over-provisioning of a device: three sets of checkpoints; trim pages;
-/// open common blocks, one for a failing block, two waiting for their erase, a data block that is
-/// partly used, the fewest log blocks, and the free threshold.
+/// Returns the blocks that a device needs beyond data and over-provisioning: three sets of
+/// checkpoints; trim pages; open common blocks; a failing block; two blocks waiting for their
+/// erase; a partly used data block; the fewest log blocks; the free threshold.
 pub(crate) fn overhead_blocks(
     profile: &Profile,
     logical_pages: u32,
@@ -99,7 +98,7 @@ pub(crate) fn overhead_blocks(
     Ok(kept_apart(profile, logical_pages, &settings) + MIN_LOGS.max(log_blocks))
 }
 
-/// Of these, what is neither for data nor for log pages.
+/// Returns those of them that are neither for data nor for log pages.
 fn kept_apart(profile: &Profile, logical_pages: u32, settings: &Settings) -> u32 {
     let blocks = logical_pages
         .div_ceil(profile.geometry.pages_per_block)
@@ -109,28 +108,28 @@ fn kept_apart(profile: &Profile, logical_pages: u32, settings: &Settings) -> u32
         blocks,
         ..profile.geometry
     };
-    let checkpoints = Checkpoints::blocks_needed(&geometry, CleanStop::chunks(&geometry));
+    let checkpoints = Checkpoints::blocks_needed(&geometry, ShutdownState::chunks(&geometry));
     checkpoints + Trims::blocks_needed(&geometry, logical_pages) + 6 + settings.free_threshold
 }
 
-/// Data blocks, log blocks, and which page is where.
+/// Data blocks, log blocks, and the places of pages.
 pub(crate) struct Hybrid<P> {
     pub(crate) policy: P,
     data: DataBlocks,
-    pub(crate) logs: Logs,
+    pub(crate) logs: LogBlocks,
     trims: Trims,
     /// Blocks that are neither for data nor for log pages.
     kept_apart: u32,
-    /// Log blocks that were asked for; 0 for as many as there is room for.
+    /// Configured number of log blocks; 0 for as many as fit.
     log_blocks: u32,
-    /// The first stream of data blocks that became log blocks and are not filled yet.
+    /// The first stream of data blocks that became log blocks and are not full yet.
     first_swapped: StreamId,
     first_data: StreamId,
     /// Whether pages have their own offsets in log blocks, too.
     in_place_logs: bool,
-    /// The block whose pages are being moved.
+    /// The block whose pages are being relocated.
     emptying: Option<Pbn>,
-    /// Physical pages of the read at hand.
+    /// Physical pages of the current read.
     places: Vec<u32>,
 }
 
@@ -171,7 +170,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         };
         let first_data = space.add_streams(data, index(logical_blocks));
         space.set_pair_protection(settings.pair_protection);
-        let gc = Gc::new(
+        let gc = GcState::new(
             &geometry,
             settings.free_threshold,
             RESERVE,
@@ -183,7 +182,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             in_place_logs: in_place && policy.logs_in_place(),
             policy,
             data: DataBlocks::new(&geometry, pages, in_place),
-            logs: Logs::new(geometry.pages_per_block),
+            logs: LogBlocks::new(geometry.pages_per_block),
             trims: Trims::new(&geometry, pages, COMMON),
             kept_apart: kept_apart(&profile, pages, &settings),
             log_blocks: config.params.get(LOG_BLOCKS.key, 0)?,
@@ -239,7 +238,7 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
         if first.run(count).all(|lpn| !self.map.trims.is_mapped(lpn)) {
             return Ok(());
         }
-        self.make_blocks(COMMON)?;
+        self.ensure_blocks(COMMON)?;
         let ver = self.new_version();
         self.map.trims.record(&mut self.space, first, count, ver)?;
         for lpn in first.run(count) {
@@ -247,7 +246,7 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
         }
         self.drop_empty_blocks(first, count)?;
         if self.map.trims.bitmap_due() {
-            self.make_blocks(COMMON)?;
+            self.ensure_blocks(COMMON)?;
             let ver = self.new_version();
             self.map.trims.write_bitmap(&mut self.space, ver)?;
         }
@@ -259,11 +258,11 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
     }
 
     fn stop(&mut self) -> Result<(), FtlError> {
-        self.write_clean_stop()
+        self.write_shutdown_state()
     }
 
     fn recover(&mut self) -> Result<(), FtlError> {
-        MountByRecords::mount(self)
+        MountByScan::mount(self)
     }
 
     fn is_mapped(&self, lpn: Lpn) -> bool {
@@ -316,9 +315,12 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
             if !self.map.trims.is_mapped(lpn) {
                 continue;
             }
-            let Some(ppn) = self.place(lpn).filter(|ppn| self.space.table.is_live(*ppn)) else {
+            let Some(ppn) = self
+                .place(lpn)
+                .filter(|ppn| self.space.table.is_valid(*ppn))
+            else {
                 wrong.push(format!(
-                    "logical page {lpn} is at {:?}, which is not live",
+                    "logical page {lpn} is at {:?}, which is not valid",
                     self.place(lpn)
                 ));
                 continue;
@@ -328,7 +330,7 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
                 oob.tag.lpn == lpn.raw() && matches!(oob.tag.role, Role::Data | Role::Log)
             }) {
                 wrong.push(format!(
-                    "logical page {lpn} is at {ppn}, which says {oob:?}"
+                    "logical page {lpn} is at {ppn}, whose record is {oob:?}"
                 ));
             }
         }
@@ -337,7 +339,7 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
             self.map.trims.mapped_pages() + to_u64(self.map.trims.len()),
         );
         if live != known {
-            wrong.push(format!("{live} live pages, {known} known"));
+            wrong.push(format!("{live} valid pages, {known} known"));
         }
         Ok(())
     }
@@ -349,7 +351,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             .div_ceil(self.space.geometry().pages_per_block)
     }
 
-    /// Asks the policy.
+    /// Calls `ask` with the policy and its view.
     fn asking<R>(&mut self, ask: impl FnOnce(&mut P, &View) -> R) -> R {
         let chip = self.space.flash.chip();
         let erases = |block| chip.erase_count(block);
@@ -370,14 +372,14 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         ask(&mut self.map.policy, &view)
     }
 
-    /// Logical block and page in it.
+    /// Returns the logical block and the page in it.
     #[inline]
     fn split(&self, lpn: Lpn) -> (Lbn, u32) {
         debug_assert!(lpn.raw() < self.logical_pages, "no logical page {lpn}");
         lpn.split(self.space.geometry().pages_per_block)
     }
 
-    /// Logical pages of a logical block.
+    /// Returns the logical pages of a logical block.
     fn pages_of(&self, lbn: Lbn) -> impl Iterator<Item = Lpn> + Clone + use<S, P> {
         let pages = self.space.geometry().pages_per_block;
         let first = lbn.page(pages, 0);
@@ -389,7 +391,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         self.map.first_data + lbn.index()
     }
 
-    /// Where the newest content of a page is.
+    /// Returns the place of a page's newest content.
     #[inline]
     pub(crate) fn place(&self, lpn: Lpn) -> Option<Ppn> {
         if !self.map.trims.is_mapped(lpn) {
@@ -401,7 +403,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             .or_else(|| self.map.data.place(lpn))
     }
 
-    /// The same for the host, at what it costs the scheme to find out.
+    /// The same for a host read, at the look-up cost of the scheme.
     fn find(&mut self, lpn: Lpn) -> Result<Option<Ppn>, FtlError> {
         let place = self.place(lpn);
         let group = self
@@ -442,7 +444,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         Ok(())
     }
 
-    /// Log blocks that there may be.
+    /// Returns the maximal number of log blocks.
     fn log_limit(&self) -> u32 {
         let geometry = self.space.geometry();
         let good = geometry.blocks - self.space.table.counts().bad;

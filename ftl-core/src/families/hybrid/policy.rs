@@ -1,12 +1,12 @@
-//! What schemes with data blocks and log blocks differ in.
+//! Differences between the schemes of data blocks and log blocks.
 
 use super::data::DataBlocks;
-use super::logs::{LogBlock, LogStream, Logs};
+use super::logs::{LogBlock, LogBlocks, LogStream};
 use crate::addr::Lbn;
 use crate::block_table::{BlockTable, State};
 use nand_model::Pbn;
 
-/// A page that the host writes and that cannot go into its data block.
+/// A host write whose place in the data block is taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Write {
     /// Logical block.
@@ -17,132 +17,134 @@ pub(crate) struct Write {
     pub(crate) request: u32,
 }
 
-/// What a policy sees.
+/// Input of a policy.
 pub(crate) struct View<'a> {
-    pub(crate) logs: &'a Logs,
-    /// Log blocks that there may be.
+    pub(crate) logs: &'a LogBlocks,
+    /// Maximal number of log blocks.
     pub(crate) limit: usize,
     pub(super) data: &'a DataBlocks,
     pub(super) table: &'a BlockTable,
     pub(super) emptying: Option<Pbn>,
-    /// Whether the open block of a log stream can take a page at this offset.
+    /// Returns whether the open block of a log stream can take a page at this offset.
     pub(super) takes: &'a dyn Fn(LogStream, u32) -> bool,
-    /// Erases of a block so far.
+    /// Returns the erase count of a block.
     pub(super) erases: &'a dyn Fn(Pbn) -> u32,
 }
 
 impl View<'_> {
-    /// Newest pages that the logical block has in its data block.
+    /// Returns the valid pages of the logical block in its data block.
     pub(crate) fn live_in_data(&self, lbn: Lbn) -> u32 {
         self.data
             .block(lbn)
-            .map_or(0, |block| self.table.valid(block))
+            .map_or(0, |block| self.table.valid_count(block))
     }
 
-    /// Whether a block takes no more pages, and its own are not being moved.
+    /// Returns whether a block takes no more pages, and its pages are not being relocated.
     pub(crate) fn is_full(&self, block: Pbn) -> bool {
         self.table.state(block) == State::Full && !self.is_emptied(block)
     }
 
-    /// Whether the open block of a log stream can take a page that has this offset.
+    /// Returns whether the open block of a log stream can take a page with this offset.
     pub(crate) fn takes(&self, stream: LogStream, offset: u32) -> bool {
         (self.takes)(stream, offset)
     }
 
-    /// Whether a block's pages are being moved.
+    /// Returns whether a block's pages are being relocated.
     pub(crate) fn is_emptied(&self, block: Pbn) -> bool {
         Some(block) == self.emptying
     }
 
-    /// How often a block was erased.
+    /// Returns the erase count of a block.
     pub(crate) fn erases(&self, block: Pbn) -> u32 {
         (self.erases)(block)
     }
 }
 
-/// Where such a page goes.
+/// Destination of such a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// To the open block of this log stream, or a new one.
+    /// The open block of this log stream, or a new one.
     Log(LogStream),
-    /// Nowhere yet: what this log stream's newest block holds is merged first.
+    /// None yet: the newest block of this log stream is merged first.
     Retire(LogStream),
 }
 
-/// How there comes to be one log block less.
+/// How a log block is reclaimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
-    /// What this one holds is merged.
+pub(crate) enum LogReclaim {
+    /// Its pages are merged.
     Merge(Pbn),
-    /// What this one holds is copied to another log stream, which is never what itself moves.
+    /// Its pages are copied to another log stream, which never reclaims blocks by a move itself.
     Move(Pbn, LogStream),
 }
 
-/// What schemes of data blocks and log blocks differ in.
+/// Differences between the schemes of data blocks and log blocks.
 pub(crate) trait Policy: Send {
     /// Name in the table of schemes.
     const NAME: &'static str;
 
-    /// Log streams that all logical blocks share.
+    /// Returns the number of log streams that all logical blocks share.
     fn shared_streams(&self) -> u32 {
         0
     }
 
-    /// Adjacent logical blocks that have a log stream of their own together, if any do.
+    /// Returns the number of adjacent logical blocks that share a log stream of their own, if any
+    /// do.
     fn group(&self) -> Option<u32> {
         None
     }
 
-    /// How many log streams such a group has.
+    /// Returns the number of log streams of such a group.
     fn streams_per_group(&self) -> u32 {
         1
     }
 
-    /// Whether pages go to their own offsets also in log blocks, where the part allows it.
+    /// Returns whether pages have their own offsets in log blocks, too, if the chip allows it.
     fn logs_in_place(&self) -> bool {
         false
     }
 
-    /// Whether a request that covers a whole logical block goes to a new data block.
+    /// Returns whether a request that covers a whole logical block goes to a new data block.
     fn whole_blocks(&self) -> bool {
         false
     }
 
-    /// Where a page goes whose place in the data block is taken.
+    /// Returns the destination of a page whose place in the data block is taken.
     fn route(&mut self, write: &Write, view: &View) -> Route;
 
-    /// What has to be done before `stream` takes another block; `None` when it may.
-    fn due(&mut self, stream: LogStream, view: &View) -> Option<Due>;
+    /// Returns the reclaim that must precede another block for `stream`; `None` if it may open one.
+    fn select_reclaim(&mut self, stream: LogStream, view: &View) -> Option<LogReclaim>;
 
-    /// The log block that is merged when blocks are short, if any is left.
+    /// Returns the log block to merge when blocks are short, if any is left.
     fn victim(&mut self, view: &View) -> Option<Pbn>;
 
-    /// Whether this log block may become the data block of the only logical block it has pages of.
+    /// Returns whether this log block may become the data block of the only logical block with
+    /// pages in it.
     fn may_become_data(&self, block: &LogBlock) -> bool;
 
-    /// Whether a data block that was replaced becomes a log block of shared stream 0 if it has this
-    /// many pages left: then the log block whose pages are to be copied there, which is erased in
-    /// its place.
+    /// Returns the log block to erase in place of a replaced data block with this many free pages.
+    /// The log block's pages are copied there, and it becomes a log block of shared stream 0.
+    /// `None`: the data block is erased.
     fn swap(&mut self, _free: u32, _view: &View) -> Option<Pbn> {
         None
     }
 
-    /// How many such blocks there may be before they are filled.
+    /// Returns how many such blocks may exist that are not full.
     fn swapped_blocks(&self) -> u32 {
         0
     }
 
-    /// Whether a read has to look for a page in a log block through the spare bytes, because its
+    /// Returns whether a read has to search a log block through the OOB areas, because the page's
     /// number is not in RAM.
     fn reads_scan_logs(&self) -> bool {
         false
     }
 
-    /// RAM of the map as the paper counts it, for so many logical blocks and log blocks of so many
-    /// pages.
+    /// Returns the RAM of the map as the paper counts it, for these numbers of logical blocks, log
+    /// blocks and pages per block.
     fn paper_bytes(&self, logical_blocks: u64, log_blocks: u64, pages_per_block: u64) -> u64;
 
-    /// Bytes that the policy itself takes.
+    /// Returns the bytes of the policy itself.
     fn bytes(&self) -> u64 {
         0
     }

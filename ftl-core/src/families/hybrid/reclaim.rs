@@ -1,6 +1,6 @@
-//! Making room: which log block is merged, and what else moves pages.
+//! Reclaiming: the log block to merge, and other relocations.
 
-use super::{COMMON, Due, FIRST_LOG, HybridFtl, LogStream, Policy, log_stream};
+use super::{COMMON, FIRST_LOG, HybridFtl, LogReclaim, LogStream, Policy, log_stream};
 use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::convert::{narrow, to_u32, to_u64};
@@ -8,18 +8,18 @@ use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
-use crate::gc::{Collect, Gc};
+use crate::gc::{GarbageCollect, GcState};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
-impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
+impl<S: Store, P: Policy> GarbageCollect<S> for HybridFtl<S, P> {
     #[inline]
-    fn parts(&mut self) -> (&mut Space<S>, &mut Gc) {
+    fn parts(&mut self) -> (&mut Space<S>, &mut GcState) {
         (&mut self.space, &mut self.gc)
     }
 
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
-        let valid = self.space.table.valid(victim);
+        let valid = self.space.table.valid_count(victim);
         if self.space.is_mounting() {
             return self.space.blocks_for(COMMON, valid);
         }
@@ -37,10 +37,10 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
         merged + self.space.blocks_for(COMMON, others)
     }
 
-    fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
+    fn select_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         let emptiest = self.space.table.greedy_victim();
         if self.space.is_mounting()
-            || emptiest.is_some_and(|block| self.space.table.valid(block) == 0)
+            || emptiest.is_some_and(|block| self.space.table.valid_count(block) == 0)
         {
             return Ok(emptiest);
         }
@@ -49,13 +49,14 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
         Ok(victim)
     }
 
-    fn pays(&mut self, victim: Pbn) -> bool {
-        // Merging gives the log block back however many of its pages are the newest.
-        !self.space.is_mounting() || self.space.table.valid(victim) < self.space.pages_per_block()
+    fn frees_space(&mut self, victim: Pbn) -> bool {
+        // A merge frees the log block, however many of its pages are valid.
+        !self.space.is_mounting()
+            || self.space.table.valid_count(victim) < self.space.pages_per_block()
     }
 
-    fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError> {
-        // What a clean stop left says nothing any more when the device is in use again.
+    fn prepare_victim(&mut self, block: Pbn) -> Result<bool, FtlError> {
+        // The checkpoint of a clean shutdown is obsolete once the device is in use again.
         if self.space.table.role(block) == Role::Checkpoint {
             return Ok(false);
         }
@@ -63,7 +64,7 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
         Ok(true)
     }
 
-    fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
+    fn relocate_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         assert!(
             self.space.table.is_in_use(victim),
             "block {victim} has no pages to move"
@@ -78,37 +79,41 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
         moved
     }
 
-    fn give_up(&mut self, block: Pbn) {
+    fn release_block(&mut self, block: Pbn) {
         self.map.emptying = self.map.emptying.filter(|emptied| *emptied != block);
         if self.map.data.owner(block).is_some() || !self.space.table.is_in_use(block) {
-            // It was promoted, or went when its successor was complete.
+            // It was promoted, or released when its replacement was complete.
             return;
         }
-        let log = self.map.logs.get(block).filter(|log| !log.heirs_elsewhere);
+        let log = self
+            .map
+            .logs
+            .get(block)
+            .filter(|log| !log.replaced_elsewhere);
         let stream = log.and_then(|log| log.stream);
         if self.map.logs.get(block).is_some() {
             self.map.logs.remove_block(block);
             self.map.logs.note_reclaimed();
         }
         match stream {
-            Some(stream) => self.space.release_within(block, log_stream(stream)),
+            Some(stream) => self.space.release_in_stream(block, log_stream(stream)),
             None => self.space.release(block),
         }
     }
 
-    fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {
+    fn use_worn_block(&mut self, block: Pbn) -> Result<(), FtlError> {
         match self.map.data.owner(block) {
-            Some(lbn) => self.space.set_cold_apart(self.data_stream(lbn)),
+            Some(lbn) => self.space.use_worn_block(self.data_stream(lbn)),
             None => Ok(()),
         }
     }
 
-    fn collect_ahead(&mut self) -> Result<Option<u32>, FtlError> {
+    fn idle_gc(&mut self) -> Result<Option<u32>, FtlError> {
         let dead = self
             .space
             .table
             .greedy_victim()
-            .filter(|block| self.space.table.valid(*block) == 0);
+            .filter(|block| self.space.table.valid_count(*block) == 0);
         match dead.filter(|_| self.space.free_blocks() < 2 * self.gc.threshold) {
             Some(victim) => Ok(Some(self.collect(victim)?)),
             None => Ok(None),
@@ -119,20 +124,20 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
 impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// Makes sure that the stream can take a page without touching the reserve.
     #[inline]
-    pub(super) fn make_blocks(&mut self, stream: StreamId) -> Result<(), FtlError> {
+    pub(super) fn ensure_blocks(&mut self, stream: StreamId) -> Result<(), FtlError> {
         if self.space.room(stream) > 0 && self.space.failing_block().is_none() {
             return Ok(());
         }
         self.take_care()
     }
 
-    /// Before a block is opened: keeps enough free ones, and the cells good.
+    /// Keeps enough free blocks, and maintains the cells, before a block is opened.
     pub(super) fn take_care(&mut self) -> Result<(), FtlError> {
-        self.collect_until(self.gc.threshold + 1)?;
-        self.upkeep()
+        self.gc_until(self.gc.threshold + 1)?;
+        self.maintain()
     }
 
-    /// Makes sure that the log stream can take a page: merges log blocks until it may have another
+    /// Makes sure that the log stream can take a page: merges log blocks until it may open another
     /// one.
     #[inline]
     pub(super) fn make_log_room(&mut self, stream: LogStream) -> Result<(), FtlError> {
@@ -140,7 +145,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         if self.space.room(id) == 0 {
             self.make_log_blocks(stream)?;
         }
-        self.make_blocks(id)
+        self.ensure_blocks(id)
     }
 
     #[cold]
@@ -152,27 +157,27 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 self.space.hand_over(swapped, id);
                 return Ok(());
             }
-            match self.asking(|policy, view| policy.due(stream, view)) {
-                Some(Due::Merge(victim)) => self.reclaim(victim)?,
-                Some(Due::Move(from, to)) => self.move_to_log(from, to)?,
+            match self.asking(|policy, view| policy.select_reclaim(stream, view)) {
+                Some(LogReclaim::Merge(victim)) => self.merge_and_erase(victim)?,
+                Some(LogReclaim::Move(from, to)) => self.move_to_log(from, to)?,
                 None => return Ok(()),
             }
         }
     }
 
-    /// The stream of a data block that became a log block, if one waits to be filled.
+    /// Returns the stream of a data block that became a log block, if one has room.
     fn swapped(&self) -> Option<StreamId> {
         (self.map.first_swapped..self.map.first_data).find(|stream| self.space.room(*stream) > 0)
     }
 
-    /// A data block was replaced. It is erased, or swapped for a log block: that one's pages are
-    /// copied into what room it has left, and it is erased instead.
+    /// Releases a replaced data block, or swaps it for a log block: the log block's pages are
+    /// copied into the data block's free pages, and the log block is erased instead.
     pub(super) fn give_back(&mut self, block: Pbn, replaced_by: StreamId) -> Result<(), FtlError> {
         let chip = self.space.flash.chip();
         let free = self.space.geometry().pages_per_block - chip.programmed(block);
         let stream = (self.map.first_swapped..self.map.first_data)
             .find(|stream| self.space.open_block(*stream).is_none());
-        // One that is given up for its cells' sake stays out of use.
+        // A bad block, or one in relocation because of its cells, stays out of use.
         let kept = chip.bad(block).is_none() && self.space.table.state(block) == State::Full;
         let usable = free > 0 && kept && self.map.emptying != Some(block);
         let other = stream.filter(|_| usable).and_then(|stream| {
@@ -181,7 +186,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         match other {
             Some((stream, log)) => self.swap(stream, block, log),
             None => {
-                self.space.release_within(block, replaced_by);
+                self.space.release_in_stream(block, replaced_by);
                 Ok(())
             }
         }
@@ -198,18 +203,18 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         copied?;
         self.map.logs.remove_block(log);
         self.map.logs.note_reclaimed();
-        self.space.release_within(log, stream);
+        self.space.release_in_stream(log, stream);
         Ok(())
     }
 
-    /// Copies loaded log pages to the block that a space's stream fills for a log stream.
+    /// Copies loaded log pages into the open block of stream `id`, which belongs to a log stream.
     fn copy_to_log(
         &mut self,
         pages: &mut CopyBuffer,
         id: StreamId,
         stream: LogStream,
     ) -> Result<(), FtlError> {
-        self.name_unknown_pages(pages);
+        self.find_lost_owners(pages);
         let page = self.space.geometry().page_len();
         for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
             let tag = pages.tag(i);
@@ -228,14 +233,14 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         Ok(())
     }
 
-    /// Copies what a log block holds to another log stream, as much at a time as its block has room
-    /// for: making more may merge other blocks, and with them pages of this one.
+    /// Copies the valid pages of a log block to another log stream, at most the room of one block
+    /// per step: making room may merge other blocks, and with them pages of this one.
     fn move_to_log(&mut self, from: Pbn, to: LogStream) -> Result<(), FtlError> {
         self.map.emptying = Some(from);
         let began = self.space.flash.now();
         let mut moved = 0;
         let outcome = loop {
-            // If its cells fail it may be merged away meanwhile.
+            // It may have been merged meanwhile because its cells failed.
             let live = self
                 .map
                 .logs
@@ -254,14 +259,14 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             }
         };
         if outcome.is_ok() && self.map.emptying == Some(from) {
-            self.give_up(from);
+            self.release_block(from);
         }
         self.map.emptying = None;
         self.gc.note_run(moved);
         outcome?;
         self.space
-            .note_event(EventKind::Collect, Some(from), narrow(moved), began);
-        self.space.reclaim(Cause::Gc)?;
+            .note_event(EventKind::Gc, Some(from), narrow(moved), began);
+        self.space.erase_released(Cause::Gc)?;
         Ok(())
     }
 
@@ -271,7 +276,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         }
         let id = log_stream(to);
         let room = match self.space.room(id) {
-            // It opens a block.
+            // The stream will open a block.
             0 => self.space.pages_per_block(),
             room => room,
         };
@@ -287,39 +292,39 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         copied.map(|()| moved)
     }
 
-    /// Merges what the stream's newest block holds.
+    /// Merges the stream's newest block.
     #[cold]
     pub(super) fn retire(&mut self, stream: LogStream) -> Result<(), FtlError> {
         match self.map.logs.newest(stream).map(|log| log.block) {
-            Some(block) => self.reclaim(block),
+            Some(block) => self.merge_and_erase(block),
             None => Ok(()),
         }
     }
 
-    /// Merges a log block away.
-    fn reclaim(&mut self, victim: Pbn) -> Result<(), FtlError> {
+    /// Merges a log block and erases the released blocks.
+    fn merge_and_erase(&mut self, victim: Pbn) -> Result<(), FtlError> {
         self.ensure_free()?;
         self.seal_if_dead(victim)?;
         if self.blocks_to_move(victim) > self.space.free_blocks() {
-            self.gc.set_read_only("too few good blocks are left");
+            self.gc.set_read_only("end of life: too few good blocks");
             return self.gc.refuse_if_read_only();
         }
         self.collect(victim)?;
-        self.space.reclaim(Cause::Gc)?;
+        self.space.erase_released(Cause::Gc)?;
         Ok(())
     }
 
-    /// A block that is being filled may become a data block; but not one that holds nothing.
+    /// Seals a block without valid pages. An open block with valid pages may become a data block.
     fn seal_if_dead(&mut self, victim: Pbn) -> Result<(), FtlError> {
-        if self.space.table.valid(victim) == 0 {
+        if self.space.table.valid_count(victim) == 0 {
             self.space.seal_block(victim)
         } else {
             Ok(())
         }
     }
 
-    /// Moves everything live out of a block, or makes it a data block. Returns how many pages were
-    /// copied.
+    /// Relocates all valid pages of a block, or makes it a data block. Returns the number of copied
+    /// pages.
     fn empty(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         if self.space.is_mounting() {
             return self.move_to_common(victim, cause);
@@ -345,14 +350,14 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             "log block {victim} has pages after its merges"
         );
         self.space.seal_block(victim)?;
-        if self.space.table.valid(victim) > 0 {
+        if self.space.table.valid_count(victim) > 0 {
             moved += self.move_to_common(victim, cause)?;
         }
         Ok(moved)
     }
 
-    /// Copies the live pages of a block to the common blocks: trim records, and while a mount runs
-    /// everything.
+    /// Copies the valid pages of a block to the common blocks: trim records, and all pages during a
+    /// mount.
     fn move_to_common(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         let mut pages = std::mem::take(&mut self.gc.pages);
         let moved = pages
@@ -366,7 +371,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     fn copy_to_common(&mut self, pages: &mut CopyBuffer, cause: Cause) -> Result<u32, FtlError> {
-        self.name_unknown_pages(pages);
+        self.find_lost_owners(pages);
         let page = self.space.geometry().page_len();
         for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
             self.copy_page(pages.from[i], pages.tag(i), data, cause)?;
@@ -388,11 +393,11 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         match tag.role {
             Role::Trim => {
                 let to = self.space.append_page(COMMON, tag, data, cause)?;
-                self.map.trims.moved(from, to);
-                self.space.table.clear_live(from);
+                self.map.trims.on_relocate(from, to);
+                self.space.table.set_invalid(from);
             }
-            // Its record is lost, and nothing says that it is anywhere.
-            Role::Pad => self.space.table.clear_live(from),
+            // Its record is unreadable, and no table maps it.
+            Role::Pad => self.space.table.set_invalid(from),
             _ => {
                 let lpn = Lpn::new(tag.lpn);
                 if tag.lpn >= self.logical_pages || self.place(lpn) != Some(from) {
@@ -409,9 +414,9 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         Ok(())
     }
 
-    /// Finds the owners of live pages whose record is lost: a search, because it happens next to
-    /// never. Where there is none, the page stays without a name.
-    fn name_unknown_pages(&mut self, pages: &mut CopyBuffer) {
+    /// Finds the owners of valid pages with unreadable records by a search, because the case is
+    /// very rare. A page without an owner keeps the role `Pad`.
+    fn find_lost_owners(&mut self, pages: &mut CopyBuffer) {
         let unknown: Vec<(usize, Ppn)> = pages.unknown().collect();
         for (i, ppn) in unknown {
             let ver = self.new_version();

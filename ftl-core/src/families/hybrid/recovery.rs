@@ -1,20 +1,20 @@
-//! Mount: the newest version of every page by all records (`crate::recovery`). The data block of a
-//! logical block is the one that has most of its pages and no others; what is elsewhere is in log
-//! blocks. After a clean stop data blocks go on being filled; after a cut they take no more pages,
-//! and are merged when their time comes.
+//! Mount: finds the newest version of every page from all records (`crate::recovery`). The data
+//! block of a logical block is the one with most of its pages and no others; other pages are in log
+//! blocks. After a clean shutdown, writes continue in the data blocks. After a power cut, the data
+//! blocks take no more pages until they are merged.
 
 use super::{COMMON, FIRST_LOG, HybridFtl, Policy};
 use crate::addr::{Lbn, Lpn};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::Role;
-use crate::recovery::{MountByRecords, Newest, Unmounted};
+use crate::recovery::{MountByScan, MountContext, ScanResult};
 use nand_model::{Pbn, Ppn, Store};
 use std::cmp::Reverse;
 
-impl<S: Store, P: Policy> MountByRecords<S> for HybridFtl<S, P> {
-    fn unmounted(&mut self) -> Unmounted<'_, S> {
-        Unmounted {
+impl<S: Store, P: Policy> MountByScan<S> for HybridFtl<S, P> {
+    fn unmounted(&mut self) -> MountContext<'_, S> {
+        MountContext {
             space: &mut self.space,
             trims: &mut self.map.trims,
             checkpoints: &mut self.checkpoints,
@@ -25,8 +25,8 @@ impl<S: Store, P: Policy> MountByRecords<S> for HybridFtl<S, P> {
         }
     }
 
-    fn adopt(&mut self, newest: &Newest) -> Result<(), FtlError> {
-        // What a log block was begun for is not known any more.
+    fn rebuild_tables(&mut self, newest: &ScanResult) -> Result<(), FtlError> {
+        // The purpose of an open log block is unknown after a mount.
         (FIRST_LOG..self.map.first_data).try_for_each(|stream| self.space.seal(stream))?;
         for lbn in (0..self.logical_blocks()).map(Lbn::new) {
             self.adopt_logical_block(lbn, newest);
@@ -42,7 +42,7 @@ impl<S: Store, P: Policy> MountByRecords<S> for HybridFtl<S, P> {
         Ok(())
     }
 
-    fn settle(&mut self) {
+    fn finish_mount(&mut self) {
         for lbn in (0..self.logical_blocks()).map(Lbn::new) {
             self.map
                 .data
@@ -53,7 +53,7 @@ impl<S: Store, P: Policy> MountByRecords<S> for HybridFtl<S, P> {
 }
 
 impl<S: Store, P: Policy> HybridFtl<S, P> {
-    fn adopt_logical_block(&mut self, lbn: Lbn, newest: &Newest) {
+    fn adopt_logical_block(&mut self, lbn: Lbn, newest: &ScanResult) {
         let geometry = self.space.geometry();
         let found: Vec<(Lpn, Ppn)> = self
             .pages_of(lbn)
@@ -84,8 +84,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         }
         for (lpn, ppn) in found {
             debug_assert!(
-                self.space.table.is_live(ppn),
-                "logical page {lpn} was found at {ppn}, which is not live"
+                self.space.table.is_valid(ppn),
+                "logical page {lpn} was found at {ppn}, which is not valid"
             );
             let block = geometry.block_of(ppn);
             if best.is_some_and(|(best, _)| best == block) {
@@ -96,8 +96,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         }
     }
 
-    /// Whether a block with so many of the logical block's pages has no others, and those where
-    /// they belong.
+    /// Returns whether a block with `pages` pages of the logical block has no others, and has them
+    /// at their own offsets if the chip needs that.
     fn can_be_data(&self, lbn: Lbn, block: Pbn, pages: u32, found: &[(Lpn, Ppn)]) -> bool {
         let geometry = self.space.geometry();
         let is_own = match self.space.table.state(block) {
@@ -111,7 +111,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             geometry.block_of(*ppn) != block || geometry.offset_of(*ppn) == self.split(*lpn).1
         };
         is_own
-            && self.space.table.valid(block) == pages
+            && self.space.table.valid_count(block) == pages
             && (!self.map.data.in_place() || found.iter().all(at_home))
     }
 }

@@ -1,5 +1,5 @@
-//! What every scheme of data blocks and log blocks has to stand, with its tables compared after
-//! every step; and what operations cost. The schemes' own tests call these.
+//! Tests for every scheme of data blocks and log blocks, with its tables compared after every step,
+//! and costs of operations. The schemes' own tests call these.
 
 use crate::addr::Lpn;
 use crate::config::{FtlConfig, Params};
@@ -15,21 +15,20 @@ pub(crate) struct Device {
     config: FtlConfig,
 }
 
-/// What the profile `rose` takes, in emulated nanoseconds.
+/// Times of the profile `rose`, in emulated nanoseconds.
 pub(crate) mod rose_part {
     pub(crate) const WRITE: u64 = 263_000;
     pub(crate) const COPY: u64 = 88_000 + WRITE;
     pub(crate) const ERASE: u64 = 2_000_000;
 }
 
-/// Pages of slots of any order, and paired ones that go one after the other; with so few pages that
-/// blocks fill up.
+/// A profile with pages in any order. Blocks have few pages, so that they fill up.
 pub(crate) const SLC: &str = "lazyftl";
-/// See above.
+/// A profile with paired pages in ascending order. Blocks have few pages, so that they fill up.
 pub(crate) const MLC: &str = "torture";
 
 impl Device {
-    /// A new device of a built-in profile with so many blocks.
+    /// Creates a device of a built-in profile with `blocks` blocks.
     pub(crate) fn new(
         scheme: &str,
         profile: &str,
@@ -59,14 +58,14 @@ impl Device {
             .repeat(self.ftl.chip().geometry().page_bytes as usize / 8)
     }
 
-    /// Writes pages from `lpn` on with this number. Returns the emulated time that took.
+    /// Writes number `n` to the pages from `lpn` on. Returns the emulated duration.
     pub(crate) fn write(&mut self, lpn: u32, count: u32, n: u64) -> u64 {
         let at = self.ftl.chip().busy_until();
         let data = self.page(n).repeat(count as usize);
         self.ftl.write(at, Lpn::new(lpn), &data).unwrap() - at
     }
 
-    /// The number of a page, and the emulated time of the read.
+    /// Reads the number of a page. Returns it and the emulated duration.
     pub(crate) fn read(&mut self, lpn: u32) -> (u64, u64) {
         let at = self.ftl.chip().busy_until();
         let mut out = vec![1; self.ftl.chip().geometry().page_bytes as usize];
@@ -83,7 +82,7 @@ impl Device {
         assert_eq!(self.ftl.check().unwrap(), Vec::<String>::new());
     }
 
-    /// Power off and on.
+    /// Switches power off and on.
     pub(crate) fn remount(self) -> Device {
         let mut chip = self.ftl.into_chip();
         chip.power_on();
@@ -94,7 +93,8 @@ impl Device {
     }
 }
 
-/// Random writes, trims, flushes, checks and mounts against a plain table, on both kinds of cells.
+/// Compares random writes, trims, flushes, checks and mounts with a plain table, on both kinds of
+/// cells.
 pub(crate) fn agrees_with_a_model(scheme: &str, params: &[(&str, &str)]) {
     for (profile, blocks, pages) in [(SLC, 48, 24 * 64 - 5), (MLC, 68, 40 * 16 - 5)] {
         agrees_on(Device::new(scheme, profile, blocks, pages, params), pages);

@@ -1,5 +1,5 @@
-//! Where a page that the host writes goes: its place in the data block while that is free, else the
-//! log block that the policy names; and what it leaves behind.
+//! Host writes: a page goes to its place in the data block while that is free, else to the log
+//! block that the policy chooses. The old page becomes invalid.
 
 use super::{HybridFtl, LogStream, Policy, Route, Write, log_stream};
 use crate::addr::{Lbn, Lpn};
@@ -10,7 +10,7 @@ use crate::space::StreamId;
 use nand_model::{Cause, Ppn, Store};
 
 impl<S: Store, P: Policy> HybridFtl<S, P> {
-    /// Whether the page's place in its data block is free to be programmed.
+    /// Returns whether the page's place in its data block is free.
     #[inline]
     pub(super) fn has_free_place(&self, lpn: Lpn) -> bool {
         if self.map.trims.is_mapped(lpn) {
@@ -22,7 +22,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             .open_block(self.data_stream(lbn))
             .map(|(open, _)| open);
         let Some(block) = self.map.data.block(lbn) else {
-            // What an error left of a merge is a log block, and takes the other pages of that
+            // A merge that an error stopped leaves a log block, which takes the other pages of that
             // merge.
             return open.is_none_or(|open| self.map.logs.get(open).is_none());
         };
@@ -88,7 +88,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let (lbn, offset) = self.split(lpn);
         let stream = self.data_stream(lbn);
         if self.map.data.block(lbn).is_none() {
-            self.make_blocks(stream)?;
+            self.ensure_blocks(stream)?;
         }
         let tag = PageTag {
             role: Role::Data,
@@ -99,7 +99,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let (ppn, _) = self.program_data(stream, offset, &[tag], bytes, Cause::Host)?;
         let block = self.space.geometry().block_of(ppn);
         if self.map.data.block(lbn) != Some(block) {
-            // The first page; or a program failed and the stream went on in another block.
+            // This is the first page, or a program failed and the stream continued in another
+            // block.
             self.demote(lbn);
             self.map.data.set_block(lbn, block);
         }
@@ -108,7 +109,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         Ok(())
     }
 
-    /// Programs pages of a data block: where its order allows, from this offset on.
+    /// Programs pages of a data block, from this offset on if the chip takes pages in any order.
     pub(super) fn program_data(
         &mut self,
         stream: StreamId,
@@ -155,24 +156,24 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let tags: Vec<PageTag> = pages.zip(ver..).map(tag).collect();
         let block = self.program_gathered(lbn, &tags, bytes, Cause::Host)?;
         self.make_data_block(lbn, block, was_open)?;
-        self.space.reclaim(Cause::Gc)?;
+        self.space.erase_released(Cause::Gc)?;
         Ok(())
     }
 
-    /// A page's newest content is in a log block now, whatever stream filled that. What was newest
-    /// goes.
+    /// Records that a log block has a page's newest content, whatever stream filled the block, and
+    /// invalidates the old page.
     pub(super) fn note_in_log(&mut self, lpn: Lpn, ppn: Ppn, stream: Option<LogStream>) {
-        self.note_heirs(lpn, stream);
-        self.leave(lpn);
+        self.note_replacement(lpn, stream);
+        self.invalidate_page(lpn);
         self.map
             .logs
             .insert(lpn, self.space.geometry().block_of(ppn), ppn, stream);
         self.map.trims.map(lpn);
     }
 
-    /// A log block may be erased when its own stream's pages and the shared ones are safe, unless a
-    /// page of it went to another group's stream.
-    pub(super) fn note_heirs(&mut self, lpn: Lpn, stream: Option<LogStream>) {
+    /// Marks a log block if a page of it is replaced in another group's stream. An unmarked log
+    /// block may be erased when the pages of its own stream and the shared ones are safe.
+    pub(super) fn note_replacement(&mut self, lpn: Lpn, stream: Option<LogStream>) {
         let Some(stream) = stream.filter(|stream| *stream >= self.map.policy.shared_streams())
         else {
             return;
@@ -191,14 +192,14 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             .get(old)
             .is_some_and(|log| log.stream != Some(stream))
         {
-            self.map.logs.has_heirs_elsewhere(old);
+            self.map.logs.mark_replaced_elsewhere(old);
         }
     }
 
-    /// The newest content of a page is no longer where it was.
-    pub(super) fn leave(&mut self, lpn: Lpn) {
+    /// Invalidates the old page of a logical page.
+    pub(super) fn invalidate_page(&mut self, lpn: Lpn) {
         let Some(old) = self.place(lpn) else { return };
-        self.space.table.clear_live(old);
+        self.space.table.set_invalid(old);
         if self.map.logs.place(lpn).is_some() {
             self.map
                 .logs
@@ -206,15 +207,15 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         }
     }
 
-    /// A page holds nothing from now on; a record says so.
+    /// Unmaps a page; its trim record is programmed.
     pub(super) fn unmap(&mut self, lpn: Lpn) {
         if self.map.trims.is_mapped(lpn) {
-            self.leave(lpn);
+            self.invalidate_page(lpn);
             self.map.trims.unmap(lpn);
         }
     }
 
-    /// Data blocks of these pages that hold nothing any more go.
+    /// Releases the data blocks of these pages that have no mapped pages left.
     pub(super) fn drop_empty_blocks(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
         let (from, to) = (self.split(first).0, self.split(first.plus(count - 1)).0);
         for lbn in (from.raw()..=to.raw()).map(Lbn::new) {
@@ -222,7 +223,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 .map
                 .data
                 .block(lbn)
-                .filter(|block| self.space.table.valid(*block) == 0)
+                .filter(|block| self.space.table.valid_count(*block) == 0)
             else {
                 continue;
             };
@@ -235,8 +236,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         Ok(())
     }
 
-    /// The logical block's data block, if it has one, becomes a log block: what it holds will be
-    /// merged.
+    /// Makes the logical block's data block, if any, a log block, whose pages will be merged.
     pub(super) fn demote(&mut self, lbn: Lbn) {
         let pages: Vec<(Lpn, Ppn)> = self
             .pages_of(lbn)

@@ -1,10 +1,11 @@
-//! Checkpoints of the map: written a few chunks at a time while the host writes, at once at a stop.
+//! Checkpoints of the map: a few chunks at a time during host writes, all at once at shutdown.
 //!
-//! A map chunk reaches up to program `upto` and to versions below `ver`: data with a larger `pseq`
-//! is newer than the chunk or a copy of what it names; a trim of at least that version is newer. (A
-//! trim's `pseq` says nothing: its record may be a copy.)
+//! A map chunk contains the programs up to `upto` and the versions below `ver`. Data with a larger
+//! `pseq` is newer than the chunk, or a copy of a page that it names. A trim with at least that
+//! version is newer. (A trim's `pseq` is not compared: its record may be a copy.)
 //!
-//! If power fails, the newest complete checkpoint counts; what is younger is found by records.
+//! If power fails, the newest complete checkpoint is used; mount finds newer pages by their
+//! records.
 
 use super::trims::Record;
 use super::{PageMap, PageMapFtl, UNMAPPED};
@@ -12,31 +13,31 @@ use crate::addr::Lpn;
 use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
-use crate::gc::Collect;
+use crate::gc::GarbageCollect;
 use crate::recovery::Head;
 use nand_model::{Geometry, Ppn, Store};
 use std::collections::HashSet;
 
-/// A checkpoint being written: its head as composed at the beginning, then the map in chunks as it
-/// is when their turn comes.
+/// A checkpoint in progress: its head as composed at the start, then the map in chunks. Each chunk
+/// has the state of the map when the chunk is written.
 pub(super) struct MapWriter {
     head: Vec<u8>,
     clean: bool,
 }
 
-/// What a checkpoint's head says.
+/// Content of a checkpoint's head.
 pub(super) struct CheckpointHead {
-    /// Written at shutdown, nothing programmed after it by that run.
+    /// Written at shutdown; that run programmed nothing after it.
     clean: bool,
-    /// Programs before this number are contained.
+    /// The checkpoint contains the programs before this number.
     begin_pseq: u64,
-    /// Blocks opened from this number on may hold newer pages.
+    /// Blocks opened from this number on may contain newer pages.
     begin_epoch: u64,
     next_ver: u64,
     logical_pages: u32,
-    /// Blocks that were being filled.
+    /// Blocks that were open.
     open: Vec<u32>,
-    /// Live trim records.
+    /// Valid trim records.
     trims: Vec<(Ppn, Record)>,
     /// Blocks known to be erased.
     free: Vec<u32>,
@@ -110,25 +111,25 @@ impl MapWriter {
         logical_pages.div_ceil(Self::entries(geometry))
     }
 
-    /// Map entries per chunk.
+    /// Returns the number of map entries per chunk.
     fn entries(geometry: &Geometry) -> u32 {
         (Checkpoints::chunk_bytes(geometry) - CHUNK_VER) as u32 / 4
     }
 
-    /// Pages of a checkpoint, with room for a typical head.
+    /// Returns the pages of a checkpoint, with room for a typical head.
     pub(super) fn chunks(geometry: &Geometry, logical_pages: u32) -> u32 {
         Self::map_chunks(geometry, logical_pages) + 1
     }
 }
 
-/// Bytes in front of a map chunk's entries: the version from which on it knows nothing.
+/// Bytes before a map chunk's entries: the first version that the chunk does not contain.
 pub(super) const CHUNK_VER: usize = 8;
 
-/// Chunks written per host program while a checkpoint is under way.
+/// Chunks written per host program while a checkpoint is in progress.
 pub(super) const CHUNKS_PER_PROGRAM: u32 = 1;
 
-/// The newest complete checkpoint, beside the map that was loaded from it. Without one, everything
-/// is news.
+/// The newest complete checkpoint, besides the map that was loaded from it. Without a checkpoint,
+/// every record is newer.
 #[derive(Default)]
 pub(super) struct Base {
     pub(super) clean: bool,
@@ -136,7 +137,7 @@ pub(super) struct Base {
     pub(super) open: HashSet<u32>,
     pub(super) free: HashSet<u32>,
     pub(super) trims: Vec<(Ppn, Record)>,
-    /// How far each map chunk reaches.
+    /// Reach of each map chunk.
     pub(super) reach: Vec<Reach>,
     pub(super) entries: usize,
 }
@@ -151,7 +152,7 @@ impl Base {
     }
 }
 
-/// What a map chunk contains: programs up to `upto`, versions below `ver`.
+/// Content of a map chunk: programs up to `upto`, versions below `ver`.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Reach {
     pub(super) upto: u64,
@@ -159,8 +160,8 @@ pub(super) struct Reach {
 }
 
 impl<S: Store, M: PageMap> PageMapFtl<S, M> {
-    /// Called after `programs` host programs: begins a checkpoint when one is due, and writes its
-    /// chunks a few at a time.
+    /// Advances the checkpoint after `programs` host programs: begins one when it is due, and
+    /// writes a few chunks.
     #[inline]
     pub(super) fn advance_checkpoint(&mut self, programs: u32) -> Result<(), FtlError> {
         if self.map.map_writer.is_some() || self.checkpoint_due() {
@@ -174,7 +175,8 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     pub(super) fn checkpoint_due(&self) -> bool {
         let interval = self.map.settings.checkpoint_interval;
         let aged = interval > 0 && self.space.flash.pseq() - self.map.last_checkpoint >= interval;
-        // Trim records live until checkpoints contain them: without any, they would fill the flash.
+        // Trim records are valid until checkpoints contain them: without checkpoints they would
+        // fill the flash.
         aged || self.gc.wants_checkpoint
             || self.map.trims.checkpoint_due(self.checkpoints.next_id())
     }
@@ -193,7 +195,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         Ok(())
     }
 
-    /// Writes a checkpoint at once; the device is idle and stays so.
+    /// Writes a checkpoint at once; the device is idle and stays idle.
     pub(super) fn write_whole_checkpoint(&mut self) -> Result<(), FtlError> {
         if self.map.settings.checkpoint_interval == 0 {
             return Ok(());
@@ -201,11 +203,11 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         while self.map.map_writer.is_some() {
             self.write_chunk()?;
         }
-        // Room for all of it first: what collection programs after the beginning would make the
-        // next mount scan.
+        // Make room for all of it first: the next mount would scan the pages that GC programs after
+        // the start.
         let geometry = self.space.geometry();
         let pages = MapWriter::chunks(&geometry, self.logical_pages);
-        self.collect_until(self.gc.threshold + 2 + pages.div_ceil(geometry.pages_per_block))?;
+        self.gc_until(self.gc.threshold + 2 + pages.div_ceil(geometry.pages_per_block))?;
         self.level_wear()?;
         self.begin_checkpoint(true)?;
         while self.map.map_writer.is_some() {
@@ -215,9 +217,9 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     }
 
     pub(super) fn begin_checkpoint(&mut self, clean: bool) -> Result<(), FtlError> {
-        self.make_room(super::CHECKPOINT)?;
+        self.ensure_space(super::CHECKPOINT)?;
         if clean {
-            // Mount never continues a block, so it need not look into these again.
+            // Mount never continues a block, so it need not scan these again.
             (0..self.space.streams()).try_for_each(|stream| self.space.seal(stream))?;
         }
         let open = (0..self.space.streams())
@@ -248,7 +250,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     }
 
     pub(super) fn write_chunk(&mut self) -> Result<(), FtlError> {
-        // Room for a clean checkpoint was made before it began: what is moved now would be newer
+        // Room for a clean checkpoint was made before it began: pages relocated now would be newer
         // than it.
         if self
             .map
@@ -256,7 +258,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             .as_ref()
             .is_some_and(|writer| !writer.clean)
         {
-            self.make_room(super::CHECKPOINT)?;
+            self.ensure_space(super::CHECKPOINT)?;
         }
         let geometry = self.space.geometry();
         let size = Checkpoints::chunk_bytes(&geometry);
@@ -265,7 +267,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             .map_writer
             .as_ref()
             .expect("a checkpoint is under way");
-        let number = self.checkpoints.next_chunk().expect("a set is under way") as usize;
+        let number = self.checkpoints.next_chunk().expect("a set is in progress") as usize;
         let head_chunks = writer.head.len().div_ceil(size);
         let payload: Vec<u8> = if number < head_chunks {
             writer
@@ -298,7 +300,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             self.stats.checkpoints += 1;
             let kept = &self.checkpoints;
             for ppn in self.map.trims.expire(|set| kept.both_since(set)) {
-                self.space.table.clear_live(ppn);
+                self.space.table.set_invalid(ppn);
             }
         }
         Ok(())
@@ -367,8 +369,8 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             });
         }
         self.next_ver = head.next_ver;
-        self.space.flash.saw_pseq(head.begin_pseq);
-        self.space.saw_epoch(head.begin_epoch - 1);
+        self.space.flash.observe_pseq(head.begin_pseq);
+        self.space.observe_epoch(head.begin_epoch - 1);
         Ok(Base {
             clean: head.clean,
             begin_epoch: head.begin_epoch,

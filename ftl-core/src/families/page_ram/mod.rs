@@ -1,8 +1,8 @@
 //! Page maps in RAM: the whole table LPN -> PPN, with checkpoints of it on flash.
 //!
-//! What always holds: the map says `ppn` of a page if and only if the page at `ppn` is live and
-//! carries its number. A write is acknowledged when its page is programmed. If power fails, mount
-//! takes the newest readable version of every page (`recovery.rs`).
+//! Invariants: the map contains `ppn` for a page if and only if the page at `ppn` is valid and has
+//! its number. A write is acknowledged when its page is programmed. If power fails, mount takes the
+//! newest readable version of every page (`recovery.rs`).
 
 mod checkpoint;
 mod map;
@@ -22,7 +22,7 @@ use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
 use crate::gc::placement::{self, DataStreams};
-use crate::gc::{Gc, policy};
+use crate::gc::{GcState, policy};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
 use checkpoint::MapWriter;
@@ -36,11 +36,16 @@ const HOST: StreamId = 0;
 const CHECKPOINT: StreamId = 1;
 const GC: StreamId = 2;
 
-/// Blocks below which collection waits for nothing: a copy target and two more.
+/// Free blocks below which GC no longer waits: a copy target and two more.
 const RESERVE: u32 = 3;
 
-/// Three sets of checkpoints; trim records up to their limit, twice; three open blocks and those of
-/// more streams, two waiting for their erase, one for a failing block, and the free threshold.
+/// Returns the blocks beyond data and over-provisioning:
+///
+/// - three sets of checkpoints;
+/// - trim records up to their limit, twice;
+/// - three open blocks and those of more streams, two that wait for their erase, and one for a
+///   failing block;
+/// - the free threshold.
 pub(crate) fn overhead_blocks<M: PageMap>(
     profile: &Profile,
     logical_pages: u32,
@@ -67,7 +72,7 @@ pub(crate) struct PageRam<M> {
     trims: Trims,
     streams: DataStreams,
     map_writer: Option<MapWriter>,
-    /// `pseq` at which the last checkpoint began.
+    /// `pseq` at the start of the last checkpoint.
     last_checkpoint: u64,
     tags: Vec<PageTag>,
 }
@@ -113,7 +118,7 @@ fn create<S: Store, M: PageMap>(
     ];
     let mut space = Space::new(Flash::new(chip), &streams);
     space.set_pair_protection(settings.pair_protection);
-    let mut gc = Gc::new(
+    let mut gc = GcState::new(
         &geometry,
         settings.free_threshold,
         RESERVE,
@@ -161,7 +166,7 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
         if (0..count).all(|i| self.map.pages.get(first.plus(i)).is_none()) {
             return Ok(());
         }
-        self.make_room(HOST)?;
+        self.ensure_space(HOST)?;
         let ver = self.new_version();
         self.write_trim_record(first, count, ver)?;
         (0..count).for_each(|i| self.set_map(first.plus(i), None));
@@ -169,7 +174,7 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
     }
 
     fn make_durable(&mut self) -> Result<(), FtlError> {
-        // Copies need no hurry: until they are safe, the block they came from is not erased.
+        // Copies can wait: until they are safe, their source block is not erased.
         let mut host = self.map.streams.host().iter();
         host.try_for_each(|stream| self.space.make_stream_safe(*stream))
     }
@@ -232,16 +237,16 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
             let Some(ppn) = self.map.pages.get(lpn) else {
                 continue;
             };
-            if !self.space.geometry().contains(ppn) || !self.space.table.is_live(ppn) {
+            if !self.space.geometry().contains(ppn) || !self.space.table.is_valid(ppn) {
                 wrong.push(format!(
-                    "logical page {lpn} maps to {ppn}, which is not live"
+                    "logical page {lpn} maps to {ppn}, which is not valid"
                 ));
                 continue;
             }
             let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
             if oob.is_none_or(|oob| oob.tag.lpn != lpn.raw() || oob.tag.role != Role::Data) {
                 wrong.push(format!(
-                    "logical page {lpn} maps to {ppn}, which says {oob:?}"
+                    "logical page {lpn} maps to {ppn}, whose record is {oob:?}"
                 ));
             }
         }
@@ -250,34 +255,33 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
 }
 
 impl<S: Store, M: PageMap> PageMapFtl<S, M> {
-    /// Writes one page.
     #[inline]
     fn write_page(&mut self, lpn: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let stream = match self.map.streams.host() {
             [only] => *only,
             _ => self.stream_of_write(lpn),
         };
-        self.make_room(stream)?;
+        self.ensure_space(stream)?;
         let tag = PageTag {
             role: Role::Data,
             flags: Flags::NONE,
             lpn: lpn.raw(),
             ver: self.next_ver,
         };
-        // Looked up before the page is programmed: a table this large is seldom in a near cache,
-        // and the program need not wait for it.
+        // Looked up before the program, which then need not wait: a table of this size is seldom in
+        // a near cache.
         let old = self.map.pages.get(lpn);
         let ppn = self.space.append_page(stream, tag, data, Cause::Host)?;
         let block = self.space.flash.geometry().block_of(ppn);
         self.map.streams.note(block, stream);
         self.next_ver += 1;
         self.map.pages.set(lpn, Some(ppn));
-        self.give_up(old, true);
+        self.invalidate_old(old, true);
         self.stats.host_pages_written += 1;
         self.advance_checkpoint(1)
     }
 
-    /// Where the host's version of this page goes, by how long the one before lived.
+    /// Returns the stream for the host's version of this page, by the lifespan of the old version.
     fn stream_of_write(&mut self, lpn: Lpn) -> StreamId {
         let lifespan = self.map.pages.get(lpn).map(|old| {
             let block = self.space.geometry().block_of(old);
@@ -296,7 +300,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         }
         let mut done = 0;
         while done < count {
-            self.make_room(HOST)?;
+            self.ensure_space(HOST)?;
             let wanted = (count - done).min(self.space.geometry().pages_per_block);
             let tag = |i| PageTag {
                 role: Role::Data,
@@ -321,22 +325,23 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         Ok(())
     }
 
-    /// Points the page at its new place and gives up the old one.
+    /// Points the page at its new location and invalidates the old page.
     #[inline]
     fn set_map(&mut self, lpn: Lpn, ppn: Option<Ppn>) {
         let old = self.map.pages.get(lpn);
         self.map.pages.set(lpn, ppn);
-        self.give_up(old, ppn.is_some());
+        self.invalidate_old(old, ppn.is_some());
     }
 
-    /// An entry of the map was replaced: by that of another page, or by none.
+    /// Invalidates the page of a replaced map entry and counts the mapped pages. `mapped`: the new
+    /// entry names a page.
     #[inline(always)]
-    fn give_up(&mut self, old: Option<Ppn>, mapped: bool) {
+    fn invalidate_old(&mut self, old: Option<Ppn>, mapped: bool) {
         match old {
             None => self.map.mapped += mapped as u64,
             Some(old) => {
                 self.map.mapped -= !mapped as u64;
-                self.space.table.clear_live(old);
+                self.space.table.set_invalid(old);
             }
         }
     }

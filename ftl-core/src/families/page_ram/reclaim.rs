@@ -1,4 +1,4 @@
-//! Garbage collection and the writing of trim records: everything that makes or takes space.
+//! Garbage collection and trim records: the operations that free or take space.
 
 use super::trims::Record;
 use super::{HOST, PageMap, PageMapFtl, UNMAPPED};
@@ -7,51 +7,51 @@ use crate::copy::misplaced;
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
 use crate::format::{Flags, OOB_SLOT, Oob, PageTag, Role};
-use crate::gc::{Collect, Gc};
+use crate::gc::{GarbageCollect, GcState};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
-impl<S: Store, M: PageMap> Collect<S> for PageMapFtl<S, M> {
+impl<S: Store, M: PageMap> GarbageCollect<S> for PageMapFtl<S, M> {
     #[inline]
-    fn parts(&mut self) -> (&mut Space<S>, &mut Gc) {
+    fn parts(&mut self) -> (&mut Space<S>, &mut GcState) {
         (&mut self.space, &mut self.gc)
     }
 
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
-        let valid = self.space.table.valid(victim);
+        let valid = self.space.table.valid_count(victim);
         self.map.streams.blocks_for_copies(&self.space, valid)
     }
 
-    fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
+    fn select_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         Ok(self.gc.victim(&mut self.space))
     }
 
-    fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError> {
+    fn prepare_victim(&mut self, block: Pbn) -> Result<bool, FtlError> {
         let is_checkpoint = self.space.table.role(block) == Role::Checkpoint;
         self.gc.wants_checkpoint |= is_checkpoint;
         Ok(!is_checkpoint)
     }
 
-    fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
+    fn relocate_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         let collectable = self.space.table.withdraw(victim);
-        let moved = self.copy_live_pages(victim, cause);
+        let moved = self.copy_valid(victim, cause);
         if moved.is_err() && collectable {
             self.space.table.set_collectable(victim);
         }
         moved
     }
 
-    fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {
+    fn use_worn_block(&mut self, block: Pbn) -> Result<(), FtlError> {
         let age = self.space.written_since(self.space.table.epoch(block));
         let stream = self.map.streams.of_copy(&self.space, block, age, false);
-        self.space.set_cold_apart(stream)
+        self.space.use_worn_block(stream)
     }
 }
 
 impl<S: Store, M: PageMap> PageMapFtl<S, M> {
-    /// Makes sure that the stream can take a page without touching the reserve.
+    /// Ensures that the stream can take a page without touching the reserve.
     #[inline(always)]
-    pub(super) fn make_room(&mut self, stream: StreamId) -> Result<(), FtlError> {
+    pub(super) fn ensure_space(&mut self, stream: StreamId) -> Result<(), FtlError> {
         if self.space.room(stream) > 0 && self.space.failing_block().is_none() {
             return Ok(());
         }
@@ -60,13 +60,13 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
 
     #[cold]
     fn make_free_blocks(&mut self) -> Result<(), FtlError> {
-        self.collect_until(self.gc.threshold + 1)?;
-        self.upkeep()
+        self.gc_until(self.gc.threshold + 1)?;
+        self.maintain()
     }
 
-    fn copy_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
+    fn copy_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         self.gc.pages.load(&mut self.space, victim, cause)?;
-        self.name_unknown_pages();
+        self.find_lost_owners();
         let lifetime = self.space.written_since(self.space.table.epoch(victim));
         self.map.streams.collected(victim, lifetime);
         let reserve = self.gc.reserve;
@@ -105,21 +105,21 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             self.map.streams.note(block, stream);
             let (moved, rest) = records.split_at_mut(taken as usize);
             let logical = self.logical_pages;
-            let mut done = repoint(&mut self.map.pages, logical, first, moved, from);
+            let mut done = remap(&mut self.map.pages, logical, first, moved, from);
             while let Some(record) = moved.get(done) {
                 match Oob::owner(record) {
                     (Role::Trim, _) => self
                         .map
                         .trims
-                        .moved(from[done], Ppn::new(first.raw() + done as u32)),
+                        .on_relocate(from[done], Ppn::new(first.raw() + done as u32)),
                     (_, lpn) => return Err(misplaced(from[done], lpn)),
                 }
                 done += 1;
                 let to = Ppn::new(first.raw() + done as u32);
                 let pages = &mut self.map.pages;
-                done += repoint(pages, logical, to, &moved[done..], &from[done..]);
+                done += remap(pages, logical, to, &moved[done..], &from[done..]);
             }
-            self.space.table.clear_live_pages(&from[..taken as usize]);
+            self.space.table.set_pages_invalid(&from[..taken as usize]);
             (data, records, from) = (
                 &data[taken as usize * page..],
                 rest,
@@ -129,9 +129,9 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         Ok(total as u32)
     }
 
-    /// Finds the owners of live pages whose record is lost: a search, because it happens next to
-    /// never.
-    fn name_unknown_pages(&mut self) {
+    /// Finds the owners of valid pages with a lost record. It searches the map, because such pages
+    /// are very rare.
+    fn find_lost_owners(&mut self) {
         let unknown: Vec<(usize, Ppn)> = self.gc.pages.unknown().collect();
         for (i, ppn) in unknown {
             let mut pages = (0..self.logical_pages).map(Lpn::new);
@@ -147,7 +147,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         }
     }
 
-    /// Programs a trim record; it counts from the moment it is on flash.
+    /// Programs a trim record, which is valid from then on.
     pub(super) fn write_trim_record(
         &mut self,
         first: Lpn,
@@ -181,10 +181,10 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     }
 }
 
-/// Points the map at the copies of these pages, which lie from `to` on, up to the first that is
-/// none of the map's. Returns how many. (Apart from its caller: the loop needs every register.)
+/// Points the map at the copies of these pages, stored from `to` on, up to the first page that the
+/// map does not name. Returns their number. (A separate function: the loop needs every register.)
 #[inline(never)]
-fn repoint<M: PageMap>(
+fn remap<M: PageMap>(
     map: &mut M,
     logical_pages: u32,
     to: Ppn,

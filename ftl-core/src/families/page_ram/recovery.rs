@@ -1,8 +1,14 @@
-//! Mount: read the head of every block; load the newest complete checkpoint; read every record of
-//! the blocks opened since (all blocks if there is none); give each logical page its newest
-//! readable version; make safe again what the cut may have left unstable; rebuild counts. If power
-//! fails during a mount, the next one does the same: a mount only adds copies of pages it keeps,
-//! and erases only blocks without live pages.
+//! Mount, in steps:
+//!
+//! 1. Read the head of every block.
+//! 2. Load the newest complete checkpoint.
+//! 3. Read every record of the blocks opened since (all blocks if there is none).
+//! 4. Adopt the newest readable version of each logical page.
+//! 5. Rewrite the pages that the cut may have left unstable.
+//! 6. Rebuild the counts.
+//!
+//! If power fails during a mount, the next mount repeats these steps. A mount only adds copies of
+//! pages it keeps, and erases only blocks without valid pages.
 
 use super::checkpoint::Base;
 use super::trims::Record;
@@ -12,9 +18,9 @@ use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::Role;
 use crate::format::trim::{self, TrimRange};
-use crate::gc::Collect;
+use crate::gc::GarbageCollect;
 use crate::recovery::{
-    Claim, Evidence, FoundTrim, Head, Rescue, Rescuer, Rescues, Version, read_trims, resolve,
+    Claim, Evidence, FoundTrim, Head, Rewrite, Rewriter, Rewrites, Version, read_trims, resolve,
     scan_block, scan_heads,
 };
 use crate::space::{Space, StreamId};
@@ -22,7 +28,7 @@ use nand_model::{Cause, Pbn, Ppn, Store};
 use std::collections::{HashMap, HashSet};
 
 impl<S: Store, M: PageMap> PageMapFtl<S, M> {
-    /// Finds what an earlier run left.
+    /// Mounts the scheme from the flash content.
     pub(super) fn mount(&mut self) -> Result<(), FtlError> {
         let mut scanned = 0;
         let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
@@ -32,18 +38,18 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         let window = self.scan_window(&heads, &base, &mut scanned)?;
         self.end_step("scan window");
         self.adopt_blocks(&heads, &base, &window);
-        let mut rescues = self.resolve(&base, &window)?;
+        let mut rewrites = self.resolve(&base, &window)?;
         self.end_step("resolve versions");
         self.stats.mount.pages_scanned = scanned;
         self.stats.mount.clean = base.clean && !window.touched;
         self.space.check_counters(self.next_ver)?;
         self.space.begin_mount();
-        self.settle_blocks(&rescues, true);
+        self.classify_blocks(&rewrites, true);
         self.stats.mount.free_blocks = self.space.free_blocks() + self.space.released_blocks();
-        let rewritten = self.rewrite_suspects(&mut rescues);
+        let rewritten = self.rewrite_suspects(&mut rewrites);
         self.end_step("rewrite suspects");
         match rewritten.and_then(|()| self.refill_pool()) {
-            // Reading goes on.
+            // The device stays readable.
             Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
             other => other?,
         }
@@ -53,16 +59,16 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         Ok(())
     }
 
-    /// Every mount after a cut gives up the rest of the blocks that were open. Were they collected
-    /// only when the host writes, cuts in a row would use the free blocks up.
+    /// Refills the pool of free blocks. Every mount after a cut abandons the rest of the open
+    /// blocks. If GC ran only at host writes, repeated cuts would use up the free blocks.
     fn refill_pool(&mut self) -> Result<(), FtlError> {
         if self.stats.mount.clean {
             return Ok(());
         }
-        self.collect_until(self.gc.threshold + 1)
+        self.gc_until(self.gc.threshold + 1)
     }
 
-    /// Reads every record of the blocks that may hold pages newer than the checkpoint.
+    /// Reads every record of the blocks that may contain pages newer than the checkpoint.
     fn scan_window(
         &mut self,
         heads: &[Head],
@@ -83,12 +89,12 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             else {
                 continue;
             };
-            self.space.saw_epoch(epoch);
-            self.space.flash.saw_pseq(pseq);
+            self.space.observe_epoch(epoch);
+            self.space.flash.observe_pseq(pseq);
             let newer = epoch >= base.begin_epoch || base.open.contains(&block.raw());
             let is_checkpoint = role == Role::Checkpoint;
-            // A page 0 that an earlier cut took stays lost: such a block is looked into, and may be
-            // old all the same.
+            // A page 0 lost in an earlier cut stays lost: such a block is scanned, but may be older
+            // than the checkpoint.
             window.touched |= newer && !is_checkpoint;
             if !newer && intact {
                 unseen.insert(block);
@@ -115,8 +121,8 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             if !geometry.contains(ppn) || !unseen.contains(&geometry.block_of(ppn)) {
                 continue;
             }
-            // A record that was moved or erased since shows as something else, and its copy was
-            // found above.
+            // If a record was relocated or erased since, this page has another record, and the scan
+            // above found its copy.
             if let Some(oob) = self
                 .space
                 .flash
@@ -136,7 +142,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         Ok(window)
     }
 
-    /// Gives every block its state and role; live pages come later.
+    /// Sets the state and role of every block; valid pages come later.
     fn adopt_blocks(&mut self, heads: &[Head], base: &Base, window: &Window) {
         let clean = base.clean && !window.touched;
         for (block, head) in (0..).map(Pbn::new).zip(heads) {
@@ -150,11 +156,11 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         }
     }
 
-    /// Gives each logical page its newest readable version. Returns the pages to be written again.
-    fn resolve(&mut self, base: &Base, window: &Window) -> Result<Rescues, FtlError> {
-        let mut rescues = Rescues::default();
+    /// Adopts the newest readable version of each logical page. Returns the pages to rewrite.
+    fn resolve(&mut self, base: &Base, window: &Window) -> Result<Rewrites, FtlError> {
+        let mut rewrites = Rewrites::default();
         for trim in &window.trims {
-            self.pin_trimmed(trim, window, &mut rescues);
+            self.pin_trimmed(trim, window, &mut rewrites);
         }
         self.apply_trims_to_base(base, window);
         let groups = window.evidence.all();
@@ -172,7 +178,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             };
             let (space, discarded) = (&mut self.space, &mut self.stats.mount.pages_discarded);
             let evidence = &window.evidence;
-            if let Some(ppn) = resolve(space, evidence, &claim, group, &mut rescues, discarded)? {
+            if let Some(ppn) = resolve(space, evidence, &claim, group, &mut rewrites, discarded)? {
                 self.map.pages.set(Lpn::new(lpn), Some(ppn));
             }
         }
@@ -183,18 +189,19 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
                 self.adopt_live(ppn)?;
             }
         }
-        self.adopt_trims(base, window, &mut rescues)?;
-        Ok(rescues)
+        self.adopt_trims(base, window, &mut rewrites)?;
+        Ok(rewrites)
     }
 
-    /// A trim may yet be lost: keeps everything that it gave up, and its other copies.
+    /// Keeps everything that an unstable trim discarded, and its other copies: the trim may still
+    /// be lost.
     fn pin_trimmed(
         &self,
         trim: &FoundTrim<Vec<TrimRange>>,
         window: &Window,
-        rescues: &mut Rescues,
+        rewrites: &mut Rewrites,
     ) {
-        if trim.shaky.is_none() {
+        if trim.unstable.is_none() {
             return;
         }
         let covered = |lpn: u32| {
@@ -209,14 +216,14 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         let older = older.filter_map(|lpn| self.map.pages.get(Lpn::new(lpn)));
         let geometry = self.space.geometry();
         let copies = trim.copies.iter().copied();
-        rescues.pin(&geometry, newer.chain(older).chain(copies));
+        rewrites.pin(&geometry, newer.chain(older).chain(copies));
     }
 
-    /// A page has one owner, in a block that holds something.
+    /// Marks a page valid. It must have no other owner, and its block must contain data.
     fn adopt_live(&mut self, ppn: Ppn) -> Result<(), FtlError> {
         let block = self.space.geometry().block_of(ppn);
         let table = &self.space.table;
-        if table.is_live(ppn)
+        if table.is_valid(ppn)
             || table.state(block) != State::Full
             || table.role(block) == Role::Checkpoint
         {
@@ -224,7 +231,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
                 "page {ppn} has two owners, or its block holds no data"
             )));
         }
-        self.space.table.set_live(ppn);
+        self.space.table.set_valid(ppn);
         Ok(())
     }
 
@@ -243,9 +250,9 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         }
     }
 
-    /// The checkpoint's entries that point into blocks used again since: their page was rewritten,
-    /// and that version is torn or was never acknowledged as safe. Such entries cannot be; if one
-    /// is, reading it must fail rather than tell another's data.
+    /// Drops entries of the checkpoint that point into blocks reused since. Their page was
+    /// rewritten, and that version is torn or was never acknowledged as safe. Such entries cannot
+    /// exist; if one does, a read must not return another page's data.
     fn drop_dangling(&mut self, base: &Base, window: &Window) {
         if base.reach.is_empty() {
             return;
@@ -274,14 +281,14 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         &mut self,
         base: &Base,
         window: &Window,
-        rescues: &mut Rescues,
+        rewrites: &mut Rewrites,
     ) -> Result<(), FtlError> {
         let known: HashMap<u64, Record> = base
             .trims
             .iter()
             .map(|(_, record)| (record.ver, *record))
             .collect();
-        for FoundTrim { at, shaky, .. } in &window.trims {
+        for FoundTrim { at, unstable, .. } in &window.trims {
             let unknown = Record {
                 ver: at.oob.tag.ver,
                 contained_in: self.checkpoints.next_id(),
@@ -292,29 +299,29 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             }
             self.map.trims.add(at.ppn, record);
             self.adopt_live(at.ppn)?;
-            if let Some(data) = shaky {
-                rescues.add(at, data.clone());
+            if let Some(data) = unstable {
+                rewrites.add(at, data.clone());
             }
         }
         Ok(())
     }
 
-    fn settle_blocks(&mut self, rescues: &Rescues, pinned_wait: bool) {
+    fn classify_blocks(&mut self, rewrites: &Rewrites, pinned_wait: bool) {
         let dead =
-            rescues.settle_blocks(&mut self.space, &self.checkpoints, pinned_wait, |_| false);
+            rewrites.classify_blocks(&mut self.space, &self.checkpoints, pinned_wait, |_| false);
         dead.into_iter().for_each(|block| self.space.release(block));
     }
 
-    /// Programs again what the cut may have left unstable, so that it stays what this mount has
-    /// seen; then gives up what had to wait for that.
-    fn rewrite_suspects(&mut self, rescues: &mut Rescues) -> Result<(), FtlError> {
-        self.stats.mount.pages_discarded += rescues.program(self)?;
-        self.settle_blocks(rescues, false);
+    /// Rewrites the pages that the cut may have left unstable, so that they keep the content that
+    /// this mount has read. Then releases the blocks that had to wait for the rewrite.
+    fn rewrite_suspects(&mut self, rewrites: &mut Rewrites) -> Result<(), FtlError> {
+        self.stats.mount.pages_discarded += rewrites.program(self)?;
+        self.classify_blocks(rewrites, false);
         Ok(())
     }
 }
 
-impl<S: Store, M: PageMap> Rescuer<S> for PageMapFtl<S, M> {
+impl<S: Store, M: PageMap> Rewriter<S> for PageMapFtl<S, M> {
     fn space(&mut self) -> &mut Space<S> {
         &mut self.space
     }
@@ -323,22 +330,22 @@ impl<S: Store, M: PageMap> Rescuer<S> for PageMapFtl<S, M> {
         (HOST, role)
     }
 
-    fn copied(&mut self, rescue: &Rescue, to: Ppn, _: u64) {
-        if rescue.tag.role == Role::Trim {
-            self.map.trims.moved(rescue.from, to);
-            self.space.table.clear_live(rescue.from);
+    fn copied(&mut self, rewrite: &Rewrite, to: Ppn, _: u64) {
+        if rewrite.tag.role == Role::Trim {
+            self.map.trims.on_relocate(rewrite.from, to);
+            self.space.table.set_invalid(rewrite.from);
         } else {
-            self.set_map(Lpn::new(rescue.tag.lpn), Some(to));
+            self.set_map(Lpn::new(rewrite.tag.lpn), Some(to));
         }
     }
 }
 
-/// What the blocks hold that are newer than the checkpoint.
+/// Content of the blocks that are newer than the checkpoint.
 #[derive(Default)]
 struct Window {
     evidence: Evidence,
     trims: Vec<FoundTrim<Vec<TrimRange>>>,
-    /// Whether any block but checkpoints was used after the checkpoint began.
+    /// Whether any block except checkpoints was used after the checkpoint began.
     touched: bool,
 }
 
@@ -349,7 +356,7 @@ impl Window {
             .flat_map(|trim| trim.content.iter().copied())
     }
 
-    /// The newest version from which on the page is trimmed.
+    /// Returns the newest version from which on the page is trimmed.
     fn trimmed_at(&self, lpn: u32) -> Option<u64> {
         let covers = |range: &TrimRange| range.lpn <= lpn && lpn - range.lpn < range.count;
         self.trim_ranges()

@@ -4,15 +4,15 @@ use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::gc::placement::{PLACEMENT_PARAM, more_streams};
 use crate::gc::{SCRUB_PARAM, Scrub, policy};
-use crate::recovery::rescue_blocks;
+use crate::recovery::rewrite_reserve;
 use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
 use nand_model::{PairTable, Profile};
 
-/// What a scheme of this family can be told.
+/// Parameters of the schemes of this family.
 pub(crate) const PARAMS: &[ParamDoc] = &[
     ParamDoc {
         key: "gc.free_threshold",
-        help: "free blocks that collection keeps (default max(4, 0.5 % of blocks), and what a mount rescues)",
+        help: "free blocks that GC keeps (default max(4, 0.5 % of blocks), and what a mount rewrites)",
     },
     policy::POLICY_PARAM,
     policy::CHOICES_PARAM,
@@ -30,11 +30,11 @@ pub(crate) const PARAMS: &[ParamDoc] = &[
     },
 ];
 
-/// The parameters, validated.
+/// Validated parameters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) free_threshold: u32,
-    /// Streams of data beside one for the host and one for copies.
+    /// Data streams besides one for the host and one for copies.
     pub(super) more_streams: u32,
     pub(super) checkpoint_interval: u64,
     pub(super) wear: Option<ColdToWorn>,
@@ -54,12 +54,12 @@ impl Settings {
         let pages = profile.geometry.pages_per_block;
         let more_streams = more_streams(streams);
         let pairs = PairTable::new(profile.pairing, pages);
-        let rescued = rescue_blocks(&pairs, pages, 1 + more_streams);
-        let least = 2 + if pair_protection { rescued } else { 0 };
+        let rewritten = rewrite_reserve(&pairs, pages, 1 + more_streams);
+        let least = 2 + if pair_protection { rewritten } else { 0 };
         let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200).max(least))?;
         if free_threshold < least {
             return Err(FtlError::Config(format!(
-                "parameter gc.free_threshold: {free_threshold} blocks; collection and a mount need {least} on this device"
+                "parameter gc.free_threshold: {free_threshold} blocks; GC and a mount need {least} on this device"
             )));
         }
         Ok(Settings {

@@ -104,7 +104,7 @@ fn the_map_is_dense_and_unmapped_is_all_ones() {
     assert_eq!(UNMAPPED, u32::MAX);
 }
 
-/// What each page may read as: the newest value a FLUSH covered, and everything submitted after it.
+/// Allowed values of each page: the newest value that a FLUSH covered, and all submitted after it.
 struct Allowed(Vec<Vec<u64>>);
 
 impl Allowed {
@@ -135,7 +135,7 @@ impl Allowed {
     }
 }
 
-/// Runs a seeded workload until it ends or power fails; returns the flash and what it may hold.
+/// Runs a seeded workload until it ends or power fails. Returns the flash and its allowed content.
 fn run_until_cut(
     profile: Profile,
     config: &FtlConfig,

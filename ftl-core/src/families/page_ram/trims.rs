@@ -1,12 +1,12 @@
 //! Trim records on flash, and how long each must stay.
 //!
-//! A record lives until two complete checkpoints were begun after it, so that either of them may be
-//! lost.
+//! A record is valid until two complete checkpoints have begun after it, so that either of them may
+//! be lost.
 
 use nand_model::{Geometry, Ppn};
 use std::collections::BTreeMap;
 
-/// A live trim record.
+/// A valid trim record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     /// Version of the trim, the record's identity: copies keep it.
@@ -22,8 +22,8 @@ pub(super) struct Trims {
 }
 
 impl Trims {
-    /// Records after which a checkpoint is due: as many as a checkpoint has pages, so that trims
-    /// cost at most thrice their own.
+    /// Returns the number of records after which a checkpoint is due: as many as a checkpoint has
+    /// pages. So a trim record costs at most 3 programs on average.
     pub(super) fn limit(geometry: &Geometry, checkpoint_pages: u32) -> u32 {
         checkpoint_pages.max(geometry.pages_per_block)
     }
@@ -47,7 +47,7 @@ impl Trims {
         self.live.insert(ppn, record);
     }
 
-    pub(super) fn moved(&mut self, from: Ppn, to: Ppn) {
+    pub(super) fn on_relocate(&mut self, from: Ppn, to: Ppn) {
         let record = self
             .live
             .remove(&from)
@@ -59,7 +59,7 @@ impl Trims {
         self.live.iter().map(|(ppn, record)| (*ppn, *record))
     }
 
-    /// Whether the records that the next checkpoint would contain for the first time are too many.
+    /// Returns whether too many records would be in a checkpoint for the first time.
     #[inline]
     pub(super) fn checkpoint_due(&self, next_set: u64) -> bool {
         self.live.len() as u32 >= self.limit && self.is_checkpoint_due(next_set)
@@ -74,7 +74,7 @@ impl Trims {
             >= self.limit
     }
 
-    /// Takes out the records for which `obsolete` holds, by the first set that contains them.
+    /// Removes the records whose first containing set is `obsolete`. Returns their pages.
     pub(super) fn expire(&mut self, obsolete: impl Fn(u64) -> bool) -> Vec<Ppn> {
         let gone: Vec<_> = self
             .live

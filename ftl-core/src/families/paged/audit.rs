@@ -1,24 +1,24 @@
 //! The full check: every table against the chip.
 
 use super::map::entry_at;
-use super::{Paged, Policy, UNMAPPED};
+use super::{DemandFtl, Policy, UNMAPPED};
 use crate::error::FtlError;
 use crate::format::{Oob, Role};
 use nand_model::{Cause, Ppn, Store};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the tables say, gathered for comparison.
+/// Expected state, gathered from the tables.
 #[derive(Default)]
 struct Expected {
-    /// Logical page -> where it is.
+    /// Location by logical page.
     current: BTreeMap<u32, Ppn>,
-    /// Pages that have to be live.
+    /// Pages that have to be valid.
     live: BTreeSet<Ppn>,
 }
 
-impl<S: Store, P: Policy> Paged<S, P> {
-    /// Compares every table with the chip. One line per difference.
+impl<S: Store, P: Policy> DemandFtl<S, P> {
+    /// Compares every table with the chip. Adds one line per difference.
     pub(crate) fn audit(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
         wrong.extend(self.map.pending.audit());
         let mut expected = Expected::default();
@@ -30,7 +30,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
         self.audit_versions(&expected, wrong)
     }
 
-    /// The directory against the mapping pages, and what those say.
+    /// Compares the directory with the mapping pages, and their entries with the cache and the
+    /// pending entries.
     fn audit_directory(
         &mut self,
         expected: &mut Expected,
@@ -47,7 +48,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             if oob.is_none_or(|o| o.tag.role != Role::Map || o.tag.lpn != vtpn || o.tag.ver != upto)
             {
                 wrong.push(format!(
-                    "mapping page {vtpn} (upto {upto}) should be at {ppn}, which says {oob:?}"
+                    "mapping page {vtpn} (upto {upto}) should be at {ppn}, whose record is {oob:?}"
                 ));
                 continue;
             }
@@ -75,7 +76,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 if entry.is_none() {
                     expected.current.insert(lpn, named);
                 }
-                // A superseded page that the flags still count as live.
+                // A superseded page that the flags still count as valid.
                 if entry.is_none_or(|entry| entry.invalidate) && !expected.live.insert(named) {
                     wrong.push(format!("logical page {lpn} shares page {named}"));
                 }
@@ -125,7 +126,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
             expected.live.insert(ppn);
             let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
             if oob.is_none_or(|oob| oob.tag.role != Role::Trim || oob.tag.ver != seq) {
-                wrong.push(format!("trim {seq} should be at {ppn}, which says {oob:?}"));
+                wrong.push(format!(
+                    "trim {seq} should be at {ppn}, whose record is {oob:?}"
+                ));
             }
         }
         Ok(())
@@ -143,8 +146,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
             expected
                 .live
                 .iter()
-                .filter(|ppn| !self.space.table.is_live(**ppn))
-                .map(|p| format!("page {p} is not live")),
+                .filter(|ppn| !self.space.table.is_valid(**ppn))
+                .map(|p| format!("page {p} is not valid")),
         );
         let mapped = self.map.mapped.count();
         let differs = expected
@@ -179,14 +182,15 @@ impl<S: Store, P: Policy> Paged<S, P> {
             let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
             if oob.is_none_or(|oob| oob.tag.lpn != lpn || !is_data(&oob)) {
                 wrong.push(format!(
-                    "logical page {lpn} is at {ppn}, which says {oob:?}"
+                    "logical page {lpn} is at {ppn}, whose record is {oob:?}"
                 ));
             }
         }
         Ok(())
     }
 
-    /// No page of an unconverted block is newer than the current one, unless its data is lost.
+    /// Checks that no page of an unconverted block is newer than the current one, unless its data
+    /// is lost.
     fn audit_versions(
         &mut self,
         expected: &Expected,

@@ -1,33 +1,32 @@
-//! Checkpoints: the directory, the blocks whose pages the map may not know, and where the trim
-//! records are (LazyFTL's second recovery method). They bound what a mount has to scan; without
-//! one, the age window does.
+//! Checkpoints: the directory, the blocks with pages that the map may not contain, and the
+//! locations of the trim records (LazyFTL's second recovery method). A checkpoint bounds the scan
+//! of a mount; without one, the age window does.
 //!
-//! The content is that of the moment the checkpoint begins. Whatever was programmed later lies in
-//! the named blocks or in blocks opened later, and a mount looks into those.
+//! The content is the state at the start of the checkpoint. Pages programmed later are in the named
+//! blocks or in blocks opened later, and a mount scans those.
 
-use super::{CHECKPOINT, Paged, Policy, UNMAPPED};
+use super::{CHECKPOINT, DemandFtl, Policy, UNMAPPED};
 use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
 use nand_model::{Geometry, Store};
 
-/// What a checkpoint says.
+/// Content of a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Content {
-    /// Written at shutdown: nothing is in the update and cold area, nothing was programmed after it
-    /// by that run.
+    /// Written at shutdown: the update and cold area is empty, and that run programmed nothing
+    /// after it.
     pub(crate) clean: bool,
     pub(crate) begin_pseq: u64,
-    /// Blocks opened from this number on may hold anything newer.
+    /// Blocks opened from this number on may contain newer pages.
     pub(crate) begin_epoch: u64,
     pub(crate) logical_pages: u64,
     /// Unconverted and open blocks.
     pub(crate) scan: Vec<u32>,
     /// Blocks known to be erased.
     pub(crate) free: Vec<u32>,
-    /// Pages of live trim records.
+    /// Pages of valid trim records.
     pub(crate) trims: Vec<u32>,
-    /// The directory.
     pub(crate) directory: Vec<u32>,
 }
 
@@ -85,7 +84,7 @@ impl Content {
         })
     }
 
-    /// The content of a complete set, if it was made for a device of this size.
+    /// Returns the content of a complete set, if it was made for a device of this size.
     pub(crate) fn of(set: &Found, logical_pages: u32, mapping_pages: usize) -> Option<Content> {
         let bytes: Vec<u8> = set
             .chunks
@@ -100,28 +99,28 @@ impl Content {
     }
 }
 
-/// A checkpoint being written.
+/// A checkpoint in progress.
 pub(crate) struct Writer {
     bytes: Vec<u8>,
     clean: bool,
 }
 
 impl Writer {
-    /// Pages of a checkpoint at most.
+    /// Returns the maximum number of pages of a checkpoint.
     pub(crate) fn pages(geometry: &Geometry, logical_pages: u32, blocks: u32) -> u32 {
-        // Free, named and open blocks are different ones; there are never more records than pages
-        // in a block.
+        // Free, named and open blocks are disjoint; there are never more records than pages in a
+        // block.
         let numbers = super::map_pages(geometry, logical_pages) + blocks + geometry.pages_per_block;
         (48 + 4 * numbers as u64).div_ceil(Checkpoints::chunk_bytes(geometry) as u64) as u32
     }
 }
 
-/// Chunks written per host program while a checkpoint is under way.
+/// Chunks written per host program while a checkpoint is in progress.
 const CHUNKS_PER_PROGRAM: u32 = 1;
 
-impl<S: Store, P: Policy> Paged<S, P> {
-    /// Called after `programs` host programs: begins a checkpoint when one is due, and writes its
-    /// chunks a few at a time.
+impl<S: Store, P: Policy> DemandFtl<S, P> {
+    /// Advances the checkpoint after `programs` host programs: begins one when it is due, and
+    /// writes a few chunks.
     pub(crate) fn advance_checkpoint(&mut self, programs: u32) -> Result<(), FtlError> {
         if self.map.settings.checkpoint_interval == 0 {
             return Ok(());
@@ -144,7 +143,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// Writes a checkpoint at once; the device is idle and stays so.
+    /// Writes a checkpoint at once; the device is idle and stays idle.
     pub(crate) fn write_whole_checkpoint(&mut self) -> Result<(), FtlError> {
         if self.map.settings.checkpoint_interval == 0 {
             return Ok(());
@@ -152,8 +151,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
         while self.map.writer.is_some() {
             self.write_chunk()?;
         }
-        // A clean checkpoint moves nothing while it is written: what it needs must be there before.
-        self.make_room(CHECKPOINT)?;
+        // A clean checkpoint relocates nothing while it is written: ensure its space first.
+        self.ensure_space(CHECKPOINT)?;
         self.convert_everything()?;
         let geometry = self.space.geometry();
         let pages = Writer::pages(&geometry, self.logical_pages, geometry.blocks);
@@ -167,12 +166,12 @@ impl<S: Store, P: Policy> Paged<S, P> {
 
     fn begin_checkpoint(&mut self, clean: bool) -> Result<(), FtlError> {
         if clean {
-            // Mount never continues a block, so it need not look into these again.
+            // Mount never continues a block, so it need not scan these again.
             for stream in self.streams_of_content() {
                 self.space.seal(stream)?;
             }
         } else {
-            self.make_room(CHECKPOINT)?;
+            self.ensure_space(CHECKPOINT)?;
         }
         let open = self
             .streams_of_content()
@@ -219,11 +218,11 @@ impl<S: Store, P: Policy> Paged<S, P> {
     fn write_chunk(&mut self) -> Result<(), FtlError> {
         let clean = self.map.writer.as_ref().is_some_and(|writer| writer.clean);
         if !clean {
-            self.make_room(CHECKPOINT)?;
+            self.ensure_space(CHECKPOINT)?;
         }
         let size = Checkpoints::chunk_bytes(&self.space.geometry());
         let writer = self.map.writer.as_ref().expect("a checkpoint is under way");
-        let number = self.checkpoints.next_chunk().expect("a set is under way") as usize;
+        let number = self.checkpoints.next_chunk().expect("a set is in progress") as usize;
         let payload = writer
             .bytes
             .chunks(size)
@@ -241,7 +240,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// The newest complete checkpoint that can be used.
+    /// Returns the newest complete checkpoint that is usable.
     pub(crate) fn newest_checkpoint(&self, sets: &[Found]) -> Option<Content> {
         let mut content = sets.iter().rev().find_map(|set| {
             let content = Content::of(set, self.logical_pages, self.map.directory.len())?;

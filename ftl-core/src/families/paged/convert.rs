@@ -1,35 +1,35 @@
-//! Writing mapping pages, and conversion (LazyFTL's Algorithm 1): the flash learns of a block's
-//! pages, and the block becomes plain data.
+//! Write-back of mapping pages, and conversion (LazyFTL's Algorithm 1): the map on flash gets the
+//! entries of a block, and the block becomes plain data.
 //!
-//! A conversion writes at most one mapping page per page of the block, so at most one mapping block
-//! beyond the open one; the reserve holds it. If power fails within, some mapping pages are new and
-//! the rest of the entries is found again in the recovery window: a block leaves it only after the
-//! mapping pages that replaced its entries are safe.
+//! A conversion writes at most one mapping page per page of the block. So it needs at most one
+//! mapping block beyond the open one, taken from the reserve. If power fails during it, some
+//! mapping pages are new, and mount finds the other entries in the recovery window. A block leaves
+//! the window only after the mapping pages that replaced its entries are safe.
 
 use super::map::{entry_at, set_entry};
 use super::pending::Pending;
-use super::{MAP, Paged, Policy};
+use super::{DemandFtl, MAP, Policy};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
-/// Blocks that may be opened between two looks at the window: replacements of failing blocks,
-/// mapping blocks of one conversion. Mount looks so much further back.
+/// Blocks that may be opened between two checks of the window: replacements of failing blocks,
+/// mapping blocks of one conversion. Mount extends the window by this number.
 pub(crate) const WINDOW_SLACK: u64 = 16;
 
-/// One entry on its way into its mapping page.
+/// An entry being written into its mapping page.
 struct Written {
     lpn: u32,
-    /// What the mapping page said before, where that page is still counted as live.
+    /// The page that the mapping page named before, if it is still counted as valid.
     superseded: Option<Ppn>,
 }
 
-impl<S: Store, P: Policy> Paged<S, P> {
-    /// Converts one block if the update and cold area has no room for `more` blocks, or if one
-    /// would get too old for the recovery window when another block is opened; the open blocks
-    /// count. Returns whether it did.
+impl<S: Store, P: Policy> DemandFtl<S, P> {
+    /// Converts one block if the update and cold area has no room for `more` blocks. Also converts
+    /// a block that would get too old for the recovery window when another block is opened. Open
+    /// blocks are included. Returns whether it converted one.
     pub(crate) fn convert_one(&mut self, more: u32) -> Result<bool, FtlError> {
         let victim = match self
             .oldest_buffer()
@@ -54,7 +54,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(true)
     }
 
-    /// The filled block whose conversion writes the fewest mapping pages; of several, the oldest.
+    /// Returns the full block whose conversion writes the fewest mapping pages; of several, the
+    /// oldest.
     fn cheapest(&self) -> Option<Pbn> {
         let filled = self
             .map
@@ -66,17 +67,18 @@ impl<S: Store, P: Policy> Paged<S, P> {
             .map(|(block, _)| block)
     }
 
-    /// Before a mapping block is opened in the midst of other work: nobody gets too old for the
-    /// window.
-    pub(crate) fn keep_window(&mut self) -> Result<(), FtlError> {
+    /// Converts the blocks that would get too old for the window, before a mapping block is opened
+    /// during other work.
+    pub(crate) fn enforce_window(&mut self) -> Result<(), FtlError> {
         while self.convert_one(0)? {}
-        self.settle_window()
+        self.advance_window()
     }
 
-    /// Before another block is opened: a converted block leaves the recovery window only when
-    /// whatever superseded its pages, and every mapping page that names them, is safe.
-    pub(crate) fn settle_window(&mut self) -> Result<(), FtlError> {
-        let floor = self.space.safe_floor();
+    /// Advances the recovery window before another block is opened. A converted block leaves it
+    /// only when all pages that superseded its pages, and every mapping page that names them, are
+    /// safe.
+    pub(crate) fn advance_window(&mut self) -> Result<(), FtlError> {
+        let floor = self.space.oldest_unsafe_pseq();
         self.map.converted.retain(|(_, seq)| *seq >= floor);
         if self
             .map
@@ -102,7 +104,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             .min_by_key(|(_, epoch)| *epoch)
     }
 
-    /// Makes plain data of a filled block of the update or cold area.
+    /// Converts a full block of the update or cold area to plain data.
     pub(crate) fn convert(&mut self, block: Pbn) -> Result<(), FtlError> {
         assert_eq!(
             self.space.table.state(block),
@@ -119,7 +121,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             .try_for_each(|vtpn| self.write_back(vtpn, Cause::Convert));
         self.map.converting = nested;
         outcome?;
-        self.map.pending.retire(block);
+        self.map.pending.remove_block(block);
         self.map
             .converted
             .push_back((self.space.table.epoch(block), self.space.flash.pseq()));
@@ -132,10 +134,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// Writes a mapping page with all its dirty entries, but those whose page can still be lost.
+    /// Writes a mapping page with all its dirty entries, except those whose page can still be lost.
     pub(crate) fn write_back(&mut self, vtpn: u32, cause: Cause) -> Result<(), FtlError> {
         if self.space.room(MAP) == 0 && !self.map.converting {
-            self.keep_window()?;
+            self.enforce_window()?;
         }
         let Some(dirty) = self.map.pending.dirty(vtpn) else {
             return Ok(());
@@ -167,7 +169,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// Puts the dirty entries into `map_page`. `None` if there are none to put.
+    /// Puts the dirty entries into `map_page`. Returns `None` if there are none to write.
     fn compose(&mut self, vtpn: u32) -> Option<(Vec<Written>, Vec<u32>)> {
         let first = self.pages_of(vtpn).start;
         let mut written = Vec::new();
@@ -212,11 +214,11 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let ppn = self.space.append(MAP, &[tag], &self.map.map_page, cause)?.0;
         self.set_directory(vtpn, Some(ppn));
         self.map.upto[vtpn as usize] = upto;
-        self.map.policy.written(vtpn, &self.map.map_page);
+        self.map.policy.on_writeback(vtpn, &self.map.map_page);
         Ok(())
     }
 
-    /// Writes mapping pages until the map on flash lags behind by few enough changes.
+    /// Writes mapping pages until the number of pending changes is within its limits.
     pub(crate) fn limit_pending(&mut self) -> Result<(), FtlError> {
         let settings = self.map.settings;
         let too_many = |pending: &Pending| {
@@ -224,24 +226,24 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 || settings.max_pending.is_some_and(|max| pending.len() > max)
         };
         while too_many(&self.map.pending) {
-            self.make_room(MAP)?;
+            self.ensure_space(MAP)?;
             let (Some(vtpn), before) = (self.map.pending.dirtiest(), self.map.pending.len()) else {
                 return Ok(());
             };
             self.write_back(vtpn, Cause::Translation)?;
             if self.map.pending.len() == before {
-                // All of them lie in pages that can still be lost.
+                // All its dirty entries name pages that can still be lost.
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    /// Leaves nothing pending; every page is safe before.
+    /// Writes back all pending entries, after making every page safe.
     pub(crate) fn convert_everything(&mut self) -> Result<(), FtlError> {
         self.seal_data()?;
         loop {
-            self.make_room(MAP)?;
+            self.ensure_space(MAP)?;
             self.seal_data()?;
             let Some((block, _)) = self.oldest_buffer() else {
                 break;
@@ -249,7 +251,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             self.convert(block)?;
         }
         for vtpn in self.map.pending.dirty_pages() {
-            self.make_room(MAP)?;
+            self.ensure_space(MAP)?;
             if self.map.pending.dirty(vtpn).is_some() {
                 self.write_back(vtpn, Cause::Translation)?;
             }

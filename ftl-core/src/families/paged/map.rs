@@ -1,12 +1,12 @@
-//! The map on flash: its directory, its pages, and how they are looked up and changed.
+//! The map on flash: its directory, its pages, lookups and changes.
 
-use super::{MAP, Paged, Policy};
+use super::{DemandFtl, MAP, Policy};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
 use nand_model::{Cause, Ppn, Store};
 
-/// One bit per logical page: whether it holds data.
+/// One bit per logical page: whether it has data.
 pub(crate) struct Mapped {
     bits: Vec<u64>,
     count: u64,
@@ -37,7 +37,7 @@ impl Mapped {
         }
     }
 
-    /// Whether any of the pages holds data.
+    /// Returns whether any of the pages has data.
     pub(crate) fn any(&self, mut pages: std::ops::Range<u32>) -> bool {
         pages.any(|lpn| self.has(lpn))
     }
@@ -51,7 +51,7 @@ impl Mapped {
     }
 }
 
-/// The entry at `index` of a mapping page.
+/// Returns the entry at `index` of a mapping page.
 #[inline]
 pub(crate) fn entry_at(page: &[u8], index: u32) -> Option<Ppn> {
     let bytes = page[4 * index as usize..][..4]
@@ -66,21 +66,21 @@ pub(crate) fn set_entry(page: &mut [u8], index: u32, to: Option<Ppn>) {
     page[4 * index as usize..][..4].copy_from_slice(&to.map_or(UNMAPPED, Ppn::raw).to_le_bytes());
 }
 
-impl<S: Store, P: Policy> Paged<S, P> {
-    /// Entries per mapping page.
+impl<S: Store, P: Policy> DemandFtl<S, P> {
+    /// Returns the number of entries per mapping page.
     #[inline]
     pub(crate) fn per_page(&self) -> u32 {
         self.space.flash.geometry().page_bytes / 4
     }
 
-    /// Logical pages of one mapping page.
+    /// Returns the logical pages of one mapping page.
     pub(crate) fn pages_of(&self, vtpn: u32) -> std::ops::Range<u32> {
         let first = vtpn * self.per_page();
         first..(first + self.per_page()).min(self.logical_pages)
     }
 
-    /// Where a logical page is: by what is pending, by the cache, or by a mapping page read for it.
-    /// The request goes on for `more` pages behind it.
+    /// Returns the location of a logical page: from the pending entries, the cache, or a mapping
+    /// page read for it. The request continues for `more` pages after it.
     #[inline]
     pub(crate) fn locate(&mut self, lpn: Lpn, more: u32) -> Result<Option<Ppn>, FtlError> {
         let pending = self.map.pending.get(lpn.raw());
@@ -106,11 +106,11 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(entry_at(&self.map.map_page, index))
     }
 
-    /// Points a page at its new place, or nowhere. The old one dies now if it is known, else when
-    /// its mapping page is written. `seq` is not larger than the number of the program behind the
-    /// change.
+    /// Points a page at its new location, or at none. The old page becomes invalid now if it is
+    /// known, else when its mapping page is written. `seq` is not larger than the number of the
+    /// program behind the change.
     #[inline]
-    pub(crate) fn repoint(
+    pub(crate) fn remap(
         &mut self,
         lpn: u32,
         to: Option<Ppn>,
@@ -122,25 +122,25 @@ impl<S: Store, P: Policy> Paged<S, P> {
             None if P::LOOKS_UP_WRITES => self.map.policy.peek(lpn),
             None => None,
         };
-        self.map.pending.point(lpn, to, known.is_none(), seq);
+        self.map.pending.update_entry(lpn, to, known.is_none(), seq);
         self.map.mapped.set(lpn, to.is_some());
         known
             .flatten()
             .map_or(Ok(()), |old| self.invalidate(old, cause))
     }
 
-    /// Brings the cache back to its size. Where nothing may be written any more, what leaves it
-    /// stays pending.
+    /// Evicts entries until the cache has its size. In read-only state, evicted entries stay
+    /// pending.
     #[inline]
     pub(crate) fn settle_cache(&mut self) -> Result<(), FtlError> {
         while let Some(vtpn) = self.map.policy.evict(&self.map.pending) {
             if self.gc.is_read_only() {
                 continue;
             }
-            self.make_room(MAP)?;
+            self.ensure_space(MAP)?;
             match self.write_back(vtpn, Cause::Translation) {
-                // A mapping page is lost. That is no fault of the request at hand, and what is new
-                // stays pending.
+                // The mapping page is lost. The current request did not cause this, and new entries
+                // stay pending.
                 Err(FtlError::MediaLost(_)) => {}
                 other => other?,
             }
@@ -148,7 +148,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// Leaves the mapping page's content in `map_page`: from the cache, else from flash; all
+    /// Loads the mapping page's content into `map_page`: from the cache, else from flash; all
     /// unmapped if there is none. `plain` as in [`Policy::copy_page`].
     pub(crate) fn load_map_page(
         &mut self,
@@ -183,23 +183,24 @@ impl<S: Store, P: Policy> Paged<S, P> {
         }
     }
 
-    /// A new mapping page was programmed: the directory follows, the old one dies.
+    /// Points the directory at a new version of a mapping page, or at none, and invalidates the old
+    /// one.
     pub(crate) fn set_directory(&mut self, vtpn: u32, to: Option<Ppn>) {
         let old = std::mem::replace(
             &mut self.map.directory[vtpn as usize],
             to.map_or(UNMAPPED, Ppn::raw),
         );
         if old != UNMAPPED {
-            self.space.table.clear_live(Ppn::new(old));
+            self.space.table.set_invalid(Ppn::new(old));
             self.space.flash.forget(Ppn::new(old));
         }
     }
 
-    /// A page was superseded. On parts that can, its spare area is marked too, as the paper does;
-    /// nothing relies on the mark.
+    /// Invalidates a superseded page. On chips that allow it, also marks its OOB area, as the paper
+    /// does; nothing relies on the mark.
     #[inline]
     pub(crate) fn invalidate(&mut self, ppn: Ppn, cause: Cause) -> Result<(), FtlError> {
-        self.space.table.clear_live(ppn);
+        self.space.table.set_invalid(ppn);
         if self.map.settings.oob_mark {
             use nand_model::NandError::{Host, HostFull, ProgramFailed};
             match self

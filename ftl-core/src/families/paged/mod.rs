@@ -1,30 +1,30 @@
-//! Page-level maps that lie on flash: what every scheme of this family shares. The scheme itself is
-//! a [`Policy`], which says what part of the map is in RAM and when the rest is written.
+//! Page-level maps stored on flash: the common part of all schemes of this family. The scheme
+//! itself is a [`Policy`]: it decides which part of the map is in RAM and when the rest is written.
 //!
-//! The map is an array of mapping pages, one entry per logical page; a directory in RAM tells where
-//! they are. Host writes and pages moved by collection go to streams of their own, as the placement
-//! says (`streams.rs`). Of those the map on flash learns later: until then they are *pending* in
-//! RAM, and only as long as their blocks are among the youngest `age_window` ones. Then, or when
-//! the policy says so, the mapping page is written with all that is pending for it (LazyFTL's
-//! conversion; the batched updates of DFTL and TPFTL).
+//! The map is an array of mapping pages, one entry per logical page; a directory in RAM contains
+//! their locations. Host writes and relocated pages go to separate streams, selected by the
+//! placement (`streams.rs`). Their entries reach the map on flash later. Until then they are
+//! *pending* in RAM, but only while their blocks are among the youngest `age_window` blocks. After
+//! that, or when the policy decides so, the mapping page is written with all its pending entries.
+//! This is LazyFTL's conversion, and the batched updates of DFTL and TPFTL.
 //!
 //! - A mapping page never names a page that can still be lost. Such an entry stays pending when its
 //!   mapping page is written;
-//! - blocks are converted when they get old, the open ones included, so that the youngest
-//!   `age_window` blocks always contain every page that the flash does not know; checkpoints name
-//!   them as well (`checkpoint.rs`);
+//! - old blocks are converted, including open blocks. So the youngest `age_window` blocks always
+//!   contain every page missing from the map on flash. Checkpoints name these blocks too
+//!   (`checkpoint.rs`);
 //! - recovery compares versions, not only page states (`recovery.rs`); trims leave records
 //!   (`trims.rs`).
 //!
-//! On flash (beside docs/FORMAT.md's common record): a mapping page (role MAP, `lpn` = its number)
-//! is `page_bytes / 4` entries, 4 bytes each, little endian, all ones = unmapped; its `ver` is
-//! `upto`: the page contains every change of its entries whose program number is not larger. The
-//! newest readable program of a mapping page rules. A trim record (role TRIM, in mapping blocks)
-//! carries in `ver` the program number of the trim itself, which copies of the record keep; the
-//! data is one range with its version.
+//! On flash, besides docs/FORMAT.md's common record: a mapping page (role MAP, `lpn` = its number)
+//! is `page_bytes / 4` entries. An entry has 4 bytes, little endian, all ones = unmapped. The `ver`
+//! of the page is `upto`: it contains every change of its entries with a program number up to
+//! `upto`. The newest readable program of a mapping page is current. A trim record (role TRIM, in
+//! mapping blocks) has the program number of the trim itself in `ver`, and copies of the record
+//! keep it. Its data is one range with its version.
 //!
-//! What always holds: every live page that is newer than the map on flash is pending; every other
-//! mapped page is where the map on flash says. If power fails, mount finds the first kind in the
+//! Invariants: every valid page that is newer than the map on flash is pending. Every other mapped
+//! page is where the map on flash names it. If power fails, mount finds the pending pages in the
 //! window of young blocks.
 
 mod audit;
@@ -52,7 +52,7 @@ use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::Start;
 use crate::gc::placement::{self, DataStreams};
-use crate::gc::{Gc, policy as victims};
+use crate::gc::{GcState, policy as victims};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
 use checkpoint::Writer;
@@ -68,27 +68,29 @@ pub(crate) const HOST: StreamId = 0;
 pub(crate) const COLD: StreamId = 1;
 pub(crate) const MAP: StreamId = 2;
 const CHECKPOINT: StreamId = 3;
-/// Streams that hold pages of the host or the map. A placement adds more, behind the last one.
+/// Streams with pages of the host or the map. A placement adds streams after the last one.
 const STREAMS: std::ops::Range<StreamId> = HOST..CHECKPOINT;
 
-/// Mapping pages of a device.
+/// Returns the number of mapping pages of a device.
 pub(crate) fn map_pages(geometry: &Geometry, logical_pages: u32) -> u32 {
     logical_pages.div_ceil(geometry.page_bytes / 4)
 }
 
-/// Pages of a checkpoint at most.
+/// Returns the maximum number of pages of a checkpoint.
 pub(crate) fn checkpoint_pages(geometry: &Geometry, logical_pages: u32, blocks: u32) -> u32 {
     Writer::pages(geometry, logical_pages, blocks)
 }
 
-/// Blocks that a device will have, roughly, before it is known.
+/// Estimates the number of blocks of a device before its layout exists.
 pub(crate) fn estimate_blocks(geometry: &Geometry, logical_pages: u32) -> u32 {
     logical_pages.div_ceil(geometry.pages_per_block) / 16 * 18 + 32
 }
 
-/// Blocks beyond data and over-provisioning: the map twice (its garbage must be cheap to collect),
-/// trim records, checkpoints, open blocks, blocks that wait for their erase, the threshold, and
-/// what is not collected while it is what it is.
+/// Returns the blocks beyond data and over-provisioning:
+///
+/// - the map twice (GC of its invalid pages must be cheap), trim records and checkpoints;
+/// - open blocks, blocks that wait for their erase, and the threshold;
+/// - buffer blocks, which GC does not take before their conversion.
 pub(crate) fn overhead_blocks(
     geometry: &Geometry,
     logical_pages: u32,
@@ -109,20 +111,20 @@ pub(crate) fn overhead_blocks(
         + settings.free_threshold
 }
 
-/// Bytes of a cache of single entries, where nothing else is asked for: a 16th of the table, which
-/// is what 64 KiB are of a GiB in pages of 4 KiB.
+/// Returns the default bytes of a cache of single entries: 1/16 of the table, which is 64 KiB per
+/// GiB in pages of 4 KiB.
 pub(crate) fn default_cache(logical_pages: u32) -> u32 {
     (logical_pages / 4).max(256)
 }
 
-/// Free blocks that one collection may need where moved pages may be uncached: a cold block; a
-/// mapping block each for a conversion and for the moved pages; a failing program; on MLC a pair
-/// backup.
+/// Returns the free blocks that one GC run may need where relocated pages may be uncached. These
+/// are a cold block; a mapping block each for a conversion and for the relocated pages; a failing
+/// program; on MLC a pair backup.
 fn reserve(profile: &Profile) -> u32 {
     if profile.is_mlc() { 6 } else { 4 }
 }
 
-/// The common parameters of a scheme that looks up writes, on this chip.
+/// Returns the common parameters of a scheme that looks up writes, on this chip.
 pub(crate) fn settings_of<S: Store>(
     chip: &Chip<S>,
     config: &FtlConfig,
@@ -137,7 +139,7 @@ pub(crate) fn settings_of<S: Store>(
     )
 }
 
-/// [`overhead_blocks`] of a scheme that looks up writes.
+/// Returns [`overhead_blocks`] of a scheme that looks up writes.
 pub(crate) fn overhead_of_params(
     profile: &Profile,
     logical_pages: u32,
@@ -150,37 +152,37 @@ pub(crate) fn overhead_of_params(
     Ok(overhead_blocks(geometry, logical_pages, blocks, &settings))
 }
 
-/// The map, what is pending of it, and its checkpoints.
+/// The map, its pending changes, and its checkpoints.
 pub(crate) struct PagedMap<P> {
     scheme: &'static str,
     pub(crate) settings: Settings,
     pub(crate) policy: P,
     pub(crate) streams: DataStreams,
     pub(crate) pending: Pending,
-    /// Mapping page -> where it is; [`UNMAPPED`] if all its entries are unmapped.
+    /// Location by mapping page; [`UNMAPPED`] if all its entries are unmapped.
     pub(crate) directory: Vec<u32>,
-    /// Mapping page -> the `upto` of its newest version on flash, also where that version was
-    /// trimmed as a whole.
+    /// By mapping page, the `upto` of its newest version on flash, also if that version was trimmed
+    /// as a whole.
     upto: Vec<u64>,
     mapped: Mapped,
-    /// A mapping page being looked at or composed.
+    /// The mapping page being read or composed.
     pub(crate) map_page: Vec<u8>,
-    /// Converted blocks, by epoch, and the last program before: whoever leaves the recovery window
-    /// must be safe.
+    /// Converted blocks: the epoch, and the last program of the conversion. Programs up to that one
+    /// must be safe before the block leaves the recovery window.
     converted: VecDeque<(u64, u64)>,
-    /// Mapping pages are written in the midst of other work; what they need comes from the reserve.
+    /// Set while mapping pages are written during other work: their blocks come from the reserve.
     converting: bool,
     pub(crate) trims: Trims,
     writer: Option<Writer>,
-    /// `pseq` at which the last checkpoint began.
+    /// `pseq` at the start of the last checkpoint.
     last_checkpoint: u64,
     tags: Vec<PageTag>,
 }
 
 /// A scheme over a chip.
-pub(crate) type Paged<S, P> = Controller<S, PagedMap<P>>;
+pub(crate) type DemandFtl<S, P> = Controller<S, PagedMap<P>>;
 
-impl<S: Store, P: Policy> Mapping<S> for Paged<S, P> {
+impl<S: Store, P: Policy> Mapping<S> for DemandFtl<S, P> {
     fn name(&self) -> &'static str {
         self.map.scheme
     }
@@ -199,7 +201,7 @@ impl<S: Store, P: Policy> Mapping<S> for Paged<S, P> {
             done += 1;
             while done < count {
                 let found = self.locate(first.plus(done), count - done - 1)?;
-                if !self.follows(from, found, done - start) {
+                if !self.is_contiguous(from, found, done - start) {
                     next = Some(found);
                     break;
                 }
@@ -215,7 +217,7 @@ impl<S: Store, P: Policy> Mapping<S> for Paged<S, P> {
             }
         }
         match self.settle_cache() {
-            // What leaves the cache is pending as well: the read succeeded.
+            // The entries that leave the cache are pending as well: the read succeeded.
             Err(
                 FtlError::HostFull
                 | FtlError::Host(_)
@@ -233,7 +235,7 @@ impl<S: Store, P: Policy> Mapping<S> for Paged<S, P> {
         let mut done = 0;
         while done < count {
             let (stream, most, is_known) = self.stream_of_write(first.plus(done), count - done)?;
-            self.make_room(stream)?;
+            self.ensure_space(stream)?;
             let room = match self.space.room(stream) {
                 0 => self.space.geometry().pages_per_block,
                 room => room,
@@ -260,9 +262,9 @@ impl<S: Store, P: Policy> Mapping<S> for Paged<S, P> {
             self.enlist_block_of(ppn, stream);
             for i in 0..taken {
                 let (lpn, to) = (first.raw() + done + i, Ppn::new(ppn.raw() + i));
-                self.repoint(lpn, Some(to), seq, Cause::Host)?;
+                self.remap(lpn, Some(to), seq, Cause::Host)?;
                 let is_new = self.map.directory[(lpn / self.per_page()) as usize] == UNMAPPED;
-                self.map.policy.wrote(lpn, to, is_new, &self.map.pending);
+                self.map.policy.on_write(lpn, to, is_new, &self.map.pending);
             }
             self.stats.host_pages_written += taken as u64;
             done += taken;
@@ -284,8 +286,7 @@ impl<S: Store, P: Policy> Mapping<S> for Paged<S, P> {
     }
 
     fn make_durable(&mut self) -> Result<(), FtlError> {
-        // What replaces something else needs no hurry: moved pages and mapping pages have their
-        // source until they are safe.
+        // Relocated pages and mapping pages can wait: their source exists until they are safe.
         let mut host = self.map.streams.host().iter();
         host.try_for_each(|stream| self.space.make_stream_safe(*stream))?;
         let mut records = self.map.trims.iter();
@@ -320,7 +321,7 @@ impl<S: Store, P: Policy> Mapping<S> for Paged<S, P> {
         let geometry = self.space.geometry();
         let (bitmap, victims, blocks) = self.space.table.bytes();
         let (entries, table, indexes) = self.map.pending.bytes();
-        // A scheme that collects blocks only when they are converted accounts for all their pages.
+        // A scheme that runs GC on blocks only after their conversion accounts for all their pages.
         let buffered =
             self.map.settings.buffer_blocks.unwrap_or(0) as u64 * geometry.pages_per_block as u64;
         let directory = 4 * self.map.directory.len() as u64;
@@ -370,7 +371,7 @@ impl<S: Store, P: Policy> Mapping<S> for Paged<S, P> {
     }
 }
 
-impl<S: Store, P: Policy> Paged<S, P> {
+impl<S: Store, P: Policy> DemandFtl<S, P> {
     /// Starts a scheme of this family.
     pub(crate) fn create(
         scheme: &'static str,
@@ -399,7 +400,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let placement = placement::from_params(&config.params, &[])?;
         let (host, copies) = ((HOST, streams[HOST]), (COLD, streams[COLD]));
         let streams = DataStreams::new(placement, &mut space, host, copies);
-        let mut gc = Gc::new(
+        let mut gc = GcState::new(
             &geometry,
             settings.free_threshold,
             settings.reserve,
@@ -428,9 +429,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Controller::start(start, space, gc, CHECKPOINT, logical_pages, map)
     }
 
-    /// Whether `found` continues a run that began `distance` pages before at `from`.
+    /// Returns whether `found` continues a run that began `distance` pages before at `from`.
     #[inline]
-    fn follows(&self, from: Option<Ppn>, found: Option<Ppn>, distance: u32) -> bool {
+    fn is_contiguous(&self, from: Option<Ppn>, found: Option<Ppn>, distance: u32) -> bool {
         match (from, found) {
             (None, None) => true,
             (Some(from), Some(found)) => {

@@ -1,47 +1,47 @@
 //! Changes of the map that its pages on flash do not contain yet.
 //!
-//! An entry is *dirty* while its update flag is set: the flash does not know it. Dirty entries are
-//! also kept per mapping page, so that a write-back finds what it can write in passing without a
-//! search; and counted per block and mapping page, so that every block knows what converting it
-//! costs.
+//! An entry is *dirty* while its update flag is set: the map on flash does not contain it. Dirty
+//! entries are also listed per mapping page, so that a write-back finds all of them without a
+//! search. They are counted per block and mapping page, which gives the conversion cost of every
+//! block.
 
 use crate::format::UNMAPPED;
 use nand_model::{Geometry, Pbn, Ppn};
 use rustc_hash::FxHashMap;
 
-/// What is pending for a logical page.
+/// Pending entry of a logical page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     ppn: u32,
-    /// The flash has still to be told.
+    /// The map on flash does not contain the entry yet.
     pub(crate) update: bool,
-    /// The page that the map on flash names is still counted as live.
+    /// The page that the map on flash names is still counted as valid.
     pub(crate) invalidate: bool,
 }
 
 impl Entry {
-    /// Where the page is; `None` for a tombstone.
+    /// Returns the location of the page; `None` for a tombstone.
     #[inline]
     pub(crate) fn ppn(&self) -> Option<Ppn> {
         (self.ppn != UNMAPPED).then(|| Ppn::new(self.ppn))
     }
 }
 
-/// A block, open or filled, that may hold pages which the flash does not know.
+/// A block, open or full, that may contain pages missing from the map on flash.
 #[derive(Clone, Debug)]
 pub(crate) struct BufferBlock {
     pub(crate) epoch: u64,
-    /// Logical page per programmed page.
+    /// Logical page by programmed page.
     lpns: Vec<u32>,
-    /// Distinct mapping pages of its dirty entries: what converting it would write.
+    /// Distinct mapping pages of its dirty entries: the programs of its conversion.
     pub(crate) cost: u32,
 }
 
-/// The dirty entries of one mapping page.
+/// Dirty entries of one mapping page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dirty {
     pub(crate) lpns: Vec<u32>,
-    /// No change before this program is missing from the mapping page on flash.
+    /// The mapping page on flash contains all changes before this program.
     pub(crate) since: u64,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Pending {
     geometry: Geometry,
     /// Entries per mapping page.
     per_page: u32,
-    /// Whether an entry stays after the flash was told, until its block is converted.
+    /// Whether an entry stays after its write-back, until its block is converted.
     keeps_clean: bool,
     entries: FxHashMap<u32, Entry>,
     dirty: FxHashMap<u32, Dirty>,
@@ -95,14 +95,14 @@ impl Pending {
         self.dirty.get(&vtpn)
     }
 
-    /// Mapping pages with dirty entries, ascending.
+    /// Returns the mapping pages with dirty entries, ascending.
     pub(crate) fn dirty_pages(&self) -> Vec<u32> {
         let mut pages: Vec<u32> = self.dirty.keys().copied().collect();
         pages.sort_unstable();
         pages
     }
 
-    /// The mapping page with the most dirty entries.
+    /// Returns the mapping page with the most dirty entries.
     pub(crate) fn dirtiest(&self) -> Option<u32> {
         self.dirty
             .iter()
@@ -124,8 +124,8 @@ impl Pending {
         self.blocks.len() as u32
     }
 
-    /// A block gets pages that the flash does not know.
-    pub(crate) fn enlist(&mut self, block: Pbn, epoch: u64) {
+    /// Adds a block with pages missing from the map on flash.
+    pub(crate) fn add_block(&mut self, block: Pbn, epoch: u64) {
         let lpns = Vec::with_capacity(self.geometry.pages_per_block as usize);
         let known = self.blocks.insert(
             block.raw(),
@@ -138,10 +138,10 @@ impl Pending {
         assert!(known.is_none(), "block {block} is enlisted twice");
     }
 
-    /// Points a logical page at its new place, or nowhere, and returns what was said before. The
-    /// update flag is set; the invalidate flag is inherited, or else `fresh`. `seq` is not larger
-    /// than the number of the program behind the change.
-    pub(crate) fn point(
+    /// Points a logical page at its new location, or at none, and returns the old entry. Sets the
+    /// update flag. The invalidate flag is inherited, or else `fresh`. `seq` is not larger than the
+    /// number of the program behind the change.
+    pub(crate) fn update_entry(
         &mut self,
         lpn: u32,
         to: Option<Ppn>,
@@ -194,7 +194,7 @@ impl Pending {
         buffer.cost += (*count == 1) as u32;
     }
 
-    /// An entry is no longer dirty, or no longer there.
+    /// Updates the counts for an entry that is no longer dirty, or no longer exists.
     fn uncount(&mut self, old: Entry, vtpn: u32) {
         let Some(ppn) = old.ppn() else {
             self.tombstones -= 1;
@@ -218,8 +218,7 @@ impl Pending {
         }
     }
 
-    /// The page that the map on flash names for this logical page is gone: do not invalidate it
-    /// again.
+    /// Clears the invalidate flag: the page that the map on flash names is already invalid.
     pub(crate) fn clear_invalidate(&mut self, lpn: u32) {
         self.entries
             .get_mut(&lpn)
@@ -227,7 +226,7 @@ impl Pending {
             .invalidate = false;
     }
 
-    /// The flash knows these changes now; `left` are still missing.
+    /// Marks the written changes of a mapping page as clean; `left` are still missing on flash.
     pub(crate) fn clean(&mut self, vtpn: u32, written: &[u32], left: Vec<u32>) {
         for &lpn in written {
             let old = self.get(lpn).expect("dirty entries are pending");
@@ -254,20 +253,20 @@ impl Pending {
         }
     }
 
-    /// A whole mapping page was trimmed: nothing in it is dirty any more. The entries follow one by
-    /// one.
+    /// Removes an entry of a mapping page that was trimmed as a whole. [`Pending::forget_dirty`]
+    /// then removes the list of dirty entries.
     pub(crate) fn forget(&mut self, lpn: u32) -> Option<Entry> {
         let old = self.entries.remove(&lpn)?;
         self.uncount(old, lpn / self.per_page);
         Some(old)
     }
 
-    /// See [`Pending::forget`].
+    /// Removes the list of dirty entries of a mapping page. See [`Pending::forget`].
     pub(crate) fn forget_dirty(&mut self, vtpn: u32) {
         self.dirty.remove(&vtpn);
     }
 
-    /// Mapping pages to be written before this block can be converted, ascending.
+    /// Returns the mapping pages to write before this block can be converted, ascending.
     pub(crate) fn pages_to_write(&self, block: Pbn) -> Vec<u32> {
         let mut pages: Vec<u32> = self
             .tracked(block)
@@ -279,7 +278,7 @@ impl Pending {
         pages
     }
 
-    /// Entries that point into a block.
+    /// Returns the entries that point into a block.
     fn tracked(&self, block: Pbn) -> impl Iterator<Item = (u32, Entry)> {
         let lpns = self
             .blocks
@@ -293,8 +292,8 @@ impl Pending {
         })
     }
 
-    /// The flash knows every entry of the block.
-    pub(crate) fn retire(&mut self, block: Pbn) {
+    /// Removes a block: the map on flash contains all its entries.
+    pub(crate) fn remove_block(&mut self, block: Pbn) {
         let gone: Vec<(u32, Entry)> = self.tracked(block).collect();
         for (lpn, entry) in gone {
             assert!(!entry.update, "logical page {lpn} would be lost");
@@ -307,7 +306,7 @@ impl Pending {
         assert_eq!(buffer.cost, 0, "block {block} has uncounted dirty entries");
     }
 
-    /// The logical page that was written here, if the block is not converted yet.
+    /// Returns the logical page that was written here, if the block is not converted yet.
     pub(crate) fn lpn_at(&self, ppn: Ppn) -> Option<u32> {
         let buffer = self.blocks.get(&self.geometry.block_of(ppn).raw())?;
         buffer
@@ -317,7 +316,7 @@ impl Pending {
             .filter(|lpn| *lpn != UNMAPPED)
     }
 
-    /// Compares the indexes with the entries; one line per difference.
+    /// Compares the indexes with the entries. Returns one line per difference.
     pub(crate) fn audit(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut counts: FxHashMap<(u32, u32), u32> = FxHashMap::default();
@@ -373,7 +372,7 @@ impl Pending {
         wrong
     }
 
-    /// Entries, and bytes really allocated: table, and the indexes beside it.
+    /// Returns the number of entries, and the allocated bytes of the table and of its indexes.
     pub(crate) fn bytes(&self) -> (u64, u64, u64) {
         let map = |capacity: usize, entry: usize| (capacity * 8 / 7 * (entry + 1)) as u64;
         let lists: usize = self

@@ -1,56 +1,57 @@
-//! What a scheme of this family decides: which part of the map is in RAM, and when the rest of it
-//! is written.
+//! Decisions of a scheme of this family: which part of the map is in RAM, and when the rest is
+//! written.
 
 use super::pending::Pending;
 use crate::stats::RamEntry;
 use nand_model::Ppn;
 
-/// A cache over the mapping pages. It never holds the only copy of anything: what the flash does
-/// not know is also in [`Pending`], so any entry may be dropped at any time, and a power cut loses
+/// A cache over the mapping pages. It never contains the only copy of an entry: changes missing on
+/// flash are also in [`Pending`]. So any entry may be dropped at any time, and a power cut loses
 /// nothing with it.
 pub(crate) trait Policy: Send {
-    /// Whether a write first finds out where its page was, so that the old one dies at once. If
-    /// not, it dies when its mapping page is written.
+    /// Whether a write first looks up the old location of its page, so that the old page becomes
+    /// invalid at once. If not, it becomes invalid when its mapping page is written.
     const LOOKS_UP_WRITES: bool;
 
-    /// Where a page is, if that is cached; it was used. `pending` tells that the answer is known
-    /// already.
+    /// Returns the location of a page, if it is cached, and records the access. `pending` is true
+    /// if [`Pending`] already has the location.
     fn get(&mut self, lpn: u32, pending: bool) -> Option<Option<Ppn>>;
 
-    /// Where a page is, if that is cached; it was not used.
+    /// Returns the location of a page, if it is cached, without recording an access.
     fn peek(&self, lpn: u32) -> Option<Option<Ppn>>;
 
-    /// A mapping page was read because `lpn` was missed; the request goes on for `more` pages
-    /// behind it. What is pending is newer.
+    /// Adds a mapping page that was read after a miss of `lpn`; the request continues for `more`
+    /// pages after `lpn`. Pending entries are newer than `page`.
     fn load(&mut self, vtpn: u32, page: &[u8], lpn: u32, more: u32, pending: &Pending);
 
-    /// A page moved. Returns whether its entry is cached.
-    fn moved(&mut self, lpn: u32, to: Option<Ppn>) -> bool;
+    /// Updates the entry of a relocated page. Returns whether it is cached.
+    fn on_relocate(&mut self, lpn: u32, to: Option<Ppn>) -> bool;
 
-    /// The host wrote a page. Schemes that look up writes have it in their cache from now on.
-    /// `is_new` tells that its mapping page is not on flash; one that is and yet is not cached was
-    /// not needed to look the page up, because that is pending.
-    fn wrote(&mut self, lpn: u32, to: Ppn, is_new: bool, pending: &Pending);
+    /// Records a host write. Schemes that look up writes cache the entry from now on. `is_new` is
+    /// true if its mapping page is not on flash. If the mapping page is on flash and not cached,
+    /// the lookup did not need it, because the page is pending.
+    fn on_write(&mut self, lpn: u32, to: Ppn, is_new: bool, pending: &Pending);
 
-    /// Makes room if the cache is too large. `Some` is a mapping page that has to be written
-    /// because an entry of it leaves.
+    /// Makes room if the cache is too large. Returns a mapping page that must be written because
+    /// one of its entries leaves the cache.
     fn evict(&mut self, pending: &Pending) -> Option<u32>;
 
-    /// A mapping page was written; this is its content.
-    fn written(&mut self, vtpn: u32, page: &[u8]);
+    /// Updates the cache from the content of a mapping page that was written.
+    fn on_writeback(&mut self, vtpn: u32, page: &[u8]);
 
-    /// All of a mapping page was trimmed.
+    /// Drops a mapping page that was trimmed as a whole.
     fn dropped(&mut self, vtpn: u32);
 
-    /// Copies a mapping page with all changes, if the cache has it in full; `plain` tells that the
-    /// cache's newer entries do not hide any that still matter.
+    /// Copies a mapping page with all changes, if the cache contains it in full. `plain` is true if
+    /// the cache's newer entries hide no older entry that still matters.
     fn copy_page(&mut self, vtpn: u32, plain: bool, out: &mut [u8]) -> bool;
 
-    /// Places in RAM that [`Policy::get`] looked at so far, where the scheme is about that.
+    /// Returns the RAM locations that [`Policy::get`] has examined so far, in schemes that measure
+    /// it.
     fn lookup_steps(&self) -> u64 {
         0
     }
 
-    /// RAM of the cache.
+    /// Returns the RAM of the cache.
     fn ram(&self) -> Vec<RamEntry>;
 }

@@ -1,32 +1,33 @@
 //! Garbage collection (LazyFTL's Algorithm 2; DFTL's lazy copying and batched updates).
 //!
-//! Victims are data and mapping blocks. A live page that was superseded without the flash knowing
-//! it is skipped, and its invalidate flag cleared. The others move to a cold block, so a collection
-//! may open one, which may convert a block, which may open a mapping block; and where moved pages
-//! are not cached, their mapping pages are written at once, which may open another: the reserve,
-//! looked at before a victim is touched.
+//! Victims are data and mapping blocks. A valid page that was superseded without a write-back is
+//! skipped, and its invalidate flag cleared. The other pages are relocated to a cold block. So a GC
+//! run may open a cold block, which may convert a block, which may open a mapping block. Where
+//! relocated pages are not cached, their mapping pages are written at once, which may open another.
+//! The reserve covers these blocks, and is checked before a victim is touched.
 //!
-//! If power fails, the victim is still there: it is erased only when no copy can be lost.
+//! If power fails, the victim still exists: it is erased only when no copy can be lost.
 
 use super::map::entry_at;
-use super::{MAP, Paged, Policy, UNMAPPED};
+use super::{DemandFtl, MAP, Policy, UNMAPPED};
 use crate::block_table::State;
 use crate::copy::misplaced;
 use crate::error::FtlError;
 use crate::format::{Flags, Oob, Role};
-use crate::gc::{Collect, Gc};
+use crate::gc::{GarbageCollect, GcState};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
-impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
-    fn parts(&mut self) -> (&mut Space<S>, &mut Gc) {
+impl<S: Store, P: Policy> GarbageCollect<S> for DemandFtl<S, P> {
+    fn parts(&mut self) -> (&mut Space<S>, &mut GcState) {
         (&mut self.space, &mut self.gc)
     }
 
-    /// None if they fit into the open blocks; else a cold block, and a mapping block for the
-    /// conversion that makes room for it; and what the mapping pages of the moved pages take.
+    /// Returns 0 if the pages fit into the open blocks. Otherwise returns a cold block, and a
+    /// mapping block for the conversion that makes room for it. Adds the blocks for the mapping
+    /// pages of the relocated pages.
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
-        let live = self.space.table.valid(victim);
+        let live = self.space.table.valid_count(victim);
         let for_copies = || self.map.streams.blocks_for_copies(&self.space, live);
         match self.space.table.role(victim) {
             Role::Map => self.space.blocks_for(MAP, live),
@@ -35,13 +36,13 @@ impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
         }
     }
 
-    /// The collectable block with the fewest live pages. When that one is nearly full, garbage sits
-    /// in the update and cold area: a block there with fewer live pages is converted ahead of its
-    /// turn.
-    fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
+    /// Selects the collectable block with the fewest valid pages. If it is nearly full, the invalid
+    /// pages are in the update and cold area: a block there with fewer valid pages is converted
+    /// early.
+    fn select_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         let pages = self.space.pages_per_block();
         let best = self.gc.victim(&mut self.space);
-        let live = best.map_or(pages, |block| self.space.table.valid(block));
+        let live = best.map_or(pages, |block| self.space.table.valid_count(block));
         if live < pages - pages / 16 || self.map.settings.buffer_blocks.is_none() {
             return Ok(best);
         }
@@ -52,7 +53,7 @@ impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
             .blocks()
             .filter(|(block, _)| table.state(*block) == State::Full);
         let emptier = filled
-            .map(|(block, buffer)| (table.valid(block), buffer.cost, buffer.epoch, block))
+            .map(|(block, buffer)| (table.valid_count(block), buffer.cost, buffer.epoch, block))
             .min();
         match emptier.filter(|(valid, ..)| *valid < live) {
             Some((.., block)) => {
@@ -63,8 +64,8 @@ impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
         }
     }
 
-    /// Blocks that are not collected as they are get converted.
-    fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError> {
+    /// Converts the block first if GC needs it converted.
+    fn prepare_victim(&mut self, block: Pbn) -> Result<bool, FtlError> {
         let is_checkpoint = self.space.table.role(block) == Role::Checkpoint;
         self.gc.wants_checkpoint |= is_checkpoint;
         if self.map.pending.holds(block) && self.map.settings.buffer_blocks.is_some() {
@@ -73,7 +74,7 @@ impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
         Ok(!is_checkpoint)
     }
 
-    fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
+    fn relocate_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         let is_map = self.space.table.role(victim) == Role::Map;
         if is_map {
             self.expire_records();
@@ -86,47 +87,47 @@ impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
         }
     }
 
-    fn give_up(&mut self, block: Pbn) {
+    fn release_block(&mut self, block: Pbn) {
         if self.map.pending.holds(block) {
-            self.map.pending.retire(block);
+            self.map.pending.remove_block(block);
         }
         self.space.release(block);
     }
 
-    fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {
+    fn use_worn_block(&mut self, block: Pbn) -> Result<(), FtlError> {
         let stream = if self.space.table.role(block) == Role::Map {
             MAP
         } else {
             let age = self.space.written_since(self.space.table.epoch(block));
             self.map.streams.of_copy(&self.space, block, age, false)
         };
-        self.space.set_cold_apart(stream)
+        self.space.use_worn_block(stream)
     }
 }
 
-impl<S: Store, P: Policy> Paged<S, P> {
-    /// Makes sure that the stream can take a page, that the areas keep their size and age, and that
+impl<S: Store, P: Policy> DemandFtl<S, P> {
+    /// Ensures that the stream can take a page, that the areas keep their size and age, and that
     /// the reserve is left.
     #[inline]
-    pub(crate) fn make_room(&mut self, stream: StreamId) -> Result<(), FtlError> {
+    pub(crate) fn ensure_space(&mut self, stream: StreamId) -> Result<(), FtlError> {
         if self.space.room(stream) > 0 && self.space.failing_block().is_none() {
             return Ok(());
         }
-        self.upkeep()?;
+        self.maintain()?;
         let joins = self.map.streams.host().contains(&stream) && self.space.room(stream) == 0;
-        self.make_blocks(joins as u32)
+        self.ensure_blocks(joins as u32)
     }
 
-    /// Makes sure that the pool is full, and that the areas have their size and age if `more`
-    /// blocks join them.
-    pub(crate) fn make_blocks(&mut self, more: u32) -> Result<(), FtlError> {
-        // A collection opens blocks, and with them others get too old. Rounds without end mean that
-        // it always does so before it has made room for their conversion.
+    /// Ensures that the pool is full, and that the areas keep their size and age if `more` blocks
+    /// join them.
+    pub(crate) fn ensure_blocks(&mut self, more: u32) -> Result<(), FtlError> {
+        // A GC run opens blocks, which makes other blocks too old. If the rounds do not end, this
+        // always happens before GC has made room for their conversion.
         for _ in 0..2 * self.space.geometry().blocks {
-            self.collect_until(self.gc.threshold + 1)?;
-            // One conversion at a time: each may need a block of the reserve.
+            self.gc_until(self.gc.threshold + 1)?;
+            // Convert one block at a time: each conversion may need a block of the reserve.
             if !self.convert_one(more)? {
-                return self.settle_window();
+                return self.advance_window();
             }
         }
         self.gc.set_read_only(
@@ -140,10 +141,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
         for i in 0..self.gc.pages.from.len() {
             let (tag, from) = (self.gc.pages.tag(i), self.gc.pages.from[i]);
             if self.space.room(MAP) == 0 && !self.map.converting {
-                self.keep_window()?;
+                self.enforce_window()?;
             }
-            if !self.space.table.is_live(from) {
-                // Keeping the window has just written this very page anew.
+            if !self.space.table.is_valid(from) {
+                // `enforce_window` has just rewritten this page.
                 continue;
             }
             let owned = match tag.role {
@@ -166,21 +167,21 @@ impl<S: Store, P: Policy> Paged<S, P> {
             if tag.role == Role::Map {
                 self.set_directory(tag.lpn, Some(to));
             } else {
-                self.map.trims.moved(tag.ver, to);
-                self.space.table.clear_live(from);
+                self.map.trims.on_relocate(tag.ver, to);
+                self.space.table.set_invalid(from);
             }
         }
         Ok(self.gc.pages.from.len() as u32)
     }
 
     fn move_data_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
-        self.name_unknown_pages()?;
+        self.find_lost_owners()?;
         self.note_collected(victim);
         let page = self.space.geometry().page_bytes as usize;
         let (mut next, mut moved) = (0, 0);
         let total = self.gc.pages.from.len();
         let mut uncached: Vec<u32> = Vec::new();
-        // Decided before anything moves: nothing below makes another of these pages pending.
+        // Decided before the first relocation: the loop makes none of the later pages pending.
         let stays = (0..total)
             .map(|i| self.skip_superseded(i))
             .collect::<Result<Vec<bool>, _>>()?;
@@ -208,13 +209,13 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 if self
                     .map
                     .pending
-                    .point(lpn, to, false, seq)
+                    .update_entry(lpn, to, false, seq)
                     .is_some_and(|old| old.ppn() != Some(from))
                 {
                     return Err(misplaced(from, lpn));
                 }
-                self.space.table.clear_live(from);
-                if !self.map.policy.moved(lpn, to) {
+                self.space.table.set_invalid(from);
+                if !self.map.policy.on_relocate(lpn, to) {
                     uncached.push(lpn / self.per_page());
                 }
                 next += 1;
@@ -225,7 +226,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(moved)
     }
 
-    /// Tells the flash of moved pages whose entries are not cached: each mapping page once.
+    /// Writes the mapping pages of relocated pages whose entries are not cached, each once.
     fn write_uncached(&mut self, mut vtpns: Vec<u32>, cause: Cause) -> Result<(), FtlError> {
         vtpns.sort_unstable();
         vtpns.dedup();
@@ -237,8 +238,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
         outcome
     }
 
-    /// Whether a newer version of this live page is pending; if so, the page dies here instead of
-    /// when its mapping page is written.
+    /// Returns whether a newer version of this valid page is pending. If so, invalidates the page
+    /// now instead of when its mapping page is written.
     fn skip_superseded(&mut self, i: usize) -> Result<bool, FtlError> {
         let ((_, lpn), from) = (self.gc.pages.owner(i), self.gc.pages.from[i]);
         if lpn >= self.logical_pages {
@@ -256,7 +257,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             return Err(misplaced(from, lpn));
         }
         self.map.pending.clear_invalidate(lpn);
-        self.space.table.clear_live(from);
+        self.space.table.set_invalid(from);
         Ok(true)
     }
 
@@ -267,9 +268,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
             .is_some_and(|entry| entry.ppn() == Some(ppn))
     }
 
-    /// Finds the owners of live pages whose record is lost: a search through the whole map, because
-    /// it happens next to never.
-    fn name_unknown_pages(&mut self) -> Result<(), FtlError> {
+    /// Finds the owners of valid pages with a lost record. Searches the whole map, because such
+    /// pages are very rare.
+    fn find_lost_owners(&mut self) -> Result<(), FtlError> {
         let unknown: Vec<(usize, Ppn)> = self.gc.pages.unknown().collect();
         if unknown.is_empty() {
             return Ok(());
@@ -290,8 +291,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
             self.load_map_page(vtpn, false, Cause::Gc)?;
             for lpn in self.pages_of(vtpn) {
                 let here = entry_at(&self.map.map_page, lpn % self.per_page());
-                // Where something newer is pending, the map's word counts only if its page is still
-                // to be given up.
+                // If a newer version is pending, the map's entry is current only while the
+                // invalidate flag is set.
                 let counts = self
                     .map
                     .pending
@@ -307,8 +308,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
             }
         }
         for ((i, ppn), owner) in unknown.into_iter().zip(owners) {
-            let lpn = owner
-                .ok_or_else(|| FtlError::Corrupt(format!("nobody owns the live page {ppn}")))?;
+            let lpn =
+                owner.ok_or_else(|| FtlError::Corrupt(format!("valid page {ppn} has no owner")))?;
             self.gc
                 .pages
                 .name(i, self.map.settings.copy_role, lpn, self.next_ver);

@@ -1,31 +1,34 @@
 //! Mount.
 //!
-//! Steps: read the head of every block; load the newest checkpoint; read every record of the blocks
-//! that may hold what the map on flash does not know; read the newest version of every mapping
-//! page, and give each of its logical pages the newest readable version; rebuild counts; make safe
-//! again what the cut may have left unstable. Which blocks are read is in `window.rs`, which
-//! version rules in `versions.rs`.
+//! 1. Read the head of every block.
+//! 2. Load the newest checkpoint.
+//! 3. Read every record of the blocks that may contain pages missing from the map on flash
+//!    (`window.rs`).
+//! 4. Read the newest version of every mapping page, and adopt the newest readable version of each
+//!    of its logical pages (`versions.rs`).
+//! 5. Rebuild the counts.
+//! 6. Rewrite the pages that the cut may have left unstable.
 //!
 //! A version is never larger than the number of the program that wrote it, so new versions continue
 //! above the last program.
 //!
-//! If power fails during a mount, the next one does the same: a mount only adds copies of pages it
-//! keeps, and erases only blocks without live pages.
+//! If power fails during a mount, the next mount repeats these steps. A mount only adds copies of
+//! pages it keeps, and erases only blocks without valid pages.
 
 use super::checkpoint::Content;
 use super::window::Window;
-use super::{MAP, Paged, Policy};
+use super::{DemandFtl, MAP, Policy};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::Role;
-use crate::gc::Collect;
-use crate::recovery::{Head, Rescue, Rescuer, Rescues, scan_heads};
+use crate::gc::GarbageCollect;
+use crate::recovery::{Head, Rewrite, Rewriter, Rewrites, scan_heads};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 use std::collections::HashSet;
 
-impl<S: Store, P: Policy> Paged<S, P> {
-    /// Finds what an earlier run left.
+impl<S: Store, P: Policy> DemandFtl<S, P> {
+    /// Mounts the scheme from the flash content.
     pub(crate) fn mount(&mut self) -> Result<(), FtlError> {
         let mut scanned = 0;
         let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
@@ -46,41 +49,41 @@ impl<S: Store, P: Policy> Paged<S, P> {
         self.end_step("scan window");
         self.stats.mount.clean = base.as_ref().is_some_and(|base| base.clean) && !window.touched;
         self.adopt_blocks(&heads, base.as_ref(), &window);
-        let mut rescues = Rescues::default();
-        let mut trims = self.read_trims(window.trims.clone(), &mut window, &mut rescues)?;
+        let mut rewrites = Rewrites::default();
+        let mut trims = self.read_trims(window.trims.clone(), &mut window, &mut rewrites)?;
         let mut outdated = Vec::new();
         for vtpn in 0..self.map.directory.len() as u32 {
             let (found, is_outdated) = self.find_map(vtpn, &window, &trims)?;
             if is_outdated || missing.contains(&vtpn) {
                 outdated.push(found);
             } else {
-                self.resolve(found, &window, &trims, &mut rescues)?;
+                self.resolve(found, &window, &trims, &mut rewrites)?;
             }
         }
         if !outdated.is_empty() {
             self.stats.mount.clean = false;
-            self.scan_rest(&heads, &mut window, &mut trims, &mut rescues, &mut scanned)?;
+            self.scan_rest(&heads, &mut window, &mut trims, &mut rewrites, &mut scanned)?;
         }
         let rebuilt: Vec<u32> = outdated.iter().map(|found| found.vtpn).collect();
         let first_page = |block: &Pbn| self.space.geometry().page(*block, 0);
         let with_lost_records = window.with_lost_records.iter().map(first_page);
-        rescues.pin(&self.space.geometry(), with_lost_records);
+        rewrites.pin(&self.space.geometry(), with_lost_records);
         for found in outdated {
-            rescues.pin(&self.space.geometry(), found.lost.iter().copied());
-            self.resolve(found, &window, &trims, &mut rescues)?;
+            rewrites.pin(&self.space.geometry(), found.lost.iter().copied());
+            self.resolve(found, &window, &trims, &mut rewrites)?;
         }
         self.adopt_trims(trims)?;
         self.next_ver = self.space.flash.pseq() + 1;
         self.space.check_counters(self.next_ver)?;
         self.end_step("resolve versions");
         self.space.begin_mount();
-        self.settle_blocks(&rescues, true);
+        self.classify_blocks(&rewrites, true);
         self.stats.mount.free_blocks = self.space.free_blocks() + self.space.released_blocks();
-        self.rewrite(&mut rescues)?;
+        self.rewrite(&mut rewrites)?;
         self.write_rebuilt(&rebuilt)?;
         self.end_step("rewrite suspects");
         let unwritten = !rebuilt.is_empty() && self.gc.is_read_only();
-        self.settle_blocks(&rescues, unwritten);
+        self.classify_blocks(&rewrites, unwritten);
         self.refill_pool()?;
         self.empty_blocks_with_lost_records(&window.with_lost_records)?;
         self.space.end_mount()?;
@@ -90,30 +93,30 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// Every mount after a cut gives up the rest of the blocks that were open. Were they collected
-    /// only when the host writes, cuts in a row would use the free blocks up.
+    /// Refills the pool of free blocks. Every mount after a cut abandons the rest of the open
+    /// blocks. If GC ran only at host writes, repeated cuts would use up the free blocks.
     fn refill_pool(&mut self) -> Result<(), FtlError> {
         if self.stats.mount.clean || self.gc.is_read_only() {
             return Ok(());
         }
-        match self.make_blocks(0).and_then(|()| self.limit_pending()) {
-            // Reading goes on.
+        match self.ensure_blocks(0).and_then(|()| self.limit_pending()) {
+            // The device stays readable.
             Err(FtlError::ReadOnly(_)) => Ok(()),
             other => other,
         }
     }
 
-    /// Relocates what these blocks still hold. The mount has written what their lost records may
-    /// have contained; while they stay, every mount has to read all blocks again.
+    /// Relocates the valid pages of these blocks. The mount has written the changes that their lost
+    /// records may have contained. While the blocks stay, every mount has to read all blocks again.
     fn empty_blocks_with_lost_records(&mut self, blocks: &[Pbn]) -> Result<(), FtlError> {
         for block in blocks {
-            // The mount may have collected it already, and opened it again.
+            // GC may have released it during the mount, and a stream may have opened it again.
             let holds_map = self.space.table.state(*block) == State::Full
                 && self.space.table.role(*block) == Role::Map;
             if !holds_map || self.gc.is_read_only() {
                 continue;
             }
-            match self.renew(*block, Cause::Recovery) {
+            match self.relocate_block(*block, Cause::Recovery) {
                 Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
                 other => drop(other?),
             }
@@ -121,7 +124,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// Gives every block its state and role; live pages come later.
+    /// Sets the state and role of every block; valid pages come later.
     fn adopt_blocks(&mut self, heads: &[Head], base: Option<&Content>, window: &Window) {
         let free: HashSet<u32> = match base {
             Some(base) if self.stats.mount.clean => base.free.iter().copied().collect(),
@@ -133,8 +136,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 Head::Nothing => self.space.add_free(block, free.contains(&block.raw())),
                 Head::Found { first, epoch, .. } => {
                     let role = match (window.roles.get(&block.raw()), first) {
-                        // Even if the scan cannot read the checkpoint any more, which its loading
-                        // could.
+                        // Even if the scan can no longer read the checkpoint that was loaded.
                         (_, Role::Checkpoint) => Role::Checkpoint,
                         (Some(role), _) => *role,
                         (None, Role::Map | Role::Trim) => Role::Map,
@@ -146,19 +148,19 @@ impl<S: Store, P: Policy> Paged<S, P> {
         }
     }
 
-    /// Blocks that have to be converted first stay as they are.
-    fn settle_blocks(&mut self, rescues: &Rescues, pinned_wait: bool) {
+    /// Classifies the blocks, except those that must be converted first.
+    fn classify_blocks(&mut self, rewrites: &Rewrites, pinned_wait: bool) {
         let of_scheme =
             |block| self.map.pending.holds(block) && self.map.settings.buffer_blocks.is_some();
         let (space, checkpoints) = (&mut self.space, &self.checkpoints);
-        let dead = rescues.settle_blocks(space, checkpoints, pinned_wait, of_scheme);
-        dead.into_iter().for_each(|block| self.give_up(block));
+        let dead = rewrites.classify_blocks(space, checkpoints, pinned_wait, of_scheme);
+        dead.into_iter().for_each(|block| self.release_block(block));
     }
 
-    /// Programs again what the cut may have left unstable, so that it stays what this mount has
-    /// seen.
-    fn rewrite(&mut self, rescues: &mut Rescues) -> Result<(), FtlError> {
-        match rescues.program(self) {
+    /// Rewrites the pages that the cut may have left unstable, so that they keep the content that
+    /// this mount has read.
+    fn rewrite(&mut self, rewrites: &mut Rewrites) -> Result<(), FtlError> {
+        match rewrites.program(self) {
             Ok(programmed) => self.stats.mount.pages_discarded += programmed,
             Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
             Err(other) => return Err(other),
@@ -166,14 +168,14 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// Writes the mapping pages that were rebuilt.
+    /// Writes the rebuilt mapping pages.
     fn write_rebuilt(&mut self, rebuilt: &[u32]) -> Result<(), FtlError> {
         for vtpn in rebuilt {
             if self.gc.is_read_only() {
                 return Ok(());
             }
             if self.space.room(MAP) == 0 {
-                self.space.reclaim(Cause::Recovery)?;
+                self.space.erase_released(Cause::Recovery)?;
             }
             match self.write_back(*vtpn, Cause::Recovery) {
                 Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
@@ -188,7 +190,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
     }
 }
 
-impl<S: Store, P: Policy> Rescuer<S> for Paged<S, P> {
+impl<S: Store, P: Policy> Rewriter<S> for DemandFtl<S, P> {
     fn space(&mut self) -> &mut Space<S> {
         &mut self.space
     }
@@ -200,18 +202,18 @@ impl<S: Store, P: Policy> Rescuer<S> for Paged<S, P> {
         }
     }
 
-    fn copied(&mut self, rescue: &Rescue, to: Ppn, seq: u64) {
-        let tag = rescue.tag;
+    fn copied(&mut self, rewrite: &Rewrite, to: Ppn, seq: u64) {
+        let tag = rewrite.tag;
         if tag.role == Role::Map {
             self.set_directory(tag.lpn, Some(to));
             return;
         }
         if tag.role == Role::Trim {
-            self.map.trims.moved(tag.ver, to);
+            self.map.trims.on_relocate(tag.ver, to);
         } else {
             self.enlist_block_of(to, self.map.streams.copies()[0]);
-            self.map.pending.point(tag.lpn, Some(to), false, seq);
+            self.map.pending.update_entry(tag.lpn, Some(to), false, seq);
         }
-        self.space.table.clear_live(rescue.from);
+        self.space.table.set_invalid(rewrite.from);
     }
 }

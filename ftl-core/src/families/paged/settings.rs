@@ -1,4 +1,4 @@
-//! Parameters that all schemes with their map on flash have.
+//! Common parameters of all schemes with their map on flash.
 
 use super::STREAMS;
 use crate::config::{ParamDoc, Params};
@@ -24,7 +24,7 @@ pub(crate) mod docs {
     };
     pub(crate) const FREE_THRESHOLD: ParamDoc = ParamDoc {
         key: "gc.free_threshold",
-        help: "free blocks that collection keeps, at least the reserve and 3 (default: those, and max(1, 0.5 % of blocks))",
+        help: "free blocks that GC keeps, at least the reserve and 3 (default: those, and max(1, 0.5 % of blocks))",
     };
     pub(crate) const CHECKPOINT_INTERVAL: ParamDoc = ParamDoc {
         key: "ckpt.interval",
@@ -36,7 +36,7 @@ pub(crate) mod docs {
         help: "defer_erase (default), or none: unsafe, for demonstrations",
     };
 
-    /// All of them but the age window, which LazyFTL calls something else.
+    /// All of them except the age window, which has another name in LazyFTL.
     pub(crate) const SHARED: &[ParamDoc] = &[
         TOMBSTONES,
         policy::POLICY_PARAM,
@@ -51,25 +51,25 @@ pub(crate) mod docs {
     ];
 }
 
-/// The parameters, validated.
+/// Validated parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// Blocks that are not collected before they are converted: at most so many. `None`: every full
-    /// block may be collected.
+    /// Maximum number of blocks that GC does not take before their conversion. `None`: GC may take
+    /// every full block.
     pub(crate) buffer_blocks: Option<u32>,
-    /// Block allocations after which the flash has to know a block's pages.
+    /// Block allocations after which the map on flash must contain a block's pages.
     pub(crate) age_window: u64,
     pub(crate) max_tombstones: u32,
-    /// Changes that may be pending.
+    /// Maximum number of pending changes.
     pub(crate) max_pending: Option<u32>,
-    /// Superseded pages are marked in their spare bytes.
+    /// Superseded pages are marked in their OOB area.
     pub(crate) oob_mark: bool,
-    /// Streams of data beside one for the host and one for copies.
+    /// Data streams besides one for the host and one for copies.
     pub(crate) more_streams: u32,
-    /// Roles of blocks that hold what the host wrote, and what was moved.
+    /// Roles of blocks with host data, and of blocks with relocated pages.
     pub(crate) host_role: Role,
     pub(crate) copy_role: Role,
-    /// Free blocks that one collection may need.
+    /// Free blocks that one GC run may need.
     pub(crate) reserve: u32,
     pub(crate) free_threshold: u32,
     pub(crate) checkpoint_interval: u64,
@@ -79,11 +79,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads the common parameters; for a scheme whose full blocks may all be collected. `reserve`:
-    /// free blocks that one collection may need.
+    /// Reads the common parameters of a scheme in which GC may take every full block. `reserve`:
+    /// free blocks that one GC run may need.
     ///
     /// # Errors
-    /// [`FtlError::Config`] where a value is not one or cannot work.
+    /// [`FtlError::Config`] if a value is malformed or cannot work.
     pub(crate) fn new(
         params: &Params,
         blocks: u32,
@@ -91,8 +91,8 @@ impl Settings {
         reserve: u32,
     ) -> Result<Settings, FtlError> {
         let pair_protection = params.choice(docs::PAIR_POLICY.key, "defer_erase", "none")?;
-        // With fewer, a mount after a cut would use up by what it programs again what it needs to
-        // collect.
+        // With fewer blocks, the rewrites of a mount after a cut would use up the blocks that GC
+        // needs.
         let more_streams = more_streams(placement::from_params(params, &[])?.streams());
         let of_mount = STREAMS.len() as u32 + more_streams;
         let least = reserve + if pair_protection { of_mount } else { 0 };
@@ -102,7 +102,7 @@ impl Settings {
         )?;
         if free_threshold < least {
             return Err(FtlError::Config(format!(
-                "parameter {}: {free_threshold} blocks; collection and a mount need {least} on this device",
+                "parameter {}: {free_threshold} blocks; GC and a mount need {least} on this device",
                 docs::FREE_THRESHOLD.key
             )));
         }
@@ -125,8 +125,7 @@ impl Settings {
             scrub: Scrub::new(params)?,
             pair_protection,
         };
-        // A collection opens blocks too: a window that is over before it has gained one cannot be
-        // kept.
+        // GC opens blocks too: a window that ends before GC has gained a block cannot be kept.
         if settings.age_window < 32 {
             return Err(FtlError::Config(format!(
                 "parameter {}: need at least 32",

@@ -1,18 +1,18 @@
-//! Which stream a page goes to, as the placement says, and what holds for all streams of data.
+//! Selection of a page's stream by the placement, and operations on all data streams.
 
-use super::{CHECKPOINT, Paged, Policy};
+use super::{CHECKPOINT, DemandFtl, Policy};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::Oob;
 use crate::space::StreamId;
 use nand_model::{Pbn, Ppn, Store};
 
-/// The lifespan of a version that is mapped, and neither pending nor cached.
+/// Lifespan of a mapped version that is neither pending nor cached.
 const LONG_AGO: u64 = u64::MAX;
 
-impl<S: Store, P: Policy> Paged<S, P> {
-    /// Where the host's next pages go, of `count` from `first` on; how many of them; and whether
-    /// they were looked up for it.
+impl<S: Store, P: Policy> DemandFtl<S, P> {
+    /// Returns the stream of the host's next pages, of `count` from `first` on. Also returns the
+    /// number of pages for it, and whether they were looked up.
     #[inline]
     pub(super) fn stream_of_write(
         &mut self,
@@ -29,9 +29,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
         }
     }
 
-    /// Pages written since the page's version, which a write is about to replace, was written or
-    /// moved; and whether the page was looked up. Where writes look nothing up, this does neither:
-    /// what RAM does not know was written long ago.
+    /// Returns the pages written since the version that a write is about to replace was written or
+    /// relocated, and whether the page was looked up. A scheme that does not look up writes gets
+    /// [`LONG_AGO`] for a version that is not in RAM.
     fn lifespan(&mut self, lpn: Lpn, more: u32) -> Result<(Option<u64>, bool), FtlError> {
         let pending = self.map.pending.get(lpn.raw()).map(|entry| entry.ppn());
         let (old, is_known) = match pending.or_else(|| self.map.policy.peek(lpn.raw())) {
@@ -47,14 +47,15 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok((lifespan, is_known))
     }
 
-    /// A block of data is about to be emptied.
+    /// Reports the lifetime of a data block to the placement, before GC empties the block.
     pub(super) fn note_collected(&mut self, victim: Pbn) {
         let lifetime = self.space.written_since(self.space.table.epoch(victim));
         self.map.streams.collected(victim, lifetime);
     }
 
-    /// Where copies out of the victim go next: `run` pages in the copy buffer from `next` on. Tells
-    /// the stream, and how many of them. If it has to open a block, the areas have room for it.
+    /// Returns the stream of the next copies out of the victim, and the number of pages for it. The
+    /// candidates are `run` pages in the copy buffer from `next` on. If the stream has to open a
+    /// block, the areas have room for it.
     pub(super) fn place_copies(
         &mut self,
         victim: Pbn,
@@ -66,12 +67,13 @@ impl<S: Store, P: Policy> Paged<S, P> {
             return Ok((stream, some));
         }
         while self.convert_one(1)? {}
-        self.settle_window()?;
-        // That took blocks, so the copies may now have to join others.
+        self.advance_window()?;
+        // The conversions took blocks, so the copies may have to join others now.
         Ok(self.stream_of_copies(victim, next, run))
     }
 
-    /// A mount opens as few blocks as it can: each is one that the next mount does not have.
+    /// Returns the stream and the number of pages as [`Self::place_copies`] does. A mount opens as
+    /// few blocks as possible: the next mount lacks each of them.
     fn stream_of_copies(&mut self, victim: Pbn, next: usize, run: usize) -> (StreamId, usize) {
         if let Some(only) = self.map.streams.one_for_copies() {
             return (only, run);
@@ -87,19 +89,19 @@ impl<S: Store, P: Policy> Paged<S, P> {
         (first, 1 + others)
     }
 
-    /// Closes the open blocks of all streams of data.
+    /// Closes the open blocks of all data streams.
     pub(super) fn seal_data(&mut self) -> Result<(), FtlError> {
         let streams = self.map.streams.host().iter();
         let mut streams = streams.chain(self.map.streams.copies());
         streams.try_for_each(|stream| self.space.seal(*stream))
     }
 
-    /// Streams that hold pages of the host or the map.
+    /// Returns the streams with pages of the host or the map.
     pub(super) fn streams_of_content(&self) -> impl Iterator<Item = StreamId> + use<S, P> {
         (0..self.space.streams()).filter(|stream| *stream != CHECKPOINT)
     }
 
-    /// Pages of this block, just programmed by this stream, are not known to the flash.
+    /// Adds the block of a page that this stream just programmed to the pending blocks.
     #[inline]
     pub(super) fn enlist_block_of(&mut self, ppn: Ppn, stream: StreamId) {
         let block = self.space.flash.geometry().block_of(ppn);
@@ -107,7 +109,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         if !self.map.pending.holds(block) {
             self.map
                 .pending
-                .enlist(block, self.space.table.epoch(block));
+                .add_block(block, self.space.table.epoch(block));
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What every scheme of the family has to stand, with its tables compared after every step: random
-//! work against a plain table, and cuts in the work and in the mounts after them. The schemes' own
-//! tests call these.
+//! Common tests of the schemes of this family, with all tables compared after every step. They run
+//! random operations against a plain table, and cuts in the operations and in the mounts after
+//! them. The tests of the schemes call them.
 
 use super::*;
 use crate::config::{FtlConfig, Params};
@@ -17,11 +17,11 @@ pub(crate) trait Subject {
         chip: Chip<S>,
         config: &FtlConfig,
         how: Start,
-    ) -> Result<Paged<S, Self::Policy>, FtlError>;
+    ) -> Result<DemandFtl<S, Self::Policy>, FtlError>;
 }
 
 /// The device of a test.
-pub(crate) type Device<T, S = MemStore> = Paged<S, <T as Subject>::Policy>;
+pub(crate) type Device<T, S = MemStore> = DemandFtl<S, <T as Subject>::Policy>;
 
 pub(crate) fn profile(name: &str, blocks: u32) -> Profile {
     Profile::find(name).unwrap().with_blocks(blocks)
@@ -53,12 +53,12 @@ pub(crate) fn content(page_bytes: u32, n: u64) -> Vec<u8> {
     n.to_le_bytes().repeat(page_bytes as usize / 8)
 }
 
-pub(crate) fn write<S: Store, P: Policy>(ftl: &mut Paged<S, P>, lpn: u32, n: u64) {
+pub(crate) fn write<S: Store, P: Policy>(ftl: &mut DemandFtl<S, P>, lpn: u32, n: u64) {
     let page = content(ftl.space.geometry().page_bytes, n);
     ftl.write(0, Lpn::new(lpn), &page).unwrap();
 }
 
-pub(crate) fn read<S: Store, P: Policy>(ftl: &mut Paged<S, P>, lpn: u32) -> u64 {
+pub(crate) fn read<S: Store, P: Policy>(ftl: &mut DemandFtl<S, P>, lpn: u32) -> u64 {
     let mut page = vec![1; ftl.space.geometry().page_bytes as usize];
     ftl.read(0, Lpn::new(lpn), &mut page).unwrap();
     let n = u64::from_le_bytes(page[..8].try_into().unwrap());
@@ -69,11 +69,11 @@ pub(crate) fn read<S: Store, P: Policy>(ftl: &mut Paged<S, P>, lpn: u32) -> u64 
     n
 }
 
-pub(crate) fn assert_sound<S: Store, P: Policy>(ftl: &mut Paged<S, P>) {
+pub(crate) fn assert_sound<S: Store, P: Policy>(ftl: &mut DemandFtl<S, P>) {
     assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
 }
 
-/// Random writes, trims, flushes, checks and mounts against a plain table.
+/// Compares random writes, trims, flushes, checks and mounts with a plain table.
 pub(crate) fn agrees_with_a_model<T: Subject>(
     profile: Profile,
     logical_pages: u32,
@@ -146,7 +146,7 @@ pub(crate) fn agrees_with_a_model<T: Subject>(
     converts
 }
 
-/// Flash that outlives the scheme on it, also when a mount fails.
+/// Flash that outlives its scheme, also after a failed mount.
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<Mutex<MemStore>>);
 
@@ -154,7 +154,7 @@ impl Shared {
     fn new(profile: &Profile) -> Self {
         Shared(Arc::new(Mutex::new(MemStore::new(profile.geometry))))
     }
-    /// A copy with a fate of its own.
+    /// Returns an independent copy.
     fn branch(&self) -> Self {
         Shared(Arc::new(Mutex::new(self.0.lock().unwrap().clone())))
     }
@@ -207,7 +207,7 @@ impl Store for Shared {
     }
 }
 
-/// Contents a logical page may have after a cut: the durable one first, then whatever was asked for
+/// Contents that a logical page may have after a cut: the durable one first, then all submitted
 /// since.
 pub(crate) struct Oracle(Vec<Vec<u64>>);
 
@@ -223,8 +223,8 @@ impl Oracle {
             .iter_mut()
             .for_each(|values| drop(values.drain(..values.len() - 1)));
     }
-    /// What is read now stays.
-    fn compare<S: Store, P: Policy>(&mut self, ftl: &mut Paged<S, P>, story: &str) {
+    /// Compares every page; the content read now is the only one allowed from now on.
+    fn compare<S: Store, P: Policy>(&mut self, ftl: &mut DemandFtl<S, P>, story: &str) {
         for (lpn, values) in (0..).zip(&mut self.0) {
             let got = read(ftl, lpn);
             assert!(
@@ -236,9 +236,9 @@ impl Oracle {
     }
 }
 
-/// Random work until power fails or `steps` are done.
+/// Runs random operations until power fails or `steps` are done. Returns whether power held.
 pub(crate) fn work<P: Policy>(
-    ftl: &mut Paged<Shared, P>,
+    ftl: &mut DemandFtl<Shared, P>,
     oracle: &mut Oracle,
     rng: &mut SplitMix,
     steps: u64,
@@ -297,8 +297,8 @@ pub(crate) fn survives_cuts<T: Subject>(
             let flash = flash.branch();
             let mut oracle = Oracle(oracle.0.clone());
             let mut rng = SplitMix::new(workload);
-            // Cuts: in the work, or in the mount before it; then twice in the mount after, or soon
-            // after that.
+            // Cuts: in the operations or in the mount before them; then two in the mounts after
+            // them, or soon after a mount.
             let second = Cut {
                 at_op: rng.below(6),
                 ..cut
@@ -326,7 +326,7 @@ pub(crate) fn survives_cuts<T: Subject>(
             assert!(work(&mut ftl, &mut oracle, &mut rng, 60, 3_000_000));
             assert_eq!(ftl.check().unwrap(), Vec::<String>::new(), "{story}, later");
             drop(ftl);
-            // The end of a process is no cut: nothing acknowledged is lost.
+            // A process exit is no cut: it loses no acknowledged data.
             oracle.flushed();
             let mut ftl = flash
                 .start::<T>(profile, &config, Start::Mount, None)
@@ -349,8 +349,8 @@ fn small_slc() -> Profile {
     }
 }
 
-/// [`agrees_with_a_model`] on both kinds of cells; `cache` is the parameter that makes the cache
-/// small, and how small.
+/// Runs [`agrees_with_a_model`] on both cell types; `cache` is the parameter for a small cache, and
+/// its value.
 pub(crate) fn cached_map_agrees_with_a_model<T: Subject>(cache: (&str, &str)) {
     let small = [("ckpt.interval", "500"), cache, ("map.age_window", "32")];
     agrees_with_a_model::<T>(profile("torture", 64), 560, 40_000, 1, &small);
@@ -358,7 +358,7 @@ pub(crate) fn cached_map_agrees_with_a_model<T: Subject>(cache: (&str, &str)) {
     agrees_with_a_model::<T>(small_slc(), 600, 20_000, 3, &[]);
 }
 
-/// [`survives_cuts`] on both kinds of cells, with checkpoints and by the age window alone.
+/// Runs [`survives_cuts`] on both cell types, with checkpoints and with the age window alone.
 pub(crate) fn cached_map_survives_cuts<T: Subject>(cache: (&str, &str)) {
     let checkpointed = [("ckpt.interval", "120"), cache];
     let checkpoints = survives_cuts::<T>(profile("torture", 64), 400, 3, 20, &checkpointed);
@@ -368,8 +368,8 @@ pub(crate) fn cached_map_survives_cuts<T: Subject>(cache: (&str, &str)) {
     survives_cuts::<T>(small_slc(), 400, 5, 20, &checkpointed);
 }
 
-/// [`agrees_with_a_model`] and [`survives_cuts`] under every placement but the default, on both
-/// kinds of cells.
+/// Runs [`agrees_with_a_model`] and [`survives_cuts`] under every placement except the default, on
+/// both cell types.
 pub(crate) fn every_placement_keeps_what_it_must<T: Subject>() {
     for (seed, placement) in (6..).zip(["single", "age", "sepbit", "mida"]) {
         let params = [("gc.placement", placement), ("ckpt.interval", "120")];

@@ -1,42 +1,43 @@
-//! Trims, which the papers do not have.
+//! Trims, which the papers do not cover.
 //!
-//! A trim is on flash before it is acknowledged: a record (role TRIM, one range) in the mapping
+//! A trim is on flash before it is acknowledged: as a record (role TRIM, one range) in the mapping
 //! area. In RAM it becomes a pending *tombstone* per mapped page, written into the map like any
-//! dirty entry; a mapping page that is covered as a whole is dropped from the directory instead,
-//! without a program, if it can be read: it names the pages that die.
+//! dirty entry. A mapping page that is covered as a whole is dropped from the directory instead,
+//! without a program. It must be readable for that: it names the pages that become invalid.
 //!
-//! A record counts until every mapping page it touches has a version on flash that contains it, or
-//! a newer record that touches that mapping page too covers it as a whole. A newer record that
-//! found nothing mapped there does not touch it, and may go while the tombstones of the older one
-//! are still pending: then only the older record tells a mount of them. There are never more than a
-//! block's worth of records: then the ones with the least work left are made superfluous. If power
-//! fails, mount replays the records that a mapping page does not contain.
+//! A record is valid while a mapping page needs it. A mapping page that it touches needs it until a
+//! version on flash contains the trim. The need also ends when a newer record touches the mapping
+//! page and covers it as a whole. A newer record that found no mapped page there does not touch it.
+//! The newer record may expire while the tombstones of the older one are still pending; then only
+//! the older record restores them at a mount. There are at most as many records as pages in a
+//! block. At that limit, the records with the fewest mapping pages to write are made obsolete. If
+//! power fails, mount replays the records that a mapping page does not contain.
 
 use super::map::entry_at;
-use super::{MAP, Paged, Policy};
+use super::{DemandFtl, MAP, Policy};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
 use crate::format::{Flags, PageTag, Role};
 use nand_model::{Cause, Geometry, Ppn, Store};
 use std::collections::BTreeMap;
 
-/// A record that counts.
+/// A valid trim record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) ppn: Ppn,
     pub(crate) range: TrimRange,
-    /// Mapping pages of which it trimmed something.
+    /// Mapping pages in which it trimmed a page.
     pub(crate) touched: Vec<u32>,
 }
 
-/// The records that count, by the program number of their trim.
+/// Valid records, by the program number of their trim.
 #[derive(Debug, Default)]
 pub(crate) struct Trims {
     live: BTreeMap<u64, Record>,
 }
 
 impl Trims {
-    /// Records that may count at a time.
+    /// Returns the maximum number of valid records.
     pub(crate) fn limit(geometry: &Geometry) -> u32 {
         geometry.pages_per_block
     }
@@ -57,7 +58,7 @@ impl Trims {
         assert!(known.is_none(), "two trims have the number {seq}");
     }
 
-    pub(crate) fn moved(&mut self, seq: u64, to: Ppn) {
+    pub(crate) fn on_relocate(&mut self, seq: u64, to: Ppn) {
         self.live
             .get_mut(&seq)
             .expect("a live trim record is known")
@@ -73,18 +74,18 @@ impl Trims {
     }
 }
 
-/// Whether the range covers all of these pages.
+/// Returns whether the range covers all of these pages.
 pub(crate) fn covers(range: &TrimRange, pages: &std::ops::Range<u32>) -> bool {
     range.lpn <= pages.start && pages.end <= range.lpn + range.count
 }
 
-impl<S: Store, P: Policy> Paged<S, P> {
-    /// Makes a range read as zeros.
+impl<S: Store, P: Policy> DemandFtl<S, P> {
+    /// Trims a range, so that it reads as zeros.
     pub(crate) fn trim_range(&mut self, first: u32, count: u32) -> Result<(), FtlError> {
         if self.map.trims.len() as u32 >= Trims::limit(&self.space.geometry()) {
             self.retire_records()?;
         }
-        self.make_room(MAP)?;
+        self.ensure_space(MAP)?;
         let ver = self.next_ver;
         self.next_ver += 1;
         let range = TrimRange {
@@ -104,21 +105,21 @@ impl<S: Store, P: Policy> Paged<S, P> {
             let pages = self.pages_of(vtpn);
             let trimmed = first.max(pages.start)..(first + count).min(pages.end);
             if !covers(&range, &pages) {
-                self.entomb(trimmed, seq)?;
+                self.add_tombstones(trimmed, seq)?;
                 continue;
             }
-            // The next mount takes the record, so a mapping page that cannot be read does not end
-            // the trim: it keeps its place, and its pages become tombstones.
+            // The next mount replays the record, so an unreadable mapping page does not fail the
+            // trim. It stays in the directory, and its pages become tombstones.
             match self.load_map_page(vtpn, false, Cause::Trim) {
                 Ok(()) => self.drop_map_page(vtpn)?,
                 Err(FtlError::PowerLost) => return Err(FtlError::PowerLost),
-                Err(_) => self.entomb(trimmed, seq)?,
+                Err(_) => self.add_tombstones(trimmed, seq)?,
             }
         }
         self.limit_pending()
     }
 
-    /// Programs a record; it counts from the moment it is on flash.
+    /// Programs a record, which is valid from then on.
     fn write_record(&mut self, range: TrimRange) -> Result<u64, FtlError> {
         let mut page = vec![0; self.space.geometry().page_bytes as usize];
         trim::encode(&[range], &mut page);
@@ -151,19 +152,19 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(seq)
     }
 
-    fn entomb(&mut self, pages: std::ops::Range<u32>, seq: u64) -> Result<(), FtlError> {
+    fn add_tombstones(&mut self, pages: std::ops::Range<u32>, seq: u64) -> Result<(), FtlError> {
         for lpn in pages {
             if !self.map.mapped.has(lpn) {
                 continue;
             }
-            self.repoint(lpn, None, seq, Cause::Trim)?;
-            self.map.policy.moved(lpn, None);
+            self.remap(lpn, None, seq, Cause::Trim)?;
+            self.map.policy.on_relocate(lpn, None);
         }
         Ok(())
     }
 
-    /// Every page of the mapping page in `map_page` was trimmed: nothing in it lives, and neither
-    /// does it.
+    /// Drops the mapping page in `map_page`, of which every page was trimmed: the pages that it
+    /// names and the mapping page itself become invalid.
     fn drop_map_page(&mut self, vtpn: u32) -> Result<(), FtlError> {
         let pages = self.pages_of(vtpn);
         for lpn in pages.clone() {
@@ -183,7 +184,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// Mapping pages without which this record has to stay.
+    /// Returns the mapping pages that still need this record.
     fn unwritten(&self, seq: u64, record: &Record) -> Vec<u32> {
         let open = |vtpn: &u32| {
             let pages = self.pages_of(*vtpn);
@@ -200,8 +201,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
         record.touched.iter().copied().filter(open).collect()
     }
 
-    /// Gives up the records that nothing needs any more. Their blocks are erased when what replaced
-    /// them is safe.
+    /// Removes the records that no mapping page needs. Their blocks are erased when their
+    /// replacements are safe.
     pub(crate) fn expire_records(&mut self) {
         let dead: Vec<u64> = self
             .map
@@ -212,11 +213,11 @@ impl<S: Store, P: Policy> Paged<S, P> {
             .collect();
         for seq in dead {
             let record = self.map.trims.live.remove(&seq).expect("just listed");
-            self.space.table.clear_live(record.ppn);
+            self.space.table.set_invalid(record.ppn);
         }
     }
 
-    /// Makes a quarter of the records superfluous, those with the fewest mapping pages to write.
+    /// Makes a quarter of the records obsolete: those with the fewest mapping pages to write.
     fn retire_records(&mut self) -> Result<(), FtlError> {
         self.expire_records();
         let keep = (Trims::limit(&self.space.geometry()) * 3 / 4) as usize;
@@ -229,10 +230,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
             let Some((pages, _)) = cheapest.min_by_key(|(pages, seq)| (pages.len(), *seq)) else {
                 break;
             };
-            // A page left out because it can still be lost would keep the record.
+            // An entry left out because its page can still be lost would keep the record.
             self.space.make_safe()?;
             for vtpn in pages {
-                self.make_room(MAP)?;
+                self.ensure_space(MAP)?;
                 self.write_contained(vtpn)?;
             }
             self.expire_records();
@@ -240,7 +241,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// Writes a mapping page that contains everything so far.
+    /// Writes a mapping page that contains all changes so far.
     fn write_contained(&mut self, vtpn: u32) -> Result<(), FtlError> {
         if let Some(dirty) = self.map.pending.dirty(vtpn) {
             let unsafe_page = |lpn: &u32| {
@@ -256,7 +257,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             return self.write_back(vtpn, Cause::Trim);
         }
         if self.space.room(MAP) == 0 {
-            self.keep_window()?;
+            self.enforce_window()?;
         }
         self.load_map_page(vtpn, false, Cause::Trim)?;
         self.program_map_page(vtpn, self.space.flash.pseq(), Cause::Trim)

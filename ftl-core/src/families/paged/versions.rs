@@ -1,33 +1,34 @@
-//! The newest version of every mapping page, and of every logical page in it.
+//! Selection of the newest version of every mapping page, and of every logical page in it.
 //!
-//! Of one mapping page the last program rules. A data page in the window competes if its mapping
-//! page does not contain it (`pseq > upto`); it is compared with the page that the map names by
-//! version. That page's record is read for it, because the entry may point into a block that was
-//! erased and used again (LazyFTL's state F). A trim wins over older versions unless its mapping
-//! page contains it.
+//! The last program of a mapping page is current. A data page in the window is a candidate if its
+//! mapping page does not contain it (`pseq > upto`). Its version is compared with that of the page
+//! that the map names. That page's record is read for it, because the entry may point into a block
+//! that was erased and reused (LazyFTL's state F). A trim wins over older versions unless its
+//! mapping page contains it.
 //!
-//! A mapping page that rotted is rebuilt from the records of all blocks, on top of its newest
-//! readable version, and written at once: what rotted stays until then, since it alone tells the
-//! next mount. Trims that only it knew, their records expired, are undone.
+//! A decayed mapping page is rebuilt from the records of all blocks, on top of its newest readable
+//! version, and written at once. The decayed version stays until then: without it, the next mount
+//! cannot detect that the mapping page is outdated. Trims that only the decayed version contained,
+//! with expired records, are undone.
 //!
-//! Nothing is programmed here. If power fails, the next mount finds the same.
+//! This module programs nothing. If power fails, the next mount finds the same versions.
 
 use super::map::entry_at;
 use super::trims::{Record, covers};
 use super::window::{Window, is_data};
-use super::{Paged, Policy};
+use super::{DemandFtl, Policy};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::Role;
 use crate::format::trim::{self, TrimRange};
-use crate::recovery::{Claim, FoundTrim, Rescues, Version, read_page, read_trims, resolve};
+use crate::recovery::{Claim, FoundTrim, Rewrites, Version, read_page, read_trims, resolve};
 use nand_model::{Cause, Ppn, Store};
 
-/// A mapping page, of which the newest readable version was looked for.
+/// A mapping page and its newest readable version.
 pub(super) struct FoundMap {
     pub(super) vtpn: u32,
     pub(super) newest: Option<(Version, Vec<u8>)>,
-    /// Newer versions, which cannot be read.
+    /// Newer, unreadable versions.
     pub(super) lost: Vec<Ppn>,
 }
 
@@ -36,17 +37,17 @@ pub(super) fn holds(range: &TrimRange, logical_pages: u32) -> bool {
     range.count > 0 && end.is_some_and(|end| end <= logical_pages)
 }
 
-/// A trim record found; its `ver` is the number of the trim's program.
+/// A trim record that a scan found; its `ver` is the number of the trim's program.
 pub(super) type Trim = FoundTrim<TrimRange>;
 
-impl<S: Store, P: Policy> Paged<S, P> {
-    /// Reads trim records. One that may yet be lost is programmed again, and its copies stay until
+impl<S: Store, P: Policy> DemandFtl<S, P> {
+    /// Reads trim records. A record that may still be lost is rewritten, and its copies stay until
     /// then.
     pub(super) fn read_trims(
         &mut self,
         records: Vec<Version>,
         window: &mut Window,
-        rescues: &mut Rescues,
+        rewrites: &mut Rewrites,
     ) -> Result<Vec<Trim>, FtlError> {
         let geometry = self.space.geometry();
         let logical_pages = self.logical_pages;
@@ -58,25 +59,25 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let suspects = &window.evidence.suspects;
         let found = read_trims(space, records, suspects, discarded, decode)?;
         for trim in &found {
-            if let Some(data) = &trim.shaky {
-                rescues.add(&trim.at, data.clone());
+            if let Some(data) = &trim.unstable {
+                rewrites.add(&trim.at, data.clone());
                 let ver = trim.at.oob.tag.ver;
                 let copies = window.trims.iter().filter(|v| v.oob.tag.ver == ver);
-                rescues.pin(&geometry, copies.map(|v| v.ppn));
+                rewrites.pin(&geometry, copies.map(|v| v.ppn));
             }
         }
         Ok(found)
     }
 
-    /// A page's data, or `None` (counted) if it is lost.
+    /// Returns a page's data, or `None` (counted) if the page is lost.
     pub(super) fn read_trusted(&mut self, version: &Version) -> Result<Option<Vec<u8>>, FtlError> {
         let discarded = &mut self.stats.mount.pages_discarded;
         read_page(&mut self.space, version.ppn, discarded)
     }
 
-    /// Reads the newest readable version of a mapping page. It is outdated if a newer one rotted or
-    /// may have lost its record; of one that a cut may have torn that shows where entries point to
-    /// pages that are gone.
+    /// Reads the newest readable version of a mapping page, and returns whether it is outdated. It
+    /// is outdated if a newer version decayed or may have lost its record. If a cut may have torn
+    /// the newer version, it is outdated only if entries point to pages that are gone.
     pub(super) fn find_map(
         &mut self,
         vtpn: u32,
@@ -111,7 +112,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok((FoundMap { vtpn, newest, lost }, outdated))
     }
 
-    /// Whether an entry that nothing newer replaces points to a page that is gone.
+    /// Returns whether an entry points to a page that is gone, and no newer version or trim
+    /// replaces it.
     pub(super) fn points_astray(
         &mut self,
         vtpn: u32,
@@ -141,9 +143,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(false)
     }
 
-    /// Whether a mapping page's entry may be right: its block is there. Where the block was begun
-    /// after `upto`, the page may be another one since: then its record has to be readable and to
-    /// name the logical page. The record of what replaced it, or trimmed it, can be lost.
+    /// Returns whether a mapping page's entry may be right: its block exists. If the block was begun
+    /// after `upto`, it may contain another page there: then the page's record must be readable and
+    /// name the logical page. The record of the version or trim that replaced the entry can be
+    /// lost.
     pub(super) fn may_hold(
         &mut self,
         lpn: u32,
@@ -162,7 +165,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(oob.is_some_and(|oob| is_data(&oob) && oob.tag.lpn == lpn))
     }
 
-    /// Takes a mapping page, and the newest version of every logical page in it.
+    /// Adopts a mapping page, and the newest version of every logical page in it.
     pub(super) fn resolve(
         &mut self,
         FoundMap {
@@ -170,7 +173,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         }: FoundMap,
         window: &Window,
         trims: &[Trim],
-        rescues: &mut Rescues,
+        rewrites: &mut Rewrites,
     ) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
         let upto = newest
@@ -193,10 +196,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
             .filter(|t| t.at.oob.tag.ver > upto)
             .filter(overlaps)
             .collect();
-        if trims.iter().any(|t| t.shaky.is_some()) {
-            self.pin_untrimmed(vtpn, window, rescues)?;
+        if trims.iter().any(|t| t.unstable.is_some()) {
+            self.pin_untrimmed(vtpn, window, rewrites)?;
         }
-        // A mapping page trimmed as a whole is gone, unless it was written after the trim.
+        // A mapping page trimmed as a whole is dropped, unless it was written after the trim.
         newest = newest.filter(|(v, _)| {
             !trims
                 .iter()
@@ -208,10 +211,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 self.map.map_page.copy_from_slice(&data);
                 self.map.directory[vtpn as usize] = version.ppn.raw();
                 self.adopt_live(version.ppn)?;
-                if window.evidence.suspects.is_shaky(version.ppn) {
-                    rescues.add(&version, data);
+                if window.evidence.suspects.needs_rewrite(version.ppn) {
+                    rewrites.add(&version, data);
                     let older = window.evidence.fallbacks(&window.maps[&vtpn]);
-                    rescues.pin(&geometry, older.chain(window.stable_trims()));
+                    rewrites.pin(&geometry, older.chain(window.stable_trims()));
                 }
                 self.resolve_pages(
                     pages,
@@ -220,22 +223,22 @@ impl<S: Store, P: Policy> Paged<S, P> {
                     window,
                     versions,
                     &trims,
-                    rescues,
+                    rewrites,
                 )
             }
             None => {
                 self.map.map_page.fill(0xFF);
-                self.resolve_pages(pages, upto, 0, window, versions, &trims, rescues)
+                self.resolve_pages(pages, upto, 0, window, versions, &trims, rewrites)
             }
         }
     }
 
-    /// A trim may yet be lost: keeps everything that it gave up.
+    /// Keeps everything that a trim discarded while the trim may still be lost.
     pub(super) fn pin_untrimmed(
         &mut self,
         vtpn: u32,
         window: &Window,
-        rescues: &mut Rescues,
+        rewrites: &mut Rewrites,
     ) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
         let mut needed: Vec<Ppn> = window
@@ -261,7 +264,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 needed.extend((0..self.per_page()).filter_map(|index| entry_at(&page, index)));
             }
         }
-        rescues.pin(&geometry, needed);
+        rewrites.pin(&geometry, needed);
         Ok(())
     }
 
@@ -277,7 +280,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         window: &Window,
         versions: &[Version],
         trims: &[&Trim],
-        rescues: &mut Rescues,
+        rewrites: &mut Rewrites,
     ) -> Result<(), FtlError> {
         let mut rest = versions;
         for lpn in pages.clone() {
@@ -295,7 +298,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
                     .iter()
                     .any(|v| window.evidence.suspects.contains(v.ppn))
             {
-                // The common case: the map knows, and nothing speaks against it.
+                // The common case: the map contains the newest version, and no record contradicts
+                // it.
                 let Some(named) = named else { continue };
                 if self.may_hold(lpn, named, upto, window)? {
                     self.adopt_live(named)?;
@@ -304,9 +308,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 }
             }
             let known = group.iter().any(|v| Some(v.ppn) == named);
-            // A mapping page older than the trim names nothing newer than the trim.
+            // A mapping page older than the trim names no version newer than the trim.
             let too_old = trim.is_some_and(|t| map_pseq < t.at.oob.tag.ver);
-            // A block that was scanned has shown all it holds.
+            // The scan of a block has returned all its records.
             let scanned = |ppn: Ppn| {
                 let block = self.space.geometry().block_of(ppn);
                 window.roles.contains_key(&block.raw())
@@ -325,16 +329,16 @@ impl<S: Store, P: Policy> Paged<S, P> {
             };
             let (space, discarded) = (&mut self.space, &mut self.stats.mount.pages_discarded);
             let evidence = &window.evidence;
-            let newest = resolve(space, evidence, &claim, group, rescues, discarded)?;
+            let newest = resolve(space, evidence, &claim, group, rewrites, discarded)?;
             // A mapping page from before the trim may name the newest version by coincidence: its
-            // block was erased and used again. The next mount would take that for trimmed.
+            // block was erased and reused. The next mount would treat that version as trimmed.
             let is_contained = newest == named && (newest.is_none() || trim.is_none());
             self.adopt_newest(lpn, newest, is_contained)?;
         }
         Ok(())
     }
 
-    /// The record of the page that the map names, if it still is what the map says.
+    /// Returns the record of the page that the map names, if the page still belongs to `lpn`.
     pub(super) fn read_named(&mut self, lpn: u32, named: Ppn) -> Result<Option<Version>, FtlError> {
         if !self.space.geometry().contains(named) {
             return Err(FtlError::Corrupt(format!(
@@ -355,7 +359,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
             .map(|oob| Version { oob, ppn: named }))
     }
 
-    /// Takes the newest version of a logical page, pending unless the mapping page contains it.
+    /// Adopts the newest version of a logical page. It is pending unless the mapping page contains
+    /// it.
     pub(super) fn adopt_newest(
         &mut self,
         lpn: u32,
@@ -370,18 +375,18 @@ impl<S: Store, P: Policy> Paged<S, P> {
             newest.into_iter().for_each(|ppn| self.enlist_found(ppn));
             self.map
                 .pending
-                .point(lpn, newest, false, self.first_missing(lpn));
+                .update_entry(lpn, newest, false, self.first_missing(lpn));
         }
         Ok(())
     }
 
-    /// The first program that the mapping page may not contain.
+    /// Returns the first program that the mapping page may not contain.
     pub(super) fn first_missing(&self, lpn: u32) -> u64 {
         self.map.upto[(lpn / self.per_page()) as usize] + 1
     }
 
     pub(super) fn adopt_live(&mut self, ppn: Ppn) -> Result<(), FtlError> {
-        if !self.space.geometry().contains(ppn) || self.space.table.is_live(ppn) {
+        if !self.space.geometry().contains(ppn) || self.space.table.is_valid(ppn) {
             return Err(FtlError::Corrupt(format!(
                 "page {ppn} does not exist, or has two owners"
             )));
@@ -389,7 +394,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let block = self.space.geometry().block_of(ppn);
         let table = &mut self.space.table;
         if table.state(block) == State::Full && table.role(block) != Role::Checkpoint {
-            table.set_live(ppn);
+            table.set_valid(ppn);
             return Ok(());
         }
         Err(FtlError::Corrupt(format!(
@@ -397,20 +402,20 @@ impl<S: Store, P: Policy> Paged<S, P> {
         )))
     }
 
-    /// A block with pages that the map does not know is a buffer block again.
+    /// Lists the block of a page that the map does not contain as a buffer block again.
     pub(super) fn enlist_found(&mut self, ppn: Ppn) {
         let block = self.space.geometry().block_of(ppn);
         if !self.map.pending.holds(block) {
             self.map
                 .pending
-                .enlist(block, self.space.table.epoch(block));
+                .add_block(block, self.space.table.epoch(block));
             self.space
                 .table
                 .set_role(block, self.map.settings.host_role);
         }
     }
 
-    /// Keeps the records that some mapping page does not contain.
+    /// Adopts the records that some mapping page does not contain.
     pub(super) fn adopt_trims(&mut self, trims: Vec<Trim>) -> Result<(), FtlError> {
         for FoundTrim {
             at, content: range, ..

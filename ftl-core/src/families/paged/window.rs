@@ -1,23 +1,23 @@
-//! The recovery window: records of the blocks that may hold what the map on flash does not know.
+//! The recovery window: records of the blocks that may contain pages missing from the map on flash.
 //!
-//! Blocks looked into: with a checkpoint, those it names and those opened since; without, every
-//! mapping block, and the youngest `age_window` blocks (LazyFTL's second and third method). And
-//! every block whose first page is lost.
+//! Scanned blocks: with a checkpoint, the blocks that it names and those opened since. Without a
+//! checkpoint, every mapping block, and the youngest `age_window` blocks (LazyFTL's second and
+//! third method). In both cases, every block with a lost first page.
 //!
-//! Nothing is programmed here. If power fails, the next mount reads the same records.
+//! This module programs nothing. If power fails, the next mount reads the same records.
 
 use super::checkpoint::Content;
 use super::convert::WINDOW_SLACK;
 use super::versions::Trim;
-use super::{Paged, Policy, UNMAPPED};
+use super::{DemandFtl, Policy, UNMAPPED};
 use crate::error::FtlError;
 use crate::format::{Oob, Role};
-use crate::recovery::{Evidence, Head, Rescues, Version, scan_block};
+use crate::recovery::{Evidence, Head, Rewrites, Version, scan_block};
 use nand_model::{Cause, Pbn, Ppn, Store};
 use rustc_hash::FxHashMap;
 use std::collections::HashSet;
 
-/// What the scanned blocks hold.
+/// Content of the scanned blocks.
 #[derive(Default)]
 pub(super) struct Window {
     /// Versions of each mapping page.
@@ -25,14 +25,14 @@ pub(super) struct Window {
     pub(super) trims: Vec<Version>,
     pub(super) roles: FxHashMap<u32, Role>,
     pub(super) evidence: Evidence,
-    /// Whether any block but checkpoints was used after the checkpoint began.
+    /// Whether any block except checkpoints was used after the checkpoint began.
     pub(super) touched: bool,
-    /// By block: the first program since its erase that can be read.
+    /// By block, the first readable program since its erase.
     pub(super) begun: Vec<u64>,
-    /// Versions of mapping pages before this program may have lost their record: an older version
-    /// is not known to be the newest. 0 if there is none.
+    /// Versions of mapping pages programmed before this program may have lost their record: an
+    /// older version may not be the newest. 0 if no record is lost.
     pub(super) lost_map: u64,
-    /// Blocks of the map in which a record is lost.
+    /// Mapping blocks with a lost record.
     pub(super) with_lost_records: Vec<Pbn>,
 }
 
@@ -44,7 +44,7 @@ impl Window {
             .for_each(|versions| versions.sort_unstable_by_key(|v| v.oob.pseq));
     }
 
-    /// One copy of every trim record that no cut can have hit.
+    /// Returns one copy of every trim record, chosen among the copies that no cut can have hit.
     pub(super) fn stable_trims(&self) -> impl Iterator<Item = Ppn> {
         let mut first: FxHashMap<u64, Version> = FxHashMap::default();
         let suspects = &self.evidence.suspects;
@@ -62,9 +62,9 @@ pub(super) fn is_data(oob: &Oob) -> bool {
     matches!(oob.tag.role, Role::Update | Role::Cold | Role::Data)
 }
 
-impl<S: Store, P: Policy> Paged<S, P> {
-    /// Reads every record of the blocks that may hold what a checkpoint, or else the map, does not
-    /// know.
+impl<S: Store, P: Policy> DemandFtl<S, P> {
+    /// Reads every record of the blocks that may contain pages missing from a checkpoint, or else
+    /// from the map.
     pub(super) fn scan_window(
         &mut self,
         heads: &[Head],
@@ -73,13 +73,13 @@ impl<S: Store, P: Policy> Paged<S, P> {
     ) -> Result<Window, FtlError> {
         for head in heads {
             if let Head::Found { epoch, pseq, .. } = *head {
-                self.space.saw_epoch(epoch);
-                self.space.flash.saw_pseq(pseq);
+                self.space.observe_epoch(epoch);
+                self.space.flash.observe_pseq(pseq);
             }
         }
         if let Some(base) = base {
-            self.space.saw_epoch(base.begin_epoch - 1);
-            self.space.flash.saw_pseq(base.begin_pseq);
+            self.space.observe_epoch(base.begin_epoch - 1);
+            self.space.flash.observe_pseq(base.begin_pseq);
         }
         let horizon = self
             .space
@@ -111,8 +111,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 (None, Role::Map | Role::Trim | Role::Pad) => true,
                 (None, _) => epoch >= horizon,
             };
-            // A page 0 that an earlier cut took stays lost: only where a block is wanted for itself
-            // was it used since.
+            // A page 0 lost in an earlier cut stays lost. Such a block was used since the
+            // checkpoint only if it is wanted for another reason.
             window.touched |= wanted && first != Role::Checkpoint;
             if wanted || !intact {
                 self.scan_into(block, &mut window, scanned)?;
@@ -128,14 +128,14 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(window)
     }
 
-    /// Reads every record of the blocks that were not scanned yet. The trim records there had
-    /// expired: outdated mapping pages may need them.
+    /// Reads every record of the blocks that were not scanned yet. The trim records there have
+    /// expired, but outdated mapping pages may need them.
     pub(super) fn scan_rest(
         &mut self,
         heads: &[Head],
         window: &mut Window,
         trims: &mut Vec<Trim>,
-        rescues: &mut Rescues,
+        rewrites: &mut Rewrites,
         scanned: &mut u64,
     ) -> Result<(), FtlError> {
         let known: HashSet<u64> = window.trims.iter().map(|v| v.oob.tag.ver).collect();
@@ -151,7 +151,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             .filter(|v| !known.contains(&v.oob.tag.ver))
             .copied()
             .collect();
-        trims.extend(self.read_trims(expired, window, rescues)?);
+        trims.extend(self.read_trims(expired, window, rewrites)?);
         Ok(())
     }
 
@@ -198,9 +198,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// What the checkpoint knows beside the blocks it names: mapping pages and trim records in
-    /// older blocks. A page that was moved or erased since shows as something else; what replaced
-    /// it is in a younger block.
+    /// Adds the mapping pages and trim records of the checkpoint that are in older blocks than it
+    /// names. If such a page was relocated or erased since, its record differs, and its replacement
+    /// is in a younger block.
     pub(super) fn add_base(
         &mut self,
         base: &Content,
@@ -241,8 +241,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// Mapping pages of which neither the version that the checkpoint names nor a newer one was
-    /// found.
+    /// Returns the mapping pages for which neither the version that the checkpoint names nor a
+    /// newer one was found.
     pub(super) fn missing(&self, base: &Content, window: &Window) -> HashSet<u32> {
         let is_found = |vtpn: &u32, ppn: Ppn| {
             let mut versions = window.maps.get(vtpn).into_iter().flatten();

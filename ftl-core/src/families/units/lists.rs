@@ -1,7 +1,7 @@
-//! The block lists of units: which physical blocks each has, and which unit has the most.
+//! The block lists of units: the physical blocks of each unit, and the unit with the longest list.
 //!
-//! A physical block has a *node* number in its list, which it keeps as long as it is there; entries
-//! of tables name pages by it.
+//! A physical block keeps its *node* number as long as it is on the list. Table entries name pages
+//! by node number.
 
 use crate::convert::{index, to_u32, to_u64};
 use nand_model::Pbn;
@@ -17,15 +17,14 @@ pub(crate) struct Lists {
     lengths: Vec<(u32, u64)>,
     /// By physical block: unit and node.
     owners: Vec<(u32, u32)>,
-    /// The lists of two blocks and more.
+    /// Lists of at least two blocks.
     long: BTreeSet<(u32, Reverse<u64>, u32)>,
     max_nodes: u32,
     max_length: u32,
 }
 
 impl Lists {
-    /// Lists of at most `max_length` blocks; a collection may add more for a while, up to
-    /// `max_nodes`.
+    /// Creates lists of at most `max_length` blocks; GC may extend one to `max_nodes` for a while.
     pub(crate) fn new(units: u32, blocks: u32, max_nodes: u32, max_length: u32) -> Self {
         Lists {
             nodes: vec![Vec::new(); index(units)],
@@ -37,18 +36,18 @@ impl Lists {
         }
     }
 
-    /// The unit that has this block on its list.
+    /// Returns the unit that has this block on its list.
     pub(crate) fn owner(&self, block: Pbn) -> Option<u32> {
         Some(self.owners[block.index()].0).filter(|unit| *unit != NONE)
     }
 
-    /// The block's number on the list of `unit`, if it is there.
+    /// Returns the block's node number, if it is on the list of `unit`.
     pub(crate) fn node(&self, unit: u32, block: Pbn) -> Option<u32> {
         let (owner, node) = self.owners[block.index()];
         (owner == unit).then_some(node)
     }
 
-    /// The block of this number.
+    /// Returns the block with this node number.
     pub(crate) fn block(&self, unit: u32, node: u32) -> Option<Pbn> {
         let block = self.nodes[index(unit)]
             .get(index(node))
@@ -57,7 +56,7 @@ impl Lists {
         block.map(Pbn::new)
     }
 
-    /// The blocks of a list.
+    /// Returns the blocks of a list.
     pub(crate) fn blocks(&self, unit: u32) -> impl Iterator<Item = Pbn> {
         self.nodes[index(unit)]
             .iter()
@@ -65,12 +64,12 @@ impl Lists {
             .map(|block| Pbn::new(*block))
     }
 
-    /// How many blocks a list has.
+    /// Returns the number of blocks on a list.
     pub(crate) fn length(&self, unit: u32) -> u32 {
         self.lengths[index(unit)].0
     }
 
-    /// Blocks on all lists.
+    /// Returns the number of blocks on all lists.
     pub(crate) fn total(&self) -> u64 {
         self.lengths
             .iter()
@@ -78,18 +77,18 @@ impl Lists {
             .sum()
     }
 
-    /// Whether the list has as many blocks as it may.
+    /// Returns whether the list has `max_length` blocks.
     pub(crate) fn is_full(&self, unit: u32) -> bool {
         self.length(unit) >= self.max_length
     }
 
-    /// Whether the list has a number for another block.
+    /// Returns whether a node number is free for another block.
     pub(crate) fn takes_another(&self, unit: u32) -> bool {
         self.length(unit) < self.max_nodes
     }
 
-    /// Puts a block on the list, with the number `wanted` if that is free. Not if there are too
-    /// many.
+    /// Puts a block on the list, with node number `wanted` if that is free. Does nothing if the
+    /// list has `max_nodes` blocks.
     pub(crate) fn add(&mut self, unit: u32, block: Pbn, epoch: u64, wanted: Option<u32>) {
         if self.owner(block).is_some() || !self.takes_another(unit) {
             return;
@@ -114,7 +113,7 @@ impl Lists {
         self.set_length(unit, length + 1, newest.max(epoch));
     }
 
-    /// Takes a block off its list.
+    /// Removes a block from its list.
     pub(crate) fn remove(&mut self, block: Pbn) {
         let (unit, node) = std::mem::replace(&mut self.owners[block.index()], (NONE, NONE));
         assert_ne!(unit, NONE, "block {block} is on no list");
@@ -149,13 +148,13 @@ impl Lists {
         }
     }
 
-    /// Units with two blocks or more, the longest list first; of equal ones that whose newest block
-    /// is the oldest.
+    /// Returns the units with at least two blocks, the longest list first. Of equal lists, the one
+    /// whose newest block is oldest comes first.
     pub(crate) fn longest_first(&self) -> impl Iterator<Item = u32> {
         self.long.iter().rev().map(|(.., unit)| *unit)
     }
 
-    /// Bytes really allocated.
+    /// Returns the allocated bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let lists = self
             .nodes
@@ -165,7 +164,7 @@ impl Lists {
         to_u64(lists + self.lengths.len() * 16 + self.owners.len() * 8 + self.long.len() * 24)
     }
 
-    /// Compares lists and owners; one line per difference.
+    /// Compares lists and owners; returns one line per difference.
     pub(crate) fn audit(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for unit in 0..to_u32(self.nodes.len()) {

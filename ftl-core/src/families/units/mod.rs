@@ -1,19 +1,19 @@
-//! Schemes whose logical units (a logical block, or some together) own physical blocks and append
-//! to a block of their own. The page map of a unit is cut into tables, which travel in the spare
-//! bytes of the pages that are programmed (`tables.rs`); which blocks a unit has is in RAM
-//! (`lists.rs`). What the schemes differ in (the shape, how long a list may be, which unit is
-//! collected) is a [`Policy`].
+//! Schemes whose logical units (one or several logical blocks) own physical blocks. A unit appends
+//! to an open block of its own. The page map of a unit is cut into tables, which are stored in the
+//! OOB areas of its pages (`tables.rs`). The block lists of the units are in RAM (`lists.rs`).
+//! Schemes differ in a [`Policy`]: the shape, the maximal list length, and the unit that GC
+//! chooses.
 //!
-//! Beside them there are *common blocks*, for pages of any unit: trim records, and what a mount
-//! programs, because that cannot continue what a cut left and must not open a block per unit. From
-//! there pages go home when their block is collected and their unit has room. A group of tables
-//! that maps such a page is in RAM. When no unit can do with fewer blocks, the emptiest block is
-//! collected into the common ones.
+//! *Common blocks* take pages of any unit: trim records and the pages that a mount programs. A
+//! mount cannot continue blocks that a power cut left open, and must not open a block per unit.
+//! When GC selects a common block, its pages return to their units' blocks where these have room. A
+//! group of tables that maps a page in a common block is in RAM. If no unit can shrink, GC moves
+//! the emptiest block into the common blocks.
 //!
-//! What always holds: tables on flash name live pages of their unit's own blocks only; a page is
-//! live if and only if the newest content of its logical page is there. A write is acknowledged
-//! when its page is programmed. If power fails, mount takes the newest readable version of every
-//! page and compares: a group that says something else is in RAM from then on (`recovery.rs`).
+//! Invariants: tables on flash name only valid pages of their unit's own blocks. A page is valid if
+//! and only if it has the newest content of its logical page. A write is acknowledged when its page
+//! is programmed. If power fails, mount takes the newest readable version of every page and
+//! compares it with the tables: a group that differs is kept in RAM (`recovery.rs`).
 
 mod lists;
 mod lookup;
@@ -36,77 +36,76 @@ use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, LOST, PageTag, Role, UNMAPPED};
 use crate::ftl::Start;
-use crate::gc::{Gc, Settings};
-use crate::recovery::{CleanStop, MountByRecords};
+use crate::gc::{GcState, Settings};
+use crate::recovery::{MountByScan, ShutdownState};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
 use crate::trims::Trims;
 use nand_model::{Cause, Chip, Geometry, Ppn, Profile, Store};
 use slices::Slices;
-use tables::{AtHand, Place, Tables};
+use tables::{GroupLocation, Tables, UnitCache};
 
-/// What schemes of units differ in.
+/// Differences between the schemes of units.
 pub(crate) trait Policy: Send {
     /// Name in the table of schemes.
     const NAME: &'static str;
 
-    /// Blocks of a unit from which on its list is collected before another is opened.
+    /// Returns the list length from which GC shrinks a unit before it opens another block.
     fn max_length(&self, shape: &Shape) -> u32;
 
-    /// The unit to collect when blocks are short, of those that can do with fewer; `None` to take
-    /// the emptiest block of all.
+    /// Returns the unit for GC when blocks are short, among the units that can shrink. `None`
+    /// selects the emptiest block of all.
     fn choose(&self, lists: &Lists, can_shrink: &dyn Fn(u32) -> bool) -> Option<u32>;
 
-    /// Whether the emptiest block of all is collected rather than one of the unit that was chosen.
+    /// Returns whether GC takes the emptiest block of all instead of a block of the chosen unit.
     fn takes_emptiest(&self) -> bool {
         false
     }
 
-    /// Whether a unit has to be collected although there are free blocks.
+    /// Returns whether a unit needs GC although there are free blocks.
     fn has_too_many(&self, _lists: &Lists) -> bool {
         false
     }
 
-    /// The unit to collect in idle time, if one is worth it.
+    /// Returns the unit for GC in idle time, if one is worth it.
     fn choose_idle(&self, lists: &Lists) -> Option<u32>;
 
-    /// Whether a collection reads all tables of the unit, as the paper finds out which pages are
-    /// valid.
+    /// Returns whether GC reads all tables of the unit, as the paper does to find the valid pages.
     fn reads_all_tables(&self) -> bool;
 
-    /// How blocks are cleaned while requests come, where they are not collected when free ones are
-    /// short (`slices.rs`).
+    /// Returns how requests clean blocks in slices (`slices.rs`), instead of GC when free blocks
+    /// are short.
     fn slicing(&self) -> Option<Slicing> {
         None
     }
 
-    /// The host wrote a page of this unit.
-    fn wrote(&mut self, _unit: u32) {}
+    /// Records that the host wrote a page of this unit.
+    fn on_write(&mut self, _unit: u32) {}
 
-    /// RAM of the map as the paper counts it.
+    /// Returns the RAM of the map as the paper counts it.
     fn paper_bytes(&self, shape: &Shape, lists: &Lists, units: u64) -> u64;
 
-    /// Bytes that the policy itself takes.
+    /// Returns the bytes of the policy itself.
     fn bytes(&self) -> u64 {
         0
     }
 }
 
-/// Trim records, what a mount programs, and what finds no room at home.
+/// Stream of trim records, of pages that a mount programs, and of pages without room in their unit.
 const COMMON: StreamId = 0;
 const CHECKPOINT: StreamId = 1;
 /// The stream of unit 0.
 const FIRST_UNIT: StreamId = 2;
 
-/// Blocks below which collection waits for nothing: a copy target and two more.
+/// Free blocks below which GC no longer delays padding: a copy target and two more.
 const RESERVE: u32 = 3;
 
-/// Groups in RAM, whatever the size of the device.
+/// Groups allowed in RAM on a device of any size.
 const MIN_IN_RAM: u32 = 64;
 
-/// Blocks beyond data and over-provisioning of a device with units of so many pages: three sets of
-/// checkpoints; trim pages; an open common block, one for a failing block, two waiting for their
-/// erase, a partly filled unit, and the free threshold.
+/// Returns the blocks that a device with units of `unit_pages` pages needs beyond data and
+/// over-provisioning: three sets of checkpoints; trim pages; an open common block; a failing block;
+/// two blocks waiting for their erase; a partly filled unit; the free threshold.
 pub(crate) fn overhead_blocks(
     profile: &Profile,
     logical_pages: u32,
@@ -124,7 +123,7 @@ pub(crate) fn overhead_blocks(
         blocks: estimate.max(64) * 2,
         ..profile.geometry
     };
-    let checkpoints = Checkpoints::blocks_needed(&geometry, CleanStop::chunks(&geometry));
+    let checkpoints = Checkpoints::blocks_needed(&geometry, ShutdownState::chunks(&geometry));
     Ok(checkpoints + Trims::blocks_needed(&geometry, logical_pages) + 6 + settings.free_threshold)
 }
 
@@ -134,16 +133,16 @@ pub(crate) struct Units<P> {
     shape: Shape,
     pub(crate) lists: Lists,
     tables: Tables,
-    at_hand: AtHand,
+    cached_unit: UnitCache,
     trims: Trims,
-    /// The unit being collected, how many blocks it had, and how often that was tried: it was worth
-    /// it when one is free.
+    /// The unit in GC, its number of blocks at the start, and the GC runs on it so far. GC succeeds
+    /// when the unit has one block less.
     collecting: Option<(u32, u32, u32)>,
-    /// Where blocks are cleaned in slices.
+    /// Present if the policy cleans blocks in slices.
     slices: Option<Slices>,
-    /// Where the search for groups to take out of RAM goes on.
+    /// Group at which the search for groups to write back continues.
     next_settled: u32,
-    /// Physical pages of the read at hand.
+    /// Physical pages of the current read.
     places: Vec<u32>,
 }
 
@@ -177,7 +176,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let first = space.add_streams(stream(Role::Data, true), index(units));
         assert_eq!(first, FIRST_UNIT);
         space.set_pair_protection(settings.pair_protection);
-        let gc = Gc::new(
+        let gc = GcState::new(
             &geometry,
             settings.free_threshold,
             RESERVE,
@@ -197,7 +196,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             policy,
             shape,
             tables: Tables::new(units * shape.groups()),
-            at_hand: AtHand::default(),
+            cached_unit: UnitCache::default(),
             trims: Trims::new(&geometry, logical_pages, COMMON),
             collecting: None,
             next_settled: 0,
@@ -213,7 +212,7 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
     }
 
     fn begin(&mut self) {
-        self.map.at_hand.forget();
+        self.map.cached_unit.forget();
     }
 
     fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
@@ -236,8 +235,8 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
             self.take_slice()?;
             let (unit, ..) = self.split(lpn);
             let stream = self.stream_of_write(unit);
-            self.make_room(stream)?;
-            self.map.policy.wrote(unit);
+            self.ensure_space(stream)?;
+            self.map.policy.on_write(unit);
             let tag = PageTag {
                 role: Role::Data,
                 flags: Flags::NONE,
@@ -245,9 +244,9 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
                 ver: self.next_ver,
             };
             if stream == COMMON {
-                self.program_abroad(tag, bytes, Cause::Host)?;
+                self.program_in_common(tag, bytes, Cause::Host)?;
             } else {
-                self.program_home(tag, bytes, Cause::Host)?;
+                self.program_in_unit(tag, bytes, Cause::Host)?;
             }
             self.next_ver += 1;
             self.stats.host_pages_written += 1;
@@ -260,19 +259,19 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
             return Ok(());
         }
         self.take_slice()?;
-        self.make_room(COMMON)?;
+        self.ensure_space(COMMON)?;
         self.read_tables_at_ends(first, count)?;
         let ver = self.next_ver;
         self.next_ver += 1;
         self.map.trims.record(&mut self.space, first, count, ver)?;
         self.unmap(first, count)?;
         if self.map.trims.bitmap_due() {
-            self.make_room(COMMON)?;
+            self.ensure_space(COMMON)?;
             let ver = self.next_ver;
             self.next_ver += 1;
             self.map.trims.write_bitmap(&mut self.space, ver)?;
         }
-        self.settle_groups()
+        self.write_back_groups()
     }
 
     fn make_durable(&mut self) -> Result<(), FtlError> {
@@ -280,11 +279,11 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
     }
 
     fn stop(&mut self) -> Result<(), FtlError> {
-        self.write_clean_stop()
+        self.write_shutdown_state()
     }
 
     fn recover(&mut self) -> Result<(), FtlError> {
-        MountByRecords::mount(self)?;
+        MountByScan::mount(self)?;
         self.note_all_blocks();
         Ok(())
     }
@@ -331,7 +330,7 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
 
     fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
         wrong.extend(self.map.lists.audit());
-        self.map.at_hand.forget();
+        self.map.cached_unit.forget();
         let (mut placed, mut lost) = (0, 0);
         for lpn in Lpn::new(0).run(self.logical_pages) {
             let place = self.look_up(lpn, Cause::Recovery)?;
@@ -368,7 +367,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         FIRST_UNIT + index(unit)
     }
 
-    /// Unit, table in it, and slot among the unit's.
+    /// Returns the unit, the table in it, and the slot in the unit.
     fn split(&self, lpn: Lpn) -> (u32, u32, usize) {
         debug_assert!(lpn.raw() < self.logical_pages, "no logical page {lpn}");
         let Shape { pages, slots, .. } = self.map.shape;
@@ -376,64 +375,64 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         (lpn.raw() / pages, offset / slots, index(offset))
     }
 
-    /// Groups in RAM, and trim pages.
+    /// Returns the number of groups in RAM and of trim pages.
     #[cfg(test)]
     pub(crate) fn left_behind(&self) -> (usize, usize) {
         (self.map.tables.in_ram(), self.map.trims.len())
     }
 
-    /// Programs a page into its unit's own block, with its table and directory, and gives up the
-    /// place where it was.
-    fn program_home(&mut self, tag: PageTag, data: &[u8], cause: Cause) -> Result<(), FtlError> {
+    /// Programs a page into its unit's own block, with its table and directory, and invalidates the
+    /// old page.
+    fn program_in_unit(&mut self, tag: PageTag, data: &[u8], cause: Cause) -> Result<(), FtlError> {
         let (unit, k, slot) = self.split(Lpn::new(tag.lpn));
-        let group = k / self.map.shape.fan;
-        self.take_table(unit, k, cause)?;
+        let group = k / self.map.shape.tables_per_group;
+        self.load_table(unit, k, cause)?;
         let on_flash = !matches!(
             self.map.tables.place(self.group_number(unit, k)),
-            Place::Ram(_)
+            GroupLocation::Ram(_)
         );
-        if on_flash && !self.is_at_home(unit, k) {
+        if on_flash && !self.is_in_unit(unit, k) {
             self.take_group(unit, group, cause)?;
         }
-        let old = self.map.at_hand.slots[slot];
+        let old = self.map.cached_unit.slots[slot];
         let (stream, geometry, shape, epoch) = (
             self.stream_of(unit),
             self.space.geometry(),
             self.map.shape,
             self.space.next_epoch(),
         );
-        let (lists, at_hand) = (&mut self.map.lists, &mut self.map.at_hand);
+        let (lists, cached_unit) = (&mut self.map.lists, &mut self.map.cached_unit);
         let mut said = false;
         let programmed = self
             .space
             .append_with_spare(stream, tag, data, cause, |ppn, spare| {
                 let block = geometry.block_of(ppn);
-                // Epochs ascend, so a block that was not on the list before has the latest.
+                // Epochs ascend, so a block that is new on the list has the latest.
                 lists.add(unit, block, epoch, None);
-                at_hand.slots[slot] = ppn.raw();
-                at_hand.carriers[index(k)] = ppn.raw();
+                cached_unit.slots[slot] = ppn.raw();
+                cached_unit.carriers[index(k)] = ppn.raw();
                 let tables = shape.tables_of(group);
-                let carriers = &at_hand.carriers[index(tables.start)..index(tables.end)];
-                let slots = &at_hand.slots[index(k * shape.slots)..][..index(shape.slots)];
+                let carriers = &cached_unit.carriers[index(tables.start)..index(tables.end)];
+                let slots = &cached_unit.slots[index(k * shape.slots)..][..index(shape.slots)];
                 said = shape.encode(lists, unit, block, slots, carriers, spare);
             });
         let ppn = match programmed {
             Ok(ppn) => ppn,
             Err(error) => {
-                self.map.at_hand.forget();
+                self.map.cached_unit.forget();
                 return Err(error);
             }
         };
-        // Before anything else is read: should a table have to be rebuilt, one live page of each
-        // must be left, and only mapped ones are searched for.
+        // Before any other read: a rebuild of a table requires exactly one valid page per mapped
+        // logical page.
         self.map.trims.map(Lpn::new(tag.lpn));
-        self.give_up_place(old);
+        self.invalidate_place(old);
         self.note_block(geometry.block_of(ppn));
         if !said {
-            self.map.at_hand.carriers[index(k)] = UNMAPPED;
+            self.map.cached_unit.carriers[index(k)] = UNMAPPED;
         }
-        // What was on flash before is carried but for this table.
-        if said && (on_flash || self.map.at_hand.is_carried(group, &self.map.shape)) {
+        // If the group was on flash, all its other tables have carriers.
+        if said && (on_flash || self.map.cached_unit.is_carried(group, &self.map.shape)) {
             self.map
                 .tables
                 .set_on_flash(self.group_number(unit, k), ppn);
@@ -444,55 +443,60 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         Ok(())
     }
 
-    /// Programs a copy of a page into the common blocks; its group is in RAM from now on.
-    fn program_abroad(&mut self, tag: PageTag, data: &[u8], cause: Cause) -> Result<(), FtlError> {
+    /// Programs a copy of a page into the common blocks and keeps its group in RAM.
+    fn program_in_common(
+        &mut self,
+        tag: PageTag,
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(), FtlError> {
         let (unit, k, slot) = self.split(Lpn::new(tag.lpn));
-        self.take_group(unit, k / self.map.shape.fan, cause)?;
+        self.take_group(unit, k / self.map.shape.tables_per_group, cause)?;
         let ppn = self.space.append_page(COMMON, tag, data, cause)?;
         self.map.trims.map(Lpn::new(tag.lpn));
         let block = self.space.geometry().block_of(ppn);
         let owner = self.map.lists.owner(block);
         assert_eq!(owner, None, "common block {block} has a unit");
-        let old = std::mem::replace(&mut self.map.at_hand.slots[slot], ppn.raw());
-        self.map.at_hand.carriers[index(k)] = UNMAPPED;
-        self.keep_group(unit, k / self.map.shape.fan);
-        self.give_up_place(old);
+        let old = std::mem::replace(&mut self.map.cached_unit.slots[slot], ppn.raw());
+        self.map.cached_unit.carriers[index(k)] = UNMAPPED;
+        self.keep_group(unit, k / self.map.shape.tables_per_group);
+        self.invalidate_place(old);
         self.note_block(block);
         Ok(())
     }
 
-    fn give_up_place(&mut self, old: u32) {
+    fn invalidate_place(&mut self, old: u32) {
         if old != UNMAPPED && old != LOST {
-            self.give_up_page(Ppn::new(old));
+            self.invalidate_page(Ppn::new(old));
         }
     }
 
-    fn give_up_page(&mut self, ppn: Ppn) {
-        self.space.table.clear_live(ppn);
+    fn invalidate_page(&mut self, ppn: Ppn) {
+        self.space.table.set_invalid(ppn);
         self.note_block(self.space.geometry().block_of(ppn));
     }
 
     fn audit_place(&mut self, lpn: Lpn, ppn: Ppn) -> Result<Option<String>, FtlError> {
         let (unit, k, _) = self.split(lpn);
         let geometry = self.space.geometry();
-        if !geometry.contains(ppn) || !self.space.table.is_live(ppn) {
+        if !geometry.contains(ppn) || !self.space.table.is_valid(ppn) {
             return Ok(Some(format!(
-                "logical page {lpn} is at {ppn}, which is not live"
+                "logical page {lpn} is at {ppn}, which is not valid"
             )));
         }
         let at_home = self.map.lists.owner(geometry.block_of(ppn)) == Some(unit);
         if !at_home
             && matches!(
                 self.map.tables.place(self.group_number(unit, k)),
-                Place::Flash(_)
+                GroupLocation::Flash(_)
             )
         {
             return Ok(Some(format!(
-                "logical page {lpn} is at {ppn}, abroad, and its table is on flash"
+                "logical page {lpn} is at {ppn}, in a common block, and its table is on flash"
             )));
         }
         let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
         let is_it = oob.is_some_and(|oob| oob.tag.lpn == lpn.raw() && oob.tag.role == Role::Data);
-        Ok((!is_it).then(|| format!("logical page {lpn} is at {ppn}, which says {oob:?}")))
+        Ok((!is_it).then(|| format!("logical page {lpn} is at {ppn}, whose record is {oob:?}")))
     }
 }

@@ -1,8 +1,8 @@
-//! Garbage collection: which block, and where its pages go. Valid pages stay inside their unit; the
-//! policy says which unit.
+//! Garbage collection: the victim, and the destination of its pages. Valid pages stay in their
+//! unit; the policy chooses the unit.
 //!
-//! A unit that has more blocks than its valid pages fill can do with one less. The first collection
-//! may have to open a block for that; so the same unit is collected on until it gave one back.
+//! A unit can shrink if it has more blocks than its valid pages fill. The first GC run may have to
+//! open a block, so GC continues with the same unit until that has one block less.
 
 use super::slices::HEADROOM;
 use super::{COMMON, FIRST_UNIT, Policy, UnitFtl};
@@ -11,18 +11,18 @@ use crate::convert::to_u32;
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role};
-use crate::gc::{Collect, Gc};
+use crate::gc::{GarbageCollect, GcState};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
-impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
+impl<S: Store, P: Policy> GarbageCollect<S> for UnitFtl<S, P> {
     #[inline]
-    fn parts(&mut self) -> (&mut Space<S>, &mut Gc) {
+    fn parts(&mut self) -> (&mut Space<S>, &mut GcState) {
         (&mut self.space, &mut self.gc)
     }
 
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
-        let valid = self.space.table.valid(victim);
+        let valid = self.space.table.valid_count(victim);
         let abroad = self.space.blocks_for(COMMON, valid);
         match self
             .map
@@ -43,17 +43,17 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
         }
     }
 
-    fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
+    fn select_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         let emptiest = self.space.table.greedy_victim();
-        let valid = |block: Pbn| self.space.table.valid(block);
+        let valid = |block: Pbn| self.space.table.valid_count(block);
         if self.space.is_mounting()
             || self.map.policy.takes_emptiest()
             || emptiest.is_some_and(|block| valid(block) == 0)
         {
             return Ok(emptiest);
         }
-        // Filler may take what a collection gives back; then the emptiest block helps more than the
-        // same unit again.
+        // Padding may use all the space that a GC run frees. Then the emptiest block frees more
+        // than the same unit again.
         let goes_on = |(unit, length, _): &(u32, u32, u32)| {
             self.map.lists.length(*unit) >= *length && self.can_shrink(*unit)
         };
@@ -80,8 +80,8 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
         Ok(Some(victim))
     }
 
-    fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError> {
-        // What a clean stop left says nothing any more when the device is in use again.
+    fn prepare_victim(&mut self, block: Pbn) -> Result<bool, FtlError> {
+        // The checkpoint of a clean shutdown is obsolete once the device is in use again.
         if self.space.table.role(block) == Role::Checkpoint {
             return Ok(false);
         }
@@ -91,37 +91,37 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
         Ok(true)
     }
 
-    fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
+    fn relocate_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         assert!(
             self.space.table.is_in_use(victim),
             "block {victim} has no pages to move"
         );
-        self.map.at_hand.forget();
+        self.map.cached_unit.forget();
         let collectable = self.space.table.withdraw(victim);
         let mut pages = std::mem::take(&mut self.gc.pages);
-        let moved = self.copy_live_pages(victim, &mut pages, u32::MAX, cause);
+        let moved = self.copy_valid(victim, &mut pages, u32::MAX, cause);
         self.gc.pages = pages;
-        self.map.at_hand.forget();
+        self.map.cached_unit.forget();
         if moved.is_err() && collectable {
             self.space.table.set_collectable(victim);
         }
         moved
     }
 
-    fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {
+    fn use_worn_block(&mut self, block: Pbn) -> Result<(), FtlError> {
         let stream = self
             .map
             .lists
             .owner(block)
             .map_or(COMMON, |unit| self.stream_of(unit));
-        self.space.set_cold_apart(stream)
+        self.space.use_worn_block(stream)
     }
 
-    fn give_up(&mut self, block: Pbn) {
+    fn release_block(&mut self, block: Pbn) {
         assert_eq!(
-            self.space.table.valid(block),
+            self.space.table.valid_count(block),
             0,
-            "block {block} is given up with live pages"
+            "block {block} is released with valid pages"
         );
         if let Some(slices) = &mut self.map.slices {
             slices.remove(block);
@@ -130,21 +130,21 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
             None => self.space.release(block),
             Some(unit) => {
                 self.map.lists.remove(block);
-                self.space.release_within(block, self.stream_of(unit));
+                self.space.release_in_stream(block, self.stream_of(unit));
             }
         }
     }
 
-    fn renew(&mut self, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
-        // Where slices cannot keep up, requests wait anyhow.
+    fn relocate_block(&mut self, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
+        // When slices cannot keep up, requests wait in any case.
         if self.map.slices.is_some() && self.space.free_blocks() > self.gc.threshold {
-            let begun = self.may_move_in_slices(block) && self.prepare(block)?;
+            let begun = self.may_move_in_slices(block) && self.prepare_victim(block)?;
             return Ok(begun.then(|| self.move_in_slices(block, cause)));
         }
         self.renew_whole(block, cause)
     }
 
-    fn collect_ahead(&mut self) -> Result<Option<u32>, FtlError> {
+    fn idle_gc(&mut self) -> Result<Option<u32>, FtlError> {
         if self.map.slices.is_some() {
             return self.clean_a_slice();
         }
@@ -157,7 +157,7 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
             .space
             .table
             .greedy_victim()
-            .filter(|block| self.space.table.valid(*block) == 0);
+            .filter(|block| self.space.table.valid_count(*block) == 0);
         match dead.or_else(|| self.emptiest_of(self.map.policy.choose_idle(&self.map.lists)?)) {
             Some(victim) => Ok(Some(self.collect(victim)?)),
             None => Ok(None),
@@ -168,45 +168,45 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
 impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Makes sure that the stream can take a page without touching the reserve.
     #[inline]
-    pub(super) fn make_room(&mut self, stream: StreamId) -> Result<(), FtlError> {
+    pub(super) fn ensure_space(&mut self, stream: StreamId) -> Result<(), FtlError> {
         if self.space.room(stream) > 0 && self.space.failing_block().is_none() {
             return Ok(());
         }
-        self.make_blocks(stream)
+        self.ensure_blocks(stream)
     }
 
     #[cold]
-    fn make_blocks(&mut self, stream: StreamId) -> Result<(), FtlError> {
-        self.map.at_hand.forget();
+    fn ensure_blocks(&mut self, stream: StreamId) -> Result<(), FtlError> {
+        self.map.cached_unit.forget();
         let wanted = self.gc.threshold + 1;
         if self.map.slices.is_none() {
             if stream >= FIRST_UNIT {
-                self.shorten(to_u32(stream - FIRST_UNIT))?;
+                self.shrink_unit(to_u32(stream - FIRST_UNIT))?;
                 self.limit_all()?;
             }
             self.map.collecting = None;
-            self.collect_until(wanted)?;
+            self.gc_until(wanted)?;
         } else if self.space.free_blocks() < wanted || self.space.failing_block().is_some() {
-            self.collect_until(wanted + HEADROOM)?;
+            self.gc_until(wanted + HEADROOM)?;
         }
-        self.upkeep()?;
-        self.map.at_hand.forget();
+        self.maintain()?;
+        self.map.cached_unit.forget();
         Ok(())
     }
 
-    /// Whether the unit has more blocks than its valid pages fill.
+    /// Returns whether the unit has more blocks than its valid pages fill.
     pub(super) fn can_shrink(&self, unit: u32) -> bool {
         let valid: u32 = self
             .map
             .lists
             .blocks(unit)
-            .map(|block| self.space.table.valid(block))
+            .map(|block| self.space.table.valid_count(block))
             .sum();
         self.map.lists.length(unit) > valid.div_ceil(self.space.geometry().pages_per_block).max(1)
     }
 
-    /// A unit with as many blocks as it may have gives one up before it takes another.
-    fn shorten(&mut self, unit: u32) -> Result<(), FtlError> {
+    /// Makes a unit with `max_length` blocks release one before it opens another.
+    fn shrink_unit(&mut self, unit: u32) -> Result<(), FtlError> {
         while self.map.lists.is_full(unit) && self.space.room(self.stream_of(unit)) == 0 {
             let Some(victim) = self.emptiest_of(unit) else {
                 break;
@@ -219,7 +219,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         Ok(())
     }
 
-    /// Collects the unit of the policy's choice while all together have too many blocks.
+    /// Runs GC on the unit that the policy chooses, while all units together have too many blocks.
     fn limit_all(&mut self) -> Result<(), FtlError> {
         while self.map.policy.has_too_many(&self.map.lists) {
             let chosen = self
@@ -237,7 +237,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         Ok(())
     }
 
-    /// The full block of a unit with the fewest valid pages, if it has an invalid one.
+    /// Returns the full block of a unit with the fewest valid pages, if it has an invalid one.
     pub(crate) fn emptiest_of(&self, unit: u32) -> Option<Pbn> {
         let table = &self.space.table;
         let full = self
@@ -245,11 +245,11 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             .lists
             .blocks(unit)
             .filter(|block| table.is_collectable(*block));
-        let emptiest = full.min_by_key(|block| (table.valid(*block), table.epoch(*block)))?;
-        (table.valid(emptiest) < self.space.geometry().pages_per_block).then_some(emptiest)
+        let emptiest = full.min_by_key(|block| (table.valid_count(*block), table.epoch(*block)))?;
+        (table.valid_count(emptiest) < self.space.geometry().pages_per_block).then_some(emptiest)
     }
 
-    /// Where a page of the victim goes.
+    /// Returns the stream that takes a page of the victim.
     fn destination(&self, victim: Pbn, unit: u32, cause: Cause) -> StreamId {
         let home = self.stream_of(unit);
         let at_home = match self.map.lists.owner(victim) {
@@ -261,8 +261,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         if at_home { home } else { COMMON }
     }
 
-    /// Copies at most so many of the live pages, the first.
-    pub(super) fn copy_live_pages(
+    /// Copies the first valid pages of the victim, at most `most`.
+    pub(super) fn copy_valid(
         &mut self,
         victim: Pbn,
         pages: &mut CopyBuffer,
@@ -275,7 +275,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             .owner(victim)
             .filter(|_| self.map.policy.reads_all_tables())
         {
-            (0..self.map.shape.tables()).try_for_each(|k| self.take_table(unit, k, cause))?;
+            (0..self.map.shape.tables()).try_for_each(|k| self.load_table(unit, k, cause))?;
         }
         pages.load_first(&mut self.space, victim, most, cause)?;
         assert!(
@@ -283,7 +283,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             "{} pages of block {victim}",
             pages.from.len()
         );
-        self.name_unknown_pages(victim, pages)?;
+        self.find_lost_owners(victim, pages)?;
         let page = self.space.geometry().page_len();
         for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
             self.copy_page(victim, pages.from[i], pages.tag(i), data, cause)?;
@@ -305,13 +305,13 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         };
         if tag.role == Role::Trim {
             let to = self.space.append_page(COMMON, tag, data, cause)?;
-            self.map.trims.moved(from, to);
-            self.space.table.clear_live(from);
+            self.map.trims.on_relocate(from, to);
+            self.space.table.set_invalid(from);
             return Ok(());
         }
         if tag.role == Role::Pad {
-            // Its record is lost, and nothing says that it is anywhere.
-            self.space.table.clear_live(from);
+            // Its record is unreadable, and no table maps it.
+            self.space.table.set_invalid(from);
             return Ok(());
         }
         let lpn = Lpn::new(tag.lpn);
@@ -319,15 +319,15 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             return Err(misplaced(from, tag.lpn));
         }
         if self.destination(victim, tag.lpn / self.map.shape.pages, cause) == COMMON {
-            self.program_abroad(tag, data, cause)
+            self.program_in_common(tag, data, cause)
         } else {
-            self.program_home(tag, data, cause)
+            self.program_in_unit(tag, data, cause)
         }
     }
 
-    /// Finds the owners of live pages whose record is lost: a search, because it happens next to
-    /// never. Where there is none, the page stays without a name.
-    fn name_unknown_pages(&mut self, victim: Pbn, pages: &mut CopyBuffer) -> Result<(), FtlError> {
+    /// Finds the owners of valid pages with unreadable records by a search, because the case is
+    /// very rare. A page without an owner keeps the role `Pad`.
+    fn find_lost_owners(&mut self, victim: Pbn, pages: &mut CopyBuffer) -> Result<(), FtlError> {
         let unknown: Vec<(usize, Ppn)> = pages.unknown().collect();
         for (i, ppn) in unknown {
             if self.map.trims.holds(ppn) {
@@ -348,8 +348,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             }
             None => 0..self.logical_pages,
         };
-        // Twice: a table that cannot be read is rebuilt on the way, and the page may then stand for
-        // an address that was passed.
+        // Two passes: a look-up may rebuild an unreadable table, and that may map the page to an
+        // address that the first pass has already checked.
         for lpn in pages.clone().chain(pages).map(Lpn::new) {
             if self.map.trims.is_mapped(lpn) && self.look_up(lpn, Cause::Recovery)? == ppn.raw() {
                 return Ok(Some(lpn));

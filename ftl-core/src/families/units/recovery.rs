@@ -1,6 +1,6 @@
-//! Mount: the newest version of every page by all records (`crate::recovery`), then the block
-//! lists, by what the pages say of their block, and the tables, by comparison. After a clean stop
-//! the open blocks go on being filled.
+//! Mount: finds the newest version of every page from all records (`crate::recovery`). Then it
+//! rebuilds the block lists from the node numbers in the pages, and compares the tables with the
+//! records. After a clean shutdown, writes continue in the open blocks.
 
 use super::{COMMON, Policy, UnitFtl};
 use crate::addr::Lpn;
@@ -8,12 +8,12 @@ use crate::block_table::State;
 use crate::convert::index;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
-use crate::recovery::{MountByRecords, Newest, Unmounted};
+use crate::recovery::{MountByScan, MountContext, ScanResult};
 use nand_model::{Cause, Ppn, Store};
 
-impl<S: Store, P: Policy> MountByRecords<S> for UnitFtl<S, P> {
-    fn unmounted(&mut self) -> Unmounted<'_, S> {
-        Unmounted {
+impl<S: Store, P: Policy> MountByScan<S> for UnitFtl<S, P> {
+    fn unmounted(&mut self) -> MountContext<'_, S> {
+        MountContext {
             space: &mut self.space,
             trims: &mut self.map.trims,
             checkpoints: &mut self.checkpoints,
@@ -24,7 +24,7 @@ impl<S: Store, P: Policy> MountByRecords<S> for UnitFtl<S, P> {
         }
     }
 
-    fn adopt(&mut self, newest: &Newest) -> Result<(), FtlError> {
+    fn rebuild_tables(&mut self, newest: &ScanResult) -> Result<(), FtlError> {
         self.adopt_blocks()?;
         (0..self.logical_pages.div_ceil(self.map.shape.pages))
             .try_for_each(|unit| self.adopt_unit(unit, newest))
@@ -37,14 +37,14 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let geometry = self.space.geometry();
         let in_use = |block: &nand_model::Pbn| {
             matches!(self.space.table.state(*block), State::Full | State::Open)
-                && self.space.table.valid(*block) > 0
+                && self.space.table.valid_count(*block) > 0
         };
         let mut blocks: Vec<_> = geometry.all_blocks().filter(in_use).collect();
         blocks.sort_by_key(|block| self.space.table.epoch(*block));
         let mut live = Vec::new();
         for block in blocks {
             live.clear();
-            self.space.table.live_pages(block, &mut live);
+            self.space.table.list_valid(block, &mut live);
             let Some((oob, spare)) = self.space.flash.read_spare(live[0], Cause::Recovery)? else {
                 continue;
             };
@@ -63,36 +63,36 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         Ok(())
     }
 
-    /// The tables of a unit. A table has a carrier where the page programmed last of those it maps
-    /// says the same as the records, and a group is on flash where the page programmed last has the
-    /// directory of those.
-    fn adopt_unit(&mut self, unit: u32, newest: &Newest) -> Result<(), FtlError> {
+    /// Rebuilds the tables of a unit. A table has a carrier if the last programmed page that it
+    /// maps has a table equal to the records. A group is on flash if its last programmed page has
+    /// the directory of those carriers.
+    fn adopt_unit(&mut self, unit: u32, newest: &ScanResult) -> Result<(), FtlError> {
         let pages = self.map.shape.pages;
         let found = newest.words(Lpn::new(unit * pages), pages);
         if found.iter().all(|ppn| *ppn == UNMAPPED) {
             return Ok(());
         }
-        self.map.at_hand.forget();
-        self.map.at_hand.turn_to(unit, 0, &self.map.shape);
-        self.map.at_hand.slots.fill(UNMAPPED);
-        self.map.at_hand.slots[..found.len()].copy_from_slice(found);
-        self.map.at_hand.carriers.fill(UNMAPPED);
+        self.map.cached_unit.forget();
+        self.map.cached_unit.select_unit(unit, 0, &self.map.shape);
+        self.map.cached_unit.slots.fill(UNMAPPED);
+        self.map.cached_unit.slots[..found.len()].copy_from_slice(found);
+        self.map.cached_unit.carriers.fill(UNMAPPED);
         for group in 0..self.map.shape.groups() {
             let mut head = None;
             for k in self.map.shape.tables_of(group) {
                 let last = self.last_programmed(unit, k, newest);
                 if let Some((pseq, ppn)) = last {
                     head = head.max(Some((pseq, ppn.raw())));
-                    if self.says_table(unit, k, ppn)? {
-                        self.map.at_hand.carriers[index(k)] = ppn.raw();
+                    if self.table_matches(unit, k, ppn)? {
+                        self.map.cached_unit.carriers[index(k)] = ppn.raw();
                     }
                 }
             }
-            let carried = self.map.at_hand.is_carried(group, &self.map.shape);
+            let carried = self.map.cached_unit.is_carried(group, &self.map.shape);
             match head {
                 None => {}
                 Some((_, head))
-                    if carried && self.says_directory(unit, group, Ppn::new(head))? =>
+                    if carried && self.directory_matches(unit, group, Ppn::new(head))? =>
                 {
                     self.map
                         .tables
@@ -101,23 +101,23 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 Some(_) => self.keep_group(unit, group),
             }
         }
-        self.map.at_hand.forget();
+        self.map.cached_unit.forget();
         Ok(())
     }
 
-    fn last_programmed(&mut self, unit: u32, k: u32, newest: &Newest) -> Option<(u64, Ppn)> {
+    fn last_programmed(&mut self, unit: u32, k: u32, newest: &ScanResult) -> Option<(u64, Ppn)> {
         let first = unit * self.map.shape.pages + k * self.map.shape.slots;
         let mapped = (first..)
             .map(Lpn::new)
-            .zip(&*self.map.at_hand.table(k, &self.map.shape))
+            .zip(&*self.map.cached_unit.table(k, &self.map.shape))
             .filter(|(_, ppn)| **ppn != UNMAPPED);
         mapped
             .map(|(lpn, ppn)| (newest.programmed(lpn), Ppn::new(*ppn)))
             .max()
     }
 
-    /// Whether the page's spare bytes have the table as it is at hand.
-    fn says_table(&mut self, unit: u32, k: u32, ppn: Ppn) -> Result<bool, FtlError> {
+    /// Returns whether the page's OOB area has the loaded table.
+    fn table_matches(&mut self, unit: u32, k: u32, ppn: Ppn) -> Result<bool, FtlError> {
         let Some((_, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else {
             return Ok(false);
         };
@@ -128,18 +128,18 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 .shape
                 .decode_table(&self.map.lists, unit, spare, &mut said)
         });
-        Ok(decoded.is_some() && said == self.map.at_hand.table(k, &self.map.shape))
+        Ok(decoded.is_some() && said == self.map.cached_unit.table(k, &self.map.shape))
     }
 
-    /// Whether the page's spare bytes have the directory of the carriers at hand.
-    fn says_directory(&mut self, unit: u32, group: u32, ppn: Ppn) -> Result<bool, FtlError> {
-        if self.map.shape.fan == 1 {
+    /// Returns whether the page's OOB area has the directory of the loaded carriers.
+    fn directory_matches(&mut self, unit: u32, group: u32, ppn: Ppn) -> Result<bool, FtlError> {
+        if self.map.shape.tables_per_group == 1 {
             return Ok(true);
         }
         let Some((_, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else {
             return Ok(false);
         };
-        let carriers = self.map.at_hand.group_carriers(group, &self.map.shape);
+        let carriers = self.map.cached_unit.group_carriers(group, &self.map.shape);
         let mut said = vec![UNMAPPED; carriers.len()];
         let decoded = self
             .map

@@ -1,49 +1,48 @@
-//! Cleaning in slices: a full block that holds a page which is not valid waits in a queue, and each
-//! request does a bounded piece of its collection, so that none has to wait for a whole one. A
-//! slice is one erase, or a few copies, or as many pages of filler. While a unit's block is being
-//! cleaned, or as long as it is full, the unit's writes go to the common blocks.
+//! Cleaning in slices: full blocks with enough invalid pages wait in a queue. Each request runs a
+//! bounded slice of GC, so that no request waits for a whole GC run. A slice is one erase, or at
+//! most [`Slicing::pages`] copies or padding pages. While a unit's block is being cleaned, or while
+//! it is full, the unit's writes go to the common blocks.
 //!
-//! What always holds: the queue and the block under way are hints in RAM. A slice moves pages as
-//! any collection does, and a collection that was left is the victim with fewer live pages. So
-//! another one may take the block over, and if power fails, mount finds copies of equal version and
-//! a block that is worth collecting.
+//! Invariants: the queue and the block in progress are hints in RAM. A slice relocates pages as any
+//! GC run does, and an unfinished GC run leaves a victim with fewer valid pages. So another GC run
+//! may take over the block. If power fails, mount finds copies of equal version and a block worth
+//! cleaning.
 
 use super::{COMMON, Policy, UnitFtl};
 use crate::convert::{index, to_u64};
 use crate::error::FtlError;
-use crate::gc::Collect;
+use crate::gc::GarbageCollect;
 use crate::space::StreamId;
 use nand_model::{Cause, Nanos, Pbn, Store};
 use std::collections::VecDeque;
 
-/// Released blocks that may wait for their erase before slices program the filler that they wait
-/// for.
+/// Released blocks that may wait for their erase before slices program the padding that they need.
 const MAX_WAITING: u32 = 2;
 
-/// Free blocks beyond the threshold that are made when slices could not keep up: then they have
-/// room to begin again.
+/// Free blocks beyond the threshold that GC frees when slices could not keep up, so that slices can
+/// start again.
 pub(super) const HEADROOM: u32 = 2;
 
-/// How long a slice may be.
+/// Limits of a slice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slicing {
-    /// Pages that it copies, or programs as filler.
+    /// Copies or padding pages of one slice.
     pub(crate) pages: u32,
-    /// What no slice exceeds.
+    /// Upper bound of the duration of a slice.
     pub(crate) slot_ns: Nanos,
-    /// Whether every request waits for the end of its slot, whatever there was to do.
+    /// Whether every request waits for the end of its slot, even if no work was due.
     pub(crate) always: bool,
 }
 
 /// Blocks to clean in slices.
 pub(super) struct Slices {
     pub(super) how: Slicing,
-    /// In the order in which they became worth it; those that are [`Slices::queued`] no more are
-    /// passed over.
+    /// In the order in which they became worth cleaning. Blocks without [`Slices::queued`] are
+    /// skipped.
     queue: VecDeque<Pbn>,
     /// By block.
     queued: Vec<bool>,
-    /// A block to move for another reason, before all others.
+    /// A block to relocate for another reason than GC, ahead of the queue.
     urgent: Option<(Pbn, Cause)>,
     under_way: Option<(Pbn, Cause)>,
 }
@@ -65,7 +64,7 @@ impl Slices {
         }
     }
 
-    /// The block was given up.
+    /// Removes a released block.
     pub(super) fn remove(&mut self, block: Pbn) {
         self.queued[block.index()] = false;
         self.urgent = self.urgent.filter(|(urgent, _)| *urgent != block);
@@ -77,7 +76,7 @@ impl Slices {
             .is_some_and(|(under_way, _)| under_way == block)
     }
 
-    /// The block to begin with: the urgent one, else the first of the queue.
+    /// Starts the next block: the urgent one, else the first of the queue.
     fn begin_next(&mut self) -> Option<(Pbn, Cause)> {
         while self.urgent.is_none() {
             let block = self.queue.pop_front()?;
@@ -89,14 +88,14 @@ impl Slices {
         self.under_way
     }
 
-    /// Bytes really allocated.
+    /// Returns the allocated bytes.
     pub(super) fn bytes(&self) -> u64 {
         to_u64(self.queued.len() + 4 * self.queue.capacity())
     }
 }
 
 impl<S: Store, P: Policy> UnitFtl<S, P> {
-    /// The slice of one request, before it is served.
+    /// Runs the slice of a request, before the request is served.
     #[inline]
     pub(super) fn take_slice(&mut self) -> Result<(), FtlError> {
         let Some(Slicing {
@@ -118,8 +117,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         outcome.map(drop)
     }
 
-    /// The same before a read, which is served whatever becomes of the slice: what keeps cleaning
-    /// from going on keeps writes from it, too.
+    /// The same before a read. The read is served even if the slice fails, because any error that
+    /// stops cleaning stops writes, too. Only a power loss fails the read.
     #[inline]
     pub(super) fn take_slice_of_read(&mut self) -> Result<(), FtlError> {
         match self.take_slice() {
@@ -128,8 +127,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         }
     }
 
-    /// Does one slice of cleaning. Returns how many pages it moved, or `None` if there is nothing
-    /// to do.
+    /// Runs one slice of cleaning. Returns the number of relocated pages, or `None` if there is no
+    /// work.
     pub(super) fn clean_a_slice(&mut self) -> Result<Option<u32>, FtlError> {
         let Some(Slicing { pages, .. }) = self.map.slices.as_ref().map(|slices| slices.how) else {
             return Ok(None);
@@ -139,36 +138,37 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         if waiting > 0 && self.space.reclaim_one(Cause::Gc)? {
             return Ok(Some(0));
         }
-        if waiting > MAX_WAITING && self.space.hurry_oldest(pages)? > 0 {
+        if waiting > MAX_WAITING && self.space.pad_oldest_released(pages)? > 0 {
             return Ok(Some(0));
         }
         let Some((victim, cause)) = victim else {
             return Ok(None);
         };
-        // What a new home takes from the free blocks comes back with the old one.
+        // The copies may open a free block, which comes back only with the erase of the victim.
         if self.blocks_to_move(victim) > 0 && self.space.free_blocks() <= self.gc.threshold {
             return Ok(None);
         }
         let mut buffer = std::mem::take(&mut self.gc.pages);
-        let moved = self.copy_live_pages(victim, &mut buffer, pages, cause);
+        let moved = self.copy_valid(victim, &mut buffer, pages, cause);
         self.gc.pages = buffer;
         match moved {
             Ok(moved) => {
-                self.gc.note_moved(victim, moved, cause);
+                self.gc.note_relocated(victim, moved, cause);
                 Ok(Some(moved))
             }
             Err(error) => {
-                self.map.at_hand.forget();
+                self.map.cached_unit.forget();
                 Err(error)
             }
         }
     }
 
-    /// The block whose live pages the slice moves, and why. Those that have none any more go.
+    /// Returns the block whose valid pages the slice relocates, and the cause. Releases blocks in
+    /// progress that have no valid pages left.
     fn victim_of_slice(&mut self) -> Result<Option<(Pbn, Cause)>, FtlError> {
         while let Some((block, cause)) = self.block_under_way()? {
             let collectable = self.space.table.is_collectable(block);
-            if collectable && self.space.table.valid(block) == 0 {
+            if collectable && self.space.table.valid_count(block) == 0 {
                 if cause == Cause::Gc {
                     self.collect(block)?
                 } else {
@@ -192,13 +192,13 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         }
         let next = slices.begin_next();
         if let Some((block, Cause::Wear)) = next {
-            self.set_cold_apart(block)?;
+            self.use_worn_block(block)?;
         }
         Ok(next)
     }
 
-    /// Whether this block can be the next one to move in slices: it is not yet, and no other one
-    /// waits for that.
+    /// Returns whether this block can be the next one to relocate in slices: it is not in progress,
+    /// and no other block is urgent.
     pub(super) fn may_move_in_slices(&self, block: Pbn) -> bool {
         self.map
             .slices
@@ -206,7 +206,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             .is_some_and(|slices| slices.urgent.is_none() && !slices.is_under_way(block))
     }
 
-    /// Moves this block next, in slices. Returns how many pages were moved so far.
+    /// Makes this block the next one to relocate in slices. Returns 0, the pages relocated so far.
     pub(super) fn move_in_slices(&mut self, block: Pbn, cause: Cause) -> u32 {
         assert!(
             self.may_move_in_slices(block),
@@ -218,14 +218,16 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         0
     }
 
-    /// Whether cleaning a block gives back more than the filler that it may cost.
+    /// Returns whether cleaning a block frees more pages than the padding that it may cost.
     fn is_worth_cleaning(&self, block: Pbn) -> bool {
         let table = &self.space.table;
         table.is_collectable(block)
-            && table.valid(block) + self.space.most_filler() < self.space.geometry().pages_per_block
+            && table.valid_count(block) + self.space.most_filler()
+                < self.space.geometry().pages_per_block
     }
 
-    /// A page of the block is valid no more, or it was filled: it may have become worth cleaning.
+    /// Queues the block if it has become worth cleaning. To be called when the block is full or has
+    /// one valid page less.
     #[inline]
     pub(super) fn note_block(&mut self, block: Pbn) {
         let worth_it = self.map.slices.is_some() && self.is_worth_cleaning(block);
@@ -234,7 +236,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         }
     }
 
-    /// Finds out what there is to clean.
+    /// Queues all blocks that are worth cleaning.
     pub(super) fn note_all_blocks(&mut self) {
         if self.map.slices.is_some() {
             let mut blocks: Vec<Pbn> = self.space.geometry().all_blocks().collect();
@@ -243,7 +245,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         }
     }
 
-    /// Whether this block is being cleaned in slices.
+    /// Returns whether this block is being cleaned in slices.
     pub(super) fn is_under_way(&self, block: Pbn) -> bool {
         self.map
             .slices
@@ -251,8 +253,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             .is_some_and(|slices| slices.is_under_way(block))
     }
 
-    /// Where a page of this unit goes that the host writes: home, or while that is full or being
-    /// cleaned, to the common blocks.
+    /// Returns the stream for a host write to this unit: the unit's own. While its block is full or
+    /// being cleaned, the common stream.
     pub(super) fn stream_of_write(&mut self, unit: u32) -> StreamId {
         let home = self.stream_of(unit);
         let Some(slices) = &self.map.slices else {

@@ -1,12 +1,11 @@
-//! Tables: where the pages of a unit lie. A table is in the spare bytes of the page that was
-//! programmed last of those it maps, its *carrier*. Tables come in groups. A group of several has a
-//! directory, which names their carriers and lies in the spare bytes of the page that was
-//! programmed last of the group; RAM has a pointer to that page. In a group of one, that is the
-//! carrier.
+//! Tables: the places of a unit's pages. A table is stored in the OOB area of the last programmed
+//! page that it maps, its *carrier*. Tables form groups. A group of several tables has a directory
+//! of their carriers, in the OOB area of the last programmed page of the group. RAM has a pointer
+//! to that page. In a group of one table, that page is the carrier.
 //!
-//! A group that no page on flash says is kept in RAM: a trim changed it, or it maps a page abroad
-//! ([`super`]). There are few: each program of a page of a table puts that on flash again, and
-//! trims see to it that their number stays below a limit.
+//! RAM keeps a group that is on no page of the flash: a trim changed it, or it maps a page in a
+//! common block ([`super`]). Such groups are few: each program of a page of a table writes that
+//! table to flash again, and trims write groups back above a limit.
 
 use super::lists::Lists;
 use crate::convert::{index, low_u8, low_u32, to_u64};
@@ -18,10 +17,10 @@ use std::ops::Range;
 /// Pointer of a group that is in RAM.
 const IN_RAM: u32 = UNMAPPED - 1;
 
-/// How units are cut into tables and groups, and how those lie in the spare bytes: entries of
-/// equally many bits, the lowest first. The page's own block, the slots of its table, the directory
-/// of its group if there is one. An entry is the number of a block in the list, above, and a page
-/// in it; all ones is no page, one less a page that cannot be named.
+/// Layout of tables and groups in a unit and in the OOB area. An OOB area has entries of `bits`
+/// bits, the lowest first: the page's own block, the slots of its table, the directory of its group
+/// if there is one. An entry is a node number in the upper bits and a page offset in the lower
+/// ones. All ones means no page; one less means a page that cannot be encoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Pages of a unit.
@@ -29,54 +28,64 @@ pub(crate) struct Shape {
     /// Pages of a table.
     pub(crate) slots: u32,
     /// Tables of a group.
-    pub(crate) fan: u32,
+    pub(crate) tables_per_group: u32,
     geometry: Geometry,
     bits: u32,
 }
 
 impl Shape {
-    pub(crate) fn new(geometry: &Geometry, pages: u32, slots: u32, fan: u32, bits: u32) -> Self {
-        let fan = fan.min(pages.div_ceil(slots));
+    pub(crate) fn new(
+        geometry: &Geometry,
+        pages: u32,
+        slots: u32,
+        tables_per_group: u32,
+        bits: u32,
+    ) -> Self {
+        let tables_per_group = tables_per_group.min(pages.div_ceil(slots));
         Shape {
             pages,
             slots,
-            fan,
+            tables_per_group,
             geometry: *geometry,
             bits,
         }
     }
 
-    /// Tables of a unit.
+    /// Returns the tables of a unit.
     pub(crate) fn tables(&self) -> u32 {
         self.pages.div_ceil(self.slots)
     }
 
-    /// Groups of a unit.
+    /// Returns the groups of a unit.
     pub(crate) fn groups(&self) -> u32 {
-        self.tables().div_ceil(self.fan)
+        self.tables().div_ceil(self.tables_per_group)
     }
 
-    /// The tables of a group.
+    /// Returns the tables of a group.
     pub(super) fn tables_of(&self, group: u32) -> Range<u32> {
-        group * self.fan..((group + 1) * self.fan).min(self.tables())
+        group * self.tables_per_group..((group + 1) * self.tables_per_group).min(self.tables())
     }
 
-    /// Bytes in the spare area.
+    /// Returns the bytes that a scheme needs in the OOB area.
     pub(crate) fn spare_bytes(&self) -> usize {
-        let directory = if self.fan > 1 { self.fan } else { 0 };
+        let directory = if self.tables_per_group > 1 {
+            self.tables_per_group
+        } else {
+            0
+        };
         index(((1 + self.slots + directory) * self.bits).div_ceil(8))
     }
 
-    /// Blocks of a list that entries can tell apart.
+    /// Returns the number of blocks of a list that entries can name.
     pub(crate) fn max_nodes(&self) -> u32 {
-        self.unsaid() >> self.geometry.page_shift()
+        self.unencodable() >> self.geometry.page_shift()
     }
 
     fn none(&self) -> u32 {
         (1 << self.bits) - 1
     }
 
-    fn unsaid(&self) -> u32 {
+    fn unencodable(&self) -> u32 {
         self.none() - 1
     }
 
@@ -104,31 +113,31 @@ impl Shape {
         low_u32(word >> (at % 8)) & self.none()
     }
 
-    fn say(&self, lists: &Lists, unit: u32, ppn: u32) -> u32 {
+    fn encode_entry(&self, lists: &Lists, unit: u32, ppn: u32) -> u32 {
         match ppn {
             UNMAPPED => self.none(),
-            LOST => self.unsaid(),
+            LOST => self.unencodable(),
             ppn => {
                 let (block, offset) = (
                     self.geometry.block_of(Ppn::new(ppn)),
                     self.geometry.offset_of(Ppn::new(ppn)),
                 );
-                lists.node(unit, block).map_or(self.unsaid(), |node| {
+                lists.node(unit, block).map_or(self.unencodable(), |node| {
                     node << self.geometry.page_shift() | offset
                 })
             }
         }
     }
 
-    /// The block's own number in its list, as a page of it says.
+    /// Returns the block's own node number, from the OOB area of one of its pages.
     pub(super) fn own_node(&self, spare: &[u8]) -> Option<u32> {
         Some(self.get(spare, 0))
-            .filter(|own| *own < self.unsaid())
+            .filter(|own| *own < self.unencodable())
             .map(|own| own >> self.geometry.page_shift())
     }
 
-    /// Writes the part of a page in block `own` with this table and directory. Returns whether all
-    /// of the table can be said.
+    /// Encodes this table and directory for a page in block `own`. Returns whether all entries of
+    /// the table could be encoded.
     pub(super) fn encode(
         &self,
         lists: &Lists,
@@ -145,20 +154,20 @@ impl Shape {
         let mut all = own.is_some();
         self.put(spare, 0, own.unwrap_or(self.none()));
         for (entry, slot) in (1..).zip(slots) {
-            let said = self.say(lists, unit, *slot);
-            all &= said != self.unsaid();
+            let said = self.encode_entry(lists, unit, *slot);
+            all &= said != self.unencodable();
             self.put(spare, entry, said);
         }
-        if self.fan > 1 {
+        if self.tables_per_group > 1 {
             for (entry, carrier) in (1 + self.slots..).zip(carriers) {
-                self.put(spare, entry, self.say(lists, unit, *carrier));
+                self.put(spare, entry, self.encode_entry(lists, unit, *carrier));
             }
         }
         all
     }
 
-    /// The pages that entries say, from the `first` on, or `None` where one says what cannot be, or
-    /// nothing.
+    /// Decodes the pages of the entries from `first` on. Returns `None` if an entry is impossible
+    /// or [`Shape::unencodable`].
     fn decode(
         &self,
         lists: &Lists,
@@ -170,7 +179,7 @@ impl Shape {
         for (entry, page) in (first..).zip(pages) {
             *page = match self.get(spare, entry) {
                 none if none == self.none() => UNMAPPED,
-                unsaid if unsaid == self.unsaid() => return None,
+                unencodable if unencodable == self.unencodable() => return None,
                 said => {
                     let (node, offset) = (
                         said >> self.geometry.page_shift(),
@@ -186,7 +195,7 @@ impl Shape {
         Some(())
     }
 
-    /// The table of a page's spare bytes.
+    /// Decodes the table in a page's OOB area.
     pub(super) fn decode_table(
         &self,
         lists: &Lists,
@@ -197,7 +206,7 @@ impl Shape {
         self.decode(lists, unit, spare, 1, slots)
     }
 
-    /// The directory in a page's spare bytes.
+    /// Decodes the directory in a page's OOB area.
     pub(super) fn decode_directory(
         &self,
         lists: &Lists,
@@ -211,26 +220,26 @@ impl Shape {
 
 /// A group in RAM.
 #[derive(Clone, Debug)]
-pub(super) struct Kept {
+pub(super) struct RamGroup {
     pub(super) slots: Box<[u32]>,
-    /// Pages on flash that say a table as it is.
+    /// Pages on flash with a current table.
     pub(super) carriers: Box<[u32]>,
 }
 
-/// Where a group is.
+/// Location of a group.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place<'a> {
+pub(super) enum GroupLocation<'a> {
     /// It maps nothing.
     Nowhere,
-    Ram(&'a Kept),
-    /// This page's spare bytes have the directory, or the only table.
+    Ram(&'a RamGroup),
+    /// This page's OOB area has the directory, or the only table.
     Flash(Ppn),
 }
 
 /// Pointers to all groups, by number.
 pub(super) struct Tables {
     pointers: Vec<u32>,
-    in_ram: BTreeMap<u32, Kept>,
+    in_ram: BTreeMap<u32, RamGroup>,
 }
 
 impl Tables {
@@ -241,20 +250,20 @@ impl Tables {
         }
     }
 
-    pub(super) fn place(&self, group: u32) -> Place<'_> {
+    pub(super) fn place(&self, group: u32) -> GroupLocation<'_> {
         match self.pointers[index(group)] {
-            UNMAPPED => Place::Nowhere,
-            IN_RAM => Place::Ram(&self.in_ram[&group]),
-            ppn => Place::Flash(Ppn::new(ppn)),
+            UNMAPPED => GroupLocation::Nowhere,
+            IN_RAM => GroupLocation::Ram(&self.in_ram[&group]),
+            ppn => GroupLocation::Flash(Ppn::new(ppn)),
         }
     }
 
-    /// Whether the group maps nothing.
+    /// Records that the group maps nothing.
     pub(super) fn clear(&mut self, group: u32) {
         self.set(group, UNMAPPED);
     }
 
-    /// This page says all of the group.
+    /// Records that this page has the directory, or the only table, of the group.
     pub(super) fn set_on_flash(&mut self, group: u32, head: Ppn) {
         assert!(
             head.raw() < IN_RAM,
@@ -274,7 +283,7 @@ impl Tables {
         self.set(group, IN_RAM);
         self.in_ram.insert(
             group,
-            Kept {
+            RamGroup {
                 slots: slots.into(),
                 carriers: carriers.into(),
             },
@@ -288,12 +297,12 @@ impl Tables {
         }
     }
 
-    /// Groups in RAM.
+    /// Returns the number of groups in RAM.
     pub(super) fn in_ram(&self) -> usize {
         self.in_ram.len()
     }
 
-    /// The first group in RAM from this number on, round and round.
+    /// Returns the first group in RAM from this number on; wraps around.
     pub(super) fn next_in_ram(&self, from: u32) -> Option<u32> {
         self.in_ram
             .range(from..)
@@ -302,7 +311,7 @@ impl Tables {
             .map(|(group, _)| *group)
     }
 
-    /// Bytes really allocated.
+    /// Returns the allocated bytes.
     pub(super) fn bytes(&self) -> u64 {
         let in_ram: usize = self
             .in_ram
@@ -313,9 +322,9 @@ impl Tables {
     }
 }
 
-/// The map of one unit at hand, as far as it was read.
+/// The loaded tables of one unit.
 #[derive(Default)]
-pub(super) struct AtHand {
+pub(super) struct UnitCache {
     unit: Option<u32>,
     tables: Vec<bool>,
     directories: Vec<bool>,
@@ -325,18 +334,18 @@ pub(super) struct AtHand {
     pub(super) carriers: Vec<u32>,
 }
 
-impl AtHand {
+impl UnitCache {
     pub(super) fn forget(&mut self) {
         self.unit = None;
     }
 
-    /// Whether it is of this unit.
+    /// Returns whether this unit is selected.
     pub(super) fn is_of(&self, unit: u32) -> bool {
         self.unit == Some(unit)
     }
 
-    /// Turns to a unit. Returns whether table `k` is at hand.
-    pub(super) fn turn_to(&mut self, unit: u32, k: u32, shape: &Shape) -> bool {
+    /// Selects a unit. Returns whether table `k` is loaded.
+    pub(super) fn select_unit(&mut self, unit: u32, k: u32, shape: &Shape) -> bool {
         if self.unit != Some(unit) {
             self.unit = Some(unit);
             self.slots
@@ -362,7 +371,7 @@ impl AtHand {
         self.tables[index(k)] = true;
     }
 
-    /// Everything of the group is at hand.
+    /// Marks the whole group as loaded.
     pub(super) fn note_group(&mut self, group: u32, shape: &Shape) {
         self.note_directory(group);
         shape.tables_of(group).for_each(|k| self.note_table(k));
@@ -382,7 +391,7 @@ impl AtHand {
         &mut self.carriers[index(tables.start)..index(tables.end)]
     }
 
-    /// Whether every table of the group that maps something has a carrier.
+    /// Returns whether every table of the group that maps a page has a carrier.
     pub(super) fn is_carried(&self, group: u32, shape: &Shape) -> bool {
         shape.tables_of(group).all(|k| {
             let slots = &self.slots[index(k * shape.slots)..][..index(shape.slots)];

@@ -1,20 +1,20 @@
-//! Trims, and the groups of tables that they leave in RAM.
+//! Trims, and the groups of tables that trims keep in RAM.
 //!
-//! What always holds: the tables that a trim changes are read before its record is programmed. If
-//! power fails, a mount hears the record.
+//! Invariants: the tables that a trim changes are read before its record is programmed. If power
+//! fails, mount applies the record.
 
-use super::tables::Place;
+use super::tables::GroupLocation;
 use super::{COMMON, MIN_IN_RAM, Policy, UnitFtl};
 use crate::addr::Lpn;
 use crate::convert::index;
 use crate::error::FtlError;
 use crate::format::{Flags, LOST, PageTag, UNMAPPED};
-use crate::gc::Collect;
+use crate::gc::GarbageCollect;
 use nand_model::{Cause, Pbn, Ppn, Store};
 
 impl<S: Store, P: Policy> UnitFtl<S, P> {
-    /// Reads what [`Self::unmap`] will have to read: once a record says that pages are gone, they
-    /// must not come back because a table could not be read.
+    /// Reads the tables that [`Self::unmap`] needs. After the record is programmed, an unreadable
+    /// table must not bring trimmed pages back.
     pub(super) fn read_tables_at_ends(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
         let (mut lpn, end) = (first.raw(), first.raw() + count);
         while lpn < end {
@@ -28,14 +28,14 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 .min(unit_end)
                 .min(end);
             if (lpn..table_end).any(|lpn| self.map.trims.is_mapped(Lpn::new(lpn))) {
-                self.take_group(unit, k / self.map.shape.fan, Cause::Trim)?;
+                self.take_group(unit, k / self.map.shape.tables_per_group, Cause::Trim)?;
             }
             lpn = table_end;
         }
         Ok(())
     }
 
-    /// These pages hold nothing from now on; a record says so.
+    /// Unmaps these pages; their trim record is programmed.
     pub(super) fn unmap(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
         let (mut lpn, end) = (first.raw(), first.raw() + count);
         while lpn < end {
@@ -65,7 +65,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         if pages.clone().all(|lpn| !self.map.trims.is_mapped(lpn)) {
             return Ok(());
         }
-        self.take_group(unit, k / self.map.shape.fan, Cause::Trim)?;
+        self.take_group(unit, k / self.map.shape.tables_per_group, Cause::Trim)?;
         for lpn in pages
             .filter(|lpn| self.map.trims.is_mapped(*lpn))
             .collect::<Vec<_>>()
@@ -76,21 +76,21 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 (unit, k),
                 "logical page {lpn} is of another table"
             );
-            let old = std::mem::replace(&mut self.map.at_hand.slots[slot], UNMAPPED);
-            self.give_up_place(old);
+            let old = std::mem::replace(&mut self.map.cached_unit.slots[slot], UNMAPPED);
+            self.invalidate_place(old);
             self.map.trims.unmap(lpn);
         }
-        self.map.at_hand.carriers[index(k)] = UNMAPPED;
-        self.keep_group(unit, k / self.map.shape.fan);
+        self.map.cached_unit.carriers[index(k)] = UNMAPPED;
+        self.keep_group(unit, k / self.map.shape.tables_per_group);
         Ok(())
     }
 
-    /// A whole unit holds nothing from now on: no table has to be read for that.
+    /// Unmaps a whole unit, without a read of its tables.
     pub(super) fn drop_unit(&mut self, unit: u32, end: u32) -> Result<(), FtlError> {
-        self.map.at_hand.forget();
+        self.map.cached_unit.forget();
         let mut gone = Vec::new();
         for group in unit * self.map.shape.groups()..(unit + 1) * self.map.shape.groups() {
-            if let Place::Ram(kept) = self.map.tables.place(group) {
+            if let GroupLocation::Ram(kept) = self.map.tables.place(group) {
                 let ppns = kept
                     .slots
                     .iter()
@@ -105,8 +105,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let blocks: Vec<Pbn> = self.map.lists.blocks(unit).collect();
         blocks
             .iter()
-            .for_each(|block| self.space.table.live_pages(*block, &mut gone));
-        gone.into_iter().for_each(|ppn| self.give_up_page(ppn));
+            .for_each(|block| self.space.table.list_valid(*block, &mut gone));
+        gone.into_iter().for_each(|ppn| self.invalidate_page(ppn));
         for lpn in (unit * self.map.shape.pages..end).map(Lpn::new) {
             if self.map.trims.is_mapped(lpn) {
                 self.map.trims.unmap(lpn);
@@ -115,20 +115,23 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         assert!(
             blocks
                 .iter()
-                .all(|block| self.space.table.valid(*block) == 0),
-            "unit {unit} is dropped with live pages"
+                .all(|block| self.space.table.valid_count(*block) == 0),
+            "unit {unit} is dropped with valid pages"
         );
         self.space.seal(self.stream_of(unit))?;
-        blocks.into_iter().for_each(|block| self.give_up(block));
+        blocks
+            .into_iter()
+            .for_each(|block| self.release_block(block));
         Ok(())
     }
 
-    /// Takes groups out of RAM while there are too many: copies pages of theirs that are abroad, or
-    /// any.
-    pub(super) fn settle_groups(&mut self) -> Result<(), FtlError> {
-        let limit =
-            MIN_IN_RAM.max(self.logical_pages / (self.map.shape.slots * self.map.shape.fan) / 16);
-        // A trim leaves at most one at either end.
+    /// Writes groups back while too many are in RAM: copies a page in a common block, else any
+    /// page, of each table without a carrier.
+    pub(super) fn write_back_groups(&mut self) -> Result<(), FtlError> {
+        let limit = MIN_IN_RAM.max(
+            self.logical_pages / (self.map.shape.slots * self.map.shape.tables_per_group) / 16,
+        );
+        // A trim adds at most one group at either end.
         for _ in 0..2 {
             if self.map.tables.in_ram() <= index(limit) {
                 break;
@@ -146,16 +149,16 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
 
     pub(super) fn settle_group(&mut self, unit: u32, group: u32) -> Result<(), FtlError> {
         let mut data = vec![0; self.space.geometry().page_len()];
-        while let Place::Ram(_) = self
+        while let GroupLocation::Ram(_) = self
             .map
             .tables
             .place(unit * self.map.shape.groups() + group)
         {
             if self.stream_of_write(unit) == COMMON {
-                // Its pages come home when its block is cleaned.
+                // GC of its blocks returns its pages to the unit.
                 return Ok(());
             }
-            self.make_room(self.stream_of(unit))?;
+            self.ensure_space(self.stream_of(unit))?;
             self.take_group(unit, group, Cause::Trim)?;
             let Some((lpn, ppn)) = self.page_to_settle(unit, group) else {
                 return Ok(());
@@ -168,7 +171,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             else {
                 return Ok(());
             };
-            self.program_home(
+            self.program_in_unit(
                 PageTag {
                     flags: oob.tag.flags.with(Flags::COPY),
                     ..oob.tag
@@ -180,15 +183,15 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         Ok(())
     }
 
-    /// A page of a table without carrier: one abroad, or if all are at home, any. None of a table
-    /// that cannot have one.
+    /// Returns a page of a table without a carrier: one in a common block, else any. Returns `None`
+    /// if a table of the group has a lost page.
     pub(super) fn page_to_settle(&mut self, unit: u32, group: u32) -> Option<(u32, Ppn)> {
         let geometry = self.space.geometry();
         for k in self.map.shape.tables_of(group) {
-            if self.map.at_hand.carriers[index(k)] != UNMAPPED {
+            if self.map.cached_unit.carriers[index(k)] != UNMAPPED {
                 continue;
             }
-            let slots = self.map.at_hand.table(k, &self.map.shape);
+            let slots = self.map.cached_unit.table(k, &self.map.shape);
             if slots.contains(&LOST) {
                 return None;
             }

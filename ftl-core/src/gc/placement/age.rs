@@ -1,14 +1,14 @@
-//! `age`: copies are sorted by the time since they were written, by powers of four: six streams.
+//! `age`: separates copies by the time since they were written, in powers of four: six streams.
 //!
-//! Ours, after the age-sorted segments of the log-structured file system (Rosenblum, Ousterhout,
-//! SOSP 1991). The collector has the version in its hand, so nothing is kept per page and nothing
-//! is looked up at a write.
+//! Not from a paper, after the age-sorted segments of the log-structured file system (Rosenblum,
+//! Ousterhout, SOSP 1991). GC has the version loaded, so RAM keeps nothing per page, and a write
+//! needs no look-up.
 
 use super::Placement;
 
 /// Streams of copies.
 const GROUPS: u32 = 6;
-/// Pages written that part the youngest copies from the next group.
+/// Age in pages written at which the second group of copies begins.
 const FIRST: u64 = 1 << 12;
 
 pub(super) struct Age;

@@ -1,6 +1,6 @@
-//! `copies_apart`: what was copied is colder than what the host writes, and goes to blocks of its
-//! own (Dayan, Bouganim, Bonnet: *Garbage Collection Techniques for Flash-Resident Page-Mapping
-//! FTLs*, 2015, among many; LazyFTL's update and cold area).
+//! `copies_apart`: copies are colder than host writes and go to blocks of their own (Dayan,
+//! Bouganim, Bonnet: *Garbage Collection Techniques for Flash-Resident Page-Mapping FTLs*, 2015,
+//! among many; LazyFTL's update and cold area).
 
 use super::Placement;
 

@@ -1,9 +1,9 @@
-//! `mida`: pages are parted by how often they were moved: what leaves a stream's block goes to the
-//! next stream.
+//! `mida`: separates pages by the number of their relocations: a page from a stream's block goes to
+//! the next stream.
 //!
 //! Oh, Kim, Han, et al.: *MIDAS: Minimizing Write Amplification in Log-Structured Systems through
-//! Adaptive Group Number and Size Configuration*, FAST 2024, whose groups these are; their number
-//! is fixed here.
+//! Adaptive Group Number and Size Configuration*, FAST 2024. The groups are those of the paper;
+//! their number is fixed here.
 
 use super::Placement;
 

@@ -1,9 +1,9 @@
-//! Which open block a page goes to: `gc.placement`. A policy is a file here; it names the stream of
-//! a host write and of a copy, from how long ago the page was written and where it lay.
+//! Placement of pages in open blocks: `gc.placement`. A policy is a file here. It chooses the
+//! stream of a host write and of a copy, from the age of the page and its old block.
 //!
-//! What always holds: a copy never needs more room than one stream of copies would. When blocks are
-//! short, it joins any open copy stream instead of opening a block for its own, so no placement
-//! needs a larger reserve. What FLUSH does for one stream of host data it does for all of them.
+//! Invariants: a copy never needs more room than one stream of copies would. When blocks are short,
+//! it joins any open copy stream instead of opening a block for its own, so no placement needs a
+//! larger reserve. FLUSH treats all streams of host data like a single one.
 
 mod age;
 mod copies_apart;
@@ -25,34 +25,34 @@ pub(crate) const PLACEMENT_PARAM: ParamDoc = ParamDoc {
     help: "where pages go: copies_apart (default), single, age, sepbit or mida",
 };
 
-/// Streams of either kind that a placement may ask for: each keeps a block open.
+/// Maximal number of streams of either kind: each keeps a block open.
 const STREAMS_MAX: u32 = 16;
 
 /// A rule that chooses streams. Those of host data have the numbers from 0, those of copies follow.
 pub trait Placement: Send {
-    /// Streams of host data, and of copies beside them.
+    /// Returns the number of streams of host data, and of copies alongside them.
     fn streams(&self) -> (u32, u32);
 
-    /// The stream of a host write of this page. `lifespan`: pages written since the version that it
-    /// replaces was written or moved; `None` if there was none, the largest number if RAM does not
-    /// know it any more. Asked only where there are several.
+    /// Returns the stream of a host write of this page. `lifespan`: pages written since the
+    /// replaced version was written or moved. `None` if there was none, the largest number if RAM
+    /// does not have it any more. Called only with several streams.
     fn of_write(&mut self, _lpn: Lpn, _lifespan: Option<u64>) -> u32 {
         0
     }
 
-    /// The stream of a copy. `age`: pages written since the page was; `from`: the stream of the
-    /// block that it leaves.
+    /// Returns the stream of a copy. `age`: pages written since the page was; `from`: the stream of
+    /// its old block.
     fn of_copy(&mut self, age: u64, from: u32) -> u32;
 
-    /// A block of this stream is collected, so many pages after it was opened.
+    /// Records that GC takes a block of this stream, `lifetime` pages after it was opened.
     fn collected(&mut self, _from: u32, _lifetime: u64) {}
 }
 
-/// Makes a placement, from parameters of the scheme.
+/// Creates a placement from parameters of the scheme.
 pub type NewPlacement = fn(&Params) -> Result<Box<dyn Placement>, FtlError>;
 
-/// The placement that the parameters ask for. `own` are those that the scheme brings; the first of
-/// them is its default.
+/// Returns the placement that the parameters select. `own` has those of the scheme itself; the
+/// first of them is its default.
 pub(crate) fn from_params(
     params: &Params,
     own: &[(&'static str, NewPlacement)],
@@ -85,7 +85,7 @@ pub(crate) fn from_params(
     })
 }
 
-/// Streams beside one of host data and one of copies.
+/// Returns the streams besides one of host data and one of copies.
 pub(crate) fn more_streams((host, copies): (u32, u32)) -> u32 {
     (host + copies).saturating_sub(2)
 }
@@ -95,13 +95,14 @@ pub(crate) struct DataStreams {
     placement: Box<dyn Placement>,
     host: Vec<StreamId>,
     copies: Vec<StreamId>,
-    /// By block: the number of the stream that filled it last. Empty where nobody asks.
-    filled_by: Vec<u8>,
+    /// By block: the number of the stream that filled it last. Empty if the placement does not need
+    /// it.
+    stream_of_block: Vec<u8>,
 }
 
 impl DataStreams {
-    /// Streams for this placement. `host` and `copies` are the first stream of either; more are
-    /// added to the space.
+    /// Creates the streams of this placement. `host` and `copies` are the first stream of either
+    /// kind; further ones are added to the space.
     pub(crate) fn new<S: Store>(
         placement: Box<dyn Placement>,
         space: &mut Space<S>,
@@ -126,39 +127,39 @@ impl DataStreams {
             placement,
             host: host_streams,
             copies: copy_streams,
-            filled_by: vec![0; if is_asked { blocks } else { 0 }],
+            stream_of_block: vec![0; if is_asked { blocks } else { 0 }],
         }
     }
 
-    /// Streams of host data.
+    /// Returns the streams of host data.
     pub(crate) fn host(&self) -> &[StreamId] {
         &self.host
     }
 
-    /// Streams of copies; with one stream for all, that of the host.
+    /// Returns the streams of copies; with one stream for all, that of the host.
     pub(crate) fn copies(&self) -> &[StreamId] {
         &self.copies
     }
 
-    /// Whether all copies go to one stream.
+    /// Returns the stream of all copies, if there is only one.
     pub(crate) fn one_for_copies(&self) -> Option<StreamId> {
         (self.copies.len() == 1).then(|| self.copies[0])
     }
 
-    /// The stream of a host write; see [`Placement::of_write`].
+    /// Returns the stream of a host write; see [`Placement::of_write`].
     pub(crate) fn of_write(&mut self, lpn: Lpn, lifespan: Option<u64>) -> StreamId {
         let wanted = self.placement.of_write(lpn, lifespan) as usize;
         self.host[wanted.min(self.host.len() - 1)]
     }
 
-    /// A block is about to be collected, so many pages after it was opened.
+    /// Records that GC is about to take a block, `lifetime` pages after it was opened.
     pub(crate) fn collected(&mut self, block: Pbn, lifetime: u64) {
-        let from = self.filled_by(block);
+        let from = self.stream_of_block(block);
         self.placement.collected(from, lifetime);
     }
 
-    /// The stream of a copy out of this block. Where blocks are short (`is_short`) and it would
-    /// open one, another copy stream that has room.
+    /// Returns the stream of a copy from this block. If blocks are short (`is_short`) and the
+    /// stream would open one, returns another copy stream that has room.
     pub(crate) fn of_copy<S: Store>(
         &mut self,
         space: &Space<S>,
@@ -166,7 +167,7 @@ impl DataStreams {
         age: u64,
         is_short: bool,
     ) -> StreamId {
-        let from = self.filled_by(from);
+        let from = self.stream_of_block(from);
         let wanted = self.placement.of_copy(age, from) as usize;
         let stream = self.copies[wanted
             .saturating_sub(self.host.len())
@@ -182,25 +183,28 @@ impl DataStreams {
         open.unwrap_or(stream)
     }
 
-    /// Blocks that copies of so many pages may open.
+    /// Returns the blocks that copies of `pages` pages may open.
     pub(crate) fn blocks_for_copies<S: Store>(&self, space: &Space<S>, pages: u32) -> u32 {
         let room: u32 = self.copies.iter().map(|copy| space.room(*copy)).sum();
         pages.saturating_sub(room).div_ceil(space.pages_per_block())
     }
 
-    /// This stream programmed a page of this block.
+    /// Records that this stream programmed a page of this block.
     pub(crate) fn note(&mut self, block: Pbn, stream: StreamId) {
-        if let Some(filled_by) = self.filled_by.get_mut(block.index()) {
+        if let Some(stream_of_block) = self.stream_of_block.get_mut(block.index()) {
             let all = self.host.iter().chain(&self.copies);
-            *filled_by = all.take_while(|known| **known != stream).count() as u8;
+            *stream_of_block = all.take_while(|known| **known != stream).count() as u8;
         }
     }
 
-    fn filled_by(&self, block: Pbn) -> u32 {
-        self.filled_by.get(block.index()).copied().unwrap_or(0) as u32
+    fn stream_of_block(&self, block: Pbn) -> u32 {
+        self.stream_of_block
+            .get(block.index())
+            .copied()
+            .unwrap_or(0) as u32
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.filled_by.len() as u64
+        self.stream_of_block.len() as u64
     }
 }

@@ -1,20 +1,20 @@
-//! `sepbit`: host writes are parted by how long the version that they replace had lived; copies of
-//! short-lived ones go to a stream, the others by their age.
+//! `sepbit`: separates host writes by the lifespan of the replaced version. Copies of short-lived
+//! pages go to one stream, the others to streams by their age.
 //!
 //! Wang, Li, Lee, et al.: *Separating Data via Block Invalidation Time Inference for Write
-//! Amplification Reduction in Log-Structured Storage*, FAST 2022. Classes 1 and 2 are ours 0 and 1,
-//! class 3 is 2, classes 4 to 6 are 3 to 5; the threshold is the mean lifetime of the last 16
-//! collected blocks of class 1. The lifespan of a replaced version is counted from when its block
-//! was opened, where the authors look it up in a queue of recent writes.
+//! Amplification Reduction in Log-Structured Storage*, FAST 2022. Classes 1 and 2 are streams 0 and
+//! 1 here, class 3 is 2, classes 4 to 6 are 3 to 5. The threshold is the mean lifetime of the last
+//! 16 blocks of class 1 that GC took. The lifespan of a replaced version is counted from the
+//! opening of its block, whereas the authors look it up in a queue of recent writes.
 
 use super::Placement;
 use crate::addr::Lpn;
 
-/// Blocks of class 1 over which the mean is taken.
+/// Blocks of class 1 in the mean.
 const SAMPLE: u64 = 16;
 
 pub(super) struct SepBit {
-    /// Mean lifetime of collected blocks of class 1, in pages written.
+    /// Mean lifetime of the blocks of class 1 that GC took, in pages written.
     mean: f64,
     sum: u64,
     sampled: u64,

@@ -1,4 +1,4 @@
-//! `single`: copies go to the block that the host writes, as in a log that knows no temperatures
+//! `single`: copies go to the open block of host writes, as in a log without hot/cold separation
 //! (Rosenblum, Ousterhout, SOSP 1991, before segments are sorted by age).
 
 use super::Placement;

@@ -23,7 +23,8 @@ fn copies_go_where_each_source_says() {
 #[test]
 fn sepbit_parts_writes_by_the_mean_lifetime_of_its_first_class() {
     let mut sepbit = named("sepbit");
-    // Nothing is known yet: what replaces something counts as short-lived, what is new does not.
+    // Before the first sample, a write that replaces a version is short-lived, and a new one is
+    // not.
     assert_eq!(
         (
             sepbit.of_write(Lpn::new(0), Some(1 << 40)),

@@ -1,9 +1,8 @@
-//! `cat`, cost-age-times: as cost-benefit, and the less often a block was erased, the sooner it is
-//! collected.
+//! `cat`, cost-age-times: as cost-benefit, but GC prefers blocks with fewer erases.
 //!
 //! Chiang, Lee, Chang: *Using data clustering to improve cleaning performance for flash memory*,
 //! Software: Practice and Experience 29 (1999): the lowest `u / (1 - u) x 1 / age x erases` goes
-//! first. Erases are counted from one, so that a block that was never erased has an order, too.
+//! first. Erases are counted from one, so that blocks that were never erased are ordered, too.
 
 use super::{Candidates, VictimPolicy};
 use nand_model::Pbn;

@@ -1,5 +1,5 @@
-//! `cost_benefit`: the space that a collection frees, times how long it stays free, over what it
-//! costs to read and write the rest: `age (1 - u) / 2u`.
+//! `cost_benefit`: the space that GC frees, times its expected duration, over the cost to read and
+//! write the valid pages: `age (1 - u) / 2u`.
 //!
 //! Kawaguchi, Nishioka, Motoda: *A Flash-Memory Based File System*, USENIX 1995, after Rosenblum
 //! and Ousterhout's log-structured file system (SOSP 1991). Age is the time since a page of the

@@ -1,7 +1,7 @@
 //! `d_choices`: the emptiest of `gc.choices` blocks drawn at random.
 //!
 //! Van Houdt: *A mean field model for a class of garbage collection algorithms in flash-based solid
-//! state drives*, SIGMETRICS 2013: with ten or so it comes close to greedy, and needs no index.
+//! state drives*, SIGMETRICS 2013: about 10 choices come close to greedy, and need no index.
 
 use super::{Candidates, VictimPolicy};
 use nand_model::{Pbn, SplitMix};
@@ -20,7 +20,7 @@ impl DChoices {
 
 impl VictimPolicy for DChoices {
     fn choose(&mut self, candidates: &Candidates) -> Option<Pbn> {
-        let valid = |block: &Pbn| candidates.table.valid(*block);
+        let valid = |block: &Pbn| candidates.table.valid_count(*block);
         candidates
             .draw(&mut self.rng, self.choices)
             .min_by_key(valid)

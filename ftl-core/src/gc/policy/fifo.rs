@@ -1,13 +1,13 @@
-//! `fifo`: the block that was closed first, whatever is valid in it, as a circular log is cleaned.
+//! `fifo`: the block that was closed first, whatever its valid count, as in a circular log.
 //!
 //! Menon, Stockmeyer: *An age-threshold algorithm for garbage collection in log-structured arrays
-//! and file systems* (1998) is among those who measured it; every block then has the same time to
-//! empty. A block of which every page is valid would give nothing: it is passed over.
+//! and file systems* (1998) is one of the papers that measured it. Every block has the same time to
+//! empty. A fully valid block would free nothing and is skipped.
 
 use super::{Candidates, VictimPolicy};
 use nand_model::Pbn;
 
-/// Blocks at the old end that are looked at.
+/// Oldest blocks that are checked.
 const LOOKED_AT: usize = 64;
 
 pub(super) struct Fifo;

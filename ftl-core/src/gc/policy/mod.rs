@@ -1,9 +1,10 @@
-//! Which full block is collected: `gc.policy`. A policy is a file here; it looks at the candidates
-//! and names one, the collector empties it. All see the same: valid counts, how long these have not
-//! changed, the order of closing, erase counts.
+//! Choice of the victim: `gc.policy`. A policy is a file here. It reads the candidates and returns
+//! one; the collector empties it. All policies have the same input: valid counts, the time since
+//! these changed, the order of closing, erase counts.
 //!
-//! No policy's cost grows with the device: blocks with equally many valid pages are on one list,
-//! longest unchanged first, so the first block of every list is enough for what weighs age.
+//! No policy's cost grows with the device. Blocks with equal valid counts are on one list, the
+//! longest unchanged first. So the first block of every list is enough for a policy that weighs
+//! age.
 
 mod cat;
 mod cost_benefit;
@@ -18,40 +19,41 @@ use nand_model::{Pbn, SplitMix};
 /// The parameters, for the tables of schemes.
 pub(crate) const POLICY_PARAM: ParamDoc = ParamDoc {
     key: "gc.policy",
-    help: "which block is collected: greedy (default), cost_benefit, fifo, d_choices or cat",
+    help: "victim selection: greedy (default), cost_benefit, fifo, d_choices or cat",
 };
-/// See above.
+/// Parameter of `d_choices`.
 pub(crate) const CHOICES_PARAM: ParamDoc = ParamDoc {
     key: "gc.choices",
     help: "blocks that d_choices draws, 1 to 1000 (default 10)",
 };
 
-/// A full block that may be collected.
+/// A collectable full block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     /// The block.
     pub block: Pbn,
-    /// Share of its pages that is valid.
+    /// Share of valid pages.
     pub utilisation: f64,
-    /// Blocks opened since its valid count last changed, and one.
+    /// Blocks opened since its valid count last changed, plus one.
     pub age: f64,
-    /// Times it was erased.
+    /// Its erase count.
     pub erases: u32,
 }
 
-/// What a policy sees.
+/// Input of a policy.
 pub struct Candidates<'a> {
     pub(crate) table: &'a BlockTable,
     pub(crate) erases: &'a dyn Fn(Pbn) -> u32,
 }
 
 impl Candidates<'_> {
-    /// Of every valid count that occurs, the block that has had it for longest; emptiest first.
+    /// Returns, for every valid count that occurs, the block that has had it for longest; emptiest
+    /// first.
     pub fn longest_unchanged(&self) -> impl Iterator<Item = Candidate> {
         self.table.victim_heads().map(|block| self.about(block))
     }
 
-    /// What is known of a collectable block.
+    /// Returns the data of a collectable block.
     pub fn about(&self, block: Pbn) -> Candidate {
         Candidate {
             block,
@@ -61,20 +63,21 @@ impl Candidates<'_> {
         }
     }
 
-    /// Of [`Candidates::longest_unchanged`] the block with the highest score; of equal ones the
-    /// emptiest.
+    /// Returns the block of [`Candidates::longest_unchanged`] with the highest score; of equal
+    /// ones, the emptiest.
     pub fn best(&self, score: impl Fn(&Candidate) -> f64) -> Option<Pbn> {
         let scored = self.longest_unchanged().map(|c| (score(&c), c.block));
         let higher = |a: (f64, Pbn), b: (f64, Pbn)| if b.0 > a.0 { b } else { a };
         scored.reduce(higher).map(|(_, block)| block)
     }
 
-    /// The collectable blocks in the order in which they were closed.
+    /// Returns the collectable blocks in order of closing.
     pub fn by_closing(&self) -> impl Iterator<Item = Pbn> {
         self.table.victims_by_closing()
     }
 
-    /// Collectable blocks drawn at random, with repetition; none where hardly any block is.
+    /// Returns collectable blocks drawn at random, with repetition; none if hardly any block is
+    /// collectable.
     pub fn draw(&self, rng: &mut SplitMix, count: u32) -> impl Iterator<Item = Pbn> {
         let blocks = self.table.blocks() as u64;
         let drawn = (0..16 * u64::from(count)).map(move |_| Pbn::new(rng.below(blocks) as u32));
@@ -84,26 +87,26 @@ impl Candidates<'_> {
     }
 }
 
-/// A rule that chooses the block to collect.
+/// A rule that chooses victims.
 pub trait VictimPolicy: Send {
-    /// The block to collect, if the rule finds one; else the emptiest is.
+    /// Returns the victim. `None` selects the emptiest block.
     fn choose(&mut self, candidates: &Candidates) -> Option<Pbn>;
 
-    /// Whether it asks for the order of closing.
+    /// Returns whether the policy needs the order of closing.
     fn wants_order(&self) -> bool {
         false
     }
 }
 
-/// Makes a policy, from parameters of the scheme.
+/// Creates a policy from parameters of the scheme.
 pub type NewPolicy = fn(&Params) -> Result<Box<dyn VictimPolicy>, FtlError>;
 
-/// The policy that the parameters ask for; `None` is greedy: the block with the fewest valid pages,
-/// which no other beats where every page is as likely to be written (Yang, Misra, Rubenstein: *On
-/// the Optimality of Greedy Garbage Collection for SSDs*, 2015), and which the victim index finds
-/// without a search.
+/// Returns the policy that the parameters select. `None` is greedy: the block with the fewest valid
+/// pages, which the victim index finds without a search. No policy is better if every page is
+/// equally likely to be written (Yang, Misra, Rubenstein: *On the Optimality of Greedy Garbage
+/// Collection for SSDs*, 2015).
 ///
-/// `own` are those that the scheme brings; the first of them is its default.
+/// `own` has the policies of the scheme itself; the first of them is its default.
 pub(crate) fn from_params(
     params: &Params,
     own: &[(&'static str, NewPolicy)],

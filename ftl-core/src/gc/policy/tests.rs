@@ -3,7 +3,7 @@
 use super::*;
 use nand_model::{Geometry, Ppn};
 
-/// Ten pages a block. By block: valid pages, blocks opened since that changed, erases.
+/// By block of ten pages: valid pages, blocks opened since these changed, erases.
 const BLOCKS: [(u32, u64, u32); 4] = [(2, 1, 9), (5, 30, 9), (5, 6, 0), (8, 90, 2)];
 
 fn table() -> BlockTable {
@@ -22,7 +22,7 @@ fn table() -> BlockTable {
         .zip(BLOCKS)
         .map(|(block, (_, age, _))| (100 - age, block))
         .collect();
-    // Closed in the order of their numbers, changed in the order of their ages.
+    // Blocks are closed in order of their numbers, and changed in order of their ages.
     for block in geometry.all_blocks().take(BLOCKS.len()) {
         table.set_open(block, crate::format::Role::Data, 1 + block.raw() as u64);
         table.set_live_run(geometry.page(block, 0), 10);
@@ -34,7 +34,7 @@ fn table() -> BlockTable {
         table.set_open(Pbn::new(7), crate::format::Role::Data, epoch);
         let first = geometry.page(Pbn::new(block), 0).raw();
         let valid = BLOCKS[block as usize].0;
-        (valid..10).for_each(|offset| table.clear_live(Ppn::new(first + offset)));
+        (valid..10).for_each(|offset| table.set_invalid(Ppn::new(first + offset)));
     }
     table.set_open(Pbn::new(7), crate::format::Role::Data, 100);
     table
@@ -62,7 +62,7 @@ fn each_policy_chooses_as_its_source_says() {
     // Block 2 is on one list with block 1, which has not changed for longer.
     assert_eq!(choice("cat"), Some(3));
     assert_eq!(choice("fifo"), Some(0));
-    // Ten of four: all of them, with this seed.
+    // Ten draws from four blocks: all of them, with this seed.
     assert_eq!(choice("d_choices"), Some(0));
     assert_eq!(choice("greedy"), None);
 }

@@ -1,35 +1,36 @@
-//! A-SAST: log blocks for groups of adjacent logical blocks, whose sizes follow the load.
+//! A-SAST: log blocks for groups of adjacent logical blocks; group sizes follow the load.
 //!
 //! Koo, Shin: *Adaptive Block Association Scheme for Flash Translation Layer*, IEICE Transactions
-//! 2009; on top of SAST: Park, Cheon, Kang, Reh, Cho, Kim: *A Reconfigurable FTL Architecture for
+//! 2009; based on SAST: Park, Cheon, Kang, Reh, Cho, Kim: *A Reconfigurable FTL Architecture for
 //! NAND Flash-Based Applications*, ACM TECS 7(4), 2008. BAST gives every logical block log blocks
-//! of its own, which are merged half empty; FAST lets all share them, and each merge takes many
-//! logical blocks. SAST is between: N adjacent logical blocks share up to K log blocks. A-SAST
-//! begins with groups of one, without K, and lets them grow and shrink. All else is
-//! [`crate::families::hybrid`] with a log stream per group, that of the group's first logical
-//! block; here are the groups, and which log block is merged.
+//! of its own, which are merged half empty. In FAST all logical blocks share them, and each merge
+//! involves many logical blocks. In SAST, N adjacent logical blocks share up to K log blocks.
+//! A-SAST starts with groups of one logical block, without K, and grows and shrinks them.
+//! [`crate::families::hybrid`] implements the rest, with a log stream per group: the stream of the
+//! group's first logical block. This module contains the groups and the choice of the log block to
+//! merge.
 //!
 //! RAM: 4 bytes per logical block, a byte for its group, and per log block 4 bytes for its group
-//! and 4 per page. Ours beside it in the report.
+//! and 4 per page. The report lists the allocated RAM alongside.
 //!
-//! Where we deviate, or the papers are silent: **A-SAST is reconstructed.**
-//! - The originals are not at hand; this follows how later papers describe them. When groups merge
-//!   and split, and how far, is ours:
-//! - A group and its neighbour of the same size become one, of 16 logical blocks at most, when one
-//!   wants a log block, all are in use, and those that both have are less than half full on the
-//!   average. A group is halved when the log block to be merged has pages of more than 4 logical
-//!   blocks and the group has two log blocks or more. There is one such change for every so many
-//!   reclamations as there may be log blocks.
+//! Deviations, and choices where the papers are silent: **A-SAST is reconstructed.**
+//! - The originals were not available; this follows descriptions in later papers. The rules when
+//!   groups merge and split, and how far, are this implementation's:
+//! - A group merges with its neighbour of the same size, up to 16 logical blocks, under three
+//!   conditions. One of them needs a log block. All log blocks are in use. The log blocks of both
+//!   are less than half full on average. A group with two or more log blocks is halved when the log
+//!   block to be merged has pages of more than 4 logical blocks. One such change is allowed per as
+//!   many reclamations as there may be log blocks.
 //! - `asast.adapt = off` is SAST, with `asast.group` logical blocks (N = 4) and `asast.logs` log
 //!   blocks (K = 4) per group.
-//! - The victim is the log block with the fewest valid pages of the group, when that has K. Else it
-//!   is that of the group not written for longest, or with `asast.victim = least_valid` (Ma, Feng,
-//!   Li: LazyFTL, SIGMOD 2011) that of all.
-//! - There may be as many log blocks as over-provisioning leaves; `log.blocks` sets another number.
-//! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads
-//!   are ours. A mount does not know groups: it begins with those of the start.
+//! - The victim is the log block with the fewest valid pages of the group, if the group has K. Else
+//!   it is that of the group not written for longest, or with `asast.victim = least_valid` (Ma,
+//!   Feng, Li: LazyFTL, SIGMOD 2011) that of all groups.
+//! - Over-provisioning limits the number of log blocks; `log.blocks` sets another number.
+//! - MLC support, trims, mount by scan, wear levelling, refresh and scrub are additions. A mount
+//!   does not restore groups: it starts with the initial ones.
 //!
-//! What always holds, and what happens if power fails: [`crate::families::hybrid`].
+//! Invariants and power failure: [`crate::families::hybrid`].
 
 #[cfg(test)]
 mod tests;
@@ -39,14 +40,14 @@ use crate::config::{FtlConfig, ParamDoc};
 use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::families::hybrid::{
-    self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
+    self, HybridFtl, LogBlock, LogReclaim, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 use rustc_hash::FxHashMap;
 
-/// The table's line.
+/// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: Asast::NAME,
     title: "A-SAST: log blocks for groups of logical blocks, which grow and shrink (reconstructed)",
@@ -82,10 +83,10 @@ pub(super) const SCHEME: Scheme = Scheme {
     oob_only: start,
 };
 
-/// Logical blocks of a group at most, as a power of two.
+/// Maximum number of logical blocks in a group, as a power of two.
 const LARGEST: u8 = 4;
 
-/// Logical blocks of a victim above which its group is halved.
+/// Number of logical blocks in a victim above which its group is halved.
 const MANY_OWNERS: usize = 4;
 
 fn start<S: Store>(
@@ -116,25 +117,25 @@ fn start<S: Store>(
     Ok(Box::new(HybridFtl::create(chip, config, start, policy)?))
 }
 
-/// What A-SAST decides.
+/// A-SAST's policy.
 struct Asast {
     adapts: bool,
-    /// Log blocks of a group at most, or 0.
+    /// Maximum number of log blocks of a group, or 0.
     most_logs: usize,
     pages_per_block: u32,
-    /// By logical block: how large its group is, as a power of two. Groups begin at a multiple of
-    /// their size.
+    /// By logical block: size of its group, as a power of two. Groups begin at a multiple of their
+    /// size.
     sizes: Vec<u8>,
-    /// Log blocks that had been reclaimed at the last change of a group.
+    /// Number of log blocks reclaimed at the last change of a group.
     changed: u64,
     by_use: bool,
-    /// When a log stream was written last, in log pages. Of streams with log blocks.
+    /// By log stream with log blocks: its last write, in log pages.
     used: FxHashMap<LogStream, u64>,
     writes: u64,
 }
 
 impl Asast {
-    /// The log stream of a logical block's group: its first logical block.
+    /// Returns the log stream of a logical block's group: the group's first logical block.
     fn stream(&self, lbn: Lbn) -> LogStream {
         let size = self.sizes[lbn.index()];
         lbn.raw() >> size << size
@@ -155,7 +156,7 @@ impl Asast {
         self.changed = view.logs.reclaimed();
     }
 
-    /// Whether a group's log blocks are less than half full on the average.
+    /// Returns whether a group's log blocks are less than half full on average.
     fn wastes(&self, stream: LogStream, view: &View) -> bool {
         let blocks = view.logs.of_stream(stream);
         let written: u32 = blocks
@@ -166,7 +167,8 @@ impl Asast {
         2 * written < to_u32(blocks.len()) * self.pages_per_block
     }
 
-    /// Makes one group of two neighbours: the one wants a log block, and both waste what they have.
+    /// Merges two neighbouring groups, of which one needs a log block and both underuse their log
+    /// blocks.
     fn join(&mut self, stream: LogStream, view: &View) {
         let size = self.sizes[index(stream)];
         let other = stream ^ 1 << size;
@@ -177,7 +179,7 @@ impl Asast {
         }
     }
 
-    /// Halves the group whose log block makes for so many merges.
+    /// Halves the group whose log block needs more than [`MANY_OWNERS`] merges.
     fn part(&mut self, victim: Pbn, view: &View) {
         let Some(log) = view
             .logs
@@ -193,7 +195,7 @@ impl Asast {
             return;
         };
         let size = self.sizes[index(stream)];
-        // A block may be left from when the group was larger.
+        // The block may be from a time when the group was larger.
         if self.stream(Lbn::new(stream)) == stream && size > 0 {
             self.resize(stream, size - 1, view);
             self.resize(stream + (1 << (size - 1)), size - 1, view);
@@ -222,13 +224,13 @@ impl Policy for Asast {
         Route::Log(stream)
     }
 
-    fn due(&mut self, stream: LogStream, view: &View) -> Option<Due> {
+    fn select_reclaim(&mut self, stream: LogStream, view: &View) -> Option<LogReclaim> {
         let own = view.logs.of_stream(stream);
         if self.most_logs > 0 && own.len() >= self.most_logs {
             let logs = own.iter().filter_map(|block| view.logs.get(*block));
             return logs
                 .min_by_key(|log| log.live)
-                .map(|log| Due::Merge(log.block));
+                .map(|log| LogReclaim::Merge(log.block));
         }
         if view.logs.len() < view.limit {
             return None;
@@ -237,14 +239,14 @@ impl Policy for Asast {
         if self.may_change(view) {
             self.part(victim, view);
         }
-        Some(Due::Merge(victim))
+        Some(LogReclaim::Merge(victim))
     }
 
     fn victim(&mut self, view: &View) -> Option<Pbn> {
         self.used
             .retain(|stream, _| !view.logs.of_stream(*stream).is_empty());
         let used = |stream: LogStream| self.used.get(&stream).copied().unwrap_or(0);
-        // What a mount found is not used any more.
+        // Log blocks found by a mount count as never used.
         let cost = |log: &&LogBlock| (log.stream.filter(|_| self.by_use).map_or(0, used), log.live);
         view.logs
             .iter()

@@ -1,5 +1,5 @@
-//! Which log blocks logical blocks share, and what merges cost on ROSE's device: reads take 88 us,
-//! programs 263 us, erases 2,000 us.
+//! Sharing of log blocks, and merge costs on ROSE's device: reads take 88 us, programs 263 us,
+//! erases 2,000 us.
 
 use crate::families::hybrid::tests::rose_part::{COPY, ERASE, WRITE};
 use crate::families::hybrid::tests::{Device, agrees_with_a_model};
@@ -64,7 +64,7 @@ fn the_blocks_of_a_group_share_its_log_blocks_and_no_others() {
 
 #[test]
 fn neighbours_come_together_when_their_log_blocks_are_used_badly() {
-    // Four log blocks, eight logical blocks that take turns: every write merges one, as with BAST.
+    // Four log blocks, eight logical blocks in turn: every write merges one, as with BAST.
     let mut device = full_device(&[("log.blocks", "4")]);
     let round = |device: &mut Device, n| {
         (0..8)
@@ -89,8 +89,8 @@ fn neighbours_come_together_when_their_log_blocks_are_used_badly() {
 
 #[test]
 fn a_group_whose_merges_are_many_is_halved() {
-    // All sixteen logical blocks of a group in four log blocks. Then merges of one take sixteen
-    // others.
+    // All 16 logical blocks of a group in four log blocks. Merging one log block then merges 16
+    // logical blocks.
     let mut device = full_device(&[
         ("log.blocks", "4"),
         ("asast.group", "16"),

@@ -1,28 +1,26 @@
-//! BAST: a log block for each logical block that is overwritten.
+//! BAST: a log block for each overwritten logical block.
 //!
 //! Kim, Kim, Noh, Min, Cho: *A Space-Efficient Flash Translation Layer for CompactFlash Systems*,
-//! IEEE Transactions on Consumer Electronics 48(2),
-//! 2002. The first write of a page goes to its place in the data block; overwrites go to the log
-//!       block of their logical block, in the order they come. A full log block, or one that must
-//!       make room for that of another logical block, is merged: it *becomes* the data block if it
-//!       has all pages in order (switch), also after the missing ones were copied behind them
-//!       (partial merge); otherwise the newest pages are gathered in a new data block (full merge).
-//!       All of that is [`crate::families::hybrid`] with a log stream per logical block; here is
-//!       the choice of the log block that has to go.
+//! IEEE Transactions on Consumer Electronics 48(2), 2002. The first write of a page goes to its
+//! place in the data block. Overwrites go to the log block of their logical block, in order of
+//! arrival. A log block is merged when it is full, or when another logical block needs a log block.
+//! It *becomes* the data block if it has all pages in order (switch), also after the missing ones
+//! were copied behind them (partial merge). Otherwise the newest pages are gathered in a new data
+//! block (full merge). [`crate::families::hybrid`] implements all that, with a log stream per
+//! logical block. This module contains the choice of the log block to merge.
 //!
-//! RAM: 4 bytes per logical block, and per log block 4 bytes for its owner and 4 per page. Ours
-//! beside it in the report: a hash map for log pages, and on parts with a page order 2 bytes per
-//! logical page for its place in the data block.
+//! RAM: 4 bytes per logical block, and per log block 4 bytes for its owner and 4 per page. The
+//! report lists the allocated RAM alongside: a hash map for log pages. Parts with a page order add
+//! 2 bytes per logical page for its place in the data block.
 //!
-//! Where we deviate, or the paper is silent:
-//! - The original is not at hand; this follows how later papers describe it, which also give the
-//!   two ways to choose a victim: the least recently used log block, or the one with the fewest
-//!   valid pages (Ma, Feng, Li: LazyFTL, SIGMOD 2011).
-//! - There may be as many log blocks as over-provisioning leaves; `log.blocks` sets another number.
-//! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads
-//!   are ours.
+//! Deviations, and choices where the paper is silent:
+//! - The original was not available; this follows descriptions in later papers. These also give the
+//!   two victim policies: least recently used, or fewest valid pages (Ma, Feng, Li: LazyFTL, SIGMOD
+//!   2011).
+//! - Over-provisioning limits the number of log blocks; `log.blocks` sets another number.
+//! - MLC support, trims, mount by scan, wear levelling, refresh and scrub are additions.
 //!
-//! What always holds, and what happens if power fails: [`crate::families::hybrid`].
+//! Invariants and power failure: [`crate::families::hybrid`].
 
 #[cfg(test)]
 mod tests;
@@ -31,14 +29,14 @@ use crate::config::{FtlConfig, ParamDoc};
 use crate::convert::to_u64;
 use crate::error::FtlError;
 use crate::families::hybrid::{
-    self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
+    self, HybridFtl, LogBlock, LogReclaim, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 use rustc_hash::FxHashMap;
 
-/// The table's line.
+/// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: Bast::NAME,
     title: "BAST: a log block per logical block that is overwritten",
@@ -75,10 +73,10 @@ fn start<S: Store>(
     Ok(Box::new(HybridFtl::create(chip, config, start, policy)?))
 }
 
-/// What BAST decides.
+/// BAST's policy.
 struct Bast {
     by_use: bool,
-    /// When a log stream was written last, in log pages. Of streams with a log block.
+    /// By log stream with a log block: its last write, in log pages.
     used: FxHashMap<LogStream, u64>,
     writes: u64,
 }
@@ -97,7 +95,7 @@ impl Policy for Bast {
         Route::Log(stream)
     }
 
-    fn due(&mut self, stream: LogStream, view: &View) -> Option<Due> {
+    fn select_reclaim(&mut self, stream: LogStream, view: &View) -> Option<LogReclaim> {
         let own = view.logs.of_stream(stream).first().copied();
         own.or_else(|| {
             if view.logs.len() >= view.limit {
@@ -106,7 +104,7 @@ impl Policy for Bast {
                 None
             }
         })
-        .map(Due::Merge)
+        .map(LogReclaim::Merge)
     }
 
     fn victim(&mut self, view: &View) -> Option<Pbn> {
@@ -114,7 +112,7 @@ impl Policy for Bast {
         self.used
             .retain(|stream, _| !logs.of_stream(*stream).is_empty());
         let cost = |log: &&LogBlock| match (log.stream, self.by_use) {
-            // What a mount found.
+            // Log blocks found by a mount.
             (None, _) => 0,
             (Some(stream), true) => self.used.get(&stream).copied().unwrap_or(0),
             (Some(_), false) => 1 + u64::from(log.live),

@@ -71,8 +71,8 @@ fn another_log_block_is_merged_with_the_data_block() {
 fn the_victim_is_the_least_recently_used_or_the_one_with_the_fewest_valid_pages() {
     for (policy, copied) in [("lru", 64), ("least_valid", 63)] {
         let mut device = full_device(&[("log.blocks", "2"), ("bast.victim", policy)]);
-        // Logical block 1 has two valid pages and is older; logical block 2 has one and, after the
-        // trim, a page less to copy.
+        // Logical block 1 has two valid pages and is older. Logical block 2 has one and, after the
+        // trim, one page fewer to copy.
         [70, 66]
             .iter()
             .for_each(|page| _ = device.write(*page, 1, 2));

@@ -1,6 +1,6 @@
-//! The cached mapping table: entries in two LRU segments. A new entry is on probation; used again,
-//! it is protected. What the protected half cannot hold goes back on probation; what leaves is the
-//! least recently used one on probation.
+//! The cached mapping table: entries in two LRU segments. A new entry is on probation; its next use
+//! protects it. Entries that exceed the protected half return to probation. The cache evicts the
+//! least recently used entry on probation.
 
 use super::ENTRY_BYTES;
 use crate::families::paged::Policy;
@@ -21,7 +21,7 @@ struct Slot {
     protected: bool,
 }
 
-/// See the module.
+/// Cached mapping table (see the module).
 pub(super) struct Cmt {
     slots: Vec<Slot>,
     index: FxHashMap<u32, u32>,
@@ -33,7 +33,7 @@ pub(super) struct Cmt {
 }
 
 impl Cmt {
-    /// Room for `capacity` entries; mapping pages have `per_page`.
+    /// Creates a table of `capacity` entries; mapping pages have `per_page`.
     pub(super) fn new(capacity: u32, per_page: u32) -> Self {
         Cmt {
             slots: Vec::new(),
@@ -116,11 +116,11 @@ impl Policy for Cmt {
         self.insert(lpn, entry_at(page, lpn % self.per_page));
     }
 
-    fn moved(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
+    fn on_relocate(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
         self.set(lpn, to)
     }
 
-    fn wrote(&mut self, lpn: u32, to: Ppn, _: bool, _: &Pending) {
+    fn on_write(&mut self, lpn: u32, to: Ppn, _: bool, _: &Pending) {
         if !self.set(lpn, Some(to)) {
             self.insert(lpn, Some(to));
         }
@@ -145,7 +145,7 @@ impl Policy for Cmt {
         None
     }
 
-    fn written(&mut self, _: u32, _: &[u8]) {}
+    fn on_writeback(&mut self, _: u32, _: &[u8]) {}
 
     fn dropped(&mut self, vtpn: u32) {
         for lpn in vtpn * self.per_page..(vtpn + 1) * self.per_page {
@@ -164,7 +164,7 @@ impl Policy for Cmt {
             part: "map cache",
             entries: self.index.len() as u64,
             paper_bytes: self.capacity as u64 * ENTRY_BYTES as u64,
-            real_bytes: (slots + index) as u64 + self.used.bytes(),
+            allocated_bytes: (slots + index) as u64 + self.used.bytes(),
         }]
     }
 }

@@ -1,21 +1,20 @@
 //! DFTL: a page-level map on flash, single entries of it cached on demand. Gupta, Kim, Urgaonkar:
 //! "DFTL: a flash translation layer employing demand-based selective caching of page-level address
-//! mappings", ASPLOS 2009. Fidelity B: the paper was not at hand; its rules are well known.
+//! mappings", ASPLOS 2009. Fidelity B: the paper was not available; its rules are well known.
 //!
-//! The cached mapping table (CMT) holds single entries in a segmented LRU. A read or write whose
-//! entry is not there reads its mapping page. An entry that leaves and that the flash does not know
-//! costs a mapping page: read, changed, written; all other changed entries of that page go with it
-//! (the paper's batch update). Collection moves pages; where the entry is cached only the cache
-//! changes (lazy copying), the others are written at once, each mapping page once per victim.
+//! The cached mapping table (CMT) holds single entries in a segmented LRU. A read or write that
+//! misses reads its mapping page. Evicting a dirty entry costs a mapping page: read, changed,
+//! written. All other dirty entries of that page are written with it (the paper's batch update). GC
+//! relocates pages. If the entry is cached, only the cache changes (lazy copying); the other
+//! entries are written at once, each mapping page once per victim.
 //!
 //! RAM by the paper: 8 bytes per cached entry, 4 per mapping page.
 //!
-//! The mechanism is that of all schemes whose map lies on flash ([`crate::families::paged`], with
-//! what always holds and what happens if power fails). Deviations, where the paper is silent:
-//! probationary and protected segment are equal halves; validity is in RAM; blocks in an age window
-//! bound what a mount scans, so the flash learns of every page before it leaves the window; a
-//! mapping page never names a page that can still be lost, so an entry may be written later than it
-//! leaves the cache.
+//! All schemes whose map is stored on flash share the mechanism ([`crate::families::paged`], with
+//! invariants and power failure). Deviations, where the paper is silent: probationary and protected
+//! segment are equal halves; validity is in RAM. Blocks in an age window bound the scan of a mount,
+//! so a page's mapping is written before the page leaves the window. A mapping page never
+//! references a page that can still be lost, so an entry may be written after its eviction.
 
 mod cmt;
 #[cfg(test)]
@@ -23,17 +22,17 @@ mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
-use crate::families::paged::{self, Paged, Settings, docs};
+use crate::families::paged::{self, DemandFtl, Settings, docs};
 use crate::ftl::{Ftl, Start};
 use crate::schemes::{MlcUse, Scheme};
 use cmt::Cmt;
 use nand_model::{Chip, Profile, Store};
 
-/// The table's line.
+/// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: "dftl",
     title: "DFTL: page-level map on flash, single entries cached on demand",
-    about: "The map lies on flash and RAM caches single entries of it, those used lately. A lookup that misses reads a mapping \
+    about: "The map is stored on flash and RAM caches single entries of it, those used lately. A lookup that misses reads a mapping \
             page; a changed entry that has to leave costs reading and writing one, and takes all changed entries of that page \
             along.",
     paper: "Gupta, Kim, Urgaonkar: DFTL, ASPLOS 2009",
@@ -58,7 +57,7 @@ pub(super) const SCHEME: Scheme = Scheme {
 /// Bytes of an entry by the paper's count: logical and physical page.
 const ENTRY_BYTES: u32 = 8;
 
-/// Cached entries.
+/// Returns the number of cached entries.
 fn capacity(params: &Params, logical_pages: u32) -> Result<u32, FtlError> {
     let bytes = params.get("dftl.cache", paged::default_cache(logical_pages))?;
     if bytes < 16 * ENTRY_BYTES {
@@ -90,14 +89,14 @@ fn new<S: Store>(
     chip: Chip<S>,
     config: &FtlConfig,
     start: Start,
-) -> Result<Paged<S, Cmt>, FtlError> {
+) -> Result<DemandFtl<S, Cmt>, FtlError> {
     let per_page = chip.geometry().page_bytes / 4;
     let capacity = capacity(&config.params, config.logical_pages)?;
     let settings = Settings {
         max_pending: Some(2 * capacity),
         ..paged::settings_of(&chip, config)?
     };
-    Paged::create(
+    DemandFtl::create(
         SCHEME.name,
         chip,
         config,

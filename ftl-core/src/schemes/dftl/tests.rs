@@ -10,7 +10,7 @@ impl Subject for Dftl {
         chip: Chip<S>,
         config: &FtlConfig,
         how: Start,
-    ) -> Result<Paged<S, Cmt>, FtlError> {
+    ) -> Result<DemandFtl<S, Cmt>, FtlError> {
         new(chip, config, how)
     }
 }
@@ -32,8 +32,8 @@ fn it_survives_cuts_anywhere() {
     common::cached_map_survives_cuts::<Dftl>(SMALL);
 }
 
-/// A device without background work, its cache of `entries`, and all pages written once.
-fn filled(entries: u32) -> (Paged<nand_model::store::MemStore, Cmt>, u64) {
+/// Makes a device without background work, with `entries` in the cache and all pages written once.
+fn filled(entries: u32) -> (DemandFtl<nand_model::store::MemStore, Cmt>, u64) {
     use crate::Lpn;
     let profile = profile("lazyftl", 200);
     let mut params = Params::default();
@@ -63,7 +63,7 @@ fn filled(entries: u32) -> (Paged<nand_model::store::MemStore, Cmt>, u64) {
 fn a_read_costs_what_the_cache_makes_of_it() {
     use crate::Lpn;
     let (mut ftl, mut at) = filled(16);
-    // Two changed entries of each of eight mapping pages fill the cache.
+    // Two dirty entries of each of eight mapping pages fill the cache.
     for lpn in (0..8).flat_map(|vtpn| [vtpn * 512, vtpn * 512 + 100]) {
         at = ftl.write(at, Lpn::new(lpn), &[9; 2048]).unwrap();
     }
@@ -73,10 +73,10 @@ fn a_read_costs_what_the_cache_makes_of_it() {
         at - began
     };
     let (read_ns, write_ns) = (80_000, 200_000);
-    // A miss reads the mapping page; what leaves for it is changed, so its mapping page is read and
+    // A miss reads the mapping page. The evicted entry is dirty, so its mapping page is read and
     // written.
     assert_eq!(read(5), 2 * read_ns + read_ns + write_ns);
-    // The next to leave was written with it (batch update).
+    // The next victim was written with it (batch update).
     assert_eq!(read(600), 2 * read_ns);
     assert_eq!(read(600), read_ns);
     assert_eq!(read(601), 2 * read_ns + read_ns + write_ns);
@@ -99,7 +99,7 @@ fn an_entry_that_was_used_again_outlives_those_that_were_not() {
     (0..3).for_each(|lpn| assert!(cmt.get(lpn, false).is_some()));
     (100..108).for_each(|lpn| assert_eq!(load(&mut cmt, lpn), None));
     assert!((0..3).all(|lpn| cmt.peek(lpn).is_some()) && (3..8).all(|lpn| cmt.peek(lpn).is_none()));
-    // Half the cache is protected: using five more sends the longest unused of them back.
+    // Half the cache is protected: five more uses return the longest unused to probation.
     (103..108).for_each(|lpn| assert!(cmt.get(lpn, false).is_some()));
     (200..204).for_each(|lpn| assert_eq!(load(&mut cmt, lpn), None));
     assert!(

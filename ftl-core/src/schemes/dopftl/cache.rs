@@ -1,8 +1,7 @@
-//! The cache: mapping pages in both forms share one stock of equal blocks, an original page takes
-//! `ratio` of them. The least recently used one leaves; an original one is compressed instead, if
-//! that is possible and was not tried since its last use. To measure what that is good for, each
-//! form may have a fixed part of the stock, and pages may be searched for on the list of what was
-//! used.
+//! The cache: mapping pages in both forms share one stock of equal blocks; an original page takes
+//! `ratio` of them. The cache evicts the least recently used page. It compresses an original page
+//! instead, if that is possible and was not tried since the page's last use. To measure the effect
+//! of this, each form may have a fixed part of the stock, and lookups may search the LRU list.
 
 use super::node::{Form, compress};
 use super::{EXTENT_BYTES, HEAD_BYTES};
@@ -14,26 +13,26 @@ use crate::mapping::Lists;
 use crate::stats::RamEntry;
 use nand_model::Ppn;
 
-/// Sizes, all of them fixed.
+/// Sizes, all fixed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// Cache blocks.
     pub(super) blocks: u32,
-    /// Of these, what original pages have for themselves and compressed ones not; `None`: they
-    /// share all.
+    /// Blocks of these reserved for original pages; the others are for compressed ones. `None`:
+    /// shared.
     pub(super) original: Option<u32>,
-    /// Whether the directory tells where a page is.
+    /// Whether lookups use the directory (CTPA).
     pub(super) ctpa: bool,
     pub(super) block_bytes: u32,
-    /// Cache blocks of an original page.
+    /// Number of cache blocks of an original page.
     pub(super) ratio: u32,
-    /// Extents that a compressed page may have.
+    /// Maximum number of extents of a compressed page.
     pub(super) extents: u32,
     pub(super) per_page: u32,
     pub(super) logical_pages: u32,
 }
 
-/// What a page in the cache takes: blocks, and a place on one of the lists.
+/// Resources of a cached page: blocks, and the list it is on.
 #[derive(Clone, Copy)]
 struct Stock {
     list: u32,
@@ -59,26 +58,26 @@ impl Shape {
 struct Node {
     vtpn: u32,
     form: Form,
-    /// It could not be compressed when it was last tried, and was not used since.
+    /// The last compression attempt failed, and the page was not used since.
     tried: bool,
 }
 
-/// No place in the cache: the CTPA of a page that is not there.
+/// CTPA of a page that is not cached.
 const ABSENT: u32 = u32::MAX;
 
-/// See the module.
+/// Cache of mapping pages (see the module).
 pub(super) struct Cache {
     shape: Shape,
-    /// The place of each mapping page: the directory's field CTPA.
+    /// Cache index of each mapping page: the directory's field CTPA.
     places: Vec<u32>,
     nodes: Vec<Option<Node>>,
     unused: Vec<u32>,
-    /// Original pages, and compressed ones where they have a part of their own.
+    /// Original pages, and compressed ones if they have a part of their own.
     used: Lists,
-    /// Blocks taken by the pages of each list.
+    /// Blocks of the pages on each list.
     blocks: [u32; 2],
     steps: u64,
-    /// A page that has just left, for whoever has to write it.
+    /// The page just evicted, for the caller that writes it.
     leaving: Option<(u32, Form)>,
 }
 
@@ -96,7 +95,7 @@ impl Cache {
         }
     }
 
-    /// A node that took this much may have another form now.
+    /// Updates blocks and list of a node whose form may have changed; `was` is its old stock.
     fn recount(&mut self, place: u32, was: Stock) {
         let node = self.nodes[place as usize]
             .as_ref()
@@ -110,7 +109,7 @@ impl Cache {
         }
     }
 
-    /// Blocks that the pages of a list may take.
+    /// Returns the maximum number of blocks for the pages of a list.
     fn limit(&self, list: u32) -> u32 {
         match self.shape.original {
             None => self.shape.blocks,
@@ -119,8 +118,7 @@ impl Cache {
         }
     }
 
-    /// Where a page is, counting what has to be looked at to find out: its entry in the directory,
-    /// or the list.
+    /// Finds a cached page and counts the lookup steps: its directory entry, or the list.
     #[inline]
     fn find(&mut self, vtpn: u32) -> Option<u32> {
         let place = Some(self.places[vtpn as usize]).filter(|place| *place != ABSENT);
@@ -175,7 +173,7 @@ impl Cache {
         Some(node.form)
     }
 
-    /// Changes an entry of a cached page. False if the page is not cached.
+    /// Changes an entry of a cached page. Returns false if the page is not cached.
     fn set(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
         let (vtpn, offset) = (lpn / self.shape.per_page, lpn % self.shape.per_page);
         let (shape, place) = (self.shape, self.places[vtpn as usize]);
@@ -193,7 +191,7 @@ impl Cache {
         true
     }
 
-    /// Puts what is pending over what was read.
+    /// Applies pending entries to the entries read from flash.
     fn with_pending(&self, vtpn: u32, mut entries: Vec<u32>, pending: &Pending) -> Form {
         for lpn in pending.dirty(vtpn).map_or(&[][..], |dirty| &dirty.lpns) {
             let entry = pending.get(*lpn).expect("dirty entries are pending");
@@ -202,7 +200,7 @@ impl Cache {
         Form::new(&entries, self.shape.extents)
     }
 
-    /// Compresses an original page that is about to leave. False if it has to leave.
+    /// Compresses an original page instead of its eviction. Returns false if it must be evicted.
     fn shrink(&mut self, place: u32) -> bool {
         let node = self.nodes[place as usize]
             .as_mut()
@@ -247,11 +245,11 @@ impl Policy for Cache {
         self.insert(vtpn, form);
     }
 
-    fn moved(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
+    fn on_relocate(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
         self.set(lpn, to)
     }
 
-    fn wrote(&mut self, lpn: u32, to: Ppn, is_new: bool, pending: &Pending) {
+    fn on_write(&mut self, lpn: u32, to: Ppn, is_new: bool, pending: &Pending) {
         if !self.set(lpn, Some(to)) && is_new {
             let vtpn = lpn / self.shape.per_page;
             let form =
@@ -280,7 +278,7 @@ impl Policy for Cache {
         None
     }
 
-    fn written(&mut self, vtpn: u32, _: &[u8]) {
+    fn on_writeback(&mut self, vtpn: u32, _: &[u8]) {
         self.leaving.take_if(|(leaving, _)| *leaving == vtpn);
     }
 
@@ -326,13 +324,13 @@ impl Policy for Cache {
                 part: "map cache",
                 entries: self.nodes.iter().flatten().count() as u64,
                 paper_bytes: self.shape.blocks as u64 * self.shape.block_bytes as u64,
-                real_bytes: held as u64 + heads + self.used.bytes(),
+                allocated_bytes: held as u64 + heads + self.used.bytes(),
             },
             RamEntry {
                 part: "ctpa",
                 entries: self.places.len() as u64,
                 paper_bytes: 2 * self.places.len() as u64,
-                real_bytes: 4 * self.places.len() as u64,
+                allocated_bytes: 4 * self.places.len() as u64,
             },
         ]
     }

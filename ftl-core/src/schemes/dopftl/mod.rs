@@ -1,22 +1,22 @@
 //! DOPFTL: a page-level map on flash, whole mapping pages cached in one of two forms. Chen, Lin,
 //! Cao, Cheng: "A dual-mode on-demand page-level flash translation layer for large scale NAND flash
-//! memory". Fidelity A for cache and directory; collection, writes and recovery are not described
-//! there and follow DFTL and TPFTL.
+//! memory". Fidelity A for cache and directory; GC, writes and recovery are not described there and
+//! follow DFTL and TPFTL.
 //!
-//! A mapping page that is missed is cached whole: *compressed*, as extents (logical offset, length,
-//! physical page), if it has few enough runs, else *original*, as an array four times as large.
-//! Updates of a compressed page are appended as extents of their own; lookups go from the last to
-//! the first, so the newest wins and nothing is split. An original page is compressed only when it
-//! would leave. The directory tells for every mapping page where it is in the cache (CTPA), so
-//! finding it takes one step.
+//! A miss caches the whole mapping page. It is *compressed*, as extents (logical offset, length,
+//! physical page), if it has few enough runs; else *original*, as an array four times as large.
+//! Updates of a compressed page are appended as extents of their own. Lookups go from the last
+//! extent to the first, so the newest wins and nothing is split. An original page is compressed
+//! only when it is about to be evicted. The directory contains the cache position of every mapping
+//! page (CTPA), so a lookup takes one step.
 //!
 //! RAM by the paper: the cache; 4 bytes per mapping page and 2 for its CTPA.
 //!
-//! The mechanism is that of all schemes whose map lies on flash ([`crate::families::paged`], with
-//! what always holds and what happens if power fails). Ours, where the paper is silent: an update
-//! that continues the last extent makes it longer; a full compressed page is built anew, and
-//! becomes original only if that does not help; the cache is a 64th of the table; and what DFTL's
-//! header here says of age window, safe pages and validity.
+//! All schemes whose map is stored on flash share the mechanism ([`crate::families::paged`], with
+//! invariants and power failure). Choices where the paper is silent: an update that continues the
+//! last extent makes it longer. A full compressed page is built again, and becomes original only if
+//! that does not help. The cache is a 64th of the table. Age window, safe pages and validity are as
+//! in DFTL's header.
 
 mod cache;
 mod node;
@@ -25,17 +25,17 @@ mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
-use crate::families::paged::{self, Paged, Settings, docs};
+use crate::families::paged::{self, DemandFtl, Settings, docs};
 use crate::ftl::{Ftl, Start};
 use crate::schemes::{MlcUse, Scheme};
 use cache::{Cache, Shape};
 use nand_model::{Chip, Geometry, Profile, Store};
 
-/// The table's line.
+/// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: "dopftl",
     title: "DOPFTL: page-level map on flash, whole mapping pages cached in two forms",
-    about: "The map lies on flash, and whole mapping pages are cached in one of two forms: as extents where few runs of pages say \
+    about: "The map is stored on flash, and whole mapping pages are cached in one of two forms: as extents where few runs of pages say \
             it all, else as a plain array four times as large. A change is appended to the extents, so that a lookup from the \
             newest on finds the truth.",
     paper: "Chen, Lin, Cao, Cheng: A dual-mode on-demand page-level FTL",
@@ -65,7 +65,7 @@ pub(super) const SCHEME: Scheme = Scheme {
             help: "on (default): the directory tells where a cached mapping page is; off: its list is searched, as without CTPA",
         },
         ParamDoc {
-            key: "dop.max_pending",
+            key: "dop.max_dirty",
             help: "changed entries that the flash may not know (default 16384)",
         },
         docs::AGE_WINDOW,
@@ -81,7 +81,7 @@ pub(super) const SCHEME: Scheme = Scheme {
 const EXTENT_BYTES: u32 = 8;
 const HEAD_BYTES: u32 = 24;
 
-/// The cache's shape, and how many changes may be pending.
+/// Returns the cache's shape and the maximum number of dirty entries.
 fn own_params(
     params: &Params,
     geometry: &Geometry,
@@ -110,10 +110,10 @@ fn own_params(
             "parameter dop.cache: {bytes} bytes are too few, need two mapping pages of {page}"
         ));
     }
-    let max_pending = params.get("dop.max_pending", 16_384)?;
+    let max_pending = params.get("dop.max_dirty", 16_384)?;
     if max_pending < 64 {
         return refuse(format!(
-            "parameter dop.max_pending: {max_pending} is too few, need at least 64"
+            "parameter dop.max_dirty: {max_pending} is too few, need at least 64"
         ));
     }
     let blocks = u32::try_from(bytes / block as u64).unwrap_or(u32::MAX);
@@ -125,7 +125,7 @@ fn own_params(
         text => {
             let share = text.parse::<f64>().unwrap_or(f64::NAN);
             let original = (blocks as f64 * share).round();
-            // Each part has to hold a page.
+            // Each part must hold at least one page.
             if !(ratio as f64..=blocks as f64 - 1.0).contains(&original) {
                 return refuse(format!(
                     "parameter dop.original_share: {text} is neither auto nor a share of {blocks} blocks that leaves {ratio} to original and 1 to compressed pages"
@@ -169,13 +169,13 @@ fn new<S: Store>(
     chip: Chip<S>,
     config: &FtlConfig,
     start: Start,
-) -> Result<Paged<S, Cache>, FtlError> {
+) -> Result<DemandFtl<S, Cache>, FtlError> {
     let (shape, max_pending) = own_params(&config.params, chip.geometry(), config.logical_pages)?;
     let settings = Settings {
         max_pending: Some(max_pending),
         ..paged::settings_of(&chip, config)?
     };
-    Paged::create(
+    DemandFtl::create(
         SCHEME.name,
         chip,
         config,

@@ -2,7 +2,7 @@
 
 use crate::format::UNMAPPED;
 
-/// `len` entries from `offset` on: physical pages from `ppn` on, or none at all.
+/// `len` entries from `offset` on: physical pages from `ppn` on, or unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) offset: u16,
@@ -24,7 +24,7 @@ impl Extent {
         })
     }
 
-    /// Whether an entry continues the extent.
+    /// Returns whether an entry continues the extent.
     fn is_followed_by(&self, offset: u32, ppn: u32) -> bool {
         let ends_at = |first: u32| first + self.len as u32;
         let next = if self.ppn == UNMAPPED {
@@ -39,13 +39,14 @@ impl Extent {
 /// The content of a mapping page.
 #[derive(Clone, Debug)]
 pub(super) enum Form {
-    /// An entry per logical page.
+    /// One entry per logical page.
     Original(Box<[u32]>),
     /// Extents, the newest last; every entry is in at least one.
     Compressed(Vec<Extent>),
 }
 
-/// The runs of a mapping page, unmapped ones too; none if there are more than `max`.
+/// Returns the runs of a mapping page, including unmapped ones; `None` if there are more than
+/// `max`.
 pub(super) fn compress(entries: impl Iterator<Item = u32>, max: u32) -> Option<Vec<Extent>> {
     let mut extents: Vec<Extent> = Vec::new();
     for (offset, ppn) in (0..).zip(entries) {
@@ -69,7 +70,7 @@ pub(super) fn compress(entries: impl Iterator<Item = u32>, max: u32) -> Option<V
 }
 
 impl Form {
-    /// The smaller form that holds these entries.
+    /// Returns the smaller form of these entries.
     pub(super) fn new(entries: &[u32], max: u32) -> Form {
         match compress(entries.iter().copied(), max) {
             Some(extents) => Form::Compressed(extents),
@@ -77,13 +78,13 @@ impl Form {
         }
     }
 
-    /// The entry, raw.
+    /// Returns the raw entry.
     #[inline]
     pub(super) fn get(&self, offset: u32) -> u32 {
         self.look_up(offset).0
     }
 
-    /// The entry, raw, and how many entries or extents were looked at to find it.
+    /// Returns the raw entry and the number of entries or extents examined.
     #[inline]
     pub(super) fn look_up(&self, offset: u32) -> (u32, u32) {
         match self {
@@ -97,7 +98,7 @@ impl Form {
         }
     }
 
-    /// All entries, in order.
+    /// Returns all entries, in order.
     pub(super) fn entries(&self, per_page: u32) -> Vec<u32> {
         match self {
             Form::Original(entries) => entries.to_vec(),
@@ -113,7 +114,7 @@ impl Form {
         }
     }
 
-    /// Changes an entry. A compressed page gets an extent more; if it is full it is built anew, and
+    /// Changes an entry. A compressed page gets one more extent. A full one is built again, and
     /// becomes original if that does not help.
     pub(super) fn set(&mut self, offset: u32, ppn: u32, per_page: u32, max: u32) {
         match self {

@@ -10,7 +10,7 @@ impl Subject for Dopftl {
         chip: Chip<S>,
         config: &FtlConfig,
         how: Start,
-    ) -> Result<Paged<S, Cache>, FtlError> {
+    ) -> Result<DemandFtl<S, Cache>, FtlError> {
         new(chip, config, how)
     }
 }
@@ -55,7 +55,7 @@ fn the_papers_example_is_looked_up_from_the_last_extent_to_the_first() {
         matches!(&page, Form::Compressed(extents) if extents.len() == 3),
         "nothing is split"
     );
-    // What continues the last extent makes it longer.
+    // An update that continues the last extent makes it longer.
     page.set(27, 401, 1024, 125);
     assert!(
         matches!(&page, Form::Compressed(extents) if extents.len() == 3 && extents[2].len == 2)
@@ -72,7 +72,7 @@ fn forms_agree_with_a_plain_array_under_random_changes() {
     let mut form = node::Form::new(&model, max);
     let mut forms = [0, 0];
     for step in 0..20_000 {
-        // Long runs and single entries in turn, so that both forms come and go.
+        // Long runs alternate with single entries, so that both forms occur.
         let first = rng.below(per_page as u64) as u32;
         let run = if step % 400 < 200 {
             1
@@ -141,7 +141,7 @@ const SHAPE: Shape = Shape {
     logical_pages: 1280,
 };
 
-/// A mapping page that has as many runs as entries, or one.
+/// Returns a mapping page that has as many runs as entries, or one.
 fn mapping_page(scattered: bool) -> Vec<u8> {
     (0..128u32)
         .flat_map(|i| (if scattered { 3 * i } else { i }).to_le_bytes())
@@ -162,7 +162,7 @@ fn with_ctpa_finding_a_page_takes_a_step_and_without_it_the_list_is_walked() {
         let mut cache = Cache::new(Shape { ctpa, ..SHAPE });
         (0..3).for_each(|vtpn| cache.load(vtpn, &mapping_page(false), 0, 0, &pending));
         let mut looked_at = Vec::new();
-        // The oldest, which is then the newest; that again; one that is not there.
+        // The oldest, which is then the newest; the same again; one that is not cached.
         for lpn in [0, 1, 128 * 5] {
             let before = cache.lookup_steps();
             assert_eq!(cache.get(lpn, false).is_some(), lpn < 128);
@@ -170,7 +170,7 @@ fn with_ctpa_finding_a_page_takes_a_step_and_without_it_the_list_is_walked() {
         }
         looked_at
     };
-    // An extent is looked at in each page that is found.
+    // Each page found examines one extent.
     assert_eq!((steps(true), steps(false)), (vec![2, 2, 1], vec![4, 2, 3]));
 }
 
@@ -204,8 +204,9 @@ fn a_fixed_share_keeps_the_forms_apart() {
         assert_eq!(cache.evict(&pending), None);
     }
     assert_eq!(cached(&cache), [2, 3, 4, 5, 7]);
-    // Rewritten in order, it makes way as a compressed page, for which another one leaves.
-    (0..128).for_each(|i| assert!(cache.moved(7 * 128 + i, Some(nand_model::Ppn::new(500 + i)))));
+    // After a rewrite in order it shrinks to a compressed page, for which another one is evicted.
+    (0..128)
+        .for_each(|i| assert!(cache.on_relocate(7 * 128 + i, Some(nand_model::Ppn::new(500 + i)))));
     cache.load(8, &mapping_page(true), 8 * 128, 0, &pending);
     assert_eq!(cache.evict(&pending), None);
     assert_eq!(cached(&cache), [3, 4, 5, 7, 8]);
@@ -227,13 +228,13 @@ fn what_is_compressed_on_its_way_out_stays_once() {
     for (vtpn, scattered) in [(0, true), (1, true), (2, false)] {
         cache.load(vtpn, &page(scattered), vtpn * 128, 0, &pending);
     }
-    // Nine blocks: an original page does not compress and leaves.
+    // Nine blocks: an original page does not compress and is evicted.
     assert_eq!(
         (cache.evict(&pending), cache.peek(5), cache.peek(133)),
         (None, None, Some(Some(nand_model::Ppn::new(15))))
     );
-    // Rewritten in order, the other one would fit into a block: it stays when it is its turn.
-    (0..128).for_each(|i| assert!(cache.moved(128 + i, Some(nand_model::Ppn::new(500 + i)))));
+    // After a rewrite in order the other one fits into a block, so the cache keeps it on its turn.
+    (0..128).for_each(|i| assert!(cache.on_relocate(128 + i, Some(nand_model::Ppn::new(500 + i)))));
     cache.load(3, &page(true), 3 * 128, 0, &pending);
     assert_eq!(
         (cache.evict(&pending), cache.peek(133)),

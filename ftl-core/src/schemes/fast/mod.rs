@@ -1,29 +1,29 @@
 //! FAST: log blocks that all logical blocks share.
 //!
 //! Lee, Park, Chung, Lee, Park, Song: *A Log Buffer-Based Flash Translation Layer Using
-//! Fully-Associative Sector Translation*, ACM Transactions on Embedded Computing Systems 6(3),
-//! 2007. Overwrites go to the current random log block, whichever logical block they are of, so
-//!       that log blocks are full before they are merged; but the oldest one has pages of many
-//!       logical blocks, and each of these is merged then. One log block is kept for sequential
-//!       writes: the first page of a logical block begins it, the next ones follow, and it becomes
-//!       the data block without or with few copies. All of that is [`crate::families::hybrid`] with
-//!       two log streams; here is what counts as sequential, and that random log blocks are merged
-//!       in the order in which they were filled.
+//! Fully-Associative Sector Translation*, ACM Transactions on Embedded Computing Systems, volume
+//! 6(3), 2007. Overwrites of all logical blocks go to the current random log block, so that log
+//! blocks are full before they are merged. But the oldest one has pages of many logical blocks, and
+//! its reclamation merges each of these. One log block is kept for sequential writes: the first
+//! page of a logical block begins it, the next ones follow. It becomes the data block with few
+//! copies or none. [`crate::families::hybrid`] implements all that, with two log streams. This
+//! module contains the detection of sequential writes. It merges random log blocks in the order in
+//! which they were filled.
 //!
-//! RAM: 4 bytes per logical block and 4 per page of a log block. Ours beside it in the report.
+//! RAM: 4 bytes per logical block and 4 per page of a log block. The report lists the allocated RAM
+//! alongside.
 //!
-//! Where we deviate, or the paper is silent:
-//! - The original is not at hand; this follows how later papers describe it. They do not agree on
-//!   what happens to a page that breaks a sequential log block: it is merged and the page goes to
-//!   the random ones (`fast.sw_break = merge_then_rw`), or it stays (`keep_sw_then_rw`).
-//! - `fast.predict` takes the other ways to tell sequential writes that ROSE's authors compare
-//!   (Chen et al., IEEE Transactions on Computers, 2011): by the size of the request, by both, not
-//!   at all, and by requests that cover a logical block as a whole (EBW).
-//! - There may be as many log blocks as over-provisioning leaves; `log.blocks` sets another number.
-//! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads
-//!   are ours.
+//! Deviations, and choices where the paper is silent:
+//! - The original was not available; this follows descriptions in later papers. They disagree on a
+//!   page that breaks a sequential log block. Either the block is merged and the page goes to the
+//!   random log blocks (`fast.sw_break = merge_then_rw`), or the block stays (`keep_sw_then_rw`).
+//! - `fast.predict` selects the other detectors of sequential writes that ROSE's authors compare
+//!   (Chen et al., IEEE Transactions on Computers, 2011). These are: by request size, by both,
+//!   none, and by requests that cover a whole logical block (EBW).
+//! - Over-provisioning limits the number of log blocks; `log.blocks` sets another number.
+//! - MLC support, trims, mount by scan, wear levelling, refresh and scrub are additions.
 //!
-//! What always holds, and what happens if power fails: [`crate::families::hybrid`].
+//! Invariants and power failure: [`crate::families::hybrid`].
 
 #[cfg(test)]
 mod tests;
@@ -32,13 +32,13 @@ use crate::addr::Lbn;
 use crate::config::{FtlConfig, ParamDoc};
 use crate::error::FtlError;
 use crate::families::hybrid::{
-    self, Due, HybridFtl, LogBlock, LogStream, Logs, Policy, Route, View, Write,
+    self, HybridFtl, LogBlock, LogBlocks, LogReclaim, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 
-/// The table's line.
+/// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: Fast::NAME,
     title: "FAST: log blocks that all logical blocks share, one of them for sequential writes",
@@ -68,11 +68,11 @@ pub(super) const SCHEME: Scheme = Scheme {
     oob_only: start,
 };
 
-/// The log stream for sequential writes, and that for all others.
+/// Log stream for sequential writes, and for all others.
 const SEQUENTIAL: LogStream = 0;
 const RANDOM: LogStream = 1;
 
-/// Bytes from which on a request counts as sequential, where its size tells.
+/// Minimum size of a sequential request, in bytes, if the detector uses the size.
 const LARGE_REQUEST: u32 = 8192;
 
 fn start<S: Store>(
@@ -92,7 +92,7 @@ fn start<S: Store>(
     Ok(Box::new(HybridFtl::create(chip, config, start, policy)?))
 }
 
-/// How sequential writes are told.
+/// Detector of sequential writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Predict {
     ByPlace,
@@ -119,21 +119,21 @@ impl Predict {
     }
 }
 
-/// What FAST decides.
+/// FAST's policy.
 struct Fast {
     predict: Predict,
     merges_broken: bool,
-    /// Pages from which on a request is large.
+    /// Minimum size of a large request, in pages.
     large: u32,
     /// Logical block of the sequential log block.
     owner: Option<Lbn>,
-    /// Page of it that goes on where the last one that went there ended.
+    /// Page of it that continues the last one in the sequential log block.
     next: u32,
 }
 
 impl Fast {
-    /// Whether the page follows in the sequential log block.
-    fn follows(&self, write: &Write, logs: &Logs) -> bool {
+    /// Returns whether the page follows in the sequential log block.
+    fn follows(&self, write: &Write, logs: &LogBlocks) -> bool {
         logs.newest(SEQUENTIAL).is_some()
             && (self.owner, self.next) == (Some(write.lbn), write.offset)
     }
@@ -177,9 +177,9 @@ impl Policy for Fast {
         Route::Log(RANDOM)
     }
 
-    fn due(&mut self, _: LogStream, view: &View) -> Option<Due> {
+    fn select_reclaim(&mut self, _: LogStream, view: &View) -> Option<LogReclaim> {
         if view.logs.len() >= view.limit {
-            self.victim(view).map(Due::Merge)
+            self.victim(view).map(LogReclaim::Merge)
         } else {
             None
         }

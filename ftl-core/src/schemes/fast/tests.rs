@@ -1,5 +1,5 @@
-//! What goes where, and what merges cost on ROSE's device: reads take 88 us, programs 263 us,
-//! erases 2,000 us.
+//! Targets of writes, and merge costs on ROSE's device: reads take 88 us, programs 263 us, erases
+//! 2,000 us.
 
 use crate::families::hybrid::tests::rose_part::{COPY, ERASE, WRITE};
 use crate::families::hybrid::tests::{Device, agrees_with_a_model};
@@ -100,7 +100,7 @@ fn a_page_that_does_not_follow_may_leave_the_sequential_log_block_alone() {
 #[test]
 fn by_size_a_request_in_the_middle_of_a_block_is_merged_once() {
     let mut device = full_device(&[("fast.predict", "lp")]);
-    // 8 KiB: all four pages go on in the sequential log block.
+    // 8 KiB: all four pages continue the sequential log block.
     assert_eq!(device.write(64 + 8, 4, 2), 4 * WRITE);
     assert_eq!(
         device.write(64 + 12, 4, 2),

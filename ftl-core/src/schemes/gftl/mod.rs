@@ -1,46 +1,45 @@
-//! GFTL: no request waits for a whole garbage collection.
+//! GFTL: no request waits for a whole GC run.
 //!
 //! Choudhuri, Givargis: *Deterministic Service Guarantees for NAND Flash using Partial Block
-//! Cleaning*, CODES+ISSS 2008 (Journal of Software 2009); not at hand. What is here is a
-//! reconstruction from the outline that the MNFTL paper gives: its numbers are not the authors'. A
-//! logical block has a physical one and appends its pages to it. A full block enters the queue of a
-//! garbage collector at once, and every request first does one slice of that collector's work
-//! (*partial block cleaning*): one erase, or as many copies as fit into the time of one, at least
-//! one. The rest of the time is the request's. Writes to a logical block whose block is full or
-//! being cleaned go to a *write buffer* of 16 % extra blocks, which are page-mapped in RAM; they
-//! come home when their buffer block is cleaned in turn. All of that is [`crate::families::units`],
-//! with logical blocks as units and the common blocks as write buffer; here are the shape and the
-//! length of a slice.
+//! Cleaning*, CODES+ISSS 2008 (Journal of Software 2009); not available. This is a reconstruction
+//! from the outline in the MNFTL paper: its numbers are not the authors'. A logical block has a
+//! physical one and appends its pages to it. A full block enters the GC queue at once. Every
+//! request first does one slice of GC work (*partial block cleaning*). A slice is one erase, or as
+//! many copies as fit into the time of an erase, at least one. The rest of the time is the
+//! request's. Writes to a logical block whose block is full or being cleaned go to a *write buffer*
+//! of 16 % extra blocks. These are page-mapped in RAM. The pages return to their logical block when
+//! their buffer block is cleaned in turn. [`crate::families::units`] implements all that, with
+//! logical blocks as units and the common blocks as write buffer. This module contains the shape
+//! and the length of a slice.
 //!
-//! A slice lasts at most max(erase, alpha copies), alpha = erase / (read of spare bytes + read +
-//! program), rounded down, at least 1. A read takes its slice, a read of spare bytes and one of a
-//! page; a write its slice, a read of spare bytes and a program. A request of more pages does one
-//! slice per page that it writes, because each is a page that cleaning has to win back, and one if
-//! it reads or trims.
+//! A slice lasts at most max(erase, alpha copies), alpha = erase / (read of OOB area + read +
+//! program), rounded down, at least 1. A read takes its slice, a read of an OOB area and one of a
+//! page. A write takes its slice, a read of an OOB area and a program. A request of several pages
+//! does one slice per written page, because GC must win back each of these. A read or trim does
+//! one.
 //!
 //! RAM: 4 bytes per logical block, 6 per physical one on its list, 4 per page of the write buffer;
-//! pointers to subtables are ours.
+//! pointers to subtables are additions.
 //!
-//! Where we deviate, or the sources are silent:
-//! - A page is found by a subtable in the spare bytes of another one, as `mnftl` does it: an order
-//!   table of a whole block does not fit there. So RAM has a pointer per subtable, and a write
-//!   reads spare bytes before its program.
-//! - A full block is queued as soon as a page of it is not valid: before that there is nothing to
-//!   win. Where pages are paired it takes more such pages than the filler that a collection may
-//!   cost, or reads alone would clean for ever.
-//! - Slices win back at most as much as they are long. A load that asks for more uses the write
-//!   buffer up; then a request waits until collection has made room as in the other schemes of
-//!   units. So the bound holds as long as there are more free blocks than `gc.free_threshold`. Wear
-//!   levelling and refreshing move blocks in slices, too. It does not cover patrol reads
-//!   (`scrub.hours=0`), blocks that fail, and the tables that a trim may put back on flash. On
-//!   paired pages a slice may be filler that an erase waits for, no longer than copies.
-//! - The published read time of 1488 us, where nothing was ever cleaned, is a read and the time of
-//!   an erase: every request seems to have waited for the end of its slot. `gftl.slice_always` does
-//!   that.
+//! Deviations, and choices where the sources are silent:
+//! - A subtable in the OOB area of another page locates a page, as in `mnftl`. An order table of a
+//!   whole block does not fit there. So RAM has a pointer per subtable, and a write reads an OOB
+//!   area before its program.
+//! - A full block is queued as soon as one of its pages is invalid: before that GC gains nothing.
+//!   On paired pages, the block needs more invalid pages than the padding that its GC may cost.
+//!   Otherwise reads alone would clean forever.
+//! - Slices win back at most as many pages as they are long. A heavier load uses up the write
+//!   buffer; then a request waits until GC has freed space, as in the other schemes of units. So
+//!   the bound holds while there are more free blocks than `gc.free_threshold`. Wear levelling and
+//!   refresh also relocate blocks in slices. The bound does not cover scrub reads
+//!   (`scrub.hours=0`), blocks that fail, and the tables that a trim may write back. On paired
+//!   pages a slice may be padding that an erase requires, no longer than copies.
+//! - The published read time of 1488 us, without any cleaning, is a read plus the time of an erase.
+//!   Every request seems to have waited for the end of its slot. `gftl.slice_always` does that.
 //! - Trims, recovery and wear levelling are those of [`crate::families::units`].
 //!
-//! What always holds, and what happens if power fails: [`crate::families::units`]; a block that was
-//! being cleaned is one with fewer live pages.
+//! Invariants and power failure: [`crate::families::units`]; a block whose cleaning was interrupted
+//! is a block with fewer valid pages.
 
 #[cfg(test)]
 mod tests;
@@ -54,11 +53,11 @@ use crate::gc::docs;
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Profile, Store};
 
-/// The table's line.
+/// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: Gftl::NAME,
-    title: "GFTL: blocks are cleaned in slices, one per request, beside a page-mapped write buffer",
-    about: "No request waits for a whole collection: every request first does one slice of cleaning, one erase or as many copies \
+    title: "GFTL: blocks are cleaned in slices, one per request, alongside a page-mapped write buffer",
+    about: "No request waits for a whole GC run: every request first does one slice of cleaning, one erase or as many copies \
             as fit into its time. A full block is cleaned at once; writes to a logical block that is being cleaned go to a \
             page-mapped write buffer on flash and come home later.",
     paper: "Choudhuri, Givargis: Deterministic Service Guarantees for NAND Flash using Partial Block Cleaning, CODES+ISSS 2008",
@@ -101,7 +100,7 @@ fn within(params: &Params, key: &str, default: u32, most: u32) -> Result<u32, Ft
     }
 }
 
-/// Blocks of the write buffer.
+/// Returns the number of blocks of the write buffer.
 fn extra_blocks(
     logical_pages: u32,
     pages_per_block: u32,
@@ -124,7 +123,8 @@ fn overhead_blocks(
     )
 }
 
-/// As many copies as fit into the time of an erase, each with the read of its subtable.
+/// Returns the length of a slice: as many copies as fit into the time of an erase, each with the
+/// read of its subtable.
 fn slicing(profile: &Profile, always: bool) -> Slicing {
     let times = &profile.timing;
     let program_ns = times.program_ns.max(times.program_msb_ns);
@@ -163,7 +163,7 @@ fn create<S: Store>(
     UnitFtl::create(chip, config, start, shape, policy)
 }
 
-/// What GFTL decides.
+/// GFTL's policy.
 struct Gftl {
     slicing: Slicing,
     buffer_pages: u64,
@@ -180,7 +180,7 @@ impl Policy for Gftl {
         Some(self.slicing)
     }
 
-    /// When slices could not keep up, the emptiest block helps most.
+    /// When slices fall behind, the emptiest block frees the most space.
     fn takes_emptiest(&self) -> bool {
         true
     }

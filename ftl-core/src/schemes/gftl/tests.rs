@@ -1,4 +1,4 @@
-//! What the sources give, and the bound of every request.
+//! The numbers of the sources, and the latency bound of every request.
 
 use super::*;
 use crate::addr::Lpn;
@@ -20,7 +20,7 @@ fn device(name: &str, blocks: u32) -> Profile {
     }
 }
 
-/// As in the paper: nothing but cleaning moves pages.
+/// Formats a device on which, as in the paper, only GC relocates pages.
 fn format(profile: Profile, logical_pages: u32, more: &[(&str, &str)]) -> UnitFtl<MemStore, Gftl> {
     let mut config = FtlConfig {
         logical_pages,
@@ -42,7 +42,7 @@ fn format(profile: Profile, logical_pages: u32, more: &[(&str, &str)]) -> UnitFt
     .unwrap()
 }
 
-/// Emulated time of one write.
+/// Returns the emulated time of one write.
 fn write(ftl: &mut UnitFtl<MemStore, Gftl>, lpn: u32, n: u64) -> u64 {
     let at = ftl.space.flash.chip().busy_until();
     let page = ftl.space.geometry().page_bytes as usize;
@@ -90,7 +90,7 @@ fn without_anything_to_clean_a_request_is_its_service() {
     assert_eq!(read(&mut ftl, 230), (0, 0), "a subtable that maps nothing");
 }
 
-/// The published 1488 us are a read and 0.95 erases; here it is a whole one, and the read of the
+/// The published 1488 us are a read and 0.95 erases; here a whole erase, and the read of the
 /// subtable.
 #[test]
 fn a_slot_may_be_waited_for_always() {
@@ -112,7 +112,7 @@ fn a_slot_may_be_waited_for_always() {
     );
 }
 
-/// What a request did beside its service.
+/// Work of a request besides its service.
 #[derive(Debug, PartialEq, Eq)]
 enum Slice {
     Nothing,
@@ -133,7 +133,7 @@ fn slice_between(before: &(SchemeStats, u64), after: &(SchemeStats, u64)) -> Sli
     }
 }
 
-/// Random requests for single pages; no request takes longer than its service and a slice.
+/// Random requests for single pages; each takes at most its service and a slice.
 fn bounded(name: &str, more: &[(&str, &str)], among: u32, requests: u32) {
     let profile = device(name, 60);
     let pages = profile.geometry.pages_per_block;
@@ -155,7 +155,7 @@ fn bounded(name: &str, more: &[(&str, &str)], among: u32, requests: u32) {
         )
     };
     for n in 1..=requests as u64 {
-        // A part of every logical block, so that the write buffer suffices.
+        // Uses a part of every logical block, so that the write buffer suffices.
         let lpn = rng.below(30) as u32 * pages + rng.below(among as u64) as u32;
         let before = seen(&ftl);
         let (took, service) = if rng.one_in(5) {
@@ -206,7 +206,7 @@ fn no_request_takes_longer_than_its_service_and_a_slice() {
     bounded("slc-2k", &[("wear.policy", "cold_to_worn")], 40, 20_000);
 }
 
-/// More than slices can win back: requests wait, and nothing is lost.
+/// The load exceeds the capacity of slices: requests wait, and no data is lost.
 #[test]
 fn a_full_device_is_slower_but_goes_on() {
     let profile = device("mnftl", 40);
@@ -224,7 +224,7 @@ fn a_full_device_is_slower_but_goes_on() {
     (0..logical).for_each(|lpn| assert_eq!(read(&mut ftl, lpn).1, newest[lpn as usize]));
 }
 
-/// Reads alone bring cleaning to its end, and then nothing is moved any more.
+/// Reads alone finish cleaning; then no page is relocated.
 #[test]
 fn cleaning_ends_when_nobody_writes() {
     for (name, policy) in [
@@ -255,7 +255,7 @@ fn cleaning_ends_when_nobody_writes() {
     }
 }
 
-/// A collection that was left is nothing but a block with fewer live pages.
+/// An interrupted GC run leaves a block with fewer valid pages, and nothing else.
 #[test]
 fn a_power_cut_between_two_slices_is_harmless() {
     let profile = device("mnftl", 60);
@@ -283,7 +283,7 @@ fn a_power_cut_between_two_slices_is_harmless() {
     }
 }
 
-/// The device of the MNFTL paper's Table 2 has 256 blocks beside the data.
+/// The device of the MNFTL paper's Table 2 has 256 blocks besides the data.
 #[test]
 fn it_fits_on_the_device_that_it_was_measured_on() {
     let mut params = Params::default();

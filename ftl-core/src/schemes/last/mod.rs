@@ -1,34 +1,33 @@
-//! LAST: log blocks apart for sequential writes, for pages that change often, and for the others.
+//! LAST: separate log blocks for sequential writes, for hot pages, and for the others.
 //!
 //! Lee, Shin, Kim, Kim: *LAST: Locality-Aware Sector Translation for NAND Flash Memory-Based
-//! Storage Systems*, ACM SIGOPS Operating Systems Review 42(6), 2008. Requests of some length count
-//! as sequential: several logical blocks may have a log block of their own each for them, which
-//! becomes the data block with few copies or none. All other overwrites go to random log blocks of
-//! any logical blocks; a page that is overwritten again soon is hot, and goes to another partition
-//! of them than the cold ones. There blocks die as a whole and cost an erase, while the victim
-//! among the cold ones is the block whose merge is cheapest. What still lives in the oldest hot
-//! block when there are too many is copied to the cold ones. All of that is
-//! [`crate::families::hybrid`] with a log stream per sequential block and one per partition; here
-//! is what counts as sequential and as hot, and how large the partitions are.
+//! Storage Systems*, ACM SIGOPS Operating Systems Review 42(6), 2008. Long requests are sequential:
+//! several logical blocks may each have a log block for them. It becomes the data block with few
+//! copies or none. All other overwrites go to random log blocks of any logical blocks. A page that
+//! is overwritten again soon is hot, and goes to another partition than the cold ones. All pages of
+//! a hot block become invalid together, so that it costs one erase. The victim among the cold ones
+//! is the block whose merge is cheapest. If there are too many hot blocks, the valid pages of the
+//! oldest are copied to the cold ones. [`crate::families::hybrid`] implements all that, with a log
+//! stream per sequential block and one per partition. This module contains the detection of
+//! sequential and hot pages, and the partition sizes.
 //!
-//! RAM: 4 bytes per logical block and 8 per page of a log block, for its place and for when it was
-//! written. Ours beside it in the report: times only of the writes that may still count.
+//! RAM: 4 bytes per logical block and 8 per page of a log block, for its place and its write time.
+//! The report lists the allocated RAM alongside: times only of the writes that may still count.
 //!
-//! Where we deviate, or the paper is silent:
-//! - The original is not at hand; this follows how later papers describe it.
-//! - A page is hot if its previous content is in a log block still and was among the last writes to
-//!   random log blocks, as many of them as the hot partition has pages.
+//! Deviations, and choices where the paper is silent:
+//! - The original was not available; this follows descriptions in later papers.
+//! - A page is hot if its previous content is still in a log block and was among the last `n`
+//!   writes to random log blocks. `n` is the number of pages in the hot partition.
 //! - A request is sequential from `last.large_request` bytes on, if it begins at the first page of
-//!   a logical block or where that one's log block ends. Of the log blocks an eighth may be
+//!   a logical block or where that one's log block ends. Up to an eighth of the log blocks may be
 //!   sequential, `last.sequential` at most; the one written longest ago is merged for the next.
-//! - The hot partition has half of the others at first. It grows by a block with a reclamation if
-//!   more than 0.2 of the pages written there are live while less than 0.9 of the cold ones are;
-//!   else it shrinks.
+//! - The hot partition has half of the others at first. A reclamation grows it by a block if more
+//!   than 0.2 of its pages and less than 0.9 of the cold ones are valid; else it shrinks.
 //! - The cheapest merge is that of the fewest logical blocks, then of the fewest pages.
-//! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads
-//!   are ours. A mount does not know partitions: what it finds in log blocks is cold.
+//! - MLC support, trims, mount by scan, wear levelling, refresh and scrub are additions. A mount
+//!   does not restore partitions: pages found in log blocks are cold.
 //!
-//! What always holds, and what happens if power fails: [`crate::families::hybrid`].
+//! Invariants and power failure: [`crate::families::hybrid`].
 
 #[cfg(test)]
 mod tests;
@@ -38,7 +37,7 @@ use crate::config::{FtlConfig, ParamDoc};
 use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::families::hybrid::{
-    self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
+    self, HybridFtl, LogBlock, LogReclaim, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
 use crate::schemes::{MlcUse, Scheme};
@@ -46,7 +45,7 @@ use nand_model::{Chip, Pbn, Store};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// The table's line.
+/// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: Last::NAME,
     title: "LAST: log blocks for sequential, hot and cold writes",
@@ -74,13 +73,13 @@ pub(super) const SCHEME: Scheme = Scheme {
     oob_only: start,
 };
 
-/// Log streams of the partitions; those behind them are sequential, with a logical block each.
+/// Log streams of the partitions; higher ones are sequential, one logical block each.
 const HOT: LogStream = 0;
 const COLD: LogStream = 1;
 const FIRST_SEQUENTIAL: LogStream = 2;
 
-/// Live share of the hot pages above which their partition grows, unless the cold ones live to such
-/// a share.
+/// Valid share of the hot pages above which their partition grows, and valid share of the cold
+/// pages from which on it does not.
 const HOT_USE: f64 = 0.2;
 const COLD_USE: f64 = 0.9;
 
@@ -114,16 +113,16 @@ fn start<S: Store>(
 struct Slot {
     /// Its logical block.
     owner: Option<Lbn>,
-    /// Random writes before it was written last.
+    /// Number of random writes before its last write.
     used: u64,
 }
 
 /// The last writes to random log blocks.
 #[derive(Default)]
 struct Recent {
-    /// Pages in the order of their writes.
+    /// Pages in write order.
     written: VecDeque<Lpn>,
-    /// By page: its latest write, counted from the first ever.
+    /// By page: number of its latest write, counted from the first ever.
     latest: FxHashMap<Lpn, u64>,
     writes: u64,
 }
@@ -133,7 +132,7 @@ impl Recent {
         self.latest.contains_key(&lpn)
     }
 
-    /// One write more; of all, `limit` are kept.
+    /// Adds a write; keeps the last `limit` of all.
     fn note(&mut self, lpn: Lpn, limit: usize) {
         self.written.push_back(lpn);
         self.latest.insert(lpn, self.writes);
@@ -152,18 +151,18 @@ impl Recent {
     }
 }
 
-/// What LAST decides.
+/// LAST's policy.
 struct Last {
-    /// Pages from which on a request is sequential.
+    /// Minimum size of a sequential request, in pages.
     large: u32,
     pages_per_block: u32,
     slots: Vec<Slot>,
-    /// Hot log blocks that there may be, once it is known how many there may be in all.
+    /// Maximum number of hot log blocks, once the total maximum is known.
     hot_quota: Option<usize>,
     recent: Recent,
 }
 
-/// Live share of the pages written to a log stream.
+/// Returns the valid share of the pages written to a log stream.
 fn utilisation(stream: LogStream, view: &View) -> f64 {
     let blocks = view
         .logs
@@ -177,17 +176,17 @@ fn utilisation(stream: LogStream, view: &View) -> f64 {
 }
 
 impl Last {
-    /// Log blocks that may be sequential.
+    /// Returns the number of log blocks that may be sequential.
     fn slots_of(&self, limit: usize) -> usize {
         self.slots.len().min((limit / 8).max(1))
     }
 
-    /// Blocks that the partitions may have together.
+    /// Returns the number of blocks for both partitions together.
     fn random_limit(&self, limit: usize) -> usize {
         (limit - self.slots_of(limit)).max(1)
     }
 
-    /// Where a sequential page goes, or `None` if it is none.
+    /// Returns the target of a sequential page, or `None` if the page is not sequential.
     fn route_sequential(&mut self, write: &Write, view: &View) -> Option<Route> {
         if write.request < self.large {
             return None;
@@ -221,13 +220,13 @@ impl Last {
         Some(Route::Log(stream(slot)))
     }
 
-    /// Blocks that the hot partition may have, so that the cold one has some, too.
+    /// Returns the maximum number of hot blocks, which leaves some to the cold partition.
     fn most_hot(&self, limit: usize) -> usize {
         self.random_limit(limit).saturating_sub(2)
     }
 
-    /// How many it may have after a reclamation. An empty partition would tell nothing about how it
-    /// is used.
+    /// Returns the hot quota after a reclamation. It is at least 1 if possible, because an empty
+    /// partition has no measurable utilisation.
     fn adapt(&self, quota: usize, view: &View) -> usize {
         let most = self.most_hot(view.limit);
         let grows = utilisation(HOT, view) > HOT_USE && utilisation(COLD, view) < COLD_USE;
@@ -239,7 +238,7 @@ impl Last {
         .clamp(most.min(1), most)
     }
 
-    /// A hot block that costs no more than an erase.
+    /// Returns a hot block without valid pages, which costs only an erase.
     fn dead_hot(view: &View) -> Option<Pbn> {
         let is_dead = |block: &&Pbn| {
             view.logs
@@ -257,7 +256,7 @@ impl Last {
             .copied()
     }
 
-    /// The cold block whose merge is cheapest.
+    /// Returns the cold block whose merge is cheapest.
     fn cheapest_cold(view: &View) -> Option<Pbn> {
         let is_cold =
             |log: &&LogBlock| matches!(log.stream, Some(COLD) | None) && view.is_full(log.block);
@@ -292,10 +291,10 @@ impl Policy for Last {
         Route::Log(if is_hot { HOT } else { COLD })
     }
 
-    fn due(&mut self, stream: LogStream, view: &View) -> Option<Due> {
+    fn select_reclaim(&mut self, stream: LogStream, view: &View) -> Option<LogReclaim> {
         if stream >= FIRST_SEQUENTIAL {
             return if view.logs.len() >= view.limit {
-                self.victim(view).map(Due::Merge)
+                self.victim(view).map(LogReclaim::Merge)
             } else {
                 None
             };
@@ -309,10 +308,12 @@ impl Policy for Last {
             return None;
         }
         self.hot_quota = Some(self.adapt(quota, view));
-        let dead = Self::dead_hot(view).map(Due::Merge);
+        let dead = Self::dead_hot(view).map(LogReclaim::Merge);
         match all_used {
-            true => dead.or_else(|| self.victim(view).map(Due::Merge)),
-            false => dead.or_else(|| Self::oldest_hot(view).map(|block| Due::Move(block, COLD))),
+            true => dead.or_else(|| self.victim(view).map(LogReclaim::Merge)),
+            false => {
+                dead.or_else(|| Self::oldest_hot(view).map(|block| LogReclaim::Move(block, COLD)))
+            }
         }
     }
 

@@ -1,5 +1,5 @@
-//! What is sequential, hot and cold, and what merges cost on ROSE's device: reads take 88 us,
-//! programs 263 us, erases 2,000 us.
+//! Sequential, hot and cold pages, and merge costs on ROSE's device: reads take 88 us, programs 263
+//! us, erases 2,000 us.
 
 use crate::families::hybrid::tests::rose_part::{COPY, ERASE, WRITE};
 use crate::families::hybrid::tests::{Device, agrees_with_a_model};
@@ -70,8 +70,8 @@ fn several_logical_blocks_are_written_in_sequence_side_by_side() {
 
 #[test]
 fn pages_overwritten_soon_die_together() {
-    // Eight log blocks: one sequential, of seven the hot partition may have up to five and begins
-    // with three.
+    // Eight log blocks: one sequential; of the other seven, the hot partition may have up to five
+    // and begins with three.
     let mut device = full_device("8");
     let mut n = 1;
     let mut round = |device: &mut Device| {
@@ -81,7 +81,7 @@ fn pages_overwritten_soon_die_together() {
             .sum::<u64>()
     };
     assert_eq!(round(&mut device), 32 * WRITE, "cold at first");
-    // The hot ones fill a block in two rounds, and by then the one before is dead.
+    // The hot pages fill a block in two rounds; by then the previous one has no valid page.
     let took = (0..8).map(|_| round(&mut device)).sum::<u64>() - 8 * 32 * WRITE;
     assert!(
         (ERASE..=4 * ERASE).contains(&took) && took.is_multiple_of(ERASE),
@@ -93,7 +93,7 @@ fn pages_overwritten_soon_die_together() {
 
 #[test]
 fn what_still_lives_in_the_oldest_hot_block_moves_to_the_cold_ones() {
-    // Of two random log blocks beyond the least, one may be hot.
+    // Of two random log blocks above the minimum, one may be hot.
     let mut device = full_device("5");
     let write = |device: &mut Device, page: u32, n| device.write(64 * (page % 16) + page, 1, n);
     for n in [2, 3] {
@@ -101,13 +101,13 @@ fn what_still_lives_in_the_oldest_hot_block_moves_to_the_cold_ones() {
             write(&mut device, page, n);
         }
     }
-    // 40 hot pages; the 24 next ones fill the block, 23 of them in the place of hot ones.
+    // 40 hot pages; the next 24 fill the block, 23 of them replace hot ones.
     let took: u64 = (0..24).map(|page| write(&mut device, page, 4)).sum();
     assert_eq!(took, 24 * WRITE);
     assert_eq!(
         write(&mut device, 24, 4),
         WRITE + 40 * COPY + ERASE,
-        "no dead one: its live pages move, and it goes"
+        "no dead one: its valid pages move, and it goes"
     );
     assert!((0..25).all(|page| device.read(64 * (page % 16) + page).0 == 4));
     assert!((25..40).all(|page| device.read(64 * (page % 16) + page).0 == 3));

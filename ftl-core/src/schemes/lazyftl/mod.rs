@@ -1,38 +1,39 @@
 //! LazyFTL: page-level mapping whose table on flash is updated lazily. Ma, Feng, Li: "LazyFTL: a
 //! page-level flash translation layer optimized for NAND flash memory", SIGMOD 2011.
 //!
-//! The whole table (GMT, one entry per logical page) lies on flash; a directory (GMD) in RAM tells
-//! where its pages are. Host writes go to *update* blocks, pages moved by collection to *cold*
-//! blocks; a small table in RAM (UMT) knows what lies there. Neither a write nor a move touches the
-//! GMT. When the two areas are full, one block is *converted*: the GMT learns of its pages, and in
-//! passing of every other page of the mapping pages that are written anyway; then the block is
-//! plain data, in place. So a mapping page is written once per many writes, and there is no merge.
+//! The whole table (GMT, one entry per logical page) is stored on flash; a directory (GMD) in RAM
+//! has the locations of its pages. Host writes go to *update* blocks, pages relocated by GC to
+//! *cold* blocks; a small table in RAM (UMT) maps the pages there. Neither a write nor a relocation
+//! accesses the GMT. When the two areas are full, one block is *converted*: the GMT gets the
+//! entries of its pages. It also gets the entries of all other pages of the mapping pages that are
+//! written. Then the block is plain data, in place. So a mapping page is written once per many
+//! writes, and there is no merge.
 //!
-//! RAM by the paper: 4 bytes per page of the two areas, two bits of flags each, the directory, and
-//! whole mapping pages in a small LRU cache (14 there). Really: the UMT is a hash table with
-//! reverse indexes per mapping page and per block; one bit per logical page (is it mapped?) and per
-//! physical page (is it live?), and 8 bytes per mapping page (`upto`) come on top.
+//! RAM by the paper: 4 bytes and two flag bits per page of the two areas, the directory, and a
+//! small LRU cache of whole mapping pages (14 there). Allocated: the UMT is a hash table with
+//! reverse indexes per mapping page and per block. Added are one bit per logical page (mapped), one
+//! per physical page (valid), and 8 bytes per mapping page (`upto`).
 //!
-//! Deviations from the paper, where it is silent or relies on parts that MLC does not have:
-//! - a page is marked invalid in its spare area only with `valid_tracking=oob_mark` (default where
+//! Deviations from the paper, where it is silent or relies on features that MLC does not have:
+//! - A page is marked invalid in its OOB area only with `lazy.valid_tracking=oob_mark` (default if
 //!   a page may be programmed again). A bitmap in RAM decides in every mode; the mark is a hint
-//!   that nothing reads;
-//! - a mapping page never names a page that can still be lost. Such an entry stays dirty when its
-//!   mapping page is written;
-//! - blocks are converted when they get old, the open ones included, so that the youngest
-//!   `lazy.age_window` blocks always contain every page that the GMT does not know (the paper's
-//!   third recovery method); checkpoints name them as well (its second);
-//! - recovery compares versions, not only page states; trims leave records;
-//! - the pages of a data block carry role UPDATE or COLD for ever: conversion is a change in RAM;
-//! - with another `gc.placement` than the default, which is the paper's, the two areas together have
-//!   an open block for each stream. `single` makes one area of both. `sepbit` takes what neither the
-//!   UMT nor the cache knows for written long ago, because a write looks nothing up;
-//! - when space is short, a filled block with fewer live pages than any collectable one is
+//!   that nothing reads.
+//! - A mapping page never references a page that can still be lost. Such an entry stays dirty when
+//!   its mapping page is written.
+//! - Old blocks are converted, including open ones. So the youngest `lazy.age_window` blocks always
+//!   contain every page that the GMT does not map (the paper's third recovery method). Checkpoints
+//!   list these blocks as well (its second).
+//! - Recovery compares versions, not only page states; trims leave records.
+//! - The pages of a data block keep role UPDATE or COLD: conversion is a change in RAM.
+//! - With another `gc.placement` than the default, which is the paper's, the two areas together
+//!   have an open block for each stream. `single` merges both areas. `sepbit` treats pages that
+//!   neither the UMT nor the cache maps as written long ago, because a write looks nothing up.
+//! - When space is short, a full block with fewer valid pages than any block of the victim index is
 //!   converted ahead of its turn.
 //!
-//! The mechanism is that of all schemes whose map lies on flash ([`crate::families::paged`], with
-//! what always holds and what happens if power fails): UMT = pending entries, GMD = directory. The
-//! scheme is: writes look nothing up, blocks are converted, whole pages are cached.
+//! All schemes whose map is stored on flash share the mechanism ([`crate::families::paged`], with
+//! invariants and power failure): UMT = pending entries, GMD = directory. Specific to this scheme:
+//! writes look nothing up, blocks are converted, whole pages are cached.
 
 #[cfg(test)]
 mod tests;
@@ -41,7 +42,7 @@ use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::families::paged::map::entry_at;
 use crate::families::paged::pending::Pending;
-use crate::families::paged::{self, Paged, Policy, Settings, docs};
+use crate::families::paged::{self, DemandFtl, Policy, Settings, docs};
 use crate::format::Role;
 use crate::ftl::{Ftl, Start};
 use crate::mapping::PageLru;
@@ -49,11 +50,11 @@ use crate::schemes::{MlcUse, Scheme};
 use crate::stats::RamEntry;
 use nand_model::{Chip, Geometry, Ppn, Profile, Store};
 
-/// The table's line.
+/// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: "lazyftl",
     title: "LazyFTL: page-level table on flash, updated lazily",
-    about: "A write goes to an update block, a page that collection moves to a cold block, and a small table in RAM knows what \
+    about: "A write goes to an update block, a page that GC relocates to a cold block, and a small table in RAM knows what \
             lies there: neither touches the map on flash. When the two areas are full one block is converted: the map on flash \
             learns of all its pages at once, and the block is plain data where it lies. So a mapping page is written once per many \
             writes, and nothing is merged.",
@@ -76,7 +77,7 @@ pub(super) const SCHEME: Scheme = Scheme {
             help: "block allocations after which a block must be converted (default 4 x buffer_blocks)",
         },
         ParamDoc {
-            key: "valid_tracking",
+            key: "lazy.valid_tracking",
             help: "oob_mark (default where NOP > 1) or ram_bitmap: where superseded pages are marked",
         },
     ],
@@ -87,7 +88,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     oob_only: start,
 };
 
-/// The parameters, validated; and how many pages are cached.
+/// Returns the validated parameters and the number of cached pages.
 fn settings(
     params: &Params,
     profile: &Profile,
@@ -98,7 +99,7 @@ fn settings(
     // A cold block, a mapping block, a failing program, and on MLC a pair backup.
     let reserve = if profile.is_mlc() { 5 } else { 3 };
     let common = Settings::new(params, blocks, checkpoint, reserve)?;
-    // An open block for each stream, and two that are filled.
+    // An open block for each stream, and two full ones.
     let least = 4 + common.more_streams;
     let buffer_blocks = params.get("lazy.buffer_blocks", least.max(default_buffer(blocks)))?;
     if buffer_blocks < least {
@@ -127,16 +128,16 @@ fn settings(
     Ok((settings, cache_pages))
 }
 
-/// Whether superseded pages are marked in their spare bytes.
+/// Returns whether invalid pages are marked in their OOB area.
 fn marks(params: &Params, profile: &Profile) -> Result<bool, FtlError> {
     let marks = profile.nop > 1;
     let tracking = params.get(
-        "valid_tracking",
+        "lazy.valid_tracking",
         if marks { "oob_mark" } else { "ram_bitmap" }.to_string(),
     )?;
     let refuse = |text: String| {
         Err(FtlError::Config(format!(
-            "parameter valid_tracking: {text}"
+            "parameter lazy.valid_tracking: {text}"
         )))
     };
     match tracking.as_str() {
@@ -150,7 +151,7 @@ fn marks(params: &Params, profile: &Profile) -> Result<bool, FtlError> {
     }
 }
 
-/// 128 of the paper's 8192.
+/// 128 of the paper's 8192 blocks.
 fn default_buffer(blocks: u32) -> u32 {
     ((blocks as f64) * 0.015_625).round() as u32
 }
@@ -184,17 +185,16 @@ fn new<S: Store>(
     chip: Chip<S>,
     config: &FtlConfig,
     start: Start,
-) -> Result<Paged<S, WholePages>, FtlError> {
+) -> Result<DemandFtl<S, WholePages>, FtlError> {
     let geometry = *chip.geometry();
     let chunks = paged::checkpoint_pages(&geometry, config.logical_pages, geometry.blocks);
     let (settings, cache_pages) =
         settings(&config.params, chip.profile(), geometry.blocks, chunks)?;
     let policy = WholePages::new(&geometry, cache_pages);
-    Paged::create(SCHEME.name, chip, config, settings, policy, start)
+    DemandFtl::create(SCHEME.name, chip, config, settings, policy, start)
 }
 
-/// Mapping pages as they are on flash, the least recently used one makes room; what is newer is
-/// pending.
+/// LRU cache of mapping pages as they are on flash. Newer entries are in the pending table.
 struct WholePages {
     pages: PageLru,
     limit: u32,
@@ -239,19 +239,19 @@ impl Policy for WholePages {
     }
 
     #[inline]
-    fn moved(&mut self, _: u32, _: Option<Ppn>) -> bool {
+    fn on_relocate(&mut self, _: u32, _: Option<Ppn>) -> bool {
         true
     }
 
     #[inline]
-    fn wrote(&mut self, _: u32, _: Ppn, _: bool, _: &Pending) {}
+    fn on_write(&mut self, _: u32, _: Ppn, _: bool, _: &Pending) {}
 
     #[inline]
     fn evict(&mut self, _: &Pending) -> Option<u32> {
         None
     }
 
-    fn written(&mut self, vtpn: u32, page: &[u8]) {
+    fn on_writeback(&mut self, vtpn: u32, page: &[u8]) {
         self.pages.put(vtpn, page);
     }
 
@@ -267,12 +267,12 @@ impl Policy for WholePages {
     }
 
     fn ram(&self) -> Vec<RamEntry> {
-        let (entries, real_bytes) = self.pages.size();
+        let (entries, allocated_bytes) = self.pages.size();
         vec![RamEntry {
             part: "map cache",
             entries,
             paper_bytes: self.limit as u64 * self.page_bytes as u64,
-            real_bytes,
+            allocated_bytes,
         }]
     }
 }

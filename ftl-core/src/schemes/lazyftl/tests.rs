@@ -5,7 +5,7 @@ use crate::families::paged::tests::{
 };
 use crate::families::paged::{HOST, MAP, Trims, map_pages};
 use crate::ftl::Ftl;
-use crate::gc::Collect;
+use crate::gc::GarbageCollect;
 use crate::{Lpn, Start};
 use nand_model::store::{MemStore, OobOnlyStore};
 use nand_model::{BlockFault, Cause, Fault, FaultPlan, Nanos, Pbn, SplitMix};
@@ -19,7 +19,7 @@ impl Subject for LazyFtl {
     }
 }
 
-type Lazy<S> = Paged<S, WholePages>;
+type Lazy<S> = DemandFtl<S, WholePages>;
 
 fn format(profile: Profile, config: &FtlConfig) -> Lazy<MemStore> {
     common::format::<LazyFtl>(profile, config)
@@ -128,7 +128,7 @@ fn every_placement_keeps_what_it_must() {
     common::every_placement_keeps_what_it_must::<LazyFtl>();
 }
 
-/// The paper's device with few blocks.
+/// Returns the paper's device with few blocks.
 fn small_paper_device() -> (Lazy<MemStore>, FtlConfig) {
     let config = config(3000, &[("ckpt.interval", "0"), ("wear.policy", "none")]);
     (format(profile("lazyftl", 80), &config), config)
@@ -141,8 +141,8 @@ fn block_of(ftl: &Lazy<MemStore>, lpn: u32) -> Pbn {
         .block_of(entry.ppn().expect("not trimmed"))
 }
 
-/// The state of a logical page in the paper's Figure 3, from UMT, GMT, and what is at the page that
-/// the GMT names.
+/// Returns the state of a logical page in the paper's Figure 3, from UMT, GMT, and the page that
+/// the GMT references.
 fn state_of(ftl: &mut Lazy<MemStore>, lpn: u32) -> (char, u8) {
     ftl.load_map_page(lpn / ftl.per_page(), false, Cause::Translation)
         .unwrap();
@@ -161,7 +161,7 @@ fn state_of(ftl: &mut Lazy<MemStore>, lpn: u32) -> (char, u8) {
     let block = ftl.space.geometry().block_of(named);
     let state = match oob {
         Some(oob) if oob.tag.lpn == lpn && ftl.map.pending.holds(block) => 'H',
-        Some(oob) if oob.tag.lpn == lpn && ftl.space.table.is_live(named) => 'E',
+        Some(oob) if oob.tag.lpn == lpn && ftl.space.table.is_valid(named) => 'E',
         Some(oob) if oob.tag.lpn == lpn => 'G',
         _ => 'F',
     };
@@ -178,7 +178,7 @@ fn pages_go_through_the_states_of_the_papers_example() {
     };
     let collect = |ftl: &mut Lazy<MemStore>, block| {
         ftl.evacuate(block, Cause::Gc).unwrap();
-        assert_eq!(ftl.space.reclaim(Cause::Gc).unwrap(), 1);
+        assert_eq!(ftl.space.erase_released(Cause::Gc).unwrap(), 1);
     };
     assert_eq!(state_of(&mut ftl, page), ('A', 0b00));
     write(&mut ftl, page, 1);
@@ -213,7 +213,7 @@ fn pages_go_through_the_states_of_the_papers_example() {
 fn a_conversion_costs_a_program_per_mapping_page_and_a_read_per_miss() {
     const US: u64 = 1000;
     let (mut ftl, _) = small_paper_device();
-    // 64 pages of 4 mapping pages fill a block. The first time there is nothing to read.
+    // 64 pages of 4 mapping pages fill a block. The first conversion has nothing to read.
     for (uncached, expected) in [
         (false, 4 * 200 * US),
         (false, 4 * 200 * US),
@@ -255,7 +255,7 @@ fn the_papers_tables_have_the_papers_size() {
     );
 }
 
-/// Runs on the paper's device, counting what writes cost by the clock and by their operations.
+/// Runs on the paper's device; sums the cost of writes by elapsed time and by operations.
 struct Meter {
     ftl: Box<dyn Ftl<OobOnlyStore>>,
     at: Nanos,
@@ -320,7 +320,8 @@ impl Meter {
         self.at = done;
     }
 
-    /// Mean time per write since the last call, by the clock; it must be what the operations cost.
+    /// Returns the mean time per write since the last call; it must equal the cost of the
+    /// operations.
     fn mean_us(&mut self) -> f64 {
         assert_eq!(
             self.clock_ns, self.charged_ns,
@@ -332,12 +333,13 @@ impl Meter {
     }
 }
 
-/// Mean write times of a sequential overwrite, a random and a mixed workload, in microseconds.
+/// Returns the mean write times of a sequential overwrite, a random and a mixed workload, in
+/// microseconds.
 fn paper_mode(cache_pages: &str, buffer_blocks: &str) -> [f64; 3] {
     let mut meter = Meter::new(cache_pages, buffer_blocks);
     let logical_pages = meter.ftl.logical_pages();
     let mut rng = SplitMix::new(11);
-    // Erased blocks left from the beginning would make the first overwrite too cheap.
+    // Initially erased blocks would make the first overwrite too cheap.
     (0..2 * logical_pages).for_each(|i| meter.write(i % logical_pages));
     meter.mean_us();
     (0..logical_pages).for_each(|lpn| meter.write(lpn));
@@ -348,7 +350,7 @@ fn paper_mode(cache_pages: &str, buffer_blocks: &str) -> [f64; 3] {
     let random = meter.mean_us();
     for _ in 0..30_000 {
         let lpn = rng.below(logical_pages as u64 - 8) as u32;
-        // Most requests go to a tenth of the addresses; some are short runs.
+        // Most requests access a tenth of the addresses; some are short runs.
         let lpn = if rng.one_in(5) { lpn } else { lpn / 10 };
         let count = if rng.one_in(4) { 8 } else { 1 };
         (lpn..lpn + count).for_each(|lpn| {
@@ -390,8 +392,8 @@ fn impossible_parameters_are_refused_with_a_reason() {
         ("lazy.buffer_blocks", "3", "at least 4"),
         ("lazy.cache_pages", "0", "at least 1"),
         ("lazy.age_window", "7", "twice"),
-        ("valid_tracking", "oob_mark", "use ram_bitmap"),
-        ("valid_tracking", "lookup", "neither"),
+        ("lazy.valid_tracking", "oob_mark", "use ram_bitmap"),
+        ("lazy.valid_tracking", "lookup", "neither"),
         ("gc.free_threshold", "7", "need 8"),
         ("nand.pair_policy", "hope", "neither"),
     ];
@@ -414,7 +416,7 @@ fn the_areas_have_room_for_an_open_block_of_every_stream() {
         let chip = Chip::open(device, MemStore::new(device.geometry)).unwrap();
         new(chip, &config(300, params), Start::Format)
     };
-    // Age has seven streams of data.
+    // `age` has seven streams of data.
     let raised = start(&[("gc.placement", "age")]).unwrap();
     assert_eq!(raised.map.settings.buffer_blocks, Some(9));
     match start(&[("gc.placement", "age"), ("lazy.buffer_blocks", "8")]) {
@@ -423,8 +425,7 @@ fn the_areas_have_room_for_an_open_block_of_every_stream() {
     }
 }
 
-/// A device laid out for this size, with the bad blocks that its data sheet allows from the
-/// factory.
+/// Lays out a device of this size, with as many factory bad blocks as its data sheet allows.
 fn laid_out(
     name: &str,
     bytes: u64,
@@ -516,7 +517,7 @@ fn a_block_that_fails_when_nothing_lives_in_it_leaves_the_update_area() {
     write(&mut ftl, page, 2);
     assert!(
         ftl.map.pending.holds(block)
-            && ftl.space.table.valid(block) == 0
+            && ftl.space.table.valid_count(block) == 0
             && ftl.space.failing_block() == Some(block)
     );
     write(&mut ftl, page, 3);
@@ -546,13 +547,13 @@ fn a_superseded_page_that_turns_out_blank_is_not_marked() {
     ftl.shutdown(0).unwrap();
     let mut ftl = remount(ftl, &config);
     assert!(
-        !ftl.chip().is_programmed(place) && ftl.space.table.is_live(place),
+        !ftl.chip().is_programmed(place) && ftl.space.table.is_valid(place),
         "the map names a blank page"
     );
     write(&mut ftl, 5, 3);
     ftl.shutdown(0).unwrap();
     assert!(
-        !ftl.chip().is_programmed(place) && !ftl.space.table.is_live(place),
+        !ftl.chip().is_programmed(place) && !ftl.space.table.is_valid(place),
         "superseded, and still blank"
     );
     assert_eq!(read(&mut ftl, 5), 3);
@@ -615,7 +616,7 @@ fn a_block_leaves_the_window_only_when_what_superseded_it_is_safe() {
     let age = |ftl: &mut Lazy<MemStore>, blocks: u64| {
         let until = ftl.space.next_epoch() + blocks;
         while ftl.space.next_epoch() < until {
-            ftl.make_room(MAP).unwrap();
+            ftl.ensure_space(MAP).unwrap();
             ftl.load_map_page(1, false, Cause::Translation).unwrap();
             ftl.program_map_page(1, 0, Cause::Translation).unwrap();
         }

@@ -1,10 +1,10 @@
-//! The write buffer: pages that are not where their superblock's mapping says. The newest content
-//! is in RAM, in a page of its own on flash (the journal, or where a mount or a collection left
+//! The write buffer: pages that are not stored where their superblock's mapping points. The newest
+//! content is in RAM, in a page outside the mapping (in the journal, or where a mount or GC put
 //! it), or both.
 //!
-//! What always holds: a page that is *fresh* has its newest content in RAM alone; one that is not
-//! has it on flash at `ppn`. `ppn` of a fresh page is an older content that has to stay until a
-//! newer one is on flash. If power fails, what is fresh is lost.
+//! Invariants: the newest content of a *fresh* page is only in RAM; that of any other page is on
+//! flash at `ppn`. `ppn` of a fresh page is an older content that must stay until a newer one is on
+//! flash. If power fails, fresh content is lost.
 
 use super::shape::{QUARTERS, Shape};
 use crate::addr::Lpn;
@@ -20,34 +20,34 @@ const NO_SLOT: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     slot: u32,
-    /// Its place on flash outside superblocks' mapping, or [`UNMAPPED`].
+    /// Its page on flash outside superblocks' mapping, or [`UNMAPPED`].
     ppn: u32,
-    /// Whether RAM has something newer than flash.
+    /// Whether RAM has a newer content than flash.
     pub(super) fresh: bool,
-    /// Version of what is in RAM and on flash.
+    /// Version of the content in RAM and on flash.
     pub(super) ver: u64,
 }
 
 impl Entry {
-    /// Where its content is in RAM, if it is.
+    /// Returns the RAM slot of its content, if any.
     pub(super) fn slot(&self) -> Option<u32> {
         Some(self.slot).filter(|slot| *slot != NO_SLOT)
     }
 
-    /// Its place on flash outside superblocks' mapping, if it is there.
+    /// Returns its page on flash outside superblocks' mapping, if any.
     pub(super) fn place(&self) -> Option<Ppn> {
         (self.ppn != UNMAPPED).then(|| Ppn::new(self.ppn))
     }
 }
 
-/// What is buffered of a logical superblock.
+/// Buffered pages of a logical superblock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Unit {
-    /// When it was used last.
+    /// Time of its last use.
     used: u64,
-    /// Pages.
+    /// Number of pages.
     pub(super) pages: u32,
-    /// Of these, by logical block.
+    /// Number of these pages by logical block.
     pub(super) eighths: [u32; 8],
 }
 
@@ -61,19 +61,19 @@ impl Unit {
         }
     }
 
-    /// Pages of one of its quarters.
+    /// Returns the number of pages in one of its quarters.
     pub(super) fn of_quarter(&self, quarter: u32) -> u32 {
         let first = 2 * index(quarter % QUARTERS);
         self.eighths[first] + self.eighths[first + 1]
     }
 }
 
-/// RAM for the content of pages.
+/// RAM slots for the content of pages.
 struct Slots {
     data: Vec<u8>,
     free: Vec<u32>,
     page_bytes: usize,
-    /// Whether content is kept at all.
+    /// Whether content is stored at all.
     keeps: bool,
 }
 
@@ -117,12 +117,12 @@ impl Slots {
 
 pub(super) struct Buffer {
     shape: Shape,
-    /// Pages that it takes; a mount may find more.
+    /// Capacity in pages; a mount may find more.
     capacity: u32,
     entries: FxHashMap<Lpn, Entry>,
     fresh: BTreeSet<Lpn>,
     units: FxHashMap<u32, Unit>,
-    /// Logical superblocks by when they were used last.
+    /// Logical superblocks by time of last use.
     by_use: BTreeMap<u64, u32>,
     clock: u64,
     slots: Slots,
@@ -146,12 +146,12 @@ impl Buffer {
         self.entries.get(&lpn)
     }
 
-    /// Pages in it.
+    /// Returns the number of buffered pages.
     pub(super) fn len(&self) -> u32 {
         to_u32(self.entries.len())
     }
 
-    /// Free share of its pages.
+    /// Returns the free share of its capacity.
     pub(super) fn free_share(&self) -> f64 {
         f64::from(self.capacity.saturating_sub(self.len())) / f64::from(self.capacity)
     }
@@ -160,12 +160,12 @@ impl Buffer {
         &self.slots.data[index(slot) * self.slots.page_bytes..][..self.slots.page_bytes]
     }
 
-    /// The first page whose newest content is in RAM alone.
+    /// Returns the first page whose newest content is only in RAM.
     pub(super) fn first_fresh(&self) -> Option<Lpn> {
         self.fresh.first().copied()
     }
 
-    /// All pages and what is known of them.
+    /// Iterates over all buffered pages and their entries.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Lpn, &Entry)> {
         self.entries.iter().map(|(lpn, entry)| (*lpn, entry))
     }
@@ -185,7 +185,7 @@ impl Buffer {
         })
     }
 
-    /// The logical superblock of this page is the one used last.
+    /// Makes the page's logical superblock the most recently used one.
     fn touch(&mut self, lpn: Lpn) {
         let logical = self.shape.superblock_of(lpn);
         let unit = self.units.get_mut(&logical).expect("it has a page");
@@ -197,7 +197,7 @@ impl Buffer {
         }
     }
 
-    /// The host wrote a page.
+    /// Buffers a page that the host wrote.
     pub(super) fn write(&mut self, lpn: Lpn, data: &[u8]) {
         assert_eq!(
             data.len(),
@@ -218,7 +218,7 @@ impl Buffer {
         self.touch(lpn);
     }
 
-    /// The newest content of a page is on flash now, at this place, as this version.
+    /// Records that a page's newest content is on flash, at this place and version.
     pub(super) fn programmed(&mut self, lpn: Lpn, ppn: Ppn, ver: u64) {
         let entry = self.entry(lpn);
         (entry.ppn, entry.fresh, entry.ver) = (ppn.raw(), false, ver);
@@ -226,15 +226,15 @@ impl Buffer {
         self.touch(lpn);
     }
 
-    /// What is on flash of a page was copied to this place.
-    pub(super) fn moved(&mut self, lpn: Lpn, ppn: Ppn) {
+    /// Records that the flash copy of a page was relocated to this place.
+    pub(super) fn on_relocate(&mut self, lpn: Lpn, ppn: Ppn) {
         self.entry(lpn).ppn = ppn.raw();
         self.touch(lpn);
     }
 
-    /// What the host wrote last of a page does not count: what is on flash does. Returns whether
-    /// the page is buffered no more.
-    pub(super) fn take_back(&mut self, lpn: Lpn) -> bool {
+    /// Discards the page's content in RAM, so that the content on flash is the newest. Returns
+    /// whether the page is no longer buffered.
+    pub(super) fn discard_unacknowledged(&mut self, lpn: Lpn) -> bool {
         let entry = self
             .entries
             .get_mut(&lpn)
@@ -249,7 +249,7 @@ impl Buffer {
         false
     }
 
-    /// The page is buffered no more.
+    /// Removes the page from the buffer.
     pub(super) fn remove(&mut self, lpn: Lpn) -> Option<Entry> {
         let entry = self.entries.remove(&lpn)?;
         self.slots.put_back(entry.slot);
@@ -270,24 +270,24 @@ impl Buffer {
         Some(entry)
     }
 
-    /// What is buffered of a logical superblock.
+    /// Returns the buffered pages of a logical superblock.
     pub(super) fn unit(&self, logical: u32) -> Option<&Unit> {
         self.units.get(&logical)
     }
 
-    /// Logical superblocks, the one that was not used for longest first.
+    /// Iterates over logical superblocks, least recently used first.
     pub(super) fn oldest_first(&self) -> impl Iterator<Item = (u32, &Unit)> {
         self.by_use
             .values()
             .map(|logical| (*logical, &self.units[logical]))
     }
 
-    /// How many there are.
+    /// Returns the number of buffered logical superblocks.
     pub(super) fn superblocks(&self) -> usize {
         self.units.len()
     }
 
-    /// Bytes of the buffer as the paper counts them, and of what finds a page in it.
+    /// Returns the bytes of the buffer by the paper's count, and of its index.
     pub(super) fn bytes(&self) -> (u64, u64) {
         let entries = self.entries.capacity() * (size_of::<Entry>() + 5) + 16 * self.fresh.len();
         let units = self.units.capacity() * (size_of::<Unit>() + 5) + 24 * self.by_use.len();

@@ -1,19 +1,19 @@
-//! What flushes and reorganisations cost, and the `k_empty` that follows.
+//! Costs of flushes and reorganisations, and the adaptation of `k_empty` to them.
 use crate::convert::{index, to_u64};
 
-/// What flushing costs, and what follows from it.
+/// Flush costs and the adapted `k_empty`.
 pub(super) struct Cost {
-    /// Superblocks flushed.
+    /// Number of superblocks flushed.
     pub(super) flushed: u64,
-    /// Pages copied along with flushed ones, and to put superblocks together: in this window, and
+    /// Pages copied together with flushed ones, and to reassemble superblocks: in this window, and
     /// since the beginning.
     pub(super) merged: [u64; 2],
     pub(super) reorganised: [u64; 2],
-    /// Windows in a row without reorganisation.
+    /// Number of consecutive windows without reorganisation.
     pub(super) quiet: u32,
     pub(super) fixed: Option<u32>,
     pub(super) k_empty: u32,
-    /// By logical superblock: when it was written last, in superblocks flushed.
+    /// By logical superblock: its last write, in superblocks flushed.
     pub(super) written: Vec<u64>,
 }
 
@@ -34,8 +34,8 @@ impl Cost {
         8 * to_u64(self.written.len())
     }
 
-    /// A superblock was flushed. Where reorganisation costs more than merges, coarser mapping is
-    /// worth it; where it costs nothing, finer mapping is.
+    /// Counts a flushed superblock. If reorganisation costs more than merges, `k_empty` grows:
+    /// coarser mapping. If reorganisation costs nothing, `k_empty` shrinks: finer mapping.
     pub(super) fn note_flush(&mut self, copied: u64) {
         self.flushed += 1;
         self.merged = self.merged.map(|pages| pages + copied);
@@ -68,15 +68,15 @@ impl Cost {
         self.k_empty
     }
 
-    /// Pages copied along with flushed ones, and by reorganisation.
+    /// Returns the pages copied together with flushed ones, and by reorganisation.
     #[cfg(test)]
     pub(super) fn copies(&self) -> (u64, u64) {
         (self.merged[1], self.reorganised[1])
     }
 }
 
-/// Superblocks flushed between two looks at `k_empty`.
+/// Number of superblocks flushed between two adaptations of `k_empty`.
 pub(super) const WINDOW: u64 = 64;
 
-/// Where `k_empty` begins if it adapts.
+/// Initial `k_empty` if it adapts.
 pub(super) const FIRST_K_EMPTY: u32 = 3;

@@ -1,9 +1,9 @@
-//! Flushing the buffer: which superblock is written, what follows for the tables, reorganisation
-//! (section 4.4), and the journal. How a superblock is written is in `rows.rs`.
+//! Flushing the buffer: choice of the superblock, update of the tables, reorganisation (section
+//! 4.4), and the journal. `rows.rs` writes the superblock.
 //!
-//! What always holds: a page counts from its program on. Where a program fails, or the host has no
-//! room, the superblock is left as it is: its pages are buffered pages that are on flash, its
-//! blocks are emptied later. If power fails, a mount finds the same.
+//! Invariants: a page is committed when it is programmed. If a program fails, or the host has no
+//! space, the superblock stays incomplete. Its pages are buffered pages that are on flash, and its
+//! blocks are emptied later. If power fails, a mount finds the same state.
 
 use super::mapping::Place;
 use super::policy::{self, Policy, Virtual};
@@ -17,13 +17,13 @@ use crate::convert::{index, narrow, real};
 use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
-use crate::gc::Collect;
+use crate::gc::GarbageCollect;
 use nand_model::{Cause, Pbn, Ppn, Store};
 
-/// Superblocks that are put together after one was flushed, at most.
+/// Maximum number of superblocks reassembled after a flush.
 const MAX_REORGANISED: u32 = 4;
 
-/// A superblock on its way.
+/// A superblock in progress.
 pub(super) struct Writing {
     pub(super) psb: u32,
     pub(super) serial: u64,
@@ -46,10 +46,10 @@ impl<S: Store> MlamFtl<S> {
         Ok(())
     }
 
-    /// Flushes one superblock. False if nothing is buffered.
+    /// Flushes one superblock. Returns false if nothing is buffered.
     fn evict(&mut self) -> Result<bool, FtlError> {
-        self.collect_until(self.gc.threshold + 1)?;
-        self.upkeep()?;
+        self.gc_until(self.gc.threshold + 1)?;
+        self.maintain()?;
         let Some(chosen) = self.choose() else {
             return Ok(false);
         };
@@ -59,7 +59,7 @@ impl<S: Store> MlamFtl<S> {
         Ok(true)
     }
 
-    /// The superblock to flush next, virtual or not.
+    /// Returns the superblock to flush next, virtual or not.
     pub(super) fn choose(&self) -> Option<Virtual> {
         let settings = &self.map.settings;
         let candidates = |count| {
@@ -91,7 +91,7 @@ impl<S: Store> MlamFtl<S> {
         }
     }
 
-    /// A logical superblock as a whole.
+    /// Returns a whole logical superblock.
     fn whole(&self, logical: u32) -> Virtual {
         let quarters = logical * QUARTERS..(logical + 1) * QUARTERS;
         let superchip = quarters
@@ -105,7 +105,8 @@ impl<S: Store> MlamFtl<S> {
             .map(|place| self.map.superblocks.get(place.psb).superchip)
     }
 
-    /// The wanted superchip if it has blocks for a superblock, else that with blocks for the most.
+    /// Returns the wanted superchip if it has blocks for a superblock, else the one with blocks for
+    /// most superblocks.
     fn superchip_with_room(&self, wanted: Option<u32>) -> u32 {
         let room = |superchip: u32| {
             let dies = (0..self.map.shape.chips).map(|chip| self.map.shape.die(superchip, chip));
@@ -124,8 +125,8 @@ impl<S: Store> MlamFtl<S> {
             .unwrap_or_else(roomiest)
     }
 
-    /// Writes these quarters into a superblock, with all that is buffered of them. `cause` is that
-    /// of unchanged pages. Returns how many of those there were.
+    /// Writes these quarters into a superblock, with all their buffered pages. `cause` is the cause
+    /// of unchanged pages. Returns the number of unchanged pages.
     pub(super) fn write_superblock(
         &mut self,
         plan: &Virtual,
@@ -156,9 +157,9 @@ impl<S: Store> MlamFtl<S> {
         let outcome = self.write_rows(&mut writing, &plan.slots, cause);
         let unfinished = self.close_blocks()?;
         if matches!(outcome, Ok(true)) {
-            self.settle(&writing, &plan.slots);
+            self.update_tables(&writing, &plan.slots);
             let kind = match cause {
-                Cause::Gc => EventKind::Collect,
+                Cause::Gc => EventKind::Gc,
                 Cause::Convert => EventKind::Convert,
                 _ => EventKind::BufferFlush,
             };
@@ -168,14 +169,16 @@ impl<S: Store> MlamFtl<S> {
             writing
                 .placed
                 .iter()
-                .for_each(|page| self.now_on_flash(page.lpn, page.ppn, page.ver));
+                .for_each(|page| self.mark_clean(page.lpn, page.ppn, page.ver));
             self.dissolve(psb);
-            unfinished.into_iter().for_each(|block| self.loosen(block));
+            unfinished
+                .into_iter()
+                .for_each(|block| self.detach_block(block));
         }
         outcome.map(|_| writing.copied)
     }
 
-    /// The chips' blocks take no more pages. Returns those that were open.
+    /// Closes the chips' blocks. Returns the blocks that were open.
     fn close_blocks(&mut self) -> Result<Vec<Pbn>, FtlError> {
         let streams = FIRST_CHIP..chip_stream(self.map.shape.chips);
         let open = streams
@@ -189,21 +192,21 @@ impl<S: Store> MlamFtl<S> {
         Ok(open)
     }
 
-    /// A full block that is no part of a superblock: emptied page by page when its turn comes, or
-    /// given up.
-    pub(super) fn loosen(&mut self, block: Pbn) {
+    /// Detaches a full block from its superblock: GC empties it page by page later, or it is
+    /// released at once.
+    pub(super) fn detach_block(&mut self, block: Pbn) {
         if self.space.table.state(block) != State::Full {
             return;
         }
-        if self.space.table.valid(block) > 0 {
+        if self.space.table.valid_count(block) > 0 {
             self.space.table.set_collectable(block);
         } else {
             self.space.release(block);
         }
     }
 
-    /// All pages are where the tables will say.
-    fn settle(&mut self, writing: &Writing, slots: &[u32]) {
+    /// Updates the tables after all pages were programmed.
+    fn update_tables(&mut self, writing: &Writing, slots: &[u32]) {
         debug_assert!(
             writing.placed.iter().all(|page| {
                 let owner = self
@@ -219,9 +222,9 @@ impl<S: Store> MlamFtl<S> {
         for Placed { lpn, ppn, .. } in &writing.placed {
             let old = self.place_of(*lpn);
             self.map.buffer.remove(*lpn);
-            self.map.unborn -= u64::from(self.map.trims.map(*lpn));
+            self.map.unflushed_pages -= u64::from(self.map.trims.map(*lpn));
             if let Some(old) = old {
-                self.give_up_place(*lpn, old);
+                self.invalidate_place(*lpn, old);
             }
             let (loc, _) = self
                 .map
@@ -252,22 +255,22 @@ impl<S: Store> MlamFtl<S> {
         }
     }
 
-    /// The newest content of a page is on flash now, where no table says.
-    fn now_on_flash(&mut self, lpn: Lpn, ppn: Ppn, ver: u64) {
+    /// Marks a page clean whose newest content is on flash outside the mapping tables.
+    fn mark_clean(&mut self, lpn: Lpn, ppn: Ppn, ver: u64) {
         debug_assert!(
-            self.space.table.is_live(ppn),
-            "logical page {lpn} came to {ppn}, which is not live"
+            self.space.table.is_valid(ppn),
+            "logical page {lpn} came to {ppn}, which is not valid"
         );
         let old = self.place_of(lpn);
         self.map.buffer.programmed(lpn, ppn, ver);
-        self.map.unborn -= u64::from(self.map.trims.map(lpn));
+        self.map.unflushed_pages -= u64::from(self.map.trims.map(lpn));
         if let Some(old) = old {
-            self.give_up_place(lpn, old);
+            self.invalidate_place(lpn, old);
         }
     }
 
-    /// Puts superblocks together while the tables are too large, and there is room: those that were
-    /// not written for long and save much.
+    /// Reassembles superblocks that were not written for long and save many bits, while the tables
+    /// are too large and there is space.
     fn reorganise(&mut self) -> Result<(), FtlError> {
         for _ in 0..MAX_REORGANISED {
             if real(self.map.mapping.bits())
@@ -288,8 +291,8 @@ impl<S: Store> MlamFtl<S> {
             let Some((1.., logical)) = best else {
                 return Ok(());
             };
-            self.collect_until(self.gc.threshold + 1)?;
-            // Collecting may have done it.
+            self.gc_until(self.gc.threshold + 1)?;
+            // GC may have done it.
             if self.map.mapping.gain(logical) > 0 {
                 let copied = self.write_superblock(&self.whole(logical), Cause::Convert)?;
                 self.map.cost.note_reorganisation(copied);
@@ -298,15 +301,15 @@ impl<S: Store> MlamFtl<S> {
         Ok(())
     }
 
-    /// Appends everything to the journal that is in RAM alone. A device that takes no more writes
-    /// has room for that.
+    /// Appends all pages that are only in RAM to the journal. A read-only device has space for
+    /// that.
     pub(super) fn write_journal(&mut self) -> Result<(), FtlError> {
         while self.map.buffer.first_fresh().is_some() {
-            match self.make_room(COMMON) {
+            match self.ensure_space(COMMON) {
                 Err(FtlError::ReadOnly(_)) => {}
                 other => other?,
             }
-            // Making room may have flushed it.
+            // Freeing space may have flushed it.
             let Some(lpn) = self.map.buffer.first_fresh() else {
                 break;
             };
@@ -326,7 +329,7 @@ impl<S: Store> MlamFtl<S> {
             let ppn =
                 self.space
                     .append_page(COMMON, tag, self.map.buffer.data(slot), Cause::Journal)?;
-            self.now_on_flash(lpn, ppn, ver);
+            self.mark_clean(lpn, ppn, ver);
             debug_assert!(
                 self.map.buffer.first_fresh() != Some(lpn),
                 "logical page {lpn} is in the journal and in RAM alone"

@@ -1,6 +1,6 @@
-//! The three mapping tables (section 4.3). A logical superblock is mapped as a whole by its row in
-//! L0; a half that is not goes by an entry in L1, or its quarters by a row in L2. A split
-//! superblock has a half in L0 only where that maps nothing.
+//! The three mapping tables (section 4.3). A row in L0 maps a logical superblock as a whole. An
+//! entry in L1 maps a half that is stored elsewhere; a row in L2 maps its quarters. A split
+//! superblock has a half in L0 only if that half maps nothing.
 
 use super::shape::QUARTERS;
 use crate::convert::{index, to_u32, to_u64};
@@ -14,15 +14,15 @@ pub(super) struct Place {
     pub(super) loc: u32,
 }
 
-/// Per half: which table says where it is (`tab`), and the physical superblock (L0) or the row
-/// there.
+/// Per half: the table that contains its location (`tab`), and the physical superblock (L0) or the
+/// row in that table.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     tab: [u8; 2],
     psb: [u32; 2],
 }
 
-/// A table whose rows come and go.
+/// A table with reusable rows.
 #[derive(Debug)]
 struct Slab<T> {
     rows: Vec<T>,
@@ -58,15 +58,15 @@ impl<T> Default for Slab<T> {
     }
 }
 
-/// The tables.
+/// The three tables.
 #[derive(Debug)]
 pub(super) struct LevelMap {
     l0: Vec<Row>,
-    /// Halves: physical superblock and which half of it.
+    /// Halves: physical superblock, and its half.
     l1: Slab<Place>,
     /// Pairs of quarters.
     l2: Slab<[Option<Place>; 2]>,
-    /// Bits of a physical superblock's number.
+    /// Number of bits in a physical superblock's number.
     width: u64,
     s0: u64,
     s1: u64,
@@ -92,8 +92,8 @@ impl LevelMap {
         }
     }
 
-    /// Where the tables say that a quarter is. A superblock mapped as a whole may have quarters
-    /// that hold nothing.
+    /// Returns the location of a quarter by the tables. A superblock mapped as a whole may have
+    /// quarters without data.
     pub(super) fn get(&self, quarter: u32) -> Option<Place> {
         let row = &self.l0[index(quarter / QUARTERS)];
         let (half, inside) = (index(quarter / 2 % 2), quarter % 2);
@@ -114,7 +114,7 @@ impl LevelMap {
         }
     }
 
-    /// Says where the quarters of a logical superblock are.
+    /// Sets the locations of a logical superblock's quarters.
     pub(super) fn set(&mut self, logical: u32, places: [Option<Place>; 4]) {
         debug_assert!(
             places.iter().flatten().all(|place| place.loc < QUARTERS),
@@ -196,7 +196,7 @@ impl LevelMap {
         }
     }
 
-    /// What mapping this superblock as a whole would save, in bits: Table 1.
+    /// Returns the bits saved by mapping this superblock as a whole (Table 1).
     pub(super) fn gain(&self, logical: u32) -> u64 {
         let row = &self.l0[index(logical)];
         let of_half = |(tab, at): (&u8, &u32)| match tab {
@@ -207,23 +207,23 @@ impl LevelMap {
         row.tab.iter().zip(&row.psb).map(of_half).sum()
     }
 
-    /// Equation 9: bits of L0, for the superblocks that hold anything.
+    /// Returns the bits of L0 for the superblocks that hold data (equation 9).
     pub(super) fn base_bits(&self) -> u64 {
         self.s0 * (self.width + 4)
     }
 
-    /// Equation 12: bits of all tables.
+    /// Returns the bits of all tables (equation 12).
     pub(super) fn bits(&self) -> u64 {
         self.base_bits() + self.s1 * (self.width + 1) + self.s2 * (self.width + 2)
     }
 
-    /// Superblocks that hold anything, halves mapped as such, quarters mapped as such.
+    /// Returns the numbers of superblocks that hold data, of halves in L1, and of quarters in L2.
     #[cfg(test)]
     pub(super) fn counts(&self) -> (u64, u64, u64) {
         (self.s0, self.s1, self.s2)
     }
 
-    /// Bytes really allocated.
+    /// Returns the allocated bytes.
     pub(super) fn bytes(&self) -> u64 {
         to_u64(self.l0.len() * size_of::<Row>() + self.l1.bytes() + self.l2.bytes())
     }
@@ -238,7 +238,7 @@ mod tests {
         Some(Place { psb, loc })
     }
 
-    /// Figure 7: a superblock of two quarters elsewhere and a half that stayed.
+    /// Figure 7: a superblock with two quarters elsewhere and a half in place.
     #[test]
     fn the_papers_example_and_its_sizes() {
         let mut mapping = LevelMap::new(8, 64);

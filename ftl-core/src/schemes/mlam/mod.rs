@@ -1,42 +1,40 @@
 //! MLAM: multi-level address mapping behind a write buffer.
 //!
 //! Park, Shin: *Buffer flush and address mapping scheme for flash memory solid-state disk*, Journal
-//! of Systems Architecture 56 (2010). The blocks of a *superchip* (chips that work side by side)
-//! make a superblock, and logical superblocks are mapped as a whole: the table is tiny, and
-//! sequential access uses all chips. Random writes are gathered in a buffer. When that gets full,
-//! the scheme chooses a few logical superblocks that are old and well filled, drops the quarters of
-//! them that hold nothing new, and writes a *virtual superblock* of four quarters of several: so
-//! less unchanged data has to be copied along. Quarters and halves that lie elsewhere than the rest
-//! of their superblock have entries in two finer tables; when those get too large, superblocks are
-//! put together again.
+//! of Systems Architecture 56 (2010). The blocks of a *superchip* (chips that work in parallel)
+//! form a superblock, and logical superblocks are mapped as a whole. So the table is tiny, and
+//! sequential access uses all chips. A buffer gathers random writes. When it is nearly full, the
+//! scheme chooses a few old and well-filled logical superblocks and drops their quarters without
+//! new data. It writes a *virtual superblock* of four quarters of several superblocks, which copies
+//! less unchanged data. Two finer tables map quarters and halves that are stored apart from their
+//! superblock. When those tables get too large, superblocks are reassembled.
 //!
-//! `policy.rs` is sections 4.1 and 4.2 (what to flush), `mapping.rs` 4.3 (the tables), `flush.rs`
-//! how a superblock is written and 4.4 (reorganisation). RAM: a few bits per superblock, half and
-//! quarter, and the buffer.
+//! `policy.rs` implements sections 4.1 and 4.2 (victim choice), `mapping.rs` 4.3 (the tables),
+//! `flush.rs` the write of a superblock and 4.4 (reorganisation). RAM: a few bits per superblock,
+//! half and quarter, and the buffer.
 //!
-//! Ours, where the paper says nothing ("future work"), or more than it says:
-//! - *Records decide.* Every page says which logical page it is, and since when; a mount takes the
-//!   newest of each ([`crate::recovery`]) and finds out which quarters lie as the tables can say.
-//!   So a page counts as soon as it is programmed: a virtual superblock that was not finished is no
-//!   loss. Pages that lie elsewhere are in the buffer, as pages whose content is on flash.
-//! - *The journal*, an ordinary stream: a FLUSH appends to it what is in RAM alone. Its pages stay
-//!   in the buffer, and die when their superblock is written. With `mlam.ack=buffer` a write is
-//!   acknowledged in RAM, as in the paper; by default when it is in the journal, because RAM does
-//!   not outlive the daemon (docs/DURABILITY.md). Trim records, and what a mount or a collection
-//!   moves page by page, lie in the same blocks.
-//! - *Collection* puts the quarters of the emptiest superblocks together; blocks of the journal are
-//!   emptied one by one. Where there are too few free blocks for a superblock, the emptiest one's
-//!   blocks are emptied one by one, too.
-//! - A failing, worn or fading block is copied row by row into another one of its chip.
+//! Additions where the paper is silent ("future work"), and deviations:
+//! - *Records decide.* Every page's record contains its logical page and version. A mount takes the
+//!   newest of each ([`crate::recovery`]) and finds the quarters that the tables can map. So a page
+//!   is committed as soon as it is programmed: an unfinished virtual superblock loses nothing.
+//!   Pages stored elsewhere are in the buffer, as pages whose content is on flash.
+//! - *The journal* is an ordinary stream: a FLUSH appends the pages that are only in RAM. Its pages
+//!   stay in the buffer, and become invalid when their superblock is written. With
+//!   `mlam.ack=buffer` a write is acknowledged in RAM, as in the paper. The default acknowledges it
+//!   in the journal, because RAM does not outlive the daemon (docs/DURABILITY.md). Trim records,
+//!   and pages that a mount or GC relocates one by one, are stored in the same blocks.
+//! - *GC* gathers the quarters of the emptiest superblocks; blocks of the journal are emptied one
+//!   by one. If there are too few free blocks for a superblock, the blocks of the emptiest one are
+//!   emptied one by one, too.
+//! - A failing, worn or fading block is copied row by row into another block of its chip.
 //! - Weights, the bound of the tables and the rule for `k_empty` are in `policy.rs` and `flush.rs`.
-//!   Two halves that lie apart are put together as a superblock only, never two quarters as a half
-//!   alone.
+//!   Two separate halves are reassembled only as a superblock, never two quarters as a half.
 //! - A superchip is as wide as the paper interleaves, two ways of every channel; one with too few
 //!   free blocks borrows from other dies.
 //!
-//! What always holds: a logical page that is on flash has one live page: at its buffer entry's
-//! place, else where its quarter's mapping says. Superblocks are written in one go, their blocks
-//! take no more programs afterwards: what lies there cannot be lost by a later cut.
+//! Invariants: a logical page that is on flash has one valid page: at its buffer entry's place,
+//! else where its quarter's mapping points. A superblock is written without interruption, and its
+//! blocks take no more programs afterwards: a later cut cannot destroy its pages.
 
 mod buffer;
 mod cost;
@@ -62,9 +60,9 @@ use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::Role;
 use crate::ftl::{Ftl, Start};
-use crate::gc::{Gc, SCRUB_PARAM};
-use crate::recovery::CleanStop;
-use crate::recovery::MountByRecords;
+use crate::gc::{GcState, SCRUB_PARAM};
+use crate::recovery::MountByScan;
+use crate::recovery::ShutdownState;
 use crate::schemes::{MlcUse, Scheme};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
@@ -79,7 +77,7 @@ use settings::Settings;
 use shape::Shape;
 use superblocks::Superblocks;
 
-/// The table's line.
+/// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: "mlam",
     title: "MLAM: a write buffer, and superblocks mapped as wholes, halves or quarters",
@@ -138,7 +136,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "gc.free_threshold",
-            help: "free blocks that collection keeps (default max(4, 0.5 % of blocks), a superblock, and what FLUSH and mount may need)",
+            help: "free blocks that GC keeps (default max(4, 0.5 % of blocks), a superblock, and what FLUSH and mount may need)",
         },
         POLICY_PARAM,
         GAP_PARAM,
@@ -155,13 +153,13 @@ pub(super) const SCHEME: Scheme = Scheme {
     oob_only: start,
 };
 
-/// The journal, trim records, and what is moved page by page.
+/// Stream of the journal, trim records, and pages relocated one by one.
 const COMMON: StreamId = 0;
 const CHECKPOINT: StreamId = 1;
-/// The first chip of the superblock that is being written.
+/// Stream of the first chip of the superblock being written.
 const FIRST_CHIP: StreamId = 2;
 
-/// The stream of a chip's open block.
+/// Returns the stream of a chip's open block.
 #[inline]
 const fn chip_stream(chip: u32) -> StreamId {
     FIRST_CHIP + index(chip)
@@ -170,9 +168,10 @@ const fn chip_stream(chip: u32) -> StreamId {
 /// Bytes of the scheme part: the serial number of the page's superblock.
 const SPARE_BYTES: usize = 6;
 
-/// Superblocks that the last logical one does not fill, and rows that quarters leave over; three
-/// sets of checkpoints; trim pages; the journal, twice; two superblocks of holes; an open common
-/// block, one for a failing block, two waiting for their erase; and the free threshold.
+/// Returns the overhead in blocks: unused parts of the last logical superblock, and rows that
+/// quarters leave over; three sets of checkpoints; trim pages. It adds the journal, twice; two
+/// superblocks of holes; an open common block, one for a failing block, two that wait for their
+/// erase; and the free threshold.
 fn overhead_blocks(
     profile: &Profile,
     logical_pages: u32,
@@ -189,7 +188,7 @@ fn overhead_blocks(
     let left_over =
         shape.superblocks(logical_pages) * shape.chips - estimate.min(logical_pages / pages);
     let journal = 2 * settings.capacity.div_ceil(pages) + 1;
-    let checkpoints = Checkpoints::blocks_needed(&geometry, CleanStop::chunks(&geometry));
+    let checkpoints = Checkpoints::blocks_needed(&geometry, ShutdownState::chunks(&geometry));
     let trims = Trims::blocks_needed(&geometry, logical_pages);
     Ok(left_over + checkpoints + trims + journal + 2 * shape.chips + 4 + settings.free_threshold)
 }
@@ -201,10 +200,10 @@ struct Mlam {
     mapping: LevelMap,
     superblocks: Superblocks,
     buffer: Buffer,
-    /// Which pages are on flash.
+    /// Logical pages on flash, and trim records.
     trims: Trims,
-    /// Buffered pages of which nothing is on flash.
-    unborn: u64,
+    /// Number of buffered pages without content on flash.
+    unflushed_pages: u64,
     cost: Cost,
     rows: Rows,
 }
@@ -248,7 +247,7 @@ fn create<S: Store>(
     let mut space = Space::new(flash, &streams);
     space.set_pair_protection(settings.pair_protection);
     let logical = shape.superblocks(logical_pages);
-    let gc = Gc::new(
+    let gc = GcState::new(
         &geometry,
         settings.free_threshold,
         settings.reserve,
@@ -262,7 +261,7 @@ fn create<S: Store>(
         superblocks: Superblocks::new(geometry.blocks),
         buffer: Buffer::new(shape, settings.capacity, geometry.page_bytes, keeps_data),
         trims: Trims::new(&geometry, logical_pages, COMMON),
-        unborn: 0,
+        unflushed_pages: 0,
         cost: Cost::new(logical, settings.k_empty),
         rows: Rows::new(&geometry, shape.chips),
     };
@@ -290,7 +289,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
                         return Err(FtlError::MediaLost(lpn.raw()));
                     }
                     None => bytes.fill(0),
-                    // Chips work side by side.
+                    // Chips work in parallel.
                     Some(ppn) => {
                         self.space.flash.begin(at);
                         self.space.flash.read_host(lpn.raw(), ppn, bytes)?;
@@ -307,7 +306,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let written = self.buffer_pages(first, data);
         if written.is_err() && self.map.settings.acknowledged_by_journal {
-            self.take_back();
+            self.discard_unacknowledged();
         }
         written
     }
@@ -315,7 +314,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
     fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
         let range = first.run(count);
         if range.clone().any(|lpn| self.map.trims.is_mapped(lpn)) {
-            self.make_room(COMMON)?;
+            self.ensure_space(COMMON)?;
             let ver = self.new_version();
             self.map.trims.record(&mut self.space, first, count, ver)?;
         }
@@ -323,7 +322,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
             self.unmap(lpn);
         }
         if self.map.trims.bitmap_due() {
-            self.make_room(COMMON)?;
+            self.ensure_space(COMMON)?;
             let ver = self.new_version();
             self.map.trims.write_bitmap(&mut self.space, ver)?;
         }
@@ -333,7 +332,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
     fn make_durable(&mut self) -> Result<(), FtlError> {
         if !self.map.settings.flush_by_journal && !self.gc.is_read_only() {
             match self.drain_all() {
-                // The journal takes what is left.
+                // The journal takes the remaining pages.
                 Err(FtlError::ReadOnly(_)) => {}
                 other => other?,
             }
@@ -347,11 +346,11 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
     }
 
     fn stop(&mut self) -> Result<(), FtlError> {
-        self.write_clean_stop()
+        self.write_shutdown_state()
     }
 
     fn recover(&mut self) -> Result<(), FtlError> {
-        MountByRecords::mount(self)
+        MountByScan::mount(self)
     }
 
     fn is_mapped(&self, lpn: Lpn) -> bool {
@@ -360,7 +359,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
 
     fn gauges(&self, common: SchemeStats) -> SchemeStats {
         SchemeStats {
-            mapped_pages: self.map.trims.mapped_pages() + self.map.unborn,
+            mapped_pages: self.map.trims.mapped_pages() + self.map.unflushed_pages,
             map_cache_hits: common.host_pages_read,
             ..common
         }
@@ -406,8 +405,10 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
             }
             let Some(ppn) = place else { continue };
             placed += 1;
-            if !self.space.geometry().contains(ppn) || !self.space.table.is_live(ppn) {
-                wrong.push(format!("logical page {lpn} is at {ppn}, which is not live"));
+            if !self.space.geometry().contains(ppn) || !self.space.table.is_valid(ppn) {
+                wrong.push(format!(
+                    "logical page {lpn} is at {ppn}, which is not valid"
+                ));
                 continue;
             }
             if let Some(place) = self.regular_place(lpn, ppn) {
@@ -416,7 +417,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
             let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
             if oob.is_none_or(|oob| oob.tag.lpn != lpn.raw() || !oob.tag.role.is_host_data()) {
                 wrong.push(format!(
-                    "logical page {lpn} is at {ppn}, which says {oob:?}"
+                    "logical page {lpn} is at {ppn}, whose record is {oob:?}"
                 ));
             }
         }
@@ -435,7 +436,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
             }
         }
         let live = self.space.table.valid_pages();
-        let unborn = to_u64(
+        let unflushed_pages = to_u64(
             self.map
                 .buffer
                 .iter()
@@ -444,12 +445,12 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
         );
         if placed != self.map.trims.mapped_pages()
             || live != placed + to_u64(self.map.trims.len())
-            || unborn != self.map.unborn
+            || unflushed_pages != self.map.unflushed_pages
         {
             let (mapped, trims) = (self.map.trims.mapped_pages(), self.map.trims.len());
             wrong.push(format!(
-                "{placed} pages placed, {mapped} mapped; {live} live, {trims} trims; {unborn} in RAM alone, {} counted",
-                self.map.unborn
+                "{placed} pages placed, {mapped} mapped; {live} live, {trims} trims; {unflushed_pages} in RAM alone, {} counted",
+                self.map.unflushed_pages
             ));
         }
         Ok(())
@@ -462,7 +463,7 @@ impl<S: Store> MlamFtl<S> {
         let count = to_u32(data.len() / page);
         for (lpn, bytes) in first.run(count).zip(data.chunks_exact(page)) {
             if self.map.buffer.get(lpn).is_none() && !self.map.trims.is_mapped(lpn) {
-                self.map.unborn += 1;
+                self.map.unflushed_pages += 1;
             }
             self.map.buffer.write(lpn, bytes);
             self.stats.host_pages_written += 1;
@@ -477,11 +478,12 @@ impl<S: Store> MlamFtl<S> {
         }
     }
 
-    /// A request failed: what it left in RAM alone was never acknowledged, and shall not be read.
-    fn take_back(&mut self) {
+    /// Discards content that a failed request left in RAM: it was never acknowledged and must not
+    /// be read.
+    fn discard_unacknowledged(&mut self) {
         while let Some(lpn) = self.map.buffer.first_fresh() {
-            let gone = self.map.buffer.take_back(lpn);
-            self.map.unborn -= u64::from(gone && !self.map.trims.is_mapped(lpn));
+            let gone = self.map.buffer.discard_unacknowledged(lpn);
+            self.map.unflushed_pages -= u64::from(gone && !self.map.trims.is_mapped(lpn));
         }
     }
 }

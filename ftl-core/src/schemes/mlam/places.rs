@@ -1,4 +1,4 @@
-//! Where a logical page is: in the buffer, at the place of its quarter, or apart.
+//! Location of a logical page: in the buffer, at the place of its quarter, or outside it.
 
 use super::MlamFtl;
 use super::mapping::Place;
@@ -8,7 +8,7 @@ use crate::convert::to_u32;
 use nand_model::{Ppn, Store};
 
 impl<S: Store> MlamFtl<S> {
-    /// Where a quarter lies by the tables, if any of its pages do.
+    /// Returns the location of a quarter by the tables, if any of its pages is stored there.
     pub(super) fn quarter_at(&self, quarter: u32) -> Option<Place> {
         self.map
             .mapping
@@ -16,7 +16,7 @@ impl<S: Store> MlamFtl<S> {
             .filter(|place| self.map.superblocks.holds(*place, quarter))
     }
 
-    /// The page of flash that holds a logical page's newest content there.
+    /// Returns the flash page with a logical page's newest content on flash.
     pub(super) fn place_of(&self, lpn: Lpn) -> Option<Ppn> {
         if !self.map.trims.is_mapped(lpn) {
             return None;
@@ -34,8 +34,8 @@ impl<S: Store> MlamFtl<S> {
         )
     }
 
-    /// Pages from `lpn` on, before `end`, that hold nothing together, or lie one after the other in
-    /// one block. One, if it is in RAM.
+    /// Returns the number of pages from `lpn` on, before `end`, that are all unmapped, or
+    /// consecutive in one block. Returns 1 if `lpn` is in RAM.
     pub(super) fn physical_run(&self, lpn: Lpn, end: Lpn) -> u32 {
         assert!(lpn < end, "no logical pages from {lpn} to {end}");
         let in_ram = |lpn: Lpn| {
@@ -60,37 +60,37 @@ impl<S: Store> MlamFtl<S> {
         1 + to_u32((1..end.raw() - lpn.raw()).take_while(follows).count())
     }
 
-    /// The page holds nothing from now on; if it is on flash, a record says so.
+    /// Unmaps the page; if it is on flash, a trim record exists.
     pub(super) fn unmap(&mut self, lpn: Lpn) {
         let place = self.place_of(lpn);
         let buffered = self.map.buffer.remove(lpn).is_some();
         if self.map.trims.is_mapped(lpn) {
             self.map.trims.unmap(lpn);
         } else if buffered {
-            self.map.unborn -= 1;
+            self.map.unflushed_pages -= 1;
         }
         if let Some(ppn) = place {
-            self.give_up_place(lpn, ppn);
+            self.invalidate_place(lpn, ppn);
         }
     }
 
-    /// A page that held this logical page's newest content on flash does so no more.
-    pub(super) fn give_up_place(&mut self, lpn: Lpn, ppn: Ppn) {
-        self.space.table.clear_live(ppn);
+    /// Invalidates the flash page that held this logical page's newest content.
+    pub(super) fn invalidate_place(&mut self, lpn: Lpn, ppn: Ppn) {
+        self.space.table.set_invalid(ppn);
         if let Some(place) = self.regular_place(lpn, ppn) {
-            self.leave_place(lpn, place);
+            self.unmap_place(lpn, place);
         }
     }
 
-    /// The tables no longer lead from this logical page to this place.
-    pub(super) fn leave_place(&mut self, lpn: Lpn, place: Place) {
+    /// Removes the logical page from the tables' place.
+    pub(super) fn unmap_place(&mut self, lpn: Lpn, place: Place) {
         debug_assert!(
             self.map
                 .superblocks
                 .holds(place, self.map.shape.spot(lpn).quarter),
             "the quarter of logical page {lpn} is not at {place:?}"
         );
-        if self.map.superblocks.page_died(place) {
+        if self.map.superblocks.count_invalid(place) {
             self.remap(self.map.shape.superblock_of(lpn), &[]);
         }
         if self.map.superblocks.get(place.psb).held().next().is_none() {
@@ -98,7 +98,7 @@ impl<S: Store> MlamFtl<S> {
         }
     }
 
-    /// The place by which the tables lead from this logical page to this page, if they do.
+    /// Returns the place by which the tables map this logical page to this flash page, if they do.
     pub(super) fn regular_place(&self, lpn: Lpn, ppn: Ppn) -> Option<Place> {
         let (psb, chip) = self
             .map
@@ -112,8 +112,7 @@ impl<S: Store> MlamFtl<S> {
         is_there.then_some(place)
     }
 
-    /// Writes the tables of a logical superblock anew; `moved` says where some of its quarters are
-    /// now.
+    /// Rewrites the tables of a logical superblock; `moved` has the new locations of some quarters.
     pub(super) fn remap(&mut self, logical: u32, moved: &[(u32, Place)]) {
         let first = logical * QUARTERS;
         let place = |quarter: u32| {
@@ -127,17 +126,16 @@ impl<S: Store> MlamFtl<S> {
         self.map.mapping.set(logical, places);
     }
 
-    /// A superblock that holds no quarters is none any more; pages of its blocks that are live all
-    /// the same are moved one by one later.
+    /// Dissolves a superblock that holds no quarter; the remaining valid pages of its blocks are
+    /// relocated one by one later.
     pub(super) fn dissolve(&mut self, psb: u32) {
         for block in self.map.superblocks.dissolve(psb) {
-            self.loosen(block);
+            self.detach_block(block);
         }
     }
 
-    /// Takes a superblock apart without a copy: the buffer knows where its pages are, and its
-    /// blocks can be collected one by one. Nothing changes on flash: a mount finds the superblock
-    /// again.
+    /// Takes a superblock apart without a copy: the buffer gets the locations of its pages, and GC
+    /// can empty its blocks one by one. Flash is unchanged: a mount finds the superblock again.
     pub(super) fn take_apart(&mut self, psb: u32) {
         let held: Vec<(u32, u32)> = self.map.superblocks.get(psb).held().collect();
         for (loc, quarter) in held {
@@ -146,8 +144,8 @@ impl<S: Store> MlamFtl<S> {
             for lpn in (first..end).map(Lpn::new) {
                 let here = |ppn: &Ppn| self.regular_place(lpn, *ppn) == Some(place);
                 if let Some(ppn) = self.place_of(lpn).filter(here) {
-                    self.map.buffer.moved(lpn, ppn);
-                    self.leave_place(lpn, place);
+                    self.map.buffer.on_relocate(lpn, ppn);
+                    self.unmap_place(lpn, place);
                 }
             }
         }

@@ -1,19 +1,19 @@
-//! What to flush (sections 4.1, 4.2): the candidate superblocks, and the virtual superblock made of
-//! parts of them. Choices only; nothing is written here.
+//! Choice of the data to flush (sections 4.1, 4.2): the candidate superblocks, and the virtual
+//! superblock made of parts of them. This module writes nothing.
 
 use super::buffer::{Buffer, Unit};
 use super::shape::{QUARTERS, Shape};
 use crate::convert::{index, real, to_u32, to_u64};
 use crate::error::FtlError;
 
-/// Which superblocks go first, and whether they go as a whole.
+/// Order of superblocks, and whether they are flushed as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Policy {
-    /// All of them, once flushing begins.
+    /// All superblocks, once flushing begins.
     FlushAll,
-    /// That which was not used for longest.
+    /// The least recently used superblock.
     Lru,
-    /// That with the most buffered pages.
+    /// The superblock with the most buffered pages.
     Size,
     /// Equation 2.
     LruSize,
@@ -48,12 +48,12 @@ impl Policy {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Candidate {
     pub(super) logical: u32,
-    /// 1 for the one that was not used for longest.
+    /// 1 for the least recently used one.
     pub(super) age: f64,
     pub(super) unit: Unit,
 }
 
-/// The first `count` candidates by priority.
+/// Returns the first `count` candidates by priority.
 pub(super) fn candidates(
     buffer: &Buffer,
     shape: &Shape,
@@ -90,23 +90,23 @@ pub(super) fn candidates(
     best.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
-/// A superblock, a half or a quarter of one, as it goes into a virtual superblock.
+/// A superblock, half or quarter, as a part of a virtual superblock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Piece {
     /// Its first quarter.
     pub(super) first: u32,
-    /// How many quarters.
+    /// Number of quarters.
     pub(super) quarters: u32,
-    /// Buffered pages of it.
+    /// Number of its buffered pages.
     pub(super) pages: u32,
     age: f64,
-    /// Where it lies now; `None` if it does not.
+    /// Its current superchip; `None` if it has none.
     pub(super) superchip: Option<u32>,
 }
 
-/// What recency adds to the size of a piece (ours: the paper gives no figure).
+/// Weight of recency relative to size of a piece (the paper gives no figure).
 const WEIGHT_OF_AGE: f64 = 0.5;
-/// How much a superblock as a whole is preferred (ours, as above).
+/// Preference for whole superblocks (the paper gives no figure).
 const WEIGHT_OF_WHOLE: f64 = 1.25;
 
 impl Piece {
@@ -120,9 +120,9 @@ impl Piece {
     }
 }
 
-/// Cuts a candidate: whole if no more than `k_empty` of its logical blocks have nothing buffered,
-/// else quarters without those that have nothing, and halves where both of theirs remain on one
-/// superchip.
+/// Cuts a candidate. It stays whole if at most `k_empty` of its logical blocks have no buffered
+/// page. Else it is cut into the quarters with buffered pages, and into halves if both quarters
+/// remain on one superchip.
 pub(super) fn pieces(
     candidate: &Candidate,
     shape: &Shape,
@@ -130,7 +130,7 @@ pub(super) fn pieces(
     superchip: impl Fn(u32) -> Option<u32>,
 ) -> Vec<Piece> {
     let first = candidate.logical * QUARTERS;
-    // Where superblocks have few pages there are fewer logical blocks.
+    // Superblocks of few pages have fewer logical blocks.
     let step = index(8 / shape.superblock_pages().min(8));
     let empty = candidate
         .unit
@@ -174,8 +174,7 @@ pub(super) fn pieces(
     pieces
 }
 
-/// A virtual superblock: quarters by location, and the superchip that most of the data is on, if it
-/// is on any.
+/// A virtual superblock: quarters by location, and the superchip with most of the data, if any.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Virtual {
     pub(super) slots: Vec<u32>,
@@ -184,7 +183,7 @@ pub(super) struct Virtual {
 }
 
 impl Virtual {
-    /// These quarters, whatever is buffered of them.
+    /// Creates one of these quarters, without a page count.
     pub(super) fn new(slots: Vec<u32>, superchip: Option<u32>) -> Self {
         Virtual {
             slots,
@@ -193,14 +192,14 @@ impl Virtual {
         }
     }
 
-    /// Whether all its locations are taken.
+    /// Returns whether all its locations are taken.
     pub(super) fn is_full(&self) -> bool {
         self.slots.len() == index(QUARTERS)
     }
 }
 
-/// Of the pieces on each superchip (those that lie nowhere may go anywhere) the heaviest that fit;
-/// and of these virtual superblocks that with the most buffered pages.
+/// Composes a virtual superblock per superchip from the heaviest pieces that fit; pieces without a
+/// superchip fit everywhere. Returns the one with the most buffered pages.
 pub(super) fn compose(pieces: &[Piece]) -> Option<Virtual> {
     let mut superchips: Vec<Option<u32>> = pieces.iter().map(|piece| piece.superchip).collect();
     superchips.sort_unstable();
@@ -231,8 +230,8 @@ pub(super) fn compose(pieces: &[Piece]) -> Option<Virtual> {
     best.filter(|composed| !composed.slots.is_empty())
 }
 
-/// Locations for these pieces: halves first, so that each is aligned, then quarters; holes are left
-/// at the end.
+/// Returns locations for these pieces: halves first, so that each is aligned, then quarters; holes
+/// are at the end.
 pub(super) fn arrange(pieces: impl Iterator<Item = (u32, u32)>) -> Vec<u32> {
     let mut pieces: Vec<(u32, u32)> = pieces.collect();
     pieces.sort_by_key(|(first, quarters)| (std::cmp::Reverse(*quarters), *first));
@@ -242,7 +241,7 @@ pub(super) fn arrange(pieces: impl Iterator<Item = (u32, u32)>) -> Vec<u32> {
         .collect()
 }
 
-/// Quarters as pieces: superblocks as a whole, halves, and what is left.
+/// Returns quarters as pieces: whole superblocks, halves, and single quarters.
 pub(super) fn joined(quarters: &mut [u32]) -> Vec<(u32, u32)> {
     quarters.sort_unstable();
     let mut pieces = Vec::new();

@@ -1,8 +1,8 @@
-//! Garbage collection (the paper's future work). Superblocks are collected together: the quarters
-//! of the emptiest are put into one. Where there are too few free blocks for that, the emptiest is
-//! taken apart. Blocks of the journal, and what was left of unfinished superblocks, are emptied one
-//! by one into the common blocks. A single block of a superblock (failing, worn or fading) is
-//! copied row by row to another one of its chip, so that no table changes.
+//! Garbage collection (the paper's future work). GC gathers the quarters of the emptiest
+//! superblocks into one. If there are too few free blocks for that, it takes the emptiest
+//! superblock apart. It empties blocks of the journal, and the remains of unfinished superblocks,
+//! one by one into the common blocks. A single block of a superblock (failing, worn or fading) is
+//! copied row by row to another block of its chip, so that no table changes.
 
 use super::mapping::Place;
 use super::policy::{self, Virtual};
@@ -14,13 +14,13 @@ use crate::convert::{index, to_u32};
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
-use crate::gc::{Collect, Gc};
+use crate::gc::{GarbageCollect, GcState};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
-impl<S: Store> Collect<S> for MlamFtl<S> {
+impl<S: Store> GarbageCollect<S> for MlamFtl<S> {
     #[inline]
-    fn parts(&mut self) -> (&mut Space<S>, &mut Gc) {
+    fn parts(&mut self) -> (&mut Space<S>, &mut GcState) {
         (&mut self.space, &mut self.gc)
     }
 
@@ -29,20 +29,20 @@ impl<S: Store> Collect<S> for MlamFtl<S> {
             Some(_) if !self.space.is_mounting() => 1,
             _ => self
                 .space
-                .blocks_for(COMMON, self.space.table.valid(victim)),
+                .blocks_for(COMMON, self.space.table.valid_count(victim)),
         }
     }
 
-    fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
+    fn select_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         Ok(self.space.table.greedy_victim())
     }
 
-    fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError> {
-        // What a clean stop left says nothing any more when the device is in use again.
+    fn prepare_victim(&mut self, block: Pbn) -> Result<bool, FtlError> {
+        // The state of a clean shutdown is obsolete once the device is in use again.
         Ok(self.space.table.role(block) != Role::Checkpoint)
     }
 
-    fn collect_together(&mut self) -> Result<bool, FtlError> {
+    fn gc_group(&mut self) -> Result<bool, FtlError> {
         if self.space.is_mounting() || self.space.failing_block().is_some() {
             return Ok(false);
         }
@@ -53,15 +53,15 @@ impl<S: Store> Collect<S> for MlamFtl<S> {
             .space
             .table
             .greedy_victim()
-            .map(|block| self.space.table.valid(block));
+            .map(|block| self.space.table.valid_count(block));
         let pages = self.space.geometry().pages_per_block;
         let plan = match self.quarters_to_gather() {
-            // As full as the emptiest superblock is in quarters.
+            // The valid share of the greedy victim is at least that of the emptiest superblock.
             Some((held, plan)) if loose.is_none_or(|valid| held * pages <= valid * QUARTERS) => {
                 plan
             }
             Some(_) => return Ok(false),
-            // Full superblocks and a full journal: flushing makes holes in both.
+            // Superblocks and journal are full: flushing makes holes in both.
             None if loose.is_none_or(|valid| 4 * valid > 3 * pages) => match self.choose() {
                 Some(plan) => plan,
                 None => return Ok(false),
@@ -73,7 +73,7 @@ impl<S: Store> Collect<S> for MlamFtl<S> {
         Ok(true)
     }
 
-    fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
+    fn relocate_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         if let Some((psb, chip)) = self
             .map
             .superblocks
@@ -88,7 +88,7 @@ impl<S: Store> Collect<S> for MlamFtl<S> {
         );
         let collectable = self.space.table.withdraw(victim);
         let mut pages = std::mem::take(&mut self.gc.pages);
-        let moved = self.copy_live_pages(victim, &mut pages, cause);
+        let moved = self.copy_valid(victim, &mut pages, cause);
         self.gc.pages = pages;
         if moved.is_err() && collectable && self.space.table.state(victim) == State::Full {
             self.space.table.set_collectable(victim);
@@ -96,18 +96,18 @@ impl<S: Store> Collect<S> for MlamFtl<S> {
         moved
     }
 
-    fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {
+    fn use_worn_block(&mut self, block: Pbn) -> Result<(), FtlError> {
         let stream = self
             .map
             .superblocks
             .owner(block)
             .map_or(COMMON, |(_, chip)| chip_stream(chip));
-        self.space.set_cold_apart(stream)
+        self.space.use_worn_block(stream)
     }
 
-    fn give_up(&mut self, block: Pbn) {
+    fn release_block(&mut self, block: Pbn) {
         self.map.superblocks.remove_block(block);
-        // With its last page its superblock may have been dissolved.
+        // The last page may have dissolved its superblock.
         if self.space.table.state(block) == State::Full {
             self.space.release(block);
         }
@@ -115,20 +115,20 @@ impl<S: Store> Collect<S> for MlamFtl<S> {
 }
 
 impl<S: Store> MlamFtl<S> {
-    /// Makes sure that the stream can take a page without touching the reserve.
+    /// Ensures that the stream can take a page without using the reserve.
     #[inline]
-    pub(super) fn make_room(&mut self, stream: StreamId) -> Result<(), FtlError> {
+    pub(super) fn ensure_space(&mut self, stream: StreamId) -> Result<(), FtlError> {
         if self.space.room(stream) > 0 && self.space.failing_block().is_none() {
             return Ok(());
         }
         self.gc.refuse_if_read_only()?;
-        self.collect_until(self.gc.threshold + 1)?;
-        self.upkeep()
+        self.gc_until(self.gc.threshold + 1)?;
+        self.maintain()
     }
 
-    /// Failed programs left too few free blocks for another superblock. The blocks of the emptiest
-    /// one are collected one by one instead; each takes one common block at most. Returns false if
-    /// that gives no room, or if another block gives more.
+    /// Takes the emptiest superblock apart. Failed programs left too few free blocks for another
+    /// superblock; GC empties these blocks one by one, each into at most one common block. Returns
+    /// false if that frees no space, or if another block frees more.
     fn take_emptiest_apart(&mut self) -> bool {
         let Some((psb, live)) = self.map.superblocks.fewest_live() else {
             return false;
@@ -137,7 +137,7 @@ impl<S: Store> MlamFtl<S> {
             .space
             .table
             .greedy_victim()
-            .map(|block| self.space.table.valid(block));
+            .map(|block| self.space.table.valid_count(block));
         let blocks = to_u32(self.map.superblocks.get(psb).blocks().count());
         let pays = live < blocks * loose.unwrap_or(self.space.pages_per_block());
         if pays {
@@ -146,8 +146,8 @@ impl<S: Store> MlamFtl<S> {
         pays
     }
 
-    /// Quarters of the emptiest superblocks, as many as one takes, and how many the emptiest has.
-    /// None if no number of such steps would free a superblock.
+    /// Returns quarters of the emptiest superblocks, as many as one takes, and how many the
+    /// emptiest has. Returns `None` if no number of such steps would free a superblock.
     fn quarters_to_gather(&self) -> Option<(u32, Virtual)> {
         let emptiest = self.map.superblocks.emptiest_first();
         let held = |psb: &u32| to_u32(self.map.superblocks.get(*psb).held().count());
@@ -171,8 +171,8 @@ impl<S: Store> MlamFtl<S> {
         ))
     }
 
-    /// Copies a block of a superblock into another one, each page into its row. Where a program
-    /// fails, what was copied is found by the buffer, and both blocks are emptied page by page.
+    /// Copies a block of a superblock into another one, each page into its row. If a program fails,
+    /// the buffer gets the locations of the copies, and both blocks are emptied page by page.
     fn copy_block(
         &mut self,
         victim: Pbn,
@@ -196,10 +196,10 @@ impl<S: Store> MlamFtl<S> {
             (Ok(true), Some(new)) => {
                 self.map.superblocks.set_block(psb, chip, new);
                 for (lpn, from, to) in copies {
-                    self.space.table.clear_live(from);
-                    // By the tables it is where it was; what the buffer knew to be here has moved.
+                    self.space.table.set_invalid(from);
+                    // By the tables the page has not moved; a page located by the buffer has.
                     if self.regular_place(lpn, to).is_none() {
-                        self.map.buffer.moved(lpn, to);
+                        self.map.buffer.on_relocate(lpn, to);
                     }
                 }
             }
@@ -210,18 +210,18 @@ impl<S: Store> MlamFtl<S> {
                     .chain(target)
                     .collect();
                 for (lpn, from, to) in copies {
-                    self.map.buffer.moved(lpn, to);
-                    self.give_up_place(lpn, from);
+                    self.map.buffer.on_relocate(lpn, to);
+                    self.invalidate_place(lpn, from);
                 }
                 for block in blocks {
-                    self.loosen(block);
+                    self.detach_block(block);
                 }
                 if outcome? {
                     return Ok(moved);
                 }
-                // The rest goes page by page.
+                // The rest is copied page by page.
                 let mut pages = std::mem::take(&mut self.gc.pages);
-                let rest = self.copy_live_pages(victim, &mut pages, cause);
+                let rest = self.copy_valid(victim, &mut pages, cause);
                 self.gc.pages = pages;
                 return Ok(moved + rest?);
             }
@@ -229,8 +229,8 @@ impl<S: Store> MlamFtl<S> {
         outcome.map(|_| moved)
     }
 
-    /// Copies the live pages of a superblock's block, row by row: which, from where, and where to.
-    /// False if a program failed.
+    /// Copies the valid pages of a superblock's block, row by row, and lists logical page, source
+    /// and target. Returns false if a program failed.
     fn copy_rows(
         &mut self,
         victim: Pbn,
@@ -248,7 +248,7 @@ impl<S: Store> MlamFtl<S> {
         let (stream, geometry) = (chip_stream(chip), self.space.geometry());
         let mut data = vec![0; geometry.page_len()];
         let mut live = Vec::new();
-        self.space.table.live_pages(victim, &mut live);
+        self.space.table.list_valid(victim, &mut live);
         let part = move |_: Ppn, spare: &mut [u8]| {
             spare[..super::SPARE_BYTES]
                 .copy_from_slice(&serial.to_le_bytes()[..super::SPARE_BYTES]);
@@ -261,7 +261,7 @@ impl<S: Store> MlamFtl<S> {
             while geometry.offset_of(next) < geometry.offset_of(from) {
                 data.fill(0);
                 let filler = self.space.append_page(stream, FILLER, &data, Cause::Pad)?;
-                self.space.table.clear_live(filler);
+                self.space.table.set_invalid(filler);
                 next = self.space.next_page(stream)?;
                 if geometry.block_of(next) != block {
                     return Ok(false);
@@ -293,7 +293,7 @@ impl<S: Store> MlamFtl<S> {
         Ok(true)
     }
 
-    /// The logical page of a live page of a superblock's block: by the tables, or by the buffer.
+    /// Returns the logical page of a valid page in a superblock's block, by tables or buffer.
     fn owner_in_superblock(&mut self, ppn: Ppn, cause: Cause) -> Result<Lpn, FtlError> {
         let (psb, chip) = self
             .map
@@ -336,15 +336,15 @@ impl<S: Store> MlamFtl<S> {
             .map(|(lpn, _)| lpn)
     }
 
-    /// Moves the live pages of a block into the common blocks, one by one.
-    fn copy_live_pages(
+    /// Relocates the valid pages of a block into the common blocks, one by one.
+    fn copy_valid(
         &mut self,
         victim: Pbn,
         pages: &mut CopyBuffer,
         cause: Cause,
     ) -> Result<u32, FtlError> {
         pages.load(&mut self.space, victim, cause)?;
-        self.name_unknown_pages(pages, cause)?;
+        self.find_lost_owners(pages, cause)?;
         let page = self.space.geometry().page_len();
         for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
             self.copy_page(pages.from[i], pages.tag(i), data, cause)?;
@@ -371,18 +371,18 @@ impl<S: Store> MlamFtl<S> {
         }
         let to = self.space.append_page(COMMON, tag, data, cause)?;
         if tag.role == Role::Trim {
-            self.map.trims.moved(from, to);
-            self.space.table.clear_live(from);
+            self.map.trims.on_relocate(from, to);
+            self.space.table.set_invalid(from);
         } else {
-            self.map.buffer.moved(lpn, to);
-            self.give_up_place(lpn, from);
+            self.map.buffer.on_relocate(lpn, to);
+            self.invalidate_place(lpn, from);
         }
         Ok(())
     }
 
-    /// Finds the owners of live pages whose record is lost: a search, because it happens next to
-    /// never.
-    fn name_unknown_pages(&mut self, pages: &mut CopyBuffer, cause: Cause) -> Result<(), FtlError> {
+    /// Finds the owners of valid pages whose record is lost. Searches linearly, because such a loss
+    /// is very rare.
+    fn find_lost_owners(&mut self, pages: &mut CopyBuffer, cause: Cause) -> Result<(), FtlError> {
         let unknown: Vec<(usize, Ppn)> = pages.unknown().collect();
         for (i, ppn) in unknown {
             let ver = self.new_version();
@@ -403,7 +403,7 @@ impl<S: Store> MlamFtl<S> {
         Ok(())
     }
 
-    /// The superblock and location of a page by where it lies, whatever the tables say.
+    /// Returns superblock and location of a page by its position, without the tables.
     pub(super) fn place_by_position(&self, lpn: Lpn, ppn: Ppn) -> Option<Place> {
         let (psb, chip) = self
             .map

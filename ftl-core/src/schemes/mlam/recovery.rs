@@ -1,6 +1,6 @@
-//! Mount: the newest version of every page by all records ([`crate::recovery`]); then the
-//! superblocks, by the serial number that their pages carry; then for every quarter the place where
-//! most of its pages are. The others are buffered pages that are on flash.
+//! Mount: rebuilds the newest version of every page from all records ([`crate::recovery`]), then
+//! the superblocks, by the serial number in their pages. Then it assigns every quarter the place
+//! with most of its pages. The other pages are buffered pages that are on flash.
 
 use super::mapping::Place;
 use super::shape::QUARTERS;
@@ -9,13 +9,13 @@ use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
-use crate::recovery::{MountByRecords, Newest, Unmounted};
+use crate::recovery::{MountByScan, MountContext, ScanResult};
 use nand_model::{Cause, Pbn, Ppn, Store};
 use std::collections::BTreeMap;
 
-impl<S: Store> MountByRecords<S> for MlamFtl<S> {
-    fn unmounted(&mut self) -> Unmounted<'_, S> {
-        Unmounted {
+impl<S: Store> MountByScan<S> for MlamFtl<S> {
+    fn unmounted(&mut self) -> MountContext<'_, S> {
+        MountContext {
             space: &mut self.space,
             trims: &mut self.map.trims,
             checkpoints: &mut self.checkpoints,
@@ -26,7 +26,7 @@ impl<S: Store> MountByRecords<S> for MlamFtl<S> {
         }
     }
 
-    fn adopt(&mut self, newest: &Newest) -> Result<(), FtlError> {
+    fn rebuild_tables(&mut self, newest: &ScanResult) -> Result<(), FtlError> {
         self.adopt_blocks()?;
         for logical in 0..self.map.shape.superblocks(self.logical_pages) {
             self.adopt_superblock(logical, newest);
@@ -34,14 +34,14 @@ impl<S: Store> MountByRecords<S> for MlamFtl<S> {
         let empty = |psb: &u32| self.map.superblocks.get(*psb).held().next().is_none();
         let all: Vec<u32> = self.map.superblocks.iter().map(|(psb, _)| psb).collect();
         for psb in all.into_iter().filter(empty).collect::<Vec<_>>() {
-            // Their live pages are buffered; the blocks are collectable already.
+            // Their valid pages are buffered; the victim index already contains their blocks.
             self.map.superblocks.dissolve(psb);
         }
         Ok(())
     }
 
-    fn settle(&mut self) {
-        // Superblocks are collected together.
+    fn finish_mount(&mut self) {
+        // GC empties whole superblocks, not their single blocks.
         let blocks: Vec<Pbn> = self
             .map
             .superblocks
@@ -55,12 +55,13 @@ impl<S: Store> MountByRecords<S> for MlamFtl<S> {
 }
 
 impl<S: Store> MlamFtl<S> {
-    /// Puts blocks together that carry the same serial number, the older ones first: of two that
-    /// claim to be the same chip's, one is a copy that was not finished.
+    /// Assembles blocks with the same serial number, older ones first: of two blocks with the same
+    /// chip, one is an unfinished copy.
     fn adopt_blocks(&mut self) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
         let is_full = |block: &Pbn| {
-            self.space.table.state(*block) == State::Full && self.space.table.valid(*block) > 0
+            self.space.table.state(*block) == State::Full
+                && self.space.table.valid_count(*block) > 0
         };
         let mut blocks: Vec<Pbn> = geometry.all_blocks().filter(is_full).collect();
         blocks.sort_by_key(|block| self.space.table.epoch(*block));
@@ -68,7 +69,7 @@ impl<S: Store> MlamFtl<S> {
         let mut live = Vec::new();
         for block in blocks {
             live.clear();
-            self.space.table.live_pages(block, &mut live);
+            self.space.table.list_valid(block, &mut live);
             let Some((serial, chip)) = self.serial_of(live[0])? else {
                 continue;
             };
@@ -85,7 +86,7 @@ impl<S: Store> MlamFtl<S> {
         Ok(())
     }
 
-    /// The superblock that a page was written for, and its chip there.
+    /// Returns the serial number of the superblock that a page was written for, and its chip there.
     fn serial_of(&mut self, ppn: Ppn) -> Result<Option<(u64, u32)>, FtlError> {
         let Some((oob, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else {
             return Ok(None);
@@ -99,7 +100,7 @@ impl<S: Store> MlamFtl<S> {
         Ok(is_regular.then(|| (serial, self.map.shape.spot(Lpn::new(oob.tag.lpn)).chip)))
     }
 
-    fn adopt_superblock(&mut self, logical: u32, newest: &Newest) {
+    fn adopt_superblock(&mut self, logical: u32, newest: &ScanResult) {
         let mut found = Vec::new();
         for quarter in logical * QUARTERS..(logical + 1) * QUARTERS {
             if let Some(place) = self.adopt_quarter(quarter, newest) {
@@ -109,10 +110,10 @@ impl<S: Store> MlamFtl<S> {
         self.remap(logical, &found);
     }
 
-    /// A quarter lies where most of its pages do; of equal places in the youngest superblock. A
-    /// page whose program failed first was programmed at the begin of another block: by position it
-    /// may claim another quarter's place, which it does not get.
-    fn adopt_quarter(&mut self, quarter: u32, newest: &Newest) -> Option<Place> {
+    /// Assigns a quarter the place with most of its pages; of equal places the one in the youngest
+    /// superblock. A page whose program failed first is at the start of another block. By position
+    /// it may claim another quarter's place, which it does not get.
+    fn adopt_quarter(&mut self, quarter: u32, newest: &ScanResult) -> Option<Place> {
         let first = quarter * self.map.shape.quarter_pages();
         let end = (first + self.map.shape.quarter_pages()).min(self.logical_pages);
         let on_flash: Vec<(Lpn, Ppn)> = (first..end)
@@ -141,7 +142,7 @@ impl<S: Store> MlamFtl<S> {
         let place = most.map(|(place, _)| place);
         for (lpn, ppn) in on_flash {
             if place.is_none() || self.place_by_position(lpn, ppn) != place {
-                self.map.buffer.moved(lpn, ppn);
+                self.map.buffer.on_relocate(lpn, ppn);
             }
         }
         place

@@ -1,5 +1,5 @@
-//! Writing a superblock row by row: every chip's page of a row is programmed side by side, from the
-//! buffer, from another block of the same chip, or as a hole.
+//! Writing a superblock row by row: the pages of a row are programmed on all chips in parallel.
+//! Each comes from the buffer or from another block of the same chip, or is a hole.
 
 use super::flush::Writing;
 use super::shape::Spot;
@@ -10,7 +10,7 @@ use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use nand_model::{Cause, Geometry, Nanos, Ppn, Store};
 
-/// Room for a row.
+/// Buffers for a row.
 pub(super) struct Rows {
     pub(super) columns: Vec<Column>,
     pub(super) data: Vec<u8>,
@@ -32,20 +32,20 @@ impl Rows {
     }
 }
 
-/// A page of the row at hand.
+/// A page of the current row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) chip: u32,
     pub(super) lpn: Lpn,
     pub(super) source: Source,
-    /// Of what was read: what its copy says.
+    /// Tag of its copy, if the page was read.
     pub(super) tag: Option<PageTag>,
 }
 
-/// Where the content of a page comes from.
+/// Source of a page's content.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
-    /// The buffer; with its version, where it has been on flash.
+    /// The buffer; `ver` is the version if the page has been on flash.
     Ram {
         slot: u32,
         known: Option<u64>,
@@ -53,20 +53,20 @@ pub(super) enum Source {
     Flash(Ppn),
 }
 
-/// A page that was programmed; its version where RAM has its content.
+/// A programmed page; `ver` is its version if its content is in RAM.
 pub(super) struct Placed {
     pub(super) lpn: Lpn,
     pub(super) ppn: Ppn,
     pub(super) ver: u64,
 }
 
-/// Writes the scheme part: the superblock's serial number.
+/// Returns a writer of the OOB area's scheme part: the superblock's serial number.
 pub(super) fn serial_part(serial: u64) -> impl Fn(Ppn, &mut [u8]) {
     move |_, spare| spare[..SPARE_BYTES].copy_from_slice(&serial.to_le_bytes()[..SPARE_BYTES])
 }
 
 impl<S: Store> MlamFtl<S> {
-    /// False if a program failed.
+    /// Writes all rows of the superblock. Returns false if a program failed.
     pub(super) fn write_rows(
         &mut self,
         writing: &mut Writing,
@@ -124,8 +124,8 @@ impl<S: Store> MlamFtl<S> {
         }
     }
 
-    /// Programs a row: chips work side by side, and the next row begins when all are done. What
-    /// cannot stay on its chip is read before any of it is programmed.
+    /// Programs a row: chips work in parallel, and the next row begins when all are done. Pages
+    /// that cannot stay on their chip are read before any page of the row is programmed.
     pub(super) fn write_row(
         &mut self,
         writing: &mut Writing,
@@ -188,7 +188,7 @@ impl<S: Store> MlamFtl<S> {
         Ok(true)
     }
 
-    /// Makes a chip's next page that of this row, by filler. False if a program failed.
+    /// Advances a chip to this row, by padding. Returns false if a program failed.
     pub(super) fn advance(
         &mut self,
         writing: &Writing,
@@ -217,15 +217,15 @@ impl<S: Store> MlamFtl<S> {
                 return Ok(true);
             }
             let filler = self.space.append_page(stream, FILLER, blank, Cause::Pad)?;
-            self.space.table.clear_live(filler);
+            self.space.table.set_invalid(filler);
             if filler != next {
                 return Ok(false);
             }
         }
     }
 
-    /// Copies a page that stays on its chip. `None` if it does not, or cannot be read; false if a
-    /// program failed.
+    /// Copies a page that stays on its chip. Returns `None` if it does not stay there or is
+    /// unreadable; false if a program failed.
     pub(super) fn copy_inside(
         &mut self,
         writing: &mut Writing,
@@ -243,7 +243,8 @@ impl<S: Store> MlamFtl<S> {
             .space
             .append_copyback(stream, column.lpn.raw(), from, cause, part)?
         else {
-            // A program failed if the stream goes on elsewhere; otherwise the page is unreadable.
+            // If the stream continues elsewhere, a program failed; otherwise the page is
+            // unreadable.
             return Ok((self.space.next_page(stream)? != to).then_some(false));
         };
         writing.placed.push(Placed {
@@ -255,8 +256,8 @@ impl<S: Store> MlamFtl<S> {
         Ok(Some(ppn == to))
     }
 
-    /// Reads a page to be copied, and says what its copy is: one that cannot be read stays an error
-    /// to read, and is as new as it was, or newer.
+    /// Reads a page to be copied, and returns the tag of its copy. An unreadable page stays an
+    /// error to read; its version stays the same, or becomes newer.
     pub(super) fn read_for_copy(
         &mut self,
         lpn: Lpn,

@@ -1,4 +1,4 @@
-//! The parameters.
+//! Parameters of MLAM.
 
 use super::policy::Policy;
 use super::shape::Shape;
@@ -6,22 +6,22 @@ use crate::config::Params;
 use crate::convert::narrow;
 use crate::error::FtlError;
 use crate::gc::Scrub;
-use crate::recovery::rescue_blocks;
+use crate::recovery::rewrite_reserve;
 use crate::wear::ColdToWorn;
 use nand_model::{PairTable, Profile};
 
-/// The parameters, validated.
+/// The validated parameters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) chips: u32,
-    /// Pages of the buffer.
+    /// Capacity of the buffer in pages.
     pub(super) capacity: u32,
     pub(super) low: f64,
     pub(super) high: f64,
     pub(super) policy: Policy,
     pub(super) candidates: usize,
     pub(super) alpha: f64,
-    /// `None`: by what reorganisation and merges cost.
+    /// `None`: adapted to the costs of reorganisation and merges.
     pub(super) k_empty: Option<u32>,
     pub(super) smax: f64,
     pub(super) flush_by_journal: bool,
@@ -92,18 +92,20 @@ impl Settings {
         )?
         .chips;
         let pages = geometry.pages_per_block;
-        // What is in RAM alone has to find room at any time, and a superblock, beside two blocks
-        // that fail.
+        // Pages that are only in RAM must find space at any time, and so must a superblock, besides
+        // two blocks that fail.
         let reserve = capacity.div_ceil(pages) + chips + 2;
-        let rescued = rescue_blocks(&PairTable::new(profile.pairing, pages), pages, chips);
-        let free_threshold =
-            params.get("gc.free_threshold", 4.max(blocks / 200) + rescued + reserve)?;
+        let rewritten = rewrite_reserve(&PairTable::new(profile.pairing, pages), pages, chips);
+        let free_threshold = params.get(
+            "gc.free_threshold",
+            4.max(blocks / 200) + rewritten + reserve,
+        )?;
         let pair_protection = params.choice("nand.pair_policy", "defer_erase", "none")?;
-        let least = reserve + if pair_protection { rescued } else { 0 };
+        let least = reserve + if pair_protection { rewritten } else { 0 };
         if free_threshold < least {
             return Err(FtlError::Config(format!(
                 "parameter gc.free_threshold: {free_threshold} blocks, need {least} for this buffer and superblock and for what a \
-                 mount rescues"
+                 mount rewrites"
             )));
         }
         Ok(Settings {
@@ -131,5 +133,5 @@ pub(super) const DEFAULT_BUFFER: u64 = 32 << 20;
 
 pub(super) const MIN_BUFFER_PAGES: u64 = 8;
 
-/// Most candidates for a virtual superblock, when the usual ones do not fill it.
+/// Maximum number of candidates for a virtual superblock, if the usual number does not fill it.
 pub(super) const MAX_CANDIDATES: usize = 16;

@@ -1,4 +1,4 @@
-//! Where a logical page lies inside a superblock. Consecutive pages are striped over the chips; a
+//! Position of a logical page inside a superblock. Consecutive pages are striped over the chips; a
 //! quarter takes as many whole rows (superpages) of all chips as fit four times into a block.
 
 use crate::addr::Lpn;
@@ -6,20 +6,20 @@ use crate::convert::to_usize;
 use crate::error::FtlError;
 use nand_model::{Geometry, Ppn};
 
-/// Quarters of a superblock.
+/// Number of quarters in a superblock.
 pub(super) const QUARTERS: u32 = 4;
 
 /// The geometry of superblocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     geometry: Geometry,
-    /// Blocks of a superblock.
+    /// Number of blocks in a superblock.
     pub(super) chips: u32,
-    /// Rows of a quarter.
+    /// Number of rows in a quarter.
     pub(super) rows: u32,
 }
 
-/// A logical page inside its quarter.
+/// Position of a logical page inside its quarter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spot {
     pub(super) quarter: u32,
@@ -47,7 +47,7 @@ impl Shape {
         })
     }
 
-    /// As the paper interleaves: two ways of every channel.
+    /// Returns the paper's interleaving: two ways of every channel.
     pub(super) fn default_chips(geometry: &Geometry) -> u32 {
         (geometry.channels * geometry.ways.min(2)).min(64)
     }
@@ -60,7 +60,7 @@ impl Shape {
         QUARTERS * self.quarter_pages()
     }
 
-    /// Logical superblocks of so many pages.
+    /// Returns the number of logical superblocks for this many pages.
     pub(super) fn superblocks(&self, logical_pages: u32) -> u32 {
         logical_pages.div_ceil(self.superblock_pages())
     }
@@ -86,14 +86,14 @@ impl Shape {
         Lpn::new(quarter * self.quarter_pages() + row * self.chips + chip)
     }
 
-    /// The logical block (an eighth of the superblock; the paper's chips make it one) that a page
-    /// is in.
+    /// Returns the logical block of a page: an eighth of the superblock, as with the paper's number
+    /// of chips.
     pub(super) fn eighth(&self, lpn: Lpn) -> usize {
         let inside = u64::from(lpn.raw() % self.superblock_pages());
         to_usize(inside * 8 / u64::from(self.superblock_pages()))
     }
 
-    /// Row of the block in which a row of the quarter at `loc` lies.
+    /// Returns the block's row that stores a row of the quarter at `loc`.
     pub(super) fn block_row(&self, loc: u32, row: u32) -> u32 {
         debug_assert!(
             loc < QUARTERS && row < self.rows,
@@ -102,19 +102,20 @@ impl Shape {
         loc * self.rows + row
     }
 
-    /// Location and row in it of a page of a superblock's block; `None` in rows that are left over.
+    /// Returns location and row of a page in a superblock's block; `None` for rows that quarters
+    /// leave over.
     pub(super) fn loc_and_row(&self, ppn: Ppn) -> Option<(u32, u32)> {
         let offset = self.geometry.offset_of(ppn);
         let loc = offset / self.rows;
         (loc < QUARTERS).then_some((loc, offset % self.rows))
     }
 
-    /// Groups of chips that superblocks lie on.
+    /// Returns the number of chip groups for superblocks.
     pub(super) fn superchips(&self) -> u32 {
         (self.geometry.dies() / self.chips).max(1)
     }
 
-    /// The die of a superchip's n-th chip: one of each channel, then the next way of each.
+    /// Returns the die of a superchip's n-th chip: one of each channel, then the next way of each.
     pub(super) fn die(&self, superchip: u32, chip: u32) -> u32 {
         debug_assert!(chip < self.chips, "a superchip has no chip {chip}");
         let n = (superchip * self.chips + chip) % self.geometry.dies();
@@ -122,7 +123,7 @@ impl Shape {
         channel * self.geometry.ways + way
     }
 
-    /// The superchip whose n-th chip is this die; the first if none is.
+    /// Returns the superchip whose n-th chip is this die; the first if there is none.
     pub(super) fn superchip_of(&self, die: u32, chip: u32) -> u32 {
         (0..self.superchips())
             .find(|superchip| self.die(*superchip, chip) == die)

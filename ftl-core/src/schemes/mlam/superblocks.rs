@@ -1,5 +1,5 @@
-//! Physical superblocks: which blocks each has, one per chip of a superchip, and which quarters it
-//! holds. A quarter is held as long as one of its pages is live there.
+//! Physical superblocks: their blocks, one per chip of a superchip, and their quarters. A
+//! superblock holds a quarter as long as one of its pages is valid there.
 
 use super::mapping::Place;
 use super::shape::QUARTERS;
@@ -11,18 +11,18 @@ const NONE: u32 = u32::MAX;
 /// A physical superblock.
 #[derive(Clone, Debug)]
 pub(super) struct Superblock {
-    /// By chip.
+    /// Blocks by chip.
     blocks: Box<[u32]>,
-    /// Where it is, as far as there were blocks.
+    /// Its superchip, as far as that had free blocks.
     pub(super) superchip: u32,
-    /// Its number, which its pages carry: younger ones have larger ones.
+    /// Serial number, contained in its pages: younger superblocks have larger ones.
     pub(super) serial: u64,
-    /// By location: the quarter, and how many of its pages are live.
+    /// By location: the quarter and its number of valid pages.
     holds: [(u32, u32); 4],
 }
 
 impl Superblock {
-    /// The quarters it holds, with their locations.
+    /// Iterates over the quarters it holds, with their locations.
     pub(super) fn held(&self) -> impl Iterator<Item = (u32, u32)> {
         (0..)
             .zip(&self.holds)
@@ -38,7 +38,7 @@ impl Superblock {
     }
 }
 
-/// All of them.
+/// All physical superblocks.
 #[derive(Debug, Default)]
 pub(super) struct Superblocks {
     all: Vec<Option<Superblock>>,
@@ -56,7 +56,7 @@ impl Superblocks {
         }
     }
 
-    /// A new one without blocks.
+    /// Adds a superblock without blocks; returns its number.
     pub(super) fn open(&mut self, chips: u32, superchip: u32, serial: u64) -> u32 {
         let blocks = vec![NONE; index(chips)].into();
         let new = Some(Superblock {
@@ -86,14 +86,14 @@ impl Superblocks {
         self.all[index(psb)].as_mut().expect("a superblock in use")
     }
 
-    /// All in use.
+    /// Iterates over all superblocks in use.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Superblock)> {
         (0..)
             .zip(&self.all)
             .filter_map(|(psb, superblock)| Some((psb, superblock.as_ref()?)))
     }
 
-    /// Superblock and chip of a block.
+    /// Returns superblock and chip of a block.
     pub(super) fn owner(&self, block: Pbn) -> Option<(u32, u32)> {
         Some(self.owners[block.index()]).filter(|(psb, _)| *psb != NONE)
     }
@@ -104,7 +104,7 @@ impl Superblocks {
             .map(Pbn::new)
     }
 
-    /// The block is that of a chip from now on, instead of another.
+    /// Makes the block that of a chip, instead of the previous one.
     pub(super) fn set_block(&mut self, psb: u32, chip: u32, block: Pbn) {
         assert_eq!(self.owner(block), None, "block {block} has a superblock");
         let old = std::mem::replace(&mut self.get_mut(psb).blocks[index(chip)], block.raw());
@@ -114,7 +114,7 @@ impl Superblocks {
         self.owners[block.index()] = (psb, chip);
     }
 
-    /// The block is no part of a superblock any more.
+    /// Removes the block from its superblock.
     pub(super) fn remove_block(&mut self, block: Pbn) {
         let (psb, chip) = std::mem::replace(&mut self.owners[block.index()], (NONE, NONE));
         if psb != NONE {
@@ -123,15 +123,15 @@ impl Superblocks {
         }
     }
 
-    /// Whether the quarter is where the tables say.
+    /// Returns whether the superblock holds the quarter at this place.
     pub(super) fn holds(&self, place: Place, quarter: u32) -> bool {
         let superblock = self.all.get(index(place.psb)).and_then(Option::as_ref);
         superblock.is_some_and(|superblock| superblock.holds[index(place.loc)].0 == quarter)
     }
 
-    /// A quarter lies here from now on, with so many live pages.
+    /// Adds a quarter at this place, with `live` valid pages.
     pub(super) fn hold(&mut self, place: Place, quarter: u32, live: u32) {
-        assert!(live > 0, "quarter {quarter} is held without live pages");
+        assert!(live > 0, "quarter {quarter} is held without valid pages");
         let old = &mut self.get_mut(place.psb).holds[index(place.loc)];
         assert_eq!(
             old.0, NONE,
@@ -140,13 +140,13 @@ impl Superblocks {
         *old = (quarter, live);
     }
 
-    /// A page of the quarter that is held here is live no more. Returns whether it was the last
-    /// one: it is held no longer.
-    pub(super) fn page_died(&mut self, place: Place) -> bool {
+    /// Counts a page of the quarter at this place as invalid. Returns whether it was the last valid
+    /// one; then the quarter is removed.
+    pub(super) fn count_invalid(&mut self, place: Place) -> bool {
         let held = &mut self.get_mut(place.psb).holds[index(place.loc)];
         debug_assert!(
             held.0 != NONE && held.1 > 0,
-            "{place:?} holds no live pages"
+            "{place:?} holds no valid pages"
         );
         held.1 -= 1;
         let last = held.1 == 0;
@@ -156,12 +156,12 @@ impl Superblocks {
         last
     }
 
-    /// Live pages of the quarter held here.
+    /// Returns the number of valid pages of the quarter at this place.
     pub(super) fn live(&self, place: Place) -> u32 {
         self.get(place.psb).holds[index(place.loc)].1
     }
 
-    /// The superblock with the fewest live pages, and how many those are.
+    /// Returns the superblock with the fewest valid pages, and their number.
     pub(super) fn fewest_live(&self) -> Option<(u32, u32)> {
         let live =
             |superblock: &Superblock| superblock.holds.iter().map(|(_, live)| live).sum::<u32>();
@@ -171,7 +171,7 @@ impl Superblocks {
         all.min().map(|(live, _, psb)| (psb, live))
     }
 
-    /// Dissolves a superblock. Returns its blocks, which belong to nobody now.
+    /// Dissolves a superblock. Returns its blocks, which have no superblock then.
     pub(super) fn dissolve(&mut self, psb: u32) -> Vec<Pbn> {
         let superblock = self.all[index(psb)].take().expect("a superblock in use");
         assert!(
@@ -186,8 +186,7 @@ impl Superblocks {
         blocks
     }
 
-    /// Superblocks that hold fewer quarters than they could, the emptiest first, of equal ones the
-    /// oldest.
+    /// Returns superblocks with free quarters, the emptiest first, of equal ones the oldest.
     pub(super) fn emptiest_first(&self) -> Vec<u32> {
         let mut found: Vec<(usize, u64, u32)> = self
             .iter()
@@ -198,7 +197,7 @@ impl Superblocks {
         found.into_iter().map(|(.., psb)| psb).collect()
     }
 
-    /// Bytes really allocated.
+    /// Returns the allocated bytes.
     pub(super) fn bytes(&self) -> u64 {
         let blocks: usize = self
             .iter()

@@ -1,4 +1,4 @@
-//! The paper's numbers and its worked examples, and what is ours.
+//! The paper's numbers and its worked examples, and this implementation's additions.
 
 use super::policy::{Candidate, Piece, compose, joined, pieces};
 use super::*;
@@ -11,8 +11,8 @@ use policy::Virtual;
 const US: u64 = 1_000;
 const PAGE: usize = 512;
 
-/// The paper's times, its four channels, and some of its chips; few bytes per page, because only
-/// time matters here.
+/// Returns the paper's device: its times, its four channels, and some of its chips. Few bytes per
+/// page, because only time matters here.
 fn paper(ways: u32, blocks: u32) -> Profile {
     let profile = *Profile::find("mlam").unwrap();
     let geometry = Geometry {
@@ -28,7 +28,7 @@ fn paper(ways: u32, blocks: u32) -> Profile {
     }
 }
 
-/// The paper's mode: RAM acknowledges.
+/// Starts the paper's mode: writes are acknowledged in RAM.
 fn made(profile: Profile, logical_pages: u32, more: &[(&str, &str)]) -> MlamFtl<MemStore> {
     let mut config = FtlConfig {
         logical_pages,
@@ -56,7 +56,7 @@ fn read(ftl: &mut MlamFtl<MemStore>, lpn: u32) -> u64 {
     u64::from_le_bytes(out[..8].try_into().unwrap())
 }
 
-/// Emulated time of writing a superblock.
+/// Returns the emulated time of writing a superblock.
 fn timed(ftl: &mut MlamFtl<MemStore>, slots: &[u32], superchip: u32) -> u64 {
     let at = ftl.space.flash.chip().busy_until();
     ftl.space.flash.begin(at);
@@ -95,7 +95,7 @@ fn the_papers_costs_of_a_superpage() {
     assert_eq!((read(&mut ftl, 3), ftl.check().unwrap()), (10, vec![]));
 }
 
-/// Figure 5: 20 pages of a superblock that is on flash: two superpages in full, two in part.
+/// Figure 5: 20 pages of a superblock on flash: two full superpages, two partial ones.
 #[test]
 fn the_papers_merge_of_twenty_pages() {
     let mut ftl = made(
@@ -140,8 +140,8 @@ fn candidate(logical: u32, age: f64, eighths: [u32; 8]) -> Candidate {
     }
 }
 
-/// Figure 6: with one empty logical block allowed a superblock is cut into the quarters that hold
-/// something, and neighbours of one superchip are joined.
+/// Figure 6: with one empty logical block allowed, a superblock is cut into the quarters that hold
+/// data. Neighbours on one superchip are joined.
 #[test]
 fn candidates_are_cut_as_in_the_papers_figure() {
     let here = |_| Some(0);
@@ -211,8 +211,8 @@ fn quarters_are_joined_to_halves_and_wholes_and_to_nothing_else() {
     assert_eq!(joined(&mut [2, 3, 4, 5]), [(2, 2), (4, 2)]);
 }
 
-/// A load of single pages, every policy and every `k_empty`: what was written is read, tables stay
-/// about as small as they may be.
+/// A load of single pages, every policy and every `k_empty`: reads return the written data, and
+/// tables stay close to their bound.
 #[test]
 fn every_policy_and_granularity_holds_what_was_written() {
     let profile = Profile {
@@ -234,7 +234,7 @@ fn every_policy_and_granularity_holds_what_was_written() {
         let mut ftl = made(profile, logical_pages, &[setting, ("mlam.buffer", "65536")]);
         let (mut rng, mut model) = (SplitMix::new(1), vec![0; logical_pages as usize]);
         for n in 1..6_000 {
-            // What was written lately is written again for a while.
+            // Recently written pages are written again for a while.
             let moving = n as u32 / 500 * 311 + rng.below(400) as u32;
             let lpn = if n <= logical_pages as u64 {
                 n as u32 - 1
@@ -294,7 +294,7 @@ fn k_empty_follows_what_merges_and_reorganisation_cost() {
     assert_eq!(window(&mut fixed, 0, 100), 5);
 }
 
-/// Mounts of any kind find the same, in the same superblocks, and whole ones stay whole.
+/// All kinds of mount find the same pages in the same superblocks; whole ones stay whole.
 #[test]
 fn a_mount_finds_the_superblocks_again() {
     let profile = Profile {

@@ -1,32 +1,32 @@
-//! MNFTL: a page map inside every logical block, and as many physical blocks as it needs.
+//! MNFTL: a page map inside every logical block, with any number of physical blocks.
 //!
 //! Qin, Wang, Liu, Shao, Guan: *MNFTL: An Efficient Flash Translation Layer for MLC NAND Flash
 //! Memory Storage Systems*, DAC 2011. Made for MLC: pages are programmed upwards and once. A
-//! logical block appends to its own open block; when that is full it takes another, and blocks are
-//! collected only when no free one is left (*postponed reclamation*). Valid pages stay inside their
-//! logical block (*concentrated mapping*), so that a block of a logical block with many holds few
-//! valid ones; that is where the victim is taken. The page map of a logical block is cut into N
-//! subtables; each page that is programmed carries in its spare bytes the subtable that it belongs
-//! to, as it is from then on. RAM holds a pointer to the newest copy of each. A read costs one read
-//! of spare bytes and one of a page, a write one of spare bytes and a program. All of that is
-//! [`crate::families::units`], with logical blocks as units and a pointer per table; here are the
-//! shape and the choice of victims.
+//! logical block appends to its own open block; when that is full it takes another. GC runs only
+//! when no free block is left (*postponed reclamation*). Valid pages stay inside their logical
+//! block (*concentrated mapping*). So a logical block with many blocks has blocks with few valid
+//! pages; GC takes its victim there. The page map of a logical block is cut into N subtables. Each
+//! programmed page carries in its OOB area its own subtable, as it is from then on. RAM holds a
+//! pointer to the newest copy of each. A read costs one read of an OOB area and one of a page, a
+//! write one of an OOB area and a program. [`crate::families::units`] implements all that, with
+//! logical blocks as units and a pointer per table. This module contains the shape and the choice
+//! of victims.
 //!
-//! RAM: 4 + 3 N + 6 M bytes per logical block with M physical ones in the paper; ours beside it in
-//! the report. One bit per physical and one per logical page are ours.
+//! RAM: 4 + 3 N + 6 M bytes per logical block with M physical ones in the paper; the report lists
+//! the allocated RAM alongside. One bit per physical and one per logical page are additions.
 //!
-//! Where we deviate, or the paper is silent:
-//! - Slots have two bytes (number of a block in the list, page) instead of three, so that 16 of
-//!   them and the record fit into 64 spare bytes. The charge is the same. A part with too few is
-//!   refused.
-//! - Subtables that one request uses twice are read once. Which pages are valid is known, so a
-//!   block without any is erased without reading subtables.
+//! Deviations, and choices where the paper is silent:
+//! - Slots have two bytes (number of a block in the list, page) instead of three. So 16 of them and
+//!   the record fit into an OOB area of 64 bytes. The charge is the same. A part with a smaller one
+//!   is rejected.
+//! - Subtables that one request uses twice are read once. Validity is in RAM, so a block without a
+//!   valid page is erased without reading subtables.
 //! - Trims leave records (`crate::trims`) and subtables in RAM until a page of theirs is
-//!   programmed; beyond a limit one of their pages is copied. The paper has no trims; a page that
-//!   carries nothing but a subtable would be another way, and would have to be collected like data.
-//! - Common blocks, recovery by all records, wear levelling, refreshing and patrol reads are ours.
+//!   programmed; above a limit one of their pages is copied. The paper has no trims. A page with
+//!   nothing but a subtable would be an alternative, but GC would have to relocate it like data.
+//! - Common blocks, mount by scan, wear levelling, refresh and scrub are additions.
 //!
-//! What always holds, and what happens if power fails: [`crate::families::units`].
+//! Invariants and power failure: [`crate::families::units`].
 
 #[cfg(test)]
 mod tests;
@@ -39,7 +39,7 @@ use crate::gc::docs;
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Profile, Store};
 
-/// The table's line.
+/// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: Mnftl::NAME,
     title: "MNFTL: a page map per logical block, its parts in the spare bytes of its pages",
@@ -62,7 +62,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "mnftl.idle_min_chain",
-            help: "blocks of a logical block from which on it is collected in idle time, 0 = never (default 3)",
+            help: "blocks of a logical block from which on idle-time GC selects it, 0 = never (default 3)",
         },
     ],
     shared_params: docs::SHARED,
@@ -118,7 +118,7 @@ fn create<S: Store>(
     UnitFtl::create(chip, config, start, shape, policy)
 }
 
-/// What MNFTL decides.
+/// MNFTL's policy.
 struct Mnftl {
     by_chain: bool,
     idle_min_chain: u32,

@@ -1,4 +1,4 @@
-//! The paper's numbers and its worked example, and what is ours.
+//! The paper's numbers and its worked example, and this implementation's additions.
 
 use super::*;
 use crate::addr::Lpn;
@@ -9,7 +9,7 @@ use nand_model::{Cause, Geometry, Pbn, Ppn, SplitMix};
 
 const US: u64 = 1_000;
 
-/// The paper's device, or a small part of it.
+/// Returns the paper's device, or a small part of it.
 fn paper(blocks: u32, pages_per_block: u32) -> Profile {
     let profile = *Profile::find("mnftl").unwrap();
     let geometry = Geometry {
@@ -23,7 +23,7 @@ fn paper(blocks: u32, pages_per_block: u32) -> Profile {
     }
 }
 
-/// The paper's mode: blocks are collected when none is free, and erased at once.
+/// Returns the paper's mode: GC runs when no block is free, and erases at once.
 fn paper_mode(logical_pages: u32, more: &[(&str, &str)]) -> FtlConfig {
     let mut config = FtlConfig {
         logical_pages,
@@ -52,7 +52,7 @@ fn page(n: u64) -> Vec<u8> {
     n.to_le_bytes().repeat(256)
 }
 
-/// Emulated time of one write.
+/// Returns the emulated time of one write.
 fn write(ftl: &mut UnitFtl<MemStore, Mnftl>, lpn: u32, n: u64) -> u64 {
     let at = ftl.space.flash.chip().busy_until();
     ftl.write(at, Lpn::new(lpn), &page(n)).unwrap() - at
@@ -115,7 +115,7 @@ fn reads_and_writes_cost_what_the_paper_says() {
     assert_eq!(read(&mut ftl, 230), (0, 0), "a subtable that maps nothing");
 }
 
-/// 160 + 860 S + 1500 us for a collection with S copies.
+/// 160 + 860 S + 1500 us for a GC run with S copies.
 #[test]
 fn collections_cost_what_the_paper_says() {
     for victim in ["max_chain", "global_min"] {
@@ -129,7 +129,7 @@ fn collections_cost_what_the_paper_says() {
         let mut rng = SplitMix::new(1);
         let mut runs = 0;
         for n in 0..20_000 {
-            // Nine of ten writes into four logical blocks.
+            // Nine of ten writes go to four logical blocks.
             let among = if rng.one_in(10) { logical } else { 4 * 128 };
             let lpn = rng.below(among as u64) as u32;
             let (before, erases) = (
@@ -157,11 +157,11 @@ fn collections_cost_what_the_paper_says() {
     }
 }
 
-/// 3160 us for a write, an erase and one copy: every block has one page that is not written again.
+/// 3160 us for a write, an erase and one copy: every block has one page that is not rewritten.
 #[test]
 fn the_papers_example_of_a_collection() {
     let mut ftl = made(blank(paper(8, 128)), &paper_mode(128, &[]), Start::Format);
-    // A page of every subtable first, so that all have to be read.
+    // Writes a page of every subtable first, so that GC must read all subtables.
     (0..8).for_each(|k| _ = write(&mut ftl, 16 * k + 15, 0));
     let mut writes = (0..2_000).map(|n| {
         let lpn = if n % 128 == 0 {
@@ -172,7 +172,7 @@ fn the_papers_example_of_a_collection() {
         (write(&mut ftl, lpn, 1), ftl.stats())
     });
     let (took, stats) = writes.find(|(_, stats)| stats.gc_runs > 0).unwrap();
-    // The first collection opens the block that the write needs, the second gives one back.
+    // The first GC run opens the block that the write needs, the second returns one.
     assert_eq!((stats.gc_runs, stats.gc_pages_moved), (2, 2));
     let another = (8 * 20 + 60 + 800 + 1500) * US;
     assert_eq!(
@@ -192,7 +192,7 @@ fn of_more_full_blocks_than_pages_one_has_no_valid_page() {
         write(&mut ftl, rng.below(8) as u32, 1);
     }
     let emptiest = ftl.emptiest_of(0).unwrap();
-    assert_eq!(ftl.space.table.valid(emptiest), 0);
+    assert_eq!(ftl.space.table.valid_count(emptiest), 0);
 }
 
 /// 34 bytes per logical block with one physical one: 1.06 MB for the paper's 32 x 1024.
@@ -207,7 +207,7 @@ fn ram_is_counted_as_in_the_paper() {
     let report = ftl.ram_report();
     let map = report.iter().find(|entry| entry.part == "map").unwrap();
     assert_eq!((map.entries, map.paper_bytes), (10, 340));
-    assert!(map.real_bytes > 0);
+    assert!(map.allocated_bytes > 0);
 }
 
 #[test]
@@ -225,8 +225,8 @@ fn a_part_with_too_few_spare_bytes_is_refused() {
     );
 }
 
-/// Trims in single pages leave subtables in RAM; their number stays below the limit, and whole
-/// logical blocks cost no reads.
+/// Trims of single pages leave subtables in RAM. Their number stays below the limit, and trims of
+/// whole logical blocks cost no reads.
 #[test]
 fn trims_leave_little_behind() {
     let logical = 64 * 128;
@@ -261,7 +261,7 @@ fn trims_leave_little_behind() {
     assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
 }
 
-/// After a clean stop blocks go on being filled; after any other none is.
+/// After a clean shutdown open blocks stay open; after any other stop none does.
 #[test]
 fn open_blocks_outlast_a_clean_stop_alone() {
     let config = paper_mode(1280, &[]);
@@ -287,7 +287,7 @@ fn open_blocks_outlast_a_clean_stop_alone() {
     assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
 }
 
-/// A page whose record is lost takes its subtable along: the rest is found by the other pages.
+/// A page whose record is lost also loses its subtable: the other pages restore the rest.
 #[test]
 fn a_lost_subtable_costs_the_page_that_carried_it() {
     let mut ftl = made(blank(paper(40, 128)), &paper_mode(1280, &[]), Start::Format);

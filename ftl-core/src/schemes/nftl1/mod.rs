@@ -1,28 +1,26 @@
-//! NFTL-1: a replacement block for each logical block that is overwritten, searched from its end.
+//! NFTL-1: a replacement block for each overwritten logical block, searched from its end.
 //!
-//! Ban: *Flash File System*, US patent 5,404,485, 1995, in the form for flash with spare bytes. The
-//! first write of a page goes to its place in the primary block; later ones are appended to the
-//! replacement block, whose spare bytes say which page is which. A read looks through them from the
-//! newest to the oldest, and finds the page there or, after all, in the primary block. When a
-//! replacement block is full, or blocks are short, the two are folded into one new block. All of
-//! that is [`crate::families::hybrid`] with a log stream per logical block; here are the choice of
-//! the pair to fold, and that reads search.
+//! Ban: *Flash File System*, US patent 5,404,485, 1995, in the form for flash with OOB areas. The
+//! first write of a page goes to its place in the primary block. Later ones are appended to the
+//! replacement block, whose OOB areas identify the pages. A read searches them from the newest to
+//! the oldest, and finds the page there or else in the primary block. When a replacement block is
+//! full, or blocks are short, the two are folded into one new block. [`crate::families::hybrid`]
+//! implements all that, with a log stream per logical block. This module contains the choice of the
+//! pair to fold, and the cost of the search in reads.
 //!
-//! RAM: 9 bytes per logical block (two block numbers and the next free page). Ours beside it in the
-//! report: the engine knows where log pages are, for merges and recovery; the host's reads pay for
-//! the search all the same, as far as the page that it ends at.
+//! RAM: 9 bytes per logical block (two block numbers and the next free page). The report lists the
+//! allocated RAM alongside: the engine has the locations of log pages, for merges and recovery.
+//! Host reads still pay for the search, as far as the page that it ends at.
 //!
-//! Where we deviate, or the paper is silent:
+//! Deviations, and choices where the paper is silent:
 //! - The pair with the most pages in its replacement block is folded when blocks are short, as by
 //!   Ma, Feng, Li (LazyFTL, SIGMOD 2011).
-//! - There may be as many replacement blocks as over-provisioning leaves; `log.blocks` sets another
-//!   number.
-//! - A replacement block that has all pages in order becomes the primary block (`fold`, `switch`):
-//!   so do later descriptions.
-//! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads
-//!   are ours.
+//! - Over-provisioning limits the number of replacement blocks; `log.blocks` sets another number.
+//! - A replacement block that has all pages in order becomes the primary block (`fold`, `switch`),
+//!   as in later descriptions.
+//! - MLC support, trims, mount by scan, wear levelling, refresh and scrub are additions.
 //!
-//! What always holds, and what happens if power fails: [`crate::families::hybrid`].
+//! Invariants and power failure: [`crate::families::hybrid`].
 
 #[cfg(test)]
 mod tests;
@@ -30,13 +28,13 @@ mod tests;
 use crate::config::FtlConfig;
 use crate::error::FtlError;
 use crate::families::hybrid::{
-    self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
+    self, HybridFtl, LogBlock, LogReclaim, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 
-/// The table's line.
+/// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: Nftl1::NAME,
     title: "NFTL-1: a replacement block per logical block, searched through its spare bytes",
@@ -64,7 +62,7 @@ fn start<S: Store>(
     Ok(Box::new(HybridFtl::create(chip, config, start, Nftl1)?))
 }
 
-/// What NFTL-1 decides.
+/// NFTL-1's policy.
 struct Nftl1;
 
 impl Policy for Nftl1 {
@@ -78,7 +76,7 @@ impl Policy for Nftl1 {
         Route::Log(write.lbn.raw())
     }
 
-    fn due(&mut self, stream: LogStream, view: &View) -> Option<Due> {
+    fn select_reclaim(&mut self, stream: LogStream, view: &View) -> Option<LogReclaim> {
         let own = view.logs.of_stream(stream).first().copied();
         own.or_else(|| {
             if view.logs.len() >= view.limit {
@@ -87,11 +85,11 @@ impl Policy for Nftl1 {
                 None
             }
         })
-        .map(Due::Merge)
+        .map(LogReclaim::Merge)
     }
 
     fn victim(&mut self, view: &View) -> Option<Pbn> {
-        // What a mount found goes first.
+        // Log blocks found by a mount go first.
         let used = |log: &&LogBlock| (log.stream.is_none(), log.written);
         view.logs.iter().rev().max_by_key(used).map(|log| log.block)
     }

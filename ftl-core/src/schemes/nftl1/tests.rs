@@ -1,5 +1,5 @@
-//! What reads and folds cost, on the device of the LazyFTL paper: reads take 80 us, of spare bytes
-//! 20 us, programs 200 us, erases 1,500 us.
+//! Costs of reads and folds, on the device of the LazyFTL paper: reads take 80 us, of OOB areas 20
+//! us, programs 200 us, erases 1,500 us.
 
 use crate::families::hybrid::tests::{Device, SLC, agrees_with_a_model};
 

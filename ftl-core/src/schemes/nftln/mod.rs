@@ -1,25 +1,26 @@
 //! NFTL-N: a list of blocks for each logical block, every page at its own offset.
 //!
 //! Ban: *Flash File System Optimized for Page-Mode Flash Technologies*, US patent 5,937,425, 1999,
-//! made for flash without spare bytes. A page goes into the first block of the list that has its
-//! place free; if there is none, a block is added. What is newest is in the last block that has the
-//! place taken. When a list is as long as it may be, or blocks are short, the longest one is
-//! folded: what the last block lacks is copied into it from those before, which are erased. All of
-//! that is [`crate::families::hybrid`] with as many log streams for each logical block as the list
-//! is long; here are the choice of the block, and of the list to fold.
+//! made for flash without OOB areas. A page goes into the first block of the list that has its
+//! place free; if there is none, a block is added. The newest content is in the last block that has
+//! the place taken. When a list has its maximum length, or blocks are short, the longest list is
+//! folded. The pages missing in the last block are copied into it from the previous ones, which are
+//! erased. [`crate::families::hybrid`] implements all that, with as many log streams for each
+//! logical block as the list is long. This module contains the choice of the block, and of the list
+//! to fold.
 //!
-//! RAM: 4 bytes per logical block and 8 per block in a list. Ours beside it in the report.
+//! RAM: 4 bytes per logical block and 8 per block in a list. The report lists the allocated RAM
+//! alongside.
 //!
-//! Where we deviate, or the paper is silent:
-//! - Places are known to be free or taken without reading them, and our pages have spare bytes, by
-//!   which a mount finds its way.
-//! - There may be as many blocks in lists as over-provisioning leaves; `log.blocks` sets another
-//!   number.
-//! - Where pages go one after the other, a list's blocks are appended to, so that the first one
-//!   with room takes any page: an adaptation of ours, and a kinder scheme.
-//! - Trims, recovery by all records, wear levelling, refreshing and patrol reads are ours.
+//! Deviations, and choices where the paper is silent:
+//! - RAM contains which places are free, so no read is needed. Pages have OOB areas, which a mount
+//!   reads.
+//! - Over-provisioning limits the number of blocks in lists; `log.blocks` sets another number.
+//! - If pages must be programmed in order, a list's blocks are appended to, so that the first one
+//!   with room takes any page: an adaptation, and a cheaper scheme.
+//! - Trims, mount by scan, wear levelling, refresh and scrub are additions.
 //!
-//! What always holds, and what happens if power fails: [`crate::families::hybrid`].
+//! Invariants and power failure: [`crate::families::hybrid`].
 
 #[cfg(test)]
 mod tests;
@@ -28,13 +29,13 @@ use crate::addr::Lbn;
 use crate::config::{FtlConfig, ParamDoc};
 use crate::error::FtlError;
 use crate::families::hybrid::{
-    self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
+    self, HybridFtl, LogBlock, LogReclaim, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 
-/// The table's line.
+/// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: Nftln::NAME,
     title: "NFTL-N: a list of blocks per logical block, every page at its own offset",
@@ -75,22 +76,21 @@ fn start<S: Store>(
     Ok(Box::new(HybridFtl::create(chip, config, start, policy)?))
 }
 
-/// What NFTL-N decides.
+/// NFTL-N's policy.
 struct Nftln {
-    /// Blocks of a list at most, beside its first.
+    /// Maximum number of blocks of a list, besides its first.
     added: u32,
-    /// The logical block whose list was folded last; what is left of that is erased before anything
-    /// else.
+    /// The logical block whose list was folded last; its remaining blocks are erased first.
     folded: Option<Lbn>,
 }
 
 impl Nftln {
-    /// Log streams of a logical block, in the order of its list.
+    /// Returns the log streams of a logical block, in the order of its list.
     fn streams(&self, lbn: Lbn) -> std::ops::Range<LogStream> {
         lbn.raw() * self.added..(lbn.raw() + 1) * self.added
     }
 
-    /// What is left of the list that was folded last.
+    /// Returns a remaining block of the list that was folded last.
     fn leftover(&mut self, view: &View) -> Option<(LogStream, Pbn)> {
         let streams = self.streams(self.folded?);
         let left = streams
@@ -102,7 +102,7 @@ impl Nftln {
         left
     }
 
-    /// The last block of the list.
+    /// Returns the last block of the list.
     fn last(&self, lbn: Lbn, view: &View) -> Option<(LogStream, Pbn)> {
         self.streams(lbn)
             .rev()
@@ -139,9 +139,9 @@ impl Policy for Nftln {
         Route::Retire(self.streams(write.lbn).end - 1)
     }
 
-    fn due(&mut self, _: LogStream, view: &View) -> Option<Due> {
+    fn select_reclaim(&mut self, _: LogStream, view: &View) -> Option<LogReclaim> {
         if view.logs.len() >= view.limit {
-            self.victim(view).map(Due::Merge)
+            self.victim(view).map(LogReclaim::Merge)
         } else {
             None
         }
@@ -152,7 +152,7 @@ impl Policy for Nftln {
             return Some(block);
         }
         if let Some(found) = view.logs.iter().find(|log| log.stream.is_none()) {
-            // By a mount.
+            // Log blocks found by a mount.
             return Some(found.block);
         }
         let place = |log: &LogBlock| {

@@ -1,5 +1,5 @@
-//! How lists grow and what folding them costs, on the device of the LazyFTL paper: reads take 80
-//! us, programs 200 us, erases 1,500 us.
+//! Growth of lists and costs of folding them, on the device of the LazyFTL paper: reads take 80 us,
+//! programs 200 us, erases 1,500 us.
 
 use crate::families::hybrid::tests::{Device, SLC, agrees_with_a_model};
 

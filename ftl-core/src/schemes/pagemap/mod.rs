@@ -1,12 +1,12 @@
 //! Page-level ideal: the whole table LPN -> PPN in RAM ([`page_ram`](crate::families::page_ram)).
 //!
-//! Not one paper's scheme but everybody's reference: any page may lie anywhere, a lookup costs no
-//! flash. Greedy garbage collection at a threshold of free blocks. RAM: 4 bytes per logical page,
-//! one bit per physical page, the victim index.
+//! Not a single paper's scheme but the common reference: any page may be stored anywhere, a lookup
+//! does not access flash. Greedy garbage collection at a threshold of free blocks. RAM: 4 bytes per
+//! logical page, one bit per physical page, the victim index.
 //!
-//! Ours, where papers say nothing: trims leave records (role TRIM) that live until two checkpoints
-//! contain them; checkpoints of the map bound the scan of a mount; a page whose data is lost while
-//! it is moved stays an error.
+//! Additions where papers are silent: trims leave records (role TRIM) that stay until two
+//! checkpoints contain them; checkpoints of the map bound the scan of a mount; a page whose data is
+//! lost during relocation stays an error.
 
 use crate::addr::Lpn;
 use crate::author::PageMap;
@@ -18,10 +18,10 @@ use crate::format::UNMAPPED;
 use crate::schemes::Scheme;
 use nand_model::Ppn;
 
-/// The table's line.
+/// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     title: "page-level ideal: the whole map in RAM",
-    about: "The whole map is in RAM: any page may lie anywhere, a lookup costs no flash, and collection takes the block with the \
+    about: "The whole map is in RAM: any page may be stored anywhere, a lookup costs no flash, and GC selects the block with the \
             fewest valid pages. Every other scheme is measured against it; it pays with the most RAM.",
     paper: "folklore; the reference of every paper here",
     ram: "4 B per logical page + 1 bit per physical page",
@@ -32,7 +32,7 @@ pub(super) const SCHEME: Scheme = Scheme {
 
 /// One entry of 4 bytes per logical page.
 pub(crate) struct FlatMap {
-    /// Physical page by logical page, [`UNMAPPED`] where there is none.
+    /// Physical page by logical page, [`UNMAPPED`] if there is none.
     entries: Vec<u32>,
 }
 

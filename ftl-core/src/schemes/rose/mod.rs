@@ -1,43 +1,43 @@
-//! ROSE: log blocks reclaimed by what their merge costs, whole blocks written past them, and
-//! replaced data blocks used again.
+//! ROSE: log blocks reclaimed by merge cost, whole blocks written past them, and replaced data
+//! blocks reused.
 //!
 //! Chiao, Chang: *ROSE: A Novel Flash Translation Layer for NAND Flash Memory Based on Hybrid
-//! Address Translation*, IEEE Transactions on Computers 60(6), 2011. Like FAST, overwrites go to
+//! Address Translation*, IEEE Transactions on Computers 60(6), 2011. As in FAST, overwrites go to
 //! log blocks that all logical blocks share; three things differ. *Entire-block writing* (EBW): a
 //! request that covers a logical block goes to a new data block at once. *Merge-oriented
-//! reclamation* (MARO): the victim is the log block with the highest score, its age against the
-//! cost of its merges: for every logical block in it the pages to copy, of which those that are
-//! dead in the data block (so a log block has them) count half because they may die before, and the
-//! erases. *Free page reuse* (FPR): a data block that was replaced and has more pages left than
-//! some full log block has valid ones takes these over and becomes a log block; the log block is
-//! erased in its place.
+//! reclamation* (MARO): the victim is the log block with the highest score, its age minus the cost
+//! of its merges. The cost is the erases, and the pages to copy for every logical block in it.
+//! Pages that are invalid in the data block (so a log block has them) count half, because they may
+//! become invalid before. *Free page reuse* (FPR) applies to a replaced data block that has more
+//! free pages than some full log block has valid ones. It takes these over and becomes a log block;
+//! the log block is erased in its place.
 //!
 //! `rose` is the paper's ROSE on parts that take pages in any order. On others it is **ROSE-M**,
 //! which the paper leaves to future work: the same decisions over data blocks that are appended to
-//! ([`crate::families::hybrid`]). Because each depends only on how many pages of a block are free,
-//! live and dead, and on whether the data block has the page, both program and erase the same pages
-//! for the same requests; a test holds them against each other.
+//! ([`crate::families::hybrid`]). Each decision depends only on the numbers of free, valid and
+//! invalid pages of a block, and on whether the data block has the page. So both program and erase
+//! the same pages for the same requests; a test compares them.
 //!
-//! RAM: 4 bytes per logical block and per page of a log block, two counts of 2 bytes and 2 bits per
-//! page for each data block, and for each log block score, age stamp and live count. Ours beside it
-//! in the report.
+//! RAM: 4 bytes per logical block and per page of a log block. Each data block adds two counts of 2
+//! bytes, and 2 bits per page. Each log block adds score, age stamp and valid count. The report
+//! lists the allocated RAM alongside.
 //!
-//! Where we deviate, or the paper is silent:
-//! - In what unit age is held against cost is not said. Microseconds (default): both count with the
-//!   paper's 16,384 log blocks, which get that old; `maro.cost_unit = page_copy` takes a log
-//!   block's reclamation against a page copy, beside which cost hardly counts. Age is counted in
-//!   log blocks reclaimed.
-//! - The victim is searched when it is needed, by the same formula, instead of keeping every score
-//!   up to date with an index: a search costs what the copies of a few pages do. A block that FPR
-//!   makes a log block has its age from then.
+//! Deviations, and choices where the paper is silent:
+//! - The paper does not define the unit in which age and cost are compared. Microseconds (default):
+//!   both count with the paper's 16,384 log blocks, which get that old. `maro.cost_unit =
+//!   page_copy` compares a log block's reclamation with a page copy; then cost has little weight.
+//!   Age is counted in log blocks reclaimed.
+//! - The victim is searched when it is needed, by the same formula, instead of an index of all
+//!   scores. A search costs as much as the copies of a few pages. A log block made by FPR has its
+//!   age from then.
 //! - Cheap merges are taken where the paper assumes full ones: `rose.cheap_merge = off` for those.
-//! - The log area is what over-provisioning leaves; `log.blocks` sets it (the paper: 2.5 % of the
+//! - Over-provisioning determines the log area; `log.blocks` sets it (the paper: 2.5 % of the
 //!   blocks).
-//! - Wear levelling moves cold data into worn blocks instead of swapping; trims, recovery by all
-//!   records, refreshing and patrol reads are ours.
+//! - Wear levelling relocates cold data into worn blocks instead of swapping. Trims, mount by scan,
+//!   refresh and scrub are additions.
 //!
-//! What always holds, and what happens if power fails: [`crate::families::hybrid`]. A swapped block
-//! holds dead data pages beside log pages; versions tell.
+//! Invariants and power failure: [`crate::families::hybrid`]. A swapped block contains invalid data
+//! pages besides log pages; versions distinguish them.
 
 #[cfg(test)]
 mod tests;
@@ -47,13 +47,13 @@ use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::convert::{real, to_u64};
 use crate::error::FtlError;
 use crate::families::hybrid::{
-    self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
+    self, HybridFtl, LogBlock, LogReclaim, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store, Timing};
 
-/// The table's line.
+/// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: Rose::NAME,
     title: "ROSE: log blocks merged by cost and age, whole blocks past them, replaced data blocks used again",
@@ -105,7 +105,7 @@ pub(super) const SCHEME: Scheme = Scheme {
 /// The log stream.
 const LOG: LogStream = 0;
 
-/// Data blocks that may wait to be filled as log blocks.
+/// Maximum number of data blocks that wait to be filled as log blocks.
 const SWAPPED: u32 = 64;
 
 fn start<S: Store>(
@@ -121,7 +121,7 @@ fn start<S: Store>(
     Ok(Box::new(HybridFtl::create(chip, config, start, policy)?))
 }
 
-/// How the victim is chosen.
+/// Victim policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     Maro,
@@ -130,7 +130,7 @@ enum Victim {
     Cheapest,
 }
 
-/// What ROSE decides.
+/// ROSE's policy.
 struct Rose {
     whole_blocks: bool,
     reuses: bool,
@@ -189,8 +189,8 @@ impl Rose {
         })
     }
 
-    /// What merging the log block costs: copies, of which those of pages that are dead in their
-    /// data block weigh `alpha`, and erases.
+    /// Returns the cost of merging the log block: erases and copies. Copies of pages that are
+    /// invalid in their data block have weight `alpha`.
     fn merge_cost(&self, log: &LogBlock, view: &View, alpha: f64) -> f64 {
         let copies = |lbn: Lbn| {
             f64::from(view.live_in_data(lbn)) + alpha * f64::from(view.logs.pages_of(lbn))
@@ -199,22 +199,22 @@ impl Rose {
         copied * self.copy_cost + real(to_u64(log.associated.len() + 1)) * self.erase_cost
     }
 
-    /// The higher, the sooner the log block is merged. Blocks without valid pages come first by any
-    /// rule that looks at blocks: they cost an erase.
+    /// Returns the merge priority of the log block. Every rule that examines blocks puts blocks
+    /// without valid pages first: they cost an erase.
     fn score(&self, log: &LogBlock, view: &View) -> f64 {
         debug_assert!(
             log.live <= log.written,
-            "log block {} has more live pages than pages",
+            "log block {} has more valid pages than pages",
             log.block
         );
-        let age = real(view.logs.reclaimed() - log.born);
+        let age = real(view.logs.reclaimed() - log.created_at);
         match self.victim {
-            // Not even that a block has nothing to merge counts.
+            // Ignores even blocks without a page to merge.
             Victim::RoundRobin => 0.0,
             _ if log.live == 0 => f64::INFINITY,
             Victim::Maro if self.age_weight.is_infinite() => age,
             Victim::Maro => age * self.age_weight - self.merge_cost(log, view, self.alpha),
-            // LAST knows neither age nor weight.
+            // LAST uses neither age nor weight.
             Victim::Cheapest => -self.merge_cost(log, view, 1.0),
             Victim::CostAgeTime => {
                 let used = f64::from(log.live) / f64::from(self.pages_per_block);
@@ -240,9 +240,9 @@ impl Policy for Rose {
         Route::Log(LOG)
     }
 
-    fn due(&mut self, _: LogStream, view: &View) -> Option<Due> {
+    fn select_reclaim(&mut self, _: LogStream, view: &View) -> Option<LogReclaim> {
         if view.logs.len() >= view.limit {
-            self.victim(view).map(Due::Merge)
+            self.victim(view).map(LogReclaim::Merge)
         } else {
             None
         }
@@ -250,7 +250,7 @@ impl Policy for Rose {
 
     fn victim(&mut self, view: &View) -> Option<Pbn> {
         let full = view.logs.iter().filter(|log| view.is_full(log.block));
-        // Of equal ones the oldest.
+        // Of equal scores the oldest block wins.
         let scored = full.map(|log| (self.score(log, view), log.block));
         scored
             .reduce(|best, next| if next.0 > best.0 { next } else { best })

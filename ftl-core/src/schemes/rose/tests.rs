@@ -1,4 +1,4 @@
-//! The paper's example of a swap, its charges, and that ROSE-M does what ROSE does.
+//! The paper's example of a swap, its charges, and the equality of ROSE-M and ROSE.
 
 use crate::addr::Lpn;
 use crate::config::{FtlConfig, Params};
@@ -47,7 +47,7 @@ fn start(profile: Profile, logical_pages: u32, params: &[(&str, &str)]) -> Box<d
         .unwrap()
 }
 
-/// ROSE's part with so many blocks and pages in each.
+/// Returns ROSE's part with `blocks` blocks of `pages_per_block` pages.
 fn part(blocks: u32, pages_per_block: u32) -> Profile {
     let rose = *Profile::find("rose").unwrap();
     Profile {
@@ -95,8 +95,8 @@ fn a_logical_block_is_merged_for_the_papers_charges() {
     device.assert_sound();
 }
 
-/// Age counts log blocks reclaimed since this one was opened.
-/// Of two that cost the same, the older is merged.
+/// Age counts log blocks reclaimed since this one was opened. Of two with equal cost, the older is
+/// merged.
 #[test]
 fn of_equal_costs_the_older_log_block_is_merged() {
     let mut device = Device::new(
@@ -124,7 +124,7 @@ fn of_equal_costs_the_older_log_block_is_merged() {
         .ftl
         .events()
         .since(0)
-        .filter(|(_, event)| event.kind == EventKind::Collect);
+        .filter(|(_, event)| event.kind == EventKind::Gc);
     assert!(
         collected
             .filter_map(|(_, event)| event.block)
@@ -133,8 +133,8 @@ fn of_equal_costs_the_older_log_block_is_merged() {
     );
 }
 
-/// Figure 4: logical blocks of four pages, three of them, and three log blocks. Block M has one
-/// page, of logical block 2, whose data block has three free pages; log block L has one valid page.
+/// Figure 4: three logical blocks of four pages, and three log blocks. Block M has one page, of
+/// logical block 2, whose data block has three free pages; log block L has one valid page.
 #[test]
 fn a_swap_copies_one_page_and_gains_two() {
     let sequence = [0, 1, 0, 1, 4, 5, 8, 4, 5, 0, 1, 0, 8, 0, 1, 4, 4, 6];
@@ -148,7 +148,7 @@ fn a_swap_copies_one_page_and_gains_two() {
         let before = work(&*ftl);
         write(&mut *ftl, 6, 1, 99);
         let after = work(&*ftl);
-        // Pages that are written before the next reclamation.
+        // Pages written before the next reclamation.
         let mut room = 0;
         while work(&*ftl).1 == after.1 {
             write(&mut *ftl, 6, 1, 100);
@@ -163,8 +163,8 @@ fn a_swap_copies_one_page_and_gains_two() {
     assert_eq!(with.1 - without.1, 2);
 }
 
-/// Every decision depends on counts of pages and on which pages a data block has; so the order in
-/// which a part takes pages makes no difference to what is programmed and erased.
+/// Every decision depends on page counts and on the pages that a data block has. So the program
+/// order of a part does not change the programs and erases.
 #[test]
 fn rose_m_programs_and_erases_as_often_as_rose() {
     const BLOCKS: u32 = 30;

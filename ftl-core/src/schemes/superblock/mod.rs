@@ -2,29 +2,29 @@
 //! inside.
 //!
 //! Kang, Jo, Kim, Lee: *A Superblock-Based Flash Translation Layer for NAND Flash Memory*, EMSOFT
-//! 2006 (TECS 2010); not at hand, written after the MNFTL, LazyFTL and ROSE papers, which compare
+//! 2006 (TECS 2010); not available. This follows the MNFTL, LazyFTL and ROSE papers, which compare
 //! with it. A superblock of N logical blocks has up to N + K physical ones. Its page map has three
-//! levels: page tables of 16 entries and middle directories of 16 entries travel in the spare bytes
-//! of the pages that are programmed, the global directory in RAM points to the page with the newest
-//! copy of each middle directory. A read costs two reads of spare bytes and one of a page (one less
-//! if one page has both), a write two and a program. All of that is [`crate::families::units`],
-//! with superblocks as units and a directory per group of tables; here are the shape and the choice
-//! of victims.
+//! levels. Page tables of 16 entries and middle directories of 16 entries are stored in the OOB
+//! areas of the programmed pages. The global directory in RAM points to the page with the newest
+//! copy of each middle directory. A read costs two reads of OOB areas and one of a page (one less
+//! if one page has both), a write two and a program. [`crate::families::units`] implements all
+//! that, with superblocks as units and a directory per group of tables. This module contains the
+//! shape and the choice of victims.
 //!
-//! When a superblock has N + K full blocks it is collected: a block without valid pages is erased,
-//! else the one with the fewest is emptied. When free blocks are short, or more than a limit of
-//! blocks are beyond the N of their superblocks, the superblock that was not written for longest is
-//! made smaller.
+//! GC runs on a superblock with N + K full blocks: it erases a block without valid pages, or else
+//! empties the one with the fewest. It shrinks the superblock that was not written for longest in
+//! two cases. Either free blocks are short, or more than a limit of blocks exceed the N of their
+//! superblocks.
 //!
 //! RAM: 4 bytes per middle directory, and per superblock the list of its blocks.
 //!
-//! Where we deviate, or the sources are silent: what [`crate::families::units`] says of trims,
-//! common blocks and recovery. Entries have as many bits as a block of the list and its pages need
-//! (three and the page number's). Page tables have 8 entries where 16 do not fit into the spare
-//! bytes (blocks of 128 pages with 64): the charge is the same, the global directory twice as
-//! large. Parts with still fewer are refused.
+//! Deviations, and choices where the sources are silent: trims, common blocks and recovery are
+//! those of [`crate::families::units`]. Entries have as many bits as a block of the list and its
+//! pages need (three and the page number's). Page tables have 8 entries if 16 do not fit into the
+//! OOB area (blocks of 128 pages with 64 bytes). The charge is the same, the global directory twice
+//! as large. Parts with still smaller OOB areas are rejected.
 //!
-//! What always holds, and what happens if power fails: [`crate::families::units`].
+//! Invariants and power failure: [`crate::families::units`].
 
 #[cfg(test)]
 mod tests;
@@ -39,11 +39,11 @@ use crate::gc::docs;
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Profile, Store};
 
-/// The table's line.
+/// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: Superblock::NAME,
     title: "Superblock FTL: a page map per group of logical blocks, two of its levels in spare bytes",
-    about: "Some adjacent logical blocks share their physical blocks, and a page may lie anywhere in them. The map has three \
+    about: "Some adjacent logical blocks share their physical blocks, and a page may be stored anywhere in them. The map has three \
             levels: two travel in the spare bytes of the pages that are written, the third is in RAM. Collection stays inside a \
             superblock.",
     paper: "Kang, Jo, Kim, Lee: Superblock FTL, EMSOFT 2006",
@@ -76,10 +76,10 @@ pub(super) const SCHEME: Scheme = Scheme {
     oob_only: start,
 };
 
-/// Entries of a middle directory, and of a page table where there is room.
+/// Entries of a middle directory, and of a page table if there is room.
 const ENTRIES: u32 = 16;
 
-/// Bits that number a block in a list; the last number is for the block that a collection opens.
+/// Bits of a block number in a list; the last number is for the block that GC opens.
 const NODE_BITS: u32 = 3;
 
 fn logical_blocks(params: &Params) -> Result<u32, FtlError> {
@@ -156,12 +156,12 @@ fn create<S: Store>(
     UnitFtl::create(chip, config, start, shape(entries), policy)
 }
 
-/// What Superblock FTL decides.
+/// Superblock FTL's policy.
 struct Superblock {
     n: u32,
     k: u32,
     total: u32,
-    /// When each superblock was written last, in writes.
+    /// Last write of each superblock, in writes.
     written: Vec<u64>,
     now: u64,
 }
@@ -197,7 +197,7 @@ impl Policy for Superblock {
         false
     }
 
-    fn wrote(&mut self, unit: u32) {
+    fn on_write(&mut self, unit: u32) {
         self.now += 1;
         debug_assert!(
             self.written[index(unit)] < self.now,

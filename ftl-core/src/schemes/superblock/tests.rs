@@ -1,4 +1,4 @@
-//! What the sources give: charges and the limits of lists.
+//! The numbers of the sources: charges and the limits of lists.
 
 use super::*;
 use crate::addr::Lpn;
@@ -8,7 +8,7 @@ use nand_model::{Geometry, Pbn, SplitMix};
 
 const US: u64 = 1_000;
 
-/// MNFTL's device with blocks of 64 pages, so that all entries fit into its spare bytes.
+/// Returns MNFTL's device with blocks of 64 pages, so that all entries fit into its OOB area.
 fn device(blocks: u32) -> Profile {
     let profile = *Profile::find("mnftl").unwrap();
     let geometry = Geometry {
@@ -46,7 +46,7 @@ fn format(
     )
 }
 
-/// Emulated time of one write.
+/// Returns the emulated time of one write.
 fn write(ftl: &mut UnitFtl<MemStore, Superblock>, lpn: u32, n: u64) -> u64 {
     let at = ftl.space.flash.chip().busy_until();
     ftl.write(at, Lpn::new(lpn), &n.to_le_bytes().repeat(256))
@@ -115,7 +115,9 @@ fn the_superblock_that_was_written_least_recently_is_collected() {
         written: vec![0; 3],
         now: 0,
     };
-    [2, 0, 1, 0].into_iter().for_each(|unit| policy.wrote(unit));
+    [2, 0, 1, 0]
+        .into_iter()
+        .for_each(|unit| policy.on_write(unit));
     assert_eq!(policy.choose(&lists, &|_| true), Some(2));
     assert_eq!(
         policy.choose(&lists, &|unit| unit != 2),

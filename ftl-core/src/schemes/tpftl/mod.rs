@@ -1,22 +1,22 @@
 //! TPFTL: a page-level map on flash, entries cached in groups by mapping page. Zhou, Wu, Huang, He,
 //! Xie, Zhou: "An efficient page-level FTL to optimize address translation in flash memory",
-//! EuroSys 2015. Fidelity B: the paper was not at hand; its rules are known from what others say of
-//! it.
+//! EuroSys 2015. Fidelity B: the paper was not available; its rules are taken from other
+//! descriptions.
 //!
-//! Cached entries form a node per mapping page; the node whose entries were used longest ago on
-//! average gives room. Of its entries the least recently used one that the flash knows leaves
-//! first, at no cost; only if there is none, the mapping page is written with all of them. A miss
-//! loads what the request needs of that mapping page (*request-level*), and in sequential phases as
-//! many entries more as are cached right before it (*selective prefetch*): phases are told by
-//! whether the cache holds fewer and fewer nodes.
+//! Cached entries form a node per mapping page. The node whose entries were used longest ago on
+//! average is evicted from. Its least recently used clean entry is evicted first, at no cost. Only
+//! if there is none, the mapping page is written with all dirty entries. A miss loads the entries
+//! of that mapping page that the request needs (*request-level*). In sequential phases it also
+//! loads as many further entries as are cached right before it (*selective prefetch*). A phase is
+//! sequential while the number of cached nodes decreases.
 //!
 //! RAM by the paper: 6 bytes per cached entry (its place in the node, the physical page) and a head
 //! per node; 4 bytes per mapping page.
 //!
-//! The mechanism is that of all schemes whose map lies on flash ([`crate::families::paged`], with
-//! what always holds and what happens if power fails). Ours, where descriptions differ: a head
-//! counts 8 bytes; the threshold of phases is 3; prefetching takes at most what the coldest node
-//! can give; and what DFTL's header here says of age window, safe pages and validity.
+//! All schemes whose map is stored on flash share the mechanism ([`crate::families::paged`], with
+//! invariants and power failure). Choices where descriptions differ: a head counts 8 bytes; the
+//! threshold of phases is 3; prefetching takes at most the space that the coldest node can free.
+//! Age window, safe pages and validity are as in DFTL's header.
 
 mod nodes;
 #[cfg(test)]
@@ -24,17 +24,17 @@ mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
-use crate::families::paged::{self, Paged, Settings, docs};
+use crate::families::paged::{self, DemandFtl, Settings, docs};
 use crate::ftl::{Ftl, Start};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Profile, Store};
 use nodes::Nodes;
 
-/// The table's line.
+/// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: "tpftl",
     title: "TPFTL: page-level map on flash, entries cached by mapping page, prefetched",
-    about: "The map lies on flash and RAM caches entries of it in groups by mapping page. A miss loads all that the request needs \
+    about: "The map is stored on flash and RAM caches entries of it in groups by mapping page. A miss loads all that the request needs \
             of a mapping page, and in sequential phases some more ahead; what leaves is the group that was used longest ago, \
             entries that the flash knows first.",
     paper: "Zhou et al.: An efficient page-level FTL to optimize address translation, EuroSys 2015",
@@ -64,7 +64,7 @@ pub(super) const SCHEME: Scheme = Scheme {
 const ENTRY_BYTES: u32 = 6;
 const NODE_BYTES: u32 = 8;
 
-/// Bytes of the cache, and the threshold of phases.
+/// Returns the bytes of the cache, and the threshold of phases.
 fn own_params(params: &Params, logical_pages: u32) -> Result<(u32, u32), FtlError> {
     let bytes = params.get("tpftl.cache", paged::default_cache(logical_pages))?;
     if bytes < 128 {
@@ -96,7 +96,7 @@ fn new<S: Store>(
     chip: Chip<S>,
     config: &FtlConfig,
     start: Start,
-) -> Result<Paged<S, Nodes>, FtlError> {
+) -> Result<DemandFtl<S, Nodes>, FtlError> {
     let per_page = chip.geometry().page_bytes / 4;
     let (bytes, threshold) = own_params(&config.params, config.logical_pages)?;
     let settings = Settings {
@@ -104,5 +104,5 @@ fn new<S: Store>(
         ..paged::settings_of(&chip, config)?
     };
     let policy = Nodes::new(bytes, threshold, per_page, config.logical_pages);
-    Paged::create(SCHEME.name, chip, config, settings, policy, start)
+    DemandFtl::create(SCHEME.name, chip, config, settings, policy, start)
 }

@@ -47,7 +47,7 @@ impl Node {
     }
 }
 
-/// Sequential phases, told by whether the cache holds fewer and fewer nodes, or more and more.
+/// Sequential phases: detected by a decreasing or increasing number of cached nodes.
 #[derive(Clone, Copy, Debug)]
 struct Phase {
     threshold: u32,
@@ -65,7 +65,7 @@ impl Phase {
     }
 }
 
-/// See the module.
+/// Two-level cache (see the module).
 pub(super) struct Nodes {
     nodes: FxHashMap<u32, Node>,
     /// Mapping pages by the mean last use of their entries.
@@ -79,7 +79,7 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Room for `bytes` by the paper's count; mapping pages have `per_page` entries.
+    /// Creates a cache of `bytes` by the paper's count; mapping pages have `per_page` entries.
     pub(super) fn new(bytes: u32, threshold: u32, per_page: u32, logical_pages: u32) -> Self {
         Nodes {
             nodes: FxHashMap::default(),
@@ -101,7 +101,7 @@ impl Nodes {
         self.entries * ENTRY_BYTES + self.nodes.len() as u32 * NODE_BYTES
     }
 
-    /// Changes a node and keeps the order of nodes; a node without entries goes.
+    /// Changes a node and keeps the order of nodes; removes a node without entries.
     fn with_node<R>(&mut self, vtpn: u32, change: impl FnOnce(&mut Node) -> R) -> R {
         let node = self.nodes.entry(vtpn).or_default();
         let (before, count) = (node.mean(), node.entries.len());
@@ -137,9 +137,9 @@ impl Nodes {
         entry.map(|entry| entry.to = to).is_some()
     }
 
-    /// Entries to load beyond the request: as many as are cached right before the one that was
-    /// missed, if the phase is sequential; no more than there is room for, or than the coldest node
-    /// can give.
+    /// Returns the number of entries to load beyond the request: in a sequential phase, as many as
+    /// are cached right before the missed one. Free space and the entries of the coldest node limit
+    /// it.
     fn prefetch(&self, lpn: u32) -> u32 {
         let Some(node) = self
             .nodes
@@ -180,7 +180,7 @@ impl Policy for Nodes {
     fn load(&mut self, vtpn: u32, page: &[u8], lpn: u32, more: u32, pending: &Pending) {
         let end = ((vtpn + 1) * self.per_page).min(self.logical_pages);
         let ahead = more.max(self.prefetch(lpn));
-        // The missed one last: it is the most recently used.
+        // Loads the missed entry last, so that it is the most recently used.
         for wanted in (lpn..end.min(lpn + 1 + ahead)).rev() {
             if self.peek(wanted).is_none() {
                 let to = match pending.get(wanted) {
@@ -192,11 +192,11 @@ impl Policy for Nodes {
         }
     }
 
-    fn moved(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
+    fn on_relocate(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
         self.set(lpn, to)
     }
 
-    fn wrote(&mut self, lpn: u32, to: Ppn, _: bool, _: &Pending) {
+    fn on_write(&mut self, lpn: u32, to: Ppn, _: bool, _: &Pending) {
         if !self.set(lpn, Some(to)) {
             self.insert(lpn, Some(to));
         }
@@ -226,7 +226,7 @@ impl Policy for Nodes {
         None
     }
 
-    fn written(&mut self, _: u32, _: &[u8]) {}
+    fn on_writeback(&mut self, _: u32, _: &[u8]) {}
 
     fn dropped(&mut self, vtpn: u32) {
         if let Some(node) = self.nodes.get_mut(&vtpn) {
@@ -246,7 +246,7 @@ impl Policy for Nodes {
             part: "map cache",
             entries: self.entries as u64,
             paper_bytes: self.bytes as u64,
-            real_bytes: self.entries as u64 * per_entry as u64
+            allocated_bytes: self.entries as u64 * per_entry as u64
                 + self.nodes.len() as u64 * per_node as u64,
         }]
     }

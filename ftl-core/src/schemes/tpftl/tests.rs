@@ -9,7 +9,7 @@ impl Subject for Tpftl {
         chip: Chip<S>,
         config: &FtlConfig,
         how: Start,
-    ) -> Result<Paged<S, Nodes>, FtlError> {
+    ) -> Result<DemandFtl<S, Nodes>, FtlError> {
         new(chip, config, how)
     }
 }
@@ -39,7 +39,7 @@ mod cache {
 
     const PER_PAGE: u32 = 512;
 
-    /// A mapping page whose entries name 1000 + index.
+    /// Returns a mapping page whose entries are 1000 + index.
     fn page() -> Vec<u8> {
         (0..PER_PAGE)
             .flat_map(|index| (1000 + index).to_le_bytes())
@@ -48,7 +48,7 @@ mod cache {
 
     fn pending() -> Pending {
         let mut pending = Pending::new(profile("lazyftl", 200).geometry, false);
-        pending.enlist(Pbn::new(0), 1);
+        pending.add_block(Pbn::new(0), 1);
         pending
     }
 
@@ -79,7 +79,7 @@ mod cache {
             1,
             "no phase yet"
         );
-        // A long run in one mapping page drives the nodes of the others out.
+        // A long run in one mapping page evicts the nodes of the others.
         let mut misses = 0;
         for lpn in 7 * PER_PAGE..7 * PER_PAGE + 24 {
             if nodes.get(lpn, false).is_none() {
@@ -100,9 +100,9 @@ mod cache {
         let mut pending = pending();
         nodes.load(0, &page(), 0, 2, &pending);
         nodes.load(1, &page(), PER_PAGE, 2, &pending);
-        // Of the colder node the last one was used longest ago, but it is changed.
-        pending.point(2, Some(Ppn::new(5)), false, 1);
-        nodes.moved(2, Some(Ppn::new(5)));
+        // The last entry of the colder node was used longest ago, but it is dirty.
+        pending.update_entry(2, Some(Ppn::new(5)), false, 1);
+        nodes.on_relocate(2, Some(Ppn::new(5)));
         nodes.load(1, &page(), PER_PAGE + 10, 0, &pending);
         assert_eq!(
             (nodes.evict(&pending), cached(&nodes, 0..3)),

@@ -1,4 +1,4 @@
-//! What the files hold after the device came back.
+//! Check of the files after the device returned.
 
 use super::markers::{ABSENT, Markers, State};
 use super::objects::{Kind, Object};
@@ -10,7 +10,7 @@ use std::fs::OpenOptions;
 use std::path::Path;
 use std::{fs, io};
 
-/// The version an object has, if it is whole.
+/// Returns the version of an object, if it is whole.
 fn version_of(folder: &Path, object: Object, state: &State) -> Result<u64> {
     let path = object.path(folder);
     let data = match fs::read(&path) {
@@ -95,7 +95,7 @@ pub(super) fn check(folder: &Path, mut markers: Markers) -> Result<String> {
         };
         *struck.entry(kind).or_default() += 1;
         let seen = match (kind, seen) {
-            // Until its first fsync a new file may be anything.
+            // Before its first fsync a new file may have any content.
             (Kind::Create, Err(_)) => ABSENT,
             (_, seen) => seen?,
         };
@@ -108,7 +108,7 @@ pub(super) fn check(folder: &Path, mut markers: Markers) -> Result<String> {
         }
         undone += u64::from(seen != wanted);
         untrue += u64::from(seen != wanted && state.claimed);
-        // A log that was not emptied is as long as before.
+        // A log that was not truncated has its old length.
         let kind = if kind == Kind::Truncate && seen != wanted {
             Kind::Append
         } else {
@@ -128,7 +128,7 @@ pub(super) fn check(folder: &Path, mut markers: Markers) -> Result<String> {
     ))
 }
 
-/// Notes what was seen, and clears away what an interrupted change may have left beside it.
+/// Records the versions found, and removes leftovers of an interrupted change.
 fn settle(
     folder: &Path,
     markers: &mut Markers,

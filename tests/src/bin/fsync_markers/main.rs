@@ -1,16 +1,17 @@
-//! What a program may rely on after fsync, while the device below is cut off at any moment.
+//! Durability after fsync, while the device below loses power at any moment.
 //!
 //! usage: fsync_markers work FOLDER MARKERS SEED     until the device fails
 //!        fsync_markers check FOLDER MARKERS         after it was mounted again
 //!
-//! Workers change files in FOLDER and note in MARKERS, which lies outside the device, what they are
-//! about to do and what fsync or fdatasync made durable. `check` wants of every file what was
-//! durable last, or what was under way when the device failed, whole; it notes what it saw, which
-//! has to stay. MARKERS is a file, or a raw disk of zeros: every marker is one sector.
+//! Workers change files in FOLDER. They record in MARKERS, which is outside the device, the next
+//! change and the changes made durable by fsync or fdatasync. `check` requires of every file the
+//! last durable version, or the one in flight when the device failed, whole. It records the
+//! versions found, which must persist. MARKERS is a file, or a raw disk of zeros: every marker is
+//! one sector.
 //!
-//! `work` prints `durable: ...` when its first operation is durable. Both print a last line; exit
-//! code 1 and the reason if anything is not as it should be. A run without evidence fails as well:
-//! `work` that made nothing durable, `check` without markers.
+//! `work` prints `durable: ...` when its first operation is durable. Both commands print a last
+//! line; any mistake gives exit code 1 and the reason. A run without evidence fails as well: `work`
+//! without a durable operation, `check` without markers.
 
 mod check;
 mod markers;
@@ -24,15 +25,15 @@ use work::work;
 
 const WORKERS: u32 = 4;
 
-/// Names of each kind that a worker has.
+/// Names per kind and worker.
 const NAMES: u32 = 6;
 
-/// Records that are overwritten in place, of one page each.
+/// Records overwritten in place, of one page each.
 const SLOTS: u32 = 32;
 
 const SLOT_BYTES: usize = 4096;
 
-/// Records after which a log is begun anew.
+/// Records after which a log is truncated.
 const LOG_RECORDS: u64 = 64;
 
 const SECTOR: usize = 512;

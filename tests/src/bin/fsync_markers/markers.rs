@@ -1,4 +1,4 @@
-//! What was begun and what was made durable, noted outside the device.
+//! Log of started and durable changes, stored outside the device.
 
 use super::objects::{Kind, Object};
 use super::{Result, SECTOR};
@@ -9,34 +9,35 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::{fs, io};
 
-/// Version of what is not there.
+/// Version of a missing object.
 pub(super) const ABSENT: u64 = 0;
 
-/// What the markers say of an object.
+/// State of an object according to the markers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct State {
     pub(super) durable: u64,
-    /// What was begun and not completed.
+    /// Change in flight.
     pub(super) under_way: Option<(Kind, u64)>,
-    /// The fsync of its folder claimed that this is durable, when the device failed.
+    /// Whether the fsync of its folder reported the change in flight as durable, when the device
+    /// failed.
     pub(super) claimed: bool,
-    /// Versions are given once.
+    /// Newest version assigned; a version is assigned once.
     pub(super) newest: u64,
-    /// A log's version when it was made empty.
+    /// Version of a log at its last truncation.
     pub(super) log_base: u64,
 }
 
-/// The markers: all objects as they say, and where the next one goes.
+/// Markers: the recorded state of all objects, and the position of the next marker.
 pub(super) struct Markers {
     pub(super) file: File,
     pub(super) next: u64,
-    /// Operations that were completed.
+    /// Completed operations.
     pub(super) done: u64,
     pub(super) states: BTreeMap<String, State>,
 }
 
 impl Markers {
-    /// Opens markers that exist, or creates the file for the first run.
+    /// Opens existing markers, or creates the file for the first run.
     pub(super) fn open_or_create(path: &Path) -> Result<Markers> {
         if !path.exists() {
             File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -75,7 +76,7 @@ impl Markers {
         Ok(markers)
     }
 
-    /// `WORD KIND OBJECT VERSION`.
+    /// Applies a marker `WORD KIND OBJECT VERSION`.
     fn apply(&mut self, text: &str) -> Option<()> {
         let [word, kind, object, version] = text.split(' ').collect::<Vec<_>>().try_into().ok()?;
         let kind = Kind::ALL.into_iter().find(|known| known.name() == kind)?;
@@ -103,7 +104,7 @@ impl Markers {
         object: Object,
         version: u64,
     ) -> io::Result<()> {
-        // A raw disk takes aligned sectors only.
+        // A raw disk accepts aligned sectors only.
         let mut room = [b' '; 2 * SECTOR];
         let skip = room.as_ptr().align_offset(SECTOR);
         let text = format!("{word} {} {} {version}", kind.name(), object.name());

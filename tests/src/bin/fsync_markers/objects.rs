@@ -1,24 +1,24 @@
-//! Files that workers change, and what each version of one holds.
+//! Files changed by workers, and the content of each version.
 
 use super::SLOT_BYTES;
 use super::{NAMES, SLOTS, WORKERS};
 use nand_model::SplitMix;
 use std::path::{Path, PathBuf};
 
-/// What a worker does to an object.
+/// Changes of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// Another file is written, fsynced and renamed over it; then the folder is fsynced.
+    /// Write another file, fsync it, rename it over the object, fsync the folder.
     Replace,
-    /// The file is made, written and fsynced; then the folder is.
+    /// Create, write and fsync the file, then fsync the folder.
     Create,
-    /// The file is unlinked and the folder fsynced.
+    /// Unlink the file and fsync the folder.
     Unlink,
-    /// A page of a file is overwritten where it is, and fdatasynced.
+    /// Overwrite a page of a file in place, then fdatasync.
     Overwrite,
-    /// A record is added at the end of a file, which is fsynced.
+    /// Append a record to a file, then fsync.
     Append,
-    /// A log is made empty and fsynced.
+    /// Truncate a log, then fsync.
     Truncate,
 }
 
@@ -44,16 +44,16 @@ impl Kind {
     }
 }
 
-/// A file, or a page of one, that has one version at a time.
+/// A file, or a page of one, with one version at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Object {
-    /// Replaced as a whole.
+    /// File that is replaced as a whole.
     File { worker: u32, name: u32 },
-    /// Comes and goes.
+    /// File that is created and unlinked.
     Guest { worker: u32, name: u32 },
-    /// A page of a file.
+    /// Page of a file.
     Slot { worker: u32, slot: u32 },
-    /// Grows; its version counts its records, and those that were in it before.
+    /// Log that grows; its version is the number of its records and the earlier ones.
     Log { worker: u32 },
 }
 
@@ -86,7 +86,7 @@ impl Object {
         (0..WORKERS).flat_map(Object::of)
     }
 
-    /// Its bytes in this version, its name and version among them; nobody else's look alike.
+    /// Returns the bytes of this version, name and version included; they are unique to the object.
     pub(super) fn content(self, version: u64) -> Vec<u8> {
         let mut text = format!("{} {version}\n", self.name()).into_bytes();
         let seed = text.iter().fold(version, |seed, byte| {
@@ -96,7 +96,7 @@ impl Object {
         let len = match self {
             Object::Slot { .. } => SLOT_BYTES,
             Object::Log { .. } => 64 + rng.below(6000) as usize,
-            // Mostly small, some over several pages of the page cache's idea of a big write.
+            // Mostly small, some larger than several pages of a large page-cache write.
             _ if rng.one_in(8) => 1 + rng.below(200 << 10) as usize,
             _ => 1 + rng.below(16 << 10) as usize,
         };

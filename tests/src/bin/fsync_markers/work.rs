@@ -1,4 +1,4 @@
-//! Changes of files, each made durable as a program would do it.
+//! Changes of files, each made durable as a typical program does.
 
 use super::WORKERS;
 use super::markers::{ABSENT, Markers};
@@ -18,10 +18,10 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Makes what was done to names in a worker's folder durable. The fsync of a folder alone is not to
-/// be trusted where devices fail: jbd2 finds nothing to commit, and ext4 reports success, when the
-/// journal was just aborted on behalf of another process. That of a file sends a FLUSH, which fails
-/// if the device is gone.
+/// Makes name changes in a worker's folder durable. The fsync of a folder alone is unreliable on a
+/// failing device. If the journal was just aborted on behalf of another process, jbd2 finds nothing
+/// to commit and ext4 reports success. The fsync of a file sends a FLUSH, which fails if the device
+/// is gone.
 fn sync_names(folder: &Path) -> io::Result<()> {
     sync_folder(folder)?;
     match File::open(folder.join("slots"))?.sync_all() {
@@ -30,7 +30,7 @@ fn sync_names(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// The fsync of a folder succeeded; then the device was gone.
+/// Error: the fsync of a folder succeeded, then the device was gone.
 #[derive(Debug)]
 struct Unconfirmed;
 
@@ -42,7 +42,7 @@ impl std::fmt::Display for Unconfirmed {
 
 impl std::error::Error for Unconfirmed {}
 
-/// Makes it so; what it was asked is durable when it returns.
+/// Performs a change; it is durable when the function returns.
 pub(super) fn perform(folder: &Path, kind: Kind, object: Object, version: u64) -> io::Result<()> {
     let path = object.path(folder);
     let parent = path.parent().expect("every file is in a worker's folder");
@@ -86,7 +86,7 @@ pub(super) fn perform(folder: &Path, kind: Kind, object: Object, version: u64) -
     }
 }
 
-/// Folders, slots and logs of an empty device, durable.
+/// Creates the folders, slots and logs on an empty device, durably.
 fn furnish(folder: &Path) -> io::Result<()> {
     for worker in 0..WORKERS {
         let own = folder.join(worker.to_string());
@@ -103,7 +103,7 @@ fn furnish(folder: &Path) -> io::Result<()> {
     sync_folder(folder)
 }
 
-/// What to do next, and the version it gives.
+/// Returns the next change, and the version it creates.
 fn next_step(worker: u32, markers: &Markers, rng: &mut SplitMix) -> (Kind, Object, u64) {
     let (name, slot) = (
         rng.below(NAMES.into()) as u32,
@@ -122,7 +122,7 @@ fn next_step(worker: u32, markers: &Markers, rng: &mut SplitMix) -> (Kind, Objec
         Object::Guest { .. } if state.durable == ABSENT => (Kind::Create, object, next),
         Object::Guest { .. } => (Kind::Unlink, object, ABSENT),
         Object::Slot { .. } => (Kind::Overwrite, object, next),
-        // A log's versions have no gaps.
+        // Versions of a log have no gaps.
         Object::Log { .. } if state.durable - state.log_base >= LOG_RECORDS => {
             (Kind::Truncate, object, state.durable + 1)
         }
@@ -184,7 +184,7 @@ pub(super) fn work(folder: &Path, markers: Markers, seed: u64) -> Result<String>
     }
 }
 
-/// What a file system answers when its device is gone: EIO, or that it is read-only now.
+/// Returns whether the error is a file system's response to a missing device: EIO, or read-only.
 fn device_is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(EIO | EROFS))
 }

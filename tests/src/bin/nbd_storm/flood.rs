@@ -1,4 +1,4 @@
-//! More connections than the server lets in: idle ones, slow ones, half-sent requests.
+//! Flood of connections beyond the server's limit: idle ones, slow ones, half-sent requests.
 
 use super::wire::{READ, WRITE, option, request};
 use super::witness::{Honest, witness};
@@ -15,10 +15,10 @@ const SLOW: usize = 100;
 
 const HALF: usize = 100;
 
-/// How long the flood is kept up while honest clients come and go.
+/// Duration of the flood while honest clients connect and disconnect.
 const FLOOD: Duration = Duration::from_secs(5);
 
-/// A new client is served within this.
+/// Time limit for serving a new client.
 const WELCOME: Duration = Duration::from_secs(1);
 
 pub(super) fn flood(server: &Server) -> Outcome<String> {
@@ -48,7 +48,7 @@ pub(super) fn flood(server: &Server) -> Outcome<String> {
     ))
 }
 
-/// Slow handshakes, a byte a second each, begun anew when they are cut off.
+/// Runs slow handshakes, one byte per second each, and restarts them when they are closed.
 fn trickle(server: &Server, stop: &AtomicBool) -> Outcome<()> {
     let bytes = [
         &3u32.to_be_bytes()[..],
@@ -78,8 +78,8 @@ fn trickle(server: &Server, stop: &AtomicBool) -> Outcome<()> {
     Ok(())
 }
 
-/// The rest of the flood, and the clients that must get through it: slowest welcome, their number,
-/// the server's memory at its most.
+/// Runs the rest of the flood, and the clients that must succeed despite it. Returns the slowest
+/// welcome, the number of clients, and the server's peak memory.
 fn crowd(server: &Server) -> Outcome<(Duration, u32, u64)> {
     let mut idle = Vec::new();
     for _ in 0..IDLE {
@@ -91,12 +91,11 @@ fn crowd(server: &Server) -> Outcome<(Duration, u32, u64)> {
     while Instant::now() < end {
         half.retain(|stream: &UnixStream| !is_closed(stream));
         while half.len() < HALF {
-            // Those that find no place are refused at once, and are half-sent all the same.
+            // The server rejects excess connections at once; they count as half-sent all the same.
             half.push(half_sent(server)?);
         }
         peak = peak.max(server.cost()?.anonymous);
-        // The flood stands still for as long as an honest client would wait before its first
-        // request.
+        // The flood pauses for as long as an honest client would wait before its first request.
         std::thread::sleep(Duration::from_millis(600));
         let begin = Instant::now();
         Honest::connect(server)?.ask(READ, 0, 512, &[], &mut [0; 512])?;
@@ -110,7 +109,7 @@ fn crowd(server: &Server) -> Outcome<(Duration, u32, u64)> {
     Ok((slowest, clients, peak))
 }
 
-/// A client that is let in and sends a part of a large write.
+/// Connects a client and sends part of a large write.
 fn half_sent(server: &Server) -> Outcome<UnixStream> {
     let mut stream = server.connect()?;
     let mut bytes = 3u32.to_be_bytes().to_vec();
@@ -120,7 +119,7 @@ fn half_sent(server: &Server) -> Outcome<UnixStream> {
     stream
         .set_write_timeout(Some(Duration::from_millis(100)))
         .map_err(|error| error.to_string())?;
-    // A server that has no place closes before it has read it all.
+    // A full server closes the connection before it has read all bytes.
     let _ = stream.write_all(&bytes);
     Ok(stream)
 }

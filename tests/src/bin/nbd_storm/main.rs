@@ -1,14 +1,15 @@
 //! Hostile clients against a running NBD server on a unix socket, while another client's data is
-//! written and checked all the time.
+//! continuously written and checked.
 //!
-//!     nbd_storm sessions SOCKET PID SESSIONS SEED     malformed sessions, one after the other on
-//!     three connections nbd_storm flood SOCKET PID                      1,000 idle sockets, 100
-//!     that send a byte a second, 100 half-sent writes
+//!     nbd_storm sessions SOCKET PID SESSIONS SEED
+//!         malformed sessions in sequence on three connections
+//!     nbd_storm flood SOCKET PID
+//!         1,000 idle sockets, 100 that send one byte per second, 100 half-sent writes
 //!
-//! PID is the server's: its memory, file descriptors and threads are watched. The export is the
-//! default one and at least 64 MiB; all of it is written over. Fails when the server dies, when a
-//! session does not end, when the other client sees an error, wrong data or is locked out, or when
-//! the server has grown. `tests/native/nbd_hostile.sh` runs both.
+//! PID is the server's: its memory, file descriptors and threads are monitored. The export is the
+//! default one and has at least 64 MiB; all of it is overwritten. Fails if the server dies, if a
+//! session does not end, or if the server has grown. Fails also if the other client gets an error,
+//! wrong data or no connection. `tests/native/nbd_hostile.sh` runs both.
 
 mod flood;
 mod storm;
@@ -24,21 +25,21 @@ use storm::storm;
 
 const MIB: u64 = 1 << 20;
 
-/// Hostile clients write below, the honest one above.
+/// Hostile clients write below this offset, the honest one above.
 const BORDER: u64 = 32 * MIB;
 
 const SIZE: u64 = 64 * MIB;
 
-/// A session that is closed on our side must be over by then, and every answer be there.
+/// Time after the client's close within which a session must have ended and sent every answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How much more memory the server may have after malformed sessions, however many. It grows ever
-/// more slowly (8 MiB after 20,000, 12 after 60,000, 18 after a million); 32 bytes that each of a
-/// million leaks would come to as much.
+/// Permitted memory growth of the server after malformed sessions, whatever their number. It grows
+/// ever more slowly (8 MiB after 20,000 sessions, 12 MiB after 60,000, 18 MiB after a million). A
+/// leak of 32 bytes in each of a million sessions would total as much.
 const STORM_GROWTH: u64 = 32 * MIB;
 
-/// The same after a flood: its allocator may keep the buffers of as many connections as it serves
-/// at once.
+/// Permitted growth after a flood: the server's allocator may keep the buffers of all connections
+/// served at once.
 const FLOOD_GROWTH: u64 = 64 * MIB;
 
 type Outcome<T> = Result<T, String>;
@@ -72,13 +73,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// The server under attack.
+/// Server under test.
 struct Server {
     socket: PathBuf,
     pid: u32,
 }
 
-/// What a process costs.
+/// Resources of a process.
 #[derive(Clone, Copy)]
 struct Cost {
     anonymous: u64,
@@ -125,7 +126,7 @@ impl Server {
         })
     }
 
-    /// The cost once the server has noticed that its clients are gone.
+    /// Returns the cost after the server has detected that its clients are gone.
     fn cost_at_rest(&self, before: Cost, growth: u64) -> Outcome<Cost> {
         let end = Instant::now() + PATIENCE;
         loop {

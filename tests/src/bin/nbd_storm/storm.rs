@@ -1,4 +1,4 @@
-//! Sessions of bytes that hardly any client would send.
+//! Malformed sessions.
 
 use super::wire::{BLOCK_STATUS, CACHE, FLUSH, READ, TRIM, WRITE, WRITE_ZEROES, option, request};
 use super::witness::witness;
@@ -11,13 +11,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
-/// Connections that misbehave at once.
+/// Concurrent malformed connections.
 const STORMERS: u64 = 3;
 
 pub(super) fn storm(server: &Server, sessions: u64, seed: u64) -> Outcome<String> {
     let done = AtomicU64::new(0);
     let stop = AtomicBool::new(false);
-    // What it needs for this many clients it may keep.
+    // The server may keep the memory needed for this number of clients.
     run_storm(server, &done, &stop, sessions.min(500), seed ^ 1)?;
     let before = server.cost()?;
     let begin = Instant::now();
@@ -86,7 +86,7 @@ fn run_storm(
     })
 }
 
-/// One malformed session from its seed: what is sent, in which pieces, and how it is left.
+/// Runs one malformed session; the seed determines the bytes, the pieces, and the end.
 fn session(server: &Server, mut rng: SplitMix) -> Outcome<()> {
     let rng = &mut rng;
     let mut bytes = Vec::new();
@@ -109,7 +109,7 @@ fn session(server: &Server, mut rng: SplitMix) -> Outcome<()> {
     for part in bytes.chunks(piece) {
         match stream.write_all(part) {
             Ok(()) => {}
-            // It has closed already, as it should.
+            // The server has closed the connection, as required.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -118,7 +118,7 @@ fn session(server: &Server, mut rng: SplitMix) -> Outcome<()> {
             {
                 return Ok(());
             }
-            // It waits for us to take its answers.
+            // The server waits until the client reads its answers.
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
             Err(error) => return Err(format!("sending: {error}")),
         }
@@ -138,7 +138,7 @@ fn session(server: &Server, mut rng: SplitMix) -> Outcome<()> {
     }
 }
 
-/// Flags and options; whether extended headers were asked for.
+/// Appends flags and options; returns whether extended headers were requested.
 pub(super) fn handshake(out: &mut Vec<u8>, rng: &mut SplitMix) -> bool {
     let flags = if rng.below(20) == 0 {
         rng.next_u64() as u32
@@ -166,7 +166,7 @@ pub(super) fn handshake(out: &mut Vec<u8>, rng: &mut SplitMix) -> bool {
         1 => option(out, 1, 0, &[]),
         _ => option(out, 7, 6, &[0; 6]),
     }
-    // A header of the other kind is a broken one.
+    // A header of the other kind is malformed.
     extended ^ (rng.below(20) == 0)
 }
 
@@ -178,7 +178,7 @@ fn any_option(out: &mut Vec<u8>, rng: &mut SplitMix) {
         0 => {}
         1 => data.extend([0; 6]),
         2 => {
-            // Lengths and counts that lie.
+            // Wrong lengths and counts.
             data.extend((rng.below(64) as u32).wrapping_sub(8).to_be_bytes());
             data.extend((0..rng.below(40)).map(|_| rng.next_u64() as u8));
         }
@@ -217,8 +217,8 @@ pub(super) fn command(out: &mut Vec<u8>, extended: bool, rng: &mut SplitMix) {
         0xffff,
     ];
     let command = COMMANDS[rng.below(COMMANDS.len() as u64) as usize];
-    // Each either lies below the border or is refused as a whole: the honest client's blocks stay
-    // its own.
+    // Each request is below the border or is rejected as a whole: it never touches the honest
+    // client's blocks.
     let offset = match rng.below(8) {
         0 => SIZE - 1,
         1 => SIZE + rng.below(1 << 40),
@@ -261,7 +261,7 @@ pub(super) fn command(out: &mut Vec<u8>, extended: bool, rng: &mut SplitMix) {
         bytes[rng.below(4) as usize] ^= 0x10;
     }
     out.extend(bytes);
-    // Bytes that cannot be taken for a header, should the server come to read them as one.
+    // Bytes that are no valid header, in case the server parses them as one.
     let sent = if rng.below(16) == 0 {
         rng.below(payload.min(MIB) + 1)
     } else {

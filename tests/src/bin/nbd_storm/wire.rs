@@ -1,7 +1,6 @@
-//! Requests as bytes.
+//! Encoding of requests.
 
-// The protocol, spelled out once more on purpose: a mistake of the server must not be repeated
-// here.
+// The protocol is implemented again on purpose: the client must not repeat a mistake of the server.
 pub(super) const READ: u16 = 0;
 
 pub(super) const WRITE: u16 = 1;

@@ -1,4 +1,4 @@
-//! An honest client beside the storm, whose data is checked.
+//! Honest client alongside the storm, with checked data.
 
 use super::wire::{FLUSH, READ, TRIM, WRITE, option, request, u32_at};
 use super::{BORDER, Outcome, SIZE, Server};
@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// A client that keeps to the rules, with simple replies.
+/// Conforming client, with simple replies.
 pub(super) struct Honest {
     stream: UnixStream,
     next: u64,
@@ -78,13 +78,13 @@ impl Honest {
     }
 }
 
-/// Blocks of the honest client, each filled with its number and version.
+/// Block size of the honest client; each block is filled with its number and version.
 const BLOCK: u64 = 4096;
 
 const BLOCKS: u64 = (SIZE - BORDER) / BLOCK;
 
-/// Writes and checks blocks until told to stop. Returns how many requests it made and how long they
-/// took, ascending, in microseconds.
+/// Writes and checks blocks until `stop` is set. Returns the latencies of its requests in us,
+/// ascending.
 pub(super) fn witness(server: &Server, stop: &AtomicBool, seed: u64) -> Outcome<Vec<u32>> {
     let mut honest = Honest::connect(server)?;
     let mut rng = SplitMix::new(seed);
@@ -124,7 +124,7 @@ pub(super) fn witness(server: &Server, stop: &AtomicBool, seed: u64) -> Outcome<
     Ok(took)
 }
 
-/// Version 0 is what was never written: zeros.
+/// Fills a block; version 0 is a block never written: zeros.
 fn fill(data: &mut Vec<u8>, block: u64, version: u64) {
     data.clear();
     let word = if version == 0 {

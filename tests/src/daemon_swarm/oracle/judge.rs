@@ -1,4 +1,4 @@
-//! What a read, a restart and a crash may show.
+//! Checks of reads, restarts and crashes.
 
 use super::worlds::push_new;
 use super::{Change, OpId, Oracle, State, Unit, World, fill};
@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 impl Oracle {
-    /// Judges bytes that a read, submitted at `began`, returned at `now`. They stay what later
-    /// reads may not go behind.
+    /// Checks the bytes that a read, submitted at `began`, returned at `now`. Later reads must not
+    /// return older content.
     pub fn read(&mut self, at: u64, bytes: &[u8], began: u64, now: u64) -> Result<(), String> {
         let range = at..at + bytes.len() as u64;
         for number in self.units_of(&range) {
@@ -58,7 +58,7 @@ impl Oracle {
         (began, now): (u64, u64),
         out: &mut Vec<World>,
     ) -> Result<(), String> {
-        // An entry may be seen if all later ones may have taken effect after the read began.
+        // A read may return an entry if all later ones may have taken effect after it began.
         let last = world.line.len() - 1;
         let first = (0..=last)
             .rev()
@@ -98,8 +98,8 @@ impl Oracle {
         self.bounded(number, out)
     }
 
-    /// Whether a unit may hold these bytes after a restart; `rollback` says whether it may also
-    /// have lost what was not durable.
+    /// Returns whether a unit may contain these bytes after a restart. With `rollback` it may also
+    /// have lost data that was not durable.
     fn allows(&self, number: u64, bytes: &[u8], rollback: bool) -> bool {
         let Some(unit) = self.units.get(&number) else {
             return bytes.iter().all(|byte| *byte == 0);
@@ -115,7 +115,7 @@ impl Oracle {
                 .any(|state| state[..bytes.len()] == *bytes)
     }
 
-    /// Contents that unanswered requests may still make.
+    /// Returns the contents that unanswered requests may still produce.
     fn futures(&self, number: u64, unit: &Unit) -> Vec<State> {
         let mut states: Vec<State> = Vec::new();
         let mut todo: Vec<(State, BTreeSet<OpId>)> = unit
@@ -137,7 +137,7 @@ impl Oracle {
         states
     }
 
-    /// Judges everything that a device holds after a restart.
+    /// Checks the whole content of a device after a restart.
     pub fn judge(&self, bytes: &[u8], rollback: bool) -> Result<(), String> {
         assert_eq!(bytes.len() as u64, self.size, "the whole device");
         for (number, seen) in (0..).zip(bytes.chunks(self.unit)) {
@@ -162,8 +162,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// A restart after which the device holds these bytes: they are durable, and nothing is
-    /// pending.
+    /// Records a restart after which the device contains these bytes: they are durable, and nothing
+    /// is pending.
     pub fn restarted(&mut self, bytes: &[u8]) {
         self.units.clear();
         for (number, seen) in (0..).zip(bytes.chunks(self.unit)) {
@@ -177,7 +177,8 @@ impl Oracle {
         }
     }
 
-    /// A restart after which nobody looked: each unit holds one of its contents, which is durable.
+    /// Records a restart without a read: each unit contains one of its possible contents, which is
+    /// durable.
     pub fn restarted_unseen(&mut self, rollback: bool) {
         let numbers: Vec<u64> = self.units.keys().copied().collect();
         for number in numbers {
@@ -226,7 +227,7 @@ impl Oracle {
         )
     }
 
-    /// Says whose byte it is.
+    /// Describes the request that wrote a byte.
     fn name(&self, at: u64, bytes: &[u8], place: usize) -> String {
         let here = at + place as u64;
         let length = bytes.len() - place;

@@ -1,14 +1,13 @@
-//! The oracle of concurrent sessions: what each unit may read as now, and what it may be after a
-//! crash.
+//! Oracle of concurrent sessions: the permitted contents of each unit now and after a crash.
 //!
-//! A *unit* is the device's unit of atomicity. A *world* is one order in which the requests on a
-//! unit may have taken effect; a unit has as many worlds as the replies so far allow. A world's
-//! *line* is its contents in order, from the durable one on.
+//! A *unit* is the device's unit of atomicity. A *world* is one possible order of effect of the
+//! requests on a unit. A unit has all worlds that agree with the replies so far. A world's *line*
+//! is its contents in order, from the durable one on.
 //!
 //! Rules: a request takes effect in each unit at one instant between its submission and its reply.
-//! A request that failed took effect then or never. A FLUSH covers the requests that were answered
-//! before it was submitted; a FUA reply covers its own request. A crash leaves in each unit one
-//! content of its line, whole, or one that unanswered requests make of it.
+//! A failed request took effect in that interval or never. A FLUSH covers the requests answered
+//! before its submission; a FUA reply covers its own request. A crash leaves in each unit one whole
+//! content of its line, or one that unanswered requests make of it.
 
 mod judge;
 mod worlds;
@@ -18,7 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use worlds::push_new;
 
-/// More worlds than this in one unit: the plan has too many requests at once.
+/// Limit of worlds in one unit. Beyond it the plan has too many concurrent requests.
 const WORLDS_MAX: usize = 400;
 
 /// Number of a request.
@@ -26,10 +25,10 @@ pub type OpId = u32;
 
 type State = Arc<[u8]>;
 
-/// The change that a request makes.
+/// Change made by a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Bytes of this version.
+    /// Data of this version.
     Version(u32),
     /// Zeros.
     Zeros,
@@ -39,14 +38,14 @@ pub enum Change {
 struct Op {
     change: Change,
     range: Range<u64>,
-    /// When it was answered well.
+    /// Time of the successful reply.
     acked: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {
     op: OpId,
-    /// The instant by which it had taken effect.
+    /// Time by which the request had taken effect.
     by: u64,
     state: State,
 }
@@ -54,11 +53,11 @@ struct Entry {
 #[derive(Clone, Debug, PartialEq)]
 struct World {
     line: Vec<Entry>,
-    /// Unanswered requests that took effect.
+    /// Unanswered requests that have taken effect.
     early: BTreeSet<OpId>,
-    /// Contents of other orders that end the same, and the requests that took effect after each.
+    /// Contents of other orders with the same end, and the requests that took effect after each.
     others: Vec<(State, Vec<OpId>)>,
-    /// Contents before the durable one, and until when a read may have seen each.
+    /// Contents before the durable one, and the latest time at which a read may have returned each.
     gone: Vec<(State, u64)>,
 }
 
@@ -68,13 +67,13 @@ struct Unit {
     pending: Vec<OpId>,
 }
 
-/// What a device may hold.
+/// Permitted contents of a device.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     seed: u64,
     unit: usize,
     size: u64,
-    /// Units that are not just zeros.
+    /// Units that are not all zeros.
     units: BTreeMap<u64, Unit>,
     ops: Vec<Op>,
     zeros: State,
@@ -122,7 +121,7 @@ impl Oracle {
         }
     }
 
-    /// Bytes of the unit of atomicity.
+    /// Returns the unit of atomicity in bytes.
     pub fn unit_bytes(&self) -> usize {
         self.unit
     }
@@ -167,7 +166,7 @@ impl Oracle {
         }
     }
 
-    /// A request was submitted.
+    /// Records a submitted request.
     pub fn submit(&mut self, change: Change, range: Range<u64>) -> OpId {
         let op = self.ops.len() as OpId;
         self.ops.push(Op {
@@ -182,7 +181,7 @@ impl Oracle {
         op
     }
 
-    /// Worlds that follow from `world` when the request takes effect next, or after other
+    /// Returns the worlds that follow from `world` if the request takes effect next, or after other
     /// unanswered ones.
     fn reach(
         &self,
@@ -215,7 +214,7 @@ impl Oracle {
         }
     }
 
-    /// A request that changes something was answered at `now`.
+    /// Records the reply at `now` to a request that changes data.
     pub fn answered(
         &mut self,
         op: OpId,
@@ -240,7 +239,7 @@ impl Oracle {
                 }
                 for mut world in found {
                     let place = world.line.iter().position(|entry| entry.op == op);
-                    // A FLUSH may have made it durable and shortened the line.
+                    // A FLUSH may have made the content durable and shortened the line.
                     for entry in &mut world.line[..place.map_or(0, |place| place + 1)] {
                         entry.by = entry.by.min(now);
                     }
@@ -268,7 +267,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Keeps a unit unless it is zeros and nothing else.
+    /// Stores a unit unless its only content is zeros.
     fn keep(&mut self, number: u64, unit: Unit) {
         let plain = unit.pending.is_empty()
             && unit.worlds.len() == 1
@@ -280,7 +279,7 @@ impl Oracle {
         }
     }
 
-    /// A FLUSH that was submitted at `began` was answered well.
+    /// Records the successful reply to a FLUSH submitted at `began`.
     pub fn flushed(&mut self, began: u64) {
         let numbers: Vec<u64> = self.units.keys().copied().collect();
         for number in numbers {

@@ -1,4 +1,4 @@
-//! Worlds of a unit: the orders in which its requests may have taken effect.
+//! Worlds of a unit: the possible orders of effect of its requests.
 
 use super::{BASE, Entry, OpId, State, World};
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ impl World {
         &self.line.last().expect("a line has a base").state
     }
 
-    /// The request takes effect, unanswered.
+    /// Returns the world in which the request takes effect, unanswered.
     pub(super) fn with(&self, op: OpId, state: State) -> World {
         let mut world = self.clone();
         world.line.push(Entry {
@@ -37,8 +37,7 @@ impl World {
         world
     }
 
-    /// The requests that `covered` names are durable. Reads that began after `horizon` may still
-    /// come.
+    /// Makes the requests in `covered` durable. Reads that began after `horizon` may still arrive.
     pub(super) fn settle(
         &mut self,
         covered: impl Fn(OpId) -> bool,
@@ -70,7 +69,7 @@ impl World {
         }
     }
 
-    /// Takes in a world that ends the same.
+    /// Merges a world with the same end.
     pub(super) fn join(&mut self, other: World) {
         for (place, entry) in other.line.iter().enumerate() {
             if let Some(own) = self.line.iter_mut().find(|own| own.op == entry.op) {
@@ -117,7 +116,7 @@ impl World {
     }
 }
 
-/// Worlds that end the same go on the same: one is enough.
+/// Adds a world, or merges it: worlds with the same end continue identically.
 pub(super) fn push_new(worlds: &mut Vec<World>, world: World) {
     let same = |other: &&mut World| other.early == world.early && other.last() == world.last();
     match worlds.iter_mut().find(same) {

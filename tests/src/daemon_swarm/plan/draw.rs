@@ -1,4 +1,4 @@
-//! The plan of a seed.
+//! Draws the plan of a seed.
 
 use super::{ALL, Action, Ask, Death, Plan, Verb, WIRES};
 use ftl_core::schemes::SCHEMES;
@@ -6,24 +6,24 @@ use ftld_battery::rig::{Cells, has_param};
 use nand_model::SplitMix;
 use nand_model::store::{Crash, End};
 
-/// What a device is like.
+/// Device sizes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// Some tens of pages.
+    /// Few pages.
     Small,
-    /// More than two slices of the volume, and requests that reach over one.
+    /// More than two slices of the volume, with requests that cross a slice boundary.
     Slices,
-    /// More pages than one trim may cover in one go.
+    /// More pages than one slice of a trim.
     Long,
 }
 
-/// Draws plans.
+/// Generator of plans.
 pub(super) struct Draw {
     pub(super) rng: SplitMix,
     pub(super) plan: Plan,
     pub(super) shape: Shape,
     pub(super) hot: u64,
-    /// Kinds of faults that this run has.
+    /// Kinds of faults in this run.
     pub(super) writes_fail: bool,
     pub(super) syncs_fail: bool,
     pub(super) cuts: bool,
@@ -34,7 +34,7 @@ pub(super) struct Draw {
     pub(super) traps: bool,
 }
 
-/// The plan of a seed.
+/// Draws the plan of a seed.
 pub fn draw(seed: u64) -> Plan {
     let mut rng = SplitMix::new(seed ^ 0x5EED_0DAE);
     let shape = match rng.below(60) {
@@ -63,7 +63,7 @@ pub fn draw(seed: u64) -> Plan {
         .collect();
     let scheme = &SCHEMES[rng.below(SCHEMES.len() as u64) as usize];
     let ram = has_param(scheme, "mlam.ack") && rng.one_in(2);
-    // From 64 KiB on the server looks a read through for holes.
+    // From 64 KiB on the server searches a read for holes.
     let pieces = if rng.one_in(5) {
         64 << 10
     } else {
@@ -128,7 +128,7 @@ impl Draw {
         self.act(Action::Turn(who, ALL, ALL));
     }
 
-    /// Content before anything happens, on most devices.
+    /// Writes initial content, on most devices.
     fn fill(&mut self) {
         if self.shape == Shape::Long || self.rng.one_in(4) {
             return;
@@ -143,7 +143,7 @@ impl Draw {
         }
     }
 
-    /// Where a request goes, and how long it is.
+    /// Draws the offset and length of a request.
     pub(super) fn extent(&mut self) -> (u64, u64) {
         let (size, page, piece) = (
             self.plan.size,
@@ -193,7 +193,7 @@ impl Draw {
         match verb {
             Verb::Read => {
                 ask.df = self.rng.one_in(3);
-                // Long ones are looked through for holes.
+                // The server searches long reads for holes.
                 if self.rng.one_in(3) {
                     let at = self.rng.below(self.plan.size / 4 + 1);
                     (ask.offset, ask.length) = (at, (self.plan.size - at).min(300 << 10));
@@ -321,7 +321,7 @@ impl Draw {
         self.act(Action::Die(death, look));
     }
 
-    /// Power fails while the reply to a read of several pieces has begun.
+    /// Cuts power after the reply to a read of several pieces has begun.
     fn cut_amid_a_read(&mut self) {
         let (who, size) = (self.who(), self.plan.size);
         let pieces = u64::from(self.plan.piece) * (2 + self.rng.below(4));

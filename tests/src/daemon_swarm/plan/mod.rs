@@ -11,7 +11,7 @@ use nand_model::store::{Crash, End};
 pub use draw::draw;
 pub use text::parse;
 
-/// The framing that a connection asks for.
+/// Framing requested by a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     /// Simple replies.
@@ -20,7 +20,7 @@ pub enum Wire {
     Structured,
     /// Extended headers.
     Extended,
-    /// Simple replies on a stream that is in transmission from the start, as the kernel's client.
+    /// Simple replies on a stream without a handshake, as with the kernel's client.
     Attached,
 }
 
@@ -67,7 +67,7 @@ pub struct Ask {
     pub verb: Verb,
     /// First byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
     /// Durable before the reply.
     pub fua: bool,
@@ -80,7 +80,7 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// A plain request.
+    /// Creates a request without flags.
     pub fn new(verb: Verb, offset: u64, length: u64) -> Ask {
         Ask {
             verb,
@@ -93,73 +93,74 @@ impl Ask {
         }
     }
 
-    /// Whether it changes bytes.
+    /// Returns whether the request changes data.
     pub fn changes(&self) -> bool {
         matches!(self.verb, Verb::Write | Verb::Trim | Verb::Zero)
     }
 
-    /// Whether its reply waits for the host's storage.
+    /// Returns whether the reply waits for the host's storage.
     pub fn waits_for_a_sync(&self) -> bool {
         self.fua || self.verb == Verb::Flush
     }
 }
 
-/// How a daemon ends.
+/// Ends of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
-    /// It is told to stop.
+    /// Requested stop.
     Stop,
-    /// It is killed, or its host dies.
+    /// Kill of the daemon, or crash of its host.
     Sudden(End),
 }
 
-/// What the runner does next.
+/// Actions of the runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A connection submits a request.
+    /// Submits a request on a connection.
     Send(usize, Ask),
-    /// A connection is served; so many bytes may pass in and out.
+    /// Serves a connection; at most this number of bytes pass in and out.
     Turn(usize, u32, u32),
-    /// From now on syncs wait before they complete, or do not.
+    /// Turns the delay of syncs on or off.
     Hold(bool),
     /// Lets the sync in progress complete.
     Sync,
-    /// Looks at what the end at this moment would leave; `again` crashes that once more after it
-    /// was opened.
+    /// Checks the state that an end now would leave; with a crash, crashes that state again after
+    /// it was opened.
     Fork(End, Option<Crash>),
-    /// The daemon ends and starts again; `look` reads everything afterwards.
+    /// Ends and restarts the daemon; with `true`, reads the whole device afterwards.
     Die(Death, bool),
     /// The same, but the first start dies right before its n-th write.
     DieTwice(End, u64, End),
-    /// Looks at what the end right before a later write of the host would leave.
+    /// Checks the state that an end right before a later host write would leave.
     Trap(u64, End),
-    /// A later write of the host fails: after so many, when so many bytes arrived, with this errno.
+    /// Makes a later host write fail: after this number of writes and of bytes, with this errno.
     FailWrite(u64, usize, i32),
-    /// The next syncs of the host fail.
+    /// Makes the next host syncs fail.
     FailSyncs(u64),
-    /// The flash loses power after so many programs and erases, at once without.
+    /// Cuts flash power after this number of programs and erases, or at once with `None`.
     Cut(Option<u64>, u64),
-    /// Requests on real threads, in each connection one after the other; meanwhile the device is
-    /// paused so often.
+    /// Runs requests on real threads, in sequence per connection, and pauses the device this often
+    /// meanwhile.
     Race(Vec<(usize, Ask)>, u32),
-    /// Reads everything through a connection.
+    /// Reads the whole device through a connection.
     Check(usize),
-    /// Background work: collection, and space given back.
+    /// Background work: GC, and discard of freed space.
     Idle(u32),
-    /// A connection ends and another takes its place: with a good-bye, or after so many more bytes.
+    /// Ends a connection and starts another in its place: by a disconnect, or after this number of
+    /// bytes.
     Leave(usize, Option<u32>),
-    /// Looks, through a session, at what the end at this moment would leave, opened read-only.
+    /// Checks, through a session, the state that an end now would leave, opened read-only.
     ReadOnly(End),
 }
 
-/// A run.
+/// Plan of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What payloads name.
+    /// Seed in the payloads.
     pub seed: u64,
-    /// The scheme.
+    /// Scheme name.
     pub scheme: String,
-    /// The chip's rules.
+    /// Programming rules of the chip.
     pub cells: Cells,
     /// Bytes of a flash page.
     pub page: u32,
@@ -169,30 +170,30 @@ pub struct Plan {
     pub size: u64,
     /// Over-provisioning in percent.
     pub op: u32,
-    /// Slots of the image beyond its blocks.
+    /// Spare slots of the image.
     pub spare: u32,
     /// Pages between two checkpoints.
     pub checkpoint: u32,
-    /// Bytes of a piece of a request.
+    /// Bytes per piece of a request.
     pub piece: u32,
-    /// Parameters of the scheme beyond the usual.
+    /// Scheme parameters besides the defaults.
     pub params: Vec<(String, String)>,
     /// The connections.
     pub wires: Vec<Wire>,
-    /// What happens.
+    /// Actions in order.
     pub actions: Vec<Action>,
 }
 
 impl Plan {
-    /// The scheme under test.
+    /// Returns the scheme under test.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// No scheme has this name.
     pub fn scheme(&self) -> Result<&'static Scheme, String> {
         Scheme::find(&self.scheme).ok_or_else(|| format!("no scheme {}", self.scheme))
     }
 
-    /// Whether RAM acknowledges writes, so that a kill may lose them.
+    /// Returns whether the scheme acknowledges writes in RAM, so that a kill may lose them.
     pub fn ram_acknowledges(&self) -> bool {
         self.params
             .iter()
@@ -200,7 +201,7 @@ impl Plan {
     }
 }
 
-/// Bytes enough for everything.
+/// Unlimited number of bytes.
 pub const ALL: u32 = u32::MAX;
 
 #[cfg(test)]

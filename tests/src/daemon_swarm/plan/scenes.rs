@@ -1,11 +1,11 @@
-//! Scenes of a plan: a few actions that bring about one situation.
+//! Scenes of a plan: short sequences of actions that produce one situation.
 
 use super::draw::Draw;
 use super::{ALL, Action, Ask, Death, Verb};
 use nand_model::store::{Crash, End};
 
 impl Draw {
-    /// Writes of one connection, made durable by itself or by another one; then a crash.
+    /// Writes of one connection, made durable by it or by another one; then a crash.
     pub(super) fn durable(&mut self) {
         for _ in 0..self.rng.below(3) {
             self.request();
@@ -33,7 +33,7 @@ impl Draw {
         }
     }
 
-    /// Several requests at once, served in parts.
+    /// Concurrent requests, served in parts.
     pub(super) fn overlap(&mut self) {
         let count = 2 + self.rng.below(3);
         let mut busy = Vec::new();
@@ -99,7 +99,7 @@ impl Draw {
         ask
     }
 
-    /// A FUA write of several pieces, between which another connection works and syncs; then a
+    /// A FUA write of several pieces; another connection works and syncs between them. Then a
     /// crash.
     pub(super) fn fua_in_pieces(&mut self) {
         let (who, other) = (self.who(), self.who());
@@ -135,8 +135,8 @@ impl Draw {
         self.act(Action::Fork(End::Crash(crash), again));
     }
 
-    /// A sync in progress for one connection, many requests behind it; the syncs complete one by
-    /// one, with a crash after each.
+    /// A sync in progress for one connection, with many requests behind it. The syncs complete one
+    /// by one, with a crash after each.
     pub(super) fn behind_a_sync(&mut self) {
         let (first, second) = (self.who(), self.who());
         self.act(Action::Hold(true));
@@ -273,7 +273,7 @@ impl Draw {
         self.durable();
         self.request();
         if self.rng.one_in(2) {
-            // Reads are served on.
+            // Reads are still served.
             let who = self.who();
             self.act(Action::Check(who));
         }

@@ -1,4 +1,4 @@
-//! Plans as text, and from text.
+//! Text form of plans.
 
 use super::{Action, Ask, Death, Plan, VERBS, WIRES};
 use ftld_battery::rig::Cells;
@@ -128,7 +128,7 @@ impl Display for Plan {
     }
 }
 
-/// Words of a line, taken one by one.
+/// Words of a line, read one by one.
 struct Words<'a>(std::str::SplitWhitespace<'a>);
 
 impl Words<'_> {
@@ -239,10 +239,10 @@ pub(super) fn action(line: &str) -> Result<Action, String> {
     })
 }
 
-/// Reads a plan; lines that begin with `#` are comments.
+/// Parses a plan; lines that begin with `#` are comments.
 ///
 /// # Errors
-/// A line is no action; the message names it.
+/// A line is not an action; the message contains it.
 pub fn parse(text: &str) -> Result<Plan, String> {
     let mut lines = text
         .lines()

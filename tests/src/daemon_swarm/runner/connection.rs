@@ -20,21 +20,21 @@ pub(super) struct Connection {
     pub(super) client: Client,
     pub(super) device: Arc<Watched>,
     pub(super) session: Option<Session>,
-    /// How the session ended.
+    /// Result of the ended session.
     pub(super) ended: Option<Result<(), String>>,
     pub(super) stop: Option<oneshot::Sender<()>>,
     pub(super) woken: Arc<Woken>,
-    /// Flushes that have ended, as far as the runner saw.
+    /// Ended flushes seen by the runner.
     pub(super) seen: u64,
-    /// Whether it changed anything since it began.
+    /// Whether the session changed data since it began.
     pub(super) wrote: bool,
-    /// Whether the client has ended it.
+    /// Whether the client has ended the session.
     pub(super) left: bool,
 }
 
 impl Connection {
-    /// Whether it ended because a read failed after its reply had begun, which cannot carry an
-    /// error any more.
+    /// Returns whether the session ended because a read failed after its reply had begun; that
+    /// reply cannot carry an error.
     pub(super) fn is_broken(&self) -> bool {
         matches!(&self.ended, Some(Err(why)) if why.contains("in the middle of a reply"))
     }
@@ -51,7 +51,7 @@ impl Connection {
     }
 }
 
-/// Whether a session has something to do.
+/// Wake-up flag of a session.
 #[derive(Default)]
 pub(super) struct Woken(AtomicBool);
 
@@ -66,8 +66,8 @@ impl Woken {
         self.0.swap(false, Ordering::SeqCst)
     }
 
-    /// Gives a thread that has ended a flush the time to say so, on a busy machine, too. A session
-    /// in the middle of a reply does not listen.
+    /// Waits for a thread that has ended a flush to report it, even on a busy machine. A session in
+    /// the middle of a reply does not read reports.
     pub(super) fn wait(&self) {
         let until = Instant::now() + Duration::from_millis(20);
         while !self.0.load(Ordering::SeqCst) && Instant::now() < until {
@@ -76,7 +76,7 @@ impl Woken {
     }
 }
 
-/// A session on the volume, as one of the plan's connections.
+/// Starts a session on the volume for one of the plan's connections.
 pub(super) fn connect(
     plan: &Plan,
     who: usize,

@@ -1,4 +1,4 @@
-//! The device of a plan: made, opened, read as a whole.
+//! Device of a plan: creation, opening, reading the whole device.
 
 use crate::daemon_swarm::gate::{Gate, Unblocked};
 use crate::daemon_swarm::plan::Plan;
@@ -13,7 +13,7 @@ use nand_model::{Chip, Geometry, ImageSpec, Profile};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What images on a simulated disk are called.
+/// Name of images on a simulated disk.
 pub(super) const NAME: &str = "simulated disk";
 
 fn profile_of(plan: &Plan) -> Profile {
@@ -23,7 +23,7 @@ fn profile_of(plan: &Plan) -> Profile {
         pages_per_block: plan.block,
         ..profile.geometry
     };
-    // Wear is another suite's.
+    // The `wear` suite covers wear.
     Profile {
         geometry,
         endurance: 1 << 20,
@@ -31,7 +31,7 @@ fn profile_of(plan: &Plan) -> Profile {
     }
 }
 
-/// A new image on a new disk.
+/// Creates an image on a new disk.
 pub(super) fn make(plan: &Plan) -> Result<SimDisk, String> {
     let scheme = plan.scheme()?;
     let mut params = Params::default();
@@ -50,7 +50,7 @@ pub(super) fn make(plan: &Plan) -> Result<SimDisk, String> {
         text + &format!("{key}={value}\n")
     });
     let told = |error: &dyn std::fmt::Display| format!("plan: {error}");
-    // A device may end inside a page, though one that the command line makes does not.
+    // A device may end inside a page, although the command line never creates one.
     let room = plan.size.next_multiple_of(4096);
     let layout = scheme.layout(&profile_of(plan), room, f64::from(plan.op) / 100.0, &params);
     let layout = layout.map_err(|error| told(&error))?;
@@ -98,7 +98,7 @@ pub(super) fn open(disk: &SimDisk, gate: Option<&Arc<Gate>>) -> Result<Volume<Fi
     Ok(stack.map_err(|failure| format!("mount: {failure}"))?.volume)
 }
 
-/// Everything that a volume holds, its holes included.
+/// Reads the whole content of a volume, holes included.
 pub(super) fn contents(volume: &Volume<FileStore>) -> Result<Vec<u8>, String> {
     let mut bytes = vec![0xA5; volume.size() as usize];
     volume

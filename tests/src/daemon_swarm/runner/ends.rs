@@ -1,4 +1,4 @@
-//! Ends of the daemon: kills, crashes, clean stops, and the restarts after them.
+//! Ends of the daemon: kills, crashes, clean shutdowns, and the restarts after them.
 
 use super::device::{contents, open};
 use super::{Report, Run, Traffic};
@@ -31,7 +31,7 @@ impl<'a> Run<'a> {
         self.restart(disk, rollback, look)
     }
 
-    /// Stops in order. Returns whether what was not durable may be gone.
+    /// Shuts down cleanly. Returns whether data that was not durable may be lost.
     pub(super) fn stop(&mut self) -> Result<bool, String> {
         let amid = !self.open.is_empty();
         self.stopping = true;
@@ -42,7 +42,7 @@ impl<'a> Run<'a> {
             self.turn(who, usize::MAX, usize::MAX)?;
         }
         if amid {
-            // A sync may be held still.
+            // A sync may still be delayed.
             let end = End::Crash(Crash::Nothing);
             let disk = self.disk.ended(end);
             self.look(&disk, end)
@@ -82,7 +82,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Compares the volume's counters and the server's with the traffic, if all of it went well.
+    /// Compares the counters of the volume and the server with the traffic, if all requests
+    /// succeeded.
     pub(super) fn count(&mut self) -> Result<(), String> {
         if self.traffic.errors > 0 {
             return Ok(());
@@ -116,7 +117,7 @@ impl<'a> Run<'a> {
         {
             return Err(format!("{name}: {counted} counted, {known} known"));
         }
-        // Holes are answered without a read; a look after a restart reads everything.
+        // The server answers holes without a read; a check after a restart reads everything.
         let most = read + self.looked;
         if host.of(Op::Read).bytes > most {
             return Err(format!(
@@ -128,7 +129,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Lets go of what is left of a daemon.
+    /// Drops the rest of a daemon.
     fn abandon(&mut self) {
         self.gate.hold(false);
         self.connections.clear();

@@ -1,4 +1,4 @@
-//! Connections that end, and requests that end with them.
+//! Ends of connections, and of their requests.
 
 use super::Run;
 use super::connection::connect;
@@ -8,7 +8,7 @@ use crate::daemon_swarm::plan::{Ask, Verb};
 use std::time::Instant;
 
 impl<'a> Run<'a> {
-    /// Reads everything through a connection.
+    /// Reads the whole device through a connection.
     pub(super) fn check(&mut self, who: usize) -> Result<(), String> {
         let step = 128 << 10;
         for at in (0..self.plan.size).step_by(step) {
@@ -21,7 +21,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Answers everything. A stop ends the sessions, too.
+    /// Completes all requests. A stop ends the sessions, too.
     pub(super) fn drain(&mut self) -> Result<(), String> {
         self.gate.hold(false);
         let until = Instant::now() + UNANSWERED;
@@ -43,7 +43,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A connection ends with whatever it has in flight, and another takes its place.
+    /// Ends a connection with its requests in flight, and starts another in its place.
     pub(super) fn leave(&mut self, who: usize, hang_up: Option<usize>) -> Result<(), String> {
         let Some(connection) = self.connections.get_mut(who) else {
             return Ok(());
@@ -57,7 +57,7 @@ impl<'a> Run<'a> {
             if Instant::now() > until {
                 return Err(format!("connection {who} outlives its client"));
             }
-            // What it waits for may wait for the runner.
+            // The session may wait for a sync that waits for the runner.
             self.gate.hold(false);
             self.turn(who, usize::MAX, usize::MAX)?;
         }
@@ -88,8 +88,8 @@ impl<'a> Run<'a> {
         self.connections[who].is_broken() && self.volume.is_powerless()
     }
 
-    /// Power failed within a read of several pieces: the session ends, and its requests have no
-    /// replies.
+    /// Replaces a session that ended because power failed within a read of several pieces; its
+    /// requests have no replies.
     pub(super) fn replace_broken(&mut self, who: usize) -> Result<(), String> {
         self.forget_requests(who)?;
         self.note(Class::Broken);
@@ -103,8 +103,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Requests without a reply when their connection ended took effect by then or never. What was
-    /// taken whole has a reply. Returns whether the last message broke off.
+    /// Ends the requests of a connection: those without a reply took effect by then or never, and
+    /// completely received ones have a reply. Returns whether the last message was incomplete.
     pub(super) fn end_of_connection(&mut self, who: usize) -> Result<bool, String> {
         let (whole, inside) = self.connections[who].client.unanswered();
         if let Some(ask) = whole.filter(|_| !self.is_broken(who)) {

@@ -1,4 +1,4 @@
-//! Looks at what an end would leave, and at faults that struck.
+//! Checks of the state that an end would leave, and of faults that occurred.
 
 use super::Run;
 use super::connection::connect;
@@ -14,22 +14,22 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl<'a> Run<'a> {
-    /// Whether what was not durable may be gone although the host lives.
+    /// Returns whether data that was not durable may be lost although the host lives.
     pub(super) fn is_lossy(&self) -> bool {
-        self.volume.trouble().is_some() || self.sync_failed
+        self.volume.failure().is_some() || self.sync_failed
     }
 
-    /// Notes faults that struck. Trouble that nobody asked for is a failure.
+    /// Records faults that occurred. A failure without an injected fault fails the run.
     pub(super) fn look_at_faults(&mut self) -> Result<(), String> {
         if let Some(errno) = self.fuse.take_if(|_| !self.disk.has_write_faults()) {
             self.blown = Some((self.now(), errno));
         }
-        // The volume hears of a sync that failed inside the scheme when it next waits for one.
+        // The volume detects a sync that failed inside the scheme at its next wait for one.
         if self.disk.bad_syncs() < self.bad_syncs && !self.sync_failed {
             self.sync_failed = true;
             self.note(Class::SyncFailed);
         }
-        match self.volume.trouble() {
+        match self.volume.failure() {
             Some(why) if why.contains("sync of the image failed") && self.sync_failed => {}
             Some(_) if self.cut && self.volume.is_powerless() => self.note(Class::PowerCut),
             Some(why) => return Err(format!("the device failed: {why}")),
@@ -41,7 +41,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Opens a disk, judges what it holds and returns it.
+    /// Opens a disk, checks its content and returns it.
     pub(super) fn look(&mut self, disk: &SimDisk, end: End) -> Result<Vec<u8>, String> {
         self.judged(end);
         let bytes = contents(&open(disk, None)?)?;
@@ -49,7 +49,7 @@ impl<'a> Run<'a> {
         Ok(bytes)
     }
 
-    /// The same without a change of the disk, and with a session that asks for changes.
+    /// Does the same without changing the disk, with a session that requests changes.
     pub(super) fn look_read_only(&mut self, end: End) -> Result<(), String> {
         let disk = self.disk.ended(end);
         let writes = disk.writes();
@@ -110,7 +110,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Notes what this end, whose outcome was judged, was like.
+    /// Records the properties of this checked end.
     pub(super) fn note_end(&mut self, end: End) {
         let End::Crash(_) = end else {
             self.note(Class::Kill);

@@ -1,8 +1,9 @@
-//! Runs a plan: volume, NBD sessions and a real image over the simulated disk, beside the oracle.
+//! Runner of a plan: volume, NBD sessions and a real image over the simulated disk, alongside the
+//! oracle.
 //!
-//! Connections are polled by the runner, in the order of the plan, so that a run follows from its
-//! plan. Two things run on threads of their own: syncs, which the runner holds and lets go
-//! ([`super::gate`]), and races, which are as the machine makes them.
+//! The runner polls connections in the order of the plan, so a run is determined by its plan. Two
+//! things run on their own threads. The runner delays and releases syncs ([`super::gate`]); races
+//! depend on the machine's schedule.
 
 mod connection;
 mod device;
@@ -30,19 +31,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::Runtime;
 
-/// What a run did.
+/// Report of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
-    /// Host crashes whose outcome was judged.
+    /// Host crashes with a checked outcome.
     pub crashes: u64,
-    /// Kills whose outcome was judged.
+    /// Kills with a checked outcome.
     pub kills: u64,
     /// Requests answered.
     pub replies: u64,
 }
 
 impl Report {
-    /// Adds what another run did.
+    /// Adds another run's report.
     pub fn add(&mut self, other: &Report) {
         self.crashes += other.crashes;
         self.kills += other.kills;
@@ -50,10 +51,10 @@ impl Report {
     }
 }
 
-/// The runtime that a worker's runs need.
+/// Creates the runtime for a worker's runs.
 ///
 /// # Panics
-/// If the host has no threads left.
+/// If the host cannot start threads.
 pub fn runtime() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder
@@ -63,10 +64,10 @@ pub fn runtime() -> Runtime {
         .expect("a runtime")
 }
 
-/// Runs a plan. One that does not end ends the process.
+/// Runs a plan. A hung run ends the process.
 ///
 /// # Errors
-/// What the device did wrong, and at which action.
+/// Returns the device's mistake, and the action at which it occurred.
 pub fn run(plan: &Plan, runtime: &Runtime, classes: &mut Classes) -> Result<Report, String> {
     let _context = runtime.enter();
     let carry_out = || {
@@ -93,13 +94,13 @@ struct Open {
     who: usize,
     op: Option<OpId>,
     began: u64,
-    /// Whether a sync was in progress when it was submitted.
+    /// Whether a sync was in progress at its submission.
     during_sync: bool,
-    /// Whether its connection waited for a sync already.
+    /// Whether its connection already waited for a sync.
     behind: bool,
 }
 
-/// Traffic since the daemon started, as far as all of it went well.
+/// Traffic since the daemon started, if all of it succeeded.
 #[derive(Clone, Copy, Debug, Default)]
 struct Traffic {
     written: u64,
@@ -122,30 +123,30 @@ struct Run<'a> {
     open: BTreeMap<u64, Open>,
     clock: Arc<AtomicU64>,
     cookies: u64,
-    /// Versions given so far.
+    /// Versions assigned so far.
     versions: u32,
-    /// The errno of a write that is to fail; when it did, its instant.
+    /// Errno of a planned write failure; after the failure, its time.
     fuse: Option<i32>,
     blown: Option<(u64, i32)>,
-    /// Syncs that were to fail, and whether one did.
+    /// Planned sync failures, and whether one occurred.
     bad_syncs: u64,
     sync_failed: bool,
     cut: bool,
     stopping: bool,
     traffic: Traffic,
-    /// Bytes that the runner itself read since the daemon started.
+    /// Bytes read by the runner itself since the daemon started.
     looked: u64,
-    /// What made the last durable reply special, and the host's writes by then.
+    /// Classes of the last durable reply, and the host's writes by then.
     durable: (BTreeSet<&'static str>, u64),
     partial_trims: bool,
     trap: Option<(Oracle, End)>,
-    /// Whether requests run on real threads.
+    /// Whether requests run on threads.
     racing: bool,
-    /// When a write was last answered well.
+    /// Time of the last successful reply to a write.
     wrote_well: u64,
-    /// Whether the device said, when a write failed last, that writes fail.
+    /// Whether the device reported failing writes at the last failed write.
     failing: bool,
-    /// The last restart was one after a failed sync.
+    /// Whether the last restart followed a failed sync.
     after_failed_sync: bool,
     after_kill: bool,
     report: Report,
@@ -192,7 +193,7 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    /// Connects everybody.
+    /// Starts all connections.
     fn serve(&mut self) -> Result<(), String> {
         let gate = self.gate.clone();
         self.disk.during_sync(move || gate.during_sync());
@@ -209,7 +210,7 @@ impl<'a> Run<'a> {
         self.classes.note(class.name());
     }
 
-    /// An end whose outcome is judged.
+    /// Records an end with a checked outcome.
     fn judged(&mut self, end: End) {
         match end {
             End::Kill => self.report.kills += 1,
@@ -217,7 +218,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether what was acknowledged and is not durable may be gone after this end.
+    /// Returns whether acknowledged data that is not durable may be lost after this end.
     fn may_lose(&self, end: End) -> bool {
         matches!(end, End::Crash(_)) || self.is_lossy() || self.plan.ram_acknowledges()
     }
@@ -288,7 +289,7 @@ impl<'a> Run<'a> {
                     seed: after.map(|_| *seed),
                     ..PowerCut::default()
                 };
-                // Refused after an earlier failure.
+                // Rejected after an earlier failure.
                 if self.volume.inject(&Injection::PowerCut(cut)).is_ok() {
                     self.cut = true;
                 }
@@ -299,7 +300,7 @@ impl<'a> Run<'a> {
                 for _ in 0..4 {
                     let _ = self.volume.idle(*budget);
                 }
-                self.volume.tidy();
+                self.volume.discard_freed_space();
             }
             Action::Leave(who, hang_up) => self.leave(*who, hang_up.map(|after| after as usize))?,
             Action::ReadOnly(end) => self.look_read_only(*end)?,

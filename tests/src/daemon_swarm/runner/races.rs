@@ -1,4 +1,4 @@
-//! Requests on threads of their own, replayed to the oracle in the order of their instants.
+//! Requests on their own threads, replayed to the oracle in the order of their timestamps.
 
 use super::connection::Connection;
 use super::{Open, Run};
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// A request of a racer: cookie, payload, request, version.
+/// Request of a racer: cookie, payload, request, version.
 type Job = (u64, Vec<u8>, Ask, u32);
 
-/// Its answer: submitted, replied, request, version, reply.
+/// Answer to a job: submission time, reply time, request, version, reply.
 type Answer = (u64, u64, Ask, u32, Reply);
 
 impl<'a> Run<'a> {
@@ -91,7 +91,7 @@ impl<'a> Run<'a> {
         (0..self.connections.len()).try_for_each(|who| self.take(who))
     }
 
-    /// Tells the oracle of a race, in the order in which it happened.
+    /// Replays a race to the oracle, in the order of occurrence.
     fn replay(&mut self, logs: Vec<Vec<Answer>>) -> Result<(), String> {
         let all: Vec<(usize, Answer)> = logs
             .into_iter()
@@ -158,7 +158,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Requests of one connection, one after the other; when each began and ended by the clock.
+/// Runs the requests of one connection in sequence; records start and end time of each.
 pub(super) fn race_alone(
     connection: &mut Connection,
     work: &[(u64, Vec<u8>, Ask, u32)],
@@ -192,21 +192,21 @@ pub(super) fn race_alone(
     Ok(log)
 }
 
-/// Background work until the racers are done. Returns whether there was any.
+/// Runs background work until the racers are done. Returns whether there was any.
 fn work_behind(volume: &Volume<FileStore>, done: &AtomicBool) -> bool {
     let mut worked = false;
     while !done.load(Ordering::SeqCst) {
         worked |= volume.idle(8) == Idle::More;
         volume.publish(false);
-        volume.tidy();
+        volume.discard_freed_space();
         volume.reclaim_when_short(Duration::ZERO);
         std::thread::yield_now();
     }
     worked
 }
 
-/// Pauses the device and lets it on again, now and then by a step. While it is paused no flash
-/// operation begins.
+/// Pauses and resumes the device, sometimes by a step. While it is paused no flash operation
+/// begins.
 fn pause(volume: &Volume<FileStore>, round: u32) -> Result<(), String> {
     if volume.pause(Duration::from_secs(20)).is_err() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Requests and their replies, beside the oracle.
+//! Requests and their replies, alongside the oracle.
 
 use super::{Open, Run};
 use crate::daemon_swarm::Class;
@@ -9,16 +9,16 @@ use std::collections::BTreeSet;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// Requests that change something and are not answered, at most: more make too many orders.
+/// Largest number of unanswered requests that change data: more lead to too many orders.
 const UNANSWERED_MAX: usize = 5;
 
-/// How long a request may stay unanswered when nothing is in its way.
+/// Longest time without a reply when nothing delays the request.
 pub(super) const UNANSWERED: Duration = Duration::from_secs(10);
 
-/// Pages of one go of a long trim or block status.
+/// Pages per step of a long trim or block status.
 const LONG_PAGES: u64 = 16_384;
 
-/// Bytes that the volume takes in one go.
+/// Bytes per slice of the volume.
 const SLICE: u64 = 512 << 10;
 
 pub(super) const EPERM: u32 = 1;
@@ -36,7 +36,7 @@ impl<'a> Run<'a> {
             .connections
             .get(who)
             .is_none_or(|each| each.client.open.len() > 6 || each.session.is_none());
-        // Simple replies have no room for extents.
+        // Simple replies cannot carry extents.
         let simple = matches!(
             self.plan.wires.get(who),
             Some(Wire::Simple | Wire::Attached)
@@ -56,7 +56,7 @@ impl<'a> Run<'a> {
             .is_some_and(|end| end <= self.plan.size)
     }
 
-    /// Tells the oracle of a request.
+    /// Submits a request to the oracle.
     fn prepare(&mut self, who: usize, ask: Ask) -> (u64, Vec<u8>, Open) {
         let began = self.now();
         self.versions += 1;
@@ -103,7 +103,7 @@ impl<'a> Run<'a> {
         self.settle()
     }
 
-    /// Takes and judges the replies of a connection.
+    /// Reads and checks the replies of a connection.
     pub(super) fn take(&mut self, who: usize) -> Result<(), String> {
         self.look_at_faults()?;
         let replies = self.connections[who].client.receive()?;
@@ -127,7 +127,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Waits for threads and serves the connections whose flushes ended.
+    /// Waits for threads and serves the connections with ended flushes.
     pub(super) fn settle(&mut self) -> Result<(), String> {
         loop {
             let ended = self.gate.quiet(
@@ -221,7 +221,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// A write that no other one succeeded beside decides whether the device says that writes fail.
+    /// Checks the device's state after a write: it decides whether the device reports failing
+    /// writes, unless another write succeeded at the same time.
     fn look_at_state(
         &mut self,
         ask: &Ask,

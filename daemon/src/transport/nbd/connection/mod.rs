@@ -1,20 +1,19 @@
-//! One connection on tokio: moves bytes between a stream and the state machines, and watches the
-//! clock.
+//! One connection on tokio: moves bytes between a stream and the state machines, and enforces
+//! timeouts.
 //!
-//! What always holds: requests run inline on the thread that polls the connection; only
-//! [`crate::device::Flush::wait`] goes to the blocking pool, one thread per connection at a time,
-//! while other requests go on being served. Held replies wait for one timer per connection, which
-//! is there from the first of them on. Time runs against a peer only where it keeps us waiting in
-//! the middle of a message, never while it waits for us. If the peer misbehaves or vanishes, the
-//! connection ends and nothing else is touched.
+//! Invariants: requests run inline on the thread that polls the connection. Only
+//! [`crate::device::Flush::wait`] runs in the blocking pool, on one thread per connection at a
+//! time, while other requests are served. Delayed replies share one timer per connection, created
+//! for the first of them. Timeouts run only while the peer stalls in the middle of a message, never
+//! while it waits for the server. If the peer misbehaves or disconnects, only its connection ends.
 
-mod ended;
-mod linger;
+mod busy_poll;
+mod close_reason;
 mod negotiate;
 mod transmission;
 
-pub use ended::Ended;
-pub(super) use ended::note_end;
+pub use close_reason::CloseReason;
+pub(super) use close_reason::note_end;
 pub(super) use negotiate::negotiate;
 
 use super::export::{Export, ExportInfo};
@@ -36,7 +35,8 @@ use transmission::Connection;
 /// done. Runs on the caller's tokio runtime, which needs its drivers for time and I/O.
 ///
 /// # Errors
-/// Why the connection ended, if not by good-bye, between two messages, or by the shutdown.
+/// The reason for the end of the connection, unless it is DISC, a close between two messages, or
+/// the shutdown.
 pub async fn serve_stream<S>(
     stream: S,
     device: Arc<dyn BlockDevice>,
@@ -44,7 +44,7 @@ pub async fn serve_stream<S>(
     limits: &Limits,
     stats: &NbdStats,
     shutdown: impl Future<Output = ()>,
-) -> Result<(), Ended>
+) -> Result<(), CloseReason>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -63,9 +63,9 @@ where
     transmit(channel, opening, device, limits, stats, shutdown).await
 }
 
-/// Serves a stream whose other end already is in transmission and takes simple replies: the
-/// kernel's client on a socket handed to it. The kernel must be told the size and [`Export::flags`]
-/// of [`super::wire::Mode::Simple`].
+/// Serves a stream whose peer already is in transmission and takes simple replies: the kernel's
+/// client on a socket handed to it. The kernel must be configured with the size and
+/// [`Export::flags`] of [`super::wire::Mode::Simple`].
 ///
 /// # Errors
 /// As [`serve_stream`].
@@ -75,7 +75,7 @@ pub async fn attach_stream<S>(
     limits: &Limits,
     stats: &NbdStats,
     shutdown: impl Future<Output = ()>,
-) -> Result<(), Ended>
+) -> Result<(), CloseReason>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -99,35 +99,35 @@ where
     .await
 }
 
-/// Where transmission starts from.
+/// Start of the transmission phase.
 pub(super) struct Opening {
     pub(super) session: Session,
     pub(super) export: Export,
-    /// Bytes of requests that came with the end of the handshake.
+    /// Bytes of requests that followed the handshake.
     pub(super) rest: Vec<u8>,
-    /// How long to look for the next request before sleeping; zero where others share the thread.
+    /// Time to poll for the next request before sleeping; zero if others share the thread.
     pub(super) linger: Duration,
-    /// Where to say that the peer keeps us waiting.
-    pub(super) silence: Arc<Silence>,
+    /// Shared record of the peer's silence.
+    pub(super) silence: Arc<StallClock>,
 }
 
-/// Since when a peer has been silent in the middle of a message, for whoever has to choose which
-/// connection makes way.
+/// Start of a peer's silence in the middle of a message, used to choose the connection to evict.
 #[derive(Default)]
-pub(super) struct Silence(Mutex<Option<Instant>>);
+pub(super) struct StallClock(Mutex<Option<Instant>>);
 
-impl Silence {
+impl StallClock {
     fn set(&self, silent: bool) {
         *self.0.lock() = silent.then(Instant::now);
     }
 
-    /// `None` while the peer keeps nobody waiting.
+    /// Returns the start of the silence; `None` if the peer is not silent in the middle of a
+    /// message.
     pub(super) fn since(&self) -> Option<Instant> {
         *self.0.lock()
     }
 }
 
-/// The transmission phase.
+/// Runs the transmission phase.
 pub(super) async fn transmit<S>(
     channel: Channel<S>,
     opening: Opening,
@@ -135,7 +135,7 @@ pub(super) async fn transmit<S>(
     limits: &Limits,
     stats: &NbdStats,
     shutdown: impl Future<Output = ()>,
-) -> Result<(), Ended>
+) -> Result<(), CloseReason>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -156,7 +156,7 @@ async fn transmit_on<S>(
     limits: &Limits,
     stats: &NbdStats,
     shutdown: impl Future<Output = ()>,
-) -> Result<(), Ended>
+) -> Result<(), CloseReason>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -165,7 +165,7 @@ where
     let mut shutdown = pin!(shutdown);
     let result = poll_fn(|cx| connection.poll(Pin::new(&mut stream), shutdown.as_mut(), cx)).await;
     connection.publish();
-    // TLS says good-bye, for which a peer that takes nothing leaves no room.
+    // TLS sends a closing message, which blocks if the peer reads nothing.
     let _ = tokio::time::timeout(limits.drain, stream.shutdown()).await;
     result
 }

@@ -1,9 +1,9 @@
-//! The handshake on a stream, the upgrade to TLS included.
+//! The handshake on a stream, including the upgrade to TLS.
 //!
-//! Always true: it ends within its deadline. Nothing reaches the device, so power failure does not
-//! matter.
+//! Invariants: the handshake ends within its deadline. Nothing reaches the device, so power failure
+//! has no effect.
 
-use super::ended::Ended;
+use super::close_reason::CloseReason;
 use crate::transport::nbd::buffer::Buffer;
 use crate::transport::nbd::export::Export;
 use crate::transport::nbd::handshake::{Handshake, Security, Session, Step};
@@ -12,22 +12,22 @@ use crate::transport::nbd::tls::{Channel, Tls};
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// The handshake, that of TLS included, within its deadline: what was agreed, and the bytes that
-/// came after.
+/// Performs the handshake, including TLS, within its deadline. Returns the stream, the session, and
+/// the bytes that followed.
 pub(crate) async fn negotiate<S>(
     stream: S,
     export: &Export,
     limits: &Limits,
     tls: Option<&Tls>,
     full: Option<usize>,
-) -> Result<(Channel<S>, Session, Vec<u8>), Ended>
+) -> Result<(Channel<S>, Session, Vec<u8>), CloseReason>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let work = negotiate_slowly(stream, export, limits, tls, full);
     tokio::time::timeout(limits.handshake, work)
         .await
-        .unwrap_or(Err(Ended::Deadline(limits.handshake)))
+        .unwrap_or(Err(CloseReason::Deadline(limits.handshake)))
 }
 
 async fn negotiate_slowly<S>(
@@ -36,7 +36,7 @@ async fn negotiate_slowly<S>(
     limits: &Limits,
     tls: Option<&Tls>,
     full: Option<usize>,
-) -> Result<(Channel<S>, Session, Vec<u8>), Ended>
+) -> Result<(Channel<S>, Session, Vec<u8>), CloseReason>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -53,7 +53,7 @@ where
     loop {
         let (taken, step) = machine.advance(input.filled(), &mut out);
         input.consume(taken);
-        // Before the next option is looked at, so that answers never pile up.
+        // Before the next option is read, so that replies never accumulate.
         stream.write_all(&out).await?;
         stream.flush().await?;
         out.clear();
@@ -62,13 +62,13 @@ where
             Step::More => {
                 let n = stream.read(input.spare(machine.want())).await?;
                 if n == 0 {
-                    return Err(Ended::Stream(io::ErrorKind::UnexpectedEof.into()));
+                    return Err(CloseReason::Stream(io::ErrorKind::UnexpectedEof.into()));
                 }
                 input.commit(n);
             }
             Step::StartTls => {
                 let tls = tls.expect("without it nothing is upgraded");
-                stream = stream.upgrade(tls).await.map_err(Ended::Tls)?;
+                stream = stream.upgrade(tls).await.map_err(CloseReason::Tls)?;
                 machine.secured();
             }
             Step::Done(session) => return Ok((stream, session, input.filled().to_vec())),

@@ -1,15 +1,15 @@
 //! The transmission phase of one connection as a future: input, output, syncs, timers.
 //!
-//! Always true: requests run inline in [`Connection::poll`], waits for the host's storage in the
-//! blocking pool. A reply leaves after the device said that the request is done, so power failure
-//! takes no more than the device says.
+//! Invariants: requests run inline in [`Connection::poll`], waits for the host's storage in the
+//! blocking pool. A reply leaves after the device has finished the request, so power failure loses
+//! no more than the device permits.
 
-use super::ended::Ended;
-use super::linger::Linger;
-use super::{Opening, Silence};
+use super::busy_poll::BusyPoll;
+use super::close_reason::CloseReason;
+use super::{Opening, StallClock};
 use crate::convert::to_u64;
 use crate::device::{BlockDevice, Completion};
-use crate::transport::latency::Alarm;
+use crate::transport::latency::CompletionTimer;
 use crate::transport::nbd::buffer::Buffer;
 use crate::transport::nbd::engine::{Close, Engine, ReplyTo, Sync, Turn};
 use crate::transport::nbd::limits::Limits;
@@ -27,12 +27,12 @@ use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
-/// Payloads from here on are read to their end and no further.
+/// Payloads of this size or more are read to their end and no further.
 const LARGE: usize = 64 << 10;
-/// How long a stretched buffer of an idle connection is kept.
+/// Time for which an idle connection keeps a stretched buffer.
 const RELAX: Duration = Duration::from_secs(1);
 
-/// What the one timer of a connection is running for.
+/// Purpose of the connection's timer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Timer {
     Off,
@@ -49,21 +49,21 @@ pub(super) struct Connection<'a> {
     pub(super) limits: &'a Limits,
     pub(super) stats: &'a NbdStats,
     in_flight: Share<'a>,
-    pub(super) linger: Linger,
+    pub(super) linger: BusyPoll,
     pub(super) input: Buffer,
     pub(super) out: Buffer,
-    /// Whether the stream holds bytes of replies back, as TLS does.
+    /// Whether the stream has unflushed bytes of replies, as TLS may.
     unflushed: bool,
-    /// Syncs that wait for a thread, and how many are with one.
+    /// Syncs that wait for a thread; `waiting` counts those on one.
     syncs: Vec<Sync>,
     waiting: usize,
     sender: mpsc::UnboundedSender<Waited>,
     receiver: mpsc::UnboundedReceiver<Waited>,
     pub(super) sleep: Pin<Box<Sleep>>,
     timer: Timer,
-    pub(super) silence: Arc<Silence>,
-    /// For held replies.
-    alarm: Option<(Alarm, pipe::Receiver)>,
+    pub(super) silence: Arc<StallClock>,
+    /// Timer of delayed replies.
+    alarm: Option<(CompletionTimer, pipe::Receiver)>,
     end_of_input: bool,
     draining: bool,
 }
@@ -84,7 +84,7 @@ impl<'a> Connection<'a> {
             limits,
             stats,
             in_flight: Share::of(&stats.in_flight, 0),
-            linger: Linger::new(opening.linger),
+            linger: BusyPoll::new(opening.linger),
             input,
             out: Buffer::new(limits.resting),
             unflushed: false,
@@ -106,7 +106,7 @@ impl<'a> Connection<'a> {
         mut stream: Pin<&mut S>,
         mut shutdown: Pin<&mut impl Future<Output = ()>>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Ended>>
+    ) -> Poll<Result<(), CloseReason>>
     where
         S: AsyncRead + AsyncWrite,
     {
@@ -136,12 +136,13 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Does all that can be done now. `Err` is the end of the connection, in whichever way.
+    /// Does all work that is possible now. `Err` is the end of the connection, with or without an
+    /// error.
     fn poll_work<S>(
         &mut self,
         mut stream: Pin<&mut S>,
         cx: &mut Context<'_>,
-    ) -> Result<Turn, Result<(), Ended>>
+    ) -> Result<Turn, Result<(), CloseReason>>
     where
         S: AsyncRead + AsyncWrite,
     {
@@ -153,7 +154,7 @@ impl<'a> Connection<'a> {
                 &mut self.out,
                 &mut self.syncs,
             );
-            // Once around again, to be woken when they are done.
+            // Loop once more, to be woken when the syncs are done.
             progress |= self.start_syncs();
             progress |= self
                 .poll_output(stream.as_mut(), cx)
@@ -162,19 +163,21 @@ impl<'a> Connection<'a> {
             match turn {
                 Turn::Close(Close::Disconnect) if quiet => return Err(Ok(())),
                 Turn::Close(Close::Disconnect) | Turn::Room => {}
-                Turn::Close(why) => return Err(Err(Ended::Transmission(why))),
+                Turn::Close(why) => return Err(Err(CloseReason::Transmission(why))),
                 Turn::Input(want) if !self.end_of_input => {
                     progress |= self
                         .poll_input(stream.as_mut(), want, cx)
                         .map_err(|error| Err(error.into()))?;
                 }
-                // The rest of a message will not come, but what was asked before is still answered.
+                // The rest of a message will not arrive, but earlier requests are still answered.
                 Turn::Input(_) if self.all_sent() && self.engine.answered_whole_requests() => {
                     let whole = self.engine.at_boundary(&self.input);
                     if whole && quiet {
                         return Err(Ok(()));
                     } else if !whole {
-                        return Err(Err(Ended::Stream(io::ErrorKind::UnexpectedEof.into())));
+                        return Err(Err(CloseReason::Stream(
+                            io::ErrorKind::UnexpectedEof.into(),
+                        )));
                     }
                 }
                 Turn::Input(_) => {}
@@ -189,7 +192,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Sends replies. They count as sent when the stream holds nothing back any more.
+    /// Sends replies. They are sent once the stream has flushed them.
     fn poll_output<S: AsyncWrite>(
         &mut self,
         mut stream: Pin<&mut S>,
@@ -230,8 +233,8 @@ impl<'a> Connection<'a> {
         );
         let missing = want - self.input.len();
         let spare = self.input.spare(want);
-        // The queue runs empty behind a large payload, so that nothing of the next one has to be
-        // moved to the front.
+        // The queue is empty after a large payload, so that nothing of the next one must be moved
+        // to the front.
         let most = if want >= LARGE {
             spare.len().min(missing)
         } else {
@@ -263,9 +266,8 @@ impl<'a> Connection<'a> {
         progress
     }
 
-    /// Sends the syncs that gathered to a thread, unless one is at work: syncs share what the host
-    /// does, so that waiting for them one after the other takes no longer, and a busy client cannot
-    /// fill the thread pool.
+    /// Sends the collected syncs to a thread, unless one is busy. Syncs share the host's work, so
+    /// waiting for them in sequence takes no longer. A busy client cannot fill the thread pool.
     fn start_syncs(&mut self) -> bool {
         if self.waiting > 0 || self.syncs.is_empty() {
             return false;
@@ -279,23 +281,23 @@ impl<'a> Connection<'a> {
                 let to = sync.to;
                 let result = catch_unwind(AssertUnwindSafe(|| sync.wait()));
                 let result = result.unwrap_or_else(|_| Err(io::Error::other("the flush panicked")));
-                // Nobody listens any more when the connection has ended.
+                // The receiver is gone if the connection has ended.
                 let _ = sender.send((to, result));
             }
         });
         true
     }
 
-    /// Answers what was held and is due.
+    /// Answers delayed requests that are due.
     fn release(&mut self) -> bool {
-        // Where nothing is held, no clock is read.
+        // Without delayed replies, no clock is read.
         self.engine.next_due().is_some()
             && self
                 .engine
                 .release(std::time::Instant::now(), &mut self.out)
     }
 
-    /// Ready when a held reply may be due.
+    /// Returns `Ready` when a delayed reply may be due.
     fn poll_alarm(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(due) = self.engine.next_due() else {
             return Poll::Pending;
@@ -303,22 +305,22 @@ impl<'a> Connection<'a> {
         let (alarm, file) = match &mut self.alarm {
             Some(both) => both,
             none => {
-                let alarm = Alarm::new()?;
-                // Nothing in there asks for more than a file that can be polled and read.
+                let alarm = CompletionTimer::new()?;
+                // The receiver needs only a file that can be polled and read.
                 let file =
                     pipe::Receiver::from_owned_fd_unchecked(alarm.as_fd().try_clone_to_owned()?)?;
                 none.insert((alarm, file))
             }
         };
         alarm.set(due)?;
-        // A count of eight bytes; room for more tells tokio that it was all there is.
+        // The count has eight bytes; with a larger buffer, tokio detects that no more follows.
         ready!(Pin::new(file).poll_read(cx, &mut ReadBuf::new(&mut [0; 16])))?;
         alarm.went_off();
         Poll::Ready(Ok(()))
     }
 
-    /// Ready when there may be something to do because time passed.
-    fn poll_timer(&mut self, turn: Turn, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+    /// Returns `Ready` when elapsed time may require work.
+    fn poll_timer(&mut self, turn: Turn, cx: &mut Context<'_>) -> Poll<Result<(), CloseReason>> {
         let (timer, after) = self.wanted_timer(turn);
         if timer == Timer::Off {
             self.set_timer(timer);
@@ -331,8 +333,8 @@ impl<'a> Connection<'a> {
         ready!(self.sleep.as_mut().poll(cx));
         self.set_timer(Timer::Off);
         Poll::Ready(match timer {
-            Timer::Stall => Err(Ended::Stalled(after)),
-            Timer::Drain => Err(Ended::Undrained(after)),
+            Timer::Stall => Err(CloseReason::Stalled(after)),
+            Timer::Drain => Err(CloseReason::Undrained(after)),
             Timer::Relax | Timer::Off => {
                 self.input.relax();
                 self.out.relax();

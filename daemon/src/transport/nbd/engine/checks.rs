@@ -1,7 +1,7 @@
-//! Checks of a request before anything reaches the device: flags, length, range.
+//! Checks a request before it reaches the device: flags, length, range.
 //!
-//! Always true: what is checked here depends on the session and the export alone. Power failure
-//! does not matter: nothing is kept.
+//! Invariants: the checks depend on the session and the export alone. Power failure has no effect:
+//! the checks store nothing.
 
 use super::replies::{Failure, Outcome};
 use super::{Engine, STATUS_PAYLOAD};
@@ -9,7 +9,7 @@ use crate::convert::to_usize;
 use crate::transport::nbd::wire::{Errno, Mode, Request, command, command_flag as cf};
 
 impl Engine {
-    /// Bytes that follow the header.
+    /// Returns the number of payload bytes after the header.
     pub(super) fn payload_of(&self, request: &Request) -> u64 {
         let flagged = self.session.mode == Mode::Extended && request.flags & cf::PAYLOAD_LEN != 0;
         if request.command == command::WRITE || flagged {
@@ -94,8 +94,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Flags that a command may carry; `None` for a command that does not exist. FUA is allowed
-    /// everywhere by the protocol.
+    /// Returns the flags that a command may carry; `None` for an unknown command. The protocol
+    /// allows FUA for every command.
     fn allowed_flags(&self, command: u16) -> Option<u16> {
         let structured = self.session.mode != Mode::Simple;
         let extended = self.session.mode == Mode::Extended;

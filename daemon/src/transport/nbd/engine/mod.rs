@@ -1,16 +1,16 @@
 //! The transmission phase as a state machine: request bytes in, reply bytes out, no socket.
 //!
 //! *Piece*: the part of a large read or write that is in memory at once. *Sync*: the second half of
-//! a FLUSH or FUA request, which the caller waits for elsewhere and brings back with
-//! [`Engine::finish`]. *Held*: a reply that waits until the emulated flash would have been done,
-//! and leaves by [`Engine::release`]; meanwhile other requests are taken and answered.
+//! a FLUSH or FUA request; the caller waits for it elsewhere and returns it with
+//! [`Engine::finish`]. *Held*: a reply that is delayed until the emulated flash would have finished
+//! and sent by [`Engine::release`]; meanwhile other requests are served.
 //!
-//! What always holds: every request is answered exactly once unless the session ends; nothing
-//! reaches the device before its flags, length and range were checked; a reply that has begun is
-//! never interrupted by another, nor begun before its first piece is due; memory is bounded by
-//! [`Limits::piece`] and [`Limits::backlog`] whatever the peer claims. If the peer breaks the
-//! framing or vanishes, writes that it sent in full may have been applied, unacknowledged. A large
-//! write may be applied in part when its payload breaks off.
+//! Invariants: every request is answered exactly once unless the session ends. Nothing reaches the
+//! device before its flags, length and range are checked. A reply that has begun is never
+//! interrupted by another, nor begun before its first piece is due. [`Limits::piece`] and
+//! [`Limits::backlog`] bound memory, whatever the peer claims. If the peer breaks the framing or
+//! disconnects, writes that it sent in full may have been applied, unacknowledged. A large write
+//! may be applied in part when its payload breaks off.
 
 mod checks;
 mod read;
@@ -25,46 +25,46 @@ use super::limits::Limits;
 use super::stats::Tally;
 use super::wire::{Mode, Request, command, command_flag as cf, decode_request, request_len};
 use crate::convert::{to_u64, to_usize};
-use crate::device::{BlockDevice, Completion, Flush, Hold};
-use crate::transport::latency::Holds;
+use crate::device::{BlockDevice, Completion, DelayedCompletion, Flush};
+use crate::transport::latency::DelayQueue;
 use replies::{Answer, Failure};
 use std::io;
 use std::time::Instant;
 
 /// Extents per BLOCK_STATUS reply and per piece of a read.
 const EXTENTS: usize = 1024;
-/// Payload bytes of a BLOCK_STATUS request that are looked at.
+/// Maximum payload bytes of a BLOCK_STATUS request.
 const STATUS_PAYLOAD: usize = 8 + 4 * 32;
 
-/// Why a session ended.
+/// Reason for the end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Close {
-    /// The client said good-bye.
+    /// The client sent DISC.
     #[error("the client disconnected")]
     Disconnect,
-    /// A request did not start as it must.
+    /// A request does not start with its magic number.
     #[error("bad request magic")]
     BadMagic,
-    /// A payload beyond what we read.
+    /// A payload exceeds [`Limits::payload`].
     #[error("oversized payload")]
     TooBig,
-    /// The device failed after a reply had begun that cannot carry an error any more.
+    /// The device failed after the start of a reply that can no longer carry an error.
     #[error("the device failed in the middle of a reply")]
     Broken,
 }
 
-/// What the engine needs to go on.
+/// Condition for the next step of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// More input: the queue must come to hold at least this many bytes.
+    /// More input: the queue must contain at least this many bytes.
     Input(usize),
-    /// Replies must leave, a sync must finish, or a held reply must become due.
+    /// Replies must leave, a sync must finish, or a delayed reply must become due.
     Room,
-    /// Nothing: no further request is taken. Syncs may still be under way, and replies waiting.
+    /// None: no further request is accepted. Syncs may still be in progress, and replies delayed.
     Close(Close),
 }
 
-/// Names the request that a reply belongs to.
+/// Identifies the request of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyTo {
     cookie: u64,
@@ -72,41 +72,41 @@ pub struct ReplyTo {
     command: u16,
 }
 
-/// A sync to wait for.
+/// A sync for the caller to wait for.
 pub struct Sync {
-    /// Whom to answer.
+    /// Request to answer.
     pub to: ReplyTo,
     flush: Box<dyn Flush>,
-    /// Of the write that has to be durable.
+    /// Delay of the write that must be durable.
     hold: Completion,
 }
 
 impl Sync {
-    /// Blocks until it is done; the result is for [`Engine::finish`].
+    /// Blocks until the sync is done; the result is for [`Engine::finish`].
     ///
     /// # Errors
     /// As [`Flush::wait`].
     pub fn wait(self) -> io::Result<Completion> {
-        Ok(Hold::later(self.hold, self.flush.wait()?))
+        Ok(DelayedCompletion::later(self.hold, self.flush.wait()?))
     }
 }
 
-/// A reply that waits.
+/// A delayed reply.
 enum Held {
-    /// To a request that moved no data to the client.
+    /// Reply to a request that moved no data to the client.
     Done(ReplyTo),
-    /// All of it, as it goes out.
+    /// Complete reply, encoded.
     Bytes(Vec<u8>),
 }
 
-/// The piece of a large read that waits; nothing else is answered before it.
+/// The delayed piece of a large read; no other reply is sent before it.
 struct Parked {
-    hold: Hold,
+    hold: DelayedCompletion,
     bytes: Vec<u8>,
     last: bool,
 }
 
-/// The request that spans more than one turn.
+/// The request that spans several turns.
 enum Job {
     None,
     Read {
@@ -145,15 +145,15 @@ pub struct Engine {
     draining: bool,
     unsent: usize,
     syncs: usize,
-    held: Holds<Held>,
+    held: DelayQueue<Held>,
     parked: Option<Parked>,
-    /// Of what is in `held` and `parked`.
+    /// Copies in `held` and `parked`.
     copies: Copies,
     tally: Tally,
 }
 
 impl Engine {
-    /// A session on this export.
+    /// Creates a session on this export.
     pub fn new(session: Session, export: &Export, limits: &Limits) -> Self {
         Engine {
             session,
@@ -165,24 +165,24 @@ impl Engine {
             draining: false,
             unsent: 0,
             syncs: 0,
-            held: Holds::default(),
+            held: DelayQueue::default(),
             parked: None,
             copies: Copies::new(limits.piece),
             tally: Tally::default(),
         }
     }
 
-    /// From now on new requests are answered `ESHUTDOWN`, and nothing is held any longer.
+    /// Answers new requests with `ESHUTDOWN` from now on, and no longer delays replies.
     pub fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// Whether the engine is between two messages of the peer, given that it left this input.
+    /// Returns whether the engine is between two messages of the peer, given the remaining input.
     pub fn at_boundary(&self, input: &Buffer) -> bool {
         input.is_empty() && matches!(self.job, Job::None | Job::Read { .. })
     }
 
-    /// Whether every request taken has been answered.
+    /// Returns whether every accepted request has been answered.
     pub fn is_idle(&self) -> bool {
         self.syncs == 0
             && self.held.is_empty()
@@ -190,23 +190,23 @@ impl Engine {
             && matches!(self.job, Job::None)
     }
 
-    /// Requests whose reply is not on its way.
+    /// Returns the number of requests whose reply has not been sent.
     pub fn in_flight(&self) -> usize {
         let under_way = !matches!(self.job, Job::None) || self.parked.is_some();
         self.unsent + self.syncs + self.held.len() + usize::from(under_way)
     }
 
-    /// Whether every request that came whole has been answered.
+    /// Returns whether every complete request has been answered.
     pub fn answered_whole_requests(&self) -> bool {
         self.unsent + self.syncs + self.held.len() == 0 && self.parked.is_none()
     }
 
-    /// Whether a reply of another request may be put into the output now.
+    /// Returns whether the reply to another request may be appended to the output now.
     pub fn between_replies(&self) -> bool {
         self.parked.is_none() && !matches!(self.job, Job::Read { begun: true, .. })
     }
 
-    /// When [`Engine::release`] has something to do.
+    /// Returns the time at which [`Engine::release`] has work.
     pub fn next_due(&self) -> Option<Instant> {
         match &self.parked {
             Some(parked) => Some(parked.hold.due()),
@@ -215,8 +215,8 @@ impl Engine {
         }
     }
 
-    /// Answers what was held and is due by now. Nobody waits any more for a peer that left, or when
-    /// draining. Returns whether there was any.
+    /// Answers delayed requests that are due at `now`; all of them if the session is closed or
+    /// draining. Returns whether there were any.
     pub fn release(&mut self, now: Instant, out: &mut Buffer) -> bool {
         let all = self.draining || self.closed.is_some();
         let mut any = false;
@@ -244,17 +244,17 @@ impl Engine {
         self.copies.free(bytes);
     }
 
-    /// The output was sent in full.
+    /// Records that the output was sent in full.
     pub fn sent(&mut self) {
         self.unsent = 0;
     }
 
-    /// What was counted since the last call.
+    /// Returns the counts since the last call.
     pub fn take_tally(&mut self) -> Tally {
         std::mem::take(&mut self.tally)
     }
 
-    /// Answers the request of a sync.
+    /// Answers the request of a finished sync.
     pub fn finish(&mut self, to: ReplyTo, result: io::Result<Completion>, out: &mut Buffer) {
         assert!(self.between_replies(), "a reply inside another one");
         assert!(self.syncs > 0, "a sync ended that was not begun");
@@ -262,7 +262,8 @@ impl Engine {
         self.answer(to, result.map_err(Failure::from), out);
     }
 
-    /// Works through the input until it needs something. Syncs that begin are appended to `syncs`.
+    /// Processes the input until the engine is blocked. Appends the syncs that it starts to
+    /// `syncs`.
     pub fn advance(
         &mut self,
         device: &dyn BlockDevice,
@@ -373,14 +374,14 @@ impl Engine {
                 let answer = device.trim(offset, length).map_err(Failure::from);
                 self.complete(device, to, fua, answer, out, syncs);
             }
-            // NO_HOLE promises that a later write finds room, which an FTL grants for every logical
-            // page; FAST_ZERO promises not to be slower than writing, which dropping a mapping
-            // never is.
+            // NO_HOLE guarantees space for a later write, which an FTL has for every logical page.
+            // FAST_ZERO guarantees that zeroing is not slower than writing, which dropping a
+            // mapping never is.
             command::WRITE_ZEROES => {
                 let answer = device.write_zeroes(offset, length).map_err(Failure::from);
                 self.complete(device, to, fua, answer, out, syncs);
             }
-            // There is nothing faster to bring it to.
+            // There is no faster cache to fill.
             command::CACHE => self.reply(to, Ok(()), out),
             command::BLOCK_STATUS if flags & cf::PAYLOAD_LEN != 0 => {
                 self.job = Job::Status { to, request }
@@ -414,9 +415,9 @@ impl Engine {
         let Job::Write { answer, .. } = std::mem::replace(&mut self.job, Job::None) else {
             unreachable!("as above")
         };
-        // After an error the rest is only read away: the client has sent it already.
+        // After an error, the rest is only read and dropped: the client has sent it already.
         let answer = answer.and_then(|hold| {
-            Ok(Hold::later(
+            Ok(DelayedCompletion::later(
                 hold,
                 device.write(at, &input.filled()[..length])?,
             ))
@@ -438,7 +439,8 @@ impl Engine {
         None
     }
 
-    /// Small transfers go whole, large ones are cut at multiples of the piece.
+    /// Returns the length of the next piece: small transfers are whole, large ones are cut at
+    /// multiples of the piece.
     fn piece_at(&self, at: u64, left: u64) -> usize {
         let piece = to_u64(self.limits.piece);
         to_usize(if left <= piece {
@@ -464,7 +466,7 @@ impl Engine {
         None
     }
 
-    /// Answers a request that may have to be durable first.
+    /// Answers a request, after a sync if it must be durable.
     fn complete(
         &mut self,
         device: &dyn BlockDevice,

@@ -1,20 +1,20 @@
 //! READ: whole replies, or chunks of data and holes.
 //!
-//! Always true: a piece is read before its head is sent, so that an error can still be told where
-//! the protocol has room for it. Power failure does not matter: reading changes nothing.
+//! Invariants: a piece is read before its head is sent, so that the reply can still carry an error
+//! where the protocol permits it. Power failure has no effect: reading changes nothing.
 
 use super::replies::Failure;
 use super::status::merged;
 use super::{Close, EXTENTS, Engine, Held, Job, Parked, ReplyTo, Turn};
 use crate::convert::{narrow, to_u32, to_u64, to_usize};
-use crate::device::{BlockDevice, Completion, Hold};
+use crate::device::{BlockDevice, Completion, DelayedCompletion};
 use crate::transport::nbd::buffer::Buffer;
 use crate::transport::nbd::wire::{
     Chunk, Errno, Mode, SIMPLE_REPLY_LEN, chunk, chunk_len, encode_chunk, simple_reply,
 };
 
-/// Reads from this size on are looked through for holes; below, the question costs more than the
-/// zeros.
+/// Size in bytes from which reads are scanned for holes; below, the scan costs more than sending
+/// the zeros.
 const HOLE_SCAN: usize = 64 << 10;
 
 impl Engine {
@@ -37,7 +37,7 @@ impl Engine {
         let whole_room =
             to_u64(length) == left && self.copies.has_room(self.data_head_len() + length);
         if !begun && !whole_room && !self.copies.is_empty() {
-            // Until what was held has left.
+            // Until the delayed replies have left.
             return Some(Turn::Room);
         }
         let result = if whole {
@@ -95,7 +95,7 @@ impl Engine {
         None
     }
 
-    /// Takes back what was put into the output since it held `before` bytes.
+    /// Removes and returns the output that was appended since it held `before` bytes.
     fn take_back(&mut self, before: usize, out: &mut Buffer) -> Vec<u8> {
         assert!(
             before <= out.len(),
@@ -106,9 +106,9 @@ impl Engine {
         bytes
     }
 
-    /// One piece of a reply that is a single message; `total` (bytes of the whole reply) is given
-    /// with the first piece. That one is read before anything is sent, so that an error in it can
-    /// still be told.
+    /// Sends one piece of a reply that is a single message; `total` (bytes of the whole reply) is
+    /// given with the first piece. The first piece is read before anything is sent, so that the
+    /// reply can still carry its error.
     fn send_whole(
         &self,
         device: &dyn BlockDevice,
@@ -132,7 +132,7 @@ impl Engine {
         Ok((to_u64(length), hold))
     }
 
-    /// One piece of a structured reply: a data chunk, or several with holes between them.
+    /// Sends one piece of a structured reply: a data chunk, or several with holes between them.
     fn send_chunks(
         &self,
         device: &dyn BlockDevice,
@@ -151,7 +151,7 @@ impl Engine {
             let part = extent.len.min(to_u64(length) - sent);
             let done = last && sent + part == to_u64(length);
             if extent.mapped {
-                hold = Hold::later(
+                hold = DelayedCompletion::later(
                     hold,
                     self.send_data(device, to, at + sent, to_usize(part), done, out)?
                         .1,

@@ -1,7 +1,8 @@
-//! Replies in the session's mode, and the errors that they carry.
+//! Replies in the session's mode, and their errors.
 //!
-//! Always true: each reply is put into the output in one go. A reply to a request that changed
-//! something is made after the device did it; power failure before that leaves it unacknowledged.
+//! Invariants: each reply is appended to the output in one call. The reply to a request that
+//! changes data is created after the device executed it; power failure before that leaves it
+//! unacknowledged.
 
 use super::{Engine, Held, ReplyTo};
 use crate::convert::to_u32;
@@ -16,7 +17,7 @@ use std::io;
 pub(super) struct Failure {
     pub(super) errno: Errno,
     pub(super) text: String,
-    /// Where in the device, when it is not where the request began.
+    /// Offset of the error in the device, if it is not the start of the request.
     pub(super) at: Option<u64>,
 }
 
@@ -42,11 +43,11 @@ impl From<io::Error> for Failure {
 
 pub(super) type Outcome = Result<(), Failure>;
 
-/// What the device made of a request.
+/// Result of a request on the device.
 pub(super) type Answer = Result<Completion, Failure>;
 
 impl Engine {
-    /// Replies when it is time to.
+    /// Replies when the answer is due.
     pub(super) fn answer(&mut self, to: ReplyTo, answer: Answer, out: &mut Buffer) {
         match answer {
             Ok(Some(hold)) => self.held.push(hold, Held::Done(to)),

@@ -1,7 +1,7 @@
 //! BLOCK_STATUS: the extents of a range.
 //!
-//! Always true: a reply has at most [`EXTENTS`] extents and at least one. Power failure does not
-//! matter: asking changes nothing.
+//! Invariants: a reply has at least one and at most [`EXTENTS`] extents. Power failure has no
+//! effect: the query changes nothing.
 
 use super::replies::Failure;
 use super::{EXTENTS, Engine, Job, ReplyTo, Turn};
@@ -14,8 +14,8 @@ use crate::transport::nbd::wire::{
 };
 
 impl Engine {
-    /// BLOCK_STATUS with a payload: the range's length, then the contexts that the client wants of
-    /// those negotiated.
+    /// Handles a BLOCK_STATUS with a payload: the range's length, then the client's choice of the
+    /// negotiated contexts.
     pub(super) fn status_payload(
         &mut self,
         device: &dyn BlockDevice,
@@ -107,7 +107,7 @@ impl Engine {
     }
 }
 
-/// Neighbours in the same state as one.
+/// Merges neighbours in the same state.
 pub(super) fn merged(extents: &[Extent]) -> impl Iterator<Item = Extent> + '_ {
     let mut rest = extents.iter().copied().peekable();
     std::iter::from_fn(move || {

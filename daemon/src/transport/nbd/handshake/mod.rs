@@ -1,11 +1,10 @@
 //! Fixed newstyle negotiation as a state machine: bytes in, bytes out, no socket.
 //!
-//! What always holds: nothing of the device is touched; an unknown option is answered and
-//! negotiation goes on; an option is looked at only when all its data is there, and never more than
-//! [`Limits::option_len`] of it is kept. A peer that breaks the framing, or asks too often, is cut
-//! off. Nothing that was agreed in the clear counts after an upgrade to TLS, and a byte that comes
-//! between asking for it and the answer, where somebody in the middle could have put it, ends the
-//! session.
+//! Invariants: the device is not accessed. An unknown option is answered and negotiation continues.
+//! An option is parsed only when all its data has arrived, and at most [`Limits::option_len`] of it
+//! is stored. A peer that breaks the framing, or sends too many options, is disconnected.
+//! Agreements in plaintext are void after an upgrade to TLS. A byte between STARTTLS and its reply
+//! ends the session, because an attacker in the middle could have injected it.
 
 mod parse;
 
@@ -18,17 +17,17 @@ use super::wire::{
 use crate::convert::{index, to_u32};
 use parse::{parse_go, parse_queries};
 
-/// What both sides agreed on.
+/// Agreed parameters of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
     /// Framing of replies.
     pub mode: Mode,
-    /// Whether BLOCK_STATUS may be asked.
+    /// Whether BLOCK_STATUS is permitted.
     pub base_allocation: bool,
 }
 
 impl Session {
-    /// What the kernel's own client speaks on a socket that it was handed: no handshake, simple
+    /// Parameters of the kernel's own client on a socket handed to it: no handshake, simple
     /// replies.
     pub const SIMPLE: Session = Session {
         mode: Mode::Simple,
@@ -36,58 +35,59 @@ impl Session {
     };
 }
 
-/// What TLS has to do with a negotiation.
+/// State of TLS in a negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Security {
-    /// There is none.
+    /// TLS is not available.
     Plain,
-    /// The client may ask for it.
+    /// The client may start TLS.
     Offered,
-    /// Nothing is told before the client asked for it.
+    /// The client must start TLS before the server reveals anything.
     Required,
-    /// Everything is said under it already.
+    /// TLS is active.
     Secured,
 }
 
-/// Where negotiation stands.
+/// Next step of a negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It needs more bytes.
+    /// More bytes are needed.
     More,
-    /// TLS begins with the next byte, once the answer is sent; then comes [`Handshake::secured`].
+    /// TLS begins with the next byte, once the reply is sent; then [`Handshake::secured`] is
+    /// called.
     StartTls,
     /// Transmission begins with the next byte.
     Done(Session),
-    /// The session ends once the answer is sent.
+    /// The session ends once the reply is sent.
     End(End),
 }
 
-/// Why a session ended without transmission.
+/// Reason for the end of a session without transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum End {
-    /// The client wanted no more.
+    /// The client sent ABORT.
     #[error("the client aborted")]
     Aborted,
-    /// Handshake flags that we did not offer.
+    /// The client set handshake flags that were not offered.
     #[error("unknown handshake flags")]
     Flags,
-    /// TLS is required, and this client's dialect has no way to ask for it.
+    /// TLS is required, and the client's protocol variant cannot request it.
     #[error("TLS is required")]
     NoTls,
-    /// Bytes in the clear where only TLS may follow.
+    /// Plaintext where only TLS may follow.
     #[error("plaintext after STARTTLS")]
     Injected,
-    /// An option did not start as it must.
+    /// An option does not start with its magic number.
     #[error("bad option magic")]
     Magic,
     /// More options than allowed.
     #[error("too many options")]
     TooMany,
-    /// Option data beyond what is worth reading.
+    /// Option data beyond its limit.
     #[error("oversized option")]
     TooBig,
-    /// `EXPORT_NAME` for something we do not have, or at a time when it cannot be served; there is
-    /// no error reply for it.
+    /// `EXPORT_NAME` names an unknown export, or comes at a time when it cannot be served; it has
+    /// no error reply.
     #[error("export name refused")]
     Name,
 }
@@ -112,8 +112,8 @@ pub struct Handshake<'a> {
 }
 
 impl<'a> Handshake<'a> {
-    /// Starts one; the greeting is the first thing to send. With `full` nobody gets through, and is
-    /// told that so many connections are taken.
+    /// Starts a negotiation; the greeting is the first message to send. With `full` no client is
+    /// admitted, and the refusal gives this number of connections in use.
     pub fn new(
         export: &'a Export,
         limits: &'a Limits,
@@ -133,7 +133,7 @@ impl<'a> Handshake<'a> {
         }
     }
 
-    /// What the server says first.
+    /// Returns the server's first message.
     pub fn greeting() -> [u8; 18] {
         let mut bytes = [0; 18];
         bytes[..8].copy_from_slice(&GREETING_MAGIC.to_be_bytes());
@@ -143,20 +143,20 @@ impl<'a> Handshake<'a> {
         bytes
     }
 
-    /// Largest number of bytes that must be there at once.
+    /// Returns the largest number of bytes that must be available at once.
     pub fn want(&self) -> usize {
         16 + index(self.limits.option_len)
     }
 
-    /// The upgrade is done: negotiation begins anew, but for the number of options.
+    /// Records the upgrade: negotiation starts again, except for the number of options.
     pub fn secured(&mut self) {
         self.security = Security::Secured;
         self.mode = Mode::Simple;
         self.base_allocation = false;
     }
 
-    /// Takes one message from the front of `input`: returns how many bytes it took and where that
-    /// leads. Zero bytes and [`Step::More`] means that the message is not complete.
+    /// Processes one message at the front of `input`; returns the number of bytes consumed and the
+    /// next step. Zero bytes and [`Step::More`] mean that the message is not complete.
     pub fn advance(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Step) {
         match self.state {
             State::Flags => self.client_flags(input),
@@ -295,7 +295,7 @@ impl<'a> Handshake<'a> {
         }
     }
 
-    /// The old way in: no error can be told, so that whatever does not fit ends the session.
+    /// Chooses an export the old way: there is no error reply, so any mismatch ends the session.
     fn export_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Step {
         let fits = name.len() <= self.limits.name_len && self.export.answers_to(name);
         if !fits || self.full.is_some() || self.mode == Mode::Extended {
@@ -409,7 +409,7 @@ impl<'a> Handshake<'a> {
         }
         let set = option == option::SET_META_CONTEXT;
         if set {
-            // Whatever comes of it, an earlier choice no longer stands.
+            // Even a failed request cancels an earlier choice.
             self.base_allocation = false;
         }
         let Some((name, queries)) = parse_queries(data) else {

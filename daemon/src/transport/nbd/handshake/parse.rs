@@ -1,12 +1,12 @@
-//! Contents of the options INFO, GO and those about metadata contexts.
+//! Data of the options INFO, GO and the metadata contexts.
 //!
-//! Always true: no length that a peer claims is believed beyond the bytes that are there. Power
-//! failure does not matter here.
+//! Invariants: a length that a peer claims is never trusted beyond the bytes received. Power
+//! failure has no effect.
 
 use crate::convert::index;
 use crate::transport::nbd::wire::{u16_at, u32_at};
 
-/// Name and wanted facts (two bytes each) of INFO and GO.
+/// Parses name and requested items (two bytes each) of INFO and GO.
 pub(super) fn parse_go(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let (name, rest) = take_string(data)?;
     let count = rest.get(..2).map(|c| usize::from(u16_at(c, 0)))?;
@@ -14,7 +14,7 @@ pub(super) fn parse_go(data: &[u8]) -> Option<(&[u8], &[u8])> {
     (wanted.len() == count * 2).then_some((name, wanted))
 }
 
-/// Export name and queries of the metadata options.
+/// Parses export name and queries of the metadata options.
 pub(super) fn parse_queries(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
     let (name, rest) = take_string(data)?;
     let count = rest.get(..4).map(|c| u32_at(c, 0))?;

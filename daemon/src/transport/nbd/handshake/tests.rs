@@ -23,7 +23,7 @@ fn option_bytes(option: u32, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Runs input through a handshake in pieces; returns all that came out and the last step.
+/// Runs input through a handshake in pieces; returns all output and the last step.
 fn run(pieces: &[&[u8]]) -> (Vec<u8>, Step, Vec<u8>) {
     run_with(Security::Plain, pieces)
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::device::Extent;
 
-/// Bytes in memory, the number of FLUSHes asked for, and how each of them ends.
+/// A device in memory that counts FLUSHes.
 struct Ram {
     bytes: Mutex<Vec<u8>>,
     flushes: Mutex<u32>,
@@ -201,7 +201,7 @@ fn a_finished_flush_signals_the_event() {
     }
     let flusher = Flusher::start().unwrap();
     let due = Instant::now() + Duration::from_secs(9);
-    let hold = Some(Hold::until(due));
+    let hold = Some(DelayedCompletion::until(due));
     flusher
         .wait(Job {
             tag: 3,

@@ -187,7 +187,7 @@ impl FileStore {
         if length < layout.file_bytes {
             return Err(ImageError::TooShort {
                 path: path.into(),
-                real_bytes: length,
+                allocated_bytes: length,
                 wanted_bytes: layout.file_bytes,
             });
         }

@@ -15,7 +15,7 @@ pub const PARAMETERS: &[(&str, &[&str])] = &[
     ("dop.cache", &["1024", "2048", "8192"]),
     ("dop.ctpa", &["on", "off"]),
     ("dop.max_ext", &["2", "8", "30"]),
-    ("dop.max_pending", &["4", "32", "500"]),
+    ("dop.max_dirty", &["4", "32", "500"]),
     ("dop.original_share", &["auto", "0.25", "0.5"]),
     ("dop.ratio", &["2", "4", "8"]),
     ("fast.predict", &["fp", "lp", "cp", "np", "ebw"]),
@@ -72,7 +72,7 @@ pub const PARAMETERS: &[(&str, &[&str])] = &[
     ("sftl.total", &["8", "40", "256"]),
     ("tpftl.cache", &["1024", "2048", "8192"]),
     ("tpftl.prefetch_threshold", &["0", "1", "3"]),
-    ("valid_tracking", &["oob_mark", "ram_bitmap"]),
+    ("lazy.valid_tracking", &["oob_mark", "ram_bitmap"]),
     ("wear.gap", &["1", "2", "6"]),
     ("wear.policy", &["none", "cold_to_worn"]),
 ];

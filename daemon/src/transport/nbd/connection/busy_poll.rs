@@ -1,33 +1,32 @@
-//! Looking for the next request a little longer instead of sleeping.
+//! Polls for the next request for a short time instead of sleeping.
 //!
-//! Always true: an idle client costs nothing. Power failure does not matter here.
+//! Invariants: an idle client costs nothing. Power failure has no effect.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Decides whether to look for the next request a little longer instead of sleeping. Being woken
-/// costs more than most requests take, so that a client which sends one at a time gains much; an
-/// idle or slow one must cost nothing, so that only a short silence makes us linger in the next
-/// one.
-pub(super) struct Linger {
+/// Decides whether to poll for the next request instead of sleeping. A wake-up costs more than most
+/// requests, so polling speeds up a client that sends one request at a time. An idle or slow client
+/// must cost nothing, so polling happens only if the previous silence was short.
+pub(super) struct BusyPoll {
     limit: Duration,
     pub(super) since: Option<Instant>,
     pub(super) brisk: bool,
 }
 
-impl Linger {
-    /// A client counts as brisk when its last silence was at most this many times the limit.
+impl BusyPoll {
+    /// A client is brisk if its last silence was shorter than this many times the limit.
     const BRISK: u32 = 4;
 
     pub(super) fn new(limit: Duration) -> Self {
-        Linger {
+        BusyPoll {
             limit,
             since: None,
             brisk: false,
         }
     }
 
-    /// Called when there is nothing to do.
+    /// Returns whether to continue polling; called when there is nothing to do.
     pub(super) fn wants_more(&mut self) -> bool {
         if self.limit.is_zero() {
             return false;
@@ -37,7 +36,7 @@ impl Linger {
         self.brisk && now - since < self.limit
     }
 
-    /// Called when something came.
+    /// Ends the silence; called after progress.
     pub(super) fn stop(&mut self) {
         if let Some(since) = self.since.take() {
             self.brisk = since.elapsed() < self.limit * Self::BRISK;

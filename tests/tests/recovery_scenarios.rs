@@ -1,5 +1,5 @@
-//! Named disasters, a few lines each. What they have in common is in `ftld_battery`; what happened
-//! is the name of the test.
+//! Named recovery scenarios, a few lines each. `ftld_battery` contains the common code; the name of
+//! a test describes its event.
 
 use ftl_core::format::{Oob, Role};
 use ftl_core::schemes::Scheme;
@@ -51,7 +51,7 @@ fn at(at_op: u64, program: ProgramCut, partner: PartnerCut, erase: EraseCut) -> 
     }
 }
 
-/// Runs one request after the other until the cut strikes.
+/// Runs requests in sequence until the power cut.
 fn until_dark(host: &mut Host, mut next: impl FnMut() -> HostOp) -> Result<(), String> {
     loop {
         let op = next();
@@ -135,7 +135,7 @@ fn an_erase_that_only_looks_complete_spoils_nothing_written_later() {
         let mut host = filled(rig)?;
         for round in 0..12 {
             let mut workload = Workload::new(Kind::FullDisk, PAGES, round);
-            // Wait for an erase: any program before it passes.
+            // Wait for an erase: programs before it succeed.
             let before = host.ftl.chip().counters().total().erases;
             while host.ftl.chip().counters().total().erases == before {
                 host.run(&workload.next().expect("endless"))?;
@@ -197,7 +197,7 @@ fn a_device_trimmed_from_end_to_end_comes_back_empty() {
 #[test]
 fn the_first_page_of_every_open_block_is_lost() {
     stories(&Cells::ALL, "heads_lost", |rig| {
-        // A block's role and age come from its first readable page.
+        // The first readable page of a block determines its role and age.
         let mut host = filled(rig)?;
         for offset in 0..rig.profile.geometry.pages_per_block {
             host.set_faults(at(
@@ -320,7 +320,7 @@ fn data_that_rots_is_an_error_and_never_another_pages_data() {
                 "pages {rotten:?} rotted, {errors:?} cannot be read"
             ));
         }
-        // Moving them must not turn the error into old or zero data; writing them again heals.
+        // Relocation must not turn the error into old or zero data; a rewrite repairs it.
         for round in 0..3 * PAGES {
             let lpn = round * 29 % PAGES;
             if !errors.contains(&lpn) {

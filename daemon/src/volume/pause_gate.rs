@@ -1,42 +1,40 @@
-//! A device that stands still because somebody wants to look at it: paused, and let on step by
-//! step.
+//! Pausing a device for inspection, and running it step by step.
 //!
-//! What always holds: a request waits before an extent, outside the lock, and is never failed for
-//! it; nothing acknowledged is touched; a pause ends by itself. Whether an extent may begin is
-//! asked under the lock, so after a pause began, or a step was done, no further one does.
+//! Invariants: a request waits before an extent, outside the lock, and never fails because of the
+//! wait. Acknowledged data stays as it is; a pause ends by itself. The gate decides under the lock,
+//! so no extent begins after the start of a pause or the end of a step.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long a pause lasts unless told otherwise.
+/// Default length of a pause.
 pub const PAUSE_DEFAULT: Duration = Duration::from_secs(30);
-/// The longest pause. From two minutes on, the kernel's log complains of tasks that wait for the
-/// device.
+/// Longest pause. After 2 minutes the kernel logs warnings about tasks that wait for the device.
 pub const PAUSE_MAX: Duration = Duration::from_secs(600);
 
-/// How far a paused device goes on.
+/// Length of a step of a paused device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Until so many more events were noted: collections, merges, conversions and the like.
+    /// Until `n` more events were recorded: GC runs, merges, conversions and others.
     Events(u64),
-    /// Until so many more requests were served.
+    /// Until `n` more requests were served.
     Requests(u64),
 }
 
-/// A pause as it shows.
+/// State of a pause, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paused {
-    /// Until it ends by itself.
+    /// Time until the pause ends by itself.
     pub left: Duration,
-    /// Whether a step is under way.
+    /// Whether a step is in progress.
     pub stepping: bool,
 }
 
-/// Lets extents begin, or not.
+/// Gate that every extent passes; closed during a pause.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
-    /// Whether there is a pause: all that is looked at while there is none.
+pub(super) struct PauseGate {
+    /// Whether there is a pause; the only field read while there is none.
     paused: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -45,7 +43,7 @@ pub(super) struct Pace {
 #[derive(Debug, Default)]
 struct State {
     pause: Option<Pause>,
-    /// Counts changes, so that whoever waits misses none.
+    /// Number of changes, so that a waiter misses none.
     changes: u64,
 }
 
@@ -59,20 +57,20 @@ struct Pause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goal {
     None,
-    /// As many events as there are to be.
+    /// Total number of events at which the step ends.
     Events(u64),
     /// Requests that may still begin.
     Requests(u64),
 }
 
-/// An extent has to wait; see [`Pace::wait`].
+/// Token of an extent that has to wait; see [`PauseGate::wait`].
 pub(super) struct Wait {
     changes: u64,
 }
 
-impl Pace {
-    /// Whether an extent may begin; `first` tells that none of its request did, `events` how many
-    /// were noted so far.
+impl PauseGate {
+    /// Admits an extent or returns a [`Wait`]; `first` marks the first extent of a request,
+    /// `events` returns the number of recorded events.
     #[inline]
     pub(super) fn admits(&self, first: bool, events: impl Fn() -> u64) -> Result<(), Wait> {
         if self.paused.load(Relaxed) {
@@ -104,7 +102,7 @@ impl Pace {
         }
     }
 
-    /// Blocks until something changed. Never called under the volume's lock.
+    /// Blocks until the state changes. Never called under the volume's lock.
     pub(super) fn wait(&self, Wait { changes }: Wait) {
         let mut state = self.ended();
         while let Some(pause) = state.pause.as_ref().filter(|_| state.changes == changes) {
@@ -115,7 +113,7 @@ impl Pace {
         }
     }
 
-    /// Begins a pause, or makes it last from now on.
+    /// Begins a pause, or restarts it with this length.
     pub(super) fn pause(&self, length: Duration) {
         let mut state = self.lock();
         state.pause = Some(Pause {
@@ -126,8 +124,8 @@ impl Pace {
         self.changed(state);
     }
 
-    /// Lets a paused device on for a step; the pause lasts as long as it first did from now on.
-    /// False if there is none.
+    /// Runs a paused device for a step and restarts the pause with its original length. Returns
+    /// whether there was a pause.
     pub(super) fn step(&self, step: Step, events: u64) -> bool {
         let mut state = self.ended();
         let Some(pause) = &mut state.pause else {
@@ -142,7 +140,7 @@ impl Pace {
         true
     }
 
-    /// Ends it. False if there is none.
+    /// Ends the pause. Returns whether there was one.
     pub(super) fn resume(&self) -> bool {
         let mut state = self.ended();
         let was = state.pause.take().is_some();
@@ -150,7 +148,7 @@ impl Pace {
         was
     }
 
-    /// The pause, if there is one.
+    /// Returns the pause, if there is one.
     pub(super) fn paused(&self, events: u64) -> Option<Paused> {
         if !self.paused.load(Relaxed) {
             return None;
@@ -174,7 +172,7 @@ impl Pace {
         self.changed.notify_all();
     }
 
-    /// The state, a pause whose time is over taken away.
+    /// Returns the state, after ending a pause whose time is over.
     fn ended(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         if state
@@ -183,7 +181,7 @@ impl Pace {
             .is_some_and(|pause| pause.until <= Instant::now())
         {
             state.pause = None;
-            tracing::info!("the pause has lasted as long as it may: the device goes on");
+            tracing::info!("pause timed out: the device resumes");
             self.changed(state);
             state = self.lock();
         }
@@ -201,7 +199,7 @@ mod tests {
 
     #[test]
     fn steps_let_on_what_they_say_and_no_more() {
-        let pace = Pace::default();
+        let pace = PauseGate::default();
         let may = |first, events| pace.admits(first, || events).is_ok();
         assert!(
             may(true, 0) && !pace.step(Step::Events(1), 0) && !pace.resume(),
@@ -223,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_pause_ends_by_itself_and_a_step_makes_it_last() {
-        let pace = Pace::default();
+        let pace = PauseGate::default();
         pace.pause(Duration::ZERO);
         assert!(pace.paused(0).is_none() && pace.admits(true, || 0).is_ok());
         pace.pause(Duration::from_millis(60));

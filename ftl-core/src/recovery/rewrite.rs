@@ -1,9 +1,9 @@
-//! Programming again what the cut may have left unstable, so that it stays what this mount has
-//! seen.
+//! Rewrite of pages that the cut may have left unstable, so that they keep the content that this
+//! mount has read.
 //!
-//! What always holds: a block that holds what would rule in the place of such a page is released
-//! only when the page's copy is safe. If power fails before, the copies do not count
-//! ([`crate::space`]), and the next mount finds what this one found.
+//! Invariants: a block with a version that would replace such a page is released only after the
+//! page's copy is safe. If power fails before, the copies are not committed ([`crate::space`]), and
+//! the next mount finds the same versions as this one.
 
 use super::evidence::Version;
 use crate::block_table::State;
@@ -14,93 +14,93 @@ use crate::space::{Space, StreamId};
 use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
 use std::collections::HashSet;
 
-/// A page to program again.
-pub(crate) struct Rescue {
+/// Page to rewrite.
+pub(crate) struct Rewrite {
     pub(crate) tag: PageTag,
     pub(crate) from: Ppn,
     data: Vec<u8>,
 }
 
-/// The pages to program again, and the blocks that wait for it.
+/// Pages to rewrite, and the blocks that stay until then.
 #[derive(Default)]
-pub(crate) struct Rescues {
-    pages: Vec<Rescue>,
+pub(crate) struct Rewrites {
+    pages: Vec<Rewrite>,
     pinned: HashSet<Pbn>,
 }
 
 /// A scheme, or its tables, during a mount.
-pub(crate) trait Rescuer<S: Store> {
+pub(crate) trait Rewriter<S: Store> {
     fn space(&mut self) -> &mut Space<S>;
 
-    /// Where copies of pages with this role go, and which role they have.
+    /// Returns the stream and the role for copies of pages with this role.
     fn copies_of(&self, role: Role) -> (StreamId, Role);
 
-    /// A page was copied by program `seq`: its owner names the copy from now on, and the page
-    /// itself is dead.
-    fn copied(&mut self, rescue: &Rescue, to: Ppn, seq: u64);
+    /// Records that program `seq` copied a page: its owner now names the copy, and the page itself
+    /// is invalid.
+    fn copied(&mut self, rewrite: &Rewrite, to: Ppn, seq: u64);
 }
 
-impl Rescues {
+impl Rewrites {
     pub(crate) fn add(&mut self, version: &Version, data: Vec<u8>) {
-        self.pages.push(Rescue {
+        self.pages.push(Rewrite {
             tag: version.oob.tag,
             from: version.ppn,
             data,
         });
     }
 
-    /// The blocks of these pages stay until everything is programmed again.
+    /// Keeps the blocks of these pages until all pages are rewritten.
     pub(crate) fn pin(&mut self, geometry: &Geometry, pages: impl IntoIterator<Item = Ppn>) {
         let pages = pages.into_iter().filter(|ppn| geometry.contains(*ppn));
         self.pinned.extend(pages.map(|ppn| geometry.block_of(ppn)));
     }
 
-    /// Programs the pages again that are still live. Returns how many.
+    /// Rewrites the pages that are still valid. Returns their number.
     ///
     /// # Errors
-    /// There is no block left, power is lost, or the host cannot write the image.
+    /// No block is left, power is lost, or the host cannot write the image.
     pub(crate) fn program<S: Store>(
         &mut self,
-        rescuer: &mut impl Rescuer<S>,
+        rescuer: &mut impl Rewriter<S>,
     ) -> Result<u64, FtlError> {
         let mut programmed = 0;
-        for rescue in std::mem::take(&mut self.pages) {
-            if !rescuer.space().table.is_live(rescue.from) {
+        for rewrite in std::mem::take(&mut self.pages) {
+            if !rescuer.space().table.is_valid(rewrite.from) {
                 continue;
             }
             programmed += 1;
-            let (stream, role) = rescuer.copies_of(rescue.tag.role);
+            let (stream, role) = rescuer.copies_of(rewrite.tag.role);
             let space = rescuer.space();
             if space.room(stream) == 0 {
-                space.reclaim(Cause::Recovery)?;
+                space.erase_released(Cause::Recovery)?;
             }
             let tag = PageTag {
                 role,
-                flags: rescue.tag.flags.with(Flags::COPY),
-                ..rescue.tag
+                flags: rewrite.tag.flags.with(Flags::COPY),
+                ..rewrite.tag
             };
             let seq = space.flash.pseq() + 1;
-            let (to, _) = space.append(stream, &[tag], &rescue.data, Cause::Recovery)?;
+            let (to, _) = space.append(stream, &[tag], &rewrite.data, Cause::Recovery)?;
             assert!(
                 rescuer.space().flash.pseq() >= seq,
-                "the rescue of {} has no number",
-                rescue.from
+                "the rewrite of {} has no number",
+                rewrite.from
             );
-            rescuer.copied(&rescue, to, seq);
+            rescuer.copied(&rewrite, to, seq);
             debug_assert!(
-                !rescuer.space().table.is_live(rescue.from),
-                "page {} is live after its rescue",
-                rescue.from
+                !rescuer.space().table.is_valid(rewrite.from),
+                "page {} is valid after its rewrite",
+                rewrite.from
             );
         }
         rescuer.space().make_safe()?;
         Ok(programmed)
     }
 
-    /// Full blocks become collectable. Returns those without live pages, which may be released:
-    /// `pinned` ones only if they need not wait any more. Blocks that the scheme deals with itself
-    /// (`of_scheme`) stay as they are.
-    pub(crate) fn settle_blocks<S: Store>(
+    /// Makes full blocks with valid pages collectable. Returns the blocks without valid pages,
+    /// which may be released: pinned blocks only if `pinned_wait` is false. Blocks that the scheme
+    /// handles itself (`of_scheme`) stay as they are.
+    pub(crate) fn classify_blocks<S: Store>(
         &self,
         space: &mut Space<S>,
         checkpoints: &Checkpoints,
@@ -113,7 +113,7 @@ impl Rescues {
             if !is_full || of_scheme(block) || checkpoints.owns(block) {
                 continue;
             }
-            if space.table.valid(block) > 0 {
+            if space.table.valid_count(block) > 0 {
                 space.table.set_collectable(block);
             } else if !(pinned_wait && self.pinned.contains(&block)) {
                 dead.push(block);

@@ -1,10 +1,10 @@
-//! What a clean stop leaves in a checkpoint: how many pages of every block are programmed, in which
-//! of its lives, and which blocks were being filled. A mount that finds every block so knows that
-//! nothing was begun since: nothing is unstable, blocks go on being filled, and erased blocks are
-//! erased. It says nothing about the map; records do.
+//! Checkpoint of a clean shutdown: the programmed pages and the epoch of every block, and the open
+//! blocks. If a mount finds every block in this state, no program or erase was begun since. Then no
+//! page is unstable, open blocks continue to be filled, and erases are complete. The checkpoint
+//! does not describe the map; records do.
 //!
-//! What always holds: one program or erase more, and some block is not as described. If power fails
-//! while it is written, the set is incomplete and does not exist.
+//! Invariants: after one more program or erase, some block differs from its description. If power
+//! fails while the checkpoint is written, the set is incomplete and ignored.
 
 use super::Head;
 use crate::block_table::State;
@@ -16,19 +16,19 @@ use crate::space::{Space, StreamId};
 use nand_model::{Geometry, Pbn, Store};
 use std::collections::HashSet;
 
-/// Of the state of a block, its programmed pages: the lowest bits.
+/// Lowest bits of a block's state: the number of programmed pages.
 const PAGES_BITS: u32 = u16::BITS;
 
-/// The state of all blocks, and what else a mount could not know.
+/// State of all blocks, and further values that a mount cannot derive from records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CleanStop {
+pub(crate) struct ShutdownState {
     pub(crate) next_ver: u64,
     logical_pages: u64,
     pseq: u64,
     next_epoch: u64,
-    /// Per block: epoch and pages programmed.
+    /// Epoch and number of programmed pages, by block.
     blocks: Vec<u64>,
-    /// Streams and the blocks they were filling.
+    /// Streams and their open blocks.
     open: Vec<(u64, u64)>,
     free: Vec<u64>,
 }
@@ -37,16 +37,20 @@ fn state(epoch: u64, programmed: u32) -> u64 {
     epoch << PAGES_BITS | u64::from(programmed)
 }
 
-impl CleanStop {
-    /// Chunks of the set, and so pages.
+impl ShutdownState {
+    /// Returns the number of chunks of the set; each chunk takes a page.
     pub(crate) fn chunks(geometry: &Geometry) -> u32 {
-        // Beside the block's state it may be open (two words) or free (one).
+        // Besides its state, a block may be listed as open (two words) or free (one).
         let bytes = 8 * (8 + 3 * geometry.block_slots());
         to_u32(bytes.div_ceil(Checkpoints::chunk_bytes(geometry)))
     }
 
-    /// The present state. No page may be at risk, nothing wait for its erase.
-    pub(crate) fn of<S: Store>(space: &Space<S>, next_ver: u64, logical_pages: u32) -> CleanStop {
+    /// Returns the current state. All pages must be safe, and no block may wait for its erase.
+    pub(crate) fn of<S: Store>(
+        space: &Space<S>,
+        next_ver: u64,
+        logical_pages: u32,
+    ) -> ShutdownState {
         assert_eq!(
             space.released_blocks(),
             0,
@@ -66,7 +70,7 @@ impl CleanStop {
                 .open_block(stream)
                 .map(|(block, _)| (to_u64(stream), u64::from(block.raw())))
         };
-        CleanStop {
+        ShutdownState {
             next_ver,
             logical_pages: u64::from(logical_pages),
             pseq: space.flash.pseq(),
@@ -104,7 +108,7 @@ impl CleanStop {
             .collect()
     }
 
-    fn decode(bytes: &[u8]) -> Option<CleanStop> {
+    fn decode(bytes: &[u8]) -> Option<ShutdownState> {
         let words: Vec<u64> = bytes
             .as_chunks()
             .0
@@ -140,7 +144,7 @@ impl CleanStop {
             .iter()
             .all(|counter| *counter <= COUNTER_FOUND_MAX)
             && next_epoch > 0;
-        sane.then_some(CleanStop {
+        sane.then_some(ShutdownState {
             next_ver,
             logical_pages,
             pseq,
@@ -161,7 +165,7 @@ impl CleanStop {
         let chunks = bytes.chunks(Checkpoints::chunk_bytes(&space.geometry()));
         let count = to_u32(chunks.len());
         assert!(
-            count <= CleanStop::chunks(&space.geometry()),
+            count <= ShutdownState::chunks(&space.geometry()),
             "a clean stop of {count} chunks"
         );
         checkpoints.begin(space, count)?;
@@ -171,14 +175,14 @@ impl CleanStop {
         Ok(())
     }
 
-    /// What the last stop left, if it was a clean one and nothing happened since.
+    /// Loads the state if the last shutdown was clean and no program or erase followed.
     pub(crate) fn load<S: Store>(
         space: &mut Space<S>,
         checkpoints: &mut Checkpoints,
         heads: &[Head],
         logical_pages: u32,
         scanned: &mut u64,
-    ) -> Result<Option<CleanStop>, FtlError> {
+    ) -> Result<Option<ShutdownState>, FtlError> {
         let found = checkpoints.load(space, heads, scanned)?;
         let Some(newest) = found
             .last()
@@ -192,34 +196,34 @@ impl CleanStop {
             .flat_map(|(payload, _)| payload.iter().copied())
             .collect();
         let damaged = |what: &str| FtlError::Corrupt(format!("checkpoint {}: {what}", newest.id));
-        let stop = CleanStop::decode(&bytes).ok_or_else(|| damaged("unreadable"))?;
+        let stop = ShutdownState::decode(&bytes).ok_or_else(|| damaged("unreadable"))?;
         if stop.logical_pages != u64::from(logical_pages) || stop.blocks.len() != heads.len() {
             return Err(damaged("made for another size"));
         }
         if !stop.still_holds(space, heads) {
             return Ok(None);
         }
-        space.flash.saw_pseq(stop.pseq);
-        space.saw_epoch(stop.next_epoch - 1);
+        space.flash.observe_pseq(stop.pseq);
+        space.observe_epoch(stop.next_epoch - 1);
         Ok(Some(stop))
     }
 
     fn still_holds<S: Store>(&self, space: &Space<S>, heads: &[Head]) -> bool {
         let chip = space.flash.chip();
         let is_as_left = |(block, (head, was)): (Pbn, (&Head, &u64))| match *head {
-            // Bad blocks are in no use and may hold anything.
+            // Bad blocks are not in use and may have any content.
             _ if chip.bad(block).is_some() => true,
             Head::Factory
             | Head::Found {
                 role: Role::Checkpoint,
                 ..
             } => true,
-            // A block that waited for its erase still shows what it held.
+            // A block whose erase was pending still has its old content.
             Head::Found { epoch, .. } if *was == state(0, chip.programmed(block)) => {
                 epoch < self.next_epoch
             }
             Head::Found { epoch, .. } => state(epoch, chip.programmed(block)) == *was,
-            // Its only page may have been lost before the stop, or none was programmed yet.
+            // Its only page may have been lost before the shutdown, or no page was programmed yet.
             Head::Nothing => chip.programmed(block) == u32::from(low_u16(*was)),
         };
         (0..)
@@ -228,14 +232,14 @@ impl CleanStop {
             .all(is_as_left)
     }
 
-    /// Blocks whose erase is known to have ended.
+    /// Returns the blocks whose erase is known to have ended.
     pub(crate) fn free(&self) -> HashSet<u32> {
         let numbers = self.free.iter().map(|block| u32::try_from(*block));
         numbers.filter_map(Result::ok).collect()
     }
 
-    /// Goes on filling the blocks that were being filled, but for those that are appended to and in
-    /// which a page went astray.
+    /// Reopens the blocks that were open, except where [`Space::can_resume`] finds a gap in a block
+    /// of an append-only stream.
     pub(crate) fn resume<S: Store>(&self, space: &mut Space<S>) {
         for (stream, block) in &self.open {
             let (Ok(stream), Ok(block)) = (StreamId::try_from(*stream), u32::try_from(*block))
@@ -261,7 +265,7 @@ mod tests {
 
     #[test]
     fn it_survives_the_round_trip_and_what_is_cut_off_is_refused() {
-        let stop = CleanStop {
+        let stop = ShutdownState {
             next_ver: 9,
             logical_pages: 100,
             pseq: 77,
@@ -271,12 +275,16 @@ mod tests {
             free: vec![1],
         };
         let bytes = stop.encode();
-        assert_eq!(CleanStop::decode(&bytes), Some(stop));
+        assert_eq!(ShutdownState::decode(&bytes), Some(stop));
         for length in 0..bytes.len() {
-            assert_eq!(CleanStop::decode(&bytes[..length]), None, "{length} bytes");
+            assert_eq!(
+                ShutdownState::decode(&bytes[..length]),
+                None,
+                "{length} bytes"
+            );
         }
         let mut lie = bytes.clone();
         lie[5 * 8..6 * 8].fill(0xFF);
-        assert_eq!(CleanStop::decode(&lie), None);
+        assert_eq!(ShutdownState::decode(&lie), None);
     }
 }
