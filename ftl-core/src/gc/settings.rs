@@ -6,7 +6,7 @@ use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::recovery::rewrite_reserve;
 use crate::wear::ColdToWorn;
-use nand_model::{PairTable, Profile};
+use nand_model::Profile;
 
 /// Documentation of the parameters, for the tables of schemes.
 pub(crate) mod docs {
@@ -46,8 +46,7 @@ impl Settings {
         blocks: u32,
         units: u32,
     ) -> Result<Settings, FtlError> {
-        let pages = profile.geometry.pages_per_block;
-        let rewritten = rewrite_reserve(&PairTable::new(profile.pairing, pages), pages, units);
+        let rewritten = rewrite_reserve(profile, units);
         let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200) + rewritten)?;
         let pair_protection = params.choice("nand.pair_policy", "defer_erase", "none")?;
         // With fewer, repeated power cuts would leave a mount without room for the pages that it

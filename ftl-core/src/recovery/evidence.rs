@@ -1,8 +1,8 @@
 //! Evidence from the records of scanned blocks: versions of logical pages, and pages that the cut
 //! may have hit.
 
-use super::IN_FLIGHT;
 use super::scan::BlockEnd;
+use crate::convert::index;
 use crate::flash::Flash;
 use crate::format::Oob;
 use nand_model::{PageOrder, Pbn, Ppn, Store};
@@ -68,22 +68,35 @@ impl Evidence {
 /// cut left its suspects at such positions too, because mount never continues a block.
 #[derive(Default)]
 pub(crate) struct Suspects {
-    /// By suspect: the last program of its block, if its record is readable.
-    pages: FxHashMap<u32, Option<u64>>,
-    newest: u64,
+    pages: FxHashMap<u32, Suspect>,
+    /// By die: the newest program that was not made by a mount.
+    newest: Vec<u64>,
     /// Whether no page can be unstable. Pages torn by an earlier cut remain suspects.
     stable: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Suspect {
+    die: u32,
+    /// The last program of the block, if its record is readable.
+    last: Option<u64>,
 }
 
 impl Suspects {
     /// Adds the suspects of a scanned block.
     pub(crate) fn note<S: Store>(&mut self, flash: &Flash<S>, block: Pbn, ends: BlockEnd) {
-        self.newest = self.newest.max(ends.newest);
+        let geometry = flash.geometry();
+        let die = geometry.die_of(block);
+        self.newest.resize(index(geometry.dies()), 0);
+        let newest = &mut self.newest[index(die)];
+        *newest = ends.newest.max(*newest);
+        let last = ends.last;
         self.pages
-            .extend(suspects(flash, block).map(|ppn| (ppn.raw(), ends.last)));
+            .extend(suspects(flash, block).map(|ppn| (ppn.raw(), Suspect { die, last })));
         let any_order = flash.chip().profile().order == PageOrder::Any;
         if let Some((pseq, ppn)) = ends.latest.filter(|_| any_order) {
-            self.pages.insert(ppn.raw(), Some(pseq));
+            let last = Some(pseq);
+            self.pages.insert(ppn.raw(), Suspect { die, last });
         }
     }
 
@@ -98,15 +111,15 @@ impl Suspects {
     }
 
     /// Returns whether a readable page must be rewritten to stay readable: the block's last program
-    /// failed, or ended just before the cut. Pages hit by an earlier cut need no rewrite: the mount
-    /// after that cut rewrote them. If that mount was cut too, its cut is the latest one.
+    /// failed, or may have been in flight at the cut. A die runs one operation at a time: only the
+    /// last program of each die may have been. Pages hit by an earlier cut need no rewrite: the
+    /// mount after that cut rewrote them. If that mount was cut too, its cut is the latest one.
     pub(crate) fn needs_rewrite(&self, ppn: Ppn) -> bool {
-        let recent = |last: u64| last + u64::from(IN_FLIGHT) > self.newest;
-        let unstable = self
-            .pages
-            .get(&ppn.raw())
-            .is_some_and(|last| last.is_none_or(recent));
-        unstable && !self.stable
+        let in_flight = |page: &Suspect| {
+            page.last
+                .is_none_or(|last| last >= self.newest[index(page.die)])
+        };
+        !self.stable && self.pages.get(&ppn.raw()).is_some_and(in_flight)
     }
 }
 

@@ -27,16 +27,18 @@ pub(crate) use scan::{Head, scan_block, scan_heads};
 pub(crate) use shutdown_state::ShutdownState;
 
 use crate::convert::to_u32;
-use nand_model::PairTable;
+use nand_model::{PairTable, Profile};
 
-/// Maximum number of programs in flight when power fails.
-const IN_FLIGHT: u32 = 32;
+/// Blocks whose last pages the mount after a mount rewrites, at most, if no request came between.
+const LEFT_BY_MOUNT: u32 = 32;
 
 /// Returns the number of blocks that a mount may use for rewrites if `units` units have an open
-/// block each. The mount rewrites pages of every block that the cut may have hit with [`IN_FLIGHT`]
-/// programs in flight. Some of these blocks were full by then.
-pub(crate) fn rewrite_reserve(pairs: &PairTable, pages_per_block: u32, units: u32) -> u32 {
-    let reserved_pages = provisional::padding_per_block(pairs, pages_per_block);
+/// block each. The mount rewrites pages of the last block that each die programmed, or of the blocks
+/// that the mount before it wrote.
+pub(crate) fn rewrite_reserve(profile: &Profile, units: u32) -> u32 {
+    let pages_per_block = profile.geometry.pages_per_block;
+    let pairs = PairTable::new(profile.pairing, pages_per_block);
+    let reserved_pages = provisional::padding_per_block(&pairs, pages_per_block);
     let room = if pages_per_block > 2 * reserved_pages {
         pages_per_block - reserved_pages
     } else {
@@ -47,6 +49,6 @@ pub(crate) fn rewrite_reserve(pairs: &PairTable, pages_per_block: u32, units: u3
             .map(|page| to_u32(pairs.victims(page).count()))
             .max()
             .unwrap_or(0);
-    let blocks = units + 1 + IN_FLIGHT / pages_per_block;
-    (hit * blocks.min(IN_FLIGHT)).div_ceil(room)
+    let blocks = profile.geometry.dies().max((units + 1).min(LEFT_BY_MOUNT));
+    (hit * blocks).div_ceil(room)
 }

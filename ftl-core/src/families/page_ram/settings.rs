@@ -6,7 +6,7 @@ use crate::gc::placement::{PLACEMENT_PARAM, more_streams};
 use crate::gc::{SCRUB_PARAM, Scrub, policy};
 use crate::recovery::rewrite_reserve;
 use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
-use nand_model::{PairTable, Profile};
+use nand_model::Profile;
 
 /// Parameters of the schemes of this family.
 pub(crate) const PARAMS: &[ParamDoc] = &[
@@ -51,10 +51,8 @@ impl Settings {
         streams: (u32, u32),
     ) -> Result<Settings, FtlError> {
         let pair_protection = params.choice("nand.pair_policy", "defer_erase", "none")?;
-        let pages = profile.geometry.pages_per_block;
         let more_streams = more_streams(streams);
-        let pairs = PairTable::new(profile.pairing, pages);
-        let rewritten = rewrite_reserve(&pairs, pages, 1 + more_streams);
+        let rewritten = rewrite_reserve(profile, 1 + more_streams);
         let least = 2 + if pair_protection { rewritten } else { 0 };
         let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200).max(least))?;
         if free_threshold < least {

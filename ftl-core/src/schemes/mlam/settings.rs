@@ -8,7 +8,7 @@ use crate::error::FtlError;
 use crate::gc::Scrub;
 use crate::recovery::rewrite_reserve;
 use crate::wear::ColdToWorn;
-use nand_model::{PairTable, Profile};
+use nand_model::Profile;
 
 /// The validated parameters.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +95,7 @@ impl Settings {
         // Pages that are only in RAM must find space at any time, and so must a superblock, besides
         // two blocks that fail.
         let reserve = capacity.div_ceil(pages) + chips + 2;
-        let rewritten = rewrite_reserve(&PairTable::new(profile.pairing, pages), pages, chips);
+        let rewritten = rewrite_reserve(profile, chips);
         let free_threshold = params.get(
             "gc.free_threshold",
             4.max(blocks / 200) + rewritten + reserve,

@@ -336,9 +336,12 @@ fn a_mount_finds_the_superblocks_again() {
         );
         assert_eq!(ftl.stats().mount.clean, clean);
         assert_eq!(ftl.map.mapping.counts(), counts);
+        // The mount rewrites the last page of each die into the common blocks.
+        let rewritten = ftl.space.geometry().dies();
         assert!(
-            ftl.map.buffer.len() <= buffered,
-            "pages that only RAM knew are on flash"
+            ftl.map.buffer.len() <= buffered + rewritten,
+            "{} pages in the buffer's table, {buffered} before",
+            ftl.map.buffer.len()
         );
     }
 }
