@@ -43,9 +43,11 @@ pub(crate) struct GcState {
     refreshed: u64,
     /// Chooses the victim; `None` is greedy.
     policy: Option<Box<dyn VictimPolicy>>,
-    /// Whether recent GC runs freed no block: then the victim is the block with the fewest valid
-    /// pages.
+    /// Whether recent GC runs freed no block, or the reserve is in use: then the victim is the block
+    /// with the fewest valid pages.
     is_short: bool,
+    /// Whether recent GC runs freed no block.
+    is_futile: bool,
 }
 
 impl GcState {
@@ -72,6 +74,7 @@ impl GcState {
             refreshed: 0,
             policy: None,
             is_short: false,
+            is_futile: false,
         }
     }
 
@@ -131,6 +134,11 @@ impl GcState {
     pub(crate) fn note_run(&mut self, moved: u64) {
         self.runs += 1;
         self.moved += moved;
+    }
+
+    /// Returns whether recent GC runs freed no block.
+    pub(crate) fn is_futile(&self) -> bool {
+        self.is_futile
     }
 
     /// Makes the device read-only.
@@ -205,13 +213,14 @@ pub(crate) trait GarbageCollect<S: Store> {
     fn gc_until(&mut self, wanted: u32) -> Result<(), FtlError> {
         let (space, gc) = self.parts();
         space.erase_released(Cause::Gc)?;
-        gc.is_short = false;
+        (gc.is_short, gc.is_futile) = (false, false);
         let (mut most, mut futile) = (0, 0);
         loop {
             let (space, gc) = self.parts();
             let (free, waiting, reserve) =
                 (space.free_blocks(), space.released_blocks(), gc.reserve);
             if free >= wanted && space.failing_block().is_none() {
+                (gc.is_short, gc.is_futile) = (false, false);
                 return Ok(());
             }
             let needs = space
@@ -232,7 +241,9 @@ pub(crate) trait GarbageCollect<S: Store> {
             // After this many futile GC runs, no space is left to free.
             let pages = space.geometry().pages_per_block;
             let endless = futile > 2 * pages;
-            self.parts().1.is_short = free < reserve || futile > u32::max(pages / 4, 8);
+            let gc = self.parts().1;
+            gc.is_futile = futile > u32::max(pages / 4, 8);
+            gc.is_short = free < reserve || gc.is_futile;
             if endless || !(self.gc_group()? || self.gc_one()?) {
                 return self.no_victim(wanted);
             }

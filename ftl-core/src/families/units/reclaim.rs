@@ -249,12 +249,18 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         (table.valid_count(emptiest) < self.space.geometry().pages_per_block).then_some(emptiest)
     }
 
-    /// Returns the stream that takes a page of the victim.
+    /// Returns the stream that takes a page of the victim. If GC runs free no block, none opens
+    /// a block for a unit: many units with a few pages each in an open block would use up the device.
     fn destination(&self, victim: Pbn, unit: u32, cause: Cause) -> StreamId {
         let home = self.stream_of(unit);
         let at_home = match self.map.lists.owner(victim) {
             _ if self.space.is_mounting() => false,
-            Some(_) if !self.map.lists.takes_another(unit) && self.space.room(home) == 0 => false,
+            Some(_)
+                if self.space.room(home) == 0
+                    && (self.gc.is_futile() || !self.map.lists.takes_another(unit)) =>
+            {
+                false
+            }
             Some(_) => cause != Cause::Gc || self.is_under_way(victim) || self.can_shrink(unit),
             None => self.space.room(home) > 0,
         };
