@@ -25,7 +25,7 @@ pub enum Cause {
     Refresh,
     /// Checkpoints of controller state.
     Checkpoint,
-    /// Filler programmed so that a word line is complete.
+    /// Padding programmed so that a word line is complete.
     Pad,
     /// Journal pages of a buffered scheme.
     Journal,

@@ -380,5 +380,5 @@ WHY = {
     "wear": "Its authors swap two blocks as soon as an erase leaves two of them more than 10 apart; ours moves one cold block into a worn one, one for many erases, and is late over a life of 20: the least and the most are up to 26 apart. It costs less for it "
     "(next row).",
     "levelling": "",
-    "rose-m": "Keeping paired pages safe adds filler pages where a merge ends in the middle of a word line: up to 3 % of the programs.",
+    "rose-m": "Keeping paired pages safe adds padding where a merge ends in the middle of a word line: up to 3 % of the programs.",
 }

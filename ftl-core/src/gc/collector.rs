@@ -8,6 +8,7 @@
 
 use super::policy::{Candidates, VictimPolicy};
 use super::scrub::Scrub;
+use super::settings::Settings;
 use crate::block_table::State;
 use crate::copy::CopyBuffer;
 use crate::error::FtlError;
@@ -51,20 +52,14 @@ pub(crate) struct GcState {
 }
 
 impl GcState {
-    pub(crate) fn new(
-        geometry: &Geometry,
-        threshold: u32,
-        reserve: u32,
-        wear: Option<ColdToWorn>,
-        scrub: Scrub,
-    ) -> Self {
+    pub(crate) fn new(geometry: &Geometry, settings: &Settings, reserve: u32) -> Self {
         GcState {
-            threshold,
+            threshold: settings.free_threshold,
             reserve,
             pages: CopyBuffer::new(geometry),
             wants_checkpoint: false,
-            wear,
-            scrub,
+            wear: settings.wear,
+            scrub: settings.scrub,
             erases_seen: 0,
             read_only: None,
             runs: 0,

@@ -11,5 +11,5 @@ mod victims;
 
 pub(crate) use collector::{GarbageCollect, GcState};
 pub(crate) use scrub::{PARAM as SCRUB_PARAM, Scrub};
-pub(crate) use settings::{Settings, docs};
+pub(crate) use settings::{FreeBlocks, Settings, docs};
 pub(crate) use victims::VictimIndex;

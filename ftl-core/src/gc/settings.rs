@@ -1,12 +1,10 @@
-//! Parameters that the families `hybrid` and `units` share; `page_ram`, `paged` and `mlam` have
-//! settings of their own.
+//! Parameters of garbage collection and of the other relocations, which every scheme has. The
+//! families compute the free blocks that they need ([`FreeBlocks`]).
 
 use super::Scrub;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
-use crate::recovery::rewrite_reserve;
 use crate::wear::ColdToWorn;
-use nand_model::Profile;
 
 /// Documentation of the parameters, for the tables of schemes.
 pub(crate) mod docs {
@@ -14,7 +12,7 @@ pub(crate) mod docs {
 
     pub(crate) const FREE_THRESHOLD: ParamDoc = ParamDoc {
         key: "gc.free_threshold",
-        help: "free blocks that GC keeps, at least 2 and what a mount may need (default max(4, 0.5 % of blocks), and that)",
+        help: "free blocks that GC keeps, at least those that GC and a mount need (default: those, or 0.5 % of the blocks if more)",
     };
     pub(crate) const PAIR_POLICY: ParamDoc = ParamDoc {
         key: "nand.pair_policy",
@@ -23,9 +21,21 @@ pub(crate) mod docs {
     pub(crate) use crate::gc::SCRUB_PARAM as SCRUB;
     pub(crate) use crate::wear::{GAP_PARAM as WEAR_GAP, POLICY_PARAM as WEAR_POLICY};
 
-    /// All shared parameters.
+    /// All of them.
     pub(crate) const SHARED: &[ParamDoc] =
         &[FREE_THRESHOLD, WEAR_POLICY, WEAR_GAP, SCRUB, PAIR_POLICY];
+}
+
+/// Free blocks that a device needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FreeBlocks {
+    /// Default of `gc.free_threshold`.
+    pub(crate) default: u32,
+    /// Least value of `gc.free_threshold` for GC.
+    pub(crate) for_gc: u32,
+    /// Further blocks for the pages that a mount rewrites. With fewer, repeated power cuts would
+    /// leave a mount without room. Not needed without pair protection.
+    pub(crate) for_mount: u32,
 }
 
 /// The parameters, validated.
@@ -39,22 +49,22 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads the settings of a device on which `units` units may have an open block each.
-    pub(crate) fn new(
-        params: &Params,
-        profile: &Profile,
-        blocks: u32,
-        units: u32,
-    ) -> Result<Settings, FtlError> {
-        let rewritten = rewrite_reserve(profile, units);
-        let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200) + rewritten)?;
-        let pair_protection = params.choice("nand.pair_policy", "defer_erase", "none")?;
-        // With fewer, repeated power cuts would leave a mount without room for the pages that it
-        // rewrites.
-        let least = 2 + if pair_protection { rewritten } else { 0 };
+    /// # Errors
+    /// [`FtlError::Config`] if a value is malformed, or the threshold is lower than the device
+    /// needs.
+    pub(crate) fn new(params: &Params, free_blocks: FreeBlocks) -> Result<Settings, FtlError> {
+        let FreeBlocks {
+            default,
+            for_gc,
+            for_mount,
+        } = free_blocks;
+        let free_threshold = params.get(docs::FREE_THRESHOLD.key, default)?;
+        let pair_protection = params.choice(docs::PAIR_POLICY.key, "defer_erase", "none")?;
+        let least = for_gc + if pair_protection { for_mount } else { 0 };
         if free_threshold < least {
             return Err(FtlError::Config(format!(
-                "parameter gc.free_threshold: {free_threshold} blocks; GC and a mount need {least} on this device"
+                "parameter {}: {free_threshold} blocks; GC and a mount need {least} on this device",
+                docs::FREE_THRESHOLD.key
             )));
         }
         Ok(Settings {

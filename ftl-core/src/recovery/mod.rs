@@ -4,11 +4,11 @@
 //! `scan.rs` reads the records of blocks. `evidence.rs` gathers the versions of logical pages from
 //! them. `resolve.rs` selects the newest readable version of each logical page. `rewrite.rs`
 //! rewrites the pages that the cut may have left unstable. A scheme without a map on flash is
-//! mounted from all records (`mount.rs`, `newest.rs`). The other schemes load a map that contains
+//! mounted from all records (`mount_by_scan.rs`, `newest.rs`). The other schemes load a map that contains
 //! the programs up to some point, and read the records of later programs.
 
 mod evidence;
-mod mount;
+mod mount_by_scan;
 mod newest;
 pub(crate) mod provisional;
 mod resolve;
@@ -19,7 +19,7 @@ mod shutdown_state;
 mod tests;
 
 pub(crate) use evidence::{Evidence, Version};
-pub(crate) use mount::{MountByScan, MountContext};
+pub(crate) use mount_by_scan::{MountByScan, MountContext};
 pub(crate) use newest::{ScanResult, scan_newest};
 pub(crate) use resolve::{Claim, FoundTrim, read_page, read_trims, resolve};
 pub(crate) use rewrite::{Rewrite, Rewriter, Rewrites};

@@ -11,31 +11,31 @@ use crate::format::{Flags, Oob};
 use nand_model::{PairTable, Ppn};
 use std::ops::Range;
 
-/// Returns whether `filler`, the padding at the end of a block, commits the pages before it:
+/// Returns whether `padding`, the padding at the end of a block, commits the pages before it:
 ///
 /// - a cut in its last program cannot damage its first two pages, nor can a later program;
 /// - at least two of its pages survive that cut, so that one of them may decay;
 /// - no later program can damage a page before it. Padding of an earlier mount counts as a page
 ///   before it. If it were damaged, the next mount could not distinguish it from the run that
 ///   follows.
-pub(crate) fn commits(pairs: &PairTable, filler: Range<u32>) -> bool {
-    assert!(!filler.is_empty(), "no filler commits for anything");
-    let hit = || pairs.victims(filler.end - 1);
-    let seam = filler.start..filler.start + 2;
-    let before = filler.start.saturating_sub(pairs.span())..filler.start;
-    filler.len() > 2 + hit().count()
+pub(crate) fn commits(pairs: &PairTable, padding: Range<u32>) -> bool {
+    assert!(!padding.is_empty(), "empty padding commits nothing");
+    let hit = || pairs.victims(padding.end - 1);
+    let seam = padding.start..padding.start + 2;
+    let before = padding.start.saturating_sub(pairs.span())..padding.start;
+    padding.len() > 2 + hit().count()
         && hit().all(|victim| victim >= seam.end)
         && before.chain(seam.clone()).all(|page| {
             pairs
                 .last_threat(page)
-                .is_none_or(|threat| threat < filler.end)
+                .is_none_or(|threat| threat < padding.end)
         })
 }
 
 /// Returns the number of padding pages that always commit the rest of a full block.
 pub(crate) fn padding_per_block(pairs: &PairTable, pages: u32) -> u32 {
     (1..pages)
-        .find(|filler| commits(pairs, pages - filler..pages))
+        .find(|padding| commits(pairs, pages - padding..pages))
         .unwrap_or(pages)
 }
 
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_filler_may_rot() {
+    fn a_page_of_padding_may_decay() {
         for rule in RULES {
             let pairs = PairTable::new(rule, PAGES);
             let mut rng = SplitMix::new(2);

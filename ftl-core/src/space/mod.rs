@@ -24,6 +24,7 @@
 //! this one took are free again.
 
 mod append;
+mod padding;
 mod pool;
 mod release;
 mod streams;

@@ -38,7 +38,7 @@ pub(super) struct OpenBlock {
     /// Pages programmed.
     pub(super) next: u32,
     /// Padding pages at the end of these.
-    filler: u32,
+    padding: u32,
     /// Sequence numbers of the last programs, by offset modulo [`RECENT`]; [`NEVER`] for padding.
     recent: [u64; RECENT],
     /// Whether there are gaps between programmed pages, which appending fills.
@@ -54,7 +54,7 @@ impl OpenBlock {
             block,
             epoch,
             next,
-            filler: 0,
+            padding: 0,
             recent: [NEVER; RECENT],
             gaps: false,
             provisional: None,
@@ -74,7 +74,7 @@ impl OpenBlock {
             count.min(to_u32(RECENT))
         };
         self.next += count;
-        self.filler = 0;
+        self.padding = 0;
         for back in 0..kept {
             self.recent[index(self.next - 1 - back) % RECENT] = last - u64::from(back);
         }
@@ -86,11 +86,11 @@ impl OpenBlock {
     }
 
     /// Records that a page of padding is programmed, which may commit the provisional pages.
-    pub(super) fn note_filler(&mut self, pairs: &PairTable) {
+    pub(super) fn note_padding(&mut self, pairs: &PairTable) {
         self.recent[index(self.next) % RECENT] = NEVER;
         self.next += 1;
-        self.filler += 1;
-        let vouched = provisional::commits(pairs, self.next - self.filler..self.next);
+        self.padding += 1;
+        let vouched = provisional::commits(pairs, self.next - self.padding..self.next);
         if vouched && self.oldest_unpaired(pairs) == NEVER {
             self.provisional = None;
         }
@@ -241,7 +241,7 @@ mod tests {
                     .open
                     .get_or_insert_with(|| OpenBlock::new(Pbn::new(id as u32), 1, 0));
                 if rng.one_in(4) {
-                    open.note_filler(&pairs);
+                    open.note_padding(&pairs);
                     all[id].push(NEVER);
                 } else {
                     let count = (1 + rng.below(12) as u32).min(PAGES - open.next);

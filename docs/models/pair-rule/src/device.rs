@@ -17,17 +17,17 @@ pub enum By {
     /// `ftl-core/src/space/append.rs`: `allocate_block`.
     Open,
     /// FLUSH: pads the host's block until it is safe, then acknowledges. Code:
-    /// `ftl-core/src/families/page_ram/mod.rs`: `make_durable`; `ftl-core/src/space/release.rs`:
+    /// `ftl-core/src/families/page_ram/mod.rs`: `make_durable`; `ftl-core/src/space/padding.rs`:
     /// `make_stream_safe`.
     Flush,
     /// Garbage collection moves the valid pages of a victim, then releases it. Code:
     /// `ftl-core/src/gc/collector.rs`: `evacuate`; `ftl-core/src/families/page_ram/reclaim.rs`:
     /// `copy_valid`; `ftl-core/src/space/release.rs`: `release`.
     Collect,
-    /// Padding for released blocks that wait. Code: `ftl-core/src/space/release.rs`: `pad_released`,
+    /// Padding for released blocks that wait. Code: `ftl-core/src/space/padding.rs`: `pad_released`,
     /// `pad_oldest_released`.
     Hurry,
-    /// The erase of a released block. Code: `ftl-core/src/space/release.rs`: `reclaim_one`.
+    /// The erase of a released block. Code: `ftl-core/src/space/release.rs`: `erase_one_released`.
     Reclaim,
     /// A checkpoint: makes everything safe, then names it. Code: `ftl-core/src/checkpoint.rs`:
     /// `write`.

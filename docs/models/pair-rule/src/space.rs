@@ -91,7 +91,7 @@ impl State {
             .count() as u8
     }
 
-    /// The oldest page that can be lost. Code: `ftl-core/src/space/release.rs`: `oldest_unsafe_page`.
+    /// The oldest page that can be lost. Code: `ftl-core/src/space/padding.rs`: `oldest_unsafe_page`.
     pub fn oldest_unsafe(&self, config: &Config) -> Option<u8> {
         self.blocks
             .iter()
@@ -106,14 +106,14 @@ impl State {
     }
 
     /// The next page of padding that makes all streams safe. Code:
-    /// `ftl-core/src/space/release.rs`: `make_safe`.
+    /// `ftl-core/src/space/padding.rs`: `make_safe`.
     pub fn make_safe(&self, config: &Config) -> Option<Op> {
         Stream::ALL
             .into_iter()
             .find_map(|stream| self.make_stream_safe(config, stream))
     }
 
-    /// The next page of padding that makes a stream safe. Code: `ftl-core/src/space/release.rs`:
+    /// The next page of padding that makes a stream safe. Code: `ftl-core/src/space/padding.rs`:
     /// `make_stream_safe`.
     pub fn make_stream_safe(&self, config: &Config, stream: Stream) -> Option<Op> {
         self.unsafe_block(config, stream)
@@ -159,7 +159,7 @@ impl State {
     }
 
     /// A released block that may be erased: everything programmed before its release is safe. Code:
-    /// `ftl-core/src/space/release.rs`: `reclaim_one`, `blocking_stream`.
+    /// `ftl-core/src/space/release.rs`: `erase_one_released`, `blocking_stream`.
     pub fn erasable(&self, config: &Config) -> impl Iterator<Item = usize> {
         let oldest = self.oldest_unsafe(config).unwrap_or(u8::MAX);
         let early = config.lacks(SeededError::EraseBeforeSafe);
@@ -168,7 +168,7 @@ impl State {
     }
 
     /// Whether released blocks are hurried along by padding. Code:
-    /// `ftl-core/src/space/release.rs`: `should_pad_released`.
+    /// `ftl-core/src/space/padding.rs`: `should_pad_released`.
     pub fn should_hurry(&self, config: &Config, wanted: u8, needs: u8) -> bool {
         let (free, waiting) = (self.free_blocks(), self.released_blocks());
         let due = match self.is_mounting() && config.kept_back > 0 {
@@ -208,7 +208,7 @@ impl State {
     }
 
     /// Code: `ftl-core/src/space/append.rs`: `program_where`, `note_programmed`;
-    /// `ftl-core/src/space/release.rs`: `pad`; `ftl-core/src/space/append.rs`: `close`;
+    /// `ftl-core/src/space/padding.rs`: `pad`; `ftl-core/src/space/append.rs`: `close`;
     /// `nand-model/src/chip/program.rs`: `program_run`, `cut_program`.
     fn program(
         &mut self,

@@ -38,6 +38,7 @@ use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::controller::{Controller, Mapping, check_size, ram_entry};
 use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
+use crate::families::settings;
 use crate::flash::Flash;
 use crate::format::{Role, UNMAPPED};
 use crate::ftl::Start;
@@ -93,7 +94,7 @@ pub(crate) fn overhead_blocks(
     params: &Params,
 ) -> Result<u32, FtlError> {
     let logical_blocks = logical_pages.div_ceil(profile.geometry.pages_per_block);
-    let settings = Settings::new(params, profile, logical_blocks, logical_blocks)?;
+    let settings = settings::of_units(params, profile, logical_blocks, logical_blocks)?;
     let log_blocks = params.get(LOG_BLOCKS.key, 0)?;
     Ok(kept_apart(profile, logical_pages, &settings) + MIN_LOGS.max(log_blocks))
 }
@@ -148,7 +149,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let profile = *chip.profile();
         check_size(&geometry, config.logical_pages)?;
         let logical_blocks = config.logical_pages.div_ceil(geometry.pages_per_block);
-        let settings = Settings::new(&config.params, &profile, logical_blocks, logical_blocks)?;
+        let settings =
+            settings::of_units(&config.params, &profile, logical_blocks, logical_blocks)?;
         let stream = |role, collectable| StreamSpec {
             role,
             collectable,
@@ -170,13 +172,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         };
         let first_data = space.add_streams(data, index(logical_blocks));
         space.set_pair_protection(settings.pair_protection);
-        let gc = GcState::new(
-            &geometry,
-            settings.free_threshold,
-            RESERVE,
-            settings.wear,
-            settings.scrub,
-        );
+        let gc = GcState::new(&geometry, &settings, RESERVE);
         let pages = config.logical_pages;
         let map = Hybrid {
             in_place_logs: in_place && policy.logs_in_place(),

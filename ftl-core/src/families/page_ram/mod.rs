@@ -61,7 +61,7 @@ pub(crate) fn overhead_blocks<M: PageMap>(
         + trims
         + 6
         + settings.more_streams
-        + settings.free_threshold)
+        + settings.gc.free_threshold)
 }
 
 /// The map and its checkpoints.
@@ -117,14 +117,8 @@ fn create<S: Store, M: PageMap>(
         stream(Role::Data, true),
     ];
     let mut space = Space::new(Flash::new(chip), &streams);
-    space.set_pair_protection(settings.pair_protection);
-    let mut gc = GcState::new(
-        &geometry,
-        settings.free_threshold,
-        RESERVE,
-        settings.wear,
-        settings.scrub,
-    );
+    space.set_pair_protection(settings.gc.pair_protection);
+    let mut gc = GcState::new(&geometry, &settings.gc, RESERVE);
     let data = stream(Role::Data, true);
     let streams = DataStreams::new(placement, &mut space, (HOST, data), (GC, data));
     gc.set_policy(policy::from_params(params, M::POLICIES)?, &mut space);

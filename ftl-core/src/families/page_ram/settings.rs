@@ -3,17 +3,14 @@
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::gc::placement::{PLACEMENT_PARAM, more_streams};
-use crate::gc::{SCRUB_PARAM, Scrub, policy};
+use crate::gc::{self, FreeBlocks, SCRUB_PARAM, docs, policy};
 use crate::recovery::rewrite_reserve;
-use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
+use crate::wear::{GAP_PARAM, POLICY_PARAM};
 use nand_model::Profile;
 
 /// Parameters of the schemes of this family.
 pub(crate) const PARAMS: &[ParamDoc] = &[
-    ParamDoc {
-        key: "gc.free_threshold",
-        help: "free blocks that GC keeps (default max(4, 0.5 % of blocks), and what a mount rewrites)",
-    },
+    docs::FREE_THRESHOLD,
     policy::POLICY_PARAM,
     policy::CHOICES_PARAM,
     PLACEMENT_PARAM,
@@ -24,22 +21,16 @@ pub(crate) const PARAMS: &[ParamDoc] = &[
     POLICY_PARAM,
     GAP_PARAM,
     SCRUB_PARAM,
-    ParamDoc {
-        key: "nand.pair_policy",
-        help: "defer_erase (default), or none: unsafe, for demonstrations",
-    },
+    docs::PAIR_POLICY,
 ];
 
 /// Validated parameters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
-    pub(super) free_threshold: u32,
+    pub(super) gc: gc::Settings,
     /// Data streams besides one for the host and one for copies.
     pub(super) more_streams: u32,
     pub(super) checkpoint_interval: u64,
-    pub(super) wear: Option<ColdToWorn>,
-    pub(super) scrub: Scrub,
-    pub(super) pair_protection: bool,
 }
 
 impl Settings {
@@ -50,26 +41,20 @@ impl Settings {
         checkpoint_pages: u32,
         streams: (u32, u32),
     ) -> Result<Settings, FtlError> {
-        let pair_protection = params.choice("nand.pair_policy", "defer_erase", "none")?;
         let more_streams = more_streams(streams);
         let rewritten = rewrite_reserve(profile, 1 + more_streams);
-        let least = 2 + if pair_protection { rewritten } else { 0 };
-        let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200).max(least))?;
-        if free_threshold < least {
-            return Err(FtlError::Config(format!(
-                "parameter gc.free_threshold: {free_threshold} blocks; GC and a mount need {least} on this device"
-            )));
-        }
+        let free_blocks = FreeBlocks {
+            default: 4.max(blocks / 200).max(2 + rewritten),
+            for_gc: 2,
+            for_mount: rewritten,
+        };
         Ok(Settings {
-            free_threshold,
+            gc: gc::Settings::new(params, free_blocks)?,
             more_streams,
             checkpoint_interval: params.get(
                 "ckpt.interval",
                 u64::max(65_536, 100 * checkpoint_pages as u64),
             )?,
-            wear: ColdToWorn::from_params(params)?,
-            scrub: Scrub::new(params)?,
-            pair_protection,
         })
     }
 }

@@ -108,7 +108,7 @@ pub(crate) fn overhead_blocks(
         + 4
         + settings.more_streams
         + 3
-        + settings.free_threshold
+        + settings.gc.free_threshold
 }
 
 /// Returns the default bytes of a cache of single entries: 1/16 of the table, which is 64 KiB per
@@ -396,17 +396,11 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             stream(Role::Checkpoint, false),
         ];
         let mut space = Space::new(Flash::new(chip), &streams);
-        space.set_pair_protection(settings.pair_protection);
+        space.set_pair_protection(settings.gc.pair_protection);
         let placement = placement::from_params(&config.params, &[])?;
         let (host, copies) = ((HOST, streams[HOST]), (COLD, streams[COLD]));
         let streams = DataStreams::new(placement, &mut space, host, copies);
-        let mut gc = GcState::new(
-            &geometry,
-            settings.free_threshold,
-            settings.reserve,
-            settings.wear,
-            settings.scrub,
-        );
+        let mut gc = GcState::new(&geometry, &settings.gc, settings.reserve);
         gc.set_policy(victims::from_params(&config.params, &[])?, &mut space);
         let vtpns = map_pages(&geometry, logical_pages) as usize;
         let map = PagedMap {

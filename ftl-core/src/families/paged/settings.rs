@@ -4,9 +4,8 @@ use super::STREAMS;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::format::Role;
-use crate::gc::Scrub;
 use crate::gc::placement::{self, more_streams};
-use crate::wear::ColdToWorn;
+use crate::gc::{self, FreeBlocks};
 
 /// Documentation of the common parameters, for the tables of schemes.
 pub(crate) mod docs {
@@ -22,19 +21,11 @@ pub(crate) mod docs {
         key: "map.age_window",
         help: "block allocations after which the map on flash has to know a block's pages (default 512)",
     };
-    pub(crate) const FREE_THRESHOLD: ParamDoc = ParamDoc {
-        key: "gc.free_threshold",
-        help: "free blocks that GC keeps, at least the reserve and 3 (default: those, and max(1, 0.5 % of blocks))",
-    };
     pub(crate) const CHECKPOINT_INTERVAL: ParamDoc = ParamDoc {
         key: "ckpt.interval",
         help: "programs between checkpoints, 0 = none (default max(65536, 100 x pages))",
     };
-    pub(crate) use crate::wear::{GAP_PARAM as WEAR_GAP, POLICY_PARAM as WEAR_POLICY};
-    pub(crate) const PAIR_POLICY: ParamDoc = ParamDoc {
-        key: "nand.pair_policy",
-        help: "defer_erase (default), or none: unsafe, for demonstrations",
-    };
+    pub(crate) use crate::gc::docs::{FREE_THRESHOLD, PAIR_POLICY, SCRUB, WEAR_GAP, WEAR_POLICY};
 
     /// All of them except the age window, which has another name in LazyFTL.
     pub(crate) const SHARED: &[ParamDoc] = &[
@@ -46,7 +37,7 @@ pub(crate) mod docs {
         CHECKPOINT_INTERVAL,
         WEAR_POLICY,
         WEAR_GAP,
-        crate::gc::SCRUB_PARAM,
+        SCRUB,
         PAIR_POLICY,
     ];
 }
@@ -71,11 +62,8 @@ pub(crate) struct Settings {
     pub(crate) copy_role: Role,
     /// Free blocks that one GC run may need.
     pub(crate) reserve: u32,
-    pub(crate) free_threshold: u32,
+    pub(crate) gc: gc::Settings,
     pub(crate) checkpoint_interval: u64,
-    pub(crate) wear: Option<ColdToWorn>,
-    pub(crate) scrub: Scrub,
-    pub(crate) pair_protection: bool,
 }
 
 impl Settings {
@@ -90,22 +78,13 @@ impl Settings {
         checkpoint_pages: u32,
         reserve: u32,
     ) -> Result<Settings, FtlError> {
-        let pair_protection = params.choice(docs::PAIR_POLICY.key, "defer_erase", "none")?;
-        // With fewer blocks, the rewrites of a mount after a cut would use up the blocks that GC
-        // needs.
         let more_streams = more_streams(placement::from_params(params, &[])?.streams());
-        let of_mount = STREAMS.len() as u32 + more_streams;
-        let least = reserve + if pair_protection { of_mount } else { 0 };
-        let free_threshold = params.get(
-            docs::FREE_THRESHOLD.key,
-            reserve + of_mount + 1.max(blocks / 200),
-        )?;
-        if free_threshold < least {
-            return Err(FtlError::Config(format!(
-                "parameter {}: {free_threshold} blocks; GC and a mount need {least} on this device",
-                docs::FREE_THRESHOLD.key
-            )));
-        }
+        let rewritten = STREAMS.len() as u32 + more_streams;
+        let free_blocks = FreeBlocks {
+            default: reserve + rewritten + 1.max(blocks / 200),
+            for_gc: reserve,
+            for_mount: rewritten,
+        };
         let settings = Settings {
             buffer_blocks: None,
             age_window: params.get(docs::AGE_WINDOW.key, 512)?,
@@ -116,14 +95,11 @@ impl Settings {
             host_role: Role::Data,
             copy_role: Role::Data,
             reserve,
-            free_threshold,
+            gc: gc::Settings::new(params, free_blocks)?,
             checkpoint_interval: params.get(
                 docs::CHECKPOINT_INTERVAL.key,
                 u64::max(65_536, 100 * checkpoint_pages as u64),
             )?,
-            wear: ColdToWorn::from_params(params)?,
-            scrub: Scrub::new(params)?,
-            pair_protection,
         };
         // GC opens blocks too: a window that ends before GC has gained a block cannot be kept.
         if settings.age_window < 32 {

@@ -17,6 +17,7 @@
 
 mod lists;
 mod lookup;
+mod policy;
 mod reclaim;
 mod recovery;
 mod slices;
@@ -24,6 +25,7 @@ mod tables;
 mod trims;
 
 pub(crate) use lists::Lists;
+pub(crate) use policy::Policy;
 pub(crate) use slices::Slicing;
 pub(crate) use tables::Shape;
 
@@ -33,10 +35,11 @@ use crate::config::{FtlConfig, Params};
 use crate::controller::{Controller, Mapping, check_size, ram_entry};
 use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
+use crate::families::settings;
 use crate::flash::Flash;
 use crate::format::{Flags, LOST, PageTag, Role, UNMAPPED};
 use crate::ftl::Start;
-use crate::gc::{GcState, Settings};
+use crate::gc::GcState;
 use crate::recovery::{MountByScan, ShutdownState};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
@@ -44,52 +47,6 @@ use crate::trims::Trims;
 use nand_model::{Cause, Chip, Geometry, Ppn, Profile, Store};
 use slices::Slices;
 use tables::{GroupLocation, Tables, UnitCache};
-
-/// Differences between the schemes of units.
-pub(crate) trait Policy: Send {
-    /// Name in the table of schemes.
-    const NAME: &'static str;
-
-    /// Returns the list length from which GC shrinks a unit before it opens another block.
-    fn max_length(&self, shape: &Shape) -> u32;
-
-    /// Returns the unit for GC when blocks are short, among the units that can shrink. `None`
-    /// selects the emptiest block of all.
-    fn choose(&self, lists: &Lists, can_shrink: &dyn Fn(u32) -> bool) -> Option<u32>;
-
-    /// Returns whether GC takes the emptiest block of all instead of a block of the chosen unit.
-    fn takes_emptiest(&self) -> bool {
-        false
-    }
-
-    /// Returns whether a unit needs GC although there are free blocks.
-    fn has_too_many(&self, _lists: &Lists) -> bool {
-        false
-    }
-
-    /// Returns the unit for GC in idle time, if one is worth it.
-    fn choose_idle(&self, lists: &Lists) -> Option<u32>;
-
-    /// Returns whether GC reads all tables of the unit, as the paper does to find the valid pages.
-    fn reads_all_tables(&self) -> bool;
-
-    /// Returns how requests clean blocks in slices (`slices.rs`), instead of GC when free blocks
-    /// are short.
-    fn slicing(&self) -> Option<Slicing> {
-        None
-    }
-
-    /// Records that the host wrote a page of this unit.
-    fn on_write(&mut self, _unit: u32) {}
-
-    /// Returns the RAM of the map as the paper counts it.
-    fn paper_bytes(&self, shape: &Shape, lists: &Lists, units: u64) -> u64;
-
-    /// Returns the bytes of the policy itself.
-    fn bytes(&self) -> u64 {
-        0
-    }
-}
 
 /// Stream of trim records, of pages that a mount programs, and of pages without room in their unit.
 const COMMON: StreamId = 0;
@@ -113,7 +70,7 @@ pub(crate) fn overhead_blocks(
     params: &Params,
 ) -> Result<u32, FtlError> {
     let estimate = logical_pages / profile.geometry.pages_per_block;
-    let settings = Settings::new(
+    let settings = settings::of_units(
         params,
         profile,
         estimate,
@@ -161,7 +118,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let (geometry, logical_pages) = (*chip.geometry(), config.logical_pages);
         check_size(&geometry, logical_pages)?;
         let units = logical_pages.div_ceil(shape.pages);
-        let settings = Settings::new(&config.params, chip.profile(), geometry.blocks, units)?;
+        let settings = settings::of_units(&config.params, chip.profile(), geometry.blocks, units)?;
         let mut flash = Flash::new(chip);
         flash.reserve_spare(shape.spare_bytes())?;
         let stream = |role, collectable| StreamSpec {
@@ -176,13 +133,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let first = space.add_streams(stream(Role::Data, true), index(units));
         assert_eq!(first, FIRST_UNIT);
         space.set_pair_protection(settings.pair_protection);
-        let gc = GcState::new(
-            &geometry,
-            settings.free_threshold,
-            RESERVE,
-            settings.wear,
-            settings.scrub,
-        );
+        let gc = GcState::new(&geometry, &settings, RESERVE);
         let map = Units {
             lists: Lists::new(
                 units,

@@ -135,7 +135,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         };
         let victim = self.victim_of_slice()?;
         let waiting = self.space.released_blocks();
-        if waiting > 0 && self.space.reclaim_one(Cause::Gc)? {
+        if waiting > 0 && self.space.erase_one_released(Cause::Gc)? {
             return Ok(Some(0));
         }
         if waiting > MAX_WAITING && self.space.pad_oldest_released(pages)? > 0 {
@@ -222,7 +222,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     fn is_worth_cleaning(&self, block: Pbn) -> bool {
         let table = &self.space.table;
         table.is_collectable(block)
-            && table.valid_count(block) + self.space.most_filler()
+            && table.valid_count(block) + self.space.most_padding()
                 < self.space.geometry().pages_per_block
     }
 

@@ -60,7 +60,7 @@ use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::Role;
 use crate::ftl::{Ftl, Start};
-use crate::gc::{GcState, SCRUB_PARAM};
+use crate::gc::{GcState, SCRUB_PARAM, docs};
 use crate::recovery::MountByScan;
 use crate::recovery::ShutdownState;
 use crate::schemes::{MlcUse, Scheme};
@@ -134,17 +134,11 @@ pub(super) const SCHEME: Scheme = Scheme {
             key: "mlam.ack",
             help: "a write is acknowledged in the journal (default), or buffer: in RAM, as in the paper; a killed daemon loses it",
         },
-        ParamDoc {
-            key: "gc.free_threshold",
-            help: "free blocks that GC keeps (default max(4, 0.5 % of blocks), a superblock, and what FLUSH and mount may need)",
-        },
+        docs::FREE_THRESHOLD,
         POLICY_PARAM,
         GAP_PARAM,
         SCRUB_PARAM,
-        ParamDoc {
-            key: "nand.pair_policy",
-            help: "defer_erase (default), or none: unsafe, for demonstrations",
-        },
+        docs::PAIR_POLICY,
     ],
     shared_params: &[],
     overhead_blocks,
@@ -190,7 +184,15 @@ fn overhead_blocks(
     let journal = 2 * settings.capacity.div_ceil(pages) + 1;
     let checkpoints = Checkpoints::blocks_needed(&geometry, ShutdownState::chunks(&geometry));
     let trims = Trims::blocks_needed(&geometry, logical_pages);
-    Ok(left_over + checkpoints + trims + journal + 2 * shape.chips + 4 + settings.free_threshold)
+    Ok(
+        left_over
+            + checkpoints
+            + trims
+            + journal
+            + 2 * shape.chips
+            + 4
+            + settings.gc.free_threshold,
+    )
 }
 
 /// Tables, superblocks and the write buffer.
@@ -245,15 +247,9 @@ fn create<S: Store>(
     let mut streams = vec![stream(Role::Journal, true), stream(Role::Checkpoint, false)];
     streams.resize(chip_stream(shape.chips), stream(Role::Data, false));
     let mut space = Space::new(flash, &streams);
-    space.set_pair_protection(settings.pair_protection);
+    space.set_pair_protection(settings.gc.pair_protection);
     let logical = shape.superblocks(logical_pages);
-    let gc = GcState::new(
-        &geometry,
-        settings.free_threshold,
-        settings.reserve,
-        settings.wear,
-        settings.scrub,
-    );
+    let gc = GcState::new(&geometry, &settings.gc, settings.reserve);
     let map = Mlam {
         settings,
         shape,

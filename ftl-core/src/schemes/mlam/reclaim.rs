@@ -239,7 +239,7 @@ impl<S: Store> MlamFtl<S> {
         cause: Cause,
         copies: &mut Vec<(Lpn, Ppn, Ppn)>,
     ) -> Result<bool, FtlError> {
-        const FILLER: PageTag = PageTag {
+        const PADDING: PageTag = PageTag {
             role: Role::Pad,
             flags: Flags::NONE,
             lpn: UNMAPPED,
@@ -260,8 +260,8 @@ impl<S: Store> MlamFtl<S> {
             let block = *block.get_or_insert(geometry.block_of(next));
             while geometry.offset_of(next) < geometry.offset_of(from) {
                 data.fill(0);
-                let filler = self.space.append_page(stream, FILLER, &data, Cause::Pad)?;
-                self.space.table.set_invalid(filler);
+                let padding = self.space.append_page(stream, PADDING, &data, Cause::Pad)?;
+                self.space.table.set_invalid(padding);
                 next = self.space.next_page(stream)?;
                 if geometry.block_of(next) != block {
                     return Ok(false);

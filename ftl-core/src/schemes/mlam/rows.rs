@@ -196,7 +196,7 @@ impl<S: Store> MlamFtl<S> {
         block_row: u32,
         blank: &[u8],
     ) -> Result<bool, FtlError> {
-        const FILLER: PageTag = PageTag {
+        const PADDING: PageTag = PageTag {
             role: Role::Pad,
             flags: Flags::NONE,
             lpn: UNMAPPED,
@@ -216,9 +216,9 @@ impl<S: Store> MlamFtl<S> {
             if geometry.offset_of(next) == block_row {
                 return Ok(true);
             }
-            let filler = self.space.append_page(stream, FILLER, blank, Cause::Pad)?;
-            self.space.table.set_invalid(filler);
-            if filler != next {
+            let padding = self.space.append_page(stream, PADDING, blank, Cause::Pad)?;
+            self.space.table.set_invalid(padding);
+            if padding != next {
                 return Ok(false);
             }
         }

@@ -5,9 +5,8 @@ use super::shape::Shape;
 use crate::config::Params;
 use crate::convert::narrow;
 use crate::error::FtlError;
-use crate::gc::Scrub;
+use crate::gc::{self, FreeBlocks};
 use crate::recovery::rewrite_reserve;
-use crate::wear::ColdToWorn;
 use nand_model::Profile;
 
 /// The validated parameters.
@@ -26,11 +25,8 @@ pub(super) struct Settings {
     pub(super) smax: f64,
     pub(super) flush_by_journal: bool,
     pub(super) acknowledged_by_journal: bool,
-    pub(super) free_threshold: u32,
+    pub(super) gc: gc::Settings,
     pub(super) reserve: u32,
-    pub(super) wear: Option<ColdToWorn>,
-    pub(super) scrub: Scrub,
-    pub(super) pair_protection: bool,
 }
 
 impl Settings {
@@ -96,18 +92,11 @@ impl Settings {
         // two blocks that fail.
         let reserve = capacity.div_ceil(pages) + chips + 2;
         let rewritten = rewrite_reserve(profile, chips);
-        let free_threshold = params.get(
-            "gc.free_threshold",
-            4.max(blocks / 200) + rewritten + reserve,
-        )?;
-        let pair_protection = params.choice("nand.pair_policy", "defer_erase", "none")?;
-        let least = reserve + if pair_protection { rewritten } else { 0 };
-        if free_threshold < least {
-            return Err(FtlError::Config(format!(
-                "parameter gc.free_threshold: {free_threshold} blocks, need {least} for this buffer and superblock and for what a \
-                 mount rewrites"
-            )));
-        }
+        let free_blocks = FreeBlocks {
+            default: 4.max(blocks / 200) + rewritten + reserve,
+            for_gc: reserve,
+            for_mount: rewritten,
+        };
         Ok(Settings {
             chips,
             capacity,
@@ -120,11 +109,8 @@ impl Settings {
             smax,
             flush_by_journal: params.choice("mlam.flush", "journal", "vsb")?,
             acknowledged_by_journal: params.choice("mlam.ack", "journal", "buffer")?,
-            free_threshold,
+            gc: gc::Settings::new(params, free_blocks)?,
             reserve,
-            wear: ColdToWorn::from_params(params)?,
-            scrub: Scrub::new(params)?,
-            pair_protection,
         })
     }
 }

@@ -1,0 +1,172 @@
+//! Padding: programs without data that make unsafe pages safe, at a FLUSH, for a checkpoint, and
+//! when the erase of a released block waits for it (`release.rs`).
+//!
+//! If power fails during padding, the pages are as unsafe as before it, and nothing was
+//! acknowledged or erased.
+
+use super::release::ReplacedIn;
+use super::streams::{NEVER, Stream};
+use super::{Space, StreamId};
+use crate::block_table::State;
+use crate::convert::index;
+use crate::error::FtlError;
+use nand_model::{NandError, Ppn, Store};
+
+/// Released blocks that may wait for their erase before padding is programmed for them.
+pub(super) const MAX_WAITING: u32 = 2;
+
+impl<S: Store> Space<S> {
+    /// Returns whether to program padding for released blocks. GC wants `wanted` free blocks, keeps
+    /// `reserve`, and will take `needs` blocks for the next victim. A mount delays padding as long
+    /// as possible, and so does a `patient` collector: padding between two GC runs would take more
+    /// space than they free.
+    pub(crate) fn should_pad_released(
+        &self,
+        wanted: u32,
+        reserve: u32,
+        needs: u32,
+        patient: bool,
+    ) -> bool {
+        let (free, waiting) = (self.free_blocks(), self.released_blocks());
+        let due = if patient || self.reserved_pages > 0 {
+            free + waiting >= wanted || free < needs
+        } else {
+            waiting > MAX_WAITING || free < reserve
+        };
+        waiting > 0 && due
+    }
+
+    /// Programs the padding that released blocks wait for.
+    pub(crate) fn pad_released(&mut self) -> Result<(), FtlError> {
+        if self
+            .released
+            .iter()
+            .any(|released| released.replaced_in == ReplacedIn::Anywhere)
+        {
+            return self.make_safe();
+        }
+        for at in 0..self.released.len() {
+            if let ReplacedIn::Stream(stream) = self.released[at].replaced_in {
+                self.make_stream_safe(stream)?;
+            }
+        }
+        (0..self.fixed).try_for_each(|stream| self.make_stream_safe(stream))
+    }
+
+    /// Programs at most `most` pages of the padding that the oldest released block waits for.
+    /// Returns their number.
+    pub(crate) fn pad_oldest_released(&mut self, most: u32) -> Result<u32, FtlError> {
+        let Some(&oldest) = self.released.front() else {
+            return Ok(0);
+        };
+        let blank = vec![0; self.geometry().page_len()];
+        let mut done = 0;
+        while done < most
+            && let Some(stream) = self.blocking_stream(oldest)
+        {
+            self.pad(stream, &blank)?;
+            done += 1;
+        }
+        Ok(done)
+    }
+
+    /// Returns the maximal number of padding pages that make all pages of a stream safe.
+    pub(crate) fn most_padding(&self) -> u32 {
+        if self.pair_protection {
+            self.flash.chip().pairs().span()
+        } else {
+            0
+        }
+    }
+
+    /// Returns the sequence number of the oldest unsafe page, which the next program may destroy;
+    /// all pages before it are safe. Returns `u64::MAX` if there is none.
+    pub(crate) fn oldest_unsafe_pseq(&mut self) -> u64 {
+        self.oldest_unsafe_page().map_or(NEVER, |(seq, _)| seq)
+    }
+
+    /// Returns the sequence number of the oldest unsafe page, and its stream.
+    pub(super) fn oldest_unsafe_page(&mut self) -> Option<(u64, StreamId)> {
+        let pairs = self.pair_protection.then(|| self.flash.chip().pairs());
+        let oldest_of = |stream: &Stream| {
+            stream
+                .open
+                .as_ref()
+                .map_or(NEVER, |open| open.oldest_unsafe(pairs))
+        };
+        self.is_unsafe.oldest(&mut self.streams, oldest_of)
+    }
+
+    pub(super) fn oldest_unsafe(&self, stream: StreamId) -> u64 {
+        let pairs = self.pair_protection.then(|| self.flash.chip().pairs());
+        self.streams[stream]
+            .open
+            .as_ref()
+            .map_or(NEVER, |open| open.oldest_unsafe(pairs))
+    }
+
+    /// Returns whether no later program can destroy this page.
+    pub(crate) fn is_safe(&self, ppn: Ppn) -> bool {
+        let geometry = self.geometry();
+        let (block, offset) = (geometry.block_of(ppn), geometry.offset_of(ppn));
+        if self.table.state(block) != State::Open {
+            return true;
+        }
+        let open = self.streams[index(self.stream_of_block[block.index()])]
+            .open
+            .as_ref()
+            .expect("it fills the block");
+        !open.is_unsafe(
+            self.pair_protection.then(|| self.flash.chip().pairs()),
+            offset,
+        )
+    }
+
+    /// Programs padding until no page of any stream can be lost.
+    pub(crate) fn make_safe(&mut self) -> Result<(), FtlError> {
+        while let Some((_, stream)) = self.oldest_unsafe_page() {
+            self.make_stream_safe(stream)?;
+        }
+        Ok(())
+    }
+
+    /// Programs padding until no page of this stream can be lost.
+    pub(crate) fn make_stream_safe(&mut self, stream: StreamId) -> Result<(), FtlError> {
+        if self.oldest_unsafe(stream) == NEVER {
+            return Ok(());
+        }
+        let blank = vec![0; self.geometry().page_len()];
+        while self.oldest_unsafe(stream) < NEVER {
+            self.pad(stream, &blank)?;
+        }
+        Ok(())
+    }
+
+    /// Programs one page of padding into the stream's open block.
+    pub(super) fn pad(&mut self, stream: StreamId, blank: &[u8]) -> Result<(), FtlError> {
+        let geometry = self.geometry();
+        let open = self.streams[stream]
+            .open
+            .as_mut()
+            .expect("only pages of an open block are unsafe");
+        assert!(
+            open.next < geometry.pages_per_block,
+            "block {} has no room for padding",
+            open.block
+        );
+        let ppn = geometry.page(open.block, open.next);
+        match self.flash.program_padding(ppn, open.epoch, blank) {
+            Ok(()) => {}
+            Err(NandError::ProgramFailed(_)) => {
+                self.abandon_failing(stream);
+                return Ok(());
+            }
+            Err(other) => return Err(other.into()),
+        }
+        open.note_padding(self.flash.chip().pairs());
+        if open.next == geometry.pages_per_block {
+            self.close(stream);
+        }
+        Ok(())
+    }
+}
