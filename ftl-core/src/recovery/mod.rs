@@ -3,9 +3,9 @@
 //!
 //! `scan.rs` reads the records of blocks. `evidence.rs` gathers the versions of logical pages from
 //! them. `resolve.rs` selects the newest readable version of each logical page. `rewrite.rs`
-//! rewrites the pages that the cut may have left unstable. A scheme without a map on flash is
-//! mounted from all records (`mount_by_scan.rs`, `newest.rs`). The other schemes load a map that contains
-//! the programs up to some point, and read the records of later programs.
+//! rewrites the pages that the cut may have left unstable. `units`, `hybrid` and `mlam` are mounted
+//! from all records (`mount_by_scan.rs`, `newest.rs`). `page_ram` loads a checkpoint and `paged` a
+//! map; both then read the records of later programs.
 
 mod evidence;
 mod mount_by_scan;
