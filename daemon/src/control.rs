@@ -3,7 +3,7 @@
 //! One request per line, one answer per line: `{"command":"status"}`,
 //! `{"command":"stop","force":false}`,
 //! `{"command":"inject","fault":{"kind":"power-cut","after":100}}`,
-//! `{"command":"pace","turn":{"pause":30}}`. An answer contains the result or `{"error": "…",
+//! `{"command":"pause","action":{"pause":30}}`. An answer contains the result or `{"error": "…",
 //! "exit": 1}`. The server closes connections that send too much or too slowly.
 
 use crate::failure::{Exit, Failure};
@@ -46,9 +46,9 @@ pub enum Request {
         fault: Injection,
     },
     /// Pause, step or resume.
-    Pace {
+    Pause {
         /// Command to run.
-        turn: PauseCommand,
+        action: PauseCommand,
     },
 }
 
@@ -70,9 +70,9 @@ pub enum ControlCommand {
         answer: oneshot::Sender<Result<Injected, Failure>>,
     },
     /// Pause, step or resume.
-    Pace {
+    Pause {
         /// Command to run.
-        turn: PauseCommand,
+        action: PauseCommand,
         /// Receives the result of the command.
         answer: oneshot::Sender<Result<Value, Failure>>,
     },
@@ -161,9 +161,9 @@ async fn handle_request(
             let holders = pass_on(asked, ControlCommand::Stop { force, answer }, told).await?;
             Ok(json!({"waiting_for": holders}))
         }
-        Request::Pace { turn } => {
+        Request::Pause { action } => {
             let (answer, told) = oneshot::channel();
-            pass_on(asked, ControlCommand::Pace { turn, answer }, told).await?
+            pass_on(asked, ControlCommand::Pause { action, answer }, told).await?
         }
         Request::Inject { fault } => {
             let (answer, told) = oneshot::channel();

@@ -115,7 +115,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         }) => commands::watch(&dirs, name.as_deref(), seconds, json),
         Some(Command::Stop { name, force }) => commands::stop(&dirs, name.as_deref(), force),
         Some(Command::Pause { name, length }) => {
-            commands::pace(&dirs, name.as_deref(), PauseCommand::Pause(length), json)
+            commands::pause(&dirs, name.as_deref(), PauseCommand::Pause(length), json)
         }
         Some(Command::Step {
             name,
@@ -123,10 +123,10 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             requests,
         }) => {
             let command = requests.map_or(PauseCommand::Events(events), PauseCommand::Requests);
-            commands::pace(&dirs, name.as_deref(), command, json)
+            commands::pause(&dirs, name.as_deref(), command, json)
         }
         Some(Command::Resume { name }) => {
-            commands::pace(&dirs, name.as_deref(), PauseCommand::Resume, json)
+            commands::pause(&dirs, name.as_deref(), PauseCommand::Resume, json)
         }
         Some(Command::Inject(inject)) => {
             let (name, injection) = match inject {

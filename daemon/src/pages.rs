@@ -14,7 +14,7 @@ const SLICE_BYTES: u64 = 512 << 10;
 const SLICE_BYTES_MAX: u64 = 1 << 20;
 
 /// Returns the bytes per call to a scheme: whole blocks where possible.
-pub fn slice_bytes(geometry: &Geometry) -> u64 {
+pub fn extent_bytes(geometry: &Geometry) -> u64 {
     let page = u64::from(geometry.page_bytes);
     let block = u64::from(geometry.pages_per_block) * page;
     if block > SLICE_BYTES_MAX {
@@ -31,7 +31,7 @@ fn whole(bytes: u64, unit: u64) -> u64 {
 }
 
 /// Returns the end of the next slice of `offset..end`. Slices are aligned, so no page is split.
-pub fn slice_end(offset: u64, end: u64, slice: u64) -> u64 {
+pub fn extent_end(offset: u64, end: u64, slice: u64) -> u64 {
     assert!(slice > 0, "slices of no bytes");
     assert!(offset <= end, "a slice behind the end of its extent");
     end.min((offset / slice + 1) * slice)
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn long_requests_are_cut_at_aligned_slices_of_whole_blocks() {
-        let slice = |name| slice_bytes(&Profile::find(name).unwrap().geometry);
+        let slice = |name| extent_bytes(&Profile::find(name).unwrap().geometry);
         assert_eq!(
             slice("mlc-4k"),
             128 * 4096,
@@ -175,7 +175,7 @@ mod tests {
             "many small blocks share a slice"
         );
         let ends = [0, 100, SLICE_BYTES - 1, SLICE_BYTES]
-            .map(|from| slice_end(from, from + SLICE_BYTES, SLICE_BYTES));
+            .map(|from| extent_end(from, from + SLICE_BYTES, SLICE_BYTES));
         assert_eq!(
             ends,
             [SLICE_BYTES, SLICE_BYTES, SLICE_BYTES, 2 * SLICE_BYTES]

@@ -61,10 +61,10 @@ pub(crate) trait Mapping<S: Store>: GarbageCollect<S> {
 
     /// Writes the state that makes the next mount fast. Everything is safe and the device is not
     /// read-only.
-    fn stop(&mut self) -> Result<(), FtlError>;
+    fn shut_down(&mut self) -> Result<(), FtlError>;
 
     /// Rebuilds the tables from flash.
-    fn recover(&mut self) -> Result<(), FtlError>;
+    fn mount(&mut self) -> Result<(), FtlError>;
 
     /// Returns whether the page holds data.
     fn is_mapped(&self, lpn: Lpn) -> bool;
@@ -130,7 +130,7 @@ where
             }
             Start::Mount => {
                 controller.space.flash.begin(0);
-                controller.recover()?;
+                controller.mount()?;
                 controller.gc_after_mount()?;
             }
         }
@@ -263,7 +263,7 @@ where
         self.empty_buffers()?;
         self.space.make_safe()?;
         if !self.gc.is_read_only() {
-            self.stop()?;
+            self.shut_down()?;
         }
         Ok(self.space.flash.now())
     }

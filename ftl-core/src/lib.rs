@@ -22,7 +22,7 @@ mod flash;
 pub mod format;
 mod ftl;
 mod gc;
-mod mapping;
+mod map_cache;
 mod recovery;
 pub mod schemes;
 mod space;

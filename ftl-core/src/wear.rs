@@ -18,12 +18,12 @@ pub(crate) struct ColdToWorn {
 }
 
 /// Policy parameter, for the tables of schemes.
-pub(crate) const POLICY_PARAM: ParamDoc = ParamDoc {
+pub(crate) const WEAR_POLICY_PARAM: ParamDoc = ParamDoc {
     key: "wear.policy",
     help: "none, or cold_to_worn (default)",
 };
 /// Gap parameter, for the tables of schemes.
-pub(crate) const GAP_PARAM: ParamDoc = ParamDoc {
+pub(crate) const WEAR_GAP_PARAM: ParamDoc = ParamDoc {
     key: "wear.gap",
     help: "smallest erase-count gap that moves cold data (default 6)",
 };
@@ -31,8 +31,8 @@ pub(crate) const GAP_PARAM: ParamDoc = ParamDoc {
 impl ColdToWorn {
     /// Returns the policy that the parameters select, if any.
     pub(crate) fn from_params(params: &Params) -> Result<Option<Self>, FtlError> {
-        let wanted = params.choice(POLICY_PARAM.key, "cold_to_worn", "none")?;
-        let floor = params.get(GAP_PARAM.key, 6)?;
+        let wanted = params.choice(WEAR_POLICY_PARAM.key, "cold_to_worn", "none")?;
+        let floor = params.get(WEAR_GAP_PARAM.key, 6)?;
         Ok(wanted.then_some(ColdToWorn { floor }))
     }
 

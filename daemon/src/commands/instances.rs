@@ -206,17 +206,17 @@ pub fn status(dirs: &Dirs, name: Option<&str>, as_json: bool) -> Result<(), Fail
 ///
 /// # Errors
 /// No such instance runs, or it refuses: the device failed, or is not paused.
-pub fn pace(
+pub fn pause(
     dirs: &Dirs,
     name: Option<&str>,
     command: PauseCommand,
     as_json: bool,
 ) -> Result<(), Failure> {
     let name = pick(dirs, name)?;
-    let mut answer = control::ask(dirs, &name, &Request::Pace { turn: command })?;
+    let mut answer = control::ask(dirs, &name, &Request::Pause { action: command })?;
     if as_json {
         answer["name"] = name.into();
-        return print_json("pace", answer);
+        return print_json("pause", answer);
     }
     let mut text = format!("{name}: {}\n", answer["text"].as_str().unwrap_or("done"));
     for event in answer["events"].as_array().into_iter().flatten() {

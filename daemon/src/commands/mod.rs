@@ -12,6 +12,6 @@ pub use choices::{presets, profiles, schemes, workloads};
 pub use create::create;
 pub use doctor::doctor;
 pub use inspect::{InspectOptions, check, inspect};
-pub use instances::{inject, list, pace, status, stop, watch};
+pub use instances::{inject, list, pause, status, stop, watch};
 pub use manual::{completions, manual};
 pub use print_config::print_config;

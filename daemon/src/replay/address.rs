@@ -46,7 +46,7 @@ impl Footprint {
 }
 
 /// A rule for mapping addresses.
-pub(super) enum Map {
+pub(super) enum AddressRule {
     Exact {
         disk: Option<u64>,
     },
@@ -57,12 +57,12 @@ pub(super) enum Map {
     Compact(Vec<(u64, u64)>),
 }
 
-impl Map {
-    pub(super) fn new(address: Address, footprint: Option<Footprint>) -> Map {
+impl AddressRule {
+    pub(super) fn new(address: Address, footprint: Option<Footprint>) -> AddressRule {
         match (address, footprint) {
-            (_, Some(footprint)) => Map::Compact(footprint.0.into_iter().collect()),
-            (Address::Fold, None) => Map::Fold { disk: None },
-            (_, None) => Map::Exact { disk: None },
+            (_, Some(footprint)) => AddressRule::Compact(footprint.0.into_iter().collect()),
+            (Address::Fold, None) => AddressRule::Fold { disk: None },
+            (_, None) => AddressRule::Exact { disk: None },
         }
     }
 
@@ -82,7 +82,7 @@ impl Map {
         } = *record;
         to.clear();
         match self {
-            Map::Exact { disk } => {
+            AddressRule::Exact { disk } => {
                 one_disk(disk, device)?;
                 let end = offset + len;
                 if end > size {
@@ -94,7 +94,7 @@ impl Map {
                 }
                 to.push(Extent { offset, len });
             }
-            Map::Fold { disk } => {
+            AddressRule::Fold { disk } => {
                 one_disk(disk, device)?;
                 if len > size {
                     return Err(format!(
@@ -111,7 +111,7 @@ impl Map {
                     });
                 }
             }
-            Map::Compact(touched) => {
+            AddressRule::Compact(touched) => {
                 // A footprint has every extent between the first and the last byte of a record, so
                 // the extents of a record stay adjacent.
                 let place = touched
@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    fn place(map: &mut Map, record: Record, size: u64) -> Result<Vec<(u64, u64)>, String> {
+    fn place(map: &mut AddressRule, record: Record, size: u64) -> Result<Vec<(u64, u64)>, String> {
         let mut extents = Vec::new();
         map.place(&record, size, &mut extents)?;
         Ok(extents
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn exact_addresses_fit_or_are_refused() {
-        let mut map = Map::new(Address::Exact, None);
+        let mut map = AddressRule::new(Address::Exact, None);
         assert_eq!(place(&mut map, at(3, 512, 512), 1024), Ok(vec![(512, 512)]));
         assert!(
             place(&mut map, at(3, 513, 512), 1024)
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn folded_addresses_wrap() {
-        let mut map = Map::new(Address::Fold, None);
+        let mut map = AddressRule::new(Address::Fold, None);
         assert_eq!(
             place(&mut map, at(0, 10 * 4096 + 100, 50), 4096),
             Ok(vec![(100, 50)])
@@ -218,7 +218,7 @@ mod tests {
                 .contains("more than 16 TiB")
         );
         assert_eq!(footprint.bytes(), 6 * MIB);
-        let mut map = Map::new(Address::Compact, Some(footprint));
+        let mut map = AddressRule::new(Address::Compact, Some(footprint));
         // Disk 0 first, then the five extents of disk 1: 0, 1, 2, 6, 7.
         let expected = [(5 * MIB - 10, 20), (0, 5), (MIB + 5, 2 * MIB), (4 * MIB, 1)];
         for (record, expected) in records.iter().zip(expected) {

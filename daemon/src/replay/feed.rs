@@ -3,7 +3,7 @@
 //! Invariants: every issued request is completed when a round ends, or the job fails. Power failure
 //! does not matter here.
 
-use super::address::Map;
+use super::address::AddressRule;
 use super::bench::Bench;
 use super::job::{Arrival, Job};
 use super::row::Requests;
@@ -25,7 +25,7 @@ pub(super) const TICK: u64 = 4096;
 pub(super) struct Feed<'a> {
     pub(super) job: &'a Job,
     pub(super) source: &'a Source,
-    pub(super) map: Map,
+    pub(super) map: AddressRule,
     pub(super) size: u64,
     pub(super) requests: Requests,
 }

@@ -29,7 +29,7 @@ pub use row::{
 
 use crate::failure::{Failure, panic_text};
 use crate::output::print;
-use address::{Footprint, Map};
+use address::{AddressRule, Footprint};
 use begun::Begun;
 use bench::Bench;
 use feed::{Feed, TICK};
@@ -102,7 +102,7 @@ fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     };
     let bench = Bench::new(job, &requirements, footprint.as_ref().map(Footprint::bytes))?;
     let touched = footprint.as_ref().map(Footprint::extents);
-    let map = Map::new(job.method.address, footprint);
+    let map = AddressRule::new(job.method.address, footprint);
     let mut sim = bench.start(job)?;
     let failed = |what: &str, why: &dyn std::fmt::Display| {
         Failure::failed(format!(

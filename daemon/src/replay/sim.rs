@@ -6,7 +6,7 @@
 use super::measure::Sides;
 use crate::convert::{index, to_u32, to_u64, to_usize};
 use crate::method::ResponseUnit;
-use crate::pages::{PageIo, slice_bytes, slice_end};
+use crate::pages::{PageIo, extent_bytes, extent_end};
 use ftl_core::{Ftl, FtlError, Lpn, SchemeStats, Span};
 use ftld_traces::Op;
 use nand_model::Nanos;
@@ -59,7 +59,7 @@ impl Sim {
         Sim {
             ftl,
             scratch: vec![0; index(geometry.page_bytes)],
-            buffer: vec![0; to_usize(slice_bytes(&geometry))],
+            buffer: vec![0; to_usize(extent_bytes(&geometry))],
             response_unit,
             sides: Sides::default(),
             pages: Pages::default(),
@@ -133,7 +133,7 @@ impl Sim {
             scratch: &mut self.scratch,
         };
         while offset < end {
-            let next = slice_end(offset, end, slice);
+            let next = extent_end(offset, end, slice);
             let len = next - offset;
             done = done.max(match op {
                 Op::Read => paged.read(at, offset, &mut self.buffer[..to_usize(len)])?,
@@ -219,7 +219,7 @@ fn split(extent: Extent, page: u64) -> impl Iterator<Item = Extent> {
     let end = extent.offset + extent.len;
     let mut offset = extent.offset;
     std::iter::from_fn(move || {
-        let next = slice_end(offset, end, page);
+        let next = extent_end(offset, end, page);
         let part = Extent {
             offset,
             len: next - offset,

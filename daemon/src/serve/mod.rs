@@ -7,8 +7,8 @@
 
 mod end;
 mod metrics_port;
-mod run;
 mod served;
+mod until_stop;
 
 use crate::activation::InheritedSockets;
 use crate::background::Background;
@@ -29,13 +29,13 @@ use end::{close, end};
 use metrics_port::Http;
 use nand_model::Profile;
 use parking_lot::Mutex;
-use run::{announce, run};
 use served::Served;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
+use until_stop::{announce, run};
 
 /// Start options of a daemon.
 #[derive(Clone, Copy, Debug, Default)]

@@ -68,7 +68,7 @@ impl Durable<FileStore> for ImageSync {
     fn wait(&self, mark: u64) -> io::Result<()> {
         self.0.sync_through(mark).map_err(io::Error::from)
     }
-    fn reclaim(&self, mark: u64) -> io::Result<()> {
+    fn wait_for_erased_space(&self, mark: u64) -> io::Result<()> {
         self.0.settle(mark).map_err(io::Error::from)
     }
     fn failed(&self) -> bool {

@@ -6,8 +6,8 @@
 
 use super::host::Op;
 use super::locked::Core;
-use super::shared::{NO_DATA, WELL};
 use super::snapshot::FlashSnapshot;
+use super::unlocked::{NO_DATA, WELL};
 use super::watch::{BlockMap, EventsView};
 use super::{EIO, Idle, Volume, WATCHED};
 use crate::convert::millis;
@@ -20,25 +20,25 @@ use std::time::Duration;
 impl<S: Store + 'static> Volume<S> {
     /// Returns the time since the last request ended; zero while requests are in flight.
     pub fn idle_time(&self) -> Duration {
-        let last = Duration::from_millis(self.shared.last_request_ms.load(Relaxed));
-        if self.shared.counters.depth() > 0 {
+        let last = Duration::from_millis(self.unlocked.last_request_ms.load(Relaxed));
+        if self.unlocked.counters.depth() > 0 {
             return Duration::ZERO;
         }
-        self.shared.origin.elapsed().saturating_sub(last)
+        self.unlocked.origin.elapsed().saturating_sub(last)
     }
 
     /// Records that a client watches: for the next `WATCHED`, [`Volume::publish`] includes the
     /// block map and the events.
     pub fn watch(&self) {
-        let now = millis(self.shared.origin.elapsed());
-        self.shared.watched_ms.store(now.max(1), Relaxed);
+        let now = millis(self.unlocked.origin.elapsed());
+        self.unlocked.watched_ms.store(now.max(1), Relaxed);
     }
 
     fn is_watched(&self) -> bool {
-        let last = self.shared.watched_ms.load(Relaxed);
+        let last = self.unlocked.watched_ms.load(Relaxed);
         last > 0
             && self
-                .shared
+                .unlocked
                 .origin
                 .elapsed()
                 .saturating_sub(Duration::from_millis(last))
@@ -66,13 +66,15 @@ impl<S: Store + 'static> Volume<S> {
             None if insist => self.lock(),
             None => return false,
         };
-        if self.shared.health.load(Relaxed) >= NO_DATA {
+        if self.unlocked.health.load(Relaxed) >= NO_DATA {
             return true;
         }
         let taken = self.run(&mut guard, false, |core| {
             core.look_at_wear();
-            self.shared.events.store(core.ftl.events().total(), Relaxed);
-            let written = self.shared.counters.of(Op::Write).bytes.load(Relaxed);
+            self.unlocked
+                .events
+                .store(core.ftl.events().total(), Relaxed);
+            let written = self.unlocked.counters.of(Op::Write).bytes.load(Relaxed);
             let changed = scan.as_mut().is_some_and(|scan| scan.slice(&*core.ftl));
             let events = match scan {
                 Some(_) => core
@@ -103,7 +105,7 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Does background work of about `budget` flash operations, if the lock is free.
     pub fn idle(&self, budget: u32) -> Idle {
-        if self.shape.read_only || self.shared.health.load(Relaxed) != WELL {
+        if self.shape.read_only || self.unlocked.health.load(Relaxed) != WELL {
             return Idle::Settled;
         }
         if self.paused().is_some() {
@@ -129,7 +131,7 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Discards a bounded part of the image's freed space, if the lock is free.
     pub fn discard_freed_space(&self) {
-        if self.shape.read_only || self.shared.health.load(Relaxed) != WELL {
+        if self.shape.read_only || self.unlocked.health.load(Relaxed) != WELL {
             return;
         }
         let (Some(durable), Some(mut guard)) = (&self.durable, self.core.try_lock()) else {
@@ -146,15 +148,15 @@ impl<S: Store + 'static> Volume<S> {
     /// Waits up to `patience` for erases to run short, then for the sync that makes more erases
     /// possible.
     pub fn reclaim_when_short(&self, patience: Duration) {
-        let (lock, told) = &self.shared.short_told;
+        let (lock, told) = &self.unlocked.short_told;
         let mut guard = lock.lock();
-        let quiet = |_: &mut ()| !self.shared.short.load(Relaxed);
+        let quiet = |_: &mut ()| !self.unlocked.short.load(Relaxed);
         told.wait_while_for(&mut guard, quiet, patience);
         drop(guard);
-        if self.shared.short.load(Relaxed) {
+        if self.unlocked.short.load(Relaxed) {
             let mark = self.mark(&mut self.lock());
-            let _ = self.reclaim(mark);
-            self.shared.short.store(false, Relaxed);
+            let _ = self.wait_for_erased_space(mark);
+            self.unlocked.short.store(false, Relaxed);
         }
     }
 
@@ -171,7 +173,7 @@ impl<S: Store + 'static> Volume<S> {
         if guard.is_none() {
             return Err(io::Error::from_raw_os_error(EIO));
         }
-        let well = !self.shape.read_only && self.shared.health.load(Relaxed) == WELL;
+        let well = !self.shape.read_only && self.unlocked.health.load(Relaxed) == WELL;
         let stopped = if well {
             self.run(&mut guard, true, |core| {
                 core.ftl.shutdown(core.clock.start(1)).map(drop)

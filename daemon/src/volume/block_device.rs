@@ -7,11 +7,11 @@
 use super::host::Op;
 use super::locked::Core;
 use super::request::{FlushWait, Request};
-use super::shared::{NO_POWER, WELL};
-use super::{EINVAL, EIO, ENOSPC, EPERM, SLICE_PAGES, Volume};
+use super::unlocked::{NO_POWER, WELL};
+use super::{EINVAL, EIO, ENOSPC, EPERM, EXTENT_PAGES, Volume};
 use crate::convert::{to_u64, to_usize};
 use crate::device::{BlockDevice, Completion, Extent, Flush};
-use crate::pages::slice_end;
+use crate::pages::extent_end;
 use ftl_core::FtlError;
 use nand_model::{Nanos, Store};
 use parking_lot::MutexGuard;
@@ -24,12 +24,16 @@ impl<S: Store + 'static> Volume<S> {
     fn lock_to_begin(&self, first: bool) -> MutexGuard<'_, Option<Core<S>>> {
         loop {
             let guard = self.lock();
-            match self.shared.pace.admits(first, || self.noted(&guard)) {
+            match self
+                .unlocked
+                .pause_gate
+                .admits(first, || self.noted(&guard))
+            {
                 Ok(()) => return guard,
                 Err(wait) => {
-                    self.shared.events.store(self.noted(&guard), Relaxed);
+                    self.unlocked.events.store(self.noted(&guard), Relaxed);
                     drop(guard);
-                    self.shared.pace.wait(wait);
+                    self.unlocked.pause_gate.wait(wait);
                 }
             }
         }
@@ -51,7 +55,7 @@ impl<S: Store + 'static> Volume<S> {
         if left < self.shape.erases_low {
             let mark = self.mark(&mut guard);
             drop(guard);
-            self.reclaim(mark)?;
+            self.wait_for_erased_space(mark)?;
             guard = self.lock_to_begin(false);
         }
         let is_write = request.is_write();
@@ -59,9 +63,9 @@ impl<S: Store + 'static> Volume<S> {
             let changed = request.step(core, last, verb);
             match &changed {
                 // A trim, like a FLUSH, may have programmed nothing.
-                Ok(()) if is_write => self.shared.note_accepted(),
+                Ok(()) if is_write => self.unlocked.note_accepted(),
                 Ok(()) => {}
-                Err(error) => self.shared.note_failed(error),
+                Err(error) => self.unlocked.note_failed(error),
             }
             changed
         })
@@ -79,7 +83,7 @@ impl<S: Store + 'static> Volume<S> {
     }
 
     fn writable(&self) -> io::Result<()> {
-        match self.shared.health.load(Relaxed) {
+        match self.unlocked.health.load(Relaxed) {
             WELL if !self.shape.read_only => Ok(()),
             NO_POWER => Err(io::Error::from_raw_os_error(EIO)),
             _ => Err(io::Error::from_raw_os_error(EPERM)),
@@ -88,14 +92,18 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Checks the range and begins to count the request.
     pub(super) fn begin(&self, op: Op, offset: u64, len: u64) -> io::Result<Request<'_>> {
-        let request = Request::begin(&self.shared, op, len);
+        let request = Request::begin(&self.unlocked, op, len);
         if offset
             .checked_add(len)
             .is_some_and(|end| end <= self.shape.size)
         {
             let page = u64::from(self.shape.page_bytes);
             if !(offset.is_multiple_of(page) && len.is_multiple_of(page)) {
-                self.shared.counters.of(op).unaligned.fetch_add(1, Relaxed);
+                self.unlocked
+                    .counters
+                    .of(op)
+                    .unaligned
+                    .fetch_add(1, Relaxed);
             }
             return Ok(request);
         }
@@ -107,7 +115,7 @@ impl<S: Store + 'static> Volume<S> {
         Err(request.fail(io::Error::from_raw_os_error(errno)))
     }
 
-    fn read_slices(
+    fn read_extents(
         &self,
         request: &mut Request<'_>,
         mut offset: u64,
@@ -115,8 +123,8 @@ impl<S: Store + 'static> Volume<S> {
     ) -> io::Result<()> {
         let end = offset + to_u64(buf.len());
         while offset < end {
-            let next = slice_end(offset, end, self.shape.slice_bytes);
-            assert!(next > offset, "a slice of a read gets on");
+            let next = extent_end(offset, end, self.shape.extent_bytes);
+            assert!(next > offset, "an extent of a read is empty");
             let (part, rest) = buf.split_at_mut(to_usize(next - offset));
             self.look(request, next == end, |core, at| {
                 core.paged().read(at, offset, part)
@@ -127,7 +135,7 @@ impl<S: Store + 'static> Volume<S> {
         Ok(())
     }
 
-    fn write_slices(
+    fn write_extents(
         &self,
         request: &mut Request<'_>,
         mut offset: u64,
@@ -135,8 +143,8 @@ impl<S: Store + 'static> Volume<S> {
     ) -> io::Result<()> {
         let end = offset + to_u64(data.len());
         while offset < end {
-            let next = slice_end(offset, end, self.shape.slice_bytes);
-            assert!(next > offset, "a slice of a write gets on");
+            let next = extent_end(offset, end, self.shape.extent_bytes);
+            assert!(next > offset, "an extent of a write is empty");
             let (part, rest) = data.split_at(to_usize(next - offset));
             self.change(request, next == end, |core, at| {
                 core.paged().write(at, offset, part)
@@ -149,16 +157,16 @@ impl<S: Store + 'static> Volume<S> {
 
     fn zero(&self, op: Op, offset: u64, len: u64) -> io::Result<Completion> {
         let mut request = self.begin(op, offset, len)?;
-        let result = self.zero_slices(&mut request, offset, offset + len);
+        let result = self.zero_extents(&mut request, offset, offset + len);
         request.end(result)
     }
 
-    fn zero_slices(&self, request: &mut Request<'_>, mut offset: u64, end: u64) -> io::Result<()> {
-        let slice = u64::from(SLICE_PAGES) * u64::from(self.shape.page_bytes);
+    fn zero_extents(&self, request: &mut Request<'_>, mut offset: u64, end: u64) -> io::Result<()> {
+        let length = u64::from(EXTENT_PAGES) * u64::from(self.shape.page_bytes);
         self.writable()?;
         while offset < end {
-            let next = slice_end(offset, end, slice);
-            assert!(next > offset, "a slice of zeros gets on");
+            let next = extent_end(offset, end, length);
+            assert!(next > offset, "an extent of zeros is empty");
             self.change(request, next == end, |core, at| {
                 core.paged().zero(at, offset, next - offset)
             })?;
@@ -191,7 +199,7 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {
         let mut request = self.begin(Op::Read, offset, to_u64(buf.len()))?;
-        let result = self.read_slices(&mut request, offset, buf);
+        let result = self.read_extents(&mut request, offset, buf);
         request.end(result)
     }
 
@@ -199,7 +207,7 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
         let mut request = self.begin(Op::Write, offset, to_u64(data.len()))?;
         let result = self
             .writable()
-            .and_then(|()| self.write_slices(&mut request, offset, data));
+            .and_then(|()| self.write_extents(&mut request, offset, data));
         request.end(result)
     }
 
@@ -212,17 +220,17 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
     }
 
     fn flush(&self) -> io::Result<Box<dyn Flush>> {
-        let mut request = Request::begin(&self.shared, Op::Flush, 0);
+        let mut request = Request::begin(&self.unlocked, Op::Flush, 0);
         if self.shape.read_only {
             return Ok(Box::new(FlushWait::<S>::new(request, None)));
         }
         let mut guard = self.lock_to_begin(true);
-        let health = self.shared.health.load(Relaxed);
+        let health = self.unlocked.health.load(Relaxed);
         let flushed = if health == WELL {
             let flush = |core: &mut Core<S>, at| {
                 core.ftl
                     .flush(at)
-                    .inspect_err(|error| self.shared.note_failed(error))
+                    .inspect_err(|error| self.unlocked.note_failed(error))
             };
             self.run(&mut guard, true, |core| request.step(core, true, flush))
         } else {

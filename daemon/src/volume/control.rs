@@ -5,7 +5,7 @@
 
 use super::Volume;
 use super::pause_gate::{PAUSE_MAX, Paused, Step};
-use super::shared::NO_POWER;
+use super::unlocked::NO_POWER;
 use crate::failure::Failure;
 use crate::inject::{Injected, Injection, Kind};
 use ftl_core::Event;
@@ -36,16 +36,16 @@ impl<S: Store + 'static> Volume<S> {
             .ok_or_else(|| Failure::failed("already stopping"))?;
         let injected = injection.apply(core.ftl.chip_mut())?;
         tracing::warn!("injected: {}", injected.text);
-        self.shared.injected[injected.kind.index()].fetch_add(injected.count, Relaxed);
+        self.unlocked.injected[injected.kind.index()].fetch_add(injected.count, Relaxed);
         if !core.ftl.chip().powered() {
-            self.shared.lose_power();
+            self.unlocked.lose_power();
         }
         Ok(injected)
     }
 
     /// Returns the number of injected faults, in the order of [`Kind`].
     pub fn injected(&self) -> [u64; Kind::COUNT] {
-        self.shared
+        self.unlocked
             .injected
             .each_ref()
             .map(|count| count.load(Relaxed))
@@ -53,12 +53,12 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Completes when the flash has lost power; one waiter is notified, once.
     pub async fn power_lost(&self) {
-        self.shared.power_lost.notified().await;
+        self.unlocked.power_lost.notified().await;
     }
 
     /// Returns whether the flash has lost power.
     pub fn is_powerless(&self) -> bool {
-        self.shared.health.load(Relaxed) == NO_POWER
+        self.unlocked.health.load(Relaxed) == NO_POWER
     }
 
     /// Cancels a pending power cut. Returns whether there is power.
@@ -84,7 +84,7 @@ impl<S: Store + 'static> Volume<S> {
                 "the device has failed ({why}) and serves no requests; restart it"
             )));
         }
-        self.shared.pace.pause(length.min(PAUSE_MAX));
+        self.unlocked.pause_gate.pause(length.min(PAUSE_MAX));
         drop(self.lock());
         tracing::warn!(
             "paused for at most {} s: requests wait; `ftld resume` ends it",
@@ -100,7 +100,7 @@ impl<S: Store + 'static> Volume<S> {
     /// The device is not paused.
     pub fn step(&self, step: Step) -> Result<u64, Failure> {
         let events = self.noted(&self.lock());
-        if !self.shared.pace.step(step, events) {
+        if !self.unlocked.pause_gate.step(step, events) {
             return Err(Failure::failed(
                 "the device is not paused; `ftld pause` pauses it",
             ));
@@ -121,7 +121,7 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Ends a pause. Returns whether there was one.
     pub fn resume(&self) -> bool {
-        let was = self.shared.pace.resume();
+        let was = self.unlocked.pause_gate.resume();
         if was {
             tracing::info!("resumed");
         }
@@ -130,6 +130,8 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Returns the pause, if there is one. Never waits for a request.
     pub fn paused(&self) -> Option<Paused> {
-        self.shared.pace.paused(self.shared.events.load(Relaxed))
+        self.unlocked
+            .pause_gate
+            .paused(self.unlocked.events.load(Relaxed))
     }
 }

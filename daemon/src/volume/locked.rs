@@ -3,7 +3,7 @@
 //! Invariants: the owner of a `Core` reference holds the lock. If power fails, the scheme's own
 //! rules apply.
 
-use super::SLICE_PAGES;
+use super::EXTENT_PAGES;
 use super::clock::Clock;
 use super::snapshot::{Wear, WearScan};
 use crate::convert::{narrow, to_u32};
@@ -63,7 +63,7 @@ impl<S: Store> Core<S> {
             "extents of a range that ends before it begins"
         );
         assert!(max > 0, "no extents wanted");
-        for _ in 0..SLICE_PAGES {
+        for _ in 0..EXTENT_PAGES {
             if offset == end {
                 break;
             }

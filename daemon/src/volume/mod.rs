@@ -20,8 +20,8 @@ mod host;
 mod locked;
 mod pause_gate;
 mod request;
-mod shared;
 mod snapshot;
+mod unlocked;
 mod watch;
 
 use crate::convert::to_usize;
@@ -32,23 +32,23 @@ pub use snapshot::{FlashSnapshot, WEAR_BOUNDS, Wear};
 pub use watch::{BlockMap, CELLS_MAX, Cell, EventsView};
 
 use crate::failure::panic_text;
-use crate::pages::slice_bytes;
+use crate::pages::extent_bytes;
 use clock::Clock;
 use ftl_core::{Ftl, FtlError};
 use locked::Core;
 use nand_model::Store;
 use parking_lot::{Mutex, MutexGuard};
-use shared::{NO_DATA, NO_WRITES, Shared, WELL, errno};
 use snapshot::WearScan;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use unlocked::{NO_DATA, NO_WRITES, Unlocked, WELL, errno};
 use watch::{BlockScan, Shown};
 
-/// Maximum of pages per trim slice or per block-status query.
-const SLICE_PAGES: u32 = 16_384;
+/// Maximum pages per extent of a trim, or per block-status query.
+const EXTENT_PAGES: u32 = 16_384;
 /// Number of remaining erases below which the next change waits for a sync; a quarter of the
 /// store's erases if that is less. One extent takes fewer erases.
 const ERASES_LOW: u32 = 8;
@@ -74,7 +74,7 @@ pub trait Durable<S>: Send + Sync {
     ///
     /// # Errors
     /// The sync failed, or the host has no space.
-    fn reclaim(&self, mark: u64) -> io::Result<()>;
+    fn wait_for_erased_space(&self, mark: u64) -> io::Result<()>;
     /// Returns whether a sync has failed, so that no later operation becomes durable.
     fn failed(&self) -> bool;
     /// Discards a bounded part of the image's freed space; called under the lock while the host is
@@ -143,7 +143,7 @@ impl WritesFailing {
 /// A block device over a scheme.
 pub struct Volume<S: Store> {
     shape: Shape,
-    shared: Arc<Shared>,
+    unlocked: Arc<Unlocked>,
     core: Mutex<Option<Core<S>>>,
     durable: Option<Arc<dyn Durable<S>>>,
     published: Mutex<Arc<FlashSnapshot>>,
@@ -157,7 +157,7 @@ pub struct Volume<S: Store> {
 struct Shape {
     size: u64,
     page_bytes: u32,
-    slice_bytes: u64,
+    extent_bytes: u64,
     read_only: bool,
     /// Erases left at which a change waits for a sync.
     erases_low: u32,
@@ -181,10 +181,10 @@ impl<S: Store + 'static> Volume<S> {
             options.size <= u64::from(ftl.logical_pages()) * page,
             "volume larger than its scheme"
         );
-        let slice_bytes = slice_bytes(&geometry);
+        let extent_bytes = extent_bytes(&geometry);
         assert!(
-            slice_bytes.is_multiple_of(page),
-            "a slice of {slice_bytes} bytes cuts pages"
+            extent_bytes.is_multiple_of(page),
+            "an extent of {extent_bytes} bytes does not end at a page"
         );
         let erases = ftl.chip().store().erase_credit_full();
         // The emulated time of the mount ends before the first request.
@@ -206,12 +206,12 @@ impl<S: Store + 'static> Volume<S> {
             shape: Shape {
                 size: options.size,
                 page_bytes: geometry.page_bytes,
-                slice_bytes,
+                extent_bytes,
                 read_only: options.read_only,
                 erases_low: ERASES_LOW.min(erases / 4),
                 erases_eager: erases / 2,
             },
-            shared: Arc::new(Shared::new()),
+            unlocked: Arc::new(Unlocked::new()),
             core: Mutex::new(Some(core)),
             durable,
             published,
@@ -223,17 +223,17 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Returns the current host counters.
     pub fn host(&self) -> HostView {
-        self.shared.counters.view()
+        self.unlocked.counters.view()
     }
 
     /// Returns the requests that use the flash: all but FLUSH.
     pub fn queue(&self) -> Queue {
-        self.shared.counters.queue()
+        self.unlocked.counters.queue()
     }
 
     /// Returns whether a request waits for the host's storage.
     pub fn waits_for_storage(&self) -> bool {
-        self.shared.at_storage.load(Relaxed) > 0
+        self.unlocked.at_storage.load(Relaxed) > 0
     }
 
     /// Returns the last published flash snapshot. Never waits for a request.
@@ -243,12 +243,12 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Returns the cause of a permanent failure, if any.
     pub fn failure(&self) -> Option<String> {
-        self.shared.failure.lock().clone()
+        self.unlocked.failure.lock().clone()
     }
 
     /// Returns why writes fail, from the first failed write to the next successful one.
     pub fn writes_failing(&self) -> Option<WritesFailing> {
-        let errno = self.shared.refused.load(Relaxed);
+        let errno = self.unlocked.refused.load(Relaxed);
         (errno != 0).then_some(WritesFailing { errno })
     }
 
@@ -271,7 +271,7 @@ impl<S: Store + 'static> Volume<S> {
     ) -> io::Result<R> {
         let eio = || io::Error::from_raw_os_error(EIO);
         let core = guard.as_mut().ok_or_else(eio)?;
-        if self.shared.health.load(Relaxed) >= NO_DATA {
+        if self.unlocked.health.load(Relaxed) >= NO_DATA {
             return Err(eio());
         }
         match catch_unwind(AssertUnwindSafe(|| verb(core))) {
@@ -282,7 +282,7 @@ impl<S: Store + 'static> Volume<S> {
                     self.scheme_name(core),
                     panic_text(&*panic)
                 );
-                self.shared
+                self.unlocked
                     .fail(if changes { NO_DATA } else { NO_WRITES }, why);
                 Err(eio())
             }
@@ -298,12 +298,12 @@ impl<S: Store + 'static> Volume<S> {
                 .durable
                 .as_ref()
                 .is_some_and(|durable| durable.failed());
-        if lost && self.shared.health.load(Relaxed) == WELL {
+        if lost && self.unlocked.health.load(Relaxed) == WELL {
             return self
-                .shared
+                .unlocked
                 .sync_failed(&io::Error::from_raw_os_error(errno(error)));
         }
-        self.shared.refuse(error)
+        self.unlocked.refuse(error)
     }
 
     fn scheme_name(&self, core: &Core<S>) -> &'static str {
@@ -311,29 +311,29 @@ impl<S: Store + 'static> Volume<S> {
     }
 
     fn tell_short(&self) {
-        if !self.shared.short.swap(true, Relaxed) {
-            let (lock, told) = &self.shared.short_told;
+        if !self.unlocked.short.swap(true, Relaxed) {
+            let (lock, told) = &self.unlocked.short_told;
             drop(lock.lock());
             told.notify_all();
         }
     }
 
     /// Waits for erased space. A full host fails the request; a failed sync fails the device.
-    fn reclaim(&self, mark: u64) -> io::Result<()> {
+    fn wait_for_erased_space(&self, mark: u64) -> io::Result<()> {
         let Some(durable) = &self.durable else {
             return Ok(());
         };
-        self.shared
-            .at_storage(|| durable.reclaim(mark))
+        self.unlocked
+            .at_storage(|| durable.wait_for_erased_space(mark))
             .map_err(|error| {
                 if durable.failed() {
-                    return self.shared.sync_failed(&error);
+                    return self.unlocked.sync_failed(&error);
                 }
                 tracing::warn!("waiting for erased space: {error}");
                 let full = error.kind() == io::ErrorKind::StorageFull
                     || error.kind() == io::ErrorKind::QuotaExceeded;
                 let errno = if full { ENOSPC } else { EIO };
-                self.shared.note_refused(errno);
+                self.unlocked.note_refused(errno);
                 io::Error::from_raw_os_error(errno)
             })
     }
@@ -348,7 +348,7 @@ impl<S: Store + 'static> Volume<S> {
     fn wait(&self, mark: u64) -> io::Result<()> {
         self.durable
             .as_ref()
-            .map_or(Ok(()), |durable| self.shared.wait(&**durable, mark))
+            .map_or(Ok(()), |durable| self.unlocked.wait(&**durable, mark))
     }
 }
 

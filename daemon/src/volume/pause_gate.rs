@@ -199,41 +199,41 @@ mod tests {
 
     #[test]
     fn steps_let_on_what_they_say_and_no_more() {
-        let pace = PauseGate::default();
-        let may = |first, events| pace.admits(first, || events).is_ok();
+        let gate = PauseGate::default();
+        let may = |first, events| gate.admits(first, || events).is_ok();
         assert!(
-            may(true, 0) && !pace.step(Step::Events(1), 0) && !pace.resume(),
+            may(true, 0) && !gate.step(Step::Events(1), 0) && !gate.resume(),
             "nobody paused it"
         );
-        pace.pause(PAUSE_DEFAULT);
-        assert!(!may(true, 0) && !may(false, 0) && !pace.paused(0).unwrap().stepping);
-        assert!(pace.step(Step::Events(2), 10) && pace.paused(10).unwrap().stepping);
+        gate.pause(PAUSE_DEFAULT);
+        assert!(!may(true, 0) && !may(false, 0) && !gate.paused(0).unwrap().stepping);
+        assert!(gate.step(Step::Events(2), 10) && gate.paused(10).unwrap().stepping);
         assert!(
-            may(true, 10) && may(false, 11) && !may(true, 12) && !pace.paused(12).unwrap().stepping
+            may(true, 10) && may(false, 11) && !may(true, 12) && !gate.paused(12).unwrap().stepping
         );
-        assert!(pace.step(Step::Requests(2), 12));
+        assert!(gate.step(Step::Requests(2), 12));
         assert!(
             may(true, 12) && may(false, 12) && may(true, 13) && may(false, 13) && !may(true, 14)
         );
         assert!(may(false, 14), "a request that was let begin is let end");
-        assert!(pace.resume() && may(true, 14) && pace.paused(14).is_none());
+        assert!(gate.resume() && may(true, 14) && gate.paused(14).is_none());
     }
 
     #[test]
     fn a_pause_ends_by_itself_and_a_step_makes_it_last() {
-        let pace = PauseGate::default();
-        pace.pause(Duration::ZERO);
-        assert!(pace.paused(0).is_none() && pace.admits(true, || 0).is_ok());
-        pace.pause(Duration::from_millis(60));
-        let Err(wait) = pace.admits(true, || 0) else {
+        let gate = PauseGate::default();
+        gate.pause(Duration::ZERO);
+        assert!(gate.paused(0).is_none() && gate.admits(true, || 0).is_ok());
+        gate.pause(Duration::from_millis(60));
+        let Err(wait) = gate.admits(true, || 0) else {
             panic!("it is paused")
         };
-        pace.wait(wait);
-        assert!(pace.admits(true, || 0).is_ok());
-        pace.pause(PAUSE_MAX);
-        let before = pace.paused(0).unwrap().left;
+        gate.wait(wait);
+        assert!(gate.admits(true, || 0).is_ok());
+        gate.pause(PAUSE_MAX);
+        let before = gate.paused(0).unwrap().left;
         std::thread::sleep(Duration::from_millis(5));
-        assert!(pace.paused(0).unwrap().left < before && pace.step(Step::Events(1), 0));
-        assert!(pace.paused(0).unwrap().left > before - Duration::from_millis(5));
+        assert!(gate.paused(0).unwrap().left < before && gate.step(Step::Events(1), 0));
+        assert!(gate.paused(0).unwrap().left > before - Duration::from_millis(5));
     }
 }

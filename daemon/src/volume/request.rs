@@ -4,7 +4,7 @@
 //! a delayed completion ends when its [`DelayedCompletion`] is dropped. Its recorded time then
 //! reaches at least to the due time.
 
-use super::{Core, Durable, EIO, Op, Shared};
+use super::{Core, Durable, EIO, Op, Unlocked};
 use crate::device::{Completion, DelayedCompletion, Flush};
 use ftl_core::FtlError;
 use nand_model::{Nanos, Store};
@@ -28,7 +28,7 @@ pub(super) struct Facts {
 struct UnderWay {
     facts: Facts,
     errno: Option<i32>,
-    shared: Arc<Shared>,
+    unlocked: Arc<Unlocked>,
 }
 
 impl UnderWay {
@@ -42,7 +42,7 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.shared.end(&self.facts, self.errno);
+        self.unlocked.end(&self.facts, self.errno);
     }
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Request<'a> {
     op: Op,
     bytes: u64,
     began: Instant,
-    shared: &'a Arc<Shared>,
+    unlocked: &'a Arc<Unlocked>,
     /// Emulated start time.
     start: Option<Nanos>,
     /// Whether its first extent has begun.
@@ -61,13 +61,13 @@ pub(super) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    pub(super) fn begin(shared: &'a Arc<Shared>, op: Op, bytes: u64) -> Self {
-        shared.counters.of(op).in_flight.fetch_add(1, Relaxed);
+    pub(super) fn begin(unlocked: &'a Arc<Unlocked>, op: Op, bytes: u64) -> Self {
+        unlocked.counters.of(op).in_flight.fetch_add(1, Relaxed);
         Request {
             op,
             bytes,
             began: Instant::now(),
-            shared,
+            unlocked,
             start: None,
             begun: false,
             done: 0,
@@ -94,7 +94,7 @@ impl<'a> Request<'a> {
     ) -> Result<(), FtlError> {
         let at = *self
             .start
-            .get_or_insert_with(|| core.clock.start(self.shared.counters.depth()));
+            .get_or_insert_with(|| core.clock.start(self.unlocked.counters.depth()));
         self.done = self.done.max(verb(core, at)?);
         if last {
             self.due = core.clock.done(self.done);
@@ -109,7 +109,7 @@ impl<'a> Request<'a> {
         match self.due.filter(|due| *due > Instant::now()) {
             Some(_) => Ok(self.under_way(None).completion()),
             None => {
-                self.shared.end(
+                self.unlocked.end(
                     &Facts {
                         due: None,
                         ..self.facts()
@@ -127,7 +127,7 @@ impl<'a> Request<'a> {
             due: None,
             ..self.facts()
         };
-        self.shared
+        self.unlocked
             .end(&facts, Some(error.raw_os_error().unwrap_or(EIO)));
         error
     }
@@ -147,7 +147,7 @@ impl<'a> Request<'a> {
         UnderWay {
             facts: self.facts(),
             errno,
-            shared: self.shared.clone(),
+            unlocked: self.unlocked.clone(),
         }
     }
 }
@@ -172,7 +172,7 @@ impl<S> Flush for FlushWait<S> {
     fn wait(self: Box<Self>) -> io::Result<Completion> {
         let FlushWait { mut request, sync } = *self;
         if let Some((durable, mark)) = sync {
-            request.shared.wait(&*durable, mark)?;
+            request.unlocked.wait(&*durable, mark)?;
         }
         request.errno = None;
         request.facts.due = request.facts.due.filter(|due| *due > Instant::now());

@@ -13,5 +13,5 @@
 pub(crate) mod hybrid;
 pub(crate) mod page_ram;
 pub(crate) mod paged;
-mod settings;
+mod unit_settings;
 pub(crate) mod units;

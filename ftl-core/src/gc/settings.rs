@@ -19,7 +19,7 @@ pub(crate) mod docs {
         help: "defer_erase (default), or none: unsafe, for demonstrations",
     };
     pub(crate) use crate::gc::SCRUB_PARAM as SCRUB;
-    pub(crate) use crate::wear::{GAP_PARAM as WEAR_GAP, POLICY_PARAM as WEAR_POLICY};
+    pub(crate) use crate::wear::{WEAR_GAP_PARAM as WEAR_GAP, WEAR_POLICY_PARAM as WEAR_POLICY};
 
     /// All of them.
     pub(crate) const SHARED: &[ParamDoc] =

@@ -38,7 +38,7 @@ pub(crate) trait MountByScan<S: Store>: GarbageCollect<S> {
     fn finish_mount(&mut self) {}
 
     /// Mounts the scheme from the flash content.
-    fn mount(&mut self) -> Result<(), FtlError> {
+    fn mount_by_scan(&mut self) -> Result<(), FtlError> {
         let mut parts = self.unmounted();
         let (stop, mut newest) = parts.scan_oob()?;
         match stop {

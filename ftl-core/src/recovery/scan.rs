@@ -124,7 +124,7 @@ pub(crate) fn scan_block<S: Store>(
     scanned: &mut u64,
     mut each: impl FnMut(Ppn, Oob),
 ) -> Result<BlockEnd, FtlError> {
-    let slots = read_slots(flash, block, scanned)?;
+    let slots = read_records(flash, block, scanned)?;
     let mut ends = BlockEnd {
         lost_before: lost_before(flash, block, &slots),
         ..BlockEnd::default()
@@ -158,7 +158,7 @@ pub(crate) struct BlockEnd {
 
 /// Returns the records of a block's pages in ascending order; `None` where the record is
 /// unreadable. Observes their program numbers, so that none is used again.
-fn read_slots<S: Store>(
+fn read_records<S: Store>(
     flash: &mut Flash<S>,
     block: Pbn,
     scanned: &mut u64,
@@ -209,7 +209,7 @@ fn committed_pages<S: Store>(
     block: Pbn,
     scanned: &mut u64,
 ) -> Result<Vec<(Ppn, Oob)>, FtlError> {
-    let slots = read_slots(flash, block, scanned)?;
+    let slots = read_records(flash, block, scanned)?;
     Ok(keep_committed(flash, block, slots))
 }
 

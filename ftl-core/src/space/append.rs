@@ -320,7 +320,7 @@ impl<S: Store> Space<S> {
     pub(super) fn allocate_block(&mut self, worn: bool, die: Option<u32>) -> Result<Pbn, FtlError> {
         loop {
             let Some((block, confirmed)) = self.pool.take(worn, die) else {
-                self.refill_pool()?;
+                self.erase_released_or_fail()?;
                 continue;
             };
             if confirmed {
@@ -341,7 +341,7 @@ impl<S: Store> Space<S> {
     /// Erases released blocks after failed erases emptied the pool: the caller ensured the blocks
     /// that it takes, but did not expect these failures.
     #[cold]
-    pub(super) fn refill_pool(&mut self) -> Result<(), FtlError> {
+    pub(super) fn erase_released_or_fail(&mut self) -> Result<(), FtlError> {
         self.pad_released()?;
         if self.erase_released(Cause::Gc)? > 0 {
             Ok(())

@@ -156,10 +156,10 @@ impl Durable<FileStore> for Unblocked {
     fn wait(&self, mark: u64) -> io::Result<()> {
         self.inner.wait(mark)
     }
-    fn reclaim(&self, mark: u64) -> io::Result<()> {
+    fn wait_for_erased_space(&self, mark: u64) -> io::Result<()> {
         self.gate.hold(false);
         self.gate.lock().reclaims += 1;
-        self.inner.reclaim(mark)
+        self.inner.wait_for_erased_space(mark)
     }
     fn failed(&self) -> bool {
         self.inner.failed()

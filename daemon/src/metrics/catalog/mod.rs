@@ -10,6 +10,7 @@
 mod device;
 mod durability;
 mod flash;
+mod gc;
 mod host;
 mod nbd;
 mod scheme;
@@ -119,11 +120,12 @@ const BY_STATE: &[Label] = &[label(
 )];
 
 /// The families of every part, in output order.
-const PARTS: [&[Family]; 8] = [
+const PARTS: [&[Family]; 9] = [
     device::FAMILIES,
     host::FAMILIES,
     flash::FAMILIES,
     space::FAMILIES,
+    gc::FAMILIES,
     wear::FAMILIES,
     scheme::FAMILIES,
     durability::FAMILIES,

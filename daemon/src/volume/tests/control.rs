@@ -223,7 +223,7 @@ fn a_stop_a_power_cut_and_time_end_a_pause() {
     let closed = ended_by(&|volume| drop(volume.close().unwrap()), long);
     assert!(matches!(closed, Ok(()) | Err(Some(EIO))), "{closed:?}");
     let (volume, _) = toy(None, false);
-    volume.shared.fail(NO_WRITES, "sync failed".into());
+    volume.unlocked.fail(NO_WRITES, "sync failed".into());
     assert!(
         volume
             .pause(long)

@@ -251,7 +251,7 @@ impl Durable<MemStore> for Gate {
             Ok(())
         }
     }
-    fn reclaim(&self, mark: u64) -> io::Result<()> {
+    fn wait_for_erased_space(&self, mark: u64) -> io::Result<()> {
         self.wait(mark)
     }
     fn failed(&self) -> bool {

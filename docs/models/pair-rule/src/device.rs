@@ -32,7 +32,7 @@ pub enum By {
     /// A checkpoint: makes everything safe, then names it. Code: `ftl-core/src/checkpoint.rs`:
     /// `write`.
     Checkpoint,
-    /// A mount. Code: `ftl-core/src/families/page_ram/recovery.rs`: `mount`.
+    /// A mount. Code: `ftl-core/src/families/page_ram/recovery.rs`: `mount_from_checkpoint`.
     Mount,
 }
 

@@ -17,7 +17,7 @@ struct Found {
 
 impl State {
     /// Reads the flash and draws the mapping table from it; nothing is programmed yet. Code:
-    /// `ftl-core/src/families/page_ram/recovery.rs`: `mount`, `scan_window`, `resolve`;
+    /// `ftl-core/src/families/page_ram/recovery.rs`: `mount_from_checkpoint`, `scan_window`, `resolve`;
     /// `ftl-core/src/recovery/newest.rs`: `scan_newest` (the same without checkpoints).
     pub fn read_flash(&mut self, config: &Config) {
         let sets = self.load_sets();

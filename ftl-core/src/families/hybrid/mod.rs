@@ -38,7 +38,7 @@ use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::controller::{Controller, Mapping, check_size, ram_entry};
 use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
-use crate::families::settings;
+use crate::families::unit_settings;
 use crate::flash::Flash;
 use crate::format::{Role, UNMAPPED};
 use crate::ftl::Start;
@@ -94,7 +94,7 @@ pub(crate) fn overhead_blocks(
     params: &Params,
 ) -> Result<u32, FtlError> {
     let logical_blocks = logical_pages.div_ceil(profile.geometry.pages_per_block);
-    let settings = settings::of_units(params, profile, logical_blocks, logical_blocks)?;
+    let settings = unit_settings::read(params, profile, logical_blocks, logical_blocks)?;
     let log_blocks = params.get(LOG_BLOCKS.key, 0)?;
     Ok(kept_apart(profile, logical_pages, &settings) + MIN_LOGS.max(log_blocks))
 }
@@ -150,7 +150,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         check_size(&geometry, config.logical_pages)?;
         let logical_blocks = config.logical_pages.div_ceil(geometry.pages_per_block);
         let settings =
-            settings::of_units(&config.params, &profile, logical_blocks, logical_blocks)?;
+            unit_settings::read(&config.params, &profile, logical_blocks, logical_blocks)?;
         let stream = |role, collectable| StreamSpec {
             role,
             collectable,
@@ -253,12 +253,12 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
         self.space.make_safe()
     }
 
-    fn stop(&mut self) -> Result<(), FtlError> {
+    fn shut_down(&mut self) -> Result<(), FtlError> {
         self.write_shutdown_state()
     }
 
-    fn recover(&mut self) -> Result<(), FtlError> {
-        MountByScan::mount(self)
+    fn mount(&mut self) -> Result<(), FtlError> {
+        self.mount_by_scan()
     }
 
     fn is_mapped(&self, lpn: Lpn) -> bool {

@@ -173,12 +173,12 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
         host.try_for_each(|stream| self.space.make_stream_safe(*stream))
     }
 
-    fn stop(&mut self) -> Result<(), FtlError> {
+    fn shut_down(&mut self) -> Result<(), FtlError> {
         self.write_whole_checkpoint()
     }
 
-    fn recover(&mut self) -> Result<(), FtlError> {
-        self.mount()
+    fn mount(&mut self) -> Result<(), FtlError> {
+        self.mount_from_checkpoint()
     }
 
     fn is_mapped(&self, lpn: Lpn) -> bool {

@@ -29,7 +29,7 @@ use std::collections::{HashMap, HashSet};
 
 impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     /// Mounts the scheme from the flash content.
-    pub(super) fn mount(&mut self) -> Result<(), FtlError> {
+    pub(super) fn mount_from_checkpoint(&mut self) -> Result<(), FtlError> {
         let mut scanned = 0;
         let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
         self.end_step("scan heads");

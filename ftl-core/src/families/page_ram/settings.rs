@@ -5,7 +5,7 @@ use crate::error::FtlError;
 use crate::gc::placement::{PLACEMENT_PARAM, more_streams};
 use crate::gc::{self, FreeBlocks, SCRUB_PARAM, docs, policy};
 use crate::recovery::rewrite_reserve;
-use crate::wear::{GAP_PARAM, POLICY_PARAM};
+use crate::wear::{WEAR_GAP_PARAM, WEAR_POLICY_PARAM};
 use nand_model::Profile;
 
 /// Parameters of the schemes of this family.
@@ -18,8 +18,8 @@ pub(crate) const PARAMS: &[ParamDoc] = &[
         key: "ckpt.interval",
         help: "programs between checkpoints, 0 = only when trims need one (default max(65536, 100 x pages))",
     },
-    POLICY_PARAM,
-    GAP_PARAM,
+    WEAR_POLICY_PARAM,
+    WEAR_GAP_PARAM,
     SCRUB_PARAM,
     docs::PAIR_POLICY,
 ];

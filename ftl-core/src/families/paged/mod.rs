@@ -296,13 +296,13 @@ impl<S: Store, P: Policy> Mapping<S> for DemandFtl<S, P> {
         Ok(())
     }
 
-    fn stop(&mut self) -> Result<(), FtlError> {
+    fn shut_down(&mut self) -> Result<(), FtlError> {
         self.convert_everything()?;
         self.write_whole_checkpoint()
     }
 
-    fn recover(&mut self) -> Result<(), FtlError> {
-        self.mount()
+    fn mount(&mut self) -> Result<(), FtlError> {
+        self.mount_from_map()
     }
 
     fn is_mapped(&self, lpn: Lpn) -> bool {

@@ -29,7 +29,7 @@ use std::collections::HashSet;
 
 impl<S: Store, P: Policy> DemandFtl<S, P> {
     /// Mounts the scheme from the flash content.
-    pub(crate) fn mount(&mut self) -> Result<(), FtlError> {
+    pub(crate) fn mount_from_map(&mut self) -> Result<(), FtlError> {
         let mut scanned = 0;
         let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
         self.end_step("scan heads");

@@ -35,7 +35,7 @@ use crate::config::{FtlConfig, Params};
 use crate::controller::{Controller, Mapping, check_size, ram_entry};
 use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
-use crate::families::settings;
+use crate::families::unit_settings;
 use crate::flash::Flash;
 use crate::format::{Flags, LOST, PageTag, Role, UNMAPPED};
 use crate::ftl::Start;
@@ -70,7 +70,7 @@ pub(crate) fn overhead_blocks(
     params: &Params,
 ) -> Result<u32, FtlError> {
     let estimate = logical_pages / profile.geometry.pages_per_block;
-    let settings = settings::of_units(
+    let settings = unit_settings::read(
         params,
         profile,
         estimate,
@@ -118,7 +118,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let (geometry, logical_pages) = (*chip.geometry(), config.logical_pages);
         check_size(&geometry, logical_pages)?;
         let units = logical_pages.div_ceil(shape.pages);
-        let settings = settings::of_units(&config.params, chip.profile(), geometry.blocks, units)?;
+        let settings = unit_settings::read(&config.params, chip.profile(), geometry.blocks, units)?;
         let mut flash = Flash::new(chip);
         flash.reserve_spare(shape.spare_bytes())?;
         let stream = |role, collectable| StreamSpec {
@@ -229,12 +229,12 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
         self.space.make_safe()
     }
 
-    fn stop(&mut self) -> Result<(), FtlError> {
+    fn shut_down(&mut self) -> Result<(), FtlError> {
         self.write_shutdown_state()
     }
 
-    fn recover(&mut self) -> Result<(), FtlError> {
-        MountByScan::mount(self)?;
+    fn mount(&mut self) -> Result<(), FtlError> {
+        self.mount_by_scan()?;
         self.note_all_blocks();
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::ENTRY_BYTES;
 use crate::families::paged::Policy;
 use crate::families::paged::map::entry_at;
 use crate::families::paged::pending::Pending;
-use crate::mapping::Lists;
+use crate::map_cache::Lists;
 use crate::stats::RamEntry;
 use nand_model::Ppn;
 use rustc_hash::FxHashMap;

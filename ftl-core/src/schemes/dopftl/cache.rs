@@ -9,7 +9,7 @@ use crate::families::paged::Policy;
 use crate::families::paged::map::{entry_at, set_entry};
 use crate::families::paged::pending::Pending;
 use crate::format::UNMAPPED;
-use crate::mapping::Lists;
+use crate::map_cache::Lists;
 use crate::stats::RamEntry;
 use nand_model::Ppn;
 

@@ -45,7 +45,7 @@ use crate::families::paged::pending::Pending;
 use crate::families::paged::{self, DemandFtl, Policy, Settings, docs};
 use crate::format::Role;
 use crate::ftl::{Ftl, Start};
-use crate::mapping::PageLru;
+use crate::map_cache::PageLru;
 use crate::schemes::{MlcUse, Scheme};
 use crate::stats::RamEntry;
 use nand_model::{Chip, Geometry, Ppn, Profile, Store};

@@ -67,7 +67,7 @@ use crate::schemes::{MlcUse, Scheme};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
 use crate::trims::Trims;
-use crate::wear::{GAP_PARAM, POLICY_PARAM};
+use crate::wear::{WEAR_GAP_PARAM, WEAR_POLICY_PARAM};
 use buffer::Buffer;
 use cost::Cost;
 use mapping::{LevelMap, Place};
@@ -135,8 +135,8 @@ pub(super) const SCHEME: Scheme = Scheme {
             help: "a write is acknowledged in the journal (default), or buffer: in RAM, as in the paper; a killed daemon loses it",
         },
         docs::FREE_THRESHOLD,
-        POLICY_PARAM,
-        GAP_PARAM,
+        WEAR_POLICY_PARAM,
+        WEAR_GAP_PARAM,
         SCRUB_PARAM,
         docs::PAIR_POLICY,
     ],
@@ -341,12 +341,12 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
         self.write_journal()
     }
 
-    fn stop(&mut self) -> Result<(), FtlError> {
+    fn shut_down(&mut self) -> Result<(), FtlError> {
         self.write_shutdown_state()
     }
 
-    fn recover(&mut self) -> Result<(), FtlError> {
-        MountByScan::mount(self)
+    fn mount(&mut self) -> Result<(), FtlError> {
+        self.mount_by_scan()
     }
 
     fn is_mapped(&self, lpn: Lpn) -> bool {

@@ -11,7 +11,7 @@ use crate::convert::to_u64;
 use crate::device::{BlockDevice, Completion};
 use crate::transport::latency::CompletionTimer;
 use crate::transport::nbd::buffer::Buffer;
-use crate::transport::nbd::engine::{Close, Engine, ReplyTo, Sync, Turn};
+use crate::transport::nbd::engine::{Close, Engine, PendingSync, ReplyTo, Turn};
 use crate::transport::nbd::limits::Limits;
 use crate::transport::nbd::stats::{NbdStats, Share};
 use std::future::Future;
@@ -55,7 +55,7 @@ pub(super) struct Connection<'a> {
     /// Whether the stream has unflushed bytes of replies, as TLS may.
     unflushed: bool,
     /// Syncs that wait for a thread; `waiting` counts those on one.
-    syncs: Vec<Sync>,
+    syncs: Vec<PendingSync>,
     waiting: usize,
     sender: mpsc::UnboundedSender<Waited>,
     receiver: mpsc::UnboundedReceiver<Waited>,

@@ -1,6 +1,6 @@
 //! The transmission phase as a state machine: request bytes in, reply bytes out, no socket.
 //!
-//! *Piece*: the part of a large read or write that is in memory at once. *Sync*: the second half of
+//! *Piece*: the part of a large read or write that is in memory at once. *Pending sync*: the second half of
 //! a FLUSH or FUA request; the caller waits for it elsewhere and returns it with
 //! [`Engine::finish`]. *Held*: a reply that is delayed until the emulated flash would have finished
 //! and sent by [`Engine::release`]; meanwhile other requests are served.
@@ -73,7 +73,7 @@ pub struct ReplyTo {
 }
 
 /// A sync for the caller to wait for.
-pub struct Sync {
+pub struct PendingSync {
     /// Request to answer.
     pub to: ReplyTo,
     flush: Box<dyn Flush>,
@@ -81,7 +81,7 @@ pub struct Sync {
     hold: Completion,
 }
 
-impl Sync {
+impl PendingSync {
     /// Blocks until the sync is done; the result is for [`Engine::finish`].
     ///
     /// # Errors
@@ -269,7 +269,7 @@ impl Engine {
         device: &dyn BlockDevice,
         input: &mut Buffer,
         out: &mut Buffer,
-        syncs: &mut Vec<Sync>,
+        syncs: &mut Vec<PendingSync>,
     ) -> Turn {
         loop {
             if let Some(why) = self.closed {
@@ -296,7 +296,7 @@ impl Engine {
         device: &dyn BlockDevice,
         input: &mut Buffer,
         out: &mut Buffer,
-        syncs: &mut Vec<Sync>,
+        syncs: &mut Vec<PendingSync>,
     ) -> Option<Turn> {
         if self.unsent + self.syncs + self.held.len() >= self.limits.in_flight {
             return Some(Turn::Room);
@@ -338,7 +338,7 @@ impl Engine {
         to: ReplyTo,
         request: Request,
         out: &mut Buffer,
-        syncs: &mut Vec<Sync>,
+        syncs: &mut Vec<PendingSync>,
     ) -> Option<Turn> {
         let Request {
             offset,
@@ -386,7 +386,8 @@ impl Engine {
             command::BLOCK_STATUS if flags & cf::PAYLOAD_LEN != 0 => {
                 self.job = Job::Status { to, request }
             }
-            _ => self.block_status(device, to, request, out),
+            command::BLOCK_STATUS => self.block_status(device, to, request, out),
+            other => unreachable!("command {other} was not refused by checks.rs"),
         }
         None
     }
@@ -396,7 +397,7 @@ impl Engine {
         device: &dyn BlockDevice,
         input: &mut Buffer,
         out: &mut Buffer,
-        syncs: &mut Vec<Sync>,
+        syncs: &mut Vec<PendingSync>,
     ) -> Option<Turn> {
         let Job::Write {
             to, at, left, fua, ..
@@ -474,7 +475,7 @@ impl Engine {
         durable: bool,
         answer: Answer,
         out: &mut Buffer,
-        syncs: &mut Vec<Sync>,
+        syncs: &mut Vec<PendingSync>,
     ) {
         let hold = match answer {
             Ok(hold) if durable => hold,
@@ -483,7 +484,7 @@ impl Engine {
         match device.flush() {
             Ok(flush) => {
                 self.syncs += 1;
-                syncs.push(Sync { to, flush, hold });
+                syncs.push(PendingSync { to, flush, hold });
             }
             Err(error) => self.reply(to, Err(error.into()), out),
         }

@@ -10,7 +10,7 @@ use nand_model::Profile;
 ///
 /// # Errors
 /// [`FtlError::Config`] if a value is malformed or cannot work.
-pub(super) fn of_units(
+pub(super) fn read(
     params: &Params,
     profile: &Profile,
     blocks: u32,

@@ -19,7 +19,7 @@ use strum::EnumCount;
 use tokio::sync::Notify;
 
 /// State outside the lock: counters and health.
-pub(super) struct Shared {
+pub(super) struct Unlocked {
     pub(super) counters: HostCounters,
     pub(super) health: AtomicU8,
     pub(super) failure: Mutex<Option<String>>,
@@ -36,7 +36,7 @@ pub(super) struct Shared {
     /// Time of the last [`Volume::watch`](super::Volume::watch), in ms since `origin`; 0 before the
     /// first.
     pub(super) watched_ms: AtomicU64,
-    pub(super) pace: PauseGate,
+    pub(super) pause_gate: PauseGate,
     /// Events recorded, as of the last snapshot or the last request that had to wait.
     pub(super) events: AtomicU64,
     /// Whether erases run short.
@@ -55,9 +55,9 @@ pub(super) const NO_DATA: u8 = 2;
 /// Nothing is served: the flash has no power, and RAM counts as lost.
 pub(super) const NO_POWER: u8 = 3;
 
-impl Shared {
+impl Unlocked {
     pub(super) fn new() -> Self {
-        Shared {
+        Unlocked {
             counters: HostCounters::default(),
             health: AtomicU8::new(WELL),
             failure: Mutex::new(None),
@@ -68,7 +68,7 @@ impl Shared {
             origin: Instant::now(),
             last_request_ms: AtomicU64::new(0),
             watched_ms: AtomicU64::new(0),
-            pace: PauseGate::default(),
+            pause_gate: PauseGate::default(),
             events: AtomicU64::new(0),
             short: AtomicBool::new(false),
             short_told: (Mutex::new(()), Condvar::new()),
@@ -79,7 +79,7 @@ impl Shared {
     /// Stops writes, or everything, permanently. The first cause is kept.
     pub(super) fn fail(&self, health: u8, why: String) {
         self.health.fetch_max(health, Relaxed);
-        self.pace.resume();
+        self.pause_gate.resume();
         tracing::error!(
             "device failed, writes refused: {why}; restart ftld to mount the image again"
         );
@@ -90,7 +90,7 @@ impl Shared {
     /// continue.
     pub(super) fn lose_power(&self) {
         if self.health.swap(NO_POWER, Relaxed) != NO_POWER {
-            self.pace.resume();
+            self.pause_gate.resume();
             tracing::error!("power cut injected: device removed; restart to recover");
             let mut failure = self.failure.lock();
             failure.get_or_insert_with(|| "power cut injected".into());

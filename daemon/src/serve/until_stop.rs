@@ -98,8 +98,8 @@ async fn until_end(
             () = served.volume.power_lost() => return Ok(StopHow::Remove),
             Some(asked) = asked.recv() => match asked {
                 ControlCommand::Stop { force, answer } => (if force { Event::ForcedStop } else { Event::Stop }, Some(answer)),
-                ControlCommand::Pace { turn, answer } => {
-                    tokio::spawn(pace(served.volume.clone(), turn, answer));
+                ControlCommand::Pause { action, answer } => {
+                    tokio::spawn(pause(served.volume.clone(), action, answer));
                     continue;
                 }
                 ControlCommand::Inject { fault, answer } => {
@@ -156,7 +156,7 @@ async fn until_end(
 }
 
 /// Pauses, steps or resumes; the answer may take as long as a request does.
-async fn pace(
+async fn pause(
     volume: Arc<Volume<DaemonStore>>,
     command: PauseCommand,
     answer: oneshot::Sender<Result<Value, Failure>>,
