@@ -16,7 +16,7 @@ pub(crate) struct Flash<S> {
     /// End of the latest program so far.
     ended: Nanos,
     pseq: u64,
-    /// Set on every program but padding: [`Flags::PROVISIONAL`] during a mount.
+    /// Set on every program but padding: the flags of a mount during one.
     mark: Flags,
     /// Records of the current run, a slot each.
     oobs: Vec<[u8; OOB_SLOT]>,

@@ -57,7 +57,7 @@ impl<S: Store> Flash<S> {
         self.pseq += to_u64(tags.len());
         let mark = self.mark;
         let record = |(pseq, tag): (u64, &PageTag)| {
-            let flags = tag.flags.without(Flags::PROVISIONAL).with(mark);
+            let flags = tag.flags.without(Flags::MOUNT_MARKS).with(mark);
             Oob {
                 tag: PageTag { flags, ..*tag },
                 pseq,
@@ -110,7 +110,7 @@ impl<S: Store> Flash<S> {
         cause: Cause,
     ) -> Result<(), RunError> {
         self.pseq += 1;
-        let flags = tag.flags.without(Flags::PROVISIONAL).with(self.mark);
+        let flags = tag.flags.without(Flags::MOUNT_MARKS).with(self.mark);
         let record = Oob {
             tag: PageTag { flags, ..tag },
             pseq: self.pseq,

@@ -100,9 +100,14 @@ impl Flags {
     pub const COMMIT: Flags = Flags(4);
     /// SLC only: the page is invalid. A hint; versions decide.
     pub const INVALID: Flags = Flags(8);
-    /// Programmed by a mount. Padding behind it in its block, written when the mount has progressed
-    /// that far, commits the page.
+    /// Programmed by a mount, and not committed before padding follows in its block, which the
+    /// mount writes when it has progressed that far.
     pub const PROVISIONAL: Flags = Flags(16);
+    /// Programmed by a mount: the programs before it may have been in flight at the last cut of a
+    /// device in use.
+    pub const OF_MOUNT: Flags = Flags(32);
+    /// The flags of a mount, which a copy does not inherit.
+    pub(crate) const MOUNT_MARKS: Flags = Flags::PROVISIONAL.with(Flags::OF_MOUNT);
 
     /// Returns the union of both sets of flags.
     pub const fn with(self, other: Flags) -> Flags {
@@ -250,8 +255,8 @@ impl Oob {
     }
 
     /// Turns records into those of copies of their pages, programmed as `pseq` and following in
-    /// another block. Equals decoding each, setting [`Flags::COPY`], replacing
-    /// [`Flags::PROVISIONAL`] by `mark` and encoding it again.
+    /// another block. Equals decoding each, setting [`Flags::COPY`], replacing the flags of a mount
+    /// by `mark` and encoding it again.
     ///
     /// # Panics
     /// As [`Oob::encode`].
@@ -263,7 +268,7 @@ impl Oob {
             "a 48-bit counter is exhausted"
         );
         let (cleared, set) = (
-            u64::from(Flags::PROVISIONAL.0) << 16,
+            u64::from(Flags::MOUNT_MARKS.0) << 16,
             u64::from(Flags::COPY.with(mark).0) << 16,
         );
         // Records whose sequence numbers differ only in the last 16 bits have an equal second half.
@@ -352,7 +357,7 @@ mod tests {
             let mut slot = original.encode();
             assert!(Oob::is_record(&slot));
             assert_eq!(Oob::owner(&slot), (original.tag.role, original.tag.lpn));
-            for mark in [Flags::PROVISIONAL, Flags::NONE] {
+            for mark in [Flags::MOUNT_MARKS, Flags::OF_MOUNT, Flags::NONE] {
                 Oob::recopy(
                     std::slice::from_mut(&mut slot),
                     mark,

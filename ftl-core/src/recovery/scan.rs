@@ -130,7 +130,7 @@ pub(crate) fn scan_block<S: Store>(
         ..BlockEnd::default()
     };
     for (ppn, oob) in keep_committed(flash, block, slots) {
-        let of_mount = oob.tag.flags.has(Flags::PROVISIONAL) || !is_content(&(ppn, oob));
+        let of_mount = oob.tag.flags.has(Flags::OF_MOUNT) || !is_content(&(ppn, oob));
         ends.newest = ends.newest.max(if of_mount { 0 } else { oob.pseq });
         ends.last = (flash.geometry().offset_of(ppn) + 1 == flash.chip().frontier(block))
             .then_some(oob.pseq);

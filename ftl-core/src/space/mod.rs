@@ -148,10 +148,11 @@ impl<S: Store> Space<S> {
         self.mounting = true;
         let pages = self.geometry().pages_per_block;
         let reserved_pages = provisional::padding_per_block(self.flash.chip().pairs(), pages);
+        self.flash.set_mark(Flags::OF_MOUNT);
         if pages > 2 * reserved_pages {
             self.reserved_pages = reserved_pages;
             self.may_be_unsafe = true;
-            self.flash.set_mark(Flags::PROVISIONAL);
+            self.flash.set_mark(Flags::MOUNT_MARKS);
         }
     }
 

@@ -30,14 +30,18 @@ fn oob(bytes: &[u8]) {
     );
     assert!(Oob::is_record(&slot));
     assert_eq!(Oob::owner(&slot), (found.tag.role, found.tag.lpn));
-    for mark in [Flags::NONE, Flags::PROVISIONAL] {
+    for mark in [
+        Flags::NONE,
+        Flags::OF_MOUNT,
+        Flags::OF_MOUNT.with(Flags::PROVISIONAL),
+    ] {
         let mut copy: [u8; OOB_SLOT] = slot;
         let (pseq, epoch) = (found.epoch, found.pseq);
         Oob::recopy(std::slice::from_mut(&mut copy), mark, pseq, epoch);
         let flags = found
             .tag
             .flags
-            .without(Flags::PROVISIONAL)
+            .without(Flags::PROVISIONAL.with(Flags::OF_MOUNT))
             .with(Flags::COPY)
             .with(mark);
         assert_eq!(
