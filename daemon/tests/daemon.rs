@@ -295,7 +295,7 @@ fn wrong_use_is_told_before_anything_is_made() {
         (
             &["recover", "nbd+unix:///?socket=x"],
             2,
-            "outlive their daemon",
+            "can be reattached",
         ),
         (&["status"], 3, "no instance is running"),
         (&["inspect", "nosuch"], 1, "no such image"),
