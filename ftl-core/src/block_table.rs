@@ -165,6 +165,11 @@ impl BlockTable {
 
     /// Changes the role of a block (LazyFTL's convert).
     pub(crate) fn set_role(&mut self, block: Pbn, role: Role) {
+        assert!(
+            self.is_in_use(block),
+            "block {block} gets role {role:?} in state {:?}",
+            self.state(block)
+        );
         let entry = &mut self.blocks[block.index()];
         if entry.state == State::Full {
             self.full_by_role[entry.role.index()] -= 1;
@@ -342,6 +347,11 @@ impl BlockTable {
 
     /// Returns the counts for reports.
     pub(crate) fn counts(&self) -> BlockCounts {
+        debug_assert_eq!(
+            self.full_by_role.iter().sum::<u32>(),
+            self.by_state[State::Full.index()],
+            "each full block has one role"
+        );
         let of = |state: State| self.by_state[state.index()];
         BlockCounts {
             free: of(State::Free),

@@ -96,6 +96,14 @@ impl Checkpoints {
             self.writing.is_none() && total > 0,
             "a checkpoint of {total} chunks, or a second one"
         );
+        assert!(
+            self.complete
+                .last()
+                .is_none_or(|(newest, _)| *newest < self.next_id),
+            "checkpoint {} follows {:?}",
+            self.next_id,
+            self.complete.last()
+        );
         space.seal(self.stream)?;
         self.writing = Some(Writing {
             id: self.next_id,

@@ -131,6 +131,11 @@ where
             Start::Mount => {
                 controller.space.flash.begin(0);
                 controller.mount()?;
+                assert!(
+                    !controller.space.is_mounting(),
+                    "scheme {} did not end its mount",
+                    controller.name()
+                );
                 controller.gc_after_mount()?;
             }
         }

@@ -50,6 +50,11 @@ impl CopyBuffer {
         live.clear();
         space.table.list_valid(block, &mut live);
         live.truncate(index(most));
+        debug_assert!(
+            live.len() <= space.geometry().block_pages(),
+            "{} valid pages of block {block}",
+            live.len()
+        );
         self.unknown.clear();
         self.records.resize(live.len(), [0; OOB_SLOT]);
         let outcome = self.read_run(space, 0, &live, cause);
@@ -116,6 +121,7 @@ impl CopyBuffer {
             self.read_run(space, done, run, cause)?;
             done += run.len();
         }
+        debug_assert_eq!(done, from.len(), "pages of all runs");
         Ok(())
     }
 

@@ -136,6 +136,11 @@ impl EventLog {
             EVENTS_KEPT => self.ring[place(self.total)] = event,
             _ => self.ring.push(event),
         }
+        debug_assert!(
+            self.ring.len() <= EVENTS_KEPT,
+            "{} events kept, limited to {EVENTS_KEPT}",
+            self.ring.len()
+        );
         self.total += 1;
         let of_kind = &mut self.by_kind[event.kind.index()];
         of_kind.count += 1;

@@ -249,7 +249,8 @@ impl Trims {
                 ver: bitmap.ver,
             },
         };
-        self.live.insert(ppn, extent);
+        let other = self.live.insert(ppn, extent);
+        assert!(other.is_none(), "page {ppn} has two trims");
         if let TrimPage::Bitmap(bitmap) = content {
             let chunk = bitmap.lpn / TrimBitmap::capacity(to_u32(self.page.len()));
             if let Some(newest) = self.bitmaps.get_mut(index(chunk)) {

@@ -65,6 +65,11 @@ impl ColdToWorn {
         let floor = self.floor.min(chip.profile().endurance / 4);
         let gap = u64::max(u64::from(floor), mean / 20);
         let (count, _, block) = coldest;
-        (u64::from(max.saturating_sub(count)) > gap).then_some(block)
+        let chosen = (u64::from(max.saturating_sub(count)) > gap).then_some(block);
+        assert!(
+            chosen.is_none_or(|block| in_use(block, table.state(block))),
+            "block {block} is levelled and not in use"
+        );
+        chosen
     }
 }

@@ -87,6 +87,11 @@ impl<S: Store> Flash<S> {
     /// Records a program that ends at this instant.
     #[inline(always)]
     pub(super) fn proceed(&mut self, done: Nanos) {
+        debug_assert!(
+            done >= self.now,
+            "a program that starts at {} ns ends at {done} ns",
+            self.now
+        );
         self.now = done;
         self.ended = self.ended.max(done);
     }

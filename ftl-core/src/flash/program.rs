@@ -15,6 +15,11 @@ impl<S: Store> Flash<S> {
         epoch: u64,
         blank: &[u8],
     ) -> Result<(), NandError> {
+        debug_assert_eq!(
+            blank.len(),
+            self.chip.geometry().page_len(),
+            "bytes of padding page {ppn}"
+        );
         self.pseq += 1;
         let tag = PageTag {
             role: Role::Pad,

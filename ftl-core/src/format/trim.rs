@@ -91,6 +91,12 @@ impl TrimBitmap {
             "bits of a bitmap of {} pages",
             self.count
         );
+        assert!(
+            BITMAP_HEAD + self.bits.len() <= page.len(),
+            "a bitmap of {} pages in {} bytes",
+            self.count,
+            page.len()
+        );
         page.fill(0);
         page[..4].copy_from_slice(&BITMAP_MAGIC.to_le_bytes());
         page[4..8].copy_from_slice(&self.lpn.to_le_bytes());

@@ -65,6 +65,11 @@ impl Scrub {
                 return Some(block);
             }
         }
+        assert!(
+            self.done <= blocks,
+            "{} blocks of {blocks} were read in a round",
+            self.done
+        );
         if self.done == blocks {
             // One round is enough, however long the device was off.
             (self.round, self.done) = (Some((now, first)), 0);

@@ -41,6 +41,10 @@ impl VictimIndex {
 
     /// Keeps the order of insertion from now on. There are no blocks yet.
     pub(crate) fn keep_order(&mut self) {
+        debug_assert!(
+            (0..self.blocks).all(|block| !self.contains(Pbn::new(block))),
+            "the order of blocks is kept from the first on"
+        );
         self.order = (0..=self.blocks)
             .map(|i| Link { prev: i, next: i })
             .collect();
@@ -72,6 +76,10 @@ impl VictimIndex {
     #[inline]
     fn append(&mut self, block: Pbn, valid: u32) {
         let end = self.blocks + valid;
+        debug_assert!(
+            (end as usize) < self.links.len(),
+            "no list for {valid} valid pages of block {block}"
+        );
         let last = self.links[end as usize].prev;
         self.links[block.index()] = Link {
             prev: last,

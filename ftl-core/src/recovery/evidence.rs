@@ -41,6 +41,12 @@ impl Evidence {
 
     /// Returns the versions of a range of logical pages, in ascending order for each page.
     pub(crate) fn versions(&self, lpns: Range<u32>) -> &[Version] {
+        debug_assert!(
+            lpns.start <= lpns.end,
+            "versions of logical pages {} to {}",
+            lpns.start,
+            lpns.end
+        );
         let from = self.data.partition_point(|v| v.oob.tag.lpn < lpns.start);
         let to = self.data.partition_point(|v| v.oob.tag.lpn < lpns.end);
         &self.data[from..to]

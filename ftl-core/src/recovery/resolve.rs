@@ -40,6 +40,13 @@ pub(crate) fn resolve<S: Store>(
     rewrites: &mut Rewrites,
     discarded: &mut u64,
 ) -> Result<Option<Ppn>, FtlError> {
+    debug_assert!(
+        versions
+            .iter()
+            .all(|version| version.oob.tag.lpn == versions[0].oob.tag.lpn),
+        "versions of logical page {:?} and others",
+        versions.first().map(|version| version.oob.tag.lpn)
+    );
     let is_news = |v: &&Version| v.oob.pseq > claim.reach || Some(v.ppn) == claim.named;
     let mut contenders: Vec<Version> = versions.iter().filter(is_news).copied().collect();
     if let Some(record) = claim.record {

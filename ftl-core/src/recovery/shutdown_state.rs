@@ -56,6 +56,7 @@ impl ShutdownState {
             0,
             "blocks that wait for their erase at a clean stop"
         );
+        assert!(!space.is_mounting(), "a clean stop during a mount");
         let chip = space.flash.chip();
         let is_known = |block: &Pbn| space.table.is_in_use(*block);
         let epoch = |block: Pbn| {

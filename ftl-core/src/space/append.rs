@@ -137,6 +137,10 @@ impl<S: Store> Space<S> {
             !self.may_be_unsafe,
             "pages that may be at risk go one after the other"
         );
+        assert!(
+            offset < self.flash.geometry().pages_per_block,
+            "no page {offset} in a block"
+        );
         let at_offset =
             |geometry: &Geometry, next: Ppn| geometry.page(geometry.block_of(next), offset);
         self.program_where(
@@ -308,6 +312,11 @@ impl<S: Store> Space<S> {
             self.table.state(block),
             State::Free,
             "block {block} came from the pool"
+        );
+        assert_eq!(
+            self.flash.chip().frontier(block),
+            0,
+            "pages are programmed in block {block}, which is opened"
         );
         let epoch = self.next_epoch;
         self.next_epoch += 1;

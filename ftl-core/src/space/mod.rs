@@ -254,6 +254,11 @@ impl<S: Store> Space<S> {
 
     /// Records that a mount found a block with valid pages; it takes no more programs.
     pub(crate) fn adopt_full(&mut self, block: Pbn, role: Role, epoch: u64) {
+        assert_eq!(
+            self.table.state(block),
+            State::Free,
+            "a mount found block {block} twice"
+        );
         self.table.set_open(block, role, epoch);
         self.table.set_state(block, State::Full);
         if self.flash.chip().bad(block).is_some() {

@@ -42,6 +42,12 @@ impl FreePool {
         if !confirmed {
             self.unconfirmed.insert(block);
         }
+        debug_assert!(
+            self.unconfirmed.len() <= self.len,
+            "{} of {} free blocks have an unconfirmed erase",
+            self.unconfirmed.len(),
+            self.len
+        );
     }
 
     /// Takes the least or the most worn block, of this die if it has any. Returns whether its last
@@ -59,6 +65,11 @@ impl FreePool {
         let taken = self.by_wear[index(self.geometry.die_of(best.1))].remove(&best);
         assert!(taken, "free block {} is of another die", best.1);
         self.len -= 1;
+        debug_assert_eq!(
+            self.by_wear.iter().map(BTreeSet::len).sum::<usize>(),
+            self.len,
+            "each free block is on one die"
+        );
         Some((best.1, !self.unconfirmed.remove(&best.1)))
     }
 

@@ -49,6 +49,11 @@ impl<S: Store> Space<S> {
             self.table.set_state(block, State::Bad);
             return;
         }
+        assert!(
+            self.table.is_in_use(block),
+            "block {block} is released in state {:?}",
+            self.table.state(block)
+        );
         self.table.set_state(block, State::Released);
         self.released.push_back(Released {
             block,

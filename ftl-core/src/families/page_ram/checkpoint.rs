@@ -279,6 +279,11 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         } else {
             let entries = MapWriter::entries(&geometry);
             let first = (number - head_chunks) as u32 * entries;
+            assert!(
+                first < self.logical_pages,
+                "chunk {number} begins at page {first} of {}",
+                self.logical_pages
+            );
             let part = first..(first + entries).min(self.logical_pages);
             let entries = part.flat_map(|lpn| {
                 let place = self.map.pages.get(Lpn::new(lpn));

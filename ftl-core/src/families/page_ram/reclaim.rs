@@ -101,6 +101,10 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
                 &data[..run * page],
                 cause,
             )?;
+            assert!(
+                taken > 0 && taken as usize <= run,
+                "{taken} pages were copied of {run}"
+            );
             let block = self.space.flash.geometry().block_of(first);
             self.map.streams.note(block, stream);
             let (moved, rest) = records.split_at_mut(taken as usize);

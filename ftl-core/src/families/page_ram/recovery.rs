@@ -144,6 +144,11 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
 
     /// Sets the state and role of every block; valid pages come later.
     fn adopt_blocks(&mut self, heads: &[Head], base: &Base, window: &Window) {
+        assert_eq!(
+            heads.len(),
+            self.space.geometry().block_slots(),
+            "heads of all blocks"
+        );
         let clean = base.clean && !window.touched;
         for (block, head) in (0..).map(Pbn::new).zip(heads) {
             match *head {

@@ -44,7 +44,8 @@ impl Trims {
     }
 
     pub(super) fn add(&mut self, ppn: Ppn, record: Record) {
-        self.live.insert(ppn, record);
+        let other = self.live.insert(ppn, record);
+        assert!(other.is_none(), "page {ppn} has two trims");
     }
 
     pub(super) fn on_relocate(&mut self, from: Ppn, to: Ppn) {
@@ -52,7 +53,8 @@ impl Trims {
             .live
             .remove(&from)
             .expect("a live trim record is known");
-        self.live.insert(to, record);
+        let other = self.live.insert(to, record);
+        assert!(other.is_none(), "page {to} has two trims");
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (Ppn, Record)> {

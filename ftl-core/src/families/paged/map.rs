@@ -190,6 +190,10 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             &mut self.map.directory[vtpn as usize],
             to.map_or(UNMAPPED, Ppn::raw),
         );
+        debug_assert!(
+            old == UNMAPPED || to.is_none_or(|to| to.raw() != old),
+            "mapping page {vtpn} is replaced by itself"
+        );
         if old != UNMAPPED {
             self.space.table.set_invalid(Ppn::new(old));
             self.space.flash.forget(Ppn::new(old));

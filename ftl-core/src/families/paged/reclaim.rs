@@ -202,6 +202,10 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
                 .for_each(|record| Oob::assume(record, self.map.settings.copy_role));
             let seq = self.space.flash.pseq() + 1;
             let (first, taken) = self.space.append_copies(stream, records, data, cause)?;
+            assert!(
+                taken > 0 && taken as usize <= run,
+                "{taken} pages were copied of {run}"
+            );
             self.enlist_block_of(first, stream);
             for i in 0..taken {
                 let ((_, lpn), from) = (self.gc.pages.owner(next), self.gc.pages.from[next]);

@@ -126,6 +126,11 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
 
     /// Sets the state and role of every block; valid pages come later.
     fn adopt_blocks(&mut self, heads: &[Head], base: Option<&Content>, window: &Window) {
+        assert_eq!(
+            heads.len(),
+            self.space.geometry().block_slots(),
+            "heads of all blocks"
+        );
         let free: HashSet<u32> = match base {
             Some(base) if self.stats.mount.clean => base.free.iter().copied().collect(),
             _ => HashSet::new(),

@@ -62,6 +62,12 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
         next: usize,
         run: usize,
     ) -> Result<(StreamId, usize), FtlError> {
+        debug_assert!(
+            run > 0 && next + run <= self.gc.pages.records.len(),
+            "pages {next} to {} of {} loaded ones",
+            next + run,
+            self.gc.pages.records.len()
+        );
         let (stream, some) = self.stream_of_copies(victim, next, run);
         if self.space.room(stream) > 0 {
             return Ok((stream, some));

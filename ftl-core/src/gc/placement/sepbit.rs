@@ -52,6 +52,11 @@ impl Placement for SepBit {
         if from != 0 {
             return;
         }
+        debug_assert!(
+            self.sampled < SAMPLE,
+            "{} lifetimes are sampled, the mean is of {SAMPLE}",
+            self.sampled
+        );
         (self.sum, self.sampled) = (self.sum + lifetime, self.sampled + 1);
         if self.sampled == SAMPLE {
             self.mean = self.sum as f64 / SAMPLE as f64;

@@ -55,6 +55,10 @@ impl Candidates<'_> {
 
     /// Returns the data of a collectable block.
     pub fn about(&self, block: Pbn) -> Candidate {
+        debug_assert!(
+            self.table.is_collectable(block),
+            "block {block} is considered and may not be collected"
+        );
         Candidate {
             block,
             utilisation: self.table.utilisation(block),

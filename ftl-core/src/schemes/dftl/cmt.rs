@@ -62,7 +62,13 @@ impl Cmt {
                 self.slots.len() as u32 - 1
             }
         };
-        self.index.insert(lpn, slot);
+        let other = self.index.insert(lpn, slot);
+        debug_assert!(other.is_none(), "logical page {lpn} is cached twice");
+        debug_assert_eq!(
+            self.index.len() + self.unused.len(),
+            self.slots.len(),
+            "a slot is used or unused"
+        );
         self.used.push(PROBATION, slot);
     }
 

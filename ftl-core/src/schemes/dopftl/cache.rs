@@ -83,6 +83,19 @@ pub(super) struct Cache {
 
 impl Cache {
     pub(super) fn new(shape: Shape) -> Self {
+        assert!(
+            shape
+                .original
+                .is_none_or(|original| original < shape.blocks),
+            "{:?} blocks for original pages in a cache of {}",
+            shape.original,
+            shape.blocks
+        );
+        assert!(
+            shape.per_page <= 1 << u16::BITS,
+            "{} entries of a mapping page exceed the 16 bits of an offset",
+            shape.per_page
+        );
         Cache {
             shape,
             places: vec![ABSENT; shape.logical_pages.div_ceil(shape.per_page) as usize],
@@ -142,6 +155,10 @@ impl Cache {
     }
 
     fn insert(&mut self, vtpn: u32, form: Form) {
+        debug_assert_eq!(
+            self.places[vtpn as usize], ABSENT,
+            "mapping page {vtpn} is cached twice"
+        );
         let Stock { list, blocks } = self.shape.stock(&form);
         self.blocks[list as usize] += blocks;
         let node = Some(Node {

@@ -130,6 +130,10 @@ pub(super) struct Buffer {
 
 impl Buffer {
     pub(super) fn new(shape: Shape, capacity: u32, page_bytes: u32, keeps: bool) -> Self {
+        assert!(
+            capacity > 0 && page_bytes > 0,
+            "a buffer of {capacity} pages of {page_bytes} bytes"
+        );
         Buffer {
             shape,
             capacity,
@@ -195,6 +199,11 @@ impl Buffer {
             unit.used = self.clock;
             self.by_use.insert(self.clock, logical);
         }
+        debug_assert_eq!(
+            self.by_use.len(),
+            self.units.len(),
+            "each buffered superblock has one place in the order of use"
+        );
     }
 
     /// Buffers a page that the host wrote.

@@ -171,6 +171,12 @@ pub(super) fn pieces(
             None => pieces.push(piece(quarter, 1, here)),
         }
     }
+    debug_assert_eq!(
+        pieces.iter().map(|piece| piece.pages).sum::<u32>(),
+        candidate.unit.pages,
+        "the pieces of superblock {} have all its buffered pages",
+        candidate.logical
+    );
     pieces
 }
 
@@ -216,6 +222,11 @@ pub(super) fn compose(pieces: &[Piece]) -> Option<Virtual> {
                 chosen.push(**piece);
             }
         }
+        assert!(
+            chosen.iter().map(|piece| piece.quarters).sum::<u32>() <= QUARTERS,
+            "{} pieces exceed a superblock",
+            chosen.len()
+        );
         let pages = chosen.iter().map(|piece| piece.pages).sum();
         Virtual {
             slots: arrange(chosen.iter().map(|piece| (piece.first, piece.quarters))),

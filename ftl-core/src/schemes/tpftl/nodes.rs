@@ -38,6 +38,11 @@ impl Node {
         }
         self.by_use.insert(entry.used, lpn);
         self.heat += entry.used;
+        debug_assert_eq!(
+            self.by_use.len(),
+            self.entries.len(),
+            "each cached entry has one place in the order of use"
+        );
     }
 
     fn remove(&mut self, lpn: u32) {
@@ -117,6 +122,11 @@ impl Nodes {
         if left == 0 {
             self.nodes.remove(&vtpn);
         }
+        debug_assert_eq!(
+            self.by_heat.len(),
+            self.nodes.len(),
+            "each node has one place in the order of heat"
+        );
         self.phase.count((left > 0) as i64 - (count > 0) as i64);
         result
     }
