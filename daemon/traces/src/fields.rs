@@ -84,6 +84,7 @@ pub(crate) fn time(name: &str, text: &str, unit_ns: u64) -> Result<u64, String> 
     );
     let scale = 10u128.pow(to_u32(fraction.len()));
     let value: u128 = format!("{whole}{fraction}").parse().map_err(|_| wrong())?;
+    assert!(unit_ns > 0, "{name} in units of no time");
     let ns = value.checked_mul(u128::from(unit_ns)).ok_or_else(wrong)? / scale;
     u64::try_from(ns).map_err(|_| format!("{name} {} is too large", shown(text)))
 }

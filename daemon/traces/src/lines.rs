@@ -93,6 +93,10 @@ impl Lines {
 
     /// Returns the next line with content, trimmed: neither empty nor a comment.
     pub(crate) fn next(&mut self) -> Result<Option<&str>, TraceError> {
+        assert!(
+            !self.held || self.number > 0,
+            "a line is held before the first was read"
+        );
         if !std::mem::take(&mut self.held) {
             loop {
                 if !self.fill()? {
@@ -141,6 +145,7 @@ impl Lines {
             self.line.len() <= LINE_MAX,
             "a line longer than the longest"
         );
+        assert_eq!(count, self.line.len(), "the bytes of line {}", self.number);
         if count == LINE_MAX {
             return Err(TraceError::content(
                 &self.file,

@@ -4,7 +4,7 @@ use crate::dialect::{DIALECTS, Parse, TraceFormat};
 use crate::error::TraceError;
 use crate::fields::shown;
 use crate::lines::Lines;
-use crate::record::Record;
+use crate::record::{ADDRESS_MAX, Record};
 use std::path::Path;
 
 /// Open trace. It ends after the first error.
@@ -57,6 +57,12 @@ impl Trace {
             match self.parser.line(line) {
                 Ok(None) => {}
                 Ok(Some(record)) => {
+                    let (at, len) = (record.offset_bytes, record.length_bytes);
+                    assert!(
+                        len > 0 && len <= ADDRESS_MAX && at <= ADDRESS_MAX - len,
+                        "the {} parser returned a request of {len} bytes at {at}",
+                        self.dialect.name
+                    );
                     let begin_ns = *self.begin_ns.get_or_insert(record.time_ns);
                     return Ok(Some(Record {
                         time_ns: record.time_ns.saturating_sub(begin_ns),

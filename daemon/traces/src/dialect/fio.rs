@@ -51,6 +51,10 @@ impl Parse for Fio {
 
 impl Fio {
     fn action(&mut self, version: u8, line: &str) -> Result<Option<Record>, String> {
+        assert!(
+            matches!(version, 2 | 3),
+            "an action in an iolog of version {version}"
+        );
         let mut words: Vec<_> = line.split_ascii_whitespace().collect();
         if version == 3 {
             self.now_us = number("time", words.first().copied().unwrap_or(""))?;
@@ -76,6 +80,11 @@ impl Fio {
         if !self.files.iter().any(|known| known == file) {
             self.files.push(file.into());
         }
+        assert!(
+            self.files.len() <= FILES_MAX,
+            "{} files, limited to {FILES_MAX}",
+            self.files.len()
+        );
         Ok(None)
     }
 

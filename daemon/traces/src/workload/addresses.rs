@@ -49,6 +49,10 @@ impl Addresses {
                 "requests of up to {largest} bytes in a span of {span} bytes"
             ));
         }
+        assert!(
+            align.is_none_or(u64::is_power_of_two),
+            "addresses that are multiples of {align:?}"
+        );
         let pattern = match shape {
             Shape::HotCold { hot, access } => Pattern::HotCold { hot, access },
             Shape::Zipf { theta } => {
@@ -108,10 +112,21 @@ impl Addresses {
                 (offset / grain).min(places - 1)
             }
         };
+        assert!(
+            place < places,
+            "place {place} of {places} for {len} bytes in a span of {}",
+            self.span
+        );
         place * grain
     }
 
     fn follow(&mut self, len: u64, grain: u64) -> u64 {
+        assert!(
+            self.next <= self.span,
+            "the stream is at byte {} of a span of {}",
+            self.next,
+            self.span
+        );
         let at = self.next.next_multiple_of(grain);
         let at = if at + len > self.span { 0 } else { at };
         self.next = at + len;

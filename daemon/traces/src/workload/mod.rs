@@ -102,6 +102,7 @@ impl Workload {
                 )
             }
         };
+        assert!(total > 0, "workload {} has no requests", self.generator);
         let gap_ns =
             Exp::new(self.rate / 1e9).map_err(|error| format!("rate {}: {error}", self.rate))?;
         Ok(Requests {

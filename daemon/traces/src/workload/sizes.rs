@@ -84,7 +84,7 @@ impl Sizes {
                     .unwrap_or(&parts[parts.len() - 1])
             }
         };
-        match &part.length {
+        let size = match &part.length {
             Length::Fixed(bytes) => Size {
                 bytes: *bytes,
                 grain: natural(*bytes),
@@ -93,7 +93,20 @@ impl Sizes {
                 bytes: (SECTOR * (1 + sectors.sample(rng))).min(CUT),
                 grain: SECTOR,
             },
-        }
+        };
+        assert!(
+            size.bytes > 0 && size.bytes.is_multiple_of(size.grain),
+            "a request of {} bytes in units of {}",
+            size.bytes,
+            size.grain
+        );
+        debug_assert!(
+            size.bytes <= self.largest(),
+            "a request of {} bytes, the largest has {}",
+            size.bytes,
+            self.largest()
+        );
+        size
     }
 }
 

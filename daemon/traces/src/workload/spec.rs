@@ -142,6 +142,11 @@ pub(super) fn parse(text: &str) -> Option<Result<Workload, String>> {
             .and_then(|alias| alias.split_once(':'))
             .unwrap_or((name, ""));
         let generator = Generator::find(basis).expect("stands for one that is there");
+        assert!(
+            generator.alias.is_none(),
+            "{} stands for {basis}, which stands for another",
+            named.name
+        );
         let mut values = Values::new();
         for pair in filled
             .split(',')

@@ -123,6 +123,11 @@ pub fn requests(touched: &[u32], order: Order, below: Below<'_>) -> Vec<Request>
             .for_each(|&extent| passes.extend((0..accesses).map(|_| extent)));
         next = end;
     }
+    assert_eq!(
+        next,
+        touched.len(),
+        "each touched extent has a number of accesses"
+    );
     shuffle(&mut passes, below);
     let mut requests: Vec<Request> = passes
         .into_iter()
