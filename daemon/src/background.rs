@@ -107,6 +107,11 @@ impl<S: Store + 'static> Worker<S> {
     fn tick(&mut self) {
         let had_it = self.volume.publish(self.skipped >= PATIENCE);
         self.skipped = if had_it { 0 } else { self.skipped + 1 };
+        assert!(
+            self.skipped <= PATIENCE,
+            "{} snapshots skipped, limited to {PATIENCE}",
+            self.skipped
+        );
         self.turns.fetch_add(had_it.into(), Relaxed);
         if self.volume.idle_time() < QUIET {
             return;

@@ -351,6 +351,7 @@ impl BitErrors {
         if bits == 0 {
             return Err(Failure::usage("--bits 0 would change nothing"));
         }
+        assert!(!pages.is_empty(), "bit errors in no page");
         let mut corrected = true;
         for page in &pages {
             corrected = chip

@@ -151,6 +151,10 @@ impl Instance {
     /// # Errors
     /// Exit 7 if another daemon holds it; 6 if other users could write to its folder.
     pub fn take(dirs: &Dirs, name: &str) -> Result<Instance, Failure> {
+        assert!(
+            !name.is_empty() && !name.contains('/') && !name.starts_with('.'),
+            "instance {name:?} is not the name of a folder"
+        );
         let dir = dirs.of(name);
         let path = dir.join("pid");
         let failed = |error: std::io::Error| Failure::io(path.display(), &error);

@@ -17,11 +17,16 @@ const SLICE_BYTES_MAX: u64 = 1 << 20;
 pub fn extent_bytes(geometry: &Geometry) -> u64 {
     let page = u64::from(geometry.page_bytes);
     let block = u64::from(geometry.pages_per_block) * page;
-    if block > SLICE_BYTES_MAX {
+    let slice = if block > SLICE_BYTES_MAX {
         SLICE_BYTES / page * page
     } else {
         whole(SLICE_BYTES, block)
-    }
+    };
+    assert!(
+        slice > 0 && slice <= SLICE_BYTES_MAX,
+        "slices of {slice} bytes for blocks of {block}"
+    );
+    slice
 }
 
 /// Returns the largest multiple of `unit` in `bytes`, at least one.
@@ -47,6 +52,11 @@ pub struct PageIo<'a, S: Store> {
 
 impl<S: Store> PageIo<'_, S> {
     fn span(&self, offset: u64, len: u64) -> Span {
+        debug_assert_eq!(
+            self.scratch.len(),
+            index(self.ftl.chip().geometry().page_bytes),
+            "the page buffer has the size of a page"
+        );
         Span::new(offset, len, to_u32(self.scratch.len()))
     }
 
@@ -58,6 +68,11 @@ impl<S: Store> PageIo<'_, S> {
         let span = self.span(offset, to_u64(buf.len()));
         let (head, rest) = buf.split_at_mut(span.head.map_or(0, |(_, _, len)| index(len)));
         let (body, tail) = rest.split_at_mut(index(span.body.1) * self.scratch.len());
+        assert_eq!(
+            tail.len(),
+            span.tail.map_or(0, |(_, len)| index(len)),
+            "the bytes of a read after its last whole page"
+        );
         let mut done = at;
         if let Some((lpn, from, _)) = span.head {
             done = done.max(self.read_part(at, lpn, from, head)?);
@@ -95,6 +110,11 @@ impl<S: Store> PageIo<'_, S> {
         let span = self.span(offset, to_u64(data.len()));
         let (head, rest) = data.split_at(span.head.map_or(0, |(_, _, len)| index(len)));
         let (body, tail) = rest.split_at(index(span.body.1) * self.scratch.len());
+        assert_eq!(
+            tail.len(),
+            span.tail.map_or(0, |(_, len)| index(len)),
+            "the bytes of a write after its last whole page"
+        );
         let mut done = at;
         if let Some((lpn, from, _)) = span.head {
             done =

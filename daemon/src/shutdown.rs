@@ -39,6 +39,10 @@ impl Shutdown {
         let second_signal = event == Event::Signal && self.signalled;
         self.signalled |= event == Event::Signal;
         self.asked |= event != Event::Look;
+        assert!(
+            self.asked || !self.signalled,
+            "a signal is no request to stop"
+        );
         match event {
             Event::Look if !self.asked || held => Action::Serve,
             Event::ForcedStop => Action::End(StopHow::Remove),

@@ -44,6 +44,7 @@ pub(super) fn page(rows: &[&Row], failed: &[&Failed]) -> Result<String, Failure>
 }
 
 fn section(workload: &str, of: &[&Row], all: &[&Row]) -> Result<String, Failure> {
+    assert!(!of.is_empty(), "a section for {workload} without a run");
     let labels: Vec<_> = of.iter().map(|row| table::label(row, all)).collect();
     let mut text = format!(
         "<h2>{}</h2>\n<p class=\"note\">{}</p>\n{}",

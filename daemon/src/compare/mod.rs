@@ -173,6 +173,7 @@ fn run_all(
         ProgressStyle::with_template("{pos} of {len} runs {bar:40} {elapsed} (about {eta} left)");
     bar.set_style(style.expect("the template is right"));
     let (next, total) = (AtomicUsize::new(0), jobs.len());
+    assert!(threads > 0, "no thread runs {total} jobs");
     let (tell, told) = mpsc::channel();
     let outcomes = std::thread::scope(|scope| {
         for _ in 0..threads.min(total) {
@@ -199,6 +200,12 @@ fn run_all(
             }
             bar.inc(1);
         }
+        assert!(
+            early.is_empty() && outcomes.len() == total,
+            "{} outcomes of {total} jobs, {} of them out of order",
+            outcomes.len() + early.len(),
+            early.len()
+        );
         Ok(outcomes)
     });
     bar.finish_and_clear();

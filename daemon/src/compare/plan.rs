@@ -70,6 +70,12 @@ impl Sweep {
                 .flat_map(|(_, schemes)| schemes.iter().copied())
                 .collect::<Vec<_>>(),
         )?;
+        assert!(
+            !sets.is_empty() && under.iter().all(|(_, schemes)| !schemes.is_empty()),
+            "{} settings for {} presets leave nothing to run",
+            sets.len(),
+            under.len()
+        );
         let mut jobs: Vec<Job> = Vec::new();
         for workload in &self.workloads {
             for base in self.devices(workload) {

@@ -241,6 +241,11 @@ where
 fn legend<'a>(area: &Area<'_>, entries: impl Iterator<Item = (&'a str, RGBColor)>) -> Drawn {
     let entries: Vec<_> = entries.collect();
     let names: Vec<_> = entries.iter().map(|entry| entry.0.to_owned()).collect();
+    assert!(
+        legend_width(&names) < WIDTH,
+        "a legend of {} pixels in a plot of {WIDTH}",
+        legend_width(&names)
+    );
     let left = (WIDTH - legend_width(&names)) as i32 + 16;
     for (number, (name, colour)) in entries.into_iter().enumerate() {
         let y = 46 + 20 * number as i32;

@@ -3,8 +3,9 @@
 //! Columns of a map are integers of one or two bytes, little-endian, in base64: at most 4096 cells
 //! are some tens of KiB, however large the device is.
 
+use crate::convert::index;
 use crate::status::{InstanceInfo, StatusSource};
-use crate::volume::Cell;
+use crate::volume::{CELLS_MAX, Cell};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ftl_core::schemes::Scheme;
@@ -62,6 +63,16 @@ pub(crate) fn blocks(observed: &dyn StatusSource, have: Option<u64>) -> String {
         .unwrap_or(0);
     let age = map.cells.iter().map(|cell| cell.age).max().unwrap_or(0);
     let (erases_unit, age_unit) = (unit(erases), unit(age));
+    assert!(
+        map.cells.is_empty() || map.per_cell > 0,
+        "{} cells of no blocks",
+        map.cells.len()
+    );
+    assert!(
+        map.cells.len() <= index(CELLS_MAX),
+        "{} cells, limited to {CELLS_MAX}",
+        map.cells.len()
+    );
     let column = |value: &dyn Fn(&Cell) -> u64| {
         let bytes = map
             .cells
@@ -81,7 +92,12 @@ pub(crate) fn blocks(observed: &dyn StatusSource, have: Option<u64>) -> String {
 
 /// Returns the unit in which the greatest value fits two bytes.
 fn unit(greatest: u64) -> u64 {
-    greatest.div_ceil(u64::from(u16::MAX)).max(1)
+    let unit = greatest.div_ceil(u64::from(u16::MAX)).max(1);
+    assert!(
+        greatest.div_ceil(unit) <= u64::from(u16::MAX),
+        "{greatest} in units of {unit} needs more than two bytes"
+    );
+    unit
 }
 
 /// Returns the newest events from a number on: `[number, kind, block or null, pages, began_ns,
@@ -89,6 +105,19 @@ fn unit(greatest: u64) -> u64 {
 pub(crate) fn events(observed: &dyn StatusSource, since: Option<u64>) -> String {
     observed.watch();
     let view = observed.events(since.unwrap_or(0), EVENTS_MAX);
+    assert!(
+        view.events.len() <= EVENTS_MAX,
+        "{} events in an answer, limited to {EVENTS_MAX}",
+        view.events.len()
+    );
+    assert!(
+        view.events
+            .last()
+            .is_none_or(|(number, _)| *number < view.next),
+        "event {:?} is not before event {}",
+        view.events.last(),
+        view.next
+    );
     let mut text = format!("{{\"next\":{},\"events\":[", view.next);
     for (
         i,

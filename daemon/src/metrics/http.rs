@@ -164,6 +164,11 @@ impl Clients {
                 .expect("there are some");
             self.all.remove(goes).task.abort();
         }
+        assert!(
+            self.all.len() < CONNECTIONS,
+            "{} connections and a new one, limited to {CONNECTIONS}",
+            self.all.len()
+        );
         let asked = Arc::<AtomicBool>::default();
         let answered = connection(stream, observed, hosts, asked.clone());
         let task = self

@@ -58,6 +58,15 @@ impl Page<'_> {
             "{}: one value per label",
             self.family.name
         );
+        debug_assert!(
+            self.family
+                .labels
+                .iter()
+                .zip(values)
+                .all(|(label, value)| label.values.is_empty() || label.values.contains(value)),
+            "{}: label values {values:?} are not in the catalogue",
+            self.family.name
+        );
         let pair = |name: &str, value: &str| {
             let mut pair = LabelPair::default();
             pair.set_name(name.into());
@@ -80,9 +89,19 @@ impl Page<'_> {
 
 impl Sink for Page<'_> {
     fn value(&mut self, labels: &[&str], value: f64) {
+        assert!(
+            value.is_finite(),
+            "{} with labels {labels:?} is {value}",
+            self.family.name
+        );
         let mut metric = self.metric(labels);
         match self.family.kind {
             Kind::Counter => {
+                assert!(
+                    value >= 0.0,
+                    "counter {} with labels {labels:?} is {value}",
+                    self.family.name
+                );
                 let mut counter = Counter::default();
                 counter.set_value(value);
                 metric.set_counter(counter);

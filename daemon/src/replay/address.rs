@@ -103,6 +103,10 @@ impl AddressRule {
                 }
                 let offset = offset % size;
                 let first = len.min(size - offset);
+                assert!(
+                    first > 0,
+                    "no byte of {len} at {offset} on a device of {size}"
+                );
                 to.push(Extent { offset, len: first });
                 if len > first {
                     to.push(Extent {
@@ -123,6 +127,11 @@ impl AddressRule {
                 });
             }
         }
+        assert_eq!(
+            to.iter().map(|extent| extent.len).sum::<u64>(),
+            len,
+            "the bytes of a request at {offset}"
+        );
         Ok(())
     }
 }

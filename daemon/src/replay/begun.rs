@@ -7,7 +7,7 @@ use super::job::Job;
 use super::measure::{Response, Responses};
 use super::row::{Counts, Erases, MapCache, Optimum, Ram, RamPart, Requests};
 use super::sim::Sim;
-use crate::convert::to_f64;
+use crate::convert::{index, to_f64};
 use crate::method::ResponseUnit;
 use ftl_core::{Ftl, SchemeStats};
 use nand_model::store::OobOnlyStore;
@@ -43,16 +43,28 @@ impl Begun {
                 .all_blocks()
                 .filter(|block| chip.bad(*block).is_none())
         };
+        assert_eq!(
+            self.erases.len(),
+            index(chip.geometry().blocks),
+            "erases are known of each block"
+        );
         let counts: Vec<_> = good()
             .map(|block| chip.erase_count(block) - self.erases[block.index()])
             .collect();
-        Erases::new(
+        let erases = Erases::new(
             &counts,
             good()
                 .map(|block| chip.erase_count(block))
                 .max()
                 .unwrap_or(0),
-        )
+        );
+        assert!(
+            erases.max <= erases.lifetime_max,
+            "a block with {} erases while measuring, at most {} ever",
+            erases.max,
+            erases.lifetime_max
+        );
+        erases
     }
 }
 
@@ -105,6 +117,12 @@ pub(super) fn optimum(
     requests: &Requests,
     responses: &Responses,
 ) -> Optimum {
+    assert!(
+        requests.pages_rmw <= requests.pages_read,
+        "{} pages read for partial writes, of {} pages read",
+        requests.pages_rmw,
+        requests.pages_read
+    );
     let (timing, geometry) = (&profile.timing, &profile.geometry);
     let pages = geometry.pages_per_block;
     let pairs = nand_model::PairTable::new(profile.pairing, pages);

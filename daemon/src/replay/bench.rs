@@ -66,6 +66,11 @@ impl Bench {
             .map_err(usage)?;
         let whole = u64::from(layout.logical_pages) * u64::from(profile.geometry.page_bytes);
         let size = if wanted > 0 { wanted } else { whole };
+        assert!(
+            size <= whole,
+            "a device of {size} bytes on {} logical pages",
+            layout.logical_pages
+        );
         if let Some(needed) = needed.filter(|needed| *needed > size) {
             return Err(Failure::usage(format!(
                 "{} touches {needed} bytes in extents of 1 MiB, more than the device of {size} bytes has; add --size {needed}, \
@@ -136,6 +141,18 @@ impl Bench {
         let (ftl, profile) = (sim.ftl(), &self.layout.profile);
         let (counters, geometry) = (ftl.chip().counters(), profile.geometry);
         let flash = row::by_cause(&begun.counters, counters);
+        let flash_total = Operations::between(&begun.counters.total(), &counters.total());
+        assert_eq!(
+            flash.values().map(|of| of.programs).sum::<u64>(),
+            flash_total.programs,
+            "each program has one cause"
+        );
+        assert!(
+            sim.now >= begun.now,
+            "measuring began at {} ns and ended at {} ns",
+            begun.now,
+            sim.now
+        );
         let mut write_amplification =
             WriteAmplification::new(&flash, &requests, geometry.page_bytes);
         // Only the first page of a record is served.
@@ -162,7 +179,7 @@ impl Bench {
                 op_percent: self.op_percent,
             },
             precondition: conditioned,
-            flash_total: Operations::between(&begun.counters.total(), &counters.total()),
+            flash_total,
             flash,
             flash_busy_ns: Busy {
                 read: counters.read_busy_ns - begun.counters.read_busy_ns,

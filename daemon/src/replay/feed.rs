@@ -39,6 +39,13 @@ impl Feed<'_> {
         doing: &'static str,
         tick: Tick<'_>,
     ) -> Result<(), Failure> {
+        assert!(
+            rounds.start <= rounds.end,
+            "rounds {} to {}",
+            rounds.start,
+            rounds.end
+        );
+        assert!(self.job.method.depth > 0, "a loop of no requests");
         let (first, count) = (rounds.start, f64::from(rounds.end - rounds.start));
         // With timestamps, a round begins at the arrival of the last request of the round before.
         let (mut begin, mut latest) = (sim.now, sim.now);
@@ -78,11 +85,20 @@ impl Feed<'_> {
                 let done = sim
                     .request(latest, record.op, &extents)
                     .map_err(|error| failed(&error))?;
+                assert!(
+                    done >= latest,
+                    "a request that started at {latest} ns ended at {done} ns"
+                );
                 if self.job.method.arrival == Arrival::Closed {
                     under_way.push(Reverse(done));
                 }
                 self.requests.completed += 1;
             }
+            assert_eq!(
+                under_way.len(),
+                index(self.job.method.depth),
+                "the requests in flight after a round"
+            );
             begin = latest;
             self.finished()?;
         }

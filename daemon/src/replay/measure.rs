@@ -37,9 +37,11 @@ impl Latency {
     }
 
     fn add(&mut self, other: &Latency) {
+        let count = self.histogram.len() + other.histogram.len();
         self.histogram
             .add(&other.histogram)
             .expect("grows as it needs to");
+        assert_eq!(self.histogram.len(), count, "the responses of two kinds");
         self.sum_ns += other.sum_ns;
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
@@ -51,6 +53,12 @@ impl Latency {
         assert!(
             count == 0 || self.min_ns <= self.max_ns,
             "the shortest response is no longer than the longest"
+        );
+        assert!(
+            self.sum_ns <= u128::from(self.max_ns) * u128::from(count),
+            "{count} responses of at most {} ns took {} ns",
+            self.max_ns,
+            self.sum_ns
         );
         // The histogram stores values to 3 significant digits only.
         let at = |percent: f64| {

@@ -155,6 +155,12 @@ fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     (requests.pages_read, requests.pages_written) = (sim.pages.read, sim.pages.written);
     (requests.pages_rmw, requests.pages_trimmed) = (sim.pages.rmw, sim.pages.trimmed);
     let responses = sim.sides.view();
+    let answered = responses.all.as_ref().map_or(0, |all| all.count);
+    assert!(
+        answered == requests.completed || job.method.response_unit() == ResponseUnit::PerPage,
+        "{answered} response times of {} requests",
+        requests.completed
+    );
     sim.settle()
         .map_err(|why| failed("after the last request", &why))?;
     Ok(bench.row(job, requests, responses, conditioned, &begun, &sim, run))

@@ -41,6 +41,16 @@ impl Sim {
         let pages = self.ftl().logical_pages();
         let limit = match what {
             Precondition::None | Precondition::Footprint => {
+                assert!(
+                    touched.is_sorted_by(|one, next| one.end <= next.start),
+                    "the {} touched runs of pages overlap",
+                    touched.len()
+                );
+                assert!(
+                    touched.last().is_none_or(|run| run.end <= pages),
+                    "touched pages {:?} of {pages}",
+                    touched.last()
+                );
                 for run in touched {
                     self.fill(run.clone(), &mut |_| ())?;
                 }
@@ -73,6 +83,10 @@ impl Sim {
             steady = what == Precondition::Steady && is_settled(&last);
             tick(to_f64(u64::from(pages) + written) / total);
         }
+        assert!(
+            steady || written == limit,
+            "{written} of {limit} pages were overwritten"
+        );
         Ok(Conditioned {
             drive_writes: 1.0 + to_f64(written) / f64::from(pages),
             write_amplification: last.last().copied(),
@@ -87,6 +101,10 @@ impl Sim {
         let mut first = pages.start;
         while first < pages.end {
             let next = ((first / block + 1) * block).min(pages.end);
+            assert!(
+                next > first && next - first <= block,
+                "pages {first} to {next} of blocks of {block}"
+            );
             let extent = Extent {
                 offset: u64::from(first) * page,
                 len: u64::from(next - first) * page,

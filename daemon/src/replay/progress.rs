@@ -21,6 +21,10 @@ pub(super) fn bar() -> ProgressBar {
 }
 
 pub(super) fn show(bar: &ProgressBar, share: f64, doing: &'static str) {
+    assert!(
+        (0.0..=1.0).contains(&share),
+        "{doing}: {share} of the work is done"
+    );
     if bar.message() != doing {
         bar.set_message(doing);
         bar.reset();

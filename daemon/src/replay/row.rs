@@ -329,6 +329,16 @@ impl Erases {
         counts
             .iter()
             .for_each(|&count| distribution[index((count - min) / width)].1 += 1);
+        assert!(
+            distribution.len() <= index(CLASSES),
+            "{} classes of erases, limited to {CLASSES}",
+            distribution.len()
+        );
+        assert_eq!(
+            distribution.iter().map(|class| class.1).sum::<u64>(),
+            to_u64(counts.len()),
+            "each good block is in one class of erases"
+        );
         Erases {
             total,
             min,

@@ -83,6 +83,7 @@ impl Sim {
         op: Op,
         extents: &[Extent],
     ) -> Result<Nanos, FtlError> {
+        assert!(!extents.is_empty(), "a request of type {op:?} of no bytes");
         let done = match self.response_unit {
             ResponseUnit::PerRequest => {
                 let mut done = at;
@@ -120,6 +121,7 @@ impl Sim {
 
     /// Runs one extent whose slices all start at `at`. Returns its end.
     pub(super) fn whole(&mut self, at: Nanos, op: Op, extent: Extent) -> Result<Nanos, FtlError> {
+        assert!(extent.len > 0, "an extent of no bytes at {}", extent.offset);
         self.count(op, extent);
         let slice = if op == Op::Trim {
             TRIM_PAGES * self.page_bytes()
@@ -142,6 +144,7 @@ impl Sim {
             });
             offset = next;
         }
+        assert!(done >= at, "an extent from {at} ns ended at {done} ns");
         Ok(done)
     }
 

@@ -69,6 +69,11 @@ impl Source {
                 Ok(Stream::Trace { trace, disk: *disk })
             }
             Source::Made(workload) => {
+                assert!(
+                    device_bytes > 0,
+                    "workload {} on a device of no bytes",
+                    workload.generator
+                );
                 let failed =
                     |why| Failure::usage(format!("workload {}: {why}", workload.generator));
                 workload

@@ -136,6 +136,15 @@ fn start_device(
     tls: Option<&Tls>,
     opened: &Opened,
 ) -> Result<Started, Failure> {
+    assert!(
+        opened.image.is_absolute(),
+        "{}: a device that is left is found again by the absolute path of its image",
+        opened.image.display()
+    );
+    assert!(
+        matches!(target, Target::Nbd(_)) || (tls.is_none() && passed.is_none()),
+        "{target} has TLS or an inherited socket"
+    );
     let context = Context {
         name: &config.name,
         image: &opened.image.to_string_lossy(),
@@ -165,6 +174,12 @@ fn describe(
     metrics: Option<String>,
     opened: Opened,
 ) -> Arc<Served> {
+    assert!(
+        opened.volume.size() <= opened.logical_bytes,
+        "a device of {} bytes on {} logical bytes",
+        opened.volume.size(),
+        opened.logical_bytes
+    );
     let facts = InstanceInfo {
         name: config.name.clone(),
         target: service.target(),

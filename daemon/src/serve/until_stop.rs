@@ -144,6 +144,10 @@ async fn until_end(
                 return Ok(how);
             }
             Action::FlushAndWait => {
+                assert!(
+                    !holders.is_empty(),
+                    "the stop waits for a device that is not open"
+                );
                 notify::waiting(&holders);
                 tracing::warn!(
                     "in use: {}; flushing; stops after last close",

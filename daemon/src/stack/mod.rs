@@ -201,6 +201,13 @@ pub fn create(config: &Config) -> Result<Made, Failure> {
     } else {
         u64::from(layout.logical_pages) * u64::from(profile.geometry.page_bytes)
     };
+    assert!(
+        size > 0
+            && size.div_ceil(u64::from(profile.geometry.page_bytes))
+                <= u64::from(layout.logical_pages),
+        "a device of {size} bytes on {} logical pages",
+        layout.logical_pages
+    );
     if image.symlink_metadata().is_ok() {
         return Err(image_failure(&ImageError::Exists(image.clone())));
     }

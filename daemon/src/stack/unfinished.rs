@@ -71,6 +71,11 @@ pub(super) fn remove_unfinished(image: &Path) {
 /// Renames a finished image to its final name; fails if that name is taken.
 pub(super) fn name_image(unfinished: &Path, image: &Path) -> Result<(), Failure> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
+    assert_eq!(
+        folder_of(unfinished),
+        folder_of(image),
+        "a new image is renamed in its folder"
+    );
     let named = match renameat_with(CWD, unfinished, CWD, image, RenameFlags::NOREPLACE)
         .map_err(io::Error::from)
     {

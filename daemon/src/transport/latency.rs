@@ -79,7 +79,12 @@ impl<T> DelayQueue<T> {
 
     /// Removes and returns the first completion, due or not; its request ends here.
     pub fn pop(&mut self) -> Option<T> {
-        self.heap.pop().map(|Reverse(held)| held.what)
+        let Reverse(first) = self.heap.pop()?;
+        debug_assert!(
+            self.next_due().is_none_or(|next| first.hold.due() <= next),
+            "a completion leaves after one that is due later"
+        );
+        Some(first.what)
     }
 
     /// Removes and returns the first completion, if it is due.

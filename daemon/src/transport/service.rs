@@ -424,6 +424,11 @@ impl KernelClient {
             Ok(false) => {}
             Err(error) => return Err(kernel_failure(error)),
         }
+        assert_eq!(
+            workers.len(),
+            KERNEL_CONNECTIONS,
+            "one thread serves each connection of /dev/nbd{n}"
+        );
         Ok(KernelClient {
             n,
             leave,

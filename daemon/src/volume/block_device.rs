@@ -122,6 +122,11 @@ impl<S: Store + 'static> Volume<S> {
         mut buf: &mut [u8],
     ) -> io::Result<()> {
         let end = offset + to_u64(buf.len());
+        assert!(
+            end <= self.shape.size,
+            "a read up to byte {end} of a device of {} bytes",
+            self.shape.size
+        );
         while offset < end {
             let next = extent_end(offset, end, self.shape.extent_bytes);
             assert!(next > offset, "an extent of a read is empty");
@@ -142,6 +147,11 @@ impl<S: Store + 'static> Volume<S> {
         mut data: &[u8],
     ) -> io::Result<()> {
         let end = offset + to_u64(data.len());
+        assert!(
+            end <= self.shape.size,
+            "a write up to byte {end} of a device of {} bytes",
+            self.shape.size
+        );
         while offset < end {
             let next = extent_end(offset, end, self.shape.extent_bytes);
             assert!(next > offset, "an extent of a write is empty");
@@ -163,6 +173,11 @@ impl<S: Store + 'static> Volume<S> {
 
     fn zero_extents(&self, request: &mut Request<'_>, mut offset: u64, end: u64) -> io::Result<()> {
         let length = u64::from(EXTENT_PAGES) * u64::from(self.shape.page_bytes);
+        assert!(
+            offset <= end && end <= self.shape.size,
+            "zeros in bytes {offset} to {end} of a device of {} bytes",
+            self.shape.size
+        );
         self.writable()?;
         while offset < end {
             let next = extent_end(offset, end, length);

@@ -43,6 +43,11 @@ impl Clock {
         if self.emulate {
             return now;
         }
+        debug_assert!(
+            self.latest.len() <= KEPT,
+            "{} latest completions, limited to {KEPT}",
+            self.latest.len()
+        );
         let behind = (to_usize(depth.max(1)) - 1).min(KEPT - 1);
         now.max(self.latest.get(behind).copied().unwrap_or(0))
     }

@@ -57,6 +57,7 @@ impl<S: Store> Core<S> {
         max: usize,
     ) -> Result<Vec<Extent>, FtlError> {
         let page = u64::from(self.page_bytes());
+        let begin = offset;
         let mut extents: Vec<Extent> = Vec::new();
         assert!(
             offset <= end,
@@ -81,6 +82,15 @@ impl<S: Store> Core<S> {
             offset = next;
         }
         assert!(extents.len() <= max, "more extents than were wanted");
+        assert!(
+            offset > begin || begin == end,
+            "no extent of bytes {begin} to {end}"
+        );
+        debug_assert_eq!(
+            extents.iter().map(|extent| extent.len).sum::<u64>(),
+            offset - begin,
+            "the lengths of the extents from byte {begin} to {offset}"
+        );
         Ok(extents)
     }
 }

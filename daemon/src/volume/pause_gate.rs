@@ -115,6 +115,10 @@ impl PauseGate {
 
     /// Begins a pause, or restarts it with this length.
     pub(super) fn pause(&self, length: Duration) {
+        assert!(
+            length <= PAUSE_MAX,
+            "a pause of {length:?}, limited to {PAUSE_MAX:?}"
+        );
         let mut state = self.lock();
         state.pause = Some(Pause {
             length,

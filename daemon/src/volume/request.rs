@@ -160,6 +160,11 @@ pub(super) struct FlushWait<S> {
 
 impl<S> FlushWait<S> {
     pub(super) fn new(request: Request<'_>, sync: Option<(Arc<dyn Durable<S>>, u64)>) -> Self {
+        assert_eq!(
+            request.op,
+            Op::Flush,
+            "a request that is no flush waits for a sync"
+        );
         let errno = sync.is_some().then_some(EIO);
         FlushWait {
             request: request.under_way(errno),

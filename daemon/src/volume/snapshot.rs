@@ -81,6 +81,12 @@ impl WearScan {
             }
         }
         self.next = end;
+        let seen = self.good + u64::from(self.wear.bad_factory) + u64::from(self.wear.bad_grown);
+        assert_eq!(
+            seen,
+            u64::from(end),
+            "each block before block {end} is good or bad"
+        );
         (end == blocks).then(|| self.finish())
     }
 
@@ -108,6 +114,12 @@ impl WearScan {
             wear.distribution.iter().sum::<u64>(),
             scan.good,
             "each good block is in one class of wear"
+        );
+        assert!(
+            wear.min <= wear.max,
+            "the fewest erases of a block are {}, the most {}",
+            wear.min,
+            wear.max
         );
         if scan.good > 0 {
             wear.mean = to_f64(scan.sum) / to_f64(scan.good);

@@ -78,6 +78,10 @@ impl Unlocked {
 
     /// Stops writes, or everything, permanently. The first cause is kept.
     pub(super) fn fail(&self, health: u8, why: String) {
+        assert!(
+            matches!(health, NO_WRITES | NO_DATA),
+            "a failure with health {health}"
+        );
         self.health.fetch_max(health, Relaxed);
         self.pause_gate.resume();
         tracing::error!(
@@ -180,7 +184,12 @@ impl Unlocked {
         }
         self.last_request_ms
             .store(millis(now - self.origin), Relaxed);
-        counter.in_flight.fetch_sub(1, Relaxed);
+        let in_flight = counter.in_flight.fetch_sub(1, Relaxed);
+        assert!(
+            in_flight > 0,
+            "a request of type {:?} ended twice",
+            request.op
+        );
     }
 }
 

@@ -60,6 +60,11 @@ impl BlockScan {
             age: 0,
         };
         let cells = vec![unseen; index(blocks.div_ceil(per_cell))];
+        assert!(
+            cells.len() <= index(CELLS_MAX),
+            "{} cells of {per_cell} blocks, limited to {CELLS_MAX}",
+            cells.len()
+        );
         BlockScan {
             map: BlockMap {
                 generation: 0,
@@ -74,6 +79,11 @@ impl BlockScan {
 
     /// Scans the next slice if it is due. Returns whether the map changed.
     pub(super) fn slice<S: Store>(&mut self, ftl: &dyn Ftl<S>) -> bool {
+        assert_eq!(
+            ftl.chip().geometry().blocks,
+            self.map.blocks,
+            "the blocks of the flash and of their map"
+        );
         if self.next == 0 {
             if self.began.is_some_and(|began| began.elapsed() < ROUND) {
                 return false;
@@ -112,6 +122,11 @@ fn look<S: Store>(ftl: &dyn Ftl<S>, blocks: std::ops::Range<u32>) -> Cell {
     let (mut uses, mut valid, mut erases, mut age, mut aged) =
         ([0; BlockUse::ALL.len()], 0, 0, 0, 0);
     let count = to_u64(blocks.len());
+    assert!(
+        count > 0,
+        "a cell of no blocks, before block {}",
+        blocks.end
+    );
     for block in blocks.map(Pbn::new) {
         let view = ftl.block(block);
         uses[view.used as usize] += 1;
@@ -120,6 +135,10 @@ fn look<S: Store>(ftl: &dyn Ftl<S>, blocks: std::ops::Range<u32>) -> Cell {
         age += view.age;
         aged += u64::from(view.age > 0);
     }
+    assert!(
+        u64::from(valid) <= count * u64::from(ftl.chip().geometry().pages_per_block),
+        "{valid} valid pages in a cell of {count} blocks"
+    );
     // On a tie the later use wins: it is more informative than `Free`.
     let used = BlockUse::ALL
         .into_iter()
@@ -156,6 +175,12 @@ impl Shown {
     }
 
     pub(super) fn add(&mut self, fresh: Vec<(u64, Event)>) {
+        assert!(
+            fresh.first().is_none_or(|(number, _)| *number >= self.next),
+            "event {:?} was added already: the next is {}",
+            fresh.first(),
+            self.next
+        );
         self.next = fresh.last().map_or(self.next, |(number, _)| number + 1);
         self.events.extend(fresh);
         self.events

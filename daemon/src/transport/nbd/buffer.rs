@@ -68,6 +68,12 @@ impl Buffer {
             let grown = (self.data.len() * 2).min(want.max(self.end + 1));
             self.data.resize(grown.max(self.end + 1), 0);
         }
+        assert!(
+            self.end < self.data.len(),
+            "no free space after byte {} of a buffer of {} bytes",
+            self.end,
+            self.data.len()
+        );
         &mut self.data[self.end..]
     }
 
@@ -102,6 +108,12 @@ impl Buffer {
     pub fn relax(&mut self) {
         if self.is_stretched() && self.len() <= self.resting {
             self.compact();
+            assert!(
+                self.end <= self.resting,
+                "a buffer of {} bytes shrinks to {}",
+                self.end,
+                self.resting
+            );
             self.data.truncate(self.resting);
             self.data.shrink_to_fit();
         }

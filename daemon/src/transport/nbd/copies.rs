@@ -43,6 +43,13 @@ impl Copies {
         self.waiting += copy.capacity();
         assert_eq!(copy.len(), bytes.len(), "a copy is as long as its bytes");
         while self.waiting + self.spare > self.most && self.take_spare().is_some() {}
+        assert!(
+            self.waiting + self.spare <= self.most || self.spare == 0,
+            "{} bytes of delayed replies and {} spare bytes, limited to {}",
+            self.waiting,
+            self.spare,
+            self.most
+        );
         copy
     }
 

@@ -115,6 +115,12 @@ pub fn attach(
         },
         _ => Error::Io { n, source },
     };
+    let (size, block) = (device.size(), device.logical_block());
+    assert!(connections > 0, "/dev/nbd{n} without a connection");
+    assert!(
+        block.is_power_of_two() && block >= 512,
+        "/dev/nbd{n} with logical blocks of {block} bytes"
+    );
     let mut netlink = Netlink::open().map_err(context)?;
     let pairs = (0..connections)
         .map(|_| UnixStream::pair())
@@ -124,8 +130,8 @@ pub fn attach(
     serve(ours);
     let told = Device {
         n,
-        size: device.size(),
-        block: device.logical_block(),
+        size,
+        block,
         flags,
         dead_seconds: DEAD_SECONDS,
         backend: image,

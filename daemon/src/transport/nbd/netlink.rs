@@ -129,6 +129,11 @@ impl Netlink {
         device: &Device<'_>,
         sockets: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
+        assert!(
+            !sockets.is_empty(),
+            "/dev/nbd{} without a connection",
+            device.n
+        );
         let fds: Vec<RawFd> = sockets.iter().map(AsRawFd::as_raw_fd).collect();
         self.ask(command.code(), &encode(device, &fds)).map(drop)
     }
@@ -212,6 +217,11 @@ fn encode(device: &Device<'_>, fds: &[RawFd]) -> Vec<u8> {
 
 /// Appends an attribute.
 fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    assert!(
+        value.len() + 4 <= usize::from(u16::MAX),
+        "an attribute of {} bytes exceeds its 16-bit length",
+        value.len()
+    );
     out.extend_from_slice(&((value.len() + 4) as u16).to_ne_bytes());
     out.extend_from_slice(&kind.to_ne_bytes());
     out.extend_from_slice(value);

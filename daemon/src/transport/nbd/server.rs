@@ -112,6 +112,18 @@ impl Server {
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
+        assert!(
+            limits.connections > 0 && limits.in_flight > 0,
+            "a server of {} connections with {} requests each",
+            limits.connections,
+            limits.in_flight
+        );
+        assert!(
+            limits.option_len <= limits.option_skip,
+            "options are read up to {} bytes and skipped up to {}",
+            limits.option_len,
+            limits.option_skip
+        );
         let listener = listener()?;
         let stats = Arc::default();
         let slots = Mutex::default();
@@ -209,6 +221,16 @@ impl Shared {
             self.refuse(socket, stopped.clone(), tasks);
             return;
         }
+        assert!(
+            slots.len() < self.limits.connections,
+            "{} connections and a new one, limited to {}",
+            slots.len(),
+            self.limits.connections
+        );
+        assert!(
+            slots.last_key_value().is_none_or(|(last, _)| *last < id),
+            "connection {id} is no newer than the last"
+        );
         let since = Instant::now();
         slots.insert(id, Slot::Negotiating { since, task: None });
         let shared = self.clone();
@@ -260,6 +282,10 @@ impl Shared {
     }
 
     fn evict(&self, slots: &mut BTreeMap<u64, Slot>, id: u64) {
+        assert!(
+            slots.contains_key(&id),
+            "connection {id} is evicted and has no slot"
+        );
         if let Some(Slot::Negotiating {
             task: Some(task), ..
         }) = slots.remove(&id)
@@ -345,6 +371,10 @@ impl Shared {
         let (end, evicted) = oneshot::channel();
         match self.slots().get_mut(&id) {
             Some(slot) => {
+                assert!(
+                    matches!(slot, Slot::Negotiating { .. }),
+                    "connection {id} is in transmission already"
+                );
                 *slot = Slot::Connected {
                     silence: opening.silence.clone(),
                     _end: end,

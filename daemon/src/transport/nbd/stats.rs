@@ -139,8 +139,14 @@ impl<'a> Share<'a> {
     pub(super) fn set(&mut self, amount: u64) {
         if amount != self.amount {
             // Wrapping, like the atomic itself: the sum of all shares is never negative.
-            self.gauge
+            let before = self
+                .gauge
                 .fetch_add(amount.wrapping_sub(self.amount), Relaxed);
+            debug_assert!(
+                before >= self.amount,
+                "a gauge of {before} contains a share of {}",
+                self.amount
+            );
             self.amount = amount;
         }
     }

@@ -331,6 +331,16 @@ pub fn chunk_len(mode: Mode) -> usize {
 
 /// Encodes a chunk header into the first [`chunk_len`] bytes of `bytes`.
 pub fn encode_chunk(bytes: &mut [u8], mode: Mode, head: Chunk) {
+    assert_ne!(mode, Mode::Simple, "a simple reply has no chunks");
+    assert!(
+        bytes.len() >= chunk_len(mode),
+        "{} bytes for the header of a chunk in mode {mode:?}",
+        bytes.len()
+    );
+    assert!(
+        head.done || head.kind != chunk::NONE,
+        "a chunk without content that does not end its reply"
+    );
     let extended = mode == Mode::Extended;
     let magic = if extended {
         EXTENDED_REPLY_MAGIC

@@ -245,6 +245,17 @@ fn secure_state_folder() -> Result<(), Error> {
 }
 
 fn add(n: Option<u32>, options: &Options) -> Result<UblkCtrl, Error> {
+    assert!(
+        options.queues > 0 && options.depth > 0,
+        "a ublk device of {} queues with {} requests each",
+        options.queues,
+        options.depth
+    );
+    assert!(
+        options.buffer_bytes > 0 && options.buffer_bytes.is_multiple_of(4096),
+        "buffers of {} bytes are not whole pages of the host",
+        options.buffer_bytes
+    );
     if let Some(n) = n {
         // A state file of an earlier boot or of another owner is replaced, not followed.
         let _ = fs::remove_file(control::state_file(n));
@@ -361,6 +372,10 @@ fn set_parameters(dev: &mut UblkDev, device: &dyn BlockDevice) -> Result<(), lib
         shift(device.physical_block())?,
     );
     let preferred = shift(device.preferred_block())?.max(physical);
+    assert!(
+        logical <= physical,
+        "logical blocks of 2^{logical} bytes in physical ones of 2^{physical}"
+    );
     dev.set_default_params(device.size());
     // Every slot's command, the flusher's wake-up and the alarm may complete at once.
     dev.tgt.cq_depth = dev.tgt.cq_depth.saturating_mul(2);

@@ -256,6 +256,11 @@ impl Queue<'_> {
             return Ok(());
         }
         let tag = UblkIOCtx::user_data_to_tag(data) as u16;
+        assert!(
+            usize::from(tag) < self.bufs.len(),
+            "a request with tag {tag} in a queue of {}",
+            self.bufs.len()
+        );
         let (iod, device, buffer) = (
             self.q.get_iod(tag),
             self.device,
@@ -282,6 +287,12 @@ impl Queue<'_> {
     fn answer(&mut self, tag: u16, answer: Answer) -> Result<(), UblkError> {
         match answer {
             Ok((moved, Some(hold))) => {
+                assert!(
+                    self.holds.len() < self.bufs.len(),
+                    "{} delayed requests and tag {tag} in a queue of {}",
+                    self.holds.len(),
+                    self.bufs.len()
+                );
                 self.holds.push(hold, (tag, moved));
                 Ok(())
             }
@@ -318,7 +329,13 @@ impl Queue<'_> {
     }
 
     fn complete(&self, tag: u16, res: i32) -> Result<(), UblkError> {
-        let buffer = BufDesc::Slice(self.bufs[usize::from(tag)].as_slice());
+        let buffer = self.bufs[usize::from(tag)].as_slice();
+        assert!(
+            usize::try_from(res).is_ok_and(|moved| moved <= buffer.len()) || res < 0,
+            "{res} bytes moved through a buffer of {}",
+            buffer.len()
+        );
+        let buffer = BufDesc::Slice(buffer);
         self.q
             .complete_io_cmd_unified(tag, buffer, Ok(UblkIORes::Result(res)))
     }
@@ -399,6 +416,11 @@ impl Flusher {
 
     /// Passes a job to the thread; its result appears in `finished`.
     fn wait(&self, job: Job) -> Result<(), i32> {
+        assert!(
+            job.moved >= 0,
+            "a request with error {} waits for a sync",
+            job.moved
+        );
         self.jobs.send(job).map_err(|_| -libc::EIO)
     }
 }

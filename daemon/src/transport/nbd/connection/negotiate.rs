@@ -60,6 +60,12 @@ where
         match step {
             Step::More if taken > 0 => {}
             Step::More => {
+                assert!(
+                    input.len() < machine.want(),
+                    "an incomplete message of {} bytes; none is longer than {}",
+                    input.len(),
+                    machine.want()
+                );
                 let n = stream.read(input.spare(machine.want())).await?;
                 if n == 0 {
                     return Err(CloseReason::Stream(io::ErrorKind::UnexpectedEof.into()));

@@ -269,6 +269,11 @@ impl<'a> Connection<'a> {
     /// Sends the collected syncs to a thread, unless one is busy. Syncs share the host's work, so
     /// waiting for them in sequence takes no longer. A busy client cannot fill the thread pool.
     fn start_syncs(&mut self) -> bool {
+        assert_eq!(
+            self.engine.syncs(),
+            self.waiting + self.syncs.len(),
+            "syncs of the engine, and those that wait or run"
+        );
         if self.waiting > 0 || self.syncs.is_empty() {
             return false;
         }
@@ -364,7 +369,13 @@ impl<'a> Connection<'a> {
     }
 
     pub(super) fn publish(&mut self) {
+        let in_flight = self.engine.in_flight();
+        assert!(
+            in_flight <= self.limits.in_flight,
+            "{in_flight} requests of one client in flight, limited to {}",
+            self.limits.in_flight
+        );
         self.stats.add(&self.engine.take_tally());
-        self.in_flight.set(to_u64(self.engine.in_flight()));
+        self.in_flight.set(to_u64(in_flight));
     }
 }

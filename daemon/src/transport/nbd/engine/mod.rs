@@ -155,6 +155,11 @@ pub struct Engine {
 impl Engine {
     /// Creates a session on this export.
     pub fn new(session: Session, export: &Export, limits: &Limits) -> Self {
+        assert!(limits.piece > 0, "reads and writes in pieces of no bytes");
+        assert!(
+            !(session.base_allocation && session.mode == Mode::Simple),
+            "a metadata context was agreed on with simple replies"
+        );
         Engine {
             session,
             size: export.size,
@@ -188,6 +193,11 @@ impl Engine {
             && self.held.is_empty()
             && self.parked.is_none()
             && matches!(self.job, Job::None)
+    }
+
+    /// Returns the number of syncs that were begun and not finished.
+    pub fn syncs(&self) -> usize {
+        self.syncs
     }
 
     /// Returns the number of requests whose reply has not been sent.
@@ -298,6 +308,14 @@ impl Engine {
         out: &mut Buffer,
         syncs: &mut Vec<PendingSync>,
     ) -> Option<Turn> {
+        assert!(
+            self.unsent + self.syncs + self.held.len() <= self.limits.in_flight,
+            "{} unsent replies, {} syncs and {} delayed replies exceed the limit of {} requests",
+            self.unsent,
+            self.syncs,
+            self.held.len(),
+            self.limits.in_flight
+        );
         if self.unsent + self.syncs + self.held.len() >= self.limits.in_flight {
             return Some(Turn::Room);
         }
@@ -347,6 +365,24 @@ impl Engine {
             command,
             ..
         } = request;
+        assert!(
+            matches!(self.job, Job::None),
+            "command {command} begins inside another request"
+        );
+        assert!(
+            !matches!(command, command::READ | command::WRITE)
+                || length <= u64::from(self.limits.payload),
+            "a payload of {length} bytes, limited to {}",
+            self.limits.payload
+        );
+        assert!(
+            !(self.read_only
+                && matches!(
+                    command,
+                    command::WRITE | command::TRIM | command::WRITE_ZEROES
+                )),
+            "command {command} changes a read-only export"
+        );
         let fua = flags & cf::FUA != 0;
         match command {
             command::DISC => return self.close(Close::Disconnect),
@@ -410,6 +446,11 @@ impl Engine {
             length > 0 && to_u64(length) <= left,
             "a piece of a write gets on and stays inside"
         );
+        assert!(
+            at + left <= self.size,
+            "a write of {left} bytes at {at} on a device of {} bytes",
+            self.size
+        );
         if input.len() < length {
             return Some(Turn::Input(length));
         }
@@ -444,6 +485,7 @@ impl Engine {
     /// multiples of the piece.
     fn piece_at(&self, at: u64, left: u64) -> usize {
         let piece = to_u64(self.limits.piece);
+        assert!(left > 0, "no bytes are left at offset {at}");
         to_usize(if left <= piece {
             left
         } else {
@@ -456,6 +498,7 @@ impl Engine {
             unreachable!("the caller matched")
         };
         let n = to_u64(input.len()).min(*left);
+        assert!(*left > 0, "a payload is skipped that was read to its end");
         input.consume(to_usize(n));
         *left -= n;
         if *left > 0 {
@@ -483,6 +526,12 @@ impl Engine {
         };
         match device.flush() {
             Ok(flush) => {
+                assert!(
+                    self.syncs < self.limits.in_flight,
+                    "{} syncs and a new one, limited to {} requests",
+                    self.syncs,
+                    self.limits.in_flight
+                );
                 self.syncs += 1;
                 syncs.push(PendingSync { to, flush, hold });
             }
@@ -491,6 +540,10 @@ impl Engine {
     }
 
     fn close(&mut self, why: Close) -> Option<Turn> {
+        assert!(
+            self.closed.is_none(),
+            "the session ended ({why}) after its end"
+        );
         self.closed = Some(why);
         None
     }

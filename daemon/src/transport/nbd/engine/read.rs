@@ -33,6 +33,15 @@ impl Engine {
         else {
             unreachable!("the caller matched")
         };
+        assert!(
+            at + left <= self.size,
+            "a read of {left} bytes at {at} on a device of {} bytes",
+            self.size
+        );
+        assert!(
+            self.parked.is_none(),
+            "a piece at {at} is read while an earlier one is delayed"
+        );
         let (length, before) = (self.piece_at(at, left), out.len());
         let whole_room =
             to_u64(length) == left && self.copies.has_room(self.data_head_len() + length);
@@ -164,6 +173,10 @@ impl Engine {
                 break;
             }
         }
+        assert!(
+            sent <= to_u64(length),
+            "{sent} bytes were sent of a piece of {length}"
+        );
         if sent == 0 {
             return Err(Failure::new(
                 Errno::Io,
@@ -195,6 +208,7 @@ impl Engine {
     }
 
     fn send_hole(&self, to: ReplyTo, at: u64, length: u32, done: bool, out: &mut Buffer) {
+        assert!(length > 0, "a hole of no bytes at {at}");
         self.push_chunk(
             to,
             chunk::OFFSET_HOLE,
@@ -217,6 +231,11 @@ impl Engine {
             bytes.copy_from_slice(&simple_reply(0, to.cookie));
             return;
         }
+        assert_eq!(
+            bytes.len(),
+            chunk_len(mode) + 8,
+            "the head of a data chunk in mode {mode:?}"
+        );
         let head = Chunk {
             done,
             kind: chunk::OFFSET_DATA,

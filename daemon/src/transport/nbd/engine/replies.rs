@@ -49,6 +49,12 @@ pub(super) type Answer = Result<Completion, Failure>;
 impl Engine {
     /// Replies when the answer is due.
     pub(super) fn answer(&mut self, to: ReplyTo, answer: Answer, out: &mut Buffer) {
+        assert!(
+            self.held.len() < self.limits.in_flight,
+            "{} delayed replies and a new one, limited to {} requests",
+            self.held.len(),
+            self.limits.in_flight
+        );
         match answer {
             Ok(Some(hold)) => self.held.push(hold, Held::Done(to)),
             answer => self.reply(to, answer.map(drop), out),
@@ -109,6 +115,11 @@ impl Engine {
         out: &mut Buffer,
     ) {
         let mode = self.session.mode;
+        assert_ne!(
+            mode,
+            Mode::Simple,
+            "a chunk of type {kind} in a session of simple replies"
+        );
         let length = to_u32(parts.iter().map(|p| p.len()).sum::<usize>());
         let head = chunk_len(mode);
         encode_chunk(

@@ -4,8 +4,8 @@
 //! effect: the query changes nothing.
 
 use super::replies::Failure;
-use super::{EXTENTS, Engine, Job, ReplyTo, Turn};
-use crate::convert::{narrow, to_usize};
+use super::{EXTENTS, Engine, Job, ReplyTo, STATUS_PAYLOAD, Turn};
+use crate::convert::{index, narrow, to_usize};
 use crate::device::{BlockDevice, Extent};
 use crate::transport::nbd::buffer::Buffer;
 use crate::transport::nbd::wire::{
@@ -26,6 +26,10 @@ impl Engine {
             unreachable!("the caller matched")
         };
         let payload = to_usize(request.length);
+        assert!(
+            (8..=STATUS_PAYLOAD).contains(&payload),
+            "a list of contexts of {payload} bytes"
+        );
         let Some(bytes) = input.filled().get(..payload) else {
             return Some(Turn::Input(payload));
         };
@@ -55,6 +59,15 @@ impl Engine {
         request: Request,
         out: &mut Buffer,
     ) {
+        assert!(
+            request.length > 0
+                && request.length <= self.size
+                && request.offset <= self.size - request.length,
+            "block status of {} bytes at {} on a device of {} bytes",
+            request.length,
+            request.offset,
+            self.size
+        );
         let max = if request.flags & cf::REQ_ONE != 0 {
             1
         } else {
@@ -94,6 +107,12 @@ impl Engine {
             left -= length;
             count += 1;
         }
+        let extent_bytes = if extended { 16 } else { 8 };
+        assert_eq!(
+            payload.len(),
+            4 + extent_bytes * index(count),
+            "the bytes of {count} extents"
+        );
         if extended {
             payload.splice(4..4, count.to_be_bytes());
         }

@@ -150,6 +150,11 @@ impl<'a> Handshake<'a> {
 
     /// Records the upgrade: negotiation starts again, except for the number of options.
     pub fn secured(&mut self) {
+        assert!(
+            matches!(self.security, Security::Offered | Security::Required),
+            "TLS began with security {:?}",
+            self.security
+        );
         self.security = Security::Secured;
         self.mode = Mode::Simple;
         self.base_allocation = false;
@@ -162,6 +167,7 @@ impl<'a> Handshake<'a> {
             State::Flags => self.client_flags(input),
             State::Option => self.option(input, out),
             State::Skip(left) => {
+                assert!(left > 0, "option data is skipped beyond its end");
                 let n = input.len().min(index(left));
                 let left = left - to_u32(n);
                 self.state = if left == 0 {
@@ -214,6 +220,12 @@ impl<'a> Handshake<'a> {
         self.options += 1;
         let before = out.len();
         let step = self.answer(option, data, out);
+        assert!(
+            self.options <= self.limits.options,
+            "option {} of at most {}",
+            self.options,
+            self.limits.options
+        );
         if step == Step::StartTls && input.len() > 16 + data.len() {
             out.truncate(before);
             return (0, Step::End(End::Injected));
@@ -459,6 +471,20 @@ impl<'a> Handshake<'a> {
     }
 
     fn done(&self) -> Step {
+        assert!(
+            self.full.is_none(),
+            "a client was admitted while all {:?} connections were taken",
+            self.full
+        );
+        assert_ne!(
+            self.security,
+            Security::Required,
+            "transmission begins without the TLS that is required"
+        );
+        assert!(
+            !(self.base_allocation && self.mode == Mode::Simple),
+            "a metadata context was agreed on with simple replies"
+        );
         Step::Done(Session {
             mode: self.mode,
             base_allocation: self.base_allocation,
