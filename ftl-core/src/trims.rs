@@ -262,8 +262,8 @@ impl Trims {
     /// Returns whether the range of a TRIM page is inside this device.
     pub(crate) fn is_sane(&self, content: &TrimPage) -> bool {
         let within = |lpn: u32, count: u32| {
-            lpn.checked_add(count)
-                .is_some_and(|end| end <= self.logical_pages)
+            let end = lpn.checked_add(count);
+            lpn < self.logical_pages && end.is_some_and(|end| end <= self.logical_pages)
         };
         match content {
             TrimPage::Record(range) => within(range.lpn, range.count),

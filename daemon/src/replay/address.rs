@@ -2,7 +2,7 @@
 
 use super::job::Address;
 use super::sim::Extent;
-use crate::convert::to_u64;
+use crate::convert::{to_u64, to_usize};
 use crate::size::show_size;
 use ftld_traces::Record;
 use std::collections::BTreeSet;
@@ -121,6 +121,11 @@ impl AddressRule {
                 let place = touched
                     .binary_search(&(device, offset / GRAIN))
                     .map_err(|_| CHANGED)?;
+                let last = (offset + len - 1) / GRAIN;
+                let end = place + to_usize(last - offset / GRAIN);
+                if touched.get(end) != Some(&(device, last)) {
+                    return Err(CHANGED.into());
+                }
                 to.push(Extent {
                     offset: to_u64(place) * GRAIN + offset % GRAIN,
                     len,
@@ -233,6 +238,12 @@ mod tests {
         for (record, expected) in records.iter().zip(expected) {
             assert_eq!(place(&mut map, *record, 6 * MIB), Ok(vec![expected]));
         }
+        assert!(
+            place(&mut map, at(1, 2 * MIB, 2 * MIB), 6 * MIB)
+                .unwrap_err()
+                .contains("changed"),
+            "a record that ends in an extent of no record of the first pass"
+        );
         assert!(
             place(&mut map, at(2, 0, 1), 6 * MIB)
                 .unwrap_err()

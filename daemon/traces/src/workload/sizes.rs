@@ -52,6 +52,9 @@ impl Sizes {
                 return Err(wrong());
             }
             sum += share;
+            if !sum.is_finite() {
+                return Err(wrong());
+            }
             parts.push(Part {
                 length: Length::parse(length)?,
                 below: sum,

@@ -219,6 +219,10 @@ fn what_is_meant_is_said() {
         ("uniform:size=big", "size: \"big\" is not a size"),
         ("uniform:size=0", "size: 0 B is not a length"),
         ("uniform:size=4KiB/0", "size: \"0\" is not a share"),
+        (
+            "uniform:size=4KiB/1e308+64KiB/1e308",
+            "size: \"1e308\" is not a share",
+        ),
         ("uniform:size=mean:1", "is not a mean length"),
         ("uniform:requests=many", "requests: \"many\" is not a count"),
         ("uniform:requests=0", "requests: \"0\" is not a count"),
