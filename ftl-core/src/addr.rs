@@ -1,7 +1,7 @@
 //! Logical addresses, as the host numbers them. [`Span`] is the only code that converts sectors
 //! into pages.
 
-use crate::convert::{index, narrow};
+use crate::int::{index, narrow};
 use std::fmt;
 
 /// Logical page number: the unit of mapping, one flash page of data.

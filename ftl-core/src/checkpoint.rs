@@ -9,11 +9,11 @@
 //! releases incomplete sets. A checkpoint bounds the scan and contains trims whose records left the
 //! flash. Both newest sets have the same content for trims older than either.
 
-use crate::convert::{index, to_u32};
 use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::checkpoint::{CHUNK_HEAD, ChunkHead};
 use crate::format::{Flags, PageTag, Role};
+use crate::int::{index, to_u32};
 use crate::recovery::{Head, scan_block};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Geometry, Pbn, Store};

@@ -10,11 +10,11 @@
 
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
-use crate::convert::to_u64;
 use crate::error::FtlError;
 use crate::events::EventLog;
 use crate::ftl::{Ftl, Start};
 use crate::gc::{GarbageCollect, GcState};
+use crate::int::to_u64;
 use crate::recovery::ShutdownState;
 use crate::space::{Space, StreamId};
 use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};

@@ -1,8 +1,8 @@
 //! Buffer for the valid pages of one block that are being relocated.
 
-use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::format::{Flags, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
+use crate::int::{index, to_u32, to_u64};
 use crate::space::Space;
 use nand_model::{Cause, Geometry, Health, Pbn, Ppn, Store};
 
@@ -46,14 +46,14 @@ impl CopyBuffer {
         most: u32,
         cause: Cause,
     ) -> Result<(), FtlError> {
-        let mut live = std::mem::take(&mut self.from);
-        live.clear();
-        space.table.list_valid(block, &mut live);
-        live.truncate(index(most));
+        let mut pages = std::mem::take(&mut self.from);
+        pages.clear();
+        space.table.list_valid(block, &mut pages);
+        pages.truncate(index(most));
         self.unknown.clear();
-        self.records.resize(live.len(), [0; OOB_SLOT]);
-        let outcome = self.read_run(space, 0, &live, cause);
-        self.from = live;
+        self.records.resize(pages.len(), [0; OOB_SLOT]);
+        let outcome = self.read_run(space, 0, &pages, cause);
+        self.from = pages;
         outcome
     }
 
@@ -255,9 +255,9 @@ mod tests {
             };
             space.append_page(0, tag, &data, Cause::Host).unwrap()
         };
-        let places: Vec<Ppn> = (0..pages + 3).map(&mut write).collect();
+        let ppns: Vec<Ppn> = (0..pages + 3).map(&mut write).collect();
         let wanted = [pages - 2, pages - 1, pages, pages + 1, pages + 2];
-        let from = wanted.map(|lpn| places[lpn as usize]);
+        let from = wanted.map(|lpn| ppns[lpn as usize]);
         space
             .flash
             .chip_mut()

@@ -14,10 +14,10 @@
 //! the newest of each and, until then, the older ones.
 
 use crate::addr::Lpn;
-use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimBitmap, TrimRange};
 use crate::format::{Flags, PageTag, Role};
+use crate::int::{index, to_u32, to_u64};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Geometry, Ppn, Store};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Copies of the controller's own pages, for a store that keeps no data.
 
-use crate::convert::index;
 use crate::format::Role;
+use crate::int::index;
 use nand_model::{Geometry, Ppn};
 use rustc_hash::FxHashMap;
 

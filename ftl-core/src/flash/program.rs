@@ -2,9 +2,9 @@
 
 use super::Flash;
 use super::kept::is_own;
-use crate::convert::{to_u32, to_u64};
 use crate::error::FtlError;
 use crate::format::{Flags, OOB_BYTES, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
+use crate::int::{to_u32, to_u64};
 use nand_model::{Cause, NandError, Part, Pbn, Ppn, RunError, Store};
 
 impl<S: Store> Flash<S> {

@@ -1,7 +1,7 @@
 //! The data of a [`Role::Checkpoint`](super::Role) page: one chunk of a set.
 
 use super::{COUNTER_FOUND_MAX, array_at};
-use crate::convert::to_u64;
+use crate::int::to_u64;
 
 /// Bytes in front of a chunk's payload.
 pub const CHUNK_HEAD: usize = 24;

@@ -1,7 +1,7 @@
 //! The fixed part of every page's OOB area: owner of the page, version, program sequence number,
 //! and epoch of its block.
 
-use crate::convert::{low_u8, low_u16, narrow, to_u64, to_usize};
+use crate::int::{low_u8, low_u16, narrow, to_u64, to_usize};
 
 /// Bytes of the fixed part; a scheme's own part follows.
 pub const OOB_BYTES: usize = 26;

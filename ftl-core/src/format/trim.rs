@@ -2,7 +2,7 @@
 //! a bitmap of such pages.
 
 use super::{COUNTER_FOUND_MAX, array_at};
-use crate::convert::{index, to_u32};
+use crate::int::{index, to_u32};
 
 /// `count` pages from `lpn` on have no content older than `ver`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Doubly linked lists of small numbers, threaded through one array: an order of use. Every change
 //! is O(1) and allocates only for a larger number than any before.
-use crate::convert::{index, to_u32, to_u64};
+use crate::int::{index, to_u32, to_u64};
 
 /// Neighbours on a circular list. Alone on it, a link is its own neighbour.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! A cache of whole, clean mapping pages, which evicts the least recently used one.
 
 use super::Lists;
-use crate::convert::{index, to_u32, to_u64};
+use crate::int::{index, to_u32, to_u64};
 use rustc_hash::FxHashMap;
 
 struct Slot {

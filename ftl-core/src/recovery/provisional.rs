@@ -53,11 +53,11 @@ pub(super) fn drop_uncommitted(pages: &mut [(Ppn, Option<Oob>)], suspects: &[Ppn
     let is_final = |(ppn, slot): &(Ppn, Option<Oob>)| {
         slot.is_some() && !is_provisional(slot) && !suspects.contains(ppn)
     };
-    let mut vouched = false;
+    let mut committed = false;
     for run in pages.chunk_by_mut(|a, b| is_final(a) == is_final(b)).rev() {
         if is_final(&run[0]) {
-            vouched = true;
-        } else if !vouched || run.iter().any(|(ppn, _)| suspects.contains(ppn)) {
+            committed = true;
+        } else if !committed || run.iter().any(|(ppn, _)| suspects.contains(ppn)) {
             run.iter_mut()
                 .map(|(_, slot)| slot)
                 .filter(|slot| is_provisional(slot))
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_run_all_pages_count_or_none_and_they_count_from_the_moment_it_is_vouched_for() {
+    fn of_a_run_all_pages_count_or_none_and_they_count_from_the_moment_padding_commits_it() {
         for rule in RULES {
             let pairs = PairTable::new(rule, PAGES);
             let mut rng = SplitMix::new(1);

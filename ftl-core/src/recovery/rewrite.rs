@@ -107,7 +107,7 @@ impl Rewrites {
         pinned_wait: bool,
         of_scheme: impl Fn(Pbn) -> bool,
     ) -> Vec<Pbn> {
-        let mut dead = Vec::new();
+        let mut empty = Vec::new();
         for block in space.geometry().all_blocks() {
             let is_full = space.table.state(block) == State::Full;
             if !is_full || of_scheme(block) || checkpoints.owns(block) {
@@ -116,9 +116,9 @@ impl Rewrites {
             if space.table.valid_count(block) > 0 {
                 space.table.set_collectable(block);
             } else if !(pinned_wait && self.pinned.contains(&block)) {
-                dead.push(block);
+                empty.push(block);
             }
         }
-        dead
+        empty
     }
 }

@@ -9,9 +9,9 @@
 use super::Head;
 use crate::block_table::State;
 use crate::checkpoint::Checkpoints;
-use crate::convert::{low_u16, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::format::{COUNTER_FOUND_MAX, Role};
+use crate::int::{low_u16, to_u32, to_u64};
 use crate::space::{Space, StreamId};
 use nand_model::{Geometry, Pbn, Store};
 use std::collections::HashSet;

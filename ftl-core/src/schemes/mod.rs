@@ -22,10 +22,10 @@ mod tpftl;
 pub(crate) use pagemap::FlatMap;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
-use crate::convert::narrow;
 use crate::error::FtlError;
 use crate::families::page_ram::{self, PageMap};
 use crate::ftl::{Ftl, Start};
+use crate::int::narrow;
 use nand_model::store::{FileStore, MemStore, OobOnlyStore};
 use nand_model::{Capacity, Chip, Profile, Store};
 use std::sync::{Mutex, PoisonError};

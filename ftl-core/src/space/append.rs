@@ -6,10 +6,10 @@
 
 use super::{NEVER, NO_BLOCK, OpenBlock, Space, Stream, StreamId};
 use crate::block_table::State;
-use crate::convert::{index, to_u32};
 use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{OOB_SLOT, PageTag};
+use crate::int::{index, to_u32};
 use nand_model::{Cause, Geometry, NandError, Pbn, Ppn, RunError, Store};
 
 impl<S: Store> Space<S> {
@@ -150,21 +150,21 @@ impl<S: Store> Space<S> {
         )
     }
 
-    /// Calls `program` with first page, epoch and page count until a page is programmed. `place`
-    /// returns the first page; its argument is the next page of the open block.
+    /// Calls `program` with first page, epoch and page count until a page is programmed.
+    /// `first_page` returns the first page; its argument is the next page of the open block.
     #[inline(always)]
     pub(super) fn program_where(
         &mut self,
         stream: StreamId,
         wanted: usize,
-        place: impl Fn(&Geometry, Ppn) -> Ppn,
+        first_page: impl Fn(&Geometry, Ppn) -> Ppn,
         mut program: impl FnMut(&mut Flash<S>, Ppn, u64, usize) -> Result<(), RunError>,
     ) -> Result<(Ppn, u32), FtlError> {
         debug_assert!(wanted > 0, "nothing to program");
         loop {
             let (next, room, epoch) = self.frontier(stream)?;
             debug_assert!(room > 0, "stream {stream} has no room after all");
-            let first = place(self.flash.geometry(), next);
+            let first = first_page(self.flash.geometry(), next);
             // An open block has room for one page. The constant lets the compiler drop the loops
             // over one page.
             let count = if wanted == 1 {
@@ -211,7 +211,7 @@ impl<S: Store> Space<S> {
             self.table.set_valid(first);
         } else {
             open.note(done, seq + u64::from(done));
-            self.table.set_live_run(first, done);
+            self.table.set_valid_run(first, done);
         }
         debug_assert!(
             open.next <= pages,

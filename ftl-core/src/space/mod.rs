@@ -32,11 +32,11 @@ mod streams;
 pub(crate) use streams::{StreamId, StreamSpec};
 
 use crate::block_table::{BlockTable, State};
-use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::events::{Event, EventKind, EventLog};
 use crate::flash::Flash;
 use crate::format::{COUNTER_FOUND_MAX, Flags, Role};
+use crate::int::{index, to_u32, to_u64};
 use crate::recovery::provisional;
 use crate::stats::{BlockUse, BlockView};
 use nand_model::{Geometry, Nanos, Pbn, Store};

@@ -8,8 +8,8 @@ use super::release::ReplacedIn;
 use super::streams::{NEVER, Stream};
 use super::{Space, StreamId};
 use crate::block_table::State;
-use crate::convert::index;
 use crate::error::FtlError;
+use crate::int::index;
 use nand_model::{NandError, Ppn, Store};
 
 /// Released blocks that may wait for their erase before padding is programmed for them.

@@ -1,6 +1,6 @@
 //! Erased blocks, by die and wear.
 
-use crate::convert::index;
+use crate::int::index;
 use nand_model::{Geometry, Pbn};
 use std::collections::BTreeSet;
 

@@ -2,8 +2,8 @@
 //! of streams, so a stream keeps only the state that pairing needs, and a list holds the streams
 //! with unsafe pages.
 
-use crate::convert::{index, to_u32};
 use crate::format::Role;
+use crate::int::{index, to_u32};
 use crate::recovery::provisional;
 use nand_model::{PairTable, Pbn};
 use std::cmp::Reverse;
@@ -90,8 +90,8 @@ impl OpenBlock {
         self.recent[index(self.next) % RECENT] = NEVER;
         self.next += 1;
         self.padding += 1;
-        let vouched = provisional::commits(pairs, self.next - self.padding..self.next);
-        if vouched && self.oldest_unpaired(pairs) == NEVER {
+        let committed = provisional::commits(pairs, self.next - self.padding..self.next);
+        if committed && self.oldest_unpaired(pairs) == NEVER {
             self.provisional = None;
         }
     }

@@ -4,7 +4,7 @@
 //! the logical blocks of its pages on the map, with their page counts.
 
 use crate::addr::{Lbn, Lpn};
-use crate::convert::to_u64;
+use crate::int::to_u64;
 use nand_model::{Pbn, Ppn};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub(crate) struct LogBlock {
     /// Pages programmed into it.
     pub(crate) written: u32,
     /// Valid pages in it.
-    pub(crate) live: u32,
+    pub(crate) valid: u32,
     /// Whether another group's stream of log blocks has a new version of a page in it.
     pub(crate) replaced_elsewhere: bool,
     /// Whether it was a data block before, and has old pages from that time.
@@ -73,13 +73,13 @@ impl LogBlocks {
         }
     }
 
-    /// Returns the place of the page, if it is in a log block.
+    /// Returns the physical page of the logical page, if it is in a log block.
     #[inline]
-    pub(crate) fn place(&self, lpn: Lpn) -> Option<Ppn> {
+    pub(crate) fn ppn_of(&self, lpn: Lpn) -> Option<Ppn> {
         self.map.get(&lpn).copied()
     }
 
-    /// Returns the page at this place, by a search.
+    /// Returns the logical page of this physical page, by a search.
     pub(crate) fn page_at(&self, ppn: Ppn) -> Option<Lpn> {
         self.map
             .iter()
@@ -154,11 +154,11 @@ impl LogBlocks {
         let pages_per_block = self.pages_per_block;
         let log = self.block_for(block, stream);
         log.written += 1;
-        log.live += 1;
+        log.valid += 1;
         debug_assert!(
-            log.live <= log.written && log.written <= pages_per_block,
+            log.valid <= log.written && log.written <= pages_per_block,
             "log block {block} has {} of {} pages",
-            log.live,
+            log.valid,
             log.written
         );
         match log.associated.iter_mut().find(|(other, _)| *other == lbn) {
@@ -184,7 +184,7 @@ impl LogBlocks {
             block,
             stream,
             written: 0,
-            live: 0,
+            valid: 0,
             replaced_elsewhere: false,
             swapped: false,
             created_at,
@@ -208,7 +208,7 @@ impl LogBlocks {
             .by_owner
             .get_mut(&lbn)
             .expect("it has pages in log blocks");
-        log.live -= 1;
+        log.valid -= 1;
         *pages -= 1;
         if *pages == 0 {
             self.by_owner.remove(&lbn);
@@ -232,7 +232,7 @@ impl LogBlocks {
         let log = self.blocks.remove(&age).expect("it has an age");
         assert_eq!(log.block, block, "the age of another log block");
         assert!(
-            log.associated.is_empty() && log.live == 0,
+            log.associated.is_empty() && log.valid == 0,
             "log block {block} is released with pages"
         );
         if let Some(blocks) = log.stream.and_then(|stream| self.streams.get_mut(&stream)) {

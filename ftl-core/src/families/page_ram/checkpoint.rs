@@ -128,33 +128,33 @@ pub(super) const CHUNK_VER: usize = 8;
 /// Chunks written per host program while a checkpoint is in progress.
 pub(super) const CHUNKS_PER_PROGRAM: u32 = 1;
 
-/// The newest complete checkpoint, besides the map that was loaded from it. Without a checkpoint,
+/// The newest complete checkpoint without its map, which the mount has loaded. Without a checkpoint,
 /// every record is newer.
 #[derive(Default)]
-pub(super) struct Base {
+pub(super) struct LoadedCheckpoint {
     pub(super) clean: bool,
     pub(super) begin_epoch: u64,
     pub(super) open: HashSet<u32>,
     pub(super) free: HashSet<u32>,
     pub(super) trims: Vec<(Ppn, Record)>,
-    /// Reach of each map chunk.
-    pub(super) reach: Vec<Reach>,
+    /// By map chunk.
+    pub(super) coverage: Vec<ChunkCoverage>,
     pub(super) entries: usize,
 }
 
-impl Base {
-    pub(super) fn reach(&self, lpn: usize) -> Reach {
-        if self.reach.is_empty() {
-            Reach::default()
+impl LoadedCheckpoint {
+    pub(super) fn coverage(&self, lpn: usize) -> ChunkCoverage {
+        if self.coverage.is_empty() {
+            ChunkCoverage::default()
         } else {
-            self.reach[lpn / self.entries]
+            self.coverage[lpn / self.entries]
         }
     }
 }
 
 /// Content of a map chunk: programs up to `upto`, versions below `ver`.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Reach {
+pub(super) struct ChunkCoverage {
     pub(super) upto: u64,
     pub(super) ver: u64,
 }
@@ -281,8 +281,8 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             let first = (number - head_chunks) as u32 * entries;
             let part = first..(first + entries).min(self.logical_pages);
             let entries = part.flat_map(|lpn| {
-                let place = self.map.pages.get(Lpn::new(lpn));
-                place.map_or(UNMAPPED, Ppn::raw).to_le_bytes()
+                let ppn = self.map.pages.get(Lpn::new(lpn));
+                ppn.map_or(UNMAPPED, Ppn::raw).to_le_bytes()
             });
             self.next_ver
                 .to_le_bytes()
@@ -310,17 +310,17 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         &mut self,
         heads: &[Head],
         scanned: &mut u64,
-    ) -> Result<Base, FtlError> {
+    ) -> Result<LoadedCheckpoint, FtlError> {
         let found = self.checkpoints.load(&mut self.space, heads, scanned)?;
-        let mut base = Base::default();
+        let mut loaded = LoadedCheckpoint::default();
         if let Some(newest) = found.last() {
-            base = self.read_base(newest)?;
-            base.clean &= self.checkpoints.next_id() == newest.id + 1;
+            loaded = self.read_checkpoint(newest)?;
+            loaded.clean &= self.checkpoints.next_id() == newest.id + 1;
         }
-        Ok(base)
+        Ok(loaded)
     }
 
-    pub(super) fn read_base(&mut self, set: &Found) -> Result<Base, FtlError> {
+    pub(super) fn read_checkpoint(&mut self, set: &Found) -> Result<LoadedCheckpoint, FtlError> {
         let geometry = self.space.geometry();
         let entries = MapWriter::entries(&geometry) as usize;
         let map_chunks = MapWriter::map_chunks(&geometry, self.logical_pages) as usize;
@@ -346,7 +346,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         {
             return Err(damaged("it counts as no device does"));
         }
-        let mut reach = Vec::with_capacity(map_chunks);
+        let mut coverage = Vec::with_capacity(map_chunks);
         let pages: Vec<_> = (0..self.logical_pages).map(Lpn::new).collect();
         for (part, (payload, upto)) in pages.chunks(entries).zip(&set.chunks[head_chunks..]) {
             let Some((ver, payload)) = payload
@@ -357,13 +357,13 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             };
             for (lpn, bytes) in part.iter().zip(payload.chunks_exact(4)) {
                 let entry = u32::from_le_bytes(bytes.try_into().expect("four bytes"));
-                let place = (entry != UNMAPPED).then(|| Ppn::new(entry));
-                if place.is_some_and(|ppn| !geometry.contains(ppn)) {
+                let ppn = (entry != UNMAPPED).then(|| Ppn::new(entry));
+                if ppn.is_some_and(|ppn| !geometry.contains(ppn)) {
                     return Err(damaged("it names a page that does not exist"));
                 }
-                self.map.pages.set(*lpn, place);
+                self.map.pages.set(*lpn, ppn);
             }
-            reach.push(Reach {
+            coverage.push(ChunkCoverage {
                 upto: *upto,
                 ver: u64::from_le_bytes(*ver),
             });
@@ -371,13 +371,13 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         self.next_ver = head.next_ver;
         self.space.flash.observe_pseq(head.begin_pseq);
         self.space.observe_epoch(head.begin_epoch - 1);
-        Ok(Base {
+        Ok(LoadedCheckpoint {
             clean: head.clean,
             begin_epoch: head.begin_epoch,
             open: head.open.into_iter().collect(),
             free: head.free.into_iter().collect(),
             trims: head.trims,
-            reach,
+            coverage,
             entries,
         })
     }

@@ -14,7 +14,7 @@ struct Expected {
     /// Location by logical page.
     current: BTreeMap<u32, Ppn>,
     /// Pages that have to be valid.
-    live: BTreeSet<Ppn>,
+    valid: BTreeSet<Ppn>,
 }
 
 impl<S: Store, P: Policy> DemandFtl<S, P> {
@@ -52,7 +52,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
                 ));
                 continue;
             }
-            if !expected.live.insert(ppn) {
+            if !expected.valid.insert(ppn) {
                 wrong.push(format!("mapping page {vtpn} shares page {ppn}"));
             }
             for lpn in self.pages_of(vtpn) {
@@ -77,7 +77,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
                     expected.current.insert(lpn, named);
                 }
                 // A superseded page that the flags still count as valid.
-                if entry.is_none_or(|entry| entry.invalidate) && !expected.live.insert(named) {
+                if entry.is_none_or(|entry| entry.invalidate) && !expected.valid.insert(named) {
                     wrong.push(format!("logical page {lpn} shares page {named}"));
                 }
                 if entry.is_some_and(|entry| !entry.update && entry.ppn() != Some(named)) {
@@ -105,7 +105,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
                     self.map.pending.lpn_at(ppn)
                 ));
             }
-            if !expected.live.insert(ppn) {
+            if !expected.valid.insert(ppn) {
                 wrong.push(format!("logical page {lpn} shares page {ppn}"));
             }
         }
@@ -123,7 +123,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             .map(|(seq, record)| (seq, record.ppn))
             .collect();
         for (seq, ppn) in records {
-            expected.live.insert(ppn);
+            expected.valid.insert(ppn);
             let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
             if oob.is_none_or(|oob| oob.tag.role != Role::Trim || oob.tag.ver != seq) {
                 wrong.push(format!(
@@ -135,16 +135,16 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
     }
 
     fn audit_counts(&self, expected: &Expected, wrong: &mut Vec<String>) {
-        let live = self.space.table.valid_pages();
-        if live != expected.live.len() as u64 {
+        let valid = self.space.table.valid_pages();
+        if valid != expected.valid.len() as u64 {
             wrong.push(format!(
-                "{live} pages are live, {} should be",
-                expected.live.len()
+                "{valid} pages are valid, {} should be",
+                expected.valid.len()
             ));
         }
         wrong.extend(
             expected
-                .live
+                .valid
                 .iter()
                 .filter(|ppn| !self.space.table.is_valid(**ppn))
                 .map(|p| format!("page {p} is not valid")),

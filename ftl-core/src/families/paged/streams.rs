@@ -103,7 +103,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
 
     /// Adds the block of a page that this stream just programmed to the pending blocks.
     #[inline]
-    pub(super) fn enlist_block_of(&mut self, ppn: Ppn, stream: StreamId) {
+    pub(super) fn track_buffer_block(&mut self, ppn: Ppn, stream: StreamId) {
         let block = self.space.flash.geometry().block_of(ppn);
         self.map.streams.note(block, stream);
         if !self.map.pending.holds(block) {

@@ -204,14 +204,14 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
     /// Removes the records that no mapping page needs. Their blocks are erased when their
     /// replacements are safe.
     pub(crate) fn expire_records(&mut self) {
-        let dead: Vec<u64> = self
+        let expired: Vec<u64> = self
             .map
             .trims
             .iter()
             .filter(|(seq, r)| self.unwritten(*seq, r).is_empty())
             .map(|(seq, _)| seq)
             .collect();
-        for seq in dead {
+        for seq in expired {
             let record = self.map.trims.live.remove(&seq).expect("just listed");
             self.space.table.set_invalid(record.ppn);
         }

@@ -3,7 +3,7 @@
 //! A physical block keeps its *node* number as long as it is on the list. Table entries name pages
 //! by node number.
 
-use crate::convert::{index, to_u32, to_u64};
+use crate::int::{index, to_u32, to_u64};
 use nand_model::Pbn;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

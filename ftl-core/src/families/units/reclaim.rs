@@ -7,11 +7,11 @@
 use super::slices::HEADROOM;
 use super::{COMMON, FIRST_UNIT, Policy, UnitFtl};
 use crate::addr::Lpn;
-use crate::convert::to_u32;
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role};
 use crate::gc::{GarbageCollect, GcState};
+use crate::int::to_u32;
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
@@ -47,7 +47,7 @@ impl<S: Store, P: Policy> GarbageCollect<S> for UnitFtl<S, P> {
         let emptiest = self.space.table.greedy_victim();
         let valid = |block: Pbn| self.space.table.valid_count(block);
         if self.space.is_mounting()
-            || self.map.policy.takes_emptiest()
+            || self.map.policy.victim_is_greedy()
             || emptiest.is_some_and(|block| valid(block) == 0)
         {
             return Ok(emptiest);
@@ -141,7 +141,7 @@ impl<S: Store, P: Policy> GarbageCollect<S> for UnitFtl<S, P> {
             let begun = self.may_move_in_slices(block) && self.prepare_victim(block)?;
             return Ok(begun.then(|| self.move_in_slices(block, cause)));
         }
-        self.renew_whole(block, cause)
+        self.relocate_whole_block(block, cause)
     }
 
     fn idle_gc(&mut self) -> Result<Option<u32>, FtlError> {
@@ -153,12 +153,12 @@ impl<S: Store, P: Policy> GarbageCollect<S> for UnitFtl<S, P> {
         {
             return Ok(None);
         }
-        let dead = self
+        let empty = self
             .space
             .table
             .greedy_victim()
             .filter(|block| self.space.table.valid_count(*block) == 0);
-        match dead.or_else(|| self.emptiest_of(self.map.policy.choose_idle(&self.map.lists)?)) {
+        match empty.or_else(|| self.emptiest_of(self.map.policy.choose_idle(&self.map.lists)?)) {
             Some(victim) => Ok(Some(self.collect(victim)?)),
             None => Ok(None),
         }

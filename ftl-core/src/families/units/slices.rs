@@ -9,9 +9,9 @@
 //! cleaning.
 
 use super::{COMMON, Policy, UnitFtl};
-use crate::convert::{index, to_u64};
 use crate::error::FtlError;
 use crate::gc::GarbageCollect;
+use crate::int::{index, to_u64};
 use crate::space::StreamId;
 use nand_model::{Cause, Nanos, Pbn, Store};
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! Tables: the places of a unit's pages. A table is stored in the OOB area of the last programmed
+//! Tables: the physical pages of a unit's logical pages. A table is stored in the OOB area of the last programmed
 //! page that it maps, its *carrier*. Tables form groups. A group of several tables has a directory
 //! of their carriers, in the OOB area of the last programmed page of the group. RAM has a pointer
 //! to that page. In a group of one table, that page is the carrier.
@@ -8,8 +8,8 @@
 //! table to flash again, and trims write groups back above a limit.
 
 use super::lists::Lists;
-use crate::convert::{index, low_u8, low_u32, to_u64};
 use crate::format::{LOST, UNMAPPED};
+use crate::int::{index, low_u8, low_u32, to_u64};
 use nand_model::{Geometry, Pbn, Ppn};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -250,7 +250,7 @@ impl Tables {
         }
     }
 
-    pub(super) fn place(&self, group: u32) -> GroupLocation<'_> {
+    pub(super) fn location(&self, group: u32) -> GroupLocation<'_> {
         match self.pointers[index(group)] {
             UNMAPPED => GroupLocation::Nowhere,
             IN_RAM => GroupLocation::Ram(&self.in_ram[&group]),

@@ -6,10 +6,10 @@
 use super::tables::GroupLocation;
 use super::{COMMON, MIN_IN_RAM, Policy, UnitFtl};
 use crate::addr::Lpn;
-use crate::convert::index;
 use crate::error::FtlError;
 use crate::format::{Flags, LOST, PageTag, UNMAPPED};
 use crate::gc::GarbageCollect;
+use crate::int::index;
 use nand_model::{Cause, Pbn, Ppn, Store};
 
 impl<S: Store, P: Policy> UnitFtl<S, P> {
@@ -77,7 +77,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 "logical page {lpn} is of another table"
             );
             let old = std::mem::replace(&mut self.map.cached_unit.slots[slot], UNMAPPED);
-            self.invalidate_place(old);
+            self.invalidate_entry(old);
             self.map.trims.unmap(lpn);
         }
         self.map.cached_unit.carriers[index(k)] = UNMAPPED;
@@ -90,7 +90,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         self.map.cached_unit.forget();
         let mut gone = Vec::new();
         for group in unit * self.map.shape.groups()..(unit + 1) * self.map.shape.groups() {
-            if let GroupLocation::Ram(kept) = self.map.tables.place(group) {
+            if let GroupLocation::Ram(kept) = self.map.tables.location(group) {
                 let ppns = kept
                     .slots
                     .iter()
@@ -152,7 +152,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         while let GroupLocation::Ram(_) = self
             .map
             .tables
-            .place(unit * self.map.shape.groups() + group)
+            .location(unit * self.map.shape.groups() + group)
         {
             if self.stream_of_write(unit) == COMMON {
                 // GC of its blocks returns its pages to the unit.

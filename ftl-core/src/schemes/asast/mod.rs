@@ -37,12 +37,12 @@ mod tests;
 
 use crate::addr::Lbn;
 use crate::config::{FtlConfig, ParamDoc};
-use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::families::hybrid::{
     self, HybridFtl, LogBlock, LogReclaim, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
+use crate::int::{index, to_u32, to_u64};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 use rustc_hash::FxHashMap;
@@ -157,7 +157,7 @@ impl Asast {
     }
 
     /// Returns whether a group's log blocks are less than half full on average.
-    fn wastes(&self, stream: LogStream, view: &View) -> bool {
+    fn underuses_log_blocks(&self, stream: LogStream, view: &View) -> bool {
         let blocks = view.logs.of_stream(stream);
         let written: u32 = blocks
             .iter()
@@ -169,18 +169,21 @@ impl Asast {
 
     /// Merges two neighbouring groups, of which one needs a log block and both underuse their log
     /// blocks.
-    fn join(&mut self, stream: LogStream, view: &View) {
+    fn merge_groups(&mut self, stream: LogStream, view: &View) {
         let size = self.sizes[index(stream)];
         let other = stream ^ 1 << size;
         let fits = size < LARGEST && self.sizes.get(index(other)) == Some(&size);
         let wants_first = view.logs.of_stream(stream).is_empty();
-        if fits && (wants_first || self.wastes(stream, view)) && self.wastes(other, view) {
+        if fits
+            && (wants_first || self.underuses_log_blocks(stream, view))
+            && self.underuses_log_blocks(other, view)
+        {
             self.resize(stream.min(other), size + 1, view);
         }
     }
 
     /// Halves the group whose log block needs more than [`MANY_OWNERS`] merges.
-    fn part(&mut self, victim: Pbn, view: &View) {
+    fn split_group(&mut self, victim: Pbn, view: &View) {
         let Some(log) = view
             .logs
             .get(victim)
@@ -216,7 +219,7 @@ impl Policy for Asast {
             && view.logs.len() >= view.limit
             && self.may_change(view)
         {
-            self.join(stream, view);
+            self.merge_groups(stream, view);
             stream = self.stream(write.lbn);
         }
         self.writes += 1;
@@ -229,7 +232,7 @@ impl Policy for Asast {
         if self.most_logs > 0 && own.len() >= self.most_logs {
             let logs = own.iter().filter_map(|block| view.logs.get(*block));
             return logs
-                .min_by_key(|log| log.live)
+                .min_by_key(|log| log.valid)
                 .map(|log| LogReclaim::Merge(log.block));
         }
         if view.logs.len() < view.limit {
@@ -237,7 +240,7 @@ impl Policy for Asast {
         }
         let victim = self.victim(view)?;
         if self.may_change(view) {
-            self.part(victim, view);
+            self.split_group(victim, view);
         }
         Some(LogReclaim::Merge(victim))
     }
@@ -247,7 +250,12 @@ impl Policy for Asast {
             .retain(|stream, _| !view.logs.of_stream(*stream).is_empty());
         let used = |stream: LogStream| self.used.get(&stream).copied().unwrap_or(0);
         // Log blocks found by a mount count as never used.
-        let cost = |log: &&LogBlock| (log.stream.filter(|_| self.by_use).map_or(0, used), log.live);
+        let cost = |log: &&LogBlock| {
+            (
+                log.stream.filter(|_| self.by_use).map_or(0, used),
+                log.valid,
+            )
+        };
         view.logs
             .iter()
             .filter(|log| !view.is_emptied(log.block))

@@ -26,12 +26,12 @@
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc};
-use crate::convert::to_u64;
 use crate::error::FtlError;
 use crate::families::hybrid::{
     self, HybridFtl, LogBlock, LogReclaim, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
+use crate::int::to_u64;
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 use rustc_hash::FxHashMap;
@@ -115,7 +115,7 @@ impl Policy for Bast {
             // Log blocks found by a mount.
             (None, _) => 0,
             (Some(stream), true) => self.used.get(&stream).copied().unwrap_or(0),
-            (Some(_), false) => 1 + u64::from(log.live),
+            (Some(_), false) => 1 + u64::from(log.valid),
         };
         logs.iter().min_by_key(cost).map(|log| log.block)
     }

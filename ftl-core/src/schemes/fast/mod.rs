@@ -162,7 +162,7 @@ impl Policy for Fast {
         let goes_on = follows && (self.predict == Predict::ByPlace || large);
         let is_used = logs.newest(SEQUENTIAL).is_some();
         if begins && is_used {
-            return Route::Retire(SEQUENTIAL);
+            return Route::MergeNewest(SEQUENTIAL);
         }
         if begins {
             self.owner = Some(write.lbn);
@@ -172,7 +172,7 @@ impl Policy for Fast {
             return Route::Log(SEQUENTIAL);
         }
         if is_used && self.merges_broken && self.owner == Some(write.lbn) {
-            return Route::Retire(SEQUENTIAL);
+            return Route::MergeNewest(SEQUENTIAL);
         }
         Route::Log(RANDOM)
     }

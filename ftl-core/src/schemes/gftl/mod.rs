@@ -45,11 +45,11 @@
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
-use crate::convert::narrow;
 use crate::error::FtlError;
 use crate::families::units::{self, Lists, Policy, Shape, Slicing, UnitFtl};
 use crate::ftl::{Ftl, Start};
 use crate::gc::docs;
+use crate::int::narrow;
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Profile, Store};
 
@@ -181,7 +181,7 @@ impl Policy for Gftl {
     }
 
     /// When slices fall behind, the emptiest block frees the most space.
-    fn takes_emptiest(&self) -> bool {
+    fn victim_is_greedy(&self) -> bool {
         true
     }
 

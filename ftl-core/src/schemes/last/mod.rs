@@ -34,12 +34,12 @@ mod tests;
 
 use crate::addr::{Lbn, Lpn};
 use crate::config::{FtlConfig, ParamDoc};
-use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::families::hybrid::{
     self, HybridFtl, LogBlock, LogReclaim, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
+use crate::int::{index, to_u32, to_u64};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 use rustc_hash::FxHashMap;
@@ -169,10 +169,10 @@ fn utilisation(stream: LogStream, view: &View) -> f64 {
         .of_stream(stream)
         .iter()
         .filter_map(|block| view.logs.get(*block));
-    let (live, written) = blocks.fold((0, 0), |(live, written), log| {
-        (live + log.live, written + log.written)
+    let (valid, written) = blocks.fold((0, 0), |(valid, written), log| {
+        (valid + log.valid, written + log.written)
     });
-    f64::from(live) / f64::from(written.max(1))
+    f64::from(valid) / f64::from(written.max(1))
 }
 
 impl Last {
@@ -203,12 +203,12 @@ impl Last {
             .find(|slot| self.slots[*slot].owner == Some(write.lbn) && written(*slot).is_some());
         let slot = match own {
             Some(slot) if written(slot) == Some(write.offset) => slot,
-            Some(slot) if write.offset == 0 => return Some(Route::Retire(stream(slot))),
+            Some(slot) if write.offset == 0 => return Some(Route::MergeNewest(stream(slot))),
             None if write.offset == 0 => match (0..slots).find(|slot| written(*slot).is_none()) {
                 Some(slot) => slot,
                 None => {
                     let oldest = (0..slots).min_by_key(|slot| self.slots[*slot].used)?;
-                    return Some(Route::Retire(stream(oldest)));
+                    return Some(Route::MergeNewest(stream(oldest)));
                 }
             },
             _ => return None,
@@ -239,13 +239,13 @@ impl Last {
     }
 
     /// Returns a hot block without valid pages, which costs only an erase.
-    fn dead_hot(view: &View) -> Option<Pbn> {
-        let is_dead = |block: &&Pbn| {
+    fn hot_block_without_valid_pages(view: &View) -> Option<Pbn> {
+        let is_empty = |block: &&Pbn| {
             view.logs
                 .get(**block)
-                .is_some_and(|log| log.live == 0 && view.is_full(**block))
+                .is_some_and(|log| log.valid == 0 && view.is_full(**block))
         };
-        view.logs.of_stream(HOT).iter().find(is_dead).copied()
+        view.logs.of_stream(HOT).iter().find(is_empty).copied()
     }
 
     fn oldest_hot(view: &View) -> Option<Pbn> {
@@ -260,7 +260,7 @@ impl Last {
     fn cheapest_cold(view: &View) -> Option<Pbn> {
         let is_cold =
             |log: &&LogBlock| matches!(log.stream, Some(COLD) | None) && view.is_full(log.block);
-        let cost = |log: &&LogBlock| (log.associated.len(), log.live);
+        let cost = |log: &&LogBlock| (log.associated.len(), log.valid);
         view.logs
             .iter()
             .filter(is_cold)
@@ -286,7 +286,7 @@ impl Policy for Last {
             .map_or(most.div_ceil(2), |quota| quota.min(most));
         self.hot_quota = Some(quota);
         let lpn = write.lbn.page(self.pages_per_block, write.offset);
-        let is_hot = quota > 0 && self.recent.contains(lpn) && view.logs.place(lpn).is_some();
+        let is_hot = quota > 0 && self.recent.contains(lpn) && view.logs.ppn_of(lpn).is_some();
         self.recent.note(lpn, quota * index(self.pages_per_block));
         Route::Log(if is_hot { HOT } else { COLD })
     }
@@ -308,11 +308,11 @@ impl Policy for Last {
             return None;
         }
         self.hot_quota = Some(self.adapt(quota, view));
-        let dead = Self::dead_hot(view).map(LogReclaim::Merge);
+        let empty = Self::hot_block_without_valid_pages(view).map(LogReclaim::Merge);
         match all_used {
-            true => dead.or_else(|| self.victim(view).map(LogReclaim::Merge)),
+            true => empty.or_else(|| self.victim(view).map(LogReclaim::Merge)),
             false => {
-                dead.or_else(|| Self::oldest_hot(view).map(|block| LogReclaim::Move(block, COLD)))
+                empty.or_else(|| Self::oldest_hot(view).map(|block| LogReclaim::Move(block, COLD)))
             }
         }
     }
@@ -325,7 +325,7 @@ impl Policy for Last {
                 .map(|log| log.block)
         };
         let cold = || Self::cheapest_cold(view);
-        Self::dead_hot(view)
+        Self::hot_block_without_valid_pages(view)
             .or_else(cold)
             .or_else(|| Self::oldest_hot(view))
             .or_else(any)

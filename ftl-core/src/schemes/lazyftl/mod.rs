@@ -210,7 +210,7 @@ impl WholePages {
         }
     }
 
-    fn place(&self, lpn: u32) -> (u32, u32) {
+    fn mapping_entry_of(&self, lpn: u32) -> (u32, u32) {
         let per_page = self.page_bytes / 4;
         (lpn / per_page, lpn % per_page)
     }
@@ -221,7 +221,7 @@ impl Policy for WholePages {
 
     #[inline]
     fn get(&mut self, lpn: u32, pending: bool) -> Option<Option<Ppn>> {
-        let (vtpn, index) = self.place(lpn);
+        let (vtpn, index) = self.mapping_entry_of(lpn);
         if pending {
             None
         } else {
@@ -230,7 +230,7 @@ impl Policy for WholePages {
     }
 
     fn peek(&self, lpn: u32) -> Option<Option<Ppn>> {
-        let (vtpn, index) = self.place(lpn);
+        let (vtpn, index) = self.mapping_entry_of(lpn);
         self.pages.peek(vtpn).map(|page| entry_at(page, index))
     }
 

@@ -8,8 +8,8 @@
 
 use super::shape::{QUARTERS, Shape};
 use crate::addr::Lpn;
-use crate::convert::{index, to_u32, to_u64};
 use crate::format::UNMAPPED;
+use crate::int::{index, to_u32, to_u64};
 use nand_model::Ppn;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ impl Entry {
     }
 
     /// Returns its page on flash outside superblocks' mapping, if any.
-    pub(super) fn place(&self) -> Option<Ppn> {
+    pub(super) fn ppn(&self) -> Option<Ppn> {
         (self.ppn != UNMAPPED).then(|| Ppn::new(self.ppn))
     }
 }
@@ -218,7 +218,7 @@ impl Buffer {
         self.touch(lpn);
     }
 
-    /// Records that a page's newest content is on flash, at this place and version.
+    /// Records that a page's newest content is in this flash page, with this version.
     pub(super) fn programmed(&mut self, lpn: Lpn, ppn: Ppn, ver: u64) {
         let entry = self.entry(lpn);
         (entry.ppn, entry.fresh, entry.ver) = (ppn.raw(), false, ver);
@@ -226,7 +226,7 @@ impl Buffer {
         self.touch(lpn);
     }
 
-    /// Records that the flash copy of a page was relocated to this place.
+    /// Records that the flash copy of a page was relocated to this flash page.
     pub(super) fn on_relocate(&mut self, lpn: Lpn, ppn: Ppn) {
         self.entry(lpn).ppn = ppn.raw();
         self.touch(lpn);
@@ -239,7 +239,7 @@ impl Buffer {
             .entries
             .get_mut(&lpn)
             .expect("what is taken back is buffered");
-        if entry.place().is_none() {
+        if entry.ppn().is_none() {
             return self.remove(lpn).is_some();
         }
         self.slots

@@ -1,5 +1,5 @@
 //! Costs of flushes and reorganisations, and the adaptation of `k_empty` to them.
-use crate::convert::{index, to_u64};
+use crate::int::{index, to_u64};
 
 /// Flush costs and the adapted `k_empty`.
 pub(super) struct Cost {

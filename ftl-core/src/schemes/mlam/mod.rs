@@ -32,15 +32,15 @@
 //! - A superchip is as wide as the paper interleaves, two ways of every channel; one with too few
 //!   free blocks borrows from other dies.
 //!
-//! Invariants: a logical page that is on flash has one valid page: at its buffer entry's place,
+//! Invariants: a logical page that is on flash has one valid page: at its buffer entry's location,
 //! else where its quarter's mapping points. A superblock is written without interruption, and its
 //! blocks take no more programs afterwards: a later cut cannot destroy its pages.
 
 mod buffer;
 mod cost;
 mod flush;
+mod locations;
 mod mapping;
-mod places;
 mod policy;
 mod reclaim;
 mod recovery;
@@ -55,12 +55,12 @@ use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::controller::{Controller, Mapping, check_size, ram_entry};
-use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::Role;
 use crate::ftl::{Ftl, Start};
 use crate::gc::{GcState, SCRUB_PARAM, docs};
+use crate::int::{index, to_u32, to_u64};
 use crate::recovery::MountByScan;
 use crate::recovery::ShutdownState;
 use crate::schemes::{MlcUse, Scheme};
@@ -70,7 +70,7 @@ use crate::trims::Trims;
 use crate::wear::{WEAR_GAP_PARAM, WEAR_POLICY_PARAM};
 use buffer::Buffer;
 use cost::Cost;
-use mapping::{LevelMap, Place};
+use mapping::{LevelMap, Location};
 use nand_model::{Cause, Chip, Geometry, Profile, Store};
 use rows::Rows;
 use settings::Settings;
@@ -280,7 +280,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
             let (bytes, behind) = rest.split_at_mut(index(run) * page);
             match self.map.buffer.get(lpn).and_then(|entry| entry.slot()) {
                 Some(slot) => bytes.copy_from_slice(self.map.buffer.data(slot)),
-                None => match self.place_of(lpn) {
+                None => match self.ppn_of(lpn) {
                     None if self.map.trims.is_mapped(lpn) => {
                         return Err(FtlError::MediaLost(lpn.raw()));
                     }
@@ -392,14 +392,14 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
         let mut held = std::collections::BTreeMap::new();
         let mut placed = 0;
         for lpn in Lpn::new(0).run(self.logical_pages) {
-            let place = self.place_of(lpn);
-            if place.is_some() != self.map.trims.is_mapped(lpn) {
+            let ppn = self.ppn_of(lpn);
+            if ppn.is_some() != self.map.trims.is_mapped(lpn) {
                 wrong.push(format!(
-                    "logical page {lpn} is at {place:?}, but mapped: {}",
+                    "logical page {lpn} is at {ppn:?}, but mapped: {}",
                     self.map.trims.is_mapped(lpn)
                 ));
             }
-            let Some(ppn) = place else { continue };
+            let Some(ppn) = ppn else { continue };
             placed += 1;
             if !self.space.geometry().contains(ppn) || !self.space.table.is_valid(ppn) {
                 wrong.push(format!(
@@ -407,8 +407,8 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
                 ));
                 continue;
             }
-            if let Some(place) = self.regular_place(lpn, ppn) {
-                *held.entry(place).or_insert(0) += 1;
+            if let Some(location) = self.regular_location(lpn, ppn) {
+                *held.entry(location).or_insert(0) += 1;
             }
             let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
             if oob.is_none_or(|oob| oob.tag.lpn != lpn.raw() || !oob.tag.role.is_host_data()) {
@@ -419,19 +419,19 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
         }
         for (psb, superblock) in self.map.superblocks.iter() {
             for (loc, quarter) in superblock.held() {
-                let place = Place { psb, loc };
-                let (live, counted) = (
-                    held.remove(&place).unwrap_or(0),
-                    self.map.superblocks.live(place),
+                let location = Location { psb, loc };
+                let (valid, counted) = (
+                    held.remove(&location).unwrap_or(0),
+                    self.map.superblocks.valid_pages(location),
                 );
-                if live != counted || self.map.mapping.get(quarter) != Some(place) {
+                if valid != counted || self.map.mapping.get(quarter) != Some(location) {
                     wrong.push(format!(
-                        "quarter {quarter} at {place:?}: {live} pages live, {counted} counted"
+                        "quarter {quarter} at {location:?}: {valid} pages valid, {counted} counted"
                     ));
                 }
             }
         }
-        let live = self.space.table.valid_pages();
+        let valid = self.space.table.valid_pages();
         let unflushed_pages = to_u64(
             self.map
                 .buffer
@@ -440,12 +440,12 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
                 .count(),
         );
         if placed != self.map.trims.mapped_pages()
-            || live != placed + to_u64(self.map.trims.len())
+            || valid != placed + to_u64(self.map.trims.len())
             || unflushed_pages != self.map.unflushed_pages
         {
             let (mapped, trims) = (self.map.trims.mapped_pages(), self.map.trims.len());
             wrong.push(format!(
-                "{placed} pages placed, {mapped} mapped; {live} live, {trims} trims; {unflushed_pages} in RAM alone, {} counted",
+                "{placed} pages placed, {mapped} mapped; {valid} valid, {trims} trims; {unflushed_pages} in RAM alone, {} counted",
                 self.map.unflushed_pages
             ));
         }

@@ -5,9 +5,9 @@ use super::flush::Writing;
 use super::shape::Spot;
 use super::{MlamFtl, SPARE_BYTES, chip_stream};
 use crate::addr::Lpn;
-use crate::convert::{index, to_u64};
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
+use crate::int::{index, to_u64};
 use nand_model::{Cause, Geometry, Nanos, Ppn, Store};
 
 /// Buffers for a row.
@@ -114,7 +114,7 @@ impl<S: Store> MlamFtl<S> {
                     known,
                 })
             });
-            let source = in_ram.or_else(|| self.place_of(lpn).map(Source::Flash));
+            let source = in_ram.or_else(|| self.ppn_of(lpn).map(Source::Flash));
             columns.extend(source.map(|source| Column {
                 chip,
                 lpn,

@@ -2,8 +2,8 @@
 //! quarter takes as many whole rows (superpages) of all chips as fit four times into a block.
 
 use crate::addr::Lpn;
-use crate::convert::to_usize;
 use crate::error::FtlError;
+use crate::int::to_usize;
 use nand_model::{Geometry, Ppn};
 
 /// Number of quarters in a superblock.

@@ -135,7 +135,7 @@ impl Policy for Mnftl {
         lists.longest_first().find(|lbn| can_shrink(*lbn))
     }
 
-    fn takes_emptiest(&self) -> bool {
+    fn victim_is_greedy(&self) -> bool {
         !self.by_chain
     }
 

@@ -127,7 +127,7 @@ impl Policy for Nftln {
 
     fn route(&mut self, write: &Write, view: &View) -> Route {
         if let Some((stream, _)) = self.leftover(view) {
-            return Route::Retire(stream);
+            return Route::MergeNewest(stream);
         }
         let usable = |stream: &LogStream| {
             view.logs.newest(*stream).is_none() || view.takes(*stream, write.offset)
@@ -136,7 +136,7 @@ impl Policy for Nftln {
             return Route::Log(stream);
         }
         self.folded = Some(write.lbn);
-        Route::Retire(self.streams(write.lbn).end - 1)
+        Route::MergeNewest(self.streams(write.lbn).end - 1)
     }
 
     fn select_reclaim(&mut self, _: LogStream, view: &View) -> Option<LogReclaim> {
@@ -155,11 +155,11 @@ impl Policy for Nftln {
             // Log blocks found by a mount.
             return Some(found.block);
         }
-        let place = |log: &LogBlock| {
+        let longer = |log: &LogBlock| {
             log.stream
                 .map(|stream| (stream % self.added, std::cmp::Reverse(stream)))
         };
-        let (_, longest) = view.logs.iter().filter_map(place).max()?;
+        let (_, longest) = view.logs.iter().filter_map(longer).max()?;
         let lbn = Lbn::new(longest.0 / self.added);
         self.folded = Some(lbn);
         self.last(lbn, view).map(|(_, block)| block)

@@ -11,10 +11,10 @@
 use crate::addr::Lpn;
 use crate::author::PageMap;
 use crate::config::Params;
-use crate::convert::{index, to_u64};
 use crate::error::FtlError;
 use crate::families::page_ram;
 use crate::format::UNMAPPED;
+use crate::int::{index, to_u64};
 use crate::schemes::Scheme;
 use nand_model::Ppn;
 
@@ -51,8 +51,8 @@ impl PageMap for FlatMap {
     }
 
     #[inline(always)]
-    fn set(&mut self, lpn: Lpn, place: Option<Ppn>) {
-        self.entries[lpn.index()] = place.map_or(UNMAPPED, Ppn::raw);
+    fn set(&mut self, lpn: Lpn, ppn: Option<Ppn>) {
+        self.entries[lpn.index()] = ppn.map_or(UNMAPPED, Ppn::raw);
     }
 
     fn bytes(&self) -> (u64, u64) {

@@ -44,12 +44,12 @@ mod tests;
 
 use crate::addr::Lbn;
 use crate::config::{FtlConfig, ParamDoc, Params};
-use crate::convert::{real, to_u64};
 use crate::error::FtlError;
 use crate::families::hybrid::{
     self, HybridFtl, LogBlock, LogReclaim, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
+use crate::int::{real, to_u64};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store, Timing};
 
@@ -193,7 +193,7 @@ impl Rose {
     /// invalid in their data block have weight `alpha`.
     fn merge_cost(&self, log: &LogBlock, view: &View, alpha: f64) -> f64 {
         let copies = |lbn: Lbn| {
-            f64::from(view.live_in_data(lbn)) + alpha * f64::from(view.logs.pages_of(lbn))
+            f64::from(view.valid_in_data_block(lbn)) + alpha * f64::from(view.logs.pages_of(lbn))
         };
         let copied: f64 = log.associated.iter().map(|(lbn, _)| copies(*lbn)).sum();
         copied * self.copy_cost + real(to_u64(log.associated.len() + 1)) * self.erase_cost
@@ -203,7 +203,7 @@ impl Rose {
     /// without valid pages first: they cost an erase.
     fn score(&self, log: &LogBlock, view: &View) -> f64 {
         debug_assert!(
-            log.live <= log.written,
+            log.valid <= log.written,
             "log block {} has more valid pages than pages",
             log.block
         );
@@ -211,13 +211,13 @@ impl Rose {
         match self.victim {
             // Ignores even blocks without a page to merge.
             Victim::RoundRobin => 0.0,
-            _ if log.live == 0 => f64::INFINITY,
+            _ if log.valid == 0 => f64::INFINITY,
             Victim::Maro if self.age_weight.is_infinite() => age,
             Victim::Maro => age * self.age_weight - self.merge_cost(log, view, self.alpha),
             // LAST uses neither age nor weight.
             Victim::Cheapest => -self.merge_cost(log, view, 1.0),
             Victim::CostAgeTime => {
-                let used = f64::from(log.live) / f64::from(self.pages_per_block);
+                let used = f64::from(log.valid) / f64::from(self.pages_per_block);
                 let gain = (age + 1.0) * (1.0 - used);
                 -(used * f64::from(view.erases(log.block))) / gain.max(f64::MIN_POSITIVE)
             }
@@ -269,8 +269,8 @@ impl Policy for Rose {
             .logs
             .iter()
             .filter(|log| log.stream == Some(LOG) && view.is_full(log.block));
-        let emptiest = full.min_by_key(|log| log.live)?;
-        (emptiest.live < free).then_some(emptiest.block)
+        let emptiest = full.min_by_key(|log| log.valid)?;
+        (emptiest.valid < free).then_some(emptiest.block)
     }
 
     fn swapped_blocks(&self) -> u32 {

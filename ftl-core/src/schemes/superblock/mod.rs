@@ -30,12 +30,12 @@
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
-use crate::convert::{index, to_u64};
 use crate::error::FtlError;
 use crate::families::units::{self, Lists, Policy, Shape, UnitFtl};
 use crate::format::OOB_BYTES;
 use crate::ftl::{Ftl, Start};
 use crate::gc::docs;
+use crate::int::{index, to_u64};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Profile, Store};
 

@@ -211,14 +211,14 @@ impl Policy for Nodes {
                 .values()
                 .find(|lpn| pending.get(**lpn).is_none())
                 .copied();
-            let (leaving, written) = match known {
+            let (evicted, written) = match known {
                 Some(lpn) => (lpn, false),
                 None => (
                     *node.by_use.values().next().expect("nodes have entries"),
                     true,
                 ),
             };
-            self.with_node(vtpn, |node| node.remove(leaving));
+            self.with_node(vtpn, |node| node.remove(evicted));
             if written {
                 return Some(vtpn);
             }
