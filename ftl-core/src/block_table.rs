@@ -138,7 +138,7 @@ impl BlockTable {
         let entry = &mut self.blocks[block.index()];
         assert!(
             entry.state != State::Bad || state == State::Bad,
-            "bad block {block} is used again"
+            "bad block {block} cannot become {state:?}"
         );
         self.by_state[entry.state.index()] -= 1;
         self.by_state[state.index()] += 1;
@@ -149,7 +149,10 @@ impl BlockTable {
             self.full_by_role[entry.role.index()] += 1;
         }
         if matches!(state, State::Free | State::Released | State::Bad) {
-            assert_eq!(entry.valid, 0, "block {block} is released with valid pages");
+            assert_eq!(
+                entry.valid, 0,
+                "block {block} has valid pages when it is released"
+            );
         }
         entry.state = state;
         entry.changed = low_u32(self.youngest);
@@ -178,7 +181,7 @@ impl BlockTable {
         assert_eq!(
             self.state(block),
             State::Full,
-            "block {block} may not be collected"
+            "block {block} is not full, so GC cannot select it"
         );
         if !self.victims.contains(block) {
             self.victims.insert(block, self.valid_count(block));
@@ -195,7 +198,7 @@ impl BlockTable {
     pub(crate) fn set_valid(&mut self, ppn: Ppn) {
         let word = &mut self.valid[ppn.index() / 64];
         let bit = 1 << (ppn.index() % 64);
-        assert!(*word & bit == 0, "page {ppn} is valid already");
+        assert!(*word & bit == 0, "page {ppn} is already valid");
         *word |= bit;
         self.add_valid(self.split.block_of(ppn), 1);
     }
@@ -219,7 +222,7 @@ impl BlockTable {
             let word = &mut self.valid[word];
             assert!(
                 *word & bits == 0,
-                "a page of {count} from {first} on is valid already"
+                "one of the {count} pages from {first} on is already valid"
             );
             *word |= bits;
         }
@@ -236,7 +239,7 @@ impl BlockTable {
         let block = self.split.block_of(*first);
         assert!(
             self.split.block_of(*last) == block,
-            "pages {first} to {last} are of several blocks"
+            "pages {first} to {last} are in several blocks"
         );
         let mut cleared = 0;
         for (word, bits) in words_of(first.index(), last.index() + 1 - first.index()) {
@@ -245,7 +248,7 @@ impl BlockTable {
         }
         assert!(
             index(cleared) == pages.len(),
-            "{cleared} valid pages from {first} to {last}, not {}",
+            "{cleared} of {} pages to invalidate, from {first} to {last}, were valid",
             pages.len()
         );
         self.sub_valid(block, to_u32(pages.len()));
@@ -257,13 +260,15 @@ impl BlockTable {
     fn add_valid(&mut self, block: Pbn, pages: u32) {
         debug_assert!(
             !self.is_collectable(block),
-            "pages of block {block}, which may be collected, become valid"
+            "{pages} pages of block {block} become valid while GC can select it"
         );
         self.valid_pages += u64::from(pages);
         self.blocks[block.index()].valid += to_u16(pages);
         debug_assert!(
             self.valid_count(block) <= self.geometry.pages_per_block,
-            "block {block} has more valid pages than pages"
+            "block {block}: valid count {} exceeds the number of pages, {}",
+            self.valid_count(block),
+            self.geometry.pages_per_block
         );
     }
 
@@ -368,14 +373,14 @@ impl BlockTable {
             total += u64::from(valid);
             if valid != self.valid_count(block) {
                 wrong.push(format!(
-                    "block {block}: {} pages counted valid, {valid} are",
+                    "block {block}: valid count is {}, but {valid} pages are valid",
                     self.valid_count(block)
                 ));
             }
         }
         if total != self.valid_pages {
             wrong.push(format!(
-                "{} valid pages counted, {total} are",
+                "the count of all valid pages is {}, but {total} pages are valid",
                 self.valid_pages
             ));
         }
@@ -450,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "is valid already")]
+    #[should_panic(expected = "is already valid")]
     fn a_run_over_a_live_page_is_refused() {
         let mut table = table(64);
         table.set_valid(Ppn::new(70));

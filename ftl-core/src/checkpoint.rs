@@ -94,7 +94,8 @@ impl Checkpoints {
     ) -> Result<(), FtlError> {
         assert!(
             self.writing.is_none() && total > 0,
-            "a checkpoint of {total} chunks, or a second one"
+            "a checkpoint of {total} chunks begins; another one is in progress: {}",
+            self.writing.is_some()
         );
         space.seal(self.stream)?;
         self.writing = Some(Writing {
@@ -116,10 +117,10 @@ impl Checkpoints {
         upto: u64,
     ) -> Result<Option<u64>, FtlError> {
         let began = space.flash.now();
-        let writing = self.writing.as_mut().expect("a set is in progress");
+        let writing = self.writing.as_mut().expect("a checkpoint is in progress");
         assert!(
             writing.next < writing.total,
-            "checkpoint {} is complete",
+            "checkpoint {}: all chunks are already written",
             writing.id
         );
         let last = writing.next + 1 == writing.total;
@@ -154,7 +155,7 @@ impl Checkpoints {
         // equivalent.
         space.make_stream_safe(self.stream)?;
         space.seal(self.stream)?;
-        let done = self.writing.take().expect("checked above");
+        let done = self.writing.take().expect("a checkpoint is in progress");
         space.note_event(
             EventKind::Checkpoint,
             done.blocks.first().copied(),
@@ -215,7 +216,11 @@ impl Checkpoints {
                 .collect();
             self.complete.push((set.id, own));
         }
-        assert!(self.complete.len() <= KEPT, "too many checkpoints are kept");
+        assert!(
+            self.complete.len() <= KEPT,
+            "{} checkpoints are kept, at most {KEPT} can be",
+            self.complete.len()
+        );
         Ok(found)
     }
 

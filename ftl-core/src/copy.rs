@@ -66,7 +66,7 @@ impl CopyBuffer {
     ) -> Result<(), FtlError> {
         assert!(
             pages.len() <= space.geometry().block_pages(),
-            "{} pages to copy at once",
+            "{} pages are to be copied at once, more than a block has",
             pages.len()
         );
         let mut from = std::mem::take(&mut self.from);
@@ -127,7 +127,10 @@ impl CopyBuffer {
         run: &[Ppn],
         cause: Cause,
     ) -> Result<(), FtlError> {
-        debug_assert!(run.is_sorted(), "pages of a block out of order");
+        debug_assert!(
+            run.is_sorted(),
+            "pages to read are not in ascending order: {run:?}"
+        );
         let page = space.geometry().page_len();
         let data = &mut self.data[first * page..][..run.len() * page];
         if !space.flash.read_pages(
@@ -187,7 +190,7 @@ impl CopyBuffer {
             lpn,
             ver,
         };
-        debug_assert!(self.unknown.contains(&i), "page {i} has a name");
+        debug_assert!(self.unknown.contains(&i), "record of page {i} is not lost");
         self.records[i] = Oob {
             tag,
             pseq: 0,
@@ -205,7 +208,7 @@ impl CopyBuffer {
     /// Returns the tag in a loaded page's record.
     pub(crate) fn tag(&self, i: usize) -> PageTag {
         Oob::decode(&self.records[i])
-            .expect("loading leaves records only")
+            .expect("a loaded page has a valid record")
             .tag
     }
 

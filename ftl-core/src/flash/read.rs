@@ -36,7 +36,7 @@ impl<S: Store> Flash<S> {
         debug_assert_eq!(
             data.len(),
             count * self.geometry().page_len(),
-            "bytes of a part of a page"
+            "data is not {count} pages long"
         );
         self.oobs.resize(count, [0; OOB_SLOT]);
         self.health.resize(count, Health::Good);
@@ -64,8 +64,8 @@ impl<S: Store> Flash<S> {
     }
 
     /// Reads `count` logical pages from `lpn` on for the host. `ppn_of` returns the physical page
-    /// of each number from 0 on, or [`UNMAPPED`] or [`LOST`]. Physically consecutive pages of a block
-    /// are read at once.
+    /// of each number from 0 on, or [`UNMAPPED`] or [`LOST`]. Physically consecutive pages of a
+    /// block are read at once.
     pub(crate) fn read_logical_pages(
         &mut self,
         lpn: u32,
@@ -74,7 +74,11 @@ impl<S: Store> Flash<S> {
         out: &mut [u8],
     ) -> Result<(), FtlError> {
         let page = self.geometry().page_len();
-        assert_eq!(out.len(), count * page, "bytes of {count} logical pages");
+        assert_eq!(
+            out.len(),
+            count * page,
+            "buffer is not {count} logical pages long"
+        );
         let mut done = 0;
         while done < count {
             let run = self.run_length(count - done, |i| ppn_of(done + i));
@@ -135,7 +139,7 @@ impl<S: Store> Flash<S> {
         debug_assert_eq!(
             (data.len(), records.len()),
             (pages.len() * self.geometry().page_len(), pages.len()),
-            "bytes and records of {} pages",
+            "buffers are not for {} pages: bytes, records",
             pages.len()
         );
         self.health.resize(pages.len(), Health::Good);

@@ -21,7 +21,8 @@ impl ChunkHead {
     pub fn encode(&self, payload: &[u8], page_bytes: usize, page: &mut Vec<u8>) {
         assert!(
             CHUNK_HEAD + payload.len() <= page_bytes,
-            "a chunk larger than its page"
+            "chunk with a payload of {} bytes does not fit into a page of {page_bytes} bytes",
+            payload.len()
         );
         page.clear();
         page.extend(MAGIC.to_le_bytes());
@@ -78,7 +79,7 @@ mod tests {
         assert_eq!(
             ChunkHead::decode(&late),
             None,
-            "it reaches where no device has been"
+            "upto exceeds the maximum of a counter"
         );
         page[8] = 41;
         assert_eq!(ChunkHead::decode(&page), None);

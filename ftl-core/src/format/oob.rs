@@ -244,7 +244,7 @@ impl Oob {
     pub fn ver(slot: &[u8; OOB_SLOT]) -> u64 {
         let word = slot[8..]
             .first_chunk()
-            .expect("a record has eight bytes more");
+            .expect("a record has eight bytes from there on");
         u64::from_le_bytes(*word) & COUNTER_MAX
     }
 
@@ -280,7 +280,7 @@ impl Oob {
             let mut number = pseq << 48;
             for slot in slots {
                 let [head, middle, tail @ ..] = slot.as_chunks_mut::<8>().0 else {
-                    unreachable!("a slot is four words")
+                    unreachable!("a record slot has four words")
                 };
                 *head = ((u64::from_le_bytes(*head) | cleared) & !set).to_le_bytes();
                 *middle = (u64::from_le_bytes(*middle) & COUNTER_MAX | number).to_le_bytes();
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(Oob::decode(&bytes[..OOB_BYTES]), Some(sample()));
         assert!(
             bytes[OOB_BYTES..].iter().all(|b| *b == 0xFF),
-            "the scheme's part stays erased"
+            "the scheme's part is erased"
         );
     }
 

@@ -88,7 +88,7 @@ impl TrimBitmap {
         assert_eq!(
             self.bits.len(),
             index(self.count.div_ceil(8)),
-            "bits of a bitmap of {} pages",
+            "bitmap of {} pages has the wrong number of bytes",
             self.count
         );
         page.fill(0);

@@ -44,8 +44,8 @@ pub(crate) struct GcState {
     refreshed: u64,
     /// Chooses the victim; `None` is greedy.
     policy: Option<Box<dyn VictimPolicy>>,
-    /// Whether recent GC runs freed no block, or the reserve is in use: then the victim is the block
-    /// with the fewest valid pages.
+    /// Whether recent GC runs freed no block, or the reserve is in use: then the victim is the
+    /// block with the fewest valid pages.
     is_short: bool,
     /// Whether recent GC runs freed no block.
     is_futile: bool,
@@ -315,7 +315,7 @@ pub(crate) trait GarbageCollect<S: Store> {
         let (free, began) = (space.free_blocks(), space.flash.now());
         assert!(
             free >= needed,
-            "a collection that may take {needed} blocks was begun with {free} free ones"
+            "a GC run that can take {needed} blocks began with {free} free blocks"
         );
         let moved = if space.table.valid_count(victim) > 0 {
             self.relocate_valid(victim, cause)?

@@ -33,8 +33,8 @@ use nand_model::{PairTable, Profile};
 const MAX_BLOCKS_LEFT_BY_MOUNT: u32 = 32;
 
 /// Returns the number of blocks that a mount may use for rewrites if `units` units have an open
-/// block each. The mount rewrites pages of the last block that each die programmed, or of the blocks
-/// that the mount before it wrote.
+/// block each. The mount rewrites pages of the last block that each die programmed, or of the
+/// blocks that the mount before it wrote.
 pub(crate) fn rewrite_reserve(profile: &Profile, units: u32) -> u32 {
     let pages_per_block = profile.geometry.pages_per_block;
     let pairs = PairTable::new(profile.pairing, pages_per_block);

@@ -47,7 +47,7 @@ pub(crate) fn scan_newest<S: Store>(
     assert_eq!(
         heads.len(),
         space.geometry().block_slots(),
-        "heads of all blocks"
+        "number of block heads is not the number of blocks"
     );
     let mut scan = Scan::default();
     for (block, head) in (0..).map(Pbn::new).zip(heads) {
@@ -88,7 +88,7 @@ pub(crate) fn scan_newest<S: Store>(
         let lpn = Lpn::new(group[0].oob.tag.lpn);
         assert!(
             lpn.raw() < logical_pages,
-            "evidence of no logical page {lpn}"
+            "scanned versions are of logical page {lpn}, which does not exist"
         );
         let candidate = MapCandidate {
             trimmed_at: trimmed_at[lpn.index()],
@@ -202,7 +202,11 @@ impl ScanResult {
     }
 
     fn put(&mut self, lpn: Lpn, ppn: Ppn, pseq: u64) {
-        debug_assert_ne!(ppn.raw(), UNMAPPED, "logical page {lpn} at no page");
+        debug_assert_ne!(
+            ppn.raw(),
+            UNMAPPED,
+            "newest page of logical page {lpn} is UNMAPPED"
+        );
         self.map[lpn.index()] = ppn.raw();
         self.programmed[lpn.index()] = pseq;
     }

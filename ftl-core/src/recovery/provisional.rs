@@ -19,7 +19,7 @@ use std::ops::Range;
 ///   before it. If it were damaged, the next mount could not distinguish it from the run that
 ///   follows.
 pub(crate) fn commits(pairs: &PairTable, padding: Range<u32>) -> bool {
-    assert!(!padding.is_empty(), "empty padding commits nothing");
+    assert!(!padding.is_empty(), "the range of padding is empty");
     let hit = || pairs.victims(padding.end - 1);
     let seam = padding.start..padding.start + 2;
     let before = padding.start.saturating_sub(pairs.span())..padding.start;
@@ -46,7 +46,7 @@ pub(crate) fn padding_per_block(pairs: &PairTable, pages: u32) -> u32 {
 pub(super) fn drop_uncommitted(pages: &mut [(Ppn, Option<Oob>)], suspects: &[Ppn]) {
     debug_assert!(
         pages.is_sorted_by_key(|(ppn, _)| *ppn),
-        "pages of a block out of order"
+        "pages of a block are not in ascending order"
     );
     let is_provisional =
         |slot: &Option<Oob>| slot.is_some_and(|oob| oob.tag.flags.has(Flags::PROVISIONAL));

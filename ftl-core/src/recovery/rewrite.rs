@@ -83,13 +83,13 @@ impl Rewrites {
             let (to, _) = space.append(stream, &[tag], &rewrite.data, Cause::Recovery)?;
             assert!(
                 rescuer.space().flash.pseq() >= seq,
-                "the rewrite of {} has no number",
+                "rewrite of page {} did not get sequence number {seq} or a later one",
                 rewrite.from
             );
             rescuer.copied(&rewrite, to, seq);
             debug_assert!(
                 !rescuer.space().table.is_valid(rewrite.from),
-                "page {} is valid after its rewrite",
+                "page {} is still valid after its rewrite",
                 rewrite.from
             );
         }

@@ -167,7 +167,7 @@ fn read_records<S: Store>(
     let frontier = flash.chip().frontier(block);
     assert!(
         frontier <= geometry.pages_per_block,
-        "block {block} has {frontier} pages"
+        "block {block}: {frontier} pages are programmed, more than it has"
     );
     *scanned += u64::from(frontier);
     let mut slots = Vec::with_capacity(index(frontier));

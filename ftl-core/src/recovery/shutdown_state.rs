@@ -54,7 +54,7 @@ impl ShutdownState {
         assert_eq!(
             space.released_blocks(),
             0,
-            "blocks that wait for their erase at a clean stop"
+            "released blocks are not erased at a clean shutdown"
         );
         let chip = space.flash.chip();
         let is_known = |block: &Pbn| space.table.is_in_use(*block);
@@ -166,7 +166,7 @@ impl ShutdownState {
         let count = to_u32(chunks.len());
         assert!(
             count <= ShutdownState::chunks(&space.geometry()),
-            "a clean stop of {count} chunks"
+            "shutdown state has {count} chunks, more than are reserved"
         );
         checkpoints.begin(space, count)?;
         for chunk in chunks {
@@ -196,9 +196,12 @@ impl ShutdownState {
             .flat_map(|(payload, _)| payload.iter().copied())
             .collect();
         let damaged = |what: &str| FtlError::Corrupt(format!("checkpoint {}: {what}", newest.id));
-        let stop = ShutdownState::decode(&bytes).ok_or_else(|| damaged("unreadable"))?;
+        let stop = ShutdownState::decode(&bytes)
+            .ok_or_else(|| damaged("the shutdown state cannot be decoded"))?;
         if stop.logical_pages != u64::from(logical_pages) || stop.blocks.len() != heads.len() {
-            return Err(damaged("made for another size"));
+            return Err(damaged(
+                "the number of logical pages or of blocks is another",
+            ));
         }
         if !stop.still_holds(space, heads) {
             return Ok(None);

@@ -107,7 +107,7 @@ pub fn add(scheme: &'static Scheme) -> Result<(), FtlError> {
     let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
     let mut known = SCHEMES.iter().chain(added.iter().copied());
     if known.any(|known| known.name == scheme.name) {
-        let text = format!("there is a scheme {:?} already", scheme.name);
+        let text = format!("a scheme named {:?} already exists", scheme.name);
         return Err(FtlError::Config(text));
     }
     added.push(scheme);

@@ -66,7 +66,7 @@ impl OpenBlock {
     pub(super) fn note(&mut self, count: u32, last: u64) {
         debug_assert!(
             u64::from(count) <= last,
-            "{count} pages up to program {last}"
+            "{count} pages are programmed, but the last program is number {last}"
         );
         let kept = if count == 1 {
             1
@@ -164,7 +164,7 @@ pub(super) struct UnsafeStreams(BinaryHeap<Reverse<(u64, StreamId)>>);
 
 impl UnsafeStreams {
     pub(super) fn put(&mut self, seq: u64, stream: StreamId) {
-        debug_assert!(seq < NEVER, "nothing of stream {stream} is at risk");
+        debug_assert!(seq < NEVER, "stream {stream} has no unsafe page");
         self.0.push(Reverse((seq, stream)));
     }
 
@@ -184,7 +184,10 @@ impl UnsafeStreams {
             } else if oldest == seq {
                 return Some((seq, stream));
             } else {
-                debug_assert!(oldest > seq, "pages of stream {stream} at risk got older");
+                debug_assert!(
+                    oldest > seq,
+                    "oldest unsafe page of stream {stream} moved backwards, from {seq} to {oldest}"
+                );
                 top.0.0 = oldest;
             }
         }

@@ -1,8 +1,8 @@
 //! Data blocks: the physical block of a logical block, and the offsets of its pages.
 //!
 //! On chips that take pages in any order, a page has its own offset, and no table is needed. On
-//! others, pages are appended in order of arrival, and a table has their offsets. An offset is
-//! used once until the block is replaced, so both kinds of block fill up alike.
+//! others, pages are appended in order of arrival, and a table has their offsets. In both cases
+//! a data block takes each logical page once, so both kinds of block fill up alike.
 
 use crate::addr::{Lbn, Lpn};
 use crate::format::UNMAPPED;
@@ -71,11 +71,11 @@ impl DataBlocks {
     pub(crate) fn set_block(&mut self, lbn: Lbn, block: Pbn) {
         assert!(
             self.block(lbn).is_none(),
-            "logical block {lbn} has a data block"
+            "logical block {lbn} already has a data block"
         );
         assert!(
             self.owner(block).is_none(),
-            "block {block} is the data block of two logical blocks"
+            "block {block} is already the data block of another logical block"
         );
         self.blocks[lbn.index()] = block.raw();
         self.owners[block.index()] = lbn.raw();
@@ -89,7 +89,7 @@ impl DataBlocks {
         debug_assert_eq!(
             self.block(lbn),
             Some(self.geometry.block_of(ppn)),
-            "page {ppn} is not in the data block of logical page {lpn}"
+            "page {ppn} of logical page {lpn} is not in its data block"
         );
         if let Some(known) = self.offsets.get_mut(lpn.index()) {
             debug_assert_eq!(
@@ -98,7 +98,10 @@ impl DataBlocks {
             );
             *known = to_u16(offset);
         } else {
-            debug_assert_eq!(offset, home, "logical page {lpn} is not at its own offset");
+            debug_assert_eq!(
+                offset, home,
+                "page {ppn} of logical page {lpn} is not at its own offset"
+            );
         }
     }
 
@@ -108,7 +111,7 @@ impl DataBlocks {
         assert_eq!(
             self.owner(block),
             Some(lbn),
-            "data block {block} has another owner"
+            "data block {block} of logical block {lbn} has another owner"
         );
         self.blocks[lbn.index()] = UNMAPPED;
         self.owners[block.index()] = UNMAPPED;

@@ -93,12 +93,15 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     ) -> Result<R, FtlError> {
         assert!(
             lpns.len() <= self.space.geometry().block_pages(),
-            "{} pages of a logical block",
+            "{} pages are to be copied, more than a logical block has",
             lpns.len()
         );
         let from: Vec<Ppn> = lpns
             .iter()
-            .map(|lpn| self.ppn_of(*lpn).expect("a mapped page is somewhere"))
+            .map(|lpn| {
+                self.ppn_of(*lpn)
+                    .expect("a mapped page has a physical page")
+            })
             .collect();
         let mut pages = std::mem::take(&mut self.gc.pages);
         let outcome = pages
@@ -168,7 +171,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 self.program_data(stream, offset, &tags[done..done + run], bytes, cause)?;
             assert!(
                 (1..=run).contains(&index(count)),
-                "{count} pages programmed of {run}"
+                "{count} pages of a run of {run} are programmed"
             );
             for (tag, ppn) in tags[done..].iter().zip(first.run(count)) {
                 note(self, Lpn::new(tag.lpn), ppn);
@@ -176,7 +179,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             block = Some(self.space.geometry().block_of(first));
             done += index(count);
         }
-        Ok(block.expect("there are pages to program"))
+        Ok(block.expect("at least one page is programmed"))
     }
 
     /// Seals the data block. Returns whether its stream was filling it. A data block that a mount
@@ -207,7 +210,11 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let mut placed = 0;
         for lpn in self.pages_of(lbn) {
             if self.is_logged_in(block, lpn) {
-                let ppn = self.map.logs.ppn_of(lpn).expect("it is logged");
+                let ppn = self
+                    .map
+                    .logs
+                    .ppn_of(lpn)
+                    .expect("the page is in the log block");
                 self.map.logs.remove(lpn, block);
                 self.map.data.set_page(lpn, ppn);
                 placed += 1;
@@ -216,7 +223,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         assert_eq!(
             self.space.table.valid_count(block),
             placed,
-            "data block {block} has pages that are not of logical block {lbn}"
+            "data block {block} has valid pages that are not of logical block {lbn}"
         );
         self.map.logs.remove_block(block);
         self.space.table.set_role(block, Role::Data);

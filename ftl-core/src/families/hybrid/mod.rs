@@ -1,13 +1,13 @@
-//! Schemes with *data blocks*, one per logical block, and *log blocks* for pages whose place in the
-//! data block is taken. When there are too many log blocks, one is merged: the newest pages of
+//! Schemes with *data blocks*, one per logical block, and *log blocks* for pages whose offset in
+//! the data block is taken. When there are too many log blocks, one is merged: the newest pages of
 //! every logical block in it are copied to a new data block. Schemes differ in a [`Policy`]: the
 //! log block of a page, the log block to merge, and the time of the merge.
 //!
 //! On chips that take pages in any order, every page has its own offset in a data block (the
 //! schemes were made for such chips). On others, and on chips with paired pages, a data block is
-//! appended to, and a table in RAM has the place of each page. A place is taken once, like an
-//! offset, so that blocks fill up and are merged in the same way. This adaptation to multi-level
-//! cells is not from the papers.
+//! appended to, and a table in RAM has the offset of each page. In both cases a data
+//! block takes each logical page once, so that blocks fill up and are merged in the same way. This
+//! adaptation to multi-level cells is not from the papers.
 //!
 //! *Common blocks* take trim records and the pages that a mount programs, because a mount cannot
 //! continue blocks that a power cut left open. Pages of any logical block in common blocks are log
@@ -72,7 +72,7 @@ const MIN_LOGS: u32 = 2;
 
 const LOG_BLOCKS: ParamDoc = ParamDoc {
     key: "log.blocks",
-    help: "log blocks at most, 0 = all that over-provisioning leaves (default 0)",
+    help: "maximum number of log blocks, 0 = all blocks that over-provisioning leaves (default 0)",
 };
 
 /// Parameters of all schemes of this family.
@@ -305,7 +305,7 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
         for lpn in Lpn::new(0).run(self.logical_pages) {
             if self.map.logs.ppn_of(lpn).is_some() && !self.map.trims.is_mapped(lpn) {
                 wrong.push(format!(
-                    "logical page {lpn} is in a log block, and holds nothing"
+                    "logical page {lpn} is in a log block, but not mapped"
                 ));
             }
             if !self.map.trims.is_mapped(lpn) {
@@ -335,7 +335,9 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
             self.map.trims.mapped_pages() + to_u64(self.map.trims.len()),
         );
         if valid != known {
-            wrong.push(format!("{valid} valid pages, {known} known"));
+            wrong.push(format!(
+                "{valid} pages are valid, but mapped pages and trim pages are {known}"
+            ));
         }
         Ok(())
     }
@@ -371,7 +373,10 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// Returns the logical block and the page in it.
     #[inline]
     fn split(&self, lpn: Lpn) -> (Lbn, u32) {
-        debug_assert!(lpn.raw() < self.logical_pages, "no logical page {lpn}");
+        debug_assert!(
+            lpn.raw() < self.logical_pages,
+            "logical page {lpn} does not exist"
+        );
         lpn.split(self.space.geometry().pages_per_block)
     }
 
@@ -383,7 +388,10 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     fn data_stream(&self, lbn: Lbn) -> StreamId {
-        debug_assert!(lbn.raw() < self.logical_blocks(), "no logical block {lbn}");
+        debug_assert!(
+            lbn.raw() < self.logical_blocks(),
+            "logical block {lbn} does not exist"
+        );
         self.map.first_data + lbn.index()
     }
 

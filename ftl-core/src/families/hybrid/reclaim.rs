@@ -69,7 +69,7 @@ impl<S: Store, P: Policy> GarbageCollect<S> for HybridFtl<S, P> {
     fn relocate_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         assert!(
             self.space.table.is_in_use(victim),
-            "block {victim} has no pages to move"
+            "block {victim} is not in use, so it has no pages to relocate"
         );
         let collectable = self.space.table.withdraw(victim);
         let outer = self.map.emptying.replace(victim);
@@ -202,7 +202,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     fn swap(&mut self, stream: StreamId, block: Pbn, log: Pbn) -> Result<(), FtlError> {
-        assert_ne!(block, log, "a block is swapped for itself");
+        assert_ne!(block, log, "block {block} is to be swapped for itself");
         self.space.reopen(stream, block);
         self.map.logs.add_swapped(block, 0);
         let mut pages = std::mem::take(&mut self.gc.pages);
@@ -295,7 +295,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let moved = to_u64(pages.from.len());
         assert!(
             moved <= u64::from(room),
-            "{moved} pages moved to room for {room}"
+            "{moved} pages are moved, the stream had room for {room}"
         );
         self.gc.pages = pages;
         copied.map(|()| moved)
@@ -356,7 +356,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         }
         assert!(
             self.map.logs.get(victim).is_none_or(|log| log.valid == 0),
-            "log block {victim} has pages after its merges"
+            "log block {victim} has valid pages after its merges"
         );
         self.space.seal_block(victim)?;
         if self.space.table.valid_count(victim) > 0 {

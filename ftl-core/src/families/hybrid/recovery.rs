@@ -85,7 +85,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         for (lpn, ppn) in found {
             debug_assert!(
                 self.space.table.is_valid(ppn),
-                "logical page {lpn} was found at {ppn}, which is not valid"
+                "logical page {lpn} is at {ppn}, which is not valid"
             );
             let block = geometry.block_of(ppn);
             if best.is_some_and(|(best, _)| best == block) {

@@ -42,7 +42,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         assert_eq!(
             bytes.len(),
             self.space.geometry().page_len(),
-            "bytes of logical page {lpn}"
+            "data of logical page {lpn} is not one page long"
         );
         if self.has_free_offset(lpn) {
             return self.write_into_data_block(lpn, bytes);
@@ -121,7 +121,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         debug_assert_eq!(
             bytes.len(),
             tags.len() * self.space.geometry().page_len(),
-            "bytes of {} pages of a data block",
+            "data is not {} pages long",
             tags.len()
         );
         if self.map.data.in_place() {
@@ -144,7 +144,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 self.space.geometry().block_pages(),
                 count * self.space.geometry().page_len()
             ),
-            "pages and bytes of the whole logical block {lbn}"
+            "request for logical block {lbn} is not a whole logical block: pages, bytes"
         );
         self.next_ver += to_u64(count);
         let tag = |(lpn, ver): (Lpn, u64)| PageTag {

@@ -128,8 +128,8 @@ pub(super) const CHUNK_VER: usize = 8;
 /// Chunks written per host program while a checkpoint is in progress.
 pub(super) const CHUNKS_PER_PROGRAM: u32 = 1;
 
-/// The newest complete checkpoint without its map, which the mount has loaded. Without a checkpoint,
-/// every record is newer.
+/// The newest complete checkpoint without its map, which the mount has loaded. Without a
+/// checkpoint, every record is newer.
 #[derive(Default)]
 pub(super) struct LoadedCheckpoint {
     pub(super) clean: bool,
@@ -266,15 +266,18 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             .map
             .map_writer
             .as_ref()
-            .expect("a checkpoint is under way");
-        let number = self.checkpoints.next_chunk().expect("a set is in progress") as usize;
+            .expect("a checkpoint is in progress");
+        let number = self
+            .checkpoints
+            .next_chunk()
+            .expect("a checkpoint is in progress") as usize;
         let head_chunks = writer.head.len().div_ceil(size);
         let payload: Vec<u8> = if number < head_chunks {
             writer
                 .head
                 .chunks(size)
                 .nth(number)
-                .expect("counted above")
+                .expect("the number is below that of the head chunks")
                 .to_vec()
         } else {
             let entries = MapWriter::entries(&geometry);
@@ -329,14 +332,15 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             .chunks
             .len()
             .checked_sub(map_chunks)
-            .ok_or_else(|| damaged("too few chunks"))?;
+            .ok_or_else(|| damaged("fewer chunks than the map needs"))?;
         let head: Vec<u8> = set.chunks[..head_chunks]
             .iter()
             .flat_map(|(payload, _)| payload.clone())
             .collect();
-        let head = CheckpointHead::decode(&head).ok_or_else(|| damaged("unreadable head"))?;
+        let head =
+            CheckpointHead::decode(&head).ok_or_else(|| damaged("the head cannot be decoded"))?;
         if head.logical_pages != self.logical_pages {
-            return Err(damaged("made for another size"));
+            return Err(damaged("the number of logical pages is another"));
         }
         let counters = [head.begin_pseq, head.begin_epoch, head.next_ver];
         if head.begin_epoch == 0
@@ -344,7 +348,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
                 .into_iter()
                 .any(|counter| counter > COUNTER_FOUND_MAX)
         {
-            return Err(damaged("it counts as no device does"));
+            return Err(damaged("a sequence number exceeds the maximum"));
         }
         let mut coverage = Vec::with_capacity(map_chunks);
         let pages: Vec<_> = (0..self.logical_pages).map(Lpn::new).collect();
@@ -353,13 +357,13 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
                 .split_first_chunk()
                 .filter(|(_, rest)| rest.len() == part.len() * 4)
             else {
-                return Err(damaged("a chunk has the wrong length"));
+                return Err(damaged("the length of a chunk is wrong"));
             };
             for (lpn, bytes) in part.iter().zip(payload.chunks_exact(4)) {
                 let entry = u32::from_le_bytes(bytes.try_into().expect("four bytes"));
                 let ppn = (entry != UNMAPPED).then(|| Ppn::new(entry));
                 if ppn.is_some_and(|ppn| !geometry.contains(ppn)) {
-                    return Err(damaged("it names a page that does not exist"));
+                    return Err(damaged("an entry names a page that does not exist"));
                 }
                 self.map.pages.set(*lpn, ppn);
             }

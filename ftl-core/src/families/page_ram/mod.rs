@@ -224,7 +224,7 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
         let valid = self.space.table.valid_pages();
         if mapped != self.map.mapped || valid != mapped + self.map.trims.len() as u64 {
             wrong.push(format!(
-                "{mapped} pages mapped ({} counted), {valid} valid, {} trims",
+                "{mapped} pages are mapped, {} are counted; {valid} pages are valid, {} are trim pages",
                 self.map.mapped,
                 self.map.trims.len()
             ));

@@ -234,7 +234,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             || table.role(block) == Role::Checkpoint
         {
             return Err(FtlError::Corrupt(format!(
-                "page {ppn} has two owners, or its block holds no data"
+                "page {ppn} of the map is already valid, or its block contains no data"
             )));
         }
         self.space.table.set_valid(ppn);

@@ -48,10 +48,7 @@ impl Trims {
     }
 
     pub(super) fn on_relocate(&mut self, from: Ppn, to: Ppn) {
-        let record = self
-            .live
-            .remove(&from)
-            .expect("a live trim record is known");
+        let record = self.live.remove(&from).expect("the trim record is listed");
         self.live.insert(to, record);
     }
 

@@ -130,9 +130,8 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
                 return self.advance_window();
             }
         }
-        self.gc.set_read_only(
-            "the age window is shorter than the collections that a conversion needs",
-        );
+        self.gc
+            .set_read_only("the age window is shorter than the GC runs that a conversion needs");
         self.gc.refuse_if_read_only()
     }
 

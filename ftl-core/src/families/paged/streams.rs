@@ -84,7 +84,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             .iter()
             .map(|record| now.saturating_sub(Oob::ver(record)));
         let mut of = |age| streams.of_copy(space, victim, age, is_short);
-        let first = of(ages.next().expect("a run has pages"));
+        let first = of(ages.next().expect("a run has at least one page"));
         let others = ages.take_while(|age| of(*age) == first).count();
         (first, 1 + others)
     }

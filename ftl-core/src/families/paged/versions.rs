@@ -143,10 +143,10 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
         Ok(false)
     }
 
-    /// Returns whether a mapping page's entry may be right: its block exists. If the block was begun
-    /// after `upto`, it may contain another page there: then the page's record must be readable and
-    /// name the logical page. The record of the version or trim that replaced the entry can be
-    /// lost.
+    /// Returns whether a mapping page's entry may be right: its block exists. If the block was
+    /// begun after `upto`, it may contain another page there: then the page's record must be
+    /// readable and name the logical page. The record of the version or trim that replaced the
+    /// entry can be lost.
     pub(super) fn entry_may_be_valid(
         &mut self,
         lpn: u32,
@@ -184,7 +184,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             .is_some_and(|(version, _)| upto > version.oob.pseq)
         {
             return Err(FtlError::Corrupt(format!(
-                "mapping page {vtpn} knows of programs that came after it"
+                "mapping page {vtpn}: upto {upto} is larger than its own sequence number"
             )));
         }
         self.map.upto[vtpn as usize] = upto;
@@ -390,7 +390,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
     pub(super) fn adopt_valid(&mut self, ppn: Ppn) -> Result<(), FtlError> {
         if !self.space.geometry().contains(ppn) || self.space.table.is_valid(ppn) {
             return Err(FtlError::Corrupt(format!(
-                "page {ppn} does not exist, or has two owners"
+                "page {ppn} of the map does not exist, or is already valid"
             )));
         }
         let block = self.space.geometry().block_of(ppn);
@@ -400,7 +400,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             return Ok(());
         }
         Err(FtlError::Corrupt(format!(
-            "page {ppn} is in use, but its block holds no data"
+            "page {ppn} of the map is in a block that contains no data"
         )))
     }
 

@@ -27,7 +27,10 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     }
 
     pub(super) fn group_number(&self, unit: u32, k: u32) -> u32 {
-        debug_assert!(k < self.map.shape.tables(), "unit {unit} has no table {k}");
+        debug_assert!(
+            k < self.map.shape.tables(),
+            "table {k} of unit {unit} does not exist"
+        );
         unit * self.map.shape.groups() + k / self.map.shape.tables_per_group
     }
 
@@ -184,7 +187,10 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         lost: Ppn,
     ) -> Result<(), FtlError> {
         let tables = self.map.shape.tables_of(group);
-        assert!(!tables.is_empty(), "unit {unit} has no group {group}");
+        assert!(
+            !tables.is_empty(),
+            "group {group} of unit {unit} has no tables"
+        );
         let first = unit * self.map.shape.pages + tables.start * self.map.shape.slots;
         let mut slots = vec![
             UNMAPPED;

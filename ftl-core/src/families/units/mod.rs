@@ -282,31 +282,31 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
     fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
         wrong.extend(self.map.lists.audit());
         self.map.cached_unit.forget();
-        let (mut placed, mut lost) = (0, 0);
+        let (mut found, mut lost) = (0, 0);
         for lpn in Lpn::new(0).run(self.logical_pages) {
             let ppn = self.look_up(lpn, Cause::Recovery)?;
             if (ppn != UNMAPPED) != self.map.trims.is_mapped(lpn) {
                 wrong.push(format!(
-                    "logical page {lpn} is at {ppn:#x}, but mapped: {}",
+                    "logical page {lpn}: table entry is {ppn:#x}, mapped: {}",
                     self.map.trims.is_mapped(lpn)
                 ));
             }
             match ppn {
                 UNMAPPED => continue,
                 LOST => lost += 1,
-                _ => placed += 1,
+                _ => found += 1,
             }
             if ppn != LOST {
                 wrong.extend(self.audit_page(lpn, Ppn::new(ppn))?);
             }
         }
         let valid = self.space.table.valid_pages();
-        if placed + lost != self.map.trims.mapped_pages()
-            || valid != placed + to_u64(self.map.trims.len())
+        if found + lost != self.map.trims.mapped_pages()
+            || valid != found + to_u64(self.map.trims.len())
         {
             let (mapped, trims) = (self.map.trims.mapped_pages(), self.map.trims.len());
             wrong.push(format!(
-                "{placed} pages placed, {lost} lost, {mapped} mapped; {valid} valid, {trims} trims"
+                "{found} pages have a physical page and {lost} are lost, but {mapped} are mapped; {valid} pages are valid, {trims} are trim pages"
             ));
         }
         Ok(())
@@ -320,7 +320,10 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
 
     /// Returns the unit, the table in it, and the slot in the unit.
     fn split(&self, lpn: Lpn) -> (u32, u32, usize) {
-        debug_assert!(lpn.raw() < self.logical_pages, "no logical page {lpn}");
+        debug_assert!(
+            lpn.raw() < self.logical_pages,
+            "logical page {lpn} does not exist"
+        );
         let Shape { pages, slots, .. } = self.map.shape;
         let offset = lpn.raw() % pages;
         (lpn.raw() / pages, offset / slots, index(offset))
@@ -407,7 +410,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         self.map.trims.map(Lpn::new(tag.lpn));
         let block = self.space.geometry().block_of(ppn);
         let owner = self.map.lists.owner(block);
-        assert_eq!(owner, None, "common block {block} has a unit");
+        assert_eq!(owner, None, "common block {block} is in the list of a unit");
         let old = std::mem::replace(&mut self.map.cached_unit.slots[slot], ppn.raw());
         self.map.cached_unit.carriers[index(k)] = UNMAPPED;
         self.keep_group(unit, k / self.map.shape.tables_per_group);
@@ -443,7 +446,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             )
         {
             return Ok(Some(format!(
-                "logical page {lpn} is at {ppn}, in a common block, and its table is on flash"
+                "logical page {lpn} is at {ppn}, in a common block, but its table is on flash"
             )));
         }
         let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;

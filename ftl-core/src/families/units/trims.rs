@@ -74,7 +74,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             debug_assert_eq!(
                 (own, of),
                 (unit, k),
-                "logical page {lpn} is of another table"
+                "logical page {lpn} is not in table {k} of unit {unit}"
             );
             let old = std::mem::replace(&mut self.map.cached_unit.slots[slot], UNMAPPED);
             self.invalidate_entry(old);
@@ -116,7 +116,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             blocks
                 .iter()
                 .all(|block| self.space.table.valid_count(*block) == 0),
-            "unit {unit} is dropped with valid pages"
+            "unit {unit} has valid pages when its blocks are dropped"
         );
         self.space.seal(self.stream_of(unit))?;
         blocks
@@ -200,11 +200,11 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 .zip(&*slots)
                 .filter(|(_, slot)| **slot != UNMAPPED);
             let mapped = mapped.map(|(lpn, slot)| (lpn, Ppn::new(*slot)));
-            let is_abroad =
+            let in_common_block =
                 |(_, ppn): &(u32, Ppn)| self.map.lists.owner(geometry.block_of(*ppn)) != Some(unit);
             if let Some(page) = mapped
                 .clone()
-                .find(is_abroad)
+                .find(in_common_block)
                 .or_else(|| mapped.clone().next())
             {
                 return Some(page);

@@ -50,9 +50,9 @@ use rustc_hash::FxHashMap;
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: Asast::NAME,
-    title: "A-SAST: log blocks for groups of logical blocks, which grow and shrink (reconstructed)",
-    about: "Adjacent logical blocks form groups that share log blocks, between BAST (one each) and FAST (all together). The groups \
-            grow where log blocks would be merged half empty and shrink where a merge would take too many logical blocks.",
+    title: "A-SAST: log blocks shared by groups of logical blocks, which grow and shrink (reconstructed)",
+    about: "Groups of adjacent logical blocks share log blocks; in BAST a group is one logical block, in FAST it is all. A group \
+            grows if its log blocks would be merged half empty, and shrinks if a log block has pages of too many logical blocks.",
     paper: "Koo, Shin: Adaptive Block Association, IEICE 2009; Park et al.: SAST, ACM TECS 2008",
     mapping: "block; page in log blocks of a group of logical blocks",
     ram: "5 B per logical block + (4 + 4 B per page) per log block",
@@ -65,15 +65,15 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "asast.group",
-            help: "logical blocks of a group at first: 1, 2, 4, 8 or 16 (default 1, SAST 4)",
+            help: "initial number of logical blocks of a group: 1, 2, 4, 8 or 16 (default 1, SAST 4)",
         },
         ParamDoc {
             key: "asast.logs",
-            help: "log blocks of a group at most, 0 = no limit (default 0, SAST 4)",
+            help: "maximum number of log blocks of a group, 0 = no limit (default 0, SAST 4)",
         },
         ParamDoc {
             key: "asast.victim",
-            help: "lru (default): a log block of the group not written for longest; or least_valid of all",
+            help: "lru (default): a log block of the least recently written group; least_valid: the one with the fewest valid pages",
         },
     ],
     shared_params: hybrid::PARAMS,
@@ -148,7 +148,7 @@ impl Asast {
     fn resize(&mut self, first: u32, size: u8, view: &View) {
         assert!(
             size <= LARGEST && first.is_multiple_of(1 << size),
-            "a group of {} logical blocks from {first} on",
+            "a group cannot have {} logical blocks from {first} on",
             1 << size
         );
         let end = (index(first) + (1 << size)).min(self.sizes.len());

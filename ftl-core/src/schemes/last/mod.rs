@@ -11,8 +11,9 @@
 //! stream per sequential block and one per partition. This module contains the detection of
 //! sequential and hot pages, and the partition sizes.
 //!
-//! RAM: 4 bytes per logical block and 8 per page of a log block, for its place and its write time.
-//! The report lists the allocated RAM alongside: times only of the writes that may still count.
+//! RAM: 4 bytes per logical block and 8 per page of a log block, for its physical page and its
+//! write time. The report lists the allocated RAM alongside: times only of the writes that may
+//! still count.
 //!
 //! Deviations, and choices where the paper is silent:
 //! - The original was not available; this follows descriptions in later papers.
@@ -49,8 +50,9 @@ use std::collections::VecDeque;
 pub(super) const SCHEME: Scheme = Scheme {
     name: Last::NAME,
     title: "LAST: log blocks for sequential, hot and cold writes",
-    about: "Log blocks are kept apart: for sequential writes, which become data blocks with few copies; for hot pages, where \
-            blocks die as a whole and cost an erase; and for the others, where the block whose merge is cheapest is merged.",
+    about: "There are three kinds of log blocks. Those for sequential writes become data blocks with few copies. Those for hot \
+            pages: all pages of a block become invalid together, so it costs only an erase. Of the others, the block with the \
+            cheapest merge is merged.",
     paper: "Lee, Shin, Kim, Kim: LAST, ACM SIGOPS OSR 2008",
     mapping: "block; page in log blocks: sequential, hot, cold",
     ram: "4 B per logical block + 8 B per page of a log block",
@@ -59,11 +61,11 @@ pub(super) const SCHEME: Scheme = Scheme {
     params: &[
         ParamDoc {
             key: "last.large_request",
-            help: "bytes from which on a request is sequential (default 8192)",
+            help: "bytes from which a request counts as sequential (default 8192)",
         },
         ParamDoc {
             key: "last.sequential",
-            help: "sequential log blocks at most, 1 to 64 (default 8)",
+            help: "maximum number of sequential log blocks, 1 to 64 (default 8)",
         },
     ],
     shared_params: hybrid::PARAMS,
@@ -139,11 +141,16 @@ impl Recent {
         self.writes += 1;
         debug_assert!(
             self.latest.len() <= self.written.len(),
-            "more pages than writes are remembered"
+            "{} pages have a latest write, but only {} writes are listed",
+            self.latest.len(),
+            self.written.len()
         );
         while self.written.len() > limit {
             let number = self.writes - to_u64(self.written.len());
-            let lpn = self.written.pop_front().expect("more than the limit");
+            let lpn = self
+                .written
+                .pop_front()
+                .expect("the list is longer than the limit");
             if self.latest.get(&lpn) == Some(&number) {
                 self.latest.remove(&lpn);
             }
@@ -194,7 +201,7 @@ impl Last {
         let slots = self.slots_of(view.limit);
         assert!(
             write.offset < self.pages_per_block,
-            "no page {} in a logical block",
+            "offset {} is outside the logical block",
             write.offset
         );
         let stream = |slot: usize| FIRST_SEQUENTIAL + slot as LogStream;

@@ -548,13 +548,13 @@ fn a_superseded_page_that_turns_out_blank_is_not_marked() {
     let mut ftl = remount(ftl, &config);
     assert!(
         !ftl.chip().is_programmed(ppn) && ftl.space.table.is_valid(ppn),
-        "the map names a blank page"
+        "the map names {ppn}, which is not programmed"
     );
     write(&mut ftl, 5, 3);
     ftl.shutdown(0).unwrap();
     assert!(
         !ftl.chip().is_programmed(ppn) && !ftl.space.table.is_valid(ppn),
-        "superseded, and still blank"
+        "{ppn} is superseded, and still not programmed"
     );
     assert_eq!(read(&mut ftl, 5), 3);
 }

@@ -108,7 +108,7 @@ impl Slots {
         if self.keeps && slot != NO_SLOT {
             debug_assert!(
                 self.free.len() < self.data.len() / self.page_bytes,
-                "slot {slot} is put back twice"
+                "slot {slot} is put back, but all slots are free"
             );
             self.free.push(slot);
         }
@@ -188,7 +188,10 @@ impl Buffer {
     /// Makes the page's logical superblock the most recently used one.
     fn touch(&mut self, lpn: Lpn) {
         let logical = self.shape.superblock_of(lpn);
-        let unit = self.units.get_mut(&logical).expect("it has a page");
+        let unit = self
+            .units
+            .get_mut(&logical)
+            .expect("a superblock with buffered pages is listed");
         if unit.used != self.clock || self.clock == 0 {
             self.by_use.remove(&unit.used);
             self.clock += 1;
@@ -202,7 +205,7 @@ impl Buffer {
         assert_eq!(
             data.len(),
             self.slots.page_bytes,
-            "bytes of logical page {lpn}"
+            "data of logical page {lpn} is not one page long"
         );
         let slot = match self.entry(lpn).slot() {
             Some(slot) => slot,
@@ -235,10 +238,7 @@ impl Buffer {
     /// Discards the page's content in RAM, so that the content on flash is the newest. Returns
     /// whether the page is no longer buffered.
     pub(super) fn discard_unacknowledged(&mut self, lpn: Lpn) -> bool {
-        let entry = self
-            .entries
-            .get_mut(&lpn)
-            .expect("what is taken back is buffered");
+        let entry = self.entries.get_mut(&lpn).expect("the page is buffered");
         if entry.ppn().is_none() {
             return self.remove(lpn).is_some();
         }
@@ -255,7 +255,10 @@ impl Buffer {
         self.slots.put_back(entry.slot);
         self.fresh.remove(&lpn);
         let logical = self.shape.superblock_of(lpn);
-        let unit = self.units.get_mut(&logical).expect("it had a page");
+        let unit = self
+            .units
+            .get_mut(&logical)
+            .expect("a superblock with buffered pages is listed");
         unit.pages -= 1;
         unit.eighths[self.shape.eighth(lpn)] -= 1;
         if unit.pages == 0 {

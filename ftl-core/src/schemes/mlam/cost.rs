@@ -54,7 +54,7 @@ impl Cost {
         }
         assert!(
             self.k_empty <= 7,
-            "{} empty logical blocks of 8",
+            "k_empty is {}, the maximum is 7",
             self.k_empty
         );
     }

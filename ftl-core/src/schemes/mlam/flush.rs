@@ -134,7 +134,7 @@ impl<S: Store> MlamFtl<S> {
     ) -> Result<u64, FtlError> {
         assert!(
             (1..=index(QUARTERS)).contains(&plan.slots.len()),
-            "a superblock of {} quarters",
+            "the plan of a superblock has {} quarters",
             plan.slots.len()
         );
         let began = self.space.flash.now();
@@ -215,7 +215,7 @@ impl<S: Store> MlamFtl<S> {
                     .owner(self.space.geometry().block_of(page.ppn));
                 owner.is_some_and(|(psb, _)| psb == writing.psb)
             }),
-            "a page of superblock {} is elsewhere",
+            "a page of superblock {} is in a block of another superblock",
             writing.psb
         );
         let mut valid = vec![0; slots.len()];
@@ -230,7 +230,7 @@ impl<S: Store> MlamFtl<S> {
                 .map
                 .shape
                 .loc_and_row(*ppn)
-                .expect("it is in one of the slots");
+                .expect("the page is in one of the quarters");
             valid[index(loc)] += 1;
         }
         let mut moved = Vec::new();
@@ -259,7 +259,7 @@ impl<S: Store> MlamFtl<S> {
     fn mark_clean(&mut self, lpn: Lpn, ppn: Ppn, ver: u64) {
         debug_assert!(
             self.space.table.is_valid(ppn),
-            "logical page {lpn} came to {ppn}, which is not valid"
+            "logical page {lpn} is at {ppn}, which is not valid"
         );
         let old = self.ppn_of(lpn);
         self.map.buffer.programmed(lpn, ppn, ver);
@@ -318,7 +318,7 @@ impl<S: Store> MlamFtl<S> {
                 .buffer
                 .get(lpn)
                 .and_then(|entry| entry.slot())
-                .expect("what is fresh is in RAM");
+                .expect("an unflushed page has a slot in RAM");
             let ver = self.new_version();
             let tag = PageTag {
                 role: Role::Journal,
@@ -332,7 +332,7 @@ impl<S: Store> MlamFtl<S> {
             self.mark_clean(lpn, ppn, ver);
             debug_assert!(
                 self.map.buffer.first_fresh() != Some(lpn),
-                "logical page {lpn} is in the journal and in RAM alone"
+                "logical page {lpn} is in the journal, but still counts as only in RAM"
             );
         }
         Ok(())

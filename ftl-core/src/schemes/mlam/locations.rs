@@ -37,7 +37,10 @@ impl<S: Store> MlamFtl<S> {
     /// Returns the number of pages from `lpn` on, before `end`, that are all unmapped, or
     /// consecutive in one block. Returns 1 if `lpn` is in RAM.
     pub(super) fn physical_run(&self, lpn: Lpn, end: Lpn) -> u32 {
-        assert!(lpn < end, "no logical pages from {lpn} to {end}");
+        assert!(
+            lpn < end,
+            "the range of logical pages from {lpn} to {end} is empty"
+        );
         let in_ram = |lpn: Lpn| {
             self.map
                 .buffer

@@ -33,7 +33,7 @@ impl<T: Copy> Slab<T> {
     fn put(&mut self, row: T) -> u32 {
         match self.free.pop() {
             Some(at) => {
-                debug_assert!(!self.free.contains(&at), "row {at} is free twice");
+                debug_assert!(!self.free.contains(&at), "row {at} is listed as free twice");
                 self.rows[index(at)] = row;
                 at
             }
@@ -121,7 +121,7 @@ impl LevelMap {
                 .iter()
                 .flatten()
                 .all(|location| location.loc < QUARTERS),
-            "a quarter of superblock {logical} is at no location"
+            "a quarter of superblock {logical} has an invalid location: {locations:?}"
         );
         self.clear(logical);
         let Some(first) = locations.iter().flatten().next() else {
@@ -171,7 +171,7 @@ impl LevelMap {
             (logical * QUARTERS..)
                 .zip(&locations)
                 .all(|(quarter, location)| self.get(quarter) == *location),
-            "the tables do not say where the quarters of superblock {logical} are"
+            "the tables do not map the quarters of superblock {logical} to {locations:?}"
         );
     }
 

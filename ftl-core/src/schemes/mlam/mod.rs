@@ -81,9 +81,9 @@ use superblocks::Superblocks;
 pub(super) const SCHEME: Scheme = Scheme {
     name: "mlam",
     title: "MLAM: a write buffer, and superblocks mapped as wholes, halves or quarters",
-    about: "Random writes are gathered in a buffer in RAM. When it gets full, a few logical superblocks that are old and well \
-            filled are chosen, and the quarters of them that hold something new are written together over all chips as one virtual \
-            superblock. Quarters that lie apart need finer tables; when these get too large, superblocks are put together again.",
+    about: "A buffer in RAM collects the writes. When it is nearly full, a few logical superblocks are selected that are old and \
+            have many buffered pages; their quarters with buffered pages are written together over all chips as one virtual \
+            superblock. Quarters stored apart need finer tables; if these become too large, whole superblocks are written again.",
     paper: "Park, Shin: Buffer flush and address mapping scheme for flash memory SSD, JSA 2010",
     mapping: "superblock over the chips of a superchip; halves and quarters where written apart; in RAM",
     ram: "w + 4 bits per superblock, w + 1 per half, w + 2 per quarter apart, + the buffer",
@@ -108,11 +108,11 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "mlam.policy",
-            help: "what is flushed: mlam (default), flush_all, lru, size or lru_size; the others flush whole superblocks",
+            help: "flush policy: mlam (default), flush_all, lru, size or lru_size; all but mlam flush whole superblocks",
         },
         ParamDoc {
             key: "mlam.candidates",
-            help: "superblocks a virtual one is made of, 1 to 16 (default 4)",
+            help: "number of candidate superblocks for a virtual superblock, 1 to 16 (default 4)",
         },
         ParamDoc {
             key: "mlam.alpha",
@@ -120,19 +120,19 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "mlam.k_empty",
-            help: "logical blocks without buffered pages that a superblock flushed whole may have: 0 to 7, or auto (default)",
+            help: "maximum number of logical blocks without buffered pages in a superblock that is flushed whole: 0 to 7, or auto (default)",
         },
         ParamDoc {
             key: "mlam.smax",
-            help: "bound of all tables, in sizes of the coarsest one (default 1.25)",
+            help: "maximum size of all tables, as a multiple of the coarsest table (default 1.25)",
         },
         ParamDoc {
             key: "mlam.flush",
-            help: "a FLUSH writes the journal (default), or vsb: virtual superblocks",
+            help: "what a FLUSH writes: journal (default), or vsb: virtual superblocks",
         },
         ParamDoc {
             key: "mlam.ack",
-            help: "a write is acknowledged in the journal (default), or buffer: in RAM, as in the paper; a killed daemon loses it",
+            help: "where a write is when it is acknowledged: journal (default); buffer: in RAM, as in the paper; a killed daemon loses it",
         },
         docs::FREE_THRESHOLD,
         WEAR_POLICY_PARAM,
@@ -390,7 +390,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
 
     fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
         let mut held = std::collections::BTreeMap::new();
-        let mut placed = 0;
+        let mut found = 0;
         for lpn in Lpn::new(0).run(self.logical_pages) {
             let ppn = self.ppn_of(lpn);
             if ppn.is_some() != self.map.trims.is_mapped(lpn) {
@@ -400,7 +400,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
                 ));
             }
             let Some(ppn) = ppn else { continue };
-            placed += 1;
+            found += 1;
             if !self.space.geometry().contains(ppn) || !self.space.table.is_valid(ppn) {
                 wrong.push(format!(
                     "logical page {lpn} is at {ppn}, which is not valid"
@@ -426,7 +426,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
                 );
                 if valid != counted || self.map.mapping.get(quarter) != Some(location) {
                     wrong.push(format!(
-                        "quarter {quarter} at {location:?}: {valid} pages valid, {counted} counted"
+                        "quarter {quarter} at {location:?}: {valid} pages are valid, {counted} are counted, or the tables map it elsewhere"
                     ));
                 }
             }
@@ -439,13 +439,13 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
                 .filter(|(lpn, _)| !self.map.trims.is_mapped(*lpn))
                 .count(),
         );
-        if placed != self.map.trims.mapped_pages()
-            || valid != placed + to_u64(self.map.trims.len())
+        if found != self.map.trims.mapped_pages()
+            || valid != found + to_u64(self.map.trims.len())
             || unflushed_pages != self.map.unflushed_pages
         {
             let (mapped, trims) = (self.map.trims.mapped_pages(), self.map.trims.len());
             wrong.push(format!(
-                "{placed} pages placed, {mapped} mapped; {valid} valid, {trims} trims; {unflushed_pages} in RAM alone, {} counted",
+                "{found} pages have a physical page, but {mapped} are mapped; {valid} pages are valid, {trims} are trim pages; {unflushed_pages} are only in RAM, {} are counted",
                 self.map.unflushed_pages
             ));
         }

@@ -84,7 +84,7 @@ impl<S: Store> GarbageCollect<S> for MlamFtl<S> {
         }
         assert!(
             self.space.table.is_in_use(victim),
-            "block {victim} has no pages to move"
+            "block {victim} is not in use, so it has no pages to relocate"
         );
         let collectable = self.space.table.withdraw(victim);
         let mut pages = std::mem::take(&mut self.gc.pages);
@@ -283,7 +283,7 @@ impl<S: Store> MlamFtl<S> {
             };
             debug_assert!(
                 to != next || geometry.offset_of(to) == geometry.offset_of(from),
-                "the copy {to} of {from} is in another row"
+                "copy {to} of page {from} is in another row"
             );
             copies.push((lpn, from, to));
             if to != next {
@@ -299,7 +299,7 @@ impl<S: Store> MlamFtl<S> {
             .map
             .superblocks
             .owner(self.space.geometry().block_of(ppn))
-            .expect("it is a superblock's");
+            .expect("the block belongs to a superblock");
         if let Some((loc, row)) = self.map.shape.loc_and_row(ppn) {
             let held = self
                 .map

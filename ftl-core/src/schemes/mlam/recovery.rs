@@ -110,9 +110,9 @@ impl<S: Store> MlamFtl<S> {
         self.remap(logical, &found);
     }
 
-    /// Assigns a quarter the location with most of its pages; of equal locations the one in the youngest
-    /// superblock. A page whose program failed first is at the start of another block. By position
-    /// it may claim another quarter's location, which it does not get.
+    /// Assigns a quarter the location with most of its pages; of equal locations, the one in the
+    /// youngest superblock. A page whose program failed first is at the start of another block. Its
+    /// position may be that of another quarter, which it does not get.
     fn adopt_quarter(&mut self, quarter: u32, newest: &ScanResult) -> Option<Location> {
         let first = quarter * self.map.shape.quarter_pages();
         let end = (first + self.map.shape.quarter_pages()).min(self.logical_pages);

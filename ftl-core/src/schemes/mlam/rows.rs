@@ -136,11 +136,11 @@ impl<S: Store> MlamFtl<S> {
         assert_eq!(
             rows.data.len(),
             index(self.map.shape.chips) * rows.blank.len(),
-            "room for a row"
+            "row buffer is not one page per chip long"
         );
         debug_assert!(
             rows.columns.is_sorted_by_key(|column| column.chip),
-            "pages of a row out of order"
+            "pages of a row are not in ascending order of chips"
         );
         let begin = self.space.flash.now();
         let (mut read, mut end) = (begin, begin);

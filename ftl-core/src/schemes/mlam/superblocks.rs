@@ -67,7 +67,10 @@ impl Superblocks {
         });
         match self.free.pop() {
             Some(psb) => {
-                assert!(self.all[index(psb)].is_none(), "superblock {psb} is in use");
+                assert!(
+                    self.all[index(psb)].is_none(),
+                    "superblock {psb} is already in use"
+                );
                 self.all[index(psb)] = new;
                 psb
             }
@@ -106,7 +109,11 @@ impl Superblocks {
 
     /// Makes the block that of a chip, instead of the previous one.
     pub(super) fn set_block(&mut self, psb: u32, chip: u32, block: Pbn) {
-        assert_eq!(self.owner(block), None, "block {block} has a superblock");
+        assert_eq!(
+            self.owner(block),
+            None,
+            "block {block} already belongs to a superblock"
+        );
         let old = std::mem::replace(&mut self.get_mut(psb).blocks[index(chip)], block.raw());
         if old != NONE {
             self.owners[index(old)] = (NONE, NONE);
@@ -119,7 +126,11 @@ impl Superblocks {
         let (psb, chip) = std::mem::replace(&mut self.owners[block.index()], (NONE, NONE));
         if psb != NONE {
             let old = std::mem::replace(&mut self.get_mut(psb).blocks[index(chip)], NONE);
-            assert_eq!(old, block.raw(), "superblock {psb} has another block");
+            assert_eq!(
+                old,
+                block.raw(),
+                "superblock {psb} has another block on chip {chip} than {block}"
+            );
         }
     }
 
@@ -131,22 +142,22 @@ impl Superblocks {
 
     /// Adds a quarter at this location, with `valid` > 0 valid pages.
     pub(super) fn hold(&mut self, location: Location, quarter: u32, valid: u32) {
-        assert!(valid > 0, "quarter {quarter} is held without valid pages");
+        assert!(valid > 0, "quarter {quarter} is added without valid pages");
         let old = &mut self.get_mut(location.psb).holds[index(location.loc)];
         assert_eq!(
             old.0, NONE,
-            "{location:?} holds another quarter than {quarter}"
+            "quarter {quarter} is added at {location:?}, which has another quarter"
         );
         *old = (quarter, valid);
     }
 
-    /// Counts a page of the quarter at this location as invalid. Returns whether it was its last valid
-    /// one; then the quarter is removed.
+    /// Counts a page of the quarter at this location as invalid. Returns whether no valid page is
+    /// left; then the quarter is removed.
     pub(super) fn count_invalid(&mut self, location: Location) -> bool {
         let held = &mut self.get_mut(location.psb).holds[index(location.loc)];
         debug_assert!(
             held.0 != NONE && held.1 > 0,
-            "{location:?} holds no valid pages"
+            "quarter at {location:?} has no valid pages"
         );
         held.1 -= 1;
         let last = held.1 == 0;
@@ -176,7 +187,7 @@ impl Superblocks {
         let superblock = self.all[index(psb)].take().expect("a superblock in use");
         assert!(
             superblock.held().next().is_none(),
-            "superblock {psb} is dissolved with quarters"
+            "superblock {psb} has quarters when it is dissolved"
         );
         self.free.push(psb);
         let blocks: Vec<Pbn> = superblock.blocks().collect();

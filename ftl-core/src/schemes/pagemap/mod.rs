@@ -21,8 +21,8 @@ use nand_model::Ppn;
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     title: "page-level ideal: the whole map in RAM",
-    about: "The whole map is in RAM: any page may be stored anywhere, a lookup costs no flash, and GC selects the block with the \
-            fewest valid pages. Every other scheme is measured against it; it pays with the most RAM.",
+    about: "The whole map is in RAM: any page may be stored anywhere, a lookup reads no flash, and GC selects the block with the \
+            fewest valid pages. It is the baseline for the other schemes, and needs the most RAM.",
     paper: "folklore; the reference of every paper here",
     ram: "4 B per logical page + 1 bit per physical page",
     params: page_ram::PARAMS,

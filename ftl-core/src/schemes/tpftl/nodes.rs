@@ -41,7 +41,7 @@ impl Node {
     }
 
     fn remove(&mut self, lpn: u32) {
-        let old = self.entries.remove(&lpn).expect("a cached entry");
+        let old = self.entries.remove(&lpn).expect("the entry is cached");
         self.by_use.remove(&old.used);
         self.heat -= old.used;
     }
@@ -214,7 +214,11 @@ impl Policy for Nodes {
             let (evicted, written) = match known {
                 Some(lpn) => (lpn, false),
                 None => (
-                    *node.by_use.values().next().expect("nodes have entries"),
+                    *node
+                        .by_use
+                        .values()
+                        .next()
+                        .expect("a node has at least one entry"),
                     true,
                 ),
             };
