@@ -1,7 +1,7 @@
 //! Logical addresses, as the host numbers them. [`Span`] is the only code that converts sectors
 //! into pages.
 
-use crate::convert::{index, narrow};
+use crate::int::{index, narrow};
 use std::fmt;
 
 /// Logical page number: the unit of mapping, one flash page of data.
@@ -64,7 +64,10 @@ impl Lbn {
     /// Returns the page at this offset of a logical block of `pages_per_block` pages.
     #[inline]
     pub(crate) const fn page(self, pages_per_block: u32, offset: u32) -> Lpn {
-        debug_assert!(offset < pages_per_block, "no such page in a logical block");
+        debug_assert!(
+            offset < pages_per_block,
+            "the offset is outside the logical block"
+        );
         Lpn(self.0 * pages_per_block + offset)
     }
 }
@@ -108,7 +111,7 @@ pub struct Span {
 impl Span {
     /// Cuts `len` bytes at `offset` into pages of `page_bytes`.
     pub fn new(offset: u64, len: u64, page_bytes: u32) -> Span {
-        assert!(page_bytes > 0, "pages of no bytes");
+        assert!(page_bytes > 0, "the page size is 0 bytes");
         let page = u64::from(page_bytes);
         let lpn = |byte: u64| Lpn(narrow(byte / page));
         let (start, end) = (offset, offset + len);

@@ -27,8 +27,8 @@
 //!     fn get(&self, lpn: Lpn) -> Option<Ppn> {
 //!         self.0[lpn.index()]
 //!     }
-//!     fn set(&mut self, lpn: Lpn, place: Option<Ppn>) {
-//!         self.0[lpn.index()] = place;
+//!     fn set(&mut self, lpn: Lpn, ppn: Option<Ppn>) {
+//!         self.0[lpn.index()] = ppn;
 //!     }
 //!     fn bytes(&self) -> (u64, u64) {
 //!         (4 * self.0.len() as u64, 8 * self.0.len() as u64)

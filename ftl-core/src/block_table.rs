@@ -4,9 +4,9 @@
 //! the bitmap. The victim index contains exactly the full blocks that GC may select, at their valid
 //! count. All of it is in RAM; mount rebuilds it.
 
-use crate::convert::{index, low_u32, to_u16, to_u32, to_u64};
 use crate::format::Role;
 use crate::gc::VictimIndex;
+use crate::int::{index, low_u32, to_u16, to_u32, to_u64};
 use crate::stats::BlockCounts;
 use nand_model::{Geometry, PageSplit, Pbn, Ppn};
 
@@ -53,7 +53,7 @@ pub(crate) struct BlockTable {
     geometry: Geometry,
     split: PageSplit,
     blocks: Vec<Block>,
-    live: Vec<u64>,
+    valid: Vec<u64>,
     victims: VictimIndex,
     by_state: [u32; State::COUNT],
     full_by_role: [u32; Role::SLOTS],
@@ -78,7 +78,7 @@ impl BlockTable {
             geometry,
             split: geometry.split(),
             blocks: vec![block; geometry.block_slots()],
-            live: vec![0; geometry.page_slots().div_ceil(64)],
+            valid: vec![0; geometry.page_slots().div_ceil(64)],
             victims: VictimIndex::new(geometry.blocks, geometry.pages_per_block),
             by_state,
             full_by_role: [0; Role::SLOTS],
@@ -129,7 +129,7 @@ impl BlockTable {
 
     #[inline]
     pub(crate) fn is_valid(&self, ppn: Ppn) -> bool {
-        self.live[ppn.index() / 64] >> (ppn.index() % 64) & 1 == 1
+        self.valid[ppn.index() / 64] >> (ppn.index() % 64) & 1 == 1
     }
 
     /// Moves a block to another state and removes it from the victim index.
@@ -138,7 +138,7 @@ impl BlockTable {
         let entry = &mut self.blocks[block.index()];
         assert!(
             entry.state != State::Bad || state == State::Bad,
-            "bad block {block} is used again"
+            "bad block {block} cannot become {state:?}"
         );
         self.by_state[entry.state.index()] -= 1;
         self.by_state[state.index()] += 1;
@@ -149,7 +149,10 @@ impl BlockTable {
             self.full_by_role[entry.role.index()] += 1;
         }
         if matches!(state, State::Free | State::Released | State::Bad) {
-            assert_eq!(entry.valid, 0, "block {block} is released with valid pages");
+            assert_eq!(
+                entry.valid, 0,
+                "block {block} has valid pages when it is released"
+            );
         }
         entry.state = state;
         entry.changed = low_u32(self.youngest);
@@ -183,7 +186,7 @@ impl BlockTable {
         assert_eq!(
             self.state(block),
             State::Full,
-            "block {block} may not be collected"
+            "block {block} is not full, so GC cannot select it"
         );
         if !self.victims.contains(block) {
             self.victims.insert(block, self.valid_count(block));
@@ -198,9 +201,9 @@ impl BlockTable {
     /// Marks the page valid.
     #[inline(always)]
     pub(crate) fn set_valid(&mut self, ppn: Ppn) {
-        let word = &mut self.live[ppn.index() / 64];
+        let word = &mut self.valid[ppn.index() / 64];
         let bit = 1 << (ppn.index() % 64);
-        assert!(*word & bit == 0, "page {ppn} is valid already");
+        assert!(*word & bit == 0, "page {ppn} is already valid");
         *word |= bit;
         self.add_valid(self.split.block_of(ppn), 1);
     }
@@ -208,7 +211,7 @@ impl BlockTable {
     /// Marks the page invalid.
     #[inline(always)]
     pub(crate) fn set_invalid(&mut self, ppn: Ppn) {
-        let word = &mut self.live[ppn.index() / 64];
+        let word = &mut self.valid[ppn.index() / 64];
         let bit = 1 << (ppn.index() % 64);
         assert!(*word & bit != 0, "page {ppn} is not valid");
         *word &= !bit;
@@ -216,15 +219,15 @@ impl BlockTable {
     }
 
     /// Marks `count` pages of one block valid, upwards from `first`.
-    pub(crate) fn set_live_run(&mut self, first: Ppn, count: u32) {
+    pub(crate) fn set_valid_run(&mut self, first: Ppn, count: u32) {
         if count == 0 {
             return;
         }
         for (word, bits) in words_of(first.index(), index(count)) {
-            let word = &mut self.live[word];
+            let word = &mut self.valid[word];
             assert!(
                 *word & bits == 0,
-                "a page of {count} from {first} on is valid already"
+                "one of the {count} pages from {first} on is already valid"
             );
             *word |= bits;
         }
@@ -241,16 +244,16 @@ impl BlockTable {
         let block = self.split.block_of(*first);
         assert!(
             self.split.block_of(*last) == block,
-            "pages {first} to {last} are of several blocks"
+            "pages {first} to {last} are in several blocks"
         );
         let mut cleared = 0;
         for (word, bits) in words_of(first.index(), last.index() + 1 - first.index()) {
-            cleared += (self.live[word] & bits).count_ones();
-            self.live[word] &= !bits;
+            cleared += (self.valid[word] & bits).count_ones();
+            self.valid[word] &= !bits;
         }
         assert!(
             index(cleared) == pages.len(),
-            "{cleared} valid pages from {first} to {last}, not {}",
+            "{cleared} of {} pages to invalidate, from {first} to {last}, were valid",
             pages.len()
         );
         self.sub_valid(block, to_u32(pages.len()));
@@ -262,13 +265,15 @@ impl BlockTable {
     fn add_valid(&mut self, block: Pbn, pages: u32) {
         debug_assert!(
             !self.is_collectable(block),
-            "pages of block {block}, which may be collected, become live"
+            "{pages} pages of block {block} become valid while GC can select it"
         );
         self.valid_pages += u64::from(pages);
         self.blocks[block.index()].valid += to_u16(pages);
         debug_assert!(
             self.valid_count(block) <= self.geometry.pages_per_block,
-            "block {block} has more valid pages than pages"
+            "block {block}: valid count {} exceeds the number of pages, {}",
+            self.valid_count(block),
+            self.geometry.pages_per_block
         );
     }
 
@@ -286,7 +291,7 @@ impl BlockTable {
     pub(crate) fn list_valid(&self, block: Pbn, pages: &mut Vec<Ppn>) {
         let first = self.geometry.page(block, 0).index();
         for (word, bits) in words_of(first, self.geometry.block_pages()) {
-            let mut left = self.live[word] & bits;
+            let mut left = self.valid[word] & bits;
             let base = to_u32(word * 64);
             // An iterator with a known length, so that `extend` reserves once per word.
             pages.extend((0..left.count_ones()).map(|_| {
@@ -374,18 +379,18 @@ impl BlockTable {
         let mut total = 0;
         for block in self.geometry.all_blocks() {
             let pages = (0..self.geometry.pages_per_block).map(|o| self.geometry.page(block, o));
-            let live = to_u32(pages.filter(|p| self.is_valid(*p)).count());
-            total += u64::from(live);
-            if live != self.valid_count(block) {
+            let valid = to_u32(pages.filter(|p| self.is_valid(*p)).count());
+            total += u64::from(valid);
+            if valid != self.valid_count(block) {
                 wrong.push(format!(
-                    "block {block}: {} pages counted valid, {live} are",
+                    "block {block}: valid count is {}, but {valid} pages are valid",
                     self.valid_count(block)
                 ));
             }
         }
         if total != self.valid_pages {
             wrong.push(format!(
-                "{} valid pages counted, {total} are",
+                "the count of all valid pages is {}, but {total} pages are valid",
                 self.valid_pages
             ));
         }
@@ -396,7 +401,7 @@ impl BlockTable {
     pub(crate) fn bytes(&self) -> (u64, u64, u64) {
         let entries = self.blocks.len() * std::mem::size_of::<Block>();
         (
-            8 * to_u64(self.live.len()),
+            8 * to_u64(self.valid.len()),
             self.victims.bytes(),
             to_u64(entries),
         )
@@ -438,21 +443,21 @@ mod tests {
             let mut rng = SplitMix::new(5);
             for _ in 0..200 {
                 let block = Pbn::new(rng.below(9) as u32);
-                let (mut live, mut kept) = (Vec::new(), Vec::new());
-                many.list_valid(block, &mut live);
-                live.iter().for_each(|ppn| one.set_invalid(*ppn));
-                many.set_pages_invalid(&live);
+                let (mut valid, mut kept) = (Vec::new(), Vec::new());
+                many.list_valid(block, &mut valid);
+                valid.iter().for_each(|ppn| one.set_invalid(*ppn));
+                many.set_pages_invalid(&valid);
                 let offset = rng.below(pages_per_block as u64) as u32;
                 let count = 1 + rng.below((pages_per_block - offset) as u64) as u32;
                 let pages: Vec<_> = (offset..offset + count)
                     .map(|o| one.geometry.page(block, o))
                     .collect();
                 pages.iter().for_each(|ppn| one.set_valid(*ppn));
-                many.set_live_run(pages[0], count);
+                many.set_valid_run(pages[0], count);
                 many.list_valid(block, &mut kept);
                 assert_eq!(
-                    (kept, &one.live, one.valid_pages()),
-                    (pages, &many.live, many.valid_pages())
+                    (kept, &one.valid, one.valid_pages()),
+                    (pages, &many.valid, many.valid_pages())
                 );
                 assert_eq!((one.audit(), many.audit()), (vec![], vec![]));
             }
@@ -460,10 +465,10 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "is valid already")]
+    #[should_panic(expected = "is already valid")]
     fn a_run_over_a_live_page_is_refused() {
         let mut table = table(64);
         table.set_valid(Ppn::new(70));
-        table.set_live_run(Ppn::new(64), 10);
+        table.set_valid_run(Ppn::new(64), 10);
     }
 }

@@ -9,11 +9,11 @@
 //! releases incomplete sets. A checkpoint bounds the scan and contains trims whose records left the
 //! flash. Both newest sets have the same content for trims older than either.
 
-use crate::convert::{index, to_u32};
 use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::checkpoint::{CHUNK_HEAD, ChunkHead};
 use crate::format::{Flags, PageTag, Role};
+use crate::int::{index, to_u32};
 use crate::recovery::{Head, scan_block};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Geometry, Pbn, Store};
@@ -94,7 +94,8 @@ impl Checkpoints {
     ) -> Result<(), FtlError> {
         assert!(
             self.writing.is_none() && total > 0,
-            "a checkpoint of {total} chunks, or a second one"
+            "a checkpoint of {total} chunks begins; another one is in progress: {}",
+            self.writing.is_some()
         );
         assert!(
             self.complete
@@ -124,10 +125,10 @@ impl Checkpoints {
         upto: u64,
     ) -> Result<Option<u64>, FtlError> {
         let began = space.flash.now();
-        let writing = self.writing.as_mut().expect("a set is in progress");
+        let writing = self.writing.as_mut().expect("a checkpoint is in progress");
         assert!(
             writing.next < writing.total,
-            "checkpoint {} is complete",
+            "checkpoint {}: all chunks are already written",
             writing.id
         );
         let last = writing.next + 1 == writing.total;
@@ -162,7 +163,7 @@ impl Checkpoints {
         // equivalent.
         space.make_stream_safe(self.stream)?;
         space.seal(self.stream)?;
-        let done = self.writing.take().expect("checked above");
+        let done = self.writing.take().expect("a checkpoint is in progress");
         space.note_event(
             EventKind::Checkpoint,
             done.blocks.first().copied(),
@@ -223,7 +224,11 @@ impl Checkpoints {
                 .collect();
             self.complete.push((set.id, own));
         }
-        assert!(self.complete.len() <= KEPT, "too many checkpoints are kept");
+        assert!(
+            self.complete.len() <= KEPT,
+            "{} checkpoints are kept, at most {KEPT} can be",
+            self.complete.len()
+        );
         Ok(found)
     }
 

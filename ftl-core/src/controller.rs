@@ -10,11 +10,11 @@
 
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
-use crate::convert::to_u64;
 use crate::error::FtlError;
 use crate::events::EventLog;
 use crate::ftl::{Ftl, Start};
 use crate::gc::{GarbageCollect, GcState};
+use crate::int::to_u64;
 use crate::recovery::ShutdownState;
 use crate::space::{Space, StreamId};
 use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
@@ -84,7 +84,7 @@ pub(crate) fn check_size(geometry: &Geometry, logical_pages: u32) -> Result<(), 
     if (u64::from(logical_pages)) < geometry.pages() {
         return Ok(());
     }
-    let text = "more logical pages than the flash has";
+    let text = "more logical pages than physical pages";
     Err(FtlError::Config(text.into()))
 }
 
@@ -185,14 +185,18 @@ where
     fn check_request(&self, first: Lpn, count: u64) {
         assert!(
             u64::from(first.raw()) + count <= u64::from(self.logical_pages),
-            "a request of {count} logical pages from {first} on"
+            "request of {count} logical pages from {first} on exceeds the device: {} logical pages",
+            self.logical_pages
         );
     }
 
     /// Returns the number of pages in these bytes.
     fn pages_in(&self, bytes: usize) -> u64 {
         let page = self.space.flash.geometry().page_len();
-        assert!(bytes.is_multiple_of(page), "a request of {bytes} bytes");
+        assert!(
+            bytes.is_multiple_of(page),
+            "request of {bytes} bytes is not a multiple of the page size, {page} bytes"
+        );
         to_u64(bytes / page)
     }
 
@@ -202,7 +206,10 @@ where
         let sum =
             counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
         if sum + counts.released + counts.bad != self.space.geometry().blocks {
-            wrong.push(format!("blocks do not add up: {counts:?}"));
+            wrong.push(format!(
+                "the sum of the block counts is not the number of blocks, {}: {counts:?}",
+                self.space.geometry().blocks
+            ));
         }
         wrong
     }

@@ -1,8 +1,8 @@
 //! Buffer for the valid pages of one block that are being relocated.
 
-use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::format::{Flags, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
+use crate::int::{index, to_u32, to_u64};
 use crate::space::Space;
 use nand_model::{Cause, Geometry, Health, Pbn, Ppn, Store};
 
@@ -46,19 +46,19 @@ impl CopyBuffer {
         most: u32,
         cause: Cause,
     ) -> Result<(), FtlError> {
-        let mut live = std::mem::take(&mut self.from);
-        live.clear();
-        space.table.list_valid(block, &mut live);
-        live.truncate(index(most));
+        let mut pages = std::mem::take(&mut self.from);
+        pages.clear();
+        space.table.list_valid(block, &mut pages);
+        pages.truncate(index(most));
         debug_assert!(
-            live.len() <= space.geometry().block_pages(),
+            pages.len() <= space.geometry().block_pages(),
             "{} valid pages of block {block}",
-            live.len()
+            pages.len()
         );
         self.unknown.clear();
-        self.records.resize(live.len(), [0; OOB_SLOT]);
-        let outcome = self.read_run(space, 0, &live, cause);
-        self.from = live;
+        self.records.resize(pages.len(), [0; OOB_SLOT]);
+        let outcome = self.read_run(space, 0, &pages, cause);
+        self.from = pages;
         outcome
     }
 
@@ -71,7 +71,7 @@ impl CopyBuffer {
     ) -> Result<(), FtlError> {
         assert!(
             pages.len() <= space.geometry().block_pages(),
-            "{} pages to copy at once",
+            "{} pages are to be copied at once, more than a block has",
             pages.len()
         );
         let mut from = std::mem::take(&mut self.from);
@@ -133,7 +133,10 @@ impl CopyBuffer {
         run: &[Ppn],
         cause: Cause,
     ) -> Result<(), FtlError> {
-        debug_assert!(run.is_sorted(), "pages of a block out of order");
+        debug_assert!(
+            run.is_sorted(),
+            "pages to read are not in ascending order: {run:?}"
+        );
         let page = space.geometry().page_len();
         let data = &mut self.data[first * page..][..run.len() * page];
         if !space.flash.read_pages(
@@ -193,7 +196,7 @@ impl CopyBuffer {
             lpn,
             ver,
         };
-        debug_assert!(self.unknown.contains(&i), "page {i} has a name");
+        debug_assert!(self.unknown.contains(&i), "record of page {i} is not lost");
         self.records[i] = Oob {
             tag,
             pseq: 0,
@@ -211,7 +214,7 @@ impl CopyBuffer {
     /// Returns the tag in a loaded page's record.
     pub(crate) fn tag(&self, i: usize) -> PageTag {
         Oob::decode(&self.records[i])
-            .expect("loading leaves records only")
+            .expect("a loaded page has a valid record")
             .tag
     }
 
@@ -261,9 +264,9 @@ mod tests {
             };
             space.append_page(0, tag, &data, Cause::Host).unwrap()
         };
-        let places: Vec<Ppn> = (0..pages + 3).map(&mut write).collect();
+        let ppns: Vec<Ppn> = (0..pages + 3).map(&mut write).collect();
         let wanted = [pages - 2, pages - 1, pages, pages + 1, pages + 2];
-        let from = wanted.map(|lpn| places[lpn as usize]);
+        let from = wanted.map(|lpn| ppns[lpn as usize]);
         space
             .flash
             .chip_mut()

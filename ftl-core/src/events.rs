@@ -4,7 +4,7 @@
 //! A component records an event when the operation is done. So the ring does not contain an
 //! operation that an error or a power cut stopped. It is in RAM and covers this run only.
 
-use crate::convert::{to_u64, to_usize};
+use crate::int::{to_u64, to_usize};
 use nand_model::{Nanos, Pbn};
 
 /// Capacity of the ring, in events.
@@ -124,7 +124,7 @@ impl Default for EventLog {
 }
 
 /// Returns the ring position of event `number`, once the ring is full.
-fn place(number: u64) -> usize {
+fn ring_index(number: u64) -> usize {
     to_usize(number % to_u64(EVENTS_KEPT))
 }
 
@@ -133,7 +133,7 @@ impl EventLog {
     #[cold]
     pub fn note(&mut self, event: Event) {
         match self.ring.len() {
-            EVENTS_KEPT => self.ring[place(self.total)] = event,
+            EVENTS_KEPT => self.ring[ring_index(self.total)] = event,
             _ => self.ring.push(event),
         }
         debug_assert!(
@@ -161,7 +161,7 @@ impl EventLog {
     /// Iterates over the events in the ring from number `from` on, with their numbers.
     pub fn since(&self, from: u64) -> impl Iterator<Item = (u64, &Event)> {
         let first = from.max(self.total - to_u64(self.ring.len()));
-        (first..self.total).map(|number| (number, &self.ring[place(number)]))
+        (first..self.total).map(|number| (number, &self.ring[ring_index(number)]))
     }
 
     /// Returns the allocated bytes.

@@ -14,10 +14,10 @@
 //! the newest of each and, until then, the older ones.
 
 use crate::addr::Lpn;
-use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimBitmap, TrimRange};
 use crate::format::{Flags, PageTag, Role};
+use crate::int::{index, to_u32, to_u64};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Geometry, Ppn, Store};
 use std::collections::BTreeMap;
@@ -134,7 +134,10 @@ impl Trims {
     /// Marks the page mapped. Returns whether it was unmapped.
     #[inline]
     pub(crate) fn map(&mut self, lpn: Lpn) -> bool {
-        debug_assert!(lpn.raw() < self.logical_pages, "no logical page {lpn}");
+        debug_assert!(
+            lpn.raw() < self.logical_pages,
+            "logical page {lpn} does not exist"
+        );
         let (word, bit) = (&mut self.mapped[lpn.index() / 64], 1 << (lpn.index() % 64));
         let new = *word & bit == 0;
         *word |= bit;
@@ -144,7 +147,10 @@ impl Trims {
 
     /// Marks the page unmapped; it was mapped before.
     pub(crate) fn unmap(&mut self, lpn: Lpn) {
-        assert!(self.is_mapped(lpn), "page {lpn} is given up twice");
+        assert!(
+            self.is_mapped(lpn),
+            "logical page {lpn} is already unmapped"
+        );
         self.mapped[lpn.index() / 64] &= !(1 << (lpn.index() % 64));
         self.mapped_pages -= 1;
     }
@@ -160,7 +166,8 @@ impl Trims {
         let lpn = first.raw();
         assert!(
             count > 0 && count <= self.logical_pages.saturating_sub(lpn),
-            "a trim of {count} logical pages from {lpn} on"
+            "trim of {count} logical pages from {lpn} on is empty or exceeds the device: {} logical pages",
+            self.logical_pages
         );
         trim::encode(&[TrimRange { lpn, count, ver }], &mut self.page);
         self.program(space, Extent { lpn, count, ver })
@@ -180,7 +187,10 @@ impl Trims {
     ) -> Result<(), FtlError> {
         let capacity = TrimBitmap::capacity(space.geometry().page_bytes);
         let lpn = to_u32(self.next_chunk) * capacity;
-        assert!(lpn < self.logical_pages, "no trim bitmap begins at {lpn}");
+        assert!(
+            lpn < self.logical_pages,
+            "trim bitmap begins at logical page {lpn}, which does not exist"
+        );
         let count = capacity.min(self.logical_pages - lpn);
         let mut bits = vec![0; index(count.div_ceil(8))];
         (0..count)
@@ -209,7 +219,7 @@ impl Trims {
         };
         let (ppn, _) = space.append(self.stream, &[tag], &self.page, Cause::Trim)?;
         let other = self.live.insert(ppn, extent);
-        assert!(other.is_none(), "page {ppn} has two trims");
+        assert!(other.is_none(), "page {ppn} already has a trim record");
         Ok(())
     }
 
@@ -230,9 +240,9 @@ impl Trims {
 
     /// Updates the location of a relocated TRIM page.
     pub(crate) fn on_relocate(&mut self, from: Ppn, to: Ppn) {
-        let extent = self.live.remove(&from).expect("a live trim page is known");
+        let extent = self.live.remove(&from).expect("the trim page is listed");
         let other = self.live.insert(to, extent);
-        assert!(other.is_none(), "page {to} has two trims");
+        assert!(other.is_none(), "page {to} already has a trim record");
     }
 
     /// Adds a TRIM page that a mount found and that has no newer copy. It is valid from then on.

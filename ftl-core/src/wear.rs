@@ -20,12 +20,12 @@ pub(crate) struct ColdToWorn {
 /// Policy parameter, for the tables of schemes.
 pub(crate) const WEAR_POLICY_PARAM: ParamDoc = ParamDoc {
     key: "wear.policy",
-    help: "none, or cold_to_worn (default)",
+    help: "static wear levelling: cold_to_worn (default) or none",
 };
 /// Gap parameter, for the tables of schemes.
 pub(crate) const WEAR_GAP_PARAM: ParamDoc = ParamDoc {
     key: "wear.gap",
-    help: "smallest erase-count gap that moves cold data (default 6)",
+    help: "smallest difference of erase counts at which cold data is moved (default 6)",
 };
 
 impl ColdToWorn {

@@ -1,7 +1,7 @@
 //! Copies of the controller's own pages, for a store that keeps no data.
 
-use crate::convert::index;
 use crate::format::Role;
+use crate::int::index;
 use nand_model::{Geometry, Ppn};
 use rustc_hash::FxHashMap;
 
@@ -12,7 +12,11 @@ pub(super) struct MetadataCopies(pub(super) FxHashMap<u32, Vec<Box<[u8]>>>);
 
 impl MetadataCopies {
     pub(super) fn put(&mut self, geometry: &Geometry, ppn: Ppn, data: &[u8]) {
-        debug_assert_eq!(data.len(), geometry.page_len(), "bytes of page {ppn}");
+        debug_assert_eq!(
+            data.len(),
+            geometry.page_len(),
+            "data of page {ppn} is not one page long"
+        );
         let pages = self.0.entry(geometry.block_of(ppn).raw()).or_default();
         pages.resize(geometry.block_pages(), Box::default());
         pages[index(geometry.offset_of(ppn))] = data.into();

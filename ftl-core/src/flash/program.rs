@@ -2,9 +2,9 @@
 
 use super::Flash;
 use super::kept::is_own;
-use crate::convert::{to_u32, to_u64};
 use crate::error::FtlError;
 use crate::format::{Flags, OOB_BYTES, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
+use crate::int::{to_u32, to_u64};
 use nand_model::{Cause, NandError, Part, Pbn, Ppn, RunError, Store};
 
 impl<S: Store> Flash<S> {
@@ -52,7 +52,7 @@ impl<S: Store> Flash<S> {
         debug_assert_eq!(
             data.len(),
             tags.len() * self.chip.geometry().page_len(),
-            "bytes of {} pages",
+            "data is not {} pages long",
             tags.len()
         );
         if tags.iter().any(|tag| is_own(tag.role.byte())) {
@@ -95,8 +95,8 @@ impl<S: Store> Flash<S> {
         let (needed, there) = (OOB_BYTES + bytes, self.chip.geometry().oob_len());
         if needed > there {
             return Err(FtlError::Config(format!(
-                "{needed} spare bytes per page are needed ({OOB_BYTES} for the record, {bytes} for the scheme), the flash has \
-                 {there}: choose a profile with more, or smaller tables"
+                "the scheme needs {needed} spare bytes per page ({OOB_BYTES} for the record, {bytes} for its own part), the flash has \
+                 {there}: choose a profile with more spare bytes, or smaller tables"
             )));
         }
         self.spare.resize(needed, 0xFF);
@@ -122,11 +122,14 @@ impl<S: Store> Flash<S> {
             epoch,
         }
         .encode();
-        assert!(self.spare.len() > OOB_BYTES, "no room for a scheme part");
+        assert!(
+            self.spare.len() > OOB_BYTES,
+            "the spare bytes have no room for a scheme part"
+        );
         debug_assert_eq!(
             data.len(),
             self.chip.geometry().page_len(),
-            "bytes of page {ppn}"
+            "data of page {ppn} is not one page long"
         );
         self.spare[..OOB_BYTES].copy_from_slice(&record[..OOB_BYTES]);
         fill(&mut self.spare[OOB_BYTES..]);
@@ -174,7 +177,7 @@ impl<S: Store> Flash<S> {
                 error,
             });
         }
-        debug_assert_ne!(from, to, "a page is copied to itself");
+        debug_assert_ne!(from, to, "page {from} is to be copied to itself");
         self.pseq += 1;
         let (mark, pseq, at) = (self.mark, self.pseq, self.now);
         let renew = |spare: &mut [u8]| {
@@ -224,7 +227,7 @@ impl<S: Store> Flash<S> {
         debug_assert_eq!(
             data.len(),
             records.len() * self.chip.geometry().page_len(),
-            "bytes of {} copies",
+            "data is not {} pages long",
             records.len()
         );
         let pseq = self.pseq;

@@ -1,9 +1,9 @@
 //! Reads of host data, of the controller's own pages, and of records alone.
 
 use super::Flash;
-use crate::convert::to_u32;
 use crate::error::FtlError;
 use crate::format::{Flags, LOST, OOB_BYTES, OOB_SLOT, Oob, UNMAPPED};
+use crate::int::to_u32;
 use nand_model::{Cause, Health, NandError, Part, Ppn, Store};
 
 impl<S: Store> Flash<S> {
@@ -36,7 +36,7 @@ impl<S: Store> Flash<S> {
         debug_assert_eq!(
             data.len(),
             count * self.geometry().page_len(),
-            "bytes of a part of a page"
+            "data is not {count} pages long"
         );
         self.oobs.resize(count, [0; OOB_SLOT]);
         self.health.resize(count, Health::Good);
@@ -63,23 +63,27 @@ impl<S: Store> Flash<S> {
         Ok(())
     }
 
-    /// Reads `count` logical pages from `lpn` on for the host. `place` returns the physical page of
-    /// each number from 0 on, or [`UNMAPPED`] or [`LOST`]. Physically consecutive pages of a block
-    /// are read at once.
-    pub(crate) fn read_places(
+    /// Reads `count` logical pages from `lpn` on for the host. `ppn_of` returns the physical page
+    /// of each number from 0 on, or [`UNMAPPED`] or [`LOST`]. Physically consecutive pages of a
+    /// block are read at once.
+    pub(crate) fn read_logical_pages(
         &mut self,
         lpn: u32,
         count: usize,
-        place: impl Fn(usize) -> u32,
+        ppn_of: impl Fn(usize) -> u32,
         out: &mut [u8],
     ) -> Result<(), FtlError> {
         let page = self.geometry().page_len();
-        assert_eq!(out.len(), count * page, "bytes of {count} logical pages");
+        assert_eq!(
+            out.len(),
+            count * page,
+            "buffer is not {count} logical pages long"
+        );
         let mut done = 0;
         while done < count {
-            let run = self.run_length(count - done, |i| place(done + i));
+            let run = self.run_length(count - done, |i| ppn_of(done + i));
             let (bytes, lpn) = (&mut out[done * page..][..run * page], lpn + to_u32(done));
-            match place(done) {
+            match ppn_of(done) {
                 UNMAPPED => bytes.fill(0),
                 LOST => return Err(FtlError::MediaLost(lpn)),
                 ppn => self.read_host(lpn, Ppn::new(ppn), bytes)?,
@@ -90,10 +94,10 @@ impl<S: Store> Flash<S> {
     }
 
     /// Returns how many of these pages are all unmapped, or physically consecutive in one block.
-    fn run_length(&self, count: usize, place: impl Fn(usize) -> u32) -> usize {
-        let first = place(0);
+    fn run_length(&self, count: usize, ppn_of: impl Fn(usize) -> u32) -> usize {
+        let first = ppn_of(0);
         let block = |ppn: u32| self.geometry().block_of(Ppn::new(ppn));
-        let follows = |i: &usize| match (first, place(*i)) {
+        let follows = |i: &usize| match (first, ppn_of(*i)) {
             (UNMAPPED, ppn) => ppn == UNMAPPED,
             (LOST, _) => false,
             (first, ppn) => ppn < LOST && ppn == first + to_u32(*i) && block(ppn) == block(first),
@@ -135,7 +139,7 @@ impl<S: Store> Flash<S> {
         debug_assert_eq!(
             (data.len(), records.len()),
             (pages.len() * self.geometry().page_len(), pages.len()),
-            "bytes and records of {} pages",
+            "buffers are not for {} pages: bytes, records",
             pages.len()
         );
         self.health.resize(pages.len(), Health::Good);

@@ -1,7 +1,7 @@
 //! The data of a [`Role::Checkpoint`](super::Role) page: one chunk of a set.
 
 use super::{COUNTER_FOUND_MAX, array_at};
-use crate::convert::to_u64;
+use crate::int::to_u64;
 
 /// Bytes in front of a chunk's payload.
 pub const CHUNK_HEAD: usize = 24;
@@ -21,7 +21,8 @@ impl ChunkHead {
     pub fn encode(&self, payload: &[u8], page_bytes: usize, page: &mut Vec<u8>) {
         assert!(
             CHUNK_HEAD + payload.len() <= page_bytes,
-            "a chunk larger than its page"
+            "chunk with a payload of {} bytes does not fit into a page of {page_bytes} bytes",
+            payload.len()
         );
         page.clear();
         page.extend(MAGIC.to_le_bytes());
@@ -78,7 +79,7 @@ mod tests {
         assert_eq!(
             ChunkHead::decode(&late),
             None,
-            "it reaches where no device has been"
+            "upto exceeds the maximum of a counter"
         );
         page[8] = 41;
         assert_eq!(ChunkHead::decode(&page), None);

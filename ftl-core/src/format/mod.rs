@@ -15,5 +15,5 @@ pub(crate) const LOST: u32 = UNMAPPED - 1;
 
 /// Returns the bytes of a number at an offset that the caller checked.
 fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    bytes[at..at + N].try_into().expect("as many bytes")
+    bytes[at..at + N].try_into().expect("the slice has N bytes")
 }

@@ -1,7 +1,7 @@
 //! The fixed part of every page's OOB area: owner of the page, version, program sequence number,
 //! and epoch of its block.
 
-use crate::convert::{low_u8, low_u16, narrow, to_u64, to_usize};
+use crate::int::{low_u8, low_u16, narrow, to_u64, to_usize};
 
 /// Bytes of the fixed part; a scheme's own part follows.
 pub const OOB_BYTES: usize = 26;
@@ -244,7 +244,7 @@ impl Oob {
     pub fn ver(slot: &[u8; OOB_SLOT]) -> u64 {
         let word = slot[8..]
             .first_chunk()
-            .expect("a record has eight bytes more");
+            .expect("a record has eight bytes from there on");
         u64::from_le_bytes(*word) & COUNTER_MAX
     }
 
@@ -280,7 +280,7 @@ impl Oob {
             let mut number = pseq << 48;
             for slot in slots {
                 let [head, middle, tail @ ..] = slot.as_chunks_mut::<8>().0 else {
-                    unreachable!("a slot is four words")
+                    unreachable!("a record slot has four words")
                 };
                 *head = ((u64::from_le_bytes(*head) | cleared) & !set).to_le_bytes();
                 *middle = (u64::from_le_bytes(*middle) & COUNTER_MAX | number).to_le_bytes();
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(Oob::decode(&bytes[..OOB_BYTES]), Some(sample()));
         assert!(
             bytes[OOB_BYTES..].iter().all(|b| *b == 0xFF),
-            "the scheme's part stays erased"
+            "the scheme's part is erased"
         );
     }
 

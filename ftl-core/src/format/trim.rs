@@ -2,7 +2,7 @@
 //! a bitmap of such pages.
 
 use super::{COUNTER_FOUND_MAX, array_at};
-use crate::convert::{index, to_u32};
+use crate::int::{index, to_u32};
 
 /// `count` pages from `lpn` on have no content older than `ver`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl TrimBitmap {
         assert_eq!(
             self.bits.len(),
             index(self.count.div_ceil(8)),
-            "bits of a bitmap of {} pages",
+            "bitmap of {} pages has the wrong number of bytes",
             self.count
         );
         assert!(

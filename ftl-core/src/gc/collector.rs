@@ -44,8 +44,8 @@ pub(crate) struct GcState {
     refreshed: u64,
     /// Chooses the victim; `None` is greedy.
     policy: Option<Box<dyn VictimPolicy>>,
-    /// Whether recent GC runs freed no block, or the reserve is in use: then the victim is the block
-    /// with the fewest valid pages.
+    /// Whether recent GC runs freed no block, or the reserve is in use: then the victim is the
+    /// block with the fewest valid pages.
     is_short: bool,
     /// Whether recent GC runs freed no block.
     is_futile: bool,
@@ -271,10 +271,10 @@ pub(crate) trait GarbageCollect<S: Store> {
         };
         let Some(victim) = best else { return Ok(false) };
         let space = self.parts().0;
-        let live = space.table.valid_count(victim);
+        let valid = space.table.valid_count(victim);
         let worth_it = match failing {
             // `prepare_victim` runs for a failing block even if it has no valid pages.
-            Some(_) => self.prepare_victim(victim)? || live == 0,
+            Some(_) => self.prepare_victim(victim)? || valid == 0,
             None => self.frees_space(victim),
         };
         if !worth_it {
@@ -315,7 +315,7 @@ pub(crate) trait GarbageCollect<S: Store> {
         let (free, began) = (space.free_blocks(), space.flash.now());
         assert!(
             free >= needed,
-            "a collection that may take {needed} blocks was begun with {free} free ones"
+            "a GC run that can take {needed} blocks began with {free} free blocks"
         );
         let moved = if space.table.valid_count(victim) > 0 {
             self.relocate_valid(victim, cause)?
@@ -435,11 +435,11 @@ pub(crate) trait GarbageCollect<S: Store> {
     /// Starts the relocation of a full block, whatever its role, if there is room. Returns the
     /// number of pages relocated so far.
     fn relocate_block(&mut self, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
-        self.renew_whole(block, cause)
+        self.relocate_whole_block(block, cause)
     }
 
     /// Relocates a full block at once.
-    fn renew_whole(&mut self, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
+    fn relocate_whole_block(&mut self, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
         if !self.prepare_victim(block)? {
             return Ok(None);
         }

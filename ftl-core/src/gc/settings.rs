@@ -12,11 +12,11 @@ pub(crate) mod docs {
 
     pub(crate) const FREE_THRESHOLD: ParamDoc = ParamDoc {
         key: "gc.free_threshold",
-        help: "free blocks that GC keeps, at least those that GC and a mount need (default: those, or 0.5 % of the blocks if more)",
+        help: "free blocks that GC keeps, at least as many as GC and a mount need (default: as many, or 0.5 % of all blocks if that is more)",
     };
     pub(crate) const PAIR_POLICY: ParamDoc = ParamDoc {
         key: "nand.pair_policy",
-        help: "defer_erase (default), or none: unsafe, for demonstrations",
+        help: "protection of paired pages: defer_erase (default), or none, which is unsafe, for demonstrations",
     };
     pub(crate) use crate::gc::SCRUB_PARAM as SCRUB;
     pub(crate) use crate::wear::{WEAR_GAP_PARAM as WEAR_GAP, WEAR_POLICY_PARAM as WEAR_POLICY};

@@ -1,6 +1,6 @@
 //! Doubly linked lists of small numbers, threaded through one array: an order of use. Every change
 //! is O(1) and allocates only for a larger number than any before.
-use crate::convert::{index, to_u32, to_u64};
+use crate::int::{index, to_u32, to_u64};
 
 /// Neighbours on a circular list. Alone on it, a link is its own neighbour.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,11 @@ impl Lists {
                 older: own,
             });
         }
-        debug_assert_eq!(self.links[index(at)].newer, at, "node {node} is on a list");
+        debug_assert_eq!(
+            self.links[index(at)].newer,
+            at,
+            "node {node} is already in a list"
+        );
         let newest = self.links[index(list)].older;
         self.links[index(at)] = Link {
             newer: list,
@@ -72,7 +76,11 @@ impl Lists {
     /// Gives a node another number, which is on no list; the node keeps its position.
     pub(crate) fn rename(&mut self, node: u32, other: u32) {
         let (from, to) = (self.lists + node, self.lists + other);
-        debug_assert_eq!(self.links[index(to)].newer, to, "node {other} is on a list");
+        debug_assert_eq!(
+            self.links[index(to)].newer,
+            to,
+            "node {other} is already in a list"
+        );
         let Link { newer, older } = self.links[index(from)];
         self.links[index(to)] = Link { newer, older };
         self.links[index(older)].newer = to;

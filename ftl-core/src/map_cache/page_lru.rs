@@ -1,7 +1,7 @@
 //! A cache of whole, clean mapping pages, which evicts the least recently used one.
 
 use super::Lists;
-use crate::convert::{index, to_u32, to_u64};
+use crate::int::{index, to_u32, to_u64};
 use rustc_hash::FxHashMap;
 
 struct Slot {
@@ -51,7 +51,11 @@ impl PageLru {
 
     /// Inserts a page, or replaces its content.
     pub(crate) fn put(&mut self, vtpn: u32, page: &[u8]) {
-        debug_assert_eq!(page.len(), self.page_bytes, "bytes of mapping page {vtpn}");
+        debug_assert_eq!(
+            page.len(),
+            self.page_bytes,
+            "data of mapping page {vtpn} is not one page long"
+        );
         let slot = match self.index.get(&vtpn) {
             Some(slot) => *slot,
             None => self.slot_for(vtpn),
@@ -93,7 +97,7 @@ impl PageLru {
             let slot = self
                 .used
                 .oldest(0)
-                .expect("a full cache has an oldest page");
+                .expect("a full cache has a least recently used page");
             self.used.remove(slot);
             self.index.remove(&self.slots[index(slot)].vtpn);
             self.slots[index(slot)].vtpn = vtpn;
@@ -103,7 +107,7 @@ impl PageLru {
         debug_assert_eq!(
             self.index.len(),
             self.slots.len(),
-            "mapping pages that are known and that are here"
+            "number of indexed mapping pages is not that of cached ones"
         );
         self.used.push(0, slot);
         slot

@@ -2,9 +2,9 @@
 //! may have hit.
 
 use super::scan::BlockEnd;
-use crate::convert::index;
 use crate::flash::Flash;
 use crate::format::Oob;
+use crate::int::index;
 use nand_model::{PageOrder, Pbn, Ppn, Store};
 use rustc_hash::FxHashMap;
 use std::ops::Range;

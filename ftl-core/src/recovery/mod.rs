@@ -21,20 +21,20 @@ mod tests;
 pub(crate) use evidence::{Evidence, Version};
 pub(crate) use mount_by_scan::{MountByScan, MountContext};
 pub(crate) use newest::{ScanResult, scan_newest};
-pub(crate) use resolve::{Claim, FoundTrim, read_page, read_trims, resolve};
+pub(crate) use resolve::{FoundTrim, MapCandidate, read_page, read_trims, resolve};
 pub(crate) use rewrite::{Rewrite, Rewriter, Rewrites};
 pub(crate) use scan::{Head, scan_block, scan_heads};
 pub(crate) use shutdown_state::ShutdownState;
 
-use crate::convert::to_u32;
+use crate::int::to_u32;
 use nand_model::{PairTable, Profile};
 
 /// Blocks whose last pages the mount after a mount rewrites, at most, if no request came between.
-const LEFT_BY_MOUNT: u32 = 32;
+const MAX_BLOCKS_LEFT_BY_MOUNT: u32 = 32;
 
 /// Returns the number of blocks that a mount may use for rewrites if `units` units have an open
-/// block each. The mount rewrites pages of the last block that each die programmed, or of the blocks
-/// that the mount before it wrote.
+/// block each. The mount rewrites pages of the last block that each die programmed, or of the
+/// blocks that the mount before it wrote.
 pub(crate) fn rewrite_reserve(profile: &Profile, units: u32) -> u32 {
     let pages_per_block = profile.geometry.pages_per_block;
     let pairs = PairTable::new(profile.pairing, pages_per_block);
@@ -49,6 +49,9 @@ pub(crate) fn rewrite_reserve(profile: &Profile, units: u32) -> u32 {
             .map(|page| to_u32(pairs.victims(page).count()))
             .max()
             .unwrap_or(0);
-    let blocks = profile.geometry.dies().max((units + 1).min(LEFT_BY_MOUNT));
+    let blocks = profile
+        .geometry
+        .dies()
+        .max((units + 1).min(MAX_BLOCKS_LEFT_BY_MOUNT));
     (hit * blocks).div_ceil(room)
 }

@@ -8,12 +8,12 @@
 //! versions.
 
 use super::rewrite::{Rewrite, Rewriter};
-use super::{Claim, Evidence, Head, Rewrites, Version, read_trims, resolve, scan_block};
+use super::{Evidence, Head, MapCandidate, Rewrites, Version, read_trims, resolve, scan_block};
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
-use crate::convert::index;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
+use crate::int::index;
 use crate::space::{Space, StreamId};
 use crate::trims::{TrimPage, Trims};
 use nand_model::{Pbn, Ppn, Store};
@@ -47,7 +47,7 @@ pub(crate) fn scan_newest<S: Store>(
     assert_eq!(
         heads.len(),
         space.geometry().block_slots(),
-        "heads of all blocks"
+        "number of block heads is not the number of blocks"
     );
     let mut scan = Scan::default();
     for (block, head) in (0..).map(Pbn::new).zip(heads) {
@@ -88,14 +88,14 @@ pub(crate) fn scan_newest<S: Store>(
         let lpn = Lpn::new(group[0].oob.tag.lpn);
         assert!(
             lpn.raw() < logical_pages,
-            "evidence of no logical page {lpn}"
+            "scanned versions are of logical page {lpn}, which does not exist"
         );
-        let claim = Claim {
+        let candidate = MapCandidate {
             trimmed_at: trimmed_at[lpn.index()],
-            ..Claim::default()
+            ..MapCandidate::default()
         };
         let (rewrites, discarded) = (&mut newest.rewrites, &mut newest.discarded);
-        if let Some(ppn) = resolve(space, evidence, &claim, group, rewrites, discarded)? {
+        if let Some(ppn) = resolve(space, evidence, &candidate, group, rewrites, discarded)? {
             let chosen = group.iter().rfind(|version| version.ppn == ppn);
             newest.put(lpn, ppn, chosen.map_or(0, |version| version.oob.pseq));
             space.table.set_valid(ppn);
@@ -184,7 +184,7 @@ impl ScanResult {
     }
 
     /// Returns the page with the newest version, if there is one.
-    pub(crate) fn place(&self, lpn: Lpn) -> Option<Ppn> {
+    pub(crate) fn ppn_of(&self, lpn: Lpn) -> Option<Ppn> {
         let raw = self.map[lpn.index()];
         (raw != UNMAPPED).then(|| Ppn::new(raw))
     }
@@ -202,7 +202,11 @@ impl ScanResult {
     }
 
     fn put(&mut self, lpn: Lpn, ppn: Ppn, pseq: u64) {
-        debug_assert_ne!(ppn.raw(), UNMAPPED, "logical page {lpn} at no page");
+        debug_assert_ne!(
+            ppn.raw(),
+            UNMAPPED,
+            "newest page of logical page {lpn} is UNMAPPED"
+        );
         self.map[lpn.index()] = ppn.raw();
         self.programmed[lpn.index()] = pseq;
     }
@@ -213,10 +217,10 @@ impl ScanResult {
         checkpoints: &Checkpoints,
         pinned_wait: bool,
     ) {
-        let dead = self
+        let empty = self
             .rewrites
             .classify_blocks(space, checkpoints, pinned_wait, |_| false);
-        dead.into_iter().for_each(|block| space.release(block));
+        empty.into_iter().for_each(|block| space.release(block));
     }
 
     /// Rewrites the pages that the cut may have left unstable, so that they keep the content that

@@ -19,7 +19,7 @@ use std::ops::Range;
 ///   before it. If it were damaged, the next mount could not distinguish it from the run that
 ///   follows.
 pub(crate) fn commits(pairs: &PairTable, padding: Range<u32>) -> bool {
-    assert!(!padding.is_empty(), "empty padding commits nothing");
+    assert!(!padding.is_empty(), "the range of padding is empty");
     let hit = || pairs.victims(padding.end - 1);
     let seam = padding.start..padding.start + 2;
     let before = padding.start.saturating_sub(pairs.span())..padding.start;
@@ -46,18 +46,18 @@ pub(crate) fn padding_per_block(pairs: &PairTable, pages: u32) -> u32 {
 pub(super) fn drop_uncommitted(pages: &mut [(Ppn, Option<Oob>)], suspects: &[Ppn]) {
     debug_assert!(
         pages.is_sorted_by_key(|(ppn, _)| *ppn),
-        "pages of a block out of order"
+        "pages of a block are not in ascending order"
     );
     let is_provisional =
         |slot: &Option<Oob>| slot.is_some_and(|oob| oob.tag.flags.has(Flags::PROVISIONAL));
     let is_final = |(ppn, slot): &(Ppn, Option<Oob>)| {
         slot.is_some() && !is_provisional(slot) && !suspects.contains(ppn)
     };
-    let mut vouched = false;
+    let mut committed = false;
     for run in pages.chunk_by_mut(|a, b| is_final(a) == is_final(b)).rev() {
         if is_final(&run[0]) {
-            vouched = true;
-        } else if !vouched || run.iter().any(|(ppn, _)| suspects.contains(ppn)) {
+            committed = true;
+        } else if !committed || run.iter().any(|(ppn, _)| suspects.contains(ppn)) {
             run.iter_mut()
                 .map(|(_, slot)| slot)
                 .filter(|slot| is_provisional(slot))
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_run_all_pages_count_or_none_and_they_count_from_the_moment_it_is_vouched_for() {
+    fn of_a_run_all_pages_count_or_none_and_they_count_from_the_moment_padding_commits_it() {
         for rule in RULES {
             let pairs = PairTable::new(rule, PAGES);
             let mut rng = SplitMix::new(1);

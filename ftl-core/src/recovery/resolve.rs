@@ -1,6 +1,6 @@
 //! Selection of the current version of a logical page after a crash.
 //!
-//! A map found on flash contains the programs up to some point, its *reach*. Candidates are the
+//! A map found on flash contains the programs up to a sequence number, `upto`. Candidates are the
 //! page that the map names and all versions programmed later. The newest candidate wins, unless a
 //! trim is newer. A page that the cut may have hit is read in full before it is trusted. A page
 //! that may become unreadable is rewritten ([`Rewrites`]). Until the rewrite is safe, the blocks
@@ -14,11 +14,11 @@ use crate::error::FtlError;
 use crate::space::Space;
 use nand_model::{Cause, Ppn, Store};
 
-/// Information about a logical page besides the records of its versions.
+/// What the map and the trims contain about a logical page.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Claim {
-    /// The map found on flash contains the programs up to this one.
-    pub(crate) reach: u64,
+pub(crate) struct MapCandidate {
+    /// The map found on flash contains the programs up to this sequence number.
+    pub(crate) upto: u64,
     /// Page that this map names.
     pub(crate) named: Option<Ppn>,
     /// Record of the named page, if no scan has returned it.
@@ -35,7 +35,7 @@ pub(crate) struct Claim {
 pub(crate) fn resolve<S: Store>(
     space: &mut Space<S>,
     evidence: &Evidence,
-    claim: &Claim,
+    candidate: &MapCandidate,
     versions: &[Version],
     rewrites: &mut Rewrites,
     discarded: &mut u64,
@@ -47,13 +47,13 @@ pub(crate) fn resolve<S: Store>(
         "versions of logical page {:?} and others",
         versions.first().map(|version| version.oob.tag.lpn)
     );
-    let is_news = |v: &&Version| v.oob.pseq > claim.reach || Some(v.ppn) == claim.named;
+    let is_news = |v: &&Version| v.oob.pseq > candidate.upto || Some(v.ppn) == candidate.named;
     let mut contenders: Vec<Version> = versions.iter().filter(is_news).copied().collect();
-    if let Some(record) = claim.record {
+    if let Some(record) = candidate.record {
         contenders.push(record);
         contenders.sort_unstable_by_key(|v| (v.oob.tag.ver, v.oob.pseq));
     }
-    contenders.retain(|v| v.oob.tag.ver >= claim.trimmed_at);
+    contenders.retain(|v| v.oob.tag.ver >= candidate.trimmed_at);
     for version in contenders.iter().rev() {
         if !evidence.suspects.contains(version.ppn) {
             return Ok(Some(version.ppn));
@@ -66,7 +66,7 @@ pub(crate) fn resolve<S: Store>(
             let geometry = space.geometry();
             rewrites.add(version, data);
             rewrites.pin(&geometry, evidence.fallbacks(&contenders));
-            rewrites.pin(&geometry, claim.named);
+            rewrites.pin(&geometry, candidate.named);
         }
         return Ok(Some(version.ppn));
     }

@@ -83,13 +83,13 @@ impl Rewrites {
             let (to, _) = space.append(stream, &[tag], &rewrite.data, Cause::Recovery)?;
             assert!(
                 rescuer.space().flash.pseq() >= seq,
-                "the rewrite of {} has no number",
+                "rewrite of page {} did not get sequence number {seq} or a later one",
                 rewrite.from
             );
             rescuer.copied(&rewrite, to, seq);
             debug_assert!(
                 !rescuer.space().table.is_valid(rewrite.from),
-                "page {} is valid after its rewrite",
+                "page {} is still valid after its rewrite",
                 rewrite.from
             );
         }
@@ -107,7 +107,7 @@ impl Rewrites {
         pinned_wait: bool,
         of_scheme: impl Fn(Pbn) -> bool,
     ) -> Vec<Pbn> {
-        let mut dead = Vec::new();
+        let mut empty = Vec::new();
         for block in space.geometry().all_blocks() {
             let is_full = space.table.state(block) == State::Full;
             if !is_full || of_scheme(block) || checkpoints.owns(block) {
@@ -116,9 +116,9 @@ impl Rewrites {
             if space.table.valid_count(block) > 0 {
                 space.table.set_collectable(block);
             } else if !(pinned_wait && self.pinned.contains(&block)) {
-                dead.push(block);
+                empty.push(block);
             }
         }
-        dead
+        empty
     }
 }

@@ -10,10 +10,10 @@
 
 use super::evidence::suspects;
 use super::provisional;
-use crate::convert::index;
 use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, Oob, Role};
+use crate::int::index;
 use nand_model::{Bad, Cause, Pbn, Ppn, Store};
 
 /// Result of reading a block up to its first readable page.
@@ -66,7 +66,7 @@ fn scan_head<S: Store>(
             flash.read_oob(geometry.page(block, offset), Cause::Recovery)?
         {
             let counts = !tag.flags.has(Flags::PROVISIONAL)
-                || is_vouched_early(flash, block, scanned)?
+                || is_committed_by_last_page(flash, block, scanned)?
                 || committed_pages(flash, block, scanned)?
                     .iter()
                     .any(is_content);
@@ -87,7 +87,7 @@ fn scan_head<S: Store>(
 
 /// Returns whether the last page that no cut can have hit is final. If so, the first pages of the
 /// block are committed, and the scan need not read the pages between.
-fn is_vouched_early<S: Store>(
+fn is_committed_by_last_page<S: Store>(
     flash: &mut Flash<S>,
     block: Pbn,
     scanned: &mut u64,
@@ -167,7 +167,7 @@ fn read_records<S: Store>(
     let frontier = flash.chip().frontier(block);
     assert!(
         frontier <= geometry.pages_per_block,
-        "block {block} has {frontier} pages"
+        "block {block}: {frontier} pages are programmed, more than it has"
     );
     *scanned += u64::from(frontier);
     let mut slots = Vec::with_capacity(index(frontier));

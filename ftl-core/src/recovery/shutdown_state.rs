@@ -9,9 +9,9 @@
 use super::Head;
 use crate::block_table::State;
 use crate::checkpoint::Checkpoints;
-use crate::convert::{low_u16, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::format::{COUNTER_FOUND_MAX, Role};
+use crate::int::{low_u16, to_u32, to_u64};
 use crate::space::{Space, StreamId};
 use nand_model::{Geometry, Pbn, Store};
 use std::collections::HashSet;
@@ -54,7 +54,7 @@ impl ShutdownState {
         assert_eq!(
             space.released_blocks(),
             0,
-            "blocks that wait for their erase at a clean stop"
+            "released blocks are not erased at a clean shutdown"
         );
         assert!(!space.is_mounting(), "a clean stop during a mount");
         let chip = space.flash.chip();
@@ -167,7 +167,7 @@ impl ShutdownState {
         let count = to_u32(chunks.len());
         assert!(
             count <= ShutdownState::chunks(&space.geometry()),
-            "a clean stop of {count} chunks"
+            "shutdown state has {count} chunks, more than are reserved"
         );
         checkpoints.begin(space, count)?;
         for chunk in chunks {
@@ -197,9 +197,12 @@ impl ShutdownState {
             .flat_map(|(payload, _)| payload.iter().copied())
             .collect();
         let damaged = |what: &str| FtlError::Corrupt(format!("checkpoint {}: {what}", newest.id));
-        let stop = ShutdownState::decode(&bytes).ok_or_else(|| damaged("unreadable"))?;
+        let stop = ShutdownState::decode(&bytes)
+            .ok_or_else(|| damaged("the shutdown state cannot be decoded"))?;
         if stop.logical_pages != u64::from(logical_pages) || stop.blocks.len() != heads.len() {
-            return Err(damaged("made for another size"));
+            return Err(damaged(
+                "the number of logical pages or of blocks is another",
+            ));
         }
         if !stop.still_holds(space, heads) {
             return Ok(None);

@@ -22,10 +22,10 @@ mod tpftl;
 pub(crate) use pagemap::FlatMap;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
-use crate::convert::narrow;
 use crate::error::FtlError;
 use crate::families::page_ram::{self, PageMap};
 use crate::ftl::{Ftl, Start};
+use crate::int::narrow;
 use nand_model::store::{FileStore, MemStore, OobOnlyStore};
 use nand_model::{Capacity, Chip, Profile, Store};
 use std::sync::{Mutex, PoisonError};
@@ -107,7 +107,7 @@ pub fn add(scheme: &'static Scheme) -> Result<(), FtlError> {
     let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
     let mut known = SCHEMES.iter().chain(added.iter().copied());
     if known.any(|known| known.name == scheme.name) {
-        let text = format!("there is a scheme {:?} already", scheme.name);
+        let text = format!("a scheme named {:?} already exists", scheme.name);
         return Err(FtlError::Config(text));
     }
     added.push(scheme);

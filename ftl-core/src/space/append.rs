@@ -6,10 +6,10 @@
 
 use super::{NEVER, NO_BLOCK, OpenBlock, Space, Stream, StreamId};
 use crate::block_table::State;
-use crate::convert::{index, to_u32};
 use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{OOB_SLOT, PageTag};
+use crate::int::{index, to_u32};
 use nand_model::{Cause, Geometry, NandError, Pbn, Ppn, RunError, Store};
 
 impl<S: Store> Space<S> {
@@ -42,7 +42,7 @@ impl<S: Store> Space<S> {
         debug_assert_eq!(
             data.len(),
             self.flash.geometry().page_len(),
-            "bytes of one page"
+            "data is not one page long"
         );
         let appended = self.append_with(stream, 1, |flash, first, epoch, _| {
             flash.program(first, epoch, &[tag], data, cause)
@@ -135,7 +135,7 @@ impl<S: Store> Space<S> {
     ) -> Result<(Ppn, u32), FtlError> {
         assert!(
             !self.may_be_unsafe,
-            "pages that may be at risk go one after the other"
+            "out-of-order program with pairing, or during a mount"
         );
         assert!(
             offset < self.flash.geometry().pages_per_block,
@@ -154,21 +154,21 @@ impl<S: Store> Space<S> {
         )
     }
 
-    /// Calls `program` with first page, epoch and page count until a page is programmed. `place`
-    /// returns the first page; its argument is the next page of the open block.
+    /// Calls `program` with first page, epoch and page count until a page is programmed.
+    /// `first_page` returns the first page; its argument is the next page of the open block.
     #[inline(always)]
     pub(super) fn program_where(
         &mut self,
         stream: StreamId,
         wanted: usize,
-        place: impl Fn(&Geometry, Ppn) -> Ppn,
+        first_page: impl Fn(&Geometry, Ppn) -> Ppn,
         mut program: impl FnMut(&mut Flash<S>, Ppn, u64, usize) -> Result<(), RunError>,
     ) -> Result<(Ppn, u32), FtlError> {
-        debug_assert!(wanted > 0, "nothing to program");
+        debug_assert!(wanted > 0, "no page is to be programmed in stream {stream}");
         loop {
             let (next, room, epoch) = self.frontier(stream)?;
-            debug_assert!(room > 0, "stream {stream} has no room after all");
-            let first = place(self.flash.geometry(), next);
+            debug_assert!(room > 0, "open block of stream {stream} has no room");
+            let first = first_page(self.flash.geometry(), next);
             // An open block has room for one page. The constant lets the compiler drop the loops
             // over one page.
             let count = if wanted == 1 {
@@ -181,7 +181,10 @@ impl<S: Store> Space<S> {
             let done = outcome
                 .as_ref()
                 .map_or_else(|run| run.done, |()| to_u32(count));
-            debug_assert!(index(done) <= count, "{done} pages programmed of {count}");
+            debug_assert!(
+                index(done) <= count,
+                "{done} pages are programmed, at most {count} were to be"
+            );
             self.note_programmed(stream, first, done, seq);
             match outcome {
                 Ok(()) => {}
@@ -201,11 +204,11 @@ impl<S: Store> Space<S> {
     pub(super) fn note_programmed(&mut self, stream: StreamId, first: Ppn, done: u32, seq: u64) {
         let pages = self.flash.geometry().pages_per_block;
         let Stream { open, listed, .. } = &mut self.streams[stream];
-        let open = open.as_mut().expect("a block is open");
+        let open = open.as_mut().expect("the stream has an open block");
         debug_assert_eq!(
             self.flash.geometry().block_of(first),
             open.block,
-            "page {first} is not in the open block"
+            "page {first} is not in the open block of stream {stream}"
         );
         if self.reserved_pages > 0 && done > 0 {
             open.note_provisional(open.next, seq + 1);
@@ -215,12 +218,13 @@ impl<S: Store> Space<S> {
             self.table.set_valid(first);
         } else {
             open.note(done, seq + u64::from(done));
-            self.table.set_live_run(first, done);
+            self.table.set_valid_run(first, done);
         }
         debug_assert!(
             open.next <= pages,
-            "block {} has more pages than fit",
-            open.block
+            "block {}: next offset is {}, but it has {pages} pages",
+            open.block,
+            open.next
         );
         let filled = open.next == pages;
         if self.may_be_unsafe && !*listed {
@@ -236,7 +240,7 @@ impl<S: Store> Space<S> {
         if let Some(open) = self.streams[stream].open.take() {
             assert!(
                 !open.is_provisional(),
-                "block {} is closed before its pages count",
+                "block {} is closed with uncommitted provisional pages",
                 open.block
             );
             self.table.set_state(open.block, State::Full);
@@ -275,7 +279,10 @@ impl<S: Store> Space<S> {
         if self.room(stream) == 0 {
             self.open_new(stream)?;
         }
-        let open = self.streams[stream].open.as_ref().expect("just opened");
+        let open = self.streams[stream]
+            .open
+            .as_ref()
+            .expect("the stream has just opened a block");
         if open.gaps {
             let (next, room) = self.first_gap(open.block);
             return Ok((next, room, open.epoch));
@@ -311,7 +318,7 @@ impl<S: Store> Space<S> {
         assert_eq!(
             self.table.state(block),
             State::Free,
-            "block {block} came from the pool"
+            "block {block} of the pool is not free"
         );
         assert_eq!(
             self.flash.chip().frontier(block),
@@ -382,9 +389,18 @@ impl<S: Store> Space<S> {
 
     /// Moves the open block of one stream to another stream, which has none.
     pub(crate) fn hand_over(&mut self, from: StreamId, to: StreamId) {
-        assert!(self.streams[to].open.is_none(), "stream {to} has a block");
-        assert_ne!(from, to, "a block is handed over to its own stream");
-        let open = self.streams[from].open.take().expect("a block is open");
+        assert!(
+            self.streams[to].open.is_none(),
+            "stream {to} already has an open block"
+        );
+        assert_ne!(
+            from, to,
+            "stream {from} hands its open block over to itself"
+        );
+        let open = self.streams[from]
+            .open
+            .take()
+            .expect("the stream has an open block");
         self.stream_of_block[open.block.index()] = to_u32(to);
         let pairs = self.pair_protection.then(|| self.flash.chip().pairs());
         let oldest = open.oldest_unsafe(pairs);

@@ -32,11 +32,11 @@ mod streams;
 pub(crate) use streams::{StreamId, StreamSpec};
 
 use crate::block_table::{BlockTable, State};
-use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::events::{Event, EventKind, EventLog};
 use crate::flash::Flash;
 use crate::format::{COUNTER_FOUND_MAX, Flags, Role};
+use crate::int::{index, to_u32, to_u64};
 use crate::recovery::provisional;
 use crate::stats::{BlockUse, BlockView};
 use nand_model::{Geometry, Nanos, Pbn, Store};
@@ -79,7 +79,8 @@ impl<S: Store> Space<S> {
         let geometry = *flash.geometry();
         assert!(
             index(flash.chip().pairs().span()) <= RECENT,
-            "a pairing that reaches further than is remembered"
+            "pairing span {} exceeds RECENT, {RECENT}",
+            flash.chip().pairs().span()
         );
         let mut space = Space {
             table: BlockTable::new(geometry),
@@ -119,7 +120,11 @@ impl<S: Store> Space<S> {
     /// Adds `count` streams to those given at creation, before any of a unit, and returns the
     /// first.
     pub(crate) fn add_fixed_streams(&mut self, spec: StreamSpec, count: usize) -> StreamId {
-        assert_eq!(self.fixed, self.streams.len(), "streams of units come last");
+        assert_eq!(
+            self.fixed,
+            self.streams.len(),
+            "a fixed stream is added after a stream of a unit"
+        );
         let first = self.add_streams(spec, count);
         self.fixed = self.streams.len();
         first
@@ -144,7 +149,7 @@ impl<S: Store> Space<S> {
     /// Begins a mount: pages programmed from now on are provisional. (Blocks of very few pages have
     /// no room for the padding; there, pages of a mount are not provisional.)
     pub(crate) fn begin_mount(&mut self) {
-        assert!(!self.mounting, "a mount in a mount");
+        assert!(!self.mounting, "a mount begins during a mount");
         self.mounting = true;
         let pages = self.geometry().pages_per_block;
         let reserved_pages = provisional::padding_per_block(self.flash.chip().pairs(), pages);
@@ -161,14 +166,16 @@ impl<S: Store> Space<S> {
     pub(crate) fn check_counters(&self, next_ver: u64) -> Result<(), FtlError> {
         let most = self.flash.pseq().max(self.next_epoch).max(next_ver);
         if most > COUNTER_FOUND_MAX / 2 {
-            return Err(FtlError::Corrupt("it counts as no device does".into()));
+            return Err(FtlError::Corrupt(format!(
+                "a sequence number exceeds the maximum: {most}"
+            )));
         }
         Ok(())
     }
 
     /// Ends the mount and commits the pages that it programmed.
     pub(crate) fn end_mount(&mut self) -> Result<(), FtlError> {
-        assert!(self.mounting, "no mount is under way");
+        assert!(self.mounting, "no mount is in progress");
         self.make_safe()?;
         self.mounting = false;
         self.reserved_pages = 0;
@@ -201,7 +208,7 @@ impl<S: Store> Space<S> {
 
     /// Makes the stream open blocks of this die from now on, as long as it has any.
     pub(crate) fn prefer_die(&mut self, stream: StreamId, die: u32) {
-        assert!(die < self.geometry().dies(), "no die {die}");
+        assert!(die < self.geometry().dies(), "die {die} does not exist");
         self.streams[stream].die = Some(die);
     }
 
@@ -232,7 +239,7 @@ impl<S: Store> Space<S> {
     pub(crate) fn add_free(&mut self, block: Pbn, confirmed: bool) {
         assert!(
             !self.table.is_in_use(block),
-            "block {block} is freed without its release"
+            "block {block} is in use, but added to the free blocks"
         );
         if self.flash.chip().bad(block).is_some() {
             self.table.set_state(block, State::Bad);
@@ -271,17 +278,18 @@ impl<S: Store> Space<S> {
     pub(crate) fn resume(&mut self, stream: StreamId, block: Pbn) {
         assert!(
             self.streams[stream].open.is_none(),
-            "stream {stream} has a block"
+            "stream {stream} already has an open block"
         );
         assert_eq!(
             self.table.state(block),
             State::Full,
-            "block {block} is not one to fill on"
+            "block {block} is not full, so it cannot be resumed"
         );
         let (role, epoch) = (self.streams[stream].spec.role, self.table.epoch(block));
         assert!(
             epoch < self.next_epoch,
-            "block {block} is of a life to come"
+            "epoch {epoch} of block {block} is not below the next epoch, {}",
+            self.next_epoch
         );
         self.table.set_open(block, role, epoch);
         self.stream_of_block[block.index()] = to_u32(stream);
@@ -298,7 +306,7 @@ impl<S: Store> Space<S> {
         assert_eq!(
             self.table.valid_count(block),
             0,
-            "block {block} is used again with valid pages"
+            "block {block} has valid pages when it is reopened"
         );
         let chip = self.flash.chip();
         let gaps = chip.frontier(block) != chip.programmed(block);
@@ -306,7 +314,7 @@ impl<S: Store> Space<S> {
         self.streams[stream]
             .open
             .as_mut()
-            .expect("just opened")
+            .expect("the stream has just resumed a block")
             .gaps = gaps;
     }
 

@@ -8,8 +8,8 @@ use super::release::ReplacedIn;
 use super::streams::{NEVER, Stream};
 use super::{Space, StreamId};
 use crate::block_table::State;
-use crate::convert::index;
 use crate::error::FtlError;
+use crate::int::index;
 use nand_model::{NandError, Ppn, Store};
 
 /// Released blocks that may wait for their erase before padding is programmed for them.
@@ -115,7 +115,7 @@ impl<S: Store> Space<S> {
         let open = self.streams[index(self.stream_of_block[block.index()])]
             .open
             .as_ref()
-            .expect("it fills the block");
+            .expect("the stream of an open block has it open");
         !open.is_unsafe(
             self.pair_protection.then(|| self.flash.chip().pairs()),
             offset,
@@ -148,7 +148,7 @@ impl<S: Store> Space<S> {
         let open = self.streams[stream]
             .open
             .as_mut()
-            .expect("only pages of an open block are unsafe");
+            .expect("a stream with unsafe pages has an open block");
         assert!(
             open.next < geometry.pages_per_block,
             "block {} has no room for padding",

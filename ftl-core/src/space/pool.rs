@@ -1,6 +1,6 @@
 //! Erased blocks, by die and wear.
 
-use crate::convert::index;
+use crate::int::index;
 use nand_model::{Geometry, Pbn};
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ impl FreePool {
     pub(super) fn put(&mut self, block: Pbn, erase_count: u32, confirmed: bool) {
         let die = &mut self.by_wear[index(self.geometry.die_of(block))];
         let new = die.insert((erase_count, block));
-        assert!(new, "block {block} is free twice");
+        assert!(new, "block {block} is already in the pool");
         self.len += 1;
         if !confirmed {
             self.unconfirmed.insert(block);
@@ -63,7 +63,7 @@ impl FreePool {
         };
         let best = *die.and_then(best_of).or_else(of_all)?;
         let taken = self.by_wear[index(self.geometry.die_of(best.1))].remove(&best);
-        assert!(taken, "free block {} is of another die", best.1);
+        assert!(taken, "free block {} is not in the list of its die", best.1);
         self.len -= 1;
         debug_assert_eq!(
             self.by_wear.iter().map(BTreeSet::len).sum::<usize>(),

@@ -81,7 +81,7 @@ impl<S: Store> Space<S> {
         assert_eq!(
             (self.table.state(block), self.table.valid_count(block)),
             (State::Released, 0),
-            "state and valid pages of released block {block}"
+            "block {block} is to be erased, but not released, or has valid pages"
         );
         match self.flash.erase(block, cause) {
             Ok(()) => self.add_free(block, true),
@@ -99,7 +99,10 @@ impl<S: Store> Space<S> {
             seq, replaced_in, ..
         }: Released,
     ) -> Option<StreamId> {
-        debug_assert!(seq <= self.flash.pseq(), "a release after program {seq}");
+        debug_assert!(
+            seq <= self.flash.pseq(),
+            "a block was released after program {seq}, which is newer than the last program"
+        );
         match replaced_in {
             ReplacedIn::Anywhere => self
                 .oldest_unsafe_page()

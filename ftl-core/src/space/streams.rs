@@ -2,8 +2,8 @@
 //! of streams, so a stream keeps only the state that pairing needs, and a list holds the streams
 //! with unsafe pages.
 
-use crate::convert::{index, to_u32};
 use crate::format::Role;
+use crate::int::{index, to_u32};
 use crate::recovery::provisional;
 use nand_model::{PairTable, Pbn};
 use std::cmp::Reverse;
@@ -66,7 +66,7 @@ impl OpenBlock {
     pub(super) fn note(&mut self, count: u32, last: u64) {
         debug_assert!(
             u64::from(count) <= last,
-            "{count} pages up to program {last}"
+            "{count} pages are programmed, but the last program is number {last}"
         );
         let kept = if count == 1 {
             1
@@ -90,8 +90,8 @@ impl OpenBlock {
         self.recent[index(self.next) % RECENT] = NEVER;
         self.next += 1;
         self.padding += 1;
-        let vouched = provisional::commits(pairs, self.next - self.padding..self.next);
-        if vouched && self.oldest_unpaired(pairs) == NEVER {
+        let committed = provisional::commits(pairs, self.next - self.padding..self.next);
+        if committed && self.oldest_unpaired(pairs) == NEVER {
             self.provisional = None;
         }
     }
@@ -164,7 +164,7 @@ pub(super) struct UnsafeStreams(BinaryHeap<Reverse<(u64, StreamId)>>);
 
 impl UnsafeStreams {
     pub(super) fn put(&mut self, seq: u64, stream: StreamId) {
-        debug_assert!(seq < NEVER, "nothing of stream {stream} is at risk");
+        debug_assert!(seq < NEVER, "stream {stream} has no unsafe page");
         self.0.push(Reverse((seq, stream)));
     }
 
@@ -184,7 +184,10 @@ impl UnsafeStreams {
             } else if oldest == seq {
                 return Some((seq, stream));
             } else {
-                debug_assert!(oldest > seq, "pages of stream {stream} at risk got older");
+                debug_assert!(
+                    oldest > seq,
+                    "oldest unsafe page of stream {stream} moved backwards, from {seq} to {oldest}"
+                );
                 top.0.0 = oldest;
             }
         }

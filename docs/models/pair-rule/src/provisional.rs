@@ -74,7 +74,7 @@ pub fn committed_pages(config: &Config, block: &Block) -> u16 {
 }
 
 /// Whether a block holds anything that is committed. Code: `ftl-core/src/recovery/scan.rs`:
-/// `scan_head`, `is_vouched_early`.
+/// `scan_head`, `is_committed_by_last_page`.
 pub fn has_head(config: &Config, block: &Block) -> bool {
     let pages = &block.pages[..block.frontier as usize];
     let Some(first) = pages.iter().find(|page| page.has_record()) else {

@@ -1,16 +1,16 @@
-//! Data blocks: the physical block of a logical block, and the places of its pages.
+//! Data blocks: the physical block of a logical block, and the offsets of its pages.
 //!
 //! On chips that take pages in any order, a page has its own offset, and no table is needed. On
-//! others, pages are appended in order of arrival, and a table has their places. A place stays
-//! taken until the block is replaced, like an offset, so both kinds of block fill up alike.
+//! others, pages are appended in order of arrival, and a table has their offsets. In both cases
+//! a data block takes each logical page once, so both kinds of block fill up alike.
 
 use crate::addr::{Lbn, Lpn};
-use crate::convert::{index, to_u16, to_u64};
 use crate::format::UNMAPPED;
+use crate::int::{index, to_u16, to_u64};
 use nand_model::{Geometry, Pbn, Ppn};
 
-/// No place yet.
-const NOWHERE: u16 = u16::MAX;
+/// Offset of a page that the data block does not contain.
+const NO_OFFSET: u16 = u16::MAX;
 
 /// The block map.
 pub(crate) struct DataBlocks {
@@ -19,8 +19,8 @@ pub(crate) struct DataBlocks {
     blocks: Vec<u32>,
     /// By physical block: the logical block whose data block it is.
     owners: Vec<u32>,
-    /// By logical page: its place in the data block. Empty if pages have their own offsets.
-    places: Vec<u16>,
+    /// By logical page: its offset in the data block. Empty if pages have their own offsets.
+    offsets: Vec<u16>,
 }
 
 impl DataBlocks {
@@ -30,13 +30,13 @@ impl DataBlocks {
             geometry: *geometry,
             blocks: vec![UNMAPPED; index(logical_blocks)],
             owners: vec![UNMAPPED; geometry.block_slots()],
-            places: vec![NOWHERE; if in_place { 0 } else { index(logical_pages) }],
+            offsets: vec![NO_OFFSET; if in_place { 0 } else { index(logical_pages) }],
         }
     }
 
     /// Returns whether pages have their own offsets.
     pub(crate) fn in_place(&self) -> bool {
-        self.places.is_empty()
+        self.offsets.is_empty()
     }
 
     /// Returns the data block, if there is one.
@@ -55,15 +55,15 @@ impl DataBlocks {
             .map(Lbn::new)
     }
 
-    /// Returns the place of the page in the data block, or the place that it would take there.
+    /// Returns the physical page of the logical page in the data block, or the one reserved for it.
     #[inline]
-    pub(crate) fn place(&self, lpn: Lpn) -> Option<Ppn> {
+    pub(crate) fn ppn_of(&self, lpn: Lpn) -> Option<Ppn> {
         let (lbn, offset) = lpn.split(self.geometry.pages_per_block);
         let block = self.block(lbn)?;
-        match self.places.get(lpn.index()) {
+        match self.offsets.get(lpn.index()) {
             None => Some(self.geometry.page(block, offset)),
-            Some(&NOWHERE) => None,
-            Some(place) => Some(self.geometry.page(block, u32::from(*place))),
+            Some(&NO_OFFSET) => None,
+            Some(offset) => Some(self.geometry.page(block, u32::from(*offset))),
         }
     }
 
@@ -71,11 +71,11 @@ impl DataBlocks {
     pub(crate) fn set_block(&mut self, lbn: Lbn, block: Pbn) {
         assert!(
             self.block(lbn).is_none(),
-            "logical block {lbn} has a data block"
+            "logical block {lbn} already has a data block"
         );
         assert!(
             self.owner(block).is_none(),
-            "block {block} is the data block of two logical blocks"
+            "block {block} is already the data block of another logical block"
         );
         self.blocks[lbn.index()] = block.raw();
         self.owners[block.index()] = lbn.raw();
@@ -83,19 +83,25 @@ impl DataBlocks {
 
     /// Records that a page is in the data block.
     #[inline]
-    pub(crate) fn set_place(&mut self, lpn: Lpn, ppn: Ppn) {
+    pub(crate) fn set_page(&mut self, lpn: Lpn, ppn: Ppn) {
         let (lbn, home) = lpn.split(self.geometry.pages_per_block);
         let offset = self.geometry.offset_of(ppn);
         debug_assert_eq!(
             self.block(lbn),
             Some(self.geometry.block_of(ppn)),
-            "page {ppn} is not in the data block of logical page {lpn}"
+            "page {ppn} of logical page {lpn} is not in its data block"
         );
-        if let Some(place) = self.places.get_mut(lpn.index()) {
-            debug_assert_eq!(*place, NOWHERE, "logical page {lpn} had its place");
-            *place = to_u16(offset);
+        if let Some(known) = self.offsets.get_mut(lpn.index()) {
+            debug_assert_eq!(
+                *known, NO_OFFSET,
+                "logical page {lpn} is already in the data block, at offset {known}"
+            );
+            *known = to_u16(offset);
         } else {
-            debug_assert_eq!(offset, home, "logical page {lpn} is not at its own offset");
+            debug_assert_eq!(
+                offset, home,
+                "page {ppn} of logical page {lpn} is not at its own offset"
+            );
         }
     }
 
@@ -105,20 +111,20 @@ impl DataBlocks {
         assert_eq!(
             self.owner(block),
             Some(lbn),
-            "data block {block} has another owner"
+            "data block {block} of logical block {lbn} has another owner"
         );
         self.blocks[lbn.index()] = UNMAPPED;
         self.owners[block.index()] = UNMAPPED;
         if !self.in_place() {
             let first = lbn.page(self.geometry.pages_per_block, 0).index();
-            let end = self.places.len().min(first + self.geometry.block_pages());
-            self.places[first..end].fill(NOWHERE);
+            let end = self.offsets.len().min(first + self.geometry.block_pages());
+            self.offsets[first..end].fill(NO_OFFSET);
         }
         Some(block)
     }
 
     /// Returns the allocated bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        to_u64(4 * (self.blocks.len() + self.owners.len()) + 2 * self.places.len())
+        to_u64(4 * (self.blocks.len() + self.owners.len()) + 2 * self.offsets.len())
     }
 }

@@ -4,7 +4,7 @@
 //! the logical blocks of its pages on the map, with their page counts.
 
 use crate::addr::{Lbn, Lpn};
-use crate::convert::to_u64;
+use crate::int::to_u64;
 use nand_model::{Pbn, Ppn};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub(crate) struct LogBlock {
     /// Pages programmed into it.
     pub(crate) written: u32,
     /// Valid pages in it.
-    pub(crate) live: u32,
+    pub(crate) valid: u32,
     /// Whether another group's stream of log blocks has a new version of a page in it.
     pub(crate) replaced_elsewhere: bool,
     /// Whether it was a data block before, and has old pages from that time.
@@ -73,13 +73,13 @@ impl LogBlocks {
         }
     }
 
-    /// Returns the place of the page, if it is in a log block.
+    /// Returns the physical page of the logical page, if it is in a log block.
     #[inline]
-    pub(crate) fn place(&self, lpn: Lpn) -> Option<Ppn> {
+    pub(crate) fn ppn_of(&self, lpn: Lpn) -> Option<Ppn> {
         self.map.get(&lpn).copied()
     }
 
-    /// Returns the page at this place, by a search.
+    /// Returns the logical page of this physical page, by a search.
     pub(crate) fn page_at(&self, ppn: Ppn) -> Option<Lpn> {
         self.map
             .iter()
@@ -148,17 +148,20 @@ impl LogBlocks {
     /// Records that a page is in this block; it was in no log block before.
     pub(crate) fn insert(&mut self, lpn: Lpn, block: Pbn, ppn: Ppn, stream: Option<LogStream>) {
         let other = self.map.insert(lpn, ppn);
-        assert!(other.is_none(), "logical page {lpn} is in two log blocks");
+        assert!(
+            other.is_none(),
+            "logical page {lpn} is already in a log block, at {other:?}"
+        );
         let (lbn, _) = lpn.split(self.pages_per_block);
         *self.by_owner.entry(lbn).or_default() += 1;
         let pages_per_block = self.pages_per_block;
         let log = self.block_for(block, stream);
         log.written += 1;
-        log.live += 1;
+        log.valid += 1;
         debug_assert!(
-            log.live <= log.written && log.written <= pages_per_block,
-            "log block {block} has {} of {} pages",
-            log.live,
+            log.valid <= log.written && log.written <= pages_per_block,
+            "log block {block} has {} valid and {} written pages, of {pages_per_block}",
+            log.valid,
             log.written
         );
         match log.associated.iter_mut().find(|(other, _)| *other == lbn) {
@@ -184,7 +187,7 @@ impl LogBlocks {
             block,
             stream,
             written: 0,
-            live: 0,
+            valid: 0,
             replaced_elsewhere: false,
             swapped: false,
             created_at,
@@ -203,12 +206,12 @@ impl LogBlocks {
             .ages
             .get(&block)
             .and_then(|age| self.blocks.get_mut(age))
-            .expect("a log block");
+            .expect("the page is in a log block");
         let pages = self
             .by_owner
             .get_mut(&lbn)
-            .expect("it has pages in log blocks");
-        log.live -= 1;
+            .expect("the logical block has pages in log blocks");
+        log.valid -= 1;
         *pages -= 1;
         if *pages == 0 {
             self.by_owner.remove(&lbn);
@@ -217,7 +220,7 @@ impl LogBlocks {
             .associated
             .iter()
             .position(|(other, _)| *other == lbn)
-            .expect("an association");
+            .expect("the logical block is associated with the log block");
         log.associated[at].1 -= 1;
         if log.associated[at].1 == 0 {
             log.associated.swap_remove(at);
@@ -229,11 +232,18 @@ impl LogBlocks {
         let Some(age) = self.ages.remove(&block) else {
             return;
         };
-        let log = self.blocks.remove(&age).expect("it has an age");
-        assert_eq!(log.block, block, "the age of another log block");
+        let log = self
+            .blocks
+            .remove(&age)
+            .expect("a log block has its age as key");
+        assert_eq!(
+            log.block, block,
+            "the age of log block {block} is the key of another log block"
+        );
         assert!(
-            log.associated.is_empty() && log.live == 0,
-            "log block {block} is released with pages"
+            log.associated.is_empty() && log.valid == 0,
+            "log block {block} is removed with {} valid pages",
+            log.valid
         );
         if let Some(blocks) = log.stream.and_then(|stream| self.streams.get_mut(&stream)) {
             blocks.retain(|other| *other != block);
@@ -254,17 +264,17 @@ impl LogBlocks {
                 let found = counted.remove(&(log.block, *lbn)).unwrap_or(0);
                 if found != *pages {
                     wrong.push(format!(
-                        "log block {} has {found} pages of logical block {lbn}, not {pages}",
+                        "log block {} has {found} pages of logical block {lbn}, {pages} are counted",
                         log.block
                     ));
                 }
             }
         }
-        wrong.extend(
-            counted
-                .iter()
-                .map(|((block, lbn), _)| format!("block {block} has pages of {lbn} in no list")),
-        );
+        wrong.extend(counted.iter().map(|((block, lbn), _)| {
+            format!(
+                "block {block} has pages of logical block {lbn}, which is not associated with it"
+            )
+        }));
         wrong
     }
 

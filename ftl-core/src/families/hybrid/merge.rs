@@ -8,12 +8,12 @@
 use super::{HybridFtl, LogBlock, Policy, log_stream};
 use crate::addr::{Lbn, Lpn};
 use crate::block_table::State;
-use crate::convert::{index, to_u32};
 use crate::copy::misplaced;
 use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
 use crate::gc::GarbageCollect;
+use crate::int::{index, to_u32};
 use crate::space::StreamId;
 use nand_model::{Cause, Pbn, Ppn, Store};
 
@@ -72,14 +72,14 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             .map
             .logs
             .get(block)
-            .is_none_or(|log| log.live == log.written);
+            .is_none_or(|log| log.valid == log.written);
         (self.map.data.block(lbn) != Some(block) && is_whole).then_some(block)
     }
 
     fn is_logged_in(&self, block: Pbn, lpn: Lpn) -> bool {
         self.map
             .logs
-            .place(lpn)
+            .ppn_of(lpn)
             .is_some_and(|ppn| self.space.geometry().block_of(ppn) == block)
     }
 
@@ -93,12 +93,15 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     ) -> Result<R, FtlError> {
         assert!(
             lpns.len() <= self.space.geometry().block_pages(),
-            "{} pages of a logical block",
+            "{} pages are to be copied, more than a logical block has",
             lpns.len()
         );
         let from: Vec<Ppn> = lpns
             .iter()
-            .map(|lpn| self.place(*lpn).expect("a mapped page is somewhere"))
+            .map(|lpn| {
+                self.ppn_of(*lpn)
+                    .expect("a mapped page has a physical page")
+            })
             .collect();
         let mut pages = std::mem::take(&mut self.gc.pages);
         let outcome = pages
@@ -168,7 +171,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 self.program_data(stream, offset, &tags[done..done + run], bytes, cause)?;
             assert!(
                 (1..=run).contains(&index(count)),
-                "{count} pages programmed of {run}"
+                "{count} pages of a run of {run} are programmed"
             );
             for (tag, ppn) in tags[done..].iter().zip(first.run(count)) {
                 note(self, Lpn::new(tag.lpn), ppn);
@@ -176,7 +179,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             block = Some(self.space.geometry().block_of(first));
             done += index(count);
         }
-        Ok(block.expect("there are pages to program"))
+        Ok(block.expect("at least one page is programmed"))
     }
 
     /// Seals the data block. Returns whether its stream was filling it. A data block that a mount
@@ -207,21 +210,25 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let mut placed = 0;
         for lpn in self.pages_of(lbn) {
             if self.is_logged_in(block, lpn) {
-                let ppn = self.map.logs.place(lpn).expect("it is logged");
+                let ppn = self
+                    .map
+                    .logs
+                    .ppn_of(lpn)
+                    .expect("the page is in the log block");
                 self.map.logs.remove(lpn, block);
-                self.map.data.set_place(lpn, ppn);
+                self.map.data.set_page(lpn, ppn);
                 placed += 1;
             }
         }
         assert_eq!(
             self.space.table.valid_count(block),
             placed,
-            "data block {block} has pages that are not of logical block {lbn}"
+            "data block {block} has valid pages that are not of logical block {lbn}"
         );
         self.map.logs.remove_block(block);
         self.space.table.set_role(block, Role::Data);
         match old {
-            Some(old) if was_open => self.give_back(old, stream)?,
+            Some(old) if was_open => self.release_or_swap(old, stream)?,
             Some(old) => self.space.release_in_stream(old, stream),
             None => {}
         }
@@ -290,13 +297,13 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         };
         // Common blocks have trim records, too, and remain open.
         let is_own = in_use || self.space.table.state(block) == State::Full;
-        if !is_own || self.space.table.valid_count(block) != log.live {
+        if !is_own || self.space.table.valid_count(block) != log.valid {
             return None;
         }
         if self.map.in_place_logs {
             return self.missing_in_gaps(lbn, log);
         }
-        if log.live != log.written
+        if log.valid != log.written
             || !self.map.policy.may_become_data(log)
             || self.space.flash.chip().bad(block).is_some()
         {
@@ -305,16 +312,16 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let pages = self.pages_of(lbn);
         let mut at_least = 0;
         for (offset, lpn) in (0..log.written).zip(pages.clone()) {
-            let place = self
+            let ppn = self
                 .map
                 .logs
-                .place(lpn)
+                .ppn_of(lpn)
                 .filter(|ppn| geometry.block_of(*ppn) == block)?;
-            let place = geometry.offset_of(place);
-            if place < at_least || (self.map.data.in_place() && place != offset) {
+            let at = geometry.offset_of(ppn);
+            if at < at_least || (self.map.data.in_place() && at != offset) {
                 return None;
             }
-            at_least = place + 1;
+            at_least = at + 1;
         }
         Some(
             pages
@@ -324,8 +331,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         )
     }
 
-    /// The same for a log block with pages at their own offsets: the places of all missing pages
-    /// must be free.
+    /// The same for a log block with pages at their own offsets: the offsets of all missing
+    /// pages must be free.
     fn missing_in_gaps(&self, lbn: Lbn, log: &LogBlock) -> Option<Vec<Lpn>> {
         let chip = self.space.flash.chip();
         let lacks =
@@ -335,7 +342,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             let ppn = self
                 .map
                 .logs
-                .place(lpn)
+                .ppn_of(lpn)
                 .filter(|_| self.is_logged_in(log.block, lpn));
             ppn.is_none_or(|ppn| chip.geometry().offset_of(ppn) == self.split(lpn).1)
         };

@@ -1,13 +1,13 @@
-//! Schemes with *data blocks*, one per logical block, and *log blocks* for pages whose place in the
-//! data block is taken. When there are too many log blocks, one is merged: the newest pages of
+//! Schemes with *data blocks*, one per logical block, and *log blocks* for pages whose offset in
+//! the data block is taken. When there are too many log blocks, one is merged: the newest pages of
 //! every logical block in it are copied to a new data block. Schemes differ in a [`Policy`]: the
 //! log block of a page, the log block to merge, and the time of the merge.
 //!
 //! On chips that take pages in any order, every page has its own offset in a data block (the
 //! schemes were made for such chips). On others, and on chips with paired pages, a data block is
-//! appended to, and a table in RAM has the place of each page. A place is taken once, like an
-//! offset, so that blocks fill up and are merged in the same way. This adaptation to multi-level
-//! cells is not from the papers.
+//! appended to, and a table in RAM has the offset of each page. In both cases a data
+//! block takes each logical page once, so that blocks fill up and are merged in the same way. This
+//! adaptation to multi-level cells is not from the papers.
 //!
 //! *Common blocks* take trim records and the pages that a mount programs, because a mount cannot
 //! continue blocks that a power cut left open. Pages of any logical block in common blocks are log
@@ -36,13 +36,13 @@ use crate::addr::{Lbn, Lpn};
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::controller::{Controller, Mapping, check_size, ram_entry};
-use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::families::unit_settings;
 use crate::flash::Flash;
 use crate::format::{Role, UNMAPPED};
 use crate::ftl::Start;
 use crate::gc::{GcState, Settings, docs};
+use crate::int::{index, to_u32, to_u64};
 use crate::recovery::{MountByScan, ShutdownState};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
@@ -72,7 +72,7 @@ const MIN_LOGS: u32 = 2;
 
 const LOG_BLOCKS: ParamDoc = ParamDoc {
     key: "log.blocks",
-    help: "log blocks at most, 0 = all that over-provisioning leaves (default 0)",
+    help: "maximum number of log blocks, 0 = all blocks that over-provisioning leaves (default 0)",
 };
 
 /// Parameters of all schemes of this family.
@@ -96,11 +96,11 @@ pub(crate) fn overhead_blocks(
     let logical_blocks = logical_pages.div_ceil(profile.geometry.pages_per_block);
     let settings = unit_settings::read(params, profile, logical_blocks, logical_blocks)?;
     let log_blocks = params.get(LOG_BLOCKS.key, 0)?;
-    Ok(kept_apart(profile, logical_pages, &settings) + MIN_LOGS.max(log_blocks))
+    Ok(reserved_blocks(profile, logical_pages, &settings) + MIN_LOGS.max(log_blocks))
 }
 
 /// Returns those of them that are neither for data nor for log pages.
-fn kept_apart(profile: &Profile, logical_pages: u32, settings: &Settings) -> u32 {
+fn reserved_blocks(profile: &Profile, logical_pages: u32, settings: &Settings) -> u32 {
     let blocks = logical_pages
         .div_ceil(profile.geometry.pages_per_block)
         .max(64)
@@ -113,14 +113,14 @@ fn kept_apart(profile: &Profile, logical_pages: u32, settings: &Settings) -> u32
     checkpoints + Trims::blocks_needed(&geometry, logical_pages) + 6 + settings.free_threshold
 }
 
-/// Data blocks, log blocks, and the places of pages.
+/// Data blocks, log blocks, and the physical pages of logical pages.
 pub(crate) struct Hybrid<P> {
     pub(crate) policy: P,
     data: DataBlocks,
     pub(crate) logs: LogBlocks,
     trims: Trims,
     /// Blocks that are neither for data nor for log pages.
-    kept_apart: u32,
+    reserved_blocks: u32,
     /// Configured number of log blocks; 0 for as many as fit.
     log_blocks: u32,
     /// The first stream of data blocks that became log blocks and are not full yet.
@@ -131,7 +131,7 @@ pub(crate) struct Hybrid<P> {
     /// The block whose pages are being relocated.
     emptying: Option<Pbn>,
     /// Physical pages of the current read.
-    places: Vec<u32>,
+    ppns: Vec<u32>,
 }
 
 /// A scheme of data blocks and log blocks over a chip.
@@ -180,12 +180,12 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             data: DataBlocks::new(&geometry, pages, in_place),
             logs: LogBlocks::new(geometry.pages_per_block),
             trims: Trims::new(&geometry, pages, COMMON),
-            kept_apart: kept_apart(&profile, pages, &settings),
+            reserved_blocks: reserved_blocks(&profile, pages, &settings),
             log_blocks: config.params.get(LOG_BLOCKS.key, 0)?,
             first_swapped,
             first_data,
             emptying: None,
-            places: Vec::new(),
+            ppns: Vec::new(),
         };
         Controller::start(start, space, gc, CHECKPOINT, pages, map)
     }
@@ -198,14 +198,14 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
 
     fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
         let count = to_u32(out.len() / self.space.geometry().page_len());
-        self.map.places.clear();
+        self.map.ppns.clear();
         for lpn in first.run(count) {
-            let place = self.find(lpn)?;
-            self.map.places.push(place.map_or(UNMAPPED, Ppn::raw));
+            let ppn = self.find(lpn)?;
+            self.map.ppns.push(ppn.map_or(UNMAPPED, Ppn::raw));
         }
-        let places = &self.map.places;
+        let ppns = &self.map.ppns;
         let flash = &mut self.space.flash;
-        flash.read_places(first.raw(), places.len(), |i| places[i], out)
+        flash.read_logical_pages(first.raw(), ppns.len(), |i| ppns[i], out)
     }
 
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
@@ -303,21 +303,21 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
         let geometry = self.space.geometry();
         wrong.extend(self.map.logs.audit(|ppn| geometry.block_of(ppn)));
         for lpn in Lpn::new(0).run(self.logical_pages) {
-            if self.map.logs.place(lpn).is_some() && !self.map.trims.is_mapped(lpn) {
+            if self.map.logs.ppn_of(lpn).is_some() && !self.map.trims.is_mapped(lpn) {
                 wrong.push(format!(
-                    "logical page {lpn} is in a log block, and holds nothing"
+                    "logical page {lpn} is in a log block, but not mapped"
                 ));
             }
             if !self.map.trims.is_mapped(lpn) {
                 continue;
             }
             let Some(ppn) = self
-                .place(lpn)
+                .ppn_of(lpn)
                 .filter(|ppn| self.space.table.is_valid(*ppn))
             else {
                 wrong.push(format!(
                     "logical page {lpn} is at {:?}, which is not valid",
-                    self.place(lpn)
+                    self.ppn_of(lpn)
                 ));
                 continue;
             };
@@ -330,12 +330,14 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
                 ));
             }
         }
-        let (live, known) = (
+        let (valid, known) = (
             self.space.table.valid_pages(),
             self.map.trims.mapped_pages() + to_u64(self.map.trims.len()),
         );
-        if live != known {
-            wrong.push(format!("{live} valid pages, {known} known"));
+        if valid != known {
+            wrong.push(format!(
+                "{valid} pages are valid, but mapped pages and trim pages are {known}"
+            ));
         }
         Ok(())
     }
@@ -348,7 +350,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     /// Calls `ask` with the policy and its view.
-    fn asking<R>(&mut self, ask: impl FnOnce(&mut P, &View) -> R) -> R {
+    fn with_policy_view<R>(&mut self, ask: impl FnOnce(&mut P, &View) -> R) -> R {
         let chip = self.space.flash.chip();
         let erases = |block| chip.erase_count(block);
         let takes = |stream: LogStream, offset| {
@@ -371,7 +373,10 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// Returns the logical block and the page in it.
     #[inline]
     fn split(&self, lpn: Lpn) -> (Lbn, u32) {
-        debug_assert!(lpn.raw() < self.logical_pages, "no logical page {lpn}");
+        debug_assert!(
+            lpn.raw() < self.logical_pages,
+            "logical page {lpn} does not exist"
+        );
         lpn.split(self.space.geometry().pages_per_block)
     }
 
@@ -383,35 +388,38 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     fn data_stream(&self, lbn: Lbn) -> StreamId {
-        debug_assert!(lbn.raw() < self.logical_blocks(), "no logical block {lbn}");
+        debug_assert!(
+            lbn.raw() < self.logical_blocks(),
+            "logical block {lbn} does not exist"
+        );
         self.map.first_data + lbn.index()
     }
 
-    /// Returns the place of a page's newest content.
+    /// Returns the physical page with a logical page's newest content.
     #[inline]
-    pub(crate) fn place(&self, lpn: Lpn) -> Option<Ppn> {
+    pub(crate) fn ppn_of(&self, lpn: Lpn) -> Option<Ppn> {
         if !self.map.trims.is_mapped(lpn) {
             return None;
         }
         self.map
             .logs
-            .place(lpn)
-            .or_else(|| self.map.data.place(lpn))
+            .ppn_of(lpn)
+            .or_else(|| self.map.data.ppn_of(lpn))
     }
 
     /// The same for a host read, at the look-up cost of the scheme.
     fn find(&mut self, lpn: Lpn) -> Result<Option<Ppn>, FtlError> {
-        let place = self.place(lpn);
+        let ppn = self.ppn_of(lpn);
         let group = self
             .map
             .policy
             .group()
             .filter(|_| self.map.policy.reads_scan_logs());
-        if let (Some(_), Some(size)) = (place, group) {
+        if let (Some(_), Some(size)) = (ppn, group) {
             let stream = self.map.policy.shared_streams() + self.split(lpn).0.raw() / size;
-            self.scan_log(stream, lpn, place)?;
+            self.scan_log(stream, lpn, ppn)?;
         }
-        Ok(place)
+        Ok(ppn)
     }
 
     /// Reads the records of a stream's newest block from its end, until the page is found.
@@ -419,7 +427,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         &mut self,
         stream: LogStream,
         lpn: Lpn,
-        place: Option<Ppn>,
+        newest: Option<Ppn>,
     ) -> Result<(), FtlError> {
         let Some(log) = self.map.logs.newest(stream) else {
             return Ok(());
@@ -431,7 +439,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             let ppn = geometry.page(block, offset);
             self.stats.map_cache_misses += 1;
             let oob = self.space.flash.read_oob(ppn, Cause::Host)?;
-            if Some(ppn) == place
+            if Some(ppn) == newest
                 || oob.is_some_and(|oob| oob.tag.lpn == lpn.raw() && oob.tag.role == Role::Log)
             {
                 break;
@@ -444,7 +452,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     fn log_limit(&self) -> u32 {
         let geometry = self.space.geometry();
         let good = geometry.blocks - self.space.table.counts().bad;
-        let left = good.saturating_sub(self.logical_blocks() + self.map.kept_apart);
+        let left = good.saturating_sub(self.logical_blocks() + self.map.reserved_blocks);
         let wanted = if self.map.log_blocks == 0 {
             left
         } else {

@@ -6,7 +6,7 @@ use crate::addr::Lbn;
 use crate::block_table::{BlockTable, State};
 use nand_model::Pbn;
 
-/// A host write whose place in the data block is taken.
+/// A host write whose offset in the data block is taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Write {
     /// Logical block.
@@ -33,7 +33,7 @@ pub(crate) struct View<'a> {
 
 impl View<'_> {
     /// Returns the valid pages of the logical block in its data block.
-    pub(crate) fn live_in_data(&self, lbn: Lbn) -> u32 {
+    pub(crate) fn valid_in_data_block(&self, lbn: Lbn) -> u32 {
         self.data
             .block(lbn)
             .map_or(0, |block| self.table.valid_count(block))
@@ -66,7 +66,7 @@ pub(crate) enum Route {
     /// The open block of this log stream, or a new one.
     Log(LogStream),
     /// None yet: the newest block of this log stream is merged first.
-    Retire(LogStream),
+    MergeNewest(LogStream),
 }
 
 /// How a log block is reclaimed.
@@ -109,7 +109,7 @@ pub(crate) trait Policy: Send {
         false
     }
 
-    /// Returns the destination of a page whose place in the data block is taken.
+    /// Returns the destination of a page whose offset in the data block is taken.
     fn route(&mut self, write: &Write, view: &View) -> Route;
 
     /// Returns the reclaim that must precede another block for `stream`; `None` if it may open one.

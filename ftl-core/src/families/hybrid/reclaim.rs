@@ -3,12 +3,12 @@
 use super::{COMMON, FIRST_LOG, HybridFtl, LogReclaim, LogStream, Policy, log_stream};
 use crate::addr::Lpn;
 use crate::block_table::State;
-use crate::convert::{narrow, to_u32, to_u64};
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
 use crate::gc::{GarbageCollect, GcState};
+use crate::int::{narrow, to_u32, to_u64};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
@@ -23,7 +23,7 @@ impl<S: Store, P: Policy> GarbageCollect<S> for HybridFtl<S, P> {
         if self.space.is_mounting() {
             return self.space.blocks_for(COMMON, valid);
         }
-        let logged = self.map.logs.get(victim).map_or(0, |log| log.live);
+        let logged = self.map.logs.get(victim).map_or(0, |log| log.valid);
         let merged = if logged > 0 || self.map.data.owner(victim).is_some() {
             1
         } else {
@@ -44,8 +44,10 @@ impl<S: Store, P: Policy> GarbageCollect<S> for HybridFtl<S, P> {
         {
             return Ok(emptiest);
         }
-        let victim = self.asking(|policy, view| policy.victim(view)).or(emptiest);
-        victim.map_or(Ok(()), |victim| self.seal_if_dead(victim))?;
+        let victim = self
+            .with_policy_view(|policy, view| policy.victim(view))
+            .or(emptiest);
+        victim.map_or(Ok(()), |victim| self.seal_if_no_valid_pages(victim))?;
         Ok(victim)
     }
 
@@ -67,7 +69,7 @@ impl<S: Store, P: Policy> GarbageCollect<S> for HybridFtl<S, P> {
     fn relocate_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         assert!(
             self.space.table.is_in_use(victim),
-            "block {victim} has no pages to move"
+            "block {victim} is not in use, so it has no pages to relocate"
         );
         let collectable = self.space.table.withdraw(victim);
         let outer = self.map.emptying.replace(victim);
@@ -109,12 +111,12 @@ impl<S: Store, P: Policy> GarbageCollect<S> for HybridFtl<S, P> {
     }
 
     fn idle_gc(&mut self) -> Result<Option<u32>, FtlError> {
-        let dead = self
+        let empty = self
             .space
             .table
             .greedy_victim()
             .filter(|block| self.space.table.valid_count(*block) == 0);
-        match dead.filter(|_| self.space.free_blocks() < 2 * self.gc.threshold) {
+        match empty.filter(|_| self.space.free_blocks() < 2 * self.gc.threshold) {
             Some(victim) => Ok(Some(self.collect(victim)?)),
             None => Ok(None),
         }
@@ -128,11 +130,11 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         if self.space.room(stream) > 0 && self.space.failing_block().is_none() {
             return Ok(());
         }
-        self.take_care()
+        self.collect_and_maintain()
     }
 
     /// Keeps enough free blocks, and maintains the cells, before a block is opened.
-    pub(super) fn take_care(&mut self) -> Result<(), FtlError> {
+    pub(super) fn collect_and_maintain(&mut self) -> Result<(), FtlError> {
         self.gc_until(self.gc.threshold + 1)?;
         self.maintain()
     }
@@ -157,7 +159,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 self.space.hand_over(swapped, id);
                 return Ok(());
             }
-            match self.asking(|policy, view| policy.select_reclaim(stream, view)) {
+            match self.with_policy_view(|policy, view| policy.select_reclaim(stream, view)) {
                 Some(LogReclaim::Merge(victim)) => self.merge_and_erase(victim)?,
                 Some(LogReclaim::Move(from, to)) => self.move_to_log(from, to)?,
                 None => return Ok(()),
@@ -172,7 +174,11 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// Releases a replaced data block, or swaps it for a log block: the log block's pages are
     /// copied into the data block's free pages, and the log block is erased instead.
-    pub(super) fn give_back(&mut self, block: Pbn, replaced_by: StreamId) -> Result<(), FtlError> {
+    pub(super) fn release_or_swap(
+        &mut self,
+        block: Pbn,
+        replaced_by: StreamId,
+    ) -> Result<(), FtlError> {
         let chip = self.space.flash.chip();
         let free = self.space.geometry().pages_per_block - chip.programmed(block);
         let stream = (self.map.first_swapped..self.map.first_data)
@@ -181,7 +187,10 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let kept = chip.bad(block).is_none() && self.space.table.state(block) == State::Full;
         let usable = free > 0 && kept && self.map.emptying != Some(block);
         let other = stream.filter(|_| usable).and_then(|stream| {
-            Some((stream, self.asking(|policy, view| policy.swap(free, view))?))
+            Some((
+                stream,
+                self.with_policy_view(|policy, view| policy.swap(free, view))?,
+            ))
         });
         match other {
             Some((stream, log)) => self.swap(stream, block, log),
@@ -193,7 +202,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     fn swap(&mut self, stream: StreamId, block: Pbn, log: Pbn) -> Result<(), FtlError> {
-        assert_ne!(block, log, "a block is swapped for itself");
+        assert_ne!(block, log, "block {block} is to be swapped for itself");
         self.space.reopen(stream, block);
         self.map.logs.add_swapped(block, 0);
         let mut pages = std::mem::take(&mut self.gc.pages);
@@ -219,7 +228,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
             let tag = pages.tag(i);
             let lpn = Lpn::new(tag.lpn);
-            if tag.lpn >= self.logical_pages || self.place(lpn) != Some(pages.from[i]) {
+            if tag.lpn >= self.logical_pages || self.ppn_of(lpn) != Some(pages.from[i]) {
                 return Err(misplaced(pages.from[i], tag.lpn));
             }
             let tag = PageTag {
@@ -241,13 +250,13 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let mut moved = 0;
         let outcome = loop {
             // It may have been merged meanwhile because its cells failed.
-            let live = self
+            let valid = self
                 .map
                 .logs
                 .get(from)
                 .filter(|_| self.map.emptying == Some(from))
-                .map_or(0, |log| log.live);
-            if live == 0 {
+                .map_or(0, |log| log.valid);
+            if valid == 0 {
                 break Ok(());
             }
             match self
@@ -286,7 +295,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let moved = to_u64(pages.from.len());
         assert!(
             moved <= u64::from(room),
-            "{moved} pages moved to room for {room}"
+            "{moved} pages are moved, the stream had room for {room}"
         );
         self.gc.pages = pages;
         copied.map(|()| moved)
@@ -294,7 +303,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// Merges the stream's newest block.
     #[cold]
-    pub(super) fn retire(&mut self, stream: LogStream) -> Result<(), FtlError> {
+    pub(super) fn merge_newest(&mut self, stream: LogStream) -> Result<(), FtlError> {
         match self.map.logs.newest(stream).map(|log| log.block) {
             Some(block) => self.merge_and_erase(block),
             None => Ok(()),
@@ -304,7 +313,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// Merges a log block and erases the released blocks.
     fn merge_and_erase(&mut self, victim: Pbn) -> Result<(), FtlError> {
         self.ensure_free()?;
-        self.seal_if_dead(victim)?;
+        self.seal_if_no_valid_pages(victim)?;
         if self.blocks_to_move(victim) > self.space.free_blocks() {
             self.gc.set_read_only("end of life: too few good blocks");
             return self.gc.refuse_if_read_only();
@@ -315,7 +324,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     /// Seals a block without valid pages. An open block with valid pages may become a data block.
-    fn seal_if_dead(&mut self, victim: Pbn) -> Result<(), FtlError> {
+    fn seal_if_no_valid_pages(&mut self, victim: Pbn) -> Result<(), FtlError> {
         if self.space.table.valid_count(victim) == 0 {
             self.space.seal_block(victim)
         } else {
@@ -346,8 +355,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             }
         }
         assert!(
-            self.map.logs.get(victim).is_none_or(|log| log.live == 0),
-            "log block {victim} has pages after its merges"
+            self.map.logs.get(victim).is_none_or(|log| log.valid == 0),
+            "log block {victim} has valid pages after its merges"
         );
         self.space.seal_block(victim)?;
         if self.space.table.valid_count(victim) > 0 {
@@ -400,7 +409,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             Role::Pad => self.space.table.set_invalid(from),
             _ => {
                 let lpn = Lpn::new(tag.lpn);
-                if tag.lpn >= self.logical_pages || self.place(lpn) != Some(from) {
+                if tag.lpn >= self.logical_pages || self.ppn_of(lpn) != Some(from) {
                     return Err(misplaced(from, tag.lpn));
                 }
                 let tag = PageTag {
@@ -430,7 +439,9 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     fn owner_of_page(&self, ppn: Ppn) -> Option<Lpn> {
         match self.map.data.owner(self.space.geometry().block_of(ppn)) {
-            Some(lbn) => self.pages_of(lbn).find(|lpn| self.place(*lpn) == Some(ppn)),
+            Some(lbn) => self
+                .pages_of(lbn)
+                .find(|lpn| self.ppn_of(*lpn) == Some(ppn)),
             None => self.map.logs.page_at(ppn),
         }
     }

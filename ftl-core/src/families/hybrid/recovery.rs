@@ -57,7 +57,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let geometry = self.space.geometry();
         let found: Vec<(Lpn, Ppn)> = self
             .pages_of(lbn)
-            .filter_map(|lpn| Some((lpn, newest.place(lpn)?)))
+            .filter_map(|lpn| Some((lpn, newest.ppn_of(lpn)?)))
             .collect();
         let mut blocks: Vec<(Pbn, u32)> = Vec::new();
         for (_, ppn) in &found {
@@ -85,11 +85,11 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         for (lpn, ppn) in found {
             debug_assert!(
                 self.space.table.is_valid(ppn),
-                "logical page {lpn} was found at {ppn}, which is not valid"
+                "logical page {lpn} is at {ppn}, which is not valid"
             );
             let block = geometry.block_of(ppn);
             if best.is_some_and(|(best, _)| best == block) {
-                self.map.data.set_place(lpn, ppn);
+                self.map.data.set_page(lpn, ppn);
             } else {
                 self.map.logs.insert(lpn, block, ppn, None);
             }

@@ -1,18 +1,18 @@
-//! Host writes: a page goes to its place in the data block while that is free, else to the log
+//! Host writes: a page goes to its offset in the data block while that is free, else to the log
 //! block that the policy chooses. The old page becomes invalid.
 
 use super::{HybridFtl, LogStream, Policy, Route, Write, log_stream};
 use crate::addr::{Lbn, Lpn};
-use crate::convert::to_u64;
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role};
+use crate::int::to_u64;
 use crate::space::StreamId;
 use nand_model::{Cause, Ppn, Store};
 
 impl<S: Store, P: Policy> HybridFtl<S, P> {
-    /// Returns whether the page's place in its data block is free.
+    /// Returns whether the page's offset in its data block is free.
     #[inline]
-    pub(super) fn has_free_place(&self, lpn: Lpn) -> bool {
+    pub(super) fn has_free_offset(&self, lpn: Lpn) -> bool {
         if self.map.trims.is_mapped(lpn) {
             return false;
         }
@@ -26,7 +26,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             // merge.
             return open.is_none_or(|open| self.map.logs.get(open).is_none());
         };
-        let taken = match self.map.data.place(lpn) {
+        let taken = match self.map.data.ppn_of(lpn) {
             None => false,
             Some(ppn) => !self.map.data.in_place() || self.space.flash.chip().is_programmed(ppn),
         };
@@ -42,9 +42,9 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         assert_eq!(
             bytes.len(),
             self.space.geometry().page_len(),
-            "bytes of logical page {lpn}"
+            "data of logical page {lpn} is not one page long"
         );
-        if self.has_free_place(lpn) {
+        if self.has_free_offset(lpn) {
             return self.write_into_data_block(lpn, bytes);
         }
         let (lbn, offset) = self.split(lpn);
@@ -54,15 +54,15 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 offset,
                 request,
             };
-            match self.asking(|policy, view| policy.route(&write, view)) {
+            match self.with_policy_view(|policy, view| policy.route(&write, view)) {
                 Route::Log(stream) => break stream,
-                Route::Retire(stream) => self.retire(stream)?,
+                Route::MergeNewest(stream) => self.merge_newest(stream)?,
             }
         };
         self.make_log_room(stream)?;
-        // Making room may have merged the logical block: its new data block may have a place for
-        // the page.
-        if self.has_free_place(lpn) {
+        // Making room may have merged the logical block: its new data block may have an
+        // offset for the page.
+        if self.has_free_offset(lpn) {
             return self.write_into_data_block(lpn, bytes);
         }
         let tag = PageTag {
@@ -104,7 +104,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             self.demote(lbn);
             self.map.data.set_block(lbn, block);
         }
-        self.map.data.set_place(lpn, ppn);
+        self.map.data.set_page(lpn, ppn);
         self.map.trims.map(lpn);
         Ok(())
     }
@@ -121,7 +121,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         debug_assert_eq!(
             bytes.len(),
             tags.len() * self.space.geometry().page_len(),
-            "bytes of {} pages of a data block",
+            "data is not {} pages long",
             tags.len()
         );
         if self.map.data.in_place() {
@@ -133,7 +133,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// Writes all pages of a logical block to a new data block.
     pub(super) fn write_block(&mut self, lbn: Lbn, bytes: &[u8]) -> Result<(), FtlError> {
-        self.take_care()?;
+        self.collect_and_maintain()?;
         let was_open = self.close_data_block(lbn)?;
         let ver = self.next_ver;
         let pages = self.pages_of(lbn);
@@ -144,7 +144,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 self.space.geometry().block_pages(),
                 count * self.space.geometry().page_len()
             ),
-            "pages and bytes of the whole logical block {lbn}"
+            "request for logical block {lbn} is not a whole logical block: pages, bytes"
         );
         self.next_ver += to_u64(count);
         let tag = |(lpn, ver): (Lpn, u64)| PageTag {
@@ -181,7 +181,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let Some(old) = self
             .map
             .logs
-            .place(lpn)
+            .ppn_of(lpn)
             .map(|ppn| self.space.geometry().block_of(ppn))
         else {
             return;
@@ -198,9 +198,9 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// Invalidates the old page of a logical page.
     pub(super) fn invalidate_page(&mut self, lpn: Lpn) {
-        let Some(old) = self.place(lpn) else { return };
+        let Some(old) = self.ppn_of(lpn) else { return };
         self.space.table.set_invalid(old);
-        if self.map.logs.place(lpn).is_some() {
+        if self.map.logs.ppn_of(lpn).is_some() {
             self.map
                 .logs
                 .remove(lpn, self.space.geometry().block_of(old));
@@ -240,8 +240,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     pub(super) fn demote(&mut self, lbn: Lbn) {
         let pages: Vec<(Lpn, Ppn)> = self
             .pages_of(lbn)
-            .filter(|lpn| self.map.trims.is_mapped(*lpn) && self.map.logs.place(*lpn).is_none())
-            .filter_map(|lpn| Some((lpn, self.map.data.place(lpn)?)))
+            .filter(|lpn| self.map.trims.is_mapped(*lpn) && self.map.logs.ppn_of(*lpn).is_none())
+            .filter_map(|lpn| Some((lpn, self.map.data.ppn_of(lpn)?)))
             .collect();
         if let Some(block) = self.map.data.take_block(lbn) {
             pages

@@ -128,33 +128,33 @@ pub(super) const CHUNK_VER: usize = 8;
 /// Chunks written per host program while a checkpoint is in progress.
 pub(super) const CHUNKS_PER_PROGRAM: u32 = 1;
 
-/// The newest complete checkpoint, besides the map that was loaded from it. Without a checkpoint,
-/// every record is newer.
+/// The newest complete checkpoint without its map, which the mount has loaded. Without a
+/// checkpoint, every record is newer.
 #[derive(Default)]
-pub(super) struct Base {
+pub(super) struct LoadedCheckpoint {
     pub(super) clean: bool,
     pub(super) begin_epoch: u64,
     pub(super) open: HashSet<u32>,
     pub(super) free: HashSet<u32>,
     pub(super) trims: Vec<(Ppn, Record)>,
-    /// Reach of each map chunk.
-    pub(super) reach: Vec<Reach>,
+    /// By map chunk.
+    pub(super) coverage: Vec<ChunkCoverage>,
     pub(super) entries: usize,
 }
 
-impl Base {
-    pub(super) fn reach(&self, lpn: usize) -> Reach {
-        if self.reach.is_empty() {
-            Reach::default()
+impl LoadedCheckpoint {
+    pub(super) fn coverage(&self, lpn: usize) -> ChunkCoverage {
+        if self.coverage.is_empty() {
+            ChunkCoverage::default()
         } else {
-            self.reach[lpn / self.entries]
+            self.coverage[lpn / self.entries]
         }
     }
 }
 
 /// Content of a map chunk: programs up to `upto`, versions below `ver`.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Reach {
+pub(super) struct ChunkCoverage {
     pub(super) upto: u64,
     pub(super) ver: u64,
 }
@@ -266,15 +266,18 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             .map
             .map_writer
             .as_ref()
-            .expect("a checkpoint is under way");
-        let number = self.checkpoints.next_chunk().expect("a set is in progress") as usize;
+            .expect("a checkpoint is in progress");
+        let number = self
+            .checkpoints
+            .next_chunk()
+            .expect("a checkpoint is in progress") as usize;
         let head_chunks = writer.head.len().div_ceil(size);
         let payload: Vec<u8> = if number < head_chunks {
             writer
                 .head
                 .chunks(size)
                 .nth(number)
-                .expect("counted above")
+                .expect("the number is below that of the head chunks")
                 .to_vec()
         } else {
             let entries = MapWriter::entries(&geometry);
@@ -286,8 +289,8 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             );
             let part = first..(first + entries).min(self.logical_pages);
             let entries = part.flat_map(|lpn| {
-                let place = self.map.pages.get(Lpn::new(lpn));
-                place.map_or(UNMAPPED, Ppn::raw).to_le_bytes()
+                let ppn = self.map.pages.get(Lpn::new(lpn));
+                ppn.map_or(UNMAPPED, Ppn::raw).to_le_bytes()
             });
             self.next_ver
                 .to_le_bytes()
@@ -315,17 +318,17 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         &mut self,
         heads: &[Head],
         scanned: &mut u64,
-    ) -> Result<Base, FtlError> {
+    ) -> Result<LoadedCheckpoint, FtlError> {
         let found = self.checkpoints.load(&mut self.space, heads, scanned)?;
-        let mut base = Base::default();
+        let mut loaded = LoadedCheckpoint::default();
         if let Some(newest) = found.last() {
-            base = self.read_base(newest)?;
-            base.clean &= self.checkpoints.next_id() == newest.id + 1;
+            loaded = self.read_checkpoint(newest)?;
+            loaded.clean &= self.checkpoints.next_id() == newest.id + 1;
         }
-        Ok(base)
+        Ok(loaded)
     }
 
-    pub(super) fn read_base(&mut self, set: &Found) -> Result<Base, FtlError> {
+    pub(super) fn read_checkpoint(&mut self, set: &Found) -> Result<LoadedCheckpoint, FtlError> {
         let geometry = self.space.geometry();
         let entries = MapWriter::entries(&geometry) as usize;
         let map_chunks = MapWriter::map_chunks(&geometry, self.logical_pages) as usize;
@@ -334,14 +337,15 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             .chunks
             .len()
             .checked_sub(map_chunks)
-            .ok_or_else(|| damaged("too few chunks"))?;
+            .ok_or_else(|| damaged("fewer chunks than the map needs"))?;
         let head: Vec<u8> = set.chunks[..head_chunks]
             .iter()
             .flat_map(|(payload, _)| payload.clone())
             .collect();
-        let head = CheckpointHead::decode(&head).ok_or_else(|| damaged("unreadable head"))?;
+        let head =
+            CheckpointHead::decode(&head).ok_or_else(|| damaged("the head cannot be decoded"))?;
         if head.logical_pages != self.logical_pages {
-            return Err(damaged("made for another size"));
+            return Err(damaged("the number of logical pages is another"));
         }
         let counters = [head.begin_pseq, head.begin_epoch, head.next_ver];
         if head.begin_epoch == 0
@@ -349,26 +353,26 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
                 .into_iter()
                 .any(|counter| counter > COUNTER_FOUND_MAX)
         {
-            return Err(damaged("it counts as no device does"));
+            return Err(damaged("a sequence number exceeds the maximum"));
         }
-        let mut reach = Vec::with_capacity(map_chunks);
+        let mut coverage = Vec::with_capacity(map_chunks);
         let pages: Vec<_> = (0..self.logical_pages).map(Lpn::new).collect();
         for (part, (payload, upto)) in pages.chunks(entries).zip(&set.chunks[head_chunks..]) {
             let Some((ver, payload)) = payload
                 .split_first_chunk()
                 .filter(|(_, rest)| rest.len() == part.len() * 4)
             else {
-                return Err(damaged("a chunk has the wrong length"));
+                return Err(damaged("the length of a chunk is wrong"));
             };
             for (lpn, bytes) in part.iter().zip(payload.chunks_exact(4)) {
                 let entry = u32::from_le_bytes(bytes.try_into().expect("four bytes"));
-                let place = (entry != UNMAPPED).then(|| Ppn::new(entry));
-                if place.is_some_and(|ppn| !geometry.contains(ppn)) {
-                    return Err(damaged("it names a page that does not exist"));
+                let ppn = (entry != UNMAPPED).then(|| Ppn::new(entry));
+                if ppn.is_some_and(|ppn| !geometry.contains(ppn)) {
+                    return Err(damaged("an entry names a page that does not exist"));
                 }
-                self.map.pages.set(*lpn, place);
+                self.map.pages.set(*lpn, ppn);
             }
-            reach.push(Reach {
+            coverage.push(ChunkCoverage {
                 upto: *upto,
                 ver: u64::from_le_bytes(*ver),
             });
@@ -376,13 +380,13 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         self.next_ver = head.next_ver;
         self.space.flash.observe_pseq(head.begin_pseq);
         self.space.observe_epoch(head.begin_epoch - 1);
-        Ok(Base {
+        Ok(LoadedCheckpoint {
             clean: head.clean,
             begin_epoch: head.begin_epoch,
             open: head.open.into_iter().collect(),
             free: head.free.into_iter().collect(),
             trims: head.trims,
-            reach,
+            coverage,
             entries,
         })
     }

@@ -27,7 +27,7 @@ pub trait PageMap: Send + Sized + 'static {
     fn get(&self, lpn: Lpn) -> Option<Ppn>;
 
     /// Sets the location of the page; `None` unmaps it.
-    fn set(&mut self, lpn: Lpn, place: Option<Ppn>);
+    fn set(&mut self, lpn: Lpn, ppn: Option<Ppn>);
 
     /// Returns the bytes of the map: as a paper would count them, and as allocated.
     fn bytes(&self) -> (u64, u64);

@@ -144,8 +144,10 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
     fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
         let count = out.len() / self.space.flash.geometry().page_bytes as usize;
         let pages = &self.map.pages;
-        let place = |i: usize| pages.get(first.plus(i as u32)).map_or(UNMAPPED, Ppn::raw);
-        self.space.flash.read_places(first.raw(), count, place, out)
+        let ppn_of = |i: usize| pages.get(first.plus(i as u32)).map_or(UNMAPPED, Ppn::raw);
+        self.space
+            .flash
+            .read_logical_pages(first.raw(), count, ppn_of, out)
     }
 
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
@@ -219,10 +221,10 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
         let pages = (0..self.logical_pages).map(Lpn::new);
         let mapped = pages.clone().filter_map(|lpn| self.map.pages.get(lpn));
         let mapped = mapped.count() as u64;
-        let live = self.space.table.valid_pages();
-        if mapped != self.map.mapped || live != mapped + self.map.trims.len() as u64 {
+        let valid = self.space.table.valid_pages();
+        if mapped != self.map.mapped || valid != mapped + self.map.trims.len() as u64 {
             wrong.push(format!(
-                "{mapped} pages mapped ({} counted), {live} live, {} trims",
+                "{mapped} pages are mapped, {} are counted; {valid} pages are valid, {} are trim pages",
                 self.map.mapped,
                 self.map.trims.len()
             ));

@@ -10,7 +10,7 @@
 //! If power fails during a mount, the next mount repeats these steps. A mount only adds copies of
 //! pages it keeps, and erases only blocks without valid pages.
 
-use super::checkpoint::Base;
+use super::checkpoint::LoadedCheckpoint;
 use super::trims::Record;
 use super::{HOST, PageMap, PageMapFtl};
 use crate::addr::Lpn;
@@ -20,8 +20,8 @@ use crate::format::Role;
 use crate::format::trim::{self, TrimRange};
 use crate::gc::GarbageCollect;
 use crate::recovery::{
-    Claim, Evidence, FoundTrim, Head, Rewrite, Rewriter, Rewrites, Version, read_trims, resolve,
-    scan_block, scan_heads,
+    Evidence, FoundTrim, Head, MapCandidate, Rewrite, Rewriter, Rewrites, Version, read_trims,
+    resolve, scan_block, scan_heads,
 };
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
@@ -33,15 +33,15 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         let mut scanned = 0;
         let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
         self.end_step("scan heads");
-        let base = self.load_checkpoint(&heads, &mut scanned)?;
+        let loaded = self.load_checkpoint(&heads, &mut scanned)?;
         self.end_step("load checkpoint");
-        let window = self.scan_window(&heads, &base, &mut scanned)?;
+        let window = self.scan_window(&heads, &loaded, &mut scanned)?;
         self.end_step("scan window");
-        self.adopt_blocks(&heads, &base, &window);
-        let mut rewrites = self.resolve(&base, &window)?;
+        self.adopt_blocks(&heads, &loaded, &window);
+        let mut rewrites = self.resolve(&loaded, &window)?;
         self.end_step("resolve versions");
         self.stats.mount.pages_scanned = scanned;
-        self.stats.mount.clean = base.clean && !window.touched;
+        self.stats.mount.clean = loaded.clean && !window.touched;
         self.space.check_counters(self.next_ver)?;
         self.space.begin_mount();
         self.classify_blocks(&rewrites, true);
@@ -72,7 +72,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     fn scan_window(
         &mut self,
         heads: &[Head],
-        base: &Base,
+        loaded: &LoadedCheckpoint,
         scanned: &mut u64,
     ) -> Result<Window, FtlError> {
         let mut window = Window::default();
@@ -91,7 +91,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             };
             self.space.observe_epoch(epoch);
             self.space.flash.observe_pseq(pseq);
-            let newer = epoch >= base.begin_epoch || base.open.contains(&block.raw());
+            let newer = epoch >= loaded.begin_epoch || loaded.open.contains(&block.raw());
             let is_checkpoint = role == Role::Checkpoint;
             // A page 0 lost in an earlier cut stays lost: such a block is scanned, but may be older
             // than the checkpoint.
@@ -111,11 +111,11 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             let suspects = &mut window.evidence.suspects;
             suspects.note(&self.space.flash, block, ends);
         }
-        if base.clean && !window.touched {
+        if loaded.clean && !window.touched {
             window.evidence.suspects.assume_stable();
         }
         window.evidence.sort();
-        let older = base.trims.iter().map(|(ppn, _)| *ppn);
+        let older = loaded.trims.iter().map(|(ppn, _)| *ppn);
         for ppn in older {
             let geometry = self.space.geometry();
             if !geometry.contains(ppn) || !unseen.contains(&geometry.block_of(ppn)) {
@@ -143,31 +143,35 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     }
 
     /// Sets the state and role of every block; valid pages come later.
-    fn adopt_blocks(&mut self, heads: &[Head], base: &Base, window: &Window) {
+    fn adopt_blocks(&mut self, heads: &[Head], loaded: &LoadedCheckpoint, window: &Window) {
         assert_eq!(
             heads.len(),
             self.space.geometry().block_slots(),
             "heads of all blocks"
         );
-        let clean = base.clean && !window.touched;
+        let clean = loaded.clean && !window.touched;
         for (block, head) in (0..).map(Pbn::new).zip(heads) {
             match *head {
                 Head::Factory => {}
                 Head::Nothing => self
                     .space
-                    .add_free(block, clean && base.free.contains(&block.raw())),
+                    .add_free(block, clean && loaded.free.contains(&block.raw())),
                 Head::Found { role, epoch, .. } => self.space.adopt_full(block, role, epoch),
             }
         }
     }
 
     /// Adopts the newest readable version of each logical page. Returns the pages to rewrite.
-    fn resolve(&mut self, base: &Base, window: &Window) -> Result<Rewrites, FtlError> {
+    fn resolve(
+        &mut self,
+        loaded: &LoadedCheckpoint,
+        window: &Window,
+    ) -> Result<Rewrites, FtlError> {
         let mut rewrites = Rewrites::default();
         for trim in &window.trims {
             self.pin_trimmed(trim, window, &mut rewrites);
         }
-        self.apply_trims_to_base(base, window);
+        self.apply_trims_to_loaded_map(loaded, window);
         let groups = window.evidence.all();
         for group in groups.chunk_by(|a, b| a.oob.tag.lpn == b.oob.tag.lpn) {
             let lpn = group[0].oob.tag.lpn;
@@ -175,26 +179,28 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
                 break;
             }
             self.next_ver = self.next_ver.max(group[group.len() - 1].oob.tag.ver + 1);
-            let claim = Claim {
-                reach: base.reach(lpn as usize).upto,
+            let candidate = MapCandidate {
+                upto: loaded.coverage(lpn as usize).upto,
                 named: self.map.pages.get(Lpn::new(lpn)),
                 record: None,
                 trimmed_at: window.trimmed_at(lpn).unwrap_or(0),
             };
             let (space, discarded) = (&mut self.space, &mut self.stats.mount.pages_discarded);
             let evidence = &window.evidence;
-            if let Some(ppn) = resolve(space, evidence, &claim, group, &mut rewrites, discarded)? {
+            if let Some(ppn) =
+                resolve(space, evidence, &candidate, group, &mut rewrites, discarded)?
+            {
                 self.map.pages.set(Lpn::new(lpn), Some(ppn));
             }
         }
-        self.drop_dangling(base, window);
+        self.drop_dangling(loaded, window);
         for lpn in (0..self.logical_pages).map(Lpn::new) {
             if let Some(ppn) = self.map.pages.get(lpn) {
                 self.map.mapped += 1;
-                self.adopt_live(ppn)?;
+                self.adopt_valid(ppn)?;
             }
         }
-        self.adopt_trims(base, window, &mut rewrites)?;
+        self.adopt_trims(loaded, window, &mut rewrites)?;
         Ok(rewrites)
     }
 
@@ -225,7 +231,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     }
 
     /// Marks a page valid. It must have no other owner, and its block must contain data.
-    fn adopt_live(&mut self, ppn: Ppn) -> Result<(), FtlError> {
+    fn adopt_valid(&mut self, ppn: Ppn) -> Result<(), FtlError> {
         let block = self.space.geometry().block_of(ppn);
         let table = &self.space.table;
         if table.is_valid(ppn)
@@ -233,14 +239,14 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             || table.role(block) == Role::Checkpoint
         {
             return Err(FtlError::Corrupt(format!(
-                "page {ppn} has two owners, or its block holds no data"
+                "page {ppn} of the map is already valid, or its block contains no data"
             )));
         }
         self.space.table.set_valid(ppn);
         Ok(())
     }
 
-    fn apply_trims_to_base(&mut self, base: &Base, window: &Window) {
+    fn apply_trims_to_loaded_map(&mut self, loaded: &LoadedCheckpoint, window: &Window) {
         for range in window.trim_ranges() {
             for lpn in range.lpn
                 ..range
@@ -248,7 +254,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
                     .saturating_add(range.count)
                     .min(self.logical_pages)
             {
-                if range.ver >= base.reach(lpn as usize).ver {
+                if range.ver >= loaded.coverage(lpn as usize).ver {
                     self.map.pages.set(Lpn::new(lpn), None);
                 }
             }
@@ -258,8 +264,8 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     /// Drops entries of the checkpoint that point into blocks reused since. Their page was
     /// rewritten, and that version is torn or was never acknowledged as safe. Such entries cannot
     /// exist; if one does, a read must not return another page's data.
-    fn drop_dangling(&mut self, base: &Base, window: &Window) {
-        if base.reach.is_empty() {
+    fn drop_dangling(&mut self, loaded: &LoadedCheckpoint, window: &Window) {
+        if loaded.coverage.is_empty() {
             return;
         }
         let seen: HashMap<Ppn, Lpn> = window
@@ -273,7 +279,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
                 continue;
             };
             let block = self.space.geometry().block_of(ppn);
-            let in_window = self.space.table.epoch(block) >= base.begin_epoch;
+            let in_window = self.space.table.epoch(block) >= loaded.begin_epoch;
             let blank = self.space.table.state(block) != State::Full;
             if blank || (in_window && seen.get(&ppn) != Some(&lpn)) {
                 self.map.pages.set(lpn, None);
@@ -284,11 +290,11 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
 
     fn adopt_trims(
         &mut self,
-        base: &Base,
+        loaded: &LoadedCheckpoint,
         window: &Window,
         rewrites: &mut Rewrites,
     ) -> Result<(), FtlError> {
-        let known: HashMap<u64, Record> = base
+        let known: HashMap<u64, Record> = loaded
             .trims
             .iter()
             .map(|(_, record)| (record.ver, *record))
@@ -303,7 +309,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
                 continue;
             }
             self.map.trims.add(at.ppn, record);
-            self.adopt_live(at.ppn)?;
+            self.adopt_valid(at.ppn)?;
             if let Some(data) = unstable {
                 rewrites.add(at, data.clone());
             }
@@ -312,9 +318,11 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     }
 
     fn classify_blocks(&mut self, rewrites: &Rewrites, pinned_wait: bool) {
-        let dead =
+        let empty =
             rewrites.classify_blocks(&mut self.space, &self.checkpoints, pinned_wait, |_| false);
-        dead.into_iter().for_each(|block| self.space.release(block));
+        empty
+            .into_iter()
+            .for_each(|block| self.space.release(block));
     }
 
     /// Rewrites the pages that the cut may have left unstable, so that they keep the content that

@@ -16,7 +16,7 @@ pub(crate) const PARAMS: &[ParamDoc] = &[
     PLACEMENT_PARAM,
     ParamDoc {
         key: "ckpt.interval",
-        help: "programs between checkpoints, 0 = only when trims need one (default max(65536, 100 x pages))",
+        help: "programs between checkpoints, 0 = only if trims need one (default max(65536, 100 x pages))",
     },
     WEAR_POLICY_PARAM,
     WEAR_GAP_PARAM,

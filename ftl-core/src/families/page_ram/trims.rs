@@ -49,10 +49,7 @@ impl Trims {
     }
 
     pub(super) fn on_relocate(&mut self, from: Ppn, to: Ppn) {
-        let record = self
-            .live
-            .remove(&from)
-            .expect("a live trim record is known");
+        let record = self.live.remove(&from).expect("the trim record is listed");
         let other = self.live.insert(to, record);
         assert!(other.is_none(), "page {to} has two trims");
     }

@@ -14,7 +14,7 @@ struct Expected {
     /// Location by logical page.
     current: BTreeMap<u32, Ppn>,
     /// Pages that have to be valid.
-    live: BTreeSet<Ppn>,
+    valid: BTreeSet<Ppn>,
 }
 
 impl<S: Store, P: Policy> DemandFtl<S, P> {
@@ -48,12 +48,14 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             if oob.is_none_or(|o| o.tag.role != Role::Map || o.tag.lpn != vtpn || o.tag.ver != upto)
             {
                 wrong.push(format!(
-                    "mapping page {vtpn} (upto {upto}) should be at {ppn}, whose record is {oob:?}"
+                    "mapping page {vtpn} (upto {upto}) is at {ppn}, whose record is {oob:?}"
                 ));
                 continue;
             }
-            if !expected.live.insert(ppn) {
-                wrong.push(format!("mapping page {vtpn} shares page {ppn}"));
+            if !expected.valid.insert(ppn) {
+                wrong.push(format!(
+                    "mapping page {vtpn} is at {ppn}, which has another owner"
+                ));
             }
             for lpn in self.pages_of(vtpn) {
                 let named = entry_at(&page, lpn % self.per_page());
@@ -68,7 +70,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
                     .is_some_and(|cached| cached != newest)
                 {
                     wrong.push(format!(
-                        "the cache says {:?} of logical page {lpn}, not {newest:?}",
+                        "logical page {lpn}: cached entry is {:?}, newest is {newest:?}",
                         self.map.policy.peek(lpn)
                     ));
                 }
@@ -77,12 +79,15 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
                     expected.current.insert(lpn, named);
                 }
                 // A superseded page that the flags still count as valid.
-                if entry.is_none_or(|entry| entry.invalidate) && !expected.live.insert(named) {
-                    wrong.push(format!("logical page {lpn} shares page {named}"));
-                }
-                if entry.is_some_and(|entry| !entry.update && entry.ppn() != Some(named)) {
+                if entry.is_none_or(|entry| entry.invalidate) && !expected.valid.insert(named) {
                     wrong.push(format!(
-                        "logical page {lpn}: the flash says {named}, not what is called written"
+                        "logical page {lpn} is mapped to {named}, which has another owner"
+                    ));
+                }
+                if let Some(entry) = entry.filter(|e| !e.update && e.ppn() != Some(named)) {
+                    wrong.push(format!(
+                        "logical page {lpn}: mapping page has {named}, clean pending entry has {:?}",
+                        entry.ppn()
                     ));
                 }
             }
@@ -96,17 +101,19 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             expected.current.insert(lpn, ppn);
             if !self.map.pending.holds(self.space.geometry().block_of(ppn)) {
                 wrong.push(format!(
-                    "logical page {lpn} is pending, but page {ppn} is in no block of the window"
+                    "logical page {lpn} is pending at {ppn}, which is in no buffer block"
                 ));
             }
             if self.map.pending.lpn_at(ppn) != Some(lpn) {
                 wrong.push(format!(
-                    "page {ppn} of logical page {lpn} is listed as {:?}",
+                    "logical page {lpn} is pending at {ppn}, which the index assigns to {:?}",
                     self.map.pending.lpn_at(ppn)
                 ));
             }
-            if !expected.live.insert(ppn) {
-                wrong.push(format!("logical page {lpn} shares page {ppn}"));
+            if !expected.valid.insert(ppn) {
+                wrong.push(format!(
+                    "logical page {lpn} is pending at {ppn}, which has another owner"
+                ));
             }
         }
     }
@@ -123,11 +130,11 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             .map(|(seq, record)| (seq, record.ppn))
             .collect();
         for (seq, ppn) in records {
-            expected.live.insert(ppn);
+            expected.valid.insert(ppn);
             let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
             if oob.is_none_or(|oob| oob.tag.role != Role::Trim || oob.tag.ver != seq) {
                 wrong.push(format!(
-                    "trim {seq} should be at {ppn}, whose record is {oob:?}"
+                    "trim record {seq} is at {ppn}, whose record is {oob:?}"
                 ));
             }
         }
@@ -135,19 +142,19 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
     }
 
     fn audit_counts(&self, expected: &Expected, wrong: &mut Vec<String>) {
-        let live = self.space.table.valid_pages();
-        if live != expected.live.len() as u64 {
+        let valid = self.space.table.valid_pages();
+        if valid != expected.valid.len() as u64 {
             wrong.push(format!(
-                "{live} pages are live, {} should be",
-                expected.live.len()
+                "{valid} pages are valid, but {} are referenced",
+                expected.valid.len()
             ));
         }
         wrong.extend(
             expected
-                .live
+                .valid
                 .iter()
                 .filter(|ppn| !self.space.table.is_valid(**ppn))
-                .map(|p| format!("page {p} is not valid")),
+                .map(|p| format!("page {p} is referenced, but not valid")),
         );
         let mapped = self.map.mapped.count();
         let differs = expected
@@ -156,7 +163,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             .find(|lpn| !self.map.mapped.has(**lpn));
         if mapped != expected.current.len() as u64 || differs.is_some() {
             wrong.push(format!(
-                "{} pages are mapped, {mapped} counted; {differs:?} is not",
+                "{} pages are mapped, {mapped} are counted; the first mapped, but not counted: {differs:?}",
                 expected.current.len()
             ));
         }
@@ -167,7 +174,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             .map_or(self.map.settings.age_window, u64::from);
         if self.map.pending.block_count() as u64 > limit + super::convert::WINDOW_SLACK {
             wrong.push(format!(
-                "{} blocks with pending pages, limit {limit}",
+                "{} blocks have pending pages, the limit is {limit}",
                 self.map.pending.block_count()
             ));
         }
@@ -231,7 +238,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
                         .is_some()
                 {
                     wrong.push(format!(
-                        "logical page {}: {ppn} is newer than {current}",
+                        "logical page {} is at {current}, but {ppn} is newer",
                         oob.tag.lpn
                     ));
                 }

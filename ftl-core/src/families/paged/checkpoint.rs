@@ -221,13 +221,20 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             self.ensure_space(CHECKPOINT)?;
         }
         let size = Checkpoints::chunk_bytes(&self.space.geometry());
-        let writer = self.map.writer.as_ref().expect("a checkpoint is under way");
-        let number = self.checkpoints.next_chunk().expect("a set is in progress") as usize;
+        let writer = self
+            .map
+            .writer
+            .as_ref()
+            .expect("a checkpoint is in progress");
+        let number = self
+            .checkpoints
+            .next_chunk()
+            .expect("a checkpoint is in progress") as usize;
         let payload = writer
             .bytes
             .chunks(size)
             .nth(number)
-            .expect("counted at the beginning");
+            .expect("the number is below that of the chunks");
         let upto = self.space.flash.pseq();
         if self
             .checkpoints

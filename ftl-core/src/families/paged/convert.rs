@@ -109,7 +109,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
         assert_eq!(
             self.space.table.state(block),
             State::Full,
-            "only filled blocks are converted"
+            "block {block} is to be converted, but not full"
         );
         let (began, before) = (self.space.flash.now(), self.stats.convert_map_pages);
         let nested = std::mem::replace(&mut self.map.converting, true);
@@ -203,7 +203,8 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
     ) -> Result<(), FtlError> {
         assert!(
             upto >= self.map.upto[vtpn as usize],
-            "mapping page {vtpn} would forget changes"
+            "mapping page {vtpn}: upto {upto} is smaller than that of its last version, {}",
+            self.map.upto[vtpn as usize]
         );
         let tag = PageTag {
             role: Role::Map,

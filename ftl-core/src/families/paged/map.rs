@@ -176,7 +176,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
         match oob {
             Some(oob) if oob.tag.role == Role::Map && oob.tag.lpn == vtpn => Ok(()),
             Some(oob) => Err(FtlError::Corrupt(format!(
-                "page {ppn} is not mapping page {vtpn} but {:?}",
+                "mapping page {vtpn} is at {ppn}, whose record is {:?}",
                 oob.tag
             ))),
             None => Err(FtlError::MediaLost(vtpn * self.per_page())),

@@ -259,7 +259,7 @@ impl<S: Store, P: Policy> Mapping<S> for DemandFtl<S, P> {
                 .space
                 .append(stream, &self.map.tags, bytes, Cause::Host)?;
             self.next_ver += taken as u64;
-            self.enlist_block_of(ppn, stream);
+            self.track_buffer_block(ppn, stream);
             for i in 0..taken {
                 let (lpn, to) = (first.raw() + done + i, Ppn::new(ppn.raw() + i));
                 self.remap(lpn, Some(to), seq, Cause::Host)?;

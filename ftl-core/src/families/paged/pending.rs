@@ -135,7 +135,7 @@ impl Pending {
                 cost: 0,
             },
         );
-        assert!(known.is_none(), "block {block} is enlisted twice");
+        assert!(known.is_none(), "block {block} is already a buffer block");
     }
 
     /// Points a logical page at its new location, or at none, and returns the old entry. Sets the
@@ -184,7 +184,7 @@ impl Pending {
         let buffer = self
             .blocks
             .get_mut(&block)
-            .expect("a new page lies in an enlisted block");
+            .expect("a new page is in a buffer block");
         if buffer.lpns.len() <= offset {
             buffer.lpns.resize(offset + 1, UNMAPPED);
         }
@@ -207,13 +207,13 @@ impl Pending {
         let count = self
             .counts
             .get_mut(&(block, vtpn))
-            .expect("dirty entries are counted");
+            .expect("dirty entries are counted by block and mapping page");
         *count -= 1;
         if *count == 0 {
             self.counts.remove(&(block, vtpn));
             self.blocks
                 .get_mut(&block)
-                .expect("dirty pages lie in enlisted blocks")
+                .expect("dirty pages are in buffer blocks")
                 .cost -= 1;
         }
     }
@@ -222,7 +222,7 @@ impl Pending {
     pub(crate) fn clear_invalidate(&mut self, lpn: u32) {
         self.entries
             .get_mut(&lpn)
-            .expect("an overwritten page is pending")
+            .expect("a superseded page has a pending entry")
             .invalidate = false;
     }
 
@@ -248,7 +248,7 @@ impl Pending {
         } else {
             self.dirty
                 .get_mut(&vtpn)
-                .expect("some entries are left")
+                .expect("a mapping page with dirty entries is listed")
                 .lpns = left;
         }
     }
@@ -296,14 +296,20 @@ impl Pending {
     pub(crate) fn remove_block(&mut self, block: Pbn) {
         let gone: Vec<(u32, Entry)> = self.tracked(block).collect();
         for (lpn, entry) in gone {
-            assert!(!entry.update, "logical page {lpn} would be lost");
+            assert!(
+                !entry.update,
+                "block {block} is removed, but the entry of logical page {lpn} is dirty"
+            );
             self.entries.remove(&lpn);
         }
         let buffer = self
             .blocks
             .remove(&block.raw())
-            .expect("only enlisted blocks are converted");
-        assert_eq!(buffer.cost, 0, "block {block} has uncounted dirty entries");
+            .expect("the block is a buffer block");
+        assert_eq!(
+            buffer.cost, 0,
+            "block {block} has no dirty entries, but its conversion cost is not 0"
+        );
     }
 
     /// Returns the logical page that was written here, if the block is not converted yet.
@@ -334,12 +340,12 @@ impl Pending {
                 }
             }
             if entry.ppn().is_none() && !entry.update {
-                wrong.push(format!("the tombstone of logical page {lpn} is not dirty"));
+                wrong.push(format!("tombstone of logical page {lpn} is not dirty"));
             }
         }
         if counts != self.counts || tombstones != self.tombstones {
             wrong.push(format!(
-                "convert costs differ, or {tombstones} tombstones are not {}",
+                "the counts of dirty entries by block and mapping page differ, or {tombstones} tombstones exist and {} are counted",
                 self.tombstones
             ));
         }
@@ -347,7 +353,7 @@ impl Pending {
             let cost = counts.keys().filter(|(b, _)| *b == block.raw()).count() as u32;
             if cost != buffer.cost {
                 wrong.push(format!(
-                    "converting block {block} costs {cost}, not {}",
+                    "block {block}: conversion cost is {cost}, but {} is counted",
                     buffer.cost
                 ));
             }
@@ -365,7 +371,7 @@ impl Pending {
             listed.sort_unstable();
             if lpns != listed {
                 wrong.push(format!(
-                    "mapping page {vtpn}: dirty entries and their list differ"
+                    "mapping page {vtpn}: dirty entries are {lpns:?}, listed are {listed:?}"
                 ));
             }
         }

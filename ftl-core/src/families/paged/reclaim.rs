@@ -27,11 +27,11 @@ impl<S: Store, P: Policy> GarbageCollect<S> for DemandFtl<S, P> {
     /// mapping block for the conversion that makes room for it. Adds the blocks for the mapping
     /// pages of the relocated pages.
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
-        let live = self.space.table.valid_count(victim);
-        let for_copies = || self.map.streams.blocks_for_copies(&self.space, live);
+        let valid = self.space.table.valid_count(victim);
+        let for_copies = || self.map.streams.blocks_for_copies(&self.space, valid);
         match self.space.table.role(victim) {
-            Role::Map => self.space.blocks_for(MAP, live),
-            _ if P::LOOKS_UP_WRITES => 2 * for_copies() + self.space.blocks_for(MAP, live),
+            Role::Map => self.space.blocks_for(MAP, valid),
+            _ if P::LOOKS_UP_WRITES => 2 * for_copies() + self.space.blocks_for(MAP, valid),
             _ => 2 * for_copies(),
         }
     }
@@ -42,8 +42,8 @@ impl<S: Store, P: Policy> GarbageCollect<S> for DemandFtl<S, P> {
     fn select_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         let pages = self.space.pages_per_block();
         let best = self.gc.victim(&mut self.space);
-        let live = best.map_or(pages, |block| self.space.table.valid_count(block));
-        if live < pages - pages / 16 || self.map.settings.buffer_blocks.is_none() {
+        let fewest = best.map_or(pages, |block| self.space.table.valid_count(block));
+        if fewest < pages - pages / 16 || self.map.settings.buffer_blocks.is_none() {
             return Ok(best);
         }
         let table = &self.space.table;
@@ -55,7 +55,7 @@ impl<S: Store, P: Policy> GarbageCollect<S> for DemandFtl<S, P> {
         let emptier = filled
             .map(|(block, buffer)| (table.valid_count(block), buffer.cost, buffer.epoch, block))
             .min();
-        match emptier.filter(|(valid, ..)| *valid < live) {
+        match emptier.filter(|(valid, ..)| *valid < fewest) {
             Some((.., block)) => {
                 self.convert(block)?;
                 Ok(Some(block))
@@ -130,9 +130,8 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
                 return self.advance_window();
             }
         }
-        self.gc.set_read_only(
-            "the age window is shorter than the collections that a conversion needs",
-        );
+        self.gc
+            .set_read_only("the age window is shorter than the GC runs that a conversion needs");
         self.gc.refuse_if_read_only()
     }
 
@@ -206,7 +205,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
                 taken > 0 && taken as usize <= run,
                 "{taken} pages were copied of {run}"
             );
-            self.enlist_block_of(first, stream);
+            self.track_buffer_block(first, stream);
             for i in 0..taken {
                 let ((_, lpn), from) = (self.gc.pages.owner(next), self.gc.pages.from[next]);
                 let to = Some(Ppn::new(first.raw() + i));

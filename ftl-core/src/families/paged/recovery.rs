@@ -158,8 +158,10 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
         let of_scheme =
             |block| self.map.pending.holds(block) && self.map.settings.buffer_blocks.is_some();
         let (space, checkpoints) = (&mut self.space, &self.checkpoints);
-        let dead = rewrites.classify_blocks(space, checkpoints, pinned_wait, of_scheme);
-        dead.into_iter().for_each(|block| self.release_block(block));
+        let empty = rewrites.classify_blocks(space, checkpoints, pinned_wait, of_scheme);
+        empty
+            .into_iter()
+            .for_each(|block| self.release_block(block));
     }
 
     /// Rewrites the pages that the cut may have left unstable, so that they keep the content that
@@ -216,7 +218,7 @@ impl<S: Store, P: Policy> Rewriter<S> for DemandFtl<S, P> {
         if tag.role == Role::Trim {
             self.map.trims.on_relocate(tag.ver, to);
         } else {
-            self.enlist_block_of(to, self.map.streams.copies()[0]);
+            self.track_buffer_block(to, self.map.streams.copies()[0]);
             self.map.pending.update_entry(tag.lpn, Some(to), false, seq);
         }
         self.space.table.set_invalid(rewrite.from);

@@ -15,11 +15,11 @@ pub(crate) mod docs {
 
     pub(crate) const TOMBSTONES: ParamDoc = ParamDoc {
         key: "map.max_tombstones",
-        help: "trimmed pages that the map may lag behind (default 1024)",
+        help: "maximum number of tombstones not yet written to mapping pages (default 1024)",
     };
     pub(crate) const AGE_WINDOW: ParamDoc = ParamDoc {
         key: "map.age_window",
-        help: "block allocations after which the map on flash has to know a block's pages (default 512)",
+        help: "block allocations after which a block's entries must be in the mapping pages (default 512)",
     };
     pub(crate) const CHECKPOINT_INTERVAL: ParamDoc = ParamDoc {
         key: "ckpt.interval",

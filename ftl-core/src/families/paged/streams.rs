@@ -90,7 +90,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             .iter()
             .map(|record| now.saturating_sub(Oob::ver(record)));
         let mut of = |age| streams.of_copy(space, victim, age, is_short);
-        let first = of(ages.next().expect("a run has pages"));
+        let first = of(ages.next().expect("a run has at least one page"));
         let others = ages.take_while(|age| of(*age) == first).count();
         (first, 1 + others)
     }
@@ -109,7 +109,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
 
     /// Adds the block of a page that this stream just programmed to the pending blocks.
     #[inline]
-    pub(super) fn enlist_block_of(&mut self, ppn: Ppn, stream: StreamId) {
+    pub(super) fn track_buffer_block(&mut self, ppn: Ppn, stream: StreamId) {
         let block = self.space.flash.geometry().block_of(ppn);
         self.map.streams.note(block, stream);
         if !self.map.pending.holds(block) {

@@ -55,13 +55,13 @@ impl Trims {
 
     pub(crate) fn add(&mut self, seq: u64, record: Record) {
         let known = self.live.insert(seq, record);
-        assert!(known.is_none(), "two trims have the number {seq}");
+        assert!(known.is_none(), "trim record {seq} is already listed");
     }
 
     pub(crate) fn on_relocate(&mut self, seq: u64, to: Ppn) {
         self.live
             .get_mut(&seq)
-            .expect("a live trim record is known")
+            .expect("the trim record is listed")
             .ppn = to;
     }
 
@@ -98,7 +98,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             .map
             .trims
             .get(seq)
-            .expect("just written")
+            .expect("the trim record has just been added")
             .touched
             .clone()
         {
@@ -204,15 +204,20 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
     /// Removes the records that no mapping page needs. Their blocks are erased when their
     /// replacements are safe.
     pub(crate) fn expire_records(&mut self) {
-        let dead: Vec<u64> = self
+        let expired: Vec<u64> = self
             .map
             .trims
             .iter()
             .filter(|(seq, r)| self.unwritten(*seq, r).is_empty())
             .map(|(seq, _)| seq)
             .collect();
-        for seq in dead {
-            let record = self.map.trims.live.remove(&seq).expect("just listed");
+        for seq in expired {
+            let record = self
+                .map
+                .trims
+                .live
+                .remove(&seq)
+                .expect("the trim record is listed");
             self.space.table.set_invalid(record.ppn);
         }
     }

@@ -21,7 +21,7 @@ use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::Role;
 use crate::format::trim::{self, TrimRange};
-use crate::recovery::{Claim, FoundTrim, Rewrites, Version, read_page, read_trims, resolve};
+use crate::recovery::{FoundTrim, MapCandidate, Rewrites, Version, read_page, read_trims, resolve};
 use nand_model::{Cause, Ppn, Store};
 
 /// A mapping page and its newest readable version.
@@ -105,7 +105,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             || !lost.is_empty()
                 && match &newest {
                     Some((version, data)) => {
-                        self.points_astray(vtpn, version.oob.tag.ver, data, window, trims)?
+                        self.has_dangling_entry(vtpn, version.oob.tag.ver, data, window, trims)?
                     }
                     None => true,
                 };
@@ -114,7 +114,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
 
     /// Returns whether an entry points to a page that is gone, and no newer version or trim
     /// replaces it.
-    pub(super) fn points_astray(
+    pub(super) fn has_dangling_entry(
         &mut self,
         vtpn: u32,
         upto: u64,
@@ -136,18 +136,18 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
                     && t.content.lpn <= lpn
                     && lpn - t.content.lpn < t.content.count
             });
-            if !rewritten && !trimmed && !self.may_hold(lpn, named, upto, window)? {
+            if !rewritten && !trimmed && !self.entry_may_be_valid(lpn, named, upto, window)? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Returns whether a mapping page's entry may be right: its block exists. If the block was begun
-    /// after `upto`, it may contain another page there: then the page's record must be readable and
-    /// name the logical page. The record of the version or trim that replaced the entry can be
-    /// lost.
-    pub(super) fn may_hold(
+    /// Returns whether a mapping page's entry may be right: its block exists. If the block was
+    /// begun after `upto`, it may contain another page there: then the page's record must be
+    /// readable and name the logical page. The record of the version or trim that replaced the
+    /// entry can be lost.
+    pub(super) fn entry_may_be_valid(
         &mut self,
         lpn: u32,
         named: Ppn,
@@ -184,7 +184,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             .is_some_and(|(version, _)| upto > version.oob.pseq)
         {
             return Err(FtlError::Corrupt(format!(
-                "mapping page {vtpn} knows of programs that came after it"
+                "mapping page {vtpn}: upto {upto} is larger than its own sequence number"
             )));
         }
         self.map.upto[vtpn as usize] = upto;
@@ -210,7 +210,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             Some((version, data)) => {
                 self.map.map_page.copy_from_slice(&data);
                 self.map.directory[vtpn as usize] = version.ppn.raw();
-                self.adopt_live(version.ppn)?;
+                self.adopt_valid(version.ppn)?;
                 if window.evidence.suspects.needs_rewrite(version.ppn) {
                     rewrites.add(&version, data);
                     let older = window.evidence.fallbacks(&window.maps[&vtpn]);
@@ -301,8 +301,8 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
                 // The common case: the map contains the newest version, and no record contradicts
                 // it.
                 let Some(named) = named else { continue };
-                if self.may_hold(lpn, named, upto, window)? {
-                    self.adopt_live(named)?;
+                if self.entry_may_be_valid(lpn, named, upto, window)? {
+                    self.adopt_valid(named)?;
                     self.map.mapped.set(lpn, true);
                     continue;
                 }
@@ -321,15 +321,15 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
                 }
                 _ => None,
             };
-            let claim = Claim {
-                reach: upto,
+            let candidate = MapCandidate {
+                upto,
                 named,
                 record,
                 trimmed_at: trim.map_or(0, |t| t.content.ver + 1),
             };
             let (space, discarded) = (&mut self.space, &mut self.stats.mount.pages_discarded);
             let evidence = &window.evidence;
-            let newest = resolve(space, evidence, &claim, group, rewrites, discarded)?;
+            let newest = resolve(space, evidence, &candidate, group, rewrites, discarded)?;
             // A mapping page from before the trim may name the newest version by coincidence: its
             // block was erased and reused. The next mount would treat that version as trimmed.
             let is_contained = newest == named && (newest.is_none() || trim.is_none());
@@ -368,11 +368,13 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
         is_contained: bool,
     ) -> Result<(), FtlError> {
         if let Some(ppn) = newest {
-            self.adopt_live(ppn)?;
+            self.adopt_valid(ppn)?;
             self.map.mapped.set(lpn, true);
         }
         if !is_contained {
-            newest.into_iter().for_each(|ppn| self.enlist_found(ppn));
+            newest
+                .into_iter()
+                .for_each(|ppn| self.restore_buffer_block(ppn));
             self.map
                 .pending
                 .update_entry(lpn, newest, false, self.first_missing(lpn));
@@ -385,10 +387,10 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
         self.map.upto[(lpn / self.per_page()) as usize] + 1
     }
 
-    pub(super) fn adopt_live(&mut self, ppn: Ppn) -> Result<(), FtlError> {
+    pub(super) fn adopt_valid(&mut self, ppn: Ppn) -> Result<(), FtlError> {
         if !self.space.geometry().contains(ppn) || self.space.table.is_valid(ppn) {
             return Err(FtlError::Corrupt(format!(
-                "page {ppn} does not exist, or has two owners"
+                "page {ppn} of the map does not exist, or is already valid"
             )));
         }
         let block = self.space.geometry().block_of(ppn);
@@ -398,12 +400,12 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             return Ok(());
         }
         Err(FtlError::Corrupt(format!(
-            "page {ppn} is in use, but its block holds no data"
+            "page {ppn} of the map is in a block that contains no data"
         )))
     }
 
     /// Lists the block of a page that the map does not contain as a buffer block again.
-    pub(super) fn enlist_found(&mut self, ppn: Ppn) {
+    pub(super) fn restore_buffer_block(&mut self, ppn: Ppn) {
         let block = self.space.geometry().block_of(ppn);
         if !self.map.pending.holds(block) {
             self.map
@@ -435,7 +437,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
                         touched,
                     },
                 );
-                self.adopt_live(at.ppn)?;
+                self.adopt_valid(at.ppn)?;
             }
         }
         self.expire_records();

@@ -3,7 +3,7 @@
 //! A physical block keeps its *node* number as long as it is on the list. Table entries name pages
 //! by node number.
 
-use crate::convert::{index, to_u32, to_u64};
+use crate::int::{index, to_u32, to_u64};
 use nand_model::Pbn;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -99,13 +99,13 @@ impl Lists {
         };
         let node = wanted
             .filter(is_free)
-            .unwrap_or_else(|| (0..).find(is_free).expect("the list is not full"));
+            .unwrap_or_else(|| (0..).find(is_free).expect("the list has a free node"));
         if nodes.len() <= index(node) {
             nodes.resize(index(node) + 1, NONE);
         }
         assert!(
             nodes[index(node)] == NONE && node < self.max_nodes,
-            "unit {unit} has node {node} already"
+            "node {node} of unit {unit} is not free"
         );
         nodes[index(node)] = block.raw();
         self.owners[block.index()] = (unit, node);
@@ -116,12 +116,12 @@ impl Lists {
     /// Removes a block from its list.
     pub(crate) fn remove(&mut self, block: Pbn) {
         let (unit, node) = std::mem::replace(&mut self.owners[block.index()], (NONE, NONE));
-        assert_ne!(unit, NONE, "block {block} is on no list");
+        assert_ne!(unit, NONE, "block {block} is in no list");
         let nodes = &mut self.nodes[index(unit)];
         assert_eq!(
             nodes[index(node)],
             block.raw(),
-            "unit {unit} has another block as node {node}"
+            "node {node} of unit {unit} is not block {block}"
         );
         nodes[index(node)] = NONE;
         let kept = nodes
@@ -139,12 +139,15 @@ impl Lists {
             let listed = self.long.remove(&(old, Reverse(old_newest), unit));
             assert!(
                 listed,
-                "unit {unit} of {old} blocks is not in the order of lengths"
+                "unit {unit}, with {old} blocks, is not in the order of lengths"
             );
         }
         if length >= 2 {
             let new = self.long.insert((length, Reverse(newest), unit));
-            assert!(new, "unit {unit} is twice in the order of lengths");
+            assert!(
+                new,
+                "unit {unit}, with {length} blocks, is already in the order of lengths"
+            );
         }
     }
 
@@ -171,7 +174,7 @@ impl Lists {
             let (listed, counted) = (to_u32(self.blocks(unit).count()), self.length(unit));
             if listed != counted {
                 wrong.push(format!(
-                    "unit {unit} has {listed} blocks, {counted} counted"
+                    "unit {unit} has {listed} blocks, but {counted} are counted"
                 ));
             }
             wrong.extend(
@@ -179,7 +182,7 @@ impl Lists {
                     .filter(|block| self.owner(*block) != Some(unit))
                     .map(|block| {
                         format!(
-                            "block {block} is on the list of unit {unit} and belongs to {:?}",
+                            "block {block} is in the list of unit {unit}, but its owner is {:?}",
                             self.owner(block)
                         )
                     }),
@@ -204,14 +207,14 @@ mod tests {
         assert_eq!(
             lists.longest_first().collect::<Vec<_>>(),
             [1, 0],
-            "of equal ones the older"
+            "of equal lengths, the older newest block comes first"
         );
         assert_eq!(
             (lists.node(0, Pbn::new(9)), lists.node(0, Pbn::new(6))),
             (Some(2), None)
         );
         lists.add(0, Pbn::new(10), 6, Some(2));
-        assert_eq!(lists.node(0, Pbn::new(10)), Some(1), "number 2 is taken");
+        assert_eq!(lists.node(0, Pbn::new(10)), Some(1), "node 2 is not free");
         lists.add(0, Pbn::new(11), 7, Some(3));
         lists.add(0, Pbn::new(12), 8, None);
         assert_eq!(

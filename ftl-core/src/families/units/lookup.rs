@@ -4,9 +4,9 @@
 use super::tables::GroupLocation;
 use super::{Policy, UnitFtl};
 use crate::addr::Lpn;
-use crate::convert::index;
 use crate::error::FtlError;
 use crate::format::{LOST, Role, UNMAPPED};
+use crate::int::index;
 use nand_model::{Cause, Ppn, Store};
 
 impl<S: Store, P: Policy> UnitFtl<S, P> {
@@ -20,14 +20,17 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Returns the page with the directory of a table's group, if the group is on flash.
     #[cfg(test)]
     pub(crate) fn head_of(&self, unit: u32, k: u32) -> Option<Ppn> {
-        match self.map.tables.place(self.group_number(unit, k)) {
+        match self.map.tables.location(self.group_number(unit, k)) {
             GroupLocation::Flash(ppn) => Some(ppn),
             _ => None,
         }
     }
 
     pub(super) fn group_number(&self, unit: u32, k: u32) -> u32 {
-        debug_assert!(k < self.map.shape.tables(), "unit {unit} has no table {k}");
+        debug_assert!(
+            k < self.map.shape.tables(),
+            "table {k} of unit {unit} does not exist"
+        );
         unit * self.map.shape.groups() + k / self.map.shape.tables_per_group
     }
 
@@ -38,7 +41,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             return Ok(());
         }
         let group = k / self.map.shape.tables_per_group;
-        match self.map.tables.place(self.group_number(unit, k)) {
+        match self.map.tables.location(self.group_number(unit, k)) {
             GroupLocation::Nowhere => {
                 self.map
                     .cached_unit
@@ -184,7 +187,10 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         lost: Ppn,
     ) -> Result<(), FtlError> {
         let tables = self.map.shape.tables_of(group);
-        assert!(!tables.is_empty(), "unit {unit} has no group {group}");
+        assert!(
+            !tables.is_empty(),
+            "group {group} of unit {unit} has no tables"
+        );
         let first = unit * self.map.shape.pages + tables.start * self.map.shape.slots;
         let mut slots = vec![
             UNMAPPED;
@@ -193,12 +199,12 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 .group_slots(group, &self.map.shape)
                 .len()
         ];
-        let mut live = Vec::new();
+        let mut pages = Vec::new();
         self.map
             .lists
             .blocks(unit)
-            .for_each(|block| self.space.table.list_valid(block, &mut live));
-        for ppn in live {
+            .for_each(|block| self.space.table.list_valid(block, &mut pages));
+        for ppn in pages {
             let found = self
                 .space
                 .flash
@@ -215,10 +221,10 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         // One of the missing pages is the carrier itself: the table maps it, so that reads return
         // an error.
         let is_free = |ppn: &u32| self.space.table.is_valid(lost) && !slots.contains(ppn);
-        let mut places = Some(lost.raw()).filter(is_free).into_iter();
+        let mut ppns = Some(lost.raw()).filter(is_free).into_iter();
         for (lpn, slot) in (first..self.logical_pages).zip(&mut slots) {
             if *slot == UNMAPPED && self.map.trims.is_mapped(Lpn::new(lpn)) {
-                *slot = places.next().unwrap_or(LOST);
+                *slot = ppns.next().unwrap_or(LOST);
             }
         }
         self.map

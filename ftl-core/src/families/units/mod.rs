@@ -33,13 +33,13 @@ use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, Params};
 use crate::controller::{Controller, Mapping, check_size, ram_entry};
-use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::families::unit_settings;
 use crate::flash::Flash;
 use crate::format::{Flags, LOST, PageTag, Role, UNMAPPED};
 use crate::ftl::Start;
 use crate::gc::GcState;
+use crate::int::{index, to_u32, to_u64};
 use crate::recovery::{MountByScan, ShutdownState};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
@@ -100,7 +100,7 @@ pub(crate) struct Units<P> {
     /// Group at which the search for groups to write back continues.
     next_settled: u32,
     /// Physical pages of the current read.
-    places: Vec<u32>,
+    ppns: Vec<u32>,
 }
 
 /// A scheme of units over a chip.
@@ -151,7 +151,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             trims: Trims::new(&geometry, logical_pages, COMMON),
             collecting: None,
             next_settled: 0,
-            places: Vec::new(),
+            ppns: Vec::new(),
         };
         Controller::start(start, space, gc, CHECKPOINT, logical_pages, map)
     }
@@ -169,14 +169,14 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
     fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
         self.take_slice_of_read()?;
         let count = to_u32(out.len() / self.space.geometry().page_len());
-        self.map.places.clear();
+        self.map.ppns.clear();
         for lpn in first.run(count) {
             let ppn = self.look_up(lpn, Cause::Host)?;
-            self.map.places.push(ppn);
+            self.map.ppns.push(ppn);
         }
-        let places = &self.map.places;
+        let ppns = &self.map.ppns;
         let flash = &mut self.space.flash;
-        flash.read_places(first.raw(), places.len(), |i| places[i], out)
+        flash.read_logical_pages(first.raw(), ppns.len(), |i| ppns[i], out)
     }
 
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
@@ -282,31 +282,31 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
     fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
         wrong.extend(self.map.lists.audit());
         self.map.cached_unit.forget();
-        let (mut placed, mut lost) = (0, 0);
+        let (mut found, mut lost) = (0, 0);
         for lpn in Lpn::new(0).run(self.logical_pages) {
-            let place = self.look_up(lpn, Cause::Recovery)?;
-            if (place != UNMAPPED) != self.map.trims.is_mapped(lpn) {
+            let ppn = self.look_up(lpn, Cause::Recovery)?;
+            if (ppn != UNMAPPED) != self.map.trims.is_mapped(lpn) {
                 wrong.push(format!(
-                    "logical page {lpn} is at {place:#x}, but mapped: {}",
+                    "logical page {lpn}: table entry is {ppn:#x}, mapped: {}",
                     self.map.trims.is_mapped(lpn)
                 ));
             }
-            match place {
+            match ppn {
                 UNMAPPED => continue,
                 LOST => lost += 1,
-                _ => placed += 1,
+                _ => found += 1,
             }
-            if place != LOST {
-                wrong.extend(self.audit_place(lpn, Ppn::new(place))?);
+            if ppn != LOST {
+                wrong.extend(self.audit_page(lpn, Ppn::new(ppn))?);
             }
         }
-        let live = self.space.table.valid_pages();
-        if placed + lost != self.map.trims.mapped_pages()
-            || live != placed + to_u64(self.map.trims.len())
+        let valid = self.space.table.valid_pages();
+        if found + lost != self.map.trims.mapped_pages()
+            || valid != found + to_u64(self.map.trims.len())
         {
             let (mapped, trims) = (self.map.trims.mapped_pages(), self.map.trims.len());
             wrong.push(format!(
-                "{placed} pages placed, {lost} lost, {mapped} mapped; {live} live, {trims} trims"
+                "{found} pages have a physical page and {lost} are lost, but {mapped} are mapped; {valid} pages are valid, {trims} are trim pages"
             ));
         }
         Ok(())
@@ -320,7 +320,10 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
 
     /// Returns the unit, the table in it, and the slot in the unit.
     fn split(&self, lpn: Lpn) -> (u32, u32, usize) {
-        debug_assert!(lpn.raw() < self.logical_pages, "no logical page {lpn}");
+        debug_assert!(
+            lpn.raw() < self.logical_pages,
+            "logical page {lpn} does not exist"
+        );
         let Shape { pages, slots, .. } = self.map.shape;
         let offset = lpn.raw() % pages;
         (lpn.raw() / pages, offset / slots, index(offset))
@@ -328,7 +331,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
 
     /// Returns the number of groups in RAM and of trim pages.
     #[cfg(test)]
-    pub(crate) fn left_behind(&self) -> (usize, usize) {
+    pub(crate) fn groups_in_ram_and_trim_pages(&self) -> (usize, usize) {
         (self.map.tables.in_ram(), self.map.trims.len())
     }
 
@@ -339,7 +342,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let group = k / self.map.shape.tables_per_group;
         self.load_table(unit, k, cause)?;
         let on_flash = !matches!(
-            self.map.tables.place(self.group_number(unit, k)),
+            self.map.tables.location(self.group_number(unit, k)),
             GroupLocation::Ram(_)
         );
         if on_flash && !self.is_in_unit(unit, k) {
@@ -377,7 +380,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         // Before any other read: a rebuild of a table requires exactly one valid page per mapped
         // logical page.
         self.map.trims.map(Lpn::new(tag.lpn));
-        self.invalidate_place(old);
+        self.invalidate_entry(old);
         self.note_block(geometry.block_of(ppn));
         if !said {
             self.map.cached_unit.carriers[index(k)] = UNMAPPED;
@@ -407,16 +410,16 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         self.map.trims.map(Lpn::new(tag.lpn));
         let block = self.space.geometry().block_of(ppn);
         let owner = self.map.lists.owner(block);
-        assert_eq!(owner, None, "common block {block} has a unit");
+        assert_eq!(owner, None, "common block {block} is in the list of a unit");
         let old = std::mem::replace(&mut self.map.cached_unit.slots[slot], ppn.raw());
         self.map.cached_unit.carriers[index(k)] = UNMAPPED;
         self.keep_group(unit, k / self.map.shape.tables_per_group);
-        self.invalidate_place(old);
+        self.invalidate_entry(old);
         self.note_block(block);
         Ok(())
     }
 
-    fn invalidate_place(&mut self, old: u32) {
+    fn invalidate_entry(&mut self, old: u32) {
         if old != UNMAPPED && old != LOST {
             self.invalidate_page(Ppn::new(old));
         }
@@ -427,7 +430,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         self.note_block(self.space.geometry().block_of(ppn));
     }
 
-    fn audit_place(&mut self, lpn: Lpn, ppn: Ppn) -> Result<Option<String>, FtlError> {
+    fn audit_page(&mut self, lpn: Lpn, ppn: Ppn) -> Result<Option<String>, FtlError> {
         let (unit, k, _) = self.split(lpn);
         let geometry = self.space.geometry();
         if !geometry.contains(ppn) || !self.space.table.is_valid(ppn) {
@@ -438,12 +441,12 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let at_home = self.map.lists.owner(geometry.block_of(ppn)) == Some(unit);
         if !at_home
             && matches!(
-                self.map.tables.place(self.group_number(unit, k)),
+                self.map.tables.location(self.group_number(unit, k)),
                 GroupLocation::Flash(_)
             )
         {
             return Ok(Some(format!(
-                "logical page {lpn} is at {ppn}, in a common block, and its table is on flash"
+                "logical page {lpn} is at {ppn}, in a common block, but its table is on flash"
             )));
         }
         let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;

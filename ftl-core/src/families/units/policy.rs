@@ -15,7 +15,7 @@ pub(crate) trait Policy: Send {
     fn choose(&self, lists: &Lists, can_shrink: &dyn Fn(u32) -> bool) -> Option<u32>;
 
     /// Returns whether GC takes the emptiest block of all instead of a block of the chosen unit.
-    fn takes_emptiest(&self) -> bool {
+    fn victim_is_greedy(&self) -> bool {
         false
     }
 

@@ -7,11 +7,11 @@
 use super::slices::HEADROOM;
 use super::{COMMON, FIRST_UNIT, Policy, UnitFtl};
 use crate::addr::Lpn;
-use crate::convert::to_u32;
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role};
 use crate::gc::{GarbageCollect, GcState};
+use crate::int::to_u32;
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
@@ -23,21 +23,21 @@ impl<S: Store, P: Policy> GarbageCollect<S> for UnitFtl<S, P> {
 
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
         let valid = self.space.table.valid_count(victim);
-        let abroad = self.space.blocks_for(COMMON, valid);
+        let to_common = self.space.blocks_for(COMMON, valid);
         match self
             .map
             .lists
             .owner(victim)
             .filter(|_| !self.space.is_mounting())
         {
-            None => abroad,
+            None => to_common,
             Some(unit) => {
-                let home = self.space.blocks_for(self.stream_of(unit), valid);
+                let to_unit = self.space.blocks_for(self.stream_of(unit), valid);
                 let stays = self.can_shrink(unit) || self.is_under_way(victim);
                 if stays && self.map.lists.takes_another(unit) {
-                    home
+                    to_unit
                 } else {
-                    home.max(abroad)
+                    to_unit.max(to_common)
                 }
             }
         }
@@ -47,7 +47,7 @@ impl<S: Store, P: Policy> GarbageCollect<S> for UnitFtl<S, P> {
         let emptiest = self.space.table.greedy_victim();
         let valid = |block: Pbn| self.space.table.valid_count(block);
         if self.space.is_mounting()
-            || self.map.policy.takes_emptiest()
+            || self.map.policy.victim_is_greedy()
             || emptiest.is_some_and(|block| valid(block) == 0)
         {
             return Ok(emptiest);
@@ -94,7 +94,7 @@ impl<S: Store, P: Policy> GarbageCollect<S> for UnitFtl<S, P> {
     fn relocate_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         assert!(
             self.space.table.is_in_use(victim),
-            "block {victim} has no pages to move"
+            "block {victim} is not in use, so it has no pages to relocate"
         );
         self.map.cached_unit.forget();
         let collectable = self.space.table.withdraw(victim);
@@ -121,7 +121,7 @@ impl<S: Store, P: Policy> GarbageCollect<S> for UnitFtl<S, P> {
         assert_eq!(
             self.space.table.valid_count(block),
             0,
-            "block {block} is released with valid pages"
+            "block {block} has valid pages when it is released"
         );
         if let Some(slices) = &mut self.map.slices {
             slices.remove(block);
@@ -141,7 +141,7 @@ impl<S: Store, P: Policy> GarbageCollect<S> for UnitFtl<S, P> {
             let begun = self.may_move_in_slices(block) && self.prepare_victim(block)?;
             return Ok(begun.then(|| self.move_in_slices(block, cause)));
         }
-        self.renew_whole(block, cause)
+        self.relocate_whole_block(block, cause)
     }
 
     fn idle_gc(&mut self) -> Result<Option<u32>, FtlError> {
@@ -153,12 +153,12 @@ impl<S: Store, P: Policy> GarbageCollect<S> for UnitFtl<S, P> {
         {
             return Ok(None);
         }
-        let dead = self
+        let empty = self
             .space
             .table
             .greedy_victim()
             .filter(|block| self.space.table.valid_count(*block) == 0);
-        match dead.or_else(|| self.emptiest_of(self.map.policy.choose_idle(&self.map.lists)?)) {
+        match empty.or_else(|| self.emptiest_of(self.map.policy.choose_idle(&self.map.lists)?)) {
             Some(victim) => Ok(Some(self.collect(victim)?)),
             None => Ok(None),
         }
@@ -249,8 +249,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         (table.valid_count(emptiest) < self.space.geometry().pages_per_block).then_some(emptiest)
     }
 
-    /// Returns the stream that takes a page of the victim. If GC runs free no block, none opens
-    /// a block for a unit: many units with a few pages each in an open block would use up the device.
+    /// Returns the stream that takes a page of the victim. If GC runs free no block, none opens a
+    /// block for a unit: many units with a few pages each in an open block would use up the device.
     fn destination(&self, victim: Pbn, unit: u32, cause: Cause) -> StreamId {
         let home = self.stream_of(unit);
         let at_home = match self.map.lists.owner(victim) {
@@ -286,7 +286,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         pages.load_first(&mut self.space, victim, most, cause)?;
         assert!(
             pages.from.len() <= self.space.geometry().block_pages(),
-            "{} pages of block {victim}",
+            "{} pages of block {victim} are loaded, more than a block has",
             pages.from.len()
         );
         self.find_lost_owners(victim, pages)?;

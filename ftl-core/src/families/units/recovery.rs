@@ -5,9 +5,9 @@
 use super::{COMMON, Policy, UnitFtl};
 use crate::addr::Lpn;
 use crate::block_table::State;
-use crate::convert::index;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
+use crate::int::index;
 use crate::recovery::{MountByScan, MountContext, ScanResult};
 use nand_model::{Cause, Ppn, Store};
 
@@ -41,11 +41,11 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         };
         let mut blocks: Vec<_> = geometry.all_blocks().filter(in_use).collect();
         blocks.sort_by_key(|block| self.space.table.epoch(*block));
-        let mut live = Vec::new();
+        let mut pages = Vec::new();
         for block in blocks {
-            live.clear();
-            self.space.table.list_valid(block, &mut live);
-            let Some((oob, spare)) = self.space.flash.read_spare(live[0], Cause::Recovery)? else {
+            pages.clear();
+            self.space.table.list_valid(block, &mut pages);
+            let Some((oob, spare)) = self.space.flash.read_spare(pages[0], Cause::Recovery)? else {
                 continue;
             };
             let own = self

@@ -9,9 +9,9 @@
 //! cleaning.
 
 use super::{COMMON, Policy, UnitFtl};
-use crate::convert::{index, to_u64};
 use crate::error::FtlError;
 use crate::gc::GarbageCollect;
+use crate::int::{index, to_u64};
 use crate::space::StreamId;
 use nand_model::{Cause, Nanos, Pbn, Store};
 use std::collections::VecDeque;
@@ -210,7 +210,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     pub(super) fn move_in_slices(&mut self, block: Pbn, cause: Cause) -> u32 {
         assert!(
             self.may_move_in_slices(block),
-            "another block waits before {block}"
+            "block {block} is being relocated in slices, or another block is urgent"
         );
         if let Some(slices) = &mut self.map.slices {
             slices.urgent = Some((block, cause));

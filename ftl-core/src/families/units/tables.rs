@@ -1,15 +1,15 @@
-//! Tables: the places of a unit's pages. A table is stored in the OOB area of the last programmed
-//! page that it maps, its *carrier*. Tables form groups. A group of several tables has a directory
-//! of their carriers, in the OOB area of the last programmed page of the group. RAM has a pointer
-//! to that page. In a group of one table, that page is the carrier.
+//! Tables: the physical page of each page of a unit. A table is stored in the OOB area of the last
+//! programmed page that it maps, its *carrier*. Tables form groups. A group of several tables has a
+//! directory of their carriers, in the OOB area of the last programmed page of the group. RAM has a
+//! pointer to that page. In a group of one table, that page is the carrier.
 //!
 //! RAM keeps a group that is on no page of the flash: a trim changed it, or it maps a page in a
 //! common block ([`super`]). Such groups are few: each program of a page of a table writes that
 //! table to flash again, and trims write groups back above a limit.
 
 use super::lists::Lists;
-use crate::convert::{index, low_u8, low_u32, to_u64};
 use crate::format::{LOST, UNMAPPED};
+use crate::int::{index, low_u8, low_u32, to_u64};
 use nand_model::{Geometry, Pbn, Ppn};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -92,7 +92,7 @@ impl Shape {
     fn put(&self, spare: &mut [u8], entry: u32, value: u32) {
         debug_assert!(
             value <= self.none(),
-            "entry {entry} of more than {} bits",
+            "entry {entry} has value {value}, which needs more than {} bits",
             self.bits
         );
         let at = entry * self.bits;
@@ -147,7 +147,11 @@ impl Shape {
         carriers: &[u32],
         spare: &mut [u8],
     ) -> bool {
-        debug_assert_eq!(slots.len(), index(self.slots), "slots of a table");
+        debug_assert_eq!(
+            slots.len(),
+            index(self.slots),
+            "number of slots is not that of a table"
+        );
         let own = lists
             .node(unit, own)
             .map(|node| node << self.geometry.page_shift());
@@ -250,7 +254,7 @@ impl Tables {
         }
     }
 
-    pub(super) fn place(&self, group: u32) -> GroupLocation<'_> {
+    pub(super) fn location(&self, group: u32) -> GroupLocation<'_> {
         match self.pointers[index(group)] {
             UNMAPPED => GroupLocation::Nowhere,
             IN_RAM => GroupLocation::Ram(&self.in_ram[&group]),
@@ -267,7 +271,7 @@ impl Tables {
     pub(super) fn set_on_flash(&mut self, group: u32, head: Ppn) {
         assert!(
             head.raw() < IN_RAM,
-            "the directory of group {group} is on no page"
+            "page {head} cannot have the directory of group {group}"
         );
         self.set(group, head.raw());
     }
@@ -278,7 +282,9 @@ impl Tables {
         }
         debug_assert!(
             slots.len() >= carriers.len(),
-            "group {group} has more tables than pages"
+            "group {group} has {} tables, but {} slots",
+            carriers.len(),
+            slots.len()
         );
         self.set(group, IN_RAM);
         self.in_ram.insert(
@@ -293,7 +299,10 @@ impl Tables {
     fn set(&mut self, group: u32, pointer: u32) {
         if std::mem::replace(&mut self.pointers[index(group)], pointer) == IN_RAM {
             let kept = self.in_ram.remove(&group);
-            assert!(kept.is_some(), "group {group} in RAM is not there");
+            assert!(
+                kept.is_some(),
+                "group {group} is marked as in RAM, but not there"
+            );
         }
     }
 

@@ -6,10 +6,10 @@
 use super::tables::GroupLocation;
 use super::{COMMON, MIN_IN_RAM, Policy, UnitFtl};
 use crate::addr::Lpn;
-use crate::convert::index;
 use crate::error::FtlError;
 use crate::format::{Flags, LOST, PageTag, UNMAPPED};
 use crate::gc::GarbageCollect;
+use crate::int::index;
 use nand_model::{Cause, Pbn, Ppn, Store};
 
 impl<S: Store, P: Policy> UnitFtl<S, P> {
@@ -74,10 +74,10 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             debug_assert_eq!(
                 (own, of),
                 (unit, k),
-                "logical page {lpn} is of another table"
+                "logical page {lpn} is not in table {k} of unit {unit}"
             );
             let old = std::mem::replace(&mut self.map.cached_unit.slots[slot], UNMAPPED);
-            self.invalidate_place(old);
+            self.invalidate_entry(old);
             self.map.trims.unmap(lpn);
         }
         self.map.cached_unit.carriers[index(k)] = UNMAPPED;
@@ -90,7 +90,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         self.map.cached_unit.forget();
         let mut gone = Vec::new();
         for group in unit * self.map.shape.groups()..(unit + 1) * self.map.shape.groups() {
-            if let GroupLocation::Ram(kept) = self.map.tables.place(group) {
+            if let GroupLocation::Ram(kept) = self.map.tables.location(group) {
                 let ppns = kept
                     .slots
                     .iter()
@@ -116,7 +116,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             blocks
                 .iter()
                 .all(|block| self.space.table.valid_count(*block) == 0),
-            "unit {unit} is dropped with valid pages"
+            "unit {unit} has valid pages when its blocks are dropped"
         );
         self.space.seal(self.stream_of(unit))?;
         blocks
@@ -152,7 +152,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         while let GroupLocation::Ram(_) = self
             .map
             .tables
-            .place(unit * self.map.shape.groups() + group)
+            .location(unit * self.map.shape.groups() + group)
         {
             if self.stream_of_write(unit) == COMMON {
                 // GC of its blocks returns its pages to the unit.
@@ -200,11 +200,11 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 .zip(&*slots)
                 .filter(|(_, slot)| **slot != UNMAPPED);
             let mapped = mapped.map(|(lpn, slot)| (lpn, Ppn::new(*slot)));
-            let is_abroad =
+            let in_common_block =
                 |(_, ppn): &(u32, Ppn)| self.map.lists.owner(geometry.block_of(*ppn)) != Some(unit);
             if let Some(page) = mapped
                 .clone()
-                .find(is_abroad)
+                .find(in_common_block)
                 .or_else(|| mapped.clone().next())
             {
                 return Some(page);

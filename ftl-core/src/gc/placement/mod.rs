@@ -22,7 +22,7 @@ use nand_model::{Pbn, Store};
 /// The parameter, for the tables of schemes.
 pub(crate) const PLACEMENT_PARAM: ParamDoc = ParamDoc {
     key: "gc.placement",
-    help: "where pages go: copies_apart (default), single, age, sepbit or mida",
+    help: "assignment of pages to streams: copies_apart (default), single, age, sepbit or mida",
 };
 
 /// Maximal number of streams of either kind: each keeps a block open.

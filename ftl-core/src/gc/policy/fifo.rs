@@ -8,13 +8,13 @@ use super::{Candidates, VictimPolicy};
 use nand_model::Pbn;
 
 /// Oldest blocks that are checked.
-const LOOKED_AT: usize = 64;
+const MAX_CANDIDATES: usize = 64;
 
 pub(super) struct Fifo;
 
 impl VictimPolicy for Fifo {
     fn choose(&mut self, candidates: &Candidates) -> Option<Pbn> {
-        let mut oldest = candidates.by_closing().take(LOOKED_AT);
+        let mut oldest = candidates.by_closing().take(MAX_CANDIDATES);
         oldest.find(|block| candidates.table.utilisation(*block) < 1.0)
     }
 

@@ -24,7 +24,7 @@ pub(crate) const POLICY_PARAM: ParamDoc = ParamDoc {
 /// Parameter of `d_choices`.
 pub(crate) const CHOICES_PARAM: ParamDoc = ParamDoc {
     key: "gc.choices",
-    help: "blocks that d_choices draws, 1 to 1000 (default 10)",
+    help: "number of blocks that d_choices samples, 1 to 1000 (default 10)",
 };
 
 /// A collectable full block.

@@ -25,7 +25,7 @@ fn table() -> BlockTable {
     // Blocks are closed in order of their numbers, and changed in order of their ages.
     for block in geometry.all_blocks().take(BLOCKS.len()) {
         table.set_open(block, crate::format::Role::Data, 1 + block.raw() as u64);
-        table.set_live_run(geometry.page(block, 0), 10);
+        table.set_valid_run(geometry.page(block, 0), 10);
         table.set_state(block, crate::block_table::State::Full);
         table.set_collectable(block);
     }

@@ -37,12 +37,12 @@ mod tests;
 
 use crate::addr::Lbn;
 use crate::config::{FtlConfig, ParamDoc};
-use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::families::hybrid::{
     self, HybridFtl, LogBlock, LogReclaim, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
+use crate::int::{index, to_u32, to_u64};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 use rustc_hash::FxHashMap;
@@ -50,9 +50,9 @@ use rustc_hash::FxHashMap;
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: Asast::NAME,
-    title: "A-SAST: log blocks for groups of logical blocks, which grow and shrink (reconstructed)",
-    about: "Adjacent logical blocks form groups that share log blocks, between BAST (one each) and FAST (all together). The groups \
-            grow where log blocks would be merged half empty and shrink where a merge would take too many logical blocks.",
+    title: "A-SAST: log blocks shared by groups of logical blocks, which grow and shrink (reconstructed)",
+    about: "Groups of adjacent logical blocks share log blocks; in BAST a group is one logical block, in FAST it is all. A group \
+            grows if its log blocks would be merged half empty, and shrinks if a log block has pages of too many logical blocks.",
     paper: "Koo, Shin: Adaptive Block Association, IEICE 2009; Park et al.: SAST, ACM TECS 2008",
     mapping: "block; page in log blocks of a group of logical blocks",
     ram: "5 B per logical block + (4 + 4 B per page) per log block",
@@ -65,15 +65,15 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "asast.group",
-            help: "logical blocks of a group at first: 1, 2, 4, 8 or 16 (default 1, SAST 4)",
+            help: "initial number of logical blocks of a group: 1, 2, 4, 8 or 16 (default 1, SAST 4)",
         },
         ParamDoc {
             key: "asast.logs",
-            help: "log blocks of a group at most, 0 = no limit (default 0, SAST 4)",
+            help: "maximum number of log blocks of a group, 0 = no limit (default 0, SAST 4)",
         },
         ParamDoc {
             key: "asast.victim",
-            help: "lru (default): a log block of the group not written for longest; or least_valid of all",
+            help: "lru (default): a log block of the least recently written group; least_valid: the one with the fewest valid pages",
         },
     ],
     shared_params: hybrid::PARAMS,
@@ -148,7 +148,7 @@ impl Asast {
     fn resize(&mut self, first: u32, size: u8, view: &View) {
         assert!(
             size <= LARGEST && first.is_multiple_of(1 << size),
-            "a group of {} logical blocks from {first} on",
+            "a group cannot have {} logical blocks from {first} on",
             1 << size
         );
         let end = (index(first) + (1 << size)).min(self.sizes.len());
@@ -157,7 +157,7 @@ impl Asast {
     }
 
     /// Returns whether a group's log blocks are less than half full on average.
-    fn wastes(&self, stream: LogStream, view: &View) -> bool {
+    fn underuses_log_blocks(&self, stream: LogStream, view: &View) -> bool {
         let blocks = view.logs.of_stream(stream);
         let written: u32 = blocks
             .iter()
@@ -169,18 +169,21 @@ impl Asast {
 
     /// Merges two neighbouring groups, of which one needs a log block and both underuse their log
     /// blocks.
-    fn join(&mut self, stream: LogStream, view: &View) {
+    fn merge_groups(&mut self, stream: LogStream, view: &View) {
         let size = self.sizes[index(stream)];
         let other = stream ^ 1 << size;
         let fits = size < LARGEST && self.sizes.get(index(other)) == Some(&size);
         let wants_first = view.logs.of_stream(stream).is_empty();
-        if fits && (wants_first || self.wastes(stream, view)) && self.wastes(other, view) {
+        if fits
+            && (wants_first || self.underuses_log_blocks(stream, view))
+            && self.underuses_log_blocks(other, view)
+        {
             self.resize(stream.min(other), size + 1, view);
         }
     }
 
     /// Halves the group whose log block needs more than [`MANY_OWNERS`] merges.
-    fn part(&mut self, victim: Pbn, view: &View) {
+    fn split_group(&mut self, victim: Pbn, view: &View) {
         let Some(log) = view
             .logs
             .get(victim)
@@ -216,7 +219,7 @@ impl Policy for Asast {
             && view.logs.len() >= view.limit
             && self.may_change(view)
         {
-            self.join(stream, view);
+            self.merge_groups(stream, view);
             stream = self.stream(write.lbn);
         }
         self.writes += 1;
@@ -229,7 +232,7 @@ impl Policy for Asast {
         if self.most_logs > 0 && own.len() >= self.most_logs {
             let logs = own.iter().filter_map(|block| view.logs.get(*block));
             return logs
-                .min_by_key(|log| log.live)
+                .min_by_key(|log| log.valid)
                 .map(|log| LogReclaim::Merge(log.block));
         }
         if view.logs.len() < view.limit {
@@ -237,7 +240,7 @@ impl Policy for Asast {
         }
         let victim = self.victim(view)?;
         if self.may_change(view) {
-            self.part(victim, view);
+            self.split_group(victim, view);
         }
         Some(LogReclaim::Merge(victim))
     }
@@ -247,7 +250,12 @@ impl Policy for Asast {
             .retain(|stream, _| !view.logs.of_stream(*stream).is_empty());
         let used = |stream: LogStream| self.used.get(&stream).copied().unwrap_or(0);
         // Log blocks found by a mount count as never used.
-        let cost = |log: &&LogBlock| (log.stream.filter(|_| self.by_use).map_or(0, used), log.live);
+        let cost = |log: &&LogBlock| {
+            (
+                log.stream.filter(|_| self.by_use).map_or(0, used),
+                log.valid,
+            )
+        };
         view.logs
             .iter()
             .filter(|log| !view.is_emptied(log.block))

@@ -2,7 +2,7 @@
 //!
 //! Kim, Kim, Noh, Min, Cho: *A Space-Efficient Flash Translation Layer for CompactFlash Systems*,
 //! IEEE Transactions on Consumer Electronics 48(2), 2002. The first write of a page goes to its
-//! place in the data block. Overwrites go to the log block of their logical block, in order of
+//! offset in the data block. Overwrites go to the log block of their logical block, in order of
 //! arrival. A log block is merged when it is full, or when another logical block needs a log block.
 //! It *becomes* the data block if it has all pages in order (switch), also after the missing ones
 //! were copied behind them (partial merge). Otherwise the newest pages are gathered in a new data
@@ -11,7 +11,7 @@
 //!
 //! RAM: 4 bytes per logical block, and per log block 4 bytes for its owner and 4 per page. The
 //! report lists the allocated RAM alongside: a hash map for log pages. Parts with a page order add
-//! 2 bytes per logical page for its place in the data block.
+//! 2 bytes per logical page for its offset in the data block.
 //!
 //! Deviations, and choices where the paper is silent:
 //! - The original was not available; this follows descriptions in later papers. These also give the
@@ -26,12 +26,12 @@
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc};
-use crate::convert::to_u64;
 use crate::error::FtlError;
 use crate::families::hybrid::{
     self, HybridFtl, LogBlock, LogReclaim, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
+use crate::int::to_u64;
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 use rustc_hash::FxHashMap;
@@ -40,10 +40,10 @@ use rustc_hash::FxHashMap;
 pub(super) const SCHEME: Scheme = Scheme {
     name: Bast::NAME,
     title: "BAST: a log block per logical block that is overwritten",
-    about: "A page is first written to its place in the data block of its logical block; overwrites go to a log block that belongs \
-            to this logical block alone. A log block that is full, or has to make room, is merged: it becomes the data block if it \
-            has all pages in order (switch), after the missing ones were copied (partial), or all newest pages are gathered in \
-            another block (full). Random writes merge log blocks that are nearly empty.",
+    about: "A page is first written to its offset in the data block of its logical block; overwrites go to a log block that belongs \
+            to this logical block alone. A log block is merged when it is full or another one is needed: it becomes the data block \
+            if it has all pages in order (switch), or after the missing ones are copied to it (partial); else all newest pages are \
+            copied to another block (full). Random writes merge log blocks that are nearly empty.",
     paper: "Kim, Kim, Noh, Min, Cho: A Space-Efficient Flash Translation Layer for CompactFlash Systems, IEEE TCE 2002",
     mapping: "block; page in log blocks of one logical block each",
     ram: "4 B per logical block + (4 + 4 B per page) per log block",
@@ -51,7 +51,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     mlc: MlcUse::Adapted,
     params: &[ParamDoc {
         key: "bast.victim",
-        help: "lru (default): the log block not written for longest; or least_valid",
+        help: "lru (default): the least recently written log block; least_valid: the one with the fewest valid pages",
     }],
     shared_params: hybrid::PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
@@ -115,7 +115,7 @@ impl Policy for Bast {
             // Log blocks found by a mount.
             (None, _) => 0,
             (Some(stream), true) => self.used.get(&stream).copied().unwrap_or(0),
-            (Some(_), false) => 1 + u64::from(log.live),
+            (Some(_), false) => 1 + u64::from(log.valid),
         };
         logs.iter().min_by_key(cost).map(|log| log.block)
     }

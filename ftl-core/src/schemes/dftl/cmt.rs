@@ -83,7 +83,10 @@ impl Cmt {
         self.used.push(PROTECTED, slot);
         self.protected += 1;
         if self.protected > self.capacity / 2 {
-            let demoted = self.used.oldest(PROTECTED).expect("it was just filled");
+            let demoted = self
+                .used
+                .oldest(PROTECTED)
+                .expect("the list has the slot just added");
             self.used.remove(demoted);
             self.used.push(PROBATION, demoted);
             self.slots[demoted as usize].protected = false;

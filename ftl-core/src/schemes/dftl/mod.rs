@@ -32,9 +32,8 @@ use nand_model::{Chip, Profile, Store};
 pub(super) const SCHEME: Scheme = Scheme {
     name: "dftl",
     title: "DFTL: page-level map on flash, single entries cached on demand",
-    about: "The map is stored on flash and RAM caches single entries of it, those used lately. A lookup that misses reads a mapping \
-            page; a changed entry that has to leave costs reading and writing one, and takes all changed entries of that page \
-            along.",
+    about: "The map is stored on flash, and RAM caches recently used single entries. A lookup that misses reads a mapping \
+            page; the eviction of a dirty entry reads and writes one, which then has all dirty entries of that page.",
     paper: "Gupta, Kim, Urgaonkar: DFTL, ASPLOS 2009",
     mapping: "page, on flash; single entries cached",
     ram: "8 B per cached entry + 4 B per mapping page",

@@ -69,7 +69,7 @@ const ABSENT: u32 = u32::MAX;
 pub(super) struct Cache {
     shape: Shape,
     /// Cache index of each mapping page: the directory's field CTPA.
-    places: Vec<u32>,
+    slots: Vec<u32>,
     nodes: Vec<Option<Node>>,
     unused: Vec<u32>,
     /// Original pages, and compressed ones if they have a part of their own.
@@ -78,7 +78,7 @@ pub(super) struct Cache {
     blocks: [u32; 2],
     steps: u64,
     /// The page just evicted, for the caller that writes it.
-    leaving: Option<(u32, Form)>,
+    evicted: Option<(u32, Form)>,
 }
 
 impl Cache {
@@ -98,27 +98,27 @@ impl Cache {
         );
         Cache {
             shape,
-            places: vec![ABSENT; shape.logical_pages.div_ceil(shape.per_page) as usize],
+            slots: vec![ABSENT; shape.logical_pages.div_ceil(shape.per_page) as usize],
             nodes: Vec::new(),
             unused: Vec::new(),
             used: Lists::new(2),
             blocks: [0; 2],
             steps: 0,
-            leaving: None,
+            evicted: None,
         }
     }
 
     /// Updates blocks and list of a node whose form may have changed; `was` is its old stock.
-    fn recount(&mut self, place: u32, was: Stock) {
-        let node = self.nodes[place as usize]
+    fn recount(&mut self, slot: u32, was: Stock) {
+        let node = self.nodes[slot as usize]
             .as_ref()
-            .expect("a listed place is taken");
+            .expect("a listed slot is taken");
         let is = self.shape.stock(&node.form);
         self.blocks[was.list as usize] -= was.blocks;
         self.blocks[is.list as usize] += is.blocks;
         if is.list != was.list {
-            self.used.remove(place);
-            self.used.push(is.list, place);
+            self.used.remove(slot);
+            self.used.push(is.list, slot);
         }
     }
 
@@ -134,23 +134,23 @@ impl Cache {
     /// Finds a cached page and counts the lookup steps: its directory entry, or the list.
     #[inline]
     fn find(&mut self, vtpn: u32) -> Option<u32> {
-        let place = Some(self.places[vtpn as usize]).filter(|place| *place != ABSENT);
+        let slot = Some(self.slots[vtpn as usize]).filter(|slot| *slot != ABSENT);
         if self.shape.ctpa {
             self.steps += 1;
-            return place;
+            return slot;
         }
         for other in (0..2).flat_map(|list| self.used.newest_first(list)) {
             self.steps += 1;
-            if Some(other) == place {
+            if Some(other) == slot {
                 break;
             }
         }
-        place
+        slot
     }
 
     fn node(&self, lpn: u32) -> Option<&Node> {
         self.nodes
-            .get(self.places[(lpn / self.shape.per_page) as usize] as usize)?
+            .get(self.slots[(lpn / self.shape.per_page) as usize] as usize)?
             .as_ref()
     }
 
@@ -166,25 +166,25 @@ impl Cache {
             form,
             tried: false,
         });
-        let place = match self.unused.pop() {
-            Some(place) => {
-                self.nodes[place as usize] = node;
-                place
+        let slot = match self.unused.pop() {
+            Some(slot) => {
+                self.nodes[slot as usize] = node;
+                slot
             }
             None => {
                 self.nodes.push(node);
                 self.nodes.len() as u32 - 1
             }
         };
-        self.places[vtpn as usize] = place;
-        self.used.push(list, place);
+        self.slots[vtpn as usize] = slot;
+        self.used.push(list, slot);
     }
 
     fn remove(&mut self, vtpn: u32) -> Option<Form> {
-        let place = std::mem::replace(&mut self.places[vtpn as usize], ABSENT);
-        let node = self.nodes.get_mut(place as usize)?.take()?;
-        self.used.remove(place);
-        self.unused.push(place);
+        let slot = std::mem::replace(&mut self.slots[vtpn as usize], ABSENT);
+        let node = self.nodes.get_mut(slot as usize)?.take()?;
+        self.used.remove(slot);
+        self.unused.push(slot);
         let Stock { list, blocks } = self.shape.stock(&node.form);
         self.blocks[list as usize] -= blocks;
         Some(node.form)
@@ -193,8 +193,8 @@ impl Cache {
     /// Changes an entry of a cached page. Returns false if the page is not cached.
     fn set(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
         let (vtpn, offset) = (lpn / self.shape.per_page, lpn % self.shape.per_page);
-        let (shape, place) = (self.shape, self.places[vtpn as usize]);
-        let Some(Some(node)) = self.nodes.get_mut(place as usize) else {
+        let (shape, slot) = (self.shape, self.slots[vtpn as usize]);
+        let Some(Some(node)) = self.nodes.get_mut(slot as usize) else {
             return false;
         };
         let was = shape.stock(&node.form);
@@ -204,7 +204,7 @@ impl Cache {
             shape.per_page,
             shape.extents,
         );
-        self.recount(place, was);
+        self.recount(slot, was);
         true
     }
 
@@ -218,10 +218,10 @@ impl Cache {
     }
 
     /// Compresses an original page instead of its eviction. Returns false if it must be evicted.
-    fn shrink(&mut self, place: u32) -> bool {
-        let node = self.nodes[place as usize]
+    fn shrink(&mut self, slot: u32) -> bool {
+        let node = self.nodes[slot as usize]
             .as_mut()
-            .expect("a listed place is taken");
+            .expect("a listed slot is taken");
         if std::mem::replace(&mut node.tried, true) {
             return false;
         }
@@ -233,7 +233,7 @@ impl Cache {
         };
         let was = self.shape.stock(&node.form);
         node.form = Form::Compressed(extents);
-        self.recount(place, was);
+        self.recount(slot, was);
         true
     }
 }
@@ -243,12 +243,12 @@ impl Policy for Cache {
 
     #[inline]
     fn get(&mut self, lpn: u32, _: bool) -> Option<Option<Ppn>> {
-        let place = self.find(lpn / self.shape.per_page)?;
-        let node = self.nodes[place as usize].as_mut()?;
+        let slot = self.find(lpn / self.shape.per_page)?;
+        let node = self.nodes[slot as usize].as_mut()?;
         node.tried = false;
         let (raw, looked_at) = node.form.look_up(lpn % self.shape.per_page);
         self.steps += looked_at as u64;
-        self.used.touch(self.shape.stock(&node.form).list, place);
+        self.used.touch(self.shape.stock(&node.form).list, slot);
         Some(mapped(raw))
     }
 
@@ -278,17 +278,17 @@ impl Policy for Cache {
     #[inline]
     fn evict(&mut self, pending: &Pending) -> Option<u32> {
         while let Some(list) = (0..2).find(|list| self.blocks[*list as usize] > self.limit(*list)) {
-            let place = self.used.oldest(list)?;
-            if self.shrink(place) {
+            let slot = self.used.oldest(list)?;
+            if self.shrink(slot) {
                 continue;
             }
-            let vtpn = self.nodes[place as usize]
+            let vtpn = self.nodes[slot as usize]
                 .as_ref()
-                .expect("a listed place is taken")
+                .expect("a listed slot is taken")
                 .vtpn;
             let form = self.remove(vtpn)?;
             if pending.dirty(vtpn).is_some() {
-                self.leaving = Some((vtpn, form));
+                self.evicted = Some((vtpn, form));
                 return Some(vtpn);
             }
         }
@@ -296,27 +296,27 @@ impl Policy for Cache {
     }
 
     fn on_writeback(&mut self, vtpn: u32, _: &[u8]) {
-        self.leaving.take_if(|(leaving, _)| *leaving == vtpn);
+        self.evicted.take_if(|(evicted, _)| *evicted == vtpn);
     }
 
     fn dropped(&mut self, vtpn: u32) {
         self.remove(vtpn);
-        self.leaving.take_if(|(leaving, _)| *leaving == vtpn);
+        self.evicted.take_if(|(evicted, _)| *evicted == vtpn);
     }
 
     fn copy_page(&mut self, vtpn: u32, plain: bool, out: &mut [u8]) -> bool {
-        let leaving = self
-            .leaving
+        let evicted = self
+            .evicted
             .as_ref()
-            .filter(|(leaving, _)| *leaving == vtpn)
+            .filter(|(evicted, _)| *evicted == vtpn)
             .map(|(_, form)| form);
-        let place = self.places[vtpn as usize] as usize;
+        let slot = self.slots[vtpn as usize] as usize;
         let cached = self
             .nodes
-            .get(place)
+            .get(slot)
             .and_then(Option::as_ref)
             .map(|node| &node.form);
-        let Some(form) = cached.or(leaving).filter(|_| plain) else {
+        let Some(form) = cached.or(evicted).filter(|_| plain) else {
             return false;
         };
         for (index, raw) in (0..).zip(form.entries(self.shape.per_page)) {
@@ -345,9 +345,9 @@ impl Policy for Cache {
             },
             RamEntry {
                 part: "ctpa",
-                entries: self.places.len() as u64,
-                paper_bytes: 2 * self.places.len() as u64,
-                allocated_bytes: 4 * self.places.len() as u64,
+                entries: self.slots.len() as u64,
+                paper_bytes: 2 * self.slots.len() as u64,
+                allocated_bytes: 4 * self.slots.len() as u64,
             },
         ]
     }

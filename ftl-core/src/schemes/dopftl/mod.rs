@@ -35,9 +35,9 @@ use nand_model::{Chip, Geometry, Profile, Store};
 pub(super) const SCHEME: Scheme = Scheme {
     name: "dopftl",
     title: "DOPFTL: page-level map on flash, whole mapping pages cached in two forms",
-    about: "The map is stored on flash, and whole mapping pages are cached in one of two forms: as extents where few runs of pages say \
-            it all, else as a plain array four times as large. A change is appended to the extents, so that a lookup from the \
-            newest on finds the truth.",
+    about: "The map is stored on flash, and whole mapping pages are cached in one of two forms: as extents if the page has few \
+            runs of pages, else as a plain array four times as large. A change is appended to the extents, so a lookup starts at \
+            the newest extent.",
     paper: "Chen, Lin, Cao, Cheng: A dual-mode on-demand page-level FTL",
     mapping: "page, on flash; mapping pages cached as extents or arrays",
     ram: "cache + 6 B per mapping page",
@@ -50,23 +50,23 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "dop.max_ext",
-            help: "extents of a compressed mapping page (default as many as fit into its share: 125 for pages of 4 KiB)",
+            help: "maximum number of extents of a compressed mapping page (default: as many as fit, 125 for pages of 4 KiB)",
         },
         ParamDoc {
             key: "dop.ratio",
-            help: "how much smaller a compressed mapping page is (default 4)",
+            help: "size of an uncompressed mapping page divided by that of a compressed one (default 4)",
         },
         ParamDoc {
             key: "dop.original_share",
-            help: "share of the cache that original mapping pages have for themselves, compressed ones the rest; or auto (default): what comes",
+            help: "share of the cache reserved for uncompressed mapping pages, 0 to 1; auto (default): shared",
         },
         ParamDoc {
             key: "dop.ctpa",
-            help: "on (default): the directory tells where a cached mapping page is; off: its list is searched, as without CTPA",
+            help: "on (default): the directory has the cache index of a mapping page (CTPA); off: a lookup searches the list",
         },
         ParamDoc {
             key: "dop.max_dirty",
-            help: "changed entries that the flash may not know (default 16384)",
+            help: "maximum number of dirty entries (default 16384)",
         },
         docs::AGE_WINDOW,
     ],
@@ -100,7 +100,7 @@ fn own_params(
     let extents = params.get("dop.max_ext", most)?;
     if extents == 0 || extents > most {
         return refuse(format!(
-            "parameter dop.max_ext: {extents} is not between 1 and {most}, what {block} bytes hold"
+            "parameter dop.max_ext: {extents} is not between 1 and {most}, the most that fit into {block} bytes"
         ));
     }
     let table = 4 * logical_pages as u64;
@@ -128,7 +128,7 @@ fn own_params(
             // Each part must hold at least one page.
             if !(ratio as f64..=blocks as f64 - 1.0).contains(&original) {
                 return refuse(format!(
-                    "parameter dop.original_share: {text} is neither auto nor a share of {blocks} blocks that leaves {ratio} to original and 1 to compressed pages"
+                    "parameter dop.original_share: {text} is neither auto nor a share of the {blocks} blocks that leaves {ratio} to uncompressed and 1 to compressed pages"
                 ));
             }
             Some(original as u32)

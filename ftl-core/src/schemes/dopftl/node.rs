@@ -93,7 +93,9 @@ impl Form {
                 let newest_first = (1..).zip(extents.iter().rev());
                 let mut covering = newest_first
                     .filter_map(|(looked_at, extent)| Some((extent.at(offset)?, looked_at)));
-                covering.next().expect("extents cover the page")
+                covering
+                    .next()
+                    .expect("the extents cover every entry of the page")
             }
         }
     }
@@ -106,7 +108,8 @@ impl Form {
                 let mut entries = vec![UNMAPPED; per_page as usize];
                 for extent in extents {
                     for offset in extent.offset as u32..extent.offset as u32 + extent.len as u32 {
-                        entries[offset as usize] = extent.at(offset).expect("inside");
+                        entries[offset as usize] =
+                            extent.at(offset).expect("the offset is in the extent");
                     }
                 }
                 entries

@@ -115,8 +115,8 @@ fn the_directory_of_two_terabytes_has_a_megabyte_of_places() {
         ),
         (1024, 125, 1024, 4)
     );
-    let places = Cache::new(shape).ram_of("ctpa");
-    assert_eq!(places, 2 * (1 << 22) / 1024);
+    let bytes = Cache::new(shape).ram_of("ctpa");
+    assert_eq!(bytes, 2 * (1 << 22) / 1024);
 }
 
 impl Cache {

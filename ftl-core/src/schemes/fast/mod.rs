@@ -42,9 +42,9 @@ use nand_model::{Chip, Pbn, Store};
 pub(super) const SCHEME: Scheme = Scheme {
     name: Fast::NAME,
     title: "FAST: log blocks that all logical blocks share, one of them for sequential writes",
-    about: "Overwrites of all logical blocks go to the same log blocks, so these are full before they are merged; but the oldest \
-            one has pages of many logical blocks, and each of these is merged then. One log block is kept for sequential writes \
-            and becomes a data block with few copies or none.",
+    about: "All logical blocks share the log blocks, so a log block is full when it is merged. The oldest one is merged first; it \
+            has pages of many logical blocks, and each of these is merged then. One log block takes sequential writes and \
+            becomes a data block with few copies or none.",
     paper: "Lee, Park, Chung, Lee, Park, Song: FAST, ACM TECS 2007",
     mapping: "block; page in log blocks of any logical blocks",
     ram: "4 B per logical block + 4 B per page of a log block",
@@ -53,12 +53,12 @@ pub(super) const SCHEME: Scheme = Scheme {
     params: &[
         ParamDoc {
             key: "fast.predict",
-            help: "what goes to the sequential log block: fp (default): first pages and their successors; lp: requests of 8 KiB \
+            help: "writes that go to the sequential log block: fp (default): first pages and their successors; lp: requests of 8 KiB \
                    and more; cp: both at once; np: nothing; ebw: nothing, whole blocks go to data blocks",
         },
         ParamDoc {
             key: "fast.sw_break",
-            help: "a page that does not follow in the sequential log block: merge_then_rw (default) or keep_sw_then_rw",
+            help: "handling of a page that is not the next one of the sequential log block: merge_then_rw (default) or keep_sw_then_rw",
         },
     ],
     shared_params: hybrid::PARAMS,
@@ -162,7 +162,7 @@ impl Policy for Fast {
         let goes_on = follows && (self.predict == Predict::ByPlace || large);
         let is_used = logs.newest(SEQUENTIAL).is_some();
         if begins && is_used {
-            return Route::Retire(SEQUENTIAL);
+            return Route::MergeNewest(SEQUENTIAL);
         }
         if begins {
             self.owner = Some(write.lbn);
@@ -172,7 +172,7 @@ impl Policy for Fast {
             return Route::Log(SEQUENTIAL);
         }
         if is_used && self.merges_broken && self.owner == Some(write.lbn) {
-            return Route::Retire(SEQUENTIAL);
+            return Route::MergeNewest(SEQUENTIAL);
         }
         Route::Log(RANDOM)
     }

@@ -68,7 +68,7 @@ fn pages_from_the_first_on_fill_the_sequential_log_block_which_becomes_the_data_
     assert_eq!(
         device.write(194, 1, 2),
         WRITE + 63 * COPY + ERASE,
-        "it does not follow"
+        "the page is not the next one of the sequential log block"
     );
     assert_eq!(
         (

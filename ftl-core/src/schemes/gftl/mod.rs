@@ -45,11 +45,11 @@
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
-use crate::convert::narrow;
 use crate::error::FtlError;
 use crate::families::units::{self, Lists, Policy, Shape, Slicing, UnitFtl};
 use crate::ftl::{Ftl, Start};
 use crate::gc::docs;
+use crate::int::narrow;
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Profile, Store};
 
@@ -58,8 +58,8 @@ pub(super) const SCHEME: Scheme = Scheme {
     name: Gftl::NAME,
     title: "GFTL: blocks are cleaned in slices, one per request, alongside a page-mapped write buffer",
     about: "No request waits for a whole GC run: every request first does one slice of cleaning, one erase or as many copies \
-            as fit into its time. A full block is cleaned at once; writes to a logical block that is being cleaned go to a \
-            page-mapped write buffer on flash and come home later.",
+            as fit into its time. Cleaning of a block begins when it is full; writes to a logical block that is being cleaned go \
+            to a page-mapped write buffer on flash and are copied back to their logical block later.",
     paper: "Choudhuri, Givargis: Deterministic Service Guarantees for NAND Flash using Partial Block Cleaning, CODES+ISSS 2008",
     mapping: "page inside a logical block of one physical block, subtables in spare bytes; write buffer by page",
     ram: "4 B per logical block + 6 B per physical block + 4 B per page of the write buffer",
@@ -68,7 +68,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     params: &[
         ParamDoc {
             key: "gftl.extra",
-            help: "blocks of the write buffer, in percent of the data's, 1 to 200 (default 16)",
+            help: "blocks of the write buffer, in percent of the data blocks, 1 to 200 (default 16)",
         },
         ParamDoc {
             key: "gftl.slice_always",
@@ -76,7 +76,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "gftl.subtables",
-            help: "parts of a logical block's page map, 1 to 64 (default 8)",
+            help: "subtables of a logical block's page map, 1 to 64 (default 8)",
         },
     ],
     shared_params: docs::SHARED,
@@ -181,7 +181,7 @@ impl Policy for Gftl {
     }
 
     /// When slices fall behind, the emptiest block frees the most space.
-    fn takes_emptiest(&self) -> bool {
+    fn victim_is_greedy(&self) -> bool {
         true
     }
 

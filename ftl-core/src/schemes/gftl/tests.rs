@@ -147,7 +147,7 @@ fn bounded(name: &str, more: &[(&str, &str)], among: u32, requests: u32) {
     let program_ns = times.program_ns.max(times.program_msb_ns);
     let mut rng = SplitMix::new(7);
     let mut newest = vec![0; 30 * pages as usize];
-    let (mut copying, mut erasing, mut abroad, mut longest) = (0, 0, 0, 0);
+    let (mut copying, mut erasing, mut in_ram, mut longest) = (0, 0, 0, 0);
     let seen = |ftl: &UnitFtl<MemStore, Gftl>| {
         (
             ftl.stats(),
@@ -186,11 +186,11 @@ fn bounded(name: &str, more: &[(&str, &str)], among: u32, requests: u32) {
                 copying += 1;
             }
         }
-        abroad = abroad.max(ftl.left_behind().0);
+        in_ram = in_ram.max(ftl.groups_in_ram_and_trim_pages().0);
     }
     assert!(
-        copying > requests / 20 && erasing > 50 && abroad > 5,
-        "{name}: {copying}, {erasing}, {abroad}: too little"
+        copying > requests / 20 && erasing > 50 && in_ram > 5,
+        "{name}: too few slices with copies ({copying}) or an erase ({erasing}), or groups in RAM ({in_ram})"
     );
     assert!(longest > slot_ns, "{name}: the longest took {longest} ns");
     assert_eq!(ftl.check().unwrap(), Vec::<String>::new());

@@ -11,8 +11,9 @@
 //! stream per sequential block and one per partition. This module contains the detection of
 //! sequential and hot pages, and the partition sizes.
 //!
-//! RAM: 4 bytes per logical block and 8 per page of a log block, for its place and its write time.
-//! The report lists the allocated RAM alongside: times only of the writes that may still count.
+//! RAM: 4 bytes per logical block and 8 per page of a log block, for its physical page and its
+//! write time. The report lists the allocated RAM alongside: times only of the writes that may
+//! still count.
 //!
 //! Deviations, and choices where the paper is silent:
 //! - The original was not available; this follows descriptions in later papers.
@@ -34,12 +35,12 @@ mod tests;
 
 use crate::addr::{Lbn, Lpn};
 use crate::config::{FtlConfig, ParamDoc};
-use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::families::hybrid::{
     self, HybridFtl, LogBlock, LogReclaim, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
+use crate::int::{index, to_u32, to_u64};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 use rustc_hash::FxHashMap;
@@ -49,8 +50,9 @@ use std::collections::VecDeque;
 pub(super) const SCHEME: Scheme = Scheme {
     name: Last::NAME,
     title: "LAST: log blocks for sequential, hot and cold writes",
-    about: "Log blocks are kept apart: for sequential writes, which become data blocks with few copies; for hot pages, where \
-            blocks die as a whole and cost an erase; and for the others, where the block whose merge is cheapest is merged.",
+    about: "There are three kinds of log blocks. Those for sequential writes become data blocks with few copies. Those for hot \
+            pages: all pages of a block become invalid together, so it costs only an erase. Of the others, the block with the \
+            cheapest merge is merged.",
     paper: "Lee, Shin, Kim, Kim: LAST, ACM SIGOPS OSR 2008",
     mapping: "block; page in log blocks: sequential, hot, cold",
     ram: "4 B per logical block + 8 B per page of a log block",
@@ -59,11 +61,11 @@ pub(super) const SCHEME: Scheme = Scheme {
     params: &[
         ParamDoc {
             key: "last.large_request",
-            help: "bytes from which on a request is sequential (default 8192)",
+            help: "bytes from which a request counts as sequential (default 8192)",
         },
         ParamDoc {
             key: "last.sequential",
-            help: "sequential log blocks at most, 1 to 64 (default 8)",
+            help: "maximum number of sequential log blocks, 1 to 64 (default 8)",
         },
     ],
     shared_params: hybrid::PARAMS,
@@ -139,11 +141,16 @@ impl Recent {
         self.writes += 1;
         debug_assert!(
             self.latest.len() <= self.written.len(),
-            "more pages than writes are remembered"
+            "{} pages have a latest write, but only {} writes are listed",
+            self.latest.len(),
+            self.written.len()
         );
         while self.written.len() > limit {
             let number = self.writes - to_u64(self.written.len());
-            let lpn = self.written.pop_front().expect("more than the limit");
+            let lpn = self
+                .written
+                .pop_front()
+                .expect("the list is longer than the limit");
             if self.latest.get(&lpn) == Some(&number) {
                 self.latest.remove(&lpn);
             }
@@ -169,10 +176,10 @@ fn utilisation(stream: LogStream, view: &View) -> f64 {
         .of_stream(stream)
         .iter()
         .filter_map(|block| view.logs.get(*block));
-    let (live, written) = blocks.fold((0, 0), |(live, written), log| {
-        (live + log.live, written + log.written)
+    let (valid, written) = blocks.fold((0, 0), |(valid, written), log| {
+        (valid + log.valid, written + log.written)
     });
-    f64::from(live) / f64::from(written.max(1))
+    f64::from(valid) / f64::from(written.max(1))
 }
 
 impl Last {
@@ -194,7 +201,7 @@ impl Last {
         let slots = self.slots_of(view.limit);
         assert!(
             write.offset < self.pages_per_block,
-            "no page {} in a logical block",
+            "offset {} is outside the logical block",
             write.offset
         );
         let stream = |slot: usize| FIRST_SEQUENTIAL + slot as LogStream;
@@ -203,12 +210,12 @@ impl Last {
             .find(|slot| self.slots[*slot].owner == Some(write.lbn) && written(*slot).is_some());
         let slot = match own {
             Some(slot) if written(slot) == Some(write.offset) => slot,
-            Some(slot) if write.offset == 0 => return Some(Route::Retire(stream(slot))),
+            Some(slot) if write.offset == 0 => return Some(Route::MergeNewest(stream(slot))),
             None if write.offset == 0 => match (0..slots).find(|slot| written(*slot).is_none()) {
                 Some(slot) => slot,
                 None => {
                     let oldest = (0..slots).min_by_key(|slot| self.slots[*slot].used)?;
-                    return Some(Route::Retire(stream(oldest)));
+                    return Some(Route::MergeNewest(stream(oldest)));
                 }
             },
             _ => return None,
@@ -239,13 +246,13 @@ impl Last {
     }
 
     /// Returns a hot block without valid pages, which costs only an erase.
-    fn dead_hot(view: &View) -> Option<Pbn> {
-        let is_dead = |block: &&Pbn| {
+    fn hot_block_without_valid_pages(view: &View) -> Option<Pbn> {
+        let is_empty = |block: &&Pbn| {
             view.logs
                 .get(**block)
-                .is_some_and(|log| log.live == 0 && view.is_full(**block))
+                .is_some_and(|log| log.valid == 0 && view.is_full(**block))
         };
-        view.logs.of_stream(HOT).iter().find(is_dead).copied()
+        view.logs.of_stream(HOT).iter().find(is_empty).copied()
     }
 
     fn oldest_hot(view: &View) -> Option<Pbn> {
@@ -260,7 +267,7 @@ impl Last {
     fn cheapest_cold(view: &View) -> Option<Pbn> {
         let is_cold =
             |log: &&LogBlock| matches!(log.stream, Some(COLD) | None) && view.is_full(log.block);
-        let cost = |log: &&LogBlock| (log.associated.len(), log.live);
+        let cost = |log: &&LogBlock| (log.associated.len(), log.valid);
         view.logs
             .iter()
             .filter(is_cold)
@@ -286,7 +293,7 @@ impl Policy for Last {
             .map_or(most.div_ceil(2), |quota| quota.min(most));
         self.hot_quota = Some(quota);
         let lpn = write.lbn.page(self.pages_per_block, write.offset);
-        let is_hot = quota > 0 && self.recent.contains(lpn) && view.logs.place(lpn).is_some();
+        let is_hot = quota > 0 && self.recent.contains(lpn) && view.logs.ppn_of(lpn).is_some();
         self.recent.note(lpn, quota * index(self.pages_per_block));
         Route::Log(if is_hot { HOT } else { COLD })
     }
@@ -308,11 +315,11 @@ impl Policy for Last {
             return None;
         }
         self.hot_quota = Some(self.adapt(quota, view));
-        let dead = Self::dead_hot(view).map(LogReclaim::Merge);
+        let empty = Self::hot_block_without_valid_pages(view).map(LogReclaim::Merge);
         match all_used {
-            true => dead.or_else(|| self.victim(view).map(LogReclaim::Merge)),
+            true => empty.or_else(|| self.victim(view).map(LogReclaim::Merge)),
             false => {
-                dead.or_else(|| Self::oldest_hot(view).map(|block| LogReclaim::Move(block, COLD)))
+                empty.or_else(|| Self::oldest_hot(view).map(|block| LogReclaim::Move(block, COLD)))
             }
         }
     }
@@ -325,7 +332,7 @@ impl Policy for Last {
                 .map(|log| log.block)
         };
         let cold = || Self::cheapest_cold(view);
-        Self::dead_hot(view)
+        Self::hot_block_without_valid_pages(view)
             .or_else(cold)
             .or_else(|| Self::oldest_hot(view))
             .or_else(any)

@@ -107,7 +107,7 @@ fn what_still_lives_in_the_oldest_hot_block_moves_to_the_cold_ones() {
     assert_eq!(
         write(&mut device, 24, 4),
         WRITE + 40 * COPY + ERASE,
-        "no dead one: its valid pages move, and it goes"
+        "each block has valid pages: those of the oldest are moved, and it is erased"
     );
     assert!((0..25).all(|page| device.read(64 * (page % 16) + page).0 == 4));
     assert!((25..40).all(|page| device.read(64 * (page % 16) + page).0 == 3));

@@ -54,10 +54,10 @@ use nand_model::{Chip, Geometry, Ppn, Profile, Store};
 pub(super) const SCHEME: Scheme = Scheme {
     name: "lazyftl",
     title: "LazyFTL: page-level table on flash, updated lazily",
-    about: "A write goes to an update block, a page that GC relocates to a cold block, and a small table in RAM knows what \
-            lies there: neither touches the map on flash. When the two areas are full one block is converted: the map on flash \
-            learns of all its pages at once, and the block is plain data where it lies. So a mapping page is written once per many \
-            writes, and nothing is merged.",
+    about: "A write goes to an update block, a page that GC relocates to a cold block. An update mapping table (UMT) in RAM maps \
+            the pages of both areas, so neither writes a mapping page. When the areas are full, one block is converted: its \
+            entries are written to mapping pages, and it becomes a data block without a copy. So a mapping page is written once \
+            per many writes, and nothing is merged.",
     paper: "Ma, Feng, Li: LazyFTL, SIGMOD 2011",
     mapping: "page, on flash; whole mapping pages cached",
     ram: "4 B per page of the update and cold area + 4 B per mapping page + cached mapping pages",
@@ -70,7 +70,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "lazy.cache_pages",
-            help: "mapping pages cached (default 14)",
+            help: "number of cached mapping pages (default 14)",
         },
         ParamDoc {
             key: "lazy.age_window",
@@ -78,7 +78,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "lazy.valid_tracking",
-            help: "oob_mark (default where NOP > 1) or ram_bitmap: where superseded pages are marked",
+            help: "where invalid pages are marked: oob_mark (default if NOP > 1) or ram_bitmap",
         },
     ],
     shared_params: docs::SHARED,
@@ -143,7 +143,7 @@ fn marks(params: &Params, profile: &Profile) -> Result<bool, FtlError> {
     match tracking.as_str() {
         "oob_mark" if marks => Ok(true),
         "oob_mark" => refuse(format!(
-            "{} programs a page once, use ram_bitmap",
+            "{} allows one program per page, use ram_bitmap",
             profile.name
         )),
         "ram_bitmap" => Ok(false),
@@ -210,7 +210,7 @@ impl WholePages {
         }
     }
 
-    fn place(&self, lpn: u32) -> (u32, u32) {
+    fn mapping_entry_of(&self, lpn: u32) -> (u32, u32) {
         let per_page = self.page_bytes / 4;
         (lpn / per_page, lpn % per_page)
     }
@@ -221,7 +221,7 @@ impl Policy for WholePages {
 
     #[inline]
     fn get(&mut self, lpn: u32, pending: bool) -> Option<Option<Ppn>> {
-        let (vtpn, index) = self.place(lpn);
+        let (vtpn, index) = self.mapping_entry_of(lpn);
         if pending {
             None
         } else {
@@ -230,7 +230,7 @@ impl Policy for WholePages {
     }
 
     fn peek(&self, lpn: u32) -> Option<Option<Ppn>> {
-        let (vtpn, index) = self.place(lpn);
+        let (vtpn, index) = self.mapping_entry_of(lpn);
         self.pages.peek(vtpn).map(|page| entry_at(page, index))
     }
 

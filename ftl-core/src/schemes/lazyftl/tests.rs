@@ -538,7 +538,7 @@ fn a_superseded_page_that_turns_out_blank_is_not_marked() {
         ..FaultPlan::default()
     });
     write(&mut ftl, 5, 2);
-    let place = ftl
+    let ppn = ftl
         .map
         .pending
         .get(5)
@@ -547,14 +547,14 @@ fn a_superseded_page_that_turns_out_blank_is_not_marked() {
     ftl.shutdown(0).unwrap();
     let mut ftl = remount(ftl, &config);
     assert!(
-        !ftl.chip().is_programmed(place) && ftl.space.table.is_valid(place),
-        "the map names a blank page"
+        !ftl.chip().is_programmed(ppn) && ftl.space.table.is_valid(ppn),
+        "the map names {ppn}, which is not programmed"
     );
     write(&mut ftl, 5, 3);
     ftl.shutdown(0).unwrap();
     assert!(
-        !ftl.chip().is_programmed(place) && !ftl.space.table.is_valid(place),
-        "superseded, and still blank"
+        !ftl.chip().is_programmed(ppn) && !ftl.space.table.is_valid(ppn),
+        "{ppn} is superseded, and still not programmed"
     );
     assert_eq!(read(&mut ftl, 5), 3);
 }

@@ -8,8 +8,8 @@
 
 use super::shape::{QUARTERS, Shape};
 use crate::addr::Lpn;
-use crate::convert::{index, to_u32, to_u64};
 use crate::format::UNMAPPED;
+use crate::int::{index, to_u32, to_u64};
 use nand_model::Ppn;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ impl Entry {
     }
 
     /// Returns its page on flash outside superblocks' mapping, if any.
-    pub(super) fn place(&self) -> Option<Ppn> {
+    pub(super) fn ppn(&self) -> Option<Ppn> {
         (self.ppn != UNMAPPED).then(|| Ppn::new(self.ppn))
     }
 }
@@ -108,7 +108,7 @@ impl Slots {
         if self.keeps && slot != NO_SLOT {
             debug_assert!(
                 self.free.len() < self.data.len() / self.page_bytes,
-                "slot {slot} is put back twice"
+                "slot {slot} is put back, but all slots are free"
             );
             self.free.push(slot);
         }
@@ -192,7 +192,10 @@ impl Buffer {
     /// Makes the page's logical superblock the most recently used one.
     fn touch(&mut self, lpn: Lpn) {
         let logical = self.shape.superblock_of(lpn);
-        let unit = self.units.get_mut(&logical).expect("it has a page");
+        let unit = self
+            .units
+            .get_mut(&logical)
+            .expect("a superblock with buffered pages is listed");
         if unit.used != self.clock || self.clock == 0 {
             self.by_use.remove(&unit.used);
             self.clock += 1;
@@ -211,7 +214,7 @@ impl Buffer {
         assert_eq!(
             data.len(),
             self.slots.page_bytes,
-            "bytes of logical page {lpn}"
+            "data of logical page {lpn} is not one page long"
         );
         let slot = match self.entry(lpn).slot() {
             Some(slot) => slot,
@@ -227,7 +230,7 @@ impl Buffer {
         self.touch(lpn);
     }
 
-    /// Records that a page's newest content is on flash, at this place and version.
+    /// Records that a page's newest content is in this flash page, with this version.
     pub(super) fn programmed(&mut self, lpn: Lpn, ppn: Ppn, ver: u64) {
         let entry = self.entry(lpn);
         (entry.ppn, entry.fresh, entry.ver) = (ppn.raw(), false, ver);
@@ -235,7 +238,7 @@ impl Buffer {
         self.touch(lpn);
     }
 
-    /// Records that the flash copy of a page was relocated to this place.
+    /// Records that the flash copy of a page was relocated to this flash page.
     pub(super) fn on_relocate(&mut self, lpn: Lpn, ppn: Ppn) {
         self.entry(lpn).ppn = ppn.raw();
         self.touch(lpn);
@@ -244,11 +247,8 @@ impl Buffer {
     /// Discards the page's content in RAM, so that the content on flash is the newest. Returns
     /// whether the page is no longer buffered.
     pub(super) fn discard_unacknowledged(&mut self, lpn: Lpn) -> bool {
-        let entry = self
-            .entries
-            .get_mut(&lpn)
-            .expect("what is taken back is buffered");
-        if entry.place().is_none() {
+        let entry = self.entries.get_mut(&lpn).expect("the page is buffered");
+        if entry.ppn().is_none() {
             return self.remove(lpn).is_some();
         }
         self.slots
@@ -264,7 +264,10 @@ impl Buffer {
         self.slots.put_back(entry.slot);
         self.fresh.remove(&lpn);
         let logical = self.shape.superblock_of(lpn);
-        let unit = self.units.get_mut(&logical).expect("it had a page");
+        let unit = self
+            .units
+            .get_mut(&logical)
+            .expect("a superblock with buffered pages is listed");
         unit.pages -= 1;
         unit.eighths[self.shape.eighth(lpn)] -= 1;
         if unit.pages == 0 {

@@ -1,5 +1,5 @@
 //! Costs of flushes and reorganisations, and the adaptation of `k_empty` to them.
-use crate::convert::{index, to_u64};
+use crate::int::{index, to_u64};
 
 /// Flush costs and the adapted `k_empty`.
 pub(super) struct Cost {
@@ -54,7 +54,7 @@ impl Cost {
         }
         assert!(
             self.k_empty <= 7,
-            "{} empty logical blocks of 8",
+            "k_empty is {}, the maximum is 7",
             self.k_empty
         );
     }

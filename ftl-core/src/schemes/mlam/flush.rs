@@ -5,7 +5,7 @@
 //! space, the superblock stays incomplete. Its pages are buffered pages that are on flash, and its
 //! blocks are emptied later. If power fails, a mount finds the same state.
 
-use super::mapping::Place;
+use super::mapping::Location;
 use super::policy::{self, Policy, Virtual};
 use super::rows::Placed;
 use super::settings::MAX_CANDIDATES;
@@ -13,11 +13,11 @@ use super::shape::QUARTERS;
 use super::{COMMON, FIRST_CHIP, MlamFtl, chip_stream};
 use crate::addr::Lpn;
 use crate::block_table::State;
-use crate::convert::{index, narrow, real};
 use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
 use crate::gc::GarbageCollect;
+use crate::int::{index, narrow, real};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
 /// Maximum number of superblocks reassembled after a flush.
@@ -102,7 +102,7 @@ impl<S: Store> MlamFtl<S> {
 
     fn superchip_of(&self, quarter: u32) -> Option<u32> {
         self.quarter_at(quarter)
-            .map(|place| self.map.superblocks.get(place.psb).superchip)
+            .map(|location| self.map.superblocks.get(location.psb).superchip)
     }
 
     /// Returns the wanted superchip if it has blocks for a superblock, else the one with blocks for
@@ -134,7 +134,7 @@ impl<S: Store> MlamFtl<S> {
     ) -> Result<u64, FtlError> {
         assert!(
             (1..=index(QUARTERS)).contains(&plan.slots.len()),
-            "a superblock of {} quarters",
+            "the plan of a superblock has {} quarters",
             plan.slots.len()
         );
         let began = self.space.flash.now();
@@ -215,33 +215,33 @@ impl<S: Store> MlamFtl<S> {
                     .owner(self.space.geometry().block_of(page.ppn));
                 owner.is_some_and(|(psb, _)| psb == writing.psb)
             }),
-            "a page of superblock {} is elsewhere",
+            "a page of superblock {} is in a block of another superblock",
             writing.psb
         );
-        let mut live = vec![0; slots.len()];
+        let mut valid = vec![0; slots.len()];
         for Placed { lpn, ppn, .. } in &writing.placed {
-            let old = self.place_of(*lpn);
+            let old = self.ppn_of(*lpn);
             self.map.buffer.remove(*lpn);
             self.map.unflushed_pages -= u64::from(self.map.trims.map(*lpn));
             if let Some(old) = old {
-                self.invalidate_place(*lpn, old);
+                self.invalidate_page(*lpn, old);
             }
             let (loc, _) = self
                 .map
                 .shape
                 .loc_and_row(*ppn)
-                .expect("it is in one of the slots");
-            live[index(loc)] += 1;
+                .expect("the page is in one of the quarters");
+            valid[index(loc)] += 1;
         }
         let mut moved = Vec::new();
-        for ((loc, quarter), live) in (0..).zip(slots).zip(live) {
-            let place = Place {
+        for ((loc, quarter), valid) in (0..).zip(slots).zip(valid) {
+            let location = Location {
                 psb: writing.psb,
                 loc,
             };
-            if live > 0 {
-                self.map.superblocks.hold(place, *quarter, live);
-                moved.push((*quarter, place));
+            if valid > 0 {
+                self.map.superblocks.hold(location, *quarter, valid);
+                moved.push((*quarter, location));
             }
         }
         let mut logical: Vec<u32> = slots.iter().map(|quarter| quarter / QUARTERS).collect();
@@ -259,13 +259,13 @@ impl<S: Store> MlamFtl<S> {
     fn mark_clean(&mut self, lpn: Lpn, ppn: Ppn, ver: u64) {
         debug_assert!(
             self.space.table.is_valid(ppn),
-            "logical page {lpn} came to {ppn}, which is not valid"
+            "logical page {lpn} is at {ppn}, which is not valid"
         );
-        let old = self.place_of(lpn);
+        let old = self.ppn_of(lpn);
         self.map.buffer.programmed(lpn, ppn, ver);
         self.map.unflushed_pages -= u64::from(self.map.trims.map(lpn));
         if let Some(old) = old {
-            self.invalidate_place(lpn, old);
+            self.invalidate_page(lpn, old);
         }
     }
 
@@ -318,7 +318,7 @@ impl<S: Store> MlamFtl<S> {
                 .buffer
                 .get(lpn)
                 .and_then(|entry| entry.slot())
-                .expect("what is fresh is in RAM");
+                .expect("an unflushed page has a slot in RAM");
             let ver = self.new_version();
             let tag = PageTag {
                 role: Role::Journal,
@@ -332,7 +332,7 @@ impl<S: Store> MlamFtl<S> {
             self.mark_clean(lpn, ppn, ver);
             debug_assert!(
                 self.map.buffer.first_fresh() != Some(lpn),
-                "logical page {lpn} is in the journal and in RAM alone"
+                "logical page {lpn} is in the journal, but still counts as only in RAM"
             );
         }
         Ok(())

@@ -3,13 +3,13 @@
 //! superblock has a half in L0 only if that half maps nothing.
 
 use super::shape::QUARTERS;
-use crate::convert::{index, to_u32, to_u64};
+use crate::int::{index, to_u32, to_u64};
 
 const NONE: u32 = u32::MAX;
 
 /// A quarter of a physical superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct Location {
     pub(super) psb: u32,
     pub(super) loc: u32,
 }
@@ -33,7 +33,7 @@ impl<T: Copy> Slab<T> {
     fn put(&mut self, row: T) -> u32 {
         match self.free.pop() {
             Some(at) => {
-                debug_assert!(!self.free.contains(&at), "row {at} is free twice");
+                debug_assert!(!self.free.contains(&at), "row {at} is listed as free twice");
                 self.rows[index(at)] = row;
                 at
             }
@@ -63,9 +63,9 @@ impl<T> Default for Slab<T> {
 pub(super) struct LevelMap {
     l0: Vec<Row>,
     /// Halves: physical superblock, and its half.
-    l1: Slab<Place>,
+    l1: Slab<Location>,
     /// Pairs of quarters.
-    l2: Slab<[Option<Place>; 2]>,
+    l2: Slab<[Option<Location>; 2]>,
     /// Number of bits in a physical superblock's number.
     width: u64,
     s0: u64,
@@ -94,18 +94,18 @@ impl LevelMap {
 
     /// Returns the location of a quarter by the tables. A superblock mapped as a whole may have
     /// quarters without data.
-    pub(super) fn get(&self, quarter: u32) -> Option<Place> {
+    pub(super) fn get(&self, quarter: u32) -> Option<Location> {
         let row = &self.l0[index(quarter / QUARTERS)];
         let (half, inside) = (index(quarter / 2 % 2), quarter % 2);
         match (row.tab[half], row.psb[half]) {
             (_, NONE) => None,
-            (0, psb) => Some(Place {
+            (0, psb) => Some(Location {
                 psb,
                 loc: quarter % QUARTERS,
             }),
             (1, at) => {
-                let Place { psb, loc } = self.l1.rows[index(at)];
-                Some(Place {
+                let Location { psb, loc } = self.l1.rows[index(at)];
+                Some(Location {
                     psb,
                     loc: 2 * loc + inside,
                 })
@@ -115,25 +115,28 @@ impl LevelMap {
     }
 
     /// Sets the locations of a logical superblock's quarters.
-    pub(super) fn set(&mut self, logical: u32, places: [Option<Place>; 4]) {
+    pub(super) fn set(&mut self, logical: u32, locations: [Option<Location>; 4]) {
         debug_assert!(
-            places.iter().flatten().all(|place| place.loc < QUARTERS),
-            "a quarter of superblock {logical} is at no location"
+            locations
+                .iter()
+                .flatten()
+                .all(|location| location.loc < QUARTERS),
+            "a quarter of superblock {logical} has an invalid location: {locations:?}"
         );
         self.clear(logical);
-        let Some(first) = places.iter().flatten().next() else {
+        let Some(first) = locations.iter().flatten().next() else {
             return;
         };
         self.s0 += 1;
-        let at_home = |(loc, place): (u32, &Option<Place>)| {
-            place.is_none_or(|at| {
-                at == Place {
+        let at_home = |(loc, location): (u32, &Option<Location>)| {
+            location.is_none_or(|at| {
+                at == Location {
                     psb: first.psb,
                     loc,
                 }
             })
         };
-        if (0..).zip(&places).all(at_home) {
+        if (0..).zip(&locations).all(at_home) {
             self.l0[index(logical)] = Row {
                 tab: [0; 2],
                 psb: [first.psb; 2],
@@ -145,13 +148,13 @@ impl LevelMap {
             psb: [NONE; 2],
         };
         for half in 0..2 {
-            (row.tab[half], row.psb[half]) = match [places[2 * half], places[2 * half + 1]] {
+            (row.tab[half], row.psb[half]) = match [locations[2 * half], locations[2 * half + 1]] {
                 [None, None] => (0, NONE),
                 [Some(a), Some(b)] if a.psb == b.psb && a.loc % 2 == 0 && b.loc == a.loc + 1 => {
                     self.s1 += 1;
                     (
                         1,
-                        self.l1.put(Place {
+                        self.l1.put(Location {
                             psb: a.psb,
                             loc: a.loc / 2,
                         }),
@@ -166,9 +169,9 @@ impl LevelMap {
         self.l0[index(logical)] = row;
         debug_assert!(
             (logical * QUARTERS..)
-                .zip(&places)
-                .all(|(quarter, place)| self.get(quarter) == *place),
-            "the tables do not say where the quarters of superblock {logical} are"
+                .zip(&locations)
+                .all(|(quarter, location)| self.get(quarter) == *location),
+            "the tables do not map the quarters of superblock {logical} to {locations:?}"
         );
     }
 
@@ -234,11 +237,11 @@ mod tests {
     use super::*;
     use nand_model::SplitMix;
 
-    fn at(psb: u32, loc: u32) -> Option<Place> {
-        Some(Place { psb, loc })
+    fn at(psb: u32, loc: u32) -> Option<Location> {
+        Some(Location { psb, loc })
     }
 
-    /// Figure 7: a superblock with two quarters elsewhere and a half in place.
+    /// Figure 7: a superblock with two quarters elsewhere and a half at its own location.
     #[test]
     fn the_papers_example_and_its_sizes() {
         let mut mapping = LevelMap::new(8, 64);
@@ -270,27 +273,27 @@ mod tests {
             let logical = rng.below(20) as u32;
             let psb = rng.below(40) as u32;
             let mut any = || {
-                (!rng.one_in(5)).then(|| Place {
+                (!rng.one_in(5)).then(|| Location {
                     psb: rng.below(40) as u32,
                     loc: rng.below(QUARTERS as u64) as u32,
                 })
             };
-            let places = match psb % 3 {
+            let locations = match psb % 3 {
                 0 => [at(psb, 0), at(psb, 1), at(psb, 2), at(psb, 3)],
                 1 => [at(psb, 2), at(psb, 3), any(), any()],
                 _ => [any(), any(), any(), any()],
             };
-            mapping.set(logical, places);
-            model[logical as usize] = places;
-            for (quarter, place) in (0..).zip(model.as_flattened()) {
-                assert!(place.is_none() || mapping.get(quarter) == *place);
+            mapping.set(logical, locations);
+            model[logical as usize] = locations;
+            for (quarter, location) in (0..).zip(model.as_flattened()) {
+                assert!(location.is_none() || mapping.get(quarter) == *location);
             }
             let (s0, s1, s2) = mapping.counts();
             assert_eq!(
                 s0,
                 model
                     .iter()
-                    .filter(|places| places.iter().any(Option::is_some))
+                    .filter(|locations| locations.iter().any(Option::is_some))
                     .count() as u64
             );
             assert_eq!(

@@ -32,15 +32,15 @@
 //! - A superchip is as wide as the paper interleaves, two ways of every channel; one with too few
 //!   free blocks borrows from other dies.
 //!
-//! Invariants: a logical page that is on flash has one valid page: at its buffer entry's place,
+//! Invariants: a logical page that is on flash has one valid page: at its buffer entry's location,
 //! else where its quarter's mapping points. A superblock is written without interruption, and its
 //! blocks take no more programs afterwards: a later cut cannot destroy its pages.
 
 mod buffer;
 mod cost;
 mod flush;
+mod locations;
 mod mapping;
-mod places;
 mod policy;
 mod reclaim;
 mod recovery;
@@ -55,12 +55,12 @@ use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::controller::{Controller, Mapping, check_size, ram_entry};
-use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::Role;
 use crate::ftl::{Ftl, Start};
 use crate::gc::{GcState, SCRUB_PARAM, docs};
+use crate::int::{index, to_u32, to_u64};
 use crate::recovery::MountByScan;
 use crate::recovery::ShutdownState;
 use crate::schemes::{MlcUse, Scheme};
@@ -70,7 +70,7 @@ use crate::trims::Trims;
 use crate::wear::{WEAR_GAP_PARAM, WEAR_POLICY_PARAM};
 use buffer::Buffer;
 use cost::Cost;
-use mapping::{LevelMap, Place};
+use mapping::{LevelMap, Location};
 use nand_model::{Cause, Chip, Geometry, Profile, Store};
 use rows::Rows;
 use settings::Settings;
@@ -81,9 +81,9 @@ use superblocks::Superblocks;
 pub(super) const SCHEME: Scheme = Scheme {
     name: "mlam",
     title: "MLAM: a write buffer, and superblocks mapped as wholes, halves or quarters",
-    about: "Random writes are gathered in a buffer in RAM. When it gets full, a few logical superblocks that are old and well \
-            filled are chosen, and the quarters of them that hold something new are written together over all chips as one virtual \
-            superblock. Quarters that lie apart need finer tables; when these get too large, superblocks are put together again.",
+    about: "A buffer in RAM collects the writes. When it is nearly full, a few logical superblocks are selected that are old and \
+            have many buffered pages; their quarters with buffered pages are written together over all chips as one virtual \
+            superblock. Quarters stored apart need finer tables; if these become too large, whole superblocks are written again.",
     paper: "Park, Shin: Buffer flush and address mapping scheme for flash memory SSD, JSA 2010",
     mapping: "superblock over the chips of a superchip; halves and quarters where written apart; in RAM",
     ram: "w + 4 bits per superblock, w + 1 per half, w + 2 per quarter apart, + the buffer",
@@ -108,11 +108,11 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "mlam.policy",
-            help: "what is flushed: mlam (default), flush_all, lru, size or lru_size; the others flush whole superblocks",
+            help: "flush policy: mlam (default), flush_all, lru, size or lru_size; all but mlam flush whole superblocks",
         },
         ParamDoc {
             key: "mlam.candidates",
-            help: "superblocks a virtual one is made of, 1 to 16 (default 4)",
+            help: "number of candidate superblocks for a virtual superblock, 1 to 16 (default 4)",
         },
         ParamDoc {
             key: "mlam.alpha",
@@ -120,19 +120,19 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "mlam.k_empty",
-            help: "logical blocks without buffered pages that a superblock flushed whole may have: 0 to 7, or auto (default)",
+            help: "maximum number of logical blocks without buffered pages in a superblock that is flushed whole: 0 to 7, or auto (default)",
         },
         ParamDoc {
             key: "mlam.smax",
-            help: "bound of all tables, in sizes of the coarsest one (default 1.25)",
+            help: "maximum size of all tables, as a multiple of the coarsest table (default 1.25)",
         },
         ParamDoc {
             key: "mlam.flush",
-            help: "a FLUSH writes the journal (default), or vsb: virtual superblocks",
+            help: "what a FLUSH writes: journal (default), or vsb: virtual superblocks",
         },
         ParamDoc {
             key: "mlam.ack",
-            help: "a write is acknowledged in the journal (default), or buffer: in RAM, as in the paper; a killed daemon loses it",
+            help: "where a write is when it is acknowledged: journal (default); buffer: in RAM, as in the paper; a killed daemon loses it",
         },
         docs::FREE_THRESHOLD,
         WEAR_POLICY_PARAM,
@@ -280,7 +280,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
             let (bytes, behind) = rest.split_at_mut(index(run) * page);
             match self.map.buffer.get(lpn).and_then(|entry| entry.slot()) {
                 Some(slot) => bytes.copy_from_slice(self.map.buffer.data(slot)),
-                None => match self.place_of(lpn) {
+                None => match self.ppn_of(lpn) {
                     None if self.map.trims.is_mapped(lpn) => {
                         return Err(FtlError::MediaLost(lpn.raw()));
                     }
@@ -390,25 +390,25 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
 
     fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
         let mut held = std::collections::BTreeMap::new();
-        let mut placed = 0;
+        let mut found = 0;
         for lpn in Lpn::new(0).run(self.logical_pages) {
-            let place = self.place_of(lpn);
-            if place.is_some() != self.map.trims.is_mapped(lpn) {
+            let ppn = self.ppn_of(lpn);
+            if ppn.is_some() != self.map.trims.is_mapped(lpn) {
                 wrong.push(format!(
-                    "logical page {lpn} is at {place:?}, but mapped: {}",
+                    "logical page {lpn} is at {ppn:?}, but mapped: {}",
                     self.map.trims.is_mapped(lpn)
                 ));
             }
-            let Some(ppn) = place else { continue };
-            placed += 1;
+            let Some(ppn) = ppn else { continue };
+            found += 1;
             if !self.space.geometry().contains(ppn) || !self.space.table.is_valid(ppn) {
                 wrong.push(format!(
                     "logical page {lpn} is at {ppn}, which is not valid"
                 ));
                 continue;
             }
-            if let Some(place) = self.regular_place(lpn, ppn) {
-                *held.entry(place).or_insert(0) += 1;
+            if let Some(location) = self.regular_location(lpn, ppn) {
+                *held.entry(location).or_insert(0) += 1;
             }
             let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
             if oob.is_none_or(|oob| oob.tag.lpn != lpn.raw() || !oob.tag.role.is_host_data()) {
@@ -419,19 +419,19 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
         }
         for (psb, superblock) in self.map.superblocks.iter() {
             for (loc, quarter) in superblock.held() {
-                let place = Place { psb, loc };
-                let (live, counted) = (
-                    held.remove(&place).unwrap_or(0),
-                    self.map.superblocks.live(place),
+                let location = Location { psb, loc };
+                let (valid, counted) = (
+                    held.remove(&location).unwrap_or(0),
+                    self.map.superblocks.valid_pages(location),
                 );
-                if live != counted || self.map.mapping.get(quarter) != Some(place) {
+                if valid != counted || self.map.mapping.get(quarter) != Some(location) {
                     wrong.push(format!(
-                        "quarter {quarter} at {place:?}: {live} pages live, {counted} counted"
+                        "quarter {quarter} at {location:?}: {valid} pages are valid, {counted} are counted, or the tables map it elsewhere"
                     ));
                 }
             }
         }
-        let live = self.space.table.valid_pages();
+        let valid = self.space.table.valid_pages();
         let unflushed_pages = to_u64(
             self.map
                 .buffer
@@ -439,13 +439,13 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
                 .filter(|(lpn, _)| !self.map.trims.is_mapped(*lpn))
                 .count(),
         );
-        if placed != self.map.trims.mapped_pages()
-            || live != placed + to_u64(self.map.trims.len())
+        if found != self.map.trims.mapped_pages()
+            || valid != found + to_u64(self.map.trims.len())
             || unflushed_pages != self.map.unflushed_pages
         {
             let (mapped, trims) = (self.map.trims.mapped_pages(), self.map.trims.len());
             wrong.push(format!(
-                "{placed} pages placed, {mapped} mapped; {live} live, {trims} trims; {unflushed_pages} in RAM alone, {} counted",
+                "{found} pages have a physical page, but {mapped} are mapped; {valid} pages are valid, {trims} are trim pages; {unflushed_pages} are only in RAM, {} are counted",
                 self.map.unflushed_pages
             ));
         }

@@ -3,8 +3,8 @@
 
 use super::buffer::{Buffer, Unit};
 use super::shape::{QUARTERS, Shape};
-use crate::convert::{index, real, to_u32, to_u64};
 use crate::error::FtlError;
+use crate::int::{index, real, to_u32, to_u64};
 
 /// Order of superblocks, and whether they are flushed as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

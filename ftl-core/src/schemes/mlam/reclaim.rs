@@ -4,17 +4,17 @@
 //! one by one into the common blocks. A single block of a superblock (failing, worn or fading) is
 //! copied row by row to another block of its chip, so that no table changes.
 
-use super::mapping::Place;
+use super::mapping::Location;
 use super::policy::{self, Virtual};
 use super::shape::{QUARTERS, Spot};
 use super::{COMMON, MlamFtl, chip_stream};
 use crate::addr::Lpn;
 use crate::block_table::State;
-use crate::convert::{index, to_u32};
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::gc::{GarbageCollect, GcState};
+use crate::int::{index, to_u32};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
@@ -84,7 +84,7 @@ impl<S: Store> GarbageCollect<S> for MlamFtl<S> {
         }
         assert!(
             self.space.table.is_in_use(victim),
-            "block {victim} has no pages to move"
+            "block {victim} is not in use, so it has no pages to relocate"
         );
         let collectable = self.space.table.withdraw(victim);
         let mut pages = std::mem::take(&mut self.gc.pages);
@@ -130,7 +130,7 @@ impl<S: Store> MlamFtl<S> {
     /// superblock; GC empties these blocks one by one, each into at most one common block. Returns
     /// false if that frees no space, or if another block frees more.
     fn take_emptiest_apart(&mut self) -> bool {
-        let Some((psb, live)) = self.map.superblocks.fewest_live() else {
+        let Some((psb, valid)) = self.map.superblocks.fewest_valid() else {
             return false;
         };
         let loose = self
@@ -139,7 +139,7 @@ impl<S: Store> MlamFtl<S> {
             .greedy_victim()
             .map(|block| self.space.table.valid_count(block));
         let blocks = to_u32(self.map.superblocks.get(psb).blocks().count());
-        let pays = live < blocks * loose.unwrap_or(self.space.pages_per_block());
+        let pays = valid < blocks * loose.unwrap_or(self.space.pages_per_block());
         if pays {
             self.take_apart(psb);
         }
@@ -198,7 +198,7 @@ impl<S: Store> MlamFtl<S> {
                 for (lpn, from, to) in copies {
                     self.space.table.set_invalid(from);
                     // By the tables the page has not moved; a page located by the buffer has.
-                    if self.regular_place(lpn, to).is_none() {
+                    if self.regular_location(lpn, to).is_none() {
                         self.map.buffer.on_relocate(lpn, to);
                     }
                 }
@@ -211,7 +211,7 @@ impl<S: Store> MlamFtl<S> {
                     .collect();
                 for (lpn, from, to) in copies {
                     self.map.buffer.on_relocate(lpn, to);
-                    self.invalidate_place(lpn, from);
+                    self.invalidate_page(lpn, from);
                 }
                 for block in blocks {
                     self.detach_block(block);
@@ -247,14 +247,14 @@ impl<S: Store> MlamFtl<S> {
         };
         let (stream, geometry) = (chip_stream(chip), self.space.geometry());
         let mut data = vec![0; geometry.page_len()];
-        let mut live = Vec::new();
-        self.space.table.list_valid(victim, &mut live);
+        let mut pages = Vec::new();
+        self.space.table.list_valid(victim, &mut pages);
         let part = move |_: Ppn, spare: &mut [u8]| {
             spare[..super::SPARE_BYTES]
                 .copy_from_slice(&serial.to_le_bytes()[..super::SPARE_BYTES]);
         };
         let mut block = None;
-        for from in live {
+        for from in pages {
             let lpn = self.owner_in_superblock(from, cause)?;
             let mut next = self.space.next_page(stream)?;
             let block = *block.get_or_insert(geometry.block_of(next));
@@ -283,7 +283,7 @@ impl<S: Store> MlamFtl<S> {
             };
             debug_assert!(
                 to != next || geometry.offset_of(to) == geometry.offset_of(from),
-                "the copy {to} of {from} is in another row"
+                "copy {to} of page {from} is in another row"
             );
             copies.push((lpn, from, to));
             if to != next {
@@ -299,7 +299,7 @@ impl<S: Store> MlamFtl<S> {
             .map
             .superblocks
             .owner(self.space.geometry().block_of(ppn))
-            .expect("it is a superblock's");
+            .expect("the block belongs to a superblock");
         if let Some((loc, row)) = self.map.shape.loc_and_row(ppn) {
             let held = self
                 .map
@@ -309,7 +309,7 @@ impl<S: Store> MlamFtl<S> {
                 .find(|(at, _)| *at == loc);
             let lpn = held.map(|(_, quarter)| self.map.shape.lpn(Spot { quarter, row, chip }));
             if let Some(lpn) =
-                lpn.filter(|lpn| lpn.raw() < self.logical_pages && self.place_of(*lpn) == Some(ppn))
+                lpn.filter(|lpn| lpn.raw() < self.logical_pages && self.ppn_of(*lpn) == Some(ppn))
             {
                 return Ok(lpn);
             }
@@ -319,7 +319,7 @@ impl<S: Store> MlamFtl<S> {
             .flash
             .read_oob(ppn, cause)?
             .map(|oob| Lpn::new(oob.tag.lpn));
-        let is_it = |lpn: &Lpn| lpn.raw() < self.logical_pages && self.place_of(*lpn) == Some(ppn);
+        let is_it = |lpn: &Lpn| lpn.raw() < self.logical_pages && self.ppn_of(*lpn) == Some(ppn);
         match said.filter(is_it) {
             Some(lpn) => Ok(lpn),
             None => self
@@ -332,7 +332,7 @@ impl<S: Store> MlamFtl<S> {
         self.map
             .buffer
             .iter()
-            .find(|(_, entry)| entry.place() == Some(ppn))
+            .find(|(_, entry)| entry.ppn() == Some(ppn))
             .map(|(lpn, _)| lpn)
     }
 
@@ -364,9 +364,8 @@ impl<S: Store> MlamFtl<S> {
             ..tag
         };
         let lpn = Lpn::new(tag.lpn);
-        let is_its_place =
-            |ftl: &Self| tag.lpn < ftl.logical_pages && ftl.place_of(lpn) == Some(from);
-        if tag.role != Role::Trim && !is_its_place(self) {
+        let is_at_from = |ftl: &Self| tag.lpn < ftl.logical_pages && ftl.ppn_of(lpn) == Some(from);
+        if tag.role != Role::Trim && !is_at_from(self) {
             return Err(misplaced(from, tag.lpn));
         }
         let to = self.space.append_page(COMMON, tag, data, cause)?;
@@ -375,7 +374,7 @@ impl<S: Store> MlamFtl<S> {
             self.space.table.set_invalid(from);
         } else {
             self.map.buffer.on_relocate(lpn, to);
-            self.invalidate_place(lpn, from);
+            self.invalidate_page(lpn, from);
         }
         Ok(())
     }
@@ -404,13 +403,13 @@ impl<S: Store> MlamFtl<S> {
     }
 
     /// Returns superblock and location of a page by its position, without the tables.
-    pub(super) fn place_by_position(&self, lpn: Lpn, ppn: Ppn) -> Option<Place> {
+    pub(super) fn location_by_position(&self, lpn: Lpn, ppn: Ppn) -> Option<Location> {
         let (psb, chip) = self
             .map
             .superblocks
             .owner(self.space.geometry().block_of(ppn))?;
         let (loc, row) = self.map.shape.loc_and_row(ppn)?;
         let spot = self.map.shape.spot(lpn);
-        (spot.row == row && spot.chip == chip).then_some(Place { psb, loc })
+        (spot.row == row && spot.chip == chip).then_some(Location { psb, loc })
     }
 }

@@ -1,8 +1,8 @@
 //! Mount: rebuilds the newest version of every page from all records ([`crate::recovery`]), then
-//! the superblocks, by the serial number in their pages. Then it assigns every quarter the place
+//! the superblocks, by the serial number in their pages. Then it assigns every quarter the location
 //! with most of its pages. The other pages are buffered pages that are on flash.
 
-use super::mapping::Place;
+use super::mapping::Location;
 use super::shape::QUARTERS;
 use super::{COMMON, MlamFtl, SPARE_BYTES};
 use crate::addr::Lpn;
@@ -66,11 +66,11 @@ impl<S: Store> MlamFtl<S> {
         let mut blocks: Vec<Pbn> = geometry.all_blocks().filter(is_full).collect();
         blocks.sort_by_key(|block| self.space.table.epoch(*block));
         let mut by_serial: BTreeMap<u64, u32> = BTreeMap::new();
-        let mut live = Vec::new();
+        let mut pages = Vec::new();
         for block in blocks {
-            live.clear();
-            self.space.table.list_valid(block, &mut live);
-            let Some((serial, chip)) = self.serial_of(live[0])? else {
+            pages.clear();
+            self.space.table.list_valid(block, &mut pages);
+            let Some((serial, chip)) = self.serial_of(pages[0])? else {
                 continue;
             };
             let superchip = self.map.shape.superchip_of(geometry.die_of(block), chip);
@@ -103,48 +103,48 @@ impl<S: Store> MlamFtl<S> {
     fn adopt_superblock(&mut self, logical: u32, newest: &ScanResult) {
         let mut found = Vec::new();
         for quarter in logical * QUARTERS..(logical + 1) * QUARTERS {
-            if let Some(place) = self.adopt_quarter(quarter, newest) {
-                found.push((quarter, place));
+            if let Some(location) = self.adopt_quarter(quarter, newest) {
+                found.push((quarter, location));
             }
         }
         self.remap(logical, &found);
     }
 
-    /// Assigns a quarter the place with most of its pages; of equal places the one in the youngest
-    /// superblock. A page whose program failed first is at the start of another block. By position
-    /// it may claim another quarter's place, which it does not get.
-    fn adopt_quarter(&mut self, quarter: u32, newest: &ScanResult) -> Option<Place> {
+    /// Assigns a quarter the location with most of its pages; of equal locations, the one in the
+    /// youngest superblock. A page whose program failed first is at the start of another block. Its
+    /// position may be that of another quarter, which it does not get.
+    fn adopt_quarter(&mut self, quarter: u32, newest: &ScanResult) -> Option<Location> {
         let first = quarter * self.map.shape.quarter_pages();
         let end = (first + self.map.shape.quarter_pages()).min(self.logical_pages);
         let on_flash: Vec<(Lpn, Ppn)> = (first..end)
             .map(Lpn::new)
-            .filter_map(|lpn| Some((lpn, newest.place(lpn)?)))
+            .filter_map(|lpn| Some((lpn, newest.ppn_of(lpn)?)))
             .collect();
-        let mut counts: BTreeMap<Place, u32> = BTreeMap::new();
-        let is_free = |place: &Place| {
+        let mut counts: BTreeMap<Location, u32> = BTreeMap::new();
+        let is_free = |location: &Location| {
             self.map
                 .superblocks
-                .get(place.psb)
+                .get(location.psb)
                 .held()
-                .all(|(loc, _)| loc != place.loc)
+                .all(|(loc, _)| loc != location.loc)
         };
         for (lpn, ppn) in &on_flash {
-            if let Some(place) = self.place_by_position(*lpn, *ppn).filter(is_free) {
-                *counts.entry(place).or_default() += 1;
+            if let Some(location) = self.location_by_position(*lpn, *ppn).filter(is_free) {
+                *counts.entry(location).or_default() += 1;
             }
         }
-        let most = counts
-            .into_iter()
-            .max_by_key(|(place, pages)| (*pages, self.map.superblocks.get(place.psb).serial));
-        if let Some((place, pages)) = most {
-            self.map.superblocks.hold(place, quarter, pages);
+        let most = counts.into_iter().max_by_key(|(location, pages)| {
+            (*pages, self.map.superblocks.get(location.psb).serial)
+        });
+        if let Some((location, pages)) = most {
+            self.map.superblocks.hold(location, quarter, pages);
         }
-        let place = most.map(|(place, _)| place);
+        let location = most.map(|(location, _)| location);
         for (lpn, ppn) in on_flash {
-            if place.is_none() || self.place_by_position(lpn, ppn) != place {
+            if location.is_none() || self.location_by_position(lpn, ppn) != location {
                 self.map.buffer.on_relocate(lpn, ppn);
             }
         }
-        place
+        location
     }
 }

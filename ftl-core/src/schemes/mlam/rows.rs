@@ -5,9 +5,9 @@ use super::flush::Writing;
 use super::shape::Spot;
 use super::{MlamFtl, SPARE_BYTES, chip_stream};
 use crate::addr::Lpn;
-use crate::convert::{index, to_u64};
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
+use crate::int::{index, to_u64};
 use nand_model::{Cause, Geometry, Nanos, Ppn, Store};
 
 /// Buffers for a row.
@@ -114,7 +114,7 @@ impl<S: Store> MlamFtl<S> {
                     known,
                 })
             });
-            let source = in_ram.or_else(|| self.place_of(lpn).map(Source::Flash));
+            let source = in_ram.or_else(|| self.ppn_of(lpn).map(Source::Flash));
             columns.extend(source.map(|source| Column {
                 chip,
                 lpn,
@@ -136,11 +136,11 @@ impl<S: Store> MlamFtl<S> {
         assert_eq!(
             rows.data.len(),
             index(self.map.shape.chips) * rows.blank.len(),
-            "room for a row"
+            "row buffer is not one page per chip long"
         );
         debug_assert!(
             rows.columns.is_sorted_by_key(|column| column.chip),
-            "pages of a row out of order"
+            "pages of a row are not in ascending order of chips"
         );
         let begin = self.space.flash.now();
         let (mut read, mut end) = (begin, begin);

@@ -3,9 +3,9 @@
 use super::policy::Policy;
 use super::shape::Shape;
 use crate::config::Params;
-use crate::convert::narrow;
 use crate::error::FtlError;
 use crate::gc::{self, FreeBlocks};
+use crate::int::narrow;
 use crate::recovery::rewrite_reserve;
 use nand_model::Profile;
 

@@ -2,8 +2,8 @@
 //! quarter takes as many whole rows (superpages) of all chips as fit four times into a block.
 
 use crate::addr::Lpn;
-use crate::convert::to_usize;
 use crate::error::FtlError;
+use crate::int::to_usize;
 use nand_model::{Geometry, Ppn};
 
 /// Number of quarters in a superblock.
@@ -81,7 +81,7 @@ impl Shape {
     pub(super) fn lpn(&self, Spot { quarter, row, chip }: Spot) -> Lpn {
         debug_assert!(
             row < self.rows && chip < self.chips,
-            "a quarter has no row {row} on chip {chip}"
+            "row {row} on chip {chip} is outside the quarter"
         );
         Lpn::new(quarter * self.quarter_pages() + row * self.chips + chip)
     }
@@ -97,7 +97,7 @@ impl Shape {
     pub(super) fn block_row(&self, loc: u32, row: u32) -> u32 {
         debug_assert!(
             loc < QUARTERS && row < self.rows,
-            "a superblock has no row {row} at {loc}"
+            "row {row} of quarter {loc} is outside the superblock"
         );
         loc * self.rows + row
     }
@@ -117,7 +117,7 @@ impl Shape {
 
     /// Returns the die of a superchip's n-th chip: one of each channel, then the next way of each.
     pub(super) fn die(&self, superchip: u32, chip: u32) -> u32 {
-        debug_assert!(chip < self.chips, "a superchip has no chip {chip}");
+        debug_assert!(chip < self.chips, "chip {chip} is outside the superchip");
         let n = (superchip * self.chips + chip) % self.geometry.dies();
         let (channel, way) = (n % self.geometry.channels, n / self.geometry.channels);
         channel * self.geometry.ways + way

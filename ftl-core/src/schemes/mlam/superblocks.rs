@@ -1,9 +1,9 @@
 //! Physical superblocks: their blocks, one per chip of a superchip, and their quarters. A
 //! superblock holds a quarter as long as one of its pages is valid there.
 
-use super::mapping::Place;
+use super::mapping::Location;
 use super::shape::QUARTERS;
-use crate::convert::{index, to_u32, to_u64};
+use crate::int::{index, to_u32, to_u64};
 use nand_model::Pbn;
 
 const NONE: u32 = u32::MAX;
@@ -67,7 +67,10 @@ impl Superblocks {
         });
         match self.free.pop() {
             Some(psb) => {
-                assert!(self.all[index(psb)].is_none(), "superblock {psb} is in use");
+                assert!(
+                    self.all[index(psb)].is_none(),
+                    "superblock {psb} is already in use"
+                );
                 self.all[index(psb)] = new;
                 psb
             }
@@ -106,7 +109,11 @@ impl Superblocks {
 
     /// Makes the block that of a chip, instead of the previous one.
     pub(super) fn set_block(&mut self, psb: u32, chip: u32, block: Pbn) {
-        assert_eq!(self.owner(block), None, "block {block} has a superblock");
+        assert_eq!(
+            self.owner(block),
+            None,
+            "block {block} already belongs to a superblock"
+        );
         let old = std::mem::replace(&mut self.get_mut(psb).blocks[index(chip)], block.raw());
         if old != NONE {
             self.owners[index(old)] = (NONE, NONE);
@@ -119,34 +126,38 @@ impl Superblocks {
         let (psb, chip) = std::mem::replace(&mut self.owners[block.index()], (NONE, NONE));
         if psb != NONE {
             let old = std::mem::replace(&mut self.get_mut(psb).blocks[index(chip)], NONE);
-            assert_eq!(old, block.raw(), "superblock {psb} has another block");
+            assert_eq!(
+                old,
+                block.raw(),
+                "superblock {psb} has another block on chip {chip} than {block}"
+            );
         }
     }
 
-    /// Returns whether the superblock holds the quarter at this place.
-    pub(super) fn holds(&self, place: Place, quarter: u32) -> bool {
-        let superblock = self.all.get(index(place.psb)).and_then(Option::as_ref);
-        superblock.is_some_and(|superblock| superblock.holds[index(place.loc)].0 == quarter)
+    /// Returns whether the superblock holds the quarter at this location.
+    pub(super) fn holds(&self, location: Location, quarter: u32) -> bool {
+        let superblock = self.all.get(index(location.psb)).and_then(Option::as_ref);
+        superblock.is_some_and(|superblock| superblock.holds[index(location.loc)].0 == quarter)
     }
 
-    /// Adds a quarter at this place, with `live` valid pages.
-    pub(super) fn hold(&mut self, place: Place, quarter: u32, live: u32) {
-        assert!(live > 0, "quarter {quarter} is held without valid pages");
-        let old = &mut self.get_mut(place.psb).holds[index(place.loc)];
+    /// Adds a quarter at this location, with `valid` > 0 valid pages.
+    pub(super) fn hold(&mut self, location: Location, quarter: u32, valid: u32) {
+        assert!(valid > 0, "quarter {quarter} is added without valid pages");
+        let old = &mut self.get_mut(location.psb).holds[index(location.loc)];
         assert_eq!(
             old.0, NONE,
-            "{place:?} holds another quarter than {quarter}"
+            "quarter {quarter} is added at {location:?}, which has another quarter"
         );
-        *old = (quarter, live);
+        *old = (quarter, valid);
     }
 
-    /// Counts a page of the quarter at this place as invalid. Returns whether it was the last valid
-    /// one; then the quarter is removed.
-    pub(super) fn count_invalid(&mut self, place: Place) -> bool {
-        let held = &mut self.get_mut(place.psb).holds[index(place.loc)];
+    /// Counts a page of the quarter at this location as invalid. Returns whether no valid page is
+    /// left; then the quarter is removed.
+    pub(super) fn count_invalid(&mut self, location: Location) -> bool {
+        let held = &mut self.get_mut(location.psb).holds[index(location.loc)];
         debug_assert!(
             held.0 != NONE && held.1 > 0,
-            "{place:?} holds no valid pages"
+            "quarter at {location:?} has no valid pages"
         );
         held.1 -= 1;
         let last = held.1 == 0;
@@ -156,19 +167,19 @@ impl Superblocks {
         last
     }
 
-    /// Returns the number of valid pages of the quarter at this place.
-    pub(super) fn live(&self, place: Place) -> u32 {
-        self.get(place.psb).holds[index(place.loc)].1
+    /// Returns the number of valid pages of the quarter at this location.
+    pub(super) fn valid_pages(&self, location: Location) -> u32 {
+        self.get(location.psb).holds[index(location.loc)].1
     }
 
     /// Returns the superblock with the fewest valid pages, and their number.
-    pub(super) fn fewest_live(&self) -> Option<(u32, u32)> {
-        let live =
-            |superblock: &Superblock| superblock.holds.iter().map(|(_, live)| live).sum::<u32>();
+    pub(super) fn fewest_valid(&self) -> Option<(u32, u32)> {
+        let sum =
+            |superblock: &Superblock| superblock.holds.iter().map(|(_, valid)| valid).sum::<u32>();
         let all = self
             .iter()
-            .map(|(psb, superblock)| (live(superblock), superblock.serial, psb));
-        all.min().map(|(live, _, psb)| (psb, live))
+            .map(|(psb, superblock)| (sum(superblock), superblock.serial, psb));
+        all.min().map(|(valid, _, psb)| (psb, valid))
     }
 
     /// Dissolves a superblock. Returns its blocks, which have no superblock then.
@@ -176,7 +187,7 @@ impl Superblocks {
         let superblock = self.all[index(psb)].take().expect("a superblock in use");
         assert!(
             superblock.held().next().is_none(),
-            "superblock {psb} is dissolved with quarters"
+            "superblock {psb} has quarters when it is dissolved"
         );
         self.free.push(psb);
         let blocks: Vec<Pbn> = superblock.blocks().collect();

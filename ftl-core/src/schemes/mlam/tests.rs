@@ -197,7 +197,7 @@ fn a_virtual_superblock_is_of_one_superchip_and_takes_the_heaviest() {
     assert_eq!(
         chosen.slots,
         [6, 7, 1, 15],
-        "the half is aligned; what lies nowhere fills the hole"
+        "the half is aligned; a quarter that is mapped nowhere fills the hole"
     );
     assert_eq!(chosen.superchip, Some(0));
     assert_eq!(compose(&[]), None);

@@ -44,8 +44,8 @@ pub(super) const SCHEME: Scheme = Scheme {
     name: Mnftl::NAME,
     title: "MNFTL: a page map per logical block, its parts in the spare bytes of its pages",
     about: "A logical block has as many physical blocks as it needs and appends to its newest one; its page map is cut into small \
-            tables that travel in the spare bytes of the pages it writes. Nothing is collected until no free block is left, and \
-            then a block of the logical block with the most physical ones, which holds few valid pages.",
+            tables, which are stored in the OOB areas of the programmed pages. GC runs only when no free block is left; it \
+            collects a block of the logical block with the most physical blocks, which has few valid pages.",
     paper: "Qin, Wang, Liu, Shao, Guan: MNFTL, DAC 2011",
     mapping: "page inside a logical block of any number of physical ones; subtables in spare bytes",
     ram: "4 B + 3 B per subtable + 6 B per physical block, for each logical block",
@@ -54,15 +54,15 @@ pub(super) const SCHEME: Scheme = Scheme {
     params: &[
         ParamDoc {
             key: "mnftl.subtables",
-            help: "parts of a logical block's page map, 1 to 64 (default 8)",
+            help: "subtables of a logical block's page map, 1 to 64 (default 8)",
         },
         ParamDoc {
             key: "mnftl.victim",
-            help: "max_chain (default): a block of the logical block with the most; or global_min: the emptiest",
+            help: "max_chain (default): a block of the logical block with the most blocks; global_min: the one with the fewest valid pages",
         },
         ParamDoc {
             key: "mnftl.idle_min_chain",
-            help: "blocks of a logical block from which on idle-time GC selects it, 0 = never (default 3)",
+            help: "number of physical blocks from which idle-time GC selects a logical block, 0 = never (default 3)",
         },
     ],
     shared_params: docs::SHARED,
@@ -135,7 +135,7 @@ impl Policy for Mnftl {
         lists.longest_first().find(|lbn| can_shrink(*lbn))
     }
 
-    fn takes_emptiest(&self) -> bool {
+    fn victim_is_greedy(&self) -> bool {
         !self.by_chain
     }
 

@@ -239,7 +239,7 @@ fn trims_leave_little_behind() {
     for lpn in (0..logical).step_by(5) {
         ftl.trim(0, Lpn::new(lpn), 1).unwrap();
     }
-    let (in_ram, trims) = ftl.left_behind();
+    let (in_ram, trims) = ftl.groups_in_ram_and_trim_pages();
     assert!(in_ram <= 66, "{in_ram} subtables in RAM");
     assert!(trims < 2 * 128, "{trims} trim pages");
     assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
@@ -253,7 +253,7 @@ fn trims_leave_little_behind() {
     assert_eq!(
         (
             ftl.stats().mapped_pages,
-            ftl.left_behind().0,
+            ftl.groups_in_ram_and_trim_pages().0,
             ftl.map.lists.total()
         ),
         (0, 0, 0)
@@ -269,7 +269,7 @@ fn open_blocks_outlast_a_clean_stop_alone() {
     (0..10).for_each(|lbn| _ = write(&mut ftl, lbn * 128, lbn as u64));
     ftl.shutdown(0).unwrap();
     let mut ftl = made(ftl.space.flash.into_chip(), &config, Start::Mount);
-    assert!(ftl.stats().mount.clean && ftl.left_behind().0 == 0);
+    assert!(ftl.stats().mount.clean && ftl.groups_in_ram_and_trim_pages().0 == 0);
     let open = ftl.space.open_block(ftl.stream_of(3)).unwrap();
     assert_eq!(write(&mut ftl, 3 * 128 + 1, 77), 820 * US);
     assert_eq!(

@@ -1,7 +1,7 @@
 //! NFTL-1: a replacement block for each overwritten logical block, searched from its end.
 //!
 //! Ban: *Flash File System*, US patent 5,404,485, 1995, in the form for flash with OOB areas. The
-//! first write of a page goes to its place in the primary block. Later ones are appended to the
+//! first write of a page goes to its offset in the primary block. Later ones are appended to the
 //! replacement block, whose OOB areas identify the pages. A read searches them from the newest to
 //! the oldest, and finds the page there or else in the primary block. When a replacement block is
 //! full, or blocks are short, the two are folded into one new block. [`crate::families::hybrid`]
@@ -38,9 +38,9 @@ use nand_model::{Chip, Pbn, Store};
 pub(super) const SCHEME: Scheme = Scheme {
     name: Nftl1::NAME,
     title: "NFTL-1: a replacement block per logical block, searched through its spare bytes",
-    about: "A page is first written to its place in the primary block; later versions are appended to a replacement block, which a \
-            read searches from its end through the spare bytes. When the replacement block is full, or blocks are short, the two \
-            are folded into a new one.",
+    about: "A page is first written to its offset in the primary block; later versions are appended to a replacement block. A read \
+            searches that block from its end, by the spare bytes. When the replacement block is full, or free blocks are few, \
+            both blocks are folded into a new one.",
     paper: "Ban: Flash File System, US patent 5,404,485, 1995",
     mapping: "block; page in a replacement block, found by its spare bytes",
     ram: "9 B per logical block",

@@ -1,19 +1,19 @@
 //! NFTL-N: a list of blocks for each logical block, every page at its own offset.
 //!
 //! Ban: *Flash File System Optimized for Page-Mode Flash Technologies*, US patent 5,937,425, 1999,
-//! made for flash without OOB areas. A page goes into the first block of the list that has its
-//! place free; if there is none, a block is added. The newest content is in the last block that has
-//! the place taken. When a list has its maximum length, or blocks are short, the longest list is
-//! folded. The pages missing in the last block are copied into it from the previous ones, which are
-//! erased. [`crate::families::hybrid`] implements all that, with as many log streams for each
-//! logical block as the list is long. This module contains the choice of the block, and of the list
-//! to fold.
+//! made for flash without OOB areas. A page goes into the first block of the list whose page at its
+//! offset is free; if there is none, a block is added. The newest content is in the last block
+//! whose page at that offset is programmed. When a list has its maximum length, or free blocks are
+//! few, the longest list is folded. The pages missing in the last block are copied into it from the
+//! previous ones, which are erased. [`crate::families::hybrid`] implements all that, with as many
+//! log streams for each logical block as the list is long. This module contains the choice of the
+//! block, and of the list to fold.
 //!
 //! RAM: 4 bytes per logical block and 8 per block in a list. The report lists the allocated RAM
 //! alongside.
 //!
 //! Deviations, and choices where the paper is silent:
-//! - RAM contains which places are free, so no read is needed. Pages have OOB areas, which a mount
+//! - RAM contains which offsets are free, so no read is needed. Pages have OOB areas, which a mount
 //!   reads.
 //! - Over-provisioning limits the number of blocks in lists; `log.blocks` sets another number.
 //! - If pages must be programmed in order, a list's blocks are appended to, so that the first one
@@ -39,9 +39,9 @@ use nand_model::{Chip, Pbn, Store};
 pub(super) const SCHEME: Scheme = Scheme {
     name: Nftln::NAME,
     title: "NFTL-N: a list of blocks per logical block, every page at its own offset",
-    about: "Every logical block has a list of blocks, and a page goes to the first of them that has its place free. When a list is \
-            as long as it may be, or blocks are short, it is folded: what the last block lacks is copied into it, the others are \
-            erased.",
+    about: "Every logical block has a list of blocks, and a page goes to the first of them whose page at its offset is free. When \
+            a list has its maximum length, or free blocks are few, it is folded: the pages missing in the last block are copied \
+            into it, and the others are erased.",
     paper: "Ban: Flash File System Optimized for Page-Mode Flash Technologies, US patent 5,937,425, 1999",
     mapping: "block; a list of blocks per logical block",
     ram: "4 B per logical block + 8 B per block in a list",
@@ -49,7 +49,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     mlc: MlcUse::Adapted,
     params: &[ParamDoc {
         key: "nftln.max_length",
-        help: "blocks of a list at most, 2 to 64 (default 16)",
+        help: "maximum number of blocks of a list, 2 to 64 (default 16)",
     }],
     shared_params: hybrid::PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
@@ -127,7 +127,7 @@ impl Policy for Nftln {
 
     fn route(&mut self, write: &Write, view: &View) -> Route {
         if let Some((stream, _)) = self.leftover(view) {
-            return Route::Retire(stream);
+            return Route::MergeNewest(stream);
         }
         let usable = |stream: &LogStream| {
             view.logs.newest(*stream).is_none() || view.takes(*stream, write.offset)
@@ -136,7 +136,7 @@ impl Policy for Nftln {
             return Route::Log(stream);
         }
         self.folded = Some(write.lbn);
-        Route::Retire(self.streams(write.lbn).end - 1)
+        Route::MergeNewest(self.streams(write.lbn).end - 1)
     }
 
     fn select_reclaim(&mut self, _: LogStream, view: &View) -> Option<LogReclaim> {
@@ -155,11 +155,11 @@ impl Policy for Nftln {
             // Log blocks found by a mount.
             return Some(found.block);
         }
-        let place = |log: &LogBlock| {
+        let longer = |log: &LogBlock| {
             log.stream
                 .map(|stream| (stream % self.added, std::cmp::Reverse(stream)))
         };
-        let (_, longest) = view.logs.iter().filter_map(place).max()?;
+        let (_, longest) = view.logs.iter().filter_map(longer).max()?;
         let lbn = Lbn::new(longest.0 / self.added);
         self.folded = Some(lbn);
         self.last(lbn, view).map(|(_, block)| block)

@@ -15,12 +15,12 @@ fn it_agrees_with_a_model() {
 }
 
 #[test]
-fn a_page_goes_to_the_first_block_with_its_place_free_and_a_list_that_is_full_is_folded_into_its_last_block()
+fn a_page_goes_to_the_first_block_whose_offset_is_free_and_a_list_that_is_full_is_folded_into_its_last_block()
  {
     let params = [("wear.policy", "none"), ("nftln.max_length", "4")];
     let mut device = Device::new("nftln", SLC, 60, 20 * 64, &params);
     device.write(0, 20 * 64, 1);
-    // Page 5 fills the list; page 6 finds its place free in the second block.
+    // Page 5 fills the list; page 6 finds its offset free in the second block.
     (2..5).for_each(|n| assert_eq!(device.write(5, 1, n), WRITE));
     (2..5).for_each(|n| assert_eq!(device.write(6, 1, n), WRITE));
     assert_eq!(

@@ -11,18 +11,18 @@
 use crate::addr::Lpn;
 use crate::author::PageMap;
 use crate::config::Params;
-use crate::convert::{index, to_u64};
 use crate::error::FtlError;
 use crate::families::page_ram;
 use crate::format::UNMAPPED;
+use crate::int::{index, to_u64};
 use crate::schemes::Scheme;
 use nand_model::Ppn;
 
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     title: "page-level ideal: the whole map in RAM",
-    about: "The whole map is in RAM: any page may be stored anywhere, a lookup costs no flash, and GC selects the block with the \
-            fewest valid pages. Every other scheme is measured against it; it pays with the most RAM.",
+    about: "The whole map is in RAM: any page may be stored anywhere, a lookup reads no flash, and GC selects the block with the \
+            fewest valid pages. It is the baseline for the other schemes, and needs the most RAM.",
     paper: "folklore; the reference of every paper here",
     ram: "4 B per logical page + 1 bit per physical page",
     params: page_ram::PARAMS,
@@ -51,8 +51,8 @@ impl PageMap for FlatMap {
     }
 
     #[inline(always)]
-    fn set(&mut self, lpn: Lpn, place: Option<Ppn>) {
-        self.entries[lpn.index()] = place.map_or(UNMAPPED, Ppn::raw);
+    fn set(&mut self, lpn: Lpn, ppn: Option<Ppn>) {
+        self.entries[lpn.index()] = ppn.map_or(UNMAPPED, Ppn::raw);
     }
 
     fn bytes(&self) -> (u64, u64) {

@@ -9,8 +9,8 @@
 //! of its merges. The cost is the erases, and the pages to copy for every logical block in it.
 //! Pages that are invalid in the data block (so a log block has them) count half, because they may
 //! become invalid before. *Free page reuse* (FPR) applies to a replaced data block that has more
-//! free pages than some full log block has valid ones. It takes these over and becomes a log block;
-//! the log block is erased in its place.
+//! free pages than some full log block has valid ones. These are copied to it, and it becomes a
+//! log block; the other log block is erased instead of it.
 //!
 //! `rose` is the paper's ROSE on parts that take pages in any order. On others it is **ROSE-M**,
 //! which the paper leaves to future work: the same decisions over data blocks that are appended to
@@ -44,22 +44,22 @@ mod tests;
 
 use crate::addr::Lbn;
 use crate::config::{FtlConfig, ParamDoc, Params};
-use crate::convert::{real, to_u64};
 use crate::error::FtlError;
 use crate::families::hybrid::{
     self, HybridFtl, LogBlock, LogReclaim, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
+use crate::int::{real, to_u64};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store, Timing};
 
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: Rose::NAME,
-    title: "ROSE: log blocks merged by cost and age, whole blocks past them, replaced data blocks used again",
+    title: "ROSE: log blocks merged by cost and age, whole-block writes to data blocks, replaced data blocks reused",
     about: "Overwrites go to log blocks that all logical blocks share. Three things are new: a request that covers a whole logical \
-            block is written past the log; the log block to merge is chosen by its age against what its merge costs; and a \
-            replaced data block with pages left takes over what lives in a log block, which is erased in its place.",
+            block is written to a new data block; the log block to merge is chosen by its age and the cost of its merge; and a \
+            replaced data block with free pages receives the valid pages of a log block, and the log block is erased.",
     paper: "Chiao, Chang: ROSE, IEEE TC 2011",
     mapping: "block; page in log blocks of any logical blocks",
     ram: "(4 + 4 + P / 4) B per logical block + (4 B per page + 12 B) per log block",
@@ -76,7 +76,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "rose.fpr",
-            help: "on (default): replaced data blocks become log blocks if that pays; or off",
+            help: "on (default): replaced data blocks become log blocks if that is cheaper; or off",
         },
         ParamDoc {
             key: "rose.cheap_merge",
@@ -88,11 +88,11 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "maro.alpha",
-            help: "weight of pages that are dead in the data block, 0 to 1 (default 0.5)",
+            help: "weight of the invalid pages of the data block, 0 to 1 (default 0.5)",
         },
         ParamDoc {
             key: "maro.cost_unit",
-            help: "what age is weighed against: us (default) or page_copy",
+            help: "unit of the merge cost that is compared with the age: us (default) or page_copy",
         },
     ],
     shared_params: hybrid::PARAMS,
@@ -193,7 +193,7 @@ impl Rose {
     /// invalid in their data block have weight `alpha`.
     fn merge_cost(&self, log: &LogBlock, view: &View, alpha: f64) -> f64 {
         let copies = |lbn: Lbn| {
-            f64::from(view.live_in_data(lbn)) + alpha * f64::from(view.logs.pages_of(lbn))
+            f64::from(view.valid_in_data_block(lbn)) + alpha * f64::from(view.logs.pages_of(lbn))
         };
         let copied: f64 = log.associated.iter().map(|(lbn, _)| copies(*lbn)).sum();
         copied * self.copy_cost + real(to_u64(log.associated.len() + 1)) * self.erase_cost
@@ -203,21 +203,21 @@ impl Rose {
     /// without valid pages first: they cost an erase.
     fn score(&self, log: &LogBlock, view: &View) -> f64 {
         debug_assert!(
-            log.live <= log.written,
-            "log block {} has more valid pages than pages",
+            log.valid <= log.written,
+            "log block {} has more valid pages than written ones",
             log.block
         );
         let age = real(view.logs.reclaimed() - log.created_at);
         match self.victim {
             // Ignores even blocks without a page to merge.
             Victim::RoundRobin => 0.0,
-            _ if log.live == 0 => f64::INFINITY,
+            _ if log.valid == 0 => f64::INFINITY,
             Victim::Maro if self.age_weight.is_infinite() => age,
             Victim::Maro => age * self.age_weight - self.merge_cost(log, view, self.alpha),
             // LAST uses neither age nor weight.
             Victim::Cheapest => -self.merge_cost(log, view, 1.0),
             Victim::CostAgeTime => {
-                let used = f64::from(log.live) / f64::from(self.pages_per_block);
+                let used = f64::from(log.valid) / f64::from(self.pages_per_block);
                 let gain = (age + 1.0) * (1.0 - used);
                 -(used * f64::from(view.erases(log.block))) / gain.max(f64::MIN_POSITIVE)
             }
@@ -269,8 +269,8 @@ impl Policy for Rose {
             .logs
             .iter()
             .filter(|log| log.stream == Some(LOG) && view.is_full(log.block));
-        let emptiest = full.min_by_key(|log| log.live)?;
-        (emptiest.live < free).then_some(emptiest.block)
+        let emptiest = full.min_by_key(|log| log.valid)?;
+        (emptiest.valid < free).then_some(emptiest.block)
     }
 
     fn swapped_blocks(&self) -> u32 {

@@ -30,12 +30,12 @@
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
-use crate::convert::{index, to_u64};
 use crate::error::FtlError;
 use crate::families::units::{self, Lists, Policy, Shape, UnitFtl};
 use crate::format::OOB_BYTES;
 use crate::ftl::{Ftl, Start};
 use crate::gc::docs;
+use crate::int::{index, to_u64};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Profile, Store};
 
@@ -44,8 +44,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     name: Superblock::NAME,
     title: "Superblock FTL: a page map per group of logical blocks, two of its levels in spare bytes",
     about: "Some adjacent logical blocks share their physical blocks, and a page may be stored anywhere in them. The map has three \
-            levels: two travel in the spare bytes of the pages that are written, the third is in RAM. Collection stays inside a \
-            superblock.",
+            levels: two are stored in the OOB areas of the programmed pages, the third is in RAM. GC stays inside a superblock.",
     paper: "Kang, Jo, Kim, Lee: Superblock FTL, EMSOFT 2006",
     mapping: "page inside a superblock of N + K physical blocks; three levels, two of them in spare bytes",
     ram: "4 B per 256 pages + 6 B per physical block",
@@ -58,15 +57,15 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "sftl.k",
-            help: "physical blocks that it may have beyond those, 1 to 6 - n (default 2)",
+            help: "maximum number of additional physical blocks of a superblock, 1 to 6 - n (default 2)",
         },
         ParamDoc {
             key: "sftl.entries",
-            help: "pages of a page table, 4 to 64 (default 16, or 8 where the spare bytes are too few)",
+            help: "entries of a page table, 4 to 64 (default 16, or 8 if the spare bytes are too few)",
         },
         ParamDoc {
             key: "sftl.total",
-            help: "physical blocks beyond n that all superblocks may have (default 256)",
+            help: "maximum number of additional physical blocks of all superblocks (default 256)",
         },
     ],
     shared_params: docs::SHARED,
@@ -201,7 +200,9 @@ impl Policy for Superblock {
         self.now += 1;
         debug_assert!(
             self.written[index(unit)] < self.now,
-            "superblock {unit} was written later"
+            "superblock {unit}: time of its last write, {}, is not before {}",
+            self.written[index(unit)],
+            self.now
         );
         self.written[index(unit)] = self.now;
     }

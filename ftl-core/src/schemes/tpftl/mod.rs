@@ -10,8 +10,8 @@
 //! loads as many further entries as are cached right before it (*selective prefetch*). A phase is
 //! sequential while the number of cached nodes decreases.
 //!
-//! RAM by the paper: 6 bytes per cached entry (its place in the node, the physical page) and a head
-//! per node; 4 bytes per mapping page.
+//! RAM by the paper: 6 bytes per cached entry (its offset in the mapping page, the physical page)
+//! and a head per node; 4 bytes per mapping page.
 //!
 //! All schemes whose map is stored on flash share the mechanism ([`crate::families::paged`], with
 //! invariants and power failure). Choices where descriptions differ: a head counts 8 bytes; the
@@ -34,9 +34,9 @@ use nodes::Nodes;
 pub(super) const SCHEME: Scheme = Scheme {
     name: "tpftl",
     title: "TPFTL: page-level map on flash, entries cached by mapping page, prefetched",
-    about: "The map is stored on flash and RAM caches entries of it in groups by mapping page. A miss loads all that the request needs \
-            of a mapping page, and in sequential phases some more ahead; what leaves is the group that was used longest ago, \
-            entries that the flash knows first.",
+    about: "The map is stored on flash, and RAM caches its entries in one node per mapping page. A miss loads all entries that the \
+            request needs of a mapping page, and prefetches more in sequential phases. The cache evicts from the least recently \
+            used node, clean entries first.",
     paper: "Zhou et al.: An efficient page-level FTL to optimize address translation, EuroSys 2015",
     mapping: "page, on flash; entries cached in a node per mapping page",
     ram: "6 B per cached entry + 8 B per cached node + 4 B per mapping page",
@@ -49,7 +49,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "tpftl.prefetch_threshold",
-            help: "nodes lost or won that begin or end a sequential phase, 0 = never prefetch (default 3)",
+            help: "number of nodes lost or gained that begins or ends a sequential phase, 0 = never prefetch (default 3)",
         },
         docs::AGE_WINDOW,
     ],

@@ -46,7 +46,7 @@ impl Node {
     }
 
     fn remove(&mut self, lpn: u32) {
-        let old = self.entries.remove(&lpn).expect("a cached entry");
+        let old = self.entries.remove(&lpn).expect("the entry is cached");
         self.by_use.remove(&old.used);
         self.heat -= old.used;
     }
@@ -221,14 +221,18 @@ impl Policy for Nodes {
                 .values()
                 .find(|lpn| pending.get(**lpn).is_none())
                 .copied();
-            let (leaving, written) = match known {
+            let (evicted, written) = match known {
                 Some(lpn) => (lpn, false),
                 None => (
-                    *node.by_use.values().next().expect("nodes have entries"),
+                    *node
+                        .by_use
+                        .values()
+                        .next()
+                        .expect("a node has at least one entry"),
                     true,
                 ),
             };
-            self.with_node(vtpn, |node| node.remove(leaving));
+            self.with_node(vtpn, |node| node.remove(evicted));
             if written {
                 return Some(vtpn);
             }

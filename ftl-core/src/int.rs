@@ -10,7 +10,7 @@ pub(crate) use nand_model::convert::{index, to_u16, to_u32, to_u64, to_usize};
 /// Narrows a 64-bit result to a number of pages or blocks.
 #[inline(always)]
 pub(crate) const fn narrow(count: u64) -> u32 {
-    debug_assert!(count >> 32 == 0, "a number of more than 32 bits");
+    debug_assert!(count >> 32 == 0, "the number has more than 32 bits");
     count as u32
 }
 

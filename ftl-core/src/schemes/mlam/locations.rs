@@ -1,43 +1,46 @@
-//! Location of a logical page: in the buffer, at the place of its quarter, or outside it.
+//! Location of a logical page: in the buffer, in its quarter, or outside it.
 
 use super::MlamFtl;
-use super::mapping::Place;
+use super::mapping::Location;
 use super::shape::QUARTERS;
 use crate::addr::Lpn;
-use crate::convert::to_u32;
+use crate::int::to_u32;
 use nand_model::{Ppn, Store};
 
 impl<S: Store> MlamFtl<S> {
     /// Returns the location of a quarter by the tables, if any of its pages is stored there.
-    pub(super) fn quarter_at(&self, quarter: u32) -> Option<Place> {
+    pub(super) fn quarter_at(&self, quarter: u32) -> Option<Location> {
         self.map
             .mapping
             .get(quarter)
-            .filter(|place| self.map.superblocks.holds(*place, quarter))
+            .filter(|location| self.map.superblocks.holds(*location, quarter))
     }
 
     /// Returns the flash page with a logical page's newest content on flash.
-    pub(super) fn place_of(&self, lpn: Lpn) -> Option<Ppn> {
+    pub(super) fn ppn_of(&self, lpn: Lpn) -> Option<Ppn> {
         if !self.map.trims.is_mapped(lpn) {
             return None;
         }
-        if let Some(ppn) = self.map.buffer.get(lpn).and_then(|entry| entry.place()) {
+        if let Some(ppn) = self.map.buffer.get(lpn).and_then(|entry| entry.ppn()) {
             return Some(ppn);
         }
         let spot = self.map.shape.spot(lpn);
-        let place = self.quarter_at(spot.quarter)?;
-        let block = self.map.superblocks.block(place.psb, spot.chip)?;
+        let location = self.quarter_at(spot.quarter)?;
+        let block = self.map.superblocks.block(location.psb, spot.chip)?;
         Some(
             self.space
                 .geometry()
-                .page(block, self.map.shape.block_row(place.loc, spot.row)),
+                .page(block, self.map.shape.block_row(location.loc, spot.row)),
         )
     }
 
     /// Returns the number of pages from `lpn` on, before `end`, that are all unmapped, or
     /// consecutive in one block. Returns 1 if `lpn` is in RAM.
     pub(super) fn physical_run(&self, lpn: Lpn, end: Lpn) -> u32 {
-        assert!(lpn < end, "no logical pages from {lpn} to {end}");
+        assert!(
+            lpn < end,
+            "the range of logical pages from {lpn} to {end} is empty"
+        );
         let in_ram = |lpn: Lpn| {
             self.map
                 .buffer
@@ -48,12 +51,12 @@ impl<S: Store> MlamFtl<S> {
             return 1;
         }
         let geometry = self.space.geometry();
-        let first = self.place_of(lpn);
+        let first = self.ppn_of(lpn);
         let empty = |lpn: Lpn| !self.map.trims.is_mapped(lpn);
         let follows = |n: &u32| match first {
             _ if in_ram(lpn.plus(*n)) => false,
             None => empty(lpn) && empty(lpn.plus(*n)),
-            Some(first) => self.place_of(lpn.plus(*n)).is_some_and(|ppn| {
+            Some(first) => self.ppn_of(lpn.plus(*n)).is_some_and(|ppn| {
                 ppn.raw() == first.raw() + n && geometry.block_of(ppn) == geometry.block_of(first)
             }),
         };
@@ -62,68 +65,76 @@ impl<S: Store> MlamFtl<S> {
 
     /// Unmaps the page; if it is on flash, a trim record exists.
     pub(super) fn unmap(&mut self, lpn: Lpn) {
-        let place = self.place_of(lpn);
+        let ppn = self.ppn_of(lpn);
         let buffered = self.map.buffer.remove(lpn).is_some();
         if self.map.trims.is_mapped(lpn) {
             self.map.trims.unmap(lpn);
         } else if buffered {
             self.map.unflushed_pages -= 1;
         }
-        if let Some(ppn) = place {
-            self.invalidate_place(lpn, ppn);
+        if let Some(ppn) = ppn {
+            self.invalidate_page(lpn, ppn);
         }
     }
 
     /// Invalidates the flash page that held this logical page's newest content.
-    pub(super) fn invalidate_place(&mut self, lpn: Lpn, ppn: Ppn) {
+    pub(super) fn invalidate_page(&mut self, lpn: Lpn, ppn: Ppn) {
         self.space.table.set_invalid(ppn);
-        if let Some(place) = self.regular_place(lpn, ppn) {
-            self.unmap_place(lpn, place);
+        if let Some(location) = self.regular_location(lpn, ppn) {
+            self.unmap_location(lpn, location);
         }
     }
 
-    /// Removes the logical page from the tables' place.
-    pub(super) fn unmap_place(&mut self, lpn: Lpn, place: Place) {
+    /// Removes the logical page from the quarter at this location.
+    pub(super) fn unmap_location(&mut self, lpn: Lpn, location: Location) {
         debug_assert!(
             self.map
                 .superblocks
-                .holds(place, self.map.shape.spot(lpn).quarter),
-            "the quarter of logical page {lpn} is not at {place:?}"
+                .holds(location, self.map.shape.spot(lpn).quarter),
+            "the quarter of logical page {lpn} is not at {location:?}"
         );
-        if self.map.superblocks.count_invalid(place) {
+        if self.map.superblocks.count_invalid(location) {
             self.remap(self.map.shape.superblock_of(lpn), &[]);
         }
-        if self.map.superblocks.get(place.psb).held().next().is_none() {
-            self.dissolve(place.psb);
+        if self
+            .map
+            .superblocks
+            .get(location.psb)
+            .held()
+            .next()
+            .is_none()
+        {
+            self.dissolve(location.psb);
         }
     }
 
-    /// Returns the place by which the tables map this logical page to this flash page, if they do.
-    pub(super) fn regular_place(&self, lpn: Lpn, ppn: Ppn) -> Option<Place> {
+    /// Returns the location by which the tables map this logical page to this flash page, if any.
+    pub(super) fn regular_location(&self, lpn: Lpn, ppn: Ppn) -> Option<Location> {
         let (psb, chip) = self
             .map
             .superblocks
             .owner(self.space.geometry().block_of(ppn))?;
         let (loc, row) = self.map.shape.loc_and_row(ppn)?;
         let spot = self.map.shape.spot(lpn);
-        let place = Place { psb, loc };
-        let is_there =
-            spot.row == row && spot.chip == chip && self.map.superblocks.holds(place, spot.quarter);
-        is_there.then_some(place)
+        let location = Location { psb, loc };
+        let is_there = spot.row == row
+            && spot.chip == chip
+            && self.map.superblocks.holds(location, spot.quarter);
+        is_there.then_some(location)
     }
 
     /// Rewrites the tables of a logical superblock; `moved` has the new locations of some quarters.
-    pub(super) fn remap(&mut self, logical: u32, moved: &[(u32, Place)]) {
+    pub(super) fn remap(&mut self, logical: u32, moved: &[(u32, Location)]) {
         let first = logical * QUARTERS;
-        let place = |quarter: u32| {
+        let location = |quarter: u32| {
             let new = moved
                 .iter()
                 .find(|(of, _)| *of == quarter)
-                .map(|(_, place)| *place);
+                .map(|(_, location)| *location);
             new.or_else(|| self.quarter_at(quarter))
         };
-        let places = [0, 1, 2, 3].map(|n| place(first + n));
-        self.map.mapping.set(logical, places);
+        let locations = [0, 1, 2, 3].map(|n| location(first + n));
+        self.map.mapping.set(logical, locations);
     }
 
     /// Dissolves a superblock that holds no quarter; the remaining valid pages of its blocks are
@@ -139,13 +150,16 @@ impl<S: Store> MlamFtl<S> {
     pub(super) fn take_apart(&mut self, psb: u32) {
         let held: Vec<(u32, u32)> = self.map.superblocks.get(psb).held().collect();
         for (loc, quarter) in held {
-            let (place, first) = (Place { psb, loc }, quarter * self.map.shape.quarter_pages());
+            let (location, first) = (
+                Location { psb, loc },
+                quarter * self.map.shape.quarter_pages(),
+            );
             let end = (first + self.map.shape.quarter_pages()).min(self.logical_pages);
             for lpn in (first..end).map(Lpn::new) {
-                let here = |ppn: &Ppn| self.regular_place(lpn, *ppn) == Some(place);
-                if let Some(ppn) = self.place_of(lpn).filter(here) {
+                let here = |ppn: &Ppn| self.regular_location(lpn, *ppn) == Some(location);
+                if let Some(ppn) = self.ppn_of(lpn).filter(here) {
                     self.map.buffer.on_relocate(lpn, ppn);
-                    self.unmap_place(lpn, place);
+                    self.unmap_location(lpn, location);
                 }
             }
         }
