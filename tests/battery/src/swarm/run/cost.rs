@@ -62,7 +62,7 @@ mod tests {
 
     /// For 100,000 pages programmed in a run, at the wear, age and reads that blocks reach in one.
     #[test]
-    fn mild_bit_errors_cost_no_page() {
+    fn mild_bit_errors_stay_within_the_ecc() {
         for cells in Cells::ALL {
             let profile = cells.profile();
             let (ecc, bits) = (profile.ecc, f64::from(8 * profile.geometry.page_bytes));
