@@ -276,7 +276,7 @@ fn repeated_mounts_without_writes_find_equal_content() {
 
 #[test]
 fn uncorrectable_data_is_an_error() {
-    scenarios(&Cells::ALL, "rot", |rig| {
+    scenarios(&Cells::ALL, "uncorrectable", |rig| {
         use nand_model::{Health, Store};
         let mut host = filled(rig)?;
         let geometry = rig.profile.geometry;
@@ -284,7 +284,7 @@ fn uncorrectable_data_is_an_error() {
             host.ftl.shutdown(0).map_err(|error| error.to_string())?;
             host.cut_power()
         };
-        let mut rotten = Vec::new();
+        let mut unreadable = Vec::new();
         for block in geometry.all_blocks().step_by(3) {
             let ppn = geometry.page(block, 5);
             let mut oob = [0; 26];
@@ -296,7 +296,7 @@ fn uncorrectable_data_is_an_error() {
                 chip.store_mut()
                     .set_health(ppn, Health::DataLost)
                     .expect("memory does not fail");
-                rotten.push(oob.tag.lpn);
+                unreadable.push(oob.tag.lpn);
             }
         }
         let mut host = Host::over(
@@ -315,9 +315,9 @@ fn uncorrectable_data_is_an_error() {
         if let Some(what) = wrong {
             return Err(what);
         }
-        if errors.is_empty() || errors.iter().any(|lpn| !rotten.contains(lpn)) {
+        if errors.is_empty() || errors.iter().any(|lpn| !unreadable.contains(lpn)) {
             return Err(format!(
-                "pages {rotten:?} rotted, {errors:?} cannot be read"
+                "pages {unreadable:?} are uncorrectable, {errors:?} cannot be read"
             ));
         }
         // Relocation must not turn the error into old or zero data; a rewrite repairs it.
