@@ -1,6 +1,6 @@
 /*
- * The yardstick of the simulation benchmark: a plain page-mapping FTL with greedy garbage collection and nothing else. No
- * laws, no emulated time, no spare bytes, no faults, no wear: forward map, reverse map, valid counts, and full blocks on one
+ * Reference of the simulation benchmark: a page-mapping FTL with greedy garbage collection and nothing else. No
+ * NAND rules, no emulated time, no spare bytes, no faults, no wear: forward map, reverse map, valid counts, and full blocks on one
  * list per valid count.
  *
  *     greedy BLOCKS PAGES_PER_BLOCK LOGICAL_BLOCKS WARMUP_WRITES WRITES SEED

@@ -116,7 +116,7 @@ def main():
     build(args.ftlsim and args.ftlsim.resolve())
     peers = {"sssl-ftlsim": FTLSIM} if args.ftlsim else {}
     peers["greedy.c"] = GREEDY
-    print("pagemap, law + timing + wear + causes on, beside plain C greedy loops; pages of 4 KiB")
+    print("pagemap, with NAND rules, timing, wear and causes, beside plain C greedy loops; pages of 4 KiB")
     print("(million host writes per CPU-second, WAF; ours : theirs, target >= 1.00x; of the best rounds; per round)")
     for shape in GEOMETRIES:
         beside(peers, *shape, writes, args.rounds)

@@ -16,7 +16,7 @@ BUFFER_BLOCKS = [4, 8, 16, 32, 64, 128]
 ORDERS = ["runs", "scattered"]
 INTRODUCTION = """\
 Device: 1 GB of SLC, 2 KB pages, 64 a block, 80 / 200 / 1,500 us; `--preset lazyftl-paper`: 7 % over-provisioning, which is ours; comparators with a page map have 128 log blocks, victims with the fewest valid pages. The trace, MSR `usr_2` scaled to the device, is a **stand-in** here with its published statistics (75.9 % of the pages touched,
-relative standard deviation of accesses 193.6 %, requests of at most 256 pages). What was not published decides a good deal, above all the order of the requests: *runs* keeps those of one pass over
+relative standard deviation of accesses 193.6 %, requests of at most 256 pages). Unpublished properties of the trace determine much of the result, above all the order of the requests: *runs* keeps those of one pass over
 256 pages together, *scattered* has them in random order. Touched pages are written once, in order, and the trace runs once before it is measured.
 [SCHEMES.md](SCHEMES.md#lazyftl-on-its-own-device) has more on this.
 """
@@ -172,13 +172,23 @@ def claims(ftld, order, cache, buffer, loads):
 
 # Why a figure of ours differs, by claim.
 WHY = {
-    "optimum": "In runs nothing is copied. Scattered overwriting leaves valid pages in every block at 7 % over-provisioning, so they are copied; how the real trace orders its requests was not published.",
-    "order runs": "Whole blocks are overwritten in order, so every log block becomes a data block by a switch, without a copy, and LazyFTL alone has mapping pages to write (1 us). The paper hardly saw a switch: its trace has no such runs. LAST keeps requests of one page out of its sequential log blocks, so these get gaps.",
-    "order scattered": "LazyFTL is first by far, and log blocks of single logical blocks come last; between them the order differs. Scattered writes reach nearly all of 7,500 logical blocks, so A-SAST's 128 log blocks, a few for each group, are merged "
-    "almost as empty as BAST's (its authors' rules for groups were not at hand), while FAST and LAST fill theirs. The replacement blocks of NFTL-1 and NFTL-N are as many as over-provisioning leaves, which was not published.",
-    "smallest": "14.2 us above the optimum pay for 0.047 copies of 303 us a write at most; the published statistics do not decide between runs, which copies nothing, and scattered, which copies more.",
-    "reads": "1.000727 is less than one mapping page for the 512 pages that it maps (1.00195), so the real trace reads the same regions again while their mapping pages are cached; the stand-in does not try to.",
-    "hits": "It falls slowly all the way, without the bend: the stand-in's requests, in random order, seldom return to a mapping page while it is cached, so 1 or 14 of 932 hardly matter. The real trace returns more often (claim on reads).",
-    "converts": "The mean here, the most there. It grows evenly with every halving.",
+    "optimum": "In runs nothing is copied. Scattered overwriting leaves valid pages in every block at 7 % over-provisioning, "
+    "and these are copied. The order of requests in the real trace was not published.",
+    "order runs": "Whole blocks are overwritten in order, so every log block becomes a data block by a switch, without a copy; "
+    "only LazyFTL writes mapping pages (1 us). The paper reports hardly any switches: its trace has no such runs. "
+    "LAST keeps requests of one page out of its sequential log blocks, so these have gaps.",
+    "order scattered": "LazyFTL is first by far, and log blocks of single logical blocks are last; the order between them differs. "
+    "Scattered writes reach nearly all of 7,500 logical blocks. So A-SAST's 128 log blocks, a few for each group, "
+    "are merged almost as empty as BAST's (the authors' rules for groups were not available), while FAST and LAST "
+    "fill theirs. The number of replacement blocks of NFTL-1 and NFTL-N was not published; here over-provisioning "
+    "determines it.",
+    "smallest": "14.2 us above the optimum are at most 0.047 copies of 303 us a write. The published statistics do not "
+    "determine the order: runs copy nothing, scattered requests copy more.",
+    "reads": "1.000727 is less than one mapping page read for the 512 pages that it maps (1.00195). So the real trace reads "
+    "the same regions again while their mapping pages are cached; the stand-in does not model this.",
+    "hits": "Our hit ratio falls slowly over the whole range, without the bend. The stand-in's requests, in random order, "
+    "seldom return to a mapping page while it is cached, so 1 or 14 of 932 cached pages make little difference. The"
+    " real trace returns more often (claim on reads).",
+    "converts": "Our figure is the mean; the paper's is the maximum. The mean rises at every halving of the area.",
     "cache": "",
 }

@@ -25,8 +25,8 @@ TIGHT, WIDE = "1.25", "6"
 INTRODUCTION = """\
 Device: 32 chips of 1 GB of MLC on 4 channels, 4 KB pages, 128 a block, 60 / 800 / 1,500 us, 100 us of bus a page; a buffer of 32 MB, flushed from 10 to 50 % free. `--preset mlam-paper`. A row of a superblock costs 1,000 us to
 write, 860 to copy inside its chips and 1,260 to others, and the paper's example of 20 pages 5,532 us each: exact tests. None of the six traces was published; the loads here are **ours**, with what the text says of each. They go to 2 GiB
-that were written before, so that there is unchanged data to copy. Time is the sum of all requests', one after the other. How large the tables may get was not published: {tight} times the coarsest one is our default, with {wide}
-times nothing has to be reorganised. Nor was `alpha`, the weight of age against size: it is {alpha} unless said.
+that were written before, so that there is unchanged data to copy. Time is the sum of all requests', one after the other. The bound of the tables was not published: {tight} times the coarsest one is our default; with {wide}
+times nothing is reorganised. `alpha`, the weight of age against size, was not published either: it is {alpha} unless stated.
 """
 
 
@@ -194,11 +194,14 @@ def least(trace, loads, policies, free):
 
 # Why a figure of ours differs, by claim.
 WHY = {
-    "lru": "More than 64 % where the loads have few hot superblocks: LRU flushes what was written longest ago, however little of it that is, and the real traces lie less close together. On Iozone every superblock is full when it is flushed.",
-    "best": "Size is best where the addresses are scattered over everything (Internet Explorer), so that age tells nothing.",
+    "lru": "MLAM saves more than 64 % where the loads have few hot superblocks: LRU flushes the superblock written longest"
+    " ago, however few new pages it has. The real traces have less locality. On Iozone every superblock is full "
+    "when it is flushed.",
+    "best": "Size is best where the addresses are scattered over the whole device (Internet Explorer): age predicts nothing there.",
     "desktop": "",
     "pcfat32": "",
-    "iozone": "One stream fills each superblock before it is flushed, so all but FlushAll write the same. The real Iozone must leave superblocks half filled, which Size then keeps.",
+    "iozone": "One stream fills each superblock before it is flushed, so all policies but FlushAll write the same pages. The "
+    "real Iozone must leave superblocks half filled, which Size then keeps.",
     "k small": "",
     "k large": "",
     "buffer": "",

@@ -68,15 +68,15 @@ TABLE_2 = {
     },
 }
 INTRODUCTION = """\
-Device: 8 GB of MLC, of which "only a portion" is used; 2 KB pages, 128 a block; short read 20, read 60, program 800, erase 1,500 us. `--preset mnftl-paper`, which says how large that
-portion is: in every page-level row of the paper's Table 2, pages written and copied, in blocks, less the blocks erased are 4,351 or 4,352. So all tests began on an erased region of 4,352 blocks, 1 GiB and the 256 log blocks
+Device: 8 GB of MLC, of which "only a portion" is used; 2 KB pages, 128 a block; short read 20, read 60, program 800, erase 1,500 us. `--preset mnftl-paper`. The size of that
+portion follows from the paper's Table 2: in every page-level row, pages written and copied, in blocks, less the blocks erased are 4,351 or 4,352. So all tests began on an erased region of 4,352 blocks, 1 GiB and the 256 log blocks
 that the paper gives SFTL.
 
 A response is the paper's closed form, which reproduces its page-level column to 1 us: `w (800 + o) + (1 - w) (60 + o) + (860 copies + 1,500 erases) / records`, with the share of writes `w` and `o` = 20 us of
 spare bytes for MNFTL, 40 for SFTL, and 160 us more a GC run for MNFTL; a record is one page whatever its length. Copies, erases and, for schemes whose map lies on flash, the reads and
 programs of mapping pages are measured here. Traces are **stand-ins**: records, share of writes and mean length of Table 1, addresses by Zipf's law (exponent 0.9) over the whole GiB, which is
-our choice; the paper does not say where its traces write. Websearch reads from 512 MiB that were written before, or it would find nothing; so the other half is
-free, and its 852 writes need no GC run.
+our choice; the paper does not say where its traces write. Websearch reads from 512 MiB that were written before, because reads of unwritten pages access no flash. The other half is
+free, so its 852 writes need no GC run.
 """
 
 
@@ -158,7 +158,7 @@ def claims(ours, names):
             "15 us",
             f"{figure(web['superblock'] - web['mnftl'], 1)} us",
             web["superblock"] > web["mnftl"],
-            "Two short reads instead of one are 20 us. 15 us means that both directories of SFTL are often in the spare bytes of one page; the closed form leaves that out, as the paper's other rows do.",
+            "A second short read takes 20 us. A difference of 15 us means that both directories of SFTL are often in the spare bytes of one page. The closed form ignores that, as the paper's other rows do.",
         )
     told.add(
         "Websearch: no copies, no erases, under any scheme",
@@ -180,14 +180,14 @@ def claims(ours, names):
             "69.78 %",
             f"{figure(reduction(1), 1)} %",
             reduction(1) > 0,
-            "Not what the paper's Table 2 gives either: the mean of its rows is 46.3 %. " + WHY.get("copies", ""),
+            "The paper's Table 2 gives another figure: the mean of its rows is 46.3 %. " + WHY.get("copies", ""),
         )
         told.add(
             "33.35 % fewer erases than DFTL",
             "33.35 %",
             f"{figure(reduction(2), 1)} %",
             reduction(2) > 0,
-            "Nor this: the mean of the rows is 14.0 %; 33.3 % is Financial2 alone. " + WHY.get("erases", ""),
+            "The paper's Table 2 gives another figure: the mean of its rows is 14.0 %, and 33.3 % is Financial2 alone. " + WHY.get("erases", ""),
         )
     if "superblock" in names:
         others = [name for name in names if name != "gftl"]
@@ -205,12 +205,17 @@ def claims(ours, names):
 
 # Why a figure of ours differs, by claim.
 WHY = {
-    "websearch": "SFTL alone: 865 writes at Zipf addresses reach more of its 512 superblocks than it may have log blocks, 256, so it has to compact some. The paper's writes stayed in fewer.",
-    "reduction": "The direction holds, most of the size does not: in the paper DFTL takes 110 to 390 us a record more than its copies and erases explain, which is translation. Ours writes all changed entries "
-    "of a mapping page at once and pays 64 to 140 us.",
-    "copies": "Zipf addresses reach all 4,096 logical blocks, each of which keeps a partly filled block of its own, and overwriting has 256 blocks to spare; real traces stay in fewer logical blocks at a time, which is what "
-    "concentrated mapping needs.",
-    "erases": "For the same reason: blocks of MNFTL that are not full stay unused, DFTL fills every block it opens. Only on Financial2, where DFTL writes more mapping pages than data moves, does MNFTL erase less here.",
-    "superblock copies": "The direction holds, not the factors of up to 2,121. A record here is one page at a Zipf address; the paper's Systemdisk traces have runs of 37 to 44 KB. Its 148,806,666 copies on Systemdisk2 have a digit too "
-    "many: the closed form gives its own 5,577 us with 14,880,666.",
+    "websearch": "Only SFTL differs: 865 writes at Zipf addresses reach more of its 512 superblocks than it may have log blocks,"
+    " 256, so it compacts some superblocks. The paper's writes reach fewer.",
+    "reduction": "The direction agrees; the size differs. In the paper DFTL takes 110 to 390 us a record more than its copies "
+    "and erases explain; this is the cost of translation. Our DFTL writes all changed entries of a mapping page at "
+    "once and takes 64 to 140 us.",
+    "copies": "Zipf addresses reach all 4,096 logical blocks. Each of them keeps a partly filled block of its own, and 256 "
+    "blocks are left for overwrites. Real traces write to fewer logical blocks at a time, which concentrated "
+    "mapping needs.",
+    "erases": "Blocks of MNFTL that are not full stay unused; DFTL fills every block it opens. MNFTL erases less here only on"
+    " Financial2, where DFTL writes more mapping pages than data copies.",
+    "superblock copies": "The direction agrees; the factors of up to 2,121 do not. Here a record is one page at a Zipf address; the "
+    "paper's Systemdisk traces have runs of 37 to 44 KB. The paper's 148,806,666 copies on Systemdisk2 have a digit"
+    " too many: with 14,880,666 the closed form gives the paper's 5,577 us.",
 }

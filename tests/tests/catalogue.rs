@@ -57,7 +57,7 @@ fn every_folder_is_a_registered_scheme_and_every_scheme_has_a_folder() {
 }
 
 #[test]
-fn every_scheme_has_its_row_in_the_documentation() {
+fn every_scheme_has_one_row_in_the_documentation() {
     let registered: BTreeSet<String> = SCHEMES
         .iter()
         .map(|scheme| scheme.name.to_string())
@@ -85,7 +85,7 @@ fn every_scheme_has_its_row_in_the_documentation() {
 }
 
 #[test]
-fn descriptors_say_something_and_parameters_are_told_apart() {
+fn descriptors_are_not_empty_and_parameter_keys_are_unique() {
     for scheme in SCHEMES {
         for text in [scheme.title, scheme.paper, scheme.mapping, scheme.ram] {
             assert!(
@@ -122,7 +122,7 @@ fn bounds(text: &str) -> Option<(&str, u64, Option<u64>)> {
 
 /// The remedy that an error names is valid, and values beyond it are not.
 #[test]
-fn the_bounds_that_an_error_names_are_those_that_hold() {
+fn bounds_in_error_messages_are_the_accepted_bounds() {
     let mut found = 0;
     for (scheme, cells) in suite::matrix() {
         let refusal = |key: &str, value: u64| {

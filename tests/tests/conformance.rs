@@ -16,17 +16,17 @@ fn for_every_scheme(part: conformance::Part) {
 }
 
 #[test]
-fn what_was_written_is_read_through_collections_and_mounts() {
+fn written_data_is_read_after_collections_and_mounts() {
     for_every_scheme(conformance::collections_and_mounts);
 }
 
 #[test]
-fn a_device_whose_every_page_is_mapped_can_be_overwritten() {
+fn fully_mapped_device_can_be_overwritten() {
     for_every_scheme(conformance::overwrites);
 }
 
 #[test]
-fn mapped_pages_are_told_from_trimmed_ones() {
+fn mapped_and_trimmed_pages_are_distinguished() {
     for_every_scheme(conformance::mapped_pages);
 }
 
@@ -38,7 +38,7 @@ fn trims_without_checkpoints_do_not_fill_the_device() {
 
 /// As many factory-bad blocks as the data sheet allows, at positions from the seed.
 #[test]
-fn factory_bad_blocks_are_never_touched() {
+fn factory_bad_blocks_are_never_used() {
     for_every_scheme(conformance::factory_bad_blocks);
 }
 
@@ -52,7 +52,7 @@ fn failing_blocks_lose_nothing() {
 /// The host's file system is sometimes full, at any point. Requests fail, but no data is lost and
 /// no block retires. The same request succeeds when there is space again.
 #[test]
-fn a_full_host_file_system_is_no_fault_of_the_flash() {
+fn full_host_file_system_fails_requests_and_retires_no_block() {
     for_every_scheme(conformance::full_host);
 }
 

@@ -58,7 +58,7 @@ struct Total {
 }
 
 #[test]
-fn no_reply_lies_and_no_crash_loses_what_was_promised() {
+fn random_plans_get_correct_replies_and_lose_no_durable_data() {
     if let Some(seed) = number("FTLD_SWARM_RUN") {
         return repeat(&format!("run {seed}"), &plan::draw(seed));
     }
@@ -176,7 +176,7 @@ fn tell(why: &str, plan: &Plan) {
     std::fs::write(&path, small.to_string()).expect("the plan is kept");
     panic!(
         "{why}\n{} of {} actions are left: {}\n{small}\
-         To keep it: tests/daemon_swarm/NAME.plan, with its story in lines that begin with #.\n    \
+         To keep it: tests/daemon_swarm/NAME.plan, with a description in lines that begin with #.\n    \
          FTLD_SWARM_PLAN={} cargo test -p ftld-tests --test daemon_swarm",
         small.actions.len(),
         plan.actions.len(),
@@ -187,7 +187,7 @@ fn tell(why: &str, plan: &Plan) {
 
 /// Plans that failed once, and plans that detect mistakes.
 #[test]
-fn kept_plans_stay_good() {
+fn kept_plans_pass() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("daemon_swarm");
     let mut plans: Vec<_> = std::fs::read_dir(&folder)
         .expect("the folder is there")

@@ -214,7 +214,7 @@ fn of_scheme(ftl: &dyn Ftl<MemStore>) -> String {
 }
 
 #[test]
-fn every_scheme_on_every_chip_holds_the_same_bytes_after_the_same_requests() {
+fn every_scheme_on_every_chip_has_equal_content_after_equal_requests() {
     let mut decisions = vec![
         "# What each scheme decides, written by FTLD_DECISIONS=write cargo test -p ftld-tests --test differential".to_string(),
         "# By cause: reads/reads of spare bytes/programs/programs of spare bytes alone/erases. gc_runs: runs/pages moved/moves for wear."

@@ -105,7 +105,7 @@ fn starts_or_says_why(rig: &Rig, host: Host) -> Result<&'static str, String> {
 }
 
 #[test]
-fn parts_that_lie_never_make_a_wrong_read() {
+fn silent_faults_cause_no_wrong_read() {
     let silent = Fault::ALL.into_iter().filter(|fault| fault.is_silent());
     for (fault, (scheme, cells)) in
         silent.flat_map(|fault| suite::matrix().map(move |on| (fault, on)))
@@ -169,7 +169,7 @@ fn parts_that_lie_never_make_a_wrong_read() {
 }
 
 #[test]
-fn a_die_that_stops_working_takes_no_more_than_its_own_data() {
+fn failed_die_loses_only_its_own_data() {
     for (scheme, cells) in suite::matrix() {
         let profile = cells.profile();
         let profile = Profile {

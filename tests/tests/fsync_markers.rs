@@ -27,7 +27,7 @@ fn marker(text: &str) -> String {
 }
 
 #[test]
-fn check_wants_markers() {
+fn check_fails_without_durable_markers() {
     let scratch = tempfile::tempdir().expect("a folder");
     let (folder, markers) = (
         scratch.path().join("folder"),
@@ -76,7 +76,7 @@ fn check_wants_markers() {
 }
 
 #[test]
-fn work_wants_something_durable() {
+fn work_fails_without_a_durable_operation() {
     let scratch = tempfile::tempdir().expect("a folder");
     let (folder, markers) = (
         scratch.path().join("folder"),

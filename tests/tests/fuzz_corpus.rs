@@ -30,7 +30,7 @@ fn inputs(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn every_kept_input_is_withstood() {
+fn recorded_inputs_cause_no_failure() {
     for target in TARGETS {
         let inputs = inputs(target);
         assert!(
@@ -49,7 +49,7 @@ fn every_kept_input_is_withstood() {
 }
 
 #[test]
-fn every_target_has_a_binary_and_a_corpus_and_no_more() {
+fn every_fuzz_target_has_a_binary_and_a_corpus_and_no_other_exists() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
     let names = |folder: &str| {
         let entries = std::fs::read_dir(fuzz.join(folder)).unwrap();
@@ -72,7 +72,7 @@ fn every_target_has_a_binary_and_a_corpus_and_no_more() {
 }
 
 #[test]
-fn mutations_of_kept_inputs_are_withstood() {
+fn mutated_inputs_cause_no_failure() {
     for target in TARGETS {
         let inputs: Vec<_> = inputs(target).into_iter().map(|(_, bytes)| bytes).collect();
         let mut rng = SplitMix::new(seed());

@@ -26,26 +26,26 @@ fn for_every_scheme(what: &str, part: host_crashes::Part) {
 }
 
 #[test]
-fn whatever_a_crash_of_the_host_keeps_everything_flushed_is_there() {
+fn host_crash_loses_nothing_flushed() {
     for_every_scheme("crash states", host_crashes::all_along);
 }
 
 /// A crash during image creation leaves a file that is rejected with a reason, or a new image.
 #[test]
-fn a_crash_while_an_image_is_made_is_no_riddle() {
+fn host_crash_during_create_leaves_valid_or_refused_image() {
     for_every_scheme("new images", host_crashes::new_images);
 }
 
 /// The n-th write of the host's file fails, for every n: no acknowledged data is lost, and the next
 /// request succeeds.
 #[test]
-fn every_write_that_the_host_refuses_costs_its_request_and_no_more() {
+fn refused_host_write_fails_only_its_request() {
     for_every_scheme("refused writes", host_crashes::refused_writes);
 }
 
 /// A sync that fails once loses its data for good, although the next sync succeeds. No request is
 /// acknowledged after it, and data flushed before persists.
 #[test]
-fn a_sync_that_fails_once_ends_the_device_and_loses_nothing_flushed_before() {
+fn failed_sync_stops_acknowledgements_and_loses_nothing_flushed() {
     for_every_scheme("failed syncs", host_crashes::failed_syncs);
 }

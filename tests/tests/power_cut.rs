@@ -107,7 +107,7 @@ fn without_pair_protection_the_same_cuts_lose_flushed_data() {
 /// Some outcomes at every operation of variants of the usual rig: programs and erases that fail on
 /// their own, other word-line pairings, lost OOB marks.
 #[test]
-fn cuts_among_failing_blocks_other_pairings_and_lost_marks() {
+fn cuts_with_failing_blocks_other_pairings_or_lost_marks_lose_nothing_flushed() {
     for_every_scheme("cuts in variants", power_cuts::variants);
 }
 
@@ -115,7 +115,7 @@ fn cuts_among_failing_blocks_other_pairings_and_lost_marks() {
 /// something. The short form runs samples. The long form runs every pair of operations and outcomes
 /// on a tiny device, and samples of all workloads on the usual one.
 #[test]
-fn a_cut_inside_a_mount_loses_nothing_either() {
+fn a_cut_inside_a_mount_loses_nothing_flushed() {
     let cases = for_every_scheme("cuts inside mounts", power_cuts::inside_mounts);
     promised("cuts inside mounts", cases, 100_000);
 }
@@ -123,7 +123,7 @@ fn a_cut_inside_a_mount_loses_nothing_either() {
 /// A random third cut, inside the mount after the second one; both mounts had programmed or erased
 /// something.
 #[test]
-fn a_cut_inside_the_mount_after_that_loses_nothing_either() {
+fn a_cut_inside_the_mount_after_a_cut_mount_loses_nothing_flushed() {
     let cases = for_every_scheme("third cuts", power_cuts::inside_second_mounts);
     promised("third cuts", cases, 100_000);
 }
@@ -131,7 +131,7 @@ fn a_cut_inside_the_mount_after_that_loses_nothing_either() {
 /// Every sequence of four requests on two pages of a full device, cut at every operation. The short
 /// form runs every second sequence of three.
 #[test]
-fn every_short_row_of_requests_may_be_cut() {
+fn cuts_in_short_request_sequences_lose_nothing_flushed() {
     for_every_scheme("cuts in short rows", power_cuts::short_rows);
 }
 
@@ -145,9 +145,13 @@ fn a_full_device_stays_writable_through_cuts_in_a_row() {
 /// The same on chips with commercial geometry: large blocks, where a cut leaves much of a block
 /// unused.
 #[test]
-fn a_real_chip_stays_writable_through_cuts_in_a_row() {
+fn a_real_size_device_stays_writable_through_cuts_in_a_row() {
     for (scheme, cells) in suite::matrix() {
-        in_a_row(&power_cuts::sold_rig(scheme, cells, &suite::budget(scheme)));
+        in_a_row(&power_cuts::real_size_rig(
+            scheme,
+            cells,
+            &suite::budget(scheme),
+        ));
     }
 }
 
@@ -168,7 +172,7 @@ fn in_a_row(rig: &Rig) {
 /// Random cuts of any outcome in sequence, on a few hundred blocks of a chip with commercial
 /// geometry: a million in the long form.
 #[test]
-fn random_cuts_of_a_real_chip_lose_nothing_flushed() {
+fn random_cuts_of_a_real_size_device_lose_nothing_flushed() {
     let rigs: Vec<Rig> = SCHEMES
         .iter()
         .flat_map(|scheme| (0..power_cuts::RANDOM_ROWS).map(move |row| (scheme, row)))
@@ -199,7 +203,7 @@ fn random_cuts_of_a_real_chip_lose_nothing_flushed() {
 
 /// Each checkpoint block in turn becomes unreadable; the state it recorded must still hold.
 #[test]
-fn any_checkpoint_block_may_be_lost() {
+fn loss_of_any_checkpoint_block_loses_nothing_flushed() {
     for_every_scheme(
         "losses of a checkpoint block or page",
         |scheme, cells, verdicts| {

@@ -11,12 +11,12 @@ use nand_model::{Cause, Cut, EraseCut, FaultPlan, PartnerCut, ProgramCut};
 
 const PAGES: u32 = 192;
 
-fn stories(cells: &[Cells], name: &str, story: impl Fn(&Rig) -> Result<(), String>) {
-    let mut verdicts = suite::verdicts_of_all("recovery_stories");
+fn scenarios(cells: &[Cells], name: &str, scenario: impl Fn(&Rig) -> Result<(), String>) {
+    let mut verdicts = suite::verdicts_of_all("recovery_scenarios");
     for (scheme, kind) in suite::matrix() {
         if cells.contains(&kind) {
             let rig = rig_of(scheme, kind);
-            verdicts.case(&format!("{}/{name}", rig.path()), || story(&rig));
+            verdicts.case(&format!("{}/{name}", rig.path()), || scenario(&rig));
         }
     }
     assert!(
@@ -70,8 +70,8 @@ fn filled(rig: &Rig) -> Result<Host<'_>, String> {
 }
 
 #[test]
-fn the_plug_is_pulled_before_the_first_write() {
-    stories(&Cells::ALL, "empty", |rig| {
+fn a_cut_before_the_first_write_leaves_a_writable_device() {
+    scenarios(&Cells::ALL, "empty", |rig| {
         let mut host = Host::format(rig).remount()?;
         host.settle_all()?;
         host.run(&write(0))?;
@@ -80,8 +80,8 @@ fn the_plug_is_pulled_before_the_first_write() {
 }
 
 #[test]
-fn a_flushed_page_shares_its_word_line_with_the_page_the_cut_hits() {
-    stories(&[Cells::Mlc], "word_line", |rig| {
+fn flushed_page_survives_a_cut_in_a_program_of_its_word_line() {
+    scenarios(&[Cells::Mlc], "word_line", |rig| {
         for later in 0..12 {
             let mut host = filled(rig)?;
             host.run(&write(3))?;
@@ -106,8 +106,8 @@ fn a_flushed_page_shares_its_word_line_with_the_page_the_cut_hits() {
 }
 
 #[test]
-fn every_flush_is_followed_by_a_cut() {
-    stories(&Cells::ALL, "flush_then_cut", |rig| {
+fn a_cut_after_every_flush_loses_nothing_flushed() {
+    scenarios(&Cells::ALL, "flush_then_cut", |rig| {
         let mut host = filled(rig)?;
         for round in 0..60 {
             host.run(&write(round % PAGES))?;
@@ -130,8 +130,8 @@ fn every_flush_is_followed_by_a_cut() {
 }
 
 #[test]
-fn an_erase_that_only_looks_complete_spoils_nothing_written_later() {
-    stories(&Cells::ALL, "looks_blank", |rig| {
+fn erase_that_only_looks_complete_loses_nothing_flushed_later() {
+    scenarios(&Cells::ALL, "looks_blank", |rig| {
         let mut host = filled(rig)?;
         for round in 0..12 {
             let mut workload = Workload::new(Kind::FullDisk, PAGES, round);
@@ -155,8 +155,8 @@ fn an_erase_that_only_looks_complete_spoils_nothing_written_later() {
 }
 
 #[test]
-fn what_was_trimmed_and_flushed_stays_zeros_through_collections_and_cuts() {
-    stories(&Cells::ALL, "trimmed", |rig| {
+fn flushed_trims_read_as_zeros_after_collections_and_cuts() {
+    scenarios(&Cells::ALL, "trimmed", |rig| {
         let mut host = filled(rig)?;
         host.run(&HostOp::Trim { lpn: 40, count: 30 })?;
         host.run(&HostOp::Flush)?;
@@ -173,8 +173,8 @@ fn what_was_trimmed_and_flushed_stays_zeros_through_collections_and_cuts() {
 }
 
 #[test]
-fn a_device_trimmed_from_end_to_end_comes_back_empty() {
-    stories(&Cells::ALL, "trim_all", |rig| {
+fn fully_trimmed_device_mounts_empty() {
+    scenarios(&Cells::ALL, "trim_all", |rig| {
         let mut host = filled(rig)?;
         host.run(&HostOp::Trim {
             lpn: 0,
@@ -195,8 +195,8 @@ fn a_device_trimmed_from_end_to_end_comes_back_empty() {
 }
 
 #[test]
-fn the_first_page_of_every_open_block_is_lost() {
-    stories(&Cells::ALL, "heads_lost", |rig| {
+fn loss_of_the_first_page_of_open_blocks_loses_nothing_flushed() {
+    scenarios(&Cells::ALL, "heads_lost", |rig| {
         // The first readable page of a block determines its role and age.
         let mut host = filled(rig)?;
         for offset in 0..rig.profile.geometry.pages_per_block {
@@ -216,8 +216,8 @@ fn the_first_page_of_every_open_block_is_lost() {
 }
 
 #[test]
-fn two_stops_one_clean_one_not() {
-    stories(&Cells::ALL, "clean_then_not", |rig| {
+fn a_cut_after_a_clean_stop_is_an_unclean_mount_and_loses_nothing_flushed() {
+    scenarios(&Cells::ALL, "clean_then_not", |rig| {
         let mut host = filled(rig)?;
         host.ftl.shutdown(0).map_err(|error| error.to_string())?;
         host = host.remount()?;
@@ -236,8 +236,8 @@ fn two_stops_one_clean_one_not() {
 }
 
 #[test]
-fn a_stop_is_announced_and_then_put_off() {
-    stories(&Cells::ALL, "put_off", |rig| {
+fn device_used_after_shutdown_mounts_with_all_flushed_data() {
+    scenarios(&Cells::ALL, "put_off", |rig| {
         let mut host = filled(rig)?;
         for round in 0..8 {
             host.ftl.shutdown(0).map_err(|error| error.to_string())?;
@@ -254,8 +254,8 @@ fn a_stop_is_announced_and_then_put_off() {
 }
 
 #[test]
-fn a_mount_without_writes_in_between_finds_the_same_again_and_again() {
-    stories(&Cells::ALL, "idempotent", |rig| {
+fn repeated_mounts_without_writes_find_equal_content() {
+    scenarios(&Cells::ALL, "idempotent", |rig| {
         let mut host = filled(rig)?;
         host.set_faults(at(
             90,
@@ -275,8 +275,8 @@ fn a_mount_without_writes_in_between_finds_the_same_again_and_again() {
 }
 
 #[test]
-fn data_that_rots_is_an_error_and_never_another_pages_data() {
-    stories(&Cells::ALL, "rot", |rig| {
+fn uncorrectable_data_is_an_error() {
+    scenarios(&Cells::ALL, "uncorrectable", |rig| {
         use nand_model::{Health, Store};
         let mut host = filled(rig)?;
         let geometry = rig.profile.geometry;
@@ -284,7 +284,7 @@ fn data_that_rots_is_an_error_and_never_another_pages_data() {
             host.ftl.shutdown(0).map_err(|error| error.to_string())?;
             host.cut_power()
         };
-        let mut rotten = Vec::new();
+        let mut unreadable = Vec::new();
         for block in geometry.all_blocks().step_by(3) {
             let ppn = geometry.page(block, 5);
             let mut oob = [0; 26];
@@ -296,7 +296,7 @@ fn data_that_rots_is_an_error_and_never_another_pages_data() {
                 chip.store_mut()
                     .set_health(ppn, Health::DataLost)
                     .expect("memory does not fail");
-                rotten.push(oob.tag.lpn);
+                unreadable.push(oob.tag.lpn);
             }
         }
         let mut host = Host::over(
@@ -315,9 +315,9 @@ fn data_that_rots_is_an_error_and_never_another_pages_data() {
         if let Some(what) = wrong {
             return Err(what);
         }
-        if errors.is_empty() || errors.iter().any(|lpn| !rotten.contains(lpn)) {
+        if errors.is_empty() || errors.iter().any(|lpn| !unreadable.contains(lpn)) {
             return Err(format!(
-                "pages {rotten:?} rotted, {errors:?} cannot be read"
+                "pages {unreadable:?} are uncorrectable, {errors:?} cannot be read"
             ));
         }
         // Relocation must not turn the error into old or zero data; a rewrite repairs it.

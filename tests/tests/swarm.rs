@@ -69,7 +69,7 @@ fn fail_of(seed: u64, plan: &Plan, why: String) -> String {
 }
 
 #[test]
-fn whatever_happens_together_loses_nothing_flushed() {
+fn random_plans_lose_nothing_flushed() {
     if let Some(seed) = number("FTLD_SWARM_RUN") {
         let plan = drawn(seed);
         println!("{plan}");
@@ -185,7 +185,7 @@ fn all_classes() -> Vec<&'static str> {
 
 /// Plans that failed once, shrunk; the first lines of each file describe the bug.
 #[test]
-fn what_was_found_before_stays_mended() {
+fn kept_plans_pass() {
     let mut plans = 0;
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/swarm"))
         .expect("the folder of kept plans")
@@ -203,7 +203,7 @@ fn what_was_found_before_stays_mended() {
 }
 
 #[test]
-fn the_generator_knows_every_parameter() {
+fn generator_draws_every_parameter() {
     for scheme in SCHEMES {
         let unknown = plan::unknown_parameters(scheme);
         assert_eq!(unknown, Vec::<&str>::new(), "{}", scheme.name);

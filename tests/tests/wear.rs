@@ -16,10 +16,10 @@ fn a_worn_out_device_is_read_only_with_everything_readable_also_after_a_restart(
 }
 
 #[test]
-fn data_is_written_anew_before_it_fades() {
+fn data_is_refreshed_before_it_becomes_uncorrectable() {
     for scheme in SCHEMES {
         let mut verdicts = suite::verdicts("wear", scheme);
-        wear::faded(scheme, &mut verdicts);
+        wear::retention_refresh(scheme, &mut verdicts);
         verdicts.notes().iter().for_each(|line| println!("{line}"));
         verdicts.assert_none_failed();
     }

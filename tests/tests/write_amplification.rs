@@ -36,7 +36,7 @@ fn amplification(form: &Form, over_provisioning: f64) -> f64 {
 }
 
 #[test]
-fn greedy_collection_has_the_write_amplification_it_must_have() {
+fn greedy_collection_has_the_reference_write_amplification() {
     let short = Form {
         logical_blocks: 512,
         warm_up: 8,
@@ -67,7 +67,7 @@ fn greedy_collection_has_the_write_amplification_it_must_have() {
 /// 90 % of the writes go to 10 % of the pages. Greedy GC mixes them; a placement that separates
 /// them, with a policy that delays GC of hot blocks, must relocate fewer pages.
 #[test]
-fn a_placement_takes_effect_where_the_map_is_on_flash() {
+fn placement_by_age_reduces_write_amplification_of_flash_maps() {
     for scheme in ["lazyftl", "dftl"] {
         let of = |policy, placement| {
             let params = [

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_and_pairs_are_counted_by_run_and_survive_a_file() {
+    fn classes_and_pairs_are_counted_by_run_and_read_back_from_a_file() {
         let all = ["a", "b", "c"];
         let mut classes = Classes::default();
         classes.note("a");

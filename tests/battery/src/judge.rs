@@ -133,11 +133,14 @@ impl Battery {
                 .flat_map(|(_, part)| on_both(*part))
                 .collect(),
             Battery::Wear => {
-                let faded = Part {
+                let retention_refresh = Part {
                     path: on(Cells::Mlc),
-                    run: Box::new(move |verdicts| wear::faded(scheme, verdicts)),
+                    run: Box::new(move |verdicts| wear::retention_refresh(scheme, verdicts)),
                 };
-                on_both(wear::worn_out).into_iter().chain([faded]).collect()
+                on_both(wear::worn_out)
+                    .into_iter()
+                    .chain([retention_refresh])
+                    .collect()
             }
             Battery::Swarm => (0..budget.pick(200, 400, 10_000))
                 .map(|number| Part {

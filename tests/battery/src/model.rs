@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_leaves_the_newest_value_alone() {
+    fn only_the_newest_value_is_allowed_after_a_flush() {
         let mut model = Model::new(4, 1);
         model.submit(2, 5);
         model.submit(2, 6);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_recovery_showed_stays() {
+    fn only_the_value_read_after_a_recovery_is_allowed() {
         let mut model = Model::new(4, 1);
         model.submit(0, 5);
         model.submit(0, 6);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn other_addresses_mixtures_and_other_runs_are_never_allowed() {
+    fn data_of_another_address_or_run_and_mixtures_are_refused() {
         let mut model = Model::new(4, 1);
         model.submit(0, 5);
         model.submit(1, 6);

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_name_themselves() {
+    fn page_bytes_identify_address_version_and_seed() {
         assert_eq!(
             identify(&page(7, 9, 11)),
             Seen::Page {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn mixtures_shifts_and_flipped_bits_are_not_pages() {
+    fn mixed_shifted_or_flipped_bytes_are_no_page() {
         let mut torn = page(7, 9, 11);
         torn[512..].copy_from_slice(&page(7, 8, 11)[512..]);
         assert_eq!(identify(&torn), Seen::Mixture(Some((7, 9)), Some((7, 8))));

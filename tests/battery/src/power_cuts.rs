@@ -26,9 +26,12 @@ pub const PARTS: [(&str, Part); 8] = [
     ("in a row", |scheme, cells, verdicts| {
         in_a_row(&rig_of(scheme, cells, verdicts.budget()), verdicts);
     }),
-    ("in a row on a sold chip", |scheme, cells, verdicts| {
-        in_a_row(&sold_rig(scheme, cells, verdicts.budget()), verdicts);
-    }),
+    (
+        "in a row on a chip of real size",
+        |scheme, cells, verdicts| {
+            in_a_row(&real_size_rig(scheme, cells, verdicts.budget()), verdicts);
+        },
+    ),
     ("lost checkpoints", lost_checkpoints),
 ];
 
@@ -233,7 +236,7 @@ pub fn short_rows(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts
 }
 
 /// A chip of real size: large blocks, of which a cut leaves many pages unused.
-pub fn sold_rig(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Rig {
+pub fn real_size_rig(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Rig {
     let name = if cells == Cells::Mlc {
         "mlc-4k"
     } else {

@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_with_a_case_runs_it_and_what_lies_above_and_below_it() {
+    fn a_selected_case_runs_with_its_parents_and_children() {
         let budget = Budget {
             case: Some("a/b".into()),
             ..Budget::default()
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_fails_its_case_and_the_next_one_runs() {
+    fn a_panic_fails_its_case_and_the_next_case_runs() {
         let mut verdicts = Verdicts::new(Budget::default(), "again {case}");
         verdicts.case("a/1", || panic!("one"));
         verdicts.case("a/2", || Ok(()));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_takes_about_its_share() {
+    fn a_sample_has_about_the_size_of_its_share() {
         let share = Share { taken: 3, of: 15 };
         let taken = (0..1_000).filter(|place| share.contains(1, &format!("place/{place}")));
         assert!((150..250).contains(&taken.count()));

@@ -106,14 +106,14 @@ fn rigs(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Vec<Rig> {
         } else {
             "slc-2k"
         };
-        let sold = Profile {
+        let part = Profile {
             endurance: 1_000,
             ..*Profile::find(name).expect("a built-in profile")
         };
         // The largest number of logical pages that gives at most 256 blocks.
         let layout =
-            |pages| Rig::on_profile(scheme, cells, sold, pages, budget.params(&[]), budget.seed);
-        let step = sold.geometry.pages_per_block;
+            |pages| Rig::on_profile(scheme, cells, part, pages, budget.params(&[]), budget.seed);
+        let step = part.geometry.pages_per_block;
         let pages = (1..)
             .map(|n| n * step)
             .take_while(|pages| layout(*pages).profile.geometry.blocks <= 256)
@@ -222,7 +222,7 @@ fn wears_out_evenly(rig: &Rig, notes: &mut Vec<String>) -> Result<(), String> {
 }
 
 /// Bit errors are this many times as frequent as in the real part.
-const HASTE: f64 = 5.0;
+const BIT_ERROR_FACTOR: f64 = 5.0;
 
 /// A worn MLC device that alternates between storage and reads: one day at a time, for two years.
 fn grow_old(rig: &Rig, days: u32, patrols: bool) -> Result<u64, String> {
@@ -243,7 +243,7 @@ fn grow_old(rig: &Rig, days: u32, patrols: bool) -> Result<u64, String> {
         .map_err(|error| error.to_string())?;
     let mut host = Host::over(rig, ftl, Model::new(rig.config.logical_pages, rig.seed));
     host.set_faults(FaultPlan {
-        bit_errors: HASTE,
+        bit_errors: BIT_ERROR_FACTOR,
         seed: rig.seed,
         ..FaultPlan::default()
     });
@@ -272,18 +272,18 @@ fn grow_old(rig: &Rig, days: u32, patrols: bool) -> Result<u64, String> {
 }
 
 /// Data is rewritten before it decays. Schemes without `scrub.hours` have no such case.
-pub fn faded(scheme: &'static Scheme, verdicts: &mut Verdicts) {
+pub fn retention_refresh(scheme: &'static Scheme, verdicts: &mut Verdicts) {
     if !has_param(scheme, "scrub.hours") {
         return;
     }
     let days = verdicts.budget().pick(120, 120, 730);
-    let sold = *Profile::find("mlc-4k").expect("a built-in profile");
+    let part = *Profile::find("mlc-4k").expect("a built-in profile");
     let profile = Profile {
         geometry: Geometry {
             pages_per_block: 32,
-            ..sold.geometry
+            ..part.geometry
         },
-        ..sold
+        ..part
     };
     let params = verdicts.budget().params(&[("scrub.hours", "24")]);
     let rig = Rig::on_profile(
@@ -299,7 +299,7 @@ pub fn faded(scheme: &'static Scheme, verdicts: &mut Verdicts) {
     verdicts.case(&rig.path(), || {
         let refreshes = grow_old(&rig, days, true)?;
         notes.push(format!(
-            "{}: {refreshes} blocks written anew, nothing lost",
+            "{}: {refreshes} blocks refreshed, nothing lost",
             rig.path()
         ));
         match grow_old(&rig, days, false) {

@@ -359,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_stays_inside_the_device_and_repeats_from_its_seed() {
+    fn every_workload_stays_inside_the_device_and_repeats_from_its_seed() {
         for kind in Kind::ALL {
             let ops: Vec<_> = Workload::new(kind, 250, 3).take(5_000).collect();
             assert_eq!(

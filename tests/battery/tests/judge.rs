@@ -8,7 +8,7 @@ fn pagemap() -> &'static Scheme {
 }
 
 #[test]
-fn a_right_scheme_passes_every_case() {
+fn correct_scheme_passes_every_case() {
     let budget = Budget {
         share: Share { taken: 1, of: 20 },
         ..Budget::default()
@@ -20,7 +20,7 @@ fn a_right_scheme_passes_every_case() {
 
 /// Without protection of paired pages a FLUSH does not cover its pages.
 #[test]
-fn a_wrong_scheme_fails_and_its_first_failure_repeats() {
+fn faulty_scheme_fails_and_its_first_failure_repeats() {
     let mut budget = Budget {
         share: Share { taken: 1, of: 20 },
         ..Budget::default()

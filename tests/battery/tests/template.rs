@@ -13,7 +13,7 @@ mod my_scheme;
 use my_scheme::SCHEME;
 
 #[test]
-fn it_passes_every_case() {
+fn template_scheme_passes_every_case() {
     let budget = Budget {
         share: Share { taken: 1, of: 20 },
         ..Budget::default()
@@ -24,7 +24,7 @@ fn it_passes_every_case() {
 }
 
 #[test]
-fn a_program_can_have_it_beside_those_of_the_table_once() {
+fn template_scheme_is_added_once_beside_the_built_in_schemes() {
     assert!(Scheme::find("my-scheme").is_none());
     schemes::add(&SCHEME).unwrap();
     assert!(std::ptr::eq(Scheme::find("my-scheme").unwrap(), &SCHEME));
@@ -57,7 +57,7 @@ fn work(params: &[(&str, &str)]) -> Result<u64, FtlError> {
 }
 
 #[test]
-fn its_policies_are_its_defaults_and_those_of_ftld_can_be_chosen() {
+fn template_policies_are_defaults_and_built_in_policies_are_selectable() {
     let default = work(&[]).unwrap();
     let named = work(&[("gc.policy", "my_rule"), ("gc.placement", "my_streams")]);
     assert_eq!(named.unwrap(), default);

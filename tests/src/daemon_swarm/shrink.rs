@@ -124,12 +124,14 @@ mod tests {
     use crate::daemon_swarm::plan::draw;
 
     #[test]
-    fn what_the_failure_needs_is_left() {
+    fn shrinking_keeps_the_actions_that_the_failure_needs() {
         let plan = (0..)
             .map(draw)
-            .find(|plan| has_races(plan) && forks(plan) >= 2)
+            .find(|plan| has_races(plan) && state_checks(plan) >= 2)
             .expect("drawn soon");
-        let small = shrink(&plan, Duration::from_secs(60), |plan| forks(plan) >= 2);
+        let small = shrink(&plan, Duration::from_secs(60), |plan| {
+            state_checks(plan) >= 2
+        });
         assert!(
             small.actions.len() == 2 && small.wires.len() == 1,
             "{small}"
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_some_runs_is_shrunk_in_the_second_pass() {
+    fn intermittent_failure_is_shrunk_in_the_second_pass() {
         let plan = (0..).map(draw).find(has_races).expect("drawn soon");
         let mut runs = 0;
         let small = shrink(&plan, Duration::from_secs(60), |plan| {
@@ -147,10 +149,10 @@ mod tests {
         assert!(small.actions.len() == 1 && has_races(&small), "{small}");
     }
 
-    fn forks(plan: &Plan) -> usize {
+    fn state_checks(plan: &Plan) -> usize {
         plan.actions
             .iter()
-            .filter(|action| matches!(action, Action::Fork(..)))
+            .filter(|action| matches!(action, Action::CheckState(..)))
             .count()
     }
 }

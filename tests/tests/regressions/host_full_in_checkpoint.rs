@@ -11,7 +11,7 @@ use ftld_tests::suite;
 const PAGES: u32 = 64;
 
 #[test]
-fn the_host_may_be_full_at_any_program() {
+fn full_host_at_any_program_fails_requests_and_loses_nothing() {
     for (scheme, cells) in suite::matrix() {
         let rig = Rig::new(scheme, cells, PAGES, suite::seed()).set("ckpt.interval", "40");
         let mut verdicts = suite::verdicts("regressions", scheme);

@@ -23,7 +23,7 @@ const SECOND: Cut = Cut {
 };
 
 #[test]
-fn a_page_that_will_be_lost_is_rescued_before_its_predecessor_is_erased() {
+fn unstable_page_is_rewritten_before_its_older_version_is_erased() {
     for (scheme, cells) in suite::matrix() {
         let rig = Rig::new(scheme, cells, 128, suite::seed()).set("ckpt.interval", "250");
         let mut verdicts = suite::verdicts("regressions", scheme);

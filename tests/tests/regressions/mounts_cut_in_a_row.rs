@@ -14,7 +14,7 @@ use nand_model::{Cut, FaultPlan, SplitMix};
 const PAGES: u32 = 256;
 
 #[test]
-fn cuts_inside_mounts_where_they_cost_most_leave_the_device_writable() {
+fn cuts_inside_mounts_at_the_costliest_operations_leave_the_device_writable() {
     let interval = |of: &'static str| move |(scheme, cells)| (scheme, cells, of);
     for (scheme, cells, interval) in suite::matrix()
         .map(interval("250"))

@@ -17,7 +17,7 @@ const PAGES: u32 = 4096;
 const SETTLED: u32 = 7;
 
 #[test]
-fn a_rotted_mapping_page_is_rebuilt_from_the_records() {
+fn uncorrectable_mapping_page_is_rebuilt_from_the_records() {
     let mut rebuilt = BTreeMap::new();
     for (scheme, cells) in suite::matrix() {
         let rig = Rig::new(scheme, cells, PAGES, suite::seed());

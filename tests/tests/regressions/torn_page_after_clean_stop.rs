@@ -14,7 +14,7 @@ const PAGES: u32 = 128;
 const CUTS: u64 = 12;
 
 #[test]
-fn a_torn_page_is_not_believed_after_a_clean_stop() {
+fn mount_rejects_torn_page_after_clean_stop() {
     for (scheme, cells) in suite::matrix() {
         let rig = Rig::new(scheme, cells, PAGES, suite::seed());
         let mut verdicts = suite::verdicts("regressions", scheme);

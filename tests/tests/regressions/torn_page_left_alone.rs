@@ -29,7 +29,7 @@ const REQUESTS: usize = 60;
 const AFTER_MOUNT: u64 = 1 << 20;
 
 #[test]
-fn a_torn_page_is_not_believed_when_it_is_all_that_an_erase_left() {
+fn mount_rejects_torn_page_alone_in_block() {
     let mut struck = 0;
     for (scheme, cells) in suite::matrix().filter(|(_, cells)| *cells == Cells::Slc) {
         let rig = Rig::new(scheme, cells, PAGES, suite::seed()).set("ckpt.interval", "250");

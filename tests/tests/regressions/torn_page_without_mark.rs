@@ -11,7 +11,7 @@ use ftld_tests::suite;
 use nand_model::{Cut, ProgramCut, SplitMix};
 
 #[test]
-fn a_torn_page_does_not_outlive_its_mark() {
+fn host_crash_keeps_no_torn_page_without_its_mark() {
     let cuts = if suite::long() { 400 } else { 24 };
     for (scheme, cells) in suite::matrix() {
         let rig = rig_of(scheme, cells, &suite::budget(scheme));

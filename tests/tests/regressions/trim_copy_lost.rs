@@ -28,7 +28,7 @@ const SECOND: Cut = Cut {
 };
 
 #[test]
-fn a_trim_record_outlives_a_copy_that_will_be_lost() {
+fn trim_record_is_kept_until_its_copy_is_stable() {
     let mut copied = Vec::new();
     for (scheme, cells) in suite::matrix() {
         let rig = Rig::new(scheme, cells, PAGES, suite::seed()).set("ckpt.interval", "0");

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_power_loss_may_undo_what_no_flush_covers() {
+    fn power_loss_may_undo_unflushed_writes_only() {
         let mut oracle = Oracle::new(4, 1);
         write(&mut oracle, 0, 5);
         oracle.flushed();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_request_leaves_both_values_until_one_is_read() {
+    fn both_values_are_allowed_after_a_failed_request_until_one_is_read() {
         let mut oracle = Oracle::new(4, 1);
         write(&mut oracle, 0, 5);
         oracle.submit(0, 6);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn older_values_are_allowed_after_a_restart_alone_and_only_where_that_is_said() {
+    fn older_values_are_allowed_only_after_a_restart_and_for_declared_pages() {
         let mut oracle = Oracle::new(4, 1).costing(Cost::Pages);
         write(&mut oracle, 0, 5);
         oracle.flushed();

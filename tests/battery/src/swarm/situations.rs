@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_class_stands_in_one_list() {
+    fn every_class_is_listed_exactly_once() {
         let mut all: Vec<_> = faults().into_iter().chain(OTHERS.iter().copied()).collect();
         let count = all.len();
         all.sort();

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_overlaps_a_write_sees_either_and_later_reads_do_not_go_back() {
+    fn read_that_overlaps_a_write_returns_either_value_and_later_reads_nothing_older() {
         let mut oracle = Oracle::new(1, UNIT, 64);
         let op = oracle.submit(Change::Version(0), 0..16);
         let mut other = oracle.clone();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_may_see_what_was_there_before_a_durable_write_that_it_overlaps() {
+    fn read_that_overlaps_a_durable_write_may_return_the_older_value() {
         let mut oracle = Oracle::new(1, UNIT, 64);
         let op = oracle.submit(Change::Version(0), 0..16);
         oracle.answered(op, 3, true, true).unwrap();
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn two_writers_in_one_unit_keep_both_parts() {
+    fn two_writes_to_parts_of_one_unit_are_both_kept() {
         let mut oracle = Oracle::new(1, UNIT, 64);
         let (one, two) = (
             oracle.submit(Change::Version(0), 0..4),
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_covers_what_was_answered_before_it_began_and_fua_itself() {
+    fn flush_covers_requests_answered_before_it_and_fua_covers_itself() {
         let mut oracle = Oracle::new(1, UNIT, 64);
         let one = oracle.submit(Change::Version(0), 0..16);
         oracle.answered(one, 5, true, false).unwrap();
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_request_took_effect_then_or_never_and_a_crash_ends_unanswered_ones() {
+    fn failed_request_is_undecided_until_a_read_and_unanswered_one_until_a_restart() {
         let mut oracle = Oracle::new(1, UNIT, 64);
         let one = oracle.submit(Change::Version(0), 0..32);
         oracle.answered(one, 5, false, false).unwrap();

@@ -1,6 +1,6 @@
 //! Draws the plan of a seed.
 
-use super::{ALL, Action, Ask, Death, Plan, Verb, WIRES};
+use super::{ALL, Action, Ask, DaemonEnd, Plan, Verb, WIRES};
 use ftl_core::schemes::SCHEMES;
 use ftld_battery::rig::{Cells, has_param};
 use nand_model::SplitMix;
@@ -29,9 +29,9 @@ pub(super) struct Draw {
     pub(super) cuts: bool,
     pub(super) races: bool,
     pub(super) holds: bool,
-    pub(super) deaths: bool,
+    pub(super) ends: bool,
     pub(super) leaves: bool,
-    pub(super) traps: bool,
+    pub(super) write_checks: bool,
 }
 
 /// Draws the plan of a seed.
@@ -99,9 +99,9 @@ pub fn draw(seed: u64) -> Plan {
         cuts: rng.one_in(3),
         races: rng.one_in(3),
         holds: rng.one_in(2),
-        deaths: !rng.one_in(4),
+        ends: !rng.one_in(4),
         leaves: rng.one_in(2),
-        traps: rng.one_in(2),
+        write_checks: rng.one_in(2),
         rng,
         plan,
         shape,
@@ -244,14 +244,14 @@ impl Draw {
         }
     }
 
-    pub(super) fn fork(&mut self) {
+    pub(super) fn check_state(&mut self) {
         let again = if self.rng.one_in(4) {
             Some(self.crash())
         } else {
             None
         };
         let end = self.end();
-        self.act(Action::Fork(end, again));
+        self.act(Action::CheckState(end, again));
     }
 
     pub(super) fn request(&mut self) {
@@ -265,7 +265,7 @@ impl Draw {
             30 => self.fua_in_pieces(),
             31 | 32 if self.holds => self.behind_a_sync(),
             33 | 34 if self.leaves => self.leave(),
-            35 if self.deaths => self.stop_amid(),
+            35 if self.ends => self.stop_amid(),
             35 => {
                 let end = self.end();
                 self.act(Action::ReadOnly(end));
@@ -279,18 +279,18 @@ impl Draw {
             21 if self.cuts => self.cut(),
             22 if self.cuts => self.cut_amid_a_read(),
             23..26 if self.races => self.race(),
-            26..28 if self.deaths => self.die(),
+            26..28 if self.ends => self.end_daemon(),
             28 => {
                 let (who, budget) = (self.who(), 1 + self.rng.below(40) as u32);
                 self.act(Action::Idle(budget));
                 self.act(Action::Check(who));
             }
-            _ if self.traps => {
+            _ if self.write_checks => {
                 let (writes, end) = (self.rng.below(12), self.end());
-                self.act(Action::Trap(writes, end));
+                self.act(Action::CheckBeforeWrite(writes, end));
                 self.request();
             }
-            _ => self.fork(),
+            _ => self.check_state(),
         }
     }
 
@@ -306,19 +306,19 @@ impl Draw {
             self.request();
         }
         if self.rng.one_in(3) {
-            self.fork();
+            self.check_state();
         }
         self.power_off();
     }
 
     fn power_off(&mut self) {
         let (end, look) = (self.end(), !self.rng.one_in(4));
-        let death = if self.rng.one_in(3) {
-            Death::Stop
+        let how = if self.rng.one_in(3) {
+            DaemonEnd::Stop
         } else {
-            Death::Sudden(end)
+            DaemonEnd::Sudden(end)
         };
-        self.act(Action::Die(death, look));
+        self.act(Action::End(how, look));
     }
 
     /// Cuts power after the reply to a read of several pieces has begun.
@@ -389,22 +389,22 @@ impl Draw {
         });
     }
 
-    pub(super) fn die(&mut self) {
+    pub(super) fn end_daemon(&mut self) {
         let look = !self.rng.one_in(3);
         match self.rng.below(6) {
-            0 => self.act(Action::Die(Death::Stop, look)),
+            0 => self.act(Action::End(DaemonEnd::Stop, look)),
             1 => {
                 let (first, writes, second) = (self.end(), self.rng.below(14), self.end());
-                self.act(Action::DieTwice(first, writes, second));
+                self.act(Action::EndTwice(first, writes, second));
             }
-            2 | 3 => self.act(Action::Die(Death::Sudden(End::Kill), look)),
+            2 | 3 => self.act(Action::End(DaemonEnd::Sudden(End::Kill), look)),
             _ => {
                 let how = self.crash();
-                self.act(Action::Die(Death::Sudden(End::Crash(how)), look));
+                self.act(Action::End(DaemonEnd::Sudden(End::Crash(how)), look));
             }
         }
         if self.rng.one_in(2) {
-            self.fork();
+            self.check_state();
         }
     }
 }

@@ -106,7 +106,7 @@ impl Ask {
 
 /// Ends of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Death {
+pub enum DaemonEnd {
     /// Requested stop.
     Stop,
     /// Kill of the daemon, or crash of its host.
@@ -126,13 +126,13 @@ pub enum Action {
     Sync,
     /// Checks the state that an end now would leave; with a crash, crashes that state again after
     /// it was opened.
-    Fork(End, Option<Crash>),
+    CheckState(End, Option<Crash>),
     /// Ends and restarts the daemon; with `true`, reads the whole device afterwards.
-    Die(Death, bool),
-    /// The same, but the first start dies right before its n-th write.
-    DieTwice(End, u64, End),
+    End(DaemonEnd, bool),
+    /// The same, but the first start ends right before its n-th write.
+    EndTwice(End, u64, End),
     /// Checks the state that an end right before a later host write would leave.
-    Trap(u64, End),
+    CheckBeforeWrite(u64, End),
     /// Makes a later host write fail: after this number of writes and of bytes, with this errno.
     FailWrite(u64, usize, i32),
     /// Makes the next host syncs fail.
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_is_read_back_as_it_was_written_and_repeats_from_its_seed() {
+    fn plan_text_parses_back_unchanged_and_plan_repeats_from_its_seed() {
         for seed in 0..300 {
             let plan = draw(seed);
             assert_eq!(parse(&plan.to_string()).unwrap(), plan, "seed {seed}");

@@ -1,7 +1,7 @@
 //! Scenes of a plan: short sequences of actions that produce one situation.
 
 use super::draw::Draw;
-use super::{ALL, Action, Ask, Death, Verb};
+use super::{ALL, Action, Ask, DaemonEnd, Verb};
 use nand_model::store::{Crash, End};
 
 impl Draw {
@@ -29,7 +29,7 @@ impl Draw {
             self.turn(flusher);
         }
         for _ in 0..1 + self.rng.below(3) {
-            self.fork();
+            self.check_state();
         }
     }
 
@@ -52,11 +52,11 @@ impl Draw {
             self.act(Action::Turn(who, inward, outward));
         }
         if self.rng.one_in(2) {
-            self.fork();
+            self.check_state();
         }
         busy.into_iter().for_each(|who| self.turn(who));
         if self.rng.one_in(2) {
-            self.fork();
+            self.check_state();
         }
     }
 
@@ -74,18 +74,18 @@ impl Draw {
             self.act(Action::Send(who, ask));
             self.turn(who);
             if self.rng.one_in(3) {
-                self.fork();
+                self.check_state();
             }
             if self.rng.one_in(3) {
                 self.act(Action::Sync);
-                self.fork();
+                self.check_state();
             }
         }
-        if self.deaths && self.rng.one_in(6) {
-            self.die();
+        if self.ends && self.rng.one_in(6) {
+            self.end_daemon();
         }
         self.act(Action::Hold(false));
-        self.fork();
+        self.check_state();
     }
 
     fn small_write(&mut self, fua: bool) -> Ask {
@@ -132,7 +132,7 @@ impl Draw {
             },
             None,
         );
-        self.act(Action::Fork(End::Crash(crash), again));
+        self.act(Action::CheckState(End::Crash(crash), again));
     }
 
     /// A sync in progress for one connection, with many requests behind it. The syncs complete one
@@ -165,10 +165,10 @@ impl Draw {
             } else {
                 self.crash()
             };
-            self.act(Action::Fork(End::Crash(crash), None));
+            self.act(Action::CheckState(End::Crash(crash), None));
         }
         self.act(Action::Hold(false));
-        self.fork();
+        self.check_state();
     }
 
     /// A connection that ends with requests in flight.
@@ -194,7 +194,7 @@ impl Draw {
             }
         }
         if held && self.rng.one_in(2) {
-            self.fork();
+            self.check_state();
         }
         let after = if self.rng.one_in(3) {
             None
@@ -203,7 +203,7 @@ impl Draw {
         };
         self.act(Action::Leave(who, after));
         match self.rng.below(3) {
-            0 => self.fork(),
+            0 => self.check_state(),
             1 => self.act(Action::Check(who)),
             _ => self.durable(),
         }
@@ -230,7 +230,7 @@ impl Draw {
             self.act(Action::Turn(who, inward, ALL));
         }
         let look = !self.rng.one_in(4);
-        self.act(Action::Die(Death::Stop, look));
+        self.act(Action::End(DaemonEnd::Stop, look));
     }
 
     pub(super) fn failing_write(&mut self) {
@@ -262,7 +262,7 @@ impl Draw {
         }
         match self.rng.below(3) {
             0 => self.act(Action::Check(who)),
-            1 => self.fork(),
+            1 => self.check_state(),
             _ => self.durable(),
         }
     }
@@ -283,10 +283,10 @@ impl Draw {
             } else {
                 self.end()
             };
-            self.act(Action::Die(Death::Sudden(end), true));
+            self.act(Action::End(DaemonEnd::Sudden(end), true));
             self.durable();
         } else {
-            self.die();
+            self.end_daemon();
         }
     }
 }

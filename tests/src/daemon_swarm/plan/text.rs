@@ -1,6 +1,6 @@
 //! Text form of plans.
 
-use super::{Action, Ask, Death, Plan, VERBS, WIRES};
+use super::{Action, Ask, DaemonEnd, Plan, VERBS, WIRES};
 use ftld_battery::rig::Cells;
 use nand_model::store::{Crash, End};
 use std::fmt;
@@ -52,26 +52,28 @@ impl Display for Action {
             Action::Turn(who, inward, outward) => write!(f, "turn {who} {inward} {outward}"),
             Action::Hold(on) => write!(f, "hold {}", if *on { "on" } else { "off" }),
             Action::Sync => write!(f, "sync"),
-            Action::Fork(end, None) => write!(f, "fork {}", end_text(*end)),
-            Action::Fork(end, Some(again)) => {
-                write!(f, "fork {} {}", end_text(*end), crash_text(*again))
+            Action::CheckState(end, None) => write!(f, "check-state {}", end_text(*end)),
+            Action::CheckState(end, Some(again)) => {
+                write!(f, "check-state {} {}", end_text(*end), crash_text(*again))
             }
-            Action::Die(death, look) => {
-                let how = match death {
-                    Death::Stop => "stop".into(),
-                    Death::Sudden(end) => end_text(*end),
+            Action::End(how, look) => {
+                let how = match how {
+                    DaemonEnd::Stop => "stop".into(),
+                    DaemonEnd::Sudden(end) => end_text(*end),
                 };
-                write!(f, "die {how} {}", if *look { "look" } else { "blind" })
+                write!(f, "end {how} {}", if *look { "look" } else { "blind" })
             }
-            Action::DieTwice(first, writes, second) => {
+            Action::EndTwice(first, writes, second) => {
                 write!(
                     f,
-                    "die-twice {} {writes} {}",
+                    "end-twice {} {writes} {}",
                     end_text(*first),
                     end_text(*second)
                 )
             }
-            Action::Trap(writes, end) => write!(f, "trap {writes} {}", end_text(*end)),
+            Action::CheckBeforeWrite(writes, end) => {
+                write!(f, "check-before-write {writes} {}", end_text(*end))
+            }
             Action::FailWrite(left, arrives, errno) => {
                 write!(f, "fail-write {left} {arrives} {errno}")
             }
@@ -198,18 +200,18 @@ pub(super) fn action(line: &str) -> Result<Action, String> {
         "turn" => Action::Turn(w.number()?, w.number()?, w.number()?),
         "hold" => Action::Hold(w.word()? == "on"),
         "sync" => Action::Sync,
-        "fork" => Action::Fork(w.end()?, w.word().ok().map(crash).transpose()?),
-        "die" => {
+        "check-state" => Action::CheckState(w.end()?, w.word().ok().map(crash).transpose()?),
+        "end" => {
             let how = w.word()?;
-            let death = match how {
-                "stop" => Death::Stop,
-                "kill" => Death::Sudden(End::Kill),
-                how => Death::Sudden(End::Crash(crash(how)?)),
+            let how = match how {
+                "stop" => DaemonEnd::Stop,
+                "kill" => DaemonEnd::Sudden(End::Kill),
+                how => DaemonEnd::Sudden(End::Crash(crash(how)?)),
             };
-            Action::Die(death, w.word()? == "look")
+            Action::End(how, w.word()? == "look")
         }
-        "die-twice" => Action::DieTwice(w.end()?, w.number()?, w.end()?),
-        "trap" => Action::Trap(w.number()?, w.end()?),
+        "end-twice" => Action::EndTwice(w.end()?, w.number()?, w.end()?),
+        "check-before-write" => Action::CheckBeforeWrite(w.number()?, w.end()?),
         "fail-write" => Action::FailWrite(w.number()?, w.number()?, w.number()?),
         "fail-syncs" => Action::FailSyncs(w.number()?),
         "cut" => {

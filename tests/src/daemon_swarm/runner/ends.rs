@@ -4,16 +4,16 @@ use super::device::{contents, open};
 use super::{Report, Run, Traffic};
 use crate::daemon_swarm::Class;
 use crate::daemon_swarm::gate::Gate;
-use crate::daemon_swarm::plan::Death;
+use crate::daemon_swarm::plan::DaemonEnd;
 use ftld::volume::Op;
 use nand_model::store::{Crash, End, Freeze, SimDisk};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl<'a> Run<'a> {
-    pub(super) fn die(&mut self, death: Death, look: bool) -> Result<(), String> {
-        let (disk, rollback) = match death {
-            Death::Sudden(end) => {
+    pub(super) fn end_daemon(&mut self, how: DaemonEnd, look: bool) -> Result<(), String> {
+        let (disk, rollback) = match how {
+            DaemonEnd::Sudden(end) => {
                 let (disk, rollback) = (self.disk.ended(end), self.may_lose(end));
                 if look {
                     self.judged(end);
@@ -22,7 +22,7 @@ impl<'a> Run<'a> {
                 self.after_kill = end == End::Kill;
                 (disk, rollback)
             }
-            Death::Stop => {
+            DaemonEnd::Stop => {
                 let lossy = self.stop()?;
                 (self.disk.ended(End::Kill), lossy)
             }
@@ -135,10 +135,10 @@ impl<'a> Run<'a> {
         self.connections.clear();
         self.gate.idle();
         self.open.clear();
-        self.trap = None;
+        self.before_write = None;
     }
 
-    pub(super) fn die_twice(&mut self, first: End, writes: u64, second: End) -> Result<(), String> {
+    pub(super) fn end_twice(&mut self, first: End, writes: u64, second: End) -> Result<(), String> {
         let disk = self.disk.ended(first);
         let mut rollback = self.may_lose(first);
         self.judged(first);
@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
             (self.fuse, self.cut) = (None, false);
             self.check(0)?;
         }
-        self.die(Death::Stop, true)?;
+        self.end_daemon(DaemonEnd::Stop, true)?;
         self.abandon();
         Ok(self.report)
     }

@@ -139,7 +139,7 @@ struct Run<'a> {
     /// Classes of the last durable reply, and the host's writes by then.
     durable: (BTreeSet<&'static str>, u64),
     partial_trims: bool,
-    trap: Option<(Oracle, End)>,
+    before_write: Option<(Oracle, End)>,
     /// Whether requests run on threads.
     racing: bool,
     /// Time of the last successful reply to a write.
@@ -181,7 +181,7 @@ impl<'a> Run<'a> {
             looked: 0,
             durable: (BTreeSet::new(), 0),
             partial_trims: false,
-            trap: None,
+            before_write: None,
             racing: false,
             failing: false,
             wrote_well: 0,
@@ -228,14 +228,14 @@ impl<'a> Run<'a> {
     }
 
     fn act(&mut self, action: &Action) -> Result<(), String> {
-        match self.trap.take() {
+        match self.before_write.take() {
             Some((_, end))
                 if !matches!(
                     action,
-                    Action::Race(..) | Action::Die(..) | Action::DieTwice(..)
+                    Action::Race(..) | Action::End(..) | Action::EndTwice(..)
                 ) =>
             {
-                self.trap = Some((self.oracle.clone(), end));
+                self.before_write = Some((self.oracle.clone(), end));
             }
             _ => {}
         }
@@ -252,7 +252,7 @@ impl<'a> Run<'a> {
                 self.gate.pass();
                 self.settle()?;
             }
-            Action::Fork(end, again) => {
+            Action::CheckState(end, again) => {
                 let disk = self.disk.ended(*end);
                 let bytes = self.look(&disk, *end)?;
                 self.note_end(*end);
@@ -269,11 +269,11 @@ impl<'a> Run<'a> {
                     }
                 }
             }
-            Action::Die(death, look) => self.die(*death, *look)?,
-            Action::DieTwice(first, writes, second) => self.die_twice(*first, *writes, *second)?,
-            Action::Trap(writes, end) => {
+            Action::End(how, look) => self.end_daemon(*how, *look)?,
+            Action::EndTwice(first, writes, second) => self.end_twice(*first, *writes, *second)?,
+            Action::CheckBeforeWrite(writes, end) => {
                 self.disk.freeze_at(Freeze::Write(*writes));
-                self.trap = Some((self.oracle.clone(), *end));
+                self.before_write = Some((self.oracle.clone(), *end));
             }
             Action::FailWrite(left, arrives, errno) => {
                 self.disk.fail_write(*left, *arrives, *errno);
@@ -307,7 +307,7 @@ impl<'a> Run<'a> {
         }
         self.look_at_faults()?;
         if let Some(frozen) = self.disk.take_frozen()
-            && let Some((oracle, end)) = self.trap.take()
+            && let Some((oracle, end)) = self.before_write.take()
         {
             let disk = frozen.ended(end);
             let before = std::mem::replace(&mut self.oracle, oracle);

@@ -6,12 +6,12 @@ use crate::swarm::plan::{Plan, Step};
 
 /// Returns the losses that a plan's faults may cause.
 pub(super) fn cost_of(plan: &Plan) -> Cost {
-    let lies = |step: &Step| match step {
+    let costs_service = |step: &Step| match step {
         Step::BlockFails(_, fault) => fault.is_silent(),
         Step::DieFails(_) => true,
         _ => false,
     };
-    let rots = |step: &Step| match step {
+    let costs_pages = |step: &Step| match step {
         Step::WrongBits(_, bits, _) => *bits > correctable_bits(plan),
         Step::LostOob(..) => true,
         _ => false,
@@ -19,9 +19,9 @@ pub(super) fn cost_of(plan: &Plan) -> Cost {
     // With frequent bit errors, records are lost, too.
     let harsh = plan.parts.bit_errors > mild_bit_errors(plan);
     let silent = plan.parts.rates.iter().any(|(fault, _)| fault.is_silent());
-    if harsh || silent || plan.steps.iter().any(lies) {
+    if harsh || silent || plan.steps.iter().any(costs_service) {
         Cost::Service
-    } else if plan.steps.iter().any(rots) {
+    } else if plan.steps.iter().any(costs_pages) {
         Cost::Pages
     } else {
         Cost::Nothing
@@ -62,7 +62,7 @@ mod tests {
 
     /// For 100,000 pages programmed in a run, at the wear, age and reads that blocks reach in one.
     #[test]
-    fn mild_bit_errors_cost_no_page() {
+    fn mild_bit_errors_stay_within_the_ecc() {
         for cells in Cells::ALL {
             let profile = cells.profile();
             let (ecc, bits) = (profile.ecc, f64::from(8 * profile.geometry.page_bytes));

@@ -13,7 +13,7 @@ mod tests {
     use ftl_core::schemes::SCHEMES;
 
     #[test]
-    fn every_plan_reads_as_it_was_written() {
+    fn every_plan_text_parses_back_unchanged() {
         for seed in 0..2_000 {
             let text = Plan::draw(SCHEMES, seed).to_string();
             let again = Plan::parse(&text, SCHEMES).unwrap_or_else(|why| panic!("{why}\n{text}"));
@@ -22,7 +22,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_says_something_twice_is_refused_by_line() {
+    fn duplicate_lines_are_refused_with_their_line_number() {
         let plan = Plan::draw(SCHEMES, 1).to_string();
         let device = plan
             .lines()
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_none_is_named() {
+    fn invalid_step_lines_are_refused() {
         for line in [
             "wrote 3 4",
             "write 3",
