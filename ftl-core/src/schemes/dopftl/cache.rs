@@ -156,7 +156,7 @@ impl Cache {
 
     fn insert(&mut self, vtpn: u32, form: Form) {
         debug_assert_eq!(
-            self.places[vtpn as usize], ABSENT,
+            self.slots[vtpn as usize], ABSENT,
             "mapping page {vtpn} is cached twice"
         );
         let Stock { list, blocks } = self.shape.stock(&form);
