@@ -1,5 +1,6 @@
-//! Background work: snapshots, GC ahead of need, releasing file space. It runs in small slices
-//! under the request lock, only while no request is in flight.
+//! Background work. One thread publishes snapshots and, while no request is in flight, runs GC and
+//! releases file space, in small slices under the request lock. Another thread syncs when erased
+//! space runs short; it waits without the lock.
 
 use crate::volume::{Idle, Volume};
 use nand_model::Store;

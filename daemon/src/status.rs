@@ -1,4 +1,5 @@
-//! Status of an instance: one snapshot for `/status`, `ftld status` and the metrics.
+//! Status of an instance: one snapshot, and its JSON, for `/status`, the control socket and the
+//! metrics. `commands/instances.rs` prints it.
 
 use crate::config::Latency;
 use crate::convert::to_f64;

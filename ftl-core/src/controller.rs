@@ -6,7 +6,7 @@
 //! block is emptied.
 //!
 //! Invariants: when a verb returns, everything it acknowledged is in the store. If power fails,
-//! [`Mapping::recover`] finds it again.
+//! [`Mapping::mount`] finds it again.
 
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;

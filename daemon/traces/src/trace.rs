@@ -1,4 +1,4 @@
-//! A trace file as a stream of records.
+//! A trace file as a stream of records: detects the format, and reports what it cannot read.
 
 use crate::dialect::{DIALECTS, Parse, TraceFormat};
 use crate::error::TraceError;

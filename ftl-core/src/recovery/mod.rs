@@ -1,11 +1,14 @@
-//! Power-cut recovery: a mount finds out which data is stored on flash. The schemes select the
-//! blocks to read in full; this module reads them.
+//! Power-cut recovery: a mount finds out which data is stored on flash. The families select
+//! the blocks to read in full; this module reads them.
 //!
-//! `scan.rs` reads the records of blocks. `evidence.rs` gathers the versions of logical pages from
-//! them. `resolve.rs` selects the newest readable version of each logical page. `rewrite.rs`
-//! rewrites the pages that the cut may have left unstable. `units`, `hybrid` and `mlam` are mounted
-//! from all records (`mount_by_scan.rs`, `newest.rs`). `page_ram` loads a checkpoint and `paged` a
-//! map; both then read the records of later programs.
+//! `scan.rs` reads the records of blocks. `evidence.rs` gathers from them the versions of logical
+//! pages, and decides which pages the cut may have hit (suspects) and which of these need a rewrite.
+//! `resolve.rs` selects the newest readable version of each logical page. `rewrite.rs` programs the
+//! rewrites. `provisional.rs` decides which pages of an interrupted mount are ignored.
+//! `shutdown_state.rs` has the state that a clean shutdown stores.
+//!
+//! `units`, `hybrid` and `mlam` are mounted from all records (`mount_by_scan.rs`, `newest.rs`).
+//! `page_ram` loads a checkpoint and `paged` a map; both then read the records of later programs.
 
 mod evidence;
 mod mount_by_scan;

@@ -1,5 +1,7 @@
 //! Page-level maps stored on flash: the common part of all schemes of this family. The scheme
-//! itself is a [`Policy`]: it decides which part of the map is in RAM and when the rest is written.
+//! itself is a [`Policy`]: it decides which part of the map is cached. With [`Settings`] it decides
+//! when a mapping page is written: when an entry leaves the cache ([`Policy::evict`]), when there
+//! are too many pending entries or blocks, or when a block gets too old (`convert.rs`).
 //!
 //! The map is an array of mapping pages, one entry per logical page; a directory in RAM contains
 //! their locations. Host writes and relocated pages go to separate streams, selected by the

@@ -1,5 +1,5 @@
-//! Decisions of a scheme of this family: which part of the map is in RAM, and when the rest is
-//! written.
+//! Decisions of a scheme of this family: which part of the map is cached, and which mapping page is
+//! written when an entry leaves the cache. `convert.rs` has the other reasons to write one.
 
 use super::pending::Pending;
 use crate::stats::RamEntry;
