@@ -20,7 +20,7 @@ pub(crate) struct ColdToWorn {
 /// Policy parameter, for the tables of schemes.
 pub(crate) const WEAR_POLICY_PARAM: ParamDoc = ParamDoc {
     key: "wear.policy",
-    help: "static wear levelling: cold_to_worn (default) or none",
+    help: "wear levelling: cold_to_worn (default), or none",
 };
 /// Gap parameter, for the tables of schemes.
 pub(crate) const WEAR_GAP_PARAM: ParamDoc = ParamDoc {
