@@ -86,9 +86,11 @@ const PARTNER_CUTS: [(&str, PartnerCut); 3] = [
     ("unstable", PartnerCut::Unstable(2)),
     ("destroyed", PartnerCut::Destroyed),
 ];
-const ERASE_CUTS: [(&str, EraseCut); 4] = [
+const ERASE_CUTS: [(&str, EraseCut); 6] = [
     ("not-started", EraseCut::NotStarted),
     ("mixed", EraseCut::Mixed),
+    ("all-but-one", EraseCut::AllButOne),
+    ("only-one", EraseCut::OnlyOne),
     ("looks-blank", EraseCut::LooksBlank),
     ("complete", EraseCut::Complete),
 ];
@@ -126,7 +128,7 @@ fn fresh_seed() -> u64 {
     SplitMix::new(nanos(now)).below(1 << 32)
 }
 
-/// A power cut. The device fails, goes, and its daemon ends.
+/// A power cut. All requests fail, the device is removed, and the daemon exits with code 9.
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct PowerCut {

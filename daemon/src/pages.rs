@@ -31,7 +31,7 @@ pub fn extent_bytes(geometry: &Geometry) -> u64 {
 
 /// Returns the largest multiple of `unit` in `bytes`, at least one.
 fn whole(bytes: u64, unit: u64) -> u64 {
-    assert!(unit > 0, "multiples of nothing");
+    assert!(unit > 0, "the unit is 0");
     (bytes / unit).max(1) * unit
 }
 

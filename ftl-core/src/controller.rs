@@ -143,7 +143,7 @@ where
     }
 
     /// Runs GC at the end of a mount. During the mount, pages of every block were reserved for
-    /// padding. So GC of a victim may have freed no space then that it frees now.
+    /// padding: a victim that was not worth collecting then may be worth it now.
     fn gc_after_mount(&mut self) -> Result<(), FtlError> {
         if self.stats.mount.clean || self.gc.is_read_only() {
             return Ok(());

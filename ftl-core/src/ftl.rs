@@ -50,14 +50,14 @@ pub trait Ftl<S: Store>: Send {
     /// As [`Ftl::write`], but a read-only device flushes. On an error, the data is not durable.
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError>;
 
-    /// Does background work (idle GC, wear levelling) of about `budget` flash operations. Returns
+    /// Does background work (idle GC, refresh, scrub) of about `budget` flash operations. Returns
     /// whether work remains.
     ///
     /// # Errors
     /// As [`Ftl::write`].
     fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError>;
 
-    /// Flushes and writes a checkpoint, so that the next mount need not scan.
+    /// Flushes and writes a checkpoint, which shortens the next mount.
     ///
     /// # Errors
     /// As [`Ftl::write`]. The device can still be mounted.

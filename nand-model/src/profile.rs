@@ -177,7 +177,7 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "mnftl-region",
-        source: "what MNFTL's Table 2 uses of that: in its page-level rows, pages written and copied less those erased are 4,352 blocks",
+        source: "profile mnftl, reduced to the 4,352 blocks of its Table 2 (blocks written and copied, less those erased, in the page-level rows)",
         capacity: Capacity::Blocks(4_352),
         geometry: shape(1, 1, 4_352, 128, 2048, 64),
         timing: times_us(60, 20, 800, 800, 1500, 0),

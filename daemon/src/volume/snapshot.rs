@@ -72,7 +72,7 @@ impl WearScan {
         let chip = ftl.chip();
         let blocks = chip.geometry().blocks;
         let end = blocks.min(self.next + Self::SLICE);
-        assert!(self.next < end, "a look at wear sees a block");
+        assert!(self.next < end, "a slice of the wear scan is empty");
         for block in (self.next..end).map(Pbn::new) {
             match chip.bad(block) {
                 None => self.note(chip.erase_count(block)),

@@ -10,7 +10,7 @@ fn documented() -> Vec<[String; 4]> {
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/OPERATING.md"))
             .unwrap();
     let (_, table) = page
-        .split_once("| exit | what | message | tried in |")
+        .split_once("| exit | what | message | test |")
         .expect("the table of errors");
     let rows = table
         .lines()
@@ -32,7 +32,7 @@ fn every_documented_error_ends_with_its_code_and_says_its_way_out() {
     let mut wrong = Vec::new();
     for [exit, what, message, tried] in &rows {
         let exit: i32 = exit.parse().unwrap();
-        if tried == "here" {
+        if tried == "first_contact" {
             // A program without ublk says that instead.
             let lacks_ublk = what.ends_with("ublk") && !cfg!(feature = "ublk");
             let message = if lacks_ublk {

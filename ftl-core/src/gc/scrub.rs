@@ -15,7 +15,8 @@ pub(crate) const PARAM: ParamDoc = ParamDoc {
     help: "hours of emulated time in which every block is read once, 0 = never (default 168)",
 };
 
-/// Hours before data is rewritten: refreshing fresh data would wear out cells that are bad at once.
+/// Hours before data is rewritten: fresh data with many wrong bits is in worn cells, and a rewrite
+/// costs an erase without helping.
 const SETTLED_HOURS: u32 = 1;
 /// Reads of a block after which fresh data is rewritten, too.
 const MANY_READS: u32 = 10_000;

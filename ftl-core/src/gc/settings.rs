@@ -12,7 +12,7 @@ pub(crate) mod docs {
 
     pub(crate) const FREE_THRESHOLD: ParamDoc = ParamDoc {
         key: "gc.free_threshold",
-        help: "free blocks that GC keeps, at least as many as GC and a mount need (default: as many, or 0.5 % of all blocks if that is more)",
+        help: "free blocks that GC keeps, at least as many as GC and a mount need (default: these and spare ones, together at least 0.5 % of all blocks)",
     };
     pub(crate) const PAIR_POLICY: ParamDoc = ParamDoc {
         key: "nand.pair_policy",

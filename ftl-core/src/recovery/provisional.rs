@@ -2,8 +2,8 @@
 //! module determines the padding that a mount must program, and the uncommitted pages that the next
 //! mount must drop.
 //!
-//! Invariants, if power fails at any page: of the pages between two stretches of padding, all are
-//! committed or none. Once [`commits`] has returned true they stay committed, even if a later cut
+//! Invariants: wherever power fails, the pages between two runs of padding are all committed or all
+//! not. Once [`commits`] has returned true they stay committed, even if a later cut
 //! hits the block or any one padding page decays. The loss of pages never commits other pages, so a
 //! block with an interrupted erase does not become valid again.
 
@@ -40,7 +40,7 @@ pub(crate) fn padding_per_block(pairs: &PairTable, pages: u32) -> u32 {
 }
 
 /// Removes the runs of provisional pages, including unreadable pages, that no padding commits: no
-/// final page follows the run out of reach of a cut. If a cut may have hit a page of a run, the
+/// readable page that is not provisional follows at a distance that a cut cannot damage. If a cut may have hit a page of a run, the
 /// padding was incomplete at that cut. Suspects are treated as unreadable: they may become
 /// unreadable later, and every mount must reach the same result.
 pub(super) fn drop_uncommitted(pages: &mut [(Ppn, Option<Oob>)], suspects: &[Ppn]) {

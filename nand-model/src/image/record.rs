@@ -106,7 +106,7 @@ impl Mark {
         debug_assert_ne!(
             self.cause,
             Some(u16::MAX),
-            "a mark keeps one more than its cause"
+            "page 65535 cannot be the cause of a mark: the record stores the page plus one"
         );
         let (kind, left) = match self.health {
             Health::Good => (0, 0),

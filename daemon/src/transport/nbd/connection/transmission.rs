@@ -229,7 +229,7 @@ impl<'a> Connection<'a> {
     ) -> io::Result<bool> {
         assert!(
             want > self.input.len(),
-            "input is wanted that is there already"
+            "more input is asked for, but enough is buffered"
         );
         let missing = want - self.input.len();
         let spare = self.input.spare(want);

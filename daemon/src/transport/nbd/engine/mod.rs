@@ -444,7 +444,7 @@ impl Engine {
         let length = self.piece_at(at, left);
         assert!(
             length > 0 && to_u64(length) <= left,
-            "a piece of a write gets on and stays inside"
+            "a piece of a write is empty or exceeds what is left of the request"
         );
         assert!(
             at + left <= self.size,

@@ -65,7 +65,7 @@ impl Engine {
             Ok((sent, hold)) => {
                 assert!(
                     sent > 0 && sent <= left,
-                    "a piece of a read gets on and stays inside"
+                    "a piece of a read is empty or exceeds what is left of the request"
                 );
                 self.tally.read += sent;
                 let last = sent == left;
@@ -180,7 +180,7 @@ impl Engine {
         if sent == 0 {
             return Err(Failure::new(
                 Errno::Io,
-                "the device told nothing of its extents",
+                "the device returned no extents",
             ));
         }
         Ok((sent, hold))

@@ -75,7 +75,7 @@ impl Engine {
         };
         let extents = match device.extents(request.offset, request.length, max) {
             Ok(extents) if extents.is_empty() => {
-                let failure = Failure::new(Errno::Io, "the device told nothing of its extents");
+                let failure = Failure::new(Errno::Io, "the device returned no extents");
                 return self.reply(to, Err(failure), out);
             }
             Ok(extents) => extents,
