@@ -44,10 +44,21 @@ impl<S: Store> Space<S> {
             self.flash.geometry().page_len(),
             "data is not one page long"
         );
-        let appended = self.append_with(stream, 1, |flash, first, epoch, _| {
-            flash.program(first, epoch, &[tag], data, cause)
-        });
-        appended.map(|(ppn, _)| ppn)
+        loop {
+            let (ppn, _, epoch) = self.frontier(stream)?;
+            let seq = self.flash.pseq();
+            // A call, not a closure as in `program_where`: closures are not inlined.
+            let outcome = self.flash.program(ppn, epoch, &[tag], data, cause);
+            let done = u32::from(outcome.is_ok());
+            self.note_programmed(stream, ppn, done, seq);
+            match outcome {
+                Ok(()) => return Ok(ppn),
+                Err(run) if matches!(run.error, NandError::ProgramFailed(_)) => {
+                    self.abandon_failing(stream)
+                }
+                Err(run) => return Err(run.error.into()),
+            }
+        }
     }
 
     /// Appends copies like [`Space::append`]; renews their records, which are passed as read.

@@ -251,7 +251,7 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
 }
 
 impl<S: Store, M: PageMap> PageMapFtl<S, M> {
-    #[inline]
+    #[inline(always)]
     fn write_page(&mut self, lpn: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let stream = match self.map.streams.host() {
             [only] => *only,

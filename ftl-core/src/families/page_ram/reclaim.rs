@@ -197,10 +197,9 @@ fn remap<M: PageMap>(
 ) -> usize {
     for (now, (record, from)) in (to.raw()..).zip(records.iter().zip(from)) {
         let lpn = Lpn::new(Oob::lpn(record));
-        if lpn.raw() >= logical_pages || map.get(lpn) != Some(*from) {
+        if lpn.raw() >= logical_pages || !map.replace(lpn, *from, Ppn::new(now)) {
             return (now - to.raw()) as usize;
         }
-        map.set(lpn, Some(Ppn::new(now)));
     }
     records.len()
 }

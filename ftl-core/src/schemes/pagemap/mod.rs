@@ -55,6 +55,16 @@ impl PageMap for FlatMap {
         self.entries[lpn.index()] = ppn.map_or(UNMAPPED, Ppn::raw);
     }
 
+    #[inline(always)]
+    fn replace(&mut self, lpn: Lpn, from: Ppn, to: Ppn) -> bool {
+        let entry = &mut self.entries[lpn.index()];
+        let current = *entry == from.raw();
+        if current {
+            *entry = to.raw();
+        }
+        current
+    }
+
     fn bytes(&self) -> (u64, u64) {
         let bytes = 4 * to_u64(self.entries.len());
         (bytes, bytes)
