@@ -14,7 +14,7 @@ use crate::events::EventKind;
 use crate::format::checkpoint::{CHUNK_HEAD, ChunkHead};
 use crate::format::{Flags, PageTag, Role};
 use crate::int::{index, to_u32};
-use crate::recovery::{Head, scan_block};
+use crate::scan::{Head, scan_block};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Geometry, Pbn, Store};
 use std::collections::BTreeMap;

@@ -8,12 +8,13 @@
 //! versions.
 
 use super::rewrite::{Rewrite, Rewriter};
-use super::{Evidence, Head, MapCandidate, Rewrites, Version, read_trims, resolve, scan_block};
+use super::{Evidence, MapCandidate, Rewrites, Version, read_trims, resolve};
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
 use crate::int::index;
+use crate::scan::{Head, scan_block};
 use crate::space::{Space, StreamId};
 use crate::trims::{TrimPage, Trims};
 use nand_model::{Pbn, Ppn, Store};

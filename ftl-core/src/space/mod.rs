@@ -20,7 +20,7 @@
 //! Power may fail during a mount, too, and its leftovers must not accumulate. So the pages that a
 //! mount programs are *provisional*, another kind of unsafe: a page is committed once padding
 //! follows it in its block. Until then no page that it replaces is erased, and the next mount skips
-//! it ([`crate::recovery`]). The next mount finds the same state as this one, and the blocks that
+//! it ([`crate::scan`]). The next mount finds the same state as this one, and the blocks that
 //! this one took are free again.
 
 mod append;
@@ -37,7 +37,7 @@ use crate::events::{Event, EventKind, EventLog};
 use crate::flash::Flash;
 use crate::format::{COUNTER_FOUND_MAX, Flags, Role};
 use crate::int::{index, to_u32, to_u64};
-use crate::recovery::provisional;
+use crate::scan::provisional;
 use crate::stats::{BlockUse, BlockView};
 use nand_model::{Geometry, Nanos, Pbn, Store};
 use pool::FreePool;

@@ -14,7 +14,7 @@ use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
 use crate::gc::GarbageCollect;
-use crate::recovery::Head;
+use crate::scan::Head;
 use nand_model::{Geometry, Ppn, Store};
 use std::collections::HashSet;
 

@@ -20,9 +20,9 @@ use crate::format::Role;
 use crate::format::trim::{self, TrimRange};
 use crate::gc::GarbageCollect;
 use crate::recovery::{
-    Evidence, FoundTrim, Head, MapCandidate, Rewrite, Rewriter, Rewrites, Version, read_trims,
-    resolve, scan_block, scan_heads,
+    Evidence, FoundTrim, MapCandidate, Rewrite, Rewriter, Rewrites, Version, read_trims, resolve,
 };
+use crate::scan::{Head, scan_block, scan_heads};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 use std::collections::{HashMap, HashSet};

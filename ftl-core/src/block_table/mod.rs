@@ -4,11 +4,13 @@
 //! the bitmap. The victim index contains exactly the full blocks that GC may select, at their valid
 //! count. All of it is in RAM; mount rebuilds it.
 
+mod victim_index;
+
 use crate::format::Role;
-use crate::gc::VictimIndex;
 use crate::int::{index, low_u32, to_u16, to_u32, to_u64};
 use crate::stats::BlockCounts;
 use nand_model::{Geometry, PageSplit, Pbn, Ppn};
+use victim_index::VictimIndex;
 
 /// State in a block's life cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
