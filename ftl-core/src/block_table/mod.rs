@@ -162,6 +162,11 @@ impl BlockTable {
 
     /// Opens an allocated block with its role and epoch.
     pub(crate) fn set_open(&mut self, block: Pbn, role: Role, epoch: u64) {
+        assert!(
+            matches!(self.state(block), State::Free | State::Full),
+            "block {block} is opened in state {:?}",
+            self.state(block)
+        );
         self.youngest = self.youngest.max(epoch);
         self.set_state(block, State::Open);
         let entry = &mut self.blocks[block.index()];

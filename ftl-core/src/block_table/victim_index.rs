@@ -124,6 +124,11 @@ impl VictimIndex {
     pub(super) fn greedy(&mut self) -> Option<Pbn> {
         while let Some(list) = self.links.get((self.blocks + self.lowest) as usize) {
             if list.next < self.blocks {
+                debug_assert!(
+                    self.contains(Pbn::new(list.next)),
+                    "block {} is first on a list, and on none",
+                    list.next
+                );
                 return Some(Pbn::new(list.next));
             }
             self.lowest += 1;

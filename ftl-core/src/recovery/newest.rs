@@ -13,7 +13,7 @@ use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
-use crate::int::index;
+use crate::int::{index, to_u64};
 use crate::scan::{Head, scan_block};
 use crate::space::{Space, StreamId};
 use crate::trims::{TrimPage, Trims};
@@ -103,6 +103,12 @@ pub(crate) fn scan_newest<S: Store>(
             trims.map(lpn);
         }
     }
+    let mapped = newest.map.iter().filter(|raw| **raw != UNMAPPED).count();
+    assert_eq!(
+        to_u64(mapped),
+        trims.mapped_pages(),
+        "pages with a version are not the mapped ones"
+    );
     newest.classify_blocks(space, checkpoints, true);
     Ok(newest)
 }

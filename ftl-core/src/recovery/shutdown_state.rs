@@ -173,6 +173,10 @@ impl ShutdownState {
         for chunk in chunks {
             checkpoints.write(space, chunk, self.pseq)?;
         }
+        assert!(
+            checkpoints.next_chunk().is_none(),
+            "the shutdown state is written, and its set is not complete"
+        );
         Ok(())
     }
 

@@ -177,6 +177,12 @@ impl<S: Store> Space<S> {
     pub(crate) fn end_mount(&mut self) -> Result<(), FtlError> {
         assert!(self.mounting, "no mount is in progress");
         self.make_safe()?;
+        assert!(
+            self.streams
+                .iter()
+                .all(|stream| stream.open.is_none_or(|open| !open.is_provisional())),
+            "a mount ends with uncommitted provisional pages"
+        );
         self.mounting = false;
         self.reserved_pages = 0;
         self.set_pair_protection(self.pair_protection);
@@ -265,6 +271,10 @@ impl<S: Store> Space<S> {
             self.table.state(block),
             State::Free,
             "a mount found block {block} twice"
+        );
+        assert!(
+            epoch < self.next_epoch,
+            "epoch {epoch} of block {block} was not observed before it is adopted"
         );
         self.table.set_open(block, role, epoch);
         self.table.set_state(block, State::Full);
@@ -383,6 +393,10 @@ impl<S: Store> Space<S> {
     }
 
     fn note_bad(&mut self, block: Pbn) {
+        assert!(
+            self.flash.chip().bad(block).is_some(),
+            "block {block} is bad here, and good on the chip"
+        );
         self.note_event(EventKind::BadBlock, Some(block), 0, self.flash.now());
     }
 

@@ -77,6 +77,19 @@ pub fn start(
     device: Arc<dyn BlockDevice>,
     context: Context<'_>,
 ) -> Result<Arc<dyn Service>, Failure> {
+    assert!(
+        device.logical_block().is_power_of_two(),
+        "a logical block of {} bytes",
+        device.logical_block()
+    );
+    assert!(
+        device
+            .physical_block()
+            .is_multiple_of(device.logical_block()),
+        "a physical block of {} bytes in logical ones of {} bytes",
+        device.physical_block(),
+        device.logical_block()
+    );
     match target {
         Target::Ublk(n) => ublk::start(*n, device, context),
         Target::NbdKernel(n) => Ok(Arc::new(KernelClient::start(*n, device, context)?)),

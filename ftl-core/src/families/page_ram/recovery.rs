@@ -194,6 +194,11 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             }
         }
         self.drop_dangling(loaded, window);
+        assert_eq!(
+            (self.map.mapped, self.space.table.valid_pages()),
+            (0, 0),
+            "pages were counted before the map is complete"
+        );
         for lpn in (0..self.logical_pages).map(Lpn::new) {
             if let Some(ppn) = self.map.pages.get(lpn) {
                 self.map.mapped += 1;

@@ -25,7 +25,7 @@ use super::export::Export;
 use super::handshake::Session;
 use super::limits::Limits;
 use super::stats::Tally;
-use super::wire::{Mode, Request, command, command_flag as cf, decode_request, request_len};
+use super::wire::{Mode, Request};
 use crate::convert::{to_u64, to_usize};
 use crate::device::{BlockDevice, Completion, DelayedCompletion, Flush};
 use crate::transport::latency::DelayQueue;
@@ -158,6 +158,8 @@ impl Engine {
     /// Creates a session on this export.
     pub fn new(session: Session, export: &Export, limits: &Limits) -> Self {
         assert!(limits.piece > 0, "reads and writes in pieces of no bytes");
+        assert!(limits.in_flight > 0, "a session of no requests");
+        assert!(limits.backlog > 0, "replies wait in no bytes");
         assert!(
             !(session.base_allocation && session.mode == Mode::Simple),
             "a metadata context was agreed on with simple replies"
@@ -308,11 +310,16 @@ impl Engine {
     fn piece_at(&self, at: u64, left: u64) -> usize {
         let piece = to_u64(self.limits.piece);
         assert!(left > 0, "no bytes are left at offset {at}");
-        to_usize(if left <= piece {
+        let length = if left <= piece {
             left
         } else {
             piece - at % piece
-        })
+        };
+        debug_assert!(
+            length <= piece,
+            "a piece of {length} bytes, limited to {piece}"
+        );
+        to_usize(length)
     }
 
     fn close(&mut self, why: Close) -> Option<Turn> {

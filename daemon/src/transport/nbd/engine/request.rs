@@ -96,6 +96,14 @@ impl Engine {
                 )),
             "command {command} changes a read-only export"
         );
+        assert!(
+            !matches!(command, command::READ | command::WRITE) || length > 0,
+            "command {command} moves no bytes"
+        );
+        assert!(
+            command != command::FLUSH || (offset == 0 && length == 0),
+            "FLUSH of {length} bytes at {offset}"
+        );
         let fua = flags & cf::FUA != 0;
         match command {
             command::DISC => return self.close(Close::Disconnect),

@@ -77,6 +77,11 @@ impl Engine {
             Ok(hold) if durable => hold,
             answer => return self.answer(to, answer, out),
         };
+        assert!(
+            matches!(self.job, Job::None),
+            "command {} ends inside another request",
+            to.command
+        );
         match device.flush() {
             Ok(flush) => {
                 assert!(

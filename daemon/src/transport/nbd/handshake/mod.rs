@@ -153,6 +153,10 @@ impl<'a> Handshake<'a> {
             "TLS began with security {:?}",
             self.security
         );
+        assert!(
+            matches!(self.state, State::Option),
+            "TLS began in the middle of a message"
+        );
         self.security = Security::Secured;
         self.mode = Mode::Simple;
         self.base_allocation = false;

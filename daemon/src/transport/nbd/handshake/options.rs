@@ -111,6 +111,7 @@ impl Handshake<'_> {
                 "extended headers are already negotiated",
             );
         }
+        assert_ne!(mode, Mode::Simple, "option {option} chooses simple replies");
         self.mode = mode;
         ack(out, option)
     }
@@ -127,6 +128,11 @@ impl Handshake<'_> {
         if let Some(step) = self.wrong_name(option, name, out) {
             return step;
         }
+        assert!(
+            wanted.len().is_multiple_of(2),
+            "{} bytes of requested items, which have two each",
+            wanted.len()
+        );
         self.export_info(option, wanted, out);
         ack(out, option);
         if option == option::GO {

@@ -70,6 +70,10 @@ pub fn encode_chunk(bytes: &mut [u8], mode: Mode, head: Chunk) {
 /// Appends an option reply.
 pub fn push_option_reply(out: &mut Vec<u8>, option: u32, kind: u32, parts: &[&[u8]]) {
     let length: usize = parts.iter().map(|p| p.len()).sum();
+    assert!(
+        kind != super::reply::ACK || length == 0,
+        "an acknowledgement of option {option} with {length} bytes"
+    );
     out.extend_from_slice(&OPTION_REPLY_MAGIC.to_be_bytes());
     out.extend_from_slice(&option.to_be_bytes());
     out.extend_from_slice(&kind.to_be_bytes());
