@@ -162,10 +162,10 @@ impl BlockTable {
 
     /// Opens an allocated block with its role and epoch.
     pub(crate) fn set_open(&mut self, block: Pbn, role: Role, epoch: u64) {
-        assert!(
-            matches!(self.state(block), State::Free | State::Full),
-            "block {block} is opened in state {:?}",
-            self.state(block)
+        assert_ne!(
+            self.state(block),
+            State::Released,
+            "block {block} is opened before its erase"
         );
         self.youngest = self.youngest.max(epoch);
         self.set_state(block, State::Open);
