@@ -31,6 +31,7 @@ KINDS = ("regions", "branches")
 GROUPS = {
     "recovery": [
         "ftl-core/src/recovery/*.rs",
+        "ftl-core/src/scan/*.rs",
         "ftl-core/src/families/*/recovery.rs",
         "ftl-core/src/families/paged/versions.rs",
         "ftl-core/src/families/paged/window.rs",

@@ -271,6 +271,10 @@ impl BadBlock {
                 );
             }
         });
+        assert!(
+            blocks.iter().all(|block| chip.bad(*block).is_none()),
+            "a fault is planned for a bad block"
+        );
         let numbers: Vec<_> = blocks.iter().map(|block| block.raw()).collect();
         let list = list(numbers.iter().map(u32::to_string));
         Ok(Injected {

@@ -127,11 +127,14 @@ impl Span {
         let head =
             (inside(start) > 0).then(|| (lpn(start), inside(start), page_bytes - inside(start)));
         let tail = (inside(end) > 0).then(|| (lpn(end), inside(end)));
-        Span {
-            head,
-            body: (Lpn(narrow(first_whole)), narrow(past_whole - first_whole)),
-            tail,
-        }
+        let body = (Lpn(narrow(first_whole)), narrow(past_whole - first_whole));
+        let partial = head.map_or(0, |(.., n)| n) + tail.map_or(0, |(_, n)| n);
+        debug_assert_eq!(
+            u64::from(partial) + u64::from(body.1) * page,
+            len,
+            "the parts of {len} bytes at {offset}"
+        );
+        Span { head, body, tail }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::events::EventKind;
 use crate::format::checkpoint::{CHUNK_HEAD, ChunkHead};
 use crate::format::{Flags, PageTag, Role};
 use crate::int::{index, to_u32};
-use crate::recovery::{Head, scan_block};
+use crate::scan::{Head, scan_block};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Geometry, Pbn, Store};
 use std::collections::BTreeMap;
@@ -131,6 +131,12 @@ impl Checkpoints {
             "checkpoint {}: all chunks are already written",
             writing.id
         );
+        assert!(
+            upto <= space.flash.pseq(),
+            "chunk {} covers programs up to {upto}, the last one is {}",
+            writing.next,
+            space.flash.pseq()
+        );
         let last = writing.next + 1 == writing.total;
         if last {
             // The set references pages: none of them may be lost once the set is committed.
@@ -186,6 +192,16 @@ impl Checkpoints {
         heads: &[Head],
         scanned: &mut u64,
     ) -> Result<Vec<Found>, FtlError> {
+        assert!(
+            self.writing.is_none() && self.complete.is_empty(),
+            "checkpoints are loaded over {} others",
+            self.complete.len()
+        );
+        assert_eq!(
+            heads.len(),
+            space.geometry().block_slots(),
+            "number of block heads is not the number of blocks"
+        );
         let mut sets: BTreeMap<u64, BTreeMap<u32, (nand_model::Ppn, bool)>> = BTreeMap::new();
         let mut blocks: BTreeMap<Pbn, u64> = BTreeMap::new();
         for (block, head) in (0..).map(Pbn::new).zip(heads) {

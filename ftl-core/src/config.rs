@@ -2,6 +2,8 @@
 
 use crate::error::FtlError;
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// Scheme parameters by key (`gc.free_threshold`, `lazy.buffer_blocks` …), as text.
@@ -25,6 +27,27 @@ impl Params {
                 FtlError::Config(format!("parameter {key}: {text:?} is not a valid value"))
             }),
         }
+    }
+
+    /// Returns the value of `key`, or `default` if it is not set.
+    ///
+    /// # Errors
+    /// [`FtlError::Config`] if the text is not a value of this type, or the value is outside the
+    /// range.
+    pub fn within<T: FromStr + PartialOrd + Display>(
+        &self,
+        key: &str,
+        default: T,
+        range: RangeInclusive<T>,
+    ) -> Result<T, FtlError> {
+        let value = self.get(key, default)?;
+        if range.contains(&value) {
+            return Ok(value);
+        }
+        let (least, most) = range.into_inner();
+        Err(FtlError::Config(format!(
+            "parameter {key}: {value} is not within {least} to {most}"
+        )))
     }
 
     /// Returns whether `key` is `default` (or not set) rather than `other`.

@@ -15,9 +15,10 @@ use crate::events::EventLog;
 use crate::ftl::{Ftl, Start};
 use crate::gc::{GarbageCollect, GcState};
 use crate::int::to_u64;
-use crate::recovery::ShutdownState;
+use crate::recovery::{MountContext, ShutdownState};
 use crate::space::{Space, StreamId};
 use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
+use crate::trims::Trims;
 use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Store};
 
 /// A scheme over a chip: the shared parts and the scheme's map.
@@ -120,9 +121,20 @@ where
             stats: SchemeStats::default(),
             map,
         };
+        assert!(
+            checkpoints < controller.space.streams(),
+            "checkpoints go to stream {checkpoints} of {}",
+            controller.space.streams()
+        );
         match start {
             Start::Format => {
                 controller.space.format();
+                let counts = controller.space.table.counts();
+                assert_eq!(
+                    counts.free + counts.bad,
+                    controller.space.geometry().blocks,
+                    "a new device has free and bad blocks only: {counts:?}"
+                );
                 controller.stats.mount = MountReport {
                     clean: true,
                     ..MountReport::default()
@@ -168,6 +180,23 @@ where
         stop.write(&mut self.space, &mut self.checkpoints)?;
         self.stats.checkpoints += 1;
         Ok(())
+    }
+
+    /// Returns the parts that a mount by scan fills in. It programs pages in the stream `common`.
+    pub(crate) fn mount_context(
+        &mut self,
+        common: StreamId,
+        trims_of: impl FnOnce(&mut M) -> &mut Trims,
+    ) -> MountContext<'_, S> {
+        MountContext {
+            space: &mut self.space,
+            trims: trims_of(&mut self.map),
+            checkpoints: &mut self.checkpoints,
+            next_ver: &mut self.next_ver,
+            report: &mut self.stats.mount,
+            logical_pages: self.logical_pages,
+            common,
+        }
     }
 
     /// Ends a step of the mount.
@@ -238,6 +267,11 @@ where
         self.check_request(first, count);
         self.stats.host_pages_read += count;
         self.read_pages(first, out)?;
+        debug_assert!(
+            self.space.flash.now() >= at,
+            "a read that began at {at} ns ended at {} ns",
+            self.space.flash.now()
+        );
         Ok(self.space.flash.now())
     }
 
@@ -247,6 +281,11 @@ where
         self.gc.refuse_if_read_only()?;
         self.check_request(first, self.pages_in(data.len()));
         self.write_pages(first, data)?;
+        debug_assert!(
+            self.space.flash.now() >= at,
+            "a write that began at {at} ns ended at {} ns",
+            self.space.flash.now()
+        );
         Ok(self.space.flash.now())
     }
 
@@ -264,7 +303,12 @@ where
         self.space.flash.begin(at);
         self.begin();
         self.make_durable()?;
-        Ok(self.space.flash.wait())
+        let done = self.space.flash.wait();
+        assert!(
+            done >= at,
+            "a FLUSH that began at {at} ns ended at {done} ns"
+        );
+        Ok(done)
     }
 
     fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {
@@ -289,11 +333,24 @@ where
     }
 
     fn stats(&self) -> SchemeStats {
-        self.gc.stats(self.gauges(SchemeStats {
+        let stats = self.gc.stats(self.gauges(SchemeStats {
             valid_pages: self.space.table.valid_pages(),
             blocks: self.space.table.counts(),
             ..self.stats.clone()
-        }))
+        }));
+        assert!(
+            stats.mapped_pages <= u64::from(self.logical_pages),
+            "{} of {} logical pages are mapped",
+            stats.mapped_pages,
+            self.logical_pages
+        );
+        assert!(
+            stats.valid_pages <= self.space.geometry().pages(),
+            "{} of {} physical pages are valid",
+            stats.valid_pages,
+            self.space.geometry().pages()
+        );
+        stats
     }
 
     fn block(&self, block: Pbn) -> BlockView {

@@ -208,6 +208,7 @@ impl CopyBuffer {
     /// Returns the role and the logical page, mapping page or other owner of a loaded page.
     #[inline]
     pub(crate) fn owner(&self, i: usize) -> (Role, u32) {
+        debug_assert!(i < self.from.len(), "page {i} of {}", self.from.len());
         Oob::owner(&self.records[i])
     }
 

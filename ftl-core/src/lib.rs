@@ -24,6 +24,7 @@ mod gc;
 mod int;
 mod map_cache;
 mod recovery;
+mod scan;
 pub mod schemes;
 mod space;
 mod stats;

@@ -169,7 +169,8 @@ impl Trims {
             "trim of {count} logical pages from {lpn} on is empty or exceeds the device: {} logical pages",
             self.logical_pages
         );
-        trim::encode(&[TrimRange { lpn, count, ver }], &mut self.page);
+        let taken = trim::encode(&[TrimRange { lpn, count, ver }], &mut self.page);
+        assert_eq!(taken, 1, "a page takes the record of one trim");
         self.program(space, Extent { lpn, count, ver })
     }
 
@@ -259,6 +260,13 @@ impl Trims {
                 ver: bitmap.ver,
             },
         };
+        assert!(
+            extent.lpn + extent.count <= self.logical_pages,
+            "the trim of page {ppn} covers logical pages {} to {} of {}",
+            extent.lpn,
+            extent.lpn + extent.count,
+            self.logical_pages
+        );
         let other = self.live.insert(ppn, extent);
         assert!(other.is_none(), "page {ppn} has two trims");
         if let TrimPage::Bitmap(bitmap) = content {

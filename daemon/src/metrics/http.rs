@@ -184,6 +184,12 @@ impl Clients {
     fn release(&mut self, ended: &Result<(tokio::task::Id, ()), JoinError>) {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
         self.all.retain(|client| client.task.id() != id);
+        assert!(
+            self.all.len() <= self.tasks.len(),
+            "{} connections, and {} tasks that serve them",
+            self.all.len(),
+            self.tasks.len()
+        );
     }
 }
 

@@ -132,6 +132,11 @@ impl AddressRule {
                 });
             }
         }
+        assert!(
+            (1..=2).contains(&to.len()),
+            "a request at {offset} in {} extents",
+            to.len()
+        );
         assert_eq!(
             to.iter().map(|extent| extent.len).sum::<u64>(),
             len,

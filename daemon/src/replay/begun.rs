@@ -69,6 +69,11 @@ impl Begun {
 }
 
 pub(super) fn map_cache(begun: &SchemeStats, done: &SchemeStats) -> MapCache {
+    assert!(
+        done.map_cache_hits >= begun.map_cache_hits
+            && done.map_cache_misses >= begun.map_cache_misses,
+        "hits and misses of the mapping cache only grow"
+    );
     let hits = done.map_cache_hits - begun.map_cache_hits;
     let misses = done.map_cache_misses - begun.map_cache_misses;
     MapCache {
@@ -97,6 +102,10 @@ pub(super) fn ram(ftl: &dyn Ftl<OobOnlyStore>) -> Ram {
 }
 
 pub(super) fn counts(begun: &SchemeStats, done: &SchemeStats) -> Counts {
+    assert!(
+        done.gc_runs >= begun.gc_runs && done.gc_pages_moved >= begun.gc_pages_moved,
+        "GC runs and the pages they moved only grow"
+    );
     Counts {
         gc_runs: done.gc_runs - begun.gc_runs,
         gc_pages_moved: done.gc_pages_moved - begun.gc_pages_moved,

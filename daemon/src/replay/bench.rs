@@ -64,6 +64,12 @@ impl Bench {
         let layout = scheme
             .layout(profile, wanted, op_percent / 100.0, &requirements.params)
             .map_err(usage)?;
+        assert!(
+            u64::from(layout.logical_pages) < layout.profile.geometry.pages(),
+            "{} logical pages on {} physical pages",
+            layout.logical_pages,
+            layout.profile.geometry.pages()
+        );
         let whole = u64::from(layout.logical_pages) * u64::from(profile.geometry.page_bytes);
         let size = if wanted > 0 { wanted } else { whole };
         assert!(
@@ -104,12 +110,16 @@ impl Bench {
             logical_pages: self.layout.logical_pages,
             params: self.params.clone(),
         };
-        Ok(Sim::new(
-            self.scheme
-                .start(chip, &config, Start::Format)
-                .map_err(failed)?,
-            job.method.response_unit(),
-        ))
+        let ftl = self
+            .scheme
+            .start(chip, &config, Start::Format)
+            .map_err(failed)?;
+        assert_eq!(
+            ftl.logical_pages(),
+            self.layout.logical_pages,
+            "logical pages of the new device and of its layout"
+        );
+        Ok(Sim::new(ftl, job.method.response_unit()))
     }
 
     /// Refuses a device larger than the available memory: the out-of-memory killer would end this
@@ -146,6 +156,18 @@ impl Bench {
             flash.values().map(|of| of.programs).sum::<u64>(),
             flash_total.programs,
             "each program has one cause"
+        );
+        assert_eq!(
+            (
+                flash.values().map(|of| of.reads).sum::<u64>(),
+                flash.values().map(|of| of.erases).sum::<u64>(),
+            ),
+            (flash_total.reads, flash_total.erases),
+            "each read and each erase has one cause"
+        );
+        assert_eq!(
+            requests.issued, requests.completed,
+            "a row is made of completed requests"
         );
         assert!(
             sim.now >= begun.now,

@@ -135,6 +135,11 @@ impl Feed<'_> {
                     extent.offset / page,
                     (extent.offset + extent.len - 1) / page,
                 );
+                assert!(
+                    to_usize(last) < marks.len(),
+                    "a request up to page {last} of {}",
+                    marks.len()
+                );
                 marks[to_usize(first)..=to_usize(last)].fill(true);
             }
         }
@@ -149,6 +154,11 @@ impl Feed<'_> {
     }
 
     pub(super) fn note(&mut self, record: &Record) {
+        assert!(
+            record.length_bytes > 0,
+            "a record of no bytes at {}",
+            record.offset_bytes
+        );
         self.requests.issued += 1;
         let bytes = match record.op {
             Op::Read => &mut self.requests.read_bytes,

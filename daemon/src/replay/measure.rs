@@ -66,7 +66,7 @@ impl Latency {
                 .value_at_percentile(percent)
                 .clamp(self.min_ns, self.max_ns)
         };
-        (count > 0).then(|| Response {
+        let response = (count > 0).then(|| Response {
             count,
             mean: sum_to_f64(self.sum_ns) / to_f64(count),
             sum: sum_to_f64(self.sum_ns),
@@ -79,7 +79,21 @@ impl Latency {
                 .iter()
                 .map(|&share| (share, at(share * 100.0)))
                 .collect(),
-        })
+        });
+        assert!(
+            response.as_ref().is_none_or(|response| {
+                [
+                    response.p50,
+                    response.p90,
+                    response.p99,
+                    response.p999,
+                    response.max,
+                ]
+                .is_sorted()
+            }),
+            "a larger share of the requests took no longer: {response:?}"
+        );
+        response
     }
 }
 
@@ -147,6 +161,11 @@ impl Sides {
         let mut all = self.reads.clone();
         all.add(&self.writes);
         all.add(&self.trims);
+        assert_eq!(
+            all.sum_ns,
+            self.reads.sum_ns + self.writes.sum_ns + self.trims.sum_ns,
+            "each response is of one operation"
+        );
         Responses {
             all: all.view(),
             read: self.reads.view(),

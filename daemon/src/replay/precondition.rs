@@ -74,6 +74,10 @@ impl Sim {
         let (mut written, mut last, mut steady) = (0, Vec::new(), false);
         while written < limit && !steady {
             let count = window.min(limit - written);
+            assert!(
+                count > 0,
+                "a window of no pages, after {written} of {limit}"
+            );
             let before = self.programs();
             for _ in 0..count {
                 self.write_page(Lpn::new(narrow(rng.below(u64::from(pages)))))?;

@@ -258,6 +258,12 @@ pub struct Run {
 
 impl Operations {
     pub(super) fn between(begun: &OpCounts, done: &OpCounts) -> Operations {
+        assert!(
+            done.reads >= begun.reads
+                && done.programs >= begun.programs
+                && done.erases >= begun.erases,
+            "flash operations only grow: {begun:?}, then {done:?}"
+        );
         Operations {
             reads: done.reads - begun.reads,
             partial_reads: done.partial_reads - begun.partial_reads,
@@ -322,6 +328,10 @@ impl Erases {
             .sum::<f64>()
             / to_f64(to_u64(counts.len()));
         assert!(min <= max, "the fewest erases are at most the most");
+        assert!(
+            f64::from(min) <= mean && mean <= f64::from(max),
+            "a mean of {mean} erases, of {min} to {max}"
+        );
         let width = (max - min) / CLASSES + 1;
         let mut distribution: Vec<_> = (0..=(max - min) / width)
             .map(|class| (min + class * width, 0))

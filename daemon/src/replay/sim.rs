@@ -115,6 +115,7 @@ impl Sim {
                 done
             }
         };
+        assert!(done >= at, "a request from {at} ns ended at {done} ns");
         self.now = self.now.max(done);
         Ok(done)
     }
@@ -212,6 +213,11 @@ impl Sim {
                  {reads}, {writes} and {trims}"
             ));
         }
+        assert!(
+            self.pages.rmw <= read,
+            "{} pages read for partial writes, of {read} pages read",
+            self.pages.rmw
+        );
         (self.base, self.pages, self.sides) = (stats, Pages::default(), Sides::default());
         Ok(())
     }

@@ -157,6 +157,10 @@ pub fn volume_on(
         synced.map_err(|error| Failure::failed(format!("{}: {error}", image.display())))?;
     }
     let logical_bytes = u64::from(ftl.logical_pages()) * u64::from(profile.geometry.page_bytes);
+    assert!(
+        size <= logical_bytes,
+        "an image of {size} bytes on a scheme of {logical_bytes} bytes"
+    );
     let options = VolumeOptions {
         size,
         read_only,
@@ -196,6 +200,12 @@ pub fn create(config: &Config) -> Result<Made, Failure> {
     let layout = scheme
         .layout(profile, wanted, op_percent / 100.0, &requirements.params)
         .map_err(usage)?;
+    assert!(
+        u64::from(layout.logical_pages) < layout.profile.geometry.pages(),
+        "{} logical pages on {} physical pages",
+        layout.logical_pages,
+        layout.profile.geometry.pages()
+    );
     let size = if wanted > 0 {
         wanted
     } else {
@@ -279,6 +289,11 @@ fn format(image: &Path, store: FileStore, layout: Layout, label: &Label) -> Resu
         .scheme
         .start(chip, &config, Start::Format)
         .map_err(failed)?;
+    assert_eq!(
+        ftl.logical_pages(),
+        layout.logical_pages,
+        "logical pages of the new device and of its layout"
+    );
     ftl.shutdown(0).map_err(failed)?;
     ftl.into_chip()
         .into_store()
@@ -300,10 +315,16 @@ fn mount(
         logical_pages,
         params: label.params.clone(),
     };
-    label
+    let ftl = label
         .scheme
         .start(chip, &config, Start::Mount)
-        .map_err(failed)
+        .map_err(failed)?;
+    assert_eq!(
+        ftl.logical_pages(),
+        logical_pages,
+        "logical pages of the mounted device and of its image"
+    );
+    Ok(ftl)
 }
 
 /// Opens an image without ever changing it, and mounts its scheme in memory.

@@ -267,8 +267,14 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
             .checked_add(len)
             .filter(|&end| end <= self.shape.size && max > 0);
         let end = end.ok_or_else(|| io::Error::from_raw_os_error(EINVAL))?;
-        self.run(&mut self.lock_to_begin(true), false, |core| {
+        let extents = self.run(&mut self.lock_to_begin(true), false, |core| {
             core.extents(offset, end, max)
-        })
+        })?;
+        assert!(
+            extents.len() <= max && extents.iter().all(|extent| extent.len > 0),
+            "{} extents, some of them perhaps empty; {max} were requested",
+            extents.len()
+        );
+        Ok(extents)
     }
 }

@@ -56,6 +56,11 @@ impl Clock {
     /// clock.
     #[inline]
     pub(super) fn done(&mut self, at: Nanos) -> Option<Instant> {
+        debug_assert!(
+            at >= self.base,
+            "a request ended at {at} ns, before the clock began at {} ns",
+            self.base
+        );
         if self.emulate {
             return Some(self.origin + Duration::from_nanos(at.saturating_sub(self.base)));
         }

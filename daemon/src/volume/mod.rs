@@ -186,6 +186,10 @@ impl<S: Store + 'static> Volume<S> {
             extent_bytes.is_multiple_of(page),
             "an extent of {extent_bytes} bytes does not end at a page"
         );
+        assert!(
+            page > 0 && page.is_multiple_of(512),
+            "pages of {page} bytes"
+        );
         let erases = ftl.chip().store().erase_credit_full();
         // The emulated time of the mount ends before the first request.
         let clock = Clock::new(ftl.chip().busy_until(), options.emulate);

@@ -135,6 +135,11 @@ impl PauseGate {
         let Some(pause) = &mut state.pause else {
             return false;
         };
+        assert!(
+            pause.length <= PAUSE_MAX,
+            "a pause of {:?} is prolonged, limited to {PAUSE_MAX:?}",
+            pause.length
+        );
         pause.until = pause.until.max(Instant::now() + pause.length);
         pause.goal = match step {
             Step::Events(count) => Goal::Events(events + count),
@@ -164,10 +169,12 @@ impl PauseGate {
             Goal::Events(wanted) => events < wanted,
             Goal::Requests(left) => left > 0,
         };
-        Some(Paused {
-            left: pause.until.saturating_duration_since(Instant::now()),
-            stepping,
-        })
+        let left = pause.until.saturating_duration_since(Instant::now());
+        assert!(
+            left <= PAUSE_MAX,
+            "a pause has {left:?} left, limited to {PAUSE_MAX:?}"
+        );
+        Some(Paused { left, stepping })
     }
 
     fn changed(&self, mut state: MutexGuard<'_, State>) {

@@ -95,7 +95,12 @@ impl<'a> Request<'a> {
         let at = *self
             .start
             .get_or_insert_with(|| core.clock.start(self.unlocked.counters.depth()));
-        self.done = self.done.max(verb(core, at)?);
+        let done = verb(core, at)?;
+        debug_assert!(
+            done >= at,
+            "an extent that began at {at} ns ended at {done} ns"
+        );
+        self.done = self.done.max(done);
         if last {
             self.due = core.clock.done(self.done);
         }
@@ -106,6 +111,12 @@ impl<'a> Request<'a> {
         if let Err(error) = result {
             return Err(self.fail(error));
         }
+        assert!(
+            self.start.is_some() || self.bytes == 0,
+            "{} bytes of type {:?} succeeded without the flash",
+            self.bytes,
+            self.op
+        );
         match self.due.filter(|due| *due > Instant::now()) {
             Some(_) => Ok(self.under_way(None).completion()),
             None => {

@@ -134,6 +134,12 @@ impl WearScan {
 impl FlashSnapshot {
     pub(super) fn take<S: Store>(ftl: &dyn Ftl<S>, wear: Wear, host_written_bytes: u64) -> Self {
         let chip = ftl.chip();
+        assert!(
+            wear.bad_factory + wear.bad_grown <= chip.geometry().blocks,
+            "{} bad blocks of {}",
+            wear.bad_factory + wear.bad_grown,
+            chip.geometry().blocks
+        );
         FlashSnapshot {
             taken: Instant::now(),
             host_written_bytes,

@@ -153,7 +153,8 @@ impl Unlocked {
     pub(super) fn at_storage<R>(&self, wait: impl FnOnce() -> R) -> R {
         self.at_storage.fetch_add(1, Relaxed);
         let result = wait();
-        self.at_storage.fetch_sub(1, Relaxed);
+        let waits = self.at_storage.fetch_sub(1, Relaxed);
+        assert!(waits > 0, "a wait for the storage ended twice");
         result
     }
 

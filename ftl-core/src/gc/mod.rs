@@ -7,9 +7,7 @@ pub(crate) mod placement;
 pub(crate) mod policy;
 mod scrub;
 mod settings;
-mod victim_index;
 
 pub(crate) use collector::{GarbageCollect, GcState};
 pub(crate) use scrub::{PARAM as SCRUB_PARAM, Scrub};
 pub(crate) use settings::{FreeBlocks, Settings, docs};
-pub(crate) use victim_index::VictimIndex;

@@ -42,6 +42,7 @@ impl Lists {
             at,
             "node {node} is already in a list"
         );
+        debug_assert!(list < self.lists, "list {list} of {}", self.lists);
         let newest = self.links[index(list)].older;
         self.links[index(at)] = Link {
             newer: list,
@@ -82,6 +83,7 @@ impl Lists {
             "node {other} is already in a list"
         );
         let Link { newer, older } = self.links[index(from)];
+        debug_assert_ne!(newer, from, "node {node} is in no list");
         self.links[index(to)] = Link { newer, older };
         self.links[index(older)].newer = to;
         self.links[index(newer)].older = to;

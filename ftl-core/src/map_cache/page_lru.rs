@@ -69,6 +69,11 @@ impl PageLru {
         let Some(slot) = self.index.remove(&vtpn) else {
             return;
         };
+        debug_assert_eq!(
+            self.slots[index(slot)].vtpn,
+            vtpn,
+            "slot {slot} holds another mapping page"
+        );
         self.used.remove(slot);
         let last = to_u32(self.slots.len()) - 1;
         self.slots.swap_remove(index(slot));

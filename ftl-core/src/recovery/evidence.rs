@@ -1,10 +1,10 @@
 //! Evidence from the records of scanned blocks: versions of logical pages, and pages that the cut
 //! may have hit.
 
-use super::scan::BlockEnd;
 use crate::flash::Flash;
 use crate::format::Oob;
 use crate::int::index;
+use crate::scan::{BlockEnd, suspects};
 use nand_model::{PageOrder, Pbn, Ppn, Store};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
@@ -127,19 +127,4 @@ impl Suspects {
         };
         !self.stable && self.pages.get(&ppn.raw()).is_some_and(in_flight)
     }
-}
-
-/// Returns the suspects of a block: its last programmed page and the LSB partners.
-pub(super) fn suspects<S: Store>(
-    flash: &Flash<S>,
-    block: Pbn,
-) -> impl Iterator<Item = Ppn> + use<S> {
-    let geometry = *flash.geometry();
-    let last = flash.chip().frontier(block).checked_sub(1);
-    let victims: Vec<u32> = last.map_or_else(Vec::new, |last| {
-        flash.chip().pairs().victims(last).collect()
-    });
-    last.into_iter()
-        .chain(victims)
-        .map(move |offset| geometry.page(block, offset))
 }

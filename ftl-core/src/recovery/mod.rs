@@ -1,10 +1,9 @@
 //! Power-cut recovery: a mount finds out which data is stored on flash. The families select
-//! the blocks to read in full; this module reads them.
+//! the blocks to read in full; [`crate::scan`] reads them.
 //!
-//! `scan.rs` reads the records of blocks. `evidence.rs` gathers from them the versions of logical
-//! pages, and decides which pages the cut may have hit (suspects) and which of these need a rewrite.
-//! `resolve.rs` selects the newest readable version of each logical page. `rewrite.rs` programs the
-//! rewrites. `provisional.rs` decides which pages of an interrupted mount are ignored.
+//! `evidence.rs` gathers from their records the versions of logical pages and the pages that the
+//! cut may have hit (suspects), and decides which of these need a rewrite. `resolve.rs` selects the
+//! newest readable version of each logical page. `rewrite.rs` programs the rewrites.
 //! `shutdown_state.rs` has the state that a clean shutdown stores.
 //!
 //! `units`, `hybrid` and `mlam` are mounted from all records (`mount_by_scan.rs`, `newest.rs`).
@@ -13,10 +12,8 @@
 mod evidence;
 mod mount_by_scan;
 mod newest;
-pub(crate) mod provisional;
 mod resolve;
 mod rewrite;
-mod scan;
 mod shutdown_state;
 #[cfg(test)]
 mod tests;
@@ -26,10 +23,10 @@ pub(crate) use mount_by_scan::{MountByScan, MountContext};
 pub(crate) use newest::{ScanResult, scan_newest};
 pub(crate) use resolve::{FoundTrim, MapCandidate, read_page, read_trims, resolve};
 pub(crate) use rewrite::{Rewrite, Rewriter, Rewrites};
-pub(crate) use scan::{Head, scan_block, scan_heads};
 pub(crate) use shutdown_state::ShutdownState;
 
 use crate::int::to_u32;
+use crate::scan::provisional;
 use nand_model::{PairTable, Profile};
 
 /// Blocks whose last pages the mount after a mount rewrites, at most, if no request came between.

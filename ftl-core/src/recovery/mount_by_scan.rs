@@ -6,10 +6,11 @@
 //! pages that this mount programmed are not committed ([`crate::space`]), and the next mount starts
 //! again.
 
-use super::{ScanResult, ShutdownState, scan_heads, scan_newest};
+use super::{ScanResult, ShutdownState, scan_newest};
 use crate::checkpoint::Checkpoints;
 use crate::error::FtlError;
 use crate::gc::GarbageCollect;
+use crate::scan::scan_heads;
 use crate::space::{Space, StreamId};
 use crate::stats::MountReport;
 use crate::trims::Trims;

@@ -8,12 +8,13 @@
 //! versions.
 
 use super::rewrite::{Rewrite, Rewriter};
-use super::{Evidence, Head, MapCandidate, Rewrites, Version, read_trims, resolve, scan_block};
+use super::{Evidence, MapCandidate, Rewrites, Version, read_trims, resolve};
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
-use crate::int::index;
+use crate::int::{index, to_u64};
+use crate::scan::{Head, scan_block};
 use crate::space::{Space, StreamId};
 use crate::trims::{TrimPage, Trims};
 use nand_model::{Pbn, Ppn, Store};
@@ -102,6 +103,12 @@ pub(crate) fn scan_newest<S: Store>(
             trims.map(lpn);
         }
     }
+    let mapped = newest.map.iter().filter(|raw| **raw != UNMAPPED).count();
+    assert_eq!(
+        to_u64(mapped),
+        trims.mapped_pages(),
+        "pages with a version are not the mapped ones"
+    );
     newest.classify_blocks(space, checkpoints, true);
     Ok(newest)
 }

@@ -47,6 +47,20 @@ pub(crate) fn resolve<S: Store>(
         "versions of logical page {:?} and others",
         versions.first().map(|version| version.oob.tag.lpn)
     );
+    debug_assert!(
+        versions.is_sorted_by_key(|v| (v.oob.tag.ver, v.oob.pseq)),
+        "versions are not in ascending order"
+    );
+    debug_assert!(
+        candidate.record.is_none_or(|record| {
+            Some(record.ppn) == candidate.named
+                && versions
+                    .first()
+                    .is_none_or(|v| v.oob.tag.lpn == record.oob.tag.lpn)
+        }),
+        "the record read for the map's entry is of another page: {:?}",
+        candidate.record
+    );
     let is_news = |v: &&Version| v.oob.pseq > candidate.upto || Some(v.ppn) == candidate.named;
     let mut contenders: Vec<Version> = versions.iter().filter(is_news).copied().collect();
     if let Some(record) = candidate.record {
@@ -131,5 +145,9 @@ pub(crate) fn read_trims<S: Store, T>(
             break;
         }
     }
+    assert!(
+        found.is_sorted_by(|one, next| one.at.oob.tag.ver > next.at.oob.tag.ver),
+        "each trim has one record, the newest comes first"
+    );
     Ok(found)
 }

@@ -42,6 +42,11 @@ pub(crate) trait Rewriter<S: Store> {
 
 impl Rewrites {
     pub(crate) fn add(&mut self, version: &Version, data: Vec<u8>) {
+        debug_assert!(
+            self.pages.iter().all(|page| page.from != version.ppn),
+            "page {} is to be rewritten twice",
+            version.ppn
+        );
         self.pages.push(Rewrite {
             tag: version.oob.tag,
             from: version.ppn,
@@ -71,6 +76,11 @@ impl Rewrites {
             programmed += 1;
             let (stream, role) = rescuer.copies_of(rewrite.tag.role);
             let space = rescuer.space();
+            assert!(
+                space.is_mounting(),
+                "page {} is rewritten outside a mount",
+                rewrite.from
+            );
             if space.room(stream) == 0 {
                 space.erase_released(Cause::Recovery)?;
             }

@@ -6,12 +6,12 @@
 //! Invariants: after one more program or erase, some block differs from its description. If power
 //! fails while the checkpoint is written, the set is incomplete and ignored.
 
-use super::Head;
 use crate::block_table::State;
 use crate::checkpoint::Checkpoints;
 use crate::error::FtlError;
 use crate::format::{COUNTER_FOUND_MAX, Role};
 use crate::int::{low_u16, to_u32, to_u64};
+use crate::scan::Head;
 use crate::space::{Space, StreamId};
 use nand_model::{Geometry, Pbn, Store};
 use std::collections::HashSet;
@@ -173,6 +173,10 @@ impl ShutdownState {
         for chunk in chunks {
             checkpoints.write(space, chunk, self.pseq)?;
         }
+        assert!(
+            checkpoints.next_chunk().is_none(),
+            "the shutdown state is written, and its set is not complete"
+        );
         Ok(())
     }
 

@@ -23,6 +23,12 @@ impl<S: Store> Space<S> {
         data: &[u8],
         cause: Cause,
     ) -> Result<(Ppn, u32), FtlError> {
+        debug_assert_eq!(
+            data.len(),
+            tags.len() * self.flash.geometry().page_len(),
+            "data for stream {stream} is not {} pages long",
+            tags.len()
+        );
         self.append_with(stream, tags.len(), |flash, first, epoch, count| {
             let tags = &tags[..count];
             let bytes = count * flash.geometry().page_len();
@@ -69,6 +75,12 @@ impl<S: Store> Space<S> {
         data: &[u8],
         cause: Cause,
     ) -> Result<(Ppn, u32), FtlError> {
+        debug_assert_eq!(
+            data.len(),
+            records.len() * self.flash.geometry().page_len(),
+            "copies for stream {stream} are not {} pages long",
+            records.len()
+        );
         self.append_with(stream, records.len(), |flash, first, epoch, count| {
             let bytes = count * flash.geometry().page_len();
             flash.program_copies(first, epoch, &mut records[..count], &data[..bytes], cause)

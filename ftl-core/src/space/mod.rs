@@ -20,7 +20,7 @@
 //! Power may fail during a mount, too, and its leftovers must not accumulate. So the pages that a
 //! mount programs are *provisional*, another kind of unsafe: a page is committed once padding
 //! follows it in its block. Until then no page that it replaces is erased, and the next mount skips
-//! it ([`crate::recovery`]). The next mount finds the same state as this one, and the blocks that
+//! it ([`crate::scan`]). The next mount finds the same state as this one, and the blocks that
 //! this one took are free again.
 
 mod append;
@@ -37,7 +37,7 @@ use crate::events::{Event, EventKind, EventLog};
 use crate::flash::Flash;
 use crate::format::{COUNTER_FOUND_MAX, Flags, Role};
 use crate::int::{index, to_u32, to_u64};
-use crate::recovery::provisional;
+use crate::scan::provisional;
 use crate::stats::{BlockUse, BlockView};
 use nand_model::{Geometry, Nanos, Pbn, Store};
 use pool::FreePool;
@@ -177,6 +177,12 @@ impl<S: Store> Space<S> {
     pub(crate) fn end_mount(&mut self) -> Result<(), FtlError> {
         assert!(self.mounting, "no mount is in progress");
         self.make_safe()?;
+        assert!(
+            self.streams
+                .iter()
+                .all(|stream| stream.open.is_none_or(|open| !open.is_provisional())),
+            "a mount ends with uncommitted provisional pages"
+        );
         self.mounting = false;
         self.reserved_pages = 0;
         self.set_pair_protection(self.pair_protection);
@@ -265,6 +271,10 @@ impl<S: Store> Space<S> {
             self.table.state(block),
             State::Free,
             "a mount found block {block} twice"
+        );
+        assert!(
+            epoch < self.next_epoch,
+            "epoch {epoch} of block {block} was not observed before it is adopted"
         );
         self.table.set_open(block, role, epoch);
         self.table.set_state(block, State::Full);
@@ -383,6 +393,10 @@ impl<S: Store> Space<S> {
     }
 
     fn note_bad(&mut self, block: Pbn) {
+        assert!(
+            self.flash.chip().bad(block).is_some(),
+            "block {block} is bad here, and good on the chip"
+        );
         self.note_event(EventKind::BadBlock, Some(block), 0, self.flash.now());
     }
 

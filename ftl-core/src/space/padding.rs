@@ -136,8 +136,14 @@ impl<S: Store> Space<S> {
             return Ok(());
         }
         let blank = vec![0; self.geometry().page_len()];
+        let mut padded = 0;
         while self.oldest_unsafe(stream) < NEVER {
             self.pad(stream, &blank)?;
+            padded += 1;
+            assert!(
+                padded <= self.geometry().pages_per_block,
+                "{padded} pages of padding do not make stream {stream} safe"
+            );
         }
         Ok(())
     }

@@ -54,6 +54,13 @@ impl<S: Store> Space<S> {
             "block {block} is released in state {:?}",
             self.table.state(block)
         );
+        debug_assert!(
+            !self
+                .streams
+                .iter()
+                .any(|stream| { stream.open.is_some_and(|open| open.block == block) }),
+            "block {block} is released while a stream has it open"
+        );
         self.table.set_state(block, State::Released);
         self.released.push_back(Released {
             block,

@@ -4,7 +4,7 @@
 
 use crate::format::Role;
 use crate::int::{index, to_u32};
-use crate::recovery::provisional;
+use crate::scan::provisional;
 use nand_model::{PairTable, Pbn};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -156,6 +156,7 @@ const fn joined<const N: usize>() -> [Family; N] {
         }
         part += 1;
     }
+    assert!(next == N, "the catalogue has each family once");
     all
 }
 

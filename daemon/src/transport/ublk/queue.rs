@@ -309,6 +309,12 @@ impl Queue<'_> {
         let Some(_entered) = self.gate.enter() else {
             return Ok(());
         };
+        assert!(
+            self.holds.len() <= self.bufs.len(),
+            "{} delayed requests in a queue of {}",
+            self.holds.len(),
+            self.bufs.len()
+        );
         let now = Instant::now();
         while let Some((tag, moved)) = if self.gate.hurried() {
             self.holds.pop()

@@ -1,5 +1,5 @@
 //! What a mount programs is committed by padding. The rule is that of
-//! `ftl-core/src/recovery/provisional.rs`, written down a second time.
+//! `ftl-core/src/scan/provisional.rs`, written down a second time.
 
 use crate::flash::{Block, Content, Page};
 use crate::state::Config;
@@ -7,7 +7,7 @@ use nand_model::PairTable;
 use std::ops::Range;
 
 /// Whether the padding at the end of a block, these pages, commits what is before it. Code:
-/// `ftl-core/src/recovery/provisional.rs`: `commits`.
+/// `ftl-core/src/scan/provisional.rs`: `commits`.
 pub fn commits(pairs: &PairTable, padding: Range<u8>) -> bool {
     let hit = || pairs.victims(padding.end as u32 - 1);
     let seam_end = padding.start as u32 + 2;
@@ -21,7 +21,7 @@ pub fn commits(pairs: &PairTable, padding: Range<u8>) -> bool {
 }
 
 /// Pages of padding with which a full block always commits the rest. Code:
-/// `ftl-core/src/recovery/provisional.rs`: `padding_per_block`.
+/// `ftl-core/src/scan/provisional.rs`: `padding_per_block`.
 pub fn padding_of_full_block(pairs: &PairTable, pages: u8) -> u8 {
     (1..pages)
         .find(|padding| commits(pairs, pages - padding..pages))
@@ -29,7 +29,7 @@ pub fn padding_of_full_block(pairs: &PairTable, pages: u8) -> u8 {
 }
 
 /// The last page of a block and the pages that its program may have destroyed, as a mask. Code:
-/// `ftl-core/src/recovery/evidence.rs`: `suspects`.
+/// `ftl-core/src/scan/mod.rs`: `suspects`.
 pub fn suspects(config: &Config, block: &Block) -> u16 {
     let Some(last) = block.frontier.checked_sub(1) else {
         return 0;
@@ -41,7 +41,7 @@ pub fn suspects(config: &Config, block: &Block) -> u16 {
 }
 
 /// The pages of a block whose record can be read and is committed, as a mask. Code:
-/// `ftl-core/src/recovery/scan.rs`: `committed_pages`; `ftl-core/src/recovery/provisional.rs`:
+/// `ftl-core/src/scan/mod.rs`: `committed_pages`; `ftl-core/src/scan/provisional.rs`:
 /// `drop_uncommitted`.
 pub fn committed_pages(config: &Config, block: &Block) -> u16 {
     let suspects = suspects(config, block);
@@ -73,7 +73,7 @@ pub fn committed_pages(config: &Config, block: &Block) -> u16 {
     standing
 }
 
-/// Whether a block holds anything that is committed. Code: `ftl-core/src/recovery/scan.rs`:
+/// Whether a block holds anything that is committed. Code: `ftl-core/src/scan/mod.rs`:
 /// `scan_head`, `is_committed_by_last_page`.
 pub fn has_head(config: &Config, block: &Block) -> bool {
     let pages = &block.pages[..block.frontier as usize];

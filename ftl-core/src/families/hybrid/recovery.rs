@@ -14,15 +14,7 @@ use std::cmp::Reverse;
 
 impl<S: Store, P: Policy> MountByScan<S> for HybridFtl<S, P> {
     fn unmounted(&mut self) -> MountContext<'_, S> {
-        MountContext {
-            space: &mut self.space,
-            trims: &mut self.map.trims,
-            checkpoints: &mut self.checkpoints,
-            next_ver: &mut self.next_ver,
-            report: &mut self.stats.mount,
-            logical_pages: self.logical_pages,
-            common: COMMON,
-        }
+        self.mount_context(COMMON, |map| &mut map.trims)
     }
 
     fn rebuild_tables(&mut self, newest: &ScanResult) -> Result<(), FtlError> {

@@ -14,7 +14,7 @@ use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
 use crate::gc::GarbageCollect;
-use crate::recovery::Head;
+use crate::scan::Head;
 use nand_model::{Geometry, Ppn, Store};
 use std::collections::HashSet;
 
@@ -195,14 +195,20 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         Ok(())
     }
 
+    /// Writes the rest of the checkpoint in progress, if there is one.
+    fn finish_checkpoint(&mut self) -> Result<(), FtlError> {
+        while self.map.map_writer.is_some() {
+            self.write_chunk()?;
+        }
+        Ok(())
+    }
+
     /// Writes a checkpoint at once; the device is idle and stays idle.
     pub(super) fn write_whole_checkpoint(&mut self) -> Result<(), FtlError> {
         if self.map.settings.checkpoint_interval == 0 {
             return Ok(());
         }
-        while self.map.map_writer.is_some() {
-            self.write_chunk()?;
-        }
+        self.finish_checkpoint()?;
         // Make room for all of it first: the next mount would scan the pages that GC programs after
         // the start.
         let geometry = self.space.geometry();
@@ -210,10 +216,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         self.gc_until(self.gc.threshold + 2 + pages.div_ceil(geometry.pages_per_block))?;
         self.level_wear()?;
         self.begin_checkpoint(true)?;
-        while self.map.map_writer.is_some() {
-            self.write_chunk()?;
-        }
-        Ok(())
+        self.finish_checkpoint()
     }
 
     pub(super) fn begin_checkpoint(&mut self, clean: bool) -> Result<(), FtlError> {

@@ -324,6 +324,10 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     /// Points the page at its new location and invalidates the old page.
     #[inline]
     fn set_map(&mut self, lpn: Lpn, ppn: Option<Ppn>) {
+        debug_assert!(
+            ppn.is_none_or(|ppn| self.space.table.is_valid(ppn)),
+            "logical page {lpn} is mapped to an invalid page: {ppn:?}"
+        );
         let old = self.map.pages.get(lpn);
         self.map.pages.set(lpn, ppn);
         self.invalidate_old(old, ppn.is_some());

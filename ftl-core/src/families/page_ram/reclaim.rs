@@ -33,6 +33,10 @@ impl<S: Store, M: PageMap> GarbageCollect<S> for PageMapFtl<S, M> {
     }
 
     fn relocate_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
+        assert!(
+            self.space.table.is_in_use(victim),
+            "block {victim} is not in use, so it has no pages to relocate"
+        );
         let collectable = self.space.table.withdraw(victim);
         let moved = self.copy_valid(victim, cause);
         if moved.is_err() && collectable {

@@ -20,9 +20,9 @@ use crate::format::Role;
 use crate::format::trim::{self, TrimRange};
 use crate::gc::GarbageCollect;
 use crate::recovery::{
-    Evidence, FoundTrim, Head, MapCandidate, Rewrite, Rewriter, Rewrites, Version, read_trims,
-    resolve, scan_block, scan_heads,
+    Evidence, FoundTrim, MapCandidate, Rewrite, Rewriter, Rewrites, Version, read_trims, resolve,
 };
+use crate::scan::{Head, scan_block, scan_heads};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 use std::collections::{HashMap, HashSet};
@@ -194,6 +194,11 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             }
         }
         self.drop_dangling(loaded, window);
+        assert_eq!(
+            (self.map.mapped, self.space.table.valid_pages()),
+            (0, 0),
+            "pages were counted before the map is complete"
+        );
         for lpn in (0..self.logical_pages).map(Lpn::new) {
             if let Some(ppn) = self.map.pages.get(lpn) {
                 self.map.mapped += 1;

@@ -143,14 +143,20 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
         Ok(())
     }
 
+    /// Writes the rest of the checkpoint in progress, if there is one.
+    fn finish_checkpoint(&mut self) -> Result<(), FtlError> {
+        while self.map.writer.is_some() {
+            self.write_chunk()?;
+        }
+        Ok(())
+    }
+
     /// Writes a checkpoint at once; the device is idle and stays idle.
     pub(crate) fn write_whole_checkpoint(&mut self) -> Result<(), FtlError> {
         if self.map.settings.checkpoint_interval == 0 {
             return Ok(());
         }
-        while self.map.writer.is_some() {
-            self.write_chunk()?;
-        }
+        self.finish_checkpoint()?;
         // A clean checkpoint relocates nothing while it is written: ensure its space first.
         self.ensure_space(CHECKPOINT)?;
         self.convert_everything()?;
@@ -158,10 +164,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
         let pages = Writer::pages(&geometry, self.logical_pages, geometry.blocks);
         let room = self.space.free_blocks() > pages.div_ceil(geometry.pages_per_block);
         self.begin_checkpoint(room)?;
-        while self.map.writer.is_some() {
-            self.write_chunk()?;
-        }
-        Ok(())
+        self.finish_checkpoint()
     }
 
     fn begin_checkpoint(&mut self, clean: bool) -> Result<(), FtlError> {

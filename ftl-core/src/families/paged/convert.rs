@@ -122,6 +122,11 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
         self.map.converting = nested;
         outcome?;
         self.map.pending.remove_block(block);
+        assert_eq!(
+            self.space.table.state(block),
+            State::Full,
+            "block {block} changed its state during its conversion"
+        );
         self.map
             .converted
             .push_back((self.space.table.epoch(block), self.space.flash.pseq()));
@@ -205,6 +210,11 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             upto >= self.map.upto[vtpn as usize],
             "mapping page {vtpn}: upto {upto} is smaller than that of its last version, {}",
             self.map.upto[vtpn as usize]
+        );
+        assert!(
+            upto <= self.space.flash.pseq(),
+            "mapping page {vtpn}: upto {upto} exceeds the last program, {}",
+            self.space.flash.pseq()
         );
         let tag = PageTag {
             role: Role::Map,

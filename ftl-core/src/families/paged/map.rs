@@ -76,6 +76,11 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
     /// Returns the logical pages of one mapping page.
     pub(crate) fn pages_of(&self, vtpn: u32) -> std::ops::Range<u32> {
         let first = vtpn * self.per_page();
+        debug_assert!(
+            first < self.logical_pages,
+            "mapping page {vtpn} begins at logical page {first} of {}",
+            self.logical_pages
+        );
         first..(first + self.per_page()).min(self.logical_pages)
     }
 

@@ -75,6 +75,10 @@ impl<S: Store, P: Policy> GarbageCollect<S> for DemandFtl<S, P> {
     }
 
     fn relocate_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
+        assert!(
+            self.space.table.is_in_use(victim),
+            "block {victim} is not in use, so it has no pages to relocate"
+        );
         let is_map = self.space.table.role(victim) == Role::Map;
         if is_map {
             self.expire_records();

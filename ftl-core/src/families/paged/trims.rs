@@ -94,6 +94,11 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             ver,
         };
         let seq = self.write_record(range)?;
+        assert!(
+            seq <= self.space.flash.pseq(),
+            "trim {seq} is newer than the last program, {}",
+            self.space.flash.pseq()
+        );
         for vtpn in self
             .map
             .trims

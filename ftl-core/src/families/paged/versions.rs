@@ -15,7 +15,7 @@
 
 use super::map::entry_at;
 use super::trims::{Record, covers};
-use super::window::{Window, is_data};
+use super::window::{Trim, Window, is_data};
 use super::{DemandFtl, Policy};
 use crate::block_table::State;
 use crate::error::FtlError;
@@ -36,9 +36,6 @@ pub(super) fn holds(range: &TrimRange, logical_pages: u32) -> bool {
     let end = range.lpn.checked_add(range.count);
     range.count > 0 && end.is_some_and(|end| end <= logical_pages)
 }
-
-/// A trim record that a scan found; its `ver` is the number of the trim's program.
-pub(super) type Trim = FoundTrim<TrimRange>;
 
 impl<S: Store, P: Policy> DemandFtl<S, P> {
     /// Reads trim records. A record that may still be lost is rewritten, and its copies stay until

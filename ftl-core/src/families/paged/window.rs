@@ -8,14 +8,18 @@
 
 use super::checkpoint::Content;
 use super::convert::WINDOW_SLACK;
-use super::versions::Trim;
 use super::{DemandFtl, Policy, UNMAPPED};
 use crate::error::FtlError;
+use crate::format::trim::TrimRange;
 use crate::format::{Oob, Role};
-use crate::recovery::{Evidence, Head, Rewrites, Version, scan_block};
+use crate::recovery::{Evidence, FoundTrim, Rewrites, Version};
+use crate::scan::{Head, scan_block};
 use nand_model::{Cause, Pbn, Ppn, Store};
 use rustc_hash::FxHashMap;
 use std::collections::HashSet;
+
+/// A trim record that a scan found; its `ver` is the number of the trim's program.
+pub(super) type Trim = FoundTrim<TrimRange>;
 
 /// Content of the scanned blocks.
 #[derive(Default)]

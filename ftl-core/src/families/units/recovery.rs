@@ -13,15 +13,7 @@ use nand_model::{Cause, Ppn, Store};
 
 impl<S: Store, P: Policy> MountByScan<S> for UnitFtl<S, P> {
     fn unmounted(&mut self) -> MountContext<'_, S> {
-        MountContext {
-            space: &mut self.space,
-            trims: &mut self.map.trims,
-            checkpoints: &mut self.checkpoints,
-            next_ver: &mut self.next_ver,
-            report: &mut self.stats.mount,
-            logical_pages: self.logical_pages,
-            common: COMMON,
-        }
+        self.mount_context(COMMON, |map| &mut map.trims)
     }
 
     fn rebuild_tables(&mut self, newest: &ScanResult) -> Result<(), FtlError> {

@@ -110,6 +110,10 @@ impl DataStreams {
         copies: (StreamId, StreamSpec),
     ) -> Self {
         let (hosts, others) = placement.streams();
+        assert!(
+            (1..=STREAMS_MAX).contains(&hosts) && others <= STREAMS_MAX,
+            "{hosts} streams of host data and {others} of copies"
+        );
         let mut add = |(first, spec): (StreamId, StreamSpec), count: u32| {
             let mut streams = vec![first];
             let more = space.add_fixed_streams(spec, count.max(1) as usize - 1);
@@ -193,6 +197,10 @@ impl DataStreams {
     pub(crate) fn note(&mut self, block: Pbn, stream: StreamId) {
         if let Some(stream_of_block) = self.stream_of_block.get_mut(block.index()) {
             let all = self.host.iter().chain(&self.copies);
+            debug_assert!(
+                all.clone().any(|known| *known == stream),
+                "stream {stream} programs block {block}, and is of no placement"
+            );
             *stream_of_block = all.take_while(|known| **known != stream).count() as u8;
         }
     }

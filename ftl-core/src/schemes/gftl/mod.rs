@@ -89,24 +89,13 @@ pub(super) const SCHEME: Scheme = Scheme {
 /// Bits of a slot.
 const SLOT_BITS: u32 = 16;
 
-fn within(params: &Params, key: &str, default: u32, most: u32) -> Result<u32, FtlError> {
-    let value = params.get(key, default)?;
-    if (1..=most).contains(&value) {
-        Ok(value)
-    } else {
-        Err(FtlError::Config(format!(
-            "parameter {key}: {value} is not within 1 to {most}"
-        )))
-    }
-}
-
 /// Returns the number of blocks of the write buffer.
 fn extra_blocks(
     logical_pages: u32,
     pages_per_block: u32,
     params: &Params,
 ) -> Result<u32, FtlError> {
-    let percent = within(params, "gftl.extra", 16, 200)?;
+    let percent = params.within("gftl.extra", 16u32, 1..=200)?;
     let logical_blocks = u64::from(logical_pages.div_ceil(pages_per_block));
     Ok(narrow((logical_blocks * u64::from(percent)).div_ceil(100)))
 }
@@ -151,7 +140,7 @@ fn create<S: Store>(
     start: Start,
 ) -> Result<UnitFtl<S, Gftl>, FtlError> {
     let params = &config.params;
-    let subtables = within(params, "gftl.subtables", 8, 64)?;
+    let subtables = params.within("gftl.subtables", 8, 1..=64)?;
     let geometry = *chip.geometry();
     let pages = geometry.pages_per_block;
     let policy = Gftl {

@@ -90,12 +90,7 @@ fn start<S: Store>(
     config: &FtlConfig,
     start: Start,
 ) -> Result<Box<dyn Ftl<S>>, FtlError> {
-    let sequential = config.params.get("last.sequential", 8)?;
-    if !(1..=64).contains(&sequential) {
-        return Err(FtlError::Config(format!(
-            "parameter last.sequential: {sequential} is not within 1 to 64"
-        )));
-    }
+    let sequential = config.params.within("last.sequential", 8, 1..=64)?;
     let geometry = chip.geometry();
     let policy = Last {
         large: config

@@ -7,7 +7,7 @@
 
 use super::mapping::Location;
 use super::policy::{self, Policy, Virtual};
-use super::rows::Placed;
+use super::rows::{Placed, Writing};
 use super::settings::MAX_CANDIDATES;
 use super::shape::QUARTERS;
 use super::{COMMON, FIRST_CHIP, MlamFtl, chip_stream};
@@ -22,14 +22,6 @@ use nand_model::{Cause, Pbn, Ppn, Store};
 
 /// Maximum number of superblocks reassembled after a flush.
 const MAX_REORGANISED: u32 = 4;
-
-/// A superblock in progress.
-pub(super) struct Writing {
-    pub(super) psb: u32,
-    pub(super) serial: u64,
-    pub(super) placed: Vec<Placed>,
-    pub(super) copied: u64,
-}
 
 impl<S: Store> MlamFtl<S> {
     /// Flushes until enough of the buffer is free.

@@ -1,7 +1,6 @@
 //! Writing a superblock row by row: the pages of a row are programmed on all chips in parallel.
 //! Each comes from the buffer or from another block of the same chip, or is a hole.
 
-use super::flush::Writing;
 use super::shape::Spot;
 use super::{MlamFtl, SPARE_BYTES, chip_stream};
 use crate::addr::Lpn;
@@ -58,6 +57,14 @@ pub(super) struct Placed {
     pub(super) lpn: Lpn,
     pub(super) ppn: Ppn,
     pub(super) ver: u64,
+}
+
+/// A superblock in progress.
+pub(super) struct Writing {
+    pub(super) psb: u32,
+    pub(super) serial: u64,
+    pub(super) placed: Vec<Placed>,
+    pub(super) copied: u64,
 }
 
 /// Returns a writer of the OOB area's scheme part: the superblock's serial number.

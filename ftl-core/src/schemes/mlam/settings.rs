@@ -37,25 +37,14 @@ impl Settings {
         logical_pages: u32,
     ) -> Result<Settings, FtlError> {
         let geometry = &profile.geometry;
-        let share = |key: &str, default: f64| match params.get(key, default)? {
-            share if (0.0..=1.0).contains(&share) => Ok(share),
-            share => Err(FtlError::Config(format!(
-                "parameter {key}: {share} is not within 0 to 1"
-            ))),
-        };
-        let (low, high) = (share("mlam.low", 0.1)?, share("mlam.high", 0.5)?);
+        let low = params.within("mlam.low", 0.1, 0.0..=1.0)?;
+        let high = params.within("mlam.high", 0.5, 0.0..=1.0)?;
         if low >= high {
             return Err(FtlError::Config(format!(
                 "parameter mlam.high: {high} is not above mlam.low ({low})"
             )));
         }
-        let candidates = params.get("mlam.candidates", 4)?;
-        if !(1..=MAX_CANDIDATES).contains(&candidates) {
-            let text = format!(
-                "parameter mlam.candidates: {candidates} is not within 1 to {MAX_CANDIDATES}"
-            );
-            return Err(FtlError::Config(text));
-        }
+        let candidates = params.within("mlam.candidates", 4, 1..=MAX_CANDIDATES)?;
         let k_empty = match params.get("mlam.k_empty", "auto".to_string())?.as_str() {
             "auto" => None,
             text => Some(text.parse().ok().filter(|k| *k <= 7).ok_or_else(|| {
@@ -104,7 +93,7 @@ impl Settings {
             high,
             policy: Policy::named(&params.get("mlam.policy", "mlam".to_string())?)?,
             candidates,
-            alpha: share("mlam.alpha", 0.5)?,
+            alpha: params.within("mlam.alpha", 0.5, 0.0..=1.0)?,
             k_empty,
             smax,
             flush_by_journal: params.choice("mlam.flush", "journal", "vsb")?,

@@ -102,12 +102,7 @@ fn create<S: Store>(
     start: Start,
 ) -> Result<UnitFtl<S, Mnftl>, FtlError> {
     let params = &config.params;
-    let subtables = params.get("mnftl.subtables", 8)?;
-    if !(1..=64).contains(&subtables) {
-        return Err(FtlError::Config(format!(
-            "parameter mnftl.subtables: {subtables} is not within 1 to 64"
-        )));
-    }
+    let subtables = params.within("mnftl.subtables", 8, 1..=64)?;
     let policy = Mnftl {
         by_chain: params.choice("mnftl.victim", "max_chain", "global_min")?,
         idle_min_chain: params.get("mnftl.idle_min_chain", 3)?,

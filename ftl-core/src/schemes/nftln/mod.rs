@@ -63,12 +63,7 @@ fn start<S: Store>(
     config: &FtlConfig,
     start: Start,
 ) -> Result<Box<dyn Ftl<S>>, FtlError> {
-    let max_length = config.params.get("nftln.max_length", 16)?;
-    if !(2..=64).contains(&max_length) {
-        return Err(FtlError::Config(format!(
-            "parameter nftln.max_length: {max_length} is not within 2 to 64"
-        )));
-    }
+    let max_length = config.params.within("nftln.max_length", 16, 2..=64)?;
     let policy = Nftln {
         added: max_length - 1,
         folded: None,

@@ -82,14 +82,7 @@ const ENTRIES: u32 = 16;
 const NODE_BITS: u32 = 3;
 
 fn logical_blocks(params: &Params) -> Result<u32, FtlError> {
-    let n = params.get("sftl.n", 4)?;
-    if (1..=4).contains(&n) {
-        Ok(n)
-    } else {
-        Err(FtlError::Config(format!(
-            "parameter sftl.n: {n} is not within 1 to 4"
-        )))
-    }
+    params.within("sftl.n", 4, 1..=4)
 }
 
 fn overhead_blocks(
@@ -119,13 +112,8 @@ fn create<S: Store>(
     start: Start,
 ) -> Result<UnitFtl<S, Superblock>, FtlError> {
     let params = &config.params;
-    let (n, k) = (logical_blocks(params)?, params.get("sftl.k", 2)?);
-    if k == 0 || n + k > 6 {
-        return Err(FtlError::Config(format!(
-            "parameter sftl.k: {k} is not within 1 to {}",
-            6 - n
-        )));
-    }
+    let n = logical_blocks(params)?;
+    let k = params.within("sftl.k", 2, 1..=6 - n)?;
     let geometry = *chip.geometry();
     let superblocks = config.logical_pages.div_ceil(n * geometry.pages_per_block);
     let policy = Superblock {
@@ -146,12 +134,8 @@ fn create<S: Store>(
         )
     };
     let fits = OOB_BYTES + shape(ENTRIES).spare_bytes() <= geometry.oob_len();
-    let entries = params.get("sftl.entries", if fits { ENTRIES } else { ENTRIES / 2 })?;
-    if !(4..=64).contains(&entries) {
-        return Err(FtlError::Config(format!(
-            "parameter sftl.entries: {entries} is not within 4 to 64"
-        )));
-    }
+    let default = if fits { ENTRIES } else { ENTRIES / 2 };
+    let entries = params.within("sftl.entries", default, 4..=64)?;
     UnitFtl::create(chip, config, start, shape(entries), policy)
 }
 

@@ -24,34 +24,38 @@ pub(crate) async fn negotiate<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let work = negotiate_slowly(stream, export, limits, tls, full);
-    tokio::time::timeout(limits.handshake, work)
+    let security = tls.map_or(Security::Plain, Tls::security);
+    let machine = Handshake::new(export, limits, security, full);
+    tokio::time::timeout(limits.handshake, run(stream, machine, tls))
         .await
         .unwrap_or(Err(CloseReason::Deadline(limits.handshake)))
 }
 
-async fn negotiate_slowly<S>(
+/// Runs the negotiation to its end.
+async fn run<S>(
     stream: S,
-    export: &Export,
-    limits: &Limits,
+    mut machine: Handshake<'_>,
     tls: Option<&Tls>,
-    full: Option<usize>,
 ) -> Result<(Channel<S>, Session, Vec<u8>), CloseReason>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mut stream = Channel::Plain(stream);
-    let mut machine = Handshake::new(
-        export,
-        limits,
-        tls.map_or(Security::Plain, Tls::security),
-        full,
-    );
     let mut input = Buffer::new(512);
     let mut out = Vec::new();
     stream.write_all(&Handshake::greeting()).await?;
     loop {
         let (taken, step) = machine.advance(input.filled(), &mut out);
+        assert!(
+            taken <= input.len(),
+            "the handshake took {taken} bytes of {}",
+            input.len()
+        );
+        assert!(
+            !matches!(step, Step::StartTls) || taken == input.len(),
+            "{} bytes in plain text follow STARTTLS",
+            input.len() - taken
+        );
         input.consume(taken);
         // Before the next option is read, so that replies never accumulate.
         stream.write_all(&out).await?;

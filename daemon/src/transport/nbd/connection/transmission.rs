@@ -123,6 +123,11 @@ impl<'a> Connection<'a> {
             }
             let quiet = self.engine.is_idle() && self.all_sent();
             if self.draining && quiet && self.engine.at_boundary(&self.input) {
+                assert_eq!(
+                    self.engine.in_flight(),
+                    0,
+                    "a drained connection has requests in flight"
+                );
                 return Poll::Ready(Ok(()));
             }
             if quiet && self.linger.wants_more() {
@@ -259,6 +264,7 @@ impl<'a> Connection<'a> {
             let Poll::Ready(Some((to, result))) = self.receiver.poll_recv(cx) else {
                 break;
             };
+            assert!(self.engine.syncs() > 0, "a sync ended, and none is counted");
             self.engine.finish(to, result, &mut self.out);
             self.waiting -= 1;
             progress = true;

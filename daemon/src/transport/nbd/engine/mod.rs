@@ -15,7 +15,9 @@
 mod checks;
 mod read;
 mod replies;
+mod request;
 mod status;
+mod write;
 
 use super::buffer::Buffer;
 use super::copies::Copies;
@@ -23,7 +25,7 @@ use super::export::Export;
 use super::handshake::Session;
 use super::limits::Limits;
 use super::stats::Tally;
-use super::wire::{Mode, Request, command, command_flag as cf, decode_request, request_len};
+use super::wire::{Mode, Request};
 use crate::convert::{to_u64, to_usize};
 use crate::device::{BlockDevice, Completion, DelayedCompletion, Flush};
 use crate::transport::latency::DelayQueue;
@@ -156,6 +158,8 @@ impl Engine {
     /// Creates a session on this export.
     pub fn new(session: Session, export: &Export, limits: &Limits) -> Self {
         assert!(limits.piece > 0, "reads and writes in pieces of no bytes");
+        assert!(limits.in_flight > 0, "a session of no requests");
+        assert!(limits.backlog > 0, "replies wait in no bytes");
         assert!(
             !(session.base_allocation && session.mode == Mode::Simple),
             "a metadata context was agreed on with simple replies"
@@ -301,242 +305,21 @@ impl Engine {
         }
     }
 
-    fn next_request(
-        &mut self,
-        device: &dyn BlockDevice,
-        input: &mut Buffer,
-        out: &mut Buffer,
-        syncs: &mut Vec<PendingSync>,
-    ) -> Option<Turn> {
-        assert!(
-            self.unsent + self.syncs + self.held.len() <= self.limits.in_flight,
-            "{} unsent replies, {} syncs and {} delayed replies exceed the limit of {} requests",
-            self.unsent,
-            self.syncs,
-            self.held.len(),
-            self.limits.in_flight
-        );
-        if self.unsent + self.syncs + self.held.len() >= self.limits.in_flight {
-            return Some(Turn::Room);
-        }
-        let header = request_len(self.session.mode);
-        let request = match decode_request(input.filled(), self.session.mode) {
-            Ok(Some(request)) => request,
-            Ok(None) => return Some(Turn::Input(header)),
-            Err(_) => return self.close(Close::BadMagic),
-        };
-        input.consume(header);
-        self.tally.count(request.command);
-        let to = ReplyTo {
-            cookie: request.cookie,
-            offset: request.offset,
-            command: request.command,
-        };
-        let payload = self.payload_of(&request);
-        if payload > u64::from(self.limits.payload) {
-            return self.close(Close::TooBig);
-        }
-        match self.check(&request) {
-            Err(failure) if payload > 0 => {
-                self.job = Job::Skip {
-                    to,
-                    left: payload,
-                    failure,
-                }
-            }
-            Err(failure) => self.reply(to, Err(failure), out),
-            Ok(()) => return self.begin(device, to, request, out, syncs),
-        }
-        None
-    }
-
-    fn begin(
-        &mut self,
-        device: &dyn BlockDevice,
-        to: ReplyTo,
-        request: Request,
-        out: &mut Buffer,
-        syncs: &mut Vec<PendingSync>,
-    ) -> Option<Turn> {
-        let Request {
-            offset,
-            length,
-            flags,
-            command,
-            ..
-        } = request;
-        assert!(
-            matches!(self.job, Job::None),
-            "command {command} begins inside another request"
-        );
-        assert!(
-            !matches!(command, command::READ | command::WRITE)
-                || length <= u64::from(self.limits.payload),
-            "a payload of {length} bytes, limited to {}",
-            self.limits.payload
-        );
-        assert!(
-            !(self.read_only
-                && matches!(
-                    command,
-                    command::WRITE | command::TRIM | command::WRITE_ZEROES
-                )),
-            "command {command} changes a read-only export"
-        );
-        let fua = flags & cf::FUA != 0;
-        match command {
-            command::DISC => return self.close(Close::Disconnect),
-            command::READ => {
-                let whole = self.session.mode == Mode::Simple || flags & cf::DF != 0;
-                self.job = Job::Read {
-                    to,
-                    at: offset,
-                    left: length,
-                    begun: false,
-                    whole,
-                };
-            }
-            command::WRITE => {
-                self.job = Job::Write {
-                    to,
-                    at: offset,
-                    left: length,
-                    fua,
-                    answer: Ok(None),
-                }
-            }
-            command::FLUSH => self.complete(device, to, true, Ok(None), out, syncs),
-            command::TRIM => {
-                let answer = device.trim(offset, length).map_err(Failure::from);
-                self.complete(device, to, fua, answer, out, syncs);
-            }
-            // NO_HOLE guarantees space for a later write, which an FTL has for every logical page.
-            // FAST_ZERO guarantees that zeroing is not slower than writing, which dropping a
-            // mapping never is.
-            command::WRITE_ZEROES => {
-                let answer = device.write_zeroes(offset, length).map_err(Failure::from);
-                self.complete(device, to, fua, answer, out, syncs);
-            }
-            // There is no faster cache to fill.
-            command::CACHE => self.reply(to, Ok(()), out),
-            command::BLOCK_STATUS if flags & cf::PAYLOAD_LEN != 0 => {
-                self.job = Job::Status { to, request }
-            }
-            command::BLOCK_STATUS => self.block_status(device, to, request, out),
-            other => unreachable!("command {other} was not refused by checks.rs"),
-        }
-        None
-    }
-
-    fn write_piece(
-        &mut self,
-        device: &dyn BlockDevice,
-        input: &mut Buffer,
-        out: &mut Buffer,
-        syncs: &mut Vec<PendingSync>,
-    ) -> Option<Turn> {
-        let Job::Write {
-            to, at, left, fua, ..
-        } = self.job
-        else {
-            unreachable!("the caller matched")
-        };
-        let length = self.piece_at(at, left);
-        assert!(
-            length > 0 && to_u64(length) <= left,
-            "a piece of a write is empty or exceeds what is left of the request"
-        );
-        assert!(
-            at + left <= self.size,
-            "a write of {left} bytes at {at} on a device of {} bytes",
-            self.size
-        );
-        if input.len() < length {
-            return Some(Turn::Input(length));
-        }
-        let Job::Write { answer, .. } = std::mem::replace(&mut self.job, Job::None) else {
-            unreachable!("as above")
-        };
-        // After an error, the rest is only read and dropped: the client has sent it already.
-        let answer = answer.and_then(|hold| {
-            Ok(DelayedCompletion::later(
-                hold,
-                device.write(at, &input.filled()[..length])?,
-            ))
-        });
-        input.consume(length);
-        self.tally.written += to_u64(length);
-        let left = left - to_u64(length);
-        if left > 0 {
-            self.job = Job::Write {
-                to,
-                at: at + to_u64(length),
-                left,
-                fua,
-                answer,
-            };
-        } else {
-            self.complete(device, to, fua, answer, out, syncs);
-        }
-        None
-    }
-
     /// Returns the length of the next piece: small transfers are whole, large ones are cut at
     /// multiples of the piece.
     fn piece_at(&self, at: u64, left: u64) -> usize {
         let piece = to_u64(self.limits.piece);
         assert!(left > 0, "no bytes are left at offset {at}");
-        to_usize(if left <= piece {
+        let length = if left <= piece {
             left
         } else {
             piece - at % piece
-        })
-    }
-
-    fn skip(&mut self, input: &mut Buffer, out: &mut Buffer) -> Option<Turn> {
-        let Job::Skip { left, .. } = &mut self.job else {
-            unreachable!("the caller matched")
         };
-        let n = to_u64(input.len()).min(*left);
-        assert!(*left > 0, "a payload is skipped that was read to its end");
-        input.consume(to_usize(n));
-        *left -= n;
-        if *left > 0 {
-            return Some(Turn::Input(1));
-        }
-        if let Job::Skip { to, failure, .. } = std::mem::replace(&mut self.job, Job::None) {
-            self.reply(to, Err(failure), out);
-        }
-        None
-    }
-
-    /// Answers a request, after a sync if it must be durable.
-    fn complete(
-        &mut self,
-        device: &dyn BlockDevice,
-        to: ReplyTo,
-        durable: bool,
-        answer: Answer,
-        out: &mut Buffer,
-        syncs: &mut Vec<PendingSync>,
-    ) {
-        let hold = match answer {
-            Ok(hold) if durable => hold,
-            answer => return self.answer(to, answer, out),
-        };
-        match device.flush() {
-            Ok(flush) => {
-                assert!(
-                    self.syncs < self.limits.in_flight,
-                    "{} syncs and a new one, limited to {} requests",
-                    self.syncs,
-                    self.limits.in_flight
-                );
-                self.syncs += 1;
-                syncs.push(PendingSync { to, flush, hold });
-            }
-            Err(error) => self.reply(to, Err(error.into()), out),
-        }
+        debug_assert!(
+            length <= piece,
+            "a piece of {length} bytes, limited to {piece}"
+        );
+        to_usize(length)
     }
 
     fn close(&mut self, why: Close) -> Option<Turn> {

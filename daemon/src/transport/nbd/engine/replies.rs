@@ -85,6 +85,12 @@ impl Engine {
     }
 
     fn push_error(&self, to: ReplyTo, failure: &Failure, out: &mut Buffer) {
+        debug_assert!(
+            failure.at.is_none_or(|at| at < self.size),
+            "an error at byte {:?} of a device of {} bytes",
+            failure.at,
+            self.size
+        );
         let mut end = failure.text.len().min(4000);
         while !failure.text.is_char_boundary(end) {
             end -= 1;

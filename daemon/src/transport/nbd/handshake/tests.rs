@@ -1,5 +1,7 @@
-use super::super::export::ExportInfo;
+use super::parse::{parse_go, parse_queries};
 use super::*;
+use crate::transport::nbd::export::ExportInfo;
+use crate::transport::nbd::wire::BASE_ALLOCATION;
 use proptest::prelude::*;
 
 fn export() -> Export {

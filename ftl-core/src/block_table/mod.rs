@@ -4,11 +4,13 @@
 //! the bitmap. The victim index contains exactly the full blocks that GC may select, at their valid
 //! count. All of it is in RAM; mount rebuilds it.
 
+mod victim_index;
+
 use crate::format::Role;
-use crate::gc::VictimIndex;
 use crate::int::{index, low_u32, to_u16, to_u32, to_u64};
 use crate::stats::BlockCounts;
 use nand_model::{Geometry, PageSplit, Pbn, Ppn};
+use victim_index::VictimIndex;
 
 /// State in a block's life cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,6 +162,11 @@ impl BlockTable {
 
     /// Opens an allocated block with its role and epoch.
     pub(crate) fn set_open(&mut self, block: Pbn, role: Role, epoch: u64) {
+        assert_ne!(
+            self.state(block),
+            State::Released,
+            "block {block} is opened before its erase"
+        );
         self.youngest = self.youngest.max(epoch);
         self.set_state(block, State::Open);
         let entry = &mut self.blocks[block.index()];

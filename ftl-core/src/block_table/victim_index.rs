@@ -14,7 +14,7 @@ struct Link {
 /// Collectable blocks, in lists by valid count. Within a list, the block unchanged for longest
 /// comes first.
 #[derive(Clone, Debug)]
-pub(crate) struct VictimIndex {
+pub(super) struct VictimIndex {
     /// One link per block, then one per list: its end and its beginning, so that no change needs a
     /// case distinction.
     links: Vec<Link>,
@@ -27,7 +27,7 @@ pub(crate) struct VictimIndex {
 }
 
 impl VictimIndex {
-    pub(crate) fn new(blocks: u32, pages_per_block: u32) -> Self {
+    pub(super) fn new(blocks: u32, pages_per_block: u32) -> Self {
         let links = (0..blocks + pages_per_block + 1)
             .map(|i| Link { prev: i, next: i })
             .collect();
@@ -40,7 +40,7 @@ impl VictimIndex {
     }
 
     /// Keeps the order of insertion from now on. There are no blocks yet.
-    pub(crate) fn keep_order(&mut self) {
+    pub(super) fn keep_order(&mut self) {
         debug_assert!(
             (0..self.blocks).all(|block| !self.contains(Pbn::new(block))),
             "the order of blocks is kept from the first on"
@@ -51,13 +51,13 @@ impl VictimIndex {
     }
 
     #[inline]
-    pub(crate) fn contains(&self, block: Pbn) -> bool {
+    pub(super) fn contains(&self, block: Pbn) -> bool {
         self.links[block.index()].next != block.raw()
     }
 
     /// Appends the block to the list of this count.
     #[inline]
-    pub(crate) fn insert(&mut self, block: Pbn, valid: u32) {
+    pub(super) fn insert(&mut self, block: Pbn, valid: u32) {
         debug_assert!(!self.contains(block));
         self.append(block, valid);
         if !self.order.is_empty() {
@@ -92,7 +92,7 @@ impl VictimIndex {
 
     /// Removes the block from its list, if it is on one.
     #[inline]
-    pub(crate) fn remove(&mut self, block: Pbn) {
+    pub(super) fn remove(&mut self, block: Pbn) {
         let Link { prev, next } = self.links[block.index()];
         self.links[prev as usize].next = next;
         self.links[next as usize].prev = prev;
@@ -110,7 +110,7 @@ impl VictimIndex {
 
     /// Moves the block to the list of its new valid count.
     #[inline]
-    pub(crate) fn update(&mut self, block: Pbn, valid: u32) {
+    pub(super) fn update(&mut self, block: Pbn, valid: u32) {
         let Link { prev, next } = self.links[block.index()];
         if next != block.raw() {
             self.links[prev as usize].next = next;
@@ -121,9 +121,14 @@ impl VictimIndex {
 
     /// Returns the block with the fewest valid pages; of several, the one whose count has not
     /// changed for longest. Greedy is optimal for uniform loads (Yang, Misra, Rubenstein 2015).
-    pub(crate) fn greedy(&mut self) -> Option<Pbn> {
+    pub(super) fn greedy(&mut self) -> Option<Pbn> {
         while let Some(list) = self.links.get((self.blocks + self.lowest) as usize) {
             if list.next < self.blocks {
+                debug_assert!(
+                    self.contains(Pbn::new(list.next)),
+                    "block {} is first on a list, and on none",
+                    list.next
+                );
                 return Some(Pbn::new(list.next));
             }
             self.lowest += 1;
@@ -132,14 +137,14 @@ impl VictimIndex {
     }
 
     /// Returns the first block of every list that has one, emptiest first.
-    pub(crate) fn heads(&self) -> impl Iterator<Item = Pbn> {
+    pub(super) fn heads(&self) -> impl Iterator<Item = Pbn> {
         let lists = self.links[self.blocks as usize..].iter();
         let first = lists.skip(self.lowest as usize).map(|list| list.next);
         first.filter(|next| *next < self.blocks).map(Pbn::new)
     }
 
     /// Returns all blocks in order of insertion, if that is kept.
-    pub(crate) fn in_order(&self) -> impl Iterator<Item = Pbn> {
+    pub(super) fn in_order(&self) -> impl Iterator<Item = Pbn> {
         let end = self.blocks;
         let next = move |block: u32| self.order.get(block as usize).map(|link| link.next);
         let is_block = move |block: &u32| *block != end;
@@ -150,7 +155,7 @@ impl VictimIndex {
     }
 
     /// Returns the allocated bytes.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         ((self.links.len() + self.order.len()) * size_of::<Link>()) as u64
     }
 }

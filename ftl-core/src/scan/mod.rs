@@ -8,8 +8,8 @@
 //! unreadable: the pages that they were to replace still exist. A block without other pages is
 //! garbage. So a mount that was cut leaves no trace except wear.
 
-use super::evidence::suspects;
-use super::provisional;
+pub(crate) mod provisional;
+
 use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, Oob, Role};
@@ -146,11 +146,11 @@ pub(crate) fn scan_block<S: Store>(
 #[derive(Clone, Copy, Default)]
 pub(crate) struct BlockEnd {
     /// Program of the last page begun, if its record is readable: no cut hit the block after it.
-    pub(super) last: Option<u64>,
+    pub(crate) last: Option<u64>,
     /// The newest program that was not made by a mount.
-    pub(super) newest: u64,
+    pub(crate) newest: u64,
     /// The page with the newest readable record.
-    pub(super) latest: Option<(u64, Ppn)>,
+    pub(crate) latest: Option<(u64, Ppn)>,
     /// The last page with a lost record that no cut can have torn was programmed before this
     /// program. `None` if there is no such page.
     pub(crate) lost_before: Option<u64>,
@@ -228,4 +228,19 @@ fn keep_committed<S: Store>(
         .into_iter()
         .filter_map(|(ppn, slot)| Some((ppn, slot?)))
         .collect()
+}
+
+/// Returns the suspects of a block: its last programmed page and the LSB partners.
+pub(crate) fn suspects<S: Store>(
+    flash: &Flash<S>,
+    block: Pbn,
+) -> impl Iterator<Item = Ppn> + use<S> {
+    let geometry = *flash.geometry();
+    let last = flash.chip().frontier(block).checked_sub(1);
+    let victims: Vec<u32> = last.map_or_else(Vec::new, |last| {
+        flash.chip().pairs().victims(last).collect()
+    });
+    last.into_iter()
+        .chain(victims)
+        .map(move |offset| geometry.page(block, offset))
 }
