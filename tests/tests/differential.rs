@@ -42,6 +42,16 @@ fn run(rig: &Rig, kind: Kind) -> Outcome {
         .unwrap_or_else(|error| panic!("{}: {error}", rig.path()));
     assert_eq!(host.ftl.logical_pages(), PAGES, "{}", rig.path());
     let stats = host.ftl.stats();
+    for (lookups, pages) in [
+        (stats.lookups_read, stats.host_pages_read),
+        (stats.lookups_write, stats.host_pages_written),
+    ] {
+        assert!(
+            [0, pages].contains(&lookups.total) && lookups.hits <= lookups.total,
+            "{}: {lookups:?} for {pages} pages",
+            rig.path()
+        );
+    }
     let counts = [
         stats.host_pages_written,
         stats.host_pages_trimmed,

@@ -127,8 +127,9 @@ fn mapping_pages_that_gc_needs_have_their_own_cause() {
                 && table.role(*block) == role
                 && table.valid_count(*block) > 0
         };
-        let mut blocks = ftl.space.geometry().all_blocks();
-        let block = blocks.find(fits).expect("a full block of this role");
+        let geometry = ftl.space.geometry();
+        let block = geometry.all_blocks().find(fits);
+        let block = block.expect("a full block of this role");
         let valid = u64::from(table.valid_count(block));
         let before = ftl.space.flash.chip().counters().clone();
         ftl.evacuate(block, cause).unwrap();

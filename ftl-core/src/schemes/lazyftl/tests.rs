@@ -646,7 +646,7 @@ fn a_block_leaves_the_window_only_when_what_superseded_it_is_safe() {
 #[test]
 fn a_lookup_examines_the_pending_entry_and_then_the_cache() {
     use crate::families::paged::Policy;
-    let geometry = Profile::named("lazyftl").unwrap().geometry;
+    let geometry = profile("lazyftl", 200).geometry;
     let pending = crate::families::paged::pending::Pending::new(geometry, true);
     let mut cache = super::WholePages::new(&geometry, 2);
     cache.load(0, &vec![0; geometry.page_len()], 0, 0, &pending);
