@@ -11,12 +11,13 @@
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::error::FtlError;
-use crate::events::EventLog;
+use crate::events::{EventKind, EventLog};
 use crate::ftl::{Ftl, Start};
 use crate::gc::{GarbageCollect, GcState};
 use crate::int::to_u64;
 use crate::recovery::{MountContext, ShutdownState};
 use crate::space::{Space, StreamId};
+use crate::stalls::StalledBy;
 use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
 use crate::trims::Trims;
 use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Store};
@@ -69,6 +70,11 @@ pub(crate) trait Mapping<S: Store>: GarbageCollect<S> {
 
     /// Returns whether the page holds data.
     fn is_mapped(&self, lpn: Lpn) -> bool;
+
+    /// Returns the steps in RAM of the host's mapping lookups so far, in schemes that count them.
+    fn lookup_steps(&self) -> u64 {
+        0
+    }
 
     /// Returns `common` with the map's own counters added.
     fn gauges(&self, common: SchemeStats) -> SchemeStats;
@@ -154,6 +160,11 @@ where
         Ok(controller)
     }
 
+    /// Runs GC until `wanted` blocks are free and no bad block has valid pages.
+    pub(crate) fn gc_until(&mut self, wanted: u32) -> Result<(), FtlError> {
+        self.stalled_by(Cause::Gc, |ftl| ftl.run_gc_until(wanted))
+    }
+
     /// Runs GC at the end of a mount. During the mount, pages of every block were reserved for
     /// padding: a victim that was not worth collecting then may be worth it now.
     fn gc_after_mount(&mut self) -> Result<(), FtlError> {
@@ -233,6 +244,12 @@ where
         to_u64(bytes / page)
     }
 
+    /// Adds the time of the lookups in RAM to the current request; `before`: the steps before it.
+    #[inline]
+    fn add_ram_time(&mut self, before: u64) {
+        self.space.flash.add_ram_steps(self.lookup_steps() - before);
+    }
+
     fn audit_blocks(&self) -> Vec<String> {
         let mut wrong = self.space.table.audit();
         let counts = self.space.table.counts();
@@ -265,8 +282,10 @@ where
         self.begin();
         let count = self.pages_in(out.len());
         self.check_request(first, count);
+        let steps = self.lookup_steps();
         self.stats.host_pages_read += count;
         self.read_pages(first, out)?;
+        self.add_ram_time(steps);
         debug_assert!(
             self.space.flash.now() >= at,
             "a read that began at {at} ns ended at {} ns",
@@ -280,7 +299,12 @@ where
         self.begin();
         self.gc.refuse_if_read_only()?;
         self.check_request(first, self.pages_in(data.len()));
-        self.write_pages(first, data)?;
+        let steps = self.lookup_steps();
+        self.space.stalls.begin_write();
+        let outcome = self.write_pages(first, data);
+        self.space.stalls.end_write();
+        outcome?;
+        self.add_ram_time(steps);
         debug_assert!(
             self.space.flash.now() >= at,
             "a write that began at {at} ns ended at {} ns",
@@ -333,9 +357,15 @@ where
     }
 
     fn stats(&self) -> SchemeStats {
+        let events = |kind: EventKind| self.space.events.by_kind()[kind.index()].count;
         let stats = self.gc.stats(self.gauges(SchemeStats {
             valid_pages: self.space.table.valid_pages(),
             blocks: self.space.table.counts(),
+            write_stalls: self.space.stalls.by_cause(),
+            map_lookup_steps: self.lookup_steps(),
+            switch_merges: events(EventKind::SwitchMerge),
+            partial_merges: events(EventKind::PartialMerge),
+            full_merges: events(EventKind::FullMerge),
             ..self.stats.clone()
         }));
         assert!(

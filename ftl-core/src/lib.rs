@@ -27,6 +27,7 @@ mod recovery;
 mod scan;
 pub mod schemes;
 mod space;
+mod stalls;
 mod stats;
 mod trims;
 mod wear;
@@ -36,4 +37,7 @@ pub use config::{FtlConfig, ParamDoc, Params, near_miss};
 pub use error::FtlError;
 pub use events::{EVENTS_KEPT, Event, EventKind, EventLog, EventTotals};
 pub use ftl::{Ftl, Start};
-pub use stats::{BlockCounts, BlockUse, BlockView, MountReport, RamEntry, RamReport, SchemeStats};
+pub use stalls::StallTotals;
+pub use stats::{
+    BlockCounts, BlockUse, BlockView, Lookups, MountReport, RamEntry, RamReport, SchemeStats,
+};

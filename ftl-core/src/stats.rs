@@ -1,6 +1,9 @@
 //! Counters and gauges of a scheme. The chip counts flash operations by cause
 //! ([`nand_model::Counters`]).
 
+use crate::stalls::StallTotals;
+use nand_model::Cause;
+
 /// Physical blocks by use; the numbers add up to all blocks of the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockCounts {
@@ -127,6 +130,25 @@ impl MountReport {
     }
 }
 
+/// Mapping lookups of a scheme whose map is not all in RAM. A lookup finds the location of one
+/// logical page for a host request. It is a hit if it reads no flash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lookups {
+    /// All lookups.
+    pub total: u64,
+    /// Those that read no flash.
+    pub hits: u64,
+}
+
+impl Lookups {
+    /// Counts a lookup.
+    #[inline]
+    pub(crate) fn note(&mut self, is_hit: bool) {
+        self.total += 1;
+        self.hits += u64::from(is_hit);
+    }
+}
+
 /// A snapshot of a scheme's counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemeStats {
@@ -148,11 +170,22 @@ pub struct SchemeStats {
     pub converts: u64,
     /// As `converts`.
     pub convert_map_pages: u64,
-    /// Mapping lookups served from RAM, if a mapping cache exists.
-    pub map_cache_hits: u64,
-    /// Mapping lookups that read flash.
-    pub map_cache_misses: u64,
-    /// Steps of mapping lookups in RAM: cached mapping pages and entries examined (DOPFTL).
+    /// Merges of log-block schemes in which a log block became a data block without copies.
+    pub switch_merges: u64,
+    /// Merges in which it became one after its missing pages were copied into it.
+    pub partial_merges: u64,
+    /// Merges that copied the newest pages of a logical block into another block.
+    pub full_merges: u64,
+    /// Conversions by the number of mapping pages that they wrote, the index.
+    pub convert_costs: Vec<u64>,
+    /// Host writes that waited for other work, in the order of [`Cause::ALL`].
+    pub write_stalls: [StallTotals; Cause::COUNT],
+    /// Mapping lookups for pages that the host reads.
+    pub lookups_read: Lookups,
+    /// Mapping lookups for pages that the host writes, in schemes that look up the old location.
+    pub lookups_write: Lookups,
+    /// Steps of mapping lookups in RAM: entries, nodes and mapping pages examined, in schemes that
+    /// count them.
     pub map_lookup_steps: u64,
     /// Completed checkpoints.
     pub checkpoints: u64,

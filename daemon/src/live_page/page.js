@@ -5,11 +5,11 @@
 const EVERY_MS = 1000, KEPT = 300, EVENTS_KEPT = 5000, RECENT = 10, DOTS = 150;
 // Okabe and Ito's colours, which people with any colour vision tell apart, and greys; names stand beside them everywhere.
 const C = { blue: '#0072b2', sky: '#56b4e9', green: '#009e73', yellow: '#e5d53a', orange: '#e69f00', red: '#d55e00',
-  pink: '#cc79a7', brown: '#7d5a3c', grey: '#8b929b', pale: '#b4bac1', violet: '#7a5cc0' };
+  pink: '#cc79a7', brown: '#7d5a3c', grey: '#8b929b', pale: '#b4bac1', violet: '#7a5cc0', salmon: '#f0a58f' };
 const USES = { free: 'var(--free)', open: C.yellow, data: C.blue, update: C.orange, cold: C.sky, log: C.red, journal: C.pink,
   map: C.green, checkpoint: C.brown, other: C.pale, released: C.grey, bad: 'var(--ink)' };
-const CAUSES = { host: C.blue, gc: C.red, merge: C.orange, convert: C.pink, translation: C.green, trim: C.pale, wear: C.yellow,
-  refresh: C.sky, checkpoint: C.brown, pad: C.grey, journal: C.violet, recovery: 'var(--ink)' };
+const CAUSES = { host: C.blue, gc: C.red, gc_translation: C.salmon, merge: C.orange, convert: C.pink, translation: C.green,
+  trim: C.pale, wear: C.yellow, refresh: C.sky, checkpoint: C.brown, pad: C.grey, journal: C.violet, recovery: 'var(--ink)' };
 const KINDS = { gc: [C.red, 'GC'], switch_merge: [C.yellow, 'switch merge'], partial_merge: [C.orange, 'partial merge'],
   full_merge: [C.sky, 'full merge'], convert: [C.pink, 'convert'], buffer_flush: [C.violet, 'buffer flush'],
   wear_move: [C.brown, 'wear move'], refresh: [C.green, 'refresh'], checkpoint: [C.grey, 'checkpoint'],
@@ -79,10 +79,13 @@ function rates(a, b) {
   const programs = Object.fromEntries(Object.keys(t.nand).map(c => [c, per(s.nand[c].programs, t.nand[c].programs)]));
   const written = per(s.snapshot.host_written_bytes, t.snapshot.host_written_bytes);
   const total = Object.values(programs).reduce((x, y) => x + y, 0);
-  const [hits, misses] = ['map_cache_hits', 'map_cache_misses'].map(k => per(s.scheme_stats[k], t.scheme_stats[k]));
+  const hit = op => {
+    const [hits, lookups] = ['hits_', 'lookups_'].map(k => per(s.scheme_stats[k + op], t.scheme_stats[k + op]));
+    return lookups > 0 ? hits / lookups : null;
+  };
   return { programs, written, read: per(s.host.read.bytes, t.host.read.bytes), wrote: per(s.host.write.bytes, t.host.write.bytes),
     gc: per(s.scheme_stats.gc_runs, t.scheme_stats.gc_runs), waf: written > 0 ? total * device.page_bytes / written : null,
-    hit: hits + misses > 0 ? hits / (hits + misses) : null };
+    hitRead: hit('read'), hitWrite: hit('write') };
 }
 
 // Percentiles of what ended between two ticks, in nanoseconds; within a bucket as if spread evenly over its logarithm.
@@ -253,10 +256,13 @@ function drawLatency() {
 }
 
 function drawCache() {
-  const [hit] = series('cache', [[C.green, 2, t => t.rates.hit]], { high: 1, label: v => Math.round(100 * v) + ' %' });
-  const stats = shown().status.scheme_stats, total = stats.map_cache_hits + stats.map_cache_misses;
-  const none = 'this scheme has no map cache';
-  legend('cache-legend', total ? [[C.green, 'now ' + percent(hit)], [null, 'since start ' + percent(stats.map_cache_hits / total)]] : [[null, none]]);
+  const lines = [[C.green, 2, t => t.rates.hitRead], [C.blue, 2, t => t.rates.hitWrite]];
+  const [read, write] = series('cache', lines, { high: 1, label: v => Math.round(100 * v) + ' %' });
+  const stats = shown().status.scheme_stats, text = [];
+  for (const [color, op, hit] of [[C.green, 'read', read], [C.blue, 'write', write]])
+    if (stats['lookups_' + op])
+      text.push([color, op + 's now ' + percent(hit) + ', since start ' + percent(stats['hits_' + op] / stats['lookups_' + op])]);
+  legend('cache-legend', text.length ? text : [[null, 'no lookups: the whole map is in RAM, or nothing was read or written']]);
 }
 
 function ramp(k) {

@@ -5,13 +5,14 @@
 
 use super::job::Job;
 use super::measure::{Response, Responses};
-use super::row::{Counts, Erases, MapCache, Optimum, Ram, RamPart, Requests};
+use super::row::{Counts, Erases, MapCache, Optimum, Ram, RamPart, Requests, Stalls};
 use super::sim::Sim;
 use crate::convert::{index, to_f64};
 use crate::method::ResponseUnit;
-use ftl_core::{Ftl, SchemeStats};
+use ftl_core::{Ftl, Lookups, SchemeStats, StallTotals};
 use nand_model::store::OobOnlyStore;
-use nand_model::{Counters, Nanos, Profile};
+use nand_model::{Cause, Counters, Nanos, Profile};
+use std::collections::BTreeMap;
 
 /// Counters when measuring began.
 pub(super) struct Begun {
@@ -69,18 +70,39 @@ impl Begun {
 }
 
 pub(super) fn map_cache(begun: &SchemeStats, done: &SchemeStats) -> MapCache {
-    assert!(
-        done.map_cache_hits >= begun.map_cache_hits
-            && done.map_cache_misses >= begun.map_cache_misses,
-        "hits and misses of the mapping cache only grow"
-    );
-    let hits = done.map_cache_hits - begun.map_cache_hits;
-    let misses = done.map_cache_misses - begun.map_cache_misses;
+    let ratio = |hits: u64, of: u64| (of > 0).then(|| to_f64(hits) / to_f64(of));
+    let between = |begun: Lookups, done: Lookups| {
+        assert!(
+            done.total >= begun.total && done.hits >= begun.hits,
+            "lookups and hits of the mapping cache only grow"
+        );
+        (done.total - begun.total, done.hits - begun.hits)
+    };
+    let (lookups_read, hits_read) = between(begun.lookups_read, done.lookups_read);
+    let (lookups_write, hits_write) = between(begun.lookups_write, done.lookups_write);
     MapCache {
-        hits,
-        misses,
-        hit_ratio: (hits + misses > 0).then(|| to_f64(hits) / to_f64(hits + misses)),
+        lookups_read,
+        hits_read,
+        lookups_write,
+        hits_write,
+        hit_ratio_read: ratio(hits_read, lookups_read),
+        hit_ratio_write: ratio(hits_write, lookups_write),
+        hit_ratio: ratio(hits_read + hits_write, lookups_read + lookups_write),
     }
+}
+
+/// Returns the stalls of host writes between two moments, by cause; causes without are left out.
+pub(super) fn write_stalls(begun: &SchemeStats, done: &SchemeStats) -> BTreeMap<String, Stalls> {
+    let pairs = begun.write_stalls.iter().zip(&done.write_stalls);
+    let between = |(begun, done): (&StallTotals, &StallTotals)| Stalls {
+        writes: done.writes - begun.writes,
+        total_ns: done.total_ns - begun.total_ns,
+    };
+    let names = Cause::ALL.into_iter().map(|cause| cause.name().to_owned());
+    names
+        .zip(pairs.map(between))
+        .filter(|(_, stalls)| *stalls != Stalls::default())
+        .collect()
 }
 
 pub(super) fn ram(ftl: &dyn Ftl<OobOnlyStore>) -> Ram {
@@ -111,6 +133,9 @@ pub(super) fn counts(begun: &SchemeStats, done: &SchemeStats) -> Counts {
         gc_pages_moved: done.gc_pages_moved - begun.gc_pages_moved,
         wear_moves: done.wear_moves - begun.wear_moves,
         refreshes: done.refreshes - begun.refreshes,
+        switch_merges: done.switch_merges - begun.switch_merges,
+        partial_merges: done.partial_merges - begun.partial_merges,
+        full_merges: done.full_merges - begun.full_merges,
         converts: done.converts - begun.converts,
         convert_map_pages: done.convert_map_pages - begun.convert_map_pages,
         map_lookup_steps: done.map_lookup_steps - begun.map_lookup_steps,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Schema name of a row; a change of meaning changes the number.
-pub const SCHEMA: &str = "ftld.replay/1";
+pub const SCHEMA: &str = "ftld.replay/2";
 
 /// Result of one run. Everything but [`Row::run`] follows from [`Row::job`], the build and the
 /// trace.
@@ -41,6 +41,10 @@ pub struct Row {
     pub emulated_ns: u64,
     /// Erases of the good blocks during the measurement.
     pub erases: Erases,
+    /// Host writes that waited for other work, by its cause; causes without such work are left out.
+    pub write_stalls: BTreeMap<String, Stalls>,
+    /// Cost of conversions; `None` without conversions.
+    pub convert_cost: Option<ConvertCost>,
     /// The mapping cache.
     pub map_cache: MapCache,
     /// RAM of the scheme's tables.
@@ -163,14 +167,51 @@ pub struct Erases {
     pub lifetime_max: u32,
 }
 
-/// Lookups of the mapping cache; both 0 if all mappings are in RAM.
+/// Host writes that waited for work of one cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stalls {
+    /// Writes that waited, as the scheme gets them: an extent of pages counts once.
+    pub writes: u64,
+    /// Emulated time that they waited, ns. Work inside other work counts for the inner cause alone.
+    pub total_ns: u64,
+}
+
+/// Mapping pages that a conversion writes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ConvertCost {
+    /// Conversions.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: u64,
+    /// Maximum of the cheapest 99 %.
+    pub p99: u64,
+    /// Maximum of the cheapest 99.9 %.
+    pub p999: u64,
+    /// Maximum.
+    pub max: u64,
+    /// Mapping pages, and the number of conversions that wrote so many.
+    pub distribution: Vec<(u64, u64)>,
+}
+
+/// Mapping lookups, one per page that the host reads or writes: a hit reads no flash. All are 0 if
+/// the whole map is in RAM; those for writes if the scheme writes without a lookup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MapCache {
-    /// Lookups answered from RAM.
-    pub hits: u64,
-    /// Lookups that read flash.
-    pub misses: u64,
-    /// Hit ratio.
+    /// Lookups for pages that the host reads.
+    pub lookups_read: u64,
+    /// Hits among them.
+    pub hits_read: u64,
+    /// Lookups for pages that the host writes.
+    pub lookups_write: u64,
+    /// Hits among them.
+    pub hits_write: u64,
+    /// Hit ratio of reads; `None` without lookups.
+    pub hit_ratio_read: Option<f64>,
+    /// Hit ratio of writes; `None` without lookups.
+    pub hit_ratio_write: Option<f64>,
+    /// Hit ratio of all lookups; `None` without lookups.
     pub hit_ratio: Option<f64>,
 }
 
@@ -209,11 +250,17 @@ pub struct Counts {
     pub wear_moves: u64,
     /// Blocks refreshed.
     pub refreshes: u64,
+    /// Log blocks that became data blocks without copies.
+    pub switch_merges: u64,
+    /// Log blocks that became data blocks after their missing pages were copied into them.
+    pub partial_merges: u64,
+    /// Logical blocks whose newest pages were copied into another block.
+    pub full_merges: u64,
     /// Conversions.
     pub converts: u64,
     /// Mapping pages written by conversions.
     pub convert_map_pages: u64,
-    /// Entries in RAM visited by mapping lookups, for a scheme that counts them.
+    /// Steps of mapping lookups in RAM, in schemes that count them; each takes `timing.ram`.
     pub map_lookup_steps: u64,
     /// Checkpoints.
     pub checkpoints: u64,
@@ -287,6 +334,39 @@ pub(super) fn by_cause(begun: &Counters, done: &Counters) -> BTreeMap<String, Op
         .map(of)
         .filter(|(_, operations)| *operations != Operations::default())
         .collect()
+}
+
+impl ConvertCost {
+    /// Computes the statistics from the conversions by number of mapping pages, at two moments.
+    pub(super) fn between(begun: &[u64], done: &[u64]) -> Option<ConvertCost> {
+        let earlier = begun.iter().copied().chain(std::iter::repeat(0));
+        let grown = (0..).zip(done.iter().zip(earlier).map(|(done, begun)| done - begun));
+        let distribution: Vec<(u64, u64)> = grown.filter(|(_, count)| *count > 0).collect();
+        let total: u64 = distribution.iter().map(|(_, count)| count).sum();
+        let pages: u64 = distribution
+            .iter()
+            .map(|(pages, count)| pages * count)
+            .sum();
+        // The smallest cost that so many thousandths of the conversions do not exceed.
+        let at = |thousandths: u64| {
+            let mut seen = 0;
+            let reached = distribution.iter().find(|(_, count)| {
+                seen += count;
+                seen * 1000 >= thousandths * total
+            });
+            reached.map_or(0, |(pages, _)| *pages)
+        };
+        let max = distribution.last()?.0;
+        Some(ConvertCost {
+            count: total,
+            mean: to_f64(pages) / to_f64(total),
+            p50: at(500),
+            p99: at(990),
+            p999: at(999),
+            max,
+            distribution,
+        })
+    }
 }
 
 impl WriteAmplification {
@@ -388,5 +468,14 @@ mod tests {
         assert_eq!(Erases::new(&[4, 4, 4], 9).distribution, [(4, 3)]);
         assert_eq!(Erases::new(&[2, 4], 9).stddev, 1.0);
         assert_eq!(Erases::new(&[], 0), Erases::default());
+    }
+
+    #[test]
+    fn the_cost_of_conversions_is_that_of_the_measured_ones() {
+        let cost = ConvertCost::between(&[2, 5], &[2, 105, 98, 0, 2]).unwrap();
+        assert_eq!(cost.distribution, [(1, 100), (2, 98), (4, 2)]);
+        assert_eq!((cost.count, cost.mean, cost.max), (200, 1.52, 4));
+        assert_eq!((cost.p50, cost.p99, cost.p999), (1, 2, 4));
+        assert_eq!(ConvertCost::between(&[2, 5], &[2, 5]), None);
     }
 }

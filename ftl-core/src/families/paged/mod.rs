@@ -197,12 +197,16 @@ impl<S: Store, P: Policy> Mapping<S> for DemandFtl<S, P> {
         while done < count {
             let from = match next.take() {
                 Some(known) => known,
-                None => self.locate(first.plus(done), count - done - 1)?,
+                None => self.locate(first.plus(done), count - done - 1, |stats| {
+                    &mut stats.lookups_read
+                })?,
             };
             let start = done;
             done += 1;
             while done < count {
-                let found = self.locate(first.plus(done), count - done - 1)?;
+                let found = self.locate(first.plus(done), count - done - 1, |stats| {
+                    &mut stats.lookups_read
+                })?;
                 if !self.is_contiguous(from, found, done - start) {
                     next = Some(found);
                     break;
@@ -245,7 +249,9 @@ impl<S: Store, P: Policy> Mapping<S> for DemandFtl<S, P> {
             let wanted = most.min(room);
             if P::LOOKS_UP_WRITES && !is_known {
                 for i in 0..wanted {
-                    self.locate(first.plus(done + i), wanted - i - 1)?;
+                    self.locate(first.plus(done + i), wanted - i - 1, |stats| {
+                        &mut stats.lookups_write
+                    })?;
                 }
             }
             self.map.tags.clear();
@@ -311,10 +317,13 @@ impl<S: Store, P: Policy> Mapping<S> for DemandFtl<S, P> {
         self.map.mapped.has(lpn.raw())
     }
 
+    fn lookup_steps(&self) -> u64 {
+        self.map.policy.lookup_steps()
+    }
+
     fn gauges(&self, common: SchemeStats) -> SchemeStats {
         SchemeStats {
             mapped_pages: self.map.mapped.count(),
-            map_lookup_steps: self.map.policy.lookup_steps(),
             ..common
         }
     }
@@ -399,6 +408,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
         ];
         let mut space = Space::new(Flash::new(chip), &streams);
         space.set_pair_protection(settings.gc.pair_protection);
+        space.flash.set_ram_step(settings.gc.ram_step_ns);
         let placement = placement::from_params(&config.params, &[])?;
         let (host, copies) = ((HOST, streams[HOST]), (COLD, streams[COLD]));
         let streams = DataStreams::new(placement, &mut space, host, copies);

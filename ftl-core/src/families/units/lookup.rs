@@ -37,7 +37,6 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Reads a table, unless it is loaded.
     pub(super) fn load_table(&mut self, unit: u32, k: u32, cause: Cause) -> Result<(), FtlError> {
         if self.map.cached_unit.select_unit(unit, k, &self.map.shape) {
-            self.stats.map_cache_hits += u64::from(cause == Cause::Host);
             return Ok(());
         }
         let group = k / self.map.shape.tables_per_group;
@@ -63,11 +62,9 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                     .copy_from_slice(&kept.carriers);
             }
             GroupLocation::Flash(head) => {
-                self.stats.map_cache_misses += u64::from(cause == Cause::Host);
                 return self.read_table(unit, k, head, cause);
             }
         }
-        self.stats.map_cache_hits += u64::from(cause == Cause::Host);
         self.map.cached_unit.note_group(group, &self.map.shape);
         Ok(())
     }
@@ -112,7 +109,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     }
 
     /// Reads the OOB area of a page of this group: its table, and the directory if `directory` is
-    /// set. Returns false if the OOB area has no valid content for this group.
+    /// set. Returns false if the OOB area has no valid content for this group. `cause` is that of
+    /// the work that needs the table.
     pub(super) fn read_spare(
         &mut self,
         unit: u32,
@@ -122,7 +120,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         cause: Cause,
     ) -> Result<bool, FtlError> {
         let shape = self.map.shape;
-        let Some((oob, spare)) = self.space.flash.read_spare(ppn, cause)? else {
+        self.map.table_reads += 1;
+        let Some((oob, spare)) = self.space.flash.read_spare(ppn, cause.of_map())? else {
             return Ok(false);
         };
         let k = oob.tag.lpn % shape.pages / shape.slots;

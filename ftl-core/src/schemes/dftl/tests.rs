@@ -34,6 +34,11 @@ fn it_survives_cuts_anywhere() {
 
 /// Makes a device without background work, with `entries` in the cache and all pages written once.
 fn filled(entries: u32) -> (DemandFtl<nand_model::store::MemStore, Cmt>, u64) {
+    filled_with(entries, "0")
+}
+
+/// The same on a device with this `timing.ram`.
+fn filled_with(entries: u32, ram: &str) -> (DemandFtl<nand_model::store::MemStore, Cmt>, u64) {
     use crate::Lpn;
     let profile = profile("lazyftl", 200);
     let mut params = Params::default();
@@ -42,6 +47,7 @@ fn filled(entries: u32) -> (DemandFtl<nand_model::store::MemStore, Cmt>, u64) {
         ("dftl.cache", cache.as_str()),
         ("ckpt.interval", "0"),
         ("wear.policy", "none"),
+        ("timing.ram", ram),
     ] {
         params.set(key, value);
     }
@@ -105,4 +111,76 @@ fn an_entry_that_was_used_again_outlives_those_that_were_not() {
     assert!(
         (0..3).all(|lpn| cmt.peek(lpn).is_none()) && (104..108).all(|lpn| cmt.peek(lpn).is_some())
     );
+}
+
+#[test]
+fn mapping_pages_that_gc_needs_have_their_own_cause() {
+    use crate::block_table::State;
+    use crate::format::Role;
+    use crate::gc::GarbageCollect;
+    use nand_model::Cause;
+    let (mut ftl, _) = filled(16);
+    let mut evacuate = |role, cause| {
+        let table = &ftl.space.table;
+        let fits = |block: &nand_model::Pbn| {
+            table.state(*block) == State::Full
+                && table.role(*block) == role
+                && table.valid_count(*block) > 0
+        };
+        let geometry = ftl.space.geometry();
+        let block = geometry.all_blocks().find(fits);
+        let block = block.expect("a full block of this role");
+        let valid = u64::from(table.valid_count(block));
+        let before = ftl.space.flash.chip().counters().clone();
+        ftl.evacuate(block, cause).unwrap();
+        let done = ftl.space.flash.chip().counters();
+        let of = |cause: Cause| {
+            let (old, new) = (before.of(cause), done.of(cause));
+            (new.reads - old.reads, new.programs - old.programs)
+        };
+        let others = [Cause::Translation, Cause::Convert].map(of);
+        assert_eq!(others, [(0, 0); 2], "{role:?}");
+        (
+            valid,
+            of(Cause::Gc),
+            of(Cause::GcTranslation),
+            of(Cause::Wear),
+        )
+    };
+    // The 64 pages of the first block are in one mapping page, and none of them is cached.
+    let (none, all, one) = ((0, 0), (64, 64), (1, 1));
+    assert_eq!(evacuate(Role::Data, Cause::Gc), (64, all, one, none));
+    let (valid, gc, of_map, wear) = evacuate(Role::Map, Cause::Gc);
+    assert_eq!((gc, of_map, wear), (none, (valid, valid), none));
+    // Other work has one cause for data and map.
+    let (valid, gc, of_map, wear) = evacuate(Role::Data, Cause::Wear);
+    assert_eq!((valid, gc, of_map, wear), (64, none, none, (65, 65)));
+}
+
+#[test]
+fn a_lookup_is_one_step_and_takes_the_time_of_ram() {
+    use crate::{Lookups, Lpn};
+    let (mut ftl, mut at) = filled_with(16, "5");
+    let (read_ns, write_ns, step_ns) = (80_000, 200_000, 5_000);
+    let before = ftl.stats();
+    // The last 16 pages are cached; the first is not. The entry that it evicts is dirty: its mapping
+    // page is read and written.
+    for (lpn, ns) in [
+        (4095, read_ns + step_ns),
+        (0, 3 * read_ns + write_ns + step_ns),
+        (0, read_ns + step_ns),
+    ] {
+        let began = at;
+        at = ftl.read(at, Lpn::new(lpn), &mut [0; 2048]).unwrap();
+        assert_eq!(at - began, ns, "page {lpn}");
+    }
+    let began = at;
+    at = ftl.write(at, Lpn::new(0), &[9; 2048]).unwrap();
+    assert_eq!(at - began, write_ns + step_ns);
+    let after = ftl.stats();
+    assert_eq!(after.map_lookup_steps - before.map_lookup_steps, 4);
+    let grown =
+        |before: Lookups, after: Lookups| (after.total - before.total, after.hits - before.hits);
+    assert_eq!(grown(before.lookups_read, after.lookups_read), (3, 2));
+    assert_eq!(grown(before.lookups_write, after.lookups_write), (1, 1));
 }

@@ -246,3 +246,19 @@ fn emulated_time_is_the_papers_charges_with_its_usual_ram() {
 fn emulated_time_is_the_papers_charges_with_its_smallest_ram() {
     paper_mode("1", "4");
 }
+
+#[test]
+fn a_lookup_examines_the_pending_entry_and_then_the_cache() {
+    use crate::families::paged::Policy;
+    let geometry = profile("lazyftl", 200).geometry;
+    let pending = crate::families::paged::pending::Pending::new(geometry, true);
+    let mut cache = super::WholePages::new(&geometry, 2);
+    cache.load(0, &vec![0; geometry.page_len()], 0, 0, &pending);
+    // A pending page; one of a cached mapping page; one of a mapping page that is not cached.
+    let steps = [(5, true), (5, false), (geometry.page_bytes / 4, false)].map(|(lpn, pending)| {
+        let before = cache.lookup_steps();
+        cache.get(lpn, pending);
+        cache.lookup_steps() - before
+    });
+    assert_eq!(steps, [1, 3, 2]);
+}
