@@ -36,6 +36,7 @@ pub mod shutdown;
 use ftld_traces::convert;
 pub use ftld_traces::size;
 pub mod stack;
+pub mod statistics;
 pub mod status;
 pub mod sys;
 pub mod target;
@@ -99,7 +100,10 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             },
         ),
         Some(Command::Check { image }) => commands::check(&dirs, &image, json),
-        Some(Command::Replay(job)) => replay::replay(&job, json),
+        Some(Command::Replay(args)) if args.repeat.seeds > 1 => {
+            compare::repeat(&args.job, &args.repeat, json)
+        }
+        Some(Command::Replay(args)) => replay::replay(&args.job, json),
         Some(Command::Compare(args)) => compare::compare(&args, json),
         Some(Command::Workloads) => commands::workloads(json),
         Some(Command::Schemes) => commands::schemes(json),

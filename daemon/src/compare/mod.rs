@@ -3,17 +3,22 @@
 //! Invariants: output is in the order of the plan, in whatever order the runs end; a failed run is
 //! named, and the others continue.
 
+mod cells;
+mod csv;
 mod html;
 mod plan;
 mod plot;
+mod repeat;
+mod rows;
 mod table;
 
 use crate::convert::to_u64;
 pub use plan::Sweep;
+pub use repeat::repeat;
 
 use crate::failure::{Exit, Failure};
 use crate::output::print;
-use crate::replay::{self, Job, Row, SCHEMA};
+use crate::replay::{self, Job, Row};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
@@ -78,6 +83,14 @@ pub struct Failed {
 /// Schema name of a [`Failed`].
 pub const FAILURE_SCHEMA: &str = "ftld.failure/1";
 
+impl Failed {
+    /// Returns the failure, which names the seed.
+    fn failure(&self) -> Failure {
+        let error = format!("seed {}: {}", self.job.seed, self.error);
+        Failure::new(Exit::from_code(self.exit), error)
+    }
+}
+
 impl Outcome {
     fn line(&self) -> String {
         serde_json::to_string(self).expect("plain data") + "\n"
@@ -97,29 +110,31 @@ pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
         return one(file);
     }
     if !args.rows.is_empty() {
-        let outcomes = read_rows(&args.rows)?;
-        if args.csv {
-            print(&table::csv_head())?;
-        }
+        let outcomes = rows::read_rows(&args.rows)?;
         outcomes
             .iter()
-            .try_for_each(|outcome| stream(args, outcome))?;
-        return report(args, &outcomes);
+            .try_for_each(|outcome| stream(args, outcome, false))?;
+        return report(args, &outcomes, false);
     }
     let jobs = args.sweep.jobs()?;
     if args.plan {
         return jobs
             .iter()
-            .try_for_each(|job| print(&(serde_json::to_string(job).expect("plain data") + "\n")));
+            .try_for_each(|job| print(&(job.line() + "\n")));
     }
-    if args.csv {
-        print(&table::csv_head())?;
+    // With several seeds, a line has the statistics of its cell, which needs all runs.
+    let single = jobs.iter().all(|job| job.seed == jobs[0].seed);
+    if args.csv && single {
+        print(&csv::head())?;
     }
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let outcomes = run_all(jobs, args.threads.unwrap_or(cores).max(1), &mut |outcome| {
-        stream(args, outcome)
+    let outcomes = run_all(jobs, args.threads.unwrap_or_else(cores), &mut |outcome| {
+        stream(args, outcome, single)
     })?;
-    report(args, &outcomes)
+    report(args, &outcomes, single)
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Runs one job and prints its row.
@@ -173,7 +188,7 @@ fn run_all(
         ProgressStyle::with_template("{pos} of {len} runs {bar:40} {elapsed} (about {eta} left)");
     bar.set_style(style.expect("the template is right"));
     let (next, total) = (AtomicUsize::new(0), jobs.len());
-    assert!(threads > 0, "no thread runs {total} jobs");
+    let threads = threads.max(1);
     let (tell, told) = mpsc::channel();
     let outcomes = std::thread::scope(|scope| {
         for _ in 0..threads.min(total) {
@@ -212,17 +227,18 @@ fn run_all(
     outcomes
 }
 
-/// Prints a run's output in its turn; the human-readable table needs all runs.
-fn stream(args: &CompareArgs, outcome: &Outcome) -> Result<(), Failure> {
+/// Prints a run's output in its turn; the human-readable table needs all runs, and so do
+/// comma-separated values unless each cell is a `single` run.
+fn stream(args: &CompareArgs, outcome: &Outcome, single: bool) -> Result<(), Failure> {
     match outcome {
         _ if args.ndjson => print(&outcome.line()),
-        Outcome::Done(row) if args.csv => print(&table::csv_line(row)),
+        Outcome::Done(row) if args.csv && single => print(&csv::line(row, None)),
         _ => Ok(()),
     }
 }
 
 /// Prints and writes the output at the end.
-fn report(args: &CompareArgs, outcomes: &[Outcome]) -> Result<(), Failure> {
+fn report(args: &CompareArgs, outcomes: &[Outcome], csv_done: bool) -> Result<(), Failure> {
     let rows: Vec<&Row> = outcomes
         .iter()
         .filter_map(|outcome| {
@@ -243,7 +259,15 @@ fn report(args: &CompareArgs, outcomes: &[Outcome]) -> Result<(), Failure> {
             }
         })
         .collect();
-    if !args.csv && !args.ndjson {
+    if args.ndjson || args.csv && !csv_done {
+        let cells = cells::cells(&rows);
+        let summaries = cells::summaries(&cells);
+        if args.csv {
+            print(&csv::text(&cells, &summaries))?;
+        } else if cells::is_repeated(&cells) {
+            summaries.iter().try_for_each(|summary| print(&summary.line()))?;
+        }
+    } else if !args.csv {
         print(&table::text(&rows))?;
     }
     if let Some(file) = &args.html {
@@ -271,38 +295,4 @@ fn report(args: &CompareArgs, outcomes: &[Outcome]) -> Result<(), Failure> {
             first.error
         ))),
     }
-}
-
-fn read_rows(files: &[PathBuf]) -> Result<Vec<Outcome>, Failure> {
-    let mut outcomes = Vec::new();
-    for file in files {
-        let text =
-            std::fs::read_to_string(file).map_err(|error| Failure::io(file.display(), &error))?;
-        for (number, line) in text
-            .lines()
-            .enumerate()
-            .filter(|(_, line)| !line.trim().is_empty())
-        {
-            let wrong = |why: &dyn std::fmt::Display| {
-                Failure::failed(format!(
-                    "{}: line {}: not a row: {why}",
-                    file.display(),
-                    number + 1
-                ))
-            };
-            // An untagged enumeration would not report the cause.
-            let value: serde_json::Value =
-                serde_json::from_str(line).map_err(|error| wrong(&error))?;
-            outcomes.push(match value["schema"].as_str() {
-                Some(SCHEMA) => {
-                    Outcome::Done(serde_json::from_value(value).map_err(|error| wrong(&error))?)
-                }
-                Some(FAILURE_SCHEMA) => {
-                    Outcome::Failed(serde_json::from_value(value).map_err(|error| wrong(&error))?)
-                }
-                other => return Err(wrong(&format!("schema {other:?}, not {SCHEMA:?}"))),
-            });
-        }
-    }
-    Ok(outcomes)
 }

@@ -155,6 +155,11 @@ pub enum Arrival {
 }
 
 impl Job {
+    /// Returns the job as one line of JSON. Equal jobs have equal lines.
+    pub fn line(&self) -> String {
+        serde_json::to_string(self).expect("a job is plain data")
+    }
+
     /// Returns the same job with the values of its preset and all defaults filled in.
     pub(super) fn complete(&self) -> Result<Job, Failure> {
         let mut job = self.clone();

@@ -5,6 +5,7 @@
 //! scheme, and every page given to the scheme is completed, or the run fails.
 
 mod address;
+mod args;
 mod begun;
 mod bench;
 mod feed;
@@ -17,8 +18,10 @@ mod report;
 mod row;
 mod sim;
 mod source;
+mod summary;
 
 pub use crate::method::{DEVICE_WRITES_MAX, Precondition, ResponseUnit};
+pub use args::{Repeat, ReplayArgs};
 pub use job::{Address, Arrival, Job, Method};
 pub use measure::{Response, Responses};
 pub use precondition::Conditioned;
@@ -26,6 +29,7 @@ pub use row::{
     Busy, Counts, Device, Erases, MapCache, Operations, Optimum, Ram, RamPart, Requests, Row, Run,
     SCHEMA, WriteAmplification,
 };
+pub use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate};
 
 use crate::failure::{Failure, panic_text};
 use crate::output::print;
