@@ -72,6 +72,8 @@ const COLUMNS: &[(&str, Value)] = &[
     }),
     ("emulated_ns", |row| row.emulated_ns.to_string()),
     ("optimum_work_ns", |row| row.optimum.work_ns.to_string()),
+    ("utilisation", |row| row.collected.utilisation.to_string()),
+    ("copies", |row| row.collected.copies.to_string()),
     ("erases_min", |row| row.erases.min.to_string()),
     ("erases_mean", |row| row.erases.mean.to_string()),
     ("erases_max", |row| row.erases.max.to_string()),

@@ -36,11 +36,14 @@ pub(super) fn page(rows: &[&Row], failed: &[&Failed]) -> Result<String, Failure>
             escaped(error)
         );
     }
+    let warning = table::nothing_collected(rows).map_or(String::new(), |warning| {
+        format!("<p class=\"error\">{}</p>\n", escaped(&warning))
+    });
     let version = env!("CARGO_PKG_VERSION");
     Ok(format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
          <title>ftld compare</title><style>{STYLE}</style></head><body>\n<h1>ftld compare</h1>\n\
-         <p class=\"note\">{} runs, ftld {version}. Times are emulated.</p>\n{body}</body></html>\n",
+         <p class=\"note\">{} runs, ftld {version}. Times are emulated.</p>\n{warning}{body}</body></html>\n",
         rows.len()
     ))
 }
@@ -148,12 +151,15 @@ fn about(of: &[&Row]) -> String {
     let Row { job, requests, .. } = of[0];
     let response_unit = serde_json::to_value(job.method.response_unit()).unwrap_or_default();
     format!(
-        "{}. {} requests, {} pages read, {} written. Preconditioning {}, response times per {}.",
+        "{}. {} requests, {} pages read, {} written. Preconditioning {}{}, response times per {}.",
         devices.join("; "),
         requests.completed,
         requests.pages_read,
         requests.pages_written,
-        job.method.precondition(),
+        job.method.precondition().name(),
+        job.method
+            .age
+            .map_or(String::new(), |age| format!(", {age} drive writes of random pages")),
         response_unit.as_str().unwrap_or_default()
     )
 }

@@ -274,6 +274,9 @@ fn report(args: &CompareArgs, outcomes: &[Outcome], csv_done: bool) -> Result<()
         let page = html::page(&rows, &failed)?;
         std::fs::write(file, page).map_err(|error| Failure::io(file.display(), &error))?;
     }
+    if let Some(warning) = table::nothing_collected(&rows) {
+        tracing::warn!("{warning}");
+    }
     for Failed { job, error, .. } in &failed {
         tracing::error!(
             "{} on {}: {error}",

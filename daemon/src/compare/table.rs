@@ -143,6 +143,20 @@ const COLUMNS: &[Column] = &[
         interval: false,
     },
     Column {
+        head: "used",
+        of: |row| Some(row.collected.utilisation),
+        bound: |_| None,
+        show: |share| format!("{:.1} %", share * 100.0),
+        interval: false,
+    },
+    Column {
+        head: "copies",
+        of: |row| Some(to_f64(row.collected.copies)),
+        bound: |_| Some(0.0),
+        show: |pages| format!("{pages:.0}"),
+        interval: false,
+    },
+    Column {
         head: "erases/block",
         of: |row| Some(row.erases.mean),
         bound: |row| Some(row.optimum.erases / f64::from(row.device.blocks)),
@@ -262,6 +276,19 @@ fn ratio_cells(summary: &Summary) -> impl Iterator<Item = String> {
                 Difference::Less | Difference::More => format!("{:.3} {interval}", ratio.ratio),
             }
         })
+    })
+}
+
+/// Returns a warning if no run copied a page to reclaim space; `None` without runs.
+pub(super) fn nothing_collected(rows: &[&Row]) -> Option<String> {
+    let nothing = !rows.is_empty() && rows.iter().all(|row| row.collected.copies == 0);
+    let erases: u64 = rows.iter().map(|row| row.collected.erases).sum();
+    nothing.then(|| {
+        format!(
+            "NOTHING WAS COLLECTED: no run copied a page to reclaim space ({erases} erases in {} runs), so these figures do not \
+             compare garbage collection; use --precondition steady or --age, or more requests or --loops",
+            rows.len()
+        )
     })
 }
 

@@ -8,7 +8,9 @@ use super::job::Job;
 use super::measure::Responses;
 use super::precondition::Conditioned;
 use super::row;
-use super::row::{Busy, Device, Operations, Requests, Row, Run, SCHEMA, WriteAmplification};
+use super::row::{
+    Busy, Collected, Device, Operations, Requests, Row, Run, SCHEMA, WriteAmplification,
+};
 use super::sim::Sim;
 use crate::config::{OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
 use crate::convert::to_u64;
@@ -159,6 +161,19 @@ impl Bench {
         write_amplification
             .of_bytes
             .take_if(|_| job.method.response_unit() == ResponseUnit::PerRecord);
+        let device = Device {
+            profile: profile.name.into(),
+            size_bytes: self.size,
+            logical_pages: self.layout.logical_pages,
+            raw_bytes: geometry.data_bytes(),
+            blocks: geometry.blocks,
+            bad_blocks: ftl.stats().blocks.bad,
+            pages_per_block: geometry.pages_per_block,
+            page_bytes: geometry.page_bytes,
+            dies: geometry.dies(),
+            op_percent: self.op_percent,
+        };
+        let mapped_pages = ftl.stats().mapped_pages;
         Row {
             schema: SCHEMA.into(),
             job: Job {
@@ -166,18 +181,8 @@ impl Bench {
                 ..job.clone()
             },
             scheme: self.scheme.name.into(),
-            device: Device {
-                profile: profile.name.into(),
-                size_bytes: self.size,
-                logical_pages: self.layout.logical_pages,
-                raw_bytes: geometry.data_bytes(),
-                blocks: geometry.blocks,
-                bad_blocks: ftl.stats().blocks.bad,
-                pages_per_block: geometry.pages_per_block,
-                page_bytes: geometry.page_bytes,
-                dies: geometry.dies(),
-                op_percent: self.op_percent,
-            },
+            collected: Collected::new(&flash, flash_total.erases, &device, mapped_pages),
+            device,
             precondition: conditioned,
             flash_total,
             flash,

@@ -20,13 +20,13 @@ mod sim;
 mod source;
 mod summary;
 
-pub use crate::method::{DEVICE_WRITES_MAX, Precondition, ResponseUnit};
+pub use crate::method::{AGE_MAX, Precondition, ResponseUnit};
 pub use args::{Repeat, ReplayArgs};
 pub use job::{Address, Arrival, Job, Method};
 pub use measure::{Response, Responses};
-pub use precondition::Conditioned;
+pub use precondition::{Conditioned, SteadyRule};
 pub use row::{
-    Busy, Counts, Device, Erases, MapCache, Operations, Optimum, Ram, RamPart, Requests, Row, Run,
+    Busy, Collected, Counts, Device, Erases, MapCache, Operations, Optimum, Ram, RamPart, Requests, Row, Run,
     SCHEMA, WriteAmplification,
 };
 pub use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate};
@@ -59,7 +59,7 @@ pub fn replay(job: &Job, as_json: bool) -> Result<(), Failure> {
     let row = row?;
     if row.precondition.steady == Some(false) {
         tracing::warn!(
-            "write amplification was not steady after {:.0} drive writes; --precondition N writes more",
+            "write amplification was not steady after {:.0} drive writes; --age DRIVE-WRITES writes more",
             row.precondition.drive_writes
         );
     }
@@ -126,7 +126,7 @@ fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
         _ => Vec::new(),
     };
     let conditioned = sim
-        .precondition(job.method.precondition(), &pages, job.seed, &mut |share| {
+        .precondition(&job.method, &pages, job.seed, &mut |share| {
             tick(share, "preconditioning")
         })
         .map_err(|error| failed("preconditioning", &error))?;

@@ -41,6 +41,8 @@ pub struct Row {
     pub emulated_ns: u64,
     /// Erases of the good blocks during the measurement.
     pub erases: Erases,
+    /// Reclaiming of space.
+    pub collected: Collected,
     /// The mapping cache.
     pub map_cache: MapCache,
     /// RAM of the scheme's tables.
@@ -142,6 +144,17 @@ pub struct WriteAmplification {
     pub by_cause: BTreeMap<String, f64>,
     /// Bytes programmed per host byte written, with partial pages.
     pub of_bytes: Option<f64>,
+}
+
+/// Reclaiming of space. The bound of copies is 0; that of erases is in [`Optimum`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Collected {
+    /// Share of the raw flash, bad blocks included, that holds the host's valid pages at the end.
+    pub utilisation: f64,
+    /// Valid pages copied: programs with the causes `gc` and `merge`.
+    pub copies: u64,
+    /// Block erases.
+    pub erases: u64,
 }
 
 /// Distribution of erases over the blocks.
@@ -301,6 +314,23 @@ impl WriteAmplification {
             total: per(programs, written),
             by_cause: flash.iter().filter_map(of).collect(),
             of_bytes: per(programs * u64::from(page_bytes), requests.written_bytes),
+        }
+    }
+}
+
+impl Collected {
+    pub(super) fn new(
+        flash: &BTreeMap<String, Operations>,
+        erases: u64,
+        device: &Device,
+        mapped_pages: u64,
+    ) -> Self {
+        let raw_pages = u64::from(device.blocks) * u64::from(device.pages_per_block);
+        let programs = |cause: Cause| flash.get(cause.name()).map_or(0, |of| of.programs);
+        Collected {
+            utilisation: to_f64(mapped_pages) / to_f64(raw_pages),
+            copies: programs(Cause::Gc) + programs(Cause::Merge),
+            erases,
         }
     }
 }

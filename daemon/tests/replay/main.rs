@@ -363,7 +363,7 @@ fn what_was_meant_is_said() {
         (["--address", "fodl"], "a similar value exists: 'fold'"),
         (
             ["--precondition", "stedy"],
-            "is none of none, footprint, fill, steady",
+            "[possible values: none, footprint, fill, steady]",
         ),
         (
             ["--adress", "fold"],
