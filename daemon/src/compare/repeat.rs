@@ -3,14 +3,16 @@
 use super::{Outcome, cores, run_all};
 use crate::failure::Failure;
 use crate::output::print;
-use crate::replay::{Job, MEASURES, Repeat, Row, Summary};
+use crate::replay::{Job, MEASURES, ReplayArgs, Row, Summary};
 use crate::statistics::Estimate;
 
 /// Runs a job once per seed. Prints a row per run and their summary as JSON, or a table.
 ///
 /// # Errors
 /// The job is wrong, or a run failed; the failure names its seed.
-pub fn repeat(job: &Job, repeat: &Repeat, as_json: bool) -> Result<(), Failure> {
+pub fn repeat(args: &ReplayArgs, as_json: bool) -> Result<(), Failure> {
+    let ReplayArgs { job, repeat, watch } = args;
+    watch.refuse_seeds()?;
     let with = |seed| Job {
         seed,
         ..job.clone()

@@ -1,6 +1,7 @@
 //! Command line of `ftld replay`: a job, its repetitions, and what is written besides its row.
 
 use super::job::Job;
+use super::watch::WatchArgs;
 use crate::failure::Failure;
 use clap::Args;
 
@@ -40,4 +41,7 @@ pub struct ReplayArgs {
     /// Its repetitions.
     #[command(flatten)]
     pub repeat: Repeat,
+    /// What is written besides the row.
+    #[command(flatten)]
+    pub watch: WatchArgs,
 }

@@ -9,6 +9,7 @@ use super::job::{Arrival, Job};
 use super::row::Requests;
 use super::sim::Sim;
 use super::source::Source;
+use super::watch::Watch;
 use super::{Tick, source};
 use crate::convert::{index, to_u32, to_usize};
 use crate::failure::Failure;
@@ -31,11 +32,12 @@ pub(super) struct Feed<'a> {
 }
 
 impl Feed<'_> {
-    /// Runs rounds of the trace; all their requests are completed at the end.
+    /// Runs rounds of the trace; all their requests are completed at the end. `watch` sees each.
     pub(super) fn rounds(
         &mut self,
         sim: &mut Sim,
         rounds: Range<u32>,
+        watch: &mut Watch,
         doing: &'static str,
         tick: Tick<'_>,
     ) -> Result<(), Failure> {
@@ -78,6 +80,7 @@ impl Feed<'_> {
                 };
                 self.requests.out_of_order += u64::from(at < latest);
                 latest = latest.max(at);
+                watch.start(latest, sim)?;
                 if self.job.method.idle {
                     sim.idle(latest).map_err(|error| failed(&error))?;
                 }

@@ -36,6 +36,11 @@ impl Latency {
         self.max_ns = self.max_ns.max(ns);
     }
 
+    fn clear(&mut self) {
+        self.histogram.reset();
+        (self.sum_ns, self.min_ns, self.max_ns) = (0, u64::MAX, 0);
+    }
+
     fn add(&mut self, other: &Latency) {
         let count = self.histogram.len() + other.histogram.len();
         self.histogram
@@ -141,6 +146,11 @@ impl Sides {
             Op::Write => &mut self.writes,
             Op::Trim => &mut self.trims,
         }
+    }
+
+    /// Forgets all response times; keeps the memory.
+    pub(super) fn clear(&mut self) {
+        [&mut self.reads, &mut self.writes, &mut self.trims].map(Latency::clear);
     }
 
     pub(super) fn view(&self) -> Responses {

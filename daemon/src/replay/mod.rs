@@ -16,9 +16,11 @@ mod precondition;
 mod progress;
 mod report;
 mod row;
+mod series;
 mod sim;
 mod source;
 mod summary;
+mod watch;
 
 pub use crate::method::{AGE_MAX, Precondition, ResponseUnit};
 pub use args::{Repeat, ReplayArgs};
@@ -41,6 +43,7 @@ use ftl_core::schemes::SCHEMES;
 use nix::time::{ClockId, clock_gettime};
 use progress::{SOON, bar, show};
 use source::Source;
+use watch::{Watch, WatchArgs};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -48,9 +51,9 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// As [`run`], or standard output cannot be written.
-pub fn replay(job: &Job, as_json: bool) -> Result<(), Failure> {
+pub fn replay(args: &ReplayArgs, as_json: bool) -> Result<(), Failure> {
     let (bar, began) = (bar(), Instant::now());
-    let row = run(job, &mut |share, doing| {
+    let row = run_watched(&args.job, &args.watch, &mut |share, doing| {
         if began.elapsed() > SOON {
             show(&bar, share, doing);
         }
@@ -63,7 +66,7 @@ pub fn replay(job: &Job, as_json: bool) -> Result<(), Failure> {
             row.precondition.drive_writes
         );
     }
-    if as_json {
+    if as_json || args.watch.interval.is_some() {
         print(&(row.line() + "\n"))
     } else {
         print(&report::table(&row))
@@ -85,7 +88,11 @@ pub type Tick<'a> = &'a mut dyn FnMut(f64, &'static str);
 /// # Errors
 /// The job is wrong, its trace cannot be read, or its scheme failed.
 pub fn run(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
-    catch_unwind(AssertUnwindSafe(|| run_unguarded(job, tick))).unwrap_or_else(|panic| {
+    run_watched(job, &WatchArgs::default(), tick)
+}
+
+fn run_watched(job: &Job, watch: &WatchArgs, tick: Tick<'_>) -> Result<Row, Failure> {
+    catch_unwind(AssertUnwindSafe(|| run_unguarded(job, watch, tick))).unwrap_or_else(|panic| {
         let scheme = job.scheme.as_deref().unwrap_or(SCHEMES[0].name);
         Err(Failure::failed(format!(
             "{}: internal error in scheme {scheme}: {}",
@@ -95,7 +102,7 @@ pub fn run(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     })
 }
 
-fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
+fn run_unguarded(job: &Job, watched: &WatchArgs, tick: Tick<'_>) -> Result<Row, Failure> {
     let (began, cpu_began) = (Instant::now(), cpu());
     let job = &job.complete()?;
     let requirements = job.requirements()?;
@@ -133,7 +140,9 @@ fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     sim.settle()
         .map_err(|why| failed("preconditioning", &why))?;
 
-    feed.rounds(&mut sim, 0..job.method.warm_up, "warming up", tick)?;
+    let mut watch = Watch::default();
+    let warm_up = 0..job.method.warm_up;
+    feed.rounds(&mut sim, warm_up, &mut watch, "warming up", tick)?;
     sim.settle().map_err(|why| failed("warming up", &why))?;
 
     feed.requests = Requests {
@@ -141,13 +150,11 @@ fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
         ..Requests::default()
     };
     let begun = Begun::of(&sim);
+    watch.begin(watched, &mut sim);
     let cpu_measured = cpu();
-    feed.rounds(
-        &mut sim,
-        job.method.warm_up..job.method.warm_up.saturating_add(job.method.loops),
-        "replaying",
-        tick,
-    )?;
+    let measured = job.method.warm_up..job.method.warm_up.saturating_add(job.method.loops);
+    feed.rounds(&mut sim, measured, &mut watch, "replaying", tick)?;
+    watch.finish(&mut sim)?;
     let cpu_seconds = (cpu() - cpu_measured).as_secs_f64();
     let run = Run {
         version: env!("CARGO_PKG_VERSION").into(),
