@@ -94,7 +94,6 @@ impl Bench {
             ftl_core::FtlError::Config(why) => Failure::usage(why),
             other => Failure::failed(format!("{}: formatting: {other}", self.scheme.name)),
         };
-        self.fits_memory(available_memory())?;
         let mut chip = Chip::open(
             self.layout.profile,
             OobOnlyStore::new(self.layout.profile.geometry),

@@ -92,6 +92,7 @@ impl Feed<'_> {
                     done >= latest,
                     "a request that started at {latest} ns ended at {done} ns"
                 );
+                watch.end(record.op, &extents, latest, done, sim)?;
                 if self.job.method.arrival == Arrival::Closed {
                     under_way.push(Reverse(done));
                 }

@@ -10,6 +10,7 @@ mod begun;
 mod bench;
 mod feed;
 mod job;
+mod log;
 mod measure;
 
 mod precondition;
@@ -37,7 +38,7 @@ use crate::failure::{Failure, panic_text};
 use crate::output::print;
 use address::{AddressRule, Footprint};
 use begun::Begun;
-use bench::Bench;
+use bench::{Bench, available_memory};
 use feed::{Feed, TICK};
 use ftl_core::schemes::SCHEMES;
 use nix::time::{ClockId, clock_gettime};
@@ -114,6 +115,8 @@ fn run_unguarded(job: &Job, watched: &WatchArgs, tick: Tick<'_>) -> Result<Row, 
     let bench = Bench::new(job, &requirements, footprint.as_ref().map(Footprint::bytes))?;
     let touched = footprint.as_ref().map(Footprint::extents);
     let map = AddressRule::new(job.method.address, footprint);
+    bench.fits_memory(available_memory())?;
+    let mut watch = Watch::open(watched)?;
     let mut sim = bench.start(job)?;
     let failed = |what: &str, why: &dyn std::fmt::Display| {
         Failure::failed(format!(
@@ -140,7 +143,6 @@ fn run_unguarded(job: &Job, watched: &WatchArgs, tick: Tick<'_>) -> Result<Row, 
     sim.settle()
         .map_err(|why| failed("preconditioning", &why))?;
 
-    let mut watch = Watch::default();
     let warm_up = 0..job.method.warm_up;
     feed.rounds(&mut sim, warm_up, &mut watch, "warming up", tick)?;
     sim.settle().map_err(|why| failed("warming up", &why))?;
@@ -150,11 +152,11 @@ fn run_unguarded(job: &Job, watched: &WatchArgs, tick: Tick<'_>) -> Result<Row, 
         ..Requests::default()
     };
     let begun = Begun::of(&sim);
-    watch.begin(watched, &mut sim);
+    watch.begin(&mut sim);
     let cpu_measured = cpu();
     let measured = job.method.warm_up..job.method.warm_up.saturating_add(job.method.loops);
-    feed.rounds(&mut sim, measured, &mut watch, "replaying", tick)?;
-    watch.finish(&mut sim)?;
+    let outcome = feed.rounds(&mut sim, measured, &mut watch, "replaying", tick);
+    watch.finish(outcome, &mut sim)?;
     let cpu_seconds = (cpu() - cpu_measured).as_secs_f64();
     let run = Run {
         version: env!("CARGO_PKG_VERSION").into(),

@@ -104,8 +104,8 @@ impl Series {
         Ok(())
     }
 
-    /// Prints the window, of this length, and begins another one. A window without requests has
-    /// none before it either, and no line.
+    /// Prints the window, of this length, and begins another one. A window without requests has no
+    /// line.
     fn end(&mut self, length: Nanos, sim: &mut Sim) -> Result<(), Failure> {
         if self.requests == 0 {
             return Ok(());

@@ -1,10 +1,13 @@
 //! What a run writes besides its row, while it is measured.
 
+use super::log::Log;
 use super::series::Series;
-use super::sim::Sim;
+use super::sim::{Extent, Sim};
 use crate::failure::Failure;
 use clap::Args;
+use ftld_traces::Op;
 use nand_model::Nanos;
+use std::path::PathBuf;
 
 /// Options of what is written besides the row.
 #[derive(Args, Clone, Debug, Default)]
@@ -13,6 +16,9 @@ pub struct WatchArgs {
     /// implies --json
     #[arg(long, value_name = "TIME", value_parser = interval)]
     pub interval: Option<Nanos>,
+    /// Write a line per request to a file: .ndjson or .csv, compressed with .zst behind it
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
 }
 
 impl WatchArgs {
@@ -21,11 +27,15 @@ impl WatchArgs {
     /// # Errors
     /// One of them is set.
     pub fn refuse_seeds(&self) -> Result<(), Failure> {
-        match self.interval {
+        let set = [
+            ("--interval", self.interval.is_some()),
+            ("--log", self.log.is_some()),
+        ];
+        match set.iter().find(|(_, is_set)| *is_set) {
             None => Ok(()),
-            Some(_) => Err(Failure::usage(
-                "--interval describes one run; leave out --seeds, and choose the run by --seed",
-            )),
+            Some((option, _)) => Err(Failure::usage(format!(
+                "{option} describes one run; leave out --seeds, and choose the run by --seed"
+            ))),
         }
     }
 }
@@ -58,15 +68,34 @@ fn interval(text: &str) -> Result<Nanos, String> {
 }
 
 /// The open outputs of one run.
-#[derive(Default)]
 pub(super) struct Watch {
+    interval: Option<Nanos>,
     series: Option<Series>,
+    log: Option<Log>,
+    measuring: bool,
 }
 
 impl Watch {
+    /// Opens the files.
+    ///
+    /// # Errors
+    /// A file cannot be written, or its name selects no format.
+    pub(super) fn open(args: &WatchArgs) -> Result<Watch, Failure> {
+        Ok(Watch {
+            interval: args.interval,
+            series: None,
+            log: args.log.as_deref().map(Log::create).transpose()?,
+            measuring: false,
+        })
+    }
+
     /// Begins with the measurement.
-    pub(super) fn begin(&mut self, args: &WatchArgs, sim: &mut Sim) {
-        self.series = args.interval.map(|interval| Series::new(interval, sim));
+    pub(super) fn begin(&mut self, sim: &mut Sim) {
+        self.measuring = true;
+        self.series = self.interval.map(|interval| Series::new(interval, sim));
+        if let Some(log) = &mut self.log {
+            log.begin(sim);
+        }
     }
 
     /// Notes that a request starts at `at`.
@@ -78,9 +107,38 @@ impl Watch {
         }
     }
 
-    /// Writes what remains when the measurement has ended.
-    pub(super) fn finish(self, sim: &mut Sim) -> Result<(), Failure> {
-        self.series.map_or(Ok(()), |series| series.finish(sim))
+    /// Notes the request that ended at `done`.
+    #[inline]
+    pub(super) fn end(
+        &mut self,
+        op: Op,
+        extents: &[Extent],
+        at: Nanos,
+        done: Nanos,
+        sim: &Sim,
+    ) -> Result<(), Failure> {
+        match &mut self.log {
+            Some(log) if self.measuring => {
+                log.note(op, extents, at, done, sim.ftl().chip().counters())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what remains when the measurement has ended, with this outcome.
+    pub(super) fn finish(
+        self,
+        outcome: Result<(), Failure>,
+        sim: &mut Sim,
+    ) -> Result<(), Failure> {
+        let mut outcome = outcome;
+        if let Some(log) = self.log {
+            outcome = log.finish(outcome);
+        }
+        match self.series {
+            Some(series) if outcome.is_ok() => series.finish(sim),
+            _ => outcome,
+        }
     }
 }
 
