@@ -150,4 +150,3 @@ fn quoted(text: String) -> String {
         text
     }
 }
-

@@ -157,9 +157,9 @@ fn about(of: &[&Row]) -> String {
         requests.pages_read,
         requests.pages_written,
         job.method.precondition().name(),
-        job.method
-            .age
-            .map_or(String::new(), |age| format!(", {age} drive writes of random pages")),
+        job.method.age.map_or(String::new(), |age| format!(
+            ", {age} drive writes of random pages"
+        )),
         response_unit.as_str().unwrap_or_default()
     )
 }
@@ -172,7 +172,11 @@ fn figures(of: &[Cell<'_>], labels: &Labels) -> String {
         text += "<p class=\"note\">Means over the seeds, with the 95 % interval; curves are those of the first seed.</p>\n";
     }
     for table::Ratios { title, lines } in table::ratios(of, labels) {
-        text += &format!("<p class=\"note\">{}</p>\n{}", escaped(&title), rows(&lines, &[]));
+        text += &format!(
+            "<p class=\"note\">{}</p>\n{}",
+            escaped(&title),
+            rows(&lines, &[])
+        );
     }
     text
 }

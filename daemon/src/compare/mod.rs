@@ -118,9 +118,7 @@ pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
     }
     let jobs = args.sweep.jobs()?;
     if args.plan {
-        return jobs
-            .iter()
-            .try_for_each(|job| print(&(job.line() + "\n")));
+        return jobs.iter().try_for_each(|job| print(&(job.line() + "\n")));
     }
     // With several seeds, a line has the statistics of its cell, which needs all runs.
     let single = jobs.iter().all(|job| job.seed == jobs[0].seed);
@@ -265,7 +263,9 @@ fn report(args: &CompareArgs, outcomes: &[Outcome], csv_done: bool) -> Result<()
         if args.csv {
             print(&csv::text(&cells, &summaries))?;
         } else if cells::is_repeated(&cells) {
-            summaries.iter().try_for_each(|summary| print(&summary.line()))?;
+            summaries
+                .iter()
+                .try_for_each(|summary| print(&summary.line()))?;
         }
     } else if !args.csv {
         print(&table::text(&rows))?;

@@ -65,9 +65,9 @@ fn table(runs: &[&Row], summary: &Summary) -> String {
             values().fold(f64::INFINITY, f64::min),
             values().fold(f64::NEG_INFINITY, f64::max),
         );
-        let interval = low.zip(high).map_or("-".into(), |(low, high)| {
-            format!("{low:.4} to {high:.4}")
-        });
+        let interval = low
+            .zip(high)
+            .map_or("-".into(), |(low, high)| format!("{low:.4} to {high:.4}"));
         text += &format!("{name:<22} {mean:>14.4} {interval:>31} {least:>14.4} {most:>14.4}\n");
     }
     text

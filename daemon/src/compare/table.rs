@@ -35,7 +35,9 @@ impl Labels {
         for row in rows {
             *schemes.entry(row.scheme.clone()).or_default() += 1;
             for pair in row.job.set.iter().collect::<BTreeSet<_>>() {
-                *values.entry((row.scheme.clone(), pair.clone())).or_default() += 1;
+                *values
+                    .entry((row.scheme.clone(), pair.clone()))
+                    .or_default() += 1;
             }
         }
         Labels {
@@ -210,7 +212,9 @@ pub(super) fn line(cell: &Cell<'_>, labels: &Labels) -> Vec<String> {
     let values = COLUMNS
         .iter()
         .map(|column| shown(column, estimate(&cell.runs, column.of)));
-    std::iter::once(labels.of(cell.first())).chain(values).collect()
+    std::iter::once(labels.of(cell.first()))
+        .chain(values)
+        .collect()
 }
 
 /// Returns the bound of a workload. Its pages are the same under every scheme.

@@ -21,6 +21,7 @@ mod series;
 mod sim;
 mod source;
 mod summary;
+mod trace_events;
 mod watch;
 
 pub use crate::method::{AGE_MAX, Precondition, ResponseUnit};
@@ -29,8 +30,8 @@ pub use job::{Address, Arrival, Job, Method};
 pub use measure::{Response, Responses};
 pub use precondition::{Conditioned, SteadyRule};
 pub use row::{
-    Busy, Collected, Counts, Device, Erases, MapCache, Operations, Optimum, Ram, RamPart, Requests, Row, Run,
-    SCHEMA, WriteAmplification,
+    Busy, Collected, Counts, Device, Erases, MapCache, Operations, Optimum, Ram, RamPart, Requests,
+    Row, Run, SCHEMA, WriteAmplification,
 };
 pub use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate};
 
@@ -44,9 +45,9 @@ use ftl_core::schemes::SCHEMES;
 use nix::time::{ClockId, clock_gettime};
 use progress::{SOON, bar, show};
 use source::Source;
-use watch::{Watch, WatchArgs};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
+use watch::{Watch, WatchArgs};
 
 /// `ftld replay`.
 ///
@@ -156,7 +157,8 @@ fn run_unguarded(job: &Job, watched: &WatchArgs, tick: Tick<'_>) -> Result<Row, 
     let cpu_measured = cpu();
     let measured = job.method.warm_up..job.method.warm_up.saturating_add(job.method.loops);
     let outcome = feed.rounds(&mut sim, measured, &mut watch, "replaying", tick);
-    watch.finish(outcome, &mut sim)?;
+    let about = format!("{} on {}", job.workload, bench.scheme.name);
+    watch.finish(outcome, &mut sim, &about)?;
     let cpu_seconds = (cpu() - cpu_measured).as_secs_f64();
     let run = Run {
         version: env!("CARGO_PKG_VERSION").into(),

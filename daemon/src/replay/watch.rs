@@ -3,6 +3,7 @@
 use super::log::Log;
 use super::series::Series;
 use super::sim::{Extent, Sim};
+use super::trace_events::TraceEvents;
 use crate::failure::Failure;
 use clap::Args;
 use ftld_traces::Op;
@@ -19,6 +20,9 @@ pub struct WatchArgs {
     /// Write a line per request to a file: .ndjson or .csv, compressed with .zst behind it
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    /// Write the scheme's events to a file for Perfetto or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    pub trace_events: Option<PathBuf>,
 }
 
 impl WatchArgs {
@@ -30,6 +34,7 @@ impl WatchArgs {
         let set = [
             ("--interval", self.interval.is_some()),
             ("--log", self.log.is_some()),
+            ("--trace-events", self.trace_events.is_some()),
         ];
         match set.iter().find(|(_, is_set)| *is_set) {
             None => Ok(()),
@@ -72,6 +77,7 @@ pub(super) struct Watch {
     interval: Option<Nanos>,
     series: Option<Series>,
     log: Option<Log>,
+    trace_events: Option<TraceEvents>,
     measuring: bool,
 }
 
@@ -85,6 +91,11 @@ impl Watch {
             interval: args.interval,
             series: None,
             log: args.log.as_deref().map(Log::create).transpose()?,
+            trace_events: args
+                .trace_events
+                .as_deref()
+                .map(TraceEvents::create)
+                .transpose()?,
             measuring: false,
         })
     }
@@ -95,6 +106,9 @@ impl Watch {
         self.series = self.interval.map(|interval| Series::new(interval, sim));
         if let Some(log) = &mut self.log {
             log.begin(sim);
+        }
+        if let Some(trace) = &mut self.trace_events {
+            trace.begin(sim);
         }
     }
 
@@ -117,28 +131,35 @@ impl Watch {
         done: Nanos,
         sim: &Sim,
     ) -> Result<(), Failure> {
+        if !self.measuring {
+            return Ok(());
+        }
+        if let Some(trace) = &mut self.trace_events {
+            trace.collect(sim);
+        }
         match &mut self.log {
-            Some(log) if self.measuring => {
-                log.note(op, extents, at, done, sim.ftl().chip().counters())
-            }
-            _ => Ok(()),
+            Some(log) => log.note(op, extents, at, done, sim.ftl().chip().counters()),
+            None => Ok(()),
         }
     }
 
-    /// Writes what remains when the measurement has ended, with this outcome.
+    /// Writes what remains when the measurement has ended, with this outcome. `about` describes the
+    /// run.
     pub(super) fn finish(
         self,
         outcome: Result<(), Failure>,
         sim: &mut Sim,
+        about: &str,
     ) -> Result<(), Failure> {
         let mut outcome = outcome;
         if let Some(log) = self.log {
             outcome = log.finish(outcome);
         }
-        match self.series {
-            Some(series) if outcome.is_ok() => series.finish(sim),
-            _ => outcome,
+        outcome?;
+        if let Some(trace) = self.trace_events {
+            trace.finish(sim, about)?;
         }
+        self.series.map_or(Ok(()), |series| series.finish(sim))
     }
 }
 

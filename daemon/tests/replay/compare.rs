@@ -41,15 +41,7 @@ fn a_comparison_is_its_replays_whatever_the_number_of_threads() {
         for op in ["20", "40"] {
             for scheme in &schemes {
                 let args = [
-                    load,
-                    "--scheme",
-                    scheme,
-                    "--size",
-                    "8MiB",
-                    "--op",
-                    op,
-                    "--age",
-                    "1",
+                    load, "--scheme", scheme, "--size", "8MiB", "--op", op, "--age", "1",
                 ];
                 let mut row = replay(&host, &args);
                 row.as_object_mut().unwrap().remove("run");

@@ -8,6 +8,7 @@ mod nbd_support;
 #[path = "../program/mod.rs"]
 mod program;
 mod statistics;
+mod watch;
 
 use program::Host;
 use serde_json::Value;

@@ -136,8 +136,7 @@ fn a_ratio_is_paired_by_seed_and_a_difference_inside_its_interval_is_none() {
     let file = super::file(&host, "rows", &out);
     let page = host.folder.path().join("page.html");
     let rows = ["compare", "--rows", file.to_str().unwrap()];
-    let (code, table, error) =
-        host.run(&[&rows[..], &["--html", page.to_str().unwrap()]].concat());
+    let (code, table, error) = host.run(&[&rows[..], &["--html", page.to_str().unwrap()]].concat());
     assert_eq!(code, 0, "{error}");
     assert_eq!(table, host.run(&args).1);
     let title = "ratio to pagemap op 7 % wear.gap=5000 gc.policy=greedy, paired over 4 seeds";
@@ -182,7 +181,10 @@ fn seeds_that_do_not_exist_are_refused() {
             &["--seeds 2: seeds from 18446744073709551615 on exceed 64 bits"],
         );
         let (code, _, error) = host.run(&[command, "uniform", "--seeds", "0"]);
-        assert!(code == 2 && error.contains("0 is not in 1..=10000"), "{error}");
+        assert!(
+            code == 2 && error.contains("0 is not in 1..=10000"),
+            "{error}"
+        );
     }
     host.fails(
         &["compare", "uniform", "--seeds", "2", "--seed", "1,2"],
