@@ -7,10 +7,9 @@ use super::begun::{Begun, counts, map_cache, optimum, ram};
 use super::job::Job;
 use super::measure::Responses;
 use super::precondition::Conditioned;
+use super::provenance::Run;
 use super::row;
-use super::row::{
-    Busy, Collected, Device, Operations, Requests, Row, Run, SCHEMA, WriteAmplification,
-};
+use super::row::{Busy, Collected, Device, Operations, Requests, Row, SCHEMA, WriteAmplification};
 use super::sim::Sim;
 use crate::config::{OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
 use crate::convert::to_u64;

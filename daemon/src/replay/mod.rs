@@ -15,6 +15,7 @@ mod measure;
 
 mod precondition;
 mod progress;
+mod provenance;
 mod report;
 mod row;
 mod series;
@@ -29,9 +30,10 @@ pub use args::{Repeat, ReplayArgs};
 pub use job::{Address, Arrival, Job, Method};
 pub use measure::{Response, Responses};
 pub use precondition::{Conditioned, SteadyRule};
+pub use provenance::Run;
 pub use row::{
     Busy, Collected, Counts, Device, Erases, MapCache, Operations, Optimum, Ram, RamPart, Requests,
-    Row, Run, SCHEMA, WriteAmplification,
+    Row, SCHEMA, WriteAmplification,
 };
 pub use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate};
 
@@ -109,6 +111,7 @@ fn run_unguarded(job: &Job, watched: &WatchArgs, tick: Tick<'_>) -> Result<Row, 
     let job = &job.complete()?;
     let requirements = job.requirements()?;
     let source = Source::new(job)?;
+    let trace_sha256 = source.sha256()?;
     let footprint = match job.method.address {
         Address::Compact => Some(footprint(&source, job, tick)?),
         Address::Exact | Address::Fold => None,
@@ -161,10 +164,10 @@ fn run_unguarded(job: &Job, watched: &WatchArgs, tick: Tick<'_>) -> Result<Row, 
     watch.finish(outcome, &mut sim, &about)?;
     let cpu_seconds = (cpu() - cpu_measured).as_secs_f64();
     let run = Run {
-        version: env!("CARGO_PKG_VERSION").into(),
         cpu_seconds,
         cpu_seconds_total: (cpu() - cpu_began).as_secs_f64(),
         wall_seconds: began.elapsed().as_secs_f64(),
+        ..Run::here(trace_sha256)
     };
     let mut requests = feed.requests;
     (requests.pages_read, requests.pages_written) = (sim.pages.read, sim.pages.written);

@@ -3,6 +3,7 @@
 use super::job::Job;
 use super::measure::Responses;
 use super::precondition::Conditioned;
+use super::provenance::Run;
 use crate::convert::{index, to_f64, to_u64};
 use nand_model::{Cause, Counters, OpCounts};
 use serde::{Deserialize, Serialize};
@@ -254,19 +255,6 @@ pub struct Optimum {
     pub mean_read_ns: Option<f64>,
     /// Mean response time of writes, ns, with the reads for partial pages; `None` as for reads.
     pub mean_write_ns: Option<f64>,
-}
-
-/// Values that differ from run to run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Run {
-    /// Version of the program.
-    pub version: String,
-    /// CPU time of the measurement, s.
-    pub cpu_seconds: f64,
-    /// CPU time with preconditioning and reading the trace, s.
-    pub cpu_seconds_total: f64,
-    /// Wall time of the whole run, s.
-    pub wall_seconds: f64,
 }
 
 impl Operations {
