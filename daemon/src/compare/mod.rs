@@ -6,6 +6,7 @@
 mod cells;
 mod csv;
 mod html;
+mod jobs;
 mod plan;
 mod plot;
 mod repeat;
@@ -17,14 +18,14 @@ pub use plan::Sweep;
 pub use repeat::repeat;
 
 use crate::failure::{Exit, Failure};
-use crate::output::print;
+use crate::output::{print, writable};
 use crate::replay::{self, Job, Row};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use jobs::Appended;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 
@@ -49,12 +50,19 @@ pub struct CompareArgs {
     /// Print the jobs, one row of JSON each, and run none
     #[arg(long, conflicts_with_all = ["html", "csv"])]
     pub plan: bool,
-    /// Run one job as --plan prints it, from a file or - for standard input, and print its row
+    /// Run jobs as --plan prints them, one after the other, from a file or - for standard input, and
+    /// print their rows
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["workloads", "plan", "csv"])]
     pub job: Option<PathBuf>,
     /// Run nothing: read rows from files
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["workloads", "plan", "job"])]
     pub rows: Vec<PathBuf>,
+    /// Check that --rows are those of the jobs in a file, one row each, and fail otherwise
+    #[arg(long, value_name = "PLAN", requires = "rows")]
+    pub against: Option<PathBuf>,
+    /// Append rows to a file instead of printing them, and leave out jobs that have a row there
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plan", "rows", "html", "csv", "ndjson"])]
+    pub append: Option<PathBuf>,
 }
 
 /// Result of a job.
@@ -106,11 +114,18 @@ pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
         ndjson: args.ndjson || json && !args.csv,
         ..args.clone()
     };
+    if let Some(page) = &args.html {
+        writable(page)?;
+    }
     if let Some(file) = &args.job {
-        return one(file);
+        return run_jobs(args, jobs::read_jobs(file)?);
     }
     if !args.rows.is_empty() {
-        let outcomes = rows::read_rows(&args.rows)?;
+        let files = rows::read(&args.rows)?;
+        if let Some(plan) = &args.against {
+            files.check(plan, &jobs::read_jobs(plan)?)?;
+        }
+        let outcomes: Vec<_> = files.rows.into_iter().map(|row| row.outcome).collect();
         outcomes
             .iter()
             .try_for_each(|outcome| stream(args, outcome, false))?;
@@ -120,14 +135,20 @@ pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
     if args.plan {
         return jobs.iter().try_for_each(|job| print(&(job.line() + "\n")));
     }
+    let threads = args.threads.unwrap_or_else(cores);
+    if let Some(file) = &args.append {
+        let mut appended = Appended::open(file)?;
+        let jobs = appended.remaining(jobs);
+        return verdict(&run_all(jobs, threads, &mut |outcome| {
+            appended.add(outcome)
+        })?);
+    }
     // With several seeds, a line has the statistics of its cell, which needs all runs.
     let single = jobs.iter().all(|job| job.seed == jobs[0].seed);
     if args.csv && single {
         print(&csv::head())?;
     }
-    let outcomes = run_all(jobs, args.threads.unwrap_or_else(cores), &mut |outcome| {
-        stream(args, outcome, single)
-    })?;
+    let outcomes = run_all(jobs, threads, &mut |outcome| stream(args, outcome, single))?;
     report(args, &outcomes, single)
 }
 
@@ -135,25 +156,23 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Runs one job and prints its row.
-fn one(file: &Path) -> Result<(), Failure> {
-    let (name, text) = match file.to_str() {
-        Some("-") => {
-            let mut text = String::new();
-            let read = std::io::stdin().read_to_string(&mut text);
-            ("standard input".into(), read.map(|_| text))
-        }
-        _ => (file.display().to_string(), std::fs::read_to_string(file)),
+/// Runs jobs one after the other. Prints or appends each row when it is there.
+fn run_jobs(args: &CompareArgs, jobs: Vec<Job>) -> Result<(), Failure> {
+    let mut appended = args.append.as_deref().map(Appended::open).transpose()?;
+    let jobs = match &appended {
+        Some(appended) => appended.remaining(jobs),
+        None => jobs,
     };
-    let text = text.map_err(|error| Failure::io(&name, &error))?;
-    let job: Job = serde_json::from_str(&text)
-        .map_err(|error| Failure::usage(format!("{name}: not a job: {error}")))?;
-    let outcome = attempt(job);
-    print(&outcome.line())?;
-    match outcome {
-        Outcome::Done(_) => Ok(()),
-        Outcome::Failed(failed) => Err(Failure::new(Exit::from_code(failed.exit), failed.error)),
+    let mut outcomes = Vec::new();
+    for job in jobs {
+        let outcome = attempt(job);
+        match &mut appended {
+            Some(appended) => appended.add(&outcome)?,
+            None => print(&outcome.line())?,
+        }
+        outcomes.push(outcome);
     }
+    verdict(&outcomes)
 }
 
 fn attempt(job: Job) -> Outcome {
@@ -284,6 +303,18 @@ fn report(args: &CompareArgs, outcomes: &[Outcome], csv_done: bool) -> Result<()
             job.workload
         );
     }
+    verdict(outcomes)
+}
+
+/// Returns the failure of the runs that failed.
+fn verdict(outcomes: &[Outcome]) -> Result<(), Failure> {
+    let failed: Vec<&Failed> = outcomes
+        .iter()
+        .filter_map(|outcome| match outcome {
+            Outcome::Failed(failed) => Some(&**failed),
+            Outcome::Done(_) => None,
+        })
+        .collect();
     match &failed[..] {
         [] => Ok(()),
         [only] if outcomes.len() == 1 => {

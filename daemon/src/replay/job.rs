@@ -6,6 +6,7 @@ use crate::method::{AGE_MAX, Precondition, ResponseUnit};
 use crate::options::DeviceOptions;
 use crate::preset::{Preset, Use};
 use clap::{Args, ValueEnum};
+use ftl_core::schemes::SCHEMES;
 use ftld_traces::{DIALECTS, TraceFormat};
 use serde::{Deserialize, Serialize};
 
@@ -166,6 +167,13 @@ impl Job {
     /// Returns the job as one line of JSON. Equal jobs have equal lines.
     pub fn line(&self) -> String {
         serde_json::to_string(self).expect("a job is plain data")
+    }
+
+    /// Returns the line of the complete job, which that of its row equals.
+    pub fn key(&self) -> String {
+        let mut job = self.complete().unwrap_or_else(|_| self.clone());
+        job.scheme.get_or_insert_with(|| SCHEMES[0].name.to_owned());
+        job.line()
     }
 
     /// Returns the same job with the values of its preset and all defaults filled in.

@@ -33,7 +33,7 @@ pub struct Run {
 
 impl Run {
     /// Returns the run of this program on this machine, without times.
-    pub(super) fn here(trace_sha256: Option<String>) -> Run {
+    pub fn here(trace_sha256: Option<String>) -> Run {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Run {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -43,6 +43,20 @@ impl Run {
             rss_bytes: resident_bytes(),
             ..Run::default()
         }
+    }
+}
+
+impl Run {
+    /// Returns whether both are of the same program. Two without a revision are, if their versions
+    /// are equal.
+    pub fn is_program_of(&self, other: &Run) -> bool {
+        self.version == other.version && self.revision == other.revision
+    }
+
+    /// Returns the name of the program, for messages.
+    pub fn program(&self) -> String {
+        let revision = self.revision.as_deref().unwrap_or("of no known revision");
+        format!("ftld {} {revision}", self.version)
     }
 }
 
