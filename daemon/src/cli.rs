@@ -78,8 +78,8 @@ pub enum Command {
     #[command(
         after_help = "Examples:\n  ftld compare uniform hotcold:access=95% --size 256MiB --html compare.html\n  \
                             ftld compare trace.csv.gz --address compact --scheme lazyftl,pagemap --op 7,28 --csv\n  \
-                            ftld compare --plan uniform zipf > jobs.ndjson; sbatch --array=1-$(wc -l < jobs.ndjson) deploy/slurm-array.sh jobs.ndjson rows\n  \
-                            ftld compare --rows rows/*.json --html compare.html\n\ndocs/REPLAY.md defines what is measured."
+                            ftld compare --plan uniform zipf > jobs.ndjson; deploy/slurm-array.sh jobs.ndjson rows\n  \
+                            ftld compare --rows rows/*.ndjson --against jobs.ndjson --html compare.html\n\ndocs/REPLAY.md defines what is measured."
     )]
     Compare(Box<CompareArgs>),
     /// List synthetic workloads and trace formats

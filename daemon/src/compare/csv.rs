@@ -1,90 +1,15 @@
-//! Rows as comma-separated values: a line per run, and the statistics of its cell if that has
-//! several seeds.
+//! Rows as comma-separated values: a line per run with everything that its JSON has, and the
+//! statistics of its cell if that has several seeds.
+//!
+//! A column is named by its path in the JSON, with points: `device.raw_bytes`. An empty cell is a
+//! value that does not exist. Lists are JSON in one cell.
 
 use super::cells::Cell;
-use crate::convert::to_f64;
-use crate::replay::{MEASURES, Response, Row, Summary};
+use crate::replay::{MEASURES, Response, Row, SteadyRule, Summary};
+use nand_model::Cause;
+use serde_json::{Map, Value, json};
 
-type Value = fn(&Row) -> String;
-
-fn response(of: &Option<Response>, value: fn(&Response) -> f64) -> String {
-    of.as_ref()
-        .map_or(String::new(), |response| value(response).to_string())
-}
-
-fn option(value: Option<f64>) -> String {
-    value.map_or(String::new(), |value| value.to_string())
-}
-
-/// Columns of the comma-separated values; times in emulated ns, sizes in bytes. An empty cell is a
-/// value that does not exist.
-const COLUMNS: &[(&str, Value)] = &[
-    ("workload", |row| row.job.workload.clone()),
-    ("scheme", |row| row.scheme.clone()),
-    ("profile", |row| row.device.profile.clone()),
-    ("size_bytes", |row| row.device.size_bytes.to_string()),
-    ("op_percent", |row| row.device.op_percent.to_string()),
-    ("set", |row| row.job.set.join(" ")),
-    ("seed", |row| row.job.seed.to_string()),
-    ("requests", |row| row.requests.completed.to_string()),
-    ("pages_read", |row| row.requests.pages_read.to_string()),
-    ("pages_written", |row| {
-        row.requests.pages_written.to_string()
-    }),
-    ("write_amplification", |row| {
-        option(row.write_amplification.total)
-    }),
-    ("flash_reads", |row| row.flash_total.reads.to_string()),
-    ("flash_partial_reads", |row| {
-        row.flash_total.partial_reads.to_string()
-    }),
-    ("flash_programs", |row| row.flash_total.programs.to_string()),
-    ("flash_erases", |row| row.flash_total.erases.to_string()),
-    ("read_mean_ns", |row| {
-        response(&row.response_ns.read, |r| r.mean)
-    }),
-    ("read_p50_ns", |row| {
-        response(&row.response_ns.read, |r| to_f64(r.p50))
-    }),
-    ("read_p99_ns", |row| {
-        response(&row.response_ns.read, |r| to_f64(r.p99))
-    }),
-    ("read_p999_ns", |row| {
-        response(&row.response_ns.read, |r| to_f64(r.p999))
-    }),
-    ("read_max_ns", |row| {
-        response(&row.response_ns.read, |r| to_f64(r.max))
-    }),
-    ("write_mean_ns", |row| {
-        response(&row.response_ns.write, |r| r.mean)
-    }),
-    ("write_p50_ns", |row| {
-        response(&row.response_ns.write, |r| to_f64(r.p50))
-    }),
-    ("write_p99_ns", |row| {
-        response(&row.response_ns.write, |r| to_f64(r.p99))
-    }),
-    ("write_p999_ns", |row| {
-        response(&row.response_ns.write, |r| to_f64(r.p999))
-    }),
-    ("write_max_ns", |row| {
-        response(&row.response_ns.write, |r| to_f64(r.max))
-    }),
-    ("emulated_ns", |row| row.emulated_ns.to_string()),
-    ("optimum_work_ns", |row| row.optimum.work_ns.to_string()),
-    ("utilisation", |row| row.collected.utilisation.to_string()),
-    ("copies", |row| row.collected.copies.to_string()),
-    ("erases_min", |row| row.erases.min.to_string()),
-    ("erases_mean", |row| row.erases.mean.to_string()),
-    ("erases_max", |row| row.erases.max.to_string()),
-    ("erases_stddev", |row| row.erases.stddev.to_string()),
-    ("map_hit_ratio", |row| option(row.map_cache.hit_ratio)),
-    ("ram_paper_bytes", |row| row.ram.paper_bytes.to_string()),
-    ("ram_real_bytes", |row| row.ram.allocated_bytes.to_string()),
-    ("cpu_seconds", |row| row.run.cpu_seconds.to_string()),
-];
-
-/// Columns of the statistics of each measure of a cell, after the measure's name.
+/// Columns of the statistics of each measure of a cell, behind the measure's name.
 const STATISTICS: [&str; 7] = [
     "mean",
     "low",
@@ -95,41 +20,98 @@ const STATISTICS: [&str; 7] = [
     "difference",
 ];
 
-/// Returns the names of the columns.
-pub(super) fn head() -> String {
-    let mut names: Vec<String> = COLUMNS.iter().map(|(name, _)| (*name).to_owned()).collect();
-    names.push("seeds".into());
-    for (measure, _) in MEASURES {
-        names.extend(STATISTICS.map(|name| format!("{measure}_{name}")));
-    }
-    names.join(",") + "\n"
+/// Lines of one table. All rows have the same columns: those of the first one.
+#[derive(Default)]
+pub(super) struct Csv {
+    columns: Vec<String>,
 }
 
-/// Returns a row, with the statistics of its cell.
-pub(super) fn line(row: &Row, cell: Option<&Summary>) -> String {
-    let mut values: Vec<String> = COLUMNS
-        .iter()
-        .map(|(_, value)| quoted(value(row)))
-        .collect();
-    values.push(cell.map_or(1, |cell| cell.seeds.len()).to_string());
-    for (measure, _) in MEASURES {
-        values.extend(statistics(measure, cell));
+impl Csv {
+    /// Returns the line of a row, with the names of the columns before the first one.
+    pub(super) fn line(&mut self, row: &Row, cell: Option<&Summary>) -> String {
+        let mut text = String::new();
+        let row = serde_json::to_value(row).expect("a row is plain data");
+        if self.columns.is_empty() {
+            self.columns = paths(&complete(row.clone()));
+            let mut heads = self.columns.clone();
+            heads.push("seeds".into());
+            for (measure, _) in MEASURES {
+                heads.extend(STATISTICS.map(|name| format!("{measure}_{name}")));
+            }
+            text += &(heads.join(",") + "\n");
+        }
+        let pointer = |path: &String| format!("/{}", path.replace('.', "/"));
+        let value = |path| row.pointer(&pointer(path)).unwrap_or(&Value::Null);
+        let mut values: Vec<String> = self
+            .columns
+            .iter()
+            .map(|path| shown(value(path)))
+            .map(quoted)
+            .collect();
+        values.push(cell.map_or(1, |cell| cell.seeds.len()).to_string());
+        for (measure, _) in MEASURES {
+            values.extend(statistics(measure, cell));
+        }
+        text + &values.join(",") + "\n"
     }
-    values.join(",") + "\n"
+
+    /// Returns the lines of every run, cell by cell.
+    pub(super) fn text(&mut self, cells: &[Cell<'_>], summaries: &[Summary]) -> String {
+        let mut text = String::new();
+        for (cell, summary) in cells.iter().zip(summaries) {
+            for row in &cell.runs {
+                text += &self.line(row, Some(summary));
+            }
+        }
+        text
+    }
 }
 
-/// Returns the names of the columns and a line per run, cell by cell.
-pub(super) fn text(cells: &[Cell<'_>], summaries: &[Summary]) -> String {
-    let mut text = head();
-    for (cell, summary) in cells.iter().zip(summaries) {
-        for row in &cell.runs {
-            text += &line(row, Some(summary));
+/// Adds what this row does not have, and another may: causes, kinds of requests, options.
+fn complete(mut row: Value) -> Value {
+    let operations = row["flash_total"].clone();
+    for cause in Cause::ALL {
+        let name = cause.name();
+        row["flash"][name] = operations.clone();
+        row["write_amplification"]["by_cause"][name] = json!(0.0);
+    }
+    for side in ["all", "read", "write", "trim"] {
+        row["response_ns"][side] = json!(Response::default());
+    }
+    row["precondition"]["rule"] = json!(SteadyRule::default());
+    if row["job"].get("preset").is_none() {
+        row["job"]["preset"] = Value::Null;
+    }
+    row
+}
+
+/// Returns the paths of all values that are no objects.
+fn paths(value: &Value) -> Vec<String> {
+    fn walk(object: &Map<String, Value>, above: &str, paths: &mut Vec<String>) {
+        for (key, value) in object {
+            match value {
+                Value::Object(below) => walk(below, &format!("{above}{key}."), paths),
+                _ => paths.push(format!("{above}{key}")),
+            }
         }
     }
-    text
+    let mut found = Vec::new();
+    if let Value::Object(object) = value {
+        walk(object, "", &mut found);
+    }
+    found
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 fn statistics(measure: &str, cell: Option<&Summary>) -> [String; STATISTICS.len()] {
+    let option = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
     let estimate = cell.and_then(|cell| cell.measures.get(measure));
     let ratio = cell.and_then(|cell| cell.ratios.get(measure));
     [
@@ -148,5 +130,23 @@ fn quoted(text: String) -> String {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_with_commas_and_quotes_are_quoted() {
+        assert_eq!(quoted("a b".into()), "a b");
+        assert_eq!(quoted("zipf:a=1,b=2".into()), "\"zipf:a=1,b=2\"");
+        assert_eq!(quoted("[\"x\"]".into()), "\"[\"\"x\"\"]\"");
+    }
+
+    #[test]
+    fn a_column_is_a_path_of_the_json() {
+        let value = json!({"a": {"b": 1, "c": {"d": null}}, "e": [1, 2], "f": {}});
+        assert_eq!(paths(&value), ["a.b", "a.c.d", "e"]);
     }
 }

@@ -5,6 +5,7 @@
 
 mod cells;
 mod csv;
+mod estimate;
 mod html;
 mod jobs;
 mod plan;
@@ -21,6 +22,7 @@ use crate::failure::{Exit, Failure};
 use crate::output::{print, writable};
 use crate::replay::{self, Job, Row};
 use clap::Args;
+use csv::Csv;
 use indicatif::{ProgressBar, ProgressStyle};
 use jobs::Appended;
 use serde::{Deserialize, Serialize};
@@ -54,6 +56,9 @@ pub struct CompareArgs {
     /// print their rows
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["workloads", "plan", "csv"])]
     pub job: Option<PathBuf>,
+    /// Print the time and memory that the plan takes, from short runs of some jobs
+    #[arg(long, conflicts_with_all = ["html", "csv", "plan", "append", "rows"])]
+    pub estimate: bool,
     /// Run nothing: read rows from files
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["workloads", "plan", "job"])]
     pub rows: Vec<PathBuf>,
@@ -117,8 +122,13 @@ pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
     if let Some(page) = &args.html {
         writable(page)?;
     }
+    let threads = args.threads.unwrap_or_else(cores).max(1);
     if let Some(file) = &args.job {
-        return run_jobs(args, jobs::read_jobs(file)?);
+        let jobs = jobs::read_jobs(file)?;
+        return match args.estimate {
+            true => estimate::estimate(&jobs, threads, args.ndjson),
+            false => run_jobs(args, jobs),
+        };
     }
     if !args.rows.is_empty() {
         let files = rows::read(&args.rows)?;
@@ -126,16 +136,20 @@ pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
             files.check(plan, &jobs::read_jobs(plan)?)?;
         }
         let outcomes: Vec<_> = files.rows.into_iter().map(|row| row.outcome).collect();
-        outcomes
-            .iter()
-            .try_for_each(|outcome| stream(args, outcome, false))?;
+        if args.ndjson {
+            outcomes
+                .iter()
+                .try_for_each(|outcome| print(&outcome.line()))?;
+        }
         return report(args, &outcomes, false);
     }
     let jobs = args.sweep.jobs()?;
     if args.plan {
         return jobs.iter().try_for_each(|job| print(&(job.line() + "\n")));
     }
-    let threads = args.threads.unwrap_or_else(cores);
+    if args.estimate {
+        return estimate::estimate(&jobs, threads, args.ndjson);
+    }
     if let Some(file) = &args.append {
         let mut appended = Appended::open(file)?;
         let jobs = appended.remaining(jobs);
@@ -145,10 +159,12 @@ pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
     }
     // With several seeds, a line has the statistics of its cell, which needs all runs.
     let single = jobs.iter().all(|job| job.seed == jobs[0].seed);
-    if args.csv && single {
-        print(&csv::head())?;
-    }
-    let outcomes = run_all(jobs, threads, &mut |outcome| stream(args, outcome, single))?;
+    let mut csv = Csv::default();
+    let outcomes = run_all(jobs, threads, &mut |outcome| match outcome {
+        _ if args.ndjson => print(&outcome.line()),
+        Outcome::Done(row) if args.csv && single => print(&csv.line(row, None)),
+        _ => Ok(()),
+    })?;
     report(args, &outcomes, single)
 }
 
@@ -244,16 +260,6 @@ fn run_all(
     outcomes
 }
 
-/// Prints a run's output in its turn; the human-readable table needs all runs, and so do
-/// comma-separated values unless each cell is a `single` run.
-fn stream(args: &CompareArgs, outcome: &Outcome, single: bool) -> Result<(), Failure> {
-    match outcome {
-        _ if args.ndjson => print(&outcome.line()),
-        Outcome::Done(row) if args.csv && single => print(&csv::line(row, None)),
-        _ => Ok(()),
-    }
-}
-
 /// Prints and writes the output at the end.
 fn report(args: &CompareArgs, outcomes: &[Outcome], csv_done: bool) -> Result<(), Failure> {
     let rows: Vec<&Row> = outcomes
@@ -280,7 +286,7 @@ fn report(args: &CompareArgs, outcomes: &[Outcome], csv_done: bool) -> Result<()
         let cells = cells::cells(&rows);
         let summaries = cells::summaries(&cells);
         if args.csv {
-            print(&csv::text(&cells, &summaries))?;
+            print(&Csv::default().text(&cells, &summaries))?;
         } else if cells::is_repeated(&cells) {
             summaries
                 .iter()

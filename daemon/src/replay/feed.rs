@@ -29,6 +29,10 @@ pub(super) struct Feed<'a> {
     pub(super) map: AddressRule,
     pub(super) size: u64,
     pub(super) requests: Requests,
+    /// Completed requests after which a round ends.
+    pub(super) limit: u64,
+    /// The share of the workload that the last round replayed.
+    pub(super) share: f64,
 }
 
 impl Feed<'_> {
@@ -97,6 +101,10 @@ impl Feed<'_> {
                     under_way.push(Reverse(done));
                 }
                 self.requests.completed += 1;
+                if self.requests.completed >= self.limit {
+                    self.share = stream.progress();
+                    break;
+                }
             }
             assert_eq!(
                 under_way.len(),

@@ -13,10 +13,11 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// Requests per batch.
-const BATCH: usize = 4096;
+/// Requests per batch: few enough that the allocator reuses the memory of earlier batches instead
+/// of asking the kernel.
+const BATCH: usize = 1024;
 /// Batches that wait for the writer.
-const WAITING: usize = 8;
+const WAITING: usize = 32;
 /// Fast, and a fifth of the size.
 const ZSTD_LEVEL: i32 = 1;
 

@@ -95,7 +95,7 @@ const QUANTILES: [f64; 20] = [
 ];
 
 /// Response times in nanoseconds of emulated time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Response {
     /// Number of requests.
     pub count: u64,

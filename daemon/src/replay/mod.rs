@@ -19,6 +19,7 @@ mod provenance;
 mod report;
 mod row;
 mod series;
+mod short;
 mod sim;
 mod source;
 mod summary;
@@ -35,6 +36,7 @@ pub use row::{
     Busy, Collected, Counts, Device, Erases, MapCache, Operations, Optimum, Ram, RamPart, Requests,
     Row, SCHEMA, WriteAmplification,
 };
+pub use short::{Short, run_short};
 pub use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate};
 
 use crate::failure::{Failure, panic_text};
@@ -96,7 +98,19 @@ pub fn run(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
 }
 
 fn run_watched(job: &Job, watch: &WatchArgs, tick: Tick<'_>) -> Result<Row, Failure> {
-    catch_unwind(AssertUnwindSafe(|| run_unguarded(job, watch, tick))).unwrap_or_else(|panic| {
+    run_limited(job, watch, u64::MAX, tick).map(|(row, _)| row)
+}
+
+/// Runs a job until `limit` requests are completed in one of its loops. Returns also the share of
+/// the workload that was replayed then.
+fn run_limited(
+    job: &Job,
+    watch: &WatchArgs,
+    limit: u64,
+    tick: Tick<'_>,
+) -> Result<(Row, f64), Failure> {
+    let run = || run_unguarded(job, watch, limit, tick);
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let scheme = job.scheme.as_deref().unwrap_or(SCHEMES[0].name);
         Err(Failure::failed(format!(
             "{}: internal error in scheme {scheme}: {}",
@@ -106,7 +120,12 @@ fn run_watched(job: &Job, watch: &WatchArgs, tick: Tick<'_>) -> Result<Row, Fail
     })
 }
 
-fn run_unguarded(job: &Job, watched: &WatchArgs, tick: Tick<'_>) -> Result<Row, Failure> {
+fn run_unguarded(
+    job: &Job,
+    watched: &WatchArgs,
+    limit: u64,
+    tick: Tick<'_>,
+) -> Result<(Row, f64), Failure> {
     let (began, cpu_began) = (Instant::now(), cpu());
     let job = &job.complete()?;
     let requirements = job.requirements()?;
@@ -134,6 +153,8 @@ fn run_unguarded(job: &Job, watched: &WatchArgs, tick: Tick<'_>) -> Result<Row, 
         map,
         size: bench.size,
         requests: Requests::default(),
+        limit,
+        share: 1.0,
     };
     let pages = match job.method.precondition() {
         Precondition::Footprint => feed.touched(&bench, tick)?,
@@ -169,7 +190,7 @@ fn run_unguarded(job: &Job, watched: &WatchArgs, tick: Tick<'_>) -> Result<Row, 
         wall_seconds: began.elapsed().as_secs_f64(),
         ..Run::here(trace_sha256)
     };
-    let mut requests = feed.requests;
+    let mut requests = feed.requests.clone();
     (requests.pages_read, requests.pages_written) = (sim.pages.read, sim.pages.written);
     (requests.pages_rmw, requests.pages_trimmed) = (sim.pages.rmw, sim.pages.trimmed);
     let responses = sim.sides.view();
@@ -181,7 +202,8 @@ fn run_unguarded(job: &Job, watched: &WatchArgs, tick: Tick<'_>) -> Result<Row, 
     );
     sim.settle()
         .map_err(|why| failed("after the last request", &why))?;
-    Ok(bench.row(job, requests, responses, conditioned, &begun, &sim, run))
+    let row = bench.row(job, requests, responses, conditioned, &begun, &sim, run);
+    Ok((row, feed.share))
 }
 
 /// Returns the CPU time of this thread: jobs run one per thread.

@@ -25,6 +25,12 @@ pub struct SteadyRule {
     pub limit_drive_writes: f64,
 }
 
+impl Default for SteadyRule {
+    fn default() -> Self {
+        STEADY
+    }
+}
+
 /// The rule of `--precondition steady`.
 const STEADY: SteadyRule = SteadyRule {
     windows: 3,

@@ -243,6 +243,39 @@ mod tests {
     }
 
     #[test]
+    fn an_event_is_on_the_track_of_its_die_and_of_its_kind() {
+        let geometry = Profile::find("mlam").unwrap().geometry;
+        assert_eq!(geometry.dies(), 32);
+        let of = |kind, block: Option<u32>| Event {
+            kind,
+            block: block.map(Pbn::new),
+            ..event(0, 1)
+        };
+        let events = [
+            of(EventKind::Gc, Some(33)),
+            of(EventKind::FullMerge, Some(31)),
+            of(EventKind::BufferFlush, None),
+        ];
+        let used: Vec<_> = tracks(&events, &geometry)
+            .into_iter()
+            .filter(|track| !track.events.is_empty())
+            .map(|track| (track.group, track.name, track.events.len()))
+            .collect();
+        let expected = [
+            (DIES, "die 1", 1),
+            (DIES, "die 31", 1),
+            (KINDS, "gc", 1),
+            (KINDS, "full_merge", 1),
+            (KINDS, "buffer_flush", 1),
+        ];
+        assert_eq!(
+            used,
+            expected.map(|(group, name, count)| (group, name.to_owned(), count))
+        );
+        assert_eq!(tracks(&[], &geometry).len(), 32 + EventKind::COUNT);
+    }
+
+    #[test]
     fn times_are_not_rounded() {
         let geometry = Profile::find("torture").unwrap().geometry;
         let tracks = tracks(&[event(1_234_567_890_123_456_789, 1_001)], &geometry);

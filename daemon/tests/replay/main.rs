@@ -8,6 +8,7 @@ mod nbd_support;
 #[path = "../program/mod.rs"]
 mod program;
 mod statistics;
+mod sweeps;
 mod watch;
 
 use program::Host;

@@ -152,7 +152,7 @@ fn a_ratio_is_paired_by_seed_and_a_difference_inside_its_interval_is_none() {
     let marks = |mark: &str| {
         csv.lines()
             .skip(1)
-            .filter(|line| line.split(',').nth(column) == Some(mark))
+            .filter(|line| super::compare::cells(line)[column] == mark)
             .count()
     };
     // A line per run; the first cell of each of the two groups has no ratio.

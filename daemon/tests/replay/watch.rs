@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Reads, writes and trims that overlap on several dies, with garbage collection.
+/// Reads, writes and trims, with garbage collection.
 fn load(host: &Host) -> Vec<String> {
     let lines: String = (0..6000u64)
         .map(|i| {
@@ -20,7 +20,7 @@ fn load(host: &Host) -> Vec<String> {
         })
         .collect();
     let trace = file(host, "load.csv", &lines);
-    let args = "--scheme pagemap --profile mlam --size 64MiB --op 10 --age 0.5 --loops 4";
+    let args = "--scheme pagemap --profile mlc-4k --size 32MiB --op 10 --age 1 --loops 4";
     std::iter::once(trace.display().to_string())
         .chain(args.split(' ').map(str::to_owned))
         .collect()
@@ -88,7 +88,9 @@ fn the_windows_of_a_series_add_up_to_the_row() {
             let waf = window["write_amplification"].as_f64();
             let written = number(window, "/pages_written");
             let programs = sum(window, "programs");
-            assert_eq!(waf, (written > 0.0).then(|| programs / written));
+            assert_eq!(waf.is_some(), written > 0.0);
+            // JSON is read with an error in the last digit.
+            assert!(waf.is_none_or(|waf| (waf * written / programs - 1.0).abs() < 1e-12));
             end = to;
         }
         assert!(end <= number(row, "/emulated_ns"));
