@@ -1,14 +1,16 @@
 #!/bin/bash
-# One task of a Slurm array runs one job of an ftld sweep:
+# An ftld sweep as a Slurm array. Run here, it submits itself; each task runs K jobs of the plan:
 #
 #     ftld compare --plan uniform zipf --size 1GiB > jobs.ndjson
-#     mkdir -p rows
-#     sbatch --array=1-"$(wc -l < jobs.ndjson)" deploy/slurm-array.sh jobs.ndjson rows
-#     ftld compare --rows rows/*.json --html compare.html         # when the array is done
+#     deploy/slurm-array.sh jobs.ndjson rows                       # or K as the third argument
+#     ftld compare --rows rows/*.ndjson --against jobs.ndjson --html compare.html   # when the array is done
 #
-# JOBS has one job a line, ROWS is a folder that all nodes see; task N writes ROWS/N.json whole or not at all, so a task that was lost
-# can be run again. FTLD names the program, if it is not on the PATH. A run holds its tables and 32 bytes per flash page: raise --mem
-# for devices beyond some tens of GiB.
+# JOBS has one job a line; ROWS is a folder that all nodes see. Without K, it is the least for which the array fits into the
+# cluster's MaxArraySize. Options for sbatch go into SBATCH_... variables, which it reads itself (SBATCH_PARTITION and others).
+#
+# Task N appends the rows of its jobs to ROWS/N.ndjson. A job that has a row there is not run again, so a sweep that was
+# interrupted is completed by the same command. FTLD names the program, if it is not on the PATH. A run holds its tables and 32
+# bytes per flash page: `ftld compare --estimate` prints the memory; raise --mem for devices beyond some tens of GiB.
 #SBATCH --job-name=ftld
 #SBATCH --ntasks=1
 #SBATCH --cpus-per-task=1
@@ -17,21 +19,34 @@
 #SBATCH --output=ftld-%A_%a.log
 set -euo pipefail
 
-[ $# -eq 2 ] || { echo "usage: sbatch --array=1-N $0 JOBS ROWS" >&2; exit 2; }
-jobs=$1 rows=$2
-task=${SLURM_ARRAY_TASK_ID:?not a task of an array: sbatch --array=1-N}
+case $# in 2 | 3) ;; *) echo "usage: $0 JOBS ROWS [K]" >&2; exit 2 ;; esac
+jobs=$1 rows=$2 chunk=${3:-}
+[ -r "$jobs" ] || { echo "$jobs: cannot be read; make it by ftld compare --plan" >&2; exit 2; }
+count=$(wc -l < "$jobs")
+[ "$count" -gt 0 ] || { echo "$jobs: no job in it" >&2; exit 2; }
+case $chunk in
+  '') ;;
+  *[!0-9]* | 0) echo "K is $chunk: need the number of jobs per task" >&2; exit 2 ;;
+esac
 
-job=$(sed -n "${task}p" "$jobs")
-[ -n "$job" ] || { echo "$jobs: no line $task" >&2; exit 2; }
-row=$rows/$(printf %06d "$task").json
-
-# A run that fails has a row too, one that says why; the exit code is its own.
-status=0
-"${FTLD:-ftld}" compare --job - <<< "$job" > "$row.part" || status=$?
-if [ -s "$row.part" ]; then
-  mv "$row.part" "$row"
-elif [ "$status" = 0 ]; then
-  echo "$row: the run ended without a row" >&2
-  status=1
+if [ -z "${SLURM_ARRAY_TASK_ID:-}" ]; then
+  # The largest index is one less than MaxArraySize; its default is 1001.
+  most=$(scontrol show config | sed -n 's/^MaxArraySize *= *\([0-9]*\).*/\1/p')
+  [ "${most:-0}" -gt 1 ] || { echo "scontrol show config names no MaxArraySize above 1" >&2; exit 1; }
+  least=$(((count + most - 2) / (most - 1)))
+  chunk=${chunk:-$least}
+  if [ "$chunk" -lt "$least" ]; then
+    echo "K is $chunk: $count jobs need at least $least per task, because MaxArraySize is $most" >&2
+    exit 2
+  fi
+  mkdir -p "$rows"
+  exec sbatch --array="1-$(((count + chunk - 1) / chunk))" "$0" "$jobs" "$rows" "$chunk"
 fi
-exit "$status"
+
+task=$SLURM_ARRAY_TASK_ID
+chunk=${chunk:-1}
+first=$(((task - 1) * chunk + 1))
+[ "$first" -le "$count" ] || { echo "$jobs: no line $first for task $task" >&2; exit 2; }
+# A run that fails has a row too, one with the reason; the exit code is its own.
+sed -n "$first,$((first + chunk - 1))p" "$jobs" |
+  "${FTLD:-ftld}" compare --job - --append "$rows/$(printf %06d "$task").ndjson"

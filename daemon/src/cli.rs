@@ -4,7 +4,7 @@ use crate::compare::CompareArgs;
 use crate::failure::Exit;
 use crate::inject::{BadBlock, BitErrors, PowerCut};
 use crate::options::DeviceArgs;
-use crate::replay::Job;
+use crate::replay::ReplayArgs;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::path::PathBuf;
@@ -73,13 +73,13 @@ pub enum Command {
         after_help = "Examples:\n  ftld replay trace.csv.gz --address compact\n  ftld replay uniform:requests=2M,read=30% --scheme pagemap --json\n\n\
                             `ftld workloads` lists generators and trace formats; docs/REPLAY.md defines what is measured."
     )]
-    Replay(Box<Job>),
+    Replay(Box<ReplayArgs>),
     /// Replay workloads under several schemes and settings, one run per core
     #[command(
         after_help = "Examples:\n  ftld compare uniform hotcold:access=95% --size 256MiB --html compare.html\n  \
                             ftld compare trace.csv.gz --address compact --scheme lazyftl,pagemap --op 7,28 --csv\n  \
-                            ftld compare --plan uniform zipf > jobs.ndjson; sbatch --array=1-$(wc -l < jobs.ndjson) deploy/slurm-array.sh jobs.ndjson rows\n  \
-                            ftld compare --rows rows/*.json --html compare.html\n\ndocs/REPLAY.md defines what is measured."
+                            ftld compare --plan uniform zipf > jobs.ndjson; deploy/slurm-array.sh jobs.ndjson rows\n  \
+                            ftld compare --rows rows/*.ndjson --against jobs.ndjson --html compare.html\n\ndocs/REPLAY.md defines what is measured."
     )]
     Compare(Box<CompareArgs>),
     /// List synthetic workloads and trace formats

@@ -36,6 +36,7 @@ pub mod serve;
 pub mod shutdown;
 pub mod size;
 pub mod stack;
+pub mod statistics;
 pub mod status;
 pub mod sys;
 pub mod target;
@@ -99,7 +100,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             },
         ),
         Some(Command::Check { image }) => commands::check(&dirs, &image, json),
-        Some(Command::Replay(job)) => replay::replay(&job, json),
+        Some(Command::Replay(args)) if args.repeat.seeds > 1 => compare::repeat(&args, json),
+        Some(Command::Replay(args)) => replay::replay(&args, json),
         Some(Command::Compare(args)) => compare::compare(&args, json),
         Some(Command::Workloads) => commands::workloads(json),
         Some(Command::Schemes) => commands::schemes(json),

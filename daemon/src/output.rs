@@ -2,7 +2,9 @@
 
 use crate::failure::Failure;
 use serde_json::Value;
+use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 
 /// Writes to standard output; a closed pipe is not an error.
 ///
@@ -16,6 +18,17 @@ pub fn print(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Checks that a file can be written, and creates it if it is missing: a result that nobody can keep
+/// need not be computed.
+///
+/// # Errors
+/// It cannot be written.
+pub fn writable(path: &Path) -> Result<(), Failure> {
+    let file = File::options().append(true).create(true).open(path);
+    file.map(drop)
+        .map_err(|error| Failure::io(path.display(), &error))
 }
 
 /// Prints a JSON object and a newline. Its `"schema": "ftld.WHAT/1"` names the format; the number

@@ -224,7 +224,7 @@ pub fn presets(as_json: bool) -> Result<(), Failure> {
         text += &format!("  set{}\n", list(preset.params));
         text += &format!(
             "  replay and compare: precondition {}, response times {}{}\n",
-            preset.precondition,
+            preset.precondition.name(),
             response_unit.as_str().unwrap_or_default(),
             match preset.unsafe_params {
                 [] => String::new(),

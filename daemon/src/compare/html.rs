@@ -1,8 +1,10 @@
 //! One page with tables and plots in one file: no script, no external resources.
 
+use super::cells::{self, Cell};
 use super::plot::{self, Bars, Curve};
+use super::table::Labels;
 use super::{Failed, table};
-use crate::convert::to_f64;
+use crate::convert::{to_f64, to_u64};
 use crate::failure::Failure;
 use crate::replay::{Response, Row};
 use crate::size::show_size;
@@ -16,14 +18,14 @@ tr.bound td{color:#57606a;font-style:italic}svg{max-width:100%;height:auto;displ
 
 /// Returns the page.
 pub(super) fn page(rows: &[&Row], failed: &[&Failed]) -> Result<String, Failure> {
-    let mut body = String::new();
+    let (mut body, labels) = (String::new(), Labels::new(rows));
     for workload in table::workloads(rows) {
         let of: Vec<_> = rows
             .iter()
             .filter(|row| row.job.workload == workload)
             .copied()
             .collect();
-        body += &section(workload, &of, rows)?;
+        body += &section(workload, &of, &labels)?;
     }
     for Failed { job, error, .. } in failed {
         let scheme = job.scheme.as_deref().unwrap_or("default");
@@ -34,22 +36,26 @@ pub(super) fn page(rows: &[&Row], failed: &[&Failed]) -> Result<String, Failure>
             escaped(error)
         );
     }
+    let warning = table::nothing_collected(rows).map_or(String::new(), |warning| {
+        format!("<p class=\"error\">{}</p>\n", escaped(&warning))
+    });
     let version = env!("CARGO_PKG_VERSION");
     Ok(format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
          <title>ftld compare</title><style>{STYLE}</style></head><body>\n<h1>ftld compare</h1>\n\
-         <p class=\"note\">{} runs, ftld {version}. Times are emulated.</p>\n{body}</body></html>\n",
+         <p class=\"note\">{} runs, ftld {version}. Times are emulated.</p>\n{warning}{body}</body></html>\n",
         rows.len()
     ))
 }
 
-fn section(workload: &str, of: &[&Row], all: &[&Row]) -> Result<String, Failure> {
-    assert!(!of.is_empty(), "a section for {workload} without a run");
-    let labels: Vec<_> = of.iter().map(|row| table::label(row, all)).collect();
+fn section(workload: &str, rows: &[&Row], all: &Labels) -> Result<String, Failure> {
+    assert!(!rows.is_empty(), "a section for {workload} without a run");
+    let of = &cells::cells(rows)[..];
+    let labels: Vec<_> = of.iter().map(|cell| all.of(cell.first())).collect();
     let mut text = format!(
         "<h2>{}</h2>\n<p class=\"note\">{}</p>\n{}",
         escaped(workload),
-        escaped(&about(of)),
+        escaped(&about(rows)),
         figures(of, all)
     );
     text += &plot::bars(&Bars {
@@ -57,12 +63,10 @@ fn section(workload: &str, of: &[&Row], all: &[&Row]) -> Result<String, Failure>
         labels: &labels,
         parts: &Cause::ALL.map(Cause::name),
         value: &|bar, part| {
-            of[bar]
-                .write_amplification
-                .by_cause
-                .get(Cause::ALL[part].name())
-                .copied()
-                .unwrap_or(0.0)
+            mean(&of[bar], |row| {
+                let causes = &row.write_amplification.by_cause;
+                causes.get(Cause::ALL[part].name()).copied().unwrap_or(0.0)
+            })
         },
     })?;
     type Side = fn(&Row) -> &Option<Response>;
@@ -80,8 +84,8 @@ fn section(workload: &str, of: &[&Row], all: &[&Row]) -> Result<String, Failure>
         let curves: Vec<_> = of
             .iter()
             .zip(&labels)
-            .filter_map(|(row, label)| {
-                let points = side(row)
+            .filter_map(|(cell, label)| {
+                let points = side(cell.first())
                     .as_ref()?
                     .quantiles
                     .iter()
@@ -95,9 +99,9 @@ fn section(workload: &str, of: &[&Row], all: &[&Row]) -> Result<String, Failure>
     let curves: Vec<_> = of
         .iter()
         .zip(&labels)
-        .map(|(row, label)| Curve {
+        .map(|(cell, label)| Curve {
             label,
-            points: spread(row),
+            points: spread(cell.first()),
         })
         .collect();
     text += &plot::curves(
@@ -109,21 +113,27 @@ fn section(workload: &str, of: &[&Row], all: &[&Row]) -> Result<String, Failure>
         title: "Map cache hit ratio: share of the lookups",
         labels: &labels,
         parts: &["hits"],
-        value: &|bar, _| of[bar].map_cache.hit_ratio.unwrap_or(0.0),
+        value: &|bar, _| mean(&of[bar], |row| row.map_cache.hit_ratio.unwrap_or(0.0)),
     })?;
     text += &plot::bars(&Bars {
         title: "RAM of the scheme's tables (paper), KiB",
         labels: &labels,
         parts: &["paper"],
-        value: &|bar, _| to_f64(of[bar].ram.paper_bytes) / 1024.0,
+        value: &|bar, _| mean(&of[bar], |row| to_f64(row.ram.paper_bytes) / 1024.0),
     })?;
     text += &plot::bars(&Bars {
         title: "RAM of the scheme's tables (allocated), KiB",
         labels: &labels,
         parts: &["real"],
-        value: &|bar, _| to_f64(of[bar].ram.allocated_bytes) / 1024.0,
+        value: &|bar, _| mean(&of[bar], |row| to_f64(row.ram.allocated_bytes) / 1024.0),
     })?;
     Ok(text)
+}
+
+/// Returns the mean of a quantity over the runs of a cell.
+fn mean(cell: &Cell<'_>, of: impl Fn(&Row) -> f64) -> f64 {
+    let sum: f64 = cell.runs.iter().map(|row| of(row)).sum();
+    sum / to_f64(to_u64(cell.runs.len()))
 }
 
 fn about(of: &[&Row]) -> String {
@@ -141,34 +151,52 @@ fn about(of: &[&Row]) -> String {
     let Row { job, requests, .. } = of[0];
     let response_unit = serde_json::to_value(job.method.response_unit()).unwrap_or_default();
     format!(
-        "{}. {} requests, {} pages read, {} written. Preconditioning {}, response times per {}.",
+        "{}. {} requests, {} pages read, {} written. Preconditioning {}{}, response times per {}.",
         devices.join("; "),
         requests.completed,
         requests.pages_read,
         requests.pages_written,
-        job.method.precondition(),
+        job.method.precondition().name(),
+        job.method.age.map_or(String::new(), |age| format!(
+            ", {age} drive writes of random pages"
+        )),
         response_unit.as_str().unwrap_or_default()
     )
 }
 
-fn figures(of: &[&Row], all: &[&Row]) -> String {
-    let cells = |cells: &[String]| {
+fn figures(of: &[Cell<'_>], labels: &Labels) -> String {
+    let mut lines: Vec<_> = of.iter().map(|cell| table::line(cell, labels)).collect();
+    lines.insert(0, table::heads());
+    let mut text = rows(&lines, &table::optimum(&of[0]));
+    if cells::is_repeated(of) {
+        text += "<p class=\"note\">Means over the seeds, with the 95 % interval; curves are those of the first seed.</p>\n";
+    }
+    for table::Ratios { title, lines } in table::ratios(of, labels) {
+        text += &format!(
+            "<p class=\"note\">{}</p>\n{}",
+            escaped(&title),
+            rows(&lines, &[])
+        );
+    }
+    text
+}
+
+/// Returns a table: headings, lines, and the bound if there is one.
+fn rows(lines: &[Vec<String>], bound: &[String]) -> String {
+    let cells = |tag: &str, cells: &[String]| {
         cells
             .iter()
-            .map(|cell| format!("<td>{}</td>", escaped(cell)))
+            .map(|cell| format!("<{tag}>{}</{tag}>", escaped(cell)))
             .collect::<String>()
     };
-    let head: String = table::HEADS
-        .iter()
-        .map(|head| format!("<th>{head}</th>"))
-        .collect();
-    let mut text = format!("<table><tr>{head}</tr>\n");
-    of.iter()
-        .for_each(|row| text += &format!("<tr>{}</tr>\n", cells(&table::cells(row, all))));
-    text + &format!(
-        "<tr class=\"bound\">{}</tr></table>\n",
-        cells(&table::optimum(of[0]))
-    )
+    let mut text = format!("<table><tr>{}</tr>\n", cells("th", &lines[0]));
+    for line in &lines[1..] {
+        text += &format!("<tr>{}</tr>\n", cells("td", line));
+    }
+    if !bound.is_empty() {
+        text += &format!("<tr class=\"bound\">{}</tr>", cells("td", bound));
+    }
+    text + "</table>\n"
 }
 
 /// Returns the distribution of erases as a curve: highest erase count, and the share of the blocks.

@@ -3,23 +3,31 @@
 //! Invariants: output is in the order of the plan, in whatever order the runs end; a failed run is
 //! named, and the others continue.
 
+mod cells;
+mod csv;
+mod estimate;
 mod html;
+mod jobs;
 mod plan;
 mod plot;
+mod repeat;
+mod rows;
 mod table;
 
 use crate::convert::to_u64;
 pub use plan::Sweep;
+pub use repeat::repeat;
 
 use crate::failure::{Exit, Failure};
-use crate::output::print;
-use crate::replay::{self, Job, Row, SCHEMA};
+use crate::output::{print, writable};
+use crate::replay::{self, Job, Row};
 use clap::Args;
+use csv::Csv;
 use indicatif::{ProgressBar, ProgressStyle};
+use jobs::Appended;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 
@@ -44,12 +52,22 @@ pub struct CompareArgs {
     /// Print the jobs, one row of JSON each, and run none
     #[arg(long, conflicts_with_all = ["html", "csv"])]
     pub plan: bool,
-    /// Run one job as --plan prints it, from a file or - for standard input, and print its row
+    /// Run jobs as --plan prints them, one after the other, from a file or - for standard input, and
+    /// print their rows
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["workloads", "plan", "csv"])]
     pub job: Option<PathBuf>,
+    /// Print the time and memory that the plan takes, from short runs of some jobs
+    #[arg(long, conflicts_with_all = ["html", "csv", "plan", "append", "rows"])]
+    pub estimate: bool,
     /// Run nothing: read rows from files
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["workloads", "plan", "job"])]
     pub rows: Vec<PathBuf>,
+    /// Check that --rows are those of the jobs in a file, one row each, and fail otherwise
+    #[arg(long, value_name = "PLAN", requires = "rows")]
+    pub against: Option<PathBuf>,
+    /// Append rows to a file instead of printing them, and leave out jobs that have a row there
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plan", "rows", "html", "csv", "ndjson"])]
+    pub append: Option<PathBuf>,
 }
 
 /// Result of a job.
@@ -78,6 +96,14 @@ pub struct Failed {
 /// Schema name of a [`Failed`].
 pub const FAILURE_SCHEMA: &str = "ftld.failure/1";
 
+impl Failed {
+    /// Returns the failure, which names the seed.
+    fn failure(&self) -> Failure {
+        let error = format!("seed {}: {}", self.job.seed, self.error);
+        Failure::new(Exit::from_code(self.exit), error)
+    }
+}
+
 impl Outcome {
     fn line(&self) -> String {
         serde_json::to_string(self).expect("plain data") + "\n"
@@ -93,54 +119,76 @@ pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
         ndjson: args.ndjson || json && !args.csv,
         ..args.clone()
     };
+    if let Some(page) = &args.html {
+        writable(page)?;
+    }
+    let threads = args.threads.unwrap_or_else(cores).max(1);
     if let Some(file) = &args.job {
-        return one(file);
+        let jobs = jobs::read_jobs(file)?;
+        return match args.estimate {
+            true => estimate::estimate(&jobs, threads, args.ndjson),
+            false => run_jobs(args, jobs),
+        };
     }
     if !args.rows.is_empty() {
-        let outcomes = read_rows(&args.rows)?;
-        if args.csv {
-            print(&table::csv_head())?;
+        let files = rows::read(&args.rows)?;
+        if let Some(plan) = &args.against {
+            files.check(plan, &jobs::read_jobs(plan)?)?;
         }
-        outcomes
-            .iter()
-            .try_for_each(|outcome| stream(args, outcome))?;
-        return report(args, &outcomes);
+        let outcomes: Vec<_> = files.rows.into_iter().map(|row| row.outcome).collect();
+        if args.ndjson {
+            outcomes
+                .iter()
+                .try_for_each(|outcome| print(&outcome.line()))?;
+        }
+        return report(args, &outcomes, false);
     }
     let jobs = args.sweep.jobs()?;
     if args.plan {
-        return jobs
-            .iter()
-            .try_for_each(|job| print(&(serde_json::to_string(job).expect("plain data") + "\n")));
+        return jobs.iter().try_for_each(|job| print(&(job.line() + "\n")));
     }
-    if args.csv {
-        print(&table::csv_head())?;
+    if args.estimate {
+        return estimate::estimate(&jobs, threads, args.ndjson);
     }
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let outcomes = run_all(jobs, args.threads.unwrap_or(cores).max(1), &mut |outcome| {
-        stream(args, outcome)
+    if let Some(file) = &args.append {
+        let mut appended = Appended::open(file)?;
+        let jobs = appended.remaining(jobs);
+        return verdict(&run_all(jobs, threads, &mut |outcome| {
+            appended.add(outcome)
+        })?);
+    }
+    // With several seeds, a line has the statistics of its cell, which needs all runs.
+    let single = jobs.iter().all(|job| job.seed == jobs[0].seed);
+    let mut csv = Csv::default();
+    let outcomes = run_all(jobs, threads, &mut |outcome| match outcome {
+        _ if args.ndjson => print(&outcome.line()),
+        Outcome::Done(row) if args.csv && single => print(&csv.line(row, None)),
+        _ => Ok(()),
     })?;
-    report(args, &outcomes)
+    report(args, &outcomes, single)
 }
 
-/// Runs one job and prints its row.
-fn one(file: &Path) -> Result<(), Failure> {
-    let (name, text) = match file.to_str() {
-        Some("-") => {
-            let mut text = String::new();
-            let read = std::io::stdin().read_to_string(&mut text);
-            ("standard input".into(), read.map(|_| text))
-        }
-        _ => (file.display().to_string(), std::fs::read_to_string(file)),
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Runs jobs one after the other. Prints or appends each row when it is there.
+fn run_jobs(args: &CompareArgs, jobs: Vec<Job>) -> Result<(), Failure> {
+    let mut appended = args.append.as_deref().map(Appended::open).transpose()?;
+    let jobs = match &appended {
+        Some(appended) => appended.remaining(jobs),
+        None => jobs,
     };
-    let text = text.map_err(|error| Failure::io(&name, &error))?;
-    let job: Job = serde_json::from_str(&text)
-        .map_err(|error| Failure::usage(format!("{name}: not a job: {error}")))?;
-    let outcome = attempt(job);
-    print(&outcome.line())?;
-    match outcome {
-        Outcome::Done(_) => Ok(()),
-        Outcome::Failed(failed) => Err(Failure::new(Exit::from_code(failed.exit), failed.error)),
+    let mut outcomes = Vec::new();
+    for job in jobs {
+        let outcome = attempt(job);
+        match &mut appended {
+            Some(appended) => appended.add(&outcome)?,
+            None => print(&outcome.line())?,
+        }
+        outcomes.push(outcome);
     }
+    verdict(&outcomes)
 }
 
 fn attempt(job: Job) -> Outcome {
@@ -173,7 +221,7 @@ fn run_all(
         ProgressStyle::with_template("{pos} of {len} runs {bar:40} {elapsed} (about {eta} left)");
     bar.set_style(style.expect("the template is right"));
     let (next, total) = (AtomicUsize::new(0), jobs.len());
-    assert!(threads > 0, "no thread runs {total} jobs");
+    let threads = threads.max(1);
     let (tell, told) = mpsc::channel();
     let outcomes = std::thread::scope(|scope| {
         for _ in 0..threads.min(total) {
@@ -212,17 +260,8 @@ fn run_all(
     outcomes
 }
 
-/// Prints a run's output in its turn; the human-readable table needs all runs.
-fn stream(args: &CompareArgs, outcome: &Outcome) -> Result<(), Failure> {
-    match outcome {
-        _ if args.ndjson => print(&outcome.line()),
-        Outcome::Done(row) if args.csv => print(&table::csv_line(row)),
-        _ => Ok(()),
-    }
-}
-
 /// Prints and writes the output at the end.
-fn report(args: &CompareArgs, outcomes: &[Outcome]) -> Result<(), Failure> {
+fn report(args: &CompareArgs, outcomes: &[Outcome], csv_done: bool) -> Result<(), Failure> {
     let rows: Vec<&Row> = outcomes
         .iter()
         .filter_map(|outcome| {
@@ -243,12 +282,25 @@ fn report(args: &CompareArgs, outcomes: &[Outcome]) -> Result<(), Failure> {
             }
         })
         .collect();
-    if !args.csv && !args.ndjson {
+    if args.ndjson || args.csv && !csv_done {
+        let cells = cells::cells(&rows);
+        let summaries = cells::summaries(&cells);
+        if args.csv {
+            print(&Csv::default().text(&cells, &summaries))?;
+        } else if cells::is_repeated(&cells) {
+            summaries
+                .iter()
+                .try_for_each(|summary| print(&summary.line()))?;
+        }
+    } else if !args.csv {
         print(&table::text(&rows))?;
     }
     if let Some(file) = &args.html {
         let page = html::page(&rows, &failed)?;
         std::fs::write(file, page).map_err(|error| Failure::io(file.display(), &error))?;
+    }
+    if let Some(warning) = table::nothing_collected(&rows) {
+        tracing::warn!("{warning}");
     }
     for Failed { job, error, .. } in &failed {
         tracing::error!(
@@ -257,6 +309,18 @@ fn report(args: &CompareArgs, outcomes: &[Outcome]) -> Result<(), Failure> {
             job.workload
         );
     }
+    verdict(outcomes)
+}
+
+/// Returns the failure of the runs that failed.
+fn verdict(outcomes: &[Outcome]) -> Result<(), Failure> {
+    let failed: Vec<&Failed> = outcomes
+        .iter()
+        .filter_map(|outcome| match outcome {
+            Outcome::Failed(failed) => Some(&**failed),
+            Outcome::Done(_) => None,
+        })
+        .collect();
     match &failed[..] {
         [] => Ok(()),
         [only] if outcomes.len() == 1 => {
@@ -271,38 +335,4 @@ fn report(args: &CompareArgs, outcomes: &[Outcome]) -> Result<(), Failure> {
             first.error
         ))),
     }
-}
-
-fn read_rows(files: &[PathBuf]) -> Result<Vec<Outcome>, Failure> {
-    let mut outcomes = Vec::new();
-    for file in files {
-        let text =
-            std::fs::read_to_string(file).map_err(|error| Failure::io(file.display(), &error))?;
-        for (number, line) in text
-            .lines()
-            .enumerate()
-            .filter(|(_, line)| !line.trim().is_empty())
-        {
-            let wrong = |why: &dyn std::fmt::Display| {
-                Failure::failed(format!(
-                    "{}: line {}: not a row: {why}",
-                    file.display(),
-                    number + 1
-                ))
-            };
-            // An untagged enumeration would not report the cause.
-            let value: serde_json::Value =
-                serde_json::from_str(line).map_err(|error| wrong(&error))?;
-            outcomes.push(match value["schema"].as_str() {
-                Some(SCHEMA) => {
-                    Outcome::Done(serde_json::from_value(value).map_err(|error| wrong(&error))?)
-                }
-                Some(FAILURE_SCHEMA) => {
-                    Outcome::Failed(serde_json::from_value(value).map_err(|error| wrong(&error))?)
-                }
-                other => return Err(wrong(&format!("schema {other:?}, not {SCHEMA:?}"))),
-            });
-        }
-    }
-    Ok(outcomes)
 }

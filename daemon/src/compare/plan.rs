@@ -3,9 +3,10 @@
 use crate::config::find_scheme;
 use crate::failure::Failure;
 use crate::preset::Preset;
-use crate::replay::{Address, Job, Method};
+use crate::replay::{Address, Job, Method, Repeat};
 use clap::Args;
 use ftl_core::schemes::{self, Scheme};
+use std::collections::HashSet;
 
 /// Compared values: every combination is one run.
 #[derive(Args, Clone, Debug)]
@@ -31,9 +32,12 @@ pub struct Sweep {
     /// Values of a scheme parameter; schemes without it run as they are
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub set: Vec<String>,
-    /// Where randomness begins
+    /// Random seeds; runs that differ in their seed alone form a cell
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1")]
     pub seed: Vec<u64>,
+    /// Repetitions of every cell.
+    #[command(flatten)]
+    pub repeat: Repeat,
     /// Method of `ftld replay`.
     #[command(flatten)]
     pub method: Method,
@@ -60,6 +64,7 @@ impl Sweep {
                 "no workload: name trace files or generators; see `ftld workloads`",
             ));
         }
+        let seeds = self.seeds()?;
         let mut under: Vec<(Option<&String>, Vec<&Scheme>)> = Vec::new();
         for preset in each(&self.preset.iter().collect::<Vec<_>>()) {
             under.push((preset, self.schemes(preset)?));
@@ -76,9 +81,9 @@ impl Sweep {
             sets.len(),
             under.len()
         );
-        let mut jobs: Vec<Job> = Vec::new();
+        let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
         for workload in &self.workloads {
-            for base in self.devices(workload) {
+            for base in self.devices(workload, &seeds) {
                 for set in &sets {
                     for (preset, scheme) in under
                         .iter()
@@ -96,7 +101,7 @@ impl Sweep {
                             set,
                             ..base.clone()
                         };
-                        if !jobs.contains(&job) {
+                        if seen.insert(job.line()) {
                             jobs.push(job);
                         }
                     }
@@ -115,14 +120,25 @@ impl Sweep {
         }
     }
 
-    fn devices(&self, workload: &str) -> Vec<Job> {
+    /// Returns the seeds of every cell.
+    fn seeds(&self) -> Result<Vec<u64>, Failure> {
+        match (&self.seed[..], self.repeat.seeds) {
+            ([first], _) => self.repeat.from(*first),
+            (seeds, 1) => Ok(seeds.to_vec()),
+            (_, _) => Err(Failure::usage(
+                "--seeds counts from one --seed; leave it out, or name one seed",
+            )),
+        }
+    }
+
+    fn devices(&self, workload: &str, seeds: &[u64]) -> Vec<Job> {
         let mut jobs = Vec::new();
         // A synthetic workload fits every device, so address rules for traces do not apply.
         let made = ftld_traces::Workload::parse(workload).is_some();
         for profile in each(&self.profile) {
             for size in each(&self.size) {
                 for op in each(&self.op) {
-                    for &seed in &self.seed {
+                    for &seed in seeds {
                         jobs.push(Job {
                             workload: workload.into(),
                             profile: profile.clone(),

@@ -1,45 +1,72 @@
-//! Rows side by side: human-readable, and as comma-separated values.
+//! Rows side by side, human-readable: a line per cell, with intervals if it has several seeds.
 
-use crate::convert::to_f64;
-use crate::replay::{Job, Response, Row};
+use super::cells::{Cell, cells};
+use crate::convert::{to_f64, whole};
+use crate::replay::{Job, Quantity, Response, Row, Summary, estimate};
 use crate::size::show_size;
-use std::collections::BTreeSet;
+use crate::statistics::{Difference, Estimate};
+use std::collections::{BTreeSet, HashMap};
 
-/// Returns the label of a run: its scheme, and the settings that differ between the runs.
-pub(super) fn label(row: &Row, all: &[&Row]) -> String {
-    let settings = settings(&row.job, all);
-    if settings.is_empty() {
-        row.scheme.clone()
-    } else {
-        format!("{} {}", row.scheme, settings.join(" "))
-    }
+type Setting = fn(&Job) -> Option<String>;
+
+/// Settings in a label, if they differ between the runs.
+const SETTINGS: [(&str, Setting); 4] = [
+    ("", |job| job.preset.clone()),
+    ("", |job| job.profile.clone()),
+    ("", |job| job.size.clone()),
+    ("op ", |job| job.op.map(|op| format!("{op} %"))),
+];
+
+/// What differs between the runs of a comparison.
+pub(super) struct Labels {
+    varied: [bool; SETTINGS.len()],
+    /// Number of runs of a scheme, and of those with a parameter value.
+    schemes: HashMap<String, usize>,
+    values: HashMap<(String, String), usize>,
 }
 
-fn settings(job: &Job, all: &[&Row]) -> Vec<String> {
-    type Of = fn(&Job) -> Option<String>;
-    let scalar: [(&str, Of); 5] = [
-        ("", |job| job.preset.clone()),
-        ("", |job| job.profile.clone()),
-        ("", |job| job.size.clone()),
-        ("op ", |job| job.op.map(|op| format!("{op} %"))),
-        ("seed ", |job| Some(job.seed.to_string())),
-    ];
-    let mut found = Vec::new();
-    for (name, of) in scalar {
-        let values: BTreeSet<_> = all.iter().map(|row| of(&row.job)).collect();
-        found.extend(
-            of(job)
-                .filter(|_| values.len() > 1)
-                .map(|value| format!("{name}{value}")),
-        );
+impl Labels {
+    pub(super) fn new(rows: &[&Row]) -> Labels {
+        let varied = SETTINGS.map(|(_, of)| {
+            let values: BTreeSet<_> = rows.iter().map(|row| of(&row.job)).collect();
+            values.len() > 1
+        });
+        let (mut schemes, mut values) = (HashMap::new(), HashMap::new());
+        for row in rows {
+            *schemes.entry(row.scheme.clone()).or_default() += 1;
+            for pair in row.job.set.iter().collect::<BTreeSet<_>>() {
+                *values
+                    .entry((row.scheme.clone(), pair.clone()))
+                    .or_default() += 1;
+            }
+        }
+        Labels {
+            varied,
+            schemes,
+            values,
+        }
     }
-    let changes = |pair: &&String| {
-        all.iter().any(|row| {
-            row.scheme == job.scheme.as_deref().unwrap_or("") && !row.job.set.contains(pair)
-        })
-    };
-    found.extend(job.set.iter().filter(changes).cloned());
-    found
+
+    /// Returns the label of a run: its scheme, and the settings that differ between the runs.
+    pub(super) fn of(&self, row: &Row) -> String {
+        let mut label = row.scheme.clone();
+        for ((name, of), _) in SETTINGS
+            .iter()
+            .zip(self.varied)
+            .filter(|(_, varied)| *varied)
+        {
+            if let Some(value) = of(&row.job) {
+                label += &format!(" {name}{value}");
+            }
+        }
+        for pair in &row.job.set {
+            let with = self.values.get(&(row.scheme.clone(), pair.clone()));
+            if with != self.schemes.get(&row.scheme) {
+                label += &format!(" {pair}");
+            }
+        }
+        label
+    }
 }
 
 /// Returns the workloads in order of appearance.
@@ -53,84 +80,253 @@ pub(super) fn workloads<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     names
 }
 
-/// Headings of the table's columns; the first is the label.
-pub(super) const HEADS: [&str; 15] = [
-    "",
-    "WAF",
-    "write mean us",
-    "p99",
-    "p99.9",
-    "max",
-    "read mean us",
-    "p99",
-    "p99.9",
-    "max",
-    "flash time s",
-    "erases/block",
-    "stddev",
-    "map hits",
-    "RAM",
+/// A column: its heading, its value, that of the bound, and how a number is shown.
+struct Column {
+    head: &'static str,
+    of: Quantity,
+    bound: Quantity,
+    show: fn(f64) -> String,
+    /// Whether cells with several seeds show the interval.
+    interval: bool,
+}
+
+fn us(ns: f64) -> String {
+    format!("{:.1}", ns / 1e3)
+}
+
+fn of(response: &Option<Response>, value: fn(&Response) -> f64) -> Option<f64> {
+    response.as_ref().map(value)
+}
+
+const COLUMNS: &[Column] = &[
+    Column {
+        head: "WAF",
+        of: |row| row.write_amplification.total,
+        bound: |row| row.write_amplification.total.map(|_| 1.0),
+        show: |value| format!("{value:.3}"),
+        interval: true,
+    },
+    Column {
+        head: "write mean us",
+        of: |row| of(&row.response_ns.write, |write| write.mean),
+        bound: |row| row.optimum.mean_write_ns,
+        show: us,
+        interval: true,
+    },
+    Column {
+        head: "p99",
+        of: |row| of(&row.response_ns.write, |write| to_f64(write.p99)),
+        bound: |_| None,
+        show: us,
+        interval: true,
+    },
+    Column {
+        head: "p99.9",
+        of: |row| of(&row.response_ns.write, |write| to_f64(write.p999)),
+        bound: |_| None,
+        show: us,
+        interval: true,
+    },
+    Column {
+        head: "max",
+        of: |row| of(&row.response_ns.write, |write| to_f64(write.max)),
+        bound: |_| None,
+        show: us,
+        interval: true,
+    },
+    Column {
+        head: "read mean us",
+        of: |row| of(&row.response_ns.read, |read| read.mean),
+        bound: |row| row.optimum.mean_read_ns,
+        show: us,
+        interval: true,
+    },
+    Column {
+        head: "p99",
+        of: |row| of(&row.response_ns.read, |read| to_f64(read.p99)),
+        bound: |_| None,
+        show: us,
+        interval: true,
+    },
+    Column {
+        head: "p99.9",
+        of: |row| of(&row.response_ns.read, |read| to_f64(read.p999)),
+        bound: |_| None,
+        show: us,
+        interval: true,
+    },
+    Column {
+        head: "max",
+        of: |row| of(&row.response_ns.read, |read| to_f64(read.max)),
+        bound: |_| None,
+        show: us,
+        interval: true,
+    },
+    Column {
+        head: "flash time s",
+        of: |row| {
+            let busy = row.flash_busy_ns;
+            Some(to_f64(busy.read + busy.program + busy.erase))
+        },
+        bound: |row| Some(row.optimum.work_ns),
+        show: |ns| format!("{:.2}", ns / 1e9),
+        interval: false,
+    },
+    Column {
+        head: "used",
+        of: |row| Some(row.collected.utilisation),
+        bound: |_| None,
+        show: |share| format!("{:.1} %", share * 100.0),
+        interval: false,
+    },
+    Column {
+        head: "copies",
+        of: |row| Some(to_f64(row.collected.copies)),
+        bound: |_| Some(0.0),
+        show: |pages| format!("{pages:.0}"),
+        interval: false,
+    },
+    Column {
+        head: "erases/block",
+        of: |row| Some(row.erases.mean),
+        bound: |row| Some(row.optimum.erases / f64::from(row.device.blocks)),
+        show: |value| format!("{value:.2}"),
+        interval: true,
+    },
+    Column {
+        head: "stddev",
+        of: |row| Some(row.erases.stddev),
+        bound: |_| None,
+        show: |value| format!("{value:.2}"),
+        interval: false,
+    },
+    Column {
+        head: "map hits",
+        of: |row| row.map_cache.hit_ratio,
+        bound: |_| None,
+        show: |value| format!("{value:.3}"),
+        interval: false,
+    },
+    Column {
+        head: "RAM",
+        of: |row| Some(to_f64(row.ram.allocated_bytes)),
+        bound: |_| None,
+        show: |bytes| show_size(whole(bytes)),
+        interval: false,
+    },
 ];
 
-pub(super) fn cells(row: &Row, all: &[&Row]) -> [String; 15] {
-    let us = |response: &Option<Response>, of: fn(&Response) -> f64| {
-        response
-            .as_ref()
-            .map_or("-".into(), |response| format!("{:.1}", of(response) / 1e3))
+/// Returns the headings of the table's columns; the first is that of the label.
+pub(super) fn heads() -> Vec<String> {
+    std::iter::once("")
+        .chain(COLUMNS.iter().map(|column| column.head))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn shown(column: &Column, value: Option<Estimate>) -> String {
+    let Some(value) = value else {
+        return "-".into();
     };
-    let ratio = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.3}"));
-    let (read, write, busy) = (
-        &row.response_ns.read,
-        &row.response_ns.write,
-        row.flash_busy_ns,
-    );
-    [
-        label(row, all),
-        ratio(row.write_amplification.total),
-        us(write, |response| response.mean),
-        us(write, |response| to_f64(response.p99)),
-        us(write, |response| to_f64(response.p999)),
-        us(write, |response| to_f64(response.max)),
-        us(read, |response| response.mean),
-        us(read, |response| to_f64(response.p99)),
-        us(read, |response| to_f64(response.p999)),
-        us(read, |response| to_f64(response.max)),
-        format!("{:.2}", to_f64(busy.read + busy.program + busy.erase) / 1e9),
-        format!("{:.2}", row.erases.mean),
-        format!("{:.2}", row.erases.stddev),
-        ratio(row.map_cache.hit_ratio),
-        show_size(row.ram.allocated_bytes),
-    ]
+    let mean = (column.show)(value.mean);
+    match value.half_width().filter(|_| column.interval) {
+        Some(half) => format!("{mean} ±{}", (column.show)(half)),
+        None => mean,
+    }
+}
+
+/// Returns the table's line of a cell.
+pub(super) fn line(cell: &Cell<'_>, labels: &Labels) -> Vec<String> {
+    let values = COLUMNS
+        .iter()
+        .map(|column| shown(column, estimate(&cell.runs, column.of)));
+    std::iter::once(labels.of(cell.first()))
+        .chain(values)
+        .collect()
 }
 
 /// Returns the bound of a workload. Its pages are the same under every scheme.
-pub(super) fn optimum(row: &Row) -> [String; 15] {
-    let bound = row.optimum;
-    let mean = |ns: Option<f64>| ns.map_or("-".into(), |ns| format!("{:.1}", ns / 1e3));
-    let none = || "-".to_owned();
-    [
-        "optimum (bound)".into(),
-        row.write_amplification
-            .total
-            .map_or(none(), |_| "1.000".into()),
-        mean(bound.mean_write_ns),
-        none(),
-        none(),
-        none(),
-        mean(bound.mean_read_ns),
-        none(),
-        none(),
-        none(),
-        format!("{:.2}", bound.work_ns / 1e9),
-        format!("{:.2}", bound.erases / f64::from(row.device.blocks)),
-        none(),
-        none(),
-        none(),
-    ]
+pub(super) fn optimum(cell: &Cell<'_>) -> Vec<String> {
+    let bound = |column: &Column| {
+        estimate(&cell.runs, column.bound).map_or("-".into(), |value| (column.show)(value.mean))
+    };
+    std::iter::once("optimum (bound)".into())
+        .chain(COLUMNS.iter().map(bound))
+        .collect()
 }
 
-/// Returns a table per workload.
+/// Ratios of a group of cells to its first one: a title, headings and lines.
+pub(super) struct Ratios {
+    pub(super) title: String,
+    pub(super) lines: Vec<Vec<String>>,
+}
+
+/// Headings of the ratios, in the order of [`crate::replay::MEASURES`].
+const RATIO_HEADS: [&str; 6] = [
+    "WAF",
+    "write mean",
+    "write p99",
+    "read mean",
+    "read p99",
+    "erases",
+];
+
+/// Returns the ratios of every group with several cells, if its cells have several seeds.
+pub(super) fn ratios(cells: &[Cell<'_>], labels: &Labels) -> Vec<Ratios> {
+    let summaries = super::cells::summaries(cells);
+    let mut found: Vec<(usize, Ratios)> = Vec::new();
+    for (number, cell) in cells.iter().enumerate() {
+        let base = &cells[cell.base];
+        if cell.base == number || cell.runs.len() < 2 || base.runs.len() < 2 {
+            continue;
+        }
+        if found.last().is_none_or(|(base, _)| *base != cell.base) {
+            let title = format!(
+                "ratio to {}, paired over {} seeds, with 95 % interval; = is no difference",
+                labels.of(base.first()),
+                base.runs.len()
+            );
+            let heads = std::iter::once("").chain(RATIO_HEADS);
+            let lines = vec![heads.map(str::to_owned).collect()];
+            found.push((cell.base, Ratios { title, lines }));
+        }
+        let mut line = vec![labels.of(cell.first())];
+        line.extend(ratio_cells(&summaries[number]));
+        found.last_mut().expect("just added").1.lines.push(line);
+    }
+    found.into_iter().map(|(_, ratios)| ratios).collect()
+}
+
+/// Shows the ratios of a summary. A ratio that is no difference has no number in front, so that
+/// nobody quotes it as one.
+fn ratio_cells(summary: &Summary) -> impl Iterator<Item = String> {
+    crate::replay::MEASURES.iter().map(|(name, _)| {
+        summary.ratios.get(*name).map_or("-".into(), |ratio| {
+            let interval = format!("({:.3} to {:.3})", ratio.low, ratio.high);
+            match ratio.difference {
+                Difference::None => format!("= {interval}"),
+                Difference::Less | Difference::More => format!("{:.3} {interval}", ratio.ratio),
+            }
+        })
+    })
+}
+
+/// Returns a warning if no run copied a page to reclaim space; `None` without runs.
+pub(super) fn nothing_collected(rows: &[&Row]) -> Option<String> {
+    let nothing = !rows.is_empty() && rows.iter().all(|row| row.collected.copies == 0);
+    let erases: u64 = rows.iter().map(|row| row.collected.erases).sum();
+    nothing.then(|| {
+        format!(
+            "NOTHING WAS COLLECTED: no run copied a page to reclaim space ({erases} erases in {} runs), so these figures do not \
+             compare garbage collection; use --precondition steady or --age, or more requests or --loops",
+            rows.len()
+        )
+    })
+}
+
+/// Returns the tables of every workload.
 pub(super) fn text(rows: &[&Row]) -> String {
+    let labels = Labels::new(rows);
     let mut text = String::new();
     for workload in workloads(rows) {
         let of: Vec<_> = rows
@@ -138,23 +334,29 @@ pub(super) fn text(rows: &[&Row]) -> String {
             .filter(|row| row.job.workload == workload)
             .copied()
             .collect();
-        let mut lines = vec![HEADS.map(str::to_owned)];
-        lines.extend(of.iter().map(|row| cells(row, rows)));
-        lines.extend(of.first().map(|row| optimum(row)));
+        let of = cells(&of);
+        let mut lines = vec![heads()];
+        lines.extend(of.iter().map(|cell| line(cell, &labels)));
+        lines.extend(of.first().map(optimum));
         text += &format!("{workload}\n{}\n", columns(&lines));
+        for Ratios { title, lines } in ratios(&of, &labels) {
+            text += &format!("  {title}\n{}\n", columns(&lines));
+        }
     }
     text
 }
 
-fn columns(lines: &[[String; 15]]) -> String {
+fn columns(lines: &[Vec<String>]) -> String {
+    let count = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         lines
             .iter()
-            .map(|line| line[column].chars().count())
+            .filter_map(|line| line.get(column))
+            .map(|cell| cell.chars().count())
             .max()
             .unwrap_or(0)
     };
-    let widths: Vec<_> = (0..HEADS.len()).map(width).collect();
+    let widths: Vec<_> = (0..count).map(width).collect();
     let mut text = String::new();
     for line in lines {
         text += &format!("  {:<width$}", line[0], width = widths[0]);
@@ -167,165 +369,16 @@ fn columns(lines: &[[String; 15]]) -> String {
     text
 }
 
-type Value = fn(&Row) -> String;
-
-fn response(of: &Option<Response>, value: fn(&Response) -> f64) -> String {
-    of.as_ref()
-        .map_or(String::new(), |response| value(response).to_string())
-}
-
-fn option(value: Option<f64>) -> String {
-    value.map_or(String::new(), |value| value.to_string())
-}
-
-/// Columns of the comma-separated values; times in emulated ns, sizes in bytes. An empty cell is a
-/// value that does not exist.
-const COLUMNS: &[(&str, Value)] = &[
-    ("workload", |row| row.job.workload.clone()),
-    ("scheme", |row| row.scheme.clone()),
-    ("profile", |row| row.device.profile.clone()),
-    ("size_bytes", |row| row.device.size_bytes.to_string()),
-    ("op_percent", |row| row.device.op_percent.to_string()),
-    ("set", |row| row.job.set.join(" ")),
-    ("seed", |row| row.job.seed.to_string()),
-    ("requests", |row| row.requests.completed.to_string()),
-    ("pages_read", |row| row.requests.pages_read.to_string()),
-    ("pages_written", |row| {
-        row.requests.pages_written.to_string()
-    }),
-    ("write_amplification", |row| {
-        option(row.write_amplification.total)
-    }),
-    ("flash_reads", |row| row.flash_total.reads.to_string()),
-    ("flash_partial_reads", |row| {
-        row.flash_total.partial_reads.to_string()
-    }),
-    ("flash_programs", |row| row.flash_total.programs.to_string()),
-    ("flash_erases", |row| row.flash_total.erases.to_string()),
-    ("read_mean_ns", |row| {
-        response(&row.response_ns.read, |r| r.mean)
-    }),
-    ("read_p50_ns", |row| {
-        response(&row.response_ns.read, |r| to_f64(r.p50))
-    }),
-    ("read_p99_ns", |row| {
-        response(&row.response_ns.read, |r| to_f64(r.p99))
-    }),
-    ("read_p999_ns", |row| {
-        response(&row.response_ns.read, |r| to_f64(r.p999))
-    }),
-    ("read_max_ns", |row| {
-        response(&row.response_ns.read, |r| to_f64(r.max))
-    }),
-    ("write_mean_ns", |row| {
-        response(&row.response_ns.write, |r| r.mean)
-    }),
-    ("write_p50_ns", |row| {
-        response(&row.response_ns.write, |r| to_f64(r.p50))
-    }),
-    ("write_p99_ns", |row| {
-        response(&row.response_ns.write, |r| to_f64(r.p99))
-    }),
-    ("write_p999_ns", |row| {
-        response(&row.response_ns.write, |r| to_f64(r.p999))
-    }),
-    ("write_max_ns", |row| {
-        response(&row.response_ns.write, |r| to_f64(r.max))
-    }),
-    ("emulated_ns", |row| row.emulated_ns.to_string()),
-    ("optimum_work_ns", |row| row.optimum.work_ns.to_string()),
-    ("gc_runs", |row| row.scheme_stats.gc_runs.to_string()),
-    ("gc_pages_moved", |row| {
-        row.scheme_stats.gc_pages_moved.to_string()
-    }),
-    ("converts", |row| row.scheme_stats.converts.to_string()),
-    ("convert_cost_mean", |row| {
-        option(row.convert_cost.as_ref().map(|cost| cost.mean))
-    }),
-    ("convert_cost_p99", |row| {
-        option(row.convert_cost.as_ref().map(|cost| to_f64(cost.p99)))
-    }),
-    ("convert_cost_max", |row| {
-        option(row.convert_cost.as_ref().map(|cost| to_f64(cost.max)))
-    }),
-    ("write_stall_ns", |row| {
-        let of = row.write_stalls.values();
-        of.map(|stalls| stalls.total_ns).sum::<u64>().to_string()
-    }),
-    ("switch_merges", |row| {
-        row.scheme_stats.switch_merges.to_string()
-    }),
-    ("partial_merges", |row| {
-        row.scheme_stats.partial_merges.to_string()
-    }),
-    ("full_merges", |row| {
-        row.scheme_stats.full_merges.to_string()
-    }),
-    ("erases_min", |row| row.erases.min.to_string()),
-    ("erases_mean", |row| row.erases.mean.to_string()),
-    ("erases_max", |row| row.erases.max.to_string()),
-    ("erases_stddev", |row| row.erases.stddev.to_string()),
-    ("map_lookups_read", |row| {
-        row.map_cache.lookups_read.to_string()
-    }),
-    ("map_hits_read", |row| row.map_cache.hits_read.to_string()),
-    ("map_lookups_write", |row| {
-        row.map_cache.lookups_write.to_string()
-    }),
-    ("map_hits_write", |row| row.map_cache.hits_write.to_string()),
-    ("map_hit_ratio_read", |row| {
-        option(row.map_cache.hit_ratio_read)
-    }),
-    ("map_hit_ratio_write", |row| {
-        option(row.map_cache.hit_ratio_write)
-    }),
-    ("map_hit_ratio", |row| option(row.map_cache.hit_ratio)),
-    ("map_lookup_steps", |row| {
-        row.scheme_stats.map_lookup_steps.to_string()
-    }),
-    ("ram_paper_bytes", |row| row.ram.paper_bytes.to_string()),
-    ("ram_real_bytes", |row| row.ram.allocated_bytes.to_string()),
-    ("cpu_seconds", |row| row.run.cpu_seconds.to_string()),
-];
-
-/// Returns the names of the columns.
-pub(super) fn csv_head() -> String {
-    COLUMNS
-        .iter()
-        .map(|(name, _)| *name)
-        .collect::<Vec<_>>()
-        .join(",")
-        + "\n"
-}
-
-/// Returns one row.
-pub(super) fn csv_line(row: &Row) -> String {
-    COLUMNS
-        .iter()
-        .map(|(_, value)| quoted(value(row)))
-        .collect::<Vec<_>>()
-        .join(",")
-        + "\n"
-}
-
-fn quoted(text: String) -> String {
-    if text.contains([',', '"', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let mut line = HEADS.map(str::to_owned);
+        let mut line = heads();
         line[0] = "lazyftl".into();
         line[1] = "12.345".into();
-        let text = columns(&[HEADS.map(str::to_owned), line]);
+        let text = columns(&[heads(), line]);
         let lines: Vec<&str> = text.lines().collect();
         assert!(
             lines[0].starts_with("              WAF  write mean us  p99  p99.9  max  "),

@@ -7,9 +7,10 @@ use super::begun::{Begun, counts, map_cache, optimum, ram, write_stalls};
 use super::job::Job;
 use super::measure::Responses;
 use super::precondition::Conditioned;
+use super::provenance::Run;
 use super::row;
 use super::row::{
-    Busy, ConvertCost, Device, Operations, Requests, Row, Run, SCHEMA, WriteAmplification,
+    Busy, Collected, ConvertCost, Device, Operations, Requests, Row, SCHEMA, WriteAmplification,
 };
 use super::sim::Sim;
 use crate::config::{OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
@@ -100,7 +101,6 @@ impl Bench {
             ftl_core::FtlError::Config(why) => Failure::usage(why),
             other => Failure::failed(format!("{}: formatting: {other}", self.scheme.name)),
         };
-        self.fits_memory(available_memory())?;
         let mut chip = Chip::open(
             self.layout.profile,
             OobOnlyStore::new(self.layout.profile.geometry),
@@ -183,6 +183,19 @@ impl Bench {
         write_amplification
             .of_bytes
             .take_if(|_| job.method.response_unit() == ResponseUnit::PerRecord);
+        let device = Device {
+            profile: profile.name.into(),
+            size_bytes: self.size,
+            logical_pages: self.layout.logical_pages,
+            raw_bytes: geometry.data_bytes(),
+            blocks: geometry.blocks,
+            bad_blocks: ftl.stats().blocks.bad,
+            pages_per_block: geometry.pages_per_block,
+            page_bytes: geometry.page_bytes,
+            dies: geometry.dies(),
+            op_percent: self.op_percent,
+        };
+        let mapped_pages = ftl.stats().mapped_pages;
         Row {
             schema: SCHEMA.into(),
             job: Job {
@@ -190,18 +203,8 @@ impl Bench {
                 ..job.clone()
             },
             scheme: self.scheme.name.into(),
-            device: Device {
-                profile: profile.name.into(),
-                size_bytes: self.size,
-                logical_pages: self.layout.logical_pages,
-                raw_bytes: geometry.data_bytes(),
-                blocks: geometry.blocks,
-                bad_blocks: ftl.stats().blocks.bad,
-                pages_per_block: geometry.pages_per_block,
-                page_bytes: geometry.page_bytes,
-                dies: geometry.dies(),
-                op_percent: self.op_percent,
-            },
+            collected: Collected::new(&flash, flash_total.erases, &device, mapped_pages),
+            device,
             precondition: conditioned,
             flash_total,
             flash,

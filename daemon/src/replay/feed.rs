@@ -9,6 +9,7 @@ use super::job::{Arrival, Job};
 use super::row::Requests;
 use super::sim::Sim;
 use super::source::Source;
+use super::watch::Watch;
 use super::{Tick, source};
 use crate::convert::{index, to_u32, to_usize};
 use crate::failure::Failure;
@@ -28,14 +29,19 @@ pub(super) struct Feed<'a> {
     pub(super) map: AddressRule,
     pub(super) size: u64,
     pub(super) requests: Requests,
+    /// Completed requests after which a round ends.
+    pub(super) limit: u64,
+    /// The share of the workload that the last round replayed.
+    pub(super) share: f64,
 }
 
 impl Feed<'_> {
-    /// Runs rounds of the trace; all their requests are completed at the end.
+    /// Runs rounds of the trace; all their requests are completed at the end. `watch` sees each.
     pub(super) fn rounds(
         &mut self,
         sim: &mut Sim,
         rounds: Range<u32>,
+        watch: &mut Watch,
         doing: &'static str,
         tick: Tick<'_>,
     ) -> Result<(), Failure> {
@@ -78,6 +84,7 @@ impl Feed<'_> {
                 };
                 self.requests.out_of_order += u64::from(at < latest);
                 latest = latest.max(at);
+                watch.start(latest, sim)?;
                 if self.job.method.idle {
                     sim.idle(latest).map_err(|error| failed(&error))?;
                 }
@@ -89,10 +96,15 @@ impl Feed<'_> {
                     done >= latest,
                     "a request that started at {latest} ns ended at {done} ns"
                 );
+                watch.end(record.op, &extents, latest, done, sim)?;
                 if self.job.method.arrival == Arrival::Closed {
                     under_way.push(Reverse(done));
                 }
                 self.requests.completed += 1;
+                if self.requests.completed >= self.limit {
+                    self.share = stream.progress();
+                    break;
+                }
             }
             assert_eq!(
                 under_way.len(),

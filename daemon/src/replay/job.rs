@@ -2,10 +2,11 @@
 
 use crate::config::{ImageRequirements, find_scheme};
 use crate::failure::Failure;
-use crate::method::{Precondition, ResponseUnit};
+use crate::method::{AGE_MAX, Precondition, ResponseUnit};
 use crate::options::DeviceOptions;
 use crate::preset::{Preset, Use};
 use clap::{Args, ValueEnum};
+use ftl_core::schemes::SCHEMES;
 use ftld_traces::{DIALECTS, TraceFormat};
 use serde::{Deserialize, Serialize};
 
@@ -50,8 +51,11 @@ pub struct Job {
 #[serde(default)]
 pub struct Method {
     /// Preconditioning before the trace [default: steady]
-    #[arg(long, value_name = "none|footprint|fill|steady|WRITES")]
+    #[arg(long, value_enum)]
     pub precondition: Option<Precondition>,
+    /// Drive writes of random pages after every page was written once, instead of steady state
+    #[arg(long, value_name = "DRIVE-WRITES")]
+    pub age: Option<f64>,
     /// Format of the trace [default: detected from its first line]
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
@@ -104,6 +108,7 @@ impl Default for Method {
     fn default() -> Self {
         Method {
             precondition: None,
+            age: None,
             format: None,
             disk: None,
             address: Address::Exact,
@@ -120,7 +125,11 @@ impl Default for Method {
 impl Method {
     /// Returns the preconditioning.
     pub fn precondition(&self) -> Precondition {
-        self.precondition.unwrap_or(Precondition::Steady)
+        let default = match self.age {
+            Some(_) => Precondition::Fill,
+            None => Precondition::Steady,
+        };
+        self.precondition.unwrap_or(default)
     }
 
     /// Returns the unit of response times.
@@ -155,6 +164,18 @@ pub enum Arrival {
 }
 
 impl Job {
+    /// Returns the job as one line of JSON. Equal jobs have equal lines.
+    pub fn line(&self) -> String {
+        serde_json::to_string(self).expect("a job is plain data")
+    }
+
+    /// Returns the line of the complete job, which that of its row equals.
+    pub fn key(&self) -> String {
+        let mut job = self.complete().unwrap_or_else(|_| self.clone());
+        job.scheme.get_or_insert_with(|| SCHEMES[0].name.to_owned());
+        job.line()
+    }
+
     /// Returns the same job with the values of its preset and all defaults filled in.
     pub(super) fn complete(&self) -> Result<Job, Failure> {
         let mut job = self.clone();
@@ -169,7 +190,10 @@ impl Job {
             job.op = self.op.or(device.op);
             job.set = preset.params(find_scheme(scheme)?, Use::Simulation, &self.set);
             job.scheme = Some(scheme.to_owned());
-            job.method.precondition = self.method.precondition.or(Some(preset.precondition));
+            if self.method.age.is_none() {
+                let own = self.method.precondition;
+                job.method.precondition = own.or(Some(preset.precondition));
+            }
             job.method.response_unit = self.method.response_unit.or(Some(preset.response_unit));
         }
         job.method.precondition = Some(job.method.precondition());
@@ -184,10 +208,24 @@ impl Job {
             depth,
             arrival,
             idle,
+            age,
             ..
         } = self.method;
         if loops == 0 {
             return Err(Failure::usage("--loops 0: need at least 1"));
+        }
+        if let Some(age) = age {
+            if !(0.0..=AGE_MAX).contains(&age) {
+                return Err(Failure::usage(format!(
+                    "--age {age}: need 0 to {AGE_MAX} drive writes"
+                )));
+            }
+            if self.method.precondition() != Precondition::Fill {
+                return Err(Failure::usage(format!(
+                    "--age {age}: overwrites a device that was filled; leave out --precondition {}",
+                    self.method.precondition().name()
+                )));
+            }
         }
         if depth == 0 || depth > DEPTH_MAX {
             return Err(Failure::usage(format!(
@@ -244,7 +282,7 @@ mod tests {
     #[test]
     fn a_job_is_what_its_json_says_and_nothing_else() {
         let method = Method {
-            precondition: Some(Precondition::Writes(2.5)),
+            age: Some(2.5),
             ..Method::default()
         };
         let job = Job {

@@ -36,6 +36,11 @@ impl Latency {
         self.max_ns = self.max_ns.max(ns);
     }
 
+    fn clear(&mut self) {
+        self.histogram.reset();
+        (self.sum_ns, self.min_ns, self.max_ns) = (0, u64::MAX, 0);
+    }
+
     fn add(&mut self, other: &Latency) {
         let count = self.histogram.len() + other.histogram.len();
         self.histogram
@@ -104,7 +109,7 @@ const QUANTILES: [f64; 20] = [
 ];
 
 /// Response times in nanoseconds of emulated time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Response {
     /// Number of requests.
     pub count: u64,
@@ -155,6 +160,13 @@ impl Sides {
             Op::Write => &mut self.writes,
             Op::Trim => &mut self.trims,
         }
+    }
+
+    /// Forgets all response times; keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.reads.clear();
+        self.writes.clear();
+        self.trims.clear();
     }
 
     pub(super) fn view(&self) -> Responses {

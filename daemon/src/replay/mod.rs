@@ -5,33 +5,45 @@
 //! scheme, and every page given to the scheme is completed, or the run fails.
 
 mod address;
+mod args;
 mod begun;
 mod bench;
 mod feed;
 mod job;
+mod log;
 mod measure;
 
 mod precondition;
 mod progress;
+mod provenance;
 mod report;
 mod row;
+mod series;
+mod short;
 mod sim;
 mod source;
+mod summary;
+mod trace_events;
+mod watch;
 
-pub use crate::method::{DEVICE_WRITES_MAX, Precondition, ResponseUnit};
+pub use crate::method::{AGE_MAX, Precondition, ResponseUnit};
+pub use args::{Repeat, ReplayArgs};
 pub use job::{Address, Arrival, Job, Method};
 pub use measure::{Response, Responses};
-pub use precondition::Conditioned;
+pub use precondition::{Conditioned, SteadyRule};
+pub use provenance::Run;
 pub use row::{
-    Busy, ConvertCost, Counts, Device, Erases, MapCache, Operations, Optimum, Ram, RamPart,
-    Requests, Row, Run, SCHEMA, Stalls, WriteAmplification,
+    Busy, Collected, ConvertCost, Counts, Device, Erases, MapCache, Operations, Optimum, Ram,
+    RamPart, Requests, Row, SCHEMA, Stalls, WriteAmplification,
 };
+pub use short::{Short, run_short};
+pub use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate};
 
 use crate::failure::{Failure, panic_text};
 use crate::output::print;
 use address::{AddressRule, Footprint};
 use begun::Begun;
-use bench::Bench;
+use bench::{Bench, available_memory};
 use feed::{Feed, TICK};
 use ftl_core::schemes::SCHEMES;
 use nix::time::{ClockId, clock_gettime};
@@ -39,14 +51,15 @@ use progress::{SOON, bar, show};
 use source::Source;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
+use watch::{Watch, WatchArgs};
 
 /// `ftld replay`.
 ///
 /// # Errors
 /// As [`run`], or standard output cannot be written.
-pub fn replay(job: &Job, as_json: bool) -> Result<(), Failure> {
+pub fn replay(args: &ReplayArgs, as_json: bool) -> Result<(), Failure> {
     let (bar, began) = (bar(), Instant::now());
-    let row = run(job, &mut |share, doing| {
+    let row = run_watched(&args.job, &args.watch, &mut |share, doing| {
         if began.elapsed() > SOON {
             show(&bar, share, doing);
         }
@@ -55,11 +68,11 @@ pub fn replay(job: &Job, as_json: bool) -> Result<(), Failure> {
     let row = row?;
     if row.precondition.steady == Some(false) {
         tracing::warn!(
-            "write amplification was not steady after {:.0} drive writes; --precondition N writes more",
+            "write amplification was not steady after {:.0} drive writes; --age DRIVE-WRITES writes more",
             row.precondition.drive_writes
         );
     }
-    if as_json {
+    if as_json || args.watch.interval.is_some() {
         print(&(row.line() + "\n"))
     } else {
         print(&report::table(&row))
@@ -81,7 +94,23 @@ pub type Tick<'a> = &'a mut dyn FnMut(f64, &'static str);
 /// # Errors
 /// The job is wrong, its trace cannot be read, or its scheme failed.
 pub fn run(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
-    catch_unwind(AssertUnwindSafe(|| run_unguarded(job, tick))).unwrap_or_else(|panic| {
+    run_watched(job, &WatchArgs::default(), tick)
+}
+
+fn run_watched(job: &Job, watch: &WatchArgs, tick: Tick<'_>) -> Result<Row, Failure> {
+    run_limited(job, watch, u64::MAX, tick).map(|(row, _)| row)
+}
+
+/// Runs a job until `limit` requests are completed in one of its loops. Returns also the share of
+/// the workload that was replayed then.
+fn run_limited(
+    job: &Job,
+    watch: &WatchArgs,
+    limit: u64,
+    tick: Tick<'_>,
+) -> Result<(Row, f64), Failure> {
+    let run = || run_unguarded(job, watch, limit, tick);
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let scheme = job.scheme.as_deref().unwrap_or(SCHEMES[0].name);
         Err(Failure::failed(format!(
             "{}: internal error in scheme {scheme}: {}",
@@ -91,11 +120,17 @@ pub fn run(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     })
 }
 
-fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
+fn run_unguarded(
+    job: &Job,
+    watched: &WatchArgs,
+    limit: u64,
+    tick: Tick<'_>,
+) -> Result<(Row, f64), Failure> {
     let (began, cpu_began) = (Instant::now(), cpu());
     let job = &job.complete()?;
     let requirements = job.requirements()?;
     let source = Source::new(job)?;
+    let trace_sha256 = source.sha256()?;
     let footprint = match job.method.address {
         Address::Compact => Some(footprint(&source, job, tick)?),
         Address::Exact | Address::Fold => None,
@@ -103,6 +138,8 @@ fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     let bench = Bench::new(job, &requirements, footprint.as_ref().map(Footprint::bytes))?;
     let touched = footprint.as_ref().map(Footprint::extents);
     let map = AddressRule::new(job.method.address, footprint);
+    bench.fits_memory(available_memory())?;
+    let mut watch = Watch::open(watched)?;
     let mut sim = bench.start(job)?;
     let failed = |what: &str, why: &dyn std::fmt::Display| {
         Failure::failed(format!(
@@ -116,20 +153,23 @@ fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
         map,
         size: bench.size,
         requests: Requests::default(),
+        limit,
+        share: 1.0,
     };
     let pages = match job.method.precondition() {
         Precondition::Footprint => feed.touched(&bench, tick)?,
         _ => Vec::new(),
     };
     let conditioned = sim
-        .precondition(job.method.precondition(), &pages, job.seed, &mut |share| {
+        .precondition(&job.method, &pages, job.seed, &mut |share| {
             tick(share, "preconditioning")
         })
         .map_err(|error| failed("preconditioning", &error))?;
     sim.settle()
         .map_err(|why| failed("preconditioning", &why))?;
 
-    feed.rounds(&mut sim, 0..job.method.warm_up, "warming up", tick)?;
+    let warm_up = 0..job.method.warm_up;
+    feed.rounds(&mut sim, warm_up, &mut watch, "warming up", tick)?;
     sim.settle().map_err(|why| failed("warming up", &why))?;
 
     feed.requests = Requests {
@@ -137,21 +177,20 @@ fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
         ..Requests::default()
     };
     let begun = Begun::of(&sim);
+    watch.begin(&mut sim);
     let cpu_measured = cpu();
-    feed.rounds(
-        &mut sim,
-        job.method.warm_up..job.method.warm_up.saturating_add(job.method.loops),
-        "replaying",
-        tick,
-    )?;
+    let measured = job.method.warm_up..job.method.warm_up.saturating_add(job.method.loops);
+    let outcome = feed.rounds(&mut sim, measured, &mut watch, "replaying", tick);
+    let about = format!("{} on {}", job.workload, bench.scheme.name);
+    watch.finish(outcome, &mut sim, &about)?;
     let cpu_seconds = (cpu() - cpu_measured).as_secs_f64();
     let run = Run {
-        version: env!("CARGO_PKG_VERSION").into(),
         cpu_seconds,
         cpu_seconds_total: (cpu() - cpu_began).as_secs_f64(),
         wall_seconds: began.elapsed().as_secs_f64(),
+        ..Run::here(trace_sha256)
     };
-    let mut requests = feed.requests;
+    let mut requests = feed.requests.clone();
     (requests.pages_read, requests.pages_written) = (sim.pages.read, sim.pages.written);
     (requests.pages_rmw, requests.pages_trimmed) = (sim.pages.rmw, sim.pages.trimmed);
     let responses = sim.sides.view();
@@ -163,7 +202,8 @@ fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     );
     sim.settle()
         .map_err(|why| failed("after the last request", &why))?;
-    Ok(bench.row(job, requests, responses, conditioned, &begun, &sim, run))
+    let row = bench.row(job, requests, responses, conditioned, &begun, &sim, run);
+    Ok((row, feed.share))
 }
 
 /// Returns the CPU time of this thread: jobs run one per thread.

@@ -1,7 +1,8 @@
 //! Preconditioning: brings a device to the state in which it is measured.
 
+use super::job::Method;
 use super::sim::{Extent, Sim};
-use crate::convert::{narrow, to_f64, whole};
+use crate::convert::{index, narrow, to_f64, whole};
 use crate::method::Precondition;
 use ftl_core::{FtlError, Lpn};
 use ftld_traces::Op;
@@ -9,13 +10,34 @@ use nand_model::SplitMix;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Tolerance of the steady state: the write amplification of three windows in a row differs by at
-/// most this share.
-const SETTLED: f64 = 0.02;
-/// Windows per drive write.
-const WINDOWS_PER_DEVICE: u32 = 4;
-/// Drive writes after which the search for a steady state ends.
-const DEVICE_WRITES: f64 = 12.0;
+/// Rule of the steady state: the write amplification of `windows` windows in a row differs by at
+/// most a share of `tolerance`. It is not reached if random pages for `limit_drive_writes` do not
+/// suffice.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SteadyRule {
+    /// Windows compared.
+    pub windows: u32,
+    /// Length of a window, in drive writes.
+    pub window_drive_writes: f64,
+    /// Share by which they may differ.
+    pub tolerance: f64,
+    /// Drive writes, after the sequential fill, at which the search ends.
+    pub limit_drive_writes: f64,
+}
+
+impl Default for SteadyRule {
+    fn default() -> Self {
+        STEADY
+    }
+}
+
+/// The rule of `--precondition steady`.
+const STEADY: SteadyRule = SteadyRule {
+    windows: 3,
+    window_drive_writes: 0.25,
+    tolerance: 0.02,
+    limit_drive_writes: 12.0,
+};
 
 /// Result of preconditioning.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +48,8 @@ pub struct Conditioned {
     pub write_amplification: Option<f64>,
     /// Whether the steady state was reached; `None` if it was not requested.
     pub steady: Option<bool>,
+    /// Its rule; `None` if it was not requested.
+    pub rule: Option<SteadyRule>,
 }
 
 impl Sim {
@@ -33,12 +57,13 @@ impl Sim {
     /// ascending. `tick` receives the share done.
     pub(super) fn precondition(
         &mut self,
-        what: Precondition,
+        method: &Method,
         touched: &[Range<u32>],
         seed: u64,
         tick: &mut dyn FnMut(f64),
     ) -> Result<Conditioned, FtlError> {
         let pages = self.ftl().logical_pages();
+        let what = method.precondition();
         let limit = match what {
             Precondition::None | Precondition::Footprint => {
                 assert!(
@@ -60,17 +85,17 @@ impl Sim {
                     drive_writes,
                     write_amplification: None,
                     steady: None,
+                    rule: None,
                 });
             }
-            Precondition::Fill => 0.0,
-            Precondition::Steady => DEVICE_WRITES,
-            Precondition::Writes(writes) => writes,
+            Precondition::Fill => method.age.unwrap_or(0.0),
+            Precondition::Steady => STEADY.limit_drive_writes,
         };
         let limit = whole(limit * f64::from(pages));
         let total = to_f64(limit + u64::from(pages));
         self.fill(0..pages, &mut |done| tick(f64::from(done) / total))?;
         let mut rng = SplitMix::new(seed);
-        let window = u64::from((pages / WINDOWS_PER_DEVICE).max(1));
+        let window = whole(f64::from(pages) * STEADY.window_drive_writes).max(1);
         let (mut written, mut last, mut steady) = (0, Vec::new(), false);
         while written < limit && !steady {
             let count = window.min(limit - written);
@@ -95,6 +120,7 @@ impl Sim {
             drive_writes: 1.0 + to_f64(written) / f64::from(pages),
             write_amplification: last.last().copied(),
             steady: (what == Precondition::Steady).then_some(steady),
+            rule: (what == Precondition::Steady).then_some(STEADY),
         })
     }
 
@@ -126,8 +152,13 @@ impl Sim {
 }
 
 fn is_settled(windows: &[f64]) -> bool {
-    let [.., a, b, c] = windows else { return false };
-    a.max(*b).max(*c) <= a.min(*b).min(*c) * (1.0 + SETTLED)
+    let count = index(STEADY.windows);
+    let Some(last) = windows.len().checked_sub(count).map(|at| &windows[at..]) else {
+        return false;
+    };
+    let most = last.iter().copied().fold(0.0, f64::max);
+    let least = last.iter().copied().fold(f64::INFINITY, f64::min);
+    most <= least * (1.0 + STEADY.tolerance)
 }
 
 #[cfg(test)]

@@ -50,6 +50,18 @@ pub(super) fn table(row: &Row) -> String {
             responses(&mut text, row, name, response);
         }
     }
+    line(
+        &mut text,
+        "utilisation of raw flash",
+        &format!("{:.1} %", row.collected.utilisation * 100.0),
+        "",
+    );
+    line(
+        &mut text,
+        "pages copied",
+        &row.collected.copies.to_string(),
+        "0",
+    );
     let erases = &row.erases;
     let per_block = row.optimum.erases / f64::from(row.device.blocks);
     line(
@@ -139,8 +151,17 @@ fn head(row: &Row) -> String {
                 Some(false) => ", NOT in steady state",
                 None => "",
             };
+            let rule = before.rule.map_or(String::new(), |rule| {
+                format!(
+                    " ({} windows of {} drive writes within {} %, after at most {})",
+                    rule.windows,
+                    rule.window_drive_writes,
+                    rule.tolerance * 100.0,
+                    rule.limit_drive_writes
+                )
+            });
             format!(
-                "before: {:.2} drive writes, at the end write amplification {waf:.3}{steady}\n",
+                "before: {:.2} drive writes, at the end write amplification {waf:.3}{steady}{rule}\n",
                 before.drive_writes
             )
         }

@@ -3,6 +3,7 @@
 use super::job::Job;
 use super::measure::Responses;
 use super::precondition::Conditioned;
+use super::provenance::Run;
 use crate::convert::{index, to_f64, to_u64};
 use nand_model::{Cause, Counters, OpCounts};
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,8 @@ pub struct Row {
     pub write_stalls: BTreeMap<String, Stalls>,
     /// Cost of conversions; `None` without conversions.
     pub convert_cost: Option<ConvertCost>,
+    /// Reclaiming of space.
+    pub collected: Collected,
     /// The mapping cache.
     pub map_cache: MapCache,
     /// RAM of the scheme's tables.
@@ -146,6 +149,17 @@ pub struct WriteAmplification {
     pub by_cause: BTreeMap<String, f64>,
     /// Bytes programmed per host byte written, with partial pages.
     pub of_bytes: Option<f64>,
+}
+
+/// Reclaiming of space. The bound of copies is 0; that of erases is in [`Optimum`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Collected {
+    /// Share of the raw flash, bad blocks included, that holds the host's valid pages at the end.
+    pub utilisation: f64,
+    /// Valid pages copied: programs with the causes `gc` and `merge`.
+    pub copies: u64,
+    /// Block erases.
+    pub erases: u64,
 }
 
 /// Distribution of erases over the blocks.
@@ -290,19 +304,6 @@ pub struct Optimum {
     pub mean_write_ns: Option<f64>,
 }
 
-/// Values that differ from run to run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Run {
-    /// Version of the program.
-    pub version: String,
-    /// CPU time of the measurement, s.
-    pub cpu_seconds: f64,
-    /// CPU time with preconditioning and reading the trace, s.
-    pub cpu_seconds_total: f64,
-    /// Wall time of the whole run, s.
-    pub wall_seconds: f64,
-}
-
 impl Operations {
     pub(super) fn between(begun: &OpCounts, done: &OpCounts) -> Operations {
         assert!(
@@ -387,6 +388,23 @@ impl WriteAmplification {
             total: per(programs, written),
             by_cause: flash.iter().filter_map(of).collect(),
             of_bytes: per(programs * u64::from(page_bytes), requests.written_bytes),
+        }
+    }
+}
+
+impl Collected {
+    pub(super) fn new(
+        flash: &BTreeMap<String, Operations>,
+        erases: u64,
+        device: &Device,
+        mapped_pages: u64,
+    ) -> Self {
+        let raw_pages = u64::from(device.blocks) * u64::from(device.pages_per_block);
+        let programs = |cause: Cause| flash.get(cause.name()).map_or(0, |of| of.programs);
+        Collected {
+            utilisation: to_f64(mapped_pages) / to_f64(raw_pages),
+            copies: programs(Cause::Gc) + programs(Cause::Merge),
+            erases,
         }
     }
 }

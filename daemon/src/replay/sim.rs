@@ -45,6 +45,8 @@ pub(super) struct Sim {
     buffer: Vec<u8>,
     response_unit: ResponseUnit,
     pub(super) sides: Sides,
+    /// Response times of the current window of a time series.
+    pub(super) window: Option<Sides>,
     pub(super) pages: Pages,
     /// End of the last request.
     pub(super) now: Nanos,
@@ -62,6 +64,7 @@ impl Sim {
             buffer: vec![0; to_usize(extent_bytes(&geometry))],
             response_unit,
             sides: Sides::default(),
+            window: None,
             pages: Pages::default(),
             now,
             base,
@@ -90,7 +93,7 @@ impl Sim {
                 for &extent in extents {
                     done = done.max(self.whole(at, op, extent)?);
                 }
-                self.sides.of(op).note(done - at);
+                self.note(op, done - at);
                 done
             }
             ResponseUnit::PerPage => {
@@ -98,7 +101,7 @@ impl Sim {
                 for extent in extents {
                     for page in split(*extent, self.page_bytes()) {
                         let done = self.whole(now, op, page)?;
-                        self.sides.of(op).note(done - now);
+                        self.note(op, done - now);
                         now = done;
                     }
                 }
@@ -111,13 +114,21 @@ impl Sim {
                     len: page,
                 };
                 let done = self.whole(at, op, first)?;
-                self.sides.of(op).note(done - at);
+                self.note(op, done - at);
                 done
             }
         };
         assert!(done >= at, "a request from {at} ns ended at {done} ns");
         self.now = self.now.max(done);
         Ok(done)
+    }
+
+    #[inline]
+    fn note(&mut self, op: Op, ns: u64) {
+        self.sides.of(op).note(ns);
+        if let Some(window) = &mut self.window {
+            window.of(op).note(ns);
+        }
     }
 
     /// Runs one extent whose slices all start at `at`. Returns its end.

@@ -1,6 +1,7 @@
 //! Sources of requests: a trace file, or a synthetic workload.
 
 use super::job::{Address, Job};
+use super::provenance::sha256;
 use crate::failure::{Exit, Failure};
 use ftld_traces::workload::{GENERATORS, Requests};
 use ftld_traces::{Record, Trace, TraceError, TraceFormat, Workload};
@@ -55,6 +56,15 @@ impl Source {
             dialect,
             disk: job.method.disk,
         })
+    }
+
+    /// Returns the SHA-256 of the trace file; `None` for a workload, and for a pipe, which can be
+    /// read only once.
+    pub(super) fn sha256(&self) -> Result<Option<String>, Failure> {
+        match self {
+            Source::Trace { file, .. } if file.is_file() => sha256(file).map(Some),
+            Source::Trace { .. } | Source::Made(_) => Ok(None),
+        }
     }
 
     /// Opens a stream at the start, for a device of `device_bytes` bytes.

@@ -1,4 +1,3 @@
-use super::bench::available_memory;
 use super::*;
 
 #[test]

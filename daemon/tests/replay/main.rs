@@ -7,6 +7,9 @@ mod method;
 mod nbd_support;
 #[path = "../program/mod.rs"]
 mod program;
+mod statistics;
+mod sweeps;
+mod watch;
 
 use program::Host;
 use serde_json::Value;
@@ -362,7 +365,7 @@ fn what_was_meant_is_said() {
         (["--address", "fodl"], "a similar value exists: 'fold'"),
         (
             ["--precondition", "stedy"],
-            "is none of none, footprint, fill, steady",
+            "[possible values: none, footprint, fill, steady]",
         ),
         (
             ["--adress", "fold"],

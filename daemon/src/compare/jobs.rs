@@ -1,0 +1,153 @@
+//! Jobs of a plan, read from a file, and the file to which their rows are appended.
+
+use super::{Failed, Outcome, rows};
+use crate::failure::Failure;
+use crate::replay::{Job, Run};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+/// Reads jobs, one JSON object each, as `--plan` prints them; `-` is standard input.
+pub(super) fn read_jobs(path: &Path) -> Result<Vec<Job>, Failure> {
+    let (name, text) = match path.to_str() {
+        Some("-") => {
+            let mut text = String::new();
+            let read = std::io::stdin().read_to_string(&mut text);
+            ("standard input".into(), read.map(|_| text))
+        }
+        _ => (path.display().to_string(), std::fs::read_to_string(path)),
+    };
+    let text = text.map_err(|error| Failure::io(&name, &error))?;
+    let jobs: Vec<Job> = serde_json::Deserializer::from_str(&text)
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .map_err(|error| Failure::usage(format!("{name}: not a job: {error}")))?;
+    if jobs.is_empty() {
+        return Err(Failure::usage(format!(
+            "{name}: no job in it; `ftld compare --plan` prints jobs"
+        )));
+    }
+    Ok(jobs)
+}
+
+/// A file of rows that grows.
+pub(super) struct Appended {
+    name: String,
+    file: File,
+    /// Rows that were there, in their order.
+    pub(super) rows: Vec<Outcome>,
+}
+
+impl Appended {
+    /// Opens a file of rows, or creates it. What a killed run left of a line is cut off, and rows of
+    /// failed runs are removed: these runs are repeated.
+    ///
+    /// # Errors
+    /// The file cannot be written, it contains something else, or rows of another program.
+    pub(super) fn open(path: &Path) -> Result<Appended, Failure> {
+        let failed = |error: std::io::Error| Failure::io(path.display(), &error);
+        let mut file = File::options()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(path)
+            .map_err(failed)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(failed)?;
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        let found = rows::parse(path, &text[..whole])?;
+        let (done, again): (Vec<_>, Vec<_>) = found
+            .into_iter()
+            .map(|read| read.outcome)
+            .partition(|outcome| matches!(outcome, Outcome::Done(_)));
+        let here = Run::here(None);
+        for outcome in &done {
+            if let Outcome::Done(row) = outcome
+                && !row.run.is_program_of(&here)
+            {
+                return Err(Failure::failed(format!(
+                    "{}: has rows of {}, this is {}; use another file, or that program",
+                    path.display(),
+                    row.run.program(),
+                    here.program()
+                )));
+            }
+        }
+        if whole < text.len() || !again.is_empty() {
+            let kept: String = done.iter().map(Outcome::line).collect();
+            let part = path.with_extension("part");
+            std::fs::write(&part, kept)
+                .and_then(|()| std::fs::rename(&part, path))
+                .map_err(failed)?;
+            file = File::options().append(true).open(path).map_err(failed)?;
+        }
+        Ok(Appended {
+            name: path.display().to_string(),
+            file,
+            rows: done,
+        })
+    }
+
+    /// Returns the jobs that have no row yet.
+    pub(super) fn remaining(&self, jobs: Vec<Job>) -> Vec<Job> {
+        let done: HashSet<String> = self.rows.iter().map(Outcome::key).collect();
+        jobs.into_iter()
+            .filter(|job| !done.contains(&job.key()))
+            .collect()
+    }
+
+    /// Appends a row, in one call to the kernel.
+    pub(super) fn add(&mut self, outcome: &Outcome) -> Result<(), Failure> {
+        self.file
+            .write_all(outcome.line().as_bytes())
+            .map_err(|error| Failure::io(&self.name, &error))
+    }
+}
+
+impl Outcome {
+    /// Returns what equals [`Job::key`] of the job.
+    pub(super) fn key(&self) -> String {
+        match self {
+            // The job of a row is complete.
+            Outcome::Done(row) => row.job.line(),
+            Outcome::Failed(failed) => failed.job.key(),
+        }
+    }
+
+    /// Returns a name for messages.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Outcome::Done(row) => name(&row.job),
+            Outcome::Failed(failed) => failed.name(),
+        }
+    }
+}
+
+impl Failed {
+    pub(super) fn name(&self) -> String {
+        name(&self.job)
+    }
+}
+
+/// Returns the name of a job for messages: what a plan usually varies.
+pub(super) fn name(job: &Job) -> String {
+    let scheme = job.scheme.as_deref().unwrap_or("default");
+    let mut name = format!("{scheme} on {}", job.workload);
+    let settings = [
+        ("preset ", job.preset.clone()),
+        ("profile ", job.profile.clone()),
+        ("size ", job.size.clone()),
+        ("op ", job.op.map(|op| op.to_string())),
+        ("seed ", Some(job.seed.to_string())),
+    ];
+    for (what, value) in settings {
+        if let Some(value) = value {
+            name += &format!(", {what}{value}");
+        }
+    }
+    for pair in &job.set {
+        name += &format!(", {pair}");
+    }
+    name
+}

@@ -1,0 +1,74 @@
+//! `ftld replay --seeds`: one job under several seeds, and its estimates.
+
+use super::{Outcome, cores, run_all};
+use crate::failure::Failure;
+use crate::output::print;
+use crate::replay::{Job, MEASURES, ReplayArgs, Row, Summary};
+use crate::statistics::Estimate;
+
+/// Runs a job once per seed. Prints a row per run and their summary as JSON, or a table.
+///
+/// # Errors
+/// The job is wrong, or a run failed; the failure names its seed.
+pub fn repeat(args: &ReplayArgs, as_json: bool) -> Result<(), Failure> {
+    let ReplayArgs { job, repeat, watch } = args;
+    watch.refuse_seeds()?;
+    let with = |seed| Job {
+        seed,
+        ..job.clone()
+    };
+    let jobs = repeat.from(job.seed)?.into_iter().map(with).collect();
+    let outcomes = run_all(jobs, cores(), &mut |outcome| match outcome {
+        Outcome::Done(row) if as_json => print(&(row.line() + "\n")),
+        Outcome::Done(_) => Ok(()),
+        Outcome::Failed(failed) => Err(failed.failure()),
+    })?;
+    let done = |outcome: &Outcome| match outcome {
+        Outcome::Done(row) => Some((**row).clone()),
+        Outcome::Failed(_) => None,
+    };
+    let rows: Vec<Row> = outcomes.iter().filter_map(done).collect();
+    let runs: Vec<&Row> = rows.iter().collect();
+    let summary = Summary::new(&runs, None);
+    if as_json {
+        print(&summary.line())
+    } else {
+        print(&table(&runs, &summary))
+    }
+}
+
+/// Returns the estimates of a cell.
+fn table(runs: &[&Row], summary: &Summary) -> String {
+    let (first, last) = (runs[0], runs[runs.len() - 1]);
+    let mut text = format!(
+        "{}: scheme {}, {} runs with seeds {} to {}\n\n{:<22} {:>14} {:>31} {:>14} {:>14}\n",
+        first.job.workload,
+        first.scheme,
+        runs.len(),
+        first.job.seed,
+        last.job.seed,
+        "",
+        "mean",
+        "95 % interval",
+        "least",
+        "most"
+    );
+    for (name, of) in MEASURES {
+        let Some(&Estimate {
+            mean, low, high, ..
+        }) = summary.measures.get(name)
+        else {
+            continue;
+        };
+        let values = || runs.iter().filter_map(|row| of(row));
+        let (least, most) = (
+            values().fold(f64::INFINITY, f64::min),
+            values().fold(f64::NEG_INFINITY, f64::max),
+        );
+        let interval = low
+            .zip(high)
+            .map_or("-".into(), |(low, high)| format!("{low:.4} to {high:.4}"));
+        text += &format!("{name:<22} {mean:>14.4} {interval:>31} {least:>14.4} {most:>14.4}\n");
+    }
+    text
+}

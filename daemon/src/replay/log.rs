@@ -1,0 +1,374 @@
+//! `--log`: a line per measured request.
+//!
+//! The simulation copies numbers into batches; another thread formats, compresses and writes them.
+//! A bounded number of batches waits, so memory is bounded and a slow disk slows the run.
+
+use super::sim::{Extent, Sim};
+use crate::failure::Failure;
+use ftld_traces::Op;
+use nand_model::{Cause, Counters, Nanos, OpCounts};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+/// Requests per batch: few enough that the allocator reuses the memory of earlier batches instead
+/// of asking the kernel.
+const BATCH: usize = 1024;
+/// Batches that wait for the writer.
+const WAITING: usize = 32;
+/// Fast, and a fifth of the size.
+const ZSTD_LEVEL: i32 = 1;
+
+/// Format of the lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Ndjson,
+    Csv,
+}
+
+/// One request, in emulated time since the measurement began and in bytes of the device.
+struct Entry {
+    start: Nanos,
+    response: Nanos,
+    offset: u64,
+    length: u64,
+    op: Op,
+    /// How many of the batch's flash operations are its own.
+    causes: u8,
+}
+
+#[derive(Default)]
+struct Batch {
+    entries: Vec<Entry>,
+    /// Flash operations by cause, in the order of the entries; causes without operations are left
+    /// out.
+    flash: Vec<(Cause, OpCounts)>,
+}
+
+impl Batch {
+    fn new() -> Batch {
+        Batch {
+            entries: Vec::with_capacity(BATCH),
+            flash: Vec::with_capacity(2 * BATCH),
+        }
+    }
+}
+
+/// An open log.
+pub(super) struct Log {
+    name: String,
+    begun: Nanos,
+    counters: [OpCounts; Cause::COUNT],
+    batch: Batch,
+    /// `None` once the writer was told to end.
+    to: Option<SyncSender<Batch>>,
+    writer: JoinHandle<io::Result<()>>,
+}
+
+/// Where lines go.
+enum Sink {
+    Plain(BufWriter<File>),
+    Zstd(Box<zstd::Encoder<'static, BufWriter<File>>>),
+}
+
+impl Sink {
+    fn write(&mut self, text: &[u8]) -> io::Result<()> {
+        match self {
+            Sink::Plain(file) => file.write_all(text),
+            Sink::Zstd(encoder) => encoder.write_all(text),
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Sink::Plain(mut file) => file.flush(),
+            Sink::Zstd(encoder) => encoder.finish()?.flush(),
+        }
+    }
+}
+
+/// Returns the format that a name asks for, and whether it asks for compression.
+fn format(path: &Path) -> Result<(Format, bool), Failure> {
+    let name = path.to_string_lossy();
+    let plain = name.strip_suffix(".zst");
+    let format = match plain.unwrap_or(&name).rsplit_once('.') {
+        Some((_, "ndjson")) => Format::Ndjson,
+        Some((_, "csv")) => Format::Csv,
+        _ => {
+            return Err(Failure::usage(format!(
+                "--log {name}: the name selects the format; end it in .ndjson or .csv, or in .ndjson.zst or .csv.zst"
+            )));
+        }
+    };
+    Ok((format, plain.is_some()))
+}
+
+impl Log {
+    /// Creates the file, and starts the thread that writes to it.
+    ///
+    /// # Errors
+    /// The name selects no format, or the file cannot be created.
+    pub(super) fn create(path: &Path) -> Result<Log, Failure> {
+        let (format, compressed) = format(path)?;
+        let failed = |error: io::Error| Failure::io(path.display(), &error);
+        let file = BufWriter::new(File::create(path).map_err(failed)?);
+        let sink = if compressed {
+            let encoder = zstd::Encoder::new(file, ZSTD_LEVEL).map_err(failed)?;
+            Sink::Zstd(Box::new(encoder))
+        } else {
+            Sink::Plain(file)
+        };
+        let (to, from) = sync_channel(WAITING);
+        let writer = std::thread::Builder::new()
+            .name("log".into())
+            .spawn(move || write(&from, sink, format))
+            .map_err(failed)?;
+        Ok(Log {
+            name: path.display().to_string(),
+            begun: 0,
+            counters: [OpCounts::default(); Cause::COUNT],
+            batch: Batch::new(),
+            to: Some(to),
+            writer,
+        })
+    }
+
+    /// Begins with the measurement.
+    pub(super) fn begin(&mut self, sim: &Sim) {
+        let counters = sim.ftl().chip().counters();
+        self.begun = sim.now;
+        self.counters = Cause::ALL.map(|cause| *counters.of(cause));
+    }
+
+    /// Notes a request.
+    #[inline]
+    pub(super) fn note(
+        &mut self,
+        op: Op,
+        extents: &[Extent],
+        start: Nanos,
+        done: Nanos,
+        counters: &Counters,
+    ) -> Result<(), Failure> {
+        let mut causes = 0;
+        for cause in Cause::ALL {
+            let (before, now) = (&mut self.counters[cause.index()], *counters.of(cause));
+            if *before != now {
+                self.batch.flash.push((cause, difference(before, &now)));
+                *before = now;
+                causes += 1;
+            }
+        }
+        self.batch.entries.push(Entry {
+            start: start - self.begun,
+            response: done - start,
+            offset: extents[0].offset,
+            length: extents.iter().map(|extent| extent.len).sum(),
+            op,
+            causes,
+        });
+        if self.batch.entries.len() == BATCH {
+            return self.send();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn send(&mut self) -> Result<(), Failure> {
+        let batch = std::mem::replace(&mut self.batch, Batch::new());
+        match &self.to {
+            Some(to) if to.send(batch).is_ok() => Ok(()),
+            // The writer has failed; `finish` has the reason.
+            _ => Err(Failure::failed(format!("{}: not written", self.name))),
+        }
+    }
+
+    /// Writes the remaining requests. A log that could not be written fails the run, with
+    /// `outcome` or without.
+    pub(super) fn finish(mut self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+        let sent = self.send();
+        self.to = None;
+        let written = self.writer.join().expect("the writer does not panic");
+        written.map_err(|error| Failure::io(&self.name, &error))?;
+        outcome.and(sent)
+    }
+}
+
+fn difference(before: &OpCounts, now: &OpCounts) -> OpCounts {
+    OpCounts {
+        reads: now.reads - before.reads,
+        partial_reads: now.partial_reads - before.partial_reads,
+        programs: now.programs - before.programs,
+        oob_programs: now.oob_programs - before.oob_programs,
+        erases: now.erases - before.erases,
+    }
+}
+
+/// Writes batches until there are no more.
+fn write(from: &Receiver<Batch>, mut sink: Sink, format: Format) -> io::Result<()> {
+    let mut text = Vec::new();
+    if format == Format::Csv {
+        csv_head(&mut text)?;
+    }
+    for batch in from {
+        let mut flash = &batch.flash[..];
+        for entry in &batch.entries {
+            let (own, others) = flash.split_at(usize::from(entry.causes));
+            match format {
+                Format::Ndjson => ndjson(&mut text, entry, own)?,
+                Format::Csv => csv(&mut text, entry, own)?,
+            }
+            flash = others;
+        }
+        assert!(flash.is_empty(), "flash operations of no request");
+        sink.write(&text)?;
+        text.clear();
+    }
+    sink.write(&text)?;
+    sink.finish()
+}
+
+fn letter(op: Op) -> char {
+    match op {
+        Op::Read => 'R',
+        Op::Write => 'W',
+        Op::Trim => 'T',
+    }
+}
+
+type Count = fn(&OpCounts) -> u64;
+
+/// Counts of an operation by name.
+const COUNTS: [(&str, Count); 5] = [
+    ("reads", |of| of.reads),
+    ("partial_reads", |of| of.partial_reads),
+    ("programs", |of| of.programs),
+    ("oob_programs", |of| of.oob_programs),
+    ("erases", |of| of.erases),
+];
+
+fn ndjson(text: &mut Vec<u8>, entry: &Entry, flash: &[(Cause, OpCounts)]) -> io::Result<()> {
+    write!(
+        text,
+        "{{\"start_ns\":{},\"op\":\"{}\",\"offset_bytes\":{},\"length_bytes\":{},\"response_ns\":{},\"flash\":{{",
+        entry.start,
+        letter(entry.op),
+        entry.offset,
+        entry.length,
+        entry.response
+    )?;
+    for (number, (cause, counts)) in flash.iter().enumerate() {
+        let comma = if number > 0 { "," } else { "" };
+        write!(text, "{comma}\"{}\":{{", cause.name())?;
+        let mut comma = "";
+        for (name, count) in COUNTS {
+            if count(counts) > 0 {
+                write!(text, "{comma}\"{name}\":{}", count(counts))?;
+                comma = ",";
+            }
+        }
+        text.push(b'}');
+    }
+    text.extend_from_slice(b"}}\n");
+    Ok(())
+}
+
+fn csv_head(text: &mut Vec<u8>) -> io::Result<()> {
+    write!(text, "start_ns,op,offset_bytes,length_bytes,response_ns")?;
+    for (name, _) in COUNTS {
+        write!(text, ",{name}")?;
+    }
+    for cause in Cause::ALL {
+        write!(text, ",programs_{}", cause.name())?;
+    }
+    text.push(b'\n');
+    Ok(())
+}
+
+/// Operations in total, then programs by cause.
+fn csv(text: &mut Vec<u8>, entry: &Entry, flash: &[(Cause, OpCounts)]) -> io::Result<()> {
+    write!(
+        text,
+        "{},{},{},{},{}",
+        entry.start,
+        letter(entry.op),
+        entry.offset,
+        entry.length,
+        entry.response
+    )?;
+    for (_, count) in COUNTS {
+        let sum: u64 = flash.iter().map(|(_, counts)| count(counts)).sum();
+        write!(text, ",{sum}")?;
+    }
+    for cause in Cause::ALL {
+        let own = flash.iter().find(|(of, _)| *of == cause);
+        write!(text, ",{}", own.map_or(0, |(_, counts)| counts.programs))?;
+    }
+    text.push(b'\n');
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_selects_the_format() {
+        for (name, expected) in [
+            ("x.ndjson", (Format::Ndjson, false)),
+            ("/tmp/a.b/x.csv", (Format::Csv, false)),
+            ("x.ndjson.zst", (Format::Ndjson, true)),
+            ("x.csv.zst", (Format::Csv, true)),
+        ] {
+            assert_eq!(format(Path::new(name)).unwrap(), expected, "{name}");
+        }
+        for wrong in ["x", "x.log", "x.zst", "x.csv.gz", ".zst"] {
+            let failure = format(Path::new(wrong)).unwrap_err();
+            assert!(
+                failure.message.contains("end it in .ndjson or .csv"),
+                "{failure}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_created_is_named() {
+        let failure = Log::create(Path::new("/nonexistent/x.csv")).err().unwrap();
+        assert!(
+            failure.message.starts_with("/nonexistent/x.csv: No such"),
+            "{failure}"
+        );
+    }
+
+    /// A disk without space: the reason reaches the run, whenever the writer meets it.
+    #[test]
+    fn a_full_disk_fails_the_run() {
+        let (to, from) = sync_channel(WAITING);
+        let sink = Sink::Plain(BufWriter::new(
+            File::options().write(true).open("/dev/full").unwrap(),
+        ));
+        let writer = std::thread::spawn(move || write(&from, sink, Format::Csv));
+        let mut log = Log {
+            name: "/dev/full".into(),
+            begun: 0,
+            counters: [OpCounts::default(); Cause::COUNT],
+            batch: Batch::new(),
+            to: Some(to),
+            writer,
+        };
+        let extent = Extent {
+            offset: 0,
+            len: 512,
+        };
+        let counters = Counters::default();
+        let outcome = (0..1_000_000u64)
+            .try_for_each(|at| log.note(Op::Read, &[extent], at, at + 1, &counters));
+        let failure = log.finish(outcome).unwrap_err();
+        assert!(
+            failure.message.starts_with("/dev/full: No space"),
+            "{failure}"
+        );
+    }
+}

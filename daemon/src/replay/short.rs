@@ -1,0 +1,51 @@
+//! A short version of a job, to estimate its cost.
+
+use super::job::Job;
+use super::precondition::SteadyRule;
+use super::row::Row;
+use super::run_limited;
+use super::watch::WatchArgs;
+use crate::failure::Failure;
+use crate::method::Precondition;
+
+/// Requests of a short run.
+const REQUESTS: u64 = 20_000;
+/// Its drive writes of random pages.
+const AGE: f64 = 1.0;
+/// Least share of a trace that is taken as read: compressed input is read in blocks.
+const SHARE_MIN: f64 = 1e-6;
+
+/// What a short run found.
+pub struct Short {
+    /// Its row.
+    pub row: Row,
+    /// The share of the workload that it replayed.
+    pub share: f64,
+    /// Drive writes of the whole job's preconditioning, at most.
+    pub drive_writes: f64,
+}
+
+/// Runs a short version of a job on the same device.
+///
+/// # Errors
+/// As [`super::run`].
+pub fn run_short(job: &Job) -> Result<Short, Failure> {
+    let mut short = job.complete()?;
+    let age = short.method.age;
+    let random = match short.method.precondition() {
+        Precondition::Steady => Some(SteadyRule::default().limit_drive_writes),
+        Precondition::Fill => Some(age.unwrap_or(0.0)),
+        Precondition::None | Precondition::Footprint => None,
+    };
+    if let Some(random) = random {
+        short.method.precondition = Some(Precondition::Fill);
+        short.method.age = Some(random.min(AGE));
+    }
+    (short.method.warm_up, short.method.loops) = (0, 1);
+    let (row, share) = run_limited(&short, &WatchArgs::default(), REQUESTS, &mut |_, _| ())?;
+    Ok(Short {
+        drive_writes: random.map_or(row.precondition.drive_writes, |random| 1.0 + random),
+        share: share.max(SHARE_MIN),
+        row,
+    })
+}

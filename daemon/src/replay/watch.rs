@@ -1,0 +1,196 @@
+//! What a run writes besides its row, while it is measured.
+
+use super::log::Log;
+use super::series::Series;
+use super::sim::{Extent, Sim};
+use super::trace_events::TraceEvents;
+use crate::failure::Failure;
+use clap::Args;
+use ftld_traces::Op;
+use nand_model::Nanos;
+use std::path::PathBuf;
+
+/// Options of what is written besides the row.
+#[derive(Args, Clone, Debug, Default)]
+pub struct WatchArgs {
+    /// Print a line of JSON per interval of emulated time, such as 100ms or 10s, before the row;
+    /// implies --json
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    pub interval: Option<Nanos>,
+    /// Write a line per request to a file: .ndjson or .csv, compressed with .zst behind it
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Write the scheme's events to a file for Perfetto or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    pub trace_events: Option<PathBuf>,
+}
+
+impl WatchArgs {
+    /// Refuses options that belong to a single run.
+    ///
+    /// # Errors
+    /// One of them is set.
+    pub fn refuse_seeds(&self) -> Result<(), Failure> {
+        let set = [
+            ("--interval", self.interval.is_some()),
+            ("--log", self.log.is_some()),
+            ("--trace-events", self.trace_events.is_some()),
+        ];
+        match set.iter().find(|(_, is_set)| *is_set) {
+            None => Ok(()),
+            Some((option, _)) => Err(Failure::usage(format!(
+                "{option} describes one run; leave out --seeds, and choose the run by --seed"
+            ))),
+        }
+    }
+}
+
+/// Parses a length of emulated time into ns.
+fn interval(text: &str) -> Result<Nanos, String> {
+    const UNITS: [(&str, u64); 6] = [
+        ("ns", 1),
+        ("us", 1_000),
+        ("ms", 1_000_000),
+        ("s", 1_000_000_000),
+        ("min", 60_000_000_000),
+        ("h", 3_600_000_000_000),
+    ];
+    let wrong = || "write a number and a unit: 500us, 100ms, 10s, 5min, 1h".to_owned();
+    let split = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(split);
+    let (_, ns) = UNITS
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .ok_or_else(wrong)?;
+    let number: u64 = number.trim().parse().map_err(|_| wrong())?;
+    match number.checked_mul(*ns) {
+        Some(0) => Err("an interval of no time; choose a longer one".into()),
+        Some(length) => Ok(length),
+        None => Err("longer than 584 years; choose a shorter one".into()),
+    }
+}
+
+/// The open outputs of one run.
+pub(super) struct Watch {
+    interval: Option<Nanos>,
+    series: Option<Series>,
+    log: Option<Log>,
+    trace_events: Option<TraceEvents>,
+    measuring: bool,
+}
+
+impl Watch {
+    /// Opens the files.
+    ///
+    /// # Errors
+    /// A file cannot be written, or its name selects no format.
+    pub(super) fn open(args: &WatchArgs) -> Result<Watch, Failure> {
+        Ok(Watch {
+            interval: args.interval,
+            series: None,
+            log: args.log.as_deref().map(Log::create).transpose()?,
+            trace_events: args
+                .trace_events
+                .as_deref()
+                .map(TraceEvents::create)
+                .transpose()?,
+            measuring: false,
+        })
+    }
+
+    /// Begins with the measurement.
+    pub(super) fn begin(&mut self, sim: &mut Sim) {
+        self.measuring = true;
+        self.series = self.interval.map(|interval| Series::new(interval, sim));
+        if let Some(log) = &mut self.log {
+            log.begin(sim);
+        }
+        if let Some(trace) = &mut self.trace_events {
+            trace.begin(sim);
+        }
+    }
+
+    /// Notes that a request starts at `at`.
+    #[inline]
+    pub(super) fn start(&mut self, at: Nanos, sim: &mut Sim) -> Result<(), Failure> {
+        match &mut self.series {
+            Some(series) => series.start(at, sim),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes the request that ended at `done`.
+    #[inline]
+    pub(super) fn end(
+        &mut self,
+        op: Op,
+        extents: &[Extent],
+        at: Nanos,
+        done: Nanos,
+        sim: &Sim,
+    ) -> Result<(), Failure> {
+        if !self.measuring {
+            return Ok(());
+        }
+        if let Some(trace) = &mut self.trace_events {
+            trace.collect(sim);
+        }
+        match &mut self.log {
+            Some(log) => log.note(op, extents, at, done, sim.ftl().chip().counters()),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes what remains when the measurement has ended, with this outcome. `about` describes the
+    /// run.
+    pub(super) fn finish(
+        self,
+        outcome: Result<(), Failure>,
+        sim: &mut Sim,
+        about: &str,
+    ) -> Result<(), Failure> {
+        let mut outcome = outcome;
+        if let Some(log) = self.log {
+            outcome = log.finish(outcome);
+        }
+        outcome?;
+        if let Some(trace) = self.trace_events {
+            trace.finish(sim, about)?;
+        }
+        self.series.map_or(Ok(()), |series| series.finish(sim))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_read_as_people_write_them() {
+        assert_eq!(
+            ["7ns", "500us", "100ms", "10 s", "5min", "1h"].map(|text| interval(text).unwrap()),
+            [
+                7,
+                500_000,
+                100_000_000,
+                10_000_000_000,
+                300_000_000_000,
+                3_600_000_000_000
+            ]
+        );
+        for (wrong, part) in [
+            ("10", "a number and a unit"),
+            ("s", "a number and a unit"),
+            ("1.5s", "a number and a unit"),
+            ("-1s", "a number and a unit"),
+            ("3fortnights", "a number and a unit"),
+            ("0ms", "of no time"),
+            ("6000000h", "584 years"),
+        ] {
+            let error = interval(wrong).unwrap_err();
+            assert!(error.contains(part), "{wrong}: {error}");
+        }
+    }
+}

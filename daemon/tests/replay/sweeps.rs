@@ -1,0 +1,219 @@
+//! Sweeps over many machines: chunks of a plan, completion after an interruption, and rows held
+//! against the plan.
+
+use super::file;
+use super::program::Host;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SWEEP: [&str; 8] = [
+    "uniform:requests=500",
+    "--scheme",
+    "pagemap,lazyftl,dftl",
+    "--size",
+    "4MiB",
+    "--precondition",
+    "fill",
+    "--plan",
+];
+
+fn plan(host: &Host, more: &[&str]) -> PathBuf {
+    let (code, plan, error) = host.run(&[&["compare"], &SWEEP[..], more].concat());
+    assert_eq!(code, 0, "{error}");
+    file(host, "jobs.ndjson", &plan)
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+fn program(folder: &Path, name: &str, text: &str) {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A cluster of one machine, on which an array has at most two tasks.
+fn submit(host: &Host, args: &[&str]) -> (bool, String) {
+    let folder = host.folder.path();
+    program(
+        folder,
+        "scontrol",
+        "#!/bin/bash\necho 'MaxArraySize            = 3'\n",
+    );
+    program(
+        folder,
+        "sbatch",
+        "#!/bin/bash\n\
+         last=${1#--array=1-}; shift\n\
+         echo \"$last tasks of $4\"\n\
+         for task in $(seq \"$last\"); do SLURM_ARRAY_TASK_ID=$task bash \"$@\" || exit; done\n",
+    );
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/slurm-array.sh");
+    let output = Command::new("bash")
+        .arg(script)
+        .args(args)
+        .env("PATH", path)
+        .env("FTLD", env!("CARGO_BIN_EXE_ftld"))
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&text).into(),
+    )
+}
+
+#[test]
+fn an_interrupted_array_is_completed_by_the_same_command() {
+    let host = Host::new();
+    let jobs = plan(&host, &["--seeds", "1"]);
+    let rows = host.folder.path().join("rows");
+    let args = [jobs.to_str().unwrap(), rows.to_str().unwrap()];
+    let (done, text) = submit(&host, &args);
+    // Three jobs on two tasks: two jobs each, the second task has one.
+    assert!(done && text.starts_with("2 tasks of 2\n"), "{text}");
+    let (one, two) = (rows.join("000001.ndjson"), rows.join("000002.ndjson"));
+    let before = read(&one);
+    assert_eq!((before.lines().count(), read(&two).lines().count()), (2, 1));
+    let files = [one.to_str().unwrap(), two.to_str().unwrap()];
+    let check = [&["compare", "--against", args[0], "--rows"][..], &files].concat();
+    let (code, table, error) = host.run(&check);
+    assert!(code == 0 && table.contains("lazyftl"), "{error}");
+
+    // Killed in the middle of a line.
+    let first = before.lines().next().unwrap();
+    std::fs::write(&one, format!("{first}\n{}", &first[..100])).unwrap();
+    std::fs::remove_file(&two).unwrap();
+    host.fails(&check[..5], 1, &["000001.ndjson: line 2: not a row"]);
+    let (done, text) = submit(&host, &args);
+    assert!(done, "{text}");
+    let after = read(&one);
+    // The first row has its CPU seconds: it was not run again. The second was.
+    assert!(after.starts_with(&format!("{first}\n")) && after.lines().count() == 2);
+    assert_eq!(host.run(&check).0, 0);
+    let (done, text) = submit(&host, &args);
+    assert!(done && read(&one) == after, "{text}");
+
+    let (done, text) = submit(&host, &[args[0], args[1], "1"]);
+    assert!(
+        !done
+            && text.contains("K is 1: 3 jobs need at least 2 per task, because MaxArraySize is 3"),
+        "{text}"
+    );
+}
+
+#[test]
+fn rows_that_are_not_those_of_the_plan_are_named() {
+    let host = Host::new();
+    let jobs = plan(&host, &["--op", "7,20"]);
+    let jobs = jobs.to_str().unwrap();
+    let rows = host.folder.path().join("rows.ndjson");
+    let run = ["compare", "--job", jobs, "--append", rows.to_str().unwrap()];
+    let (code, out, error) = host.run(&run);
+    assert_eq!((code, &*out), (0, ""), "{error}");
+    let text = read(&rows);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 6);
+    let check = |name: &str, text: &str| {
+        let path = file(&host, name, text);
+        let args = ["compare", "--against", jobs, "--rows"];
+        host.run(&[&args[..], &[path.to_str().unwrap()]].concat())
+    };
+    assert_eq!(check("all", &text).0, 0);
+    let seed = "\"seed\":1";
+    assert!(lines[0].contains(seed));
+    let other = lines[0].replace(seed, "\"seed\":77");
+    let version = format!("\"version\":\"{}\"", env!("CARGO_PKG_VERSION"));
+    assert!(lines[5].contains(&version));
+    let old = lines[5].replace(&version, "\"version\":\"0.0.9\"");
+    for (name, text, parts) in [
+        (
+            "missing",
+            lines[1..].join("\n"),
+            &[
+                "1 missing",
+                "jobs.ndjson: line 1: pagemap on uniform:requests=500",
+            ][..],
+        ),
+        (
+            "double",
+            format!("{text}{}\n", lines[3]),
+            &["1 double", "double: line 7: pagemap", "double: line 4"],
+        ),
+        (
+            "foreign",
+            format!("{text}{other}\n"),
+            &["1 foreign", "foreign: line 7: pagemap", "seed 77 is not in"],
+        ),
+        (
+            "empty",
+            String::new(),
+            &["1 empty, 6 missing", "empty: no row in it"],
+        ),
+        (
+            "version",
+            format!("{}\n{old}\n", lines[..5].join("\n")),
+            &["1 of another program", "version: line 6: is of ftld 0.0.9"],
+        ),
+    ] {
+        let (code, out, error) = check(name, &text);
+        assert_eq!((code, &*out), (1, ""), "{name}: {error}");
+        for part in parts {
+            assert!(error.contains(part), "{part} is not in {error}");
+        }
+    }
+    // Rows of another program are not continued.
+    std::fs::write(&rows, format!("{old}\n")).unwrap();
+    host.fails(
+        &run,
+        1,
+        &["rows.ndjson: has rows of ftld 0.0.9", "this is ftld"],
+    );
+    assert_eq!(read(&rows), format!("{old}\n"));
+    // A run that failed is repeated, and the others of its chunk are not lost.
+    let broken = file(
+        &host,
+        "two.ndjson",
+        "{\"workload\":\"nosuch\"}\n{\"workload\":\"uniform:requests=9\",\"size\":\"1MiB\"}\n",
+    );
+    let rows = host.folder.path().join("two");
+    let run = [
+        "compare",
+        "--job",
+        broken.to_str().unwrap(),
+        "--append",
+        rows.to_str().unwrap(),
+    ];
+    for _ in 0..2 {
+        host.fails(&run, 1, &["nosuch: no such file"]);
+        assert_eq!(read(&rows).lines().count(), 2);
+    }
+}
+
+#[test]
+fn a_row_names_program_trace_and_machine() {
+    let host = Host::new();
+    let trace = file(&host, "t.csv", "0,W,0,4096\n");
+    let row = super::replay(&host, &[trace.to_str().unwrap(), "--size", "1MiB"]);
+    let sum = Command::new("sha256sum").arg(&trace).output().unwrap();
+    let sum = String::from_utf8(sum.stdout).unwrap();
+    assert_eq!(
+        row["run"]["trace_sha256"].as_str(),
+        sum.split_whitespace().next()
+    );
+    let name = read(Path::new("/proc/sys/kernel/hostname"));
+    assert_eq!(row["run"]["host"], name.trim());
+    assert!(row["run"]["rss_bytes"].as_u64().unwrap() > 1 << 20);
+    assert!(row["run"]["wall_seconds"].as_f64().unwrap() > 0.0);
+    let made = super::replay(&host, &["uniform:requests=1", "--size", "1MiB"]);
+    assert!(made["run"]["trace_sha256"].is_null());
+    let page = "/nonexistent/page.html";
+    host.fails(
+        &["compare", trace.to_str().unwrap(), "--html", page],
+        1,
+        &["/nonexistent/page.html: No such file"],
+    );
+}
