@@ -353,7 +353,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     /// Calls `ask` with the policy and its view.
-    fn with_policy_view<R>(&mut self, ask: impl FnOnce(&mut P, &View) -> R) -> R {
+    pub(crate) fn with_policy_view<R>(&mut self, ask: impl FnOnce(&mut P, &View) -> R) -> R {
         let chip = self.space.flash.chip();
         let erases = |block| chip.erase_count(block);
         let takes = |stream: LogStream, offset| {

@@ -1,12 +1,13 @@
 //! Tests for every scheme of data blocks and log blocks, with its tables compared after every step,
 //! and costs of operations. The schemes' own tests call these.
 
+use super::{HybridFtl, Policy};
 use crate::addr::Lpn;
 use crate::config::{FtlConfig, Params};
 use crate::ftl::{Ftl, Start};
 use crate::schemes::Scheme;
 use nand_model::store::MemStore;
-use nand_model::{Chip, Profile, SplitMix};
+use nand_model::{Chip, Geometry, Profile, SplitMix};
 
 /// A device of a scheme.
 pub(crate) struct Device {
@@ -27,6 +28,51 @@ pub(crate) const SLC: &str = "lazyftl";
 /// A profile with paired pages in ascending order. Blocks have few pages, so that they fill up.
 pub(crate) const MLC: &str = "torture";
 
+/// Starts a policy on a new device, for tests that ask it.
+pub(crate) fn started<P: Policy>(
+    policy: P,
+    profile: Profile,
+    logical_pages: u32,
+    params: &[(&str, &str)],
+) -> HybridFtl<MemStore, P> {
+    let mut config = FtlConfig {
+        logical_pages,
+        params: Params::default(),
+    };
+    params
+        .iter()
+        .for_each(|(key, value)| config.params.set(key, value));
+    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    HybridFtl::create(chip, &config, Start::Format, policy).unwrap()
+}
+
+/// Writes `count` pages in one request.
+pub(crate) fn write(ftl: &mut dyn Ftl<MemStore>, lpn: u32, count: u32) {
+    let page = ftl.chip().geometry().page_len();
+    let at = ftl.chip().busy_until();
+    ftl.write(at, Lpn::new(lpn), &vec![1; page * count as usize])
+        .unwrap();
+}
+
+/// Returns the pages programmed and the blocks erased so far.
+pub(crate) fn work(ftl: &dyn Ftl<MemStore>) -> (u64, u64) {
+    let total = ftl.chip().counters().total();
+    (total.programs, total.erases)
+}
+
+/// Returns the part of the profile `rose` with so many blocks of so many pages.
+pub(crate) fn part_of_rose(blocks: u32, pages_per_block: u32) -> Profile {
+    let rose = *Profile::find("rose").unwrap();
+    Profile {
+        geometry: Geometry {
+            blocks,
+            pages_per_block,
+            ..rose.geometry
+        },
+        ..rose
+    }
+}
+
 impl Device {
     /// Creates a device of a built-in profile with `blocks` blocks.
     pub(crate) fn new(
@@ -36,8 +82,18 @@ impl Device {
         logical_pages: u32,
         params: &[(&str, &str)],
     ) -> Device {
-        let scheme = Scheme::find(scheme).unwrap();
         let profile = Profile::find(profile).unwrap().with_blocks(blocks);
+        Device::of(scheme, profile, logical_pages, params)
+    }
+
+    /// Creates a device of this profile.
+    pub(crate) fn of(
+        scheme: &str,
+        profile: Profile,
+        logical_pages: u32,
+        params: &[(&str, &str)],
+    ) -> Device {
+        let scheme = Scheme::find(scheme).unwrap();
         let mut config = FtlConfig {
             logical_pages,
             params: Params::default(),

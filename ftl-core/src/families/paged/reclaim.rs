@@ -36,9 +36,9 @@ impl<S: Store, P: Policy> GarbageCollect<S> for DemandFtl<S, P> {
         }
     }
 
-    /// Selects the collectable block with the fewest valid pages. If it is nearly full, the invalid
-    /// pages are in the update and cold area: a block there with fewer valid pages is converted
-    /// early.
+    /// Selects the victim of the policy. If at least 15/16 of its pages are valid, the invalid pages
+    /// are in the update and cold area: a block there with fewer valid pages is converted early. A
+    /// higher share would copy more, a lower one convert more (the papers give none).
     fn select_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         let pages = self.space.pages_per_block();
         let best = self.gc.victim(&mut self.space);

@@ -6,7 +6,7 @@
 //! longest unchanged first. So the first block of every list is enough for a policy that weighs
 //! age.
 
-mod cat;
+pub(crate) mod cat;
 mod cost_benefit;
 mod d_choices;
 mod fifo;

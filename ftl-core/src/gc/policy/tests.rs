@@ -41,10 +41,13 @@ fn table() -> BlockTable {
 }
 
 fn choice(name: &str) -> Option<u32> {
+    choice_of(name, |block| BLOCKS[block.index()].2)
+}
+
+fn choice_of(name: &str, erases: impl Fn(Pbn) -> u32) -> Option<u32> {
     let mut params = Params::default();
     params.set("gc.policy", name);
     let table = table();
-    let erases = |block: Pbn| BLOCKS[block.index()].2;
     let candidates = Candidates {
         table: &table,
         erases: &erases,
@@ -65,6 +68,19 @@ fn each_policy_chooses_as_its_source_says() {
     // Ten draws from four blocks: all of them, with this seed.
     assert_eq!(choice("d_choices"), Some(0));
     assert_eq!(choice("greedy"), None);
+}
+
+/// On a new device, u / (1 - u) / age x (0 + 1): 0.25 / 2 = 0.125; 1 / 31 = 0.032; 4 / 91 = 0.044.
+/// The plain count would make all of them 0, and the search would take block 0; age alone would take
+/// block 3.
+#[test]
+fn cat_has_an_order_before_the_first_erase() {
+    assert_eq!(choice_of("cat", |_| 0), Some(1));
+    // With one more erase, which block 1 then has, 0.065 against 0.044.
+    assert_eq!(
+        choice_of("cat", |block| u32::from(block.raw() == 1)),
+        Some(3)
+    );
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! A-SAST: log blocks for groups of adjacent logical blocks; group sizes follow the load.
 //!
-//! Koo, Shin: *Adaptive Block Association Scheme for Flash Translation Layer*, IEICE Transactions
-//! 2009; based on SAST: Park, Cheon, Kang, Reh, Cho, Kim: *A Reconfigurable FTL Architecture for
-//! NAND Flash-Based Applications*, ACM TECS 7(4), 2008. BAST gives every logical block log blocks
-//! of its own, which are merged half empty. In FAST all logical blocks share them, and each merge
-//! involves many logical blocks. In SAST, N adjacent logical blocks share up to K log blocks.
-//! A-SAST starts with groups of one logical block, without K, and grows and shrinks them.
-//! [`crate::families::hybrid`] implements the rest, with a log stream per group: the stream of the
-//! group's first logical block. This module contains the groups and the choice of the log block to
-//! merge.
+//! Koo, Shin: *Adaptive Log Block Mapping Scheme for Log Buffer-based FTL*, IWSSPS 2009 (as cited by
+//! Ma, Feng, Li: LazyFTL, SIGMOD 2011); based on SAST: Park, Cheon, Kang, Reh, Cho, Kim: *A
+//! Reconfigurable FTL Architecture for NAND Flash-Based Applications*, ACM TECS 7(4), 2008. BAST
+//! gives every logical block log blocks of its own, which are merged half empty. In FAST all
+//! logical blocks share them, and each merge involves many logical blocks. In SAST, N adjacent
+//! logical blocks share up to K log blocks. A-SAST starts with groups of one logical block, without
+//! K, and grows and shrinks them. [`crate::families::hybrid`] implements the rest, with a log
+//! stream per group: the stream of the group's first logical block. This module contains the groups
+//! and the choice of the log block to merge.
 //!
 //! RAM: 4 bytes per logical block, a byte for its group, and per log block 4 bytes for its group
 //! and 4 per page. The report lists the allocated RAM alongside.
@@ -53,7 +53,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     title: "A-SAST: log blocks shared by groups of logical blocks, which grow and shrink (reconstructed)",
     about: "Groups of adjacent logical blocks share log blocks; in BAST a group is one logical block, in FAST it is all. A group \
             grows if its log blocks would be merged half empty, and shrinks if a log block has pages of too many logical blocks.",
-    paper: "Koo, Shin: Adaptive Block Association, IEICE 2009; Park et al.: SAST, ACM TECS 2008",
+    paper: "Koo, Shin: Adaptive Log Block Mapping, IWSSPS 2009; Park et al.: SAST, ACM TECS 2008",
     mapping: "block; page in log blocks of a group of logical blocks",
     ram: "5 B per logical block + (4 + 4 B per page) per log block",
     fidelity: 'C',

@@ -11,10 +11,15 @@
 //! RAM by the paper: 8 bytes per cached entry, 4 per mapping page.
 //!
 //! All schemes whose map is stored on flash share the mechanism ([`crate::families::paged`], with
-//! invariants and power failure). Deviations, where the paper is silent: probationary and protected
-//! segment are equal halves; validity is in RAM. Blocks in an age window bound the scan of a mount,
-//! so a page's mapping is written before the page leaves the window. A mapping page never
-//! references a page that can still be lost, so an entry may be written after its eviction.
+//! invariants and power failure). Deviations, and choices where the paper is silent:
+//! - Probationary and protected segment are equal halves; validity is in RAM.
+//! - GC copies pages to a block of their own, as LazyFTL does, not to the host's open block: the
+//!   default of `gc.placement`. `single` is the paper's one current data block.
+//! - Blocks in an age window bound the scan of a mount, so a page's mapping is written before the
+//!   page leaves the window.
+//! - A mapping page never references a page that can still be lost, so an entry may be written
+//!   after its eviction. At most twice as many entries as the cache has may wait for that; above, the
+//!   mapping page with the most of them is written.
 
 mod cmt;
 #[cfg(test)]

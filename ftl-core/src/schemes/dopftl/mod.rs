@@ -15,8 +15,8 @@
 //! All schemes whose map is stored on flash share the mechanism ([`crate::families::paged`], with
 //! invariants and power failure). Choices where the paper is silent: an update that continues the
 //! last extent makes it longer. A full compressed page is built again, and becomes original only if
-//! that does not help. The cache is a 64th of the table. Age window, safe pages and validity are as
-//! in DFTL's header.
+//! that does not help. The cache is a 64th of the table. Age window, safe pages, validity and
+//! placement of copies are as in DFTL's header; `dop.max_dirty` bounds the waiting entries.
 
 mod cache;
 mod node;

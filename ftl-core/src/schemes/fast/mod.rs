@@ -18,7 +18,7 @@
 //!   page that breaks a sequential log block. Either the block is merged and the page goes to the
 //!   random log blocks (`fast.sw_break = merge_then_rw`), or the block stays (`keep_sw_then_rw`).
 //! - `fast.predict` selects the other detectors of sequential writes that ROSE's authors compare
-//!   (Chen et al., IEEE Transactions on Computers, 2011). These are: by request size, by both,
+//!   (Chiao, Chang, IEEE Transactions on Computers, 2011). These are: by request size, by both,
 //!   none, and by requests that cover a whole logical block (EBW).
 //! - Over-provisioning limits the number of log blocks; `log.blocks` sets another number.
 //! - MLC support, trims, mount by scan, wear levelling, refresh and scrub are additions.

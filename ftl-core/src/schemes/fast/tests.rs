@@ -2,7 +2,7 @@
 //! 2,000 us.
 
 use crate::families::hybrid::tests::rose_part::{COPY, ERASE, WRITE};
-use crate::families::hybrid::tests::{Device, agrees_with_a_model};
+use crate::families::hybrid::tests::{Device, agrees_with_a_model, part_of_rose, work};
 
 #[test]
 fn it_agrees_with_a_model() {
@@ -49,6 +49,26 @@ fn a_random_log_block_takes_a_merge_for_every_logical_block_in_it() {
         );
         device.assert_sound();
     }
+}
+
+/// ROSE's Figure 3 (a): three data blocks of four pages with a free page each, a sequential and a
+/// random log block, pages 0, 1, 2, 3, 5, 9, 4, 8. Page 3 takes its offset in the data block. Pages
+/// 4 and 8 begin logical blocks, so that the sequential log block is merged twice: page 3 is copied,
+/// then 5 and 6. Cleaning is two erases and three copies.
+#[test]
+fn first_pages_of_logical_blocks_merge_the_sequential_log_block() {
+    let params = [("wear.policy", "none"), ("log.blocks", "2")];
+    let mut device = Device::of("fast", part_of_rose(64, 4), 12, &params);
+    [0, 1, 2, 4, 5, 6, 8, 9, 10]
+        .iter()
+        .for_each(|lpn| _ = device.write(*lpn, 1, 1));
+    let before = work(&*device.ftl);
+    [0, 1, 2, 3, 5, 9, 4, 8]
+        .iter()
+        .for_each(|lpn| _ = device.write(*lpn, 1, 2));
+    let after = work(&*device.ftl);
+    assert_eq!((after.0 - before.0, after.1 - before.1), (8 + 3, 2));
+    device.assert_sound();
 }
 
 #[test]

@@ -34,7 +34,7 @@
 mod tests;
 
 use crate::addr::{Lbn, Lpn};
-use crate::config::{FtlConfig, ParamDoc};
+use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::families::hybrid::{
     self, HybridFtl, LogBlock, LogReclaim, LogStream, Policy, Route, View, Write,
@@ -42,7 +42,7 @@ use crate::families::hybrid::{
 use crate::ftl::{Ftl, Start};
 use crate::int::{index, to_u32, to_u64};
 use crate::schemes::{MlcUse, Scheme};
-use nand_model::{Chip, Pbn, Store};
+use nand_model::{Chip, Geometry, Pbn, Store};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
@@ -65,7 +65,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "last.sequential",
-            help: "maximum number of sequential log blocks, 1 to 64 (default 8)",
+            help: "maximum number of sequential log blocks, 1 to 4096, and at most an eighth of all log blocks (default 8)",
         },
     ],
     shared_params: hybrid::PARAMS,
@@ -85,23 +85,15 @@ const FIRST_SEQUENTIAL: LogStream = 2;
 const HOT_USE: f64 = 0.2;
 const COLD_USE: f64 = 0.9;
 
+/// Largest value of `last.sequential`. ROSE's authors give LAST an eighth of 16,384 log blocks.
+const MAX_SEQUENTIAL: usize = 4096;
+
 fn start<S: Store>(
     chip: Chip<S>,
     config: &FtlConfig,
     start: Start,
 ) -> Result<Box<dyn Ftl<S>>, FtlError> {
-    let sequential = config.params.within("last.sequential", 8, 1..=64)?;
-    let geometry = chip.geometry();
-    let policy = Last {
-        large: config
-            .params
-            .get("last.large_request", 8192u32)?
-            .div_ceil(geometry.page_bytes),
-        pages_per_block: geometry.pages_per_block,
-        slots: vec![Slot::default(); sequential],
-        hot_quota: None,
-        recent: Recent::default(),
-    };
+    let policy = Last::new(&config.params, chip.geometry())?;
     Ok(Box::new(HybridFtl::create(chip, config, start, policy)?))
 }
 
@@ -159,6 +151,8 @@ struct Last {
     large: u32,
     pages_per_block: u32,
     slots: Vec<Slot>,
+    /// Slots by owner.
+    slot_of: FxHashMap<Lbn, usize>,
     /// Maximum number of hot log blocks, once the total maximum is known.
     hot_quota: Option<usize>,
     recent: Recent,
@@ -178,6 +172,25 @@ fn utilisation(stream: LogStream, view: &View) -> f64 {
 }
 
 impl Last {
+    fn new(params: &Params, geometry: &Geometry) -> Result<Last, FtlError> {
+        let sequential = params.get("last.sequential", 8)?;
+        if !(1..=MAX_SEQUENTIAL).contains(&sequential) {
+            return Err(FtlError::Config(format!(
+                "parameter last.sequential: {sequential} is not within 1 to {MAX_SEQUENTIAL}"
+            )));
+        }
+        Ok(Last {
+            large: params
+                .get("last.large_request", 8192u32)?
+                .div_ceil(geometry.page_bytes),
+            pages_per_block: geometry.pages_per_block,
+            slots: vec![Slot::default(); sequential],
+            slot_of: FxHashMap::default(),
+            hot_quota: None,
+            recent: Recent::default(),
+        })
+    }
+
     /// Returns the number of log blocks that may be sequential.
     fn slots_of(&self, limit: usize) -> usize {
         self.slots.len().min((limit / 8).max(1))
@@ -201,8 +214,8 @@ impl Last {
         );
         let stream = |slot: usize| FIRST_SEQUENTIAL + slot as LogStream;
         let written = |slot: usize| view.logs.newest(stream(slot)).map(|log| log.written);
-        let own = (0..slots)
-            .find(|slot| self.slots[*slot].owner == Some(write.lbn) && written(*slot).is_some());
+        let own = self.slot_of.get(&write.lbn).copied();
+        let own = own.filter(|slot| *slot < slots && written(*slot).is_some());
         let slot = match own {
             Some(slot) if written(slot) == Some(write.offset) => slot,
             Some(slot) if write.offset == 0 => return Some(Route::MergeNewest(stream(slot))),
@@ -215,8 +228,16 @@ impl Last {
             },
             _ => return None,
         };
+        let owner = Some(write.lbn);
+        if self.slots[slot].owner != owner {
+            let previous = self.slots[slot].owner;
+            if let Some(previous) = previous.filter(|lbn| self.slot_of.get(lbn) == Some(&slot)) {
+                self.slot_of.remove(&previous);
+            }
+            self.slot_of.insert(write.lbn, slot);
+        }
         self.slots[slot] = Slot {
-            owner: Some(write.lbn),
+            owner,
             used: self.recent.writes,
         };
         Some(Route::Log(stream(slot)))
@@ -348,7 +369,10 @@ impl Policy for Last {
             written, latest, ..
         } = &self.recent;
         to_u64(
-            self.slots.len() * size_of::<Slot>() + 4 * written.capacity() + 13 * latest.capacity(),
+            self.slots.len() * size_of::<Slot>()
+                + 17 * self.slot_of.capacity()
+                + 4 * written.capacity()
+                + 13 * latest.capacity(),
         )
     }
 }

@@ -28,8 +28,9 @@
 //! - With another `gc.placement` than the default, which is the paper's, the two areas together
 //!   have an open block for each stream. `single` merges both areas. `sepbit` treats pages that
 //!   neither the UMT nor the cache maps as written long ago, because a write looks nothing up.
-//! - When space is short, a full block with fewer valid pages than any block of the victim index is
-//!   converted ahead of its turn.
+//! - When every collectable block has 15/16 of its pages valid or more, the invalid pages are in
+//!   the two areas: a full block there with fewer valid pages is converted ahead of its turn and
+//!   collected. The share is ours.
 //!
 //! All schemes whose map is stored on flash share the mechanism ([`crate::families::paged`], with
 //! invariants and power failure): UMT = pending entries, GMD = directory. Specific to this scheme:

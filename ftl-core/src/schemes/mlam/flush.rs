@@ -46,10 +46,24 @@ impl<S: Store> MlamFtl<S> {
         let Some(chosen) = self.choose() else {
             return Ok(false);
         };
+        self.note_quarters(&chosen.slots);
         let copied = self.write_superblock(&chosen, Cause::Merge)?;
         self.map.cost.note_flush(copied);
         self.reorganise()?;
         Ok(true)
+    }
+
+    /// Counts the quarters that are about to be flushed, for the adaptation of `k_empty`.
+    fn note_quarters(&mut self, slots: &[u32]) {
+        let superblock = |quarter: &u32| quarter / QUARTERS;
+        for quarter in slots {
+            let logical = superblock(quarter);
+            let together = slots.iter().filter(|other| superblock(other) == logical);
+            let is_apart = together.count() < index(QUARTERS);
+            let unit = self.map.buffer.unit(logical);
+            let is_updated = unit.is_some_and(|unit| unit.of_quarter(*quarter) > 0);
+            self.map.cost.note_quarter(*quarter, is_apart, is_updated);
+        }
     }
 
     /// Returns the superblock to flush next, virtual or not.
@@ -275,27 +289,32 @@ impl<S: Store> MlamFtl<S> {
             {
                 return Ok(());
             }
-            let value = |logical: u32| {
-                let age = self.map.cost.flushed + 1 - self.map.cost.written[index(logical)];
-                self.map.mapping.gain(logical) * age
-            };
-            let unbuffered = |logical: &u32| self.map.buffer.unit(*logical).is_none();
-            let all = 0..self.map.shape.superblocks(self.logical_pages);
-            let best = all
-                .filter(unbuffered)
-                .map(|logical| (value(logical), logical))
-                .max();
-            let Some((1.., logical)) = best else {
+            let Some(logical) = self.to_reorganise() else {
                 return Ok(());
             };
             self.gc_until(self.gc.threshold + 1)?;
             // GC may have done it.
             if self.map.mapping.gain(logical) > 0 {
                 let copied = self.write_superblock(&self.whole(logical), Cause::Convert)?;
-                self.map.cost.note_reorganisation(copied);
+                self.map.cost.note_reorganisation(logical, copied);
             }
         }
         Ok(())
+    }
+
+    /// Returns the superblock to reassemble, if any: no page of it is buffered, and the bits that
+    /// it saves (Table 1) times the age of its last write are the most.
+    pub(super) fn to_reorganise(&self) -> Option<u32> {
+        let value = |logical: u32| {
+            let age = self.map.cost.flushed + 1 - self.map.cost.written[index(logical)];
+            self.map.mapping.gain(logical) * age
+        };
+        let unbuffered = |logical: &u32| self.map.buffer.unit(*logical).is_none();
+        let all = 0..self.map.shape.superblocks(self.logical_pages);
+        let best = all.filter(unbuffered);
+        let best = best.map(|logical| (value(logical), logical)).max();
+        best.filter(|(value, _)| *value > 0)
+            .map(|(_, logical)| logical)
     }
 
     /// Appends all pages that are only in RAM to the journal. A read-only device has space for

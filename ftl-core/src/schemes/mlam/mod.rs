@@ -27,8 +27,11 @@
 //!   by one. If there are too few free blocks for a superblock, the blocks of the emptiest one are
 //!   emptied one by one, too.
 //! - A failing, worn or fading block is copied row by row into another block of its chip.
-//! - Weights, the bound of the tables and the rule for `k_empty` are in `policy.rs` and `flush.rs`.
-//!   Two separate halves are reassembled only as a superblock, never two quarters as a half.
+//! - Weights and the bound of the tables are in `policy.rs` and `settings.rs`, the rule for
+//!   `k_empty` in `cost.rs`. Two quarters are reassembled only with their superblock, never as a
+//!   half.
+//! - |R|, the number of candidates, is 4 as in the paper. If these do not fill a virtual superblock,
+//!   up to 16 are examined, instead of a flush with holes.
 //! - A superchip is as wide as the paper interleaves, two ways of every channel; one with too few
 //!   free blocks borrows from other dies.
 //!

@@ -266,3 +266,68 @@ pub(super) fn joined(quarters: &mut [u32]) -> Vec<(u32, u32)> {
     }
     pieces
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::Lpn;
+    use nand_model::{Geometry, Profile};
+
+    /// Superblocks of 8 chips with blocks of 128 pages, as in the paper: N = 1024 pages.
+    fn shape() -> Shape {
+        let geometry = Geometry {
+            page_bytes: 512,
+            ..Profile::find("mlam").unwrap().geometry
+        };
+        Shape::new(&geometry, 8).unwrap()
+    }
+
+    /// Equation 2 with T = 3 superblocks in the buffer. By last access, the oldest first (t / T =
+    /// 1, 2/3, 1/3), they have 100, 200 and 900 of N = 1024 pages (n / N = 0.098, 0.195, 0.879).
+    /// Alpha 0.5: 0.549, 0.431 and 0.606. Alpha 0.75: 0.774, 0.549 and 0.470.
+    #[test]
+    fn the_eviction_priority_is_that_of_equation_2() {
+        let shape = shape();
+        let mut buffer = Buffer::new(shape, 4096, 512, false);
+        for (logical, pages) in [(7, 100), (5, 200), (6, 900)] {
+            let first = Lpn::new(logical * shape.superblock_pages());
+            first
+                .run(pages)
+                .for_each(|lpn| buffer.write(lpn, &[0; 512]));
+        }
+        let order = |policy, alpha| {
+            let found = candidates(&buffer, &shape, policy, alpha, 3);
+            found.iter().map(|c| c.logical).collect::<Vec<_>>()
+        };
+        assert_eq!(order(Policy::LruSize, 0.5), [6, 7, 5]);
+        assert_eq!(order(Policy::Mlam, 0.75), [7, 5, 6]);
+        assert_eq!(order(Policy::Lru, 0.5), [7, 5, 6]);
+        assert_eq!(order(Policy::Size, 0.5), [6, 5, 7]);
+        let best = candidates(&buffer, &shape, Policy::Mlam, 0.5, 1);
+        assert_eq!(best[0].logical, 6, "the first of |R| = 1");
+    }
+
+    fn piece(first: u32, quarters: u32, pages: u32, age: f64) -> Piece {
+        let superchip = Some(0);
+        Piece {
+            first,
+            quarters,
+            pages,
+            age,
+            superchip,
+        }
+    }
+
+    /// Section 4.2: a whole superblock "has some weight", and sizes are weighed with recency. The
+    /// figures are ours: 1.25, and 1 + 0.5 age.
+    #[test]
+    fn wholes_and_old_pieces_outweigh_larger_ones() {
+        // 100 x 1.25 = 125 against 120.
+        let slots = compose(&[piece(8, 1, 120, 0.0), piece(4, 4, 100, 0.0)]);
+        assert_eq!(slots.unwrap().slots, [4, 5, 6, 7]);
+        // 60 x 1.5 = 90 against 80 x 1.05 = 84; there is room for four.
+        let mut five: Vec<Piece> = (0..4).map(|n| piece(4 * n, 1, 80 + n, 0.1)).collect();
+        five.push(piece(16, 1, 60, 1.0));
+        assert_eq!(compose(&five).unwrap().slots, [4, 8, 12, 16]);
+    }
+}

@@ -260,38 +260,43 @@ fn every_policy_and_granularity_holds_what_was_written() {
             );
         }
         if setting.0 == "mlam.k_empty" {
-            assert_eq!(ftl.map.cost.k_empty().to_string(), setting.1, "it is fixed");
+            assert_eq!(ftl.map.cost.k_empty.to_string(), setting.1, "it is fixed");
         }
     }
 }
 
+/// The superblock with the highest space gain (Table 1) times age is reassembled. 50 physical
+/// superblocks have numbers of w = 6 bits: two halves save 2 w + 2 = 14 bits, four quarters 4 w + 8
+/// = 32. At the tenth flush a superblock not written since has age 11: 14 x 11 = 154. Four quarters
+/// written at the fifth are worth 32 x 6 = 192, at the seventh 32 x 4 = 128.
 #[test]
-fn k_empty_follows_what_merges_and_reorganisation_cost() {
-    let window = |cost: &mut Cost, merged: u64, reorganised: u64| {
-        cost.note_reorganisation(reorganised);
-        (0..64).for_each(|_| cost.note_flush(merged));
-        cost.k_empty()
-    };
-    let mut cost = Cost::new(1, None);
-    let first = cost.k_empty();
+fn space_gain_and_age_decide_what_is_reassembled() {
+    let mut ftl = made(paper(4, 400), 4096, &[]);
+    let at = |psb, loc| Some(Location { psb, loc });
+    let halves = [at(1, 2), at(1, 3), at(2, 0), at(2, 1)];
+    let quarters = [at(3, 1), at(4, 0), at(5, 3), at(6, 2)];
+    assert_eq!(ftl.to_reorganise(), None, "nothing is apart");
+    ftl.map.mapping.set(0, halves);
+    ftl.map.mapping.set(1, quarters);
+    ftl.map.cost.flushed = 10;
     assert_eq!(
-        window(&mut cost, 1, 100),
-        first + 1,
-        "reorganisation costs more than merges"
+        [0, 1, 2].map(|logical| ftl.map.mapping.gain(logical)),
+        [14, 32, 0]
     );
-    assert_eq!(window(&mut cost, 1, 50), first + 1, "neither");
-    assert_eq!(window(&mut cost, 1, 0), first + 1, "one quiet window");
-    assert_eq!(window(&mut cost, 1, 0), first, "two of them");
-    for _ in 0..20 {
-        window(&mut cost, 1, 0);
+    for (written, chosen) in [(5, 1), (7, 0)] {
+        ftl.map.cost.written[1] = written;
+        assert_eq!(
+            ftl.to_reorganise(),
+            Some(chosen),
+            "written at flush {written}"
+        );
     }
-    assert_eq!(cost.k_empty(), 0);
-    for _ in 0..20 {
-        window(&mut cost, 0, 9);
-    }
-    assert_eq!(cost.k_empty(), 7);
-    let mut fixed = Cost::new(1, Some(5));
-    assert_eq!(window(&mut fixed, 0, 100), 5);
+    ftl.map.buffer.write(Lpn::new(0), &[0; PAGE]);
+    assert_eq!(
+        ftl.to_reorganise(),
+        Some(1),
+        "the other has a buffered page"
+    );
 }
 
 /// All kinds of mount find the same pages in the same superblocks; whole ones stay whole.

@@ -1,12 +1,14 @@
 //! NFTL-1: a replacement block for each overwritten logical block, searched from its end.
 //!
-//! Ban: *Flash File System*, US patent 5,404,485, 1995, in the form for flash with OOB areas. The
-//! first write of a page goes to its offset in the primary block. Later ones are appended to the
-//! replacement block, whose OOB areas identify the pages. A read searches them from the newest to
-//! the oldest, and finds the page there or else in the primary block. When a replacement block is
-//! full, or blocks are short, the two are folded into one new block. [`crate::families::hybrid`]
-//! implements all that, with a log stream per logical block. This module contains the choice of the
-//! pair to fold, and the cost of the search in reads.
+//! Ban, Hasharon: *Flash File System Optimized for Page-Mode Flash Technologies*, US patent
+//! 5,937,425, 1999, the scheme for flash with OOB areas; Ma, Feng, Li (LazyFTL, SIGMOD 2011) call
+//! it NFTL-1, and the one without OOB areas NFTL-N. The first write of a page goes to its offset in
+//! the primary block. Later ones are appended to the replacement block, whose OOB areas identify
+//! the pages. A read searches them from the newest to the oldest, and finds the page there or else
+//! in the primary block. When a replacement block is full, or blocks are short, the two are folded
+//! into one new block. [`crate::families::hybrid`] implements all that, with a log stream per
+//! logical block. This module contains the choice of the pair to fold, and the cost of the search
+//! in reads.
 //!
 //! RAM: 9 bytes per logical block (two block numbers and the next free page). The report lists the
 //! allocated RAM alongside: the engine has the locations of log pages, for merges and recovery.
@@ -14,7 +16,7 @@
 //!
 //! Deviations, and choices where the paper is silent:
 //! - The pair with the most pages in its replacement block is folded when blocks are short, as by
-//!   Ma, Feng, Li (LazyFTL, SIGMOD 2011).
+//!   Ma, Feng, Li.
 //! - Over-provisioning limits the number of replacement blocks; `log.blocks` sets another number.
 //! - A replacement block that has all pages in order becomes the primary block (`fold`, `switch`),
 //!   as in later descriptions.
@@ -41,7 +43,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     about: "A page is first written to its offset in the primary block; later versions are appended to a replacement block. A read \
             searches that block from its end, by the spare bytes. When the replacement block is full, or free blocks are few, \
             both blocks are folded into a new one.",
-    paper: "Ban: Flash File System, US patent 5,404,485, 1995",
+    paper: "Ban, Hasharon: Flash File System Optimized for Page-Mode Flash Technologies, US patent 5,937,425, 1999",
     mapping: "block; page in a replacement block, found by its spare bytes",
     ram: "9 B per logical block",
     fidelity: 'A',

@@ -1,7 +1,7 @@
 //! NFTL-N: a list of blocks for each logical block, every page at its own offset.
 //!
-//! Ban: *Flash File System Optimized for Page-Mode Flash Technologies*, US patent 5,937,425, 1999,
-//! made for flash without OOB areas. A page goes into the first block of the list whose page at its
+//! Ban, Hasharon: *Flash File System Optimized for Page-Mode Flash Technologies*, US patent
+//! 5,937,425, 1999, the scheme for flash without OOB areas. A page goes into the first block of the list whose page at its
 //! offset is free; if there is none, a block is added. The newest content is in the last block
 //! whose page at that offset is programmed. When a list has its maximum length, or free blocks are
 //! few, the longest list is folded. The pages missing in the last block are copied into it from the
@@ -42,7 +42,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     about: "Every logical block has a list of blocks, and a page goes to the first of them whose page at its offset is free. When \
             a list has its maximum length, or free blocks are few, it is folded: the pages missing in the last block are copied \
             into it, and the others are erased.",
-    paper: "Ban: Flash File System Optimized for Page-Mode Flash Technologies, US patent 5,937,425, 1999",
+    paper: "Ban, Hasharon: Flash File System Optimized for Page-Mode Flash Technologies, US patent 5,937,425, 1999",
     mapping: "block; a list of blocks per logical block",
     ram: "4 B per logical block + 8 B per block in a list",
     fidelity: 'A',

@@ -4,11 +4,11 @@
 //! Chiao, Chang: *ROSE: A Novel Flash Translation Layer for NAND Flash Memory Based on Hybrid
 //! Address Translation*, IEEE Transactions on Computers 60(6), 2011. As in FAST, overwrites go to
 //! log blocks that all logical blocks share; three things differ. *Entire-block writing* (EBW): a
-//! request that covers a logical block goes to a new data block at once. *Merge-oriented
-//! reclamation* (MARO): the victim is the log block with the highest score, its age minus the cost
-//! of its merges. The cost is the erases, and the pages to copy for every logical block in it.
-//! Pages that are invalid in the data block (so a log block has them) count half, because they may
-//! become invalid before. *Free page reuse* (FPR) applies to a replaced data block that has more
+//! request that covers a logical block goes to a new data block at once. *Merge-aware round robin*
+//! (MARO): the victim is the log block with the highest score, its age minus the cost of its merges
+//! (equation 5). The cost is the erases, and the pages to copy for every logical block in it. Pages
+//! that are invalid in the data block (so a log block has them) count half: their copy empties a
+//! page of a log block, too. *Free page reuse* (FPR) applies to a replaced data block that has more
 //! free pages than some full log block has valid ones. These are copied to it, and it becomes a
 //! log block; the other log block is erased instead of it.
 //!
@@ -30,11 +30,16 @@
 //! - The victim is searched when it is needed, by the same formula, instead of an index of all
 //!   scores. A search costs as much as the copies of a few pages. A log block made by FPR has its
 //!   age from then.
+//! - At most 64 data blocks reused by FPR are partly free at a time; a further one is erased. The
+//!   paper has no limit. RAM has an open block for each.
 //! - Cheap merges are taken where the paper assumes full ones: `rose.cheap_merge = off` for those.
 //! - Over-provisioning determines the log area; `log.blocks` sets it (the paper: 2.5 % of the
 //!   blocks).
-//! - Wear levelling relocates cold data into worn blocks instead of swapping. Trims, mount by scan,
-//!   refresh and scrub are additions.
+//! - The paper swaps the data of the least and the most worn block as soon as their erase counts are
+//!   more than T_hc = 10 apart. Ours moves the data of the least worn block into the most worn free
+//!   one, which is half a swap, and looks once per erases of a sixteenth of the blocks
+//!   (`wear.gap = 10` sets T_hc). So erase counts spread more than in Table 6, at less cost.
+//! - Trims, mount by scan, refresh and scrub are additions.
 //!
 //! Invariants and power failure: [`crate::families::hybrid`]. A swapped block contains invalid data
 //! pages besides log pages; versions distinguish them.
@@ -49,6 +54,7 @@ use crate::families::hybrid::{
     self, HybridFtl, LogBlock, LogReclaim, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
+use crate::gc::policy::cat;
 use crate::int::{real, to_u64};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store, Timing};
@@ -105,7 +111,8 @@ pub(super) const SCHEME: Scheme = Scheme {
 /// The log stream.
 const LOG: LogStream = 0;
 
-/// Maximum number of data blocks that wait to be filled as log blocks.
+/// Maximum number of data blocks reused by FPR that have free pages. They are filled one after
+/// another, so more of them hardly ever exist.
 const SWAPPED: u32 = 64;
 
 fn start<S: Store>(
@@ -218,8 +225,7 @@ impl Rose {
             Victim::Cheapest => -self.merge_cost(log, view, 1.0),
             Victim::CostAgeTime => {
                 let used = f64::from(log.valid) / f64::from(self.pages_per_block);
-                let gain = (age + 1.0) * (1.0 - used);
-                -(used * f64::from(view.erases(log.block))) / gain.max(f64::MIN_POSITIVE)
+                cat::score(used, age + 1.0, view.erases(log.block))
             }
         }
     }

@@ -1,13 +1,13 @@
 //! The paper's example of a swap, its charges, and the equality of ROSE-M and ROSE.
 
+use super::*;
 use crate::addr::Lpn;
-use crate::config::{FtlConfig, Params};
 use crate::events::EventKind;
-use crate::families::hybrid::tests::{Device, agrees_with_a_model};
-use crate::ftl::{Ftl, Start};
-use crate::schemes::Scheme;
+use crate::families::hybrid::tests::{
+    self, Device, agrees_with_a_model, part_of_rose, started, work,
+};
 use nand_model::store::MemStore;
-use nand_model::{Chip, Geometry, PageOrder, Profile, SplitMix};
+use nand_model::{PageOrder, Profile, SplitMix};
 
 const US: u64 = 1_000;
 
@@ -47,19 +47,6 @@ fn start(profile: Profile, logical_pages: u32, params: &[(&str, &str)]) -> Box<d
         .unwrap()
 }
 
-/// Returns ROSE's part with `blocks` blocks of `pages_per_block` pages.
-fn part(blocks: u32, pages_per_block: u32) -> Profile {
-    let rose = *Profile::find("rose").unwrap();
-    Profile {
-        geometry: Geometry {
-            blocks,
-            pages_per_block,
-            ..rose.geometry
-        },
-        ..rose
-    }
-}
-
 fn write(ftl: &mut dyn Ftl<MemStore>, lpn: u32, count: u32, n: u64) -> u64 {
     let at = ftl.chip().busy_until();
     ftl.write(
@@ -69,11 +56,6 @@ fn write(ftl: &mut dyn Ftl<MemStore>, lpn: u32, count: u32, n: u64) -> u64 {
     )
     .unwrap()
         - at
-}
-
-fn work(ftl: &dyn Ftl<MemStore>) -> (u64, u64) {
-    let total = ftl.chip().counters().total();
-    (total.programs, total.erases)
 }
 
 #[test]
@@ -133,17 +115,119 @@ fn of_equal_costs_the_older_log_block_is_merged() {
     );
 }
 
+/// Figure 4's writes: single pages to three logical blocks of four.
+const FIGURE_4: [u32; 18] = [0, 1, 0, 1, 4, 5, 8, 4, 5, 0, 1, 0, 8, 0, 1, 4, 4, 6];
+
+/// Starts ROSE with blocks of four pages, so that tests can ask its policy, and writes single pages.
+fn asked(writes: &[u32], params: &[(&str, &str)]) -> HybridFtl<MemStore, Rose> {
+    let mode = [
+        ("gc.free_threshold", "2"),
+        ("nand.pair_policy", "none"),
+        ("wear.policy", "none"),
+    ];
+    let params = [&mode[..], params].concat();
+    let (mut own, part) = (Params::default(), part_of_rose(64, 4));
+    params.iter().for_each(|(key, value)| own.set(key, value));
+    let policy = Rose::new(&own, &part.timing, 4).unwrap();
+    let mut ftl = started(policy, part, 12, &params);
+    writes
+        .iter()
+        .for_each(|lpn| tests::write(&mut ftl, *lpn, 1));
+    ftl
+}
+
+/// Returns the scores of the log blocks, the oldest first.
+fn scores(ftl: &mut HybridFtl<MemStore, Rose>) -> Vec<f64> {
+    ftl.with_policy_view(|policy, view| {
+        let score = |log| policy.score(log, view);
+        view.logs.iter().map(score).collect()
+    })
+}
+
+/// Returns the age rank of the victim: 0 for the oldest log block.
+fn victim(ftl: &mut HybridFtl<MemStore, Rose>) -> Option<usize> {
+    ftl.with_policy_view(|policy, view| {
+        let victim = policy.victim(view)?;
+        view.logs.iter().position(|log| log.block == victim)
+    })
+}
+
+/// Equation 5 on the state of Figure 4, with Table 1's values: a copy takes 88 + 263 = 351 us, an
+/// erase 2,000 us, the age weight is 1, alpha 0.5. By data block, live and dead pages: A 0 and 2, B
+/// 1 and 2, C 0 and 1. Log block L has a live page of B, M one of C, N pages of A and B:
+///
+/// - L: -(1 + 0.5 x 2) x 351 - 2 x 2,000 = -4,702
+/// - M: -(0 + 0.5 x 1) x 351 - 2 x 2,000 = -4,175.5, so M is merged, as in the figure
+/// - N: -((0 + 0.5 x 2) + (1 + 0.5 x 2)) x 351 - 3 x 2,000 = -7,053
+///
+/// After the merge of M the others have age 1. Page 6 is in a new log block of age 0, and dead in B,
+/// which has 0 live and 3 dead pages:
+///
+/// - L: 1 - 1.5 x 351 - 4,000 = -4,525.5
+/// - N: 1 - (1 + 1.5) x 351 - 6,000 = -6,876.5
+/// - the new one: 0 - 1.5 x 351 - 4,000 = -4,526.5: of equal costs the older is preferred
+#[test]
+fn the_score_is_that_of_equation_5() {
+    let mut ftl = asked(&FIGURE_4, &[("log.blocks", "3"), ("rose.fpr", "off")]);
+    assert_eq!(scores(&mut ftl), [-4_702.0, -4_175.5, -7_053.0]);
+    assert_eq!(victim(&mut ftl), Some(1), "M");
+    tests::write(&mut ftl, 6, 1);
+    assert_eq!(scores(&mut ftl), [-4_525.5, -6_876.5, -4_526.5]);
+}
+
+/// Two log blocks with pages of one logical block each. The first one's data block has 2 live and 2
+/// dead pages, the second one's 0 and 4. With alpha 0.5 the copies count 2 + 0.5 x 2 = 3 and 0.5 x
+/// 4 = 2 pages: the second is merged. If dead pages counted in full, it would be 4 and 4, and the
+/// older one.
+#[test]
+fn dead_pages_count_half() {
+    let full: Vec<u32> = (0..12).collect();
+    let writes = [&full[..], &[0, 1, 0, 1], &[4, 5, 6, 7]].concat();
+    let logs = ("log.blocks", "2");
+    assert_eq!(victim(&mut asked(&writes, &[logs])), Some(1));
+    let mut in_full = asked(&writes, &[logs, ("maro.alpha", "1")]);
+    assert_eq!(victim(&mut in_full), Some(0));
+}
+
+/// Cost-age-time on a new device. The older log block has 3 of 4 pages valid, the other 2: u / (1 -
+/// u) is 3 and 1 at equal ages and erase counts, so the other is merged. Age alone, which is what
+/// plain erase counts of 0 leave, would take the older one, and so does round robin.
+#[test]
+fn cost_age_time_weighs_utilisation_on_a_new_device() {
+    let full: Vec<u32> = (0..12).collect();
+    let writes = [&full[..], &[1, 0, 3, 5], &[5, 4, 4, 4]].concat();
+    for (rule, rank) in [("cat", 1), ("rr", 0)] {
+        let mut ftl = asked(&writes, &[("log.blocks", "2"), ("rose.victim", rule)]);
+        assert_eq!(victim(&mut ftl), Some(rank), "{rule}");
+    }
+}
+
+/// Figure 3 (b): three data blocks with a free page each, two log blocks. Pages 0 to 3 arrive as one
+/// request and take a new data block, then 5, 9, 4 and 8 take a log block. Cleaning is one erase and
+/// no copy; FAST needs two and three (its own test).
+#[test]
+fn a_request_for_a_whole_block_costs_one_erase() {
+    let mut ftl = asked(&[0, 1, 2, 4, 5, 6, 8, 9, 10], &[("log.blocks", "2")]);
+    let before = work(&ftl);
+    tests::write(&mut ftl, 0, 4);
+    [5, 9, 4, 8]
+        .iter()
+        .for_each(|lpn| tests::write(&mut ftl, *lpn, 1));
+    let after = work(&ftl);
+    assert_eq!((after.0 - before.0, after.1 - before.1), (8, 1));
+    assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
+}
+
 /// Figure 4: three logical blocks of four pages, and three log blocks. Block M has one page, of
 /// logical block 2, whose data block has three free pages; log block L has one valid page.
 #[test]
 fn a_swap_copies_one_page_and_gains_two() {
-    let sequence = [0, 1, 0, 1, 4, 5, 8, 4, 5, 0, 1, 0, 8, 0, 1, 4, 4, 6];
     let run = |fpr: &str| {
         let mode = [("gc.free_threshold", "2"), ("nand.pair_policy", "none")];
         let params = [&mode[..], &[("log.blocks", "3"), ("rose.fpr", fpr)]].concat();
-        let mut ftl = start(part(64, 4), 12, &params);
+        let mut ftl = start(part_of_rose(64, 4), 12, &params);
         (0..)
-            .zip(sequence)
+            .zip(FIGURE_4)
             .for_each(|(n, lpn)| _ = write(&mut *ftl, lpn, 1, n));
         let before = work(&*ftl);
         write(&mut *ftl, 6, 1, 99);
@@ -173,7 +257,7 @@ fn rose_m_programs_and_erases_as_often_as_rose() {
         let in_order = Profile {
             order: PageOrder::Consecutive,
             nop: 1,
-            ..part(60, 16)
+            ..part_of_rose(60, 16)
         };
         let params: &[(&str, &str)] = match round % 4 {
             0 => &[],
@@ -181,7 +265,7 @@ fn rose_m_programs_and_erases_as_often_as_rose() {
             2 => &[("maro.age_weight", "4"), ("log.blocks", "5")],
             _ => &[("rose.cheap_merge", "off"), ("rose.ebw", "off")],
         };
-        let mut rose = start(part(60, 16), BLOCKS * 16, params);
+        let mut rose = start(part_of_rose(60, 16), BLOCKS * 16, params);
         let mut rose_m = start(in_order, BLOCKS * 16, params);
         for n in 0..4_000 {
             let hot = rng.one_in(2);

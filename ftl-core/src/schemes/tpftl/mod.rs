@@ -16,7 +16,8 @@
 //! All schemes whose map is stored on flash share the mechanism ([`crate::families::paged`], with
 //! invariants and power failure). Choices where descriptions differ: a head counts 8 bytes; the
 //! threshold of phases is 3; prefetching takes at most the space that the coldest node can free.
-//! Age window, safe pages and validity are as in DFTL's header.
+//! Age window, safe pages, validity, placement of copies and the bound of waiting entries (here
+//! twice as many as 6 bytes fit into the cache) are as in DFTL's header.
 
 mod nodes;
 #[cfg(test)]
