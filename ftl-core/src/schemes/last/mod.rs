@@ -173,12 +173,7 @@ fn utilisation(stream: LogStream, view: &View) -> f64 {
 
 impl Last {
     fn new(params: &Params, geometry: &Geometry) -> Result<Last, FtlError> {
-        let sequential = params.get("last.sequential", 8)?;
-        if !(1..=MAX_SEQUENTIAL).contains(&sequential) {
-            return Err(FtlError::Config(format!(
-                "parameter last.sequential: {sequential} is not within 1 to {MAX_SEQUENTIAL}"
-            )));
-        }
+        let sequential = params.within("last.sequential", 8, 1..=MAX_SEQUENTIAL)?;
         Ok(Last {
             large: params
                 .get("last.large_request", 8192u32)?

@@ -178,10 +178,7 @@ impl Engine {
             "{sent} bytes were sent of a piece of {length}"
         );
         if sent == 0 {
-            return Err(Failure::new(
-                Errno::Io,
-                "the device returned no extents",
-            ));
+            return Err(Failure::new(Errno::Io, "the device returned no extents"));
         }
         Ok((sent, hold))
     }
