@@ -139,7 +139,7 @@ fn run_unguarded(
     let touched = footprint.as_ref().map(Footprint::extents);
     let map = AddressRule::new(job.method.address, footprint);
     bench.fits_memory(available_memory())?;
-    let mut watch = Watch::open(watched)?;
+    let mut watch = Watch::open(watched, &source)?;
     let mut sim = bench.start(job)?;
     let failed = |what: &str, why: &dyn std::fmt::Display| {
         Failure::failed(format!(

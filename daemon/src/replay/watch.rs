@@ -3,12 +3,13 @@
 use super::log::Log;
 use super::series::Series;
 use super::sim::{Extent, Sim};
+use super::source::Source;
 use super::trace_events::TraceEvents;
 use crate::failure::Failure;
 use clap::Args;
 use ftld_traces::Op;
 use nand_model::Nanos;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Options of what is written besides the row.
 #[derive(Args, Clone, Debug, Default)]
@@ -82,11 +83,30 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Opens the files.
+    /// Opens the files of a run on `source`.
     ///
     /// # Errors
-    /// A file cannot be written, or its name selects no format.
-    pub(super) fn open(args: &WatchArgs) -> Result<Watch, Failure> {
+    /// A file cannot be written, is the trace or the other file, or its name selects no format.
+    pub(super) fn open(args: &WatchArgs, source: &Source) -> Result<Watch, Failure> {
+        let files = [
+            ("--log", args.log.as_deref()),
+            ("--trace-events", args.trace_events.as_deref()),
+        ];
+        for (option, file) in files {
+            if let (Some(file), Source::Trace { file: trace, .. }) = (file, source)
+                && is_same(file, trace)
+            {
+                return Err(Failure::usage(format!(
+                    "{option} {}: would overwrite the trace; name another file",
+                    file.display()
+                )));
+            }
+        }
+        if args.log.is_some() && args.log == args.trace_events {
+            return Err(Failure::usage(
+                "--log and --trace-events: each needs a file of its own",
+            ));
+        }
         Ok(Watch {
             interval: args.interval,
             series: None,
@@ -161,6 +181,12 @@ impl Watch {
         }
         self.series.map_or(Ok(()), |series| series.finish(sim))
     }
+}
+
+/// Returns whether two paths lead to the same file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let target = |path: &Path| path.canonicalize().ok();
+    target(one).is_some_and(|one| target(other) == Some(one))
 }
 
 #[cfg(test)]

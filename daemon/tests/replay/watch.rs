@@ -206,6 +206,13 @@ fn a_path_that_cannot_be_written_is_found_before_the_run() {
         &["--log x.gz: the name selects the format; end it in .ndjson or .csv"],
     );
     host.fails(&run, 1, &["line 2"]);
+    let text = std::fs::read_to_string(&trace).unwrap();
+    host.fails(
+        &[&run[..], &["--log", trace.to_str().unwrap()]].concat(),
+        2,
+        &["t.csv: would overwrite the trace; name another file"],
+    );
+    assert_eq!(std::fs::read_to_string(&trace).unwrap(), text);
     for option in [
         ["--log", "x.csv"],
         ["--trace-events", "x.json"],
