@@ -52,7 +52,7 @@ impl Bench {
             .scheme
             .as_deref()
             .map_or(Ok(&SCHEMES[0]), find_scheme)?;
-        let profile = requirements.profile.unwrap_or(Profile::default_profile());
+        let profile = requirements.profile.unwrap_or(*Profile::default_profile());
         let op_percent = requirements.op.unwrap_or(OP_DEFAULT);
         let by_size = profile.capacity == Capacity::BySize;
         let default = if by_size {
@@ -62,7 +62,7 @@ impl Bench {
         };
         let wanted = requirements.size.unwrap_or(default);
         let layout = scheme
-            .layout(profile, wanted, op_percent / 100.0, &requirements.params)
+            .layout(&profile, wanted, op_percent / 100.0, &requirements.params)
             .map_err(usage)?;
         let whole = u64::from(layout.logical_pages) * u64::from(profile.geometry.page_bytes);
         let size = if wanted > 0 { wanted } else { whole };

@@ -29,7 +29,6 @@ pub(crate) use rewrite::{Rewrite, Rewriter, Rewrites};
 pub(crate) use scan::{Head, scan_block, scan_heads};
 pub(crate) use shutdown_state::ShutdownState;
 
-use crate::int::to_u32;
 use nand_model::{PairTable, Profile};
 
 /// Blocks whose last pages the mount after a mount rewrites, at most, if no request came between.
@@ -47,11 +46,7 @@ pub(crate) fn rewrite_reserve(profile: &Profile, units: u32) -> u32 {
     } else {
         pages_per_block
     };
-    let hit = 1
-        + (0..pages_per_block)
-            .map(|page| to_u32(pairs.victims(page).count()))
-            .max()
-            .unwrap_or(0);
+    let hit = 1 + pairs.victims_max();
     let blocks = profile
         .geometry
         .dies()

@@ -238,7 +238,7 @@ impl<S: Store> Chip<S> {
         let last_ns = if count == 1 {
             cells_ns
         } else {
-            self.program_times.of_run(offset + count - 1, 1)
+            self.program_times.of(offset + count - 1)
         };
         let done = self.clocks.program_run(at, die, cells_ns, last_ns, count);
         debug_assert!(
@@ -351,7 +351,7 @@ impl<S: Store> Chip<S> {
 
     /// Cell time of the program of a page.
     fn cell_ns(&self, ppn: Ppn) -> Nanos {
-        self.program_times.of_run(self.split.offset_of(ppn), 1)
+        self.program_times.of(self.split.offset_of(ppn))
     }
 
     fn program_verdict(&mut self, block: Pbn) -> Verdict {
