@@ -18,6 +18,7 @@ mod erase;
 mod in_flight;
 mod program;
 mod read;
+mod word_line;
 
 pub use in_flight::CutHits;
 pub use program::RunError;

@@ -58,6 +58,13 @@ const ECC_MLC: Ecc = Ecc {
     retries: 3,
 };
 
+/// 72 bits per KiB, as an LDPC code gives: fits the rates of `ErrorModel::Tlc72l`. Ours.
+const ECC_TLC: Ecc = Ecc {
+    codeword_bytes: 1024,
+    bits: 72,
+    retries: 3,
+};
+
 /// Every profile, the default first.
 pub const PROFILES: &[Profile] = &[
     Profile {
@@ -91,6 +98,54 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 20,
         ecc: ECC_SLC,
         error_model: ErrorModel::Slc,
+    },
+    Profile {
+        name: "tlc-16k",
+        source: "TLC: times of SimpleSSD's paper by page of a word line, as coded in FEMU; shape, spare bytes and cycles typical, not of one sheet",
+        capacity: Capacity::BySize,
+        dies_per_chip: 1,
+        geometry: shape(1, 1, 0, 384, 16_384, 1_872),
+        timing: Timing {
+            read_ns: [56_500, 77_500, 106_000, 106_000],
+            partial_read_ns: 56_500,
+            program_ns: [820_500, 2_225_000, 5_734_000, 5_734_000],
+            oob_program_ns: 0,
+            erase_ns: 3_000 * US,
+            bus_ns: 52_433,
+            controller_ns: 0,
+        },
+        order: PageOrder::Consecutive,
+        nop: 1,
+        pairing: Pairing::Staggered { bits: 3 },
+        endurance: 3_000,
+        factory_bad_permille: 15,
+        max_bad_permille: 39,
+        ecc: ECC_TLC,
+        error_model: ErrorModel::Tlc72l,
+    },
+    Profile {
+        name: "qlc-16k",
+        source: "QLC: reads measured by FEMU's authors at 16 KiB, programs extrapolated there from TLC; cycles as announced for 3D QLC; shape typical",
+        capacity: Capacity::BySize,
+        dies_per_chip: 1,
+        geometry: shape(1, 1, 0, 512, 16_384, 1_872),
+        timing: Timing {
+            read_ns: [47_900, 76_200, 134_600, 228_100],
+            partial_read_ns: 47_900,
+            program_ns: [861_525, 2_447_500, 6_880_800, 9_174_400],
+            oob_program_ns: 0,
+            erase_ns: 3_000 * US,
+            bus_ns: 52_433,
+            controller_ns: 0,
+        },
+        order: PageOrder::Consecutive,
+        nop: 1,
+        pairing: Pairing::Staggered { bits: 4 },
+        endurance: 1_000,
+        factory_bad_permille: 15,
+        max_bad_permille: 39,
+        ecc: ECC_TLC,
+        error_model: ErrorModel::Tlc72l,
     },
     Profile {
         name: "mnftl",
