@@ -61,6 +61,9 @@ pub enum Command {
         /// Show the current and older versions of a logical page
         #[arg(long, value_name = "N")]
         lpn: Option<u32>,
+        /// Print its flash device as a TOML file for --profile
+        #[arg(long, conflicts_with_all = ["blocks", "page", "lpn", "json"])]
+        toml: bool,
     },
     /// Mount an image, compare every table with the flash and read every page; never changes it
     Check {
@@ -86,8 +89,14 @@ pub enum Command {
     Workloads,
     /// List the flash translation layers
     Schemes,
-    /// List the flash devices and chips
-    Profiles,
+    /// List the flash devices and chips, or show one
+    Profiles {
+        /// A profile, or the path of a TOML file
+        name: Option<String>,
+        /// Print it as a TOML file, to start one of your own from
+        #[arg(long, requires = "name", conflicts_with = "json")]
+        toml: bool,
+    },
     /// List the presets: scheme, device, parameters and method of a paper under one name
     Presets,
     /// List instances, and devices whose daemon died

@@ -5,13 +5,14 @@ use crate::failure::Failure;
 use crate::instance::{self, Dirs};
 use crate::options::{DeviceArgs, DeviceOptions};
 use crate::preset::{Preset, Use};
+use crate::profile_file;
 use crate::size::parse_size;
 use crate::target::Target;
 use crate::transport::nbd::TlsOptions;
 use clap::Args;
 use ftl_core::schemes::{self, Scheme};
 use ftl_core::{FtlError, Params, near_miss};
-use nand_model::{PROFILES, Profile};
+use nand_model::Profile;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use strum::IntoStaticStr;
@@ -32,7 +33,7 @@ pub struct ImageRequirements {
     /// Name of the scheme.
     pub scheme: Option<String>,
     /// The flash device.
-    pub profile: Option<&'static Profile>,
+    pub profile: Option<Profile>,
     /// Device size in bytes.
     pub size: Option<u64>,
     /// Over-provisioning in percent.
@@ -381,7 +382,8 @@ impl DeviceOptions {
     }
 
     fn wish_as_is(&self) -> Result<ImageRequirements, Failure> {
-        let profile = self.profile.as_deref().map(find_profile).transpose()?;
+        let profile = self.profile.as_deref().map(profile_file::find);
+        let profile = profile.transpose()?;
         let op = self.op.filter(|op| !(0.1..=1000.0).contains(op));
         if let Some(op) = op {
             return Err(Failure::usage(format!(
@@ -439,17 +441,6 @@ pub(crate) fn find_scheme(name: &str) -> Result<&'static Scheme, Failure> {
         let hint = near_miss(name, names.iter().copied());
         Failure::usage(format!(
             "no scheme {name:?}{hint}; there are {}",
-            names.join(", ")
-        ))
-    })
-}
-
-fn find_profile(name: &str) -> Result<&'static Profile, Failure> {
-    Profile::find(name).ok_or_else(|| {
-        let names: Vec<_> = PROFILES.iter().map(|p| p.name).collect();
-        let hint = near_miss(name, names.iter().copied());
-        Failure::usage(format!(
-            "no profile {name:?}{hint}; there are {}",
             names.join(", ")
         ))
     })

@@ -31,6 +31,7 @@ pub mod pages;
 pub mod pause;
 pub mod preset;
 mod private_lock;
+pub mod profile_file;
 pub mod replay;
 pub mod serve;
 pub mod shutdown;
@@ -89,6 +90,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             blocks,
             page,
             lpn,
+            toml,
         }) => commands::inspect(
             &dirs,
             &image,
@@ -96,6 +98,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
                 blocks,
                 page,
                 lpn,
+                toml,
                 json,
             },
         ),
@@ -105,7 +108,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Compare(args)) => compare::compare(&args, json),
         Some(Command::Workloads) => commands::workloads(json),
         Some(Command::Schemes) => commands::schemes(json),
-        Some(Command::Profiles) => commands::profiles(json),
+        Some(Command::Profiles { name, toml }) => commands::profiles(name.as_deref(), toml, json),
         Some(Command::Presets) => commands::presets(json),
         Some(Command::List) => commands::list(&dirs, json),
         Some(Command::Status { name, watch: None }) => {

@@ -40,8 +40,8 @@ pub struct DeviceOptions {
     /// Size that the host sees, such as 1GiB
     #[arg(long, value_name = "SIZE", env = "FTLD_SIZE")]
     pub size: Option<String>,
-    /// Flash device of a new image; see `ftld profiles`
-    #[arg(long, value_name = "NAME", env = "FTLD_PROFILE")]
+    /// Flash device of a new image: a name of `ftld profiles`, or a TOML file
+    #[arg(long, value_name = "NAME|FILE.toml", env = "FTLD_PROFILE")]
     pub profile: Option<String>,
     /// Over-provisioning in percent of the size
     #[arg(long, value_name = "PERCENT", env = "FTLD_OP")]

@@ -60,11 +60,18 @@ impl<S: Store> PageIo<'_, S> {
         Span::new(offset, len, to_u32(self.scratch.len()))
     }
 
+    /// Returns the instant at which the controller has handled a request of this instant. The parts
+    /// of a request are handled together, and requests do not wait for each other.
+    fn handled(&self, at: Nanos) -> Nanos {
+        at + self.ftl.chip().profile().timing.controller_ns
+    }
+
     /// Reads an extent.
     ///
     /// # Errors
     /// As [`Ftl::read`].
     pub fn read(&mut self, at: Nanos, offset: u64, buf: &mut [u8]) -> Result<Nanos, FtlError> {
+        let at = self.handled(at);
         let span = self.span(offset, to_u64(buf.len()));
         let (head, rest) = buf.split_at_mut(span.head.map_or(0, |(_, _, len)| index(len)));
         let (body, tail) = rest.split_at_mut(index(span.body.1) * self.scratch.len());
@@ -107,6 +114,7 @@ impl<S: Store> PageIo<'_, S> {
     /// # Errors
     /// As [`Ftl::write`], and as [`Ftl::read`] if part of a page is kept.
     pub fn write(&mut self, at: Nanos, offset: u64, data: &[u8]) -> Result<Nanos, FtlError> {
+        let at = self.handled(at);
         let span = self.span(offset, to_u64(data.len()));
         let (head, rest) = data.split_at(span.head.map_or(0, |(_, _, len)| index(len)));
         let (body, tail) = rest.split_at(index(span.body.1) * self.scratch.len());
@@ -139,6 +147,7 @@ impl<S: Store> PageIo<'_, S> {
     /// # Errors
     /// As [`Ftl::trim`], and as [`Ftl::write`] if part of a page is kept.
     pub fn zero(&mut self, at: Nanos, offset: u64, len: u64) -> Result<Nanos, FtlError> {
+        let at = self.handled(at);
         let span = self.span(offset, len);
         let mut done = at;
         for (lpn, from, len) in span

@@ -94,9 +94,9 @@ impl InstanceInfo {
         &self.profile.geometry
     }
 
-    /// Returns `slc` or `mlc`, as in metric labels.
+    /// Returns `slc`, `mlc`, `tlc` or `qlc`, as in metric labels.
     pub fn cell(&self) -> &'static str {
-        if self.profile.is_mlc() { "mlc" } else { "slc" }
+        self.profile.cell()
     }
 }
 

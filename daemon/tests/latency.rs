@@ -36,13 +36,13 @@ fn profile() -> Profile {
         oob_bytes: 128,
     };
     let timing = Timing {
-        read_ns: READ_NS,
+        read_ns: [READ_NS; 4],
         partial_read_ns: READ_NS,
-        program_ns: PROGRAM_NS,
-        program_msb_ns: PROGRAM_NS,
+        program_ns: [PROGRAM_NS; 4],
         oob_program_ns: 0,
         erase_ns: PROGRAM_NS,
         bus_ns: BUS_NS,
+        controller_ns: 0,
     };
     let mut profile = *Profile::find("slc-2k").unwrap();
     (profile.geometry, profile.timing, profile.pairing) = (geometry, timing, Pairing::None);

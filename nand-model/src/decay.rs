@@ -9,8 +9,7 @@
 use crate::convert::index;
 use crate::rng::SplitMix;
 
-/// A part's raw bit error rate: `e + a PE^k + b PE^m days^n + g PE^p reads^q`, reads counted per
-/// block since its erase.
+/// A part's raw bit error rate, by name or by its own constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorModel {
     /// SLC. Ours: 1e-9 when new, a few 1e-5 at 100,000 cycles after three months.
@@ -19,21 +18,42 @@ pub enum ErrorModel {
     Mlc3xnm,
     /// MLC of about 20 nm: Kim, Choi, Min (FAST'19) as coded in SimpleSSD's read reclaim.
     Mlc2ynm,
+    /// TLC of 72 layers: the constants labelled so in a public simulator, after the same paper.
+    Tlc72l,
+    /// The constants of a device described by a file.
+    Own(ErrorLaw),
 }
 
-struct Law {
-    e: f64,
-    a: f64,
-    k: f64,
-    b: f64,
-    m: f64,
-    n: f64,
-    g: f64,
-    p: f64,
-    q: f64,
+/// Constants of the raw bit error rate `e + a PE^k + b PE^m days^n + g PE^p reads^q`, reads counted
+/// per block since its erase.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ErrorLaw {
+    /// Rate of a new block.
+    pub e: f64,
+    /// Factor of wear.
+    pub a: f64,
+    /// Exponent of the cycles in wear.
+    pub k: f64,
+    /// Factor of retention.
+    pub b: f64,
+    /// Exponent of the cycles in retention.
+    pub m: f64,
+    /// Exponent of the days in retention.
+    pub n: f64,
+    /// Factor of read disturb.
+    pub g: f64,
+    /// Exponent of the cycles in read disturb.
+    pub p: f64,
+    /// Exponent of the reads in read disturb.
+    pub q: f64,
+    /// Reads per block beyond which the formula does not hold: more count as so many.
+    pub reads_max: f64,
 }
 
-const SLC: Law = Law {
+/// No constant is NaN, because [`Profile::validate`](crate::Profile::validate) refuses it.
+impl Eq for ErrorLaw {}
+
+const SLC: ErrorLaw = ErrorLaw {
     e: 1e-9,
     a: 5e-14,
     k: 1.6,
@@ -43,8 +63,9 @@ const SLC: Law = Law {
     g: 1e-15,
     p: 0.8,
     q: 1.0,
+    reads_max: 1e5,
 };
-const MLC_3XNM: Law = Law {
+const MLC_3XNM: ErrorLaw = ErrorLaw {
     e: 5.06e-8,
     a: 1.05e-14,
     k: 2.16,
@@ -54,8 +75,9 @@ const MLC_3XNM: Law = Law {
     g: 4.17e-15,
     p: 1.07,
     q: 1.45,
+    reads_max: 1e5,
 };
-const MLC_2YNM: Law = Law {
+const MLC_2YNM: ErrorLaw = ErrorLaw {
     e: 8.34e-5,
     a: 3.30e-11,
     k: 1.71,
@@ -65,19 +87,87 @@ const MLC_2YNM: Law = Law {
     g: 6.26e-13,
     p: 1.76,
     q: 0.47,
+    reads_max: 1e5,
+};
+const TLC_72L: ErrorLaw = ErrorLaw {
+    e: 1.48e-3,
+    a: 3.90e-10,
+    k: 2.05,
+    b: 6.28e-5,
+    m: 0.14,
+    n: 0.54,
+    g: 3.73e-9,
+    p: 0.33,
+    q: 1.71,
+    reads_max: 1e3,
 };
 
 /// Limits of the fits: beyond them the formulas give absurd rates (8.6e-2 after a year).
 const DAYS_MAX: f64 = 90.0;
-const READS_MAX: f64 = 1e5;
 const RBER_MAX: f64 = 5e-3;
+/// Most that an exponent may be, so that no product overflows.
+const EXPONENT_MAX: f64 = 10.0;
 
 impl ErrorModel {
+    /// Every model with a name.
+    pub const NAMED: [(&'static str, ErrorModel); 4] = [
+        ("slc", ErrorModel::Slc),
+        ("mlc-3xnm", ErrorModel::Mlc3xnm),
+        ("mlc-2ynm", ErrorModel::Mlc2ynm),
+        ("tlc-72l", ErrorModel::Tlc72l),
+    ];
+
+    /// Name of the model; none if the device has its own constants.
+    pub fn name(self) -> Option<&'static str> {
+        let named = ErrorModel::NAMED.iter().find(|(_, model)| *model == self);
+        named.map(|(name, _)| *name)
+    }
+
+    /// Its constants.
+    pub const fn law(self) -> ErrorLaw {
+        match self {
+            ErrorModel::Slc => SLC,
+            ErrorModel::Mlc3xnm => MLC_3XNM,
+            ErrorModel::Mlc2ynm => MLC_2YNM,
+            ErrorModel::Tlc72l => TLC_72L,
+            ErrorModel::Own(law) => law,
+        }
+    }
+
+    /// Checks that the formula gives a rate, whatever the wear.
+    pub(crate) fn validate(self) -> Result<(), String> {
+        let law = self.law();
+        let factors = [("e", law.e), ("a", law.a), ("b", law.b), ("g", law.g)];
+        if let Some((name, value)) = factors.iter().find(|(_, n)| !(0.0..=1.0).contains(n)) {
+            return Err(format!("bit errors: {name} is {value}, need 0 to 1"));
+        }
+        let exponents = [
+            ("k", law.k),
+            ("m", law.m),
+            ("n", law.n),
+            ("p", law.p),
+            ("q", law.q),
+        ];
+        let most = 0.0..=EXPONENT_MAX;
+        if let Some((name, value)) = exponents.iter().find(|(_, n)| !most.contains(n)) {
+            return Err(format!(
+                "bit errors: {name} is {value}, need 0 to {EXPONENT_MAX}"
+            ));
+        }
+        if !(0.0..=1e9).contains(&law.reads_max) {
+            return Err(format!(
+                "bit errors: reads_max is {}, need 0 to 1e9",
+                law.reads_max
+            ));
+        }
+        Ok(())
+    }
+
     /// The raw bit error rate of a block after `erases` erases, `days` after its first program,
-    /// with `reads` reads since its erase. Age is limited to 90 days, reads to 100,000, and the
-    /// result to 5e-3.
+    /// with `reads` reads since its erase. Age is limited to 90 days, reads to the model's limit,
+    /// and the result to 5e-3.
     pub fn rber(self, erases: u32, days: f64, reads: u32) -> f64 {
-        let Law {
+        let ErrorLaw {
             e,
             a,
             k,
@@ -87,15 +177,12 @@ impl ErrorModel {
             g,
             p,
             q,
-        } = match self {
-            ErrorModel::Slc => SLC,
-            ErrorModel::Mlc3xnm => MLC_3XNM,
-            ErrorModel::Mlc2ynm => MLC_2YNM,
-        };
+            reads_max,
+        } = self.law();
         let (pe, days, reads) = (
             f64::from(erases),
             days.clamp(0.0, DAYS_MAX),
-            f64::from(reads).min(READS_MAX),
+            f64::from(reads).min(reads_max),
         );
         let rate =
             e + a * pe.powf(k) + b * pe.powf(m) * days.powf(n) + g * pe.powf(p) * reads.powf(q);

@@ -27,6 +27,7 @@ mod error;
 mod fault;
 mod geometry;
 mod image;
+mod intern;
 mod pairing;
 mod profile;
 mod rng;
@@ -36,7 +37,7 @@ mod timing;
 pub use addr::{Pbn, Ppn};
 pub use cause::{Cause, Counters, OpCounts};
 pub use chip::{Chip, CutHits, RunError};
-pub use decay::{Ecc, ErrorModel};
+pub use decay::{Ecc, ErrorLaw, ErrorModel};
 pub use error::{NandError, Part};
 pub use fault::{
     BlockFault, Cut, DieFailure, EraseCut, Fault, FaultPlan, FaultRates, PartnerCut, ProgramCut,
@@ -46,8 +47,8 @@ pub use geometry::{Geometry, PageSplit};
 pub use image::{
     FORMAT_VERSION, ImageError, ImageInfo, ImageSpec, NAME_BYTES_MAX, PARAMS_BYTES_MAX,
 };
-pub use pairing::{PairTable, Pairing};
-pub use profile::{Capacity, PROFILES, PageOrder, Profile, Timing};
+pub use pairing::{BITS_MAX, PairTable, Pairing, TABLE_PAGES_MAX};
+pub use profile::{Capacity, PROFILES, PageOrder, PageTimes, Profile, SOURCE_BYTES_MAX, Timing};
 pub use rng::SplitMix;
 pub use store::{
     Access, Bad, BlockFacts, Cells, FileStore, Health, OpenReport, Store, SyncError, SyncHandle,

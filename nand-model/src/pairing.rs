@@ -1,12 +1,20 @@
 //! Which pages share a word line.
 //!
-//! On MLC the two bits of a cell belong to two pages, programmed at different times: LSB first, MSB
-//! later. A power cut during the MSB program may destroy the LSB page although it was complete.
-//! Every table here is a bijection between the LSB pages and the MSB pages of a block, for any even
-//! number of pages (tested). The kernel's own tables are not bijections at the block's end.
+//! The bits of a cell belong to as many pages, programmed at different times: LSB first. A power cut
+//! during the program of a later page may destroy the earlier pages of its word line although they
+//! were complete. Every table here has each page of a block once (tested); those of two bits per
+//! cell have as many LSB as MSB pages for any even number of pages. The kernel's own tables are not
+//! bijections at the block's end.
 
-use crate::convert::{index, to_u16, to_u32};
+mod table;
+
+pub use table::TABLE_PAGES_MAX;
+
+use crate::convert::{index, to_u8, to_u16, to_u32};
 use crate::rng::SplitMix;
+
+/// Most bits per cell of any part: the pages of a word line.
+pub const BITS_MAX: usize = 4;
 
 /// Rule that pairs the pages of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,29 +34,158 @@ pub enum Pairing {
     /// Hynix H27UCG8T2 class: [`Pairing::Dist6`], but the two LSB and the two MSB pages of a step
     /// form one group: a cut in either MSB program may destroy all pages of the group.
     Group4,
-    /// Each LSB page with a random later MSB page, for tests and for devices described by a file.
+    /// Each LSB page with a random later MSB page, for tests.
     Random {
         /// Chooses the table.
         seed: u16,
         /// Most pages between an LSB page and its MSB page: 1 to [`Pairing::SPAN_MAX`].
         span: u8,
     },
+    /// The pages of a word line follow each other: `(0,1,2) (3,4,5) …`, as in 3D parts that finish
+    /// a word line before the next.
+    AdjacentOf {
+        /// Bits per cell: 3 or 4; [`Pairing::Adjacent`] is that of 2.
+        bits: u8,
+    },
+    /// Word line k gets its first page when line k-1 gets its second and line k-2 its third, as in
+    /// planar parts, where it limits the interference of neighbouring lines: with three bits
+    /// `(0,2,5) (1,4,8) (3,7,11) …`. [`Pairing::Dist3`] is that of 2 bits.
+    Staggered {
+        /// Bits per cell: 3 or 4.
+        bits: u8,
+    },
+    /// The word lines of a device described by a file: [`Pairing::from_word_lines`].
+    Table {
+        /// Bits per cell.
+        bits: u8,
+        /// Per page of a block: how many pages back the earlier page of its word line is; 0 if it
+        /// is the first.
+        back: &'static [u8],
+    },
 }
 
 impl Pairing {
-    /// The longest span of any table here: translation layers reserve blocks for it.
-    pub const SPAN_MAX: u8 = 7;
+    /// The longest span of any table here: the distance between the first and the last page of a
+    /// word line. Translation layers keep the numbers of as many programs.
+    pub const SPAN_MAX: u8 = 15;
 
-    /// Name as in profiles and image headers.
+    /// The rules with a name and no further argument, except those of more than two bits.
+    const NAMED: [(&'static str, Pairing); 6] = [
+        ("none", Pairing::None),
+        ("adjacent", Pairing::Adjacent),
+        ("dist3", Pairing::Dist3),
+        ("dist6", Pairing::Dist6),
+        ("shared4", Pairing::Shared4),
+        ("group4", Pairing::Group4),
+    ];
+
+    /// Every name that [`Pairing::parse`] knows.
+    pub const NAMES: [&'static str; 8] = [
+        "none",
+        "adjacent",
+        "staggered",
+        "dist3",
+        "dist6",
+        "shared4",
+        "group4",
+        "random:SEED:SPAN",
+    ];
+
+    /// Name of the rule; with [`Pairing::bits`] it names one rule.
     pub const fn name(self) -> &'static str {
         match self {
             Pairing::None => "none",
-            Pairing::Adjacent => "adjacent",
+            Pairing::Adjacent | Pairing::AdjacentOf { .. } => "adjacent",
             Pairing::Dist3 => "dist3",
             Pairing::Dist6 => "dist6",
             Pairing::Shared4 => "shared4",
             Pairing::Group4 => "group4",
             Pairing::Random { .. } => "random",
+            Pairing::Staggered { .. } => "staggered",
+            Pairing::Table { .. } => "table",
+        }
+    }
+
+    /// Bits per cell.
+    pub const fn bits(self) -> u8 {
+        match self {
+            Pairing::None => 1,
+            Pairing::Adjacent
+            | Pairing::Dist3
+            | Pairing::Dist6
+            | Pairing::Shared4
+            | Pairing::Group4
+            | Pairing::Random { .. } => 2,
+            Pairing::AdjacentOf { bits }
+            | Pairing::Staggered { bits }
+            | Pairing::Table { bits, .. } => bits,
+        }
+    }
+
+    /// The rule of this name for cells of `bits` bits; `random:SEED:SPAN` is a random one.
+    ///
+    /// # Errors
+    ///
+    /// The name is unknown, or its rule is not for as many bits.
+    pub fn parse(name: &str, bits: u8) -> Result<Pairing, String> {
+        let rule = match (name, bits) {
+            ("adjacent", 3 | 4) => Pairing::AdjacentOf { bits },
+            ("staggered", 2) => Pairing::Dist3,
+            ("staggered", _) => Pairing::Staggered { bits },
+            _ => match Pairing::NAMED.iter().find(|(known, _)| *known == name) {
+                Some((_, rule)) => *rule,
+                None => Pairing::parse_random(name)?,
+            },
+        };
+        if rule.bits() != bits || matches!(rule, Pairing::Staggered { bits: 0 | 1 | 5.. }) {
+            let of = match rule.name() {
+                "none" => "is for 1 bit per cell",
+                "adjacent" | "staggered" => "is for 2 to 4 bits per cell",
+                _ => "is for 2 bits per cell",
+            };
+            return Err(format!("pairing {name:?} {of}, not {bits}"));
+        }
+        Ok(rule)
+    }
+
+    fn parse_random(name: &str) -> Result<Pairing, String> {
+        let number = |text: &str| text.parse::<u16>().ok();
+        let given = name
+            .strip_prefix("random:")
+            .and_then(|rest| rest.split_once(':'))
+            .and_then(|(seed, span)| Some((number(seed)?, number(span)?)));
+        match given {
+            Some((seed, span)) if (1..=u16::from(Pairing::SPAN_MAX)).contains(&span) => {
+                Ok(Pairing::Random {
+                    seed,
+                    span: to_u8(u32::from(span)),
+                })
+            }
+            _ => Err(format!("no pairing {name:?}")),
+        }
+    }
+
+    /// Checks that blocks of `pages` pages can have this pairing, as [`PairTable::new`] asserts.
+    ///
+    /// # Errors
+    ///
+    /// One human-readable line.
+    pub fn check(self, pages: u32) -> Result<(), String> {
+        let rule = self.name();
+        match self {
+            Pairing::Table { bits, back } => table::check(bits, back, pages),
+            Pairing::Random { span, .. } if !(1..=Pairing::SPAN_MAX).contains(&span) => {
+                Err(format!(
+                    "pairing {rule}: span {span}, need 1 to {}",
+                    Pairing::SPAN_MAX
+                ))
+            }
+            Pairing::AdjacentOf { bits } | Pairing::Staggered { bits }
+                if !(3..=BITS_MAX).contains(&usize::from(bits)) =>
+            {
+                Err(format!("pairing {rule}: {bits} bits per cell, need 2 to 4"))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -56,9 +193,10 @@ impl Pairing {
 /// The pairing of one block, looked up by page offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairTable {
-    /// Pages of the word line of each page, ascending: LSB pages first, then as many MSB pages. A
-    /// single page has no partner.
+    /// Pages of each word line, ascending: LSB pages first, then as many of each further type. A
+    /// short line at the block's end has the first types only.
     word_lines: Vec<Vec<u16>>,
+    bits: usize,
     /// Index into `word_lines`, by page.
     line_of: Vec<u16>,
     /// Last page of the word line, by page.
@@ -78,6 +216,9 @@ impl PairTable {
             Pairing::Adjacent | Pairing::Dist3 => Self::pairs(rule, pages, 1),
             Pairing::Dist6 | Pairing::Shared4 | Pairing::Group4 => Self::pairs(rule, pages, 2),
             Pairing::Random { seed, span } => Self::random_pairs(seed, span, pages),
+            Pairing::AdjacentOf { bits } => Self::staggered(bits, 0, pages),
+            Pairing::Staggered { bits } => Self::staggered(bits, 1, pages),
+            Pairing::Table { back, .. } => table::word_lines(back),
         };
         debug_assert_eq!(
             word_lines.iter().map(Vec::len).sum::<usize>(),
@@ -103,6 +244,7 @@ impl PairTable {
         );
         PairTable {
             word_lines,
+            bits: usize::from(rule.bits()),
             line_of,
             last,
             span,
@@ -135,6 +277,23 @@ impl PairTable {
             lines.push(line);
         }
         lines
+    }
+
+    /// Word lines of `bits` pages. In round k, line k gets its first page, line `k - lag` its second
+    /// and so on; lines before the first and after the last are left out.
+    fn staggered(bits: u8, lag: u32, pages: u32) -> Vec<Vec<u16>> {
+        let lines = pages.div_ceil(u32::from(bits));
+        let mut word_lines = vec![Vec::new(); index(lines)];
+        let rounds = 0..lines + lag * u32::from(bits - 1);
+        let in_order = rounds.flat_map(|round| {
+            (0..u32::from(bits))
+                .filter_map(move |bit| round.checked_sub(lag * bit))
+                .filter(|line| *line < lines)
+        });
+        for (page, line) in (0..to_u16(pages)).zip(in_order) {
+            word_lines[index(line)].push(page);
+        }
+        word_lines
     }
 
     /// Word lines where `step` pages form one group; pages left over at the block's end have no
@@ -176,15 +335,41 @@ impl PairTable {
         &self.word_lines[usize::from(self.line_of[index(offset)])]
     }
 
-    /// Whether `offset` is programmed into cells that already hold an LSB page.
-    #[inline]
-    pub fn is_msb(&self, offset: u32) -> bool {
+    /// Type of the page among those of its word line: 0 is LSB, the next is programmed next.
+    pub fn page_type(&self, offset: u32) -> usize {
         let line = self.line(offset);
-        line.len() > 1 && line[line.len() / 2..].contains(&to_u16(offset))
+        let at = line
+            .iter()
+            .position(|page| u32::from(*page) == offset)
+            .expect("a page is on its word line");
+        if line.len() > self.bits {
+            at * self.bits / line.len()
+        } else {
+            at
+        }
     }
 
-    /// The earlier pages that an interrupted program of `offset` may destroy: none unless it is an
-    /// MSB page.
+    /// Whether `offset` is programmed into cells that already hold an earlier page.
+    #[inline]
+    pub fn is_msb(&self, offset: u32) -> bool {
+        self.page_type(offset) > 0
+    }
+
+    /// Pages of the word lines, for a file that describes the device.
+    pub fn word_lines(&self) -> &[Vec<u16>] {
+        &self.word_lines
+    }
+
+    /// The most earlier pages that one interrupted program may destroy.
+    pub fn victims_max(&self) -> u32 {
+        (0..to_u32(self.line_of.len()))
+            .map(|page| to_u32(self.victims(page).count()))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The earlier pages that an interrupted program of `offset` may destroy: none if it is an LSB
+    /// page.
     #[inline]
     pub fn victims(&self, offset: u32) -> impl Iterator<Item = u32> + '_ {
         let line = if self.is_msb(offset) {
@@ -214,143 +399,4 @@ impl PairTable {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RULES: [Pairing; 5] = [
-        Pairing::Adjacent,
-        Pairing::Dist3,
-        Pairing::Dist6,
-        Pairing::Shared4,
-        Pairing::Group4,
-    ];
-
-    #[test]
-    fn every_table_is_a_bijection_of_lsb_onto_later_msb_pages() {
-        for rule in RULES {
-            for pages in [4, 8, 16, 32, 64, 128, 256] {
-                let table = PairTable::new(rule, pages);
-                let mut seen: Vec<u16> = table.word_lines.concat();
-                seen.sort_unstable();
-                assert!(
-                    seen.iter().map(|page| *page as u32).eq(0..pages),
-                    "{rule:?} {pages}: each page once"
-                );
-                for line in &table.word_lines {
-                    assert!(
-                        line.is_sorted_by(|a, b| a < b) && line.len() % 2 == 0,
-                        "{rule:?} {pages}: {line:?}"
-                    );
-                }
-                assert_eq!(
-                    (0..pages).filter(|page| table.is_msb(*page)).count() as u32,
-                    pages / 2
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn random_tables_are_bijections_of_every_span() {
-        let mut tables = std::collections::HashSet::new();
-        for (seed, span) in
-            (0..300).flat_map(|seed| (1..=Pairing::SPAN_MAX).map(move |span| (seed, span)))
-        {
-            for pages in [2, 4, 6, 8, 16, 30, 64, 128] {
-                let table = PairTable::new(Pairing::Random { seed, span }, pages);
-                assert!(
-                    table
-                        .word_lines
-                        .iter()
-                        .all(|line| line.len() == 2 && line[0] < line[1]),
-                    "{seed} {span}"
-                );
-                let mut seen: Vec<u16> = table.word_lines.concat();
-                seen.sort_unstable();
-                assert!(
-                    seen.iter().map(|page| *page as u32).eq(0..pages),
-                    "{seed} {span} {pages}: each page once"
-                );
-                assert!(
-                    table.span() <= span as u32,
-                    "{seed} {span} {pages}: {}",
-                    table.span()
-                );
-                assert_eq!(
-                    (0..pages).filter(|page| table.is_msb(*page)).count() as u32,
-                    pages / 2
-                );
-                if (pages, span) == (64, 7) {
-                    tables.insert(table.word_lines.concat());
-                }
-            }
-        }
-        assert!(tables.len() > 295, "{} tables of 300 seeds", tables.len());
-        let odd = PairTable::new(Pairing::Random { seed: 1, span: 7 }, 9);
-        assert_eq!(
-            odd.word_lines.iter().filter(|line| line.len() == 1).count(),
-            1,
-            "one page stands alone"
-        );
-    }
-
-    /// The translation layer depends on this: the last threat is the last program that can destroy
-    /// a page.
-    #[test]
-    fn victims_and_threats_are_two_sides_of_one_table() {
-        for rule in RULES {
-            let table = PairTable::new(rule, 64);
-            for page in 0..64 {
-                let threats: Vec<u32> = (0..64)
-                    .filter(|other| table.victims(*other).any(|v| v == page))
-                    .collect();
-                assert_eq!(
-                    table.last_threat(page),
-                    threats.last().copied(),
-                    "{rule:?} {page}"
-                );
-                assert!(
-                    threats
-                        .iter()
-                        .all(|threat| *threat > page && table.is_msb(*threat)),
-                    "{rule:?} {page}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn tables_start_and_end_as_in_the_data_sheets() {
-        let dist3 = PairTable::new(Pairing::Dist3, 128);
-        for (lsb, msb) in [(0, 2), (1, 4), (3, 6), (5, 8), (123, 126), (125, 127)] {
-            assert_eq!(
-                (
-                    dist3.last_threat(lsb),
-                    dist3.victims(msb).collect::<Vec<_>>()
-                ),
-                (Some(msb), vec![lsb])
-            );
-        }
-        let shared4 = PairTable::new(Pairing::Shared4, 128);
-        for (lsb, msb) in [(0, 4), (1, 5), (2, 8), (3, 9), (6, 12), (7, 13)] {
-            assert_eq!(shared4.last_threat(lsb), Some(msb));
-        }
-        let group4 = PairTable::new(Pairing::Group4, 128);
-        assert_eq!(group4.victims(4).collect::<Vec<_>>(), [0, 1]);
-        assert_eq!(group4.victims(5).collect::<Vec<_>>(), [0, 1, 4]);
-        assert_eq!(
-            [0, 1, 4, 5].map(|page| group4.last_threat(page)),
-            [Some(5), Some(5), Some(5), None]
-        );
-        assert_eq!((dist3.span(), shared4.span(), group4.span()), (3, 6, 7));
-    }
-
-    #[test]
-    fn without_pairing_no_page_is_at_risk() {
-        let slc = PairTable::new(Pairing::None, 64);
-        assert!((0..64).all(|o| slc.victims(o).next().is_none()
-            && slc.last_threat(o).is_none()
-            && !slc.is_msb(o)));
-        assert_eq!(slc.span(), 0);
-    }
-}
+mod tests;

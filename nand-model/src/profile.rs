@@ -1,9 +1,21 @@
-//! Device profiles: those of the papers, and chips by data sheet. docs/NAND.md repeats the figures
-//! with their sources.
+//! Device profiles: those of the papers, chips by data sheet, and devices of the user's own.
+//! docs/NAND.md repeats the figures of the built-in ones with their sources.
+
+mod builtin;
+mod limits;
+
+pub use builtin::PROFILES;
+pub use limits::SOURCE_BYTES_MAX;
 
 use crate::decay::{Ecc, ErrorModel};
 use crate::geometry::Geometry;
-use crate::pairing::Pairing;
+use crate::intern;
+use crate::pairing::{BITS_MAX, Pairing};
+use crate::timing::Nanos;
+
+/// A time for each page of a word line, in the order in which they are programmed. A part of fewer
+/// bits per cell repeats the time of its last page.
+pub type PageTimes = [Nanos; BITS_MAX];
 
 /// Order in which the pages of a block may be programmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,19 +32,31 @@ pub enum PageOrder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Full page read.
-    pub read_ns: u64,
+    pub read_ns: PageTimes,
     /// OOB-only or other short read.
     pub partial_read_ns: u64,
-    /// Program of an LSB page (and of every page of a part without pairing).
-    pub program_ns: u64,
-    /// Program of an MSB page.
-    pub program_msb_ns: u64,
+    /// Program of a page.
+    pub program_ns: PageTimes,
     /// OOB-only partial program.
     pub oob_program_ns: u64,
     /// Block erase.
     pub erase_ns: u64,
     /// Transfer of one page over its channel's bus; a partial read has none.
     pub bus_ns: u64,
+    /// Work of the controller for each host request, before its first flash operation.
+    pub controller_ns: u64,
+}
+
+impl Timing {
+    /// The longest read of a page.
+    pub fn read_ns_max(&self) -> Nanos {
+        self.read_ns.into_iter().fold(0, Nanos::max)
+    }
+
+    /// The longest program of a page.
+    pub fn program_ns_max(&self) -> Nanos {
+        self.program_ns.into_iter().fold(0, Nanos::max)
+    }
 }
 
 /// Raw flash capacity of a device.
@@ -53,6 +77,8 @@ pub struct Profile {
     pub source: &'static str,
     /// Raw capacity.
     pub capacity: Capacity,
+    /// Dies of each chip: `ways` counts the dies of a channel.
+    pub dies_per_chip: u32,
     /// Shape; `blocks` is that of [`Profile::capacity`] or filled in by [`Profile::with_blocks`].
     pub geometry: Geometry,
     /// Times.
@@ -75,213 +101,6 @@ pub struct Profile {
     pub error_model: ErrorModel,
 }
 
-const US: u64 = 1_000;
-
-const fn shape(
-    channels: u32,
-    ways: u32,
-    blocks: u32,
-    pages_per_block: u32,
-    page: u32,
-    oob: u32,
-) -> Geometry {
-    Geometry {
-        channels,
-        ways,
-        planes: 1,
-        blocks,
-        pages_per_block,
-        page_bytes: page,
-        oob_bytes: oob,
-    }
-}
-
-const fn times_us(read: u64, partial: u64, program: u64, msb: u64, erase: u64, bus: u64) -> Timing {
-    Timing {
-        read_ns: read * US,
-        partial_read_ns: partial * US,
-        program_ns: program * US,
-        program_msb_ns: msb * US,
-        oob_program_ns: 0,
-        erase_ns: erase * US,
-        bus_ns: bus * US,
-    }
-}
-
-/// Four bits per 512 bytes: what SLC controllers of the time did. No retries: SLC has no read
-/// voltages to shift.
-const ECC_SLC: Ecc = Ecc {
-    codeword_bytes: 512,
-    bits: 4,
-    retries: 0,
-};
-/// Eight bits per 512 bytes, as the sheets of early MLC ask for.
-const ECC_EARLY_MLC: Ecc = Ecc {
-    codeword_bytes: 512,
-    bits: 8,
-    retries: 0,
-};
-/// 24 bits per KiB: required by the error rates of `ErrorModel::Mlc2ynm`. Three retries are ours.
-const ECC_MLC: Ecc = Ecc {
-    codeword_bytes: 1024,
-    bits: 24,
-    retries: 3,
-};
-
-/// Every profile, the default first.
-pub const PROFILES: &[Profile] = &[
-    Profile {
-        name: "mlc-4k",
-        source: "Micron MT29F16G08MAA class MLC (ONFI 1.0 sheet: 4096+218, 128 pages, 3.9 % bad); LSB/MSB times of SimpleSSD's MLC",
-        capacity: Capacity::BySize,
-        geometry: shape(1, 1, 0, 128, 4096, 218),
-        timing: times_us(50, 25, 500, 1300, 3500, 0),
-        order: PageOrder::Consecutive,
-        nop: 1,
-        pairing: Pairing::Dist3,
-        endurance: 3_000,
-        factory_bad_permille: 15,
-        max_bad_permille: 39,
-        ecc: ECC_MLC,
-        error_model: ErrorModel::Mlc2ynm,
-    },
-    Profile {
-        name: "slc-2k",
-        source: "Micron MT29F2G08 class SLC: 2048+64, 64 pages, 25/300/2000 us, 100 k cycles",
-        capacity: Capacity::BySize,
-        geometry: shape(1, 1, 0, 64, 2048, 64),
-        timing: times_us(25, 20, 300, 300, 2000, 0),
-        order: PageOrder::Any,
-        nop: 4,
-        pairing: Pairing::None,
-        endurance: 100_000,
-        factory_bad_permille: 10,
-        max_bad_permille: 20,
-        ecc: ECC_SLC,
-        error_model: ErrorModel::Slc,
-    },
-    Profile {
-        name: "mnftl",
-        source: "MNFTL (DAC'11) 5.1: 8 GB MLC, 2 KB pages, 128 per block, OOB read 20, read 60, program 800, erase 1500 us",
-        capacity: Capacity::Blocks(32_768),
-        geometry: shape(1, 1, 32_768, 128, 2048, 64),
-        timing: times_us(60, 20, 800, 800, 1500, 0),
-        order: PageOrder::Consecutive,
-        nop: 1,
-        pairing: Pairing::Dist3,
-        endurance: 10_000,
-        factory_bad_permille: 0,
-        max_bad_permille: 39,
-        ecc: ECC_EARLY_MLC,
-        error_model: ErrorModel::Mlc3xnm,
-    },
-    Profile {
-        name: "mnftl-region",
-        source: "profile mnftl, reduced to the 4,352 blocks of its Table 2 (blocks written and copied, less those erased, in the page-level rows)",
-        capacity: Capacity::Blocks(4_352),
-        geometry: shape(1, 1, 4_352, 128, 2048, 64),
-        timing: times_us(60, 20, 800, 800, 1500, 0),
-        order: PageOrder::Consecutive,
-        nop: 1,
-        pairing: Pairing::Dist3,
-        endurance: 10_000,
-        factory_bad_permille: 0,
-        max_bad_permille: 39,
-        ecc: ECC_EARLY_MLC,
-        error_model: ErrorModel::Mlc3xnm,
-    },
-    Profile {
-        name: "lazyftl",
-        source: "LazyFTL (SIGMOD'11) 5.1: 1 GB large-block SLC, 80/200/1500 us; OOB read 20 us is ours",
-        capacity: Capacity::Blocks(8_192),
-        geometry: shape(1, 1, 8_192, 64, 2048, 64),
-        timing: times_us(80, 20, 200, 200, 1500, 0),
-        order: PageOrder::Any,
-        nop: 4,
-        pairing: Pairing::None,
-        endurance: 100_000,
-        factory_bad_permille: 0,
-        max_bad_permille: 20,
-        ecc: ECC_SLC,
-        error_model: ErrorModel::Slc,
-    },
-    Profile {
-        name: "rose",
-        source: "ROSE (IEEE TC'11) 5.1: 80 GB of Samsung K9K4G08U0M SLC, 88/263/2000 us; OOB read 25 us is ours",
-        capacity: Capacity::Blocks(655_360),
-        geometry: shape(1, 1, 655_360, 64, 2048, 64),
-        timing: times_us(88, 25, 263, 263, 2000, 0),
-        order: PageOrder::Any,
-        nop: 4,
-        pairing: Pairing::None,
-        endurance: 100_000,
-        factory_bad_permille: 0,
-        max_bad_permille: 20,
-        ecc: ECC_SLC,
-        error_model: ErrorModel::Slc,
-    },
-    Profile {
-        name: "rose-part",
-        source: "the same part, of any size: 80 GB take more RAM and time than most runs are worth",
-        capacity: Capacity::BySize,
-        geometry: shape(1, 1, 0, 64, 2048, 64),
-        timing: times_us(88, 25, 263, 263, 2000, 0),
-        order: PageOrder::Any,
-        nop: 4,
-        pairing: Pairing::None,
-        endurance: 100_000,
-        factory_bad_permille: 0,
-        max_bad_permille: 20,
-        ecc: ECC_SLC,
-        error_model: ErrorModel::Slc,
-    },
-    Profile {
-        name: "rose-m",
-        source: "ours: the same times and blocks with MLC's page order and pairs, for ROSE-M next to ROSE",
-        capacity: Capacity::BySize,
-        geometry: shape(1, 1, 0, 64, 2048, 64),
-        timing: times_us(88, 25, 263, 263, 2000, 0),
-        order: PageOrder::Consecutive,
-        nop: 1,
-        pairing: Pairing::Dist3,
-        endurance: 100_000,
-        factory_bad_permille: 0,
-        max_bad_permille: 20,
-        ecc: ECC_SLC,
-        error_model: ErrorModel::Slc,
-    },
-    Profile {
-        name: "mlam",
-        source: "MLAM (JSA'10) 3, 5.1: 32 x 1 GB MLC chips on 4 channels, 4 KB pages, 128 per block, 60/800/1500 us, bus 100 us",
-        capacity: Capacity::Blocks(65_536),
-        geometry: shape(4, 8, 65_536, 128, 4096, 128),
-        timing: times_us(60, 60, 800, 800, 1500, 100),
-        order: PageOrder::Consecutive,
-        nop: 1,
-        pairing: Pairing::Dist3,
-        endurance: 10_000,
-        factory_bad_permille: 0,
-        max_bad_permille: 39,
-        ecc: ECC_EARLY_MLC,
-        error_model: ErrorModel::Mlc3xnm,
-    },
-    Profile {
-        name: "torture",
-        source: "ours: 16 pages of 1 KiB per block, 20 cycles, so that exhaustive tests reach every corner",
-        capacity: Capacity::BySize,
-        geometry: shape(1, 1, 0, 16, 1024, 64),
-        timing: times_us(50, 25, 500, 1300, 3500, 0),
-        order: PageOrder::Consecutive,
-        nop: 1,
-        pairing: Pairing::Dist3,
-        endurance: 20,
-        factory_bad_permille: 30,
-        max_bad_permille: 200,
-        ecc: ECC_MLC,
-        error_model: ErrorModel::Mlc2ynm,
-    },
-];
-
 impl Profile {
     /// The profile of this name.
     pub fn find(name: &str) -> Option<&'static Profile> {
@@ -291,6 +110,30 @@ impl Profile {
     /// The profile used when none is named.
     pub fn default_profile() -> &'static Profile {
         &PROFILES[0]
+    }
+
+    /// The same device under a name and with a source that are not known when this is compiled.
+    pub fn named(self, name: &str, source: &str) -> Self {
+        Profile {
+            name: intern::text(name),
+            source: intern::text(source),
+            ..self
+        }
+    }
+
+    /// Bits per cell.
+    pub const fn bits(&self) -> u8 {
+        self.pairing.bits()
+    }
+
+    /// The kind of cells: `slc`, `mlc`, `tlc` or `qlc`.
+    pub const fn cell(&self) -> &'static str {
+        match self.bits() {
+            1 => "slc",
+            2 => "mlc",
+            3 => "tlc",
+            _ => "qlc",
+        }
     }
 
     /// The same device with this many blocks.
@@ -336,6 +179,7 @@ mod tests {
                 Capacity::BySize => 1024,
             };
             profile.with_blocks(blocks).geometry.validate().unwrap();
+            profile.validate().unwrap();
             assert_eq!(Profile::find(profile.name), Some(profile));
             assert_eq!(
                 profile.is_mlc(),

@@ -4,7 +4,7 @@
 use crate::convert::index;
 use crate::geometry::Geometry;
 use crate::pairing::PairTable;
-use crate::profile::Timing;
+use crate::profile::{PageTimes, Timing};
 
 /// An instant or a span of emulated time, in nanoseconds.
 pub type Nanos = u64;
@@ -65,17 +65,28 @@ impl Clocks {
     }
 
     /// Reads `count` pages in sequence: the die senses a page, then the page crosses the bus.
+    /// `cells_ns` is the cell time of all pages, `first_ns` that of the first.
     #[inline]
-    pub(crate) fn read_run(&mut self, at: Nanos, die: u32, cell_ns: Nanos, count: u32) -> Nanos {
-        debug_assert!(count > 0, "a read of no page");
+    pub(crate) fn read_run(
+        &mut self,
+        at: Nanos,
+        die: u32,
+        cells_ns: Nanos,
+        first_ns: Nanos,
+        count: u32,
+    ) -> Nanos {
+        debug_assert!(
+            count > 0 && first_ns <= cells_ns,
+            "{count} pages take {cells_ns} ns, the first {first_ns} ns"
+        );
         let bus_ns = self.timing.bus_ns;
-        let sensed = self.work(at, die, cell_ns);
+        let sensed = self.work(at, die, first_ns);
         let first = self.transfer(sensed, die);
         if count == 1 {
             return first;
         }
         // Only the first page can wait: each later one starts when its predecessor is done.
-        let done = first + (cell_ns + bus_ns) * u64::from(count - 1);
+        let done = first + (cells_ns - first_ns) + bus_ns * u64::from(count - 1);
         let die = &mut self.dies[index(die)];
         die.busy = done - bus_ns;
         if bus_ns > 0 {
@@ -126,29 +137,28 @@ impl Clocks {
     }
 }
 
-/// Cell time of the programs of a block, by page offset.
+/// Cell time of the reads, or of the programs, of a block by page offset.
 #[derive(Clone, Debug)]
-pub(crate) struct ProgramTimes {
+pub(crate) struct CellTimes {
     /// Sum over all pages before the offset.
     before: Vec<Nanos>,
 }
 
-impl ProgramTimes {
-    pub(crate) fn new(pairs: &PairTable, timing: &Timing, pages_per_block: u32) -> Self {
-        let of = |offset| {
-            if pairs.is_msb(offset) {
-                timing.program_msb_ns
-            } else {
-                timing.program_ns
-            }
-        };
+impl CellTimes {
+    pub(crate) fn new(times: &PageTimes, pairs: &PairTable, pages_per_block: u32) -> Self {
         let mut before = vec![0];
         before.extend((0..pages_per_block).scan(0, |sum, offset| {
-            *sum += of(offset);
+            *sum += times[pairs.page_type(offset)];
             Some(*sum)
         }));
-        debug_assert!(before.is_sorted(), "sums of program times ascend");
-        ProgramTimes { before }
+        debug_assert!(before.is_sorted(), "sums of cell times ascend");
+        CellTimes { before }
+    }
+
+    /// Cell time of one page.
+    #[inline(always)]
+    pub(crate) fn of(&self, offset: u32) -> Nanos {
+        self.of_run(offset, 1)
     }
 
     /// Cell time of `count` pages from `offset` on.
@@ -161,16 +171,26 @@ impl ProgramTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::Profile;
+    use crate::profile::{PROFILES, Profile};
+
+    fn tables(profile: &Profile) -> [CellTimes; 2] {
+        let pages = profile.geometry.pages_per_block;
+        let pairs = PairTable::new(profile.pairing, pages);
+        let of = |times| CellTimes::new(times, &pairs, pages);
+        [of(&profile.timing.read_ns), of(&profile.timing.program_ns)]
+    }
 
     /// A run takes as long as its pages one by one, whatever the state of the die and the bus.
     #[test]
     fn a_run_takes_as_long_as_its_pages() {
-        for name in ["mlam", "mlc-4k"] {
-            let profile = Profile::find(name).unwrap().with_blocks(64);
+        let mut tlc = *Profile::find("mlam").unwrap();
+        tlc.pairing = crate::Pairing::Staggered { bits: 3 };
+        tlc.timing.read_ns = [56_500, 77_500, 106_000, 106_000];
+        tlc.timing.program_ns = [820_500, 2_225_000, 5_734_000, 5_734_000];
+        for profile in [*Profile::find("mlam").unwrap(), PROFILES[0], tlc] {
+            let profile = profile.with_blocks(64);
             let geometry = profile.geometry;
-            let times =
-                ProgramTimes::new(&PairTable::new(profile.pairing, 128), &profile.timing, 128);
+            let [reads, programs] = tables(&profile);
             let mut runs = Clocks::new(&geometry, profile.timing);
             let mut pages = runs.clone();
             let (mut at, mut rng) = (0, crate::rng::SplitMix::new(3));
@@ -178,20 +198,22 @@ mod tests {
                 let die = rng.below(geometry.dies() as u64) as u32;
                 let (offset, count) = (rng.below(100) as u32, 1 + rng.below(28) as u32);
                 let start = at - rng.below(at.min(500_000) + 1);
-                let (mut one, read_ns) = (start, profile.timing.read_ns);
+                let mut one = start;
                 let many = if rng.one_in(2) {
-                    for _ in 0..count {
-                        let sensed = pages.work(one, die, read_ns);
+                    for offset in offset..offset + count {
+                        let sensed = pages.work(one, die, reads.of(offset));
                         one = pages.transfer(sensed, die);
                     }
-                    runs.read_run(start, die, read_ns, count)
+                    let (cells_ns, first_ns) = (reads.of_run(offset, count), reads.of(offset));
+                    runs.read_run(start, die, cells_ns, first_ns, count)
                 } else {
                     for offset in offset..offset + count {
                         let loaded = pages.transfer(one, die);
-                        one = pages.work(loaded, die, times.of_run(offset, 1));
+                        one = pages.work(loaded, die, programs.of(offset));
                     }
-                    let last_ns = times.of_run(offset + count - 1, 1);
-                    runs.program_run(start, die, times.of_run(offset, count), last_ns, count)
+                    let last_ns = programs.of(offset + count - 1);
+                    let cells_ns = programs.of_run(offset, count);
+                    runs.program_run(start, die, cells_ns, last_ns, count)
                 };
                 assert_eq!(one, many);
                 assert_eq!((&pages.dies, &pages.buses), (&runs.dies, &runs.buses));
@@ -201,13 +223,13 @@ mod tests {
     }
 
     #[test]
-    fn msb_pages_take_longer_and_the_sums_know() {
-        let profile = Profile::find("mlc-4k").unwrap();
-        let times = ProgramTimes::new(&PairTable::new(profile.pairing, 128), &profile.timing, 128);
+    fn later_pages_of_a_word_line_take_longer_and_the_sums_know() {
+        let [reads, programs] = tables(Profile::find("mlc-4k").unwrap());
         assert_eq!(
-            (0..5).map(|o| times.of_run(o, 1)).collect::<Vec<_>>(),
+            (0..5).map(|o| programs.of(o)).collect::<Vec<_>>(),
             [500, 500, 1300, 500, 1300].map(|us| us * 1000)
         );
-        assert_eq!(times.of_run(0, 128), 64 * 1_800_000);
+        assert_eq!(programs.of_run(0, 128), 64 * 1_800_000);
+        assert_eq!(reads.of_run(0, 128), 128 * 50_000);
     }
 }

@@ -16,6 +16,12 @@ pub fn matrix() -> impl Iterator<Item = (&'static Scheme, Cells)> {
         .flat_map(|scheme| Cells::ALL.map(|cells| (scheme, cells)))
 }
 
+/// Returns every scheme on the kinds of cells with long word lines.
+pub fn long_word_lines() -> impl Iterator<Item = (&'static Scheme, Cells)> {
+    let of = |scheme| Cells::LONG_WORD_LINES.map(|cells| (scheme, cells));
+    SCHEMES.iter().flat_map(of)
+}
+
 /// Returns the initial seed: `FTLD_SEED`, else 1.
 pub fn seed() -> u64 {
     std::env::var("FTLD_SEED").map_or(1, |text| text.parse().expect("FTLD_SEED is a number"))

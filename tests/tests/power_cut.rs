@@ -75,6 +75,36 @@ fn a_cut_at_every_operation_loses_nothing_flushed_on_mlc() {
     every_operation(Cells::Mlc, 650_000);
 }
 
+/// Word lines of three pages.
+#[test]
+fn a_cut_at_every_operation_loses_nothing_flushed_on_tlc() {
+    every_operation(Cells::Tlc, 0);
+}
+
+/// Word lines of four pages.
+#[test]
+fn a_cut_at_every_operation_loses_nothing_flushed_on_qlc() {
+    every_operation(Cells::Qlc, 0);
+}
+
+/// The same inside mounts and many times in a row.
+#[test]
+fn cuts_on_long_word_lines_inside_mounts_and_in_a_row_lose_nothing_flushed() {
+    for (scheme, cells) in suite::long_word_lines() {
+        let mut verdicts = suite::verdicts("power_cut", scheme);
+        power_cuts::inside_mounts(scheme, cells, &mut verdicts);
+        println!(
+            "{}/{}: {} cuts inside mounts, {} failed",
+            scheme.name,
+            cells.name(),
+            verdicts.cases,
+            verdicts.failures
+        );
+        verdicts.assert_none_failed();
+        in_a_row(&rig_of(scheme, cells, &suite::budget(scheme)));
+    }
+}
+
 /// Without paired-page protection the same suite must detect losses; otherwise it could not detect
 /// them with it.
 #[test]

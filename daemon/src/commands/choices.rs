@@ -3,11 +3,12 @@
 use crate::failure::Failure;
 use crate::output::{print, print_json};
 use crate::preset::{PRESETS, Preset};
+use crate::profile_file;
 use crate::size::show_size;
 use ftl_core::schemes::{self, MlcUse, Scheme};
 use ftld_traces::workload::{COMMON, GENERATORS, Generator, Key};
 use ftld_traces::{DIALECTS, TraceFormat};
-use nand_model::{Capacity, PROFILES, PageOrder, Profile};
+use nand_model::{Capacity, PROFILES, Profile};
 use serde_json::{Value, json};
 
 /// The lower bound for every scheme, in the layout of a scheme's lines. It is not a scheme, so the
@@ -113,68 +114,68 @@ pub fn workloads(as_json: bool) -> Result<(), Failure> {
     print(&text)
 }
 
-/// `ftld profiles`.
+/// `ftld profiles`: all of them, or one by its name or file.
 ///
 /// # Errors
-/// Standard output cannot be written.
-pub fn profiles(as_json: bool) -> Result<(), Failure> {
+/// There is no such profile, its file is wrong, or standard output cannot be written.
+pub fn profiles(name: Option<&str>, as_toml: bool, as_json: bool) -> Result<(), Failure> {
+    let shown = match name {
+        Some(name) => vec![profile_file::find(name)?],
+        None => PROFILES.to_vec(),
+    };
+    if as_toml {
+        return print(&shown.iter().map(profile_file::to_toml).collect::<String>());
+    }
     if as_json {
-        return print_json(
-            "profiles",
-            json!({"profiles": PROFILES.iter().enumerate().map(profile_json).collect::<Value>()}),
-        );
+        let profiles: Value = shown.iter().map(profile_json).collect();
+        return print_json("profiles", json!({"profiles": profiles}));
     }
-    let mut text = String::new();
-    for (i, profile) in PROFILES.iter().enumerate() {
-        let default = if i == 0 { " (default)" } else { "" };
-        let (g, t) = (&profile.geometry, &profile.timing);
-        let raw = match profile.capacity {
-            Capacity::Blocks(_) => format!("{} raw", show_size(g.data_bytes())),
-            Capacity::BySize => "any size".into(),
-        };
-        text += &format!("{}{default}: {}\n", profile.name, profile.source);
-        text += &format!(
-            "  {} pages of {}+{} bytes per block, {} die(s), {raw}; pages programmed {}, {} time(s)\n",
-            g.pages_per_block,
-            g.page_bytes,
-            g.oob_bytes,
-            g.dies(),
-            order(profile),
-            profile.nop
-        );
-        text += &format!(
-            "  read {}, program {}/{}, erase {} us; {} cycles\n",
-            t.read_ns / 1000,
-            t.program_ns / 1000,
-            t.program_msb_ns / 1000,
-            t.erase_ns / 1000,
-            profile.endurance
-        );
-    }
+    let text: String = shown.iter().map(profile_text).collect();
     print(&text)
 }
 
-fn order(profile: &Profile) -> &'static str {
-    match profile.order {
-        PageOrder::Any => "in any order",
-        PageOrder::Ascending => "upwards",
-        PageOrder::Consecutive => "in page order",
-    }
+fn is_default(profile: &Profile) -> bool {
+    profile.name == Profile::default_profile().name
 }
 
-fn profile_json((i, profile): (usize, &Profile)) -> Value {
-    let (g, t) = (&profile.geometry, &profile.timing);
+fn profile_text(profile: &Profile) -> String {
+    let default = if is_default(profile) {
+        " (default)"
+    } else {
+        ""
+    };
+    let raw = match profile.capacity {
+        Capacity::Blocks(_) => format!("{} raw", show_size(profile.geometry.data_bytes())),
+        Capacity::BySize => "any size".into(),
+    };
+    let Profile { name, source, .. } = profile;
+    let summary = profile_file::summary(profile);
+    format!("{name}{default}: {source}\n  {raw}; {summary}")
+}
+
+/// A device as `profiles` and `inspect` show it.
+pub(super) fn profile_json(profile: &Profile) -> Value {
+    let (g, t, ecc) = (&profile.geometry, &profile.timing, &profile.ecc);
+    let bits = usize::from(profile.bits());
     let blocks = match profile.capacity {
         Capacity::Blocks(blocks) => Some(blocks),
         Capacity::BySize => None,
     };
+    let law = profile.error_model.law();
     json!({
-        "name": profile.name, "default": i == 0, "source": profile.source, "blocks": blocks,
-        "channels": g.channels, "ways": g.ways, "planes": g.planes, "pages_per_block": g.pages_per_block,
-        "page_bytes": g.page_bytes, "oob_bytes": g.oob_bytes, "order": order(profile), "nop": profile.nop,
-        "mlc": profile.is_mlc(), "endurance": profile.endurance, "read_ns": t.read_ns, "partial_read_ns": t.partial_read_ns,
-        "program_ns": t.program_ns, "program_msb_ns": t.program_msb_ns, "erase_ns": t.erase_ns, "bus_ns": t.bus_ns,
+        "name": profile.name, "default": is_default(profile), "source": profile.source, "blocks": blocks,
+        "channels": g.channels, "ways": g.ways, "dies_per_chip": profile.dies_per_chip, "planes": g.planes,
+        "pages_per_block": g.pages_per_block, "page_bytes": g.page_bytes, "oob_bytes": g.oob_bytes,
+        "cell": profile.cell(), "bits_per_cell": bits, "pairing": profile.pairing.name(),
+        "order": profile_file::order(profile.order), "nop": profile.nop, "endurance": profile.endurance,
+        "read_ns": t.read_ns[..bits], "partial_read_ns": t.partial_read_ns, "program_ns": t.program_ns[..bits],
+        "oob_program_ns": t.oob_program_ns, "erase_ns": t.erase_ns, "bus_ns": t.bus_ns, "controller_ns": t.controller_ns,
         "factory_bad_permille": profile.factory_bad_permille, "max_bad_permille": profile.max_bad_permille,
+        "ecc": {"codeword_bytes": ecc.codeword_bytes, "correctable_bits": ecc.bits, "retries": ecc.retries},
+        "bit_errors": {
+            "model": profile.error_model.name(), "e": law.e, "a": law.a, "k": law.k, "b": law.b, "m": law.m,
+            "n": law.n, "g": law.g, "p": law.p, "q": law.q, "reads_max": law.reads_max,
+        },
     })
 }
 

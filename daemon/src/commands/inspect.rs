@@ -1,9 +1,11 @@
 //! `ftld inspect` and `ftld check`: examine an image without changing it, also after a power cut.
 
+use super::choices::profile_json;
 use crate::convert::index;
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
 use crate::output::{print, print_json};
+use crate::profile_file;
 use crate::size::show_size;
 use crate::stack;
 use ftl_core::format::{OOB_BYTES, Oob};
@@ -22,6 +24,8 @@ pub struct InspectOptions {
     pub page: Option<String>,
     /// One logical page.
     pub lpn: Option<u32>,
+    /// The flash device alone, as a TOML file.
+    pub toml: bool,
     /// JSON instead of text.
     pub json: bool,
 }
@@ -43,6 +47,9 @@ fn path_of(dirs: &Dirs, image: &str) -> PathBuf {
 pub fn inspect(dirs: &Dirs, image: &str, wanted: &InspectOptions) -> Result<(), Failure> {
     let path = path_of(dirs, image);
     let info = peek(&path).map_err(|error| stack::image_failure(&error))?;
+    if wanted.toml {
+        return print(&profile_file::to_toml(&info.profile));
+    }
     let mut value = header_json(&info);
     value["image"] = json!(path);
     if wanted.blocks || wanted.page.is_some() || wanted.lpn.is_some() {
@@ -61,7 +68,7 @@ pub fn inspect(dirs: &Dirs, image: &str, wanted: &InspectOptions) -> Result<(), 
     if wanted.json {
         print_json("inspect", value)
     } else {
-        print(&text(&value))
+        print(&text(&value, &profile_file::summary(&info.profile)))
     }
 }
 
@@ -191,6 +198,7 @@ fn header_json(info: &ImageInfo) -> Value {
             "channels": g.channels, "ways": g.ways, "planes": g.planes, "blocks": g.blocks,
             "pages_per_block": g.pages_per_block, "page_bytes": g.page_bytes, "oob_bytes": g.oob_bytes,
         },
+        "device": profile_json(&info.profile),
     })
 }
 
@@ -291,7 +299,7 @@ fn copies_of(chip: &mut Chip<FileStore>, lpn: u32) -> Vec<Value> {
     copies
 }
 
-fn text(value: &Value) -> String {
+fn text(value: &Value, flash: &str) -> String {
     let size = |key: &str| value[key].as_u64().map_or("-".into(), show_size);
     let word = |key: &str| value[key].as_str().unwrap_or("-").to_owned();
     let g = &value["geometry"];
@@ -303,7 +311,7 @@ fn text(value: &Value) -> String {
         .collect();
     let mut text = format!(
         "{}: format {}, uuid {}\n  scheme    {}\n  params    {}\n  device    {} on {} of raw {} flash\n  \
-         geometry  {} blocks of {} pages of {}+{} bytes\n  shutdown  {}\n",
+         geometry  {} blocks of {} pages of {}+{} bytes\n  flash     {}  shutdown  {}\n",
         word("image"),
         value["version"],
         word("uuid"),
@@ -316,6 +324,7 @@ fn text(value: &Value) -> String {
         g["pages_per_block"],
         g["page_bytes"],
         g["oob_bytes"],
+        flash.replace("\n  ", "\n            "),
         if value["clean"] == true {
             "clean"
         } else {

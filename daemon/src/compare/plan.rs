@@ -20,8 +20,8 @@ pub struct Sweep {
     /// Flash translation layers [default: the preset's; without one, all of them]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub scheme: Vec<String>,
-    /// Flash devices
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    /// Flash devices: names of `ftld profiles`, or TOML files
+    #[arg(long, value_name = "NAME|FILE.toml,...", value_delimiter = ',')]
     pub profile: Vec<String>,
     /// Sizes that the host sees
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]

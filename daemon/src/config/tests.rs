@@ -180,7 +180,7 @@ fn wrong_values_name_their_option() {
         ),
         (
             device(&|o| o.profile = Some("qlc".into())),
-            "no profile \"qlc\"; there are mlc-4k",
+            "no profile \"qlc\" (did you mean \"qlc-16k\"?); there are mlc-4k",
         ),
         (device(&|o| o.op = Some(f64::NAN)), "--op NaN"),
         (

@@ -11,7 +11,7 @@ use crate::convert::{index, to_f64};
 use crate::method::ResponseUnit;
 use ftl_core::{Ftl, Lookups, SchemeStats, StallTotals};
 use nand_model::store::OobOnlyStore;
-use nand_model::{Cause, Counters, Nanos, Profile};
+use nand_model::{Cause, Counters, Nanos, PageTimes, Profile};
 use std::collections::BTreeMap;
 
 /// Counters when measuring began.
@@ -160,16 +160,14 @@ pub(super) fn optimum(
     let (timing, geometry) = (&profile.timing, &profile.geometry);
     let pages = geometry.pages_per_block;
     let pairs = nand_model::PairTable::new(profile.pairing, pages);
-    let cells = |at| {
-        if pairs.is_msb(at) {
-            timing.program_msb_ns
-        } else {
-            timing.program_ns
-        }
+    let of_block = |times: &PageTimes| {
+        let of_page = |at| times[pairs.page_type(at)];
+        (0..pages).map(of_page).sum::<u64>()
     };
-    let block: u64 = (0..pages).map(cells).sum();
-    let page_read_ns = to_f64(timing.read_ns + timing.bus_ns);
-    let page_write_ns = to_f64(block + timing.erase_ns) / f64::from(pages) + to_f64(timing.bus_ns);
+    let (sensed, programmed) = (of_block(&timing.read_ns), of_block(&timing.program_ns));
+    let per_page = |block_ns: u64| to_f64(block_ns) / f64::from(pages) + to_f64(timing.bus_ns);
+    let page_read_ns = per_page(sensed);
+    let page_write_ns = per_page(programmed + timing.erase_ns);
     let reading = |pages: u64| to_f64(pages) * page_read_ns;
     let writing = to_f64(requests.pages_written) * page_write_ns;
     let alone = geometry.dies() == 1 || job.method.response_unit() != ResponseUnit::PerRequest;

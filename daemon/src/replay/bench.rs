@@ -55,7 +55,7 @@ impl Bench {
             .scheme
             .as_deref()
             .map_or(Ok(&SCHEMES[0]), find_scheme)?;
-        let profile = requirements.profile.unwrap_or(Profile::default_profile());
+        let profile = requirements.profile.unwrap_or(*Profile::default_profile());
         let op_percent = requirements.op.unwrap_or(OP_DEFAULT);
         let by_size = profile.capacity == Capacity::BySize;
         let default = if by_size {
@@ -65,7 +65,7 @@ impl Bench {
         };
         let wanted = requirements.size.unwrap_or(default);
         let layout = scheme
-            .layout(profile, wanted, op_percent / 100.0, &requirements.params)
+            .layout(&profile, wanted, op_percent / 100.0, &requirements.params)
             .map_err(usage)?;
         assert!(
             u64::from(layout.logical_pages) < layout.profile.geometry.pages(),

@@ -5,9 +5,10 @@
 
 use crate::config::{Config, ImageRequirements, find_scheme};
 use crate::failure::{Exit, Failure};
+use crate::profile_file;
 use ftl_core::Params;
 use ftl_core::schemes::Scheme;
-use nand_model::ImageInfo;
+use nand_model::{ImageInfo, Profile};
 use std::path::Path;
 
 /// Key of the over-provisioning among the image's own parameters; scheme parameters never have this
@@ -83,11 +84,21 @@ pub(super) fn contradiction(
         find_scheme(scheme)?;
         return differs("scheme", label.scheme.name.into(), scheme.into());
     }
-    if let Some(profile) = requirements
-        .profile
-        .filter(|profile| profile.name != info.profile.name)
-    {
-        return differs("profile", info.profile.name.into(), profile.name.into());
+    if let Some(profile) = requirements.profile {
+        let (has, asked) = (info.profile.name, profile.name);
+        if has != asked {
+            return differs("profile", has.into(), asked.into());
+        }
+        // A built-in profile is known by its name, whatever figures the image was made with.
+        if Profile::find(asked).is_none()
+            && let Some(key) = profile_file::first_difference(&info.profile, &profile)
+        {
+            return Err(Failure::usage(format!(
+                "{}: the image's profile {has} has another {key} than the one asked for; `ftld inspect \
+                 --toml` prints the image's; leave the option out, or choose another --image",
+                image.display()
+            )));
+        }
     }
     if let Some(size) = requirements.size.filter(|size| *size != info.size) {
         return differs("size", format!("{} bytes", info.size), format!("{size}"));

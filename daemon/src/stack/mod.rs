@@ -191,14 +191,14 @@ pub fn create(config: &Config) -> Result<Made, Failure> {
         .scheme
         .as_deref()
         .map_or(Ok(&SCHEMES[0]), find_scheme)?;
-    let profile = requirements.profile.unwrap_or(Profile::default_profile());
+    let profile = requirements.profile.unwrap_or(*Profile::default_profile());
     let op_percent = requirements.op.unwrap_or(OP_DEFAULT);
     let by_size = profile.capacity == Capacity::BySize;
     let wanted = requirements
         .size
         .unwrap_or(if by_size { SIZE_DEFAULT } else { 0 });
     let layout = scheme
-        .layout(profile, wanted, op_percent / 100.0, &requirements.params)
+        .layout(&profile, wanted, op_percent / 100.0, &requirements.params)
         .map_err(usage)?;
     assert!(
         u64::from(layout.logical_pages) < layout.profile.geometry.pages(),

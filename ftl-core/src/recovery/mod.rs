@@ -44,11 +44,7 @@ pub(crate) fn rewrite_reserve(profile: &Profile, units: u32) -> u32 {
     } else {
         pages_per_block
     };
-    let hit = 1
-        + (0..pages_per_block)
-            .map(|page| to_u32(pairs.victims(page).count()))
-            .max()
-            .unwrap_or(0);
+    let hit = 1 + pairs.victims_max();
     let blocks = profile
         .geometry
         .dies()

@@ -28,7 +28,7 @@ pub(crate) type StreamId = usize;
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// Number of last programs that a block remembers: no pairing reaches further back.
-pub(super) const RECENT: usize = 8;
+pub(super) const RECENT: usize = 16;
 
 /// An open block.
 #[derive(Clone, Copy, Debug)]
@@ -226,6 +226,10 @@ mod tests {
             Pairing::Dist6,
             Pairing::Shared4,
             Pairing::Group4,
+            Pairing::AdjacentOf { bits: 3 },
+            Pairing::Staggered { bits: 3 },
+            Pairing::AdjacentOf { bits: 4 },
+            Pairing::Staggered { bits: 4 },
         ] {
             let pairs = PairTable::new(rule, PAGES);
             assert!(pairs.span() as usize <= RECENT);

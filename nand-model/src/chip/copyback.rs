@@ -4,6 +4,7 @@
 //! a program's cut; the source does not change.
 
 use super::Chip;
+use super::read::Sense;
 use crate::addr::{Pbn, Ppn};
 use crate::cause::Cause;
 use crate::error::{NandError, Part};
@@ -57,12 +58,12 @@ impl<S: Store> Chip<S> {
         );
         let mut page = std::mem::take(&mut self.scratch);
         page.resize(geometry.page_len(), 0);
-        let cell_ns = self.profile.timing.read_ns;
+        let cell_ns = self.read_times.of(geometry.offset_of(from));
         self.counters.of_mut(cause).reads += 1;
         self.counters.read_busy_ns += cell_ns;
         let sensed = self.clocks.work(at, geometry.die_of(source), cell_ns);
         let result = self
-            .fetch(sensed, cell_ns, from, &mut page, oob)
+            .fetch(sensed, Sense::Page, from, &mut page, oob)
             .and_then(|sensed| {
                 if !renew(oob) {
                     return Err(NandError::Uncorrectable {

@@ -18,6 +18,7 @@ mod erase;
 mod in_flight;
 mod program;
 mod read;
+mod word_line;
 
 pub use in_flight::CutHits;
 pub use program::RunError;
@@ -32,7 +33,7 @@ use crate::pairing::PairTable;
 use crate::profile::{PageOrder, Profile};
 use crate::rng::SplitMix;
 use crate::store::{Bad, BlockFacts, Health, Store};
-use crate::timing::{Clocks, Nanos, ProgramTimes};
+use crate::timing::{CellTimes, Clocks, Nanos};
 use std::collections::BTreeSet;
 
 const HOUR_NS: Nanos = 3_600_000_000_000;
@@ -51,7 +52,8 @@ pub struct Chip<S> {
     /// where the frontier is sufficient.
     programs: Vec<u8>,
     clocks: Clocks,
-    program_times: ProgramTimes,
+    read_times: CellTimes,
+    program_times: CellTimes,
     counters: Counters,
     faults: Option<Box<FaultState>>,
     /// Whether programs, and whether reads, must consult the fault plan.
@@ -85,12 +87,14 @@ impl<S: Store> Chip<S> {
     pub fn open(profile: Profile, store: S) -> Result<Self, NandError> {
         let geometry = profile.geometry;
         assert_eq!(geometry.validate(), Ok(()), "a chip of an invalid shape");
-        assert!(profile.nop > 0, "a part whose pages are never programmed");
+        assert_eq!(profile.validate(), Ok(()), "a chip of an impossible part");
         let per_page = profile.order != PageOrder::Consecutive || profile.nop > 1;
         let pairs = PairTable::new(profile.pairing, geometry.pages_per_block);
+        let times = |times| CellTimes::new(times, &pairs, geometry.pages_per_block);
         let hour = store.hour();
         let mut chip = Chip {
-            program_times: ProgramTimes::new(&pairs, &profile.timing, geometry.pages_per_block),
+            read_times: times(&profile.timing.read_ns),
+            program_times: times(&profile.timing.program_ns),
             pairs,
             clocks: Clocks::new(&geometry, profile.timing),
             split: geometry.split(),

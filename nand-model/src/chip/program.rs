@@ -5,7 +5,7 @@ use crate::addr::{Pbn, Ppn};
 use crate::cause::Cause;
 use crate::convert::{index, to_u16};
 use crate::error::NandError;
-use crate::fault::{Cut, Fault, LastVerb, PartnerCut, ProgramCut, Verdict};
+use crate::fault::{Cut, Fault, LastVerb, ProgramCut, Verdict};
 use crate::profile::PageOrder;
 use crate::rng::SplitMix;
 use crate::store::{Bad, BlockFacts, Cells, Health, Store};
@@ -238,7 +238,7 @@ impl<S: Store> Chip<S> {
         let last_ns = if count == 1 {
             cells_ns
         } else {
-            self.program_times.of_run(offset + count - 1, 1)
+            self.program_times.of(offset + count - 1)
         };
         let done = self.clocks.program_run(at, die, cells_ns, last_ns, count);
         debug_assert!(
@@ -351,7 +351,7 @@ impl<S: Store> Chip<S> {
 
     /// Cell time of the program of a page.
     fn cell_ns(&self, ppn: Ppn) -> Nanos {
-        self.program_times.of_run(self.split.offset_of(ppn), 1)
+        self.program_times.of(self.split.offset_of(ppn))
     }
 
     fn program_verdict(&mut self, block: Pbn) -> Verdict {
@@ -458,38 +458,5 @@ impl<S: Store> Chip<S> {
         self.store.program_as(ppn, &data, &oob, health)?;
         self.note_programmed(block, offset, 1);
         self.spoil_partners(ppn, cut.partner)
-    }
-
-    /// Applies the interrupted program's outcome to the earlier pages of its word line.
-    pub(super) fn spoil_partners(
-        &mut self,
-        ppn: Ppn,
-        partner: PartnerCut,
-    ) -> Result<(), NandError> {
-        let (block, offset) = (self.split.block_of(ppn), self.split.offset_of(ppn));
-        let after = match partner {
-            PartnerCut::Intact => return Ok(()),
-            PartnerCut::Unstable(reads) => Health::Unstable(reads),
-            PartnerCut::Flickering(number) => Health::Flickering(number),
-            PartnerCut::Destroyed => Health::Lost,
-        };
-        let mut spoiled = Vec::new();
-        for victim in self.pairs.victims(offset) {
-            debug_assert!(
-                victim < offset,
-                "page {victim} is a victim of page {offset}"
-            );
-            let victim = self.profile.geometry.page(block, victim);
-            if !self.is_programmed(victim) {
-                continue;
-            }
-            // A page that is already unreadable does not become unstable.
-            let mut before = [Health::Good];
-            self.store.read(victim, &mut [], &mut [], &mut before)?;
-            if after == Health::Lost || before == [Health::Good] {
-                spoiled.push((victim, after));
-            }
-        }
-        Ok(self.store.spoil(ppn, &spoiled)?)
     }
 }

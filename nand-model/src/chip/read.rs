@@ -9,6 +9,15 @@ use crate::fault::{Fault, FaultState};
 use crate::store::{Health, Store};
 use crate::timing::Nanos;
 
+/// How the cells of a page are read, and so how long a read retry takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sense {
+    /// The whole page.
+    Page,
+    /// The OOB alone.
+    Short,
+}
+
 impl<S: Store> Chip<S> {
     /// Reads a page: data and OOB. Either buffer may be empty; an OOB buffer may be shorter than
     /// the OOB. An erased page reads as all ones. `Uncorrectable` names the first requested part
@@ -38,13 +47,12 @@ impl<S: Store> Chip<S> {
         cause: Cause,
     ) -> Result<Nanos, NandError> {
         let block = self.check_page(ppn)?;
-        let cell_ns = self.profile.timing.read_ns;
+        let cell_ns = self.read_times.of(self.split.offset_of(ppn));
         self.counters.of_mut(cause).reads += 1;
         self.counters.read_busy_ns += cell_ns;
-        let done = self
-            .clocks
-            .read_run(at, self.profile.geometry.die_of(block), cell_ns, 1);
-        self.fetch(done, cell_ns, ppn, data, oob)
+        let die = self.profile.geometry.die_of(block);
+        let done = self.clocks.read_run(at, die, cell_ns, cell_ns, 1);
+        self.fetch(done, Sense::Page, ppn, data, oob)
     }
 
     /// Reads the OOB alone, with the time of a short read.
@@ -71,7 +79,7 @@ impl<S: Store> Chip<S> {
         let done = self
             .clocks
             .work(at, self.profile.geometry.die_of(block), cell_ns);
-        self.fetch(done, cell_ns, ppn, &mut [], oob)
+        self.fetch(done, Sense::Short, ppn, &mut [], oob)
     }
 
     /// Reads `health.len()` pages of one block with one store access; times and counts equal those
@@ -106,11 +114,12 @@ impl<S: Store> Chip<S> {
             offset + count <= self.profile.geometry.pages_per_block,
             "law: a run leaves its block"
         );
-        let cell_ns = self.profile.timing.read_ns;
+        let cells_ns = self.read_times.of_run(offset, count);
         self.counters.of_mut(cause).reads += u64::from(count);
-        self.counters.read_busy_ns += cell_ns * u64::from(count);
+        self.counters.read_busy_ns += cells_ns;
         let die = self.profile.geometry.die_of(block);
-        let done = self.clocks.read_run(at, die, cell_ns, count);
+        let first_ns = self.read_times.of(offset);
+        let done = self.clocks.read_run(at, die, cells_ns, first_ns, count);
         let whole = if self.programs.is_empty() {
             offset + count <= self.frontier(block)
         } else {
@@ -124,7 +133,7 @@ impl<S: Store> Chip<S> {
         } else {
             self.fetch_each(pages.clone(), data, oobs, health)?;
         }
-        self.conclude(done, cell_ns, block, pages, data, oobs, health)
+        self.conclude(done, Sense::Page, block, pages, data, oobs, health)
     }
 
     /// Reads pages of one block, in ascending order, into consecutive parts of the buffers; times,
@@ -167,12 +176,12 @@ impl<S: Store> Chip<S> {
             .fold(true, |so_far, pair| so_far & (pair[0] < pair[1]));
         assert!(ascend, "law: pages of a run ascend");
         let count = to_u32(pages.len());
-        let cell_ns = self.profile.timing.read_ns;
+        let cell_ns = |ppn: &Ppn| self.read_times.of(self.split.offset_of(*ppn));
+        let (cells_ns, first_ns) = (pages.iter().map(cell_ns).sum(), cell_ns(first));
         self.counters.of_mut(cause).reads += u64::from(count);
-        self.counters.read_busy_ns += cell_ns * u64::from(count);
-        let done = self
-            .clocks
-            .read_run(at, self.profile.geometry.die_of(block), cell_ns, count);
+        self.counters.read_busy_ns += cells_ns;
+        let die = self.profile.geometry.die_of(block);
+        let done = self.clocks.read_run(at, die, cells_ns, first_ns, count);
         let whole = if self.programs.is_empty() {
             self.is_programmed(*last)
         } else {
@@ -185,7 +194,7 @@ impl<S: Store> Chip<S> {
         }
         self.conclude(
             done,
-            cell_ns,
+            Sense::Page,
             block,
             pages.iter().copied(),
             data,
@@ -199,7 +208,7 @@ impl<S: Store> Chip<S> {
     pub(super) fn fetch(
         &mut self,
         done: Nanos,
-        cell_ns: Nanos,
+        sense: Sense,
         ppn: Ppn,
         data: &mut [u8],
         oob: &mut [u8],
@@ -223,7 +232,7 @@ impl<S: Store> Chip<S> {
         let block = self.profile.geometry.block_of(ppn);
         let done = self.conclude(
             done,
-            cell_ns,
+            sense,
             block,
             std::iter::once(ppn),
             data,
@@ -300,14 +309,13 @@ impl<S: Store> Chip<S> {
     fn conclude(
         &mut self,
         done: Nanos,
-        cell_ns: Nanos,
+        sense: Sense,
         block: Pbn,
         pages: impl Iterator<Item = Ppn>,
         data: &mut [u8],
         oobs: &mut [u8],
         health: &mut [Health],
     ) -> Result<Nanos, NandError> {
-        debug_assert!(done >= cell_ns, "a read takes its cell time at least");
         debug_assert!(
             data.len().is_multiple_of(health.len()) && oobs.len().is_multiple_of(health.len()),
             "buffers of {} and {} bytes for {} pages",
@@ -315,10 +323,10 @@ impl<S: Store> Chip<S> {
             oobs.len(),
             health.len()
         );
-        let retries = if self.read_faults {
-            self.apply_read_faults(done, block, pages, data, oobs, health)
+        let (retries, again_ns) = if self.read_faults {
+            self.apply_read_faults(done, sense, block, pages, data, oobs, health)
         } else {
-            0
+            (0, 0)
         };
         if !self.reads_are_sure() && health.iter().any(|health| *health != Health::Good) {
             let lost = |health: &&Health| {
@@ -329,7 +337,6 @@ impl<S: Store> Chip<S> {
         if retries == 0 {
             return Ok(done);
         }
-        let again_ns = cell_ns * retries;
         self.counters.read_retries += retries;
         self.counters.read_busy_ns += again_ns;
         Ok(self
@@ -337,19 +344,25 @@ impl<S: Store> Chip<S> {
             .work(done, self.profile.geometry.die_of(block), again_ns))
     }
 
-    /// Applies the fault plan to pages that were read. Returns the number of read retries.
+    /// Applies the fault plan to pages that were read. Returns the number of read retries and their
+    /// cell time.
     #[cold]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the arguments of the verb, and what it has found out"
+    )]
     fn apply_read_faults(
         &mut self,
         at: Nanos,
+        sense: Sense,
         block: Pbn,
         pages: impl Iterator<Item = Ppn>,
         data: &mut [u8],
         oobs: &mut [u8],
         health: &mut [Health],
-    ) -> u64 {
+    ) -> (u64, Nanos) {
         let Some(mut faults) = self.faults.take() else {
-            return 0;
+            return (0, 0);
         };
         let (page, part) = (data.len() / health.len(), oobs.len() / health.len());
         let dead = faults.has_die_failed(self.profile.geometry.die_of(block));
@@ -359,8 +372,9 @@ impl<S: Store> Chip<S> {
         } else {
             0.0
         };
-        let mut retries = 0;
+        let (mut retries, mut again_ns) = (0, 0);
         for (i, (ppn, health)) in pages.zip(health).enumerate() {
+            let before = retries;
             if dead {
                 *health = Health::Lost;
             } else if self.is_programmed(ppn) {
@@ -379,9 +393,14 @@ impl<S: Store> Chip<S> {
                     retries += self.note_correction(ppn, &found, health);
                 }
             }
+            let cell_ns = match sense {
+                Sense::Page => self.read_times.of(self.split.offset_of(ppn)),
+                Sense::Short => self.profile.timing.partial_read_ns,
+            };
+            again_ns += cell_ns * (retries - before);
         }
         self.faults = Some(faults);
-        retries
+        (retries, again_ns)
     }
 
     /// Returns the page's content from before the last erase, if the plan says so. Its tag is

@@ -23,7 +23,7 @@ pub enum ProgramCut {
     Complete,
 }
 
-/// Outcome of an interrupted MSB program for the earlier pages of its word line.
+/// Outcome of an interrupted program for the earlier pages of its word line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartnerCut {
     /// No change.
@@ -34,6 +34,8 @@ pub enum PartnerCut {
     Flickering(u8),
     /// They are unreadable.
     Destroyed,
+    /// One of them is unreadable, counted from the first and around; the others do not change.
+    DestroyedOne(u8),
 }
 
 /// Outcome of an interrupted erase.
@@ -72,7 +74,7 @@ pub struct Cut {
     pub at_op: u64,
     /// Outcome if that operation is a program.
     pub program: ProgramCut,
-    /// Outcome for the word line's earlier pages if that operation programs an MSB page.
+    /// Outcome for the word line's earlier pages if that operation programs a later one.
     pub partner: PartnerCut,
     /// Outcome if that operation is an erase.
     pub erase: EraseCut,
@@ -111,6 +113,21 @@ impl Cut {
                     seed: seed ^ i,
                 });
             }
+        }
+        menu
+    }
+
+    /// [`Cut::menu`], and if the program may destroy several earlier pages of its word line, each of
+    /// them alone.
+    pub fn menu_of_word_line(at_op: u64, seed: u64, earlier: u8) -> Vec<Cut> {
+        let mut menu = Cut::menu(at_op, seed);
+        let whole = menu.clone();
+        let each = (0..earlier).filter(|_| earlier > 1);
+        for partner in each.map(PartnerCut::DestroyedOne) {
+            let destroyed = whole
+                .iter()
+                .filter(|cut| cut.partner == PartnerCut::Destroyed);
+            menu.extend(destroyed.map(|cut| Cut { partner, ..*cut }));
         }
         menu
     }

@@ -82,12 +82,19 @@ const PAIRINGS: [Pairing; 6] = [
 
 /// Code of a random table; its span and seed are in the bytes above.
 const RANDOM_PAIRING: u32 = to_u32(PAIRINGS.len());
+/// Codes of the rules that need the bits per cell, and of a table.
+const ADJACENT: u32 = 7;
+const STAGGERED: u32 = 8;
+const TABLE: u32 = 9;
 
 pub(super) fn pairing_code(pairing: Pairing) -> u32 {
     match pairing {
         Pairing::Random { seed, span } => {
             RANDOM_PAIRING | u32::from(span) << 8 | u32::from(seed) << 16
         }
+        Pairing::AdjacentOf { .. } => ADJACENT,
+        Pairing::Staggered { .. } => STAGGERED,
+        Pairing::Table { .. } => TABLE,
         listed => {
             let code = PAIRINGS.iter().position(|&pairing| pairing == listed);
             to_u32(code.expect("every other pairing is in the list"))
@@ -95,7 +102,8 @@ pub(super) fn pairing_code(pairing: Pairing) -> u32 {
     }
 }
 
-pub(super) fn pairing_of(code: u32) -> Result<Pairing, String> {
+/// The pairing of a code, for cells of `bits` bits; `back` is that of a table.
+pub(super) fn pairing_of(code: u32, bits: u8, back: &[u8]) -> Result<Pairing, String> {
     let [kind, span, low, high] = code.to_le_bytes();
     if u32::from(kind) == RANDOM_PAIRING && (1..=Pairing::SPAN_MAX).contains(&span) {
         return Ok(Pairing::Random {
@@ -103,10 +111,15 @@ pub(super) fn pairing_of(code: u32) -> Result<Pairing, String> {
             span,
         });
     }
-    PAIRINGS
-        .get(index(code))
-        .copied()
-        .ok_or_else(|| format!("pairing {code:#x} is unknown"))
+    match code {
+        ADJACENT => Ok(Pairing::AdjacentOf { bits }),
+        STAGGERED => Ok(Pairing::Staggered { bits }),
+        TABLE => Pairing::from_back(bits, back),
+        _ => PAIRINGS
+            .get(index(code))
+            .copied()
+            .ok_or_else(|| format!("pairing {code:#x} is unknown")),
+    }
 }
 
 pub(super) fn order_code(order: PageOrder) -> u32 {
@@ -115,4 +128,11 @@ pub(super) fn order_code(order: PageOrder) -> u32 {
         PageOrder::Ascending => 1,
         PageOrder::Consecutive => 2,
     }
+}
+
+pub(super) fn order_of(code: u32) -> Result<PageOrder, String> {
+    [PageOrder::Any, PageOrder::Ascending, PageOrder::Consecutive]
+        .into_iter()
+        .find(|order| order_code(*order) == code)
+        .ok_or_else(|| format!("page order {code} is unknown"))
 }

@@ -3,14 +3,12 @@
 //! Two copies are written alternately with a sync between them, so power failing in one write
 //! leaves the other intact. The newest copy whose check holds is valid.
 
-use super::fields::{Put, Take, order_code, pairing_code, pairing_of};
+use super::fields::{Put, Take};
 use super::layout::{COPY_BYTES, Layout};
+use super::part;
 use super::sections::{self, Section};
 use super::{FORMAT_VERSION, ImageInfo, NAME_BYTES_MAX, PARAMS_BYTES_MAX};
 use crate::convert::to_u32;
-use crate::geometry::Geometry;
-use crate::pairing::Pairing;
-use crate::profile::{Capacity, Profile, Timing};
 use crc32c::crc32c;
 
 const MAGIC: &[u8; 8] = b"FTLDIMG\0";
@@ -103,8 +101,6 @@ fn checks(copy: &[u8]) -> bool {
 
 /// What the host sees of the device.
 const DEVICE: u16 = 1;
-/// The flash part.
-const PART: u16 = 2;
 /// The translation layer and its parameters.
 const SCHEME: u16 = 3;
 
@@ -116,7 +112,7 @@ impl Header {
             (info.sync_failed, SYNC_FAILED),
             (self.undoing, UNDOING),
         ];
-        let mut sections = vec![self.device(), part(&info.profile), scheme(info)];
+        let mut sections = vec![self.device(), part::section(&info.profile), scheme(info)];
         sections.extend_from_slice(&self.unknown);
         let mut list = Put(Vec::new());
         sections::encode(&sections, &mut list);
@@ -183,13 +179,25 @@ impl Header {
             ));
         }
         let mut sections = sections::decode(take.bytes(length)?)?;
-        let mut known = |id| take_section(&mut sections, id);
-        let (device, part, scheme) = (known(DEVICE)?, known(PART)?, known(SCHEME)?);
+        let device = needed_section(&mut sections, DEVICE)?;
+        let named = take_section(&mut sections, part::NAMED)?;
+        let own = take_section(&mut sections, part::OWN)?;
+        let scheme = needed_section(&mut sections, SCHEME)?;
         if let Some(section) = sections.iter().find(|section| section.is_needed) {
             return Err(HeaderFault::Unknown(section.unknown()));
         }
 
-        let profile = profile_of(Take(&part))?;
+        let profile = match (named, own) {
+            (Some(named), None) => part::named_of(Take(&named))?,
+            (None, Some(own)) => part::own_of(Take(&own))?,
+            (found, _) => {
+                let both = if found.is_some() { "both" } else { "neither" };
+                let (named, own) = (part::NAMED, part::OWN);
+                return Err(HeaderFault::Contradiction(format!(
+                    "of the sections {named} and {own}, one describes the flash: there is {both}"
+                )));
+            }
+        };
         let mut take = Take(&device);
         let (size, spare_slots) = (take.u64()?, take.u32()?);
         take.end()?;
@@ -227,54 +235,22 @@ impl Header {
     }
 }
 
-/// Takes the fields of a section that this build knows in version 1.
-fn take_section(sections: &mut Vec<Section>, id: u16) -> Result<Vec<u8>, HeaderFault> {
-    let found = sections.iter().position(|section| section.id == id);
-    let found = found.ok_or_else(|| format!("there is no section {id}"))?;
+/// Takes the fields of a section that this build knows in version 1, if it is there.
+fn take_section(sections: &mut Vec<Section>, id: u16) -> Result<Option<Vec<u8>>, HeaderFault> {
+    let Some(found) = sections.iter().position(|section| section.id == id) else {
+        return Ok(None);
+    };
     let section = sections.remove(found);
     match section.version {
-        1 => Ok(section.bytes),
+        1 => Ok(Some(section.bytes)),
         _ => Err(HeaderFault::Unknown(section.unknown())),
     }
 }
 
-fn part(profile: &Profile) -> Section {
-    let (g, t) = (&profile.geometry, &profile.timing);
-    let mut put = Put(Vec::new());
-    for n in [
-        g.channels,
-        g.ways,
-        g.planes,
-        g.blocks,
-        g.pages_per_block,
-        g.page_bytes,
-        g.oob_bytes,
-        match profile.capacity {
-            Capacity::BySize => 0,
-            Capacity::Blocks(blocks) => blocks,
-        },
-        order_code(profile.order),
-        u32::from(profile.nop),
-        pairing_code(profile.pairing),
-        profile.endurance,
-        profile.factory_bad_permille,
-        profile.max_bad_permille,
-    ] {
-        put.u32(n);
-    }
-    for n in [
-        t.read_ns,
-        t.partial_read_ns,
-        t.program_ns,
-        t.program_msb_ns,
-        t.oob_program_ns,
-        t.erase_ns,
-        t.bus_ns,
-    ] {
-        put.u64(n);
-    }
-    put.text(profile.name, NAME_BYTES_MAX);
-    Section::needed(PART, put)
+/// Takes the fields of a section that every image has.
+fn needed_section(sections: &mut Vec<Section>, id: u16) -> Result<Vec<u8>, HeaderFault> {
+    let found = take_section(sections, id)?;
+    Ok(found.ok_or_else(|| format!("there is no section {id}"))?)
 }
 
 fn scheme(info: &ImageInfo) -> Section {
@@ -282,92 +258,6 @@ fn scheme(info: &ImageInfo) -> Section {
     put.text(&info.scheme, NAME_BYTES_MAX);
     put.text(&info.params, PARAMS_BYTES_MAX);
     Section::needed(SCHEME, put)
-}
-
-/// The profile that a section describes, over the one of its name.
-fn profile_of(mut take: Take<'_>) -> Result<Profile, String> {
-    let geometry = Geometry {
-        channels: take.u32()?,
-        ways: take.u32()?,
-        planes: take.u32()?,
-        blocks: take.u32()?,
-        pages_per_block: take.u32()?,
-        page_bytes: take.u32()?,
-        oob_bytes: take.u32()?,
-    };
-    let capacity = match take.u32()? {
-        0 => Capacity::BySize,
-        blocks => Capacity::Blocks(blocks),
-    };
-    let (order, nop, pairing) = (take.u32()?, take.u32()?, take.u32()?);
-    let (endurance, factory_bad_permille, max_bad_permille) =
-        (take.u32()?, take.u32()?, take.u32()?);
-    let timing = Timing {
-        read_ns: take.u64()?,
-        partial_read_ns: take.u64()?,
-        program_ns: take.u64()?,
-        program_msb_ns: take.u64()?,
-        oob_program_ns: take.u64()?,
-        erase_ns: take.u64()?,
-        bus_ns: take.u64()?,
-    };
-    let name = take.text(NAME_BYTES_MAX)?;
-    take.end()?;
-    let known = Profile::find(&name).ok_or_else(|| format!("no profile {name:?} in this build"))?;
-    let pairing = pairing_of(pairing)?;
-    let is_random = matches!(pairing, Pairing::Random { .. }) && known.pairing != Pairing::None;
-    if (order, nop) != (order_code(known.order), u32::from(known.nop))
-        || !(is_random || pairing == known.pairing)
-    {
-        return Err(format!(
-            "its page order, NOP or pairing is not that of profile {name}"
-        ));
-    }
-    // Times, endurance and shape stay those the image was made with, the law is the profile's.
-    let own = Profile {
-        capacity,
-        geometry,
-        timing,
-        pairing,
-        endurance,
-        factory_bad_permille,
-        max_bad_permille,
-        ..*known
-    };
-    own.check_bounds()?;
-    Ok(own)
-}
-
-impl Profile {
-    /// Rejects figures that no part has, so that emulated time cannot overflow on a hostile image.
-    fn check_bounds(&self) -> Result<(), String> {
-        const HOUR_NS: u64 = 3_600_000_000_000;
-        let Timing {
-            read_ns,
-            partial_read_ns,
-            program_ns,
-            program_msb_ns,
-            oob_program_ns,
-            erase_ns,
-            bus_ns,
-        } = self.timing;
-        let times = [
-            read_ns,
-            partial_read_ns,
-            program_ns,
-            program_msb_ns,
-            oob_program_ns,
-            erase_ns,
-            bus_ns,
-        ];
-        if times.into_iter().any(|ns| ns > HOUR_NS) {
-            return Err("an operation of more than an hour".into());
-        }
-        if self.factory_bad_permille > 500 || self.max_bad_permille > 1000 {
-            return Err("more bad blocks than blocks".into());
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod error;
 mod fields;
 mod header;
 mod layout;
+mod part;
 mod record;
 mod sections;
 

@@ -91,7 +91,7 @@ fn reading_a_block_disturbs_it_until_it_is_erased() {
 #[test]
 fn a_read_retry_takes_as_long_as_a_read() {
     let mut chip = worn_chip(in_memory(small("torture")), 3_000);
-    let read_ns = chip.profile().timing.read_ns;
+    let read_ns = chip.profile().timing.read_ns[0];
     chip.age(24 * 60);
     chip.set_faults(decaying(15.0));
     let (mut waited, mut at) = (0, 1 << 40);

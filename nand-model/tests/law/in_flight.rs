@@ -56,7 +56,7 @@ fn a_cut_hits_what_is_in_flight_on_every_die() {
     for seed in 0..120 {
         let mut chip = cut_three_dies(
             Chip::open(three_dies(), MemStore::new(three_dies().geometry)).unwrap(),
-            [0, times.program_ns, times.program_msb_ns - 1],
+            [0, times.program_ns[0], times.program_ns[1] - 1],
             seed,
         );
         let own = Some((ProgramCut::Prefix, PartnerCut::Intact));
@@ -97,7 +97,7 @@ fn a_cut_hits_what_is_in_flight_on_every_die() {
             let file = Chip::open(three_dies(), FileStore::create(&path, &spec).unwrap()).unwrap();
             drop(cut_three_dies(
                 file,
-                [0, times.program_ns, times.program_msb_ns - 1],
+                [0, times.program_ns[0], times.program_ns[1] - 1],
                 seed,
             ));
             let (store, _) = FileStore::open(&path, nand_model::Access::ReadWrite).unwrap();
@@ -123,7 +123,7 @@ fn a_cut_hits_what_is_in_flight_on_every_die() {
 fn a_cut_spares_what_has_ended() {
     let times = three_dies().timing;
     let make = || Chip::open(three_dies(), MemStore::new(three_dies().geometry)).unwrap();
-    let (msb, erase) = (times.program_msb_ns, times.erase_ns);
+    let (msb, erase) = (times.program_ns[1], times.erase_ns);
     let hits = |own, programs, erases| CutHits {
         program: Some((own, PartnerCut::Intact)),
         erase: None,
@@ -136,13 +136,16 @@ fn a_cut_spares_what_has_ended() {
             ([0, 0, erase.max(msb)], hits(torn, 0, 0)),
             ([0, 0, msb], hits(torn, 0, 1)),
             // The cut operation itself had ended when the erase began.
-            ([0, msb, msb - times.program_ns], hits(complete, 0, 1)),
+            ([0, msb, msb - times.program_ns[0]], hits(complete, 0, 1)),
             // The program on die 0 is the last one to start.
-            ([erase, 0, erase - times.program_ns], hits(complete, 1, 0)),
+            (
+                [erase, 0, erase - times.program_ns[0]],
+                hits(complete, 1, 0),
+            ),
         ] {
             let mut chip = cut_three_dies(make(), issued, seed);
             assert_eq!(chip.cut_hits(), wanted, "{issued:?}");
-            let struck_ended = issued[2] + times.program_ns <= issued[0].max(issued[1]);
+            let struck_ended = issued[2] + times.program_ns[0] <= issued[0].max(issued[1]);
             assert_eq!(
                 read(&mut chip, 2, 0),
                 if struck_ended {

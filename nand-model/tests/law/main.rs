@@ -4,6 +4,7 @@
 mod in_flight;
 mod power_cut;
 mod time;
+mod word_line;
 
 use nand_model::store::MemStore;
 use nand_model::{

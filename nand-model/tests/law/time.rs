@@ -10,9 +10,9 @@ fn an_msb_page_takes_longer_and_a_die_does_one_thing_at_a_time() {
     for page in 0..8 {
         // Dist3: pages 2, 4, 6 are MSB pages of 0, 1, 3.
         expected += if [2, 4, 6].contains(&page) {
-            times.program_msb_ns
+            times.program_ns[1]
         } else {
-            times.program_ns
+            times.program_ns[0]
         };
         assert_eq!(program(&mut chip, 0, page), Ok(expected), "page {page}");
     }
@@ -22,7 +22,7 @@ fn an_msb_page_takes_longer_and_a_die_does_one_thing_at_a_time() {
     let ppn = chip.geometry().page(Pbn::new(0), 0);
     assert_eq!(
         chip.read(erased + 5, ppn, &mut [], &mut [0], Cause::Host),
-        Ok(erased + 5 + times.read_ns)
+        Ok(erased + 5 + times.read_ns[0])
     );
     let later = erased + 1_000_000;
     assert_eq!(
@@ -35,7 +35,7 @@ fn an_msb_page_takes_longer_and_a_die_does_one_thing_at_a_time() {
         .unwrap();
     assert_eq!(
         run,
-        10 * later + times.program_msb_ns + times.program_ns,
+        10 * later + times.program_ns[1] + times.program_ns[0],
         "page 8 is the MSB page of 5, page 9 an LSB page"
     );
 }
@@ -49,7 +49,7 @@ fn dies_work_side_by_side_and_share_their_bus() {
     let done: Vec<Nanos> = (0..4)
         .map(|block| program(&mut chip, block, 0).unwrap())
         .collect();
-    let one = times.bus_ns + times.program_ns;
+    let one = times.bus_ns + times.program_ns[0];
     // Dies 0 and 1 are behind bus 0, dies 2 and 3 behind bus 1: the second of each waits for one
     // transfer, not for the cells.
     assert_eq!(done, [one, one + times.bus_ns, one, one + times.bus_ns]);
@@ -57,7 +57,7 @@ fn dies_work_side_by_side_and_share_their_bus() {
     let at = 10 * one;
     assert_eq!(
         chip.read(at, ppn, &mut [], &mut [0], Cause::Host),
-        Ok(at + times.read_ns + times.bus_ns)
+        Ok(at + times.read_ns[0] + times.bus_ns)
     );
     let at = 20 * one;
     assert_eq!(
@@ -69,7 +69,7 @@ fn dies_work_side_by_side_and_share_their_bus() {
     let to = chip.geometry().page(Pbn::new(4), 0);
     assert_eq!(
         chip.copyback(at, ppn, to, &mut [], |_| true, Cause::Gc),
-        Ok(at + times.read_ns + times.program_ns),
+        Ok(at + times.read_ns[0] + times.program_ns[0]),
         "no bus at all"
     );
 }

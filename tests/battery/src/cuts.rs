@@ -180,19 +180,23 @@ fn submit(model: &mut Model, op: &HostOp, number: u64, submitted: &mut Option<u6
 
 /// Every different outcome of a cut at this operation, from the chip's menu.
 pub fn outcomes(rig: &Rig, next: &Change, seed: u64) -> Vec<Cut> {
-    let menu = Cut::menu(0, seed);
-    let mut kept: Vec<Cut> = Vec::new();
     let pairs = PairTable::new(rig.profile.pairing, rig.profile.geometry.pages_per_block);
+    let earlier = match next {
+        Change::Program { ppn, .. } => {
+            let offset = rig.profile.geometry.offset_of(*ppn);
+            pairs.victims(offset).count() as u8
+        }
+        _ => 0,
+    };
+    let menu = Cut::menu_of_word_line(0, seed, earlier);
+    let mut kept: Vec<Cut> = Vec::new();
     for cut in menu {
         let known = |other: &Cut| match next {
             Change::Erase { .. } => other.erase == cut.erase,
             _ => other.program == cut.program && other.partner == cut.partner,
         };
         let possible = match next {
-            Change::Program { ppn, .. } => {
-                let offset = rig.profile.geometry.offset_of(*ppn);
-                cut.partner == PartnerCut::Intact || pairs.is_msb(offset)
-            }
+            Change::Program { .. } => cut.partner == PartnerCut::Intact || earlier > 0,
             _ => true,
         };
         if possible && !kept.iter().any(known) {

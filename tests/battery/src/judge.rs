@@ -123,8 +123,15 @@ impl Battery {
                         power_cuts::at_random(&rig, cuts, verdicts);
                     }),
                 });
+                let long_word_lines = Cells::LONG_WORD_LINES.map(|cells| Part {
+                    path: on(cells),
+                    run: Box::new(move |verdicts| {
+                        power_cuts::every_operation(scheme, cells, verdicts);
+                    }),
+                });
                 parts
                     .flat_map(|(_, part)| on_both(*part))
+                    .chain(long_word_lines)
                     .chain(random)
                     .collect()
             }

@@ -237,11 +237,7 @@ pub fn short_rows(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts
 
 /// A chip of real size: large blocks, of which a cut leaves many pages unused.
 pub fn real_size_rig(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Rig {
-    let name = if cells == Cells::Mlc {
-        "mlc-4k"
-    } else {
-        "slc-2k"
-    };
+    let name = cells.part();
     let profile = *Profile::find(name).expect("a built-in profile");
     let params = budget.params(&[("ckpt.interval", "700")]);
     Rig::on_profile(scheme, cells, profile, 1024, params, budget.seed).variant(name, |_| {})

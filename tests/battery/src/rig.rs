@@ -3,7 +3,9 @@
 use ftl_core::schemes::{Scheme, SchemeStore};
 use ftl_core::{Ftl, FtlConfig, FtlError, Params, Start};
 use nand_model::store::MemStore;
-use nand_model::{Bad, BlockFacts, BlockFault, Chip, Geometry, Pbn, Profile, SplitMix, Store};
+use nand_model::{
+    Bad, BlockFacts, BlockFault, Chip, Geometry, Pairing, Pbn, Profile, SplitMix, Store,
+};
 
 /// Kind of cells, with the rules that the chip enforces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,30 +14,62 @@ pub enum Cells {
     Slc,
     /// Rules of `torture`: pages in order, once, in pairs.
     Mlc,
+    /// The same with word lines of three pages, programmed as on planar TLC.
+    Tlc,
+    /// The same with word lines of four pages.
+    Qlc,
 }
 
 impl Cells {
-    /// Both kinds.
+    /// The two kinds on which every battery runs.
     pub const ALL: [Cells; 2] = [Cells::Slc, Cells::Mlc];
+
+    /// The kinds with long word lines, on which power cuts are tested too.
+    pub const LONG_WORD_LINES: [Cells; 2] = [Cells::Tlc, Cells::Qlc];
+
+    /// All kinds.
+    pub const EVERY: [Cells; 4] = [Cells::Slc, Cells::Mlc, Cells::Tlc, Cells::Qlc];
 
     /// Name in the path of a case.
     pub const fn name(self) -> &'static str {
         match self {
             Cells::Slc => "slc",
             Cells::Mlc => "mlc",
+            Cells::Tlc => "tlc",
+            Cells::Qlc => "qlc",
+        }
+    }
+
+    /// The built-in profile of a part of real size with these cells.
+    pub const fn part(self) -> &'static str {
+        match self {
+            Cells::Slc => "slc-2k",
+            Cells::Mlc => "mlc-4k",
+            Cells::Tlc => "tlc-16k",
+            Cells::Qlc => "qlc-16k",
         }
     }
 
     /// A chip of these cells with small pages and blocks; the number of blocks is not set.
     pub fn profile(self) -> Profile {
         let torture = *Profile::find("torture").expect("a built-in profile");
+        let of_bits = |bits: u8| {
+            let mut part = torture;
+            part.pairing = Pairing::parse("staggered", bits).expect("a rule for 2 to 4 bits");
+            part.timing.program_ns = [500_000, 1_300_000, 2_600_000, 5_200_000];
+            part
+        };
+        let (rules, pages_per_block) = match self {
+            Cells::Slc => (*Profile::find("slc-2k").expect("a built-in profile"), 16),
+            Cells::Mlc => (torture, 16),
+            // Room for the padding of a mount, which grows with the word line.
+            Cells::Tlc => (of_bits(3), 24),
+            Cells::Qlc => (of_bits(4), 40),
+        };
         let small = Geometry {
             page_bytes: 512,
+            pages_per_block,
             ..torture.geometry
-        };
-        let rules = match self {
-            Cells::Mlc => torture,
-            Cells::Slc => *Profile::find("slc-2k").expect("a built-in profile"),
         };
         Profile {
             geometry: small,

@@ -93,7 +93,7 @@ fn wear<S: Store>(chip: &Chip<S>) -> Wear {
 fn rigs(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Vec<Rig> {
     let (small, endurance) = match cells {
         Cells::Mlc => (*Profile::find("torture").expect("a built-in profile"), 20),
-        Cells::Slc => (cells.profile(), budget.pick(40, 40, 100)),
+        Cells::Slc | Cells::Tlc | Cells::Qlc => (cells.profile(), budget.pick(40, 40, 100)),
     };
     let small = Profile { endurance, ..small };
     let mut rigs = vec![
@@ -101,11 +101,7 @@ fn rigs(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Vec<Rig> {
             .variant("small", |_| {}),
     ];
     if budget.is_long() {
-        let name = if cells == Cells::Mlc {
-            "mlc-4k"
-        } else {
-            "slc-2k"
-        };
+        let name = cells.part();
         let part = Profile {
             endurance: 1_000,
             ..*Profile::find(name).expect("a built-in profile")

@@ -1,11 +1,12 @@
-//! Arbitrary configuration files, targets and sizes.
+//! Arbitrary configuration files, devices, targets and sizes.
 //!
 //! Properties: the result is an error or a configuration within the documented bounds; a displayed
-//! target parses to itself.
+//! device or target parses to itself.
 
 use ftld::config::Config;
 use ftld::instance::Dirs;
 use ftld::options::DeviceArgs;
+use ftld::profile_file;
 use ftld::size::parse_size;
 use ftld::target::Target;
 use tempfile::TempDir;
@@ -56,6 +57,11 @@ pub fn run(data: &[u8]) {
         );
     });
     let text = String::from_utf8_lossy(data);
+    if let Ok(device) = profile_file::from_toml(&text) {
+        assert_eq!(device.validate(), Ok(()));
+        let shown = profile_file::to_toml(&device);
+        assert_eq!(profile_file::from_toml(&shown), Ok(device), "{shown}");
+    }
     let line = text.lines().next().unwrap_or_default();
     let _ = parse_size(line);
     if let Ok(target) = Target::parse(line) {

@@ -13,7 +13,7 @@ use ftld::failure::Exit;
 use ftld::stack::open_in_memory;
 use ftld_battery::workload::{HostOp, Kind, Workload};
 use nand_model::store::FileStore;
-use nand_model::{Chip, Geometry, ImageSpec, Profile};
+use nand_model::{Chip, Geometry, ImageSpec, Pairing, Profile};
 use std::path::Path;
 use std::sync::OnceLock;
 use tempfile::TempDir;
@@ -33,13 +33,30 @@ fn bases() -> &'static [Base] {
     BASES.get_or_init(|| {
         SCHEMES
             .iter()
-            .flat_map(|scheme| [true, false].map(|clean| base(scheme, clean)))
+            .flat_map(|scheme| [true, false].map(|clean| base(scheme, clean, &torture())))
             .collect()
     })
 }
 
-fn base(scheme: &'static Scheme, clean: bool) -> Base {
-    let torture = Profile::find("torture").expect("a built-in profile");
+fn torture() -> Profile {
+    *Profile::find("torture").expect("a built-in profile")
+}
+
+/// Returns the image of a device that no built-in profile describes.
+fn own_device() -> &'static Base {
+    static BASE: OnceLock<Base> = OnceLock::new();
+    BASE.get_or_init(|| {
+        let mut device = torture().named("fuzzed", "a device of the user's own");
+        device.geometry.pages_per_block = 24;
+        let lines: Vec<Vec<u32>> = (0..8)
+            .map(|line| (3 * line..3 * line + 3).collect())
+            .collect();
+        device.pairing = Pairing::from_word_lines(3, &lines).expect("each page once");
+        base(&SCHEMES[0], true, &device)
+    })
+}
+
+fn base(scheme: &'static Scheme, clean: bool, torture: &Profile) -> Base {
     let mut params = Params::default();
     params.set("ckpt.interval", "100");
     params
@@ -106,10 +123,14 @@ fn base(scheme: &'static Scheme, clean: bool) -> Base {
     }
 }
 
-/// Runs one input. The first byte selects the image; edits follow.
+/// Runs one input. The first byte selects the image, 255 that of a device of the user's own; edits
+/// follow.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
-    let base = &bases()[usize::from(input.u8()) % bases().len()];
+    let base = match input.u8() {
+        255 => own_device(),
+        number => &bases()[usize::from(number) % bases().len()],
+    };
     let mut bytes = base.bytes.clone();
     while !input.is_empty() {
         edit(&base.geometry, &mut bytes, &mut input);

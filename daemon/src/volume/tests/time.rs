@@ -11,13 +11,13 @@ use std::time::Instant;
 fn slow_timing() -> nand_model::Timing {
     let hour = 3_600_000_000_000;
     nand_model::Timing {
-        read_ns: hour,
+        read_ns: [hour; 4],
         partial_read_ns: hour,
-        program_ns: hour,
-        program_msb_ns: hour,
+        program_ns: [hour; 4],
         oob_program_ns: hour,
         erase_ns: hour,
         bus_ns: 0,
+        controller_ns: 0,
     }
 }
 

@@ -116,8 +116,8 @@ fn overhead_blocks(
 /// read of its subtable.
 fn slicing(profile: &Profile, always: bool) -> Slicing {
     let times = &profile.timing;
-    let program_ns = times.program_ns.max(times.program_msb_ns);
-    let copy_ns = times.partial_read_ns + times.read_ns + program_ns + 2 * times.bus_ns;
+    let moved_ns = times.read_ns_max() + times.program_ns_max() + 2 * times.bus_ns;
+    let copy_ns = times.partial_read_ns + moved_ns;
     let alpha = (times.erase_ns / copy_ns).max(1);
     Slicing {
         pages: narrow(alpha),

@@ -144,7 +144,7 @@ fn bounded(name: &str, more: &[(&str, &str)], among: u32, requests: u32) {
         ..
     } = slicing(&profile, false);
     let times = profile.timing;
-    let program_ns = times.program_ns.max(times.program_msb_ns);
+    let program_ns = times.program_ns_max();
     let mut rng = SplitMix::new(7);
     let mut newest = vec![0; 30 * pages as usize];
     let (mut copying, mut erasing, mut in_ram, mut longest) = (0, 0, 0, 0);
@@ -164,7 +164,7 @@ fn bounded(name: &str, more: &[(&str, &str)], among: u32, requests: u32) {
                 found, newest[lpn as usize],
                 "logical page {lpn} at request {n}"
             );
-            (took, times.partial_read_ns + times.read_ns)
+            (took, times.partial_read_ns + times.read_ns_max())
         } else {
             newest[lpn as usize] = n;
             (write(&mut ftl, lpn, n), times.partial_read_ns + program_ns)

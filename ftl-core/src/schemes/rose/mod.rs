@@ -177,7 +177,7 @@ impl Rose {
                 )));
             }
         };
-        let copy = real(timing.read_ns + timing.program_ns);
+        let copy = real(timing.read_ns[0] + timing.program_ns[0]);
         let unit = if params.choice("maro.cost_unit", "us", "page_copy")? {
             1000.0
         } else {

@@ -1,7 +1,10 @@
 //! Headers that are written are read; others are refused with the reason.
 
+use super::super::fields::pairing_of;
 use super::*;
-use crate::profile::PROFILES;
+use crate::decay::{ErrorLaw, ErrorModel};
+use crate::pairing::Pairing;
+use crate::profile::{PROFILES, Profile};
 
 fn header(profile: &Profile) -> Header {
     let info = ImageInfo {
@@ -53,8 +56,8 @@ fn a_random_pairing_is_kept_with_its_seed_where_pages_are_paired() {
             }
         }
     }
-    for code in [6, 6 | 8 << 8, 7, 1 << 8, u32::MAX] {
-        assert!(pairing_of(code).is_err(), "{code:#x}");
+    for code in [6, 6 | 16 << 8, 9, 10, 1 << 8, u32::MAX] {
+        assert!(pairing_of(code, 2, &[]).is_err(), "{code:#x}");
     }
 }
 
@@ -84,8 +87,10 @@ fn a_section_that_is_unknown_is_kept_or_refuses_the_image() {
     assert!(matches!(fault, HeaderFault::Unknown(_)), "{fault:?}");
     newer.unknown = vec![section(7, false), section(7, false)];
     refused(&newer, "section 7 stands twice");
-    newer.unknown = vec![section(PART, false)];
+    newer.unknown = vec![section(part::NAMED, false)];
     refused(&newer, "section 2 stands twice");
+    newer.unknown = vec![section(part::OWN, true)];
+    refused(&newer, "there is both");
 }
 
 #[test]
@@ -173,7 +178,12 @@ fn a_header_whose_check_holds_and_that_cannot_be_is_refused_with_the_reason() {
             other => panic!("{part}: {other:?}"),
         }
     };
-    refused(|h| h.info.profile.name = "nothing", "no profile");
+    refused(|h| h.info.profile.name = "no name", "name \"no name\"");
+    refused(
+        |h| h.info.profile.timing.controller_ns = u64::MAX,
+        "more than an hour",
+    );
+    refused(|h| h.info.profile.ecc.codeword_bytes = 0, "codeword");
     refused(|h| h.spare_slots = 1 << 20, "spare slots");
     refused(|h| h.spare_slots = 0, "spare slots");
     refused(|h| h.synced_seq = SEQ_MAX + 1, "cannot have been reached");
@@ -211,4 +221,99 @@ fn a_header_whose_check_holds_and_that_cannot_be_is_refused_with_the_reason() {
             );
         }
     }
+}
+
+/// A device with every kind of figure that no built-in profile has.
+fn own_device(pairing: Pairing) -> Profile {
+    let mut own = PROFILES[0].named("my-device", "a sheet; \u{b5}s");
+    own.geometry.ways = 4;
+    own.dies_per_chip = 2;
+    own.geometry.pages_per_block = 96;
+    own.pairing = pairing;
+    own.timing.read_ns = [1, 2, 3, 4];
+    own.timing.program_ns = [5, 6, 7, 8];
+    own.timing.controller_ns = 9;
+    own.ecc.bits = 72;
+    own.error_model = ErrorModel::Own(ErrorLaw {
+        e: 1e-7,
+        reads_max: 12.0,
+        ..ErrorModel::Tlc72l.law()
+    });
+    own
+}
+
+#[test]
+fn a_device_of_the_users_own_is_in_the_image_as_a_whole() {
+    let lines: Vec<Vec<u32>> = (0..32)
+        .map(|line| (3 * line..3 * line + 3).collect())
+        .collect();
+    for pairing in [
+        Pairing::Dist3,
+        Pairing::AdjacentOf { bits: 3 },
+        Pairing::Staggered { bits: 4 },
+        Pairing::Random { seed: 9, span: 15 },
+        Pairing::from_word_lines(3, &lines).unwrap(),
+    ] {
+        let header = header(&own_device(pairing));
+        assert_eq!(Header::decode(&header.encode()), Ok(header), "{pairing:?}");
+    }
+    // The longest table, texts and parameters fit together.
+    let mut longest = own_device(Pairing::Dist3);
+    let (name, source) = ("n".repeat(NAME_BYTES_MAX), "s".repeat(160));
+    longest = longest.named(&name, &source);
+    longest.geometry.pages_per_block = crate::TABLE_PAGES_MAX;
+    let lines: Vec<Vec<u32>> = (0..1024).map(|line| vec![2 * line, 2 * line + 1]).collect();
+    longest.pairing = Pairing::from_word_lines(2, &lines).unwrap();
+    let mut header = header(&longest);
+    header.info.params = "p".repeat(PARAMS_BYTES_MAX);
+    header.info.scheme = "s".repeat(NAME_BYTES_MAX);
+    assert_eq!(Header::decode(&header.encode()), Ok(header));
+}
+
+#[test]
+fn a_profile_unknown_to_this_build_is_refused_by_its_name() {
+    let good = header(&PROFILES[0]).encode();
+    let at = good.windows(6).position(|name| name == b"mlc-4k").unwrap();
+    let mut bytes = good;
+    bytes[at..at + 6].copy_from_slice(b"mlc-9k");
+    let check = crc32c(&bytes[..CHECK_AT]);
+    bytes[CHECK_AT..].copy_from_slice(&check.to_le_bytes());
+    let read = Header::decode(&bytes);
+    let expected = "no profile \"mlc-9k\" in this build";
+    assert_eq!(read, Err(HeaderFault::Contradiction(expected.into())));
+}
+
+/// Every byte of the section, changed in every bit and to extremes, with the check made good: an
+/// error, or another device that is possible.
+#[test]
+fn a_hostile_device_is_an_error_or_a_possible_device() {
+    let lines: Vec<Vec<u32>> = (0..24)
+        .map(|line| (4 * line..4 * line + 4).collect())
+        .collect();
+    let mut accepted = 0;
+    for pairing in [
+        Pairing::Staggered { bits: 3 },
+        Pairing::from_word_lines(4, &lines).unwrap(),
+    ] {
+        let good = header(&own_device(pairing)).encode();
+        for at in SECTIONS_AT..SECTIONS_AT + 700 {
+            for change in [1, 2, 4, 8, 16, 32, 64, 128, 255] {
+                let mut bytes = good.clone();
+                bytes[at] ^= change;
+                let check = crc32c(&bytes[..CHECK_AT]);
+                bytes[CHECK_AT..].copy_from_slice(&check.to_le_bytes());
+                match Header::decode(&bytes) {
+                    Ok(header) => {
+                        assert_eq!(header.info.profile.validate(), Ok(()));
+                        accepted += 1;
+                    }
+                    Err(HeaderFault::Contradiction(reason) | HeaderFault::Unknown(reason)) => {
+                        assert!(!reason.is_empty(), "byte {at}");
+                    }
+                    other => panic!("byte {at}: {other:?}"),
+                }
+            }
+        }
+    }
+    assert!(accepted > 100, "{accepted} changes left a device");
 }

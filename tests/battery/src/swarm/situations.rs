@@ -83,6 +83,8 @@ pub const OTHERS: &[&str] = &[
     "memory",
     "SLC",
     "MLC",
+    "TLC",
+    "QLC",
     "other pairing",
     "several dies",
     "every bad block",

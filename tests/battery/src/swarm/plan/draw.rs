@@ -55,15 +55,22 @@ fn draw_device(scheme: &'static Scheme, rng: &mut SplitMix) -> Device {
         Pairing::Shared4,
         Pairing::Group4,
     ];
-    let chip = match rng.below(6) {
+    let chip = match rng.below(8) {
         0 | 1 => ChipKind::Slc,
         2 | 3 => ChipKind::Mlc,
         4 => ChipKind::Paired(Pairing::Random {
             seed: rng.next_u64() as u16,
             span: 1 + rng.below(7) as u8,
         }),
+        5 => ChipKind::Tlc,
+        6 => ChipKind::Qlc,
         _ if on_disk => ChipKind::Mlc,
         _ => ChipKind::Paired(pick(rng, &others)),
+    };
+    // Longer word lines, and so larger blocks.
+    let word_lines = match chip {
+        ChipKind::Tlc | ChipKind::Qlc => 2,
+        _ => 1,
     };
     let large = rng.one_in(7);
     let dies = pick(rng, &[(1, 1), (1, 1), (1, 2), (2, 1), (2, 2), (4, 2)]);
@@ -83,7 +90,7 @@ fn draw_device(scheme: &'static Scheme, rng: &mut SplitMix) -> Device {
     Device {
         scheme,
         chip,
-        pages_per_block: pick(rng, &[16, 16, 16, 8, 32, 24]),
+        pages_per_block: pick(rng, &[16, 16, 16, 8, 32, 24]) * word_lines,
         dies,
         pages,
         op_percent,

@@ -62,16 +62,21 @@ pub enum ChipKind {
     Slc,
     /// Those of `torture`.
     Mlc,
+    /// Word lines of three pages.
+    Tlc,
+    /// Word lines of four pages.
+    Qlc,
     /// MLC with another pairing.
     Paired(Pairing),
 }
 
 impl ChipKind {
     fn cells(self) -> Cells {
-        if self == ChipKind::Slc {
-            Cells::Slc
-        } else {
-            Cells::Mlc
+        match self {
+            ChipKind::Slc => Cells::Slc,
+            ChipKind::Mlc | ChipKind::Paired(_) => Cells::Mlc,
+            ChipKind::Tlc => Cells::Tlc,
+            ChipKind::Qlc => Cells::Qlc,
         }
     }
 }

@@ -407,6 +407,7 @@ fn draw_cut(rng: &mut SplitMix, reach: u64) -> Cut {
         PartnerCut::Intact,
         PartnerCut::Destroyed,
         PartnerCut::Destroyed,
+        PartnerCut::DestroyedOne(rng.below(3) as u8),
         PartnerCut::Unstable(1 + rng.below(9) as u8),
     ];
     Cut {

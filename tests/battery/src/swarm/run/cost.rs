@@ -44,7 +44,7 @@ fn mild_bit_errors(plan: &Plan) -> u32 {
 }
 
 /// The same by kind of cells.
-pub(super) const MILD_BIT_ERRORS: [u32; 2] = [2_000, 30];
+pub(super) const MILD_BIT_ERRORS: [u32; 4] = [2_000, 30, 30, 30];
 
 #[cfg(test)]
 mod tests {
@@ -63,7 +63,7 @@ mod tests {
     /// For 100,000 pages programmed in a run, at the wear, age and reads that blocks reach in one.
     #[test]
     fn mild_bit_errors_stay_within_the_ecc() {
-        for cells in Cells::ALL {
+        for cells in Cells::EVERY {
             let profile = cells.profile();
             let (ecc, bits) = (profile.ecc, f64::from(8 * profile.geometry.page_bytes));
             let rber = profile.error_model.rber(50, 90.0, 10_000)

@@ -27,6 +27,7 @@ fn partner_class(outcome: PartnerCut) -> Option<&'static str> {
         PartnerCut::Unstable(_) => Some("word line unstable"),
         PartnerCut::Flickering(_) => Some("word line flickers"),
         PartnerCut::Destroyed => Some("word line destroyed"),
+        PartnerCut::DestroyedOne(_) => Some("one page of the word line destroyed"),
     }
 }
 
@@ -87,10 +88,11 @@ impl<'p, W: World> Runner<'p, W> {
         let (channels, ways) = device.dies;
         let classes = &mut *self.classes;
         classes.note(if device.on_disk { "image" } else { "memory" });
-        classes.note(if device.cells() == Cells::Slc {
-            "SLC"
-        } else {
-            "MLC"
+        classes.note(match device.cells() {
+            Cells::Slc => "SLC",
+            Cells::Mlc => "MLC",
+            Cells::Tlc => "TLC",
+            Cells::Qlc => "QLC",
         });
         let features = [
             ("several dies", channels * ways > 1),

@@ -118,6 +118,7 @@ impl<'a> Line<'a> {
                 &[
                     |n| PartnerCut::Unstable(n as u8),
                     |n| PartnerCut::Flickering(n as u8),
+                    |n| PartnerCut::DestroyedOne(n as u8),
                 ],
             )?,
             erase: named(self.word()?, &EraseCut::ALL, &[])?,
@@ -451,6 +452,8 @@ impl FromStr for ChipKind {
         match text {
             "slc" => Ok(ChipKind::Slc),
             "mlc" => Ok(ChipKind::Mlc),
+            "tlc" => Ok(ChipKind::Tlc),
+            "qlc" => Ok(ChipKind::Qlc),
             _ => plain
                 .into_iter()
                 .find(|kind| kind.name() == text)

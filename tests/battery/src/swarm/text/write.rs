@@ -209,6 +209,8 @@ impl ChipKind {
         match self {
             ChipKind::Slc => "slc".into(),
             ChipKind::Mlc => "mlc".into(),
+            ChipKind::Tlc => "tlc".into(),
+            ChipKind::Qlc => "qlc".into(),
             ChipKind::Paired(Pairing::Random { seed, span }) => format!("random:{seed}:{span}"),
             ChipKind::Paired(pairing) => name(&pairing),
         }

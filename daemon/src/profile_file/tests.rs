@@ -1,0 +1,181 @@
+use super::*;
+use nand_model::{ErrorLaw, ErrorModel, Pairing};
+
+#[test]
+fn a_device_that_is_printed_and_read_back_is_the_same() {
+    let mut devices = PROFILES.to_vec();
+    for (name, bits) in [("adjacent", 3), ("staggered", 4), ("random:7:5", 2)] {
+        let mut own = PROFILES[0].named("own", "a \"sheet\" # of ours");
+        own.pairing = Pairing::parse(name, bits).unwrap();
+        own.geometry.ways = 6;
+        own.dies_per_chip = 3;
+        own.timing.read_ns = [1, 1_500, 56_500, 56_500];
+        own.timing.controller_ns = 12_345;
+        if bits == 4 {
+            own.timing.program_ns = [1_000, 2_000, 3_001, 4_010];
+        }
+        if bits == 2 {
+            own.timing.read_ns = [25_000, 1, 1, 1];
+        }
+        own.error_model = ErrorModel::Own(ErrorLaw {
+            e: 1.5e-9,
+            q: 2.0,
+            ..ErrorModel::Tlc72l.law()
+        });
+        devices.push(own);
+    }
+    let lines: Vec<Vec<u32>> = (0..32).map(|line| vec![2 * line, 2 * line + 1]).collect();
+    let mut table = PROFILES[0].named("table", "");
+    table.geometry.pages_per_block = 64;
+    table.pairing = Pairing::from_word_lines(2, &lines).unwrap();
+    devices.push(table);
+    for device in devices {
+        let text = to_toml(&device);
+        assert_eq!(from_toml(&text), Ok(device), "{text}");
+    }
+}
+
+/// The text of the default device with one line replaced.
+fn changed(line: &str, by: &str) -> Result<Profile, String> {
+    let text = to_toml(&PROFILES[0].named("mine", ""));
+    let lines: Vec<_> = text
+        .lines()
+        .map(|own| if own.starts_with(line) { by } else { own })
+        .collect();
+    assert!(lines.contains(&by), "{line}");
+    from_toml(&lines.join("\n"))
+}
+
+#[test]
+fn a_wrong_file_gets_one_message_with_the_key_and_the_reason() {
+    assert!(changed("erase = ", "erase = 3_000").is_ok());
+    for (line, by, parts) in [
+        (
+            "chips",
+            "chps = 1",
+            &["no key `chps`", "did you mean \"chips\"?"][..],
+        ),
+        (
+            "erase",
+            "erese = 1",
+            &["no key `time_us.erese`", "\"erase\"?"],
+        ),
+        ("[wear]", "[were]", &["no key `were`", "\"wear\"?"]),
+        ("erase", "", &["key `time_us.erase` is missing", "--toml"]),
+        ("[wear]", "", &["no key `time_us.endurance`"]),
+        (
+            "pages_per_block",
+            "pages_per_block = 0",
+            &["0 pages per block"],
+        ),
+        ("page_bytes", "page_bytes = 1000", &["1000 page bytes"]),
+        ("planes", "planes = -1", &["planes = -1", "whole number"]),
+        ("planes", "planes = 0", &["planes is 0"]),
+        ("dies", "dies = 0", &["ways is 0"]),
+        ("channels", "channels = \"four\"", &["channels = \"four\""]),
+        ("# blocks", "blocks = 0", &["blocks is 0"]),
+        (
+            "name",
+            "name = \"mlc-4k\"",
+            &["\"mlc-4k\" is a built-in profile"],
+        ),
+        ("name", "name = \"a b\"", &["name \"a b\""]),
+        (
+            "bits_per_cell",
+            "bits_per_cell = 3",
+            &["pairing \"dist3\" is for 2 bits"],
+        ),
+        (
+            "bits_per_cell",
+            "bits_per_cell = 9",
+            &["pairing \"dist3\" is for 2 bits"],
+        ),
+        (
+            "pairing",
+            "pairing = \"dist33\"",
+            &["no pairing \"dist33\"", "\"dist3\"?"],
+        ),
+        (
+            "pairing",
+            "pairing = [[0, 1], [1, 2]]",
+            &["page 1 is on two word lines"],
+        ),
+        (
+            "pairing",
+            "pairing = [[0, 1], [2, 3]]",
+            &["word lines of 4 pages, a block has 128"],
+        ),
+        (
+            "pairing",
+            "pairing = 3",
+            &["pairing = 3", "a name, or a list"],
+        ),
+        ("page_order", "page_order = \"any\"", &["in page order"]),
+        (
+            "page_order",
+            "page_order = \"up\"",
+            &["page_order \"up\"", "ascending"],
+        ),
+        (
+            "programs_per_page",
+            "programs_per_page = 4",
+            &["programmed once"],
+        ),
+        (
+            "program = ",
+            "program = [1, 2, 3]",
+            &["time_us.program = [1, 2, 3]", "2 page(s)"],
+        ),
+        (
+            "program = ",
+            "program = -5",
+            &["time_us.program = -5", "microseconds"],
+        ),
+        (
+            "read = ",
+            "read = nan",
+            &["time_us.read = nan", "microseconds"],
+        ),
+        ("erase", "erase = 1e12", &["time_us.erase", "to an hour"]),
+        ("endurance", "endurance = 0", &["endurance of 0"]),
+        ("factory", "factory_bad_permille = 400", &["400 of 1000"]),
+        ("codeword", "codeword_bytes = 0", &["of 0 bytes"]),
+        (
+            "model",
+            "model = \"mlc-2ym\"",
+            &["\"mlc-2ym\"", "\"mlc-2ynm\"?"],
+        ),
+        ("model", "e = 1.0", &["key `bit_errors.a` is missing"]),
+        ("model", "model = \"slc\"\ne = 1.0", &["one of the two"]),
+        ("model", "", &["key `bit_errors.model` is missing"]),
+        ("[ecc]", "[ecc", &["TOML parse error"]),
+    ] {
+        let reason = changed(line, by).unwrap_err();
+        for part in parts {
+            assert!(reason.contains(part), "{by}: {reason}, not {part}");
+        }
+    }
+}
+
+#[test]
+fn a_profile_is_found_by_name_or_by_path() {
+    assert_eq!(find("slc-2k").unwrap().name, "slc-2k");
+    let reason = find("mlc-8").unwrap_err().message;
+    assert!(reason.contains("did you mean \"mlc-4k\"?"), "{reason}");
+    let reason = find("./no-such-file").unwrap_err().message;
+    assert!(reason.contains("profile ./no-such-file: "), "{reason}");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    let mine = PROFILES[1].named("mine", "");
+    std::fs::write(&path, to_toml(&mine)).unwrap();
+    assert_eq!(find(path.to_str().unwrap()).unwrap(), mine);
+    assert_eq!(
+        first_difference(&mine, &PROFILES[1]).as_deref(),
+        Some("name")
+    );
+    let mut slow = mine;
+    slow.timing.erase_ns += 1;
+    assert_eq!(first_difference(&mine, &slow).as_deref(), Some("erase"));
+    let reason = find(folder.path().to_str().unwrap()).unwrap_err().message;
+    assert!(reason.contains("not a file"), "{reason}");
+}

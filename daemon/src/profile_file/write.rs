@@ -1,0 +1,162 @@
+//! Prints a device as the text that describes it.
+
+use super::read::ORDERS;
+use nand_model::{Capacity, ErrorModel, PageOrder, PageTimes, PairTable, Pairing, Profile};
+use toml::Value;
+
+/// Returns the text of a device, with a comment for every key.
+pub fn to_toml(device: &Profile) -> String {
+    let (g, t, ecc) = (&device.geometry, &device.timing, &device.ecc);
+    let bits = device.bits();
+    let mut text = String::from(
+        "# A flash device of ftld. Use it as --profile FILE.toml; docs/NAND.md describes the keys.\n",
+    );
+    let mut put = |key: &str, value: String, note: &str| {
+        let entry = format!("{key} = {value}");
+        text += &match note {
+            "" => format!("{entry}\n"),
+            note => format!("{entry:<28}# {note}\n"),
+        };
+    };
+    put("name", quoted(device.name), "");
+    put("source", quoted(device.source), "");
+    put("channels", g.channels.to_string(), "");
+    let chips = g.ways / device.dies_per_chip;
+    put("chips", chips.to_string(), "per channel");
+    put("dies", device.dies_per_chip.to_string(), "per chip");
+    put("planes", g.planes.to_string(), "per die");
+    match device.capacity {
+        Capacity::Blocks(blocks) => put("blocks", blocks.to_string(), "of the device"),
+        Capacity::BySize => put("# blocks", "4096".into(), "absent: as many as --size needs"),
+    }
+    put("pages_per_block", g.pages_per_block.to_string(), "");
+    put("page_bytes", g.page_bytes.to_string(), "");
+    put("spare_bytes", g.oob_bytes.to_string(), "per page");
+    put("bits_per_cell", bits.to_string(), "");
+    put("pairing", pairing(device), "");
+    put("page_order", quoted(order(device.order)), "");
+    put(
+        "programs_per_page",
+        device.nop.to_string(),
+        "between erases",
+    );
+    text += "\n[time_us]\n";
+    let mut put = |key: &str, value: String| text += &format!("{key} = {value}\n");
+    put("read", page_times(&t.read_ns, bits));
+    put("short_read", time(t.partial_read_ns));
+    put("program", page_times(&t.program_ns, bits));
+    put("spare_program", time(t.oob_program_ns));
+    put("erase", time(t.erase_ns));
+    put("bus", time(t.bus_ns));
+    put("controller", time(t.controller_ns));
+    put("\n[wear]\nendurance", device.endurance.to_string());
+    put(
+        "factory_bad_permille",
+        device.factory_bad_permille.to_string(),
+    );
+    put("max_bad_permille", device.max_bad_permille.to_string());
+    put("\n[ecc]\ncodeword_bytes", ecc.codeword_bytes.to_string());
+    put("correctable_bits", ecc.bits.to_string());
+    put("retries", ecc.retries.to_string());
+    text + "\n[bit_errors]\n" + &bit_errors(device.error_model)
+}
+
+/// Returns a device in two lines for humans.
+pub fn summary(device: &Profile) -> String {
+    let (g, t) = (&device.geometry, &device.timing);
+    let bits = device.bits();
+    let chips = g.ways / device.dies_per_chip;
+    let dies = if g.dies() == 1 {
+        "1 die".to_owned()
+    } else {
+        let of_chip = device.dies_per_chip;
+        format!(
+            "{} channel(s) of {chips} chip(s) of {of_chip} die(s)",
+            g.channels
+        )
+    };
+    format!(
+        "{} of {} pages of {}+{} bytes per block, {dies} of {} plane(s); pairing {}, pages programmed {}, {} time(s)\n\
+         \x20 read {}, program {}, erase {} us; {} cycles\n",
+        device.cell().to_uppercase(),
+        g.pages_per_block,
+        g.page_bytes,
+        g.oob_bytes,
+        g.planes,
+        device.pairing.name(),
+        match device.order {
+            PageOrder::Any => "in any order",
+            PageOrder::Ascending => "upwards",
+            PageOrder::Consecutive => "in page order",
+        },
+        device.nop,
+        page_times(&t.read_ns, bits),
+        page_times(&t.program_ns, bits),
+        time(t.erase_ns),
+        device.endurance
+    )
+}
+
+fn quoted(text: &str) -> String {
+    Value::String(text.into()).to_string()
+}
+
+/// Returns the name of a page order.
+pub fn order(order: PageOrder) -> &'static str {
+    let named = ORDERS.iter().find(|(_, known)| *known == order);
+    named.map_or("any", |(name, _)| name)
+}
+
+fn pairing(device: &Profile) -> String {
+    match device.pairing {
+        Pairing::Random { seed, span } => quoted(&format!("random:{seed}:{span}")),
+        Pairing::Table { .. } => {
+            let pairs = PairTable::new(device.pairing, device.geometry.pages_per_block);
+            let lines: Vec<_> = pairs
+                .word_lines()
+                .iter()
+                .map(|line| format!("{line:?}"))
+                .collect();
+            format!("[{}]", lines.join(", "))
+        }
+        rule => quoted(rule.name()),
+    }
+}
+
+/// Nanoseconds as microseconds.
+fn time(ns: u64) -> String {
+    match (ns / 1000, ns % 1000) {
+        (us, 0) => us.to_string(),
+        (us, rest) => format!("{us}.{rest:03}").trim_end_matches('0').to_owned(),
+    }
+}
+
+fn page_times(times: &PageTimes, bits: u8) -> String {
+    let of_part = &times[..usize::from(bits)];
+    if of_part.iter().all(|time| time == &times[0]) {
+        return time(times[0]);
+    }
+    let list: Vec<_> = of_part.iter().map(|ns| time(*ns)).collect();
+    format!("[{}]", list.join(", "))
+}
+
+fn bit_errors(model: ErrorModel) -> String {
+    if let Some(name) = model.name() {
+        return format!("model = {}\n", quoted(name));
+    }
+    let law = model.law();
+    let constants = [
+        ("e", law.e),
+        ("a", law.a),
+        ("k", law.k),
+        ("b", law.b),
+        ("m", law.m),
+        ("n", law.n),
+        ("g", law.g),
+        ("p", law.p),
+        ("q", law.q),
+        ("reads_max", law.reads_max),
+    ];
+    let lines = constants.map(|(key, value)| format!("{key} = {value:?}\n"));
+    lines.concat()
+}

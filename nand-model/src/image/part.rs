@@ -1,0 +1,298 @@
+//! The sections that describe the flash: a built-in profile by its name and the figures that an
+//! image may have of its own, or a whole device.
+//!
+//! Invariants: a device that the first can describe is written so, because every build of this
+//! format reads it; whatever an image describes obeys [`Profile::validate`].
+
+use super::NAME_BYTES_MAX;
+use super::fields::{Put, Take, order_code, order_of, pairing_code, pairing_of};
+use super::sections::Section;
+use crate::convert::{index, to_u8, to_u32};
+use crate::decay::{Ecc, ErrorLaw, ErrorModel};
+use crate::geometry::Geometry;
+use crate::pairing::{Pairing, TABLE_PAGES_MAX};
+use crate::profile::{Capacity, Profile, SOURCE_BYTES_MAX, Timing};
+
+/// A built-in profile.
+pub(super) const NAMED: u16 = 2;
+/// A device of the user's own.
+pub(super) const OWN: u16 = 4;
+
+/// The section that describes this flash.
+pub(super) fn section(profile: &Profile) -> Section {
+    let named = named(profile);
+    if named_of(Take(&named.bytes)).as_ref() == Ok(profile) {
+        named
+    } else {
+        own(profile)
+    }
+}
+
+fn put_geometry(put: &mut Put, g: &Geometry, capacity: Capacity) {
+    let fixed = match capacity {
+        Capacity::BySize => 0,
+        Capacity::Blocks(blocks) => blocks,
+    };
+    for n in [
+        g.channels,
+        g.ways,
+        g.planes,
+        g.blocks,
+        g.pages_per_block,
+        g.page_bytes,
+        g.oob_bytes,
+        fixed,
+    ] {
+        put.u32(n);
+    }
+}
+
+fn take_geometry(take: &mut Take<'_>) -> Result<(Geometry, Capacity), String> {
+    let geometry = Geometry {
+        channels: take.u32()?,
+        ways: take.u32()?,
+        planes: take.u32()?,
+        blocks: take.u32()?,
+        pages_per_block: take.u32()?,
+        page_bytes: take.u32()?,
+        oob_bytes: take.u32()?,
+    };
+    let capacity = match take.u32()? {
+        0 => Capacity::BySize,
+        blocks => Capacity::Blocks(blocks),
+    };
+    Ok((geometry, capacity))
+}
+
+fn named(profile: &Profile) -> Section {
+    let t = &profile.timing;
+    let mut put = Put(Vec::new());
+    put_geometry(&mut put, &profile.geometry, profile.capacity);
+    for n in [
+        order_code(profile.order),
+        u32::from(profile.nop),
+        pairing_code(profile.pairing),
+        profile.endurance,
+        profile.factory_bad_permille,
+        profile.max_bad_permille,
+    ] {
+        put.u32(n);
+    }
+    for n in [
+        t.read_ns[0],
+        t.partial_read_ns,
+        t.program_ns[0],
+        t.program_ns[1],
+        t.oob_program_ns,
+        t.erase_ns,
+        t.bus_ns,
+    ] {
+        put.u64(n);
+    }
+    put.text(profile.name, NAME_BYTES_MAX);
+    Section::needed(NAMED, put)
+}
+
+/// The profile that a section describes, over the one of its name.
+pub(super) fn named_of(mut take: Take<'_>) -> Result<Profile, String> {
+    let (geometry, capacity) = take_geometry(&mut take)?;
+    let (order, nop, pairing) = (take.u32()?, take.u32()?, take.u32()?);
+    let (endurance, factory_bad_permille, max_bad_permille) =
+        (take.u32()?, take.u32()?, take.u32()?);
+    let (read_ns, partial_read_ns) = (take.u64()?, take.u64()?);
+    let (first_ns, later_ns) = (take.u64()?, take.u64()?);
+    let timing = Timing {
+        read_ns: [read_ns; 4],
+        partial_read_ns,
+        program_ns: [first_ns, later_ns, later_ns, later_ns],
+        oob_program_ns: take.u64()?,
+        erase_ns: take.u64()?,
+        bus_ns: take.u64()?,
+        controller_ns: 0,
+    };
+    let name = take.text(NAME_BYTES_MAX)?;
+    take.end()?;
+    let known = Profile::find(&name).ok_or_else(|| format!("no profile {name:?} in this build"))?;
+    let is_random = |pairing| matches!(pairing, Pairing::Random { .. });
+    let own = pairing_of(pairing, 2, &[])?;
+    if (order, nop) != (order_code(known.order), u32::from(known.nop))
+        || !(own == known.pairing || is_random(own) && known.pairing.bits() == 2)
+    {
+        return Err(format!(
+            "its page order, NOP or pairing is not that of profile {name}"
+        ));
+    }
+    // Times, endurance and shape stay those the image was made with, the law is the profile's.
+    let own = Profile {
+        capacity,
+        geometry,
+        timing,
+        pairing: own,
+        endurance,
+        factory_bad_permille,
+        max_bad_permille,
+        ..*known
+    };
+    own.validate()?;
+    Ok(own)
+}
+
+/// Code of a device's own constants; those of named models are one more than their positions.
+const OWN_ERRORS: u32 = 0;
+
+fn own(profile: &Profile) -> Section {
+    let (t, ecc) = (&profile.timing, &profile.ecc);
+    let mut put = Put(Vec::new());
+    put_geometry(&mut put, &profile.geometry, profile.capacity);
+    for n in [
+        profile.dies_per_chip,
+        order_code(profile.order),
+        u32::from(profile.nop),
+        u32::from(profile.bits()),
+        pairing_code(profile.pairing),
+        profile.endurance,
+        profile.factory_bad_permille,
+        profile.max_bad_permille,
+        ecc.codeword_bytes,
+        ecc.bits,
+        ecc.retries,
+    ] {
+        put.u32(n);
+    }
+    let others = [
+        t.partial_read_ns,
+        t.oob_program_ns,
+        t.erase_ns,
+        t.bus_ns,
+        t.controller_ns,
+    ];
+    for n in t.read_ns.into_iter().chain(t.program_ns).chain(others) {
+        put.u64(n);
+    }
+    let model = ErrorModel::NAMED
+        .iter()
+        .position(|(_, model)| *model == profile.error_model);
+    put.u32(model.map_or(OWN_ERRORS, |at| to_u32(at) + 1));
+    let law = profile.error_model.law();
+    for n in [
+        law.e,
+        law.a,
+        law.k,
+        law.b,
+        law.m,
+        law.n,
+        law.g,
+        law.p,
+        law.q,
+        law.reads_max,
+    ] {
+        put.u64(n.to_bits());
+    }
+    let back = match profile.pairing {
+        Pairing::Table { back, .. } => back,
+        _ => &[],
+    };
+    put.u32(to_u32(back.len()));
+    // Distances are below 16: two of them share a byte.
+    for two in back.chunks(2) {
+        put.0.push(two[0] | two.get(1).unwrap_or(&0) << 4);
+    }
+    put.text(profile.name, NAME_BYTES_MAX);
+    put.text(profile.source, SOURCE_BYTES_MAX);
+    Section::needed(OWN, put)
+}
+
+/// The device that a section describes.
+pub(super) fn own_of(mut take: Take<'_>) -> Result<Profile, String> {
+    let (geometry, capacity) = take_geometry(&mut take)?;
+    let dies_per_chip = take.u32()?;
+    let order = order_of(take.u32()?)?;
+    let nop = byte(take.u32()?, "programs per page")?;
+    let bits = byte(take.u32()?, "bits per cell")?;
+    let pairing = take.u32()?;
+    let (endurance, factory_bad_permille, max_bad_permille) =
+        (take.u32()?, take.u32()?, take.u32()?);
+    let ecc = Ecc {
+        codeword_bytes: take.u32()?,
+        bits: take.u32()?,
+        retries: take.u32()?,
+    };
+    let mut four =
+        || -> Result<[u64; 4], String> { Ok([take.u64()?, take.u64()?, take.u64()?, take.u64()?]) };
+    let (read_ns, program_ns) = (four()?, four()?);
+    let timing = Timing {
+        read_ns,
+        program_ns,
+        partial_read_ns: take.u64()?,
+        oob_program_ns: take.u64()?,
+        erase_ns: take.u64()?,
+        bus_ns: take.u64()?,
+        controller_ns: take.u64()?,
+    };
+    let model = take.u32()?;
+    let mut real = || take.u64().map(f64::from_bits);
+    let law = ErrorLaw {
+        e: real()?,
+        a: real()?,
+        k: real()?,
+        b: real()?,
+        m: real()?,
+        n: real()?,
+        g: real()?,
+        p: real()?,
+        q: real()?,
+        reads_max: real()?,
+    };
+    let error_model = match model.checked_sub(1) {
+        None => ErrorModel::Own(law),
+        Some(at) => {
+            let named = ErrorModel::NAMED.get(index(at));
+            named
+                .ok_or_else(|| format!("model {model} of bit errors is unknown"))?
+                .1
+        }
+    };
+    let pages = take.u32()?;
+    if pages > TABLE_PAGES_MAX {
+        return Err(format!("word lines of {pages} pages"));
+    }
+    let halves = take.bytes(index(pages.div_ceil(2)))?;
+    let mut back: Vec<u8> = halves.iter().flat_map(|two| [two & 15, two >> 4]).collect();
+    back.truncate(index(pages));
+    let (name, source) = (take.text(NAME_BYTES_MAX)?, take.text(SOURCE_BYTES_MAX)?);
+    take.end()?;
+    let device = Profile {
+        name: "device",
+        source: "",
+        capacity,
+        dies_per_chip,
+        geometry,
+        timing,
+        order,
+        nop,
+        pairing: pairing_of(pairing, bits, &back)?,
+        endurance,
+        factory_bad_permille,
+        max_bad_permille,
+        ecc,
+        error_model,
+    };
+    // Before its texts are kept for the life of the process.
+    device.validate()?;
+    if device.bits() != bits {
+        return Err(format!(
+            "{bits} bits per cell with pairing {}",
+            device.pairing.name()
+        ));
+    }
+    let device = device.named(&name, &source);
+    device.validate()?;
+    Ok(device)
+}
+
+fn byte(n: u32, what: &str) -> Result<u8, String> {
+    match n {
+        0..=255 => Ok(to_u8(n)),
+        _ => Err(format!("{n} {what}")),
+    }
+}

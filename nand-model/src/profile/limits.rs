@@ -1,0 +1,211 @@
+//! The laws that every device obeys, whether it is built in, from a file or from an image.
+
+use super::{Capacity, PageOrder, Profile, Timing};
+use crate::image::NAME_BYTES_MAX;
+use crate::pairing::{PairTable, Pairing};
+
+/// Most bytes of [`Profile::source`] that an image keeps.
+pub const SOURCE_BYTES_MAX: usize = 160;
+
+const HOUR_NS: u64 = 3_600_000_000_000;
+/// Programs per page that any part allows, and a generous margin.
+const NOP_MAX: u8 = 16;
+const RETRIES_MAX: u32 = 100;
+/// The largest page.
+const CODEWORD_BYTES_MAX: u32 = 64 << 10;
+
+impl Profile {
+    /// Checks that such a device can exist. Its blocks may still be missing.
+    ///
+    /// # Errors
+    ///
+    /// One human-readable line: the figure and why it is impossible.
+    pub fn validate(&self) -> Result<(), String> {
+        self.check_texts()?;
+        let blocks = self.geometry.blocks.max(1);
+        self.with_blocks(blocks).geometry.validate()?;
+        if self.dies_per_chip == 0 || !self.geometry.ways.is_multiple_of(self.dies_per_chip) {
+            return Err(format!(
+                "geometry: {} dies per chip do not divide the {} dies of a channel",
+                self.dies_per_chip, self.geometry.ways
+            ));
+        }
+        if self.capacity == Capacity::Blocks(0) {
+            return Err("geometry: blocks is 0".into());
+        }
+        self.check_cells()?;
+        self.check_figures()?;
+        self.error_model.validate()
+    }
+
+    fn check_texts(&self) -> Result<(), String> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if !(1..=NAME_BYTES_MAX).contains(&self.name.len()) || !self.name.chars().all(allowed) {
+            return Err(format!(
+                "name {:?}: need 1 to {NAME_BYTES_MAX} letters, digits, '.', '_' or '-'",
+                self.name
+            ));
+        }
+        if self.source.len() > SOURCE_BYTES_MAX || self.source.chars().any(char::is_control) {
+            return Err(format!(
+                "source: need one line of up to {SOURCE_BYTES_MAX} bytes"
+            ));
+        }
+        Ok(())
+    }
+
+    /// What the NAND rules of this device presuppose.
+    fn check_cells(&self) -> Result<(), String> {
+        let pages = self.geometry.pages_per_block;
+        if !(1..=NOP_MAX).contains(&self.nop) {
+            return Err(format!(
+                "a page is programmed {} times between erases, need 1 to {NOP_MAX}",
+                self.nop
+            ));
+        }
+        self.pairing.check(pages)?;
+        if self.pairing == Pairing::None {
+            return Ok(());
+        }
+        if self.nop != 1 {
+            return Err(format!(
+                "pages that share a word line are programmed once between erases, not {} times",
+                self.nop
+            ));
+        }
+        if self.order != PageOrder::Consecutive {
+            return Err(
+                "pages that share a word line are programmed in page order: need consecutive"
+                    .into(),
+            );
+        }
+        let span = PairTable::new(self.pairing, pages).span();
+        if pages < 2 * span {
+            return Err(format!(
+                "pairing {}: pages of a word line lie up to {span} apart, so a block needs {} pages, \
+                 not {pages}",
+                self.pairing.name(),
+                2 * span
+            ));
+        }
+        Ok(())
+    }
+
+    /// Figures that no part has; also, emulated time cannot overflow.
+    fn check_figures(&self) -> Result<(), String> {
+        let Timing {
+            read_ns,
+            partial_read_ns,
+            program_ns,
+            oob_program_ns,
+            erase_ns,
+            bus_ns,
+            controller_ns,
+        } = self.timing;
+        let others = [
+            partial_read_ns,
+            oob_program_ns,
+            erase_ns,
+            bus_ns,
+            controller_ns,
+        ];
+        let mut times = read_ns.into_iter().chain(program_ns).chain(others);
+        if times.any(|ns| ns > HOUR_NS) {
+            return Err("an operation of more than an hour".into());
+        }
+        if self.factory_bad_permille > 500 || self.max_bad_permille > 1000 {
+            return Err("more bad blocks than blocks".into());
+        }
+        if self.factory_bad_permille > self.max_bad_permille {
+            return Err(format!(
+                "{} of 1000 blocks bad from the factory, {} at most in the device's life",
+                self.factory_bad_permille, self.max_bad_permille
+            ));
+        }
+        if self.endurance == 0 {
+            return Err("an endurance of 0 cycles".into());
+        }
+        let (codeword, ecc) = (self.ecc.codeword_bytes, self.ecc);
+        if !(1..=CODEWORD_BYTES_MAX).contains(&codeword) || ecc.bits >= 8 * codeword {
+            return Err(format!(
+                "ECC that corrects {} bits of {codeword} bytes, need a codeword of 1 to \
+                 {CODEWORD_BYTES_MAX} bytes",
+                ecc.bits
+            ));
+        }
+        if ecc.retries > RETRIES_MAX {
+            return Err(format!(
+                "{} read retries, need up to {RETRIES_MAX}",
+                ecc.retries
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Capacity, Ecc, PageOrder, Pairing, Profile};
+
+    #[test]
+    fn impossible_devices_are_refused_with_the_reason() {
+        let refused = |change: fn(&mut Profile), part: &str| {
+            let mut odd = *Profile::default_profile();
+            change(&mut odd);
+            let reason = odd.validate().unwrap_err();
+            assert!(reason.contains(part), "{reason}, not {part}");
+        };
+        refused(|p| p.name = "", "name \"\"");
+        refused(|p| p.name = "a b", "name \"a b\"");
+        refused(|p| p.source = "two\nlines", "source");
+        refused(|p| p.geometry.pages_per_block = 0, "0 pages per block");
+        refused(|p| p.geometry.oob_bytes = 3, "3 OOB bytes");
+        refused(|p| p.dies_per_chip = 2, "2 dies per chip");
+        refused(|p| p.nop = 0, "programmed 0 times");
+        refused(|p| p.nop = 2, "programmed once");
+        refused(|p| p.order = PageOrder::Any, "in page order");
+        let short = |p: &mut Profile| {
+            p.geometry.pages_per_block = 4;
+            p.pairing = Pairing::AdjacentOf { bits: 4 };
+        };
+        refused(short, "a block needs 6 pages");
+        refused(|p| p.pairing = Pairing::Staggered { bits: 7 }, "7 bits");
+        refused(
+            |p| p.pairing = Pairing::Random { seed: 1, span: 16 },
+            "span 16",
+        );
+        refused(
+            |p| {
+                p.pairing = Pairing::Table {
+                    bits: 2,
+                    back: &[0, 1],
+                }
+            },
+            "word lines of 2 pages",
+        );
+        refused(|p| p.timing.controller_ns = u64::MAX, "more than an hour");
+        refused(|p| p.timing.program_ns[3] = u64::MAX, "more than an hour");
+        refused(|p| p.factory_bad_permille = 40, "39 at most");
+        refused(|p| p.endurance = 0, "0 cycles");
+        refused(|p| p.ecc.codeword_bytes = 0, "of 0 bytes");
+        refused(|p| p.ecc.retries = 1000, "1000 read retries");
+        let small = Ecc {
+            codeword_bytes: 1,
+            bits: 8,
+            retries: 0,
+        };
+        assert!(
+            Profile {
+                ecc: small,
+                ..*Profile::default_profile()
+            }
+            .validate()
+            .is_err()
+        );
+        let fixed = Profile {
+            capacity: Capacity::Blocks(0),
+            ..*Profile::default_profile()
+        };
+        assert!(fixed.validate().is_err());
+    }
+}
