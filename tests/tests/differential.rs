@@ -324,7 +324,7 @@ fn a_host_write_takes_its_own_operations_and_its_stalls() {
         // It programs the host's pages when it flushes its buffer, which stalls another write.
         let own = match scheme.name {
             "mlam" => 0,
-            _ => host.partial_reads * timing.partial_read_ns + host.programs * timing.program_ns,
+            _ => host.partial_reads * timing.partial_read_ns + host.programs * timing.program_ns[0],
         };
         let stalls: u64 = stats.write_stalls.iter().map(|stall| stall.total_ns).sum();
         let steps = stats.map_lookup_steps * STEP_NS * u64::from(has_param(scheme, "timing.ram"));

@@ -25,7 +25,6 @@ pub(crate) use resolve::{FoundTrim, MapCandidate, read_page, read_trims, resolve
 pub(crate) use rewrite::{Rewrite, Rewriter, Rewrites};
 pub(crate) use shutdown_state::ShutdownState;
 
-use crate::int::to_u32;
 use crate::scan::provisional;
 use nand_model::{PairTable, Profile};
 
