@@ -293,7 +293,7 @@ mod tests {
         let text = serde_json::to_string(&job).unwrap();
         assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
         assert_eq!(
-            serde_json::from_str::<Job>(r#"{"workload": "x.csv", "precondition": "2.5"}"#).unwrap(),
+            serde_json::from_str::<Job>(r#"{"workload": "x.csv", "age": 2.5}"#).unwrap(),
             job
         );
         for (wrong, part) in [
@@ -304,11 +304,7 @@ mod tests {
             ),
             (
                 r#"{"precondition": "stedy"}"#,
-                "is none of none, footprint, fill, steady",
-            ),
-            (
-                r#"{"precondition": "-1"}"#,
-                "is none of none, footprint, fill, steady",
+                "unknown variant `stedy`, expected one of `none`, `footprint`, `fill`, `steady`",
             ),
         ] {
             let error = serde_json::from_str::<Job>(wrong).unwrap_err().to_string();
@@ -353,6 +349,21 @@ mod tests {
                 "add --arrival trace",
             ),
             (
+                by(Method {
+                    age: Some(-1.0),
+                    ..Method::default()
+                }),
+                "--age -1: need 0 to 1000 drive writes",
+            ),
+            (
+                by(Method {
+                    age: Some(2.0),
+                    precondition: Some(Precondition::Steady),
+                    ..Method::default()
+                }),
+                "--age 2: overwrites a device that was filled; leave out --precondition steady",
+            ),
+            (
                 Job {
                     size: Some("big".into()),
                     ..Job::default()
@@ -390,6 +401,13 @@ mod tests {
             preset: Some("mnftl-paper".into()),
             ..Job::default()
         };
+        let mut aged = job.clone();
+        aged.method.age = Some(1.0);
+        let method = aged.complete().unwrap().method;
+        assert_eq!(
+            (method.precondition, method.age),
+            (Some(Precondition::Fill), Some(1.0))
+        );
         let complete = job.complete().unwrap();
         assert_eq!(
             (complete.scheme.as_deref(), complete.profile.as_deref()),

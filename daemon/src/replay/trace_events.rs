@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn times_are_not_rounded() {
-        let geometry = Profile::find("torture").unwrap().geometry;
+        let geometry = Profile::find("mlam").unwrap().geometry;
         let tracks = tracks(&[event(1_234_567_890_123_456_789, 1_001)], &geometry);
         let mut text = Vec::new();
         write(&mut text, &tracks, 0, 5, "\"quoted\"").unwrap();
