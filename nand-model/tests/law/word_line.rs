@@ -59,7 +59,9 @@ fn a_cut_in_any_page_may_take_all_earlier_pages_of_its_word_line_or_one() {
         ];
         for (last, partner) in (0..48).flat_map(|last| outcomes.map(|partner| (last, partner))) {
             let mut chip = Chip::open(part, MemStore::new(part.geometry)).unwrap();
-            (0..last).for_each(|page| drop(program(&mut chip, 0, page).unwrap()));
+            for page in 0..last {
+                program(&mut chip, 0, page).unwrap();
+            }
             let cut = Cut {
                 at_op: 0,
                 program: ProgramCut::Complete,
