@@ -9,13 +9,17 @@ use crate::fault::Fault;
 pub enum Cause {
     /// The page the host asked to read or write.
     Host,
-    /// Copies and erases that reclaim space.
+    /// Data pages that garbage collection relocates: their reads and programs. Also the erases of
+    /// the blocks collected.
     Gc,
+    /// Mapping pages that garbage collection relocates, or reads and writes because it relocated
+    /// data pages.
+    GcTranslation,
     /// Copies and erases of a log-block merge.
     Merge,
     /// LazyFTL's conversion of update blocks into data blocks.
     Convert,
-    /// Mapping pages read or written outside a conversion.
+    /// Mapping pages read or written for the host, outside a conversion.
     Translation,
     /// Trim and write-zeroes records.
     Trim,
@@ -35,11 +39,12 @@ pub enum Cause {
 
 impl Cause {
     /// How many causes there are.
-    pub const COUNT: usize = 12;
+    pub const COUNT: usize = 13;
     /// All causes, in the order of their numbers.
     pub const ALL: [Cause; Cause::COUNT] = [
         Cause::Host,
         Cause::Gc,
+        Cause::GcTranslation,
         Cause::Merge,
         Cause::Convert,
         Cause::Translation,
@@ -58,11 +63,21 @@ impl Cause {
         self as usize
     }
 
+    /// Returns the cause of the operations on the map that work of this cause needs.
+    #[inline]
+    pub const fn of_map(self) -> Cause {
+        match self {
+            Cause::Gc => Cause::GcTranslation,
+            other => other,
+        }
+    }
+
     /// Lower-case name, as in metrics labels and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Cause::Host => "host",
             Cause::Gc => "gc",
+            Cause::GcTranslation => "gc_translation",
             Cause::Merge => "merge",
             Cause::Convert => "convert",
             Cause::Translation => "translation",

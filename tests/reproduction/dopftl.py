@@ -1,7 +1,7 @@
 """DOPFTL (Chen, Lin, Cao, Cheng): hit ratios against DFTL, TPFTL and the reference, and what finding a mapping costs."""
 
 from .page import Claims, figure, table
-from .rows import mean_us
+from .rows import MAPPING, mean_us, programs
 
 TITLE = "DOPFTL"
 
@@ -36,7 +36,7 @@ def section(ftld):
                     trace,
                     name,
                     figure(hits(row), 4),
-                    figure(programs(row, "translation") / written, 4),
+                    figure(programs(row, *MAPPING) / written, 4),
                     figure(mean_us(row, "read"), 1),
                     figure(mean_us(row, "write"), 1),
                     figure(row["ram"]["paper_bytes"] / 1024, 0),
@@ -76,10 +76,6 @@ def steps(rows, walking, loads):
 
 def hits(row):
     return 1.0 if row["map_cache"]["hit_ratio"] is None else row["map_cache"]["hit_ratio"]
-
-
-def programs(row, cause):
-    return row["flash"].get(cause, {}).get("programs", 0)
 
 
 def claims(rows, walking, fixed, loads):

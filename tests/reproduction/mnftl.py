@@ -1,7 +1,7 @@
 """MNFTL (Qin, Wang, Liu, Shao, Guan, DAC 2011): Table 2, on stand-ins with the statistics of Table 1."""
 
 from .page import Claims, count, figure, table
-from .rows import copies, erases
+from .rows import MAPPING, copies, erases
 
 TITLE = "MNFTL"
 
@@ -85,7 +85,7 @@ def response(row, spare_us):
     records, written = row["requests"]["completed"], row["requests"]["pages_written"]
     share = written / records
     work = 860 * copies(row) + 1500 * erases(row) + (160 * erases(row) if row["scheme"] == "mnftl" else 0)
-    for cause in ("translation", "convert"):
+    for cause in MAPPING:
         operations = row["flash"].get(cause, {})
         work += 60 * operations.get("reads", 0) + 20 * operations.get("partial_reads", 0) + 800 * operations.get("programs", 0)
     return share * (800 + spare_us) + (1 - share) * (60 + spare_us) + work / records

@@ -68,9 +68,17 @@ class Rows(list):
         return None
 
 
+# Why mapping pages are read and programmed.
+MAPPING = ("translation", "gc_translation", "convert")
+
+
+def programs(row, *causes):
+    return sum(row["flash"].get(cause, {}).get("programs", 0) for cause in causes)
+
+
 def copies(row):
-    """Valid pages that collections, merges and the like moved."""
-    return sum(row["flash"].get(cause, {}).get("programs", 0) for cause in ("gc", "merge"))
+    """Valid data pages that collections and merges moved; mapping pages are not among them."""
+    return programs(row, "gc", "merge")
 
 
 def erases(row):

@@ -79,9 +79,10 @@ impl<S: Store, P: Policy> GarbageCollect<S> for DemandFtl<S, P> {
         if is_map {
             self.expire_records();
         }
-        self.gc.pages.load(&mut self.space, victim, cause)?;
+        let of_pages = if is_map { cause.of_map() } else { cause };
+        self.gc.pages.load(&mut self.space, victim, of_pages)?;
         if is_map {
-            self.move_map_pages(cause)
+            self.move_map_pages(of_pages)
         } else {
             self.move_data_pages(victim, cause)
         }
@@ -174,7 +175,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
     }
 
     fn move_data_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
-        self.find_lost_owners()?;
+        self.find_lost_owners(cause.of_map())?;
         self.note_collected(victim);
         let page = self.space.geometry().page_bytes as usize;
         let (mut next, mut moved) = (0, 0);
@@ -225,7 +226,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             }
             moved += taken;
         }
-        self.write_uncached(uncached, cause)?;
+        self.write_uncached(uncached, cause.of_map())?;
         Ok(moved)
     }
 
@@ -273,7 +274,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
 
     /// Finds the owners of valid pages with a lost record. Searches the whole map, because such
     /// pages are very rare.
-    fn find_lost_owners(&mut self) -> Result<(), FtlError> {
+    fn find_lost_owners(&mut self, cause: Cause) -> Result<(), FtlError> {
         let unknown: Vec<(usize, Ppn)> = self.gc.pages.unknown().collect();
         if unknown.is_empty() {
             return Ok(());
@@ -291,7 +292,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             if self.map.directory[vtpn as usize] == UNMAPPED {
                 continue;
             }
-            self.load_map_page(vtpn, false, Cause::Gc)?;
+            self.load_map_page(vtpn, false, cause)?;
             for lpn in self.pages_of(vtpn) {
                 let here = entry_at(&self.map.map_page, lpn % self.per_page());
                 // If a newer version is pending, the map's entry is current only while the

@@ -112,7 +112,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     }
 
     /// Reads the OOB area of a page of this group: its table, and the directory if `directory` is
-    /// set. Returns false if the OOB area has no valid content for this group.
+    /// set. Returns false if the OOB area has no valid content for this group. `cause` is that of
+    /// the work that needs the table.
     pub(super) fn read_spare(
         &mut self,
         unit: u32,
@@ -122,7 +123,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         cause: Cause,
     ) -> Result<bool, FtlError> {
         let shape = self.map.shape;
-        let Some((oob, spare)) = self.space.flash.read_spare(ppn, cause)? else {
+        let Some((oob, spare)) = self.space.flash.read_spare(ppn, cause.of_map())? else {
             return Ok(false);
         };
         let k = oob.tag.lpn % shape.pages / shape.slots;
