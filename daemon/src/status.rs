@@ -253,6 +253,7 @@ impl StatusSnapshot {
             "mapped_pages": s.mapped_pages, "valid_pages": s.valid_pages, "free_threshold_blocks": s.free_threshold_blocks,
             "checkpoints": s.checkpoints, "erase_credit": self.flash.erase_credit,
             "gc_runs": s.gc_runs, "gc_pages_moved": s.gc_pages_moved, "wear_moves": s.wear_moves, "refreshes": s.refreshes,
+            "switch_merges": s.switch_merges, "partial_merges": s.partial_merges, "full_merges": s.full_merges,
             "converts": s.converts, "convert_map_pages": s.convert_map_pages,
             "map_cache_hits": s.map_cache_hits, "map_cache_misses": s.map_cache_misses,
             "map_lookup_steps": s.map_lookup_steps,

@@ -11,7 +11,7 @@
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::error::FtlError;
-use crate::events::EventLog;
+use crate::events::{EventKind, EventLog};
 use crate::ftl::{Ftl, Start};
 use crate::gc::{GarbageCollect, GcState};
 use crate::int::to_u64;
@@ -285,9 +285,13 @@ where
     }
 
     fn stats(&self) -> SchemeStats {
+        let events = |kind: EventKind| self.space.events.by_kind()[kind.index()].count;
         self.gc.stats(self.gauges(SchemeStats {
             valid_pages: self.space.table.valid_pages(),
             blocks: self.space.table.counts(),
+            switch_merges: events(EventKind::SwitchMerge),
+            partial_merges: events(EventKind::PartialMerge),
+            full_merges: events(EventKind::FullMerge),
             ..self.stats.clone()
         }))
     }

@@ -148,6 +148,12 @@ pub struct SchemeStats {
     pub converts: u64,
     /// As `converts`.
     pub convert_map_pages: u64,
+    /// Merges of log-block schemes in which a log block became a data block without copies.
+    pub switch_merges: u64,
+    /// Merges in which it became one after its missing pages were copied into it.
+    pub partial_merges: u64,
+    /// Merges that copied the newest pages of a logical block into another block.
+    pub full_merges: u64,
     /// Mapping lookups served from RAM, if a mapping cache exists.
     pub map_cache_hits: u64,
     /// Mapping lookups that read flash.

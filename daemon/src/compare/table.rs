@@ -222,6 +222,19 @@ const COLUMNS: &[(&str, Value)] = &[
     }),
     ("emulated_ns", |row| row.emulated_ns.to_string()),
     ("optimum_work_ns", |row| row.optimum.work_ns.to_string()),
+    ("gc_runs", |row| row.scheme_stats.gc_runs.to_string()),
+    ("gc_pages_moved", |row| {
+        row.scheme_stats.gc_pages_moved.to_string()
+    }),
+    ("switch_merges", |row| {
+        row.scheme_stats.switch_merges.to_string()
+    }),
+    ("partial_merges", |row| {
+        row.scheme_stats.partial_merges.to_string()
+    }),
+    ("full_merges", |row| {
+        row.scheme_stats.full_merges.to_string()
+    }),
     ("erases_min", |row| row.erases.min.to_string()),
     ("erases_mean", |row| row.erases.mean.to_string()),
     ("erases_max", |row| row.erases.max.to_string()),

@@ -70,6 +70,20 @@ pub(super) fn table(row: &Row) -> String {
         &format!("{:.2}", erases.stddev),
         "",
     );
+    let counts = &row.scheme_stats;
+    let merges = [
+        counts.switch_merges,
+        counts.partial_merges,
+        counts.full_merges,
+    ];
+    if merges.iter().any(|merges| *merges > 0) {
+        line(
+            &mut text,
+            "switch, partial, full merges",
+            &merges.map(|merges| merges.to_string()).join(", "),
+            "",
+        );
+    }
     if row.map_cache.misses > 0 {
         line(
             &mut text,

@@ -209,6 +209,12 @@ pub struct Counts {
     pub wear_moves: u64,
     /// Blocks refreshed.
     pub refreshes: u64,
+    /// Log blocks that became data blocks without copies.
+    pub switch_merges: u64,
+    /// Log blocks that became data blocks after their missing pages were copied into them.
+    pub partial_merges: u64,
+    /// Logical blocks whose newest pages were copied into another block.
+    pub full_merges: u64,
     /// Conversions.
     pub converts: u64,
     /// Mapping pages written by conversions.

@@ -23,6 +23,8 @@ pub(super) struct Released {
     /// Sequence number of the last program before its release.
     pub(super) seq: u64,
     pub(super) replaced_in: ReplacedIn,
+    /// Whether a merge emptied it: then its erase has that cause.
+    merged: bool,
 }
 
 impl<S: Store> Space<S> {
@@ -34,16 +36,23 @@ impl<S: Store> Space<S> {
     /// Releases a full block without valid pages. It is erased once no new version of its pages can
     /// be lost.
     pub(crate) fn release(&mut self, block: Pbn) {
-        self.release_to(block, ReplacedIn::Anywhere);
+        self.release_to(block, ReplacedIn::Anywhere, false);
     }
 
     /// Releases a block whose pages were replaced by pages of this stream or of the fixed ones:
     /// only those pages have to be safe.
     pub(crate) fn release_in_stream(&mut self, block: Pbn, stream: StreamId) {
-        self.release_to(block, ReplacedIn::Stream(stream));
+        self.release_to(block, ReplacedIn::Stream(stream), false);
     }
 
-    pub(super) fn release_to(&mut self, block: Pbn, replaced_in: ReplacedIn) {
+    /// Releases a block that a merge emptied. `stream` as in [`Space::release_in_stream`]; `None`
+    /// as in [`Space::release`].
+    pub(crate) fn release_merged(&mut self, block: Pbn, stream: Option<StreamId>) {
+        let replaced_in = stream.map_or(ReplacedIn::Anywhere, ReplacedIn::Stream);
+        self.release_to(block, replaced_in, true);
+    }
+
+    fn release_to(&mut self, block: Pbn, replaced_in: ReplacedIn, merged: bool) {
         self.failing.retain(|b| *b != block);
         if self.flash.chip().bad(block).is_some() {
             self.table.set_state(block, State::Bad);
@@ -59,11 +68,12 @@ impl<S: Store> Space<S> {
             block,
             seq: self.flash.pseq(),
             replaced_in,
+            merged,
         });
     }
 
-    /// Erases the released blocks that no unsafe page depends on. Returns the number of blocks that
-    /// became free.
+    /// Erases the released blocks that no unsafe page depends on. `cause` does not apply to blocks
+    /// that a merge emptied. Returns the number of blocks that became free.
     pub(crate) fn erase_released(&mut self, cause: Cause) -> Result<u32, FtlError> {
         let before = self.free_blocks();
         while self.erase_one_released(cause)? {}
@@ -77,7 +87,8 @@ impl<S: Store> Space<S> {
         else {
             return Ok(false);
         };
-        let block = self.released[at].block;
+        let Released { block, merged, .. } = self.released[at];
+        let cause = if merged { Cause::Merge } else { cause };
         assert_eq!(
             (self.table.state(block), self.table.valid_count(block)),
             (State::Released, 0),

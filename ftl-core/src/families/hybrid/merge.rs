@@ -58,7 +58,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 ftl.program_gathered(lbn, tags, bytes, cause)
             })?,
         };
-        self.make_data_block(lbn, block, was_open)?;
+        self.make_data_block(lbn, block, was_open, cause)?;
         self.space
             .note_event(EventKind::FullMerge, Some(block), to_u32(lpns.len()), began);
         Ok(to_u32(lpns.len()))
@@ -197,12 +197,14 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     /// Makes a log block that has all newest pages of a logical block, and no others, its data
-    /// block. `was_open`: whether the replaced data block was open.
+    /// block. `was_open`: whether the replaced data block was open. `cause`: why the log block was
+    /// filled.
     pub(super) fn make_data_block(
         &mut self,
         lbn: Lbn,
         block: Pbn,
         was_open: bool,
+        cause: Cause,
     ) -> Result<(), FtlError> {
         let stream = self.data_stream(lbn);
         let old = self.map.data.take_block(lbn);
@@ -228,8 +230,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         self.map.logs.remove_block(block);
         self.space.table.set_role(block, Role::Data);
         match old {
-            Some(old) if was_open => self.release_or_swap(old, stream)?,
-            Some(old) => self.space.release_in_stream(old, stream),
+            Some(old) if was_open => self.release_or_swap(old, stream, cause)?,
+            Some(old) => self.release_replaced(old, stream, cause),
             None => {}
         }
         self.space.make_stream_safe(stream)
@@ -272,7 +274,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             self.space.hand_over(stream, data);
         }
         self.map.logs.note_reclaimed();
-        self.make_data_block(lbn, block, was_open)?;
+        self.make_data_block(lbn, block, was_open, cause)?;
         Ok(Some(to_u32(missing.len())))
     }
 

@@ -130,6 +130,8 @@ pub(crate) struct Hybrid<P> {
     in_place_logs: bool,
     /// The block whose pages are being relocated.
     emptying: Option<Pbn>,
+    /// The block that GC emptied last, if by merges.
+    merged: Option<Pbn>,
     /// Physical pages of the current read.
     ppns: Vec<u32>,
 }
@@ -185,6 +187,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             first_swapped,
             first_data,
             emptying: None,
+            merged: None,
             ppns: Vec::new(),
         };
         Controller::start(start, space, gc, CHECKPOINT, pages, map)

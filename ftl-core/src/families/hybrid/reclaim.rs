@@ -83,6 +83,7 @@ impl<S: Store, P: Policy> GarbageCollect<S> for HybridFtl<S, P> {
 
     fn release_block(&mut self, block: Pbn) {
         self.map.emptying = self.map.emptying.filter(|emptied| *emptied != block);
+        let merged = self.map.merged.take() == Some(block);
         if self.map.data.owner(block).is_some() || !self.space.table.is_in_use(block) {
             // It was promoted, or released when its replacement was complete.
             return;
@@ -97,8 +98,9 @@ impl<S: Store, P: Policy> GarbageCollect<S> for HybridFtl<S, P> {
             self.map.logs.remove_block(block);
             self.map.logs.note_reclaimed();
         }
-        match stream {
-            Some(stream) => self.space.release_in_stream(block, log_stream(stream)),
+        match stream.map(log_stream) {
+            stream if merged => self.space.release_merged(block, stream),
+            Some(stream) => self.space.release_in_stream(block, stream),
             None => self.space.release(block),
         }
     }
@@ -178,6 +180,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         &mut self,
         block: Pbn,
         replaced_by: StreamId,
+        cause: Cause,
     ) -> Result<(), FtlError> {
         let chip = self.space.flash.chip();
         let free = self.space.geometry().pages_per_block - chip.programmed(block);
@@ -195,9 +198,17 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         match other {
             Some((stream, log)) => self.swap(stream, block, log),
             None => {
-                self.space.release_in_stream(block, replaced_by);
+                self.release_replaced(block, replaced_by, cause);
                 Ok(())
             }
+        }
+    }
+
+    /// Releases a replaced data block. `cause` is that of the new data block.
+    pub(super) fn release_replaced(&mut self, block: Pbn, replaced_by: StreamId, cause: Cause) {
+        match cause {
+            Cause::Merge => self.space.release_merged(block, Some(replaced_by)),
+            _ => self.space.release_in_stream(block, replaced_by),
         }
     }
 
@@ -332,15 +343,22 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         }
     }
 
-    /// Relocates all valid pages of a block, or makes it a data block. Returns the number of copied
-    /// pages.
+    /// Relocates all valid pages of a block, or makes it a data block. Merges that GC needs have
+    /// their own cause. Returns the number of copied pages.
     fn empty(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         if self.space.is_mounting() {
             return self.move_to_common(victim, cause);
         }
         let mut moved = 0;
+        let of_merge = match cause {
+            Cause::Gc => Cause::Merge,
+            other => other,
+        };
+        let merges = self.map.data.owner(victim).is_some()
+            || self.map.logs.get(victim).is_some_and(|log| log.valid > 0);
+        self.map.merged = Some(victim).filter(|_| merges && of_merge == Cause::Merge);
         if let Some(lbn) = self.map.data.owner(victim) {
-            return self.merge(lbn, None, cause);
+            return self.merge(lbn, None, of_merge);
         }
         while let Some(lbn) = self
             .map
@@ -349,7 +367,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             .and_then(|log| log.associated.last())
             .map(|(lbn, _)| *lbn)
         {
-            moved += self.merge(lbn, Some(victim), cause)?;
+            moved += self.merge(lbn, Some(victim), of_merge)?;
             if self.map.data.owner(victim).is_some() {
                 return Ok(moved);
             }

@@ -155,7 +155,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         };
         let tags: Vec<PageTag> = pages.zip(ver..).map(tag).collect();
         let block = self.program_gathered(lbn, &tags, bytes, Cause::Host)?;
-        self.make_data_block(lbn, block, was_open)?;
+        self.make_data_block(lbn, block, was_open, Cause::Host)?;
         self.space.erase_released(Cause::Gc)?;
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! programs 200 us, erases 1,500 us.
 
 use crate::families::hybrid::tests::{Device, SLC, agrees_with_a_model};
+use nand_model::{Cause, OpCounts};
 
 const US: u64 = 1_000;
 const WRITE: u64 = 200 * US;
@@ -90,5 +91,32 @@ fn the_victim_is_the_least_recently_used_or_the_one_with_the_fewest_valid_pages(
             WRITE + copied * COPY + 2 * ERASE,
             "{policy}"
         );
+    }
+}
+
+/// Merges have their own cause; their kinds are counted apart.
+#[test]
+fn copies_and_erases_of_merges_are_not_those_of_gc() {
+    let (switch, partial, full) = ((64, vec![64]), (10, vec![128, 192]), (1, vec![128, 192]));
+    for (kind, (pages, more)) in [(0, switch), (1, partial), (2, full)] {
+        let mut device = full_device(&[("log.blocks", "2")]);
+        // In order from page 0 of logical block 1 on; a full merge begins at another page.
+        let first = if kind == 2 { 70 } else { 64 };
+        (0..pages).for_each(|page| _ = device.write(first + page, 1, 2));
+        more.iter().for_each(|page| _ = device.write(*page, 1, 2));
+        let stats = device.ftl.stats();
+        let merges = [stats.switch_merges, stats.partial_merges, stats.full_merges];
+        let once: [u64; 3] = std::array::from_fn(|at| u64::from(at == kind));
+        assert_eq!(merges, once, "{pages} pages");
+        let counters = device.ftl.chip().counters();
+        let (merge, gc) = (counters.of(Cause::Merge), counters.of(Cause::Gc));
+        let (copies, erases) = [(0, 1), (54, 1), (64, 2)][kind];
+        assert_eq!(
+            (merge.reads, merge.programs, merge.erases),
+            (copies, copies, erases),
+            "{pages} pages"
+        );
+        assert_eq!(*gc, OpCounts::default(), "{pages} pages");
+        device.assert_sound();
     }
 }

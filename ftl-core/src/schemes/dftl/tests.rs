@@ -106,3 +106,42 @@ fn an_entry_that_was_used_again_outlives_those_that_were_not() {
         (0..3).all(|lpn| cmt.peek(lpn).is_none()) && (104..108).all(|lpn| cmt.peek(lpn).is_some())
     );
 }
+
+#[test]
+fn mapping_pages_that_gc_needs_have_their_own_cause() {
+    use crate::block_table::State;
+    use crate::format::Role;
+    use crate::gc::GarbageCollect;
+    use nand_model::Cause;
+    let (mut ftl, _) = filled(16);
+    let mut evacuate = |role, cause| {
+        let table = &ftl.space.table;
+        let fits = |block: &nand_model::Pbn| {
+            table.state(*block) == State::Full
+                && table.role(*block) == role
+                && table.valid_count(*block) > 0
+        };
+        let geometry = ftl.space.geometry();
+        let block = geometry.all_blocks().find(fits);
+        let block = block.expect("a full block of this role");
+        let valid = u64::from(table.valid_count(block));
+        let before = ftl.space.flash.chip().counters().clone();
+        ftl.evacuate(block, cause).unwrap();
+        let done = ftl.space.flash.chip().counters();
+        let of = |cause: Cause| {
+            let (old, new) = (before.of(cause), done.of(cause));
+            (new.reads - old.reads, new.programs - old.programs)
+        };
+        let others = [Cause::Translation, Cause::Convert].map(of);
+        assert_eq!(others, [(0, 0); 2], "{role:?}");
+        (valid, of(Cause::Gc), of(Cause::GcTranslation), of(Cause::Wear))
+    };
+    // The 64 pages of the first block are in one mapping page, and none of them is cached.
+    let (none, all, one) = ((0, 0), (64, 64), (1, 1));
+    assert_eq!(evacuate(Role::Data, Cause::Gc), (64, all, one, none));
+    let (valid, gc, of_map, wear) = evacuate(Role::Map, Cause::Gc);
+    assert_eq!((gc, of_map, wear), (none, (valid, valid), none));
+    // Other work has one cause for data and map.
+    let (valid, gc, of_map, wear) = evacuate(Role::Data, Cause::Wear);
+    assert_eq!((valid, gc, of_map, wear), (64, none, none, (65, 65)));
+}
