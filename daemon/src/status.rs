@@ -255,7 +255,8 @@ impl StatusSnapshot {
             "gc_runs": s.gc_runs, "gc_pages_moved": s.gc_pages_moved, "wear_moves": s.wear_moves, "refreshes": s.refreshes,
             "switch_merges": s.switch_merges, "partial_merges": s.partial_merges, "full_merges": s.full_merges,
             "converts": s.converts, "convert_map_pages": s.convert_map_pages,
-            "map_cache_hits": s.map_cache_hits, "map_cache_misses": s.map_cache_misses,
+            "lookups_read": s.lookups_read.total, "hits_read": s.lookups_read.hits,
+            "lookups_write": s.lookups_write.total, "hits_write": s.lookups_write.hits,
             "map_lookup_steps": s.map_lookup_steps,
             "mount": {
                 "clean": self.facts.was_clean, "pages_scanned": s.mount.pages_scanned,

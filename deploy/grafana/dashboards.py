@@ -83,6 +83,7 @@ WAF_BY_CAUSE = (
 )
 HIT = 'result="hit"'
 HITS = f"{rate('ftld_map_cache_lookups_total', HIT)} / (sum by (device) (rate(ftld_map_cache_lookups_total{{$}}{RATE})) > 0)"
+HITS_BY_OP = f"{rate('ftld_map_cache_lookups_total', HIT, by='op')} / (sum by (device, op) (rate(ftld_map_cache_lookups_total{{$}}{RATE})) > 0)"
 VICTIMS = (
     f"{rate('ftld_gc_pages_moved_total')} / (sum by (device) (rate(ftld_gc_runs_total{{$}}{RATE})) > 0)"
     " / on (device) max by (device) (ftld_nand_block_pages{$})"
@@ -140,9 +141,10 @@ INTERNALS = [
     graph("Pages by state", "They add up to all pages.", "short", query("ftld_pages{$}", "{{device}} {{state}}", COUNT), stack=True),
     graph("Die busy time", "Seconds per second that dies read, program and erase.", "none",
           query(rate("ftld_nand_busy_seconds_total", by="kind"), "{{device}} {{kind}}", (0, 1e4)), stack=True),
-    graph("Map cache hit ratio", "Share of mapping lookups answered from RAM.", "percentunit", query(HITS, "{{device}}", SHARE)),
-    graph("Mapping lookups", "Answered from RAM, and by reading flash.", "ops",
-          query(rate("ftld_map_cache_lookups_total", by="result"), "{{device}} {{result}}", RATES)),
+    graph("Map cache hit ratio", "Share of mapping lookups that read no flash.", "percentunit",
+          query(HITS_BY_OP, "{{device}} {{op}}", SHARE)),
+    graph("Mapping lookups", "Of pages that the host reads and writes; a miss reads flash.", "ops",
+          query(rate("ftld_map_cache_lookups_total", by="op, result"), "{{device}} {{op}} {{result}}", RATES)),
     graph("Scheme events", "Background operations of the scheme.", "ops",
           query(rate("ftld_scheme_events_total", by="event"), "{{device}} {{event}}", RATES)),
     graph("Pages of scheme events", "Pages copied; for conversions and checkpoints, pages written.", "short",

@@ -35,4 +35,6 @@ pub use config::{FtlConfig, ParamDoc, Params, near_miss};
 pub use error::FtlError;
 pub use events::{EVENTS_KEPT, Event, EventKind, EventLog, EventTotals};
 pub use ftl::{Ftl, Start};
-pub use stats::{BlockCounts, BlockUse, BlockView, MountReport, RamEntry, RamReport, SchemeStats};
+pub use stats::{
+    BlockCounts, BlockUse, BlockView, Lookups, MountReport, RamEntry, RamReport, SchemeStats,
+};

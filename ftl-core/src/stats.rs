@@ -127,6 +127,25 @@ impl MountReport {
     }
 }
 
+/// Mapping lookups of a scheme whose map is not all in RAM. A lookup finds the location of one
+/// logical page for a host request. It is a hit if it reads no flash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lookups {
+    /// All lookups.
+    pub total: u64,
+    /// Those that read no flash.
+    pub hits: u64,
+}
+
+impl Lookups {
+    /// Counts a lookup.
+    #[inline]
+    pub(crate) fn note(&mut self, is_hit: bool) {
+        self.total += 1;
+        self.hits += u64::from(is_hit);
+    }
+}
+
 /// A snapshot of a scheme's counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemeStats {
@@ -154,10 +173,10 @@ pub struct SchemeStats {
     pub partial_merges: u64,
     /// Merges that copied the newest pages of a logical block into another block.
     pub full_merges: u64,
-    /// Mapping lookups served from RAM, if a mapping cache exists.
-    pub map_cache_hits: u64,
-    /// Mapping lookups that read flash.
-    pub map_cache_misses: u64,
+    /// Mapping lookups for pages that the host reads.
+    pub lookups_read: Lookups,
+    /// Mapping lookups for pages that the host writes, in schemes that look up the old location.
+    pub lookups_write: Lookups,
     /// Steps of mapping lookups in RAM: cached mapping pages and entries examined (DOPFTL).
     pub map_lookup_steps: u64,
     /// Completed checkpoints.

@@ -69,7 +69,7 @@ def steps(rows, walking, loads):
     """Per lookup, with CTPA and without it."""
 
     def of(row):
-        return row["scheme_stats"]["map_lookup_steps"] / (row["map_cache"]["hits"] + row["map_cache"]["misses"])
+        return row["scheme_stats"]["map_lookup_steps"] / (row["map_cache"]["lookups_read"] + row["map_cache"]["lookups_write"])
 
     return {trace: (of(rows.one("dopftl", load)), of(walking.one("dopftl", load))) for trace, load in loads.items()}
 

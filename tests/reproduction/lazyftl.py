@@ -80,7 +80,7 @@ def per_page_us(row, side):
 
 
 def hits(rows, pages):
-    return rows.one("lazyftl", lazy__cache_pages=pages)["map_cache"]["hit_ratio"]
+    return rows.one("lazyftl", lazy__cache_pages=pages)["map_cache"]["hit_ratio_read"]
 
 
 def writing(rows, pages):

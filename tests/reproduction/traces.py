@@ -55,12 +55,13 @@ def figures(rows):
                 figure(mean_us(row, "read"), 0),
                 figure(row["emulated_ns"] / 1e9, 0),
                 figure(row["erases"]["total"], 0),
-                figure(row["map_cache"]["hit_ratio"], 4),
+                figure(row["map_cache"]["hit_ratio_read"], 4),
+                figure(row["map_cache"]["hit_ratio_write"], 4),
                 figure(row["ram"]["paper_bytes"] / 1024, 0),
             )
         )
     bound = rows[0]["optimum"]
     us = lambda ns: figure(ns and ns / 1000, 0)
-    lines.append(("*optimum*", "1.000", us(bound["mean_write_ns"]), us(bound["mean_read_ns"]), figure(bound["work_ns"] / 1e9, 0), figure(bound["erases"], 0), "-", "-"))
-    heads = ["scheme", "write amplification", "mean write us", "mean read us", "flash time s", "erases", "hit ratio", "RAM by the paper, KiB"]
+    lines.append(("*optimum*", "1.000", us(bound["mean_write_ns"]), us(bound["mean_read_ns"]), figure(bound["work_ns"] / 1e9, 0), figure(bound["erases"], 0), "-", "-", "-"))
+    heads = ["scheme", "write amplification", "mean write us", "mean read us", "flash time s", "erases", "hit ratio of reads", "of writes", "RAM by the paper, KiB"]
     return table(heads, lines)

@@ -185,12 +185,14 @@ fn of_scheme(ftl: &dyn Ftl<MemStore>) -> String {
         "gc_runs={}",
         join([s.gc_runs, s.gc_pages_moved, s.wear_moves])
     ));
-    if s.converts + s.map_cache_hits + s.map_cache_misses > 0 {
+    if s.converts + s.lookups_read.total + s.lookups_write.total > 0 {
         let map = [
             s.converts,
             s.convert_map_pages,
-            s.map_cache_hits,
-            s.map_cache_misses,
+            s.lookups_read.total,
+            s.lookups_read.hits,
+            s.lookups_write.total,
+            s.lookups_write.hits,
             s.map_lookup_steps,
         ];
         parts.push(format!("map={}", join(map)));
@@ -219,7 +221,7 @@ fn every_scheme_on_every_chip_has_equal_content_after_equal_requests() {
         "# What each scheme decides, written by FTLD_DECISIONS=write cargo test -p ftld-tests --test differential".to_string(),
         "# By cause: reads/reads of spare bytes/programs/programs of spare bytes alone/erases. gc_runs: runs/pages moved/moves for wear."
             .to_string(),
-        "# map: converts/pages they wrote/hits/misses/steps. live: checkpoints/live pages/free blocks/log blocks/all blocks. ram, real: bytes as the paper counts, and as they are."
+        "# map: converts/pages they wrote/lookups of reads/hits/lookups of writes/hits/steps. live: checkpoints/live pages/free blocks/log blocks/all blocks. ram, real: bytes as the paper counts, and as they are."
             .to_string(),
         "# us: emulated time. cut, stop: the mount after one, operations as by cause/pages scanned/pages discarded/us. later: of 300 more requests.".to_string(),
     ];

@@ -355,10 +355,9 @@ fn rates(before: &Value, now: &Value) -> String {
         .iter()
         .map(|op| grown(&format!("/host/{op}/completed")))
         .sum();
-    let (hits, misses) = (
-        grown("/scheme_stats/map_cache_hits"),
-        grown("/scheme_stats/map_cache_misses"),
-    );
+    let lookups = |what: &str| {
+        grown(&format!("/scheme_stats/{what}_read")) + grown(&format!("/scheme_stats/{what}_write"))
+    };
     format!(
         "{:<11} {:>10} {:>10} {:>8.0} {:>8} {:>6} {:>9} {:>8.0} {:>8} {:>3}-{}",
         now["state"].as_str().unwrap_or("-"),
@@ -371,7 +370,7 @@ fn rates(before: &Value, now: &Value) -> String {
             .map_or("-".into(), |ratio| format!("{ratio:.2}")),
         now["blocks"]["free"],
         grown("/scheme_stats/gc_pages_moved") / seconds,
-        ratio(hits, hits + misses, 3),
+        ratio(lookups("hits"), lookups("lookups"), 3),
         now["wear"]["min"],
         now["wear"]["max"],
     )
@@ -389,7 +388,8 @@ mod tests {
                 "host": {"write": {"completed": written / 4096, "bytes": written}, "read": {"completed": 0, "bytes": 0}},
                 "nand": {"host": {"programs": written / 4096}, "gc": {"programs": programs}}, "write_amplification": 1.25,
                 "blocks": {"free": 17}, "wear": {"min": 1, "max": 3},
-                "scheme_stats": {"gc_pages_moved": programs, "map_cache_hits": 3 * programs, "map_cache_misses": programs},
+                "scheme_stats": {"gc_pages_moved": programs, "hits_read": programs, "lookups_read": programs,
+                    "hits_write": 2 * programs, "lookups_write": 3 * programs},
             })
         };
         let line = rates(&look(10.0, 4096 * 100, 100), &look(12.0, 4096 * 300, 200));

@@ -239,6 +239,20 @@ const COLUMNS: &[(&str, Value)] = &[
     ("erases_mean", |row| row.erases.mean.to_string()),
     ("erases_max", |row| row.erases.max.to_string()),
     ("erases_stddev", |row| row.erases.stddev.to_string()),
+    ("map_lookups_read", |row| {
+        row.map_cache.lookups_read.to_string()
+    }),
+    ("map_hits_read", |row| row.map_cache.hits_read.to_string()),
+    ("map_lookups_write", |row| {
+        row.map_cache.lookups_write.to_string()
+    }),
+    ("map_hits_write", |row| row.map_cache.hits_write.to_string()),
+    ("map_hit_ratio_read", |row| {
+        option(row.map_cache.hit_ratio_read)
+    }),
+    ("map_hit_ratio_write", |row| {
+        option(row.map_cache.hit_ratio_write)
+    }),
     ("map_hit_ratio", |row| option(row.map_cache.hit_ratio)),
     ("ram_paper_bytes", |row| row.ram.paper_bytes.to_string()),
     ("ram_real_bytes", |row| row.ram.allocated_bytes.to_string()),

@@ -79,10 +79,13 @@ function rates(a, b) {
   const programs = Object.fromEntries(Object.keys(t.nand).map(c => [c, per(s.nand[c].programs, t.nand[c].programs)]));
   const written = per(s.snapshot.host_written_bytes, t.snapshot.host_written_bytes);
   const total = Object.values(programs).reduce((x, y) => x + y, 0);
-  const [hits, misses] = ['map_cache_hits', 'map_cache_misses'].map(k => per(s.scheme_stats[k], t.scheme_stats[k]));
+  const hit = op => {
+    const [hits, lookups] = ['hits_', 'lookups_'].map(k => per(s.scheme_stats[k + op], t.scheme_stats[k + op]));
+    return lookups > 0 ? hits / lookups : null;
+  };
   return { programs, written, read: per(s.host.read.bytes, t.host.read.bytes), wrote: per(s.host.write.bytes, t.host.write.bytes),
     gc: per(s.scheme_stats.gc_runs, t.scheme_stats.gc_runs), waf: written > 0 ? total * device.page_bytes / written : null,
-    hit: hits + misses > 0 ? hits / (hits + misses) : null };
+    hitRead: hit('read'), hitWrite: hit('write') };
 }
 
 // Percentiles of what ended between two ticks, in nanoseconds; within a bucket as if spread evenly over its logarithm.
@@ -253,10 +256,13 @@ function drawLatency() {
 }
 
 function drawCache() {
-  const [hit] = series('cache', [[C.green, 2, t => t.rates.hit]], { high: 1, label: v => Math.round(100 * v) + ' %' });
-  const stats = shown().status.scheme_stats, total = stats.map_cache_hits + stats.map_cache_misses;
-  const none = 'this scheme has no map cache';
-  legend('cache-legend', total ? [[C.green, 'now ' + percent(hit)], [null, 'since start ' + percent(stats.map_cache_hits / total)]] : [[null, none]]);
+  const lines = [[C.green, 2, t => t.rates.hitRead], [C.blue, 2, t => t.rates.hitWrite]];
+  const [read, write] = series('cache', lines, { high: 1, label: v => Math.round(100 * v) + ' %' });
+  const stats = shown().status.scheme_stats, text = [];
+  for (const [color, op, hit] of [[C.green, 'read', read], [C.blue, 'write', write]])
+    if (stats['lookups_' + op])
+      text.push([color, op + 's now ' + percent(hit) + ', since start ' + percent(stats['hits_' + op] / stats['lookups_' + op])]);
+  legend('cache-legend', text.length ? text : [[null, 'no lookups: the whole map is in RAM, or nothing was read or written']]);
 }
 
 function ramp(k) {

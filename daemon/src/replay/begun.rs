@@ -9,7 +9,7 @@ use super::row::{Counts, Erases, MapCache, Optimum, Ram, RamPart, Requests};
 use super::sim::Sim;
 use crate::convert::{index, to_f64};
 use crate::method::ResponseUnit;
-use ftl_core::{Ftl, SchemeStats};
+use ftl_core::{Ftl, Lookups, SchemeStats};
 use nand_model::store::OobOnlyStore;
 use nand_model::{Counters, Nanos, Profile};
 
@@ -69,12 +69,19 @@ impl Begun {
 }
 
 pub(super) fn map_cache(begun: &SchemeStats, done: &SchemeStats) -> MapCache {
-    let hits = done.map_cache_hits - begun.map_cache_hits;
-    let misses = done.map_cache_misses - begun.map_cache_misses;
+    let ratio = |hits: u64, of: u64| (of > 0).then(|| to_f64(hits) / to_f64(of));
+    let between =
+        |begun: Lookups, done: Lookups| (done.total - begun.total, done.hits - begun.hits);
+    let (lookups_read, hits_read) = between(begun.lookups_read, done.lookups_read);
+    let (lookups_write, hits_write) = between(begun.lookups_write, done.lookups_write);
     MapCache {
-        hits,
-        misses,
-        hit_ratio: (hits + misses > 0).then(|| to_f64(hits) / to_f64(hits + misses)),
+        lookups_read,
+        hits_read,
+        lookups_write,
+        hits_write,
+        hit_ratio_read: ratio(hits_read, lookups_read),
+        hit_ratio_write: ratio(hits_write, lookups_write),
+        hit_ratio: ratio(hits_read + hits_write, lookups_read + lookups_write),
     }
 }
 

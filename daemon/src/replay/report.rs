@@ -84,13 +84,13 @@ pub(super) fn table(row: &Row) -> String {
             "",
         );
     }
-    if row.map_cache.misses > 0 {
-        line(
-            &mut text,
-            "map cache hit ratio",
-            &ratio(row.map_cache.hit_ratio),
-            "",
-        );
+    for (name, found) in [
+        ("map hits of reads", row.map_cache.hit_ratio_read),
+        ("map hits of writes", row.map_cache.hit_ratio_write),
+    ] {
+        if found.is_some() {
+            line(&mut text, name, &ratio(found), "");
+        }
     }
     line(
         &mut text,

@@ -163,14 +163,23 @@ pub struct Erases {
     pub lifetime_max: u32,
 }
 
-/// Lookups of the mapping cache; both 0 if all mappings are in RAM.
+/// Mapping lookups, one per page that the host reads or writes: a hit reads no flash. All are 0 if
+/// the whole map is in RAM; those for writes if the scheme writes without a lookup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MapCache {
-    /// Lookups answered from RAM.
-    pub hits: u64,
-    /// Lookups that read flash.
-    pub misses: u64,
-    /// Hit ratio.
+    /// Lookups for pages that the host reads.
+    pub lookups_read: u64,
+    /// Hits among them.
+    pub hits_read: u64,
+    /// Lookups for pages that the host writes.
+    pub lookups_write: u64,
+    /// Hits among them.
+    pub hits_write: u64,
+    /// Hit ratio of reads; `None` without lookups.
+    pub hit_ratio_read: Option<f64>,
+    /// Hit ratio of writes; `None` without lookups.
+    pub hit_ratio_write: Option<f64>,
+    /// Hit ratio of all lookups; `None` without lookups.
     pub hit_ratio: Option<f64>,
 }
 

@@ -28,11 +28,17 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "ftld_map_cache_lookups_total",
         kind: Kind::Counter,
-        labels: &[label("result", &["hit", "miss"])],
-        help: "Mapping lookups answered from RAM, and those that read flash.",
+        labels: &[
+            label("op", &["read", "write"]),
+            label("result", &["hit", "miss"]),
+        ],
+        help: "Mapping lookups of host pages that read no flash, and those that read flash; 0 if the whole map is in RAM.",
         fill: |view, to| {
-            to.value(&["hit"], to_f64(view.flash.scheme.map_cache_hits));
-            to.value(&["miss"], to_f64(view.flash.scheme.map_cache_misses));
+            let stats = &view.flash.scheme;
+            for (op, of) in [("read", stats.lookups_read), ("write", stats.lookups_write)] {
+                to.value(&[op, "hit"], to_f64(of.hits));
+                to.value(&[op, "miss"], to_f64(of.total - of.hits));
+            }
         },
     },
     Family {

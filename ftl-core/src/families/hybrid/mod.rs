@@ -418,37 +418,38 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             .policy
             .group()
             .filter(|_| self.map.policy.reads_scan_logs());
-        if let (Some(_), Some(size)) = (ppn, group) {
+        if let Some(size) = group {
             let stream = self.map.policy.shared_streams() + self.split(lpn).0.raw() / size;
-            self.scan_log(stream, lpn, ppn)?;
+            let is_hit = ppn.is_none() || self.scan_log(stream, lpn, ppn)? == 0;
+            self.stats.lookups_read.note(is_hit);
         }
         Ok(ppn)
     }
 
-    /// Reads the records of a stream's newest block from its end, until the page is found.
+    /// Reads the records of a stream's newest block from its end, until the page is found. Returns
+    /// their number.
     fn scan_log(
         &mut self,
         stream: LogStream,
         lpn: Lpn,
         newest: Option<Ppn>,
-    ) -> Result<(), FtlError> {
+    ) -> Result<u32, FtlError> {
         let Some(log) = self.map.logs.newest(stream) else {
-            return Ok(());
+            return Ok(0);
         };
         let geometry = self.space.geometry();
         let block = log.block;
         let used = self.space.flash.chip().frontier(block);
         for offset in (0..used).rev() {
             let ppn = geometry.page(block, offset);
-            self.stats.map_cache_misses += 1;
             let oob = self.space.flash.read_oob(ppn, Cause::Host)?;
             if Some(ppn) == newest
                 || oob.is_some_and(|oob| oob.tag.lpn == lpn.raw() && oob.tag.role == Role::Log)
             {
-                break;
+                return Ok(used - offset);
             }
         }
-        Ok(())
+        Ok(used)
     }
 
     /// Returns the maximal number of log blocks.

@@ -189,7 +189,6 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
 
     fn gauges(&self, common: SchemeStats) -> SchemeStats {
         SchemeStats {
-            map_cache_hits: common.host_pages_read,
             mapped_pages: self.map.mapped,
             ..common
         }

@@ -4,6 +4,7 @@ use super::{DemandFtl, MAP, Policy};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
+use crate::stats::{Lookups, SchemeStats};
 use nand_model::{Cause, Ppn, Store};
 
 /// One bit per logical page: whether it has data.
@@ -80,25 +81,27 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
     }
 
     /// Returns the location of a logical page: from the pending entries, the cache, or a mapping
-    /// page read for it. The request continues for `more` pages after it.
+    /// page read for it. The request continues for `more` pages after it. `count`: the lookups to
+    /// count it with.
     #[inline]
-    pub(crate) fn locate(&mut self, lpn: Lpn, more: u32) -> Result<Option<Ppn>, FtlError> {
+    pub(crate) fn locate(
+        &mut self,
+        lpn: Lpn,
+        more: u32,
+        count: fn(&mut SchemeStats) -> &mut Lookups,
+    ) -> Result<Option<Ppn>, FtlError> {
         let pending = self.map.pending.get(lpn.raw());
         let cached = self.map.policy.get(lpn.raw(), pending.is_some());
-        if let Some(entry) = pending {
-            self.stats.map_cache_hits += 1;
-            return Ok(entry.ppn());
-        }
-        if let Some(found) = cached {
-            self.stats.map_cache_hits += 1;
+        if let Some(found) = pending.map(|entry| entry.ppn()).or(cached) {
+            count(&mut self.stats).note(true);
             return Ok(found);
         }
         let (vtpn, index) = (lpn.raw() / self.per_page(), lpn.raw() % self.per_page());
-        if self.map.directory[vtpn as usize] == UNMAPPED {
-            self.stats.map_cache_hits += 1;
+        let is_unmapped = self.map.directory[vtpn as usize] == UNMAPPED;
+        count(&mut self.stats).note(is_unmapped);
+        if is_unmapped {
             return Ok(None);
         }
-        self.stats.map_cache_misses += 1;
         self.read_map_page(vtpn, Cause::Translation)?;
         self.map
             .policy

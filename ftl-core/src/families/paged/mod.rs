@@ -197,12 +197,16 @@ impl<S: Store, P: Policy> Mapping<S> for DemandFtl<S, P> {
         while done < count {
             let from = match next.take() {
                 Some(known) => known,
-                None => self.locate(first.plus(done), count - done - 1)?,
+                None => self.locate(first.plus(done), count - done - 1, |stats| {
+                    &mut stats.lookups_read
+                })?,
             };
             let start = done;
             done += 1;
             while done < count {
-                let found = self.locate(first.plus(done), count - done - 1)?;
+                let found = self.locate(first.plus(done), count - done - 1, |stats| {
+                    &mut stats.lookups_read
+                })?;
                 if !self.is_contiguous(from, found, done - start) {
                     next = Some(found);
                     break;
@@ -245,7 +249,9 @@ impl<S: Store, P: Policy> Mapping<S> for DemandFtl<S, P> {
             let wanted = most.min(room);
             if P::LOOKS_UP_WRITES && !is_known {
                 for i in 0..wanted {
-                    self.locate(first.plus(done + i), wanted - i - 1)?;
+                    self.locate(first.plus(done + i), wanted - i - 1, |stats| {
+                        &mut stats.lookups_write
+                    })?;
                 }
             }
             self.map.tags.clear();

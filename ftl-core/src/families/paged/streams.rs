@@ -37,7 +37,10 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
         let (old, is_known) = match pending.or_else(|| self.map.policy.peek(lpn.raw())) {
             Some(old) => (old, false),
             None if !self.map.mapped.has(lpn.raw()) => (None, false),
-            None if P::LOOKS_UP_WRITES => (self.locate(lpn, more)?, true),
+            None if P::LOOKS_UP_WRITES => (
+                self.locate(lpn, more, |stats| &mut stats.lookups_write)?,
+                true,
+            ),
             None => return Ok((Some(LONG_AGO), false)),
         };
         let lifespan = old.map(|old| {

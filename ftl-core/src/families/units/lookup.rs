@@ -37,7 +37,6 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Reads a table, unless it is loaded.
     pub(super) fn load_table(&mut self, unit: u32, k: u32, cause: Cause) -> Result<(), FtlError> {
         if self.map.cached_unit.select_unit(unit, k, &self.map.shape) {
-            self.stats.map_cache_hits += u64::from(cause == Cause::Host);
             return Ok(());
         }
         let group = k / self.map.shape.tables_per_group;
@@ -63,11 +62,9 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                     .copy_from_slice(&kept.carriers);
             }
             GroupLocation::Flash(head) => {
-                self.stats.map_cache_misses += u64::from(cause == Cause::Host);
                 return self.read_table(unit, k, head, cause);
             }
         }
-        self.stats.map_cache_hits += u64::from(cause == Cause::Host);
         self.map.cached_unit.note_group(group, &self.map.shape);
         Ok(())
     }
@@ -123,6 +120,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         cause: Cause,
     ) -> Result<bool, FtlError> {
         let shape = self.map.shape;
+        self.map.table_reads += 1;
         let Some((oob, spare)) = self.space.flash.read_spare(ppn, cause.of_map())? else {
             return Ok(false);
         };

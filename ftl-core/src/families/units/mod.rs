@@ -99,6 +99,8 @@ pub(crate) struct Units<P> {
     slices: Option<Slices>,
     /// Group at which the search for groups to write back continues.
     next_settled: u32,
+    /// OOB areas read for their table so far.
+    table_reads: u64,
     /// Physical pages of the current read.
     ppns: Vec<u32>,
 }
@@ -151,6 +153,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             trims: Trims::new(&geometry, logical_pages, COMMON),
             collecting: None,
             next_settled: 0,
+            table_reads: 0,
             ppns: Vec::new(),
         };
         Controller::start(start, space, gc, CHECKPOINT, logical_pages, map)
@@ -171,7 +174,10 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
         let count = to_u32(out.len() / self.space.geometry().page_len());
         self.map.ppns.clear();
         for lpn in first.run(count) {
+            let before = self.map.table_reads;
             let ppn = self.look_up(lpn, Cause::Host)?;
+            let is_hit = self.map.table_reads == before;
+            self.stats.lookups_read.note(is_hit);
             self.map.ppns.push(ppn);
         }
         let ppns = &self.map.ppns;
@@ -194,11 +200,14 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
                 lpn: lpn.raw(),
                 ver: self.next_ver,
             };
+            let before = self.map.table_reads;
             if stream == COMMON {
                 self.program_in_common(tag, bytes, Cause::Host)?;
             } else {
                 self.program_in_unit(tag, bytes, Cause::Host)?;
             }
+            let is_hit = self.map.table_reads == before;
+            self.stats.lookups_write.note(is_hit);
             self.next_ver += 1;
             self.stats.host_pages_written += 1;
         }

@@ -134,7 +134,12 @@ fn mapping_pages_that_gc_needs_have_their_own_cause() {
         };
         let others = [Cause::Translation, Cause::Convert].map(of);
         assert_eq!(others, [(0, 0); 2], "{role:?}");
-        (valid, of(Cause::Gc), of(Cause::GcTranslation), of(Cause::Wear))
+        (
+            valid,
+            of(Cause::Gc),
+            of(Cause::GcTranslation),
+            of(Cause::Wear),
+        )
     };
     // The 64 pages of the first block are in one mapping page, and none of them is cached.
     let (none, all, one) = ((0, 0), (64, 64), (1, 1));

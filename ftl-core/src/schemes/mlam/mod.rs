@@ -356,7 +356,6 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
     fn gauges(&self, common: SchemeStats) -> SchemeStats {
         SchemeStats {
             mapped_pages: self.map.trims.mapped_pages() + self.map.unflushed_pages,
-            map_cache_hits: common.host_pages_read,
             ..common
         }
     }
