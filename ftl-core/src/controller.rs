@@ -69,6 +69,11 @@ pub(crate) trait Mapping<S: Store>: GarbageCollect<S> {
     /// Returns whether the page holds data.
     fn is_mapped(&self, lpn: Lpn) -> bool;
 
+    /// Returns the steps in RAM of the host's mapping lookups so far, in schemes that count them.
+    fn lookup_steps(&self) -> u64 {
+        0
+    }
+
     /// Returns `common` with the map's own counters added.
     fn gauges(&self, common: SchemeStats) -> SchemeStats;
 
@@ -200,6 +205,12 @@ where
         to_u64(bytes / page)
     }
 
+    /// Adds the time of the lookups in RAM to the current request; `before`: the steps before it.
+    #[inline]
+    fn add_ram_time(&mut self, before: u64) {
+        self.space.flash.add_ram_steps(self.lookup_steps() - before);
+    }
+
     fn audit_blocks(&self) -> Vec<String> {
         let mut wrong = self.space.table.audit();
         let counts = self.space.table.counts();
@@ -232,8 +243,10 @@ where
         self.begin();
         let count = self.pages_in(out.len());
         self.check_request(first, count);
+        let steps = self.lookup_steps();
         self.stats.host_pages_read += count;
         self.read_pages(first, out)?;
+        self.add_ram_time(steps);
         Ok(self.space.flash.now())
     }
 
@@ -242,7 +255,9 @@ where
         self.begin();
         self.gc.refuse_if_read_only()?;
         self.check_request(first, self.pages_in(data.len()));
+        let steps = self.lookup_steps();
         self.write_pages(first, data)?;
+        self.add_ram_time(steps);
         Ok(self.space.flash.now())
     }
 
@@ -289,6 +304,7 @@ where
         self.gc.stats(self.gauges(SchemeStats {
             valid_pages: self.space.table.valid_pages(),
             blocks: self.space.table.counts(),
+            map_lookup_steps: self.lookup_steps(),
             switch_merges: events(EventKind::SwitchMerge),
             partial_merges: events(EventKind::PartialMerge),
             full_merges: events(EventKind::FullMerge),

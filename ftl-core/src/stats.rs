@@ -177,7 +177,8 @@ pub struct SchemeStats {
     pub lookups_read: Lookups,
     /// Mapping lookups for pages that the host writes, in schemes that look up the old location.
     pub lookups_write: Lookups,
-    /// Steps of mapping lookups in RAM: cached mapping pages and entries examined (DOPFTL).
+    /// Steps of mapping lookups in RAM: entries, nodes and mapping pages examined, in schemes that
+    /// count them.
     pub map_lookup_steps: u64,
     /// Completed checkpoints.
     pub checkpoints: u64,

@@ -254,6 +254,9 @@ const COLUMNS: &[(&str, Value)] = &[
         option(row.map_cache.hit_ratio_write)
     }),
     ("map_hit_ratio", |row| option(row.map_cache.hit_ratio)),
+    ("map_lookup_steps", |row| {
+        row.scheme_stats.map_lookup_steps.to_string()
+    }),
     ("ram_paper_bytes", |row| row.ram.paper_bytes.to_string()),
     ("ram_real_bytes", |row| row.ram.allocated_bytes.to_string()),
     ("cpu_seconds", |row| row.run.cpu_seconds.to_string()),

@@ -228,7 +228,7 @@ pub struct Counts {
     pub converts: u64,
     /// Mapping pages written by conversions.
     pub convert_map_pages: u64,
-    /// Entries in RAM visited by mapping lookups, for a scheme that counts them.
+    /// Steps of mapping lookups in RAM, in schemes that count them; each takes `timing.ram`.
     pub map_lookup_steps: u64,
     /// Checkpoints.
     pub checkpoints: u64,

@@ -15,6 +15,8 @@ pub(crate) struct Flash<S> {
     now: Nanos,
     /// End of the latest program so far.
     ended: Nanos,
+    /// Time of a step of a mapping lookup in RAM.
+    ram_step_ns: Nanos,
     pseq: u64,
     /// Set on every program but padding: the flags of a mount during one.
     mark: Flags,
@@ -36,6 +38,7 @@ impl<S: Store> Flash<S> {
             chip,
             now: 0,
             ended: 0,
+            ram_step_ns: 0,
             pseq: 0,
             mark: Flags::NONE,
             oobs: Vec::new(),
@@ -66,6 +69,17 @@ impl<S: Store> Flash<S> {
     /// Sets the instant at which the next operation may start.
     pub(crate) fn begin(&mut self, at: Nanos) {
         self.now = at;
+    }
+
+    /// Sets the time of a step of a mapping lookup in RAM.
+    pub(crate) fn set_ram_step(&mut self, ns: Nanos) {
+        self.ram_step_ns = ns;
+    }
+
+    /// Adds the time of these steps to the critical path.
+    #[inline]
+    pub(crate) fn add_ram_steps(&mut self, steps: u64) {
+        self.now += steps * self.ram_step_ns;
     }
 
     /// Returns the end of the last operation on the critical path.

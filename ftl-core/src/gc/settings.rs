@@ -1,10 +1,12 @@
-//! Parameters of garbage collection and of the other relocations, which every scheme has. The
-//! families compute the free blocks that they need ([`FreeBlocks`]).
+//! Parameters of garbage collection and of the other relocations, which every scheme has, and the
+//! time of RAM, which the schemes that count lookup steps have. The families compute the free
+//! blocks that they need ([`FreeBlocks`]).
 
 use super::Scrub;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::wear::ColdToWorn;
+use nand_model::Nanos;
 
 /// Documentation of the parameters, for the tables of schemes.
 pub(crate) mod docs {
@@ -18,12 +20,22 @@ pub(crate) mod docs {
         key: "nand.pair_policy",
         help: "protection of paired pages: defer_erase (default), or none, which is unsafe, for demonstrations",
     };
+    pub(crate) const RAM_TIME: ParamDoc = ParamDoc {
+        key: "timing.ram",
+        help: "us that a step of a mapping lookup in RAM takes, 0 to 1000, fractions allowed (default 0)",
+    };
     pub(crate) use crate::gc::SCRUB_PARAM as SCRUB;
     pub(crate) use crate::wear::{WEAR_GAP_PARAM as WEAR_GAP, WEAR_POLICY_PARAM as WEAR_POLICY};
 
     /// All of them.
-    pub(crate) const SHARED: &[ParamDoc] =
-        &[FREE_THRESHOLD, WEAR_POLICY, WEAR_GAP, SCRUB, PAIR_POLICY];
+    pub(crate) const SHARED: &[ParamDoc] = &[
+        FREE_THRESHOLD,
+        WEAR_POLICY,
+        WEAR_GAP,
+        SCRUB,
+        PAIR_POLICY,
+        RAM_TIME,
+    ];
 }
 
 /// Free blocks that a device needs.
@@ -46,6 +58,8 @@ pub(crate) struct Settings {
     pub(crate) wear: Option<ColdToWorn>,
     pub(crate) scrub: Scrub,
     pub(crate) pair_protection: bool,
+    /// Time of a step of a mapping lookup in RAM.
+    pub(crate) ram_step_ns: Nanos,
 }
 
 impl Settings {
@@ -72,6 +86,39 @@ impl Settings {
             wear: ColdToWorn::from_params(params)?,
             scrub: Scrub::new(params)?,
             pair_protection,
+            ram_step_ns: ram_step_ns(params)?,
         })
+    }
+}
+
+/// Returns the time of a step of a mapping lookup in RAM.
+fn ram_step_ns(params: &Params) -> Result<Nanos, FtlError> {
+    let us: f64 = params.get(docs::RAM_TIME.key, 0.0)?;
+    if !(0.0..=1000.0).contains(&us) {
+        return Err(FtlError::Config(format!(
+            "parameter {}: {us} is not a time in us from 0 to 1000",
+            docs::RAM_TIME.key
+        )));
+    }
+    Ok((us * 1000.0).round() as Nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_ram_is_in_us_and_within_bounds() {
+        let of = |text: &str| {
+            let mut params = Params::default();
+            params.set("timing.ram", text);
+            ram_step_ns(&params).map_err(|error| error.to_string())
+        };
+        assert_eq!(ram_step_ns(&Params::default()).unwrap(), 0);
+        assert_eq!((of("5"), of("0.0125")), (Ok(5_000), Ok(13)));
+        for wrong in ["-1", "1001", "NaN", "inf", "five"] {
+            let why = of(wrong).unwrap_err();
+            assert!(why.contains("timing.ram"), "{why}");
+        }
     }
 }

@@ -118,6 +118,7 @@ fn create<S: Store, M: PageMap>(
     ];
     let mut space = Space::new(Flash::new(chip), &streams);
     space.set_pair_protection(settings.gc.pair_protection);
+    space.flash.set_ram_step(settings.gc.ram_step_ns);
     let mut gc = GcState::new(&geometry, &settings.gc, RESERVE);
     let data = stream(Role::Data, true);
     let streams = DataStreams::new(placement, &mut space, (HOST, data), (GC, data));
@@ -185,6 +186,11 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
 
     fn is_mapped(&self, lpn: Lpn) -> bool {
         self.map.pages.get(lpn).is_some()
+    }
+
+    /// One entry of the table per page.
+    fn lookup_steps(&self) -> u64 {
+        self.stats.host_pages_read + self.stats.host_pages_written
     }
 
     fn gauges(&self, common: SchemeStats) -> SchemeStats {

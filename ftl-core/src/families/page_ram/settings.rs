@@ -22,6 +22,7 @@ pub(crate) const PARAMS: &[ParamDoc] = &[
     WEAR_GAP_PARAM,
     SCRUB_PARAM,
     docs::PAIR_POLICY,
+    docs::RAM_TIME,
 ];
 
 /// Validated parameters.

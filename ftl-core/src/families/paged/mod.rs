@@ -317,10 +317,13 @@ impl<S: Store, P: Policy> Mapping<S> for DemandFtl<S, P> {
         self.map.mapped.has(lpn.raw())
     }
 
+    fn lookup_steps(&self) -> u64 {
+        self.map.policy.lookup_steps()
+    }
+
     fn gauges(&self, common: SchemeStats) -> SchemeStats {
         SchemeStats {
             mapped_pages: self.map.mapped.count(),
-            map_lookup_steps: self.map.policy.lookup_steps(),
             ..common
         }
     }
@@ -405,6 +408,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
         ];
         let mut space = Space::new(Flash::new(chip), &streams);
         space.set_pair_protection(settings.gc.pair_protection);
+        space.flash.set_ram_step(settings.gc.ram_step_ns);
         let placement = placement::from_params(&config.params, &[])?;
         let (host, copies) = ((HOST, streams[HOST]), (COLD, streams[COLD]));
         let streams = DataStreams::new(placement, &mut space, host, copies);

@@ -46,11 +46,9 @@ pub(crate) trait Policy: Send {
     /// the cache's newer entries hide no older entry that still matters.
     fn copy_page(&mut self, vtpn: u32, plain: bool, out: &mut [u8]) -> bool;
 
-    /// Returns the RAM locations that [`Policy::get`] has examined so far, in schemes that measure
-    /// it.
-    fn lookup_steps(&self) -> u64 {
-        0
-    }
+    /// Returns the elements that [`Policy::get`] has examined so far: pending entries where they are
+    /// part of the paper's lookup, nodes or mapping pages of the cache, and their entries.
+    fn lookup_steps(&self) -> u64;
 
     /// Returns the RAM of the cache.
     fn ram(&self) -> Vec<RamEntry>;

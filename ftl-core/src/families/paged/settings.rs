@@ -25,7 +25,9 @@ pub(crate) mod docs {
         key: "ckpt.interval",
         help: "programs between checkpoints, 0 = none (default max(65536, 100 x pages))",
     };
-    pub(crate) use crate::gc::docs::{FREE_THRESHOLD, PAIR_POLICY, SCRUB, WEAR_GAP, WEAR_POLICY};
+    pub(crate) use crate::gc::docs::{
+        FREE_THRESHOLD, PAIR_POLICY, RAM_TIME, SCRUB, WEAR_GAP, WEAR_POLICY,
+    };
 
     /// All of them except the age window, which has another name in LazyFTL.
     pub(crate) const SHARED: &[ParamDoc] = &[
@@ -39,6 +41,7 @@ pub(crate) mod docs {
         WEAR_GAP,
         SCRUB,
         PAIR_POLICY,
+        RAM_TIME,
     ];
 }
 

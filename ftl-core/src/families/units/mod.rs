@@ -135,6 +135,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let first = space.add_streams(stream(Role::Data, true), index(units));
         assert_eq!(first, FIRST_UNIT);
         space.set_pair_protection(settings.pair_protection);
+        space.flash.set_ram_step(settings.ram_step_ns);
         let gc = GcState::new(&geometry, &settings, RESERVE);
         let map = Units {
             lists: Lists::new(
@@ -250,6 +251,11 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
 
     fn is_mapped(&self, lpn: Lpn) -> bool {
         self.map.trims.is_mapped(lpn)
+    }
+
+    /// The location of the page's table, and the entry in it.
+    fn lookup_steps(&self) -> u64 {
+        2 * (self.stats.lookups_read.total + self.stats.lookups_write.total)
     }
 
     fn gauges(&self, common: SchemeStats) -> SchemeStats {

@@ -30,6 +30,7 @@ pub(super) struct Cmt {
     protected: u32,
     capacity: u32,
     per_page: u32,
+    steps: u64,
 }
 
 impl Cmt {
@@ -43,6 +44,7 @@ impl Cmt {
             protected: 0,
             capacity,
             per_page,
+            steps: 0,
         }
     }
 
@@ -110,6 +112,7 @@ impl Policy for Cmt {
 
     #[inline]
     fn get(&mut self, lpn: u32, _: bool) -> Option<Option<Ppn>> {
+        self.steps += 1;
         let slot = *self.index.get(&lpn)?;
         self.touch(slot);
         Some(self.slots[slot as usize].to)
@@ -164,6 +167,11 @@ impl Policy for Cmt {
 
     fn copy_page(&mut self, _: u32, _: bool, _: &mut [u8]) -> bool {
         false
+    }
+
+    /// One entry per lookup, found by its number.
+    fn lookup_steps(&self) -> u64 {
+        self.steps
     }
 
     fn ram(&self) -> Vec<RamEntry> {

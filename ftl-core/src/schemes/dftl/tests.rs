@@ -34,6 +34,11 @@ fn it_survives_cuts_anywhere() {
 
 /// Makes a device without background work, with `entries` in the cache and all pages written once.
 fn filled(entries: u32) -> (DemandFtl<nand_model::store::MemStore, Cmt>, u64) {
+    filled_with(entries, "0")
+}
+
+/// The same on a device with this `timing.ram`.
+fn filled_with(entries: u32, ram: &str) -> (DemandFtl<nand_model::store::MemStore, Cmt>, u64) {
     use crate::Lpn;
     let profile = profile("lazyftl", 200);
     let mut params = Params::default();
@@ -42,6 +47,7 @@ fn filled(entries: u32) -> (DemandFtl<nand_model::store::MemStore, Cmt>, u64) {
         ("dftl.cache", cache.as_str()),
         ("ckpt.interval", "0"),
         ("wear.policy", "none"),
+        ("timing.ram", ram),
     ] {
         params.set(key, value);
     }
@@ -149,4 +155,32 @@ fn mapping_pages_that_gc_needs_have_their_own_cause() {
     // Other work has one cause for data and map.
     let (valid, gc, of_map, wear) = evacuate(Role::Data, Cause::Wear);
     assert_eq!((valid, gc, of_map, wear), (64, none, none, (65, 65)));
+}
+
+#[test]
+fn a_lookup_is_one_step_and_takes_the_time_of_ram() {
+    use crate::{Lookups, Lpn};
+    let (mut ftl, mut at) = filled_with(16, "5");
+    let (read_ns, write_ns, step_ns) = (80_000, 200_000, 5_000);
+    let before = ftl.stats();
+    // The last 16 pages are cached; the first is not. The entry that it evicts was written with
+    // others of its mapping page.
+    for (lpn, ns) in [
+        (4095, read_ns + step_ns),
+        (0, 2 * read_ns + step_ns),
+        (0, read_ns + step_ns),
+    ] {
+        let began = at;
+        at = ftl.read(at, Lpn::new(lpn), &mut [0; 2048]).unwrap();
+        assert_eq!(at - began, ns, "page {lpn}");
+    }
+    let began = at;
+    at = ftl.write(at, Lpn::new(0), &[9; 2048]).unwrap();
+    assert_eq!(at - began, write_ns + step_ns);
+    let after = ftl.stats();
+    assert_eq!(after.map_lookup_steps - before.map_lookup_steps, 4);
+    let grown =
+        |before: Lookups, after: Lookups| (after.total - before.total, after.hits - before.hits);
+    assert_eq!(grown(before.lookups_read, after.lookups_read), (3, 2));
+    assert_eq!(grown(before.lookups_write, after.lookups_write), (1, 1));
 }

@@ -199,6 +199,7 @@ struct WholePages {
     pages: PageLru,
     limit: u32,
     page_bytes: u32,
+    steps: u64,
 }
 
 impl WholePages {
@@ -207,6 +208,7 @@ impl WholePages {
             pages: PageLru::new(limit, geometry.page_bytes),
             limit,
             page_bytes: geometry.page_bytes,
+            steps: 0,
         }
     }
 
@@ -222,11 +224,13 @@ impl Policy for WholePages {
     #[inline]
     fn get(&mut self, lpn: u32, pending: bool) -> Option<Option<Ppn>> {
         let (vtpn, index) = self.mapping_entry_of(lpn);
+        self.steps += 1;
         if pending {
-            None
-        } else {
-            self.pages.get(vtpn).map(|page| entry_at(page, index))
+            return None;
         }
+        let found = self.pages.get(vtpn).map(|page| entry_at(page, index));
+        self.steps += 1 + u64::from(found.is_some());
+        found
     }
 
     fn peek(&self, lpn: u32) -> Option<Option<Ppn>> {
@@ -264,6 +268,11 @@ impl Policy for WholePages {
             .get(vtpn)
             .map(|page| out.copy_from_slice(page))
             .is_some()
+    }
+
+    /// The pending entry (UMT); if there is none, the cached mapping page, and the entry in it.
+    fn lookup_steps(&self) -> u64 {
+        self.steps
     }
 
     fn ram(&self) -> Vec<RamEntry> {

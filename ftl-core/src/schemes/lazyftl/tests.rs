@@ -642,3 +642,19 @@ fn a_block_leaves_the_window_only_when_what_superseded_it_is_safe() {
         "a cut now would lose the old version's block and the new version"
     );
 }
+
+#[test]
+fn a_lookup_examines_the_pending_entry_and_then_the_cache() {
+    use crate::families::paged::Policy;
+    let geometry = profile("lazyftl", 200).geometry;
+    let pending = crate::families::paged::pending::Pending::new(geometry, true);
+    let mut cache = super::WholePages::new(&geometry, 2);
+    cache.load(0, &vec![0; geometry.page_len()], 0, 0, &pending);
+    // A pending page; one of a cached mapping page; one of a mapping page that is not cached.
+    let steps = [(5, true), (5, false), (geometry.page_bytes / 4, false)].map(|(lpn, pending)| {
+        let before = cache.lookup_steps();
+        cache.get(lpn, pending);
+        cache.lookup_steps() - before
+    });
+    assert_eq!(steps, [1, 3, 2]);
+}

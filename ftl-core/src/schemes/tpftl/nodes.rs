@@ -81,6 +81,7 @@ pub(super) struct Nodes {
     bytes: u32,
     per_page: u32,
     logical_pages: u32,
+    steps: u64,
 }
 
 impl Nodes {
@@ -99,6 +100,7 @@ impl Nodes {
             bytes,
             per_page,
             logical_pages,
+            steps: 0,
         }
     }
 
@@ -174,7 +176,9 @@ impl Policy for Nodes {
     const LOOKS_UP_WRITES: bool = true;
 
     fn get(&mut self, lpn: u32, _: bool) -> Option<Option<Ppn>> {
-        let to = self.peek(lpn)?;
+        let node = self.nodes.get(&(lpn / self.per_page));
+        self.steps += 1 + u64::from(node.is_some());
+        let to = node?.entries.get(&lpn)?.to;
         self.insert(lpn, to);
         Some(to)
     }
@@ -250,6 +254,11 @@ impl Policy for Nodes {
 
     fn copy_page(&mut self, _: u32, _: bool, _: &mut [u8]) -> bool {
         false
+    }
+
+    /// The node of the mapping page; if it is cached, the entry in it.
+    fn lookup_steps(&self) -> u64 {
+        self.steps
     }
 
     fn ram(&self) -> Vec<RamEntry> {

@@ -95,6 +95,19 @@ mod cache {
     }
 
     #[test]
+    fn a_lookup_examines_the_node_and_then_the_entry() {
+        let mut nodes = Nodes::new(6 * 6 + 8 * 2, 0, PER_PAGE, 4096);
+        nodes.load(0, &page(), 0, 2, &pending());
+        // A cached entry; another one of the same node; an entry without a node.
+        let steps = [0, 9, PER_PAGE].map(|lpn| {
+            let before = nodes.lookup_steps();
+            assert_eq!(nodes.get(lpn, false).is_some(), lpn == 0);
+            nodes.lookup_steps() - before
+        });
+        assert_eq!(steps, [2, 2, 1]);
+    }
+
+    #[test]
     fn of_the_coldest_node_clean_entries_leave_first_and_dirty_ones_with_a_write_of_all() {
         let mut nodes = Nodes::new(6 * 6 + 8 * 2, 0, PER_PAGE, 4096);
         let mut pending = pending();
