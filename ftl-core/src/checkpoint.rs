@@ -148,7 +148,9 @@ impl Checkpoints {
             lpn: writing.next,
             ver: writing.id,
         };
-        let (ppn, _) = space.append(self.stream, &[tag], &self.page, Cause::Checkpoint)?;
+        let (ppn, _) = space.stalled_by(Cause::Checkpoint, |space| {
+            space.append(self.stream, &[tag], &self.page, Cause::Checkpoint)
+        })?;
         // Checkpoint pages are released with their set; they are not part of valid counts.
         space.table.set_invalid(ppn);
         let block = space.geometry().block_of(ppn);

@@ -17,6 +17,7 @@ use crate::gc::{GarbageCollect, GcState};
 use crate::int::to_u64;
 use crate::recovery::ShutdownState;
 use crate::space::{Space, StreamId};
+use crate::stalls::StalledBy;
 use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
 use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Store};
 
@@ -147,6 +148,11 @@ where
         Ok(controller)
     }
 
+    /// Runs GC until `wanted` blocks are free and no bad block has valid pages.
+    pub(crate) fn gc_until(&mut self, wanted: u32) -> Result<(), FtlError> {
+        self.stalled_by(Cause::Gc, |ftl| ftl.run_gc_until(wanted))
+    }
+
     /// Runs GC at the end of a mount. During the mount, pages of every block were reserved for
     /// padding. So GC of a victim may have freed no space then that it frees now.
     fn gc_after_mount(&mut self) -> Result<(), FtlError> {
@@ -256,7 +262,10 @@ where
         self.gc.refuse_if_read_only()?;
         self.check_request(first, self.pages_in(data.len()));
         let steps = self.lookup_steps();
-        self.write_pages(first, data)?;
+        self.space.stalls.begin_write();
+        let outcome = self.write_pages(first, data);
+        self.space.stalls.end_write();
+        outcome?;
         self.add_ram_time(steps);
         Ok(self.space.flash.now())
     }
@@ -304,6 +313,7 @@ where
         self.gc.stats(self.gauges(SchemeStats {
             valid_pages: self.space.table.valid_pages(),
             blocks: self.space.table.counts(),
+            write_stalls: self.space.stalls.by_cause(),
             map_lookup_steps: self.lookup_steps(),
             switch_merges: events(EventKind::SwitchMerge),
             partial_merges: events(EventKind::PartialMerge),

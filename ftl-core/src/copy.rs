@@ -103,7 +103,7 @@ impl CopyBuffer {
         let chip = space.flash.chip();
         let pages = (0..chip.frontier(block)).map(|offset| space.geometry().page(block, offset));
         let programmed: Vec<Ppn> = pages.filter(|ppn| chip.is_programmed(*ppn)).collect();
-        self.load_into(space, programmed, cause)?;
+        space.stalled_by(cause, |space| self.load_into(space, programmed, cause))?;
         Ok(to_u32(self.from.len()))
     }
 

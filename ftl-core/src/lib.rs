@@ -26,6 +26,7 @@ mod map_cache;
 mod recovery;
 pub mod schemes;
 mod space;
+mod stalls;
 mod stats;
 mod trims;
 mod wear;
@@ -35,6 +36,7 @@ pub use config::{FtlConfig, ParamDoc, Params, near_miss};
 pub use error::FtlError;
 pub use events::{EVENTS_KEPT, Event, EventKind, EventLog, EventTotals};
 pub use ftl::{Ftl, Start};
+pub use stalls::StallTotals;
 pub use stats::{
     BlockCounts, BlockUse, BlockView, Lookups, MountReport, RamEntry, RamReport, SchemeStats,
 };

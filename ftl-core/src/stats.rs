@@ -1,6 +1,9 @@
 //! Counters and gauges of a scheme. The chip counts flash operations by cause
 //! ([`nand_model::Counters`]).
 
+use crate::stalls::StallTotals;
+use nand_model::Cause;
+
 /// Physical blocks by use; the numbers add up to all blocks of the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockCounts {
@@ -173,6 +176,10 @@ pub struct SchemeStats {
     pub partial_merges: u64,
     /// Merges that copied the newest pages of a logical block into another block.
     pub full_merges: u64,
+    /// Conversions by the number of mapping pages that they wrote, the index.
+    pub convert_costs: Vec<u64>,
+    /// Host writes that waited for other work, in the order of [`Cause::ALL`].
+    pub write_stalls: [StallTotals; Cause::COUNT],
     /// Mapping lookups for pages that the host reads.
     pub lookups_read: Lookups,
     /// Mapping lookups for pages that the host writes, in schemes that look up the old location.

@@ -6,12 +6,12 @@ use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{Ftl, Lpn, Params, Start};
 use ftld_battery::host::Host;
 use ftld_battery::parallel::in_parallel;
-use ftld_battery::rig::{Cells, OVER_PROVISIONING, Rig};
+use ftld_battery::rig::{Cells, OVER_PROVISIONING, Rig, has_param};
 use ftld_battery::swarm::plan::PARAMETERS;
 use ftld_battery::workload::{Kind, Workload};
 use ftld_tests::suite;
 use nand_model::store::MemStore;
-use nand_model::{Cause, Geometry, OpCounts, Profile};
+use nand_model::{Cause, Geometry, OpCounts, Profile, SplitMix};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
@@ -42,6 +42,16 @@ fn run(rig: &Rig, kind: Kind) -> Outcome {
         .unwrap_or_else(|error| panic!("{}: {error}", rig.path()));
     assert_eq!(host.ftl.logical_pages(), PAGES, "{}", rig.path());
     let stats = host.ftl.stats();
+    for (lookups, pages) in [
+        (stats.lookups_read, stats.host_pages_read),
+        (stats.lookups_write, stats.host_pages_written),
+    ] {
+        assert!(
+            [0, pages].contains(&lookups.total) && lookups.hits <= lookups.total,
+            "{}: {lookups:?} for {pages} pages",
+            rig.path()
+        );
+    }
     let counts = [
         stats.host_pages_written,
         stats.host_pages_trimmed,
@@ -283,6 +293,44 @@ fn judge(lines: &[String]) {
         gone.len(),
         new.len()
     );
+}
+
+/// On one die without pairing, a host write takes its own operations, its lookup steps, and its
+/// stalls: no time is missing, and none is counted twice.
+#[test]
+fn a_host_write_takes_its_own_operations_and_its_stalls() {
+    const STEP_NS: u64 = 1_000;
+    let timing = Profile::find("lazyftl").expect("a built-in profile").timing;
+    let profile = Profile {
+        timing,
+        ..Cells::Slc.profile()
+    };
+    for scheme in SCHEMES {
+        let mut params = Params::default();
+        params.set("timing.ram", "1");
+        let rig = Rig::on_profile(scheme, Cells::Slc, profile, PAGES, params, suite::seed());
+        let mut ftl = rig.format();
+        let mut rng = SplitMix::new(rig.seed);
+        let page = vec![7; profile.geometry.page_bytes as usize];
+        let mut at = 0;
+        for _ in 0..20 * PAGES {
+            let lpn = Lpn::new(rng.below(PAGES.into()) as u32);
+            at = ftl
+                .write(at, lpn, &page)
+                .unwrap_or_else(|error| panic!("{}: {error}", rig.path()));
+        }
+        let (stats, counters) = (ftl.stats(), ftl.chip().counters());
+        let host = counters.of(Cause::Host);
+        // It programs the host's pages when it flushes its buffer, which stalls another write.
+        let own = match scheme.name {
+            "mlam" => 0,
+            _ => host.partial_reads * timing.partial_read_ns + host.programs * timing.program_ns,
+        };
+        let stalls: u64 = stats.write_stalls.iter().map(|stall| stall.total_ns).sum();
+        let steps = stats.map_lookup_steps * STEP_NS * u64::from(has_param(scheme, "timing.ram"));
+        assert!(counters.total().erases > 100, "{}", rig.path());
+        assert_eq!(at, own + steps + stalls, "{}", rig.path());
+    }
 }
 
 /// The same seed gives the same flash, operation for operation, so a failure's command line

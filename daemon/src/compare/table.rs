@@ -54,13 +54,17 @@ pub(super) fn workloads<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
 }
 
 /// Headings of the table's columns; the first is the label.
-pub(super) const HEADS: [&str; 11] = [
+pub(super) const HEADS: [&str; 15] = [
     "",
     "WAF",
     "write mean us",
     "p99",
+    "p99.9",
+    "max",
     "read mean us",
     "p99",
+    "p99.9",
+    "max",
     "flash time s",
     "erases/block",
     "stddev",
@@ -68,7 +72,7 @@ pub(super) const HEADS: [&str; 11] = [
     "RAM",
 ];
 
-pub(super) fn cells(row: &Row, all: &[&Row]) -> [String; 11] {
+pub(super) fn cells(row: &Row, all: &[&Row]) -> [String; 15] {
     let us = |response: &Option<Response>, of: fn(&Response) -> f64| {
         response
             .as_ref()
@@ -85,8 +89,12 @@ pub(super) fn cells(row: &Row, all: &[&Row]) -> [String; 11] {
         ratio(row.write_amplification.total),
         us(write, |response| response.mean),
         us(write, |response| to_f64(response.p99)),
+        us(write, |response| to_f64(response.p999)),
+        us(write, |response| to_f64(response.max)),
         us(read, |response| response.mean),
         us(read, |response| to_f64(response.p99)),
+        us(read, |response| to_f64(response.p999)),
+        us(read, |response| to_f64(response.max)),
         format!("{:.2}", to_f64(busy.read + busy.program + busy.erase) / 1e9),
         format!("{:.2}", row.erases.mean),
         format!("{:.2}", row.erases.stddev),
@@ -96,7 +104,7 @@ pub(super) fn cells(row: &Row, all: &[&Row]) -> [String; 11] {
 }
 
 /// Returns the bound of a workload. Its pages are the same under every scheme.
-pub(super) fn optimum(row: &Row) -> [String; 11] {
+pub(super) fn optimum(row: &Row) -> [String; 15] {
     let bound = row.optimum;
     let mean = |ns: Option<f64>| ns.map_or("-".into(), |ns| format!("{:.1}", ns / 1e3));
     let none = || "-".to_owned();
@@ -107,7 +115,11 @@ pub(super) fn optimum(row: &Row) -> [String; 11] {
             .map_or(none(), |_| "1.000".into()),
         mean(bound.mean_write_ns),
         none(),
+        none(),
+        none(),
         mean(bound.mean_read_ns),
+        none(),
+        none(),
         none(),
         format!("{:.2}", bound.work_ns / 1e9),
         format!("{:.2}", bound.erases / f64::from(row.device.blocks)),
@@ -134,7 +146,7 @@ pub(super) fn text(rows: &[&Row]) -> String {
     text
 }
 
-fn columns(lines: &[[String; 11]]) -> String {
+fn columns(lines: &[[String; 15]]) -> String {
     let width = |column: usize| {
         lines
             .iter()
@@ -226,6 +238,20 @@ const COLUMNS: &[(&str, Value)] = &[
     ("gc_pages_moved", |row| {
         row.scheme_stats.gc_pages_moved.to_string()
     }),
+    ("converts", |row| row.scheme_stats.converts.to_string()),
+    ("convert_cost_mean", |row| {
+        option(row.convert_cost.as_ref().map(|cost| cost.mean))
+    }),
+    ("convert_cost_p99", |row| {
+        option(row.convert_cost.as_ref().map(|cost| to_f64(cost.p99)))
+    }),
+    ("convert_cost_max", |row| {
+        option(row.convert_cost.as_ref().map(|cost| to_f64(cost.max)))
+    }),
+    ("write_stall_ns", |row| {
+        let of = row.write_stalls.values();
+        of.map(|stalls| stalls.total_ns).sum::<u64>().to_string()
+    }),
     ("switch_merges", |row| {
         row.scheme_stats.switch_merges.to_string()
     }),
@@ -302,11 +328,11 @@ mod tests {
         let text = columns(&[HEADS.map(str::to_owned), line]);
         let lines: Vec<&str> = text.lines().collect();
         assert!(
-            lines[0].starts_with("              WAF  write mean us  p99  "),
+            lines[0].starts_with("              WAF  write mean us  p99  p99.9  max  "),
             "{text}"
         );
         assert!(
-            lines[1].starts_with("  lazyftl  12.345  write mean us  p99  "),
+            lines[1].starts_with("  lazyftl  12.345  write mean us  p99  p99.9  max  "),
             "{text}"
         );
         assert!(lines.iter().all(|line| line.ends_with("  RAM")), "{text}");

@@ -5,13 +5,14 @@
 
 use super::job::Job;
 use super::measure::{Response, Responses};
-use super::row::{Counts, Erases, MapCache, Optimum, Ram, RamPart, Requests};
+use super::row::{Counts, Erases, MapCache, Optimum, Ram, RamPart, Requests, Stalls};
 use super::sim::Sim;
 use crate::convert::{index, to_f64};
 use crate::method::ResponseUnit;
-use ftl_core::{Ftl, Lookups, SchemeStats};
+use ftl_core::{Ftl, Lookups, SchemeStats, StallTotals};
 use nand_model::store::OobOnlyStore;
-use nand_model::{Counters, Nanos, Profile};
+use nand_model::{Cause, Counters, Nanos, Profile};
+use std::collections::BTreeMap;
 
 /// Counters when measuring began.
 pub(super) struct Begun {
@@ -83,6 +84,20 @@ pub(super) fn map_cache(begun: &SchemeStats, done: &SchemeStats) -> MapCache {
         hit_ratio_write: ratio(hits_write, lookups_write),
         hit_ratio: ratio(hits_read + hits_write, lookups_read + lookups_write),
     }
+}
+
+/// Returns the stalls of host writes between two moments, by cause; causes without are left out.
+pub(super) fn write_stalls(begun: &SchemeStats, done: &SchemeStats) -> BTreeMap<String, Stalls> {
+    let pairs = begun.write_stalls.iter().zip(&done.write_stalls);
+    let between = |(begun, done): (&StallTotals, &StallTotals)| Stalls {
+        writes: done.writes - begun.writes,
+        total_ns: done.total_ns - begun.total_ns,
+    };
+    let names = Cause::ALL.into_iter().map(|cause| cause.name().to_owned());
+    names
+        .zip(pairs.map(between))
+        .filter(|(_, stalls)| *stalls != Stalls::default())
+        .collect()
 }
 
 pub(super) fn ram(ftl: &dyn Ftl<OobOnlyStore>) -> Ram {

@@ -3,12 +3,14 @@
 //! Invariants: a device that does not fit into memory is refused before it is created. Nothing of
 //! it outlives the job, so power failure does not matter.
 
-use super::begun::{Begun, counts, map_cache, optimum, ram};
+use super::begun::{Begun, counts, map_cache, optimum, ram, write_stalls};
 use super::job::Job;
 use super::measure::Responses;
 use super::precondition::Conditioned;
 use super::row;
-use super::row::{Busy, Device, Operations, Requests, Row, Run, SCHEMA, WriteAmplification};
+use super::row::{
+    Busy, ConvertCost, Device, Operations, Requests, Row, Run, SCHEMA, WriteAmplification,
+};
 use super::sim::Sim;
 use crate::config::{OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
 use crate::convert::to_u64;
@@ -189,6 +191,11 @@ impl Bench {
             write_amplification,
             emulated_ns: sim.now - begun.now,
             erases: begun.erases(ftl),
+            write_stalls: write_stalls(&begun.stats, &ftl.stats()),
+            convert_cost: ConvertCost::between(
+                &begun.stats.convert_costs,
+                &ftl.stats().convert_costs,
+            ),
             map_cache: map_cache(&begun.stats, &ftl.stats()),
             ram: ram(ftl),
             scheme_stats: counts(&begun.stats, &ftl.stats()),

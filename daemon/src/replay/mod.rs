@@ -23,8 +23,8 @@ pub use job::{Address, Arrival, Job, Method};
 pub use measure::{Response, Responses};
 pub use precondition::Conditioned;
 pub use row::{
-    Busy, Counts, Device, Erases, MapCache, Operations, Optimum, Ram, RamPart, Requests, Row, Run,
-    SCHEMA, WriteAmplification,
+    Busy, ConvertCost, Counts, Device, Erases, MapCache, Operations, Optimum, Ram, RamPart,
+    Requests, Row, Run, SCHEMA, Stalls, WriteAmplification,
 };
 
 use crate::failure::{Failure, panic_text};

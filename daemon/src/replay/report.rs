@@ -84,6 +84,7 @@ pub(super) fn table(row: &Row) -> String {
             "",
         );
     }
+    stalls(&mut text, row);
     for (name, found) in [
         ("map hits of reads", row.map_cache.hit_ratio_read),
         ("map hits of writes", row.map_cache.hit_ratio_write),
@@ -230,6 +231,29 @@ fn responses(text: &mut String, row: &Row, name: &str, response: &Response) {
         ("max", response.max),
     ] {
         line(text, &format!("  {label}"), &us(to_f64(ns)), "");
+    }
+}
+
+fn stalls(text: &mut String, row: &Row) {
+    for (cause, stalls) in &row.write_stalls {
+        line(
+            text,
+            &format!("writes stalled by {cause}, s"),
+            &format!("{:.3}", to_f64(stalls.total_ns) / 1e9),
+            "",
+        );
+    }
+    let Some(cost) = &row.convert_cost else {
+        return;
+    };
+    line(
+        text,
+        "mapping pages per conversion",
+        &format!("{:.2}", cost.mean),
+        "",
+    );
+    for (label, pages) in [("p99", cost.p99), ("p99.9", cost.p999), ("max", cost.max)] {
+        line(text, &format!("  {label}"), &pages.to_string(), "");
     }
 }
 

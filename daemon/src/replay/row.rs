@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Schema name of a row; a change of meaning changes the number.
-pub const SCHEMA: &str = "ftld.replay/1";
+pub const SCHEMA: &str = "ftld.replay/2";
 
 /// Result of one run. Everything but [`Row::run`] follows from [`Row::job`], the build and the
 /// trace.
@@ -41,6 +41,10 @@ pub struct Row {
     pub emulated_ns: u64,
     /// Erases of the good blocks during the measurement.
     pub erases: Erases,
+    /// Host writes that waited for other work, by its cause; causes without such work are left out.
+    pub write_stalls: BTreeMap<String, Stalls>,
+    /// Cost of conversions; `None` without conversions.
+    pub convert_cost: Option<ConvertCost>,
     /// The mapping cache.
     pub map_cache: MapCache,
     /// RAM of the scheme's tables.
@@ -161,6 +165,34 @@ pub struct Erases {
     pub distribution: Vec<(u32, u64)>,
     /// Highest erase count of a block since it was new, with preconditioning.
     pub lifetime_max: u32,
+}
+
+/// Host writes that waited for work of one cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stalls {
+    /// Writes that waited, as the scheme gets them: an extent of pages counts once.
+    pub writes: u64,
+    /// Emulated time that they waited, ns. Work inside other work counts for the inner cause alone.
+    pub total_ns: u64,
+}
+
+/// Mapping pages that a conversion writes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ConvertCost {
+    /// Conversions.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: u64,
+    /// Maximum of the cheapest 99 %.
+    pub p99: u64,
+    /// Maximum of the cheapest 99.9 %.
+    pub p999: u64,
+    /// Maximum.
+    pub max: u64,
+    /// Mapping pages, and the number of conversions that wrote so many.
+    pub distribution: Vec<(u64, u64)>,
 }
 
 /// Mapping lookups, one per page that the host reads or writes: a hit reads no flash. All are 0 if
@@ -298,6 +330,39 @@ pub(super) fn by_cause(begun: &Counters, done: &Counters) -> BTreeMap<String, Op
         .collect()
 }
 
+impl ConvertCost {
+    /// Computes the statistics from the conversions by number of mapping pages, at two moments.
+    pub(super) fn between(begun: &[u64], done: &[u64]) -> Option<ConvertCost> {
+        let earlier = begun.iter().copied().chain(std::iter::repeat(0));
+        let grown = (0..).zip(done.iter().zip(earlier).map(|(done, begun)| done - begun));
+        let distribution: Vec<(u64, u64)> = grown.filter(|(_, count)| *count > 0).collect();
+        let total: u64 = distribution.iter().map(|(_, count)| count).sum();
+        let pages: u64 = distribution
+            .iter()
+            .map(|(pages, count)| pages * count)
+            .sum();
+        // The smallest cost that so many thousandths of the conversions do not exceed.
+        let at = |thousandths: u64| {
+            let mut seen = 0;
+            let reached = distribution.iter().find(|(_, count)| {
+                seen += count;
+                seen * 1000 >= thousandths * total
+            });
+            reached.map_or(0, |(pages, _)| *pages)
+        };
+        let max = distribution.last()?.0;
+        Some(ConvertCost {
+            count: total,
+            mean: to_f64(pages) / to_f64(total),
+            p50: at(500),
+            p99: at(990),
+            p999: at(999),
+            max,
+            distribution,
+        })
+    }
+}
+
 impl WriteAmplification {
     pub(super) fn new(
         flash: &BTreeMap<String, Operations>,
@@ -393,5 +458,14 @@ mod tests {
         assert_eq!(Erases::new(&[4, 4, 4], 9).distribution, [(4, 3)]);
         assert_eq!(Erases::new(&[2, 4], 9).stddev, 1.0);
         assert_eq!(Erases::new(&[], 0), Erases::default());
+    }
+
+    #[test]
+    fn the_cost_of_conversions_is_that_of_the_measured_ones() {
+        let cost = ConvertCost::between(&[2, 5], &[2, 105, 98, 0, 2]).unwrap();
+        assert_eq!(cost.distribution, [(1, 100), (2, 98), (4, 2)]);
+        assert_eq!((cost.count, cost.mean, cost.max), (200, 1.52, 4));
+        assert_eq!((cost.p50, cost.p99, cost.p999), (1, 2, 4));
+        assert_eq!(ConvertCost::between(&[2, 5], &[2, 5]), None);
     }
 }

@@ -175,7 +175,7 @@ fn a_run_that_fails_is_named_and_the_others_go_on() {
     let found = rows(&out);
     assert_eq!(
         (found[0]["schema"].as_str(), found[1]["schema"].as_str()),
-        (Some("ftld.failure/1"), Some("ftld.replay/1"))
+        (Some("ftld.failure/1"), Some("ftld.replay/2"))
     );
     let (code, out, error) = host.run(&[
         "compare",

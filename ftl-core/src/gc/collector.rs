@@ -14,6 +14,7 @@ use crate::copy::CopyBuffer;
 use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::space::Space;
+use crate::stalls::StalledBy;
 use crate::stats::SchemeStats;
 use crate::wear::ColdToWorn;
 use nand_model::{Cause, Geometry, Pbn, Store};
@@ -166,7 +167,7 @@ impl GcState {
 }
 
 /// A scheme with GC of single blocks.
-pub(crate) trait GarbageCollect<S: Store> {
+pub(crate) trait GarbageCollect<S: Store>: Sized {
     /// Returns the space and the GC state.
     fn parts(&mut self) -> (&mut Space<S>, &mut GcState);
 
@@ -204,8 +205,8 @@ pub(crate) trait GarbageCollect<S: Store> {
     /// of their own.
     fn use_worn_block(&mut self, block: Pbn) -> Result<(), FtlError>;
 
-    /// Runs GC until `wanted` blocks are free and no bad block has valid pages.
-    fn gc_until(&mut self, wanted: u32) -> Result<(), FtlError> {
+    /// Does the work of the controller's `gc_until`.
+    fn run_gc_until(&mut self, wanted: u32) -> Result<(), FtlError> {
         let (space, gc) = self.parts();
         space.erase_released(Cause::Gc)?;
         (gc.is_short, gc.is_futile) = (false, false);
@@ -301,7 +302,7 @@ pub(crate) trait GarbageCollect<S: Store> {
 
     /// Runs GC on this block. Returns the number of relocated pages.
     fn collect(&mut self, victim: Pbn) -> Result<u32, FtlError> {
-        let moved = self.evacuate(victim, Cause::Gc)?;
+        let moved = self.stalled_by(Cause::Gc, |ftl| ftl.evacuate(victim, Cause::Gc))?;
         let gc = self.parts().1;
         gc.runs += 1;
         gc.moved += moved as u64;
@@ -423,7 +424,8 @@ pub(crate) trait GarbageCollect<S: Store> {
                 break;
             };
             space.seal_block(block)?;
-            if self.relocate_block(block, Cause::Wear)?.is_none() {
+            let relocate = |ftl: &mut Self| ftl.relocate_block(block, Cause::Wear);
+            if self.stalled_by(Cause::Wear, relocate)?.is_none() {
                 break;
             }
             self.parts().1.wear_moves += 1;
@@ -476,7 +478,8 @@ pub(crate) trait GarbageCollect<S: Store> {
             if space.table.state(block) != State::Full && !space.is_open_for_unit(block) {
                 continue;
             }
-            if let Some(moved) = self.relocate_block(block, Cause::Refresh)? {
+            let relocate = |ftl: &mut Self| ftl.relocate_block(block, Cause::Refresh);
+            if let Some(moved) = self.stalled_by(Cause::Refresh, relocate)? {
                 self.parts().1.refreshed += 1;
                 return Ok(Some(moved));
             }

@@ -72,7 +72,7 @@ pub(crate) trait MountByScan<S: Store>: GarbageCollect<S> {
         let rewritten = newest.rewrite(space, trims, checkpoints, common);
         self.rebuild_tables(newest)?;
         let wanted = self.parts().1.threshold + 1;
-        match rewritten.and_then(|()| self.gc_until(wanted)) {
+        match rewritten.and_then(|()| self.run_gc_until(wanted)) {
             // The device stays readable.
             Err(FtlError::ReadOnly(reason)) => self.parts().1.set_read_only(reason),
             other => other?,

@@ -38,8 +38,9 @@ use crate::flash::Flash;
 use crate::format::{COUNTER_FOUND_MAX, Flags, Role};
 use crate::int::{index, to_u32, to_u64};
 use crate::recovery::provisional;
+use crate::stalls::Stalls;
 use crate::stats::{BlockUse, BlockView};
-use nand_model::{Geometry, Nanos, Pbn, Store};
+use nand_model::{Cause, Geometry, Nanos, Pbn, Store};
 use pool::FreePool;
 use release::Released;
 use std::collections::VecDeque;
@@ -50,6 +51,7 @@ pub(crate) struct Space<S> {
     pub(crate) flash: Flash<S>,
     pub(crate) table: BlockTable,
     pub(crate) events: EventLog,
+    pub(crate) stalls: Stalls,
     pool: FreePool,
     streams: Vec<Stream>,
     /// Number of streams added before those of units.
@@ -86,6 +88,7 @@ impl<S: Store> Space<S> {
             table: BlockTable::new(geometry),
             flash,
             events: EventLog::default(),
+            stalls: Stalls::default(),
             pool: FreePool::new(geometry),
             streams: streams.iter().map(|spec| Stream::new(*spec)).collect(),
             fixed: streams.len(),
@@ -106,6 +109,14 @@ impl<S: Store> Space<S> {
             }
         }
         space
+    }
+
+    /// Runs work of this cause. If a host write waits for it, the time counts as a stall.
+    pub(crate) fn stalled_by<R>(&mut self, cause: Cause, work: impl FnOnce(&mut Self) -> R) -> R {
+        let begun = self.stalls.begin(self.flash.now());
+        let result = work(self);
+        self.stalls.end(begun, self.flash.now(), cause);
+        result
     }
 
     /// Adds `count` streams for units that have an open block each, and returns the first. If a

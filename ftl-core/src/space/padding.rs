@@ -10,7 +10,7 @@ use super::{Space, StreamId};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::int::index;
-use nand_model::{NandError, Ppn, Store};
+use nand_model::{Cause, NandError, Ppn, Store};
 
 /// Released blocks that may wait for their erase before padding is programmed for them.
 pub(super) const MAX_WAITING: u32 = 2;
@@ -135,11 +135,13 @@ impl<S: Store> Space<S> {
         if self.oldest_unsafe(stream) == NEVER {
             return Ok(());
         }
-        let blank = vec![0; self.geometry().page_len()];
-        while self.oldest_unsafe(stream) < NEVER {
-            self.pad(stream, &blank)?;
-        }
-        Ok(())
+        self.stalled_by(Cause::Pad, |space| {
+            let blank = vec![0; space.geometry().page_len()];
+            while space.oldest_unsafe(stream) < NEVER {
+                space.pad(stream, &blank)?;
+            }
+            Ok(())
+        })
     }
 
     /// Programs one page of padding into the stream's open block.

@@ -94,7 +94,7 @@ impl<S: Store> Space<S> {
             (State::Released, 0),
             "block {block} is to be erased, but not released, or has valid pages"
         );
-        match self.flash.erase(block, cause) {
+        match self.stalled_by(cause, |space| space.flash.erase(block, cause)) {
             Ok(()) => self.add_free(block, true),
             Err(NandError::EraseFailed(_)) => self.set_bad(block),
             Err(other) => return Err(other.into()),

@@ -1,7 +1,16 @@
 //! Scheme: events, cached mapping, RAM.
 
-use super::{BY_EVENT, Family, Kind, events, label};
+use super::{BY_CAUSE, BY_EVENT, CAUSES, Family, Kind, Sink, events, label, seconds};
 use crate::convert::to_f64;
+use crate::status::StatusSnapshot;
+use ftl_core::StallTotals;
+
+fn stalls(view: &StatusSnapshot, to: &mut dyn Sink, value: impl Fn(&StallTotals) -> f64) {
+    CAUSES
+        .iter()
+        .zip(&view.flash.scheme.write_stalls)
+        .for_each(|(cause, totals)| to.value(&[cause], value(totals)));
+}
 
 pub(super) const FAMILIES: &[Family] = &[
     Family {
@@ -24,6 +33,20 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: BY_EVENT,
         help: "Emulated time of these operations.",
         fill: |view, to| events(view, to, |totals| to_f64(totals.took) / 1e9),
+    },
+    Family {
+        name: "ftld_write_stalls_total",
+        kind: Kind::Counter,
+        labels: BY_CAUSE,
+        help: "Host writes that waited for work of this cause on the emulated flash.",
+        fill: |view, to| stalls(view, to, |totals| to_f64(totals.writes)),
+    },
+    Family {
+        name: "ftld_write_stall_device_seconds_total",
+        kind: Kind::Counter,
+        labels: BY_CAUSE,
+        help: "Emulated time that host writes waited for work of this cause.",
+        fill: |view, to| stalls(view, to, |totals| seconds(totals.total_ns)),
     },
     Family {
         name: "ftld_map_cache_lookups_total",

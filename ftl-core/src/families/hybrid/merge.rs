@@ -15,12 +15,22 @@ use crate::format::{Flags, PageTag, Role};
 use crate::gc::GarbageCollect;
 use crate::int::{index, to_u32};
 use crate::space::StreamId;
+use crate::stalls::StalledBy;
 use nand_model::{Cause, Pbn, Ppn, Store};
 
 impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// Merges a logical block. `candidate` is a log block that becomes its data block if that is
     /// cheaper. Returns the number of copied pages.
     pub(super) fn merge(
+        &mut self,
+        lbn: Lbn,
+        candidate: Option<Pbn>,
+        cause: Cause,
+    ) -> Result<u32, FtlError> {
+        self.stalled_by(cause, |ftl| ftl.merge_pages(lbn, candidate, cause))
+    }
+
+    fn merge_pages(
         &mut self,
         lbn: Lbn,
         candidate: Option<Pbn>,

@@ -10,6 +10,7 @@ use crate::format::{Flags, PageTag, Role};
 use crate::gc::{GarbageCollect, GcState};
 use crate::int::{narrow, to_u32, to_u64};
 use crate::space::{Space, StreamId};
+use crate::stalls::StalledBy;
 use nand_model::{Cause, Pbn, Ppn, Store};
 
 impl<S: Store, P: Policy> GarbageCollect<S> for HybridFtl<S, P> {
@@ -163,7 +164,9 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             }
             match self.with_policy_view(|policy, view| policy.select_reclaim(stream, view)) {
                 Some(LogReclaim::Merge(victim)) => self.merge_and_erase(victim)?,
-                Some(LogReclaim::Move(from, to)) => self.move_to_log(from, to)?,
+                Some(LogReclaim::Move(from, to)) => {
+                    self.stalled_by(Cause::Gc, |ftl| ftl.move_to_log(from, to))?
+                }
                 None => return Ok(()),
             }
         }

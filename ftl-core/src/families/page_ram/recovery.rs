@@ -18,7 +18,6 @@ use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::Role;
 use crate::format::trim::{self, TrimRange};
-use crate::gc::GarbageCollect;
 use crate::recovery::{
     Evidence, FoundTrim, Head, MapCandidate, Rewrite, Rewriter, Rewrites, Version, read_trims,
     resolve, scan_block, scan_heads,

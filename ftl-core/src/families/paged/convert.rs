@@ -13,6 +13,7 @@ use crate::block_table::State;
 use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
+use crate::stalls::StalledBy;
 use nand_model::{Cause, Pbn, Ppn, Store};
 
 /// Blocks that may be opened between two checks of the window: replacements of failing blocks,
@@ -106,6 +107,10 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
 
     /// Converts a full block of the update or cold area to plain data.
     pub(crate) fn convert(&mut self, block: Pbn) -> Result<(), FtlError> {
+        self.stalled_by(Cause::Convert, |ftl| ftl.write_entries_of(block))
+    }
+
+    fn write_entries_of(&mut self, block: Pbn) -> Result<(), FtlError> {
         assert_eq!(
             self.space.table.state(block),
             State::Full,
@@ -129,9 +134,19 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
         self.space.table.set_collectable(block);
         self.stats.converts += 1;
         let written = (self.stats.convert_map_pages - before) as u32;
+        let costs = &mut self.stats.convert_costs;
+        costs.resize(costs.len().max(written as usize + 1), 0);
+        costs[written as usize] += 1;
         self.space
             .note_event(EventKind::Convert, Some(block), written, began);
         Ok(())
+    }
+
+    /// Writes a mapping page because entries leave the cache, or too many are pending.
+    pub(crate) fn write_back_evicted(&mut self, vtpn: u32) -> Result<(), FtlError> {
+        self.stalled_by(Cause::Translation, |ftl| {
+            ftl.write_back(vtpn, Cause::Translation)
+        })
     }
 
     /// Writes a mapping page with all its dirty entries, except those whose page can still be lost.
@@ -231,7 +246,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
             let (Some(vtpn), before) = (self.map.pending.dirtiest(), self.map.pending.len()) else {
                 return Ok(());
             };
-            self.write_back(vtpn, Cause::Translation)?;
+            self.write_back_evicted(vtpn)?;
             if self.map.pending.len() == before {
                 // All its dirty entries name pages that can still be lost.
                 return Ok(());

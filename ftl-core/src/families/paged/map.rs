@@ -4,6 +4,7 @@ use super::{DemandFtl, MAP, Policy};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
+use crate::stalls::StalledBy;
 use crate::stats::{Lookups, SchemeStats};
 use nand_model::{Cause, Ppn, Store};
 
@@ -102,7 +103,9 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
         if is_unmapped {
             return Ok(None);
         }
-        self.read_map_page(vtpn, Cause::Translation)?;
+        self.stalled_by(Cause::Translation, |ftl| {
+            ftl.read_map_page(vtpn, Cause::Translation)
+        })?;
         self.map
             .policy
             .load(vtpn, &self.map.map_page, lpn.raw(), more, &self.map.pending);
@@ -141,7 +144,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
                 continue;
             }
             self.ensure_space(MAP)?;
-            match self.write_back(vtpn, Cause::Translation) {
+            match self.write_back_evicted(vtpn) {
                 // The mapping page is lost. The current request did not cause this, and new entries
                 // stay pending.
                 Err(FtlError::MediaLost(_)) => {}

@@ -13,6 +13,7 @@ use crate::error::FtlError;
 use crate::gc::GarbageCollect;
 use crate::int::{index, to_u64};
 use crate::space::StreamId;
+use crate::stalls::StalledBy;
 use nand_model::{Cause, Nanos, Pbn, Store};
 use std::collections::VecDeque;
 
@@ -108,7 +109,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let outcome = if self.gc.is_read_only() {
             Ok(None)
         } else {
-            self.clean_a_slice()
+            self.stalled_by(Cause::Gc, Self::clean_a_slice)
         };
         if always {
             let now = self.space.flash.now();

@@ -18,6 +18,7 @@ use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
 use crate::gc::GarbageCollect;
 use crate::int::{index, narrow, real};
+use crate::stalls::StalledBy;
 use nand_model::{Cause, Pbn, Ppn, Store};
 
 /// Maximum number of superblocks reassembled after a flush.
@@ -132,6 +133,10 @@ impl<S: Store> MlamFtl<S> {
         plan: &Virtual,
         cause: Cause,
     ) -> Result<u64, FtlError> {
+        self.stalled_by(cause, |ftl| ftl.gather(plan, cause))
+    }
+
+    fn gather(&mut self, plan: &Virtual, cause: Cause) -> Result<u64, FtlError> {
         assert!(
             (1..=index(QUARTERS)).contains(&plan.slots.len()),
             "the plan of a superblock has {} quarters",
@@ -304,6 +309,10 @@ impl<S: Store> MlamFtl<S> {
     /// Appends all pages that are only in RAM to the journal. A read-only device has space for
     /// that.
     pub(super) fn write_journal(&mut self) -> Result<(), FtlError> {
+        self.stalled_by(Cause::Journal, Self::journal_all)
+    }
+
+    fn journal_all(&mut self) -> Result<(), FtlError> {
         while self.map.buffer.first_fresh().is_some() {
             match self.ensure_space(COMMON) {
                 Err(FtlError::ReadOnly(_)) => {}
