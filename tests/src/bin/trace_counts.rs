@@ -130,14 +130,14 @@ fn difference(ftl: &dyn Ftl<OobOnlyStore>, before: &Counters, stats: &SchemeStat
             format!("{:?}: {count}", cause.name())
         })
         .collect();
-    let hits = now.map_cache_hits - stats.map_cache_hits;
-    let misses = now.map_cache_misses - stats.map_cache_misses;
+    let since = |of: fn(&SchemeStats) -> u64| of(&now) - of(stats);
+    let lookups = since(|stats| stats.lookups_read.total + stats.lookups_write.total);
+    let hits = since(|stats| stats.lookups_read.hits + stats.lookups_write.hits);
     format!(
-        "{{\"host_writes\": {}, \"programs\": {{{}}}, \"erases\": {}, \"lookups\": {}, \"hits\": {hits}, \"free_blocks\": {}}}",
+        "{{\"host_writes\": {}, \"programs\": {{{}}}, \"erases\": {}, \"lookups\": {lookups}, \"hits\": {hits}, \"free_blocks\": {}}}",
         now.host_pages_written - stats.host_pages_written,
         programs.join(", "),
         counted.total().erases - before.total().erases,
-        hits + misses,
         now.blocks.free,
     )
 }
