@@ -247,6 +247,9 @@ fn nanoseconds(value: &Value) -> Option<u64> {
 
 fn device(shape: &Keys<'_>, file: &Table) -> Result<Profile, String> {
     let bits = shape.byte("bits_per_cell")?;
+    if !(1..=4).contains(&bits) {
+        return Err(format!("bits_per_cell = {bits}: need 1 to 4"));
+    }
     let (chips, dies_per_chip) = (shape.number_or("chips", 1)?, shape.number_or("dies", 1)?);
     let ways = chips
         .checked_mul(dies_per_chip)

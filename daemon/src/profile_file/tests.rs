@@ -49,6 +49,14 @@ fn changed(line: &str, by: &str) -> Result<Profile, String> {
 #[test]
 fn a_wrong_file_gets_one_message_with_the_key_and_the_reason() {
     assert!(changed("erase = ", "erase = 3_000").is_ok());
+    // The name of a built-in device is free for that device alone.
+    let known = to_toml(&PROFILES[0]);
+    assert!(from_toml(&known).is_ok());
+    let reason = from_toml(&known.replace("channels = 1", "channels = 2")).unwrap_err();
+    assert!(
+        reason.contains("\"mlc-4k\" is a built-in profile"),
+        "{reason}"
+    );
     for (line, by, parts) in [
         (
             "chips",
@@ -74,21 +82,16 @@ fn a_wrong_file_gets_one_message_with_the_key_and_the_reason() {
         ("dies", "dies = 0", &["ways is 0"]),
         ("channels", "channels = \"four\"", &["channels = \"four\""]),
         ("# blocks", "blocks = 0", &["blocks is 0"]),
-        (
-            "name",
-            "name = \"mlc-4k\"",
-            &["\"mlc-4k\" is a built-in profile"],
-        ),
         ("name", "name = \"a b\"", &["name \"a b\""]),
         (
             "bits_per_cell",
             "bits_per_cell = 3",
-            &["pairing \"dist3\" is for 2 bits"],
+            &["time_us.program = [500, 1300]", "for each of 3 page(s)"],
         ),
         (
             "bits_per_cell",
             "bits_per_cell = 9",
-            &["pairing \"dist3\" is for 2 bits"],
+            &["bits_per_cell = 9", "need 1 to 4"],
         ),
         (
             "pairing",
