@@ -200,7 +200,7 @@ impl State {
     }
 
     /// The next operation of garbage collection until so many blocks are free. Code:
-    /// `ftl-core/src/gc/collector.rs`: `gc_until`, `gc_one`, `no_victim`, `frees_space`.
+    /// `ftl-core/src/gc/collector.rs`: `run_gc_until`, `gc_one`, `no_victim`, `frees_space`.
     fn collect_op(&mut self, config: &Config, wanted: u8) -> Result<Option<Op>, NoBlock> {
         loop {
             if let Some(victim) = self

@@ -24,8 +24,10 @@ impl Plan {
     fn draw_for(scheme: &'static Scheme, seed: u64, rng: &mut SplitMix) -> Plan {
         let mut device = draw_device(scheme, rng);
         // A block has twice the padding of a mount (docs/DURABILITY.md), which grows with this
-        // span.
-        device.pages_per_block = device.pages_per_block.max(2 * device.span());
+        // span. The span may grow with the block.
+        while device.pages_per_block < 2 * device.span() {
+            device.pages_per_block = 2 * device.span();
+        }
         let parts = draw_parts(device.cells() == Cells::Slc, rng);
         let mut plan = Plan {
             seed,
