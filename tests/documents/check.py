@@ -121,8 +121,9 @@ class Check:
                 known = facts.labels.get(re.sub(r"_(bucket|sum|count)$", "", name), {})
                 if label not in {*known, "device", "le", "instance", "job"}:
                     self.report(number, label, f"is no label of {name}", known)
-                elif known.get(label) and value not in known[label]:
-                    self.report(number, value, f"is no {label} of {name}", known[label])
+                for one in value.split("|") if known.get(label) else ():
+                    if one not in known[label]:
+                        self.report(number, one, f"is no {label} of {name}", known[label])
             for name in re.findall(r"\bFTLD_[A-Z_]+\b", line):
                 if name not in facts.variables | {"FTLD_OPTION"}:
                     self.report(number, name, "is a variable that nothing reads", facts.variables)
