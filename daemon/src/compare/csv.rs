@@ -5,7 +5,7 @@
 //! value that does not exist. Lists are JSON in one cell.
 
 use super::cells::Cell;
-use crate::replay::{MEASURES, Response, Row, SteadyRule, Summary};
+use crate::replay::{ConvertCost, MEASURES, Response, Row, Stalls, SteadyRule, Summary};
 use nand_model::Cause;
 use serde_json::{Map, Value, json};
 
@@ -74,10 +74,12 @@ fn complete(mut row: Value) -> Value {
         let name = cause.name();
         row["flash"][name] = operations.clone();
         row["write_amplification"]["by_cause"][name] = json!(0.0);
+        row["write_stalls"][name] = json!(Stalls::default());
     }
     for side in ["all", "read", "write", "trim"] {
         row["response_ns"][side] = json!(Response::default());
     }
+    row["convert_cost"] = json!(ConvertCost::default());
     row["precondition"]["rule"] = json!(SteadyRule::default());
     if row["job"].get("preset").is_none() {
         row["job"]["preset"] = Value::Null;

@@ -46,7 +46,7 @@ fn the_windows_of_a_series_add_up_to_the_row() {
         let found = run(&host, &load, &[&["--interval", "200ms"], more].concat());
         let (row, windows) = found.split_last().unwrap();
         assert!(windows.len() >= 5, "{} windows", windows.len());
-        assert_eq!(row["schema"], "ftld.replay/1");
+        assert_eq!(row["schema"], "ftld.replay/2");
         let mut row_alone = run(&host, &load, more).remove(0);
         row_alone["run"] = row["run"].clone();
         assert_eq!(*row, row_alone, "a series changes the run");
