@@ -43,7 +43,7 @@ ALERTS = names(RULES / "ftld.rules.yml", r"^ *- alert: (.*)$")
 
 @pytest.fixture(scope="module")
 def daemon(folder, to_kill):
-    daemon = Daemon(folder, "default", "--scheme", "pagemap", "--size", "64MiB")
+    daemon = Daemon(folder, "default", "--scheme", "lazyftl", "--size", "64MiB")
     to_kill.append(daemon)
     return daemon
 
