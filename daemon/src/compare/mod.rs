@@ -3,6 +3,7 @@
 //! Invariants: output is in the order of the plan, in whatever order the runs end; a failed run is
 //! named, and the others continue.
 
+mod equal;
 mod html;
 mod plan;
 mod plot;

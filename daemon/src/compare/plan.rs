@@ -1,5 +1,6 @@
 //! Jobs in a fixed order, from lists of schemes, workloads and settings.
 
+use super::equal;
 use crate::config::find_scheme;
 use crate::failure::Failure;
 use crate::preset::Preset;
@@ -28,6 +29,15 @@ pub struct Sweep {
     /// Over-provisioning in percent
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',')]
     pub op: Vec<f64>,
+    /// Raw flash, bad blocks included: equal, the most that any compared scheme takes at the
+    /// nominal --op; own, each scheme's layout at --op; or sizes, in place of --op
+    #[arg(
+        long,
+        value_name = "equal|own|SIZE,...",
+        value_delimiter = ',',
+        default_value = "equal"
+    )]
+    pub raw: Vec<String>,
     /// Values of a scheme parameter; schemes without it run as they are
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub set: Vec<String>,
@@ -37,6 +47,13 @@ pub struct Sweep {
     /// Method of `ftld replay`.
     #[command(flatten)]
     pub method: Method,
+}
+
+/// Value of `--raw`: each scheme's own layout.
+const OWN: &str = "own";
+
+fn is_size(raw: &str) -> bool {
+    raw != OWN && raw != equal::EQUAL
 }
 
 /// Returns every value of a list, or one `None` for an empty list.
@@ -60,6 +77,7 @@ impl Sweep {
                 "no workload: name trace files or generators; see `ftld workloads`",
             ));
         }
+        self.check_raw()?;
         let mut under: Vec<(Option<&String>, Vec<&Scheme>)> = Vec::new();
         for preset in each(&self.preset.iter().collect::<Vec<_>>()) {
             under.push((preset, self.schemes(preset)?));
@@ -103,7 +121,23 @@ impl Sweep {
                 }
             }
         }
+        equal::share_raw_flash(&mut jobs);
         Ok(jobs)
+    }
+
+    /// Checks the values of `--raw`, before any run.
+    fn check_raw(&self) -> Result<(), Failure> {
+        for text in self.raw.iter().filter(|text| is_size(text)) {
+            let raw = Some(text.clone());
+            let op = self.op.first().copied();
+            Job {
+                raw,
+                op,
+                ..Job::default()
+            }
+            .raw_bytes()?;
+        }
+        Ok(())
     }
 
     /// Returns the schemes that run under a preset, or without one.
@@ -115,19 +149,27 @@ impl Sweep {
         }
     }
 
+    /// Returns every over-provisioning with every raw flash.
+    fn flash(&self) -> Vec<(Option<f64>, Option<String>)> {
+        let raw = |text: &String| Some(text.clone()).filter(|text| text != OWN);
+        let with = |op: Option<f64>| self.raw.iter().map(move |text| (op, raw(text)));
+        each(&self.op).into_iter().flat_map(with).collect()
+    }
+
     fn devices(&self, workload: &str) -> Vec<Job> {
         let mut jobs = Vec::new();
         // A synthetic workload fits every device, so address rules for traces do not apply.
         let made = ftld_traces::Workload::parse(workload).is_some();
         for profile in each(&self.profile) {
             for size in each(&self.size) {
-                for op in each(&self.op) {
+                for (op, raw) in self.flash() {
                     for &seed in &self.seed {
                         jobs.push(Job {
                             workload: workload.into(),
                             profile: profile.clone(),
                             size: size.clone(),
                             op,
+                            raw: raw.clone(),
                             seed,
                             method: Method {
                                 format: self.method.format.clone().filter(|_| !made),

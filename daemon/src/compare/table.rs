@@ -17,11 +17,12 @@ pub(super) fn label(row: &Row, all: &[&Row]) -> String {
 
 fn settings(job: &Job, all: &[&Row]) -> Vec<String> {
     type Of = fn(&Job) -> Option<String>;
-    let scalar: [(&str, Of); 5] = [
+    let scalar: [(&str, Of); 6] = [
         ("", |job| job.preset.clone()),
         ("", |job| job.profile.clone()),
         ("", |job| job.size.clone()),
         ("op ", |job| job.op.map(|op| format!("{op} %"))),
+        ("raw ", |job| job.raw.as_deref().map(raw)),
         ("seed ", |job| Some(job.seed.to_string())),
     ];
     let mut found = Vec::new();
@@ -42,6 +43,10 @@ fn settings(job: &Job, all: &[&Row]) -> Vec<String> {
     found
 }
 
+fn raw(text: &str) -> String {
+    crate::size::parse_size(text).map_or(text.into(), show_size)
+}
+
 /// Returns the workloads in order of appearance.
 pub(super) fn workloads<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     let mut names = Vec::new();
@@ -53,9 +58,14 @@ pub(super) fn workloads<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     names
 }
 
+/// Columns of the table.
+pub(super) const CELLS: usize = 14;
+
 /// Headings of the table's columns; the first is the label.
-pub(super) const HEADS: [&str; 11] = [
+pub(super) const HEADS: [&str; CELLS] = [
     "",
+    "raw",
+    "OP %",
     "WAF",
     "write mean us",
     "p99",
@@ -65,10 +75,11 @@ pub(super) const HEADS: [&str; 11] = [
     "erases/block",
     "stddev",
     "map hits",
-    "RAM",
+    "RAM paper",
+    "RAM real",
 ];
 
-pub(super) fn cells(row: &Row, all: &[&Row]) -> [String; 11] {
+pub(super) fn cells(row: &Row, all: &[&Row]) -> [String; CELLS] {
     let us = |response: &Option<Response>, of: fn(&Response) -> f64| {
         response
             .as_ref()
@@ -82,6 +93,8 @@ pub(super) fn cells(row: &Row, all: &[&Row]) -> [String; 11] {
     );
     [
         label(row, all),
+        show_size(row.device.raw_bytes),
+        format!("{:.1}", row.device.effective_op_percent),
         ratio(row.write_amplification.total),
         us(write, |response| response.mean),
         us(write, |response| to_f64(response.p99)),
@@ -91,17 +104,20 @@ pub(super) fn cells(row: &Row, all: &[&Row]) -> [String; 11] {
         format!("{:.2}", row.erases.mean),
         format!("{:.2}", row.erases.stddev),
         ratio(row.map_cache.hit_ratio),
+        show_size(row.ram.paper_bytes),
         show_size(row.ram.allocated_bytes),
     ]
 }
 
 /// Returns the bound of a workload. Its pages are the same under every scheme.
-pub(super) fn optimum(row: &Row) -> [String; 11] {
+pub(super) fn optimum(row: &Row) -> [String; CELLS] {
     let bound = row.optimum;
     let mean = |ns: Option<f64>| ns.map_or("-".into(), |ns| format!("{:.1}", ns / 1e3));
     let none = || "-".to_owned();
     [
         "optimum (bound)".into(),
+        none(),
+        none(),
         row.write_amplification
             .total
             .map_or(none(), |_| "1.000".into()),
@@ -111,6 +127,7 @@ pub(super) fn optimum(row: &Row) -> [String; 11] {
         none(),
         format!("{:.2}", bound.work_ns / 1e9),
         format!("{:.2}", bound.erases / f64::from(row.device.blocks)),
+        none(),
         none(),
         none(),
         none(),
@@ -134,7 +151,7 @@ pub(super) fn text(rows: &[&Row]) -> String {
     text
 }
 
-fn columns(lines: &[[String; 11]]) -> String {
+fn columns(lines: &[[String; CELLS]]) -> String {
     let width = |column: usize| {
         lines
             .iter()
@@ -173,7 +190,11 @@ const COLUMNS: &[(&str, Value)] = &[
     ("scheme", |row| row.scheme.clone()),
     ("profile", |row| row.device.profile.clone()),
     ("size_bytes", |row| row.device.size_bytes.to_string()),
-    ("op_percent", |row| row.device.op_percent.to_string()),
+    ("op_percent", |row| option(row.device.op_percent)),
+    ("raw_bytes", |row| row.device.raw_bytes.to_string()),
+    ("effective_op_percent", |row| {
+        row.device.effective_op_percent.to_string()
+    }),
     ("set", |row| row.job.set.join(" ")),
     ("seed", |row| row.job.seed.to_string()),
     ("requests", |row| row.requests.completed.to_string()),
@@ -268,17 +289,22 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let mut line = HEADS.map(str::to_owned);
         line[0] = "lazyftl".into();
-        line[1] = "12.345".into();
+        line[3] = "12.345".into();
         let text = columns(&[HEADS.map(str::to_owned), line]);
         let lines: Vec<&str> = text.lines().collect();
         assert!(
-            lines[0].starts_with("              WAF  write mean us  p99  "),
+            lines[0].starts_with("           raw  OP %     WAF  write mean us  p99  "),
             "{text}"
         );
         assert!(
-            lines[1].starts_with("  lazyftl  12.345  write mean us  p99  "),
+            lines[1].starts_with("  lazyftl  raw  OP %  12.345  write mean us  p99  "),
             "{text}"
         );
-        assert!(lines.iter().all(|line| line.ends_with("  RAM")), "{text}");
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.ends_with("  RAM paper  RAM real")),
+            "{text}"
+        );
     }
 }

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::method::{Precondition, ResponseUnit};
 use crate::options::DeviceOptions;
 use crate::preset::{Preset, Use};
+use crate::size::parse_size;
 use clap::{Args, ValueEnum};
 use ftld_traces::{DIALECTS, TraceFormat};
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,10 @@ pub struct Job {
     /// Over-provisioning in percent of the size [default: 7]
     #[arg(long, value_name = "PERCENT")]
     pub op: Option<f64>,
+    /// Raw flash, bad blocks included, in place of --op: what exceeds the size is over-provisioning
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw: Option<String>,
     /// Scheme parameter; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -93,6 +98,7 @@ impl Default for Job {
             profile: None,
             size: None,
             op: None,
+            raw: None,
             set: Vec::new(),
             seed: SEED_DEFAULT,
             method: Method::default(),
@@ -156,7 +162,7 @@ pub enum Arrival {
 
 impl Job {
     /// Returns the same job with the values of its preset and all defaults filled in.
-    pub(super) fn complete(&self) -> Result<Job, Failure> {
+    pub(crate) fn complete(&self) -> Result<Job, Failure> {
         let mut job = self.clone();
         if let Some(name) = &self.preset {
             let preset = Preset::find(name)?;
@@ -166,7 +172,8 @@ impl Job {
             );
             job.profile = self.profile.clone().or(device.profile);
             job.size = self.size.clone().or(device.size);
-            job.op = self.op.or(device.op);
+            // Raw flash determines the over-provisioning.
+            job.op = self.op.or(device.op.filter(|_| self.raw.is_none()));
             job.set = preset.params(find_scheme(scheme)?, Use::Simulation, &self.set);
             job.scheme = Some(scheme.to_owned());
             job.method.precondition = self.method.precondition.or(Some(preset.precondition));
@@ -219,6 +226,22 @@ impl Job {
             ..DeviceOptions::default()
         }
         .requirements()
+    }
+
+    /// Returns the requested raw flash in bytes.
+    pub(crate) fn raw_bytes(&self) -> Result<Option<u64>, Failure> {
+        let Some(text) = &self.raw else {
+            return Ok(None);
+        };
+        if let Some(op) = self.op {
+            return Err(Failure::usage(format!(
+                "--raw {text} and --op {op} both determine the over-provisioning; leave --op out for exactly this raw \
+                 flash, or --raw for the scheme's own layout"
+            )));
+        }
+        parse_size(text)
+            .map(Some)
+            .map_err(|why| Failure::usage(format!("--raw {why}")))
     }
 
     /// Returns the requested trace format.

@@ -104,12 +104,13 @@ pub(super) fn table(row: &Row) -> String {
 fn head(row: &Row) -> String {
     let (device, requests) = (&row.device, &row.requests);
     let mut text = format!(
-        "{}: scheme {} on {}, {} for the host on {} of flash\n",
+        "{}: scheme {} on {}, {} for the host on {} of raw flash, effective over-provisioning {:.1} %\n",
         row.job.workload,
         row.scheme,
         device.profile,
         show_size(device.size_bytes),
-        show_size(device.raw_bytes)
+        show_size(device.raw_bytes),
+        device.effective_op_percent
     );
     let before = &row.precondition;
     text += &match (before.write_amplification, before.steady) {

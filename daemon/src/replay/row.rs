@@ -62,7 +62,7 @@ pub struct Device {
     pub size_bytes: u64,
     /// Pages the scheme maps.
     pub logical_pages: u32,
-    /// Raw capacity of the flash in bytes.
+    /// Raw capacity of the flash in bytes, bad blocks included.
     pub raw_bytes: u64,
     /// Erase blocks.
     pub blocks: u32,
@@ -74,8 +74,11 @@ pub struct Device {
     pub page_bytes: u32,
     /// Dies.
     pub dies: u32,
-    /// Requested over-provisioning in percent.
-    pub op_percent: f64,
+    /// Requested over-provisioning in percent; `None` if the raw flash was requested.
+    pub op_percent: Option<f64>,
+    /// Good flash beyond the size of the device, in percent of that size: the same rule for every
+    /// scheme.
+    pub effective_op_percent: f64,
 }
 
 /// The requests.
