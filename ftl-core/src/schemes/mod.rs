@@ -15,6 +15,7 @@ mod mnftl;
 mod nftl1;
 mod nftln;
 mod pagemap;
+mod ram;
 mod rose;
 mod superblock;
 mod tpftl;
@@ -22,6 +23,7 @@ mod tpftl;
 pub use layout::Layout;
 #[cfg(test)]
 pub(crate) use pagemap::FlatMap;
+pub use ram::RamParam;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
@@ -65,6 +67,8 @@ pub struct Scheme {
     pub params: &'static [ParamDoc],
     /// Parameters shared with its family.
     pub shared_params: &'static [ParamDoc],
+    /// Those of its parameters that take RAM, in the order in which RAM is given to them.
+    pub ram_params: &'static [RamParam],
     /// Returns the blocks beyond data and over-provisioning: mapping, checkpoints, open blocks,
     /// reserve.
     pub overhead_blocks: fn(&Profile, logical_pages: u32, &Params) -> Result<u32, FtlError>,
@@ -136,6 +140,7 @@ impl Scheme {
             mlc: MlcUse::AsPublished,
             params: &[],
             shared_params: page_ram::PARAMS,
+            ram_params: &[],
             overhead_blocks: page_ram::overhead_blocks::<M>,
             mem: page_ram::start::<MemStore, M>,
             file: page_ram::start::<FileStore, M>,

@@ -1,5 +1,6 @@
 //! Costs of flushes and reorganisations, and the adaptation of `k_empty` to them.
-use crate::int::{index, to_u64};
+use crate::int::index;
+use crate::ram::vec_bytes;
 
 /// Flush costs and the adapted `k_empty`.
 pub(super) struct Cost {
@@ -31,7 +32,7 @@ impl Cost {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        8 * to_u64(self.written.len())
+        vec_bytes::<u64>(self.written.capacity())
     }
 
     /// Counts a flushed superblock. If reorganisation costs more than merges, `k_empty` grows:
