@@ -22,7 +22,10 @@ pub(super) fn share_raw_flash(jobs: &mut [Job]) {
     let mut most: BTreeMap<Group, u64> = BTreeMap::new();
     let is_equal = |job: &Job| job.raw.as_deref() == Some(EQUAL);
     for job in jobs.iter().filter(|job| is_equal(job)) {
-        let own = nominal(job);
+        let own = Job {
+            ram: None,
+            ..nominal(job)
+        };
         let touched = touched.entry(job.workload.clone());
         let touched = *touched.or_insert_with(|| replay::touched_bytes(&own).ok().flatten());
         if let (Some(group), Ok(Some(raw))) = (group(&own), replay::raw_flash(&own, touched)) {

@@ -38,6 +38,9 @@ pub struct Sweep {
         default_value = "equal"
     )]
     pub raw: Vec<String>,
+    /// RAM of every scheme, as allocated
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
+    pub ram: Vec<String>,
     /// Values of a scheme parameter; schemes without it run as they are
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub set: Vec<String>,
@@ -125,8 +128,16 @@ impl Sweep {
         Ok(jobs)
     }
 
-    /// Checks the values of `--raw`, before any run.
+    /// Checks the values of `--raw` and `--ram`, before any run.
     fn check_raw(&self) -> Result<(), Failure> {
+        for text in &self.ram {
+            let ram = Some(text.clone());
+            Job {
+                ram,
+                ..Job::default()
+            }
+            .ram_bytes()?;
+        }
         for text in self.raw.iter().filter(|text| is_size(text)) {
             let raw = Some(text.clone());
             let op = self.op.first().copied();
@@ -156,13 +167,21 @@ impl Sweep {
         each(&self.op).into_iter().flat_map(with).collect()
     }
 
+    fn flash_and_ram(&self) -> Vec<((Option<f64>, Option<String>), Option<String>)> {
+        let mut all = Vec::new();
+        for flash in self.flash() {
+            all.extend(each(&self.ram).into_iter().map(|ram| (flash.clone(), ram)));
+        }
+        all
+    }
+
     fn devices(&self, workload: &str) -> Vec<Job> {
         let mut jobs = Vec::new();
         // A synthetic workload fits every device, so address rules for traces do not apply.
         let made = ftld_traces::Workload::parse(workload).is_some();
         for profile in each(&self.profile) {
             for size in each(&self.size) {
-                for (op, raw) in self.flash() {
+                for ((op, raw), ram) in self.flash_and_ram() {
                     for &seed in &self.seed {
                         jobs.push(Job {
                             workload: workload.into(),
@@ -170,6 +189,7 @@ impl Sweep {
                             size: size.clone(),
                             op,
                             raw: raw.clone(),
+                            ram: ram.clone(),
                             seed,
                             method: Method {
                                 format: self.method.format.clone().filter(|_| !made),

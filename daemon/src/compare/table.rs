@@ -17,12 +17,13 @@ pub(super) fn label(row: &Row, all: &[&Row]) -> String {
 
 fn settings(job: &Job, all: &[&Row]) -> Vec<String> {
     type Of = fn(&Job) -> Option<String>;
-    let scalar: [(&str, Of); 6] = [
+    let scalar: [(&str, Of); 7] = [
         ("", |job| job.preset.clone()),
         ("", |job| job.profile.clone()),
         ("", |job| job.size.clone()),
         ("op ", |job| job.op.map(|op| format!("{op} %"))),
-        ("raw ", |job| job.raw.as_deref().map(raw)),
+        ("raw ", |job| job.raw.as_deref().map(size)),
+        ("ram ", |job| job.ram.as_deref().map(size)),
         ("seed ", |job| Some(job.seed.to_string())),
     ];
     let mut found = Vec::new();
@@ -43,7 +44,7 @@ fn settings(job: &Job, all: &[&Row]) -> Vec<String> {
     found
 }
 
-fn raw(text: &str) -> String {
+fn size(text: &str) -> String {
     crate::size::parse_size(text).map_or(text.into(), show_size)
 }
 
@@ -59,7 +60,7 @@ pub(super) fn workloads<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
 }
 
 /// Columns of the table.
-pub(super) const CELLS: usize = 14;
+pub(super) const CELLS: usize = 15;
 
 /// Headings of the table's columns; the first is the label.
 pub(super) const HEADS: [&str; CELLS] = [
@@ -67,6 +68,7 @@ pub(super) const HEADS: [&str; CELLS] = [
     "raw",
     "OP %",
     "WAF",
+    "taxes",
     "write mean us",
     "p99",
     "read mean us",
@@ -96,6 +98,7 @@ pub(super) fn cells(row: &Row, all: &[&Row]) -> [String; CELLS] {
         show_size(row.device.raw_bytes),
         format!("{:.1}", row.device.effective_op_percent),
         ratio(row.write_amplification.total),
+        ratio(row.write_amplification.taxes),
         us(write, |response| response.mean),
         us(write, |response| to_f64(response.p99)),
         us(read, |response| response.mean),
@@ -121,6 +124,7 @@ pub(super) fn optimum(row: &Row) -> [String; CELLS] {
         row.write_amplification
             .total
             .map_or(none(), |_| "1.000".into()),
+        none(),
         mean(bound.mean_write_ns),
         none(),
         mean(bound.mean_read_ns),
@@ -205,6 +209,7 @@ const COLUMNS: &[(&str, Value)] = &[
     ("write_amplification", |row| {
         option(row.write_amplification.total)
     }),
+    ("taxes", |row| option(row.write_amplification.taxes)),
     ("flash_reads", |row| row.flash_total.reads.to_string()),
     ("flash_partial_reads", |row| {
         row.flash_total.partial_reads.to_string()
@@ -293,11 +298,11 @@ mod tests {
         let text = columns(&[HEADS.map(str::to_owned), line]);
         let lines: Vec<&str> = text.lines().collect();
         assert!(
-            lines[0].starts_with("           raw  OP %     WAF  write mean us  p99  "),
+            lines[0].starts_with("           raw  OP %     WAF  taxes  write mean us  p99  "),
             "{text}"
         );
         assert!(
-            lines[1].starts_with("  lazyftl  raw  OP %  12.345  write mean us  p99  "),
+            lines[1].starts_with("  lazyftl  raw  OP %  12.345  taxes  write mean us  p99  "),
             "{text}"
         );
         assert!(

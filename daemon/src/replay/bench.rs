@@ -41,6 +41,8 @@ pub(super) struct Bench {
     /// Requested over-provisioning; `None` if the raw flash was requested.
     pub(super) op_percent: Option<f64>,
     pub(super) params: ftl_core::Params,
+    /// Parameters that follow from the requested RAM, each as KEY=VALUE.
+    pub(super) fitted: Vec<String>,
 }
 
 impl Bench {
@@ -88,12 +90,23 @@ impl Bench {
                 job.workload
             )));
         }
+        let params = match job.ram_bytes()? {
+            None => params.clone(),
+            Some(ram) => scheme.fit_ram(&layout, params, ram).map_err(usage)?,
+        };
+        let is_new =
+            |(key, _): &(&str, &str)| requirements.params.iter().all(|(own, _)| own != *key);
+        let fitted = params.iter().filter(is_new);
+        let fitted = fitted
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
         Ok(Bench {
             scheme,
             layout,
             size,
             op_percent: raw.is_none().then_some(op_percent),
-            params: requirements.params.clone(),
+            params,
+            fitted,
         })
     }
 
@@ -207,7 +220,7 @@ impl Bench {
             emulated_ns: sim.now - begun.now,
             erases: begun.erases(ftl),
             map_cache: map_cache(&begun.stats, &ftl.stats()),
-            ram: ram(ftl),
+            ram: ram(ftl, self.fitted.clone()),
             scheme_stats: counts(&begun.stats, &ftl.stats()),
             optimum: optimum(profile, job, &requests, &responses),
             response_ns: responses,

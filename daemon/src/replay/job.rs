@@ -38,6 +38,10 @@ pub struct Job {
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw: Option<String>,
+    /// RAM of the scheme, as allocated: caches, buffers and pending changes are laid out within it
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ram: Option<String>,
     /// Scheme parameter; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -99,6 +103,7 @@ impl Default for Job {
             size: None,
             op: None,
             raw: None,
+            ram: None,
             set: Vec::new(),
             seed: SEED_DEFAULT,
             method: Method::default(),
@@ -174,7 +179,16 @@ impl Job {
             job.size = self.size.clone().or(device.size);
             // Raw flash determines the over-provisioning.
             job.op = self.op.or(device.op.filter(|_| self.raw.is_none()));
-            job.set = preset.params(find_scheme(scheme)?, Use::Simulation, &self.set);
+            let scheme_of = find_scheme(scheme)?;
+            job.set = preset.params(scheme_of, Use::Simulation, &self.set);
+            if self.ram.is_some() {
+                // RAM is given in place of the paper's sizes; explicit ones stay.
+                let is_ram = |key: &str| scheme_of.ram_params.iter().any(|param| param.key == key);
+                let key = |pair: &String| pair.split_once('=').map(|(key, _)| key.to_owned());
+                job.set.retain(|pair| {
+                    self.set.contains(pair) || !key(pair).is_some_and(|key| is_ram(key.as_str()))
+                });
+            }
             job.scheme = Some(scheme.to_owned());
             job.method.precondition = self.method.precondition.or(Some(preset.precondition));
             job.method.response_unit = self.method.response_unit.or(Some(preset.response_unit));
@@ -242,6 +256,12 @@ impl Job {
         parse_size(text)
             .map(Some)
             .map_err(|why| Failure::usage(format!("--raw {why}")))
+    }
+
+    /// Returns the requested RAM in bytes.
+    pub(crate) fn ram_bytes(&self) -> Result<Option<u64>, Failure> {
+        let parsed = self.ram.as_deref().map(parse_size).transpose();
+        parsed.map_err(|why| Failure::usage(format!("--ram {why}")))
     }
 
     /// Returns the requested trace format.

@@ -143,6 +143,8 @@ pub struct WriteAmplification {
     pub total: Option<f64>,
     /// By cause; the sum is the total.
     pub by_cause: BTreeMap<String, f64>,
+    /// The part of [`TAXES`]; `None` without host writes.
+    pub taxes: Option<f64>,
     /// Bytes programmed per host byte written, with partial pages.
     pub of_bytes: Option<f64>,
 }
@@ -184,6 +186,9 @@ pub struct Ram {
     pub paper_bytes: u64,
     /// Allocated size.
     pub allocated_bytes: u64,
+    /// Scheme parameters that follow from the requested RAM, each as KEY=VALUE.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fitted: Vec<String>,
     /// The structures in RAM.
     pub parts: Vec<RamPart>,
 }
@@ -259,6 +264,10 @@ pub struct Run {
     pub wall_seconds: f64,
 }
 
+/// Causes of programs for crash safety alone, which the papers do not pay: checkpoints, padding of
+/// word lines, and the journal of a write buffer.
+pub(crate) const TAXES: [Cause; 3] = [Cause::Checkpoint, Cause::Pad, Cause::Journal];
+
 impl Operations {
     pub(super) fn between(begun: &OpCounts, done: &OpCounts) -> Operations {
         Operations {
@@ -300,8 +309,11 @@ impl WriteAmplification {
                 .filter(|ratio| *ratio > 0.0)
                 .map(|ratio| (cause.clone(), ratio))
         };
+        let taxes = TAXES.iter().filter_map(|cause| flash.get(cause.name()));
+        let taxes = taxes.map(|operations| operations.programs).sum();
         WriteAmplification {
             total: per(programs, written),
+            taxes: per(taxes, written),
             by_cause: flash.iter().filter_map(of).collect(),
             of_bytes: per(programs * u64::from(page_bytes), requests.written_bytes),
         }
