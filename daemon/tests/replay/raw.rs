@@ -128,3 +128,25 @@ fn every_output_shows_raw_flash_over_provisioning_and_both_kinds_of_ram() {
         assert!(made[key].as_f64() > Some(0.0), "{key} in {made}");
     }
 }
+
+#[test]
+fn every_scheme_stays_within_the_ram_it_is_given_and_shows_its_taxes() {
+    let host = Host::new();
+    let given = 2 * MIB;
+    for row in rows(&host, &[&LOAD[..], &["--ram", &given.to_string()]].concat()) {
+        assert!(
+            number(&row, "/ram/allocated_bytes") <= given as f64,
+            "{row}"
+        );
+        let cause = |name: &str| {
+            let waf = &row["write_amplification"]["by_cause"][name];
+            waf.as_f64().unwrap_or(0.0)
+        };
+        let taxes: f64 = ["checkpoint", "pad", "journal"].map(cause).iter().sum();
+        assert!((number(&row, "/write_amplification/taxes") - taxes).abs() < 1e-9);
+    }
+    let few = ["replay", "zipf", "--size", "16MiB", "--ram", "1KiB"];
+    let (code, out, error) = host.run(&few);
+    assert_eq!((code, out.as_str()), (2, ""), "{error}");
+    assert!(error.contains("RAM of 1024 bytes: scheme lazyftl needs at least"));
+}
