@@ -71,6 +71,11 @@ pub trait BlockDevice: Send + Sync {
     fn preferred_block(&self) -> u32;
     /// Returns whether the device refuses writes with `EPERM` (`--read-only`).
     fn read_only(&self) -> bool;
+    /// Returns whether the next request may have to wait for the end of a pause. A transport then
+    /// sends its replies first and starts its syncs.
+    fn is_paused(&self) -> bool {
+        false
+    }
     /// Reads `buf.len()` bytes.
     ///
     /// # Errors

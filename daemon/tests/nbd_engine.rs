@@ -10,6 +10,7 @@ use ftld::transport::nbd::wire::Mode;
 use ftld::transport::nbd::{Export, ExportInfo, Limits};
 use nbd_support::ram::Ram;
 use proptest::prelude::*;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 const SIZE: u64 = 256 << 10;
@@ -407,4 +408,30 @@ fn held_data_is_bounded() {
     assert_eq!(slow.leave(10).len() as u32, piece - 600 + 512 + 32);
     slow.turn();
     assert_eq!(slow.leave(10).len(), 512 + 16, "now it is its turn");
+}
+
+#[test]
+fn during_a_pause_a_reply_leaves_before_the_next_request_may_block() {
+    let asks = [plain(1, 0, 512), plain(3, 0, 0), plain(0, 0, 512)];
+    let mut slow = Slow::new(&[None, None, None]);
+    slow.ram.paused.store(true, SeqCst);
+    assert_eq!(slow.ask(&asks), Turn::Room);
+    assert_eq!(slow.answered(0, &asks), [0]);
+    let mut syncs = Vec::new();
+    for _ in 0..2 {
+        let turn = slow
+            .engine
+            .advance(&slow.ram, &mut slow.input, &mut slow.out, &mut syncs);
+        assert_eq!(
+            (turn, syncs.len(), slow.engine.in_flight()),
+            (Turn::Room, 1, 1),
+            "the sync ends before the read begins"
+        );
+    }
+    let sync = syncs.remove(0);
+    slow.engine.finish(sync.to, sync.wait(), &mut slow.out);
+    assert_eq!(slow.answered(0, &asks), [1]);
+    slow.turn();
+    assert_eq!(slow.answered(0, &asks), [2]);
+    assert!(slow.engine.is_idle());
 }

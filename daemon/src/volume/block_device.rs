@@ -212,6 +212,10 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
         self.shape.read_only
     }
 
+    fn is_paused(&self) -> bool {
+        self.unlocked.pause_gate.is_paused()
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {
         let mut request = self.begin(Op::Read, offset, to_u64(buf.len()))?;
         let result = self.read_extents(&mut request, offset, buf);

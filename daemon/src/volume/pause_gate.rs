@@ -73,11 +73,18 @@ impl PauseGate {
     /// `events` returns the number of recorded events.
     #[inline]
     pub(super) fn admits(&self, first: bool, events: impl Fn() -> u64) -> Result<(), Wait> {
-        if self.paused.load(Relaxed) {
+        if self.is_paused() {
             self.decide(first, events())
         } else {
             Ok(())
         }
+    }
+
+    /// Returns whether there is a pause, with or without a step. A pause that has just timed out
+    /// may count.
+    #[inline]
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused.load(Relaxed)
     }
 
     #[cold]
@@ -159,7 +166,7 @@ impl PauseGate {
 
     /// Returns the pause, if there is one.
     pub(super) fn paused(&self, events: u64) -> Option<Paused> {
-        if !self.paused.load(Relaxed) {
+        if !self.is_paused() {
             return None;
         }
         let state = self.ended();

@@ -6,7 +6,7 @@
 use ftld::device::{BlockDevice, Completion, DelayedCompletion, Extent, Flush};
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
@@ -20,6 +20,7 @@ pub(crate) struct Ram {
     pub(crate) broken: Mutex<Option<Range<u64>>>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) flushes: AtomicU64,
+    pub(crate) paused: AtomicBool,
     /// When completions are due, one after the other; `None` is at once.
     pub(crate) due: Mutex<Box<dyn Iterator<Item = Option<Instant>> + Send>>,
 }
@@ -42,6 +43,7 @@ impl Ram {
             broken: Mutex::new(None),
             gate: Arc::default(),
             flushes: AtomicU64::new(0),
+            paused: AtomicBool::new(false),
             due: Mutex::new(Box::new(std::iter::repeat(None))),
         }
     }
@@ -107,6 +109,9 @@ impl BlockDevice for Ram {
     }
     fn read_only(&self) -> bool {
         self.read_only
+    }
+    fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::SeqCst)
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {

@@ -204,6 +204,9 @@ impl BlockDevice for Watched {
     fn read_only(&self) -> bool {
         self.volume.read_only()
     }
+    fn is_paused(&self) -> bool {
+        self.volume.is_paused()
+    }
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {
         self.volume.read(offset, buf)
     }

@@ -60,7 +60,8 @@ pub enum Close {
 pub enum Turn {
     /// More input: the queue must contain at least this many bytes.
     Input(usize),
-    /// Replies must leave, a sync must finish, or a delayed reply must become due.
+    /// Replies must leave, a sync must finish, or a delayed reply must become due: the engine is
+    /// full, or the device is paused.
     Room,
     /// None: no further request is accepted. Syncs may still be in progress, and replies delayed.
     Close(Close),
