@@ -144,6 +144,11 @@ fn random_plans_lose_nothing_flushed() {
         failures,
     } = tally.into_inner().expect("nobody panicked with it");
     let (runs, took) = (classes.runs, began.elapsed().as_secs_f64());
+    let unlisted = classes.unlisted(&all_classes());
+    assert!(
+        unlisted.is_empty(),
+        "situations.rs does not list the classes {unlisted:?}"
+    );
     failures.iter().for_each(|failure| println!("{failure}"));
     if let Some(path) = ledger {
         classes = classes.add_to_ledger(&path, first, failures.len(), &all_classes());

@@ -85,6 +85,12 @@ impl Classes {
             .collect()
     }
 
+    /// Classes that happened and are not in `all`: a ledger could not be read back.
+    pub fn unlisted(&self, all: &[&'static str]) -> Vec<&'static str> {
+        let classes = self.events.keys().copied();
+        classes.filter(|class| !all.contains(class)).collect()
+    }
+
     /// Pairs of `all` that never happened in one run, except those that `cannot_meet` excludes.
     pub fn missing_pairs(
         &self,
@@ -143,7 +149,7 @@ impl Classes {
     /// Adds these runs to the counts in a file, with a line for their seed. Returns the sum.
     ///
     /// # Panics
-    /// The file has other classes than `all`, or cannot be written.
+    /// The file or the counts have other classes than `all`, or the file cannot be written.
     pub fn add_to_ledger(
         &self,
         path: &str,
@@ -151,6 +157,8 @@ impl Classes {
         failures: usize,
         all: &[&'static str],
     ) -> Classes {
+        let unlisted = self.unlisted(all);
+        assert!(unlisted.is_empty(), "no list has the classes {unlisted:?}");
         let (seeds, mut sum) = read_ledger(path, all);
         sum.merge(self);
         let mut text: String = seeds.iter().map(|line| format!("{line}\n")).collect();

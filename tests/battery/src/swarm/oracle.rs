@@ -201,6 +201,16 @@ impl Oracle {
         Ok(())
     }
 
+    /// The page cannot be read after a restart: whichever value survived may appear later.
+    pub fn leave_open(&mut self, lpn: u32, power_lost: bool) {
+        let possible = self.possible(lpn, power_lost);
+        *self.open(lpn) = Open {
+            durable: possible.clone(),
+            later: Vec::new(),
+            current: possible,
+        };
+    }
+
     fn possible(&self, lpn: u32, power_lost: bool) -> Vec<u64> {
         let settled = self.settled[lpn as usize];
         let mut possible = match self.open.get(&lpn) {
@@ -287,6 +297,27 @@ mod tests {
             oracle.clone().settle(0, mine(0, 6), true).is_err(),
             "what was read stays"
         );
+    }
+
+    #[test]
+    fn an_unreadable_page_keeps_the_values_of_the_restart() {
+        let mut oracle = Oracle::new(4, 1).costing(Cost::Service);
+        for value in [5, 6] {
+            write(&mut oracle, 0, value);
+            oracle.flushed();
+        }
+        write(&mut oracle, 0, 7);
+        assert!(oracle.clone().judge(0, mine(0, 5)).is_err());
+        oracle.leave_open(0, true);
+        oracle.judge(0, mine(0, 5)).unwrap();
+        assert!(oracle.judge(0, mine(0, 7)).is_err(), "what was read stays");
+        let mut oracle = Oracle::new(4, 1);
+        write(&mut oracle, 0, 5);
+        oracle.flushed();
+        write(&mut oracle, 0, 6);
+        oracle.leave_open(0, true);
+        assert!(oracle.judge(0, Seen::Zeros).is_err(), "flushed");
+        oracle.judge(0, mine(0, 5)).unwrap();
     }
 
     #[test]

@@ -108,6 +108,7 @@ pub const OTHERS: &[&str] = &[
     "program unstable",
     "program complete, not acknowledged",
     "word line destroyed",
+    "one page of the word line destroyed",
     "word line unstable",
     "erase not started",
     "erase left some pages",

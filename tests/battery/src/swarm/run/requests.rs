@@ -222,13 +222,16 @@ impl<'p, W: World> Runner<'p, W> {
     }
 
     pub(super) fn compare_all(&mut self) -> Verdict {
-        self.each_page(|oracle, lpn, seen| oracle.judge(lpn, seen))
+        self.each_page(|oracle, lpn, seen| match seen {
+            Some(seen) => oracle.judge(lpn, seen),
+            None => Ok(()),
+        })
     }
 
-    /// Reads every page, one by one if some may be lost.
+    /// Reads every page, one by one if some may be lost; `None` cannot be read.
     pub(super) fn each_page(
         &mut self,
-        mut judge: impl FnMut(&mut Oracle, u32, Seen) -> Verdict,
+        mut judge: impl FnMut(&mut Oracle, u32, Option<Seen>) -> Verdict,
     ) -> Verdict {
         const AT_ONCE: u32 = 64;
         let pages = self.oracle.pages();
@@ -238,22 +241,25 @@ impl<'p, W: World> Runner<'p, W> {
             match self.read(lpn, count) {
                 Ok(seen) => (lpn..)
                     .zip(seen)
-                    .try_for_each(|(lpn, seen)| judge(&mut self.oracle, lpn, seen))?,
+                    .try_for_each(|(lpn, seen)| judge(&mut self.oracle, lpn, Some(seen)))?,
                 Err(FtlError::PowerLost) => return self.power_lost_in_request(),
                 // A read that first has to write back a mapping page fails with it.
                 Err(FtlError::Host(_) | FtlError::HostFull) if self.host_fails() => {
-                    self.classes.note("read failed")
+                    self.classes.note("read failed");
+                    (lpn..lpn + count).try_for_each(|lpn| judge(&mut self.oracle, lpn, None))?;
                 }
                 Err(error) if self.may_be_unreadable(&error) => {
                     for lpn in lpn..lpn + count {
                         match self.read(lpn, 1) {
-                            Ok(seen) => judge(&mut self.oracle, lpn, seen[0])?,
+                            Ok(seen) => judge(&mut self.oracle, lpn, Some(seen[0]))?,
                             Err(error) if self.may_be_unreadable(&error) => {
-                                self.classes.note("page unreadable")
+                                self.classes.note("page unreadable");
+                                judge(&mut self.oracle, lpn, None)?;
                             }
                             Err(FtlError::PowerLost) => return self.power_lost_in_request(),
                             Err(FtlError::Host(_) | FtlError::HostFull) if self.host_fails() => {
                                 self.classes.note("read failed");
+                                judge(&mut self.oracle, lpn, None)?;
                             }
                             Err(error) => return Err(format!("read of page {lpn}: {error}")),
                         }

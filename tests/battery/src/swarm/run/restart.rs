@@ -332,7 +332,13 @@ impl<'p, W: World> Runner<'p, W> {
         self.check()
             .map_err(|why| format!("after the mount: {why}"))?;
         let power_lost = self.power_lost;
-        let settled = self.each_page(|oracle, lpn, seen| oracle.settle(lpn, seen, power_lost));
+        let settled = self.each_page(|oracle, lpn, seen| match seen {
+            Some(seen) => oracle.settle(lpn, seen, power_lost),
+            None => {
+                oracle.leave_open(lpn, power_lost);
+                Ok(())
+            }
+        });
         settled.map_err(|why| format!("after the mount: {why}"))?;
         self.power_lost = false;
         Ok(())
