@@ -23,6 +23,7 @@ mod ftl;
 mod gc;
 mod int;
 mod map_cache;
+mod ram;
 mod recovery;
 mod scan;
 pub mod schemes;
