@@ -105,7 +105,8 @@ pub(super) fn write_stalls(begun: &SchemeStats, done: &SchemeStats) -> BTreeMap<
         .collect()
 }
 
-pub(super) fn ram(ftl: &dyn Ftl<OobOnlyStore>) -> Ram {
+/// Returns the RAM of a scheme; `fitted` parameters follow from the requested RAM.
+pub(super) fn ram(ftl: &dyn Ftl<OobOnlyStore>, fitted: Vec<String>) -> Ram {
     let parts: Vec<_> = ftl
         .ram_report()
         .into_iter()
@@ -119,6 +120,7 @@ pub(super) fn ram(ftl: &dyn Ftl<OobOnlyStore>) -> Ram {
     Ram {
         paper_bytes: parts.iter().map(|part| part.paper_bytes).sum(),
         allocated_bytes: parts.iter().map(|part| part.allocated_bytes).sum(),
+        fitted,
         parts,
     }
 }

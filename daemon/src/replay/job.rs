@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::method::{AGE_MAX, Precondition, ResponseUnit};
 use crate::options::DeviceOptions;
 use crate::preset::{Preset, Use};
+use crate::size::parse_size;
 use clap::{Args, ValueEnum};
 use ftl_core::schemes::SCHEMES;
 use ftld_traces::{DIALECTS, TraceFormat};
@@ -34,6 +35,14 @@ pub struct Job {
     /// Over-provisioning in percent of the size [default: 7]
     #[arg(long, value_name = "PERCENT")]
     pub op: Option<f64>,
+    /// Raw flash, bad blocks included, in place of --op: what exceeds the size is over-provisioning
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw: Option<String>,
+    /// RAM of the scheme, as allocated: caches, buffers and pending changes are laid out within it
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ram: Option<String>,
     /// Scheme parameter; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -97,6 +106,8 @@ impl Default for Job {
             profile: None,
             size: None,
             op: None,
+            raw: None,
+            ram: None,
             set: Vec::new(),
             seed: SEED_DEFAULT,
             method: Method::default(),
@@ -177,7 +188,7 @@ impl Job {
     }
 
     /// Returns the same job with the values of its preset and all defaults filled in.
-    pub(super) fn complete(&self) -> Result<Job, Failure> {
+    pub(crate) fn complete(&self) -> Result<Job, Failure> {
         let mut job = self.clone();
         if let Some(name) = &self.preset {
             let preset = Preset::find(name)?;
@@ -187,8 +198,18 @@ impl Job {
             );
             job.profile = self.profile.clone().or(device.profile);
             job.size = self.size.clone().or(device.size);
-            job.op = self.op.or(device.op);
-            job.set = preset.params(find_scheme(scheme)?, Use::Simulation, &self.set);
+            // Raw flash determines the over-provisioning.
+            job.op = self.op.or(device.op.filter(|_| self.raw.is_none()));
+            let scheme_of = find_scheme(scheme)?;
+            job.set = preset.params(scheme_of, Use::Simulation, &self.set);
+            if self.ram.is_some() {
+                // RAM is given in place of the paper's sizes; explicit ones stay.
+                let is_ram = |key: &str| scheme_of.ram_params.iter().any(|param| param.key == key);
+                let key = |pair: &String| pair.split_once('=').map(|(key, _)| key.to_owned());
+                job.set.retain(|pair| {
+                    self.set.contains(pair) || !key(pair).is_some_and(|key| is_ram(key.as_str()))
+                });
+            }
             job.scheme = Some(scheme.to_owned());
             if self.method.age.is_none() {
                 let own = self.method.precondition;
@@ -257,6 +278,28 @@ impl Job {
             ..DeviceOptions::default()
         }
         .requirements()
+    }
+
+    /// Returns the requested raw flash in bytes.
+    pub(crate) fn raw_bytes(&self) -> Result<Option<u64>, Failure> {
+        let Some(text) = &self.raw else {
+            return Ok(None);
+        };
+        if let Some(op) = self.op {
+            return Err(Failure::usage(format!(
+                "--raw {text} and --op {op} both determine the over-provisioning; leave --op out for exactly this raw \
+                 flash, or --raw for the scheme's own layout"
+            )));
+        }
+        parse_size(text)
+            .map(Some)
+            .map_err(|why| Failure::usage(format!("--raw {why}")))
+    }
+
+    /// Returns the requested RAM in bytes.
+    pub(crate) fn ram_bytes(&self) -> Result<Option<u64>, Failure> {
+        let parsed = self.ram.as_deref().map(parse_size).transpose();
+        parsed.map_err(|why| Failure::usage(format!("--ram {why}")))
     }
 
     /// Returns the requested trace format.

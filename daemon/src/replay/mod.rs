@@ -206,6 +206,33 @@ fn run_unguarded(
     Ok((row, feed.share))
 }
 
+/// Returns the bytes of the extents that a job's trace touches, if they determine the size of the
+/// device. Reads the trace.
+///
+/// # Errors
+/// The job is wrong, or its trace cannot be read.
+pub(crate) fn touched_bytes(job: &Job) -> Result<Option<u64>, Failure> {
+    match (job.method.address, &job.complete()?.size) {
+        (Address::Compact, None) => {
+            let source = Source::new(job)?;
+            Ok(Some(footprint(&source, job, &mut |_, _| ())?.bytes()))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Returns the raw flash in bytes that a job takes at its over-provisioning, or `None` on a profile
+/// that fixes it. `touched`: as [`touched_bytes`] returns it.
+///
+/// # Errors
+/// The job is wrong, or no device can be laid out for it.
+pub(crate) fn raw_flash(job: &Job, touched: Option<u64>) -> Result<Option<u64>, Failure> {
+    let job = &job.complete()?;
+    let bench = Bench::new(job, &job.requirements()?, touched)?;
+    let raw_bytes = bench.layout.profile.geometry.data_bytes();
+    Ok(bench.is_by_size().then_some(raw_bytes))
+}
+
 /// Returns the CPU time of this thread: jobs run one per thread.
 fn cpu() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");

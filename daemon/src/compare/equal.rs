@@ -1,0 +1,56 @@
+//! Equal raw flash for the runs of a comparison.
+//!
+//! Compared runs are those of one workload on one profile, of one size and nominal
+//! over-provisioning. All get the raw flash of the scheme that takes most of it by itself. Reserves,
+//! mapping and checkpoints then come out of the over-provisioning, as they do on a real drive.
+
+use crate::config::OP_DEFAULT;
+use crate::replay::{self, Job};
+use std::collections::BTreeMap;
+
+/// Value of `--raw` until the raw flash is known.
+pub(super) const EQUAL: &str = "equal";
+
+/// What compared runs have in common: workload, profile, size, and the bits of the
+/// over-provisioning.
+type Group = (String, Option<String>, Option<String>, u64);
+
+/// Replaces [`EQUAL`] by the number of bytes. A job without a layout of its own keeps its
+/// over-provisioning, so its run reports why; so does one on a profile that fixes the raw flash.
+pub(super) fn share_raw_flash(jobs: &mut [Job]) {
+    let mut touched = BTreeMap::new();
+    let mut most: BTreeMap<Group, u64> = BTreeMap::new();
+    let is_equal = |job: &Job| job.raw.as_deref() == Some(EQUAL);
+    for job in jobs.iter().filter(|job| is_equal(job)) {
+        let own = Job {
+            ram: None,
+            ..nominal(job)
+        };
+        let touched = touched.entry(job.workload.clone());
+        let touched = *touched.or_insert_with(|| replay::touched_bytes(&own).ok().flatten());
+        if let (Some(group), Ok(Some(raw))) = (group(&own), replay::raw_flash(&own, touched)) {
+            let most = most.entry(group).or_default();
+            *most = raw.max(*most);
+        }
+    }
+    for job in jobs.iter_mut().filter(|job| is_equal(job)) {
+        *job = nominal(job);
+        if let Some(raw) = group(job).and_then(|group| most.get(&group)) {
+            (job.raw, job.op) = (Some(raw.to_string()), None);
+        }
+    }
+}
+
+/// Returns the job with the raw flash of its scheme.
+fn nominal(job: &Job) -> Job {
+    Job {
+        raw: None,
+        ..job.clone()
+    }
+}
+
+fn group(job: &Job) -> Option<Group> {
+    let job = job.complete().ok()?;
+    let op = job.op.unwrap_or(OP_DEFAULT).to_bits();
+    Some((job.workload, job.profile, job.size, op))
+}
