@@ -77,7 +77,8 @@ impl Sweep {
     /// adjacent. Equal jobs (a scheme without the varied parameter) are merged.
     ///
     /// # Errors
-    /// No workload is named, or a preset, scheme or setting does not exist.
+    /// No workload is named, a preset, scheme or setting does not exist, or a scheme needs more than
+    /// the requested raw flash or RAM.
     pub fn jobs(&self) -> Result<Vec<Job>, Failure> {
         if self.workloads.is_empty() {
             return Err(Failure::usage(
@@ -130,6 +131,9 @@ impl Sweep {
             }
         }
         equal::share_raw_flash(&mut jobs);
+        if !self.ram.is_empty() || self.raw.iter().any(|raw| is_size(raw)) {
+            equal::check(&jobs)?;
+        }
         Ok(jobs)
     }
 

@@ -99,24 +99,39 @@ impl Bench {
                 job.workload
             )));
         }
-        let params = match job.ram_bytes()? {
-            None => params.clone(),
-            Some(ram) => scheme.fit_ram(&layout, params, ram).map_err(usage)?,
-        };
-        let is_new =
-            |(key, _): &(&str, &str)| requirements.params.iter().all(|(own, _)| own != *key);
-        let fitted = params.iter().filter(is_new);
-        let fitted = fitted
-            .map(|(key, value)| format!("{key}={value}"))
-            .collect();
         Ok(Bench {
             scheme,
             layout,
             size,
             op_percent: raw.is_none().then_some(op_percent),
-            params,
-            fitted,
+            params: params.clone(),
+            fitted: Vec::new(),
         })
+    }
+
+    /// Checks that the scheme fits into the requested RAM.
+    pub(super) fn check_ram(&self, job: &Job) -> Result<(), Failure> {
+        let check = |ram| self.scheme.check_ram(&self.layout, &self.params, ram);
+        job.ram_bytes()?.map_or(Ok(()), check).map_err(usage)
+    }
+
+    /// Fits the parameters into the requested RAM. This creates devices, so it needs the memory of
+    /// one.
+    pub(super) fn fit_ram(&mut self, job: &Job) -> Result<(), Failure> {
+        let Some(ram) = job.ram_bytes()? else {
+            return Ok(());
+        };
+        let own = std::mem::take(&mut self.params);
+        self.params = self
+            .scheme
+            .fit_ram(&self.layout, &own, ram)
+            .map_err(usage)?;
+        let is_new = |(key, _): &(&str, &str)| own.iter().all(|(own, _)| own != *key);
+        let fitted = self.params.iter().filter(is_new);
+        self.fitted = fitted
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        Ok(())
     }
 
     /// Returns whether the raw flash follows from the size, not from the profile.

@@ -135,10 +135,11 @@ fn run_unguarded(
         Address::Compact => Some(footprint(&source, job, tick)?),
         Address::Exact | Address::Fold => None,
     };
-    let bench = Bench::new(job, &requirements, footprint.as_ref().map(Footprint::bytes))?;
+    let mut bench = Bench::new(job, &requirements, footprint.as_ref().map(Footprint::bytes))?;
     let touched = footprint.as_ref().map(Footprint::extents);
     let map = AddressRule::new(job.method.address, footprint);
     bench.fits_memory(available_memory())?;
+    bench.fit_ram(job)?;
     let mut watch = Watch::open(watched, &source)?;
     let mut sim = bench.start(job)?;
     let failed = |what: &str, why: &dyn std::fmt::Display| {
@@ -231,6 +232,18 @@ pub(crate) fn raw_flash(job: &Job, touched: Option<u64>) -> Result<Option<u64>, 
     let bench = Bench::new(job, &job.requirements()?, touched)?;
     let raw_bytes = bench.layout.profile.geometry.data_bytes();
     Ok(bench.is_by_size().then_some(raw_bytes))
+}
+
+/// Checks that a job's scheme fits on its raw flash and into its RAM. `touched`: as
+/// [`touched_bytes`] returns it.
+///
+/// # Errors
+/// The job is wrong, or its scheme needs more.
+pub(crate) fn check(job: &Job, touched: Option<u64>) -> Result<(), Failure> {
+    let job = &job.complete()?;
+    let bench = Bench::new(job, &job.requirements()?, touched)?;
+    bench.fits_memory(available_memory())?;
+    bench.check_ram(job)
 }
 
 /// Returns the CPU time of this thread: jobs run one per thread.

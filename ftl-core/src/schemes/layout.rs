@@ -75,7 +75,7 @@ impl Scheme {
     ///
     /// # Errors
     /// [`FtlError::Config`] if the scheme needs more flash for this size; the text has the least
-    /// that it needs.
+    /// that it needs, or the size if the flash is less than that.
     pub fn layout_on(
         &self,
         profile: &Profile,
@@ -85,6 +85,11 @@ impl Scheme {
     ) -> Result<Layout, FtlError> {
         params.only(self.all_params())?;
         let logical_pages = logical_pages_of(profile, size_bytes)?;
+        if raw_bytes < size_bytes {
+            return Err(FtlError::Config(format!(
+                "raw flash of {raw_bytes} bytes is less than the size of {size_bytes} bytes that the host sees"
+            )));
+        }
         let least = self.blocks_for(profile, logical_pages, OP_MIN, params)?;
         let block_bytes = block_bytes(&profile.geometry);
         let blocks = raw_bytes / block_bytes;
@@ -216,6 +221,9 @@ mod tests {
             }
             let less = scheme.layout_on(profile, SIZE, least - 1, &params);
             assert!(less.is_err(), "{}: less than the least", scheme.name);
+            let below = scheme.layout_on(profile, SIZE, SIZE - 1, &params);
+            let text = below.unwrap_err().to_string();
+            assert!(text.contains("is less than the size of 67108864 bytes"));
             let nominal = scheme.layout(profile, SIZE, 0.07, &params).unwrap();
             assert!(nominal.profile.geometry.data_bytes() >= least);
         }

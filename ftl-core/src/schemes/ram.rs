@@ -37,29 +37,8 @@ impl Scheme {
         params: &Params,
         ram_bytes: u64,
     ) -> Result<Params, FtlError> {
-        params.only(self.all_params())?;
-        let is_set = |key: &str| params.iter().any(|(set, _)| set == key);
-        type Found = Vec<&'static RamParam>;
-        let (set, open): (Found, Found) =
-            self.ram_params.iter().partition(|param| is_set(param.key));
-        let mut fitted = params.clone();
-        for param in &open {
-            let (least, _) = (param.range)(layout, params)?;
-            fitted.set(param.key, &least.to_string());
-        }
+        let (mut fitted, open) = self.with_least(layout, params, ram_bytes)?;
         let mut used = self.ram_most(layout, &fitted)?;
-        if used > ram_bytes {
-            let set: Vec<_> = set.iter().map(|param| param.key).collect();
-            let with = if set.is_empty() {
-                String::new()
-            } else {
-                format!(" with these values of {}", set.join(", "))
-            };
-            return Err(FtlError::Config(format!(
-                "RAM of {ram_bytes} bytes: scheme {} needs at least {used} bytes on this device{with}",
-                self.name
-            )));
-        }
         for param in open {
             let budget = used + (ram_bytes - used) * param.share_percent / 100;
             let value = self.largest_within(layout, &fitted, param, budget)?;
@@ -72,6 +51,53 @@ impl Scheme {
             self.name
         );
         Ok(fitted)
+    }
+
+    /// Checks that the scheme fits into this RAM with the least values of its parameters.
+    ///
+    /// # Errors
+    /// As [`Scheme::fit_ram`].
+    pub fn check_ram(
+        &self,
+        layout: &Layout,
+        params: &Params,
+        ram_bytes: u64,
+    ) -> Result<(), FtlError> {
+        self.with_least(layout, params, ram_bytes).map(|_| ())
+    }
+
+    /// Returns the parameters with the least values of those that take RAM and are not set, and
+    /// these.
+    fn with_least(
+        &self,
+        layout: &Layout,
+        params: &Params,
+        ram_bytes: u64,
+    ) -> Result<(Params, Vec<&'static RamParam>), FtlError> {
+        params.only(self.all_params())?;
+        let is_set = |key: &str| params.iter().any(|(set, _)| set == key);
+        type Found = Vec<&'static RamParam>;
+        let (set, open): (Found, Found) =
+            self.ram_params.iter().partition(|param| is_set(param.key));
+        let mut least = params.clone();
+        for param in &open {
+            let (value, _) = (param.range)(layout, params)?;
+            least.set(param.key, &value.to_string());
+        }
+        let needed = self.ram_most(layout, &least)?;
+        if needed > ram_bytes {
+            let set: Vec<_> = set.iter().map(|param| param.key).collect();
+            let with = if set.is_empty() {
+                String::new()
+            } else {
+                format!(" with these values of {}", set.join(", "))
+            };
+            return Err(FtlError::Config(format!(
+                "RAM of {ram_bytes} bytes: scheme {} needs at least {needed} bytes on this device{with}",
+                self.name
+            )));
+        }
+        Ok((least, open))
     }
 
     /// Returns the largest value of a parameter with which the scheme stays within `budget`.
