@@ -16,13 +16,15 @@ pub(super) const EQUAL: &str = "equal";
 /// over-provisioning.
 type Group = (String, Option<String>, Option<String>, u64);
 
-/// Bytes that each workload touches, if they determine the size of the device.
+/// Bytes that each workload touches, if they determine the size of the device. That depends on
+/// preset and size.
 #[derive(Default)]
-struct Touched(BTreeMap<String, Option<u64>>);
+struct Touched(BTreeMap<(String, Option<String>, Option<String>), Option<u64>>);
 
 impl Touched {
     fn of(&mut self, job: &Job) -> Option<u64> {
-        let known = self.0.entry(job.workload.clone());
+        let key = (job.workload.clone(), job.preset.clone(), job.size.clone());
+        let known = self.0.entry(key);
         *known.or_insert_with(|| replay::touched_bytes(job).ok().flatten())
     }
 }

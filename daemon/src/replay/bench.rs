@@ -3,11 +3,12 @@
 //! Invariants: a device that does not fit into memory is refused before it is created. Nothing of
 //! it outlives the job, so power failure does not matter.
 
-use super::begun::{Begun, counts, map_cache, optimum, ram, write_stalls};
+use super::begun::{Begun, counts, map_cache, optimum, write_stalls};
 use super::job::Job;
 use super::measure::Responses;
 use super::precondition::Conditioned;
 use super::provenance::Run;
+use super::ram::ram;
 use super::row;
 use super::row::{
     Busy, Collected, ConvertCost, Device, Operations, Requests, Row, SCHEMA, WriteAmplification,

@@ -1,11 +1,11 @@
 //! Parameters of one run: options on the command line or a JSON object.
 
+use super::ram::takes_ram;
 use crate::config::{ImageRequirements, find_scheme};
 use crate::failure::Failure;
 use crate::method::{AGE_MAX, Precondition, ResponseUnit};
 use crate::options::DeviceOptions;
 use crate::preset::{Preset, Use};
-use crate::size::parse_size;
 use clap::{Args, ValueEnum};
 use ftl_core::schemes::SCHEMES;
 use ftld_traces::{DIALECTS, TraceFormat};
@@ -204,11 +204,9 @@ impl Job {
             job.set = preset.params(scheme_of, Use::Simulation, &self.set);
             if self.ram.is_some() {
                 // RAM is given in place of the paper's sizes; explicit ones stay.
-                let is_ram = |key: &str| scheme_of.ram_params.iter().any(|param| param.key == key);
-                let key = |pair: &String| pair.split_once('=').map(|(key, _)| key.to_owned());
-                job.set.retain(|pair| {
-                    self.set.contains(pair) || !key(pair).is_some_and(|key| is_ram(key.as_str()))
-                });
+                let own = |pair: &String| self.set.contains(pair);
+                job.set
+                    .retain(|pair| own(pair) || !takes_ram(scheme_of, pair));
             }
             job.scheme = Some(scheme.to_owned());
             if self.method.age.is_none() {
@@ -278,28 +276,6 @@ impl Job {
             ..DeviceOptions::default()
         }
         .requirements()
-    }
-
-    /// Returns the requested raw flash in bytes.
-    pub(crate) fn raw_bytes(&self) -> Result<Option<u64>, Failure> {
-        let Some(text) = &self.raw else {
-            return Ok(None);
-        };
-        if let Some(op) = self.op {
-            return Err(Failure::usage(format!(
-                "--raw {text} and --op {op} both determine the over-provisioning; leave --op out for exactly this raw \
-                 flash, or --raw for the scheme's own layout"
-            )));
-        }
-        parse_size(text)
-            .map(Some)
-            .map_err(|why| Failure::usage(format!("--raw {why}")))
-    }
-
-    /// Returns the requested RAM in bytes.
-    pub(crate) fn ram_bytes(&self) -> Result<Option<u64>, Failure> {
-        let parsed = self.ram.as_deref().map(parse_size).transpose();
-        parsed.map_err(|why| Failure::usage(format!("--ram {why}")))
     }
 
     /// Returns the requested trace format.

@@ -16,6 +16,7 @@ mod measure;
 mod precondition;
 mod progress;
 mod provenance;
+mod ram;
 mod report;
 mod row;
 mod series;
@@ -32,9 +33,10 @@ pub use job::{Address, Arrival, Job, Method};
 pub use measure::{Response, Responses};
 pub use precondition::{Conditioned, SteadyRule};
 pub use provenance::Run;
+pub use ram::{Ram, RamPart};
 pub use row::{
-    Busy, Collected, ConvertCost, Counts, Device, Erases, MapCache, Operations, Optimum, Ram,
-    RamPart, Requests, Row, SCHEMA, Stalls, WriteAmplification,
+    Busy, Collected, ConvertCost, Counts, Device, Erases, MapCache, Operations, Optimum, Requests,
+    Row, SCHEMA, Stalls, WriteAmplification,
 };
 pub use short::{Short, run_short};
 pub use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate};

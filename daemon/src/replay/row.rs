@@ -4,6 +4,7 @@ use super::job::Job;
 use super::measure::Responses;
 use super::precondition::Conditioned;
 use super::provenance::Run;
+use super::ram::Ram;
 use crate::convert::{index, to_f64, to_u64};
 use nand_model::{Cause, Counters, OpCounts};
 use serde::{Deserialize, Serialize};
@@ -232,33 +233,6 @@ pub struct MapCache {
     pub hit_ratio_write: Option<f64>,
     /// Hit ratio of all lookups; `None` without lookups.
     pub hit_ratio: Option<f64>,
-}
-
-/// RAM of the scheme's tables.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Ram {
-    /// Size according to the paper.
-    pub paper_bytes: u64,
-    /// Allocated size.
-    pub allocated_bytes: u64,
-    /// Scheme parameters that follow from the requested RAM, each as KEY=VALUE.
-    #[serde(default)]
-    pub fitted: Vec<String>,
-    /// The structures in RAM.
-    pub parts: Vec<RamPart>,
-}
-
-/// One structure in RAM.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RamPart {
-    /// Name.
-    pub part: String,
-    /// Number of entries.
-    pub entries: u64,
-    /// Size according to the paper.
-    pub paper_bytes: u64,
-    /// Allocated size.
-    pub allocated_bytes: u64,
 }
 
 /// Counters of the scheme.

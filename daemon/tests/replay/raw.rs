@@ -94,6 +94,31 @@ fn too_little_raw_flash_names_the_least_and_a_second_rule_is_refused() {
     assert!(run(&paper).contains("add --size"));
 }
 
+/// One message has every scheme that does not fit, and there is no row.
+#[test]
+fn a_comparison_refuses_too_little_ram_or_raw_flash_before_any_run() {
+    let host = Host::new();
+    let two = ["--scheme", "lazyftl,pagemap", "--ndjson"];
+    let run = |args: &[&str]| {
+        let (code, out, error) = host.run(&[&["compare"][..], &LOAD, &two, args].concat());
+        assert_eq!((code, out.as_str()), (2, ""), "{error}");
+        error
+    };
+    let error = run(&["--ram", "2MiB,1KiB"]);
+    for scheme in ["lazyftl", "pagemap"] {
+        let part = format!("RAM of 1024 bytes: scheme {scheme} needs at least");
+        assert!(error.contains(&part), "{error}");
+    }
+    assert!(!error.contains("RAM of 2097152"), "{error}");
+    let error = run(&["--raw", "8MiB,96MiB"]);
+    let part = "raw flash of 8388608 bytes is less than the size of 16777216 bytes";
+    assert_eq!(error.matches(part).count(), 1, "{error}");
+    let error = run(&["--raw", "16MiB"]);
+    for scheme in ["lazyftl", "pagemap"] {
+        assert!(error.contains(&format!("scheme {scheme} needs at least")));
+    }
+}
+
 /// Rows, tables, the page and `create` show the same figures.
 #[test]
 fn every_output_shows_raw_flash_over_provisioning_and_both_kinds_of_ram() {
