@@ -95,8 +95,8 @@ pub(crate) fn check_size(geometry: &Geometry, logical_pages: u32) -> Result<(), 
     Err(FtlError::Config(text.into()))
 }
 
-/// Builds a line of a RAM report: entries, bytes by the paper's count, allocated bytes, and the most
-/// that they become.
+/// Builds a line of a RAM report: entries, bytes by the paper's count, allocated bytes, and the
+/// most that they become.
 pub(crate) fn ram_entry(
     part: &'static str,
     entries: u64,

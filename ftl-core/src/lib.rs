@@ -22,6 +22,7 @@ pub mod format;
 mod ftl;
 mod gc;
 mod int;
+mod layout;
 mod map_cache;
 mod ram;
 mod recovery;

@@ -4,14 +4,31 @@
 //!   formula. No paper counts the bitmap of valid pages, the blocks' counters, lists of erased
 //!   blocks or copy buffers, so they have no paper bytes under any scheme.
 //! - *Real bytes*: the heap that the tables, caches, pending changes, bitmaps, counters and buffers
-//!   take now. A vector counts with its capacity, a hash table with its buckets, a B-tree with nodes
-//!   as full as they are on average.
+//!   take now. A vector counts with its capacity, a hash table with its buckets, a B-tree with
+//!   nodes as full as they are on average.
 //! - *Most bytes*: what they may take at most under the scheme's parameters, on this device.
 //!
 //! The ring of events is not counted: it belongs to ftld, not to the scheme, and has one size. Over
 //! a store that keeps no data, copies of mapping pages stand for the flash and are not counted.
 
+use crate::config::Params;
+use crate::error::FtlError;
 use crate::int::to_u64;
+use crate::layout::Layout;
+
+/// Returns the least value of a parameter on a device, and the largest that is of use.
+pub type RamRange = fn(&Layout, &Params) -> Result<(u64, u64), FtlError>;
+
+/// A parameter that takes RAM.
+#[derive(Clone, Copy)]
+pub struct RamParam {
+    /// Key of the parameter.
+    pub key: &'static str,
+    /// Its range of values.
+    pub range: RamRange,
+    /// Percent of the RAM that it may take from what is left when its turn comes.
+    pub share_percent: u64,
+}
 
 /// Bytes of the longest extent that a caller reads or writes at once.
 const RUN_BYTES: u32 = 1 << 20;

@@ -20,10 +20,10 @@ mod rose;
 mod superblock;
 mod tpftl;
 
-pub use layout::Layout;
+pub use crate::layout::Layout;
+pub use crate::ram::{RamParam, RamRange};
 #[cfg(test)]
 pub(crate) use pagemap::FlatMap;
-pub use ram::{RamParam, RamRange};
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;

@@ -1,25 +1,13 @@
 //! A scheme within a given RAM: the parameters that take it, fitted to what the fixed tables leave.
 
-use super::{Layout, Scheme};
+use super::Scheme;
 use crate::config::{FtlConfig, Params};
 use crate::error::FtlError;
 use crate::ftl::Start;
+use crate::layout::Layout;
+use crate::ram::RamParam;
 use nand_model::Chip;
 use nand_model::store::OobOnlyStore;
-
-/// Returns the least value of a parameter on a device, and the largest that is of use.
-pub type RamRange = fn(&Layout, &Params) -> Result<(u64, u64), FtlError>;
-
-/// A parameter that takes RAM.
-#[derive(Clone, Copy)]
-pub struct RamParam {
-    /// Key of the parameter.
-    pub key: &'static str,
-    /// Its range of values.
-    pub range: RamRange,
-    /// Percent of the RAM that it may take from what is left when its turn comes.
-    pub share_percent: u64,
-}
 
 /// A fitted value is at most this part below the largest that fits.
 const PRECISION: u64 = 64;
