@@ -140,6 +140,12 @@ fn every_output_shows_raw_flash_over_provisioning_and_both_kinds_of_ram() {
             assert!(text.contains(part), "no {part} in {text}");
         }
     }
+    let seeds = ["replay", "--scheme", "dftl", "--raw"];
+    let raw = row["job"]["raw"].as_str().unwrap();
+    let seeds = [&seeds[..], &[raw, "--seeds", "2"], &LOAD].concat();
+    let (_, text, error) = host.run(&seeds);
+    let part = format!("of raw flash, effective over-provisioning {effective} %, RAM");
+    assert!(text.contains(&part), "{text}{error}");
     let image = host.folder.path().join("made.ftld");
     let image = image.to_str().unwrap();
     let create = ["create", "--image", image, "--size", "16MiB", "--json"];
