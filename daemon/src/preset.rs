@@ -113,7 +113,7 @@ const DOPFTL: Preset = Preset {
         ("scrub.hours", "0"),
         ("ckpt.interval", "0"),
     ],
-    unsafe_params: &[],
+    unsafe_params: &[("nand.pair_policy", "none")],
     precondition: Precondition::Fill,
     response_unit: ResponseUnit::PerRequest,
 };
@@ -162,7 +162,7 @@ const MLAM: Preset = Preset {
         ("scrub.hours", "0"),
         ("ckpt.interval", "0"),
     ],
-    unsafe_params: &[("mlam.ack", "buffer")],
+    unsafe_params: &[("mlam.ack", "buffer"), ("nand.pair_policy", "none")],
     precondition: Precondition::None,
     response_unit: ResponseUnit::PerRequest,
 };

@@ -13,7 +13,8 @@ use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::checkpoint::{CHUNK_HEAD, ChunkHead};
 use crate::format::{Flags, PageTag, Role};
-use crate::int::{index, to_u32};
+use crate::int::{index, to_u32, to_u64};
+use crate::ram::{vec_bytes, vec_most};
 use crate::scan::{Head, scan_block};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Geometry, Pbn, Store};
@@ -69,6 +70,21 @@ impl Checkpoints {
     /// Returns the maximum number of blocks of all sets: the complete ones and one in progress.
     pub(crate) fn blocks_needed(geometry: &Geometry, chunks: u32) -> u32 {
         (to_u32(KEPT) + 1) * (chunks + 4).div_ceil(geometry.pages_per_block)
+    }
+
+    /// Returns the bytes of the page and of the lists of blocks: now, and at most.
+    pub(crate) fn ram(&self, geometry: &Geometry) -> (u64, u64) {
+        let sets = self.complete.iter().map(|(_, blocks)| blocks);
+        let sets = sets.chain(self.writing.iter().map(|writing| &writing.blocks));
+        let lists = sets.map(|blocks| vec_bytes::<Pbn>(blocks.capacity()));
+        let now = vec_bytes::<u8>(self.page.capacity())
+            + vec_bytes::<(u64, Vec<Pbn>)>(self.complete.capacity())
+            + lists.sum::<u64>();
+        let sets = to_u64(KEPT) + 1;
+        let most = u64::from(geometry.page_bytes)
+            + vec_most::<(u64, Vec<Pbn>)>(sets)
+            + sets * vec_most::<Pbn>(u64::from(geometry.blocks / 64).max(4));
+        (now, most)
     }
 
     /// Returns the number of the next set.

@@ -79,7 +79,7 @@ pub(crate) trait Mapping<S: Store>: GarbageCollect<S> {
     /// Returns `common` with the map's own counters added.
     fn gauges(&self, common: SchemeStats) -> SchemeStats;
 
-    /// Returns the RAM of the tables.
+    /// Returns the RAM of the map; the controller adds the parts that all schemes share.
     fn ram(&self) -> RamReport;
 
     /// Compares the map with the chip; appends one line per error.
@@ -95,13 +95,21 @@ pub(crate) fn check_size(geometry: &Geometry, logical_pages: u32) -> Result<(), 
     Err(FtlError::Config(text.into()))
 }
 
-/// Builds a line of a RAM report: entries, bytes by the paper's count, allocated bytes.
-pub(crate) fn ram_entry(part: &'static str, entries: u64, paper: u64, real: u64) -> RamEntry {
+/// Builds a line of a RAM report: entries, bytes by the paper's count, allocated bytes, and the
+/// most that they become.
+pub(crate) fn ram_entry(
+    part: &'static str,
+    entries: u64,
+    paper: u64,
+    real: u64,
+    most: u64,
+) -> RamEntry {
     RamEntry {
         part,
         entries,
         paper_bytes: paper,
         allocated_bytes: real,
+        most_bytes: most.max(real),
     }
 }
 
@@ -163,6 +171,25 @@ where
     /// Runs GC until `wanted` blocks are free and no bad block has valid pages.
     pub(crate) fn gc_until(&mut self, wanted: u32) -> Result<(), FtlError> {
         self.stalled_by(Cause::Gc, |ftl| ftl.run_gc_until(wanted))
+    }
+
+    /// Returns the RAM of the parts that all schemes share. No paper counts it.
+    fn shared_ram(&self) -> [RamEntry; 4] {
+        let geometry = self.space.geometry();
+        let (bitmap, victims, blocks) = self.space.table.bytes();
+        let (lists, lists_most) = self.space.ram();
+        let (copies, copies_most) = self.gc.pages.ram(&geometry);
+        let (runs, runs_most) = self.space.flash.ram();
+        let (chunk, chunk_most) = self.checkpoints.ram(&geometry);
+        let blocks_now = u64::from(geometry.blocks);
+        let (buffers, most) = (copies + runs + chunk, copies_most + runs_most + chunk_most);
+        let table = victims + blocks;
+        [
+            ram_entry("bitmaps", geometry.pages(), 0, bitmap, bitmap),
+            ram_entry("gc", blocks_now, 0, table, table),
+            ram_entry("blocks", blocks_now, 0, lists, lists_most),
+            ram_entry("buffers", 1, 0, buffers, most),
+        ]
     }
 
     /// Runs GC at the end of a mount. During the mount, pages of every block were reserved for
@@ -392,7 +419,9 @@ where
     }
 
     fn ram_report(&self) -> RamReport {
-        self.ram()
+        let mut report = self.ram();
+        report.extend(self.shared_ram());
+        report
     }
 
     fn check(&mut self) -> Result<Vec<String>, FtlError> {

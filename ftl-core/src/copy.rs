@@ -3,6 +3,7 @@
 use crate::error::FtlError;
 use crate::format::{Flags, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
 use crate::int::{index, to_u32, to_u64};
+use crate::ram::{vec_bytes, vec_most};
 use crate::space::Space;
 use nand_model::{Cause, Geometry, Health, Pbn, Ppn, Store};
 
@@ -219,9 +220,15 @@ impl CopyBuffer {
             .tag
     }
 
-    /// Returns the allocated bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        to_u64(self.data.len())
+    /// Returns the bytes of the buffer: now, and at most.
+    pub(crate) fn ram(&self, geometry: &Geometry) -> (u64, u64) {
+        let data = vec_bytes::<u8>(self.data.capacity());
+        let now = vec_bytes::<[u8; OOB_SLOT]>(self.records.capacity())
+            + vec_bytes::<Ppn>(self.from.capacity())
+            + vec_bytes::<usize>(self.unknown.capacity());
+        let pages = to_u64(geometry.block_pages());
+        let most = vec_most::<[u8; OOB_SLOT]>(pages) + vec_most::<Ppn>(pages);
+        (data + now, data + most)
     }
 }
 

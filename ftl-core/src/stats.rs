@@ -210,10 +210,12 @@ pub struct RamEntry {
     pub part: &'static str,
     /// Number of entries.
     pub entries: u64,
-    /// Bytes by the paper's count.
+    /// Bytes by the paper's count; 0 for a structure that papers do not count.
     pub paper_bytes: u64,
     /// Bytes allocated.
     pub allocated_bytes: u64,
+    /// Bytes that it allocates at most on this device, with these parameters.
+    pub most_bytes: u64,
 }
 
 /// All RAM of a scheme's tables.

@@ -18,6 +18,7 @@ use crate::error::FtlError;
 use crate::format::trim::{self, TrimBitmap, TrimRange};
 use crate::format::{Flags, PageTag, Role};
 use crate::int::{index, to_u32, to_u64};
+use crate::ram::{tree_bytes, tree_most, vec_bytes};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Geometry, Ppn, Store};
 use std::collections::BTreeMap;
@@ -289,9 +290,14 @@ impl Trims {
         }
     }
 
-    /// Returns the allocated bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        to_u64(8 * (self.mapped.len() + self.bitmaps.len()) + self.page.len())
-            + to_u64(self.live.len()) * 40
+    /// Returns the bytes of bitmaps and records: now, and at most.
+    pub(crate) fn ram(&self) -> (u64, u64) {
+        let fixed = vec_bytes::<u64>(self.mapped.capacity() + self.bitmaps.capacity())
+            + vec_bytes::<u8>(self.page.capacity());
+        let most = u64::from(self.limit) + 3 * to_u64(self.bitmaps.len());
+        (
+            fixed + tree_bytes::<Ppn, Extent>(self.live.len()),
+            fixed + tree_most::<Ppn, Extent>(most),
+        )
     }
 }

@@ -38,7 +38,8 @@ class Ftld:
             return Rows([])
         if not (self.reuse and file.exists()):
             command = [self.program, "compare", "--ndjson", *workloads, "--scheme", ",".join(schemes), *options]
-            command += ["--threads", str(self.threads)]
+            # Each scheme has its own layout, as in the papers.
+            command += ["--raw", "own", "--threads", str(self.threads)]
             print("reproduction:", " ".join(str(word) for word in command), file=sys.stderr, flush=True)
             done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)
             if not done.stdout:

@@ -81,8 +81,10 @@ fn complete(mut row: Value) -> Value {
     }
     row["convert_cost"] = json!(ConvertCost::default());
     row["precondition"]["rule"] = json!(SteadyRule::default());
-    if row["job"].get("preset").is_none() {
-        row["job"]["preset"] = Value::Null;
+    for option in ["preset", "raw", "ram"] {
+        if row["job"].get(option).is_none() {
+            row["job"][option] = Value::Null;
+        }
     }
     row
 }

@@ -140,10 +140,11 @@ fn about(of: &[&Row]) -> String {
     let device = |row: &&Row| {
         let device = &row.device;
         format!(
-            "{} for the host on {}, over-provisioning {} %",
+            "{} for the host on {} of {}, effective over-provisioning {:.1} %",
             show_size(device.size_bytes),
+            show_size(device.raw_bytes),
             device.profile,
-            device.op_percent
+            device.effective_op_percent
         )
     };
     let mut devices: Vec<_> = of.iter().map(device).collect();

@@ -139,6 +139,8 @@ pub(super) fn name(job: &Job) -> String {
         ("profile ", job.profile.clone()),
         ("size ", job.size.clone()),
         ("op ", job.op.map(|op| op.to_string())),
+        ("raw ", job.raw.clone()),
+        ("ram ", job.ram.clone()),
         ("seed ", Some(job.seed.to_string())),
     ];
     for (what, value) in settings {

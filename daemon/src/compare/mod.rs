@@ -5,6 +5,7 @@
 
 mod cells;
 mod csv;
+mod equal;
 mod estimate;
 mod html;
 mod jobs;

@@ -1,5 +1,6 @@
 //! Jobs in a fixed order, from lists of schemes, workloads and settings.
 
+use super::equal;
 use crate::config::find_scheme;
 use crate::failure::Failure;
 use crate::preset::Preset;
@@ -29,6 +30,18 @@ pub struct Sweep {
     /// Over-provisioning in percent
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',')]
     pub op: Vec<f64>,
+    /// Raw flash, bad blocks included: equal, the most that any compared scheme takes at the
+    /// nominal --op; own, each scheme's layout at --op; or sizes, in place of --op
+    #[arg(
+        long,
+        value_name = "equal|own|SIZE,...",
+        value_delimiter = ',',
+        default_value = "equal"
+    )]
+    pub raw: Vec<String>,
+    /// RAM of every scheme, as allocated
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
+    pub ram: Vec<String>,
     /// Values of a scheme parameter; schemes without it run as they are
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub set: Vec<String>,
@@ -41,6 +54,13 @@ pub struct Sweep {
     /// Method of `ftld replay`.
     #[command(flatten)]
     pub method: Method,
+}
+
+/// Value of `--raw`: each scheme's own layout.
+const OWN: &str = "own";
+
+fn is_size(raw: &str) -> bool {
+    raw != OWN && raw != equal::EQUAL
 }
 
 /// Returns every value of a list, or one `None` for an empty list.
@@ -57,13 +77,15 @@ impl Sweep {
     /// adjacent. Equal jobs (a scheme without the varied parameter) are merged.
     ///
     /// # Errors
-    /// No workload is named, or a preset, scheme or setting does not exist.
+    /// No workload is named, a preset, scheme or setting does not exist, or a scheme needs more than
+    /// the requested raw flash or RAM.
     pub fn jobs(&self) -> Result<Vec<Job>, Failure> {
         if self.workloads.is_empty() {
             return Err(Failure::usage(
                 "no workload: name trace files or generators; see `ftld workloads`",
             ));
         }
+        self.check_raw()?;
         let seeds = self.seeds()?;
         let mut under: Vec<(Option<&String>, Vec<&Scheme>)> = Vec::new();
         for preset in each(&self.preset.iter().collect::<Vec<_>>()) {
@@ -108,7 +130,34 @@ impl Sweep {
                 }
             }
         }
+        equal::share_raw_flash(&mut jobs);
+        if !self.ram.is_empty() || self.raw.iter().any(|raw| is_size(raw)) {
+            equal::check(&jobs)?;
+        }
         Ok(jobs)
+    }
+
+    /// Checks the values of `--raw` and `--ram`, before any run.
+    fn check_raw(&self) -> Result<(), Failure> {
+        for text in &self.ram {
+            let ram = Some(text.clone());
+            Job {
+                ram,
+                ..Job::default()
+            }
+            .ram_bytes()?;
+        }
+        for text in self.raw.iter().filter(|text| is_size(text)) {
+            let raw = Some(text.clone());
+            let op = self.op.first().copied();
+            Job {
+                raw,
+                op,
+                ..Job::default()
+            }
+            .raw_bytes()?;
+        }
+        Ok(())
     }
 
     /// Returns the schemes that run under a preset, or without one.
@@ -131,19 +180,37 @@ impl Sweep {
         }
     }
 
+    /// Returns every over-provisioning with every raw flash and every RAM.
+    fn flash_and_ram(&self) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        for op in each(&self.op) {
+            for raw in &self.raw {
+                for ram in each(&self.ram) {
+                    let raw = Some(raw.clone()).filter(|raw| raw != OWN);
+                    jobs.push(Job {
+                        op,
+                        raw,
+                        ram,
+                        ..Job::default()
+                    });
+                }
+            }
+        }
+        jobs
+    }
+
     fn devices(&self, workload: &str, seeds: &[u64]) -> Vec<Job> {
         let mut jobs = Vec::new();
         // A synthetic workload fits every device, so address rules for traces do not apply.
         let made = ftld_traces::Workload::parse(workload).is_some();
         for profile in each(&self.profile) {
             for size in each(&self.size) {
-                for op in each(&self.op) {
+                for base in self.flash_and_ram() {
                     for &seed in seeds {
                         jobs.push(Job {
                             workload: workload.into(),
                             profile: profile.clone(),
                             size: size.clone(),
-                            op,
                             seed,
                             method: Method {
                                 format: self.method.format.clone().filter(|_| !made),
@@ -155,7 +222,7 @@ impl Sweep {
                                 },
                                 ..self.method.clone()
                             },
-                            ..Job::default()
+                            ..base.clone()
                         });
                     }
                 }

@@ -4,6 +4,7 @@ use super::{Outcome, cores, run_all};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::replay::{Job, MEASURES, ReplayArgs, Row, Summary};
+use crate::size::show_size;
 use crate::statistics::Estimate;
 
 /// Runs a job once per seed. Prints a row per run and their summary as JSON, or a table.
@@ -40,13 +41,21 @@ pub fn repeat(args: &ReplayArgs, as_json: bool) -> Result<(), Failure> {
 /// Returns the estimates of a cell.
 fn table(runs: &[&Row], summary: &Summary) -> String {
     let (first, last) = (runs[0], runs[runs.len() - 1]);
+    let (device, ram) = (&first.device, &first.ram);
     let mut text = format!(
-        "{}: scheme {}, {} runs with seeds {} to {}\n\n{:<22} {:>14} {:>31} {:>14} {:>14}\n",
+        "{}: scheme {}, {} runs with seeds {} to {}\n\
+         {} for the host on {} of raw flash, effective over-provisioning {:.1} %, RAM {} (paper), \
+         {} (allocated)\n\n{:<22} {:>14} {:>31} {:>14} {:>14}\n",
         first.job.workload,
         first.scheme,
         runs.len(),
         first.job.seed,
         last.job.seed,
+        show_size(device.size_bytes),
+        show_size(device.raw_bytes),
+        device.effective_op_percent,
+        show_size(ram.paper_bytes),
+        show_size(ram.allocated_bytes),
         "",
         "mean",
         "95 % interval",

@@ -3,19 +3,25 @@
 use super::cells::{Cell, cells};
 use crate::convert::{to_f64, whole};
 use crate::replay::{Job, Quantity, Response, Row, Summary, estimate};
-use crate::size::show_size;
+use crate::size::{parse_size, show_size};
 use crate::statistics::{Difference, Estimate};
 use std::collections::{BTreeSet, HashMap};
 
 type Setting = fn(&Job) -> Option<String>;
 
 /// Settings in a label, if they differ between the runs.
-const SETTINGS: [(&str, Setting); 4] = [
+const SETTINGS: [(&str, Setting); 6] = [
     ("", |job| job.preset.clone()),
     ("", |job| job.profile.clone()),
     ("", |job| job.size.clone()),
     ("op ", |job| job.op.map(|op| format!("{op} %"))),
+    ("raw ", |job| job.raw.as_deref().map(size)),
+    ("ram ", |job| job.ram.as_deref().map(size)),
 ];
+
+fn size(text: &str) -> String {
+    parse_size(text).map_or(text.into(), show_size)
+}
 
 /// What differs between the runs of a comparison.
 pub(super) struct Labels {
@@ -100,11 +106,32 @@ fn of(response: &Option<Response>, value: fn(&Response) -> f64) -> Option<f64> {
 
 const COLUMNS: &[Column] = &[
     Column {
+        head: "raw",
+        of: |row| Some(to_f64(row.device.raw_bytes)),
+        bound: |_| None,
+        show: |bytes| show_size(whole(bytes)),
+        interval: false,
+    },
+    Column {
+        head: "OP %",
+        of: |row| Some(row.device.effective_op_percent),
+        bound: |_| None,
+        show: |percent| format!("{percent:.1}"),
+        interval: false,
+    },
+    Column {
         head: "WAF",
         of: |row| row.write_amplification.total,
         bound: |row| row.write_amplification.total.map(|_| 1.0),
         show: |value| format!("{value:.3}"),
         interval: true,
+    },
+    Column {
+        head: "taxes",
+        of: |row| row.write_amplification.taxes,
+        bound: |_| None,
+        show: |value| format!("{value:.3}"),
+        interval: false,
     },
     Column {
         head: "write mean us",
@@ -208,7 +235,14 @@ const COLUMNS: &[Column] = &[
         interval: false,
     },
     Column {
-        head: "RAM",
+        head: "RAM paper",
+        of: |row| Some(to_f64(row.ram.paper_bytes)),
+        bound: |_| None,
+        show: |bytes| show_size(whole(bytes)),
+        interval: false,
+    },
+    Column {
+        head: "RAM real",
         of: |row| Some(to_f64(row.ram.allocated_bytes)),
         bound: |_| None,
         show: |bytes| show_size(whole(bytes)),
@@ -377,17 +411,26 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let mut line = heads();
         line[0] = "lazyftl".into();
-        line[1] = "12.345".into();
+        line[3] = "12.345".into();
         let text = columns(&[heads(), line]);
         let lines: Vec<&str> = text.lines().collect();
         assert!(
-            lines[0].starts_with("              WAF  write mean us  p99  p99.9  max  "),
+            lines[0].starts_with(
+                "           raw  OP %     WAF  taxes  write mean us  p99  p99.9  max  "
+            ),
             "{text}"
         );
         assert!(
-            lines[1].starts_with("  lazyftl  12.345  write mean us  p99  p99.9  max  "),
+            lines[1].starts_with(
+                "  lazyftl  raw  OP %  12.345  taxes  write mean us  p99  p99.9  max  "
+            ),
             "{text}"
         );
-        assert!(lines.iter().all(|line| line.ends_with("  RAM")), "{text}");
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.ends_with("  RAM paper  RAM real")),
+            "{text}"
+        );
     }
 }

@@ -38,6 +38,7 @@ pub(crate) fn fresh() -> StatusSnapshot {
             entries: 10,
             paper_bytes: 30,
             allocated_bytes: 40,
+            most_bytes: 50,
         }],
         wear: Wear::default(),
         erase_credit: u32::MAX,

@@ -5,7 +5,7 @@
 
 use super::job::Job;
 use super::measure::{Response, Responses};
-use super::row::{Counts, Erases, MapCache, Optimum, Ram, RamPart, Requests, Stalls};
+use super::row::{Counts, Erases, MapCache, Optimum, Requests, Stalls};
 use super::sim::Sim;
 use crate::convert::{index, to_f64};
 use crate::method::ResponseUnit;
@@ -103,24 +103,6 @@ pub(super) fn write_stalls(begun: &SchemeStats, done: &SchemeStats) -> BTreeMap<
         .zip(pairs.map(between))
         .filter(|(_, stalls)| *stalls != Stalls::default())
         .collect()
-}
-
-pub(super) fn ram(ftl: &dyn Ftl<OobOnlyStore>) -> Ram {
-    let parts: Vec<_> = ftl
-        .ram_report()
-        .into_iter()
-        .map(|entry| RamPart {
-            part: entry.part.into(),
-            entries: entry.entries,
-            paper_bytes: entry.paper_bytes,
-            allocated_bytes: entry.allocated_bytes,
-        })
-        .collect();
-    Ram {
-        paper_bytes: parts.iter().map(|part| part.paper_bytes).sum(),
-        allocated_bytes: parts.iter().map(|part| part.allocated_bytes).sum(),
-        parts,
-    }
 }
 
 pub(super) fn counts(begun: &SchemeStats, done: &SchemeStats) -> Counts {

@@ -3,11 +3,12 @@
 //! Invariants: a device that does not fit into memory is refused before it is created. Nothing of
 //! it outlives the job, so power failure does not matter.
 
-use super::begun::{Begun, counts, map_cache, optimum, ram, write_stalls};
+use super::begun::{Begun, counts, map_cache, optimum, write_stalls};
 use super::job::Job;
 use super::measure::Responses;
 use super::precondition::Conditioned;
 use super::provenance::Run;
+use super::ram::ram;
 use super::row;
 use super::row::{
     Busy, Collected, ConvertCost, Device, Operations, Requests, Row, SCHEMA, WriteAmplification,
@@ -41,8 +42,11 @@ pub(super) struct Bench {
     pub(super) scheme: &'static ftl_core::schemes::Scheme,
     pub(super) layout: Layout,
     pub(super) size: u64,
-    pub(super) op_percent: f64,
+    /// Requested over-provisioning; `None` if the raw flash was requested.
+    pub(super) op_percent: Option<f64>,
     pub(super) params: ftl_core::Params,
+    /// Parameters that follow from the requested RAM, each as KEY=VALUE.
+    pub(super) fitted: Vec<String>,
 }
 
 impl Bench {
@@ -64,9 +68,18 @@ impl Bench {
             0
         };
         let wanted = requirements.size.unwrap_or(default);
-        let layout = scheme
-            .layout(&profile, wanted, op_percent / 100.0, &requirements.params)
-            .map_err(usage)?;
+        let (params, raw) = (&requirements.params, job.raw_bytes()?);
+        let layout = match raw {
+            None => scheme.layout(&profile, wanted, op_percent / 100.0, params),
+            Some(_) if wanted == 0 => {
+                return Err(Failure::usage(format!(
+                    "--raw on profile {}, whose size follows from its raw flash; add --size",
+                    profile.name
+                )));
+            }
+            Some(raw) => scheme.layout_on(&profile, wanted, raw, params),
+        }
+        .map_err(usage)?;
         assert!(
             u64::from(layout.logical_pages) < layout.profile.geometry.pages(),
             "{} logical pages on {} physical pages",
@@ -91,9 +104,40 @@ impl Bench {
             scheme,
             layout,
             size,
-            op_percent,
-            params: requirements.params.clone(),
+            op_percent: raw.is_none().then_some(op_percent),
+            params: params.clone(),
+            fitted: Vec::new(),
         })
+    }
+
+    /// Checks that the scheme fits into the requested RAM.
+    pub(super) fn check_ram(&self, job: &Job) -> Result<(), Failure> {
+        let check = |ram| self.scheme.check_ram(&self.layout, &self.params, ram);
+        job.ram_bytes()?.map_or(Ok(()), check).map_err(usage)
+    }
+
+    /// Fits the parameters into the requested RAM. This creates devices, so it needs the memory of
+    /// one.
+    pub(super) fn fit_ram(&mut self, job: &Job) -> Result<(), Failure> {
+        let Some(ram) = job.ram_bytes()? else {
+            return Ok(());
+        };
+        let own = std::mem::take(&mut self.params);
+        self.params = self
+            .scheme
+            .fit_ram(&self.layout, &own, ram)
+            .map_err(usage)?;
+        let is_new = |(key, _): &(&str, &str)| own.iter().all(|(own, _)| own != *key);
+        let fitted = self.params.iter().filter(is_new);
+        self.fitted = fitted
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        Ok(())
+    }
+
+    /// Returns whether the raw flash follows from the size, not from the profile.
+    pub(super) fn is_by_size(&self) -> bool {
+        self.layout.profile.capacity == Capacity::BySize
     }
 
     pub(super) fn start(&self, job: &Job) -> Result<Sim, Failure> {
@@ -152,6 +196,7 @@ impl Bench {
     ) -> Row {
         let (ftl, profile) = (sim.ftl(), &self.layout.profile);
         let (counters, geometry) = (ftl.chip().counters(), profile.geometry);
+        let bad_blocks = ftl.stats().blocks.bad;
         let flash = row::by_cause(&begun.counters, counters);
         let flash_total = Operations::between(&begun.counters.total(), &counters.total());
         assert_eq!(
@@ -189,11 +234,12 @@ impl Bench {
             logical_pages: self.layout.logical_pages,
             raw_bytes: geometry.data_bytes(),
             blocks: geometry.blocks,
-            bad_blocks: ftl.stats().blocks.bad,
+            bad_blocks,
             pages_per_block: geometry.pages_per_block,
             page_bytes: geometry.page_bytes,
             dies: geometry.dies(),
             op_percent: self.op_percent,
+            effective_op_percent: self.layout.effective_op_percent(bad_blocks),
         };
         let mapped_pages = ftl.stats().mapped_pages;
         Row {
@@ -222,7 +268,7 @@ impl Bench {
                 &ftl.stats().convert_costs,
             ),
             map_cache: map_cache(&begun.stats, &ftl.stats()),
-            ram: ram(ftl),
+            ram: ram(ftl, self.fitted.clone()),
             scheme_stats: counts(&begun.stats, &ftl.stats()),
             optimum: optimum(profile, job, &requests, &responses),
             response_ns: responses,

@@ -1,5 +1,6 @@
 //! Parameters of one run: options on the command line or a JSON object.
 
+use super::ram::takes_ram;
 use crate::config::{ImageRequirements, find_scheme};
 use crate::failure::Failure;
 use crate::method::{AGE_MAX, Precondition, ResponseUnit};
@@ -34,6 +35,14 @@ pub struct Job {
     /// Over-provisioning in percent of the size [default: 7]
     #[arg(long, value_name = "PERCENT")]
     pub op: Option<f64>,
+    /// Raw flash, bad blocks included, in place of --op: what exceeds the size is over-provisioning
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw: Option<String>,
+    /// RAM of the scheme, as allocated: caches, buffers and pending changes are laid out within it
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ram: Option<String>,
     /// Scheme parameter; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -97,6 +106,8 @@ impl Default for Job {
             profile: None,
             size: None,
             op: None,
+            raw: None,
+            ram: None,
             set: Vec::new(),
             seed: SEED_DEFAULT,
             method: Method::default(),
@@ -177,7 +188,7 @@ impl Job {
     }
 
     /// Returns the same job with the values of its preset and all defaults filled in.
-    pub(super) fn complete(&self) -> Result<Job, Failure> {
+    pub(crate) fn complete(&self) -> Result<Job, Failure> {
         let mut job = self.clone();
         if let Some(name) = &self.preset {
             let preset = Preset::find(name)?;
@@ -187,8 +198,16 @@ impl Job {
             );
             job.profile = self.profile.clone().or(device.profile);
             job.size = self.size.clone().or(device.size);
-            job.op = self.op.or(device.op);
-            job.set = preset.params(find_scheme(scheme)?, Use::Simulation, &self.set);
+            // Raw flash determines the over-provisioning.
+            job.op = self.op.or(device.op.filter(|_| self.raw.is_none()));
+            let scheme_of = find_scheme(scheme)?;
+            job.set = preset.params(scheme_of, Use::Simulation, &self.set);
+            if self.ram.is_some() {
+                // RAM is given in place of the paper's sizes; explicit ones stay.
+                let own = |pair: &String| self.set.contains(pair);
+                job.set
+                    .retain(|pair| own(pair) || !takes_ram(scheme_of, pair));
+            }
             job.scheme = Some(scheme.to_owned());
             if self.method.age.is_none() {
                 let own = self.method.precondition;

@@ -16,6 +16,7 @@ mod measure;
 mod precondition;
 mod progress;
 mod provenance;
+mod ram;
 mod report;
 mod row;
 mod series;
@@ -32,9 +33,10 @@ pub use job::{Address, Arrival, Job, Method};
 pub use measure::{Response, Responses};
 pub use precondition::{Conditioned, SteadyRule};
 pub use provenance::Run;
+pub use ram::{Ram, RamPart};
 pub use row::{
-    Busy, Collected, ConvertCost, Counts, Device, Erases, MapCache, Operations, Optimum, Ram,
-    RamPart, Requests, Row, SCHEMA, Stalls, WriteAmplification,
+    Busy, Collected, ConvertCost, Counts, Device, Erases, MapCache, Operations, Optimum, Requests,
+    Row, SCHEMA, Stalls, WriteAmplification,
 };
 pub use short::{Short, run_short};
 pub use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate};
@@ -135,10 +137,11 @@ fn run_unguarded(
         Address::Compact => Some(footprint(&source, job, tick)?),
         Address::Exact | Address::Fold => None,
     };
-    let bench = Bench::new(job, &requirements, footprint.as_ref().map(Footprint::bytes))?;
+    let mut bench = Bench::new(job, &requirements, footprint.as_ref().map(Footprint::bytes))?;
     let touched = footprint.as_ref().map(Footprint::extents);
     let map = AddressRule::new(job.method.address, footprint);
     bench.fits_memory(available_memory())?;
+    bench.fit_ram(job)?;
     let mut watch = Watch::open(watched, &source)?;
     let mut sim = bench.start(job)?;
     let failed = |what: &str, why: &dyn std::fmt::Display| {
@@ -204,6 +207,45 @@ fn run_unguarded(
         .map_err(|why| failed("after the last request", &why))?;
     let row = bench.row(job, requests, responses, conditioned, &begun, &sim, run);
     Ok((row, feed.share))
+}
+
+/// Returns the bytes of the extents that a job's trace touches, if they determine the size of the
+/// device. Reads the trace.
+///
+/// # Errors
+/// The job is wrong, or its trace cannot be read.
+pub(crate) fn touched_bytes(job: &Job) -> Result<Option<u64>, Failure> {
+    match (job.method.address, &job.complete()?.size) {
+        (Address::Compact, None) => {
+            let source = Source::new(job)?;
+            Ok(Some(footprint(&source, job, &mut |_, _| ())?.bytes()))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Returns the raw flash in bytes that a job takes at its over-provisioning, or `None` on a profile
+/// that fixes it. `touched`: as [`touched_bytes`] returns it.
+///
+/// # Errors
+/// The job is wrong, or no device can be laid out for it.
+pub(crate) fn raw_flash(job: &Job, touched: Option<u64>) -> Result<Option<u64>, Failure> {
+    let job = &job.complete()?;
+    let bench = Bench::new(job, &job.requirements()?, touched)?;
+    let raw_bytes = bench.layout.profile.geometry.data_bytes();
+    Ok(bench.is_by_size().then_some(raw_bytes))
+}
+
+/// Checks that a job's scheme fits on its raw flash and into its RAM. `touched`: as
+/// [`touched_bytes`] returns it.
+///
+/// # Errors
+/// The job is wrong, or its scheme needs more.
+pub(crate) fn check(job: &Job, touched: Option<u64>) -> Result<(), Failure> {
+    let job = &job.complete()?;
+    let bench = Bench::new(job, &job.requirements()?, touched)?;
+    bench.fits_memory(available_memory())?;
+    bench.check_ram(job)
 }
 
 /// Returns the CPU time of this thread: jobs run one per thread.

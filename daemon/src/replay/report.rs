@@ -2,10 +2,11 @@
 
 use super::job::Arrival;
 use super::measure::Response;
-use super::row::{Operations, Row};
+use super::row::{Operations, Row, TAXES};
 use crate::convert::to_f64;
 use crate::method::ResponseUnit;
 use crate::size::show_size;
+use nand_model::Cause;
 
 /// Adds a line: name, the scheme's value, the bound's value.
 fn line(text: &mut String, what: &str, scheme: &str, optimum: &str) {
@@ -39,6 +40,15 @@ pub(super) fn table(row: &Row) -> String {
     );
     for (cause, value) in &row.write_amplification.by_cause {
         line(&mut text, &format!("  {cause}"), &ratio(Some(*value)), "");
+    }
+    if let Some(taxes) = row.write_amplification.taxes.filter(|taxes| *taxes > 0.0) {
+        let causes = TAXES.map(Cause::name).join(", ");
+        line(
+            &mut text,
+            "  taxes",
+            &ratio(Some(taxes)),
+            &format!("({causes})"),
+        );
     }
     flash(&mut text, row);
     for (name, response) in [
@@ -117,6 +127,9 @@ pub(super) fn table(row: &Row) -> String {
         &show_size(row.ram.allocated_bytes),
         "",
     );
+    for pair in &row.ram.fitted {
+        line(&mut text, &format!("  fitted {pair}"), "", "");
+    }
     for part in &row.ram.parts {
         line(
             &mut text,
@@ -131,12 +144,13 @@ pub(super) fn table(row: &Row) -> String {
 fn head(row: &Row) -> String {
     let (device, requests) = (&row.device, &row.requests);
     let mut text = format!(
-        "{}: scheme {} on {}, {} for the host on {} of flash\n",
+        "{}: scheme {} on {}, {} for the host on {} of raw flash, effective over-provisioning {:.1} %\n",
         row.job.workload,
         row.scheme,
         device.profile,
         show_size(device.size_bytes),
-        show_size(device.raw_bytes)
+        show_size(device.raw_bytes),
+        device.effective_op_percent
     );
     let before = &row.precondition;
     text += &match (before.write_amplification, before.steady) {

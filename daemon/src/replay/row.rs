@@ -4,6 +4,7 @@ use super::job::Job;
 use super::measure::Responses;
 use super::precondition::Conditioned;
 use super::provenance::Run;
+use super::ram::Ram;
 use crate::convert::{index, to_f64, to_u64};
 use nand_model::{Cause, Counters, OpCounts};
 use serde::{Deserialize, Serialize};
@@ -69,7 +70,7 @@ pub struct Device {
     pub size_bytes: u64,
     /// Pages the scheme maps.
     pub logical_pages: u32,
-    /// Raw capacity of the flash in bytes.
+    /// Raw capacity of the flash in bytes, bad blocks included.
     pub raw_bytes: u64,
     /// Erase blocks.
     pub blocks: u32,
@@ -81,8 +82,11 @@ pub struct Device {
     pub page_bytes: u32,
     /// Dies.
     pub dies: u32,
-    /// Requested over-provisioning in percent.
-    pub op_percent: f64,
+    /// Requested over-provisioning in percent; `None` if the raw flash was requested.
+    pub op_percent: Option<f64>,
+    /// Good flash beyond the size of the device, in percent of that size: the same rule for every
+    /// scheme.
+    pub effective_op_percent: f64,
 }
 
 /// The requests.
@@ -147,6 +151,8 @@ pub struct WriteAmplification {
     pub total: Option<f64>,
     /// By cause; the sum is the total.
     pub by_cause: BTreeMap<String, f64>,
+    /// The part of [`TAXES`]; `None` without host writes.
+    pub taxes: Option<f64>,
     /// Bytes programmed per host byte written, with partial pages.
     pub of_bytes: Option<f64>,
 }
@@ -229,30 +235,6 @@ pub struct MapCache {
     pub hit_ratio: Option<f64>,
 }
 
-/// RAM of the scheme's tables.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Ram {
-    /// Size according to the paper.
-    pub paper_bytes: u64,
-    /// Allocated size.
-    pub allocated_bytes: u64,
-    /// The structures in RAM.
-    pub parts: Vec<RamPart>,
-}
-
-/// One structure in RAM.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RamPart {
-    /// Name.
-    pub part: String,
-    /// Number of entries.
-    pub entries: u64,
-    /// Size according to the paper.
-    pub paper_bytes: u64,
-    /// Allocated size.
-    pub allocated_bytes: u64,
-}
-
 /// Counters of the scheme.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
@@ -303,6 +285,10 @@ pub struct Optimum {
     /// Mean response time of writes, ns, with the reads for partial pages; `None` as for reads.
     pub mean_write_ns: Option<f64>,
 }
+
+/// Causes of programs for crash safety alone, which the papers do not pay: checkpoints, padding of
+/// word lines, and the journal of a write buffer.
+pub(crate) const TAXES: [Cause; 3] = [Cause::Checkpoint, Cause::Pad, Cause::Journal];
 
 impl Operations {
     pub(super) fn between(begun: &OpCounts, done: &OpCounts) -> Operations {
@@ -384,8 +370,11 @@ impl WriteAmplification {
                 .filter(|ratio| *ratio > 0.0)
                 .map(|ratio| (cause.clone(), ratio))
         };
+        let taxes = TAXES.iter().filter_map(|cause| flash.get(cause.name()));
+        let taxes = taxes.map(|operations| operations.programs).sum();
         WriteAmplification {
             total: per(programs, written),
+            taxes: per(taxes, written),
             by_cause: flash.iter().filter_map(of).collect(),
             of_bytes: per(programs * u64::from(page_bytes), requests.written_bytes),
         }

@@ -14,7 +14,7 @@ use crate::failure::{Exit, Failure};
 use crate::private_lock::is_open_to_others;
 use crate::volume::{Durable, Volume, VolumeOptions};
 use ftl_core::schemes::{Layout, SCHEMES, Scheme};
-use ftl_core::{Ftl, FtlConfig, FtlError, Start};
+use ftl_core::{Ftl, FtlConfig, FtlError, RamReport, Start};
 use label::{contradiction, params_text};
 use nand_model::store::{Access, FileStore, SyncHandle, peek};
 use nand_model::{Capacity, Chip, ImageError, ImageInfo, ImageSpec, Profile};
@@ -54,8 +54,12 @@ pub struct Made {
     pub layout: Layout,
     /// Bytes the host sees.
     pub size: u64,
-    /// Over-provisioning in percent.
+    /// Requested over-provisioning in percent.
     pub op_percent: f64,
+    /// Blocks bad from the factory.
+    pub bad_blocks: u32,
+    /// RAM of the scheme's tables.
+    pub ram: RamReport,
 }
 
 /// Durability of the image file on the host's storage.
@@ -241,7 +245,7 @@ pub fn create(config: &Config) -> Result<Made, Failure> {
         params: requirements.params.clone(),
         op_percent: Some(op_percent),
     };
-    format(image, store, layout, &label)?;
+    let (bad_blocks, ram) = format(image, store, layout, &label)?;
     name_image(&unfinished.0, image)?;
     folder
         .ancestors()
@@ -252,6 +256,8 @@ pub fn create(config: &Config) -> Result<Made, Failure> {
         layout,
         size,
         op_percent,
+        bad_blocks,
+        ram,
     })
 }
 
@@ -273,7 +279,13 @@ fn close_to_others(image: &Path) {
     }
 }
 
-fn format(image: &Path, store: FileStore, layout: Layout, label: &Label) -> Result<(), Failure> {
+/// Formats an image; returns the number of bad blocks and the scheme's RAM.
+fn format(
+    image: &Path,
+    store: FileStore,
+    layout: Layout,
+    label: &Label,
+) -> Result<(u32, RamReport), Failure> {
     let failed =
         |error: FtlError| Failure::failed(format!("{}: formatting: {error}", image.display()));
     let uuid = store.info().uuid;
@@ -294,11 +306,13 @@ fn format(image: &Path, store: FileStore, layout: Layout, label: &Label) -> Resu
         layout.logical_pages,
         "logical pages of the new device and of its layout"
     );
+    let made = (ftl.stats().blocks.bad, ftl.ram_report());
     ftl.shutdown(0).map_err(failed)?;
     ftl.into_chip()
         .into_store()
         .close()
-        .map_err(|error| image_failure(&error))
+        .map_err(|error| image_failure(&error))?;
+    Ok(made)
 }
 
 /// Mounts the image's scheme.

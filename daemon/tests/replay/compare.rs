@@ -19,7 +19,9 @@ fn rows(text: &str) -> Vec<Value> {
 fn a_comparison_is_its_replays_whatever_the_number_of_threads() {
     let host = Host::new();
     let loads = ["uniform:requests=3K", "sequential:requests=3K,read=50%"];
-    let settings = ["--size", "8MiB", "--op", "20,40", "--age", "1"];
+    let settings = [
+        "--size", "8MiB", "--op", "20,40", "--raw", "own", "--age", "1",
+    ];
     let with = |threads: &str| {
         let (code, out, error) = host.run(
             &[

@@ -7,6 +7,7 @@ mod method;
 mod nbd_support;
 #[path = "../program/mod.rs"]
 mod program;
+mod raw;
 mod statistics;
 mod sweeps;
 mod watch;

@@ -76,7 +76,7 @@ fn a_ratio_is_paired_by_seed_and_a_difference_inside_its_interval_is_none() {
     let args = [
         &["compare", "--scheme", "pagemap", "--seeds", "4"][..],
         &LOAD,
-        &["7,40", "--set", "wear.gap=5000,6000"],
+        &["7,40", "--raw", "own", "--set", "wear.gap=5000,6000"],
         &["--set", "gc.policy=greedy,fifo"],
     ]
     .concat();

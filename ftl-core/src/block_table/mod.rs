@@ -7,7 +7,8 @@
 mod victim_index;
 
 use crate::format::Role;
-use crate::int::{index, low_u32, to_u16, to_u32, to_u64};
+use crate::int::{index, low_u32, to_u16, to_u32};
+use crate::ram::vec_bytes;
 use crate::stats::BlockCounts;
 use nand_model::{Geometry, PageSplit, Pbn, Ppn};
 use victim_index::VictimIndex;
@@ -406,11 +407,11 @@ impl BlockTable {
 
     /// Returns the allocated bytes: bitmap, victim index, block entries.
     pub(crate) fn bytes(&self) -> (u64, u64, u64) {
-        let entries = self.blocks.len() * std::mem::size_of::<Block>();
+        let entries = vec_bytes::<Block>(self.blocks.capacity());
         (
-            8 * to_u64(self.valid.len()),
+            vec_bytes::<u64>(self.valid.capacity()),
             self.victims.bytes(),
-            to_u64(entries),
+            entries,
         )
     }
 }

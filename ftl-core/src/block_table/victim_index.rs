@@ -2,6 +2,7 @@
 //! change is O(1), and the emptiest block is found without a search (the usual bucket queue of
 //! greedy GC).
 
+use crate::ram::vec_bytes;
 use nand_model::Pbn;
 
 /// Neighbours on a circular list. Alone on it, a link is its own neighbour.
@@ -156,7 +157,7 @@ impl VictimIndex {
 
     /// Returns the allocated bytes.
     pub(super) fn bytes(&self) -> u64 {
-        ((self.links.len() + self.order.len()) * size_of::<Link>()) as u64
+        vec_bytes::<Link>(self.links.capacity() + self.order.capacity())
     }
 }
 

@@ -6,6 +6,7 @@ mod program;
 mod read;
 
 use crate::format::{Flags, OOB_SLOT, Oob};
+use crate::ram::{run_pages, vec_bytes, vec_most};
 use kept::MetadataCopies;
 use nand_model::{Chip, Geometry, Health, Nanos, Ppn, Store};
 
@@ -47,6 +48,22 @@ impl<S: Store> Flash<S> {
             found: Vec::new(),
             kept,
         }
+    }
+
+    /// Returns the bytes of the buffers for runs of pages: now, and at most. A run has at most the
+    /// pages of a block, or of an extent.
+    pub(crate) fn ram(&self) -> (u64, u64) {
+        let now = vec_bytes::<[u8; OOB_SLOT]>(self.oobs.capacity())
+            + vec_bytes::<u8>(self.spare.capacity())
+            + vec_bytes::<Health>(self.health.capacity())
+            + vec_bytes::<(Option<Oob>, bool)>(self.found.capacity());
+        let geometry = self.geometry();
+        let run = run_pages(geometry.page_bytes).max(u64::from(geometry.pages_per_block));
+        let most = vec_most::<[u8; OOB_SLOT]>(run)
+            + vec_most::<u8>(u64::from(geometry.oob_bytes))
+            + vec_most::<Health>(run)
+            + vec_most::<(Option<Oob>, bool)>(run);
+        (now, most)
     }
 
     pub(crate) fn chip(&self) -> &Chip<S> {

@@ -1,6 +1,7 @@
 //! Doubly linked lists of small numbers, threaded through one array: an order of use. Every change
 //! is O(1) and allocates only for a larger number than any before.
-use crate::int::{index, to_u32, to_u64};
+use crate::int::{index, to_u32};
+use crate::ram::{vec_bytes, vec_most};
 
 /// Neighbours on a circular list. Alone on it, a link is its own neighbour.
 #[derive(Clone, Copy, Debug)]
@@ -105,9 +106,14 @@ impl Lists {
         std::iter::successors(step(&list), step).map_while(|at| at.checked_sub(self.lists))
     }
 
+    /// Returns the bytes at most with nodes below this number.
+    pub(crate) fn bytes_most(&self, nodes: u64) -> u64 {
+        vec_most::<Link>(nodes + u64::from(self.lists))
+    }
+
     /// Returns the allocated bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        to_u64(self.links.capacity() * size_of::<Link>())
+        vec_bytes::<Link>(self.links.capacity())
     }
 }
 

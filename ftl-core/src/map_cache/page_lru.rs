@@ -2,6 +2,7 @@
 
 use super::Lists;
 use crate::int::{index, to_u32, to_u64};
+use crate::ram::{hash_bytes, hash_most, vec_bytes, vec_most};
 use rustc_hash::FxHashMap;
 
 struct Slot {
@@ -84,13 +85,19 @@ impl PageLru {
         }
     }
 
-    /// Returns the number of cached pages and the allocated bytes.
-    pub(crate) fn size(&self) -> (u64, u64) {
-        let per_page = self.page_bytes + std::mem::size_of::<Slot>() + 8;
-        (
-            to_u64(self.slots.len()),
-            to_u64(self.slots.len()) * to_u64(per_page) + self.used.bytes(),
-        )
+    /// Returns the number of cached pages, the allocated bytes, and these at most.
+    pub(crate) fn size(&self) -> (u64, u64, u64) {
+        let (pages, capacity) = (to_u64(self.slots.len()), u64::from(self.capacity));
+        let page = to_u64(self.page_bytes);
+        let real = pages * page
+            + vec_bytes::<Slot>(self.slots.capacity())
+            + hash_bytes::<u32, u32>(self.index.capacity())
+            + self.used.bytes();
+        let most = capacity * page
+            + vec_most::<Slot>(capacity)
+            + hash_most::<u32, u32>(capacity)
+            + self.used.bytes_most(capacity);
+        (pages, real, most)
     }
 
     fn slot_for(&mut self, vtpn: u32) -> u32 {

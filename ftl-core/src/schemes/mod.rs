@@ -8,16 +8,20 @@ mod dopftl;
 mod fast;
 mod gftl;
 mod last;
+mod layout;
 mod lazyftl;
 mod mlam;
 mod mnftl;
 mod nftl1;
 mod nftln;
 mod pagemap;
+mod ram;
 mod rose;
 mod superblock;
 mod tpftl;
 
+pub use crate::layout::Layout;
+pub use crate::ram::{RamParam, RamRange};
 #[cfg(test)]
 pub(crate) use pagemap::FlatMap;
 
@@ -25,9 +29,8 @@ use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::families::page_ram::{self, PageMap};
 use crate::ftl::{Ftl, Start};
-use crate::int::narrow;
 use nand_model::store::{FileStore, MemStore, OobOnlyStore};
-use nand_model::{Capacity, Chip, Profile, Store};
+use nand_model::{Chip, Profile, Store};
 use std::sync::{Mutex, PoisonError};
 
 /// Constructor of a scheme on a chip with store `S`.
@@ -64,6 +67,8 @@ pub struct Scheme {
     pub params: &'static [ParamDoc],
     /// Parameters shared with its family.
     pub shared_params: &'static [ParamDoc],
+    /// Those of its parameters that take RAM, in the order in which RAM is given to them.
+    pub ram_params: &'static [RamParam],
     /// Returns the blocks beyond data and over-provisioning: mapping, checkpoints, open blocks,
     /// reserve.
     pub overhead_blocks: fn(&Profile, logical_pages: u32, &Params) -> Result<u32, FtlError>,
@@ -135,6 +140,7 @@ impl Scheme {
             mlc: MlcUse::AsPublished,
             params: &[],
             shared_params: page_ram::PARAMS,
+            ram_params: &[],
             overhead_blocks: page_ram::overhead_blocks::<M>,
             mem: page_ram::start::<MemStore, M>,
             file: page_ram::start::<FileStore, M>,
@@ -171,114 +177,6 @@ impl Scheme {
         config.params.only(self.all_params())?;
         S::constructor(self)(chip, config, start)
     }
-
-    /// Lays out a device: its logical size and the number of raw blocks for it.
-    ///
-    /// A profile by size gets data x (1 + over-provisioning), the scheme's overhead, and the bad
-    /// blocks that its data sheet allows. A paper's device has its own number of raw blocks. Then
-    /// the logical size follows from it, and `size_bytes` must be 0 or not larger.
-    ///
-    /// # Errors
-    /// [`FtlError::Config`] if the device cannot be laid out with these values; the text has the
-    /// reason.
-    pub fn layout(
-        &self,
-        profile: &Profile,
-        size_bytes: u64,
-        op: f64,
-        params: &Params,
-    ) -> Result<Layout, FtlError> {
-        params.only(self.all_params())?;
-        if !(0.01..=10.0).contains(&op) {
-            return Err(FtlError::Config(format!(
-                "over-provisioning of {:.1} %: need 1 to 1000 %",
-                op * 100.0
-            )));
-        }
-        let pages_per_block = u64::from(profile.geometry.pages_per_block);
-        let spare = |blocks: u64| {
-            (blocks * u64::from(profile.max_bad_permille))
-                .div_ceil(1000)
-                .max(4)
-        };
-        let with_op = |logical_pages: u32| (f64::from(logical_pages) * (1.0 + op)).ceil() as u64;
-        match profile.capacity {
-            Capacity::BySize => {
-                let logical_pages = self.logical_pages(profile, size_bytes)?;
-                let data = with_op(logical_pages).div_ceil(pages_per_block);
-                let used =
-                    data + u64::from((self.overhead_blocks)(profile, logical_pages, params)?);
-                let blocks = used + spare(used);
-                let blocks = u32::try_from(blocks).map_err(|_| too_large(size_bytes))?;
-                let profile = profile.with_blocks(blocks);
-                profile.geometry.validate().map_err(FtlError::Config)?;
-                Ok(Layout {
-                    profile,
-                    logical_pages,
-                })
-            }
-            Capacity::Blocks(blocks) => {
-                let fits = |logical_pages: u32| -> Result<bool, FtlError> {
-                    let data = with_op(logical_pages).div_ceil(pages_per_block);
-                    Ok(
-                        data + u64::from((self.overhead_blocks)(profile, logical_pages, params)?)
-                            <= u64::from(blocks),
-                    )
-                };
-                let (mut low, mut high) = (0u32, narrow(u64::from(blocks) * pages_per_block));
-                while low + 1 < high {
-                    let middle = low + (high - low) / 2;
-                    *(if fits(middle)? { &mut low } else { &mut high }) = middle;
-                }
-                let whole = (4096 / profile.geometry.page_bytes).max(1);
-                let largest = low / whole * whole;
-                let wanted = if size_bytes == 0 {
-                    largest
-                } else {
-                    self.logical_pages(profile, size_bytes)?
-                };
-                if wanted == 0 || wanted > largest {
-                    return Err(FtlError::Config(format!(
-                        "profile {} has {blocks} blocks: at most {} bytes at this over-provisioning",
-                        profile.name,
-                        u64::from(largest) * u64::from(profile.geometry.page_bytes)
-                    )));
-                }
-                Ok(Layout {
-                    profile: profile.with_blocks(blocks),
-                    logical_pages: wanted,
-                })
-            }
-        }
-    }
-
-    fn logical_pages(&self, profile: &Profile, size_bytes: u64) -> Result<u32, FtlError> {
-        if size_bytes == 0 || !size_bytes.is_multiple_of(4096) {
-            return Err(FtlError::Config(format!(
-                "size of {size_bytes} bytes: need a multiple of 4 KiB"
-            )));
-        }
-        let pages = size_bytes.div_ceil(u64::from(profile.geometry.page_bytes));
-        u32::try_from(pages)
-            .ok()
-            .filter(|p| *p < 1 << 31)
-            .ok_or_else(|| too_large(size_bytes))
-    }
-}
-
-fn too_large(size_bytes: u64) -> FtlError {
-    FtlError::Config(format!(
-        "size of {size_bytes} bytes does not fit 32-bit page numbers"
-    ))
-}
-
-/// A device's shape.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// The profile with its number of blocks.
-    pub profile: Profile,
-    /// Pages visible to the host.
-    pub logical_pages: u32,
 }
 
 /// Stores for which schemes are compiled.

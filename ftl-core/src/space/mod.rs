@@ -36,7 +36,8 @@ use crate::error::FtlError;
 use crate::events::{Event, EventKind, EventLog};
 use crate::flash::Flash;
 use crate::format::{COUNTER_FOUND_MAX, Flags, Role};
-use crate::int::{index, to_u32, to_u64};
+use crate::int::{index, to_u32};
+use crate::ram::{vec_bytes, vec_most};
 use crate::scan::provisional;
 use crate::stalls::Stalls;
 use crate::stats::{BlockUse, BlockView};
@@ -447,9 +448,22 @@ impl<S: Store> Space<S> {
             && index(self.stream_of_block[block.index()]) >= self.fixed
     }
 
-    /// Returns the allocated bytes of pool and streams.
-    pub(crate) fn pool_bytes(&self) -> u64 {
-        let streams = self.streams.len() * size_of::<Stream>() + 4 * self.stream_of_block.len();
-        to_u64(self.pool.len() * 16 + streams)
+    /// Returns the bytes of pool, streams and released blocks: now, and at most. At most an eighth
+    /// of the blocks waits for its erase or for the confirmation of one.
+    pub(crate) fn ram(&self) -> (u64, u64) {
+        let streams = vec_bytes::<Stream>(self.streams.capacity())
+            + vec_bytes::<u32>(self.stream_of_block.capacity());
+        let now = streams
+            + self.pool.bytes()
+            + self.is_unsafe.bytes()
+            + vec_bytes::<Released>(self.released.capacity())
+            + vec_bytes::<Pbn>(self.failing.capacity());
+        let blocks = u64::from(self.geometry().blocks);
+        let most = streams
+            + self.pool.bytes_most()
+            + UnsafeStreams::bytes_most(self.streams.len())
+            + vec_most::<Released>(blocks / 8)
+            + vec_most::<Pbn>(blocks / 64);
+        (now, most)
     }
 }

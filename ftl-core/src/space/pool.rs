@@ -1,6 +1,7 @@
 //! Erased blocks, by die and wear.
 
 use crate::int::index;
+use crate::ram::{tree_bytes, tree_most, vec_bytes};
 use nand_model::{Geometry, Pbn};
 use std::collections::BTreeSet;
 
@@ -27,6 +28,22 @@ impl FreePool {
 
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Returns the allocated bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        let by_wear = self.by_wear.iter().map(BTreeSet::len);
+        vec_bytes::<BTreeSet<(u32, Pbn)>>(self.by_wear.capacity())
+            + by_wear.map(tree_bytes::<(u32, Pbn), ()>).sum::<u64>()
+            + tree_bytes::<Pbn, ()>(self.unconfirmed.len())
+    }
+
+    /// Returns the bytes at most: a new device has all blocks in the pool.
+    pub(super) fn bytes_most(&self) -> u64 {
+        let blocks = u64::from(self.geometry.blocks);
+        vec_bytes::<BTreeSet<(u32, Pbn)>>(self.by_wear.capacity())
+            + tree_most::<(u32, Pbn), ()>(blocks)
+            + tree_most::<Pbn, ()>(blocks / 8)
     }
 
     /// Returns the number of blocks of one die.

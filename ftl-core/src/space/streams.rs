@@ -3,7 +3,8 @@
 //! with unsafe pages.
 
 use crate::format::Role;
-use crate::int::{index, to_u32};
+use crate::int::{index, to_u32, to_u64};
+use crate::ram::{vec_bytes, vec_most};
 use crate::scan::provisional;
 use nand_model::{PairTable, Pbn};
 use std::cmp::Reverse;
@@ -163,6 +164,16 @@ impl Stream {
 pub(super) struct UnsafeStreams(BinaryHeap<Reverse<(u64, StreamId)>>);
 
 impl UnsafeStreams {
+    /// Returns the allocated bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        vec_bytes::<(u64, StreamId)>(self.0.capacity())
+    }
+
+    /// Returns the bytes at most with this many streams, each of which is listed once.
+    pub(super) fn bytes_most(streams: usize) -> u64 {
+        vec_most::<(u64, StreamId)>(to_u64(streams))
+    }
+
     pub(super) fn put(&mut self, seq: u64, stream: StreamId) {
         debug_assert!(seq < NEVER, "stream {stream} has no unsafe page");
         self.0.push(Reverse((seq, stream)));

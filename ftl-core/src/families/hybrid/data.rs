@@ -6,7 +6,8 @@
 
 use crate::addr::{Lbn, Lpn};
 use crate::format::UNMAPPED;
-use crate::int::{index, to_u16, to_u64};
+use crate::int::{index, to_u16};
+use crate::ram::vec_bytes;
 use nand_model::{Geometry, Pbn, Ppn};
 
 /// Offset of a page that the data block does not contain.
@@ -123,8 +124,13 @@ impl DataBlocks {
         Some(block)
     }
 
-    /// Returns the allocated bytes.
+    /// Returns the allocated bytes of the block map.
     pub(crate) fn bytes(&self) -> u64 {
-        to_u64(4 * (self.blocks.len() + self.owners.len()) + 2 * self.offsets.len())
+        vec_bytes::<u32>(self.blocks.capacity() + self.owners.capacity())
+    }
+
+    /// Returns the allocated bytes of the pages' offsets.
+    pub(crate) fn offset_bytes(&self) -> u64 {
+        vec_bytes::<u16>(self.offsets.capacity())
     }
 }

@@ -4,7 +4,7 @@
 //! the logical blocks of its pages on the map, with their page counts.
 
 use crate::addr::{Lbn, Lpn};
-use crate::int::to_u64;
+use crate::ram::{hash_bytes, hash_most, tree_bytes, tree_most, vec_bytes, vec_most};
 use nand_model::{Pbn, Ppn};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -280,15 +280,28 @@ impl LogBlocks {
 
     /// Returns the allocated bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        let associations: usize = self
-            .blocks
-            .values()
-            .map(|log| 8 * log.associated.capacity())
-            .sum();
-        to_u64(
-            self.map.capacity() * 9
-                + self.blocks.len() * (size_of::<LogBlock>() + 48)
-                + associations,
-        )
+        let associated = self.blocks.values().map(|log| log.associated.capacity());
+        let listed = self.streams.values().map(Vec::capacity);
+        hash_bytes::<Lpn, Ppn>(self.map.capacity())
+            + tree_bytes::<u64, LogBlock>(self.blocks.len())
+            + associated.map(vec_bytes::<(Lbn, u32)>).sum::<u64>()
+            + hash_bytes::<Pbn, u64>(self.ages.capacity())
+            + hash_bytes::<LogStream, Vec<Pbn>>(self.streams.capacity())
+            + listed.map(vec_bytes::<Pbn>).sum::<u64>()
+            + hash_bytes::<Lbn, u32>(self.by_owner.capacity())
+    }
+
+    /// Returns the same at most, with this many log blocks, log streams and logical blocks.
+    pub(crate) fn bytes_most(&self, blocks: u64, streams: u64, logical_blocks: u64) -> u64 {
+        let pages = blocks * u64::from(self.pages_per_block);
+        // Every stream that had a log block keeps an empty list, of at least 4 blocks.
+        hash_most::<Lpn, Ppn>(pages)
+            + tree_most::<u64, LogBlock>(blocks)
+            + vec_most::<(Lbn, u32)>(pages)
+            + hash_most::<Pbn, u64>(blocks)
+            + hash_most::<LogStream, Vec<Pbn>>(streams)
+            + 16 * streams
+            + vec_most::<Pbn>(blocks)
+            + hash_most::<Lbn, u32>(logical_blocks.min(pages))
     }
 }

@@ -43,6 +43,8 @@ use crate::format::{Role, UNMAPPED};
 use crate::ftl::Start;
 use crate::gc::{GcState, Settings, docs};
 use crate::int::{index, to_u32, to_u64};
+use crate::ram::RamParam;
+use crate::ram::{run_pages, vec_bytes, vec_most};
 use crate::recovery::{MountByScan, ShutdownState};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
@@ -84,6 +86,18 @@ pub(crate) const PARAMS: &[ParamDoc] = &[
     docs::SCRUB,
     docs::PAIR_POLICY,
 ];
+
+/// The map of log pages is in RAM.
+pub(crate) const RAM_PARAMS: &[RamParam] = &[RamParam {
+    key: LOG_BLOCKS.key,
+    range: |layout, _| {
+        let geometry = &layout.profile.geometry;
+        let data = layout.logical_pages.div_ceil(geometry.pages_per_block);
+        let left = geometry.blocks.saturating_sub(data);
+        Ok((MIN_LOGS.into(), left.max(MIN_LOGS).into()))
+    },
+    share_percent: 100,
+}];
 
 /// Returns the blocks that a device needs beyond data and over-provisioning: three sets of
 /// checkpoints; trim pages; open common blocks; a failing block; two blocks waiting for their
@@ -277,28 +291,28 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
 
     fn ram(&self) -> RamReport {
         let geometry = self.space.geometry();
-        let (bitmap, victims, blocks) = self.space.table.bytes();
+        let (map, pages) = (&self.map, u64::from(geometry.pages_per_block));
         let (logical_blocks, log_blocks) = (
             u64::from(self.logical_blocks()),
             u64::from(self.log_limit()),
         );
-        let paper = self.map.policy.paper_bytes(
-            logical_blocks,
-            log_blocks,
-            u64::from(geometry.pages_per_block),
-        );
-        let real = self.map.data.bytes() + self.map.logs.bytes() + self.map.policy.bytes();
+        let paper = map.policy.paper_bytes(logical_blocks, log_blocks, pages);
+        let real = map.data.bytes() + map.logs.bytes() + map.policy.bytes();
+        // A block being merged, and one that a mount or a failure adds.
+        let (logs, streams) = (log_blocks + 2, to_u64(map.first_data - FIRST_LOG));
+        let most = map.data.bytes()
+            + map.logs.bytes_most(logs, streams, logical_blocks)
+            + map.policy.bytes_most(streams, logs * pages);
+        let offsets = map.data.offset_bytes();
+        let (trims, trims_most) = map.trims.ram();
+        let work = vec_bytes::<u32>(map.ppns.capacity());
+        let work_most = vec_most::<u32>(run_pages(geometry.page_bytes));
         vec![
-            ram_entry("map", logical_blocks, paper, real),
-            ram_entry("bitmaps", geometry.pages(), 0, bitmap),
-            ram_entry("gc", u64::from(geometry.blocks), 0, victims + blocks),
-            ram_entry(
-                "other",
-                to_u64(self.map.trims.len()),
-                0,
-                self.map.trims.bytes() + self.space.pool_bytes(),
-            ),
-            ram_entry("buffers", 1, 0, self.gc.pages.bytes()),
+            ram_entry("map", logical_blocks, paper, real, most),
+            // Ours, for chips that need pages in order. The map cannot do without, so it counts.
+            ram_entry("page offsets", offsets / 2, offsets, offsets, offsets),
+            ram_entry("trims", to_u64(map.trims.len()), 0, trims, trims_most),
+            ram_entry("work", 1, 0, work, work_most),
         ]
     }
 

@@ -148,4 +148,9 @@ pub(crate) trait Policy: Send {
     fn bytes(&self) -> u64 {
         0
     }
+
+    /// Returns the same at most, with this many log streams and pages of log blocks.
+    fn bytes_most(&self, _streams: u64, _log_pages: u64) -> u64 {
+        self.bytes()
+    }
 }

@@ -14,6 +14,7 @@ use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
 use crate::gc::GarbageCollect;
+use crate::ram::{vec_bytes, vec_most};
 use crate::scan::Head;
 use nand_model::{Geometry, Ppn, Store};
 use std::collections::HashSet;
@@ -23,6 +24,17 @@ use std::collections::HashSet;
 pub(super) struct MapWriter {
     head: Vec<u8>,
     clean: bool,
+}
+
+impl MapWriter {
+    pub(super) fn bytes(&self) -> u64 {
+        vec_bytes::<u8>(self.head.capacity())
+    }
+
+    /// Returns the bytes at most of a head with this many trim records and blocks.
+    pub(super) fn bytes_most(records: u64, blocks: u64) -> u64 {
+        vec_most::<u8>(64 + 12 * records + 4 * blocks)
+    }
 }
 
 /// Content of a checkpoint's head.

@@ -23,6 +23,7 @@ use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
 use crate::gc::placement::{self, DataStreams};
 use crate::gc::{GcState, policy};
+use crate::ram::{vec_bytes, vec_most};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
 use checkpoint::MapWriter;
@@ -202,23 +203,20 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
 
     fn ram(&self) -> RamReport {
         let geometry = self.space.geometry();
-        let (bitmap, victims, blocks) = self.space.table.bytes();
-        let (pages, entries) = (geometry.pages(), self.logical_pages as u64);
         let (paper, real) = self.map.pages.bytes();
-        let trims = &self.map.trims;
-        let other = trims.bytes() + self.space.pool_bytes();
-        let gc = geometry.blocks as u64;
+        let (trims, trims_most) = self.map.trims.ram();
+        let blocks = geometry.blocks as u64;
+        let placement = self.map.streams.bytes();
+        let head = self.map.map_writer.as_ref().map_or(0, MapWriter::bytes);
+        let tags = vec_bytes::<PageTag>(self.map.tags.capacity());
+        let records = 3 * self.map.trims.limit_of_records();
+        let work_most = MapWriter::bytes_most(records, blocks)
+            + vec_most::<PageTag>(geometry.pages_per_block as u64);
         vec![
-            ram_entry("map", entries, paper, real),
-            ram_entry("bitmaps", pages, pages.div_ceil(8), bitmap),
-            ram_entry(
-                "gc",
-                gc,
-                2 * gc,
-                victims + blocks + self.map.streams.bytes(),
-            ),
-            ram_entry("other", trims.len() as u64, 0, other),
-            ram_entry("buffers", 1, 0, self.gc.pages.bytes()),
+            ram_entry("map", self.logical_pages as u64, paper, real, real),
+            ram_entry("placement", blocks, 0, placement, placement),
+            ram_entry("trims", self.map.trims.len() as u64, 0, trims, trims_most),
+            ram_entry("work", 1, 0, head + tags, work_most),
         ]
     }
 

@@ -3,6 +3,7 @@
 //! A record is valid until two complete checkpoints have begun after it, so that either of them may
 //! be lost.
 
+use crate::ram::{tree_bytes, tree_most};
 use nand_model::{Geometry, Ppn};
 use std::collections::BTreeMap;
 
@@ -35,12 +36,21 @@ impl Trims {
         }
     }
 
+    pub(super) fn limit_of_records(&self) -> u64 {
+        self.limit as u64
+    }
+
     pub(super) fn len(&self) -> usize {
         self.live.len()
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        self.live.len() as u64 * 40
+    /// Returns the bytes of the records: now, and at most. A checkpoint is due at the limit, and a
+    /// record stays until two have begun after it.
+    pub(super) fn ram(&self) -> (u64, u64) {
+        (
+            tree_bytes::<Ppn, Record>(self.live.len()),
+            tree_most::<Ppn, Record>(3 * self.limit as u64),
+        )
     }
 
     pub(super) fn add(&mut self, ppn: Ppn, record: Record) {

@@ -9,6 +9,7 @@ use super::{CHECKPOINT, DemandFtl, Policy, UNMAPPED};
 use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
+use crate::ram::{vec_bytes, vec_most};
 use nand_model::{Geometry, Store};
 
 /// Content of a checkpoint.
@@ -106,6 +107,16 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
+    pub(crate) fn bytes(&self) -> u64 {
+        vec_bytes::<u8>(self.bytes.capacity())
+    }
+
+    /// Returns the bytes at most of a checkpoint of this many pages.
+    pub(crate) fn bytes_most(geometry: &Geometry, logical_pages: u32) -> u64 {
+        let pages = Writer::pages(geometry, logical_pages, geometry.blocks);
+        vec_most::<u8>(pages as u64 * geometry.page_bytes as u64)
+    }
+
     /// Returns the maximum number of pages of a checkpoint.
     pub(crate) fn pages(geometry: &Geometry, logical_pages: u32, blocks: u32) -> u32 {
         // Free, named and open blocks are disjoint; there are never more records than pages in a

@@ -55,6 +55,9 @@ use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::Start;
 use crate::gc::placement::{self, DataStreams};
 use crate::gc::{GcState, policy as victims};
+use crate::layout::Layout;
+use crate::ram::RamParam;
+use crate::ram::{TRIM_PAGES, vec_bytes, vec_most};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
 use checkpoint::Writer;
@@ -111,6 +114,31 @@ pub(crate) fn overhead_blocks(
         + settings.more_streams
         + 3
         + settings.gc.free_threshold
+}
+
+/// Tombstones are pending changes. Few are of use without trims, so they get little.
+pub(crate) const TOMBSTONES_RAM: RamParam = RamParam {
+    key: docs::TOMBSTONES.key,
+    range: |_, _| Ok((16, 1024)),
+    share_percent: 10,
+};
+
+/// Every block of the window has a list of its logical pages in RAM.
+pub(crate) const AGE_WINDOW_RAM: RamParam = RamParam {
+    key: docs::AGE_WINDOW.key,
+    range: |_, _| Ok((32, 512)),
+    share_percent: 25,
+};
+
+/// Returns the least bytes of a cache by the paper's count, and those of all entries.
+pub(crate) fn cache_range(layout: &Layout, least: u32, entry_bytes: u32) -> (u64, u64) {
+    let all = layout.logical_pages as u64 * entry_bytes as u64;
+    (least as u64, all.clamp(least as u64, 1 << 31))
+}
+
+/// Returns the number of mapping pages of a device.
+pub(crate) fn map_pages_of(layout: &Layout) -> u64 {
+    map_pages(&layout.profile.geometry, layout.logical_pages) as u64
 }
 
 /// Returns the default bytes of a cache of single entries: 1/16 of the table, which is 64 KiB per
@@ -330,49 +358,42 @@ impl<S: Store, P: Policy> Mapping<S> for DemandFtl<S, P> {
 
     fn ram(&self) -> RamReport {
         let geometry = self.space.geometry();
-        let (bitmap, victims, blocks) = self.space.table.bytes();
-        let (entries, table, indexes) = self.map.pending.bytes();
-        // A scheme that runs GC on blocks only after their conversion accounts for all their pages.
-        let buffered =
-            self.map.settings.buffer_blocks.unwrap_or(0) as u64 * geometry.pages_per_block as u64;
-        let directory = 4 * self.map.directory.len() as u64;
+        let (map, pages) = (&self.map, self.map.directory.len() as u64);
+        let bounds = map.settings.bounds(&geometry);
+        let pending = &map.pending;
+        let (table, indexes) = pending.bytes();
+        let (table_most, indexes_most) = pending.bytes_most(bounds.entries, bounds.blocks, pages);
+        let touched = TRIM_PAGES / self.per_page() as u64 + 2;
+        let (trims, trims_most) = map.trims.ram(&geometry, touched.min(pages));
+        let directory = vec_bytes::<u32>(map.directory.capacity());
+        let tables = directory + vec_bytes::<u64>(map.upto.capacity());
+        let (mapped, placement) = (map.mapped.bytes(), map.streams.bytes());
+        let fixed = vec_bytes::<u8>(map.map_page.capacity());
+        let work = fixed
+            + vec_bytes::<PageTag>(map.tags.capacity())
+            + vec_bytes::<(u64, u64)>(map.converted.capacity())
+            + map.writer.as_ref().map_or(0, Writer::bytes);
+        let work_most = fixed
+            + vec_most::<PageTag>(geometry.pages_per_block as u64)
+            + vec_most::<(u64, u64)>(bounds.blocks)
+            + Writer::bytes_most(&geometry, self.logical_pages);
+        let (entries, counted) = (pending.len() as u64, bounds.counted);
         let mut report = vec![
-            ram_entry("pending", entries, 4 * buffered, table),
-            ram_entry("pending indexes", entries, 0, indexes),
-            ram_entry("flags", buffered, (2 * buffered).div_ceil(8), 0),
-            ram_entry(
-                "directory",
-                self.map.directory.len() as u64,
-                directory,
-                3 * directory,
-            ),
+            ram_entry("pending", entries, 4 * counted, table, table_most),
+            ram_entry("pending indexes", entries, 0, indexes, indexes_most),
+            ram_entry("directory", pages, 4 * pages, tables, tables),
         ];
-        report.extend(self.map.policy.ram());
+        if let Some(buffer) = map.settings.buffer_blocks {
+            // Two flags per page, in the entries.
+            let pages = (buffer * geometry.pages_per_block) as u64;
+            report.push(ram_entry("flags", pages, (2 * pages).div_ceil(8), 0, 0));
+        }
+        report.extend(map.policy.ram());
         report.extend([
-            ram_entry(
-                "bitmaps",
-                geometry.pages(),
-                0,
-                bitmap + self.map.mapped.bytes(),
-            ),
-            ram_entry(
-                "gc",
-                geometry.blocks as u64,
-                0,
-                victims + blocks + self.map.streams.bytes(),
-            ),
-            ram_entry(
-                "other",
-                self.map.trims.len() as u64,
-                0,
-                self.map.trims.bytes() + self.space.pool_bytes(),
-            ),
-            ram_entry(
-                "buffers",
-                1,
-                0,
-                self.gc.pages.bytes() + self.map.map_page.len() as u64,
-            ),
+            ram_entry("mapped", self.logical_pages as u64, 0, mapped, mapped),
+            ram_entry("placement", geometry.blocks as u64, 0, placement, placement),
+            ram_entry("trims", map.trims.len() as u64, 0, trims, trims_most),
+            ram_entry("work", 1, 0, work, work_most),
         ]);
         report
     }

@@ -6,6 +6,7 @@
 //! block.
 
 use crate::format::UNMAPPED;
+use crate::ram::{hash_bytes, hash_most, vec_bytes, vec_most};
 use nand_model::{Geometry, Pbn, Ppn};
 use rustc_hash::FxHashMap;
 
@@ -378,30 +379,29 @@ impl Pending {
         wrong
     }
 
-    /// Returns the number of entries, and the allocated bytes of the table and of its indexes.
-    pub(crate) fn bytes(&self) -> (u64, u64, u64) {
-        let map = |capacity: usize, entry: usize| (capacity * 8 / 7 * (entry + 1)) as u64;
-        let lists: usize = self
-            .dirty
-            .values()
-            .map(|dirty| 4 * dirty.lpns.capacity())
-            .sum();
-        let reverse: usize = self
-            .blocks
-            .values()
-            .map(|buffer| 4 * buffer.lpns.capacity())
-            .sum();
-        let indexes = map(self.dirty.capacity(), 4 + std::mem::size_of::<Dirty>())
-            + map(self.counts.capacity(), 12)
-            + map(
-                self.blocks.capacity(),
-                4 + std::mem::size_of::<BufferBlock>(),
-            );
-        let table = map(self.entries.capacity(), 4 + std::mem::size_of::<Entry>());
-        (
-            self.entries.len() as u64,
-            table,
-            indexes + (lists + reverse) as u64,
-        )
+    /// Returns the allocated bytes of the table and of its indexes.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        let list = |lpns: &Vec<u32>| vec_bytes::<u32>(lpns.capacity());
+        let lists: u64 = self.dirty.values().map(|dirty| list(&dirty.lpns)).sum();
+        let reverse: u64 = self.blocks.values().map(|block| list(&block.lpns)).sum();
+        let indexes = hash_bytes::<u32, Dirty>(self.dirty.capacity())
+            + hash_bytes::<(u32, u32), u32>(self.counts.capacity())
+            + hash_bytes::<u32, BufferBlock>(self.blocks.capacity());
+        let table = hash_bytes::<u32, Entry>(self.entries.capacity());
+        (table, indexes + lists + reverse)
+    }
+
+    /// Returns the same at most, with this many entries, blocks with pending pages, and mapping
+    /// pages of the device.
+    pub(crate) fn bytes_most(&self, entries: u64, blocks: u64, map_pages: u64) -> (u64, u64) {
+        let dirty = map_pages.min(entries);
+        let pages = self.geometry.pages_per_block as u64;
+        // A list is at least 4 entries long, and grows to twice its length.
+        let lists = vec_most::<u32>(entries) + dirty * 16;
+        let indexes = hash_most::<u32, Dirty>(dirty)
+            + hash_most::<(u32, u32), u32>(entries)
+            + hash_most::<u32, BufferBlock>(blocks)
+            + blocks * pages * 4;
+        (hash_most::<u32, Entry>(entries), indexes + lists)
     }
 }

@@ -6,6 +6,7 @@ use crate::error::FtlError;
 use crate::format::Role;
 use crate::gc::placement::{self, more_streams};
 use crate::gc::{self, FreeBlocks};
+use nand_model::Geometry;
 
 /// Documentation of the common parameters, for the tables of schemes.
 pub(crate) mod docs {
@@ -69,7 +70,40 @@ pub(crate) struct Settings {
     pub(crate) checkpoint_interval: u64,
 }
 
+/// Bounds of the pending changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Entries that the paper counts: those of its areas, or the limit of the parameter.
+    pub(crate) counted: u64,
+    /// Entries at most.
+    pub(crate) entries: u64,
+    /// Blocks with pending pages, at most.
+    pub(crate) blocks: u64,
+}
+
 impl Settings {
+    /// Returns the bounds of pending changes. They exceed the limits for a while: by tombstones, by
+    /// those of one trim (the mapping pages at its ends), by the pages of open blocks and of one
+    /// run.
+    pub(crate) fn bounds(&self, geometry: &Geometry) -> Bounds {
+        let pages = geometry.pages_per_block as u64;
+        let open = (STREAMS.len() as u32 + self.more_streams) as u64;
+        let blocks = match self.buffer_blocks {
+            Some(blocks) => blocks as u64,
+            None => self.age_window,
+        };
+        let counted = match self.max_pending {
+            Some(entries) => entries as u64,
+            None => blocks * pages,
+        };
+        let trimmed = self.max_tombstones as u64 + 2 * (geometry.page_bytes / 4) as u64;
+        Bounds {
+            counted,
+            entries: counted + trimmed + (open + 1) * pages,
+            blocks: (blocks + open).min(geometry.blocks as u64),
+        }
+    }
+
     /// Reads the common parameters of a scheme in which GC may take every full block. `reserve`:
     /// free blocks that one GC run may need.
     ///

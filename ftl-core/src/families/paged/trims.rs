@@ -18,6 +18,7 @@ use super::{DemandFtl, MAP, Policy};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
 use crate::format::{Flags, PageTag, Role};
+use crate::ram::{tree_bytes, tree_most, vec_bytes, vec_most};
 use nand_model::{Cause, Geometry, Ppn, Store};
 use std::collections::BTreeMap;
 
@@ -46,11 +47,16 @@ impl Trims {
         self.live.len()
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        self.live
-            .values()
-            .map(|record| 80 + 4 * record.touched.len() as u64)
-            .sum()
+    /// Returns the bytes of the records: now, and at most. A trim touches at most `pages` mapping
+    /// pages.
+    pub(crate) fn ram(&self, geometry: &Geometry, pages: u64) -> (u64, u64) {
+        let touched = self.live.values();
+        let touched = touched.map(|record| vec_bytes::<u32>(record.touched.capacity()));
+        let limit = Self::limit(geometry) as u64 + 1;
+        (
+            tree_bytes::<u64, Record>(self.live.len()) + touched.sum::<u64>(),
+            tree_most::<u64, Record>(limit) + limit * vec_most::<u32>(pages),
+        )
     }
 
     pub(crate) fn add(&mut self, seq: u64, record: Record) {

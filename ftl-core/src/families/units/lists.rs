@@ -4,6 +4,7 @@
 //! by node number.
 
 use crate::int::{index, to_u32, to_u64};
+use crate::ram::{tree_bytes, tree_most, vec_bytes};
 use nand_model::Pbn;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -157,14 +158,19 @@ impl Lists {
         self.long.iter().rev().map(|(.., unit)| *unit)
     }
 
-    /// Returns the allocated bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        let lists = self
-            .nodes
-            .iter()
-            .map(|nodes| nodes.capacity() * 4 + size_of::<Vec<u32>>())
-            .sum::<usize>();
-        to_u64(lists + self.lengths.len() * 16 + self.owners.len() * 8 + self.long.len() * 24)
+    /// Returns the bytes of the lists: now, and at most.
+    pub(crate) fn ram(&self) -> (u64, u64) {
+        type Order = (u32, Reverse<u64>, u32);
+        let fixed = vec_bytes::<Vec<u32>>(self.nodes.capacity())
+            + vec_bytes::<(u32, u64)>(self.lengths.capacity())
+            + vec_bytes::<(u32, u32)>(self.owners.capacity());
+        let lists = self.nodes.iter();
+        let lists: u64 = lists.map(|nodes| vec_bytes::<u32>(nodes.capacity())).sum();
+        let (units, blocks) = (to_u64(self.nodes.len()), to_u64(self.owners.len()));
+        // A list is at least 4 nodes long, and grows to twice its length.
+        let most = 16 * units + 8 * blocks + tree_most::<Order, ()>(units.min(blocks / 2));
+        let now = lists + tree_bytes::<Order, ()>(self.long.len());
+        (fixed + now, fixed + most)
     }
 
     /// Compares lists and owners; returns one line per difference.

@@ -40,6 +40,7 @@ use crate::format::{Flags, LOST, PageTag, Role, UNMAPPED};
 use crate::ftl::Start;
 use crate::gc::GcState;
 use crate::int::{index, to_u32, to_u64};
+use crate::ram::{run_pages, vec_bytes, vec_most};
 use crate::recovery::{MountByScan, ShutdownState};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
@@ -266,32 +267,36 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
     }
 
     fn ram(&self) -> RamReport {
-        let geometry = self.space.geometry();
-        let (bitmap, victims, blocks) = self.space.table.bytes();
-        let units = u64::from(self.logical_pages.div_ceil(self.map.shape.pages));
-        let paper = self
-            .map
-            .policy
-            .paper_bytes(&self.map.shape, &self.map.lists, units);
-        let real = self.map.lists.bytes() + self.map.tables.bytes() + self.map.policy.bytes();
-        let queue = self.map.slices.as_ref().map_or(0, Slices::bytes);
-        vec![
-            ram_entry("map", units, paper, real),
-            ram_entry("bitmaps", geometry.pages(), 0, bitmap),
-            ram_entry(
-                "gc",
-                u64::from(geometry.blocks),
-                0,
-                victims + blocks + queue,
-            ),
-            ram_entry(
-                "other",
-                to_u64(self.map.trims.len()),
-                0,
-                self.map.trims.bytes() + self.space.pool_bytes(),
-            ),
-            ram_entry("buffers", 1, 0, self.gc.pages.bytes()),
-        ]
+        let (map, shape) = (&self.map, &self.map.shape);
+        let units = u64::from(self.logical_pages.div_ceil(shape.pages));
+        let paper = map.policy.paper_bytes(shape, &map.lists, units);
+        // Two more groups at the ends of a trim, and those with a page in a common block.
+        let groups = u64::from(self.most_groups_in_ram());
+        let groups = (groups + 2 + u64::from(self.space.geometry().pages_per_block))
+            .min(units * u64::from(shape.groups()));
+        let parts = [
+            map.lists.ram(),
+            map.tables.ram(shape, groups),
+            map.cached_unit.ram(shape),
+        ];
+        let policy = map.policy.bytes();
+        let real = policy + parts.iter().map(|(now, _)| now).sum::<u64>();
+        let most = policy + parts.iter().map(|(_, most)| most).sum::<u64>();
+        let (trims, trims_most) = map.trims.ram();
+        let records = to_u64(map.trims.len());
+        let mut report = vec![
+            ram_entry("map", units, paper, real, most),
+            ram_entry("trims", records, 0, trims, trims_most),
+        ];
+        let work = vec_bytes::<u32>(map.ppns.capacity());
+        let pages = run_pages(self.space.geometry().page_bytes);
+        report.push(ram_entry("work", 1, 0, work, vec_most::<u32>(pages)));
+        if let Some(slices) = &map.slices {
+            let (queue, queue_most) = slices.ram();
+            let blocks = u64::from(self.space.geometry().blocks);
+            report.push(ram_entry("slices", blocks, 0, queue, queue_most));
+        }
+        report
     }
 
     fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {

@@ -12,6 +12,7 @@ use super::{COMMON, Policy, UnitFtl};
 use crate::error::FtlError;
 use crate::gc::GarbageCollect;
 use crate::int::{index, to_u64};
+use crate::ram::{vec_bytes, vec_most};
 use crate::space::StreamId;
 use crate::stalls::StalledBy;
 use nand_model::{Cause, Nanos, Pbn, Store};
@@ -89,9 +90,14 @@ impl Slices {
         self.under_way
     }
 
-    /// Returns the allocated bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        to_u64(self.queued.len() + 4 * self.queue.capacity())
+    /// Returns the bytes of the queue: now, and at most. Of a block's places in it, the last is
+    /// current, and another may be outdated.
+    pub(super) fn ram(&self) -> (u64, u64) {
+        let queued = vec_bytes::<bool>(self.queued.capacity());
+        (
+            queued + vec_bytes::<Pbn>(self.queue.capacity()),
+            queued + vec_most::<Pbn>(2 * to_u64(self.queued.len())),
+        )
     }
 }
 

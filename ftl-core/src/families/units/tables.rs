@@ -9,7 +9,8 @@
 
 use super::lists::Lists;
 use crate::format::{LOST, UNMAPPED};
-use crate::int::{index, low_u8, low_u32, to_u64};
+use crate::int::{index, low_u8, low_u32};
+use crate::ram::{tree_bytes, tree_most, vec_bytes};
 use nand_model::{Geometry, Pbn, Ppn};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -320,14 +321,18 @@ impl Tables {
             .map(|(group, _)| *group)
     }
 
-    /// Returns the allocated bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        let in_ram: usize = self
-            .in_ram
-            .values()
-            .map(|kept| 4 * (kept.slots.len() + kept.carriers.len()) + 64)
-            .sum();
-        to_u64(4 * self.pointers.len() + in_ram)
+    /// Returns the bytes of pointers and groups: now, and at most with this many groups in RAM.
+    pub(super) fn ram(&self, shape: &Shape, groups: u64) -> (u64, u64) {
+        let group = |slots: usize, carriers: usize| vec_bytes::<u32>(slots + carriers);
+        let kept = self.in_ram.values();
+        let kept = kept.map(|kept| group(kept.slots.len(), kept.carriers.len()));
+        let tables = index(shape.tables_per_group);
+        let largest = group(tables * index(shape.slots), tables);
+        let pointers = vec_bytes::<u32>(self.pointers.capacity());
+        (
+            pointers + tree_bytes::<u32, RamGroup>(self.in_ram.len()) + kept.sum::<u64>(),
+            pointers + tree_most::<u32, RamGroup>(groups) + groups * largest,
+        )
     }
 }
 
@@ -344,6 +349,24 @@ pub(super) struct UnitCache {
 }
 
 impl UnitCache {
+    /// Returns the bytes of the tables: now, and at most.
+    pub(super) fn ram(&self, shape: &Shape) -> (u64, u64) {
+        let bytes = |slots: usize, tables: usize, flags: usize| {
+            vec_bytes::<u32>(slots + tables) + vec_bytes::<bool>(flags)
+        };
+        let now = bytes(
+            self.slots.capacity(),
+            self.carriers.capacity(),
+            self.tables.capacity() + self.directories.capacity(),
+        );
+        let (tables, groups) = (index(shape.tables()), index(shape.groups()));
+        let slots = tables * index(shape.slots);
+        (
+            now,
+            bytes(slots.max(4), tables.max(4), (tables + groups).max(16)),
+        )
+    }
+
     pub(super) fn forget(&mut self) {
         self.unit = None;
     }

@@ -125,12 +125,16 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         Ok(())
     }
 
+    /// Returns the number of groups in RAM above which trims write groups back.
+    pub(super) fn most_groups_in_ram(&self) -> u32 {
+        let shape = &self.map.shape;
+        MIN_IN_RAM.max(self.logical_pages / (shape.slots * shape.tables_per_group) / 16)
+    }
+
     /// Writes groups back while too many are in RAM: copies a page in a common block, else any
     /// page, of each table without a carrier.
     pub(super) fn write_back_groups(&mut self) -> Result<(), FtlError> {
-        let limit = MIN_IN_RAM.max(
-            self.logical_pages / (self.map.shape.slots * self.map.shape.tables_per_group) / 16,
-        );
+        let limit = self.most_groups_in_ram();
         // A trim adds at most one group at either end.
         for _ in 0..2 {
             if self.map.tables.in_ram() <= index(limit) {

@@ -43,6 +43,7 @@ use crate::families::hybrid::{
 };
 use crate::ftl::{Ftl, Start};
 use crate::int::{index, to_u32, to_u64};
+use crate::ram::{hash_bytes, hash_most, vec_bytes};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 use rustc_hash::FxHashMap;
@@ -77,6 +78,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
     ],
     shared_params: hybrid::PARAMS,
+    ram_params: hybrid::RAM_PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
     mem: start,
     file: start,
@@ -272,6 +274,10 @@ impl Policy for Asast {
     }
 
     fn bytes(&self) -> u64 {
-        to_u64(self.sizes.len() + 13 * self.used.capacity())
+        vec_bytes::<u8>(self.sizes.capacity()) + hash_bytes::<LogStream, u64>(self.used.capacity())
+    }
+
+    fn bytes_most(&self, streams: u64, _: u64) -> u64 {
+        vec_bytes::<u8>(self.sizes.capacity()) + hash_most::<LogStream, u64>(streams)
     }
 }

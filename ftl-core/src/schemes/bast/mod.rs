@@ -31,7 +31,7 @@ use crate::families::hybrid::{
     self, HybridFtl, LogBlock, LogReclaim, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
-use crate::int::to_u64;
+use crate::ram::{hash_bytes, hash_most};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 use rustc_hash::FxHashMap;
@@ -54,6 +54,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         help: "lru (default): the least recently written log block; least_valid: the one with the fewest valid pages",
     }],
     shared_params: hybrid::PARAMS,
+    ram_params: hybrid::RAM_PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
     mem: start,
     file: start,
@@ -129,6 +130,10 @@ impl Policy for Bast {
     }
 
     fn bytes(&self) -> u64 {
-        to_u64(self.used.capacity()) * 13
+        hash_bytes::<LogStream, u64>(self.used.capacity())
+    }
+
+    fn bytes_most(&self, streams: u64, _: u64) -> u64 {
+        hash_most::<LogStream, u64>(streams)
     }
 }

@@ -3,10 +3,12 @@
 //! least recently used entry on probation.
 
 use super::ENTRY_BYTES;
+use crate::controller::ram_entry;
 use crate::families::paged::Policy;
 use crate::families::paged::map::entry_at;
 use crate::families::paged::pending::Pending;
 use crate::map_cache::Lists;
+use crate::ram::{hash_bytes, hash_most, run_pages, vec_bytes, vec_most};
 use crate::stats::RamEntry;
 use nand_model::Ppn;
 use rustc_hash::FxHashMap;
@@ -175,13 +177,18 @@ impl Policy for Cmt {
     }
 
     fn ram(&self) -> Vec<RamEntry> {
-        let slots = self.slots.capacity() * size_of::<Slot>() + 4 * self.unused.capacity();
-        let index = self.index.capacity() * 8 / 7 * 9;
-        vec![RamEntry {
-            part: "map cache",
-            entries: self.index.len() as u64,
-            paper_bytes: self.capacity as u64 * ENTRY_BYTES as u64,
-            allocated_bytes: (slots + index) as u64 + self.used.bytes(),
-        }]
+        let real = vec_bytes::<Slot>(self.slots.capacity())
+            + vec_bytes::<u32>(self.unused.capacity())
+            + hash_bytes::<u32, u32>(self.index.capacity())
+            + self.used.bytes();
+        // A request is looked up before the cache evicts.
+        let entries = self.capacity as u64 + run_pages(4 * self.per_page);
+        let most = vec_most::<Slot>(entries)
+            + vec_most::<u32>(entries)
+            + hash_most::<u32, u32>(entries)
+            + self.used.bytes_most(entries);
+        let paper = self.capacity as u64 * ENTRY_BYTES as u64;
+        let cached = self.index.len() as u64;
+        vec![ram_entry("map cache", cached, paper, real, most)]
     }
 }

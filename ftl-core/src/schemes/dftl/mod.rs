@@ -29,7 +29,7 @@ use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::families::paged::{self, DemandFtl, Settings, docs};
 use crate::ftl::{Ftl, Start};
-use crate::schemes::{MlcUse, Scheme};
+use crate::schemes::{MlcUse, RamParam, Scheme};
 use cmt::Cmt;
 use nand_model::{Chip, Profile, Store};
 
@@ -52,6 +52,15 @@ pub(super) const SCHEME: Scheme = Scheme {
         docs::AGE_WINDOW,
     ],
     shared_params: docs::SHARED,
+    ram_params: &[
+        paged::TOMBSTONES_RAM,
+        paged::AGE_WINDOW_RAM,
+        RamParam {
+            key: "dftl.cache",
+            range: |layout, _| Ok(paged::cache_range(layout, 16 * ENTRY_BYTES, ENTRY_BYTES)),
+            share_percent: 100,
+        },
+    ],
     overhead_blocks,
     mem: start,
     file: start,

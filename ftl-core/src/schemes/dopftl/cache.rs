@@ -3,13 +3,14 @@
 //! instead, if that is possible and was not tried since the page's last use. To measure the effect
 //! of this, each form may have a fixed part of the stock, and lookups may search the LRU list.
 
-use super::node::{Form, compress};
-use super::{EXTENT_BYTES, HEAD_BYTES};
+use super::node::{Extent, Form, compress};
+use crate::controller::ram_entry;
 use crate::families::paged::Policy;
 use crate::families::paged::map::{entry_at, set_entry};
 use crate::families::paged::pending::Pending;
 use crate::format::UNMAPPED;
 use crate::map_cache::Lists;
+use crate::ram::{run_pages, vec_bytes, vec_most};
 use crate::stats::RamEntry;
 use nand_model::Ppn;
 
@@ -330,25 +331,34 @@ impl Policy for Cache {
     }
 
     fn ram(&self) -> Vec<RamEntry> {
-        let forms = self.nodes.iter().flatten().map(|node| match &node.form {
-            Form::Original(entries) => 4 * entries.len(),
-            Form::Compressed(extents) => EXTENT_BYTES as usize * extents.capacity(),
-        });
-        let held = self.nodes.capacity() * size_of::<Option<Node>>() + forms.sum::<usize>();
-        let heads = HEAD_BYTES as u64 * self.nodes.iter().flatten().count() as u64;
+        let forms = self.nodes.iter().flatten().map(|node| node.form.bytes());
+        let evicted = self.evicted.iter().map(|(_, form)| form.bytes());
+        let real = vec_bytes::<Option<Node>>(self.nodes.capacity())
+            + vec_bytes::<u32>(self.unused.capacity())
+            + forms.chain(evicted).sum::<u64>()
+            + self.used.bytes();
+        let shape = &self.shape;
+        let pages = self.slots.len() as u64;
+        // As many compressed pages as fit, or original ones; and those of a request.
+        let (blocks, extra) = (
+            shape.blocks as u64,
+            run_pages(4 * shape.per_page) / shape.per_page as u64 + 2,
+        );
+        let nodes = blocks.min(pages) + extra;
+        let compressed = vec_most::<Extent>(shape.extents as u64);
+        let original = vec_bytes::<u32>(shape.per_page as usize);
+        let forms = (nodes * compressed).max((blocks / shape.ratio as u64).min(pages) * original);
+        let most = vec_most::<Option<Node>>(nodes)
+            + vec_most::<u32>(nodes)
+            + forms
+            + extra * original
+            + self.used.bytes_most(nodes);
+        let paper = shape.blocks as u64 * shape.block_bytes as u64;
+        let cached = self.nodes.iter().flatten().count() as u64;
+        let slots = vec_bytes::<u32>(self.slots.capacity());
         vec![
-            RamEntry {
-                part: "map cache",
-                entries: self.nodes.iter().flatten().count() as u64,
-                paper_bytes: self.shape.blocks as u64 * self.shape.block_bytes as u64,
-                allocated_bytes: held as u64 + heads + self.used.bytes(),
-            },
-            RamEntry {
-                part: "ctpa",
-                entries: self.slots.len() as u64,
-                paper_bytes: 2 * self.slots.len() as u64,
-                allocated_bytes: 4 * self.slots.len() as u64,
-            },
+            ram_entry("map cache", cached, paper, real, most),
+            ram_entry("ctpa", pages, 2 * pages, slots, slots),
         ]
     }
 }

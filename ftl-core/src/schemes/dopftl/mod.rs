@@ -27,7 +27,7 @@ use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::families::paged::{self, DemandFtl, Settings, docs};
 use crate::ftl::{Ftl, Start};
-use crate::schemes::{MlcUse, Scheme};
+use crate::schemes::{MlcUse, RamParam, Scheme};
 use cache::{Cache, Shape};
 use nand_model::{Chip, Geometry, Profile, Store};
 
@@ -71,6 +71,26 @@ pub(super) const SCHEME: Scheme = Scheme {
         docs::AGE_WINDOW,
     ],
     shared_params: docs::SHARED,
+    ram_params: &[
+        paged::TOMBSTONES_RAM,
+        paged::AGE_WINDOW_RAM,
+        RamParam {
+            key: "dop.max_dirty",
+            range: |_, _| Ok((64, 16_384)),
+            share_percent: 50,
+        },
+        RamParam {
+            key: "dop.cache",
+            range: |layout, _| {
+                Ok(paged::cache_range(
+                    layout,
+                    2 * layout.profile.geometry.page_bytes,
+                    4,
+                ))
+            },
+            share_percent: 100,
+        },
+    ],
     overhead_blocks,
     mem: start,
     file: start,

@@ -1,6 +1,7 @@
 //! A cached mapping page in one of its two forms.
 
 use crate::format::UNMAPPED;
+use crate::ram::vec_bytes;
 
 /// `len` entries from `offset` on: physical pages from `ppn` on, or unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +71,14 @@ pub(super) fn compress(entries: impl Iterator<Item = u32>, max: u32) -> Option<V
 }
 
 impl Form {
+    /// Returns the allocated bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Form::Original(entries) => vec_bytes::<u32>(entries.len()),
+            Form::Compressed(extents) => vec_bytes::<Extent>(extents.capacity()),
+        }
+    }
+
     /// Returns the smaller form of these entries.
     pub(super) fn new(entries: &[u32], max: u32) -> Form {
         match compress(entries.iter().copied(), max) {

@@ -41,6 +41,7 @@ use crate::families::hybrid::{
 };
 use crate::ftl::{Ftl, Start};
 use crate::int::{index, to_u32, to_u64};
+use crate::ram::{hash_bytes, hash_most, vec_bytes, vec_most};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Geometry, Pbn, Store};
 use rustc_hash::FxHashMap;
@@ -69,6 +70,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
     ],
     shared_params: hybrid::PARAMS,
+    ram_params: hybrid::RAM_PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
     mem: start,
     file: start,
@@ -363,11 +365,17 @@ impl Policy for Last {
         let Recent {
             written, latest, ..
         } = &self.recent;
-        to_u64(
-            self.slots.len() * size_of::<Slot>()
-                + 17 * self.slot_of.capacity()
-                + 4 * written.capacity()
-                + 13 * latest.capacity(),
-        )
+        vec_bytes::<Slot>(self.slots.capacity())
+            + hash_bytes::<Lbn, usize>(self.slot_of.capacity())
+            + vec_bytes::<Lpn>(written.capacity())
+            + hash_bytes::<Lpn, u64>(latest.capacity())
+    }
+
+    fn bytes_most(&self, _: u64, log_pages: u64) -> u64 {
+        let slots = self.slots.capacity();
+        vec_bytes::<Slot>(slots)
+            + hash_most::<Lbn, usize>(to_u64(slots))
+            + vec_most::<Lpn>(log_pages)
+            + hash_most::<Lpn, u64>(log_pages)
     }
 }

@@ -40,14 +40,16 @@
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
+use crate::controller::ram_entry;
 use crate::error::FtlError;
 use crate::families::paged::map::entry_at;
 use crate::families::paged::pending::Pending;
 use crate::families::paged::{self, DemandFtl, Policy, Settings, docs};
 use crate::format::Role;
 use crate::ftl::{Ftl, Start};
+use crate::gc::placement::{self, more_streams};
 use crate::map_cache::PageLru;
-use crate::schemes::{MlcUse, Scheme};
+use crate::schemes::{Layout, MlcUse, RamParam, Scheme};
 use crate::stats::RamEntry;
 use nand_model::{Chip, Geometry, Ppn, Profile, Store};
 
@@ -83,6 +85,19 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
     ],
     shared_params: docs::SHARED,
+    ram_params: &[
+        paged::TOMBSTONES_RAM,
+        RamParam {
+            key: "lazy.buffer_blocks",
+            range: buffer_range,
+            share_percent: 50,
+        },
+        RamParam {
+            key: "lazy.cache_pages",
+            range: |layout, _| Ok((1, paged::map_pages_of(layout))),
+            share_percent: 100,
+        },
+    ],
     overhead_blocks,
     mem: start,
     file: start,
@@ -150,6 +165,14 @@ fn marks(params: &Params, profile: &Profile) -> Result<bool, FtlError> {
         "ram_bitmap" => Ok(false),
         other => refuse(format!("{other:?} is neither oob_mark nor ram_bitmap")),
     }
+}
+
+/// Returns the fewest blocks of the two areas, and the default number.
+fn buffer_range(layout: &Layout, params: &Params) -> Result<(u64, u64), FtlError> {
+    let streams = placement::from_params(params, &[])?.streams();
+    let least = 4 + more_streams(streams);
+    let most = least.max(default_buffer(layout.profile.geometry.blocks));
+    Ok((least as u64, most as u64))
 }
 
 /// 128 of the paper's 8192 blocks.
@@ -277,12 +300,8 @@ impl Policy for WholePages {
     }
 
     fn ram(&self) -> Vec<RamEntry> {
-        let (entries, allocated_bytes) = self.pages.size();
-        vec![RamEntry {
-            part: "map cache",
-            entries,
-            paper_bytes: self.limit as u64 * self.page_bytes as u64,
-            allocated_bytes,
-        }]
+        let (entries, real, most) = self.pages.size();
+        let paper = self.limit as u64 * self.page_bytes as u64;
+        vec![ram_entry("map cache", entries, paper, real, most)]
     }
 }

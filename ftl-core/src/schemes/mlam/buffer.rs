@@ -10,6 +10,7 @@ use super::shape::{QUARTERS, Shape};
 use crate::addr::Lpn;
 use crate::format::UNMAPPED;
 use crate::int::{index, to_u32, to_u64};
+use crate::ram::{hash_bytes, hash_most, tree_bytes, tree_most, vec_bytes, vec_most};
 use nand_model::Ppn;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -300,9 +301,22 @@ impl Buffer {
     }
 
     /// Returns the bytes of the buffer by the paper's count, and of its index.
-    pub(super) fn bytes(&self) -> (u64, u64) {
-        let entries = self.entries.capacity() * (size_of::<Entry>() + 5) + 16 * self.fresh.len();
-        let units = self.units.capacity() * (size_of::<Unit>() + 5) + 24 * self.by_use.len();
-        (to_u64(self.slots.data.capacity()), to_u64(entries + units))
+    /// Returns the bytes of pages and indexes: now, and at most with this many logical superblocks. A
+    /// store that keeps no data needs no content of pages; a device does, so it counts.
+    pub(super) fn ram(&self, logical: u64) -> (u64, u64) {
+        let capacity = u64::from(self.capacity);
+        let pages = (capacity + 1) * to_u64(self.slots.page_bytes);
+        let now = hash_bytes::<Lpn, Entry>(self.entries.capacity())
+            + tree_bytes::<Lpn, ()>(self.fresh.len())
+            + hash_bytes::<u32, Unit>(self.units.capacity())
+            + tree_bytes::<u64, u32>(self.by_use.len())
+            + vec_bytes::<u32>(self.slots.free.capacity());
+        let units = logical.min(capacity + 1);
+        let most = hash_most::<Lpn, Entry>(capacity + 1)
+            + tree_most::<Lpn, ()>(capacity + 1)
+            + hash_most::<u32, Unit>(units)
+            + tree_most::<u64, u32>(units)
+            + vec_most::<u32>(capacity + 1);
+        (pages + now, pages + most)
     }
 }

@@ -10,7 +10,8 @@
 //! reorganisations. A mount forgets which quarters wait for their update.
 
 use super::shape::QUARTERS;
-use crate::int::{index, to_u64};
+use crate::int::index;
+use crate::ram::vec_bytes;
 
 /// Flush costs and the adapted `k_empty`.
 pub(super) struct Cost {
@@ -48,7 +49,7 @@ impl Cost {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        to_u64(self.apart.len() + 8 * self.written.len())
+        vec_bytes::<u8>(self.apart.capacity()) + vec_bytes::<u64>(self.written.capacity())
     }
 
     /// Counts a quarter that is flushed, with new pages if it `is_updated`, and without its whole

@@ -4,6 +4,7 @@
 
 use super::shape::QUARTERS;
 use crate::int::{index, to_u32, to_u64};
+use crate::ram::{vec_bytes, vec_most};
 
 const NONE: u32 = u32::MAX;
 
@@ -44,8 +45,8 @@ impl<T: Copy> Slab<T> {
         }
     }
 
-    fn bytes(&self) -> usize {
-        self.rows.capacity() * size_of::<T>() + 4 * self.free.capacity()
+    fn bytes(&self) -> u64 {
+        vec_bytes::<T>(self.rows.capacity()) + vec_bytes::<u32>(self.free.capacity())
     }
 }
 
@@ -227,8 +228,15 @@ impl LevelMap {
     }
 
     /// Returns the allocated bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        to_u64(self.l0.len() * size_of::<Row>() + self.l1.bytes() + self.l2.bytes())
+    /// Returns the bytes of the tables: now, and at most. A superblock has two halves, and a half has
+    /// one row.
+    pub(super) fn ram(&self) -> (u64, u64) {
+        let fixed = vec_bytes::<Row>(self.l0.capacity());
+        let halves = 2 * to_u64(self.l0.len());
+        let most = vec_most::<Location>(halves)
+            + vec_most::<[Option<Location>; 2]>(halves)
+            + 2 * vec_most::<u32>(halves);
+        (fixed + self.l1.bytes() + self.l2.bytes(), fixed + most)
     }
 }
 

@@ -66,7 +66,7 @@ use crate::gc::{GcState, SCRUB_PARAM, docs};
 use crate::int::{index, to_u32, to_u64};
 use crate::recovery::MountByScan;
 use crate::recovery::ShutdownState;
-use crate::schemes::{MlcUse, Scheme};
+use crate::schemes::{MlcUse, RamParam, Scheme};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
 use crate::trims::Trims;
@@ -144,6 +144,11 @@ pub(super) const SCHEME: Scheme = Scheme {
         docs::PAIR_POLICY,
     ],
     shared_params: &[],
+    ram_params: &[RamParam {
+        key: "mlam.buffer",
+        range: |layout, _| Ok(settings::buffer_range(layout)),
+        share_percent: 100,
+    }],
     overhead_blocks,
     mem: start,
     file: start,
@@ -364,29 +369,26 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
     }
 
     fn ram(&self) -> RamReport {
-        let geometry = self.space.geometry();
-        let (bitmap, victims, blocks) = self.space.table.bytes();
-        let logical = u64::from(self.map.shape.superblocks(self.logical_pages));
-        let tables =
-            self.map.mapping.bytes() + self.map.superblocks.bytes() + self.map.cost.bytes();
-        let (data, index) = self.map.buffer.bytes();
-        let page = u64::from(geometry.page_bytes);
+        let (map, geometry) = (&self.map, self.space.geometry());
+        let logical = u64::from(map.shape.superblocks(self.logical_pages));
+        let physical = u64::from(geometry.blocks / map.shape.chips);
+        let parts = [
+            map.mapping.ram(),
+            map.superblocks.ram(physical, u64::from(map.shape.chips)),
+        ];
+        let tables = map.cost.bytes() + parts.iter().map(|(now, _)| now).sum::<u64>();
+        let most = map.cost.bytes() + parts.iter().map(|(_, most)| most).sum::<u64>();
+        let capacity = u64::from(map.settings.capacity);
+        let paper = capacity * u64::from(geometry.page_bytes);
+        let (buffer, buffer_most) = map.buffer.ram(logical);
+        let (trims, trims_most) = map.trims.ram();
+        let (rows, rows_most) = map.rows.ram(map.shape.chips);
+        let bits = map.mapping.bits().div_ceil(8);
         vec![
-            ram_entry("map", logical, self.map.mapping.bits().div_ceil(8), tables),
-            ram_entry("bitmaps", geometry.pages(), 0, bitmap),
-            ram_entry("gc", u64::from(geometry.blocks), 0, victims + blocks),
-            ram_entry(
-                "other",
-                to_u64(self.map.trims.len()),
-                0,
-                self.map.trims.bytes() + self.space.pool_bytes(),
-            ),
-            ram_entry(
-                "buffers",
-                u64::from(self.map.settings.capacity),
-                u64::from(self.map.settings.capacity) * page,
-                data + index + self.gc.pages.bytes() + self.map.rows.bytes(),
-            ),
+            ram_entry("map", logical, bits, tables, most),
+            ram_entry("write buffer", capacity, paper, buffer, buffer_most),
+            ram_entry("trims", to_u64(map.trims.len()), 0, trims, trims_most),
+            ram_entry("work", 1, 0, rows, rows_most),
         ]
     }
 

@@ -6,7 +6,8 @@ use super::{MlamFtl, SPARE_BYTES, chip_stream};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
-use crate::int::{index, to_u64};
+use crate::int::index;
+use crate::ram::{vec_bytes, vec_most};
 use nand_model::{Cause, Geometry, Nanos, Ppn, Store};
 
 /// Buffers for a row.
@@ -26,8 +27,14 @@ impl Rows {
         }
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        to_u64(self.data.len() + self.blank.len())
+    /// Returns the bytes of the buffers: now, and at most.
+    pub(super) fn ram(&self, chips: u32) -> (u64, u64) {
+        let fixed = vec_bytes::<u8>(self.data.capacity() + self.blank.capacity());
+        let columns = vec_bytes::<Column>(self.columns.capacity());
+        (
+            fixed + columns,
+            fixed + vec_most::<Column>(u64::from(chips)),
+        )
     }
 }
 

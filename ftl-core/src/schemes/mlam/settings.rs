@@ -7,6 +7,7 @@ use crate::error::FtlError;
 use crate::gc::{self, FreeBlocks};
 use crate::int::narrow;
 use crate::recovery::rewrite_reserve;
+use crate::schemes::Layout;
 use nand_model::Profile;
 
 /// The validated parameters.
@@ -60,9 +61,11 @@ impl Settings {
             )));
         }
         let page = u64::from(geometry.page_bytes);
-        let default = DEFAULT_BUFFER
-            .min(u64::from(logical_pages) * page / 16)
-            .max(MIN_BUFFER_PAGES * page);
+        let layout = Layout {
+            profile: *profile,
+            logical_pages,
+        };
+        let (_, default) = buffer_range(&layout);
         let capacity = params.get("mlam.buffer", default)? / page;
         if !(MIN_BUFFER_PAGES..=1 << 24).contains(&capacity) {
             return Err(FtlError::Config(format!(
@@ -102,6 +105,14 @@ impl Settings {
             reserve,
         })
     }
+}
+
+/// Returns the least and the default bytes of the buffer on a device.
+pub(super) fn buffer_range(layout: &Layout) -> (u64, u64) {
+    let page = u64::from(layout.profile.geometry.page_bytes);
+    let least = MIN_BUFFER_PAGES * page;
+    let most = DEFAULT_BUFFER.min(u64::from(layout.logical_pages) * page / 16);
+    (least, most.max(least))
 }
 
 pub(super) const DEFAULT_BUFFER: u64 = 32 << 20;

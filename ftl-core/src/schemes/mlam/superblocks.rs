@@ -3,7 +3,8 @@
 
 use super::mapping::Location;
 use super::shape::QUARTERS;
-use crate::int::{index, to_u32, to_u64};
+use crate::int::{index, to_u32};
+use crate::ram::{vec_bytes, vec_most};
 use nand_model::Pbn;
 
 const NONE: u32 = u32::MAX;
@@ -209,13 +210,17 @@ impl Superblocks {
     }
 
     /// Returns the allocated bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        let blocks: usize = self
-            .iter()
-            .map(|(_, superblock)| 4 * superblock.blocks.len())
-            .sum();
-        to_u64(
-            self.all.capacity() * size_of::<Option<Superblock>>() + blocks + 8 * self.owners.len(),
-        )
+    /// Returns the bytes of all superblocks: now, and at most. Holes may double the number that fits
+    /// the flash.
+    pub(super) fn ram(&self, physical: u64, chips: u64) -> (u64, u64) {
+        let owners = vec_bytes::<(u32, u32)>(self.owners.capacity());
+        let blocks = self.iter().map(|(_, superblock)| superblock.blocks.len());
+        let now = vec_bytes::<Option<Superblock>>(self.all.capacity())
+            + vec_bytes::<u32>(self.free.capacity())
+            + blocks.map(vec_bytes::<u32>).sum::<u64>();
+        let most = vec_most::<Option<Superblock>>(physical)
+            + vec_most::<u32>(physical)
+            + 2 * physical * chips * 4;
+        (owners + now, owners + most)
     }
 }

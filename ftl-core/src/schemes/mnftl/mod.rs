@@ -66,6 +66,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
     ],
     shared_params: docs::SHARED,
+    ram_params: &[],
     overhead_blocks,
     mem: start,
     file: start,

@@ -50,6 +50,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     mlc: MlcUse::Adapted,
     params: &[],
     shared_params: hybrid::PARAMS,
+    ram_params: hybrid::RAM_PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
     mem: start,
     file: start,

@@ -52,6 +52,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         help: "maximum number of blocks of a list, 2 to 64 (default 16)",
     }],
     shared_params: hybrid::PARAMS,
+    ram_params: hybrid::RAM_PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
     mem: start,
     file: start,

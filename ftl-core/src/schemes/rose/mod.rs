@@ -102,6 +102,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
     ],
     shared_params: hybrid::PARAMS,
+    ram_params: hybrid::RAM_PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
     mem: start,
     file: start,

@@ -35,7 +35,8 @@ use crate::families::units::{self, Lists, Policy, Shape, UnitFtl};
 use crate::format::OOB_BYTES;
 use crate::ftl::{Ftl, Start};
 use crate::gc::docs;
-use crate::int::{index, to_u64};
+use crate::int::index;
+use crate::ram::vec_bytes;
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Profile, Store};
 
@@ -69,6 +70,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
     ],
     shared_params: docs::SHARED,
+    ram_params: &[],
     overhead_blocks,
     mem: start,
     file: start,
@@ -196,6 +198,6 @@ impl Policy for Superblock {
     }
 
     fn bytes(&self) -> u64 {
-        8 * to_u64(self.written.len())
+        vec_bytes::<u64>(self.written.capacity())
     }
 }

@@ -2,9 +2,11 @@
 //! their entries' last uses, entries by their own.
 
 use super::{ENTRY_BYTES, NODE_BYTES};
+use crate::controller::ram_entry;
 use crate::families::paged::Policy;
 use crate::families::paged::map::entry_at;
 use crate::families::paged::pending::Pending;
+use crate::ram::{hash_bytes, hash_most, run_pages, tree_bytes, tree_most};
 use crate::stats::RamEntry;
 use nand_model::Ppn;
 use rustc_hash::FxHashMap;
@@ -262,15 +264,25 @@ impl Policy for Nodes {
     }
 
     fn ram(&self) -> Vec<RamEntry> {
-        // Nodes of a B-tree are two thirds full on average.
-        let per_entry = 3 * (4 + size_of::<Entry>() + 12) / 2;
-        let per_node = 4 + size_of::<Node>() + 24;
-        vec![RamEntry {
-            part: "map cache",
-            entries: self.entries as u64,
-            paper_bytes: self.bytes as u64,
-            allocated_bytes: self.entries as u64 * per_entry as u64
-                + self.nodes.len() as u64 * per_node as u64,
-        }]
+        let trees = self.nodes.values().map(|node| {
+            let entries = node.entries.len();
+            tree_bytes::<u32, Entry>(entries) + tree_bytes::<u64, u32>(entries)
+        });
+        let real = hash_bytes::<u32, Node>(self.nodes.capacity())
+            + tree_bytes::<(u64, u32), ()>(self.by_heat.len())
+            + trees.sum::<u64>();
+        // Prefetches and the entries of a request exceed the limit until the next eviction.
+        let entries =
+            (self.bytes / ENTRY_BYTES) as u64 + run_pages(4 * self.per_page) + self.per_page as u64;
+        // A node that is not full has a leaf of its own in either tree.
+        let pages = self.logical_pages.div_ceil(self.per_page);
+        let nodes = (self.bytes / (ENTRY_BYTES + NODE_BYTES)).min(pages) as u64 + 2;
+        let most = hash_most::<u32, Node>(nodes)
+            + tree_most::<(u64, u32), ()>(nodes)
+            + nodes * (tree_most::<u32, Entry>(1) + tree_most::<u64, u32>(1))
+            + tree_most::<u32, Entry>(entries)
+            + tree_most::<u64, u32>(entries);
+        let (cached, paper) = (self.entries as u64, self.bytes as u64);
+        vec![ram_entry("map cache", cached, paper, real, most)]
     }
 }

@@ -1,0 +1,206 @@
+//! The layout of a device under a scheme: from its size, or from its raw flash.
+
+use super::Scheme;
+use crate::config::Params;
+use crate::error::FtlError;
+use crate::int::narrow;
+use crate::layout::Layout;
+use nand_model::{Capacity, Geometry, Profile};
+
+/// Minimum of over-provisioning, as a share of the logical size.
+const OP_MIN: f64 = 0.01;
+/// Maximum of over-provisioning.
+const OP_MAX: f64 = 10.0;
+
+impl Scheme {
+    /// Lays out a device: its logical size and the number of raw blocks for it.
+    ///
+    /// A profile by size gets data x (1 + over-provisioning), the scheme's overhead, and the bad
+    /// blocks that its data sheet allows. A paper's device has its own number of raw blocks. Then
+    /// the logical size follows from it, and `size_bytes` must be 0 or not larger.
+    ///
+    /// # Errors
+    /// [`FtlError::Config`] if the device cannot be laid out with these values; the text has the
+    /// reason.
+    pub fn layout(
+        &self,
+        profile: &Profile,
+        size_bytes: u64,
+        op: f64,
+        params: &Params,
+    ) -> Result<Layout, FtlError> {
+        params.only(self.all_params())?;
+        if !(OP_MIN..=OP_MAX).contains(&op) {
+            return Err(FtlError::Config(format!(
+                "over-provisioning of {:.1} %: need 1 to 1000 %",
+                op * 100.0
+            )));
+        }
+        match profile.capacity {
+            Capacity::BySize => {
+                let logical_pages = logical_pages_of(profile, size_bytes)?;
+                let blocks = self.blocks_for(profile, logical_pages, op, params)?;
+                let blocks = u32::try_from(blocks).map_err(|_| too_large(size_bytes))?;
+                finish(profile, blocks, logical_pages)
+            }
+            Capacity::Blocks(blocks) => {
+                let largest = self.largest_on(profile, blocks, op, params)?;
+                let wanted = if size_bytes == 0 {
+                    largest
+                } else {
+                    logical_pages_of(profile, size_bytes)?
+                };
+                if wanted == 0 || wanted > largest {
+                    return Err(FtlError::Config(format!(
+                        "profile {} has {blocks} blocks: at most {} bytes at this over-provisioning",
+                        profile.name,
+                        u64::from(largest) * u64::from(profile.geometry.page_bytes)
+                    )));
+                }
+                finish(profile, blocks, wanted)
+            }
+        }
+    }
+
+    /// Lays out a device of `size_bytes` on `raw_bytes` of flash, bad blocks included: as many
+    /// whole blocks as fit into `raw_bytes`. The over-provisioning is what remains.
+    ///
+    /// # Errors
+    /// [`FtlError::Config`] if the scheme needs more flash for this size; the text has the least
+    /// that it needs, or the size if the flash is less than that.
+    pub fn layout_on(
+        &self,
+        profile: &Profile,
+        size_bytes: u64,
+        raw_bytes: u64,
+        params: &Params,
+    ) -> Result<Layout, FtlError> {
+        params.only(self.all_params())?;
+        let logical_pages = logical_pages_of(profile, size_bytes)?;
+        if raw_bytes < size_bytes {
+            return Err(FtlError::Config(format!(
+                "raw flash of {raw_bytes} bytes is less than the size of {size_bytes} bytes that the host sees"
+            )));
+        }
+        let least = self.blocks_for(profile, logical_pages, OP_MIN, params)?;
+        let block_bytes = block_bytes(&profile.geometry);
+        let blocks = raw_bytes / block_bytes;
+        if blocks < least {
+            return Err(FtlError::Config(format!(
+                "raw flash of {raw_bytes} bytes: scheme {} needs at least {} bytes for a device of {size_bytes} bytes",
+                self.name,
+                least * block_bytes
+            )));
+        }
+        let blocks = u32::try_from(blocks).map_err(|_| too_large(raw_bytes))?;
+        finish(profile, blocks, logical_pages)
+    }
+
+    /// Returns the raw blocks for this many logical pages: data, over-provisioning, the scheme's
+    /// overhead, and on a profile by size the bad blocks that its data sheet allows.
+    fn blocks_for(
+        &self,
+        profile: &Profile,
+        logical_pages: u32,
+        op: f64,
+        params: &Params,
+    ) -> Result<u64, FtlError> {
+        let with_op = (f64::from(logical_pages) * (1.0 + op)).ceil() as u64;
+        let data = with_op.div_ceil(u64::from(profile.geometry.pages_per_block));
+        let used = data + u64::from((self.overhead_blocks)(profile, logical_pages, params)?);
+        let spare = match profile.capacity {
+            Capacity::BySize => (used * u64::from(profile.max_bad_permille))
+                .div_ceil(1000)
+                .max(4),
+            Capacity::Blocks(_) => 0,
+        };
+        Ok(used + spare)
+    }
+
+    /// Returns the most logical pages, in units of 4 KiB, that fit on this many blocks.
+    fn largest_on(
+        &self,
+        profile: &Profile,
+        blocks: u32,
+        op: f64,
+        params: &Params,
+    ) -> Result<u32, FtlError> {
+        let pages = u64::from(blocks) * u64::from(profile.geometry.pages_per_block);
+        let (mut low, mut high) = (0u32, narrow(pages));
+        while low + 1 < high {
+            let middle = low + (high - low) / 2;
+            let fits = self.blocks_for(profile, middle, op, params)? <= u64::from(blocks);
+            *(if fits { &mut low } else { &mut high }) = middle;
+        }
+        let whole = (4096 / profile.geometry.page_bytes).max(1);
+        Ok(low / whole * whole)
+    }
+}
+
+fn finish(profile: &Profile, blocks: u32, logical_pages: u32) -> Result<Layout, FtlError> {
+    let profile = profile.with_blocks(blocks);
+    profile.geometry.validate().map_err(FtlError::Config)?;
+    Ok(Layout {
+        profile,
+        logical_pages,
+    })
+}
+
+fn block_bytes(geometry: &Geometry) -> u64 {
+    u64::from(geometry.pages_per_block) * u64::from(geometry.page_bytes)
+}
+
+fn logical_pages_of(profile: &Profile, size_bytes: u64) -> Result<u32, FtlError> {
+    if size_bytes == 0 || !size_bytes.is_multiple_of(4096) {
+        return Err(FtlError::Config(format!(
+            "size of {size_bytes} bytes: need a multiple of 4 KiB"
+        )));
+    }
+    let pages = size_bytes.div_ceil(u64::from(profile.geometry.page_bytes));
+    u32::try_from(pages)
+        .ok()
+        .filter(|p| *p < 1 << 31)
+        .ok_or_else(|| too_large(size_bytes))
+}
+
+fn too_large(bytes: u64) -> FtlError {
+    FtlError::Config(format!("{bytes} bytes do not fit 32-bit page numbers"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schemes::SCHEMES;
+
+    /// The least that the message names is accepted, one block less is refused, and whatever is
+    /// accepted is within one block below the asked.
+    #[test]
+    fn raw_flash_is_what_was_asked_or_the_least_is_named() {
+        const SIZE: u64 = 64 << 20;
+        let (profile, params) = (Profile::default_profile(), Params::default());
+        let block = block_bytes(&profile.geometry);
+        for scheme in SCHEMES {
+            let error = scheme.layout_on(profile, SIZE, SIZE, &params).unwrap_err();
+            let text = error.to_string();
+            let least = text.split("at least ").nth(1).and_then(|rest| {
+                let (number, _) = rest.split_once(' ')?;
+                number.parse::<u64>().ok()
+            });
+            let least = least.unwrap_or_else(|| panic!("{text}"));
+            assert!(text.contains(scheme.name), "{text}");
+            for raw in [least, least + 1, least + block - 1, 2 * least] {
+                let layout = scheme.layout_on(profile, SIZE, raw, &params).unwrap();
+                let got = layout.profile.geometry.data_bytes();
+                assert!(got <= raw && raw - got < block, "{raw} asked, {got} got");
+                assert_eq!(u64::from(layout.logical_pages) * 4096, SIZE);
+            }
+            let less = scheme.layout_on(profile, SIZE, least - 1, &params);
+            assert!(less.is_err(), "{}: less than the least", scheme.name);
+            let below = scheme.layout_on(profile, SIZE, SIZE - 1, &params);
+            let text = below.unwrap_err().to_string();
+            assert!(text.contains("is less than the size of 67108864 bytes"));
+            let nominal = scheme.layout(profile, SIZE, 0.07, &params).unwrap();
+            assert!(nominal.profile.geometry.data_bytes() >= least);
+        }
+    }
+}
