@@ -271,10 +271,20 @@ where
         to_u64(bytes / page)
     }
 
+    /// Returns the steps in RAM so far if they take time.
+    #[inline]
+    fn timed_steps(&self) -> u64 {
+        if self.space.flash.times_ram() {
+            self.lookup_steps()
+        } else {
+            0
+        }
+    }
+
     /// Adds the time of the lookups in RAM to the current request; `before`: the steps before it.
     #[inline]
     fn add_ram_time(&mut self, before: u64) {
-        self.space.flash.add_ram_steps(self.lookup_steps() - before);
+        self.space.flash.add_ram_steps(self.timed_steps() - before);
     }
 
     fn audit_blocks(&self) -> Vec<String> {
@@ -309,7 +319,7 @@ where
         self.begin();
         let count = self.pages_in(out.len());
         self.check_request(first, count);
-        let steps = self.lookup_steps();
+        let steps = self.timed_steps();
         self.stats.host_pages_read += count;
         self.read_pages(first, out)?;
         self.add_ram_time(steps);
@@ -326,7 +336,7 @@ where
         self.begin();
         self.gc.refuse_if_read_only()?;
         self.check_request(first, self.pages_in(data.len()));
-        let steps = self.lookup_steps();
+        let steps = self.timed_steps();
         self.space.stalls.begin_write();
         let outcome = self.write_pages(first, data);
         self.space.stalls.end_write();

@@ -93,6 +93,12 @@ impl<S: Store> Flash<S> {
         self.ram_step_ns = ns;
     }
 
+    /// Returns whether the steps of a mapping lookup take time.
+    #[inline]
+    pub(crate) fn times_ram(&self) -> bool {
+        self.ram_step_ns > 0
+    }
+
     /// Adds the time of these steps to the critical path.
     #[inline]
     pub(crate) fn add_ram_steps(&mut self, steps: u64) {

@@ -16,6 +16,8 @@ pub(crate) type LogStream = u32;
 #[derive(Clone, Debug)]
 pub(crate) struct LogBlock {
     pub(crate) block: Pbn,
+    /// Its number in the order of creation.
+    age: u64,
     /// The stream that filled it; `None` if a mount found it.
     pub(crate) stream: Option<LogStream>,
     /// Pages programmed into it.
@@ -27,7 +29,7 @@ pub(crate) struct LogBlock {
     /// Whether it was a data block before, and has old pages from that time.
     pub(crate) swapped: bool,
     /// Log blocks reclaimed before it became one.
-    pub(crate) created_at: u64,
+    pub(crate) reclaimed_before: u64,
     /// Logical blocks with valid pages in it, and how many.
     pub(crate) associated: Vec<(Lbn, u32)>,
 }
@@ -47,10 +49,9 @@ pub(crate) struct LogBlocks {
     pages_per_block: u32,
     /// Physical page by logical page.
     map: FxHashMap<Lpn, Ppn>,
+    blocks: FxHashMap<Pbn, LogBlock>,
     /// By age, the oldest first.
-    blocks: BTreeMap<u64, LogBlock>,
-    /// Age by physical block.
-    ages: FxHashMap<Pbn, u64>,
+    by_age: BTreeMap<u64, Pbn>,
     /// Blocks by stream, the oldest first.
     streams: FxHashMap<LogStream, Vec<Pbn>>,
     next_age: u64,
@@ -64,8 +65,8 @@ impl LogBlocks {
         LogBlocks {
             pages_per_block,
             map: FxHashMap::default(),
-            blocks: BTreeMap::new(),
-            ages: FxHashMap::default(),
+            blocks: FxHashMap::default(),
+            by_age: BTreeMap::new(),
             streams: FxHashMap::default(),
             next_age: 0,
             reclaimed: 0,
@@ -94,12 +95,12 @@ impl LogBlocks {
 
     /// Returns every log block, the oldest first.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &LogBlock> {
-        self.blocks.values()
+        self.by_age.values().map(|block| &self.blocks[block])
     }
 
     /// Returns the log block, if the block is one.
     pub(crate) fn get(&self, block: Pbn) -> Option<&LogBlock> {
-        self.blocks.get(self.ages.get(&block)?)
+        self.blocks.get(&block)
     }
 
     /// Returns the blocks of a stream, the oldest first.
@@ -136,11 +137,7 @@ impl LogBlocks {
 
     /// Records that another stream has a new version of a page in this block.
     pub(crate) fn mark_replaced_elsewhere(&mut self, block: Pbn) {
-        if let Some(log) = self
-            .ages
-            .get(&block)
-            .and_then(|age| self.blocks.get_mut(age))
-        {
+        if let Some(log) = self.blocks.get_mut(&block) {
             log.replaced_elsewhere = true;
         }
     }
@@ -171,27 +168,30 @@ impl LogBlocks {
     }
 
     fn block_for(&mut self, block: Pbn, stream: Option<LogStream>) -> &mut LogBlock {
-        let age = match self.ages.get(&block) {
-            Some(age) => *age,
-            None => {
-                self.next_age += 1;
-                self.ages.insert(block, self.next_age);
-                if let Some(stream) = stream {
-                    self.streams.entry(stream).or_default().push(block);
-                }
-                self.next_age
+        let Self {
+            by_age,
+            streams,
+            next_age,
+            reclaimed,
+            ..
+        } = self;
+        self.blocks.entry(block).or_insert_with(|| {
+            *next_age += 1;
+            by_age.insert(*next_age, block);
+            if let Some(stream) = stream {
+                streams.entry(stream).or_default().push(block);
             }
-        };
-        let created_at = self.reclaimed;
-        self.blocks.entry(age).or_insert_with(|| LogBlock {
-            block,
-            stream,
-            written: 0,
-            valid: 0,
-            replaced_elsewhere: false,
-            swapped: false,
-            created_at,
-            associated: Vec::new(),
+            LogBlock {
+                block,
+                age: *next_age,
+                stream,
+                written: 0,
+                valid: 0,
+                replaced_elsewhere: false,
+                swapped: false,
+                reclaimed_before: *reclaimed,
+                associated: Vec::new(),
+            }
         })
     }
 
@@ -203,9 +203,8 @@ impl LogBlocks {
         );
         let (lbn, _) = lpn.split(self.pages_per_block);
         let log = self
-            .ages
-            .get(&block)
-            .and_then(|age| self.blocks.get_mut(age))
+            .blocks
+            .get_mut(&block)
             .expect("the page is in a log block");
         let pages = self
             .by_owner
@@ -229,16 +228,14 @@ impl LogBlocks {
 
     /// Removes a log block without valid pages.
     pub(crate) fn remove_block(&mut self, block: Pbn) {
-        let Some(age) = self.ages.remove(&block) else {
+        let Some(log) = self.blocks.remove(&block) else {
             return;
         };
-        let log = self
-            .blocks
-            .remove(&age)
-            .expect("a log block has its age as key");
+        let listed = self.by_age.remove(&log.age);
         assert_eq!(
-            log.block, block,
-            "the age of log block {block} is the key of another log block"
+            listed,
+            Some(block),
+            "the age of log block {block} belongs to another log block"
         );
         assert!(
             log.associated.is_empty() && log.valid == 0,
@@ -259,7 +256,7 @@ impl LogBlocks {
                 .or_default() += 1;
         }
         let mut wrong = Vec::new();
-        for log in self.blocks.values() {
+        for log in self.iter() {
             for (lbn, pages) in &log.associated {
                 let found = counted.remove(&(log.block, *lbn)).unwrap_or(0);
                 if found != *pages {
@@ -283,9 +280,9 @@ impl LogBlocks {
         let associated = self.blocks.values().map(|log| log.associated.capacity());
         let listed = self.streams.values().map(Vec::capacity);
         hash_bytes::<Lpn, Ppn>(self.map.capacity())
-            + tree_bytes::<u64, LogBlock>(self.blocks.len())
+            + hash_bytes::<Pbn, LogBlock>(self.blocks.capacity())
+            + tree_bytes::<u64, Pbn>(self.by_age.len())
             + associated.map(vec_bytes::<(Lbn, u32)>).sum::<u64>()
-            + hash_bytes::<Pbn, u64>(self.ages.capacity())
             + hash_bytes::<LogStream, Vec<Pbn>>(self.streams.capacity())
             + listed.map(vec_bytes::<Pbn>).sum::<u64>()
             + hash_bytes::<Lbn, u32>(self.by_owner.capacity())
@@ -296,9 +293,9 @@ impl LogBlocks {
         let pages = blocks * u64::from(self.pages_per_block);
         // Every stream that had a log block keeps an empty list, of at least 4 blocks.
         hash_most::<Lpn, Ppn>(pages)
-            + tree_most::<u64, LogBlock>(blocks)
+            + hash_most::<Pbn, LogBlock>(blocks)
+            + tree_most::<u64, Pbn>(blocks)
             + vec_most::<(Lbn, u32)>(pages)
-            + hash_most::<Pbn, u64>(blocks)
             + hash_most::<LogStream, Vec<Pbn>>(streams)
             + 16 * streams
             + vec_most::<Pbn>(blocks)

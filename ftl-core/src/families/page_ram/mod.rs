@@ -152,6 +152,7 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
             .read_logical_pages(first.raw(), count, ppn_of, out)
     }
 
+    #[inline(always)]
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         if data.len() == self.space.flash.geometry().page_bytes as usize {
             self.write_page(first, data)
@@ -290,6 +291,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     }
 
     /// Writes any number of pages.
+    #[inline(never)]
     fn write_run(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let page = self.space.geometry().page_bytes as usize;
         let count = (data.len() / page) as u32;

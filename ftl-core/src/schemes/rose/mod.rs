@@ -215,7 +215,7 @@ impl Rose {
             "log block {} has more valid pages than written ones",
             log.block
         );
-        let age = real(view.logs.reclaimed() - log.created_at);
+        let age = real(view.logs.reclaimed() - log.reclaimed_before);
         match self.victim {
             // Ignores even blocks without a page to merge.
             Victim::RoundRobin => 0.0,
