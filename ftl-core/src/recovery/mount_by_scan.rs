@@ -30,7 +30,7 @@ pub(crate) struct MountContext<'a, S> {
 
 /// A scheme that is mounted by a scan of all records.
 pub(crate) trait MountByScan<S: Store>: GarbageCollect<S> {
-    fn unmounted(&mut self) -> MountContext<'_, S>;
+    fn parts_to_mount(&mut self) -> MountContext<'_, S>;
 
     /// Rebuilds the scheme's tables from the scan result.
     fn rebuild_tables(&mut self, newest: &ScanResult) -> Result<(), FtlError>;
@@ -40,7 +40,7 @@ pub(crate) trait MountByScan<S: Store>: GarbageCollect<S> {
 
     /// Mounts the scheme from the flash content.
     fn mount_by_scan(&mut self) -> Result<(), FtlError> {
-        let mut parts = self.unmounted();
+        let mut parts = self.parts_to_mount();
         let (stop, mut newest) = parts.scan_oob()?;
         match stop {
             Some(stop) => {
@@ -50,7 +50,7 @@ pub(crate) trait MountByScan<S: Store>: GarbageCollect<S> {
             None => self.repair_after_cut(&mut newest)?,
         }
         self.finish_mount();
-        let parts = self.unmounted();
+        let parts = self.parts_to_mount();
         parts.report.pages_discarded = newest.discarded;
         parts
             .report
@@ -68,7 +68,7 @@ pub(crate) trait MountByScan<S: Store>: GarbageCollect<S> {
             checkpoints,
             common,
             ..
-        } = self.unmounted();
+        } = self.parts_to_mount();
         space.begin_mount();
         let rewritten = newest.rewrite(space, trims, checkpoints, common);
         self.rebuild_tables(newest)?;

@@ -66,16 +66,16 @@ impl Rewrites {
     /// No block is left, power is lost, or the host cannot write the image.
     pub(crate) fn program<S: Store>(
         &mut self,
-        rescuer: &mut impl Rewriter<S>,
+        rewriter: &mut impl Rewriter<S>,
     ) -> Result<u64, FtlError> {
         let mut programmed = 0;
         for rewrite in std::mem::take(&mut self.pages) {
-            if !rescuer.space().table.is_valid(rewrite.from) {
+            if !rewriter.space().table.is_valid(rewrite.from) {
                 continue;
             }
             programmed += 1;
-            let (stream, role) = rescuer.copies_of(rewrite.tag.role);
-            let space = rescuer.space();
+            let (stream, role) = rewriter.copies_of(rewrite.tag.role);
+            let space = rewriter.space();
             assert!(
                 space.is_mounting(),
                 "page {} is rewritten outside a mount",
@@ -92,18 +92,18 @@ impl Rewrites {
             let seq = space.flash.pseq() + 1;
             let (to, _) = space.append(stream, &[tag], &rewrite.data, Cause::Recovery)?;
             assert!(
-                rescuer.space().flash.pseq() >= seq,
+                rewriter.space().flash.pseq() >= seq,
                 "rewrite of page {} did not get sequence number {seq} or a later one",
                 rewrite.from
             );
-            rescuer.copied(&rewrite, to, seq);
+            rewriter.copied(&rewrite, to, seq);
             debug_assert!(
-                !rescuer.space().table.is_valid(rewrite.from),
+                !rewriter.space().table.is_valid(rewrite.from),
                 "page {} is still valid after its rewrite",
                 rewrite.from
             );
         }
-        rescuer.space().make_safe()?;
+        rewriter.space().make_safe()?;
         Ok(programmed)
     }
 

@@ -207,11 +207,11 @@ mod tests {
             for _ in 0..200 {
                 let (block, runs) = filled(&pairs, &mut rng);
                 for (run, counted) in runs {
-                    for rotten in run.end..counted {
-                        let standing = standing(&pairs, &block, counted - 1, &[rotten]);
+                    for lost in run.end..counted {
+                        let standing = standing(&pairs, &block, counted - 1, &[lost]);
                         assert!(
                             run.clone().all(|page| standing.contains(&page)),
-                            "{rule:?} {run:?} without {rotten}"
+                            "{rule:?} {run:?} without {lost}"
                         );
                     }
                 }

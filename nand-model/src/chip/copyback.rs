@@ -47,14 +47,14 @@ impl<S: Store> Chip<S> {
         let geometry = self.profile.geometry;
         assert!(
             oob.len() <= geometry.oob_len(),
-            "law: copyback of {} OOB bytes, a page has {}",
+            "NAND rule: copyback of {} OOB bytes, a page has {}",
             oob.len(),
             geometry.oob_bytes
         );
         assert_eq!(
             domain(source, &geometry),
             domain(target, &geometry),
-            "law: copyback leaves its plane"
+            "NAND rule: copyback leaves its plane"
         );
         let mut page = std::mem::take(&mut self.scratch);
         page.resize(geometry.page_len(), 0);

@@ -30,7 +30,7 @@ impl<S: Store> Chip<S> {
     pub fn erase(&mut self, at: Nanos, block: Pbn, cause: Cause) -> Result<Nanos, NandError> {
         assert!(
             block.raw() < self.geometry().blocks,
-            "law: no block {block}"
+            "NAND rule: no block {block}"
         );
         if !self.powered {
             return Err(NandError::PowerLost);

@@ -313,7 +313,7 @@ impl<S: Store> Chip<S> {
         self.check_page(ppn)?;
         assert!(
             self.is_programmed(ppn),
-            "law: wrong bits in the erased page {ppn}"
+            "NAND rule: wrong bits in the erased page {ppn}"
         );
         if !self.profile.ecc.correct_bits(bits).data_lost {
             self.update_faults(|plan| plan.wrong_bits.push(WrongBits { page: ppn, bits }));
@@ -347,7 +347,7 @@ impl<S: Store> Chip<S> {
         self.check_page(ppn)?;
         assert!(
             self.is_programmed(ppn),
-            "law: a lost OOB area of the erased page {ppn}"
+            "NAND rule: a lost OOB area of the erased page {ppn}"
         );
         let mut health = [Health::Good];
         self.store.read(ppn, &mut [], &mut [], &mut health)?;
@@ -472,7 +472,7 @@ impl<S: Store> Chip<S> {
         );
         assert!(
             block.raw() < geometry.blocks && offset < geometry.pages_per_block,
-            "law: no page {ppn}"
+            "NAND rule: no page {ppn}"
         );
         if self.powered {
             Ok(block)

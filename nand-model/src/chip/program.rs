@@ -81,7 +81,7 @@ impl<S: Store> Chip<S> {
             Ok(block) => block,
             Err(error) => return fail(0, at, error),
         };
-        assert!(count > 0, "law: an empty run");
+        assert!(count > 0, "NAND rule: an empty run");
         debug_assert!(
             data.len() == index(count) * self.profile.geometry.page_len()
                 || !self.store.keeps_data(),
@@ -96,7 +96,7 @@ impl<S: Store> Chip<S> {
         );
         assert!(
             self.split.offset_of(first) + count <= self.profile.geometry.pages_per_block,
-            "law: a run leaves its block"
+            "NAND rule: a run leaves its block"
         );
         if self.bad(block).is_some() {
             return fail(0, at, NandError::ProgramFailed(first));
@@ -140,17 +140,17 @@ impl<S: Store> Chip<S> {
         let block = self.check_page(ppn)?;
         assert!(
             self.is_programmed(ppn),
-            "law: OOB program of the erased page {ppn}"
+            "NAND rule: OOB program of the erased page {ppn}"
         );
         assert!(
             !self.programs.is_empty() && self.programs[ppn.index()] < self.profile.nop,
-            "law: page {ppn} was programmed {} times, NOP is {}",
+            "NAND rule: page {ppn} was programmed {} times, NOP is {}",
             self.programs.get(ppn.index()).unwrap_or(&1),
             self.profile.nop
         );
         assert!(
             oob.len() <= self.profile.geometry.oob_len(),
-            "law: a program of {} OOB bytes, page {ppn} has {}",
+            "NAND rule: a program of {} OOB bytes, page {ppn} has {}",
             oob.len(),
             self.profile.geometry.oob_bytes
         );
@@ -179,17 +179,17 @@ impl<S: Store> Chip<S> {
             PageOrder::Consecutive => {
                 assert!(
                     offset >= frontier,
-                    "law: program of page {offset} of block {block}, which is not erased"
+                    "NAND rule: program of page {offset} of block {block}, which is not erased"
                 );
                 assert!(
                     offset == frontier,
-                    "law: program of page {offset} of block {block}, page {frontier} is next"
+                    "NAND rule: program of page {offset} of block {block}, page {frontier} is next"
                 );
             }
             PageOrder::Ascending => {
                 assert!(
                     offset >= frontier,
-                    "law: program of page {offset} of block {block} after page {frontier}"
+                    "NAND rule: program of page {offset} of block {block} after page {frontier}"
                 );
             }
             PageOrder::Any => {
@@ -198,7 +198,7 @@ impl<S: Store> Chip<S> {
                 {
                     assert!(
                         *programs == 0,
-                        "law: program of page {offset} of block {block}, which is not erased"
+                        "NAND rule: program of page {offset} of block {block}, which is not erased"
                     );
                 }
             }

@@ -107,12 +107,12 @@ impl<S: Store> Chip<S> {
         cause: Cause,
     ) -> Result<Nanos, NandError> {
         let block = self.check_page(first)?;
-        assert!(!health.is_empty(), "law: an empty run");
+        assert!(!health.is_empty(), "NAND rule: an empty run");
         let count = to_u32(health.len());
         let offset = self.profile.geometry.offset_of(first);
         assert!(
             offset + count <= self.profile.geometry.pages_per_block,
-            "law: a run leaves its block"
+            "NAND rule: a run leaves its block"
         );
         let cells_ns = self.read_times.of_run(offset, count);
         self.counters.of_mut(cause).reads += u64::from(count);
@@ -163,18 +163,18 @@ impl<S: Store> Chip<S> {
         self.check_page(*last)?;
         assert!(
             self.profile.geometry.block_of(*last) == block,
-            "law: a run leaves its block"
+            "NAND rule: a run leaves its block"
         );
         assert_eq!(
             health.len(),
             pages.len(),
-            "law: a run has a health for each page"
+            "NAND rule: a run has a health for each page"
         );
         // Without a branch per page.
         let ascend = pages
             .windows(2)
             .fold(true, |so_far, pair| so_far & (pair[0] < pair[1]));
-        assert!(ascend, "law: pages of a run ascend");
+        assert!(ascend, "NAND rule: pages of a run ascend");
         let count = to_u32(pages.len());
         let cell_ns = |ppn: &Ppn| self.read_times.of(self.split.offset_of(*ppn));
         let (cells_ns, first_ns) = (pages.iter().map(cell_ns).sum(), cell_ns(first));
@@ -215,13 +215,13 @@ impl<S: Store> Chip<S> {
     ) -> Result<Nanos, NandError> {
         debug_assert!(
             data.is_empty() || data.len() == self.profile.geometry.page_len(),
-            "law: read of {} data bytes, page {ppn} has {}",
+            "NAND rule: read of {} data bytes, page {ppn} has {}",
             data.len(),
             self.profile.geometry.page_bytes
         );
         debug_assert!(
             oob.len() <= self.profile.geometry.oob_len(),
-            "law: read of {} OOB bytes, page {ppn} has {}",
+            "NAND rule: read of {} OOB bytes, page {ppn} has {}",
             oob.len(),
             self.profile.geometry.oob_bytes
         );
@@ -267,11 +267,11 @@ impl<S: Store> Chip<S> {
         let (page, part) = (data.len() / health.len(), oobs.len() / health.len());
         debug_assert!(
             page == 0 || page == self.profile.geometry.page_len(),
-            "law: read of {page} data bytes per page"
+            "NAND rule: read of {page} data bytes per page"
         );
         debug_assert!(
             part <= self.profile.geometry.oob_len(),
-            "law: read of {part} OOB bytes per page"
+            "NAND rule: read of {part} OOB bytes per page"
         );
         for (i, (ppn, health)) in pages.zip(health).enumerate() {
             let (data, oob) = (&mut data[i * page..][..page], &mut oobs[i * part..][..part]);

@@ -85,7 +85,7 @@ pub struct MemStore {
     erase_generations: Vec<u64>,
     hour: u32,
     /// Pages that are not [`Health::Good`].
-    sick: HashMap<u32, Health>,
+    unhealthy: HashMap<u32, Health>,
     journal: Option<Vec<Change>>,
     /// Pages that the simulated host has space for.
     room: Option<u64>,
@@ -109,7 +109,7 @@ impl MemStore {
             facts: vec![BlockFacts::default(); geometry.block_slots()],
             erase_generations: vec![0; geometry.block_slots()],
             hour: 0,
-            sick: HashMap::new(),
+            unhealthy: HashMap::new(),
             journal: None,
             room: None,
         }
@@ -186,7 +186,7 @@ impl MemStore {
         (pages.programs[page] > 0).then(|| Cells {
             data: pages.data[page * page_bytes..][..page_bytes].to_vec(),
             oob: pages.oob[page * oob_bytes..][..oob_bytes].to_vec(),
-            tag: if self.sick.get(&ppn.raw()) == Some(&Health::Lost) {
+            tag: if self.unhealthy.get(&ppn.raw()) == Some(&Health::Lost) {
                 TAG_NONE
             } else {
                 pages.tags[page]
@@ -197,7 +197,7 @@ impl MemStore {
     /// Programs one page; `oob` may be shorter than the OOB. Overwrites the earlier content.
     fn fill(&mut self, ppn: Ppn, data: &[u8], oob: &[u8], tag: u32) {
         if !self.is_blank(ppn) {
-            self.sick.insert(ppn.raw(), Health::Lost);
+            self.unhealthy.insert(ppn.raw(), Health::Lost);
             return;
         }
         let (page_bytes, oob_bytes) = (self.geometry.page_len(), self.geometry.oob_len());
@@ -272,9 +272,9 @@ impl Store for MemStore {
                 *health = Health::Lost;
                 continue;
             }
-            *health = self.sick.get(&ppn.raw()).copied().unwrap_or_default();
+            *health = self.unhealthy.get(&ppn.raw()).copied().unwrap_or_default();
             if let Some(health) = health.after_read() {
-                self.sick.insert(ppn.raw(), health);
+                self.unhealthy.insert(ppn.raw(), health);
                 self.note(|| Change::Health { ppn, health });
             }
         }
@@ -335,7 +335,7 @@ impl Store for MemStore {
         if self.is_blank(ppn) {
             return Ok(());
         }
-        self.sick.insert(ppn.raw(), health);
+        self.unhealthy.insert(ppn.raw(), health);
         self.note(|| Change::Health { ppn, health });
         Ok(())
     }
@@ -343,8 +343,8 @@ impl Store for MemStore {
     fn erase(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()> {
         self.blocks[block.index()] = self.blank.clone();
         self.erase_generations[block.index()] += 1;
-        if !self.sick.is_empty() {
-            self.sick
+        if !self.unhealthy.is_empty() {
+            self.unhealthy
                 .retain(|&ppn, _| self.geometry.block_of(Ppn::new(ppn)) != block);
         }
         self.facts[block.index()] = facts;
@@ -425,8 +425,8 @@ mod tests {
             .for_each(|change| again.replay(change).unwrap());
         assert_eq!((again.blocks, again.facts), (end.blocks, end.facts));
         assert_eq!(
-            (again.sick, again.erase_generations),
-            (end.sick, end.erase_generations)
+            (again.unhealthy, again.erase_generations),
+            (end.unhealthy, end.erase_generations)
         );
     }
 

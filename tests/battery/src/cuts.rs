@@ -210,7 +210,7 @@ pub fn outcomes(rig: &Rig, next: &Change, seed: u64) -> Vec<Cut> {
 ///
 /// # Panics
 /// The change is neither a program nor an erase.
-pub fn strike(rig: &Rig, store: &MemStore, next: &Change, cut: Cut) -> MemStore {
+pub fn cut_during(rig: &Rig, store: &MemStore, next: &Change, cut: Cut) -> MemStore {
     let mut chip = rig.open(store.clone());
     chip.set_faults(FaultPlan {
         cut: Some(Cut { at_op: 0, ..cut }),

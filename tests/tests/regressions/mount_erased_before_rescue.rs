@@ -55,7 +55,7 @@ fn cut_twice(rig: &Rig, recording: &Recording, verdicts: &mut Verdicts, kind: Ki
         if !matches!(moment.next, Change::Program { .. }) || !verdicts.draws(&here) {
             return;
         }
-        let store = cuts::strike(rig, moment.store, moment.next, FIRST);
+        let store = cuts::cut_during(rig, moment.store, moment.next, FIRST);
         let changes = match cuts::record_mount(rig, &store) {
             Ok(changes) => changes,
             Err(why) => return verdicts.case(&here, || Err(why)),
@@ -65,7 +65,7 @@ fn cut_twice(rig: &Rig, recording: &Recording, verdicts: &mut Verdicts, kind: Ki
             let is_erase = matches!(next, Change::Erase { .. });
             if is_erase || after_erase {
                 verdicts.case(&format!("{here}/{index}"), || {
-                    let store = cuts::strike(rig, store, next, SECOND);
+                    let store = cuts::cut_during(rig, store, next, SECOND);
                     cuts::survive(rig, store, moment.model.clone(), 1).map(drop)
                 });
             }

@@ -123,7 +123,7 @@ fn worst_cut(
             return;
         }
         let menu = cuts::outcomes(rig, next, rng.next_u64());
-        let struck = cuts::strike(
+        let struck = cuts::cut_during(
             rig,
             store,
             next,

@@ -80,7 +80,7 @@ fn cut_twice(rig: &Rig, moment: &Moment, kind: Kind, here: &str, verdicts: &mut 
         unreachable!("a program was looked for")
     };
     let mounted = || {
-        let store = cuts::strike(rig, moment.store, moment.next, TORN);
+        let store = cuts::cut_during(rig, moment.store, moment.next, TORN);
         let ftl = rig
             .mount(rig.open(store))
             .map_err(|error| format!("mount: {error}"))?;

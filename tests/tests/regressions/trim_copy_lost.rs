@@ -103,14 +103,14 @@ fn copies_a_trim(change: &Change) -> bool {
 
 /// Makes the copy unstable, then cuts power at every operation of the mount.
 fn cut_twice(rig: &Rig, moment: &Moment, here: &str, verdicts: &mut Verdicts) {
-    let store = cuts::strike(rig, moment.store, moment.next, FIRST);
+    let store = cuts::cut_during(rig, moment.store, moment.next, FIRST);
     let changes = match cuts::record_mount(rig, &store) {
         Ok(changes) => changes,
         Err(why) => return verdicts.case(here, || Err(why)),
     };
     cuts::visit_mount(&store, &changes, |index, store, next| {
         verdicts.case(&format!("{here}/{index}"), || {
-            let store = cuts::strike(rig, store, next, SECOND);
+            let store = cuts::cut_during(rig, store, next, SECOND);
             cuts::survive(rig, store, moment.model.clone(), 1).map(drop)
         });
     });

@@ -67,7 +67,7 @@ impl Toy {
         let trap = self.trap.lock().unwrap().clone();
         match trap {
             Some((page, Trap::Fail(error))) if hit(page) => Err(error),
-            Some((page, Trap::Panic)) if hit(page) => panic!("law: page {page}"),
+            Some((page, Trap::Panic)) if hit(page) => panic!("NAND rule: page {page}"),
             Some((page, Trap::Hang(until))) if hit(page) => {
                 drop(until.lock().unwrap());
                 Ok(())

@@ -133,7 +133,7 @@ fn a_panic_in_a_write_ends_data_service_and_is_told() {
     );
     assert_eq!(errno_of(volume.flush()), EIO);
     assert!(handles.calls().is_empty(), "the scheme is left alone");
-    assert!(volume.failure().unwrap().contains("law: page 3"));
+    assert!(volume.failure().unwrap().contains("NAND rule: page 3"));
     assert!(volume.publish(true) && volume.idle(1) == Idle::Settled);
 }
 

@@ -13,7 +13,7 @@ use nand_model::{Pbn, Ppn, Store};
 use std::cmp::Reverse;
 
 impl<S: Store, P: Policy> MountByScan<S> for HybridFtl<S, P> {
-    fn unmounted(&mut self) -> MountContext<'_, S> {
+    fn parts_to_mount(&mut self) -> MountContext<'_, S> {
         self.mount_context(COMMON, |map| &mut map.trims)
     }
 

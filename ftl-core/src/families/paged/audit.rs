@@ -1,7 +1,7 @@
 //! The full check: every table against the chip.
 
 use super::map::entry_at;
-use super::{DemandFtl, Policy, UNMAPPED};
+use super::{PagedFtl, Policy, UNMAPPED};
 use crate::error::FtlError;
 use crate::format::{Oob, Role};
 use nand_model::{Cause, Ppn, Store};
@@ -17,7 +17,7 @@ struct Expected {
     valid: BTreeSet<Ppn>,
 }
 
-impl<S: Store, P: Policy> DemandFtl<S, P> {
+impl<S: Store, P: Policy> PagedFtl<S, P> {
     /// Compares every table with the chip. Adds one line per difference.
     pub(crate) fn audit(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
         wrong.extend(self.map.pending.audit());

@@ -5,7 +5,7 @@
 //! The content is the state at the start of the checkpoint. Pages programmed later are in the named
 //! blocks or in blocks opened later, and a mount scans those.
 
-use super::{CHECKPOINT, DemandFtl, Policy, UNMAPPED};
+use super::{CHECKPOINT, PagedFtl, Policy, UNMAPPED};
 use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
@@ -129,7 +129,7 @@ impl Writer {
 /// Chunks written per host program while a checkpoint is in progress.
 const CHUNKS_PER_PROGRAM: u32 = 1;
 
-impl<S: Store, P: Policy> DemandFtl<S, P> {
+impl<S: Store, P: Policy> PagedFtl<S, P> {
     /// Advances the checkpoint after `programs` host programs: begins one when it is due, and
     /// writes a few chunks.
     pub(crate) fn advance_checkpoint(&mut self, programs: u32) -> Result<(), FtlError> {

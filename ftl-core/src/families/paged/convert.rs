@@ -8,7 +8,7 @@
 
 use super::map::{entry_at, set_entry};
 use super::pending::Pending;
-use super::{DemandFtl, MAP, Policy};
+use super::{MAP, PagedFtl, Policy};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::events::EventKind;
@@ -27,7 +27,7 @@ struct Written {
     superseded: Option<Ppn>,
 }
 
-impl<S: Store, P: Policy> DemandFtl<S, P> {
+impl<S: Store, P: Policy> PagedFtl<S, P> {
     /// Converts one block if the update and cold area has no room for `more` blocks. Also converts
     /// a block that would get too old for the recovery window when another block is opened. Open
     /// blocks are included. Returns whether it converted one.

@@ -1,6 +1,6 @@
 //! The map on flash: its directory, its pages, lookups and changes.
 
-use super::{DemandFtl, MAP, Policy};
+use super::{MAP, PagedFtl, Policy};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
@@ -68,7 +68,7 @@ pub(crate) fn set_entry(page: &mut [u8], index: u32, to: Option<Ppn>) {
     page[4 * index as usize..][..4].copy_from_slice(&to.map_or(UNMAPPED, Ppn::raw).to_le_bytes());
 }
 
-impl<S: Store, P: Policy> DemandFtl<S, P> {
+impl<S: Store, P: Policy> PagedFtl<S, P> {
     /// Returns the number of entries per mapping page.
     #[inline]
     pub(crate) fn per_page(&self) -> u32 {

@@ -210,9 +210,9 @@ pub(crate) struct PagedMap<P> {
 }
 
 /// A scheme over a chip.
-pub(crate) type DemandFtl<S, P> = Controller<S, PagedMap<P>>;
+pub(crate) type PagedFtl<S, P> = Controller<S, PagedMap<P>>;
 
-impl<S: Store, P: Policy> Mapping<S> for DemandFtl<S, P> {
+impl<S: Store, P: Policy> Mapping<S> for PagedFtl<S, P> {
     fn name(&self) -> &'static str {
         self.map.scheme
     }
@@ -403,7 +403,7 @@ impl<S: Store, P: Policy> Mapping<S> for DemandFtl<S, P> {
     }
 }
 
-impl<S: Store, P: Policy> DemandFtl<S, P> {
+impl<S: Store, P: Policy> PagedFtl<S, P> {
     /// Starts a scheme of this family.
     pub(crate) fn create(
         scheme: &'static str,

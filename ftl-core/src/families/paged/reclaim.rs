@@ -9,7 +9,7 @@
 //! If power fails, the victim still exists: it is erased only when no copy can be lost.
 
 use super::map::entry_at;
-use super::{DemandFtl, MAP, Policy, UNMAPPED};
+use super::{MAP, PagedFtl, Policy, UNMAPPED};
 use crate::block_table::State;
 use crate::copy::misplaced;
 use crate::error::FtlError;
@@ -18,7 +18,7 @@ use crate::gc::{GarbageCollect, GcState};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
-impl<S: Store, P: Policy> GarbageCollect<S> for DemandFtl<S, P> {
+impl<S: Store, P: Policy> GarbageCollect<S> for PagedFtl<S, P> {
     fn parts(&mut self) -> (&mut Space<S>, &mut GcState) {
         (&mut self.space, &mut self.gc)
     }
@@ -110,7 +110,7 @@ impl<S: Store, P: Policy> GarbageCollect<S> for DemandFtl<S, P> {
     }
 }
 
-impl<S: Store, P: Policy> DemandFtl<S, P> {
+impl<S: Store, P: Policy> PagedFtl<S, P> {
     /// Ensures that the stream can take a page, that the areas keep their size and age, and that
     /// the reserve is left.
     #[inline]

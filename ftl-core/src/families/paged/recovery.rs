@@ -17,7 +17,7 @@
 
 use super::checkpoint::Content;
 use super::window::Window;
-use super::{DemandFtl, MAP, Policy};
+use super::{MAP, PagedFtl, Policy};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::Role;
@@ -28,7 +28,7 @@ use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 use std::collections::HashSet;
 
-impl<S: Store, P: Policy> DemandFtl<S, P> {
+impl<S: Store, P: Policy> PagedFtl<S, P> {
     /// Mounts the scheme from the flash content.
     pub(crate) fn mount_from_map(&mut self) -> Result<(), FtlError> {
         let mut scanned = 0;
@@ -198,7 +198,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
     }
 }
 
-impl<S: Store, P: Policy> Rewriter<S> for DemandFtl<S, P> {
+impl<S: Store, P: Policy> Rewriter<S> for PagedFtl<S, P> {
     fn space(&mut self) -> &mut Space<S> {
         &mut self.space
     }

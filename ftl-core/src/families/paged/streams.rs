@@ -1,6 +1,6 @@
 //! Selection of a page's stream by the placement, and operations on all data streams.
 
-use super::{CHECKPOINT, DemandFtl, Policy};
+use super::{CHECKPOINT, PagedFtl, Policy};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::Oob;
@@ -10,7 +10,7 @@ use nand_model::{Pbn, Ppn, Store};
 /// Lifespan of a mapped version that is neither pending nor cached.
 const LONG_AGO: u64 = u64::MAX;
 
-impl<S: Store, P: Policy> DemandFtl<S, P> {
+impl<S: Store, P: Policy> PagedFtl<S, P> {
     /// Returns the stream of the host's next pages, of `count` from `first` on. Also returns the
     /// number of pages for it, and whether they were looked up.
     #[inline]

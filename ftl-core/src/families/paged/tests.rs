@@ -17,11 +17,11 @@ pub(crate) trait Subject {
         chip: Chip<S>,
         config: &FtlConfig,
         how: Start,
-    ) -> Result<DemandFtl<S, Self::Policy>, FtlError>;
+    ) -> Result<PagedFtl<S, Self::Policy>, FtlError>;
 }
 
 /// The device of a test.
-pub(crate) type Device<T, S = MemStore> = DemandFtl<S, <T as Subject>::Policy>;
+pub(crate) type Device<T, S = MemStore> = PagedFtl<S, <T as Subject>::Policy>;
 
 pub(crate) fn profile(name: &str, blocks: u32) -> Profile {
     Profile::find(name).unwrap().with_blocks(blocks)
@@ -53,12 +53,12 @@ pub(crate) fn content(page_bytes: u32, n: u64) -> Vec<u8> {
     n.to_le_bytes().repeat(page_bytes as usize / 8)
 }
 
-pub(crate) fn write<S: Store, P: Policy>(ftl: &mut DemandFtl<S, P>, lpn: u32, n: u64) {
+pub(crate) fn write<S: Store, P: Policy>(ftl: &mut PagedFtl<S, P>, lpn: u32, n: u64) {
     let page = content(ftl.space.geometry().page_bytes, n);
     ftl.write(0, Lpn::new(lpn), &page).unwrap();
 }
 
-pub(crate) fn read<S: Store, P: Policy>(ftl: &mut DemandFtl<S, P>, lpn: u32) -> u64 {
+pub(crate) fn read<S: Store, P: Policy>(ftl: &mut PagedFtl<S, P>, lpn: u32) -> u64 {
     let mut page = vec![1; ftl.space.geometry().page_bytes as usize];
     ftl.read(0, Lpn::new(lpn), &mut page).unwrap();
     let n = u64::from_le_bytes(page[..8].try_into().unwrap());
@@ -69,7 +69,7 @@ pub(crate) fn read<S: Store, P: Policy>(ftl: &mut DemandFtl<S, P>, lpn: u32) -> 
     n
 }
 
-pub(crate) fn assert_sound<S: Store, P: Policy>(ftl: &mut DemandFtl<S, P>) {
+pub(crate) fn assert_sound<S: Store, P: Policy>(ftl: &mut PagedFtl<S, P>) {
     assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
 }
 
@@ -224,7 +224,7 @@ impl Oracle {
             .for_each(|values| drop(values.drain(..values.len() - 1)));
     }
     /// Compares every page; the content read now is the only one allowed from now on.
-    fn compare<S: Store, P: Policy>(&mut self, ftl: &mut DemandFtl<S, P>, story: &str) {
+    fn compare<S: Store, P: Policy>(&mut self, ftl: &mut PagedFtl<S, P>, story: &str) {
         for (lpn, values) in (0..).zip(&mut self.0) {
             let got = read(ftl, lpn);
             assert!(
@@ -238,7 +238,7 @@ impl Oracle {
 
 /// Runs random operations until power fails or `steps` are done. Returns whether power held.
 pub(crate) fn work<P: Policy>(
-    ftl: &mut DemandFtl<Shared, P>,
+    ftl: &mut PagedFtl<Shared, P>,
     oracle: &mut Oracle,
     rng: &mut SplitMix,
     steps: u64,

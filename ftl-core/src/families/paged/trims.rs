@@ -14,7 +14,7 @@
 //! power fails, mount replays the records that a mapping page does not contain.
 
 use super::map::entry_at;
-use super::{DemandFtl, MAP, Policy};
+use super::{MAP, PagedFtl, Policy};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
 use crate::format::{Flags, PageTag, Role};
@@ -85,7 +85,7 @@ pub(crate) fn covers(range: &TrimRange, pages: &std::ops::Range<u32>) -> bool {
     range.lpn <= pages.start && pages.end <= range.lpn + range.count
 }
 
-impl<S: Store, P: Policy> DemandFtl<S, P> {
+impl<S: Store, P: Policy> PagedFtl<S, P> {
     /// Trims a range, so that it reads as zeros.
     pub(crate) fn trim_range(&mut self, first: u32, count: u32) -> Result<(), FtlError> {
         if self.map.trims.len() as u32 >= Trims::limit(&self.space.geometry()) {

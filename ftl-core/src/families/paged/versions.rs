@@ -16,7 +16,7 @@
 use super::map::entry_at;
 use super::trims::{Record, covers};
 use super::window::{Trim, Window, is_data};
-use super::{DemandFtl, Policy};
+use super::{PagedFtl, Policy};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::Role;
@@ -37,7 +37,7 @@ pub(super) fn holds(range: &TrimRange, logical_pages: u32) -> bool {
     range.count > 0 && end.is_some_and(|end| end <= logical_pages)
 }
 
-impl<S: Store, P: Policy> DemandFtl<S, P> {
+impl<S: Store, P: Policy> PagedFtl<S, P> {
     /// Reads trim records. A record that may still be lost is rewritten, and its copies stay until
     /// then.
     pub(super) fn read_trims(
@@ -81,7 +81,7 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
         window: &Window,
         trims: &[Trim],
     ) -> Result<(FoundMap, bool), FtlError> {
-        let (mut newest, mut lost, mut rotten) = (None, Vec::new(), false);
+        let (mut newest, mut lost, mut decayed) = (None, Vec::new(), false);
         for version in window
             .maps
             .get(&vtpn)
@@ -94,11 +94,11 @@ impl<S: Store, P: Policy> DemandFtl<S, P> {
                 break;
             }
             lost.push(version.ppn);
-            rotten |= !window.evidence.suspects.contains(version.ppn);
+            decayed |= !window.evidence.suspects.contains(version.ppn);
         }
         let found = newest.as_ref().map_or(0, |(version, _)| version.oob.pseq);
-        rotten |= found < window.lost_map;
-        let outdated = rotten
+        decayed |= found < window.lost_map;
+        let outdated = decayed
             || !lost.is_empty()
                 && match &newest {
                     Some((version, data)) => {

@@ -8,7 +8,7 @@
 
 use super::checkpoint::Content;
 use super::convert::WINDOW_SLACK;
-use super::{DemandFtl, Policy, UNMAPPED};
+use super::{PagedFtl, Policy, UNMAPPED};
 use crate::error::FtlError;
 use crate::format::trim::TrimRange;
 use crate::format::{Oob, Role};
@@ -66,7 +66,7 @@ pub(super) fn is_data(oob: &Oob) -> bool {
     matches!(oob.tag.role, Role::Update | Role::Cold | Role::Data)
 }
 
-impl<S: Store, P: Policy> DemandFtl<S, P> {
+impl<S: Store, P: Policy> PagedFtl<S, P> {
     /// Reads every record of the blocks that may contain pages missing from a checkpoint, or else
     /// from the map.
     pub(super) fn scan_window(

@@ -12,7 +12,7 @@ use crate::recovery::{MountByScan, MountContext, ScanResult};
 use nand_model::{Cause, Ppn, Store};
 
 impl<S: Store, P: Policy> MountByScan<S> for UnitFtl<S, P> {
-    fn unmounted(&mut self) -> MountContext<'_, S> {
+    fn parts_to_mount(&mut self) -> MountContext<'_, S> {
         self.mount_context(COMMON, |map| &mut map.trims)
     }
 

@@ -27,7 +27,7 @@ mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
-use crate::families::paged::{self, DemandFtl, Settings, docs};
+use crate::families::paged::{self, PagedFtl, Settings, docs};
 use crate::ftl::{Ftl, Start};
 use crate::schemes::{MlcUse, RamParam, Scheme};
 use cmt::Cmt;
@@ -102,14 +102,14 @@ fn new<S: Store>(
     chip: Chip<S>,
     config: &FtlConfig,
     start: Start,
-) -> Result<DemandFtl<S, Cmt>, FtlError> {
+) -> Result<PagedFtl<S, Cmt>, FtlError> {
     let per_page = chip.geometry().page_bytes / 4;
     let capacity = capacity(&config.params, config.logical_pages)?;
     let settings = Settings {
         max_pending: Some(2 * capacity),
         ..paged::settings_of(&chip, config)?
     };
-    DemandFtl::create(
+    PagedFtl::create(
         SCHEME.name,
         chip,
         config,

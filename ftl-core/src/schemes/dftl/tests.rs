@@ -10,7 +10,7 @@ impl Subject for Dftl {
         chip: Chip<S>,
         config: &FtlConfig,
         how: Start,
-    ) -> Result<DemandFtl<S, Cmt>, FtlError> {
+    ) -> Result<PagedFtl<S, Cmt>, FtlError> {
         new(chip, config, how)
     }
 }
@@ -33,12 +33,12 @@ fn it_survives_cuts_anywhere() {
 }
 
 /// Makes a device without background work, with `entries` in the cache and all pages written once.
-fn filled(entries: u32) -> (DemandFtl<nand_model::store::MemStore, Cmt>, u64) {
+fn filled(entries: u32) -> (PagedFtl<nand_model::store::MemStore, Cmt>, u64) {
     filled_with(entries, "0")
 }
 
 /// The same on a device with this `timing.ram`.
-fn filled_with(entries: u32, ram: &str) -> (DemandFtl<nand_model::store::MemStore, Cmt>, u64) {
+fn filled_with(entries: u32, ram: &str) -> (PagedFtl<nand_model::store::MemStore, Cmt>, u64) {
     use crate::Lpn;
     let profile = profile("lazyftl", 200);
     let mut params = Params::default();

@@ -25,7 +25,7 @@ mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
-use crate::families::paged::{self, DemandFtl, Settings, docs};
+use crate::families::paged::{self, PagedFtl, Settings, docs};
 use crate::ftl::{Ftl, Start};
 use crate::schemes::{MlcUse, RamParam, Scheme};
 use cache::{Cache, Shape};
@@ -189,13 +189,13 @@ fn new<S: Store>(
     chip: Chip<S>,
     config: &FtlConfig,
     start: Start,
-) -> Result<DemandFtl<S, Cache>, FtlError> {
+) -> Result<PagedFtl<S, Cache>, FtlError> {
     let (shape, max_pending) = own_params(&config.params, chip.geometry(), config.logical_pages)?;
     let settings = Settings {
         max_pending: Some(max_pending),
         ..paged::settings_of(&chip, config)?
     };
-    DemandFtl::create(
+    PagedFtl::create(
         SCHEME.name,
         chip,
         config,

@@ -10,7 +10,7 @@ impl Subject for Dopftl {
         chip: Chip<S>,
         config: &FtlConfig,
         how: Start,
-    ) -> Result<DemandFtl<S, Cache>, FtlError> {
+    ) -> Result<PagedFtl<S, Cache>, FtlError> {
         new(chip, config, how)
     }
 }

@@ -44,7 +44,7 @@ use crate::controller::ram_entry;
 use crate::error::FtlError;
 use crate::families::paged::map::entry_at;
 use crate::families::paged::pending::Pending;
-use crate::families::paged::{self, DemandFtl, Policy, Settings, docs};
+use crate::families::paged::{self, PagedFtl, Policy, Settings, docs};
 use crate::format::Role;
 use crate::ftl::{Ftl, Start};
 use crate::gc::placement::{self, more_streams};
@@ -209,13 +209,13 @@ fn new<S: Store>(
     chip: Chip<S>,
     config: &FtlConfig,
     start: Start,
-) -> Result<DemandFtl<S, WholePages>, FtlError> {
+) -> Result<PagedFtl<S, WholePages>, FtlError> {
     let geometry = *chip.geometry();
     let chunks = paged::checkpoint_pages(&geometry, config.logical_pages, geometry.blocks);
     let (settings, cache_pages) =
         settings(&config.params, chip.profile(), geometry.blocks, chunks)?;
     let policy = WholePages::new(&geometry, cache_pages);
-    DemandFtl::create(SCHEME.name, chip, config, settings, policy, start)
+    PagedFtl::create(SCHEME.name, chip, config, settings, policy, start)
 }
 
 /// LRU cache of mapping pages as they are on flash. Newer entries are in the pending table.

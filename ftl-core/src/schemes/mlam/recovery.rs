@@ -14,7 +14,7 @@ use nand_model::{Cause, Pbn, Ppn, Store};
 use std::collections::BTreeMap;
 
 impl<S: Store> MountByScan<S> for MlamFtl<S> {
-    fn unmounted(&mut self) -> MountContext<'_, S> {
+    fn parts_to_mount(&mut self) -> MountContext<'_, S> {
         self.mount_context(COMMON, |map| &mut map.trims)
     }
 

@@ -25,7 +25,7 @@ mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
-use crate::families::paged::{self, DemandFtl, Settings, docs};
+use crate::families::paged::{self, PagedFtl, Settings, docs};
 use crate::ftl::{Ftl, Start};
 use crate::schemes::{MlcUse, RamParam, Scheme};
 use nand_model::{Chip, Profile, Store};
@@ -106,7 +106,7 @@ fn new<S: Store>(
     chip: Chip<S>,
     config: &FtlConfig,
     start: Start,
-) -> Result<DemandFtl<S, Nodes>, FtlError> {
+) -> Result<PagedFtl<S, Nodes>, FtlError> {
     let per_page = chip.geometry().page_bytes / 4;
     let (bytes, threshold) = own_params(&config.params, config.logical_pages)?;
     let settings = Settings {
@@ -114,5 +114,5 @@ fn new<S: Store>(
         ..paged::settings_of(&chip, config)?
     };
     let policy = Nodes::new(bytes, threshold, per_page, config.logical_pages);
-    DemandFtl::create(SCHEME.name, chip, config, settings, policy, start)
+    PagedFtl::create(SCHEME.name, chip, config, settings, policy, start)
 }

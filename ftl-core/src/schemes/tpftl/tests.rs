@@ -9,7 +9,7 @@ impl Subject for Tpftl {
         chip: Chip<S>,
         config: &FtlConfig,
         how: Start,
-    ) -> Result<DemandFtl<S, Nodes>, FtlError> {
+    ) -> Result<PagedFtl<S, Nodes>, FtlError> {
         new(chip, config, how)
     }
 }

@@ -13,14 +13,14 @@ use std::io;
 impl FileStore {
     /// Returns the page's mark; reading an unstable or flickering page changes it.
     pub(super) fn use_mark(&mut self, ppn: Ppn, seq: u64) -> io::Result<Health> {
-        let Mark { health, cause } = self.sick.get(&ppn.raw()).copied().unwrap_or_default();
+        let Mark { health, cause } = self.unhealthy.get(&ppn.raw()).copied().unwrap_or_default();
         if let Some(after) = health.after_read() {
             let next = Mark {
                 health: after,
                 cause,
             };
             self.write_mark(ppn, seq, next)?;
-            self.sick.insert(ppn.raw(), next);
+            self.unhealthy.insert(ppn.raw(), next);
         }
         Ok(health)
     }
@@ -45,13 +45,13 @@ impl FileStore {
         };
         // A page that was marked before gets no cause: undoing the cause would make the page good
         // again.
-        let cause = cause.filter(|_| !self.sick.contains_key(&ppn.raw()));
+        let cause = cause.filter(|_| !self.unhealthy.contains_key(&ppn.raw()));
         let mark = Mark { health, cause };
         self.write_mark(ppn, core.seq, mark)?;
         if health == Health::Good {
-            self.sick.remove(&ppn.raw());
+            self.unhealthy.remove(&ppn.raw());
         } else {
-            self.sick.insert(ppn.raw(), mark);
+            self.unhealthy.insert(ppn.raw(), mark);
         }
         Ok(())
     }

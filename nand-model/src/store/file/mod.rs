@@ -66,7 +66,7 @@ pub struct FileStore {
     blocks: Vec<Block>,
     counts: Counts,
     /// Pages that are not [`Health::Good`].
-    sick: HashMap<u32, Mark>,
+    unhealthy: HashMap<u32, Mark>,
     slots: Slots,
     /// Blocks erased before this operation and unused since have released their slot's space.
     trimmed_seq: u64,
@@ -283,8 +283,8 @@ impl Store for FileStore {
         debug_assert_eq!(bad, None, "erase of the bad block {block}");
         self.take_slot(block.index(), BlockFacts { bad, ..facts })?;
         self.counts.clear(block.index());
-        if !self.sick.is_empty() {
-            self.sick
+        if !self.unhealthy.is_empty() {
+            self.unhealthy
                 .retain(|&ppn, _| self.layout.geometry.block_of(Ppn::new(ppn)) != block);
         }
         Ok(())
@@ -350,7 +350,7 @@ impl Store for FileStore {
         self.disk
             .read_at(self.layout.data_at(slot, page), &mut data)?;
         let is_lost = self
-            .sick
+            .unhealthy
             .get(&ppn.raw())
             .is_some_and(|mark| mark.health == Health::Lost);
         Ok(Some(Cells {

@@ -68,12 +68,12 @@ impl FileStore {
         }
         self.slots.roomy[index(slot)] = true;
         self.counts.note_programs(block, page, count);
-        if !self.sick.is_empty() {
-            self.sick
+        if !self.unhealthy.is_empty() {
+            self.unhealthy
                 .retain(|&ppn, _| !(first.raw()..first.raw() + count).contains(&ppn));
         }
         if marks.0 != Health::Good {
-            self.sick
+            self.unhealthy
                 .extend((first.raw()..first.raw() + count).map(|ppn| (ppn, marks.0.into())));
         }
         self.sync.publish(self.sync.last_seq() + u64::from(count));

@@ -170,7 +170,7 @@ impl FileStore {
             return Ok(Health::Lost);
         };
         let data_good = data.is_empty() || crc32c(data) == core.data_check;
-        let marked = if self.sick.is_empty() {
+        let marked = if self.unhealthy.is_empty() {
             Health::Good
         } else {
             self.use_mark(ppn, core.seq)?

@@ -30,7 +30,7 @@ impl FileStore {
         self.usable()?;
         let pages = self.layout.pages();
         let mut marked = vec![false; self.blocks.len()];
-        for &ppn in self.sick.keys() {
+        for &ppn in self.unhealthy.keys() {
             marked[self.layout.geometry.block_of(Ppn::new(ppn)).index()] = true;
         }
         assert!(

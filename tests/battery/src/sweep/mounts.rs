@@ -37,7 +37,7 @@ fn cut_mounts_after(
         if !verdicts.draws(&here) {
             continue;
         }
-        let store = cuts::strike(rig, moment.store, moment.next, cut);
+        let store = cuts::cut_during(rig, moment.store, moment.next, cut);
         let changes = match cuts::record_mount(rig, &store) {
             Ok(changes) => changes,
             Err(why) => return verdicts.case(&here, || Err(why)),
@@ -49,7 +49,7 @@ fn cut_mounts_after(
             }
             for (second, cut) in outcomes.of(rig, next, index + moment.index) {
                 verdicts.case(&format!("{here}/{index}/{second}"), || {
-                    let store = cuts::strike(rig, store, next, cut);
+                    let store = cuts::cut_during(rig, store, next, cut);
                     cuts::survive(rig, store, moment.model.clone(), index as u64).map(drop)
                 });
             }
@@ -75,7 +75,7 @@ pub fn cut_mounts_of_mounts(
         }
         let mut rng = SplitMix::new(rig.seed ^ moment.index as u64);
         let menu = cuts::outcomes(rig, moment.next, rng.next_u64());
-        let first = cuts::strike(
+        let first = cuts::cut_during(
             rig,
             moment.store,
             moment.next,
@@ -123,7 +123,7 @@ pub(super) fn cut_mount(
     cuts::visit_mount(store, &changes, |index, store, next| {
         if index == target {
             let menu = cuts::outcomes(rig, next, rng.next_u64());
-            struck = Some(cuts::strike(
+            struck = Some(cuts::cut_during(
                 rig,
                 store,
                 next,

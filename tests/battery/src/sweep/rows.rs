@@ -63,7 +63,7 @@ pub fn cut_short_rows(rig: &Rig, length: u32, every: usize, verdicts: &mut Verdi
         Recording::of(host, row, |_| false).visit(|moment| {
             for (outcome, cut) in Outcomes::Three.of(rig, moment.next, moment.index + number) {
                 verdicts.case(&format!("{here}/{}/{outcome}", moment.index), || {
-                    let store = cuts::strike(rig, moment.store, moment.next, cut);
+                    let store = cuts::cut_during(rig, moment.store, moment.next, cut);
                     cuts::survive(rig, store, moment.model.clone(), 7).map(drop)
                 });
             }

@@ -32,7 +32,7 @@ fn cut_here(rig: &Rig, name: &str, moment: &Moment, outcomes: Outcomes, verdicts
     }
     for (number, cut) in outcomes.of(rig, moment.next, moment.index) {
         verdicts.case(&format!("{here}/{number}"), || {
-            let store = cuts::strike(rig, moment.store, moment.next, cut);
+            let store = cuts::cut_during(rig, moment.store, moment.next, cut);
             cuts::survive(rig, store, moment.model.clone(), moment.index as u64)
                 .map(drop)
                 .map_err(|why| format!("{}: {why}", describe(rig, moment.next, &cut)))

@@ -22,7 +22,7 @@ impl Subject for LazyFtl {
     }
 }
 
-type Lazy<S> = DemandFtl<S, WholePages>;
+type Lazy<S> = PagedFtl<S, WholePages>;
 
 fn format(profile: Profile, config: &FtlConfig) -> Lazy<MemStore> {
     common::format::<LazyFtl>(profile, config)

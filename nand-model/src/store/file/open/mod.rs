@@ -249,7 +249,7 @@ impl FileStore {
         let Found {
             blocks,
             counts,
-            sick,
+            unhealthy,
             slots,
         } = found;
         let path = path.to_path_buf();
@@ -263,7 +263,7 @@ impl FileStore {
             read_only,
             blocks,
             counts,
-            sick,
+            unhealthy,
             slots,
             trimmed_seq,
             scratch,
@@ -276,7 +276,7 @@ impl FileStore {
 struct Found {
     blocks: Vec<Block>,
     counts: Counts,
-    sick: HashMap<u32, Mark>,
+    unhealthy: HashMap<u32, Mark>,
     slots: Slots,
 }
 
@@ -292,7 +292,7 @@ impl Found {
         Found {
             blocks,
             counts: Counts::new(info),
-            sick: HashMap::new(),
+            unhealthy: HashMap::new(),
             slots,
         }
     }

@@ -102,7 +102,7 @@ impl Opener<'_> {
                     .layout
                     .geometry
                     .page(crate::addr::Pbn::new(to_u32(block)), page);
-                found.sick.insert(ppn.raw(), mark);
+                found.unhealthy.insert(ppn.raw(), mark);
             } else {
                 // A later program of that page must not restore the mark.
                 self.write(

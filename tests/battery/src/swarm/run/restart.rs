@@ -156,7 +156,7 @@ impl<'p, W: World> Runner<'p, W> {
             );
         }
         for inside in &restart.inside {
-            match self.strike(*inside) {
+            match self.fault_in_mount(*inside) {
                 Ok(()) => {}
                 Err(Failed::Refused) => return Ok(()),
                 Err(failed) => return Err(failed.into()),
@@ -174,7 +174,7 @@ impl<'p, W: World> Runner<'p, W> {
     }
 
     /// Mounts with a fault inside; the device is down again afterwards.
-    fn strike(&mut self, inside: Inside) -> Result<(), Failed> {
+    fn fault_in_mount(&mut self, inside: Inside) -> Result<(), Failed> {
         match inside {
             Inside::Cut(cut, how) => {
                 if self.cut_inside_mount(cut)? {

@@ -46,7 +46,7 @@ fn breaks<S: Store, T>(chip: &mut Chip<S>, words: &str, act: impl FnOnce(&mut Ch
         .or(panic.downcast_ref::<String>().cloned())
         .unwrap_or_default();
     assert!(
-        text.contains("law: ") && text.contains(words),
+        text.contains("NAND rule: ") && text.contains(words),
         "{text:?} instead of {words:?}"
     );
 }
