@@ -90,6 +90,17 @@ impl Draw {
     }
 }
 
+/// Logical blocks of the reference device.
+pub const REFERENCE_BLOCKS: u32 = 4096;
+
+/// Returns the blocks of a device with the effective spare of the reference device at this
+/// over-provisioning: reserved free blocks and open blocks are no spare.
+pub fn physical_blocks(logical: u32, over_provisioning: f64) -> u32 {
+    let reference = (f64::from(REFERENCE_BLOCKS) * (1.0 + over_provisioning)).round();
+    let effective = (reference - NO_SPARE) / f64::from(REFERENCE_BLOCKS);
+    (f64::from(logical) * effective + NO_SPARE).round() as u32
+}
+
 /// A device under a load.
 pub struct Measured {
     ftl: Box<dyn Ftl<OobOnlyStore>>,

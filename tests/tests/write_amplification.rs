@@ -7,10 +7,9 @@
 //! 12.5 and 28 % over-provisioning. The short form scales the device down at equal *effective*
 //! spare (reserved free blocks and open blocks are no spare).
 
-use ftld_tests::amplification::{Load, Measured, NO_SPARE};
+use ftld_tests::amplification::{Load, Measured, REFERENCE_BLOCKS, physical_blocks};
 use ftld_tests::suite;
 
-const REFERENCE_BLOCKS: u32 = 4096;
 const TOLERANCE: f64 = 0.02;
 
 /// Device, and the number of drive writes.
@@ -18,12 +17,6 @@ struct Form {
     logical_blocks: u32,
     warm_up: u32,
     measured: u32,
-}
-
-fn physical_blocks(logical: u32, over_provisioning: f64) -> u32 {
-    let reference = (REFERENCE_BLOCKS as f64 * (1.0 + over_provisioning)).round();
-    let effective = (reference - NO_SPARE) / REFERENCE_BLOCKS as f64;
-    (logical as f64 * effective + NO_SPARE).round() as u32
 }
 
 fn amplification(form: &Form, over_provisioning: f64) -> f64 {

@@ -3,16 +3,15 @@
 //!     cargo run --release -p ftld-tests --no-default-features --bin bench_waf [DEVICES]
 //!
 //! A page map of 131,072 pages with 7 % more flash, blocks of 128 pages. Every page is written
-//! once, then DEVICES (10) drive writes warm up, then half as many are measured. The 4 reserved
-//! free blocks and the open one come on top of the 7 %.
+//! once, then DEVICES (10) drive writes warm up, then half as many are measured. Effective spare is
+//! that of the test `write_amplification`.
 
-use ftld_tests::amplification::{Load, Measured};
+use ftld_tests::amplification::{Load, Measured, physical_blocks};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const LOGICAL_BLOCKS: u32 = 1024;
-/// 1,024 and 7 %, 4 free blocks and an open block.
-const PHYSICAL_BLOCKS: u32 = 1096 + 5;
+const OVER_PROVISIONING: f64 = 0.07;
 const POLICIES: [&str; 5] = ["greedy", "cost_benefit", "fifo", "d_choices", "cat"];
 const PLACEMENTS: [&str; 5] = ["single", "copies_apart", "age", "sepbit", "mida"];
 const LOADS: [Load; 5] = [
@@ -45,7 +44,8 @@ fn main() {
             };
             let params = [("gc.policy", *policy), ("gc.placement", *placement)];
             let load = LOADS[column];
-            let mut device = Measured::filled(LOGICAL_BLOCKS, PHYSICAL_BLOCKS, &params, load, 1);
+            let physical = physical_blocks(LOGICAL_BLOCKS, OVER_PROVISIONING);
+            let mut device = Measured::filled(LOGICAL_BLOCKS, physical, &params, load, 1);
             device.write_devices(devices);
             let amplification = device.write_devices(devices.div_ceil(2));
             cells.lock().expect("no cell panics")[row][column] = amplification;
