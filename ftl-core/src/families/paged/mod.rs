@@ -362,7 +362,10 @@ impl<S: Store, P: Policy> Mapping<S> for PagedFtl<S, P> {
         let bounds = map.settings.bounds(&geometry);
         let pending = &map.pending;
         let (table, indexes) = pending.bytes();
-        let (table_most, indexes_most) = pending.bytes_most(bounds.entries, bounds.blocks, pages);
+        // A logical page has at most one pending entry.
+        let logical = u64::from(self.logical_pages);
+        let (most, counted) = (bounds.entries.min(logical), bounds.counted.min(logical));
+        let (table_most, indexes_most) = pending.bytes_most(most, bounds.blocks, pages);
         let touched = TRIM_PAGES / self.per_page() as u64 + 2;
         let (trims, trims_most) = map.trims.ram(&geometry, touched.min(pages));
         let directory = vec_bytes::<u32>(map.directory.capacity());
@@ -377,7 +380,7 @@ impl<S: Store, P: Policy> Mapping<S> for PagedFtl<S, P> {
             + vec_most::<PageTag>(geometry.pages_per_block as u64)
             + vec_most::<(u64, u64)>(bounds.blocks)
             + Writer::bytes_most(&geometry, self.logical_pages);
-        let (entries, counted) = (pending.len() as u64, bounds.counted);
+        let entries = pending.len() as u64;
         let mut report = vec![
             ram_entry("pending", entries, 4 * counted, table, table_most),
             ram_entry("pending indexes", entries, 0, indexes, indexes_most),
