@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Writes docs/REPRODUCTION.md from measured rows: what the papers found, beside what is found here.
 
-    tests/reproduction.py [--traces DIR] [--threads N] [--rows] [--scale S]
+    tests/reproduction.py [--traces DIR] [--threads N] [--rows] [--scale S] [--only PAPER,...]
 
 Runs every plan in tests/reproduction/ (a module per paper: its runs, its claims, and why figures differ) by `ftld compare`; rows are
 kept in target/reproduction/. --traces names the folder with the real traces; without it, or where one is missing, their section is
-left out and the command says so. --rows runs nothing that it has rows of. --scale below 1 is a trial: fewer requests, and the page goes
+left out and the command says so. --rows runs nothing that it has rows of. --only writes the sections of these papers anew and leaves
+the others as the page has them. --scale below 1 is a trial: fewer requests, and the page goes
 to target/reproduction/ instead. Exits with 1 if a run fails, a trace is missing, or a claim is contradicted without a reason.
 """
 
@@ -19,6 +20,8 @@ from reproduction.rows import ROOT, TARGET, Ftld
 
 # One line per paper.
 PAPERS = [mnftl, lazyftl, rose, mlam, dopftl]
+NAMES = {paper.__name__.split(".")[-1]: paper for paper in PAPERS}
+PAGE = ROOT / "docs" / "REPRODUCTION.md"
 HEAD = """\
 # Reproduction
 
@@ -34,8 +37,25 @@ def arguments():
     parser.add_argument("--threads", type=int, default=os.cpu_count(), metavar="N", help="runs at a time")
     parser.add_argument("--rows", action="store_true", help="run nothing that there are rows of")
     parser.add_argument("--scale", type=float, default=1, metavar="S", help="a trial with this share of the requests")
+    parser.add_argument("--only", type=papers, metavar="PAPER,...", help="sections to write: " + ", ".join(NAMES))
     parser.add_argument("--program", metavar="FILE", help="ftld to run; without it a release is built")
     return parser.parse_args()
+
+
+def papers(text):
+    unknown = [name for name in text.split(",") if name not in NAMES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no paper {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    return [NAMES[name] for name in text.split(",")]
+
+
+def replace_section(page, title, body):
+    """Returns the page with another body below this title."""
+    before, found, rest = page.partition(f"\n## {title}\n")
+    if not found:
+        sys.exit(f"reproduction: {PAGE} has no section {title!r}; run it without --only")
+    after = rest.find("\n## ")
+    return before + found + f"\n{body}".rstrip() + "\n" + (rest[after:] if after >= 0 else "")
 
 
 def build():
@@ -43,9 +63,24 @@ def build():
     return TARGET / "release" / "ftld"
 
 
+def write_only(chosen, ftld):
+    """Writes the sections of these papers anew."""
+    page, wrong = PAGE.read_text(), []
+    for paper in chosen:
+        body, unexplained = paper.section(ftld)
+        page = replace_section(page, paper.TITLE, body)
+        wrong += [f"{paper.TITLE}: contradicted, and no reason in tests/reproduction/: {claim}" for claim in unexplained]
+    target = PAGE if ftld.scale == 1 else ftld.folder / "trial.md"
+    target.write_text(page)
+    print(f"reproduction: {target} is written", file=sys.stderr)
+    sys.exit("\n".join(f"reproduction: {line}" for line in wrong + ftld.failed) or 0)
+
+
 def main():
     chosen = arguments()
     ftld = Ftld(chosen.program or build(), chosen.threads, chosen.scale, chosen.rows)
+    if chosen.only:
+        write_only(chosen.only, ftld)
     version = subprocess.run([ftld.program, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
     text = HEAD.format(version=version, schemes=len(ftld.schemes))
     wrong = []
@@ -59,7 +94,7 @@ def main():
     wrong += [f"trace {trace} is missing: --traces DIR, a folder with {trace}.csv or .csv.zst" for trace in missing]
     wrong += ftld.failed
     wrong += [f"{scheme} is not on the page" for scheme in ftld.schemes if scheme not in text]
-    page = ROOT / "docs" / "REPRODUCTION.md" if chosen.scale == 1 else ftld.folder / "trial.md"
+    page = PAGE if chosen.scale == 1 else ftld.folder / "trial.md"
     page.write_text(text.rstrip() + "\n")
     print(f"reproduction: {page} is written", file=sys.stderr)
     for line in wrong:

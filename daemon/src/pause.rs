@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Longest wait for a step to finish. Without requests a step never finishes.
+/// Longest wait for a step to finish. A step without requests, or whose requests cause no event,
+/// does not finish.
 const STEP_PATIENCE: Duration = Duration::from_secs(5);
 /// Largest number of events in the answer.
 const EVENTS_TOLD: usize = 20;
@@ -74,7 +75,9 @@ fn step<S: Store + 'static>(volume: &Volume<S>, step: Step) -> Result<Value, Fai
     }
     let noted = volume.noted_since(from, EVENTS_TOLD);
     let text = match (stepping(), noted.is_empty()) {
-        (true, _) => "step pending: no requests",
+        (true, _) => {
+            "step pending: it goes on until its events or requests have come; `ftld pause` ends it"
+        }
         (false, true) => "step done, without an event",
         (false, false) => "step done",
     };

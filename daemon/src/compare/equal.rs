@@ -79,7 +79,9 @@ pub(super) fn check(jobs: &[Job]) -> Result<(), Failure> {
     }
     match &reasons[..] {
         [] => Ok(()),
-        [reason] => Err(Failure::usage(reason)),
+        [reason] => Err(Failure::usage(format!(
+            "{reason}; nothing was run: leave this out, or give it more"
+        ))),
         _ => Err(Failure::usage(format!(
             "nothing was run; leave these out, or give them more:\n  {}",
             reasons.join("\n  ")

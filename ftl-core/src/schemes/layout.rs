@@ -3,6 +3,7 @@
 use super::Scheme;
 use crate::config::Params;
 use crate::error::FtlError;
+use crate::format::OOB_SLOT;
 use crate::int::narrow;
 use crate::layout::Layout;
 use nand_model::{Capacity, Geometry, Profile};
@@ -139,6 +140,13 @@ impl Scheme {
 
 fn finish(profile: &Profile, blocks: u32, logical_pages: u32) -> Result<Layout, FtlError> {
     let profile = profile.with_blocks(blocks);
+    let spare = profile.geometry.oob_len();
+    if spare < OOB_SLOT {
+        return Err(FtlError::Config(format!(
+            "profile {} has {spare} spare bytes per page: the record of a page takes {OOB_SLOT}",
+            profile.name
+        )));
+    }
     profile.geometry.validate().map_err(FtlError::Config)?;
     Ok(Layout {
         profile,
@@ -171,6 +179,19 @@ fn too_large(bytes: u64) -> FtlError {
 mod tests {
     use super::*;
     use crate::schemes::SCHEMES;
+
+    #[test]
+    fn too_few_spare_bytes_are_refused() {
+        let mut profile = *Profile::default_profile();
+        let params = Params::default();
+        for (spare, fits) in [(31, false), (32, true)] {
+            profile.geometry.oob_bytes = spare;
+            let layout = Scheme::find("pagemap")
+                .unwrap()
+                .layout(&profile, 64 << 20, 0.07, &params);
+            assert_eq!(layout.is_ok(), fits, "{spare} spare bytes");
+        }
+    }
 
     /// The least that the message names is accepted, one block less is refused, and whatever is
     /// accepted is within one block below the asked.

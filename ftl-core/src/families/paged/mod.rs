@@ -116,18 +116,18 @@ pub(crate) fn overhead_blocks(
         + settings.gc.free_threshold
 }
 
-/// Tombstones are pending changes. Few are of use without trims, so they get little.
+/// Tombstones are pending changes. Few are of use without trims, so the cache comes first.
 pub(crate) const TOMBSTONES_RAM: RamParam = RamParam {
     key: docs::TOMBSTONES.key,
     range: |_, _| Ok((16, 1024)),
-    share_percent: 10,
+    share_percent: 50,
 };
 
 /// Every block of the window has a list of its logical pages in RAM.
 pub(crate) const AGE_WINDOW_RAM: RamParam = RamParam {
     key: docs::AGE_WINDOW.key,
     range: |_, _| Ok((32, 512)),
-    share_percent: 25,
+    share_percent: 100,
 };
 
 /// Returns the least bytes of a cache by the paper's count, and those of all entries.

@@ -53,13 +53,13 @@ pub(super) const SCHEME: Scheme = Scheme {
     ],
     shared_params: docs::SHARED,
     ram_params: &[
-        paged::TOMBSTONES_RAM,
-        paged::AGE_WINDOW_RAM,
         RamParam {
             key: "dftl.cache",
             range: |layout, _| Ok(paged::cache_range(layout, 16 * ENTRY_BYTES, ENTRY_BYTES)),
-            share_percent: 100,
+            share_percent: 75,
         },
+        paged::TOMBSTONES_RAM,
+        paged::AGE_WINDOW_RAM,
     ],
     overhead_blocks,
     mem: start,

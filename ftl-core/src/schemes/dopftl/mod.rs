@@ -72,8 +72,6 @@ pub(super) const SCHEME: Scheme = Scheme {
     ],
     shared_params: docs::SHARED,
     ram_params: &[
-        paged::TOMBSTONES_RAM,
-        paged::AGE_WINDOW_RAM,
         RamParam {
             key: "dop.max_dirty",
             range: |_, _| Ok((64, 16_384)),
@@ -88,8 +86,10 @@ pub(super) const SCHEME: Scheme = Scheme {
                     4,
                 ))
             },
-            share_percent: 100,
+            share_percent: 75,
         },
+        paged::TOMBSTONES_RAM,
+        paged::AGE_WINDOW_RAM,
     ],
     overhead_blocks,
     mem: start,

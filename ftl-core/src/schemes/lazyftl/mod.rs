@@ -86,7 +86,6 @@ pub(super) const SCHEME: Scheme = Scheme {
     ],
     shared_params: docs::SHARED,
     ram_params: &[
-        paged::TOMBSTONES_RAM,
         RamParam {
             key: "lazy.buffer_blocks",
             range: buffer_range,
@@ -95,8 +94,9 @@ pub(super) const SCHEME: Scheme = Scheme {
         RamParam {
             key: "lazy.cache_pages",
             range: |layout, _| Ok((1, paged::map_pages_of(layout))),
-            share_percent: 100,
+            share_percent: 90,
         },
+        paged::TOMBSTONES_RAM,
     ],
     overhead_blocks,
     mem: start,

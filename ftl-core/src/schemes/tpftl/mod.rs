@@ -56,13 +56,13 @@ pub(super) const SCHEME: Scheme = Scheme {
     ],
     shared_params: docs::SHARED,
     ram_params: &[
-        paged::TOMBSTONES_RAM,
-        paged::AGE_WINDOW_RAM,
         RamParam {
             key: "tpftl.cache",
             range: |layout, _| Ok(paged::cache_range(layout, 128, ENTRY_BYTES)),
-            share_percent: 100,
+            share_percent: 75,
         },
+        paged::TOMBSTONES_RAM,
+        paged::AGE_WINDOW_RAM,
     ],
     overhead_blocks,
     mem: start,
