@@ -30,8 +30,8 @@ impl Touched {
     }
 }
 
-/// Replaces [`EQUAL`] by the number of bytes. A job without a layout of its own keeps its
-/// over-provisioning, so its run reports why; so does one on a profile that fixes the raw flash.
+/// Replaces [`EQUAL`] by the number of bytes. In a group without a
+/// layout, and on a profile that fixes the raw flash, jobs keep their over-provisioning.
 pub(super) fn share_raw_flash(jobs: &mut [Job]) {
     let mut touched = Touched::default();
     let mut most: BTreeMap<Group, u64> = BTreeMap::new();

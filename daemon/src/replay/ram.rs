@@ -16,7 +16,6 @@ pub struct Ram {
     /// Allocated size.
     pub allocated_bytes: u64,
     /// Scheme parameters that follow from the requested RAM, each as KEY=VALUE.
-    #[serde(default)]
     pub fitted: Vec<String>,
     /// The structures in RAM.
     pub parts: Vec<RamPart>,

@@ -28,7 +28,8 @@ impl Scheme {
         let (mut fitted, open) = self.with_least(layout, params, ram_bytes)?;
         let mut used = self.ram_most(layout, &fitted)?;
         for param in open {
-            let budget = used + (ram_bytes - used) * param.share_percent / 100;
+            let share = u128::from(ram_bytes - used) * u128::from(param.share_percent) / 100;
+            let budget = used + u64::try_from(share).expect("a share is not larger than the whole");
             let value = self.largest_within(layout, &fitted, param, budget)?;
             fitted.set(param.key, &value.to_string());
             used = self.ram_most(layout, &fitted)?;

@@ -152,6 +152,7 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
             .read_logical_pages(first.raw(), count, ppn_of, out)
     }
 
+    // The most frequent request is one page: no call for it.
     #[inline(always)]
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         if data.len() == self.space.flash.geometry().page_bytes as usize {

@@ -300,7 +300,6 @@ impl Buffer {
         self.units.len()
     }
 
-    /// Returns the bytes of the buffer by the paper's count, and of its index.
     /// Returns the bytes of pages and indexes: now, and at most with this many logical superblocks. A
     /// store that keeps no data needs no content of pages; a device does, so it counts.
     pub(super) fn ram(&self, logical: u64) -> (u64, u64) {

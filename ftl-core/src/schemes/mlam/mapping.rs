@@ -227,7 +227,6 @@ impl LevelMap {
         (self.s0, self.s1, self.s2)
     }
 
-    /// Returns the allocated bytes.
     /// Returns the bytes of the tables: now, and at most. A superblock has two halves, and a half has
     /// one row.
     pub(super) fn ram(&self) -> (u64, u64) {

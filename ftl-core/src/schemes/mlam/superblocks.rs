@@ -209,7 +209,6 @@ impl Superblocks {
         found.into_iter().map(|(.., psb)| psb).collect()
     }
 
-    /// Returns the allocated bytes.
     /// Returns the bytes of all superblocks: now, and at most. Holes may double the number that fits
     /// the flash.
     pub(super) fn ram(&self, physical: u64, chips: u64) -> (u64, u64) {

@@ -110,7 +110,7 @@ fn new<S: Store>(
     let per_page = chip.geometry().page_bytes / 4;
     let (bytes, threshold) = own_params(&config.params, config.logical_pages)?;
     let settings = Settings {
-        max_pending: Some(2 * bytes / ENTRY_BYTES),
+        max_pending: Some(bytes / ENTRY_BYTES * 2),
         ..paged::settings_of(&chip, config)?
     };
     let policy = Nodes::new(bytes, threshold, per_page, config.logical_pages);

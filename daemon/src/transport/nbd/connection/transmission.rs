@@ -218,6 +218,7 @@ impl<'a> Connection<'a> {
             flushed?;
             self.unflushed = false;
             self.engine.sent();
+            progress = true;
         }
         Ok(progress)
     }

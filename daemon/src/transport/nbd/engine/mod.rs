@@ -208,7 +208,12 @@ impl Engine {
     /// Returns the number of requests whose reply has not been sent.
     pub fn in_flight(&self) -> usize {
         let under_way = !matches!(self.job, Job::None) || self.parked.is_some();
-        self.unsent + self.syncs + self.held.len() + usize::from(under_way)
+        self.replies_due() + usize::from(under_way)
+    }
+
+    /// Returns the same without the request that spans several turns.
+    fn replies_due(&self) -> usize {
+        self.unsent + self.syncs + self.held.len()
     }
 
     /// Returns whether every complete request has been answered.
@@ -291,6 +296,10 @@ impl Engine {
                 return Turn::Close(why);
             }
             if out.len() >= self.limits.backlog || self.parked.is_some() {
+                return Turn::Room;
+            }
+            // The device would block this thread, and with it the earlier replies and syncs.
+            if device.is_paused() && self.between_replies() && self.replies_due() > 0 {
                 return Turn::Room;
             }
             let wanted = match &mut self.job {

@@ -32,10 +32,6 @@ impl Engine {
         if self.unsent + self.syncs + self.held.len() >= self.limits.in_flight {
             return Some(Turn::Room);
         }
-        // The next request would block this thread, and with it the earlier replies and syncs.
-        if device.is_paused() && self.in_flight() > 0 {
-            return Some(Turn::Room);
-        }
         let header = request_len(self.session.mode);
         let request = match decode_request(input.filled(), self.session.mode) {
             Ok(Some(request)) => request,
