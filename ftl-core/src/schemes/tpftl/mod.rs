@@ -27,6 +27,7 @@ use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::families::paged::{self, PagedFtl, Settings, docs};
 use crate::ftl::{Ftl, Start};
+use crate::int::narrow;
 use crate::schemes::{MlcUse, RamParam, Scheme};
 use nand_model::{Chip, Profile, Store};
 use nodes::Nodes;
@@ -110,7 +111,7 @@ fn new<S: Store>(
     let per_page = chip.geometry().page_bytes / 4;
     let (bytes, threshold) = own_params(&config.params, config.logical_pages)?;
     let settings = Settings {
-        max_pending: Some(bytes / ENTRY_BYTES * 2),
+        max_pending: Some(narrow(2 * u64::from(bytes) / u64::from(ENTRY_BYTES))),
         ..paged::settings_of(&chip, config)?
     };
     let policy = Nodes::new(bytes, threshold, per_page, config.logical_pages);
