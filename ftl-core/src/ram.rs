@@ -60,8 +60,8 @@ pub(crate) const fn vec_most<T>(length: u64) -> u64 {
 }
 
 /// Bytes of a hash table of this capacity. The table has a power of two of buckets, at most 7/8 of
-/// them full, and a control byte per bucket. A table with marks of removed entries reports a smaller
-/// capacity than it has.
+/// them full, and a control byte per bucket. Marks of removed entries lower the capacity that a
+/// table reports, so that after many removals this is too little.
 pub(crate) const fn hash_bytes<K, V>(capacity: usize) -> u64 {
     if capacity == 0 {
         return 0;

@@ -167,6 +167,27 @@ mod tests {
         }
     }
 
+    /// A bound that rises by steps, as of hash tables, does not starve the mapping cache.
+    #[test]
+    fn a_cache_of_entries_gets_its_share_of_little_ram() {
+        let (scheme, params) = (Scheme::find("dftl").unwrap(), Params::default());
+        let profile = Profile::default_profile();
+        let layout = scheme.layout_on(profile, 128 << 20, 160 << 20, &params);
+        let fitted = scheme.fit_ram(&layout.unwrap(), &params, 1 << 20).unwrap();
+        let cache = fitted.get::<u32>("dftl.cache", 0).unwrap();
+        assert!(cache >= 2048, "{cache} bytes of 1 MiB");
+    }
+
+    #[test]
+    fn more_ram_than_there_is_does_not_overflow() {
+        let (profile, params) = (Profile::default_profile(), Params::default());
+        for scheme in SCHEMES {
+            let layout = scheme.layout(profile, 64 << 20, 0.07, &params).unwrap();
+            let fitted = scheme.fit_ram(&layout, &params, u64::MAX);
+            assert!(fitted.is_ok(), "{}: {fitted:?}", scheme.name);
+        }
+    }
+
     #[test]
     fn a_set_parameter_stays_and_is_checked() {
         let scheme = Scheme::find("dftl").unwrap();
