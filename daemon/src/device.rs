@@ -71,8 +71,8 @@ pub trait BlockDevice: Send + Sync {
     fn preferred_block(&self) -> u32;
     /// Returns whether the device refuses writes with `EPERM` (`--read-only`).
     fn read_only(&self) -> bool;
-    /// Returns whether the next request may have to wait for the end of a pause. The NBD server then
-    /// sends its replies and ends its syncs first.
+    /// Returns whether the next request may wait for the end of a pause. The NBD server then sends
+    /// its replies and ends its syncs first.
     fn is_paused(&self) -> bool {
         false
     }

@@ -218,7 +218,7 @@ impl Engine {
 
     /// Returns whether every complete request has been answered.
     pub fn answered_whole_requests(&self) -> bool {
-        self.unsent + self.syncs + self.held.len() == 0 && self.parked.is_none()
+        self.replies_due() == 0 && self.parked.is_none()
     }
 
     /// Returns whether the reply to another request may be appended to the output now.
@@ -299,7 +299,7 @@ impl Engine {
                 return Turn::Room;
             }
             // The device would block this thread, and with it the earlier replies and syncs.
-            if device.is_paused() && self.between_replies() && self.replies_due() > 0 {
+            if self.replies_due() > 0 && self.between_replies() && device.is_paused() {
                 return Turn::Room;
             }
             let wanted = match &mut self.job {

@@ -22,14 +22,14 @@ impl Engine {
         syncs: &mut Vec<PendingSync>,
     ) -> Option<Turn> {
         assert!(
-            self.unsent + self.syncs + self.held.len() <= self.limits.in_flight,
+            self.replies_due() <= self.limits.in_flight,
             "{} unsent replies, {} syncs and {} delayed replies exceed the limit of {} requests",
             self.unsent,
             self.syncs,
             self.held.len(),
             self.limits.in_flight
         );
-        if self.unsent + self.syncs + self.held.len() >= self.limits.in_flight {
+        if self.replies_due() >= self.limits.in_flight {
             return Some(Turn::Room);
         }
         let header = request_len(self.session.mode);
