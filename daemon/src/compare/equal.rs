@@ -6,7 +6,7 @@
 //! drive.
 
 use crate::config::OP_DEFAULT;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::replay::{self, Job};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,8 +30,8 @@ impl Touched {
     }
 }
 
-/// Replaces [`EQUAL`] by the number of bytes. In a group without a
-/// layout, and on a profile that fixes the raw flash, jobs keep their over-provisioning.
+/// Replaces [`EQUAL`] by the number of bytes. In a group without a layout, and on a profile that
+/// fixes the raw flash, jobs keep their over-provisioning.
 pub(super) fn share_raw_flash(jobs: &mut [Job]) {
     let mut touched = Touched::default();
     let mut most: BTreeMap<Group, u64> = BTreeMap::new();
@@ -72,6 +72,8 @@ pub(super) fn check(jobs: &[Job]) -> Result<(), Failure> {
         };
         if known.insert((device.line(), touched))
             && let Err(failure) = replay::check(job, touched)
+            // The others are told by the runs that they stop.
+            && failure.exit == Exit::Usage
             && !reasons.contains(&failure.message)
         {
             reasons.push(failure.message);

@@ -44,7 +44,7 @@ fn table(runs: &[&Row], summary: &Summary) -> String {
     let (device, ram) = (&first.device, &first.ram);
     let mut text = format!(
         "{}: scheme {}, {} runs with seeds {} to {}\n\
-         {} for the host on {} of raw flash, effective over-provisioning {:.1} %, RAM {} (paper), \
+         first run: {} for the host on {} of raw flash, effective over-provisioning {:.1} %, RAM {} (paper), \
          {} (allocated)\n\n{:<22} {:>14} {:>31} {:>14} {:>14}\n",
         first.job.workload,
         first.scheme,
