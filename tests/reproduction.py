@@ -49,13 +49,12 @@ def papers(text):
     return [NAMES[name] for name in text.split(",")]
 
 
-def replace_section(page, title, body):
-    """Returns the page with another body below this title."""
-    before, found, rest = page.partition(f"\n## {title}\n")
+def kept(title):
+    """Returns the body that the page has below this title."""
+    _, found, rest = PAGE.read_text().partition(f"\n## {title}\n\n")
     if not found:
         sys.exit(f"reproduction: {PAGE} has no section {title!r}; run it without --only")
-    after = rest.find("\n## ")
-    return before + found + f"\n{body}".rstrip() + "\n" + (rest[after:] if after >= 0 else "")
+    return rest.partition("\n## ")[0]
 
 
 def build():
@@ -63,32 +62,19 @@ def build():
     return TARGET / "release" / "ftld"
 
 
-def write_only(chosen, ftld):
-    """Writes the sections of these papers anew."""
-    page, wrong = PAGE.read_text(), []
-    for paper in chosen:
-        body, unexplained = paper.section(ftld)
-        page = replace_section(page, paper.TITLE, body)
-        wrong += [f"{paper.TITLE}: contradicted, and no reason in tests/reproduction/: {claim}" for claim in unexplained]
-    target = PAGE if ftld.scale == 1 else ftld.folder / "trial.md"
-    target.write_text(page)
-    print(f"reproduction: {target} is written", file=sys.stderr)
-    sys.exit("\n".join(f"reproduction: {line}" for line in wrong + ftld.failed) or 0)
-
-
 def main():
     chosen = arguments()
     ftld = Ftld(chosen.program or build(), chosen.threads, chosen.scale, chosen.rows)
-    if chosen.only:
-        write_only(chosen.only, ftld)
     version = subprocess.run([ftld.program, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
     text = HEAD.format(version=version, schemes=len(ftld.schemes))
     wrong = []
+    # Read before anything runs.
+    others = {title: kept(title) for title in [paper.TITLE for paper in PAPERS] + [traces.TITLE]} if chosen.only else {}
     for paper in PAPERS:
-        body, unexplained = paper.section(ftld)
+        body, unexplained = (others[paper.TITLE], []) if chosen.only and paper not in chosen.only else paper.section(ftld)
         text += f"\n## {paper.TITLE}\n\n{body}"
         wrong += [f"{paper.TITLE}: contradicted, and no reason in tests/reproduction/: {claim}" for claim in unexplained]
-    body, missing = traces.section(ftld, chosen.traces)
+    body, missing = (others[traces.TITLE], []) if chosen.only else traces.section(ftld, chosen.traces)
     if len(missing) < len(traces.TRACES):
         text += f"\n## {traces.TITLE}\n\n{body}"
     wrong += [f"trace {trace} is missing: --traces DIR, a folder with {trace}.csv or .csv.zst" for trace in missing]

@@ -199,7 +199,7 @@ WHY = {
     "when it is flushed.",
     "best": "Size is best where the addresses are scattered over the whole device (Internet Explorer): age predicts nothing there.",
     "desktop": "K_empty follows the paper's criterion, reorganisations without an update, and settles where reorganisation takes a "
-    "tenth of the time; with a fixed K_empty of 1 or less it cancels the gain, as in the paper (table above).",
+    "tenth of the time; with a fixed K_empty of 2 or less it cancels the gain, as in the paper (table above).",
     "pcfat32": "",
     "iozone": "One stream fills each superblock before it is flushed, so all policies but FlushAll write the same pages. The "
     "real Iozone must leave superblocks half filled, which Size then keeps.",
