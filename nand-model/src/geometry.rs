@@ -134,6 +134,15 @@ impl Geometry {
         self.channels * self.ways
     }
 
+    /// The die that comes `step` dies after this one, in the order in which neighbours are on
+    /// different channels.
+    pub const fn die_after(&self, die: u32, step: u32) -> u32 {
+        debug_assert!(die < self.dies(), "no such die");
+        let position = (die % self.ways) * self.channels + die / self.ways;
+        let position = (position + step) % self.dies();
+        position % self.channels * self.ways + position / self.channels
+    }
+
     /// Whether the device has this page.
     #[inline]
     pub const fn contains(&self, ppn: Ppn) -> bool {
@@ -216,6 +225,18 @@ impl PageSplit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steps_over_dies_change_the_channel_first() {
+        let geometry = Geometry {
+            channels: 3,
+            ways: 2,
+            ..shape(64)
+        };
+        let order: Vec<u32> = (0..7).map(|step| geometry.die_after(0, step)).collect();
+        assert_eq!(order, [0, 2, 4, 1, 3, 5, 0]);
+        assert_eq!(geometry.die_after(5, 2), 2);
+    }
 
     fn shape(pages_per_block: u32) -> Geometry {
         Geometry {

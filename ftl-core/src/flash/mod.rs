@@ -32,6 +32,15 @@ pub(crate) struct Flash<S> {
     kept: Option<MetadataCopies>,
 }
 
+/// Times of a request of several parts; see [`Flash::begin_parts`].
+#[must_use]
+pub(crate) struct Parts {
+    /// Start of every part; `None` if one follows another.
+    begin: Option<Nanos>,
+    /// End of the parts so far.
+    end: Nanos,
+}
+
 impl<S: Store> Flash<S> {
     pub(crate) fn new(chip: Chip<S>) -> Self {
         let kept = (!chip.store().keeps_data()).then(MetadataCopies::default);
@@ -119,6 +128,31 @@ impl<S: Store> Flash<S> {
     pub(crate) fn wait(&mut self) -> Nanos {
         self.now = self.now.max(self.ended);
         self.now
+    }
+
+    /// Begins a request of several parts, pages or runs of pages. On a device of several dies they
+    /// start together, and each waits for its die and bus; otherwise one follows another.
+    #[inline]
+    pub(crate) fn begin_parts(&self) -> Parts {
+        Parts {
+            begin: (self.geometry().dies() > 1).then_some(self.now),
+            end: self.now,
+        }
+    }
+
+    /// Starts the next part.
+    #[inline]
+    pub(crate) fn next_part(&mut self, parts: &mut Parts) {
+        if let Some(begin) = parts.begin {
+            parts.end = parts.end.max(self.now);
+            self.now = begin;
+        }
+    }
+
+    /// Waits for all parts.
+    #[inline]
+    pub(crate) fn end_parts(&mut self, parts: Parts) {
+        self.now = self.now.max(parts.end);
     }
 
     /// Records a program that ends at this instant.

@@ -80,7 +80,9 @@ impl<S: Store> Flash<S> {
             "buffer is not {count} logical pages long"
         );
         let mut done = 0;
+        let mut parts = self.begin_parts();
         while done < count {
+            self.next_part(&mut parts);
             let run = self.run_length(count - done, |i| ppn_of(done + i));
             let (bytes, lpn) = (&mut out[done * page..][..run * page], lpn + to_u32(done));
             match ppn_of(done) {
@@ -90,6 +92,7 @@ impl<S: Store> Flash<S> {
             }
             done += run;
         }
+        self.end_parts(parts);
         Ok(())
     }
 

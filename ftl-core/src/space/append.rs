@@ -337,7 +337,10 @@ impl<S: Store> Space<S> {
         self.seal(stream)?;
         let spec = self.streams[stream].spec;
         let worn = std::mem::take(&mut self.streams[stream].for_cold);
-        let block = self.allocate_block(worn, self.streams[stream].die)?;
+        let die = self.streams[stream].die;
+        let block = self.allocate_block(worn, die)?;
+        let step = u32::from(self.streams[stream].die_step);
+        self.streams[stream].die = die.map(|die| self.geometry().die_after(die, step));
         assert_eq!(
             self.table.state(block),
             State::Free,

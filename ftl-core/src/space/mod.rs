@@ -230,6 +230,14 @@ impl<S: Store> Space<S> {
         self.streams[stream].die = Some(die);
     }
 
+    /// Makes the stream open its blocks on dies that are `step` apart, beginning with the one at
+    /// this position, as long as these have any.
+    pub(crate) fn stripe(&mut self, stream: StreamId, position: u32, step: u8) {
+        let first = self.geometry().die_after(0, position);
+        self.prefer_die(stream, first);
+        self.streams[stream].die_step = step;
+    }
+
     /// Returns the number of released blocks that wait for their erase.
     #[inline]
     pub(crate) fn released_blocks(&self) -> u32 {

@@ -140,8 +140,10 @@ pub(super) struct Stream {
     pub(super) open: Option<OpenBlock>,
     /// Whether the next block is for cold data and should be a worn one.
     pub(super) for_cold: bool,
-    /// Preferred die of its blocks.
+    /// Preferred die of its next block.
     pub(super) die: Option<u32>,
+    /// Dies from there to the one that it prefers afterwards.
+    pub(super) die_step: u8,
     /// Whether it is in [`UnsafeStreams`].
     pub(super) listed: bool,
 }
@@ -153,6 +155,7 @@ impl Stream {
             open: None,
             for_cold: false,
             die: None,
+            die_step: 0,
             listed: false,
         }
     }

@@ -55,7 +55,7 @@ pub(crate) fn overhead_blocks<M: PageMap>(
     let geometry = &profile.geometry;
     let chunks = MapWriter::chunks(geometry, logical_pages);
     let estimate = logical_pages / geometry.pages_per_block;
-    let streams = placement::from_params(params, M::PLACEMENTS)?.streams();
+    let streams = placement::from_params(params, M::PLACEMENTS, geometry)?.open_blocks();
     let settings = Settings::new(params, profile, estimate, chunks, streams)?;
     let trims = 2 * Trims::limit(geometry, chunks).div_ceil(geometry.pages_per_block);
     Ok(Checkpoints::blocks_needed(geometry, chunks)
@@ -99,13 +99,13 @@ fn create<S: Store, M: PageMap>(
     check_size(&geometry, config.logical_pages)?;
     let chunks = MapWriter::chunks(&geometry, config.logical_pages);
     let params = &config.params;
-    let placement = placement::from_params(params, M::PLACEMENTS)?;
+    let placement = placement::from_params(params, M::PLACEMENTS, &geometry)?;
     let settings = Settings::new(
         params,
         chip.profile(),
         geometry.blocks,
         chunks,
-        placement.streams(),
+        placement.open_blocks(),
     )?;
     let stream = |role, collectable| StreamSpec {
         role,
@@ -284,7 +284,9 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
 
     /// Returns the stream for the host's version of this page, by the lifespan of the old version.
     fn stream_of_write(&mut self, lpn: Lpn) -> StreamId {
-        let lifespan = self.map.pages.get(lpn).map(|old| {
+        let old = self.map.pages.get(lpn);
+        let old = old.filter(|_| self.map.streams.wants_lifespan());
+        let lifespan = old.map(|old| {
             let block = self.space.geometry().block_of(old);
             self.space.written_since(self.space.table.epoch(block))
         });
@@ -297,8 +299,13 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         let page = self.space.geometry().page_bytes as usize;
         let count = (data.len() / page) as u32;
         if self.map.streams.host().len() > 1 {
-            let mut pages = (0..count).zip(data.chunks_exact(page));
-            return pages.try_for_each(|(i, bytes)| self.write_page(first.plus(i), bytes));
+            let mut parts = self.space.flash.begin_parts();
+            for (i, bytes) in (0..count).zip(data.chunks_exact(page)) {
+                self.space.flash.next_part(&mut parts);
+                self.write_page(first.plus(i), bytes)?;
+            }
+            self.space.flash.end_parts(parts);
+            return Ok(());
         }
         let mut done = 0;
         while done < count {

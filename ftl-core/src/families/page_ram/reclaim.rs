@@ -82,7 +82,10 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             &mut pages.records[..],
             &pages.from[..],
         );
+        let most = self.map.streams.pages_in_turn();
+        let mut parts = self.space.flash.begin_parts();
         while !records.is_empty() {
+            self.space.flash.next_part(&mut parts);
             let (stream, run) = match self.map.streams.one_for_copies() {
                 Some(stream) => (stream, records.len()),
                 None => {
@@ -93,10 +96,8 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
                         self.map.streams.of_copy(space, victim, age, is_short)
                     };
                     let stream = of(&records[0]);
-                    (
-                        stream,
-                        1 + records[1..].iter().take_while(|r| of(r) == stream).count(),
-                    )
+                    let others = records[1..].iter().take(most - 1);
+                    (stream, 1 + others.take_while(|r| of(r) == stream).count())
                 }
             };
             let (first, taken) = self.space.append_copies(
@@ -134,6 +135,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
                 &from[taken as usize..],
             );
         }
+        self.space.flash.end_parts(parts);
         Ok(total as u32)
     }
 

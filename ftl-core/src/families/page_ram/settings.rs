@@ -2,7 +2,7 @@
 
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
-use crate::gc::placement::{PLACEMENT_PARAM, more_streams};
+use crate::gc::placement::{PLACEMENT_PARAM, STRIPE_PARAM, more_streams};
 use crate::gc::{self, FreeBlocks, SCRUB_PARAM, docs, policy};
 use crate::recovery::rewrite_reserve;
 use crate::wear::{WEAR_GAP_PARAM, WEAR_POLICY_PARAM};
@@ -14,6 +14,7 @@ pub(crate) const PARAMS: &[ParamDoc] = &[
     policy::POLICY_PARAM,
     policy::CHOICES_PARAM,
     PLACEMENT_PARAM,
+    STRIPE_PARAM,
     ParamDoc {
         key: "ckpt.interval",
         help: "programs between checkpoints, 0 = only if trims need one (default max(65536, 100 x pages))",

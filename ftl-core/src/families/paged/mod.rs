@@ -162,6 +162,7 @@ pub(crate) fn settings_of<S: Store>(
     let checkpoint = checkpoint_pages(geometry, config.logical_pages, geometry.blocks);
     Settings::new(
         &config.params,
+        geometry,
         geometry.blocks,
         checkpoint,
         reserve(chip.profile()),
@@ -177,7 +178,7 @@ pub(crate) fn overhead_of_params(
     let geometry = &profile.geometry;
     let blocks = estimate_blocks(geometry, logical_pages);
     let checkpoint = checkpoint_pages(geometry, logical_pages, blocks);
-    let settings = Settings::new(params, blocks, checkpoint, reserve(profile))?;
+    let settings = Settings::new(params, geometry, blocks, checkpoint, reserve(profile))?;
     Ok(overhead_blocks(geometry, logical_pages, blocks, &settings))
 }
 
@@ -221,7 +222,9 @@ impl<S: Store, P: Policy> Mapping<S> for PagedFtl<S, P> {
         let count = (out.len() / page) as u32;
         let mut done = 0;
         let mut next = None;
+        let mut parts = self.space.flash.begin_parts();
         while done < count {
+            self.space.flash.next_part(&mut parts);
             let from = match next.take() {
                 Some(known) => known,
                 None => self.locate(first.plus(done), count - done - 1, |stats| {
@@ -249,6 +252,7 @@ impl<S: Store, P: Policy> Mapping<S> for PagedFtl<S, P> {
                     .read_host(first.raw() + start, ppn, bytes)?,
             }
         }
+        self.space.flash.end_parts(parts);
         match self.settle_cache() {
             // The entries that leave the cache are pending as well: the read succeeded.
             Err(
@@ -266,7 +270,9 @@ impl<S: Store, P: Policy> Mapping<S> for PagedFtl<S, P> {
         let page = self.space.geometry().page_bytes as usize;
         let count = (data.len() / page) as u32;
         let mut done = 0;
+        let mut parts = self.space.flash.begin_parts();
         while done < count {
+            self.space.flash.next_part(&mut parts);
             let (stream, most, is_known) = self.stream_of_write(first.plus(done), count - done)?;
             self.ensure_space(stream)?;
             let room = match self.space.room(stream) {
@@ -309,6 +315,7 @@ impl<S: Store, P: Policy> Mapping<S> for PagedFtl<S, P> {
             }
             self.advance_checkpoint(taken)?;
         }
+        self.space.flash.end_parts(parts);
         Ok(())
     }
 
@@ -432,7 +439,7 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
         let mut space = Space::new(Flash::new(chip), &streams);
         space.set_pair_protection(settings.gc.pair_protection);
         space.flash.set_ram_step(settings.gc.ram_step_ns);
-        let placement = placement::from_params(&config.params, &[])?;
+        let placement = placement::from_params(&config.params, &[], &geometry)?;
         let (host, copies) = ((HOST, streams[HOST]), (COLD, streams[COLD]));
         let streams = DataStreams::new(placement, &mut space, host, copies);
         let mut gc = GcState::new(&geometry, &settings.gc, settings.reserve);

@@ -189,7 +189,9 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
         let stays = (0..total)
             .map(|i| self.skip_superseded(i))
             .collect::<Result<Vec<bool>, _>>()?;
+        let mut parts = self.space.flash.begin_parts();
         while next < total {
+            self.space.flash.next_part(&mut parts);
             let run = stays[next..].iter().take_while(|stays| !**stays).count();
             if run == 0 {
                 next += 1;
@@ -230,6 +232,7 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
             }
             moved += taken;
         }
+        self.space.flash.end_parts(parts);
         self.write_uncached(uncached, cause.of_map())?;
         Ok(moved)
     }

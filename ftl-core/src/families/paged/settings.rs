@@ -11,7 +11,7 @@ use nand_model::Geometry;
 /// Documentation of the common parameters, for the tables of schemes.
 pub(crate) mod docs {
     use super::ParamDoc;
-    use crate::gc::placement::PLACEMENT_PARAM;
+    use crate::gc::placement::{PLACEMENT_PARAM, STRIPE_PARAM};
     use crate::gc::policy;
 
     pub(crate) const TOMBSTONES: ParamDoc = ParamDoc {
@@ -36,6 +36,7 @@ pub(crate) mod docs {
         policy::POLICY_PARAM,
         policy::CHOICES_PARAM,
         PLACEMENT_PARAM,
+        STRIPE_PARAM,
         FREE_THRESHOLD,
         CHECKPOINT_INTERVAL,
         WEAR_POLICY,
@@ -111,11 +112,13 @@ impl Settings {
     /// [`FtlError::Config`] if a value is malformed or cannot work.
     pub(crate) fn new(
         params: &Params,
+        geometry: &Geometry,
         blocks: u32,
         checkpoint_pages: u32,
         reserve: u32,
     ) -> Result<Settings, FtlError> {
-        let more_streams = more_streams(placement::from_params(params, &[])?.streams());
+        let more_streams =
+            more_streams(placement::from_params(params, &[], geometry)?.open_blocks());
         let rewritten = STREAMS.len() as u32 + more_streams;
         let free_blocks = FreeBlocks {
             default: reserve + rewritten + 1.max(blocks / 200),

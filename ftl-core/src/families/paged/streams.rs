@@ -22,7 +22,10 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
         match self.map.streams.host() {
             [only] => Ok((*only, count, false)),
             _ => {
-                let (lifespan, is_known) = self.lifespan(first, count - 1)?;
+                let (lifespan, is_known) = match self.map.streams.wants_lifespan() {
+                    true => self.lifespan(first, count - 1)?,
+                    false => (None, false),
+                };
                 let stream = self.map.streams.of_write(first, lifespan);
                 Ok((stream, 1, is_known))
             }
@@ -87,6 +90,7 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
         if let Some(only) = self.map.streams.one_for_copies() {
             return (only, run);
         }
+        let most = self.map.streams.pages_in_turn();
         let (space, now, streams) = (&self.space, self.next_ver, &mut self.map.streams);
         let is_short = space.free_blocks() <= self.gc.reserve || space.is_mounting();
         let mut ages = self.gc.pages.records[next..next + run]
@@ -94,7 +98,8 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
             .map(|record| now.saturating_sub(Oob::ver(record)));
         let mut of = |age| streams.of_copy(space, victim, age, is_short);
         let first = of(ages.next().expect("a run has at least one page"));
-        let others = ages.take_while(|age| of(*age) == first).count();
+        let others = ages.take(most - 1);
+        let others = others.take_while(|age| of(*age) == first).count();
         (first, 1 + others)
     }
 

@@ -16,8 +16,9 @@ mod tests;
 use crate::addr::Lpn;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
+use crate::int::index;
 use crate::space::{Space, StreamId, StreamSpec};
-use nand_model::{Pbn, Store};
+use nand_model::{Geometry, Pbn, Store};
 
 /// The parameter, for the tables of schemes.
 pub(crate) const PLACEMENT_PARAM: ParamDoc = ParamDoc {
@@ -25,8 +26,17 @@ pub(crate) const PLACEMENT_PARAM: ParamDoc = ParamDoc {
     help: "assignment of pages to streams: copies_apart (default), single, age, sepbit or mida",
 };
 
+/// The parameter of striping, for the tables of schemes.
+pub(crate) const STRIPE_PARAM: ParamDoc = ParamDoc {
+    key: "alloc.stripe",
+    help: "dies over which every stream of data is striped, page by page (default all, at most 16)",
+};
+
 /// Maximal number of streams of either kind: each keeps a block open.
 const STREAMS_MAX: u32 = 16;
+
+/// Maximal number of open blocks of a stream.
+const STRIPE_MAX: u32 = 16;
 
 /// A rule that chooses streams. Those of host data have the numbers from 0, those of copies follow.
 pub trait Placement: Send {
@@ -51,9 +61,45 @@ pub trait Placement: Send {
 /// Creates a placement from parameters of the scheme.
 pub type NewPlacement = fn(&Params) -> Result<Box<dyn Placement>, FtlError>;
 
-/// Returns the placement that the parameters select. `own` has those of the scheme itself; the
-/// first of them is its default.
+/// A placement, and the number of open blocks on different dies that each of its streams fills in
+/// turn.
+pub(crate) struct Striped {
+    placement: Box<dyn Placement>,
+    stripe: u32,
+}
+
+impl Striped {
+    /// Returns the open blocks of host data, and of copies alongside them.
+    pub(crate) fn open_blocks(&self) -> (u32, u32) {
+        let (host, copies) = self.placement.streams();
+        (host * self.stripe, copies * self.stripe)
+    }
+}
+
+/// Returns the placement and the striping that the parameters select on a device of this shape.
+/// `own` has placements of the scheme itself; the first of them is its default.
+///
+/// # Errors
+/// [`FtlError::Config`] if there is no such placement, or the device has not as many dies.
 pub(crate) fn from_params(
+    params: &Params,
+    own: &[(&'static str, NewPlacement)],
+    geometry: &Geometry,
+) -> Result<Striped, FtlError> {
+    let dies = geometry.dies();
+    let stripe = params.get(STRIPE_PARAM.key, dies.min(STRIPE_MAX))?;
+    if !(1..=dies.min(STRIPE_MAX)).contains(&stripe) {
+        return Err(FtlError::Config(format!(
+            "parameter {}: {stripe} is not from 1 to {}, the dies of this device (at most {STRIPE_MAX})",
+            STRIPE_PARAM.key,
+            dies.min(STRIPE_MAX)
+        )));
+    }
+    let placement = placement_of(params, own)?;
+    Ok(Striped { placement, stripe })
+}
+
+fn placement_of(
     params: &Params,
     own: &[(&'static str, NewPlacement)],
 ) -> Result<Box<dyn Placement>, FtlError> {
@@ -85,18 +131,23 @@ pub(crate) fn from_params(
     })
 }
 
-/// Returns the streams besides one of host data and one of copies.
+/// Returns the open blocks besides one of host data and one of copies.
 pub(crate) fn more_streams((host, copies): (u32, u32)) -> u32 {
     (host + copies).saturating_sub(2)
 }
 
-/// The streams of data, and the rule that chooses among them.
+/// The streams of data, and the rule that chooses among them. A striped stream of the placement is
+/// as many streams of the space, each on a die of its own; the next page goes to the next one.
 pub(crate) struct DataStreams {
     placement: Box<dyn Placement>,
+    stripe: usize,
+    /// Streams of the space, `stripe` for each of the placement.
     host: Vec<StreamId>,
     copies: Vec<StreamId>,
-    /// By block: the number of the stream that filled it last. Empty if the placement does not need
-    /// it.
+    /// By stream of the placement: which of its streams takes the next page.
+    next: [u8; 2 * STREAMS_MAX as usize],
+    /// By block: the number of the placement's stream that filled it last. Empty if the placement
+    /// does not need it.
     stream_of_block: Vec<u8>,
 }
 
@@ -104,33 +155,42 @@ impl DataStreams {
     /// Creates the streams of this placement. `host` and `copies` are the first stream of either
     /// kind; further ones are added to the space.
     pub(crate) fn new<S: Store>(
-        placement: Box<dyn Placement>,
+        striped: Striped,
         space: &mut Space<S>,
         host: (StreamId, StreamSpec),
         copies: (StreamId, StreamSpec),
     ) -> Self {
+        let Striped { placement, stripe } = striped;
         let (hosts, others) = placement.streams();
         assert!(
             (1..=STREAMS_MAX).contains(&hosts) && others <= STREAMS_MAX,
             "{hosts} streams of host data and {others} of copies"
         );
         let mut add = |(first, spec): (StreamId, StreamSpec), count: u32| {
-            let mut streams = vec![first];
-            let more = space.add_fixed_streams(spec, count.max(1) as usize - 1);
-            streams.extend(more..more + count.max(1) as usize - 1);
+            let more = index(count * stripe) - 1;
+            let begin = space.add_fixed_streams(spec, more);
+            let streams: Vec<_> = std::iter::once(first).chain(begin..begin + more).collect();
+            if stripe > 1 {
+                // Another stream begins on another die.
+                for (i, stream) in (0..).zip(&streams) {
+                    space.stripe(*stream, i / stripe + i % stripe, stripe as u8);
+                }
+            }
             streams
         };
         let host_streams = add(host, hosts);
         let copy_streams = match others {
-            0 => vec![host.0],
+            0 => host_streams.clone(),
             _ => add(copies, others),
         };
         let is_asked = hosts > 1 || others > 1;
         let blocks = space.geometry().blocks as usize;
         DataStreams {
             placement,
+            stripe: index(stripe),
             host: host_streams,
             copies: copy_streams,
+            next: [0; 2 * STREAMS_MAX as usize],
             stream_of_block: vec![0; if is_asked { blocks } else { 0 }],
         }
     }
@@ -150,10 +210,24 @@ impl DataStreams {
         (self.copies.len() == 1).then(|| self.copies[0])
     }
 
+    /// Returns whether the placement asks for the lifespan of a replaced version.
+    pub(crate) fn wants_lifespan(&self) -> bool {
+        self.host.len() > self.stripe
+    }
+
+    /// Returns the number of pages at most that may go to one stream before the next is asked for.
+    pub(crate) fn pages_in_turn(&self) -> usize {
+        if self.stripe > 1 { 1 } else { usize::MAX }
+    }
+
     /// Returns the stream of a host write; see [`Placement::of_write`].
     pub(crate) fn of_write(&mut self, lpn: Lpn, lifespan: Option<u64>) -> StreamId {
-        let wanted = self.placement.of_write(lpn, lifespan) as usize;
-        self.host[wanted.min(self.host.len() - 1)]
+        let wanted = match self.wants_lifespan() {
+            true => index(self.placement.of_write(lpn, lifespan)),
+            false => 0,
+        };
+        let wanted = wanted.min(self.host.len() / self.stripe - 1);
+        self.host[wanted * self.stripe + usize::from(self.next[wanted])]
     }
 
     /// Records that GC is about to take a block, `lifetime` pages after it was opened.
@@ -172,10 +246,12 @@ impl DataStreams {
         is_short: bool,
     ) -> StreamId {
         let from = self.stream_of_block(from);
-        let wanted = self.placement.of_copy(age, from) as usize;
-        let stream = self.copies[wanted
-            .saturating_sub(self.host.len())
-            .min(self.copies.len() - 1)];
+        let wanted = index(self.placement.of_copy(age, from));
+        let wanted = wanted
+            .saturating_sub(self.first_of_copies())
+            .min(self.copies.len() / self.stripe - 1);
+        let turn = self.next[self.first_of_copies() + wanted];
+        let stream = self.copies[wanted * self.stripe + usize::from(turn)];
         if !is_short || space.room(stream) > 0 {
             return stream;
         }
@@ -195,14 +271,31 @@ impl DataStreams {
 
     /// Records that this stream programmed a page of this block.
     pub(crate) fn note(&mut self, block: Pbn, stream: StreamId) {
-        if let Some(stream_of_block) = self.stream_of_block.get_mut(block.index()) {
-            let all = self.host.iter().chain(&self.copies);
-            debug_assert!(
-                all.clone().any(|known| *known == stream),
-                "stream {stream} programs block {block}, and is of no placement"
-            );
-            *stream_of_block = all.take_while(|known| **known != stream).count() as u8;
+        if self.stripe == 1 && self.stream_of_block.is_empty() {
+            return;
         }
+        let number = self.number_of(stream);
+        let (of_placement, turn) = (number / self.stripe, number % self.stripe);
+        self.next[of_placement] = ((turn + 1) % self.stripe) as u8;
+        if let Some(stream_of_block) = self.stream_of_block.get_mut(block.index()) {
+            *stream_of_block = of_placement as u8;
+        }
+    }
+
+    /// Returns the placement's number of the first stream of copies; with one stream for all, that
+    /// of the host.
+    fn first_of_copies(&self) -> usize {
+        match self.copies[0] == self.host[0] {
+            true => 0,
+            false => self.host.len() / self.stripe,
+        }
+    }
+
+    /// Returns the number of a stream of the space among those of host data, then of copies.
+    fn number_of(&self, stream: StreamId) -> usize {
+        let mut all = self.host.iter().chain(&self.copies);
+        all.position(|known| *known == stream)
+            .expect("the stream is of the placement")
     }
 
     fn stream_of_block(&self, block: Pbn) -> u32 {

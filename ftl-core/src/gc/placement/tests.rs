@@ -1,11 +1,16 @@
 //! Every placement on one worked example.
 
 use super::*;
+use crate::config::FtlConfig;
+use crate::ftl::Start;
+use crate::schemes::{SCHEMES, Scheme};
+use nand_model::store::MemStore;
+use nand_model::{Chip, Nanos, Profile};
 
 fn named(name: &str) -> Box<dyn Placement> {
     let mut params = Params::default();
     params.set("gc.placement", name);
-    from_params(&params, &[]).unwrap()
+    placement_of(&params, &[]).unwrap()
 }
 
 #[test]
@@ -53,9 +58,126 @@ fn sepbit_parts_writes_by_the_mean_lifetime_of_its_first_class() {
 fn a_placement_that_there_is_not_is_named() {
     let mut params = Params::default();
     params.set("gc.placement", "sepbits");
-    let error = from_params(&params, &[]).err().unwrap().to_string();
+    let error = placement_of(&params, &[]).err().unwrap().to_string();
     assert!(
         error.contains("sepbits") && error.contains("mida"),
         "{error}"
     );
+}
+
+const PAGES: u32 = 2_000;
+
+/// Four dies on two channels, with `blocks` blocks.
+fn on_four_dies(blocks: u32) -> Profile {
+    let torture = Profile::find("torture").unwrap().with_blocks(blocks);
+    Profile {
+        geometry: Geometry {
+            channels: 2,
+            ways: 2,
+            ..torture.geometry
+        },
+        ..torture
+    }
+}
+
+fn params(stripe: &str, placement: &str) -> Params {
+    let mut params = Params::default();
+    params.set("alloc.stripe", stripe);
+    params.set("gc.placement", placement);
+    params
+}
+
+/// Writes all pages twice in order and rereads them, 16 at a time. Returns the time of the second
+/// round of writes, and of the reads.
+fn times(scheme: &Scheme, params: Params) -> (Nanos, Nanos) {
+    let profile = on_four_dies(400);
+    let config = FtlConfig {
+        logical_pages: PAGES,
+        params,
+    };
+    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    let mut ftl = scheme.start(chip, &config, Start::Format).unwrap();
+    let (mut now, mut begun) = (0, 0);
+    let mut data = vec![7; 16 * profile.geometry.page_len()];
+    for _ in 0..2 {
+        begun = now;
+        for first in (0..PAGES).step_by(16) {
+            now = ftl.write(now, Lpn::new(first), &data).unwrap();
+        }
+    }
+    let written = now - begun;
+    begun = now;
+    for first in (0..PAGES).step_by(16) {
+        now = ftl.read(now, Lpn::new(first), &mut data).unwrap();
+    }
+    assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
+    (written, now - begun)
+}
+
+fn striping() -> impl Iterator<Item = &'static Scheme> {
+    let has = |scheme: &&Scheme| scheme.all_params().any(|param| param.key == "alloc.stripe");
+    SCHEMES.iter().filter(has)
+}
+
+#[test]
+fn striped_streams_use_all_dies_at_once() {
+    let names: Vec<_> = striping().map(|scheme| scheme.name).collect();
+    assert_eq!(names, ["lazyftl", "pagemap", "dopftl", "dftl", "tpftl"]);
+    for scheme in striping() {
+        for placement in ["copies_apart", "single", "sepbit"] {
+            let [(one, read_one), (two, _), (four, read_four)] =
+                ["1", "2", "4"].map(|stripe| times(scheme, params(stripe, placement)));
+            let name = scheme.name;
+            assert!(10 * two < 6 * one, "{name} {placement}: {one}, {two} ns");
+            assert!(10 * four < 4 * one, "{name} {placement}: {one}, {four} ns");
+            assert!(
+                10 * read_four < 7 * read_one,
+                "{name} {placement}: {read_one}, {read_four} ns of reads"
+            );
+        }
+    }
+}
+
+#[test]
+fn copies_are_striped_like_writes() {
+    let profile = on_four_dies(400);
+    let striped = from_params(&params("4", "sepbit"), &[], &profile.geometry).unwrap();
+    assert_eq!(striped.open_blocks(), (8, 16));
+    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    let spec = StreamSpec {
+        role: crate::format::Role::Data,
+        collectable: true,
+        in_place: false,
+    };
+    let mut space = Space::new(crate::flash::Flash::new(chip), &[spec, spec]);
+    let mut streams = DataStreams::new(striped, &mut space, (0, spec), (1, spec));
+    assert_eq!((streams.host().len(), streams.copies().len()), (8, 16));
+    // A page goes to the same stream until one is programmed, then to the next of four.
+    let block = Pbn::new(9);
+    let mut of_copy = |streams: &mut DataStreams, age| {
+        let first = streams.of_copy(&space, block, age, false);
+        assert_eq!(streams.of_copy(&space, block, age, false), first);
+        streams.note(block, first);
+        streams.copies().iter().position(|stream| *stream == first)
+    };
+    let turns: Vec<_> = (0..5).map(|_| of_copy(&mut streams, 0)).collect();
+    // Copies out of a block of copies, all of one age: the second stream of copies.
+    assert_eq!(turns, [0, 4, 5, 6, 7].map(Some));
+}
+
+#[test]
+fn a_stripe_over_more_dies_than_there_are_is_refused() {
+    let geometry = on_four_dies(40).geometry;
+    for wrong in ["0", "5", "all"] {
+        let error = from_params(&params(wrong, "single"), &[], &geometry);
+        let error = error.err().unwrap().to_string();
+        assert!(error.contains("alloc.stripe"), "{error}");
+    }
+    let one_die = Geometry {
+        channels: 1,
+        ways: 1,
+        ..geometry
+    };
+    let error = from_params(&params("2", "single"), &[], &one_die).err();
+    assert!(error.unwrap().to_string().contains("1 to 1"));
 }

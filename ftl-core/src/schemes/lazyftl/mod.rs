@@ -114,13 +114,13 @@ fn settings(
     let refuse = |text: String| Err(FtlError::Config(text));
     // A cold block, a mapping block, a failing program, and on MLC a pair backup.
     let reserve = if profile.is_mlc() { 5 } else { 3 };
-    let common = Settings::new(params, blocks, checkpoint, reserve)?;
+    let common = Settings::new(params, &profile.geometry, blocks, checkpoint, reserve)?;
     // An open block for each stream, and two full ones.
     let least = 4 + common.more_streams;
     let buffer_blocks = params.get("lazy.buffer_blocks", least.max(default_buffer(blocks)))?;
     if buffer_blocks < least {
         return refuse(format!(
-            "parameter lazy.buffer_blocks: {buffer_blocks} is too few, need at least {least} with the streams of this gc.placement"
+            "parameter lazy.buffer_blocks: {buffer_blocks} is too few, need at least {least} with the open blocks of this gc.placement and alloc.stripe"
         ));
     }
     let age_window = params.get("lazy.age_window", 4 * buffer_blocks as u64)?;
@@ -169,7 +169,8 @@ fn marks(params: &Params, profile: &Profile) -> Result<bool, FtlError> {
 
 /// Returns the fewest blocks of the two areas, and the default number.
 fn buffer_range(layout: &Layout, params: &Params) -> Result<(u64, u64), FtlError> {
-    let streams = placement::from_params(params, &[])?.streams();
+    let geometry = &layout.profile.geometry;
+    let streams = placement::from_params(params, &[], geometry)?.open_blocks();
     let least = 4 + more_streams(streams);
     let most = least.max(default_buffer(layout.profile.geometry.blocks));
     Ok((least as u64, most as u64))
