@@ -141,6 +141,28 @@ fn cuts_with_failing_blocks_other_pairings_or_lost_marks_lose_nothing_flushed() 
     for_every_scheme("cuts in variants", power_cuts::variants);
 }
 
+/// Cuts on a device of four channels, sixteen dies and two planes, where streams are striped.
+#[test]
+fn cuts_on_sixteen_dies_lose_nothing_flushed() {
+    let mut cases = 0;
+    for name in ["pagemap", "lazyftl", "dftl", "mnftl"] {
+        let scheme = Scheme::find(name).expect("a scheme of the table");
+        for cells in [Cells::Mlc, Cells::Qlc] {
+            let mut verdicts = suite::verdicts("power_cut", scheme);
+            power_cuts::sixteen_dies(scheme, cells, &mut verdicts);
+            println!(
+                "{name}/{}: {} cuts on sixteen dies, {} failed",
+                cells.name(),
+                verdicts.cases,
+                verdicts.failures
+            );
+            verdicts.assert_none_failed();
+            cases += verdicts.cases;
+        }
+    }
+    promised("cuts on sixteen dies", cases, 20_000);
+}
+
 /// A second cut inside the mount after the first one, after that mount has programmed or erased
 /// something. The short form runs samples. The long form runs every pair of operations and outcomes
 /// on a tiny device, and samples of all workloads on the usual one.

@@ -9,7 +9,7 @@ use crate::sweep::{self, FewestFree, Outcomes, PAGES, RandomCuts, rig_of};
 use crate::verdicts::{Budget, Verdicts};
 use crate::workload::{Kind, Workload};
 use ftl_core::schemes::Scheme;
-use nand_model::{Pairing, Profile};
+use nand_model::{Geometry, Pairing, Profile};
 
 /// A part of this battery: the cases of one question on one kind of cells.
 pub type Part = fn(&'static Scheme, Cells, &mut Verdicts);
@@ -241,6 +241,45 @@ pub fn real_size_rig(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> 
     let profile = *Profile::find(name).expect("a built-in profile");
     let params = budget.params(&[("ckpt.interval", "700")]);
     Rig::on_profile(scheme, cells, profile, 1024, params, budget.seed).variant(name, |_| {})
+}
+
+/// A device of four channels with two chips of two dies each, and two planes per die.
+pub fn sixteen_dies_rig(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Rig {
+    let one = cells.profile();
+    let geometry = Geometry {
+        channels: 4,
+        ways: 4,
+        planes: 2,
+        ..one.geometry
+    };
+    let profile = Profile { geometry, ..one };
+    let params = budget.params(&[("ckpt.interval", "700")]);
+    Rig::on_profile(scheme, cells, profile, PAGES, params, budget.seed)
+        .variant("sixteen_dies", |_| {})
+}
+
+/// Cuts at operations of a run on sixteen dies, over which streams of data are striped, and cuts in
+/// a row there.
+///
+/// # Panics
+/// A run without cuts fails.
+pub fn sixteen_dies(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
+    let rig = sixteen_dies_rig(scheme, cells, verdicts.budget());
+    if !verdicts.want(&rig.path()) {
+        return;
+    }
+    let recording = cuts::record(&rig, Kind::Mixed);
+    let places = verdicts.budget().pick(40, 40, 2_000);
+    let every = recording.operations().div_ceil(places);
+    sweep::cut_run(
+        &rig,
+        Kind::Mixed.name(),
+        &recording,
+        every,
+        Outcomes::by_form(verdicts.budget()),
+        verdicts,
+    );
+    in_a_row(&rig, verdicts);
 }
 
 /// Cuts in sequence on a full device: it stays writable. Returns the fewest free blocks.
