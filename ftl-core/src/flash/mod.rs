@@ -149,6 +149,12 @@ impl<S: Store> Flash<S> {
         }
     }
 
+    /// Makes later parts start here at the earliest: they needed what this part has just looked up.
+    #[inline]
+    pub(crate) fn delay_parts(&self, parts: &mut Parts) {
+        parts.begin = parts.begin.map(|begin| begin.max(self.now));
+    }
+
     /// Waits for all parts.
     #[inline]
     pub(crate) fn end_parts(&mut self, parts: Parts) {

@@ -338,8 +338,9 @@ impl<S: Store> Space<S> {
         let spec = self.streams[stream].spec;
         let worn = std::mem::take(&mut self.streams[stream].for_cold);
         let die = self.streams[stream].die;
-        let block = self.allocate_block(worn, die)?;
         let step = u32::from(self.streams[stream].die_step);
+        // The most worn block of the device, whatever its die.
+        let block = self.allocate_block(worn, die.filter(|_| !worn || step == 0))?;
         self.streams[stream].die = die.map(|die| self.geometry().die_after(die, step));
         assert_eq!(
             self.table.state(block),

@@ -253,13 +253,13 @@ pub fn sixteen_dies_rig(scheme: &'static Scheme, cells: Cells, budget: &Budget) 
         ..one.geometry
     };
     let profile = Profile { geometry, ..one };
-    let params = budget.params(&[("ckpt.interval", "700")]);
+    let params = budget.params(&[("ckpt.interval", "700"), ("alloc.stripe", "16")]);
     Rig::on_profile(scheme, cells, profile, PAGES, params, budget.seed)
         .variant("sixteen_dies", |_| {})
 }
 
-/// Cuts at operations of a run on sixteen dies, over which streams of data are striped, and cuts in
-/// a row there.
+/// Cuts at operations of a run on sixteen dies, over which a page map stripes its streams of data,
+/// and cuts in a row there.
 ///
 /// # Panics
 /// A run without cuts fails.

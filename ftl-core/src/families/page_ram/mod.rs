@@ -55,7 +55,7 @@ pub(crate) fn overhead_blocks<M: PageMap>(
     let geometry = &profile.geometry;
     let chunks = MapWriter::chunks(geometry, logical_pages);
     let estimate = logical_pages / geometry.pages_per_block;
-    let streams = placement::from_params(params, M::PLACEMENTS, geometry)?.open_blocks();
+    let streams = placement::from_params(params, M::PLACEMENTS, geometry)?.lanes();
     let settings = Settings::new(params, profile, estimate, chunks, streams)?;
     let trims = 2 * Trims::limit(geometry, chunks).div_ceil(geometry.pages_per_block);
     Ok(Checkpoints::blocks_needed(geometry, chunks)
@@ -105,7 +105,7 @@ fn create<S: Store, M: PageMap>(
         chip.profile(),
         geometry.blocks,
         chunks,
-        placement.open_blocks(),
+        placement.lanes(),
     )?;
     let stream = |role, collectable| StreamSpec {
         role,
@@ -175,8 +175,13 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
 
     fn make_durable(&mut self) -> Result<(), FtlError> {
         // Copies can wait: until they are safe, their source block is not erased.
-        let mut host = self.map.streams.host().iter();
-        host.try_for_each(|stream| self.space.make_stream_safe(*stream))
+        let mut parts = self.space.flash.begin_parts();
+        for stream in self.map.streams.host() {
+            self.space.flash.next_part(&mut parts);
+            self.space.make_stream_safe(*stream)?;
+        }
+        self.space.flash.end_parts(parts);
+        Ok(())
     }
 
     fn shut_down(&mut self) -> Result<(), FtlError> {

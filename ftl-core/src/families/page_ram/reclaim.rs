@@ -73,6 +73,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         self.find_lost_owners();
         let lifetime = self.space.written_since(self.space.table.epoch(victim));
         self.map.streams.collected(victim, lifetime);
+        self.map.streams.keep_lane(cause == Cause::Wear);
         let reserve = self.gc.reserve;
         let page = self.space.geometry().page_bytes as usize;
         let pages = &mut self.gc.pages;
@@ -90,7 +91,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
                 Some(stream) => (stream, records.len()),
                 None => {
                     let (space, now) = (&self.space, self.next_ver);
-                    let is_short = space.free_blocks() <= reserve;
+                    let is_short = space.free_blocks() <= reserve || space.is_mounting();
                     let mut of = |record: &[u8; OOB_SLOT]| {
                         let age = now.saturating_sub(Oob::ver(record));
                         self.map.streams.of_copy(space, victim, age, is_short)

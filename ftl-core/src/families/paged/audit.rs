@@ -167,12 +167,13 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
                 expected.current.len()
             ));
         }
+        let slack = super::convert::WINDOW_SLACK + self.map.settings.more_streams as u64;
         let limit = self
             .map
             .settings
             .buffer_blocks
             .map_or(self.map.settings.age_window, u64::from);
-        if self.map.pending.block_count() as u64 > limit + super::convert::WINDOW_SLACK {
+        if self.map.pending.block_count() as u64 > limit + slack {
             wrong.push(format!(
                 "{} blocks have pending pages, the limit is {limit}",
                 self.map.pending.block_count()

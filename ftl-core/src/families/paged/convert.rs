@@ -17,7 +17,8 @@ use crate::stalls::StalledBy;
 use nand_model::{Cause, Pbn, Ppn, Store};
 
 /// Blocks that may be opened between two checks of the window: replacements of failing blocks,
-/// mapping blocks of one conversion. Mount extends the window by this number.
+/// mapping blocks of one conversion. Mount extends the window by this number and by that of the
+/// lanes, since the parts of one request may open a block each.
 pub(crate) const WINDOW_SLACK: u64 = 16;
 
 /// An entry being written into its mapping page.

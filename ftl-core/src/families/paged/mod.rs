@@ -125,7 +125,12 @@ pub(crate) const TOMBSTONES_RAM: RamParam = RamParam {
 /// Every block of the window has a list of its logical pages in RAM.
 pub(crate) const AGE_WINDOW_RAM: RamParam = RamParam {
     key: docs::AGE_WINDOW.key,
-    range: |_, _| Ok((32, 512)),
+    range: |layout, params| {
+        let geometry = &layout.profile.geometry;
+        let lanes = placement::from_params(params, &[], geometry)?.lanes();
+        let least = settings::age_window_least(placement::more_streams(lanes));
+        Ok((least, least.max(512)))
+    },
     share_percent: 100,
 };
 
@@ -243,6 +248,7 @@ impl<S: Store, P: Policy> Mapping<S> for PagedFtl<S, P> {
                 }
                 done += 1;
             }
+            self.space.flash.delay_parts(&mut parts);
             let bytes = &mut out[start as usize * page..done as usize * page];
             match from {
                 None => bytes.fill(0),
@@ -287,6 +293,7 @@ impl<S: Store, P: Policy> Mapping<S> for PagedFtl<S, P> {
                     })?;
                 }
             }
+            self.space.flash.delay_parts(&mut parts);
             self.map.tags.clear();
             self.map.tags.extend((0..wanted).map(|i| PageTag {
                 role: self.map.settings.host_role,
@@ -329,8 +336,12 @@ impl<S: Store, P: Policy> Mapping<S> for PagedFtl<S, P> {
 
     fn make_durable(&mut self) -> Result<(), FtlError> {
         // Relocated pages and mapping pages can wait: their source exists until they are safe.
-        let mut host = self.map.streams.host().iter();
-        host.try_for_each(|stream| self.space.make_stream_safe(*stream))?;
+        let mut parts = self.space.flash.begin_parts();
+        for stream in self.map.streams.host() {
+            self.space.flash.next_part(&mut parts);
+            self.space.make_stream_safe(*stream)?;
+        }
+        self.space.flash.end_parts(parts);
         let mut records = self.map.trims.iter();
         if records.any(|(_, record)| !self.space.is_safe(record.ppn)) {
             self.space.make_stream_safe(MAP)?;

@@ -181,6 +181,7 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
     fn move_data_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         self.find_lost_owners(cause.of_map())?;
         self.note_collected(victim);
+        self.map.streams.keep_lane(cause == Cause::Wear);
         let page = self.space.geometry().page_bytes as usize;
         let (mut next, mut moved) = (0, 0);
         let total = self.gc.pages.from.len();

@@ -71,6 +71,11 @@ pub(crate) struct Settings {
     pub(crate) checkpoint_interval: u64,
 }
 
+/// Returns the shortest window of block allocations: every lane opens two blocks.
+pub(super) fn age_window_least(more_streams: u32) -> u64 {
+    u64::from(2 * (2 + more_streams)).max(32)
+}
+
 /// Bounds of the pending changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
@@ -117,8 +122,7 @@ impl Settings {
         checkpoint_pages: u32,
         reserve: u32,
     ) -> Result<Settings, FtlError> {
-        let more_streams =
-            more_streams(placement::from_params(params, &[], geometry)?.open_blocks());
+        let more_streams = more_streams(placement::from_params(params, &[], geometry)?.lanes());
         let rewritten = STREAMS.len() as u32 + more_streams;
         let free_blocks = FreeBlocks {
             default: reserve + rewritten + 1.max(blocks / 200),
@@ -127,7 +131,10 @@ impl Settings {
         };
         let settings = Settings {
             buffer_blocks: None,
-            age_window: params.get(docs::AGE_WINDOW.key, 512)?,
+            age_window: params.get(
+                docs::AGE_WINDOW.key,
+                age_window_least(more_streams).max(512),
+            )?,
             max_tombstones: params.get(docs::TOMBSTONES.key, 1024)?,
             max_pending: None,
             oob_mark: false,
@@ -142,9 +149,10 @@ impl Settings {
             )?,
         };
         // GC opens blocks too: a window that ends before GC has gained a block cannot be kept.
-        if settings.age_window < 32 {
+        let least = age_window_least(more_streams);
+        if settings.age_window < least {
             return Err(FtlError::Config(format!(
-                "parameter {}: need at least 32",
+                "parameter {}: need at least {least} with the lanes of gc.placement and alloc.stripe",
                 docs::AGE_WINDOW.key
             )));
         }

@@ -85,10 +85,11 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
             self.space.observe_epoch(base.begin_epoch - 1);
             self.space.flash.observe_pseq(base.begin_pseq);
         }
+        let slack = WINDOW_SLACK + self.map.settings.more_streams as u64;
         let horizon = self
             .space
             .next_epoch()
-            .saturating_sub(self.map.settings.age_window + WINDOW_SLACK);
+            .saturating_sub(self.map.settings.age_window + slack);
         let named: HashSet<u32> =
             base.map_or(HashSet::new(), |base| base.scan.iter().copied().collect());
         let begun = heads.iter().map(|head| match *head {

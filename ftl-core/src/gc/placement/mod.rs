@@ -1,9 +1,12 @@
 //! Placement of pages in open blocks: `gc.placement`. A policy is a file here. It chooses the
 //! stream of a host write and of a copy, from the age of the page and its old block.
 //!
+//! A stream may be striped: it has an open block on each of several dies, a *lane* each, and its
+//! pages go to one lane after another.
+//!
 //! Invariants: a copy never needs more room than one stream of copies would. When blocks are short,
-//! it joins any open copy stream instead of opening a block for its own, so no placement needs a
-//! larger reserve. FLUSH treats all streams of host data like a single one.
+//! it joins any open lane of copies instead of opening a block for its own. FLUSH treats all lanes
+//! of host data like a single stream.
 
 mod age;
 mod copies_apart;
@@ -29,13 +32,13 @@ pub(crate) const PLACEMENT_PARAM: ParamDoc = ParamDoc {
 /// The parameter of striping, for the tables of schemes.
 pub(crate) const STRIPE_PARAM: ParamDoc = ParamDoc {
     key: "alloc.stripe",
-    help: "dies over which every stream of data is striped, page by page (default all, at most 16)",
+    help: "dies over which every stream of data is striped, page by page, 1 to 16 (default 1)",
 };
 
-/// Maximal number of streams of either kind: each keeps a block open.
+/// Maximal number of streams of either kind: each lane keeps a block open.
 const STREAMS_MAX: u32 = 16;
 
-/// Maximal number of open blocks of a stream.
+/// Maximal number of lanes of a stream.
 const STRIPE_MAX: u32 = 16;
 
 /// A rule that chooses streams. Those of host data have the numbers from 0, those of copies follow.
@@ -61,16 +64,15 @@ pub trait Placement: Send {
 /// Creates a placement from parameters of the scheme.
 pub type NewPlacement = fn(&Params) -> Result<Box<dyn Placement>, FtlError>;
 
-/// A placement, and the number of open blocks on different dies that each of its streams fills in
-/// turn.
+/// A placement, and the number of lanes of each of its streams.
 pub(crate) struct Striped {
     placement: Box<dyn Placement>,
     stripe: u32,
 }
 
 impl Striped {
-    /// Returns the open blocks of host data, and of copies alongside them.
-    pub(crate) fn open_blocks(&self) -> (u32, u32) {
+    /// Returns the lanes of host data, and of copies alongside them.
+    pub(crate) fn lanes(&self) -> (u32, u32) {
         let (host, copies) = self.placement.streams();
         (host * self.stripe, copies * self.stripe)
     }
@@ -87,7 +89,7 @@ pub(crate) fn from_params(
     geometry: &Geometry,
 ) -> Result<Striped, FtlError> {
     let dies = geometry.dies();
-    let stripe = params.get(STRIPE_PARAM.key, dies.min(STRIPE_MAX))?;
+    let stripe = params.get(STRIPE_PARAM.key, 1)?;
     if !(1..=dies.min(STRIPE_MAX)).contains(&stripe) {
         return Err(FtlError::Config(format!(
             "parameter {}: {stripe} is not from 1 to {}, the dies of this device (at most {STRIPE_MAX})",
@@ -136,15 +138,16 @@ pub(crate) fn more_streams((host, copies): (u32, u32)) -> u32 {
     (host + copies).saturating_sub(2)
 }
 
-/// The streams of data, and the rule that chooses among them. A striped stream of the placement is
-/// as many streams of the space, each on a die of its own; the next page goes to the next one.
+/// The streams of data, and the rule that chooses among them. A lane is a stream of the space.
 pub(crate) struct DataStreams {
     placement: Box<dyn Placement>,
     stripe: usize,
-    /// Streams of the space, `stripe` for each of the placement.
+    /// Lanes, `stripe` for each stream of the placement.
     host: Vec<StreamId>,
     copies: Vec<StreamId>,
-    /// By stream of the placement: which of its streams takes the next page.
+    /// Whether copies stay on one lane.
+    keeps_lane: bool,
+    /// By stream of the placement: which of its lanes takes the next page.
     next: [u8; 2 * STREAMS_MAX as usize],
     /// By block: the number of the placement's stream that filled it last. Empty if the placement
     /// does not need it.
@@ -188,6 +191,7 @@ impl DataStreams {
         DataStreams {
             placement,
             stripe: index(stripe),
+            keeps_lane: false,
             host: host_streams,
             copies: copy_streams,
             next: [0; 2 * STREAMS_MAX as usize],
@@ -195,17 +199,17 @@ impl DataStreams {
         }
     }
 
-    /// Returns the streams of host data.
+    /// Returns the lanes of host data.
     pub(crate) fn host(&self) -> &[StreamId] {
         &self.host
     }
 
-    /// Returns the streams of copies; with one stream for all, that of the host.
+    /// Returns the lanes of copies; with one stream for all, those of the host.
     pub(crate) fn copies(&self) -> &[StreamId] {
         &self.copies
     }
 
-    /// Returns the stream of all copies, if there is only one.
+    /// Returns the lane of all copies, if there is only one.
     pub(crate) fn one_for_copies(&self) -> Option<StreamId> {
         (self.copies.len() == 1).then(|| self.copies[0])
     }
@@ -215,12 +219,20 @@ impl DataStreams {
         self.host.len() > self.stripe
     }
 
-    /// Returns the number of pages at most that may go to one stream before the next is asked for.
+    /// Returns the number of pages at most that may go to one lane before the next is asked for.
     pub(crate) fn pages_in_turn(&self) -> usize {
-        if self.stripe > 1 { 1 } else { usize::MAX }
+        match self.stripe > 1 && !self.keeps_lane {
+            true => 1,
+            false => usize::MAX,
+        }
     }
 
-    /// Returns the stream of a host write; see [`Placement::of_write`].
+    /// Makes copies stay on one lane, or not: those of cold pages share a worn block.
+    pub(crate) fn keep_lane(&mut self, keeps: bool) {
+        self.keeps_lane = keeps;
+    }
+
+    /// Returns the lane of a host write; see [`Placement::of_write`].
     pub(crate) fn of_write(&mut self, lpn: Lpn, lifespan: Option<u64>) -> StreamId {
         let wanted = match self.wants_lifespan() {
             true => index(self.placement.of_write(lpn, lifespan)),
@@ -276,7 +288,9 @@ impl DataStreams {
         }
         let number = self.number_of(stream);
         let (of_placement, turn) = (number / self.stripe, number % self.stripe);
-        self.next[of_placement] = ((turn + 1) % self.stripe) as u8;
+        if !self.keeps_lane {
+            self.next[of_placement] = ((turn + 1) % self.stripe) as u8;
+        }
         if let Some(stream_of_block) = self.stream_of_block.get_mut(block.index()) {
             *stream_of_block = of_placement as u8;
         }
@@ -291,7 +305,7 @@ impl DataStreams {
         }
     }
 
-    /// Returns the number of a stream of the space among those of host data, then of copies.
+    /// Returns the number of a lane among those of host data, then of copies.
     fn number_of(&self, stream: StreamId) -> usize {
         let mut all = self.host.iter().chain(&self.copies);
         all.position(|known| *known == stream)

@@ -87,6 +87,34 @@ fn params(stripe: &str, placement: &str) -> Params {
     params
 }
 
+/// Streams of data that are striped over four dies.
+fn data_streams(profile: Profile, placement: &str) -> (Space<MemStore>, DataStreams) {
+    let striped = from_params(&params("4", placement), &[], &profile.geometry).unwrap();
+    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    let spec = StreamSpec {
+        role: crate::format::Role::Data,
+        collectable: true,
+        in_place: false,
+    };
+    let mut space = Space::new(crate::flash::Flash::new(chip), &[spec, spec]);
+    let streams = DataStreams::new(striped, &mut space, (0, spec), (1, spec));
+    (space, streams)
+}
+
+#[test]
+fn cold_pages_of_wear_levelling_stay_on_one_lane() {
+    let profile = on_four_dies(400);
+    let (space, mut streams) = data_streams(profile, "copies_apart");
+    let block = Pbn::new(9);
+    streams.keep_lane(true);
+    assert_eq!(streams.pages_in_turn(), usize::MAX);
+    let lane = streams.of_copy(&space, block, 0, false);
+    streams.note(block, lane);
+    assert_eq!(streams.of_copy(&space, block, 0, false), lane);
+    streams.keep_lane(false);
+    assert_eq!(streams.pages_in_turn(), 1);
+}
+
 /// Writes all pages twice in order and rereads them, 16 at a time. Returns the time of the second
 /// round of writes, and of the reads.
 fn times(scheme: &Scheme, params: Params) -> (Nanos, Nanos) {
@@ -141,20 +169,11 @@ fn striped_streams_use_all_dies_at_once() {
 #[test]
 fn copies_are_striped_like_writes() {
     let profile = on_four_dies(400);
-    let striped = from_params(&params("4", "sepbit"), &[], &profile.geometry).unwrap();
-    assert_eq!(striped.open_blocks(), (8, 16));
-    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
-    let spec = StreamSpec {
-        role: crate::format::Role::Data,
-        collectable: true,
-        in_place: false,
-    };
-    let mut space = Space::new(crate::flash::Flash::new(chip), &[spec, spec]);
-    let mut streams = DataStreams::new(striped, &mut space, (0, spec), (1, spec));
+    let (space, mut streams) = data_streams(profile, "sepbit");
     assert_eq!((streams.host().len(), streams.copies().len()), (8, 16));
     // A page goes to the same stream until one is programmed, then to the next of four.
     let block = Pbn::new(9);
-    let mut of_copy = |streams: &mut DataStreams, age| {
+    let of_copy = |streams: &mut DataStreams, age| {
         let first = streams.of_copy(&space, block, age, false);
         assert_eq!(streams.of_copy(&space, block, age, false), first);
         streams.note(block, first);

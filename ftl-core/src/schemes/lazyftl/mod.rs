@@ -170,7 +170,7 @@ fn marks(params: &Params, profile: &Profile) -> Result<bool, FtlError> {
 /// Returns the fewest blocks of the two areas, and the default number.
 fn buffer_range(layout: &Layout, params: &Params) -> Result<(u64, u64), FtlError> {
     let geometry = &layout.profile.geometry;
-    let streams = placement::from_params(params, &[], geometry)?.open_blocks();
+    let streams = placement::from_params(params, &[], geometry)?.lanes();
     let least = 4 + more_streams(streams);
     let most = least.max(default_buffer(layout.profile.geometry.blocks));
     Ok((least as u64, most as u64))

@@ -5,7 +5,7 @@ use ftl_core::schemes::Scheme;
 /// Parameters, and values within their bounds. A parameter that is not listed here is listed in
 /// [`FIXED`].
 pub const PARAMETERS: &[(&str, &[&str])] = &[
-    ("alloc.stripe", &["1", "2", "3", "4"]),
+    ("alloc.stripe", &["2", "3", "4", "8"]),
     ("asast.adapt", &["on", "off"]),
     ("asast.group", &["1", "2", "4"]),
     ("asast.logs", &["0", "1", "4"]),
