@@ -127,6 +127,21 @@ impl StatusSnapshot {
         }
     }
 
+    /// Returns what to say about a host that is too slow for `--latency emulate`: reads and writes
+    /// took over 10 % longer than on the emulated flash, since the start.
+    pub fn host_behind(&self) -> Option<String> {
+        if self.facts.latency != Latency::Emulate {
+            return None;
+        }
+        let (reads, writes) = (self.host.of(Op::Read), self.host.of(Op::Write));
+        let took = to_f64(reads.wall.sum_ns + writes.wall.sum_ns);
+        let flash = to_f64(reads.emulated.sum_ns + writes.emulated.sum_ns);
+        (flash > 0.0 && took > flash * 1.1).then(|| {
+            let percent = (took / flash - 1.0) * 100.0;
+            format!("requests took {percent:.0} % longer than on the emulated flash: the host is too slow for this load")
+        })
+    }
+
     /// Returns the flash programs per page written by the host, since the image was opened. `None`
     /// before the first write.
     pub fn write_amplification(&self) -> Option<f64> {
@@ -164,6 +179,7 @@ impl StatusSnapshot {
             "raw_bytes": self.facts.geometry().data_bytes(), "host_written_bytes": self.flash.host_written_bytes, "metrics": metrics, "uptime_seconds": uptime,
             "read_only_reason": self.read_only_reason(), "failure": self.failure,
             "writes_failing": self.writes_failing.map(WritesFailing::text), "waiting_for": self.waiting_for,
+            "host_behind": self.host_behind(),
             "paused": self.paused.map(|pause| json!({"seconds_left": pause.left.as_secs_f64(), "stepping": pause.stepping})),
             "latency_bounds_ns": BOUNDS_NS,
             "write_amplification": self.write_amplification(),
@@ -272,5 +288,30 @@ impl StatusSnapshot {
             })
         };
         self.flash.ram.iter().map(entry).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::tests::fresh;
+
+    #[test]
+    fn a_host_that_is_slower_than_the_emulated_flash_is_named_and_no_other() {
+        let behind = |latency, wall_ns, emulated_ns| {
+            let mut view = fresh();
+            Arc::make_mut(&mut view.facts).latency = latency;
+            for op in [Op::Read, Op::Write] {
+                let counters = &mut view.host.ops[op.index()];
+                counters.wall.sum_ns = wall_ns;
+                counters.emulated.sum_ns = emulated_ns;
+            }
+            view.json()["host_behind"].as_str().map(str::to_owned)
+        };
+        let said = behind(Latency::Emulate, 150_000, 100_000).unwrap();
+        assert!(said.starts_with("requests took 50 % longer"), "{said}");
+        assert_eq!(behind(Latency::Emulate, 109_000, 100_000), None);
+        assert_eq!(behind(Latency::Emulate, 100_000, 0), None);
+        assert_eq!(behind(Latency::None, 150_000, 100_000), None);
     }
 }

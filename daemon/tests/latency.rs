@@ -8,7 +8,7 @@ use ftl_core::{FtlConfig, Params, Start};
 use ftld::transport::nbd::Limits;
 use ftld::volume::{Op, Volume, VolumeOptions};
 use nand_model::store::MemStore;
-use nand_model::{Chip, Geometry, PageOrder, Pairing, Profile, Timing};
+use nand_model::{Chip, Geometry, PageOrder, Pairing, Profile, Suspend, Timing};
 use nbd_support::client::{Client, FLUSH, FUA, READ, Style, TRIM, WRITE};
 use nbd_support::ram::Ram;
 use nbd_support::{MIB, Rig, Serving};
@@ -43,6 +43,7 @@ fn profile() -> Profile {
         erase_ns: PROGRAM_NS,
         bus_ns: BUS_NS,
         controller_ns: 0,
+        suspend: Suspend::NONE,
     };
     let mut profile = *Profile::find("slc-2k").unwrap();
     (profile.geometry, profile.timing, profile.pairing) = (geometry, timing, Pairing::None);

@@ -48,7 +48,9 @@ pub use image::{
     FORMAT_VERSION, ImageError, ImageInfo, ImageSpec, NAME_BYTES_MAX, PARAMS_BYTES_MAX,
 };
 pub use pairing::{BITS_MAX, PairTable, Pairing, TABLE_PAGES_MAX};
-pub use profile::{Capacity, PROFILES, PageOrder, PageTimes, Profile, SOURCE_BYTES_MAX, Timing};
+pub use profile::{
+    Capacity, PROFILES, PageOrder, PageTimes, Profile, SOURCE_BYTES_MAX, Suspend, Timing,
+};
 pub use rng::SplitMix;
 pub use store::{
     Access, Bad, BlockFacts, Cells, FileStore, Health, OpenReport, Store, SyncError, SyncHandle,

@@ -45,6 +45,28 @@ pub struct Timing {
     pub bus_ns: u64,
     /// Work of the controller for each host request, before its first flash operation.
     pub controller_ns: u64,
+    /// Suspension of erases and programs for reads.
+    pub suspend: Suspend,
+}
+
+/// Suspension of a die's erases and programs for reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspend {
+    /// Time until a read may start on a die that erases; `None` if it waits for the end.
+    pub erase_ns: Option<Nanos>,
+    /// Time until a read may start on a die that programs; `None` if it waits for the end.
+    pub program_ns: Option<Nanos>,
+    /// Time that each suspension adds to what it suspends.
+    pub resume_ns: Nanos,
+}
+
+impl Suspend {
+    /// Reads wait for whatever the die does.
+    pub const NONE: Suspend = Suspend {
+        erase_ns: None,
+        program_ns: None,
+        resume_ns: 0,
+    };
 }
 
 impl Timing {

@@ -1,10 +1,14 @@
 //! Emulated time. Dies and buses are resources with a busy-until instant; an operation takes its
 //! earliest start and returns the instant it is done.
 
+mod schedule;
+
+use crate::addr::Ppn;
 use crate::convert::index;
 use crate::geometry::Geometry;
 use crate::pairing::PairTable;
-use crate::profile::{PageTimes, Timing};
+use crate::profile::{PageTimes, Suspend, Timing};
+use schedule::Schedule;
 
 /// An instant or a span of emulated time, in nanoseconds.
 pub type Nanos = u64;
@@ -15,6 +19,8 @@ pub(crate) struct Clocks {
     timing: Timing,
     dies: Vec<Die>,
     buses: Vec<Nanos>,
+    /// Takes the place of the instants if the device suspends anything.
+    schedule: Option<Schedule>,
 }
 
 /// Busy-until instant of a die, and its bus.
@@ -27,21 +33,28 @@ struct Die {
 impl Clocks {
     pub(crate) fn new(geometry: &Geometry, timing: Timing) -> Self {
         assert!(geometry.dies() > 0, "a device without dies");
-        let dies = (0..geometry.dies())
+        let dies: Vec<_> = (0..geometry.dies())
             .map(|die| Die {
                 busy: 0,
                 bus: die / geometry.ways,
             })
             .collect();
+        let buses = index(geometry.channels);
+        let schedule = (timing.suspend != Suspend::NONE)
+            .then(|| Schedule::new(timing.suspend, dies.len(), buses));
         Clocks {
             timing,
             dies,
-            buses: vec![0; index(geometry.channels)],
+            buses: vec![0; buses],
+            schedule,
         }
     }
 
     /// The instant at which the last die and the last bus are free.
     pub(crate) fn busy_until(&self) -> Nanos {
+        if let Some(schedule) = &self.schedule {
+            return schedule.busy_until();
+        }
         self.dies
             .iter()
             .map(|die| &die.busy)
@@ -56,16 +69,46 @@ impl Clocks {
         std::mem::replace(&mut self.timing.bus_ns, bus_ns)
     }
 
-    /// Occupies a die for `cell_ns` without a bus transfer.
+    /// Erases a block of this first page and number of pages.
+    pub(crate) fn erase(&mut self, at: Nanos, die: u32, first: Ppn, count: u32) -> Nanos {
+        let ns = self.timing.erase_ns;
+        match &mut self.schedule {
+            None => self.work(at, die, ns),
+            Some(schedule) => {
+                let last = Ppn::new(first.raw() + count - 1);
+                schedule.erase(at, die, (first, last), ns)
+            }
+        }
+    }
+
+    /// Programs spare bytes, without a bus transfer.
+    pub(crate) fn program_oob(&mut self, at: Nanos, die: u32) -> Nanos {
+        let ns = self.timing.oob_program_ns;
+        match &mut self.schedule {
+            None => self.work(at, die, ns),
+            Some(schedule) => schedule.work(at, die, ns),
+        }
+    }
+
+    /// Senses a page for `cell_ns` without a bus transfer.
     #[inline]
-    pub(crate) fn work(&mut self, at: Nanos, die: u32, cell_ns: Nanos) -> Nanos {
+    pub(crate) fn sense(&mut self, at: Nanos, die: u32, ppn: Ppn, cell_ns: Nanos) -> Nanos {
+        match &mut self.schedule {
+            None => self.work(at, die, cell_ns),
+            Some(schedule) => schedule.sense(at, die, ppn, cell_ns),
+        }
+    }
+
+    #[inline]
+    fn work(&mut self, at: Nanos, die: u32, cell_ns: Nanos) -> Nanos {
         let die = &mut self.dies[index(die)];
         die.busy = at.max(die.busy) + cell_ns;
         die.busy
     }
 
     /// Reads `count` pages in sequence: the die senses a page, then the page crosses the bus.
-    /// `cells_ns` is the cell time of all pages, `first_ns` that of the first.
+    /// `cells_ns` is the cell time of all pages, `first_ns` that of the first; `pages` are the
+    /// pages with their cell times.
     #[inline]
     pub(crate) fn read_run(
         &mut self,
@@ -74,12 +117,17 @@ impl Clocks {
         cells_ns: Nanos,
         first_ns: Nanos,
         count: u32,
+        pages: impl Iterator<Item = (Ppn, Nanos)>,
     ) -> Nanos {
         debug_assert!(
             count > 0 && first_ns <= cells_ns,
             "{count} pages take {cells_ns} ns, the first {first_ns} ns"
         );
         let bus_ns = self.timing.bus_ns;
+        if let Some(schedule) = &mut self.schedule {
+            let bus = self.dies[index(die)].bus;
+            return schedule.read_run(at, (die, bus), pages, bus_ns);
+        }
         let sensed = self.work(at, die, first_ns);
         let first = self.transfer(sensed, die);
         if count == 1 {
@@ -96,7 +144,8 @@ impl Clocks {
     }
 
     /// Programs `count` pages in sequence: a page crosses the bus, then the die programs it.
-    /// `cells_ns` is the cell time of all pages, `last_ns` that of the last.
+    /// `cells_ns` is the cell time of all pages, `last_ns` that of the last; `pages` are the pages
+    /// with their cell times.
     #[inline(always)]
     pub(crate) fn program_run(
         &mut self,
@@ -105,12 +154,17 @@ impl Clocks {
         cells_ns: Nanos,
         last_ns: Nanos,
         count: u32,
+        pages: impl Iterator<Item = (Ppn, Nanos)>,
     ) -> Nanos {
         debug_assert!(
             count > 0 && last_ns <= cells_ns,
             "{count} pages take {cells_ns} ns, the last {last_ns} ns"
         );
         let bus_ns = self.timing.bus_ns;
+        if let Some(schedule) = &mut self.schedule {
+            let bus = self.dies[index(die)].bus;
+            return schedule.program_run(at, (die, bus), pages, bus_ns);
+        }
         if bus_ns == 0 {
             return self.work(at, die, cells_ns);
         }
@@ -161,6 +215,18 @@ impl CellTimes {
         self.of_run(offset, 1)
     }
 
+    /// Pages upwards from `first`, each with its cell time.
+    #[inline(always)]
+    pub(crate) fn each(
+        &self,
+        first: Ppn,
+        offset: u32,
+        count: u32,
+    ) -> impl Iterator<Item = (Ppn, Nanos)> {
+        let times = (offset..).map(|offset| self.of(offset));
+        first.run(count).zip(times)
+    }
+
     /// Cell time of `count` pages from `offset` on.
     #[inline(always)]
     pub(crate) fn of_run(&self, offset: u32, count: u32) -> Nanos {
@@ -178,6 +244,10 @@ mod tests {
         let pairs = PairTable::new(profile.pairing, pages);
         let of = |times| CellTimes::new(times, &pairs, pages);
         [of(&profile.timing.read_ns), of(&profile.timing.program_ns)]
+    }
+
+    fn no_pages() -> impl Iterator<Item = (Ppn, Nanos)> {
+        std::iter::empty()
     }
 
     /// A run takes as long as its pages one by one, whatever the state of the die and the bus.
@@ -205,7 +275,7 @@ mod tests {
                         one = pages.transfer(sensed, die);
                     }
                     let (cells_ns, first_ns) = (reads.of_run(offset, count), reads.of(offset));
-                    runs.read_run(start, die, cells_ns, first_ns, count)
+                    runs.read_run(start, die, cells_ns, first_ns, count, no_pages())
                 } else {
                     for offset in offset..offset + count {
                         let loaded = pages.transfer(one, die);
@@ -213,7 +283,7 @@ mod tests {
                     }
                     let last_ns = programs.of(offset + count - 1);
                     let cells_ns = programs.of_run(offset, count);
-                    runs.program_run(start, die, cells_ns, last_ns, count)
+                    runs.program_run(start, die, cells_ns, last_ns, count, no_pages())
                 };
                 assert_eq!(one, many);
                 assert_eq!((&pages.dies, &pages.buses), (&runs.dies, &runs.buses));

@@ -8,7 +8,7 @@ use crate::size::show_size;
 use ftl_core::schemes::{self, MlcUse, Scheme};
 use ftld_traces::workload::{COMMON, GENERATORS, Generator, Key};
 use ftld_traces::{DIALECTS, TraceFormat};
-use nand_model::{Capacity, PROFILES, Profile};
+use nand_model::{Capacity, PROFILES, Profile, Suspend};
 use serde_json::{Value, json};
 
 /// The lower bound for every scheme, in the layout of a scheme's lines. It is not a scheme, so the
@@ -162,6 +162,16 @@ pub(super) fn profile_json(profile: &Profile) -> Value {
         Capacity::BySize => None,
     };
     let law = profile.error_model.law();
+    let bit_errors = json!({
+        "model": profile.error_model.name(), "e": law.e, "a": law.a, "k": law.k, "b": law.b, "m": law.m,
+        "n": law.n, "g": law.g, "p": law.p, "q": law.q, "reads_max": law.reads_max,
+    });
+    let Suspend {
+        erase_ns,
+        program_ns,
+        resume_ns,
+    } = t.suspend;
+    let suspend = json!({"erase_ns": erase_ns, "program_ns": program_ns, "resume_ns": resume_ns});
     json!({
         "name": profile.name, "default": is_default(profile), "source": profile.source, "blocks": blocks,
         "channels": g.channels, "ways": g.ways, "dies_per_chip": profile.dies_per_chip, "planes": g.planes,
@@ -170,12 +180,10 @@ pub(super) fn profile_json(profile: &Profile) -> Value {
         "order": profile_file::order(profile.order), "nop": profile.nop, "endurance": profile.endurance,
         "read_ns": t.read_ns[..bits], "partial_read_ns": t.partial_read_ns, "program_ns": t.program_ns[..bits],
         "oob_program_ns": t.oob_program_ns, "erase_ns": t.erase_ns, "bus_ns": t.bus_ns, "controller_ns": t.controller_ns,
+        "suspend": suspend,
         "factory_bad_permille": profile.factory_bad_permille, "max_bad_permille": profile.max_bad_permille,
         "ecc": {"codeword_bytes": ecc.codeword_bytes, "correctable_bits": ecc.bits, "retries": ecc.retries},
-        "bit_errors": {
-            "model": profile.error_model.name(), "e": law.e, "a": law.a, "k": law.k, "b": law.b, "m": law.m,
-            "n": law.n, "g": law.g, "p": law.p, "q": law.q, "reads_max": law.reads_max,
-        },
+        "bit_errors": bit_errors,
     })
 }
 

@@ -192,6 +192,9 @@ pub fn status(dirs: &Dirs, name: Option<&str>, as_json: bool) -> Result<(), Fail
             "paused"
         ));
     }
+    if let Some(behind) = status["host_behind"].as_str() {
+        lines.push(format!("  {:<10} {behind}", "latency"));
+    }
     if let Some(failing) = status["writes_failing"].as_str() {
         lines.push(format!("  {:<10} {failing}", "failing"));
     }

@@ -426,6 +426,7 @@ function drawState() {
     'disk-full': status && status.writes_failing + '.', 'host-error': status && status.writes_failing + '.',
     'read-only': status && 'The device refuses writes: ' + status.read_only_reason + '.',
     paused: status && status.paused && 'The device is paused, requests wait' + (status.paused.stepping ? '; a step is in progress' : '') + '. It resumes in ' + Math.ceil(status.paused.seconds_left) + ' s, or with: ftld resume',
+    serving: status && status.host_behind && 'Since the start, ' + status.host_behind + '.',
     stopping: status && 'Stopping; device in use: ' + status.waiting_for.join(', ') }[state];
   banner.hidden = !why;
   banner.textContent = why || '';

@@ -3,7 +3,8 @@
 
 use ftl_core::near_miss;
 use nand_model::{
-    Capacity, Ecc, ErrorLaw, ErrorModel, Geometry, PageOrder, PageTimes, Pairing, Profile, Timing,
+    Capacity, Ecc, ErrorLaw, ErrorModel, Geometry, PageOrder, PageTimes, Pairing, Profile, Suspend,
+    Timing,
 };
 use toml::{Table, Value};
 
@@ -35,6 +36,9 @@ const TABLES: &[(&str, &[&str])] = &[
             "erase",
             "bus",
             "controller",
+            "suspend_erase",
+            "suspend_program",
+            "resume",
         ],
     ),
     (
@@ -199,6 +203,10 @@ impl<'a> Keys<'a> {
         }
     }
 
+    fn time_if(&self, key: &str) -> Result<Option<u64>, String> {
+        self.get(key).map(|_| self.time(key)).transpose()
+    }
+
     /// One time for all pages of a word line, or one for each.
     fn page_times(&self, key: &str, bits: u8) -> Result<PageTimes, String> {
         let value = self.needed(key)?;
@@ -304,6 +312,11 @@ fn timing(times: &Keys<'_>, bits: u8) -> Result<Timing, String> {
         erase_ns: times.time("erase")?,
         bus_ns: times.time_or("bus", 0)?,
         controller_ns: times.time_or("controller", 0)?,
+        suspend: Suspend {
+            erase_ns: times.time_if("suspend_erase")?,
+            program_ns: times.time_if("suspend_program")?,
+            resume_ns: times.time_or("resume", 0)?,
+        },
     })
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use nand_model::{ErrorLaw, ErrorModel, Pairing};
+use nand_model::{ErrorLaw, ErrorModel, Pairing, Suspend};
 
 #[test]
 fn a_device_that_is_printed_and_read_back_is_the_same() {
@@ -11,6 +11,11 @@ fn a_device_that_is_printed_and_read_back_is_the_same() {
         own.dies_per_chip = 3;
         own.timing.read_ns = [1, 1_500, 56_500, 56_500];
         own.timing.controller_ns = 12_345;
+        own.timing.suspend = Suspend {
+            erase_ns: (bits > 2).then_some(20_500),
+            program_ns: (bits < 4).then_some(0),
+            resume_ns: 1_001,
+        };
         if bits == 4 {
             own.timing.program_ns = [1_000, 2_000, 3_001, 4_010];
         }
@@ -49,6 +54,9 @@ fn changed(line: &str, by: &str) -> Result<Profile, String> {
 #[test]
 fn a_wrong_file_gets_one_message_with_the_key_and_the_reason() {
     assert!(changed("erase = ", "erase = 3_000").is_ok());
+    let suspends = changed("# suspend_program", "suspend_program = 25.5").unwrap();
+    assert_eq!(suspends.timing.suspend.program_ns, Some(25_500));
+    assert_eq!(suspends.timing.suspend.erase_ns, None);
     // The name of a built-in device is free for that device alone.
     let known = to_toml(&PROFILES[0]);
     assert!(from_toml(&known).is_ok());
@@ -69,6 +77,31 @@ fn a_wrong_file_gets_one_message_with_the_key_and_the_reason() {
             &["no key `time_us.erese`", "\"erase\"?"],
         ),
         ("[wear]", "[were]", &["no key `were`", "\"wear\"?"]),
+        (
+            "# suspend_erase",
+            "suspend_erese = 20",
+            &["no key `time_us.suspend_erese`", "\"suspend_erase\"?"],
+        ),
+        (
+            "# suspend_erase",
+            "suspend_erase = -1",
+            &["time_us.suspend_erase = -1", "microseconds"],
+        ),
+        (
+            "# suspend_erase",
+            "suspend_erase = 3500",
+            &["suspend_erase of 3.5ms, a whole erase takes 3.5ms: need less"],
+        ),
+        (
+            "# suspend_program",
+            "suspend_program = 1300",
+            &["suspend_program of 1.3ms", "a whole program takes 1.3ms"],
+        ),
+        (
+            "resume",
+            "resume = 5",
+            &["need suspend_erase or suspend_program"],
+        ),
         ("erase", "", &["key `time_us.erase` is missing", "--toml"]),
         ("[wear]", "", &["no key `time_us.endurance`"]),
         (
@@ -179,6 +212,12 @@ fn a_profile_is_found_by_name_or_by_path() {
     let mut slow = mine;
     slow.timing.erase_ns += 1;
     assert_eq!(first_difference(&mine, &slow).as_deref(), Some("erase"));
+    let mut suspends = mine;
+    suspends.timing.suspend.erase_ns = Some(1);
+    for (one, other) in [(&mine, &suspends), (&suspends, &mine)] {
+        let key = first_difference(one, other);
+        assert_eq!(key.as_deref(), Some("suspend_erase"));
+    }
     let reason = find(folder.path().to_str().unwrap()).unwrap_err().message;
     assert!(reason.contains("not a file"), "{reason}");
 }

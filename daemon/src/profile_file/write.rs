@@ -49,6 +49,19 @@ pub fn to_toml(device: &Profile) -> String {
     put("erase", time(t.erase_ns));
     put("bus", time(t.bus_ns));
     put("controller", time(t.controller_ns));
+    for (key, ns) in [
+        ("suspend_erase", t.suspend.erase_ns),
+        ("suspend_program", t.suspend.program_ns),
+    ] {
+        match ns {
+            Some(ns) => put(key, time(ns)),
+            None => put(
+                &format!("# {key}"),
+                "20  # absent: reads wait for the end".into(),
+            ),
+        }
+    }
+    put("resume", time(t.suspend.resume_ns));
     put("\n[wear]\nendurance", device.endurance.to_string());
     put(
         "factory_bad_permille",

@@ -61,7 +61,9 @@ impl<S: Store> Chip<S> {
         let cell_ns = self.read_times.of(geometry.offset_of(from));
         self.counters.of_mut(cause).reads += 1;
         self.counters.read_busy_ns += cell_ns;
-        let sensed = self.clocks.work(at, geometry.die_of(source), cell_ns);
+        let sensed = self
+            .clocks
+            .sense(at, geometry.die_of(source), from, cell_ns);
         let result = self
             .fetch(sensed, Sense::Page, from, &mut page, oob)
             .and_then(|sensed| {

@@ -39,13 +39,15 @@ impl<S: Store> Chip<S> {
             return Err(NandError::EraseFailed(block));
         }
         let verdict = self.erase_verdict(block);
+        let geometry = self.profile.geometry;
+        let (die, first) = (geometry.die_of(block), geometry.page(block, 0));
         if let Verdict::Cut(cut) = verdict {
             self.powered = false;
             let cell_ns = self.profile.timing.erase_ns;
             let end = self
                 .clocks
                 .clone()
-                .work(at, self.profile.geometry.die_of(block), cell_ns);
+                .erase(at, die, first, geometry.pages_per_block);
             let cut = self.cut_in_flight(block, (end - cell_ns, end), false, cut)?;
             self.cut_erase(at, block, cut)?;
             return Err(NandError::PowerLost);
@@ -54,9 +56,7 @@ impl<S: Store> Chip<S> {
         let cell_ns = self.profile.timing.erase_ns;
         self.counters.of_mut(cause).erases += 1;
         self.counters.erase_busy_ns += cell_ns;
-        let done = self
-            .clocks
-            .work(at, self.profile.geometry.die_of(block), cell_ns);
+        let done = self.clocks.erase(at, die, first, geometry.pages_per_block);
         debug_assert!(
             done >= at + cell_ns,
             "an erase takes its cell time at least"

@@ -160,11 +160,9 @@ impl<S: Store> Chip<S> {
         self.store.and_oob(ppn, oob)?;
         self.programs[ppn.index()] += 1;
         self.counters.of_mut(cause).oob_programs += 1;
-        let cell_ns = self.profile.timing.oob_program_ns;
-        self.counters.program_busy_ns += cell_ns;
-        Ok(self
-            .clocks
-            .work(at, self.profile.geometry.die_of(block), cell_ns))
+        self.counters.program_busy_ns += self.profile.timing.oob_program_ns;
+        let die = self.profile.geometry.die_of(block);
+        Ok(self.clocks.program_oob(at, die))
     }
 
     /// Checks the NAND rules for a program of `count` pages upwards from `first`. Returns the
@@ -240,7 +238,10 @@ impl<S: Store> Chip<S> {
         } else {
             self.program_times.of(offset + count - 1)
         };
-        let done = self.clocks.program_run(at, die, cells_ns, last_ns, count);
+        let each = self.program_times.each(first, offset, count);
+        let done = self
+            .clocks
+            .program_run(at, die, cells_ns, last_ns, count, each);
         debug_assert!(
             done >= at + cells_ns,
             "a program takes its cell time at least"
@@ -314,10 +315,14 @@ impl<S: Store> Chip<S> {
             Verdict::Cut(cut) => {
                 self.powered = false;
                 let (die, cell_ns) = (self.profile.geometry.die_of(block), self.cell_ns(ppn));
-                let end = self
-                    .clocks
-                    .clone()
-                    .program_run(at, die, cell_ns, cell_ns, 1);
+                let end = self.clocks.clone().program_run(
+                    at,
+                    die,
+                    cell_ns,
+                    cell_ns,
+                    1,
+                    [(ppn, cell_ns)].into_iter(),
+                );
                 let cut = self.cut_in_flight(block, (end - cell_ns, end), true, cut)?;
                 self.cut_program(block, ppn, data, oob, cut)?;
                 return Err(NandError::PowerLost);

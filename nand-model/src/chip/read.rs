@@ -51,7 +51,9 @@ impl<S: Store> Chip<S> {
         self.counters.of_mut(cause).reads += 1;
         self.counters.read_busy_ns += cell_ns;
         let die = self.profile.geometry.die_of(block);
-        let done = self.clocks.read_run(at, die, cell_ns, cell_ns, 1);
+        let done = self
+            .clocks
+            .read_run(at, die, cell_ns, cell_ns, 1, [(ppn, cell_ns)].into_iter());
         self.fetch(done, Sense::Page, ppn, data, oob)
     }
 
@@ -76,9 +78,8 @@ impl<S: Store> Chip<S> {
         let cell_ns = self.profile.timing.partial_read_ns;
         self.counters.of_mut(cause).partial_reads += 1;
         self.counters.read_busy_ns += cell_ns;
-        let done = self
-            .clocks
-            .work(at, self.profile.geometry.die_of(block), cell_ns);
+        let die = self.profile.geometry.die_of(block);
+        let done = self.clocks.sense(at, die, ppn, cell_ns);
         self.fetch(done, Sense::Short, ppn, &mut [], oob)
     }
 
@@ -119,7 +120,10 @@ impl<S: Store> Chip<S> {
         self.counters.read_busy_ns += cells_ns;
         let die = self.profile.geometry.die_of(block);
         let first_ns = self.read_times.of(offset);
-        let done = self.clocks.read_run(at, die, cells_ns, first_ns, count);
+        let each = self.read_times.each(first, offset, count);
+        let done = self
+            .clocks
+            .read_run(at, die, cells_ns, first_ns, count, each);
         let whole = if self.programs.is_empty() {
             offset + count <= self.frontier(block)
         } else {
@@ -181,7 +185,10 @@ impl<S: Store> Chip<S> {
         self.counters.of_mut(cause).reads += u64::from(count);
         self.counters.read_busy_ns += cells_ns;
         let die = self.profile.geometry.die_of(block);
-        let done = self.clocks.read_run(at, die, cells_ns, first_ns, count);
+        let each = pages.iter().map(|ppn| (*ppn, cell_ns(ppn)));
+        let done = self
+            .clocks
+            .read_run(at, die, cells_ns, first_ns, count, each);
         let whole = if self.programs.is_empty() {
             self.is_programmed(*last)
         } else {
@@ -339,9 +346,10 @@ impl<S: Store> Chip<S> {
         }
         self.counters.read_retries += retries;
         self.counters.read_busy_ns += again_ns;
-        Ok(self
-            .clocks
-            .work(done, self.profile.geometry.die_of(block), again_ns))
+        let geometry = &self.profile.geometry;
+        let (die, first) = (geometry.die_of(block), geometry.page(block, 0));
+        // Any page of the block: the first read has waited for the programs of its pages.
+        Ok(self.clocks.sense(done, die, first, again_ns))
     }
 
     /// Applies the fault plan to pages that were read. Returns the number of read retries and their

@@ -11,7 +11,8 @@ use crate::convert::{index, to_u8, to_u32};
 use crate::decay::{Ecc, ErrorLaw, ErrorModel};
 use crate::geometry::Geometry;
 use crate::pairing::{Pairing, TABLE_PAGES_MAX};
-use crate::profile::{Capacity, Profile, SOURCE_BYTES_MAX, Timing};
+use crate::profile::{Capacity, Profile, SOURCE_BYTES_MAX, Suspend, Timing};
+use crate::timing::Nanos;
 
 /// A built-in profile.
 pub(super) const NAMED: u16 = 2;
@@ -109,6 +110,7 @@ pub(super) fn named_of(mut take: Take<'_>) -> Result<Profile, String> {
         erase_ns: take.u64()?,
         bus_ns: take.u64()?,
         controller_ns: 0,
+        suspend: Suspend::NONE,
     };
     let name = take.text(NAME_BYTES_MAX)?;
     take.end()?;
@@ -140,6 +142,13 @@ pub(super) fn named_of(mut take: Take<'_>) -> Result<Profile, String> {
 /// Code of a device's own constants; those of named models are one more than their positions.
 const OWN_ERRORS: u32 = 0;
 
+/// Time of a suspension that a device does not have.
+const NO_SUSPEND: u64 = u64::MAX;
+
+fn suspend_of(ns: u64) -> Option<Nanos> {
+    (ns != NO_SUSPEND).then_some(ns)
+}
+
 fn own(profile: &Profile) -> Section {
     let (t, ecc) = (&profile.timing, &profile.ecc);
     let mut put = Put(Vec::new());
@@ -169,6 +178,10 @@ fn own(profile: &Profile) -> Section {
     for n in t.read_ns.into_iter().chain(t.program_ns).chain(others) {
         put.u64(n);
     }
+    for ns in [t.suspend.erase_ns, t.suspend.program_ns] {
+        put.u64(ns.unwrap_or(NO_SUSPEND));
+    }
+    put.u64(t.suspend.resume_ns);
     let model = ErrorModel::NAMED
         .iter()
         .position(|(_, model)| *model == profile.error_model);
@@ -228,6 +241,11 @@ pub(super) fn own_of(mut take: Take<'_>) -> Result<Profile, String> {
         erase_ns: take.u64()?,
         bus_ns: take.u64()?,
         controller_ns: take.u64()?,
+        suspend: Suspend {
+            erase_ns: suspend_of(take.u64()?),
+            program_ns: suspend_of(take.u64()?),
+            resume_ns: take.u64()?,
+        },
     };
     let model = take.u32()?;
     let mut real = || take.u64().map(f64::from_bits);

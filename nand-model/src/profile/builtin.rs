@@ -1,6 +1,6 @@
 //! The built-in profiles.
 
-use super::{Capacity, PageOrder, Profile, Timing};
+use super::{Capacity, PageOrder, Profile, Suspend, Timing};
 use crate::decay::{Ecc, ErrorModel};
 use crate::geometry::Geometry;
 use crate::pairing::Pairing;
@@ -35,6 +35,7 @@ const fn times_us(read: u64, partial: u64, program: u64, msb: u64, erase: u64, b
         erase_ns: erase * US,
         bus_ns: bus * US,
         controller_ns: 0,
+        suspend: Suspend::NONE,
     }
 }
 
@@ -113,6 +114,7 @@ pub const PROFILES: &[Profile] = &[
             erase_ns: 3_000 * US,
             bus_ns: 52_433,
             controller_ns: 0,
+            suspend: Suspend::NONE,
         },
         order: PageOrder::Consecutive,
         nop: 1,
@@ -137,6 +139,7 @@ pub const PROFILES: &[Profile] = &[
             erase_ns: 3_000 * US,
             bus_ns: 52_433,
             controller_ns: 0,
+            suspend: Suspend::NONE,
         },
         order: PageOrder::Consecutive,
         nop: 1,

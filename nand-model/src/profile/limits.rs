@@ -1,8 +1,9 @@
 //! The laws that every device obeys, whether it is built in, from a file or from an image.
 
-use super::{Capacity, PageOrder, Profile, Timing};
+use super::{Capacity, PageOrder, Profile, Suspend, Timing};
 use crate::image::NAME_BYTES_MAX;
 use crate::pairing::{PairTable, Pairing};
+use std::time::Duration;
 
 /// Most bytes of [`Profile::source`] that an image keeps.
 pub const SOURCE_BYTES_MAX: usize = 160;
@@ -101,6 +102,7 @@ impl Profile {
             erase_ns,
             bus_ns,
             controller_ns,
+            suspend,
         } = self.timing;
         let others = [
             partial_read_ns,
@@ -108,11 +110,13 @@ impl Profile {
             erase_ns,
             bus_ns,
             controller_ns,
+            suspend.resume_ns,
         ];
         let mut times = read_ns.into_iter().chain(program_ns).chain(others);
         if times.any(|ns| ns > HOUR_NS) {
             return Err("an operation of more than an hour".into());
         }
+        self.check_suspend()?;
         if self.factory_bad_permille > 500 || self.max_bad_permille > 1000 {
             return Err("more bad blocks than blocks".into());
         }
@@ -143,9 +147,46 @@ impl Profile {
     }
 }
 
+impl Profile {
+    /// A suspension that takes as long as what it suspends is none.
+    fn check_suspend(&self) -> Result<(), String> {
+        let Suspend {
+            erase_ns,
+            program_ns,
+            resume_ns,
+        } = self.timing.suspend;
+        for (name, suspend_ns, whole_ns) in [
+            ("erase", erase_ns, self.timing.erase_ns),
+            ("program", program_ns, self.timing.program_ns_max()),
+        ] {
+            if let Some(ns) = suspend_ns.filter(|ns| *ns >= whole_ns) {
+                return Err(format!(
+                    "suspend_{name} of {:?}, a whole {name} takes {:?}: need less, or no \
+                     suspend_{name}",
+                    Duration::from_nanos(ns),
+                    Duration::from_nanos(whole_ns)
+                ));
+            }
+        }
+        if resume_ns > 0
+            && self.timing.suspend
+                == (Suspend {
+                    resume_ns,
+                    ..Suspend::NONE
+                })
+        {
+            return Err(
+                "resume is the time after a suspension: need suspend_erase or suspend_program"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::{Capacity, Ecc, PageOrder, Pairing, Profile};
+    use crate::{Capacity, Ecc, PageOrder, Pairing, Profile, Suspend};
 
     #[test]
     fn impossible_devices_are_refused_with_the_reason() {
@@ -185,6 +226,35 @@ mod tests {
         );
         refused(|p| p.timing.controller_ns = u64::MAX, "more than an hour");
         refused(|p| p.timing.program_ns[3] = u64::MAX, "more than an hour");
+        let suspend = |erase_ns, program_ns, resume_ns| Suspend {
+            erase_ns,
+            program_ns,
+            resume_ns,
+        };
+        let of_mlc = |suspend| {
+            let mut part = *Profile::default_profile();
+            part.timing.suspend = suspend;
+            part.validate().err().unwrap_or_default()
+        };
+        assert_eq!(of_mlc(suspend(Some(0), Some(1_299_999), 5)), "");
+        for (suspend, part) in [
+            (
+                suspend(Some(3_500_000), None, 0),
+                "suspend_erase of 3.5ms, a whole erase takes 3.5ms",
+            ),
+            (
+                suspend(None, Some(2_000_000), 0),
+                "suspend_program of 2ms, a whole program takes 1.3ms",
+            ),
+            (
+                suspend(None, None, 1),
+                "need suspend_erase or suspend_program",
+            ),
+            (suspend(Some(1), None, u64::MAX), "more than an hour"),
+        ] {
+            let reason = of_mlc(suspend);
+            assert!(reason.contains(part), "{reason}, not {part}");
+        }
         refused(|p| p.factory_bad_permille = 40, "39 at most");
         refused(|p| p.endurance = 0, "0 cycles");
         refused(|p| p.ecc.codeword_bytes = 0, "of 0 bytes");

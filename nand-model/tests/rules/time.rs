@@ -103,3 +103,99 @@ fn operations_are_counted_under_their_cause() {
     );
     assert_eq!(chip.ops(), 2);
 }
+
+/// A device of two dies on one bus that suspends erases and programs.
+fn suspending() -> Chip<MemStore> {
+    let mut part = profile("mlam");
+    (part.geometry.channels, part.geometry.ways) = (1, 2);
+    part.timing.suspend = Suspend {
+        erase_ns: Some(40_000),
+        program_ns: Some(20_000),
+        resume_ns: 5_000,
+    };
+    Chip::open(part, MemStore::new(part.geometry)).unwrap()
+}
+
+#[test]
+fn a_read_waits_for_the_suspension_of_an_erase_or_program_and_not_for_its_end() {
+    let mut chip = suspending();
+    let times = chip.profile().timing;
+    program(&mut chip, 0, 0).unwrap();
+    let read = times.read_ns[0] + times.bus_ns;
+    let ppn = chip.geometry().page(Pbn::new(0), 0);
+    let start = chip.busy_until();
+    let erased = chip.erase(start, Pbn::new(2), Cause::Gc).unwrap();
+    assert_eq!(erased, start + times.erase_ns);
+    let at = start + 100_000;
+    assert_eq!(
+        chip.read(at, ppn, &mut [], &mut [0], Cause::Host),
+        Ok(at + 40_000 + read)
+    );
+    let erased = erased + times.read_ns[0] + 5_000;
+    assert_eq!(chip.busy_until(), erased, "the erase ends later");
+    // The OOB alone, all pages of a run, and a copyback suspend as well.
+    let at = start + 500_000;
+    assert_eq!(
+        chip.read_oob(at, ppn, &mut [0], Cause::Host),
+        Ok(at + 40_000 + times.partial_read_ns)
+    );
+    let erased = erased + times.partial_read_ns + 5_000;
+    let next = chip.geometry().page(Pbn::new(0), 1);
+    let programmed = chip
+        .program(at, next, &[1; 4096], &[], Cause::Host)
+        .unwrap();
+    assert_eq!(programmed, erased + times.program_ns[0]);
+    let at = programmed - times.program_ns[0] + 1;
+    assert_eq!(
+        chip.read(at, ppn, &mut [], &mut [0], Cause::Host),
+        Ok(at + 20_000 + read),
+        "a program, in its own time"
+    );
+    let programmed = programmed + times.read_ns[0] + 5_000;
+    assert_eq!(
+        chip.read(at, next, &mut [], &mut [0], Cause::Host),
+        Ok(programmed + read),
+        "its own page is read when it is programmed"
+    );
+    // The counters know of work, not of waits.
+    assert_eq!(chip.counters().erase_busy_ns, times.erase_ns);
+}
+
+/// Work without overlaps takes as long as on a device without suspension.
+#[test]
+fn a_suspension_changes_nothing_where_no_read_meets_a_busy_die() {
+    let mut suspends = suspending();
+    let mut part = *suspends.profile();
+    part.timing.suspend = Suspend::NONE;
+    let mut plain = Chip::open(part, MemStore::new(part.geometry)).unwrap();
+    let work = |chip: &mut Chip<MemStore>| {
+        let geometry = *chip.geometry();
+        let (mut at, mut ends) = (0, Vec::new());
+        for block in 0..geometry.blocks {
+            let page = |offset| geometry.page(Pbn::new(block), offset);
+            at = chip
+                .program_run(at, page(0), 5, &[7; 5 * 4096], &[], Cause::Host)
+                .unwrap();
+            ends.push(at);
+            let (mut data, mut health) = ([0; 3 * 4096], [nand_model::Health::Good; 3]);
+            at = chip
+                .read_run(at, page(0), &mut data, &mut [], &mut health, Cause::Host)
+                .unwrap();
+            ends.push(at);
+            let pages = [page(0), page(2), page(4)];
+            at = chip
+                .read_pages(at, &pages, &mut data, &mut [], &mut health, Cause::Host)
+                .unwrap();
+            ends.push(at);
+            at = chip
+                .copyback(at, page(1), page(5), &mut [], |_| true, Cause::Gc)
+                .unwrap();
+            at = chip.read_oob(at, page(1), &mut [0], Cause::Host).unwrap();
+            at = chip.erase(at, Pbn::new(block), Cause::Gc).unwrap();
+            ends.push(at);
+        }
+        ends
+    };
+    assert_eq!(work(&mut suspends), work(&mut plain));
+    assert_eq!(suspends.busy_until(), plain.busy_until());
+}

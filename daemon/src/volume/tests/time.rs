@@ -18,6 +18,7 @@ fn slow_timing() -> nand_model::Timing {
         erase_ns: hour,
         bus_ns: 0,
         controller_ns: 0,
+        suspend: nand_model::Suspend::NONE,
     }
 }
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::format::UNMAPPED;
 use crate::schemes::FlatMap;
 use nand_model::store::MemStore;
-use nand_model::{Geometry, SplitMix};
+use nand_model::{Geometry, Nanos, SplitMix, Suspend};
 
 fn start(
     chip: Chip<MemStore>,
@@ -234,5 +234,59 @@ fn open_blocks_of_a_placement_are_no_units() {
         !open
             .iter()
             .any(|(block, _)| ftl.space.is_open_for_unit(*block))
+    );
+}
+
+/// A host that writes every 10 ms and reads shortly after: GC takes longer than that at times.
+/// Returns the emulated times of the reads, ascending, and the pages that GC moved.
+fn reads_beside_gc(suspend: Suspend) -> (Vec<Nanos>, u64) {
+    let mut profile = torture(40);
+    profile.timing.suspend = suspend;
+    let mut ftl = format(profile, &config(400, &[]));
+    let (mut rng, mut times, mut now) = (SplitMix::new(5), Vec::new(), 0);
+    let mut model = [0; 400];
+    for step in 1..=4_000u64 {
+        now += 10_000_000;
+        let lpn = if step <= 400 {
+            step - 1
+        } else {
+            rng.below(400)
+        };
+        let content = page(&profile.geometry, step);
+        ftl.write(now, Lpn::new(lpn as u32), &content).unwrap();
+        model[lpn as usize] = step;
+        if step <= 400 {
+            continue;
+        }
+        let (lpn, at) = (rng.below(400), now + rng.below(2_000_000));
+        let mut out = vec![1; 1024];
+        let done = ftl.read(at, Lpn::new(lpn as u32), &mut out).unwrap();
+        assert_eq!(out, page(&profile.geometry, model[lpn as usize]));
+        times.push(done - at);
+    }
+    assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
+    times.sort_unstable();
+    (times, ftl.stats().gc_pages_moved)
+}
+
+#[test]
+fn reads_beside_gc_are_faster_on_a_device_that_suspends() {
+    let (plain, moved) = reads_beside_gc(Suspend::NONE);
+    let (suspended, moved_as_well) = reads_beside_gc(Suspend {
+        erase_ns: Some(60_000),
+        program_ns: Some(30_000),
+        resume_ns: 10_000,
+    });
+    assert!(moved > 1_000, "GC moved {moved} pages");
+    assert_eq!(moved, moved_as_well, "timing changes no decision");
+    let part = |times: &[Nanos], percent: usize| times[times.len() * percent / 100];
+    // Half of the reads wait for the program of the write before, or for GC.
+    assert!(part(&plain, 90) > 5_000_000, "{} ns", part(&plain, 90));
+    assert_eq!(part(&suspended, 90), 30_000 + 50_000);
+    assert!(
+        part(&suspended, 99) < part(&plain, 99) / 10,
+        "{} ns, without suspension {} ns",
+        part(&suspended, 99),
+        part(&plain, 99)
     );
 }

@@ -4,7 +4,7 @@ use super::super::fields::pairing_of;
 use super::*;
 use crate::decay::{ErrorLaw, ErrorModel};
 use crate::pairing::Pairing;
-use crate::profile::{PROFILES, Profile};
+use crate::profile::{PROFILES, Profile, Suspend};
 
 fn header(profile: &Profile) -> Header {
     let info = ImageInfo {
@@ -183,6 +183,10 @@ fn a_header_whose_check_holds_and_that_cannot_be_is_refused_with_the_reason() {
         |h| h.info.profile.timing.controller_ns = u64::MAX,
         "more than an hour",
     );
+    refused(
+        |h| h.info.profile.timing.suspend.erase_ns = Some(3_500_000),
+        "suspend_erase of 3.5ms",
+    );
     refused(|h| h.info.profile.ecc.codeword_bytes = 0, "codeword");
     refused(|h| h.spare_slots = 1 << 20, "spare slots");
     refused(|h| h.spare_slots = 0, "spare slots");
@@ -233,6 +237,12 @@ fn own_device(pairing: Pairing) -> Profile {
     own.timing.read_ns = [1, 2, 3, 4];
     own.timing.program_ns = [5, 6, 7, 8];
     own.timing.controller_ns = 9;
+    own.timing.program_ns[3] = 1_000;
+    own.timing.suspend = Suspend {
+        erase_ns: None,
+        program_ns: Some(10),
+        resume_ns: 11,
+    };
     own.ecc.bits = 72;
     own.error_model = ErrorModel::Own(ErrorLaw {
         e: 1e-7,
@@ -256,6 +266,16 @@ fn a_device_of_the_users_own_is_in_the_image_as_a_whole() {
     ] {
         let header = header(&own_device(pairing));
         assert_eq!(Header::decode(&header.encode()), Ok(header), "{pairing:?}");
+    }
+    // A built-in profile with a suspension is a device of one's own.
+    for erase_ns in [Some(0), Some(20_000)] {
+        let mut part = PROFILES[0];
+        part.timing.suspend = Suspend {
+            erase_ns,
+            ..Suspend::NONE
+        };
+        let header = header(&part);
+        assert_eq!(Header::decode(&header.encode()), Ok(header));
     }
     // The longest table, texts and parameters fit together.
     let mut longest = own_device(Pairing::Dist3);
