@@ -1,11 +1,15 @@
 //! Jobs of a plan, read from a file, and the file to which their rows are appended.
 
 use super::{Failed, Outcome, rows};
-use crate::failure::Failure;
+use crate::convert::to_u64;
+use crate::failure::{Exit, Failure};
 use crate::replay::{Job, Run};
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Reads jobs, one JSON object each, as `--plan` prints them; `-` is standard input.
@@ -31,6 +35,39 @@ pub(super) fn read_jobs(path: &Path) -> Result<Vec<Job>, Failure> {
     Ok(jobs)
 }
 
+/// Opens a file for appending, and locks it until it is closed: a task that outlived its sweep would
+/// append the rows of the next one a second time.
+fn locked(path: &Path) -> Result<File, Failure> {
+    let failed = |error: std::io::Error| Failure::io(path.display(), &error);
+    loop {
+        let file = File::options()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(path)
+            .map_err(failed)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => {
+                return Err(Failure::new(
+                    Exit::InUse,
+                    format!(
+                        "{}: another run appends rows to it; wait until that has ended, or end it",
+                        path.display()
+                    ),
+                ));
+            }
+            // Some file systems of clusters have no locks.
+            Ok(()) | Err(_) => {}
+        }
+        // The run that held the lock may have given the name to a new file.
+        let (ours, now) = (file.metadata(), std::fs::metadata(path));
+        let (ours, now) = (ours.map_err(failed)?, now.map_err(failed)?);
+        if (ours.dev(), ours.ino()) == (now.dev(), now.ino()) {
+            return Ok(file);
+        }
+    }
+}
+
 /// A file of rows that grows.
 pub(super) struct Appended {
     name: String,
@@ -44,15 +81,11 @@ impl Appended {
     /// failed runs are removed: these runs are repeated.
     ///
     /// # Errors
-    /// The file cannot be written, it contains something else, or rows of another program.
+    /// The file cannot be written, another run appends to it, it contains something else, or rows of
+    /// another program.
     pub(super) fn open(path: &Path) -> Result<Appended, Failure> {
         let failed = |error: std::io::Error| Failure::io(path.display(), &error);
-        let mut file = File::options()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(path)
-            .map_err(failed)?;
+        let mut file = locked(path)?;
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(failed)?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
@@ -74,13 +107,16 @@ impl Appended {
                 )));
             }
         }
-        if whole < text.len() || !again.is_empty() {
+        if !again.is_empty() {
             let kept: String = done.iter().map(Outcome::line).collect();
             let part = path.with_extension("part");
-            std::fs::write(&part, kept)
-                .and_then(|()| std::fs::rename(&part, path))
-                .map_err(failed)?;
-            file = File::options().append(true).open(path).map_err(failed)?;
+            std::fs::write(&part, kept).map_err(failed)?;
+            // Locked before it has the name. The lock of the old file ends when it has none.
+            let new = locked(&part)?;
+            std::fs::rename(&part, path).map_err(failed)?;
+            file = new;
+        } else if whole < text.len() {
+            file.set_len(to_u64(whole)).map_err(failed)?;
         }
         Ok(Appended {
             name: path.display().to_string(),

@@ -46,9 +46,11 @@ fn submit(host: &Host, args: &[&str]) -> (bool, String) {
         folder,
         "sbatch",
         "#!/bin/bash\n\
-         last=${1#--array=1-}; shift\n\
-         echo \"$last tasks of $4\"\n\
-         for task in $(seq \"$last\"); do SLURM_ARRAY_TASK_ID=$task bash \"$@\" || exit; done\n",
+         array=${1#--array=}; shift 2\n\
+         echo \"tasks $array of $4\"\n\
+         for range in ${array//,/ }; do\n\
+         for task in $(seq ${range/-/ }); do SLURM_ARRAY_TASK_ID=$task bash \"$@\" || exit; done\n\
+         done\n",
     );
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/slurm-array.sh");
@@ -74,7 +76,7 @@ fn an_interrupted_array_is_completed_by_the_same_command() {
     let args = [jobs.to_str().unwrap(), rows.to_str().unwrap()];
     let (done, text) = submit(&host, &args);
     // Three jobs on two tasks: two jobs each, the second task has one.
-    assert!(done && text.starts_with("2 tasks of 2\n"), "{text}");
+    assert!(done && text.starts_with("tasks 1-2 of 2\n"), "{text}");
     let (one, two) = (rows.join("000001.ndjson"), rows.join("000002.ndjson"));
     let before = read(&one);
     assert_eq!((before.lines().count(), read(&two).lines().count()), (2, 1));
@@ -95,7 +97,20 @@ fn an_interrupted_array_is_completed_by_the_same_command() {
     assert!(after.starts_with(&format!("{first}\n")) && after.lines().count() == 2);
     assert_eq!(host.run(&check).0, 0);
     let (done, text) = submit(&host, &args);
-    assert!(done && read(&one) == after, "{text}");
+    assert!(
+        done && text.starts_with("all 3 jobs have a row in ") && read(&one) == after,
+        "{text}"
+    );
+    // A task whose rows are there is not submitted again.
+    std::fs::remove_file(&two).unwrap();
+    let (done, text) = submit(&host, &args);
+    assert!(done && text.starts_with("tasks 2-2 of 2\n"), "{text}");
+    // Another K would place the jobs into other files, and run them twice.
+    let (done, text) = submit(&host, &[args[0], args[1], "3"]);
+    assert!(
+        !done && text.contains("rows: has rows of another plan, or of another K: 2 jobs a task"),
+        "{text}"
+    );
 
     let (done, text) = submit(&host, &[args[0], args[1], "1"]);
     assert!(
