@@ -47,12 +47,14 @@ if [ -z "${SLURM_ARRAY_TASK_ID:-}" ]; then
     echo "$rows: has rows of another plan, or of another K: $(cat "$rows/plan"); this is $plan. Take another folder" >&2
     exit 2
   fi
-  # Ranges of tasks with a job that has no row. The row of a failed run has another schema: that run is repeated.
+  # Whether a file has so many rows, the last one whole. The row of a failed run has another schema: that run is repeated.
+  has() { [ -s "$1" ] && [ -z "$(tail -c 1 "$1")" ] && [ "$(grep -c '"schema":"ftld.replay/' "$1")" -ge "$2" ]; }
+  # Ranges of tasks with a job that has no row.
   tasks=$(((count + chunk - 1) / chunk)) ranges='' from=0
   for ((task = 1; task <= tasks + 1; task++)); do
     file=$rows/$(printf %06d "$task").ndjson own=$chunk
     [ "$task" -lt "$tasks" ] || own=$((count - (tasks - 1) * chunk))
-    if [ "$task" -le "$tasks" ] && { [ ! -e "$file" ] || [ "$(grep -c '"schema":"ftld.replay/' "$file")" -lt "$own" ]; }; then
+    if [ "$task" -le "$tasks" ] && ! has "$file" "$own"; then
       [ "$from" -gt 0 ] || from=$task
     elif [ "$from" -gt 0 ]; then
       ranges+=,$from-$((task - 1)) from=0
