@@ -6,14 +6,51 @@ use crate::failure::{Exit, Failure};
 use crate::replay::{Job, Run};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
+use serde_json::Value;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Reads jobs, one JSON object each, as `--plan` prints them; `-` is standard input.
+/// Key of a job in a plan: the version of the program that printed it, whose defaults it means.
+const VERSION: &str = "version";
+
+/// Jobs of a file.
+pub(super) struct Plan {
+    pub(super) jobs: Vec<Job>,
+    /// The version that printed it; `None` if it was written by hand.
+    pub(super) version: Option<String>,
+}
+
+/// Returns the line of a plan.
+pub(super) fn line(job: &Job) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!("{{\"{VERSION}\":\"{version}\",{}\n", &job.line()[1..])
+}
+
+/// Reads jobs that this program is to run, as `--plan` prints them; `-` is standard input.
+///
+/// # Errors
+/// The file cannot be read, has something else, or was printed by another version.
 pub(super) fn read_jobs(path: &Path) -> Result<Vec<Job>, Failure> {
+    let plan = read_plan(path)?;
+    let here = env!("CARGO_PKG_VERSION");
+    match plan.version {
+        Some(version) if version != here => Err(Failure::failed(format!(
+            "{}: a plan of ftld {version}, this is ftld {here}, whose defaults may differ; print it again by \
+             `ftld compare --plan`, or use that program",
+            path.display()
+        ))),
+        _ => Ok(plan.jobs),
+    }
+}
+
+/// Reads a plan of any version.
+///
+/// # Errors
+/// The file cannot be read, or has something else.
+pub(super) fn read_plan(path: &Path) -> Result<Plan, Failure> {
     let (name, text) = match path.to_str() {
         Some("-") => {
             let mut text = String::new();
@@ -23,16 +60,26 @@ pub(super) fn read_jobs(path: &Path) -> Result<Vec<Job>, Failure> {
         _ => (path.display().to_string(), std::fs::read_to_string(path)),
     };
     let text = text.map_err(|error| Failure::io(&name, &error))?;
-    let jobs: Vec<Job> = serde_json::Deserializer::from_str(&text)
-        .into_iter()
-        .collect::<Result<_, _>>()
-        .map_err(|error| Failure::usage(format!("{name}: not a job: {error}")))?;
+    let wrong = |error| Failure::usage(format!("{name}: not a job: {error}"));
+    let (mut jobs, mut version) = (Vec::new(), None);
+    for value in serde_json::Deserializer::from_str(&text).into_iter() {
+        let mut value: Value = value.map_err(wrong)?;
+        if let Some(Value::String(of)) = value.as_object_mut().and_then(|job| job.remove(VERSION)) {
+            let first = version.get_or_insert(of.clone());
+            if *first != of {
+                return Err(Failure::failed(format!(
+                    "{name}: jobs of ftld {first} and of ftld {of}; print the plan again by `ftld compare --plan`"
+                )));
+            }
+        }
+        jobs.push(serde_json::from_value(value).map_err(wrong)?);
+    }
     if jobs.is_empty() {
         return Err(Failure::usage(format!(
             "{name}: no job in it; `ftld compare --plan` prints jobs"
         )));
     }
-    Ok(jobs)
+    Ok(Plan { jobs, version })
 }
 
 /// Opens a file for appending, and locks it until it is closed: a task that outlived its sweep would
