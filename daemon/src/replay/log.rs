@@ -259,9 +259,8 @@ fn letter(op: Op) -> u8 {
     }
 }
 
-/// Appends a number in decimal digits. The machinery of `write!` takes longer than the simulation of a
-/// request, with some twenty numbers a line.
-#[inline]
+/// Appends the decimal digits of a number. The machinery of `write!` takes as long as the simulation of
+/// a request, with some twenty numbers a line.
 fn number(text: &mut Vec<u8>, mut value: u64) {
     let (mut digits, mut at) = ([0; 20], 20);
     loop {
@@ -270,6 +269,18 @@ fn number(text: &mut Vec<u8>, mut value: u64) {
         value /= 10;
         if value == 0 {
             return text.extend_from_slice(&digits[at..]);
+        }
+    }
+}
+
+/// Appends a comma and a number. Most counts of a request are 0.
+#[inline]
+fn column(text: &mut Vec<u8>, value: u64) {
+    match u8::try_from(value) {
+        Ok(digit @ 0..10) => text.extend_from_slice(&[b',', b'0' + digit]),
+        _ => {
+            text.push(b',');
+            number(text, value);
         }
     }
 }
@@ -333,20 +344,26 @@ fn csv_head(text: &mut Vec<u8>) {
 
 /// Operations in total, then programs by cause.
 fn csv(text: &mut Vec<u8>, entry: &Entry, flash: &[(Cause, OpCounts)]) {
-    let mut sums = [0; COUNTS.len()];
+    let mut total = OpCounts::default();
     let mut programs = [0; Cause::COUNT];
     for (cause, counts) in flash {
-        for (sum, (_, count)) in sums.iter_mut().zip(COUNTS) {
-            *sum += count(counts);
-        }
+        total.reads += counts.reads;
+        total.partial_reads += counts.partial_reads;
+        total.programs += counts.programs;
+        total.oob_programs += counts.oob_programs;
+        total.erases += counts.erases;
         programs[cause.index()] = counts.programs;
     }
     number(text, entry.start);
     text.extend_from_slice(&[b',', letter(entry.op)]);
-    let own = [entry.offset, entry.length, entry.response];
-    for value in own.into_iter().chain(sums).chain(programs) {
-        text.push(b',');
-        number(text, value);
+    for value in [entry.offset, entry.length, entry.response] {
+        column(text, value);
+    }
+    for (_, count) in COUNTS {
+        column(text, count(&total));
+    }
+    for value in programs {
+        column(text, value);
     }
     text.push(b'\n');
 }
