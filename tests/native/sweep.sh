@@ -17,8 +17,9 @@ PARALLEL="-j 1" setsid "$root/deploy/parallel.sh" jobs.ndjson rows 4 > killed.lo
 sweep=$!
 soon "some rows are there" 60 some_rows
 # Its jobs are of other process groups, but of its session.
+disown "$sweep"
 pkill -9 -s "$sweep"
-wait "$sweep" 2> /dev/null
+wait_for 10 ended "$sweep"
 before=$(rows)
 at_least "rows that a killed sweep lacks" $((24 - before)) 1
 refused "they are missing" 1 "$((24 - before)) missing" ftld compare --against jobs.ndjson --rows rows/*.ndjson

@@ -93,18 +93,16 @@ fn locked(path: &Path) -> Result<File, Failure> {
             .create(true)
             .open(path)
             .map_err(failed)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => {
-                return Err(Failure::new(
-                    Exit::InUse,
-                    format!(
-                        "{}: another run appends rows to it; wait until that has ended, or end it",
-                        path.display()
-                    ),
-                ));
-            }
-            // Some file systems of clusters have no locks.
-            Ok(()) | Err(_) => {}
+        // Any other error is that of a file system without locks, which clusters have.
+        let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        if locked == Err(Errno::WOULDBLOCK) {
+            return Err(Failure::new(
+                Exit::InUse,
+                format!(
+                    "{}: another run appends rows to it; wait until that has ended, or end it",
+                    path.display()
+                ),
+            ));
         }
         // The run that held the lock may have given the name to a new file.
         let (ours, now) = (file.metadata(), std::fs::metadata(path));
