@@ -36,7 +36,7 @@ put 644 /usr/lib/systemd/system deploy/systemd/*
 put 644 /usr/lib/udev/rules.d deploy/udev/*
 put 644 /usr/share/doc/ftld docs/*.md README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE
 put 644 /usr/share/doc/ftld/prometheus deploy/prometheus/ftld.rules.yml
-put 644 /usr/share/doc/ftld/examples deploy/slurm-array.sh
+put 644 /usr/share/doc/ftld/examples deploy/slurm-array.sh deploy/parallel.sh
 put 644 /usr/share/doc/ftld/grafana/dashboards deploy/grafana/dashboards/*
 for kind in dashboards datasources; do
   put 644 "/usr/share/doc/ftld/grafana/provisioning/$kind" deploy/grafana/provisioning/$kind/*

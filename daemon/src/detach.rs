@@ -2,10 +2,11 @@
 //! continues in the background.
 //!
 //! The daemon is a child in its own session. Until it is ready it writes to the caller's terminal,
-//! so the caller gets errors unchanged, exit code included. After the ready line it detaches from
-//! the terminal.
+//! so the caller gets errors unchanged, exit code included, and to its log as well. After the ready
+//! line it detaches from the terminal.
 
 use crate::failure::{Exit, Failure};
+use crate::logging;
 use crate::output::print;
 use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader};
@@ -56,8 +57,9 @@ pub(crate) fn leave_session() {
     }
 }
 
-/// Detaches from the caller's terminal: from now on messages go to `log`.
-pub(crate) fn leave_terminal(log: &Path) {
+/// Opens the log of a daemon in the background. From now on it gets every message, and so does the
+/// caller's terminal until the daemon leaves it. `None` if it cannot be written.
+pub(crate) fn open_log(log: &Path) -> Option<File> {
     let folder = log.parent().map_or(Ok(()), std::fs::create_dir_all);
     let open = || {
         File::options()
@@ -66,14 +68,24 @@ pub(crate) fn leave_terminal(log: &Path) {
             .mode(0o600)
             .open(log)
     };
-    let left = folder.and_then(|()| open()).and_then(|file| {
+    let opened = folder.and_then(|()| open()).and_then(|file| {
         // Older versions created the log readable by all users.
         file.set_permissions(Permissions::from_mode(0o600))?;
-        nix::unistd::dup2_stdout(&file)?;
-        nix::unistd::dup2_stderr(&file)?;
-        Ok(())
+        logging::copy_to(Some(file.try_clone()?));
+        Ok(file)
     });
-    if let Err(error) = left {
-        tracing::warn!("{}: {error}; messages go where they went", log.display());
+    opened
+        .inspect_err(|error| {
+            tracing::warn!("{}: {error}; messages go where they went", log.display());
+        })
+        .ok()
+}
+
+/// Detaches from the caller's terminal: from now on messages go to the log alone.
+pub(crate) fn leave_terminal(log: &File) {
+    let left = nix::unistd::dup2_stdout(log).and_then(|()| nix::unistd::dup2_stderr(log));
+    match left {
+        Ok(()) => logging::copy_to(None),
+        Err(error) => tracing::warn!("stays at the caller's terminal: {error}"),
     }
 }

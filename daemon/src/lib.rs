@@ -51,6 +51,7 @@ use inject::Injection;
 use instance::Dirs;
 use pause::PauseCommand;
 use std::process::ExitCode;
+use target::Target;
 
 /// Runs the program: parses the command line, executes the command and prints failures.
 ///
@@ -80,7 +81,11 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     let (dirs, json) = (Dirs::from_env(), cli.json);
     match cli.command {
         None => serve_or_print(&cli.serve, &dirs, false, json),
-        Some(Command::Recover(args)) => serve_or_print(&args, &dirs, true, json),
+        Some(Command::Recover(mut args)) => {
+            let target = args.device.target.as_deref();
+            args.device.target = target.map(Target::text_to_recover).transpose()?;
+            serve_or_print(&args, &dirs, true, json)
+        }
         Some(Command::Create(args)) => {
             sys::private_umask();
             commands::create(&Config::new(&args, &dirs)?, json)

@@ -1,6 +1,34 @@
 //! Logs go to stderr; standard output is for answers.
 
+use parking_lot::Mutex;
+use std::fs::File;
+use std::io::{self, Write};
 use tracing::level_filters::LevelFilter;
+
+/// A file that gets every message besides standard error.
+static COPY: Mutex<Option<File>> = Mutex::new(None);
+
+/// Sets, or takes away, a file that gets every message besides standard error.
+pub(crate) fn copy_to(file: Option<File>) {
+    *COPY.lock() = file;
+}
+
+/// Where messages go.
+struct Messages;
+
+impl Write for Messages {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        if let Some(file) = &mut *COPY.lock() {
+            // The caller still sees what a full disk refuses.
+            let _ = file.write_all(text);
+        }
+        io::stderr().write_all(text).map(|()| text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
 
 /// Starts logging at the level of `FTLD_LOG` (error, warn, info, debug, trace); `info` if unset or
 /// invalid.
@@ -11,7 +39,7 @@ pub fn start() {
         .unwrap_or(LevelFilter::INFO);
     let journald = std::env::var_os("JOURNAL_STREAM").is_some();
     let builder = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(|| Messages)
         .with_ansi(false)
         .with_target(false)
         .with_max_level(level);

@@ -1,15 +1,56 @@
 //! Jobs of a plan, read from a file, and the file to which their rows are appended.
 
 use super::{Failed, Outcome, rows};
-use crate::failure::Failure;
+use crate::convert::to_u64;
+use crate::failure::{Exit, Failure};
 use crate::replay::{Job, Run};
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use serde_json::Value;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Reads jobs, one JSON object each, as `--plan` prints them; `-` is standard input.
+/// Key of a job in a plan: the version of the program that printed it, whose defaults it means.
+const VERSION: &str = "version";
+
+/// Jobs of a file.
+pub(super) struct Plan {
+    pub(super) jobs: Vec<Job>,
+    /// The version that printed it; `None` if it was written by hand.
+    pub(super) version: Option<String>,
+}
+
+/// Returns the line of a plan.
+pub(super) fn line(job: &Job) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!("{{\"{VERSION}\":\"{version}\",{}\n", &job.line()[1..])
+}
+
+/// Reads jobs that this program is to run, as `--plan` prints them; `-` is standard input.
+///
+/// # Errors
+/// The file cannot be read, has something else, or was printed by another version.
 pub(super) fn read_jobs(path: &Path) -> Result<Vec<Job>, Failure> {
+    let plan = read_plan(path)?;
+    let here = env!("CARGO_PKG_VERSION");
+    match plan.version {
+        Some(version) if version != here => Err(Failure::failed(format!(
+            "{}: a plan of ftld {version}, this is ftld {here}, whose defaults may differ; print it again by \
+             `ftld compare --plan`, or use that program",
+            path.display()
+        ))),
+        _ => Ok(plan.jobs),
+    }
+}
+
+/// Reads a plan of any version.
+///
+/// # Errors
+/// The file cannot be read, or has something else.
+pub(super) fn read_plan(path: &Path) -> Result<Plan, Failure> {
     let (name, text) = match path.to_str() {
         Some("-") => {
             let mut text = String::new();
@@ -19,16 +60,57 @@ pub(super) fn read_jobs(path: &Path) -> Result<Vec<Job>, Failure> {
         _ => (path.display().to_string(), std::fs::read_to_string(path)),
     };
     let text = text.map_err(|error| Failure::io(&name, &error))?;
-    let jobs: Vec<Job> = serde_json::Deserializer::from_str(&text)
-        .into_iter()
-        .collect::<Result<_, _>>()
-        .map_err(|error| Failure::usage(format!("{name}: not a job: {error}")))?;
+    let wrong = |error| Failure::usage(format!("{name}: not a job: {error}"));
+    let (mut jobs, mut version) = (Vec::new(), None);
+    for value in serde_json::Deserializer::from_str(&text).into_iter() {
+        let mut value: Value = value.map_err(wrong)?;
+        if let Some(Value::String(of)) = value.as_object_mut().and_then(|job| job.remove(VERSION)) {
+            let first = version.get_or_insert(of.clone());
+            if *first != of {
+                return Err(Failure::failed(format!(
+                    "{name}: jobs of ftld {first} and of ftld {of}; print the plan again by `ftld compare --plan`"
+                )));
+            }
+        }
+        jobs.push(serde_json::from_value(value).map_err(wrong)?);
+    }
     if jobs.is_empty() {
         return Err(Failure::usage(format!(
             "{name}: no job in it; `ftld compare --plan` prints jobs"
         )));
     }
-    Ok(jobs)
+    Ok(Plan { jobs, version })
+}
+
+/// Opens a file for appending, and locks it until it is closed: a task that outlived its sweep would
+/// append the rows of the next one a second time.
+fn locked(path: &Path) -> Result<File, Failure> {
+    let failed = |error: std::io::Error| Failure::io(path.display(), &error);
+    loop {
+        let file = File::options()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(path)
+            .map_err(failed)?;
+        // Any other error is that of a file system without locks, which clusters have.
+        let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        if locked == Err(Errno::WOULDBLOCK) {
+            return Err(Failure::new(
+                Exit::InUse,
+                format!(
+                    "{}: another run appends rows to it; wait until that has ended, or end it",
+                    path.display()
+                ),
+            ));
+        }
+        // The run that held the lock may have given the name to a new file.
+        let (ours, now) = (file.metadata(), std::fs::metadata(path));
+        let (ours, now) = (ours.map_err(failed)?, now.map_err(failed)?);
+        if (ours.dev(), ours.ino()) == (now.dev(), now.ino()) {
+            return Ok(file);
+        }
+    }
 }
 
 /// A file of rows that grows.
@@ -44,15 +126,11 @@ impl Appended {
     /// failed runs are removed: these runs are repeated.
     ///
     /// # Errors
-    /// The file cannot be written, it contains something else, or rows of another program.
+    /// The file cannot be written, another run appends to it, it contains something else, or rows of
+    /// another program.
     pub(super) fn open(path: &Path) -> Result<Appended, Failure> {
         let failed = |error: std::io::Error| Failure::io(path.display(), &error);
-        let mut file = File::options()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(path)
-            .map_err(failed)?;
+        let mut file = locked(path)?;
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(failed)?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
@@ -74,13 +152,16 @@ impl Appended {
                 )));
             }
         }
-        if whole < text.len() || !again.is_empty() {
+        if !again.is_empty() {
             let kept: String = done.iter().map(Outcome::line).collect();
             let part = path.with_extension("part");
-            std::fs::write(&part, kept)
-                .and_then(|()| std::fs::rename(&part, path))
-                .map_err(failed)?;
-            file = File::options().append(true).open(path).map_err(failed)?;
+            std::fs::write(&part, kept).map_err(failed)?;
+            // Locked before it has the name. The lock of the old file ends when it has none.
+            let new = locked(&part)?;
+            std::fs::rename(&part, path).map_err(failed)?;
+            file = new;
+        } else if whole < text.len() {
+            file.set_len(to_u64(whole)).map_err(failed)?;
         }
         Ok(Appended {
             name: path.display().to_string(),

@@ -14,6 +14,7 @@ mod plot;
 mod repeat;
 mod rows;
 mod table;
+mod traces;
 
 use crate::convert::to_u64;
 pub use plan::Sweep;
@@ -31,6 +32,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
+use traces::Traces;
 
 /// Arguments of `ftld compare`.
 #[derive(Args, Clone, Debug)]
@@ -134,7 +136,7 @@ pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
     if !args.rows.is_empty() {
         let files = rows::read(&args.rows)?;
         if let Some(plan) = &args.against {
-            files.check(plan, &jobs::read_jobs(plan)?)?;
+            files.check(plan, &jobs::read_plan(plan)?)?;
         }
         let outcomes: Vec<_> = files.rows.into_iter().map(|row| row.outcome).collect();
         if args.ndjson {
@@ -146,7 +148,7 @@ pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
     }
     let jobs = args.sweep.jobs()?;
     if args.plan {
-        return jobs.iter().try_for_each(|job| print(&(job.line() + "\n")));
+        return jobs.iter().try_for_each(|job| print(&jobs::line(job)));
     }
     if args.estimate {
         return estimate::estimate(&jobs, threads, args.ndjson);
@@ -180,9 +182,13 @@ fn run_jobs(args: &CompareArgs, jobs: Vec<Job>) -> Result<(), Failure> {
         Some(appended) => appended.remaining(jobs),
         None => jobs,
     };
+    let traces = Traces::read(&jobs);
     let mut outcomes = Vec::new();
     for job in jobs {
-        let outcome = attempt(job);
+        let outcome = match traces.of(&job) {
+            Some(failure) => failed(job, failure.clone()),
+            None => attempt(job),
+        };
         match &mut appended {
             Some(appended) => appended.add(&outcome)?,
             None => print(&outcome.line())?,
@@ -195,28 +201,27 @@ fn run_jobs(args: &CompareArgs, jobs: Vec<Job>) -> Result<(), Failure> {
 fn attempt(job: Job) -> Outcome {
     match replay::run(&job, &mut |_, _| ()) {
         Ok(row) => Outcome::Done(Box::new(row)),
-        Err(Failure {
-            exit,
-            message: error,
-        }) => {
-            let schema = FAILURE_SCHEMA.into();
-            Outcome::Failed(Box::new(Failed {
-                schema,
-                job,
-                error,
-                exit: i32::from(exit.code()),
-            }))
-        }
+        Err(failure) => failed(job, failure),
     }
 }
 
-/// Runs all jobs, `threads` at a time. Calls `each` in the order of the jobs, as soon as all
-/// earlier ones are done.
+fn failed(job: Job, failure: Failure) -> Outcome {
+    Outcome::Failed(Box::new(Failed {
+        schema: FAILURE_SCHEMA.into(),
+        job,
+        error: failure.message,
+        exit: i32::from(failure.exit.code()),
+    }))
+}
+
+/// Runs all jobs, `threads` at a time, once their traces were read. Calls `each` in the order of the
+/// jobs, as soon as all earlier ones are done.
 fn run_all(
     jobs: Vec<Job>,
     threads: usize,
     each: &mut dyn FnMut(&Outcome) -> Result<(), Failure>,
 ) -> Result<Vec<Outcome>, Failure> {
+    Traces::read(&jobs).all_readable()?;
     let bar = ProgressBar::new(to_u64(jobs.len()));
     let style =
         ProgressStyle::with_template("{pos} of {len} runs {bar:40} {elapsed} (about {eta} left)");

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::preset::Preset;
 use crate::replay::{Address, Job, Method, Repeat};
 use clap::Args;
+use ftl_core::near_miss;
 use ftl_core::schemes::{self, Scheme};
 use std::collections::HashSet;
 
@@ -246,8 +247,10 @@ impl Sweep {
                 .ok_or_else(wrong)?;
             if !schemes.iter().any(|scheme| scheme.knows(key)) {
                 let names: Vec<_> = schemes.iter().map(|scheme| scheme.name).collect();
+                let known = schemes.iter().flat_map(|scheme| scheme.all_params());
+                let hint = near_miss(key, known.map(|param| param.key));
                 return Err(Failure::usage(format!(
-                    "--set {key}: none of {} has this parameter",
+                    "--set {key}: none of {} has this parameter{hint}",
                     names.join(", ")
                 )));
             }

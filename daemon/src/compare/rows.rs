@@ -1,8 +1,9 @@
 //! Rows of earlier runs, read from files, and held against the plan that they are to complete.
 
+use super::jobs::Plan;
 use super::{FAILURE_SCHEMA, Outcome, jobs};
 use crate::failure::Failure;
-use crate::replay::{Job, SCHEMA, SUMMARY_SCHEMA};
+use crate::replay::{Run, SCHEMA, SUMMARY_SCHEMA};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -68,13 +69,14 @@ impl Files {
     ///
     /// # Errors
     /// They differ. Every finding is a line on standard error, up to a limit.
-    pub(super) fn check(&self, plan: &Path, jobs: &[Job]) -> Result<(), Failure> {
+    pub(super) fn check(&self, plan: &Path, planned: &Plan) -> Result<(), Failure> {
         let mut places: HashMap<String, Vec<&Placed>> = HashMap::new();
         for row in &self.rows {
             places.entry(row.outcome.key()).or_default().push(row);
         }
         let mut findings: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        let mut planned = BTreeSet::new();
+        let Plan { jobs, version } = planned;
+        let mut keys = BTreeSet::new();
         for (number, job) in jobs.iter().enumerate() {
             let key = job.key();
             if !places.contains_key(&key) {
@@ -86,12 +88,12 @@ impl Files {
                 );
                 findings.entry("missing").or_default().push(text);
             }
-            planned.insert(key);
+            keys.insert(key);
         }
         for row in &self.rows {
             let key = row.outcome.key();
             let (name, own) = (row.outcome.name(), &places[&key]);
-            if !planned.contains(&key) {
+            if !keys.contains(&key) {
                 let text = format!("{}: {name} is not in {}", row.place, plan.display());
                 findings.entry("foreign").or_default().push(text);
             } else if !std::ptr::eq(own[0], row) {
@@ -102,6 +104,16 @@ impl Files {
         for file in &self.empty {
             let text = format!("{}: no row in it", file.display());
             findings.entry("empty").or_default().push(text);
+        }
+        if let (Some(version), Some((place, run))) = (version, self.first_run())
+            && *version != run.version
+        {
+            let text = format!(
+                "{}: is of ftld {version}, {place} of {}",
+                plan.display(),
+                run.program()
+            );
+            findings.entry("of another program").or_default().push(text);
         }
         for text in self.other_programs() {
             findings.entry("of another program").or_default().push(text);
@@ -126,16 +138,25 @@ impl Files {
         )))
     }
 
-    /// Returns a text for every row of another program than the first row's.
-    fn other_programs(&self) -> Vec<String> {
-        let mut done = self.rows.iter().filter_map(|row| match &row.outcome {
+    /// Returns the runs that ended with a row, and where their rows are.
+    fn runs(&self) -> impl Iterator<Item = (&String, &Run)> {
+        self.rows.iter().filter_map(|row| match &row.outcome {
             Outcome::Done(of) => Some((&row.place, &of.run)),
             Outcome::Failed(_) => None,
-        });
-        let Some((first, run)) = done.next() else {
+        })
+    }
+
+    fn first_run(&self) -> Option<(&String, &Run)> {
+        self.runs().next()
+    }
+
+    /// Returns a text for every row of another program than the first row's.
+    fn other_programs(&self) -> Vec<String> {
+        let Some((first, run)) = self.first_run() else {
             return Vec::new();
         };
-        done.filter(|(_, other)| !other.is_program_of(run))
+        self.runs()
+            .filter(|(_, other)| !other.is_program_of(run))
             .map(|(place, other)| {
                 format!(
                     "{place}: is of {}, {first} of {}",

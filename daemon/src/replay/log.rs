@@ -107,6 +107,14 @@ fn format(path: &Path) -> Result<(Format, bool), Failure> {
 }
 
 impl Log {
+    /// Checks that the name selects a format.
+    ///
+    /// # Errors
+    /// It does not.
+    pub(super) fn check(path: &Path) -> Result<(), Failure> {
+        format(path).map(drop)
+    }
+
     /// Creates the file, and starts the thread that writes to it.
     ///
     /// # Errors
@@ -219,15 +227,15 @@ fn write(
 ) -> io::Result<()> {
     let mut text = Vec::new();
     if format == Format::Csv {
-        csv_head(&mut text)?;
+        csv_head(&mut text);
     }
     for mut batch in from {
         let mut flash = &batch.flash[..];
         for entry in &batch.entries {
             let (own, others) = flash.split_at(usize::from(entry.causes));
             match format {
-                Format::Ndjson => ndjson(&mut text, entry, own)?,
-                Format::Csv => csv(&mut text, entry, own)?,
+                Format::Ndjson => ndjson(&mut text, entry, own),
+                Format::Csv => csv(&mut text, entry, own),
             }
             flash = others;
         }
@@ -243,11 +251,37 @@ fn write(
     sink.finish()
 }
 
-fn letter(op: Op) -> char {
+fn letter(op: Op) -> u8 {
     match op {
-        Op::Read => 'R',
-        Op::Write => 'W',
-        Op::Trim => 'T',
+        Op::Read => b'R',
+        Op::Write => b'W',
+        Op::Trim => b'T',
+    }
+}
+
+/// Appends the decimal digits of a number. The machinery of `write!` takes as long as the simulation of
+/// a request, with some twenty numbers a line.
+fn number(text: &mut Vec<u8>, mut value: u64) {
+    let (mut digits, mut at) = ([0; 20], 20);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + u8::try_from(value % 10).expect("a digit");
+        value /= 10;
+        if value == 0 {
+            return text.extend_from_slice(&digits[at..]);
+        }
+    }
+}
+
+/// Appends a comma and a number. Most counts of a request are 0.
+#[inline]
+fn column(text: &mut Vec<u8>, value: u64) {
+    match u8::try_from(value) {
+        Ok(digit @ 0..10) => text.extend_from_slice(&[b',', b'0' + digit]),
+        _ => {
+            text.push(b',');
+            number(text, value);
+        }
     }
 }
 
@@ -262,70 +296,143 @@ const COUNTS: [(&str, Count); 5] = [
     ("erases", |of| of.erases),
 ];
 
-fn ndjson(text: &mut Vec<u8>, entry: &Entry, flash: &[(Cause, OpCounts)]) -> io::Result<()> {
-    write!(
-        text,
-        "{{\"start_ns\":{},\"op\":\"{}\",\"offset_bytes\":{},\"length_bytes\":{},\"response_ns\":{},\"flash\":{{",
-        entry.start,
-        letter(entry.op),
-        entry.offset,
-        entry.length,
-        entry.response
-    )?;
-    for (number, (cause, counts)) in flash.iter().enumerate() {
-        let comma = if number > 0 { "," } else { "" };
-        write!(text, "{comma}\"{}\":{{", cause.name())?;
-        let mut comma = "";
-        for (name, count) in COUNTS {
+fn ndjson(text: &mut Vec<u8>, entry: &Entry, flash: &[(Cause, OpCounts)]) {
+    text.extend_from_slice(b"{\"start_ns\":");
+    number(text, entry.start);
+    text.extend_from_slice(b",\"op\":\"");
+    text.push(letter(entry.op));
+    text.extend_from_slice(b"\",\"offset_bytes\":");
+    number(text, entry.offset);
+    text.extend_from_slice(b",\"length_bytes\":");
+    number(text, entry.length);
+    text.extend_from_slice(b",\"response_ns\":");
+    number(text, entry.response);
+    text.extend_from_slice(b",\"flash\":{");
+    let name = |text: &mut Vec<u8>, first: bool, name: &str| {
+        text.extend_from_slice(if first { b"\"" } else { b",\"" });
+        text.extend_from_slice(name.as_bytes());
+        text.extend_from_slice(b"\":");
+    };
+    for (at, (cause, counts)) in flash.iter().enumerate() {
+        name(text, at == 0, cause.name());
+        text.push(b'{');
+        let mut first = true;
+        for (of, count) in COUNTS {
             if count(counts) > 0 {
-                write!(text, "{comma}\"{name}\":{}", count(counts))?;
-                comma = ",";
+                name(text, first, of);
+                number(text, count(counts));
+                first = false;
             }
         }
         text.push(b'}');
     }
     text.extend_from_slice(b"}}\n");
-    Ok(())
 }
 
-fn csv_head(text: &mut Vec<u8>) -> io::Result<()> {
-    write!(text, "start_ns,op,offset_bytes,length_bytes,response_ns")?;
+fn csv_head(text: &mut Vec<u8>) {
+    text.extend_from_slice(b"start_ns,op,offset_bytes,length_bytes,response_ns");
     for (name, _) in COUNTS {
-        write!(text, ",{name}")?;
+        text.push(b',');
+        text.extend_from_slice(name.as_bytes());
     }
     for cause in Cause::ALL {
-        write!(text, ",programs_{}", cause.name())?;
+        text.extend_from_slice(b",programs_");
+        text.extend_from_slice(cause.name().as_bytes());
     }
     text.push(b'\n');
-    Ok(())
 }
 
 /// Operations in total, then programs by cause.
-fn csv(text: &mut Vec<u8>, entry: &Entry, flash: &[(Cause, OpCounts)]) -> io::Result<()> {
-    write!(
-        text,
-        "{},{},{},{},{}",
-        entry.start,
-        letter(entry.op),
-        entry.offset,
-        entry.length,
-        entry.response
-    )?;
-    for (_, count) in COUNTS {
-        let sum: u64 = flash.iter().map(|(_, counts)| count(counts)).sum();
-        write!(text, ",{sum}")?;
+fn csv(text: &mut Vec<u8>, entry: &Entry, flash: &[(Cause, OpCounts)]) {
+    let mut total = OpCounts::default();
+    let mut programs = [0; Cause::COUNT];
+    for (cause, counts) in flash {
+        total.reads += counts.reads;
+        total.partial_reads += counts.partial_reads;
+        total.programs += counts.programs;
+        total.oob_programs += counts.oob_programs;
+        total.erases += counts.erases;
+        programs[cause.index()] = counts.programs;
     }
-    for cause in Cause::ALL {
-        let own = flash.iter().find(|(of, _)| *of == cause);
-        write!(text, ",{}", own.map_or(0, |(_, counts)| counts.programs))?;
+    number(text, entry.start);
+    text.extend_from_slice(&[b',', letter(entry.op)]);
+    for value in [entry.offset, entry.length, entry.response] {
+        column(text, value);
+    }
+    for (_, count) in COUNTS {
+        column(text, count(&total));
+    }
+    for value in programs {
+        column(text, value);
     }
     text.push(b'\n');
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_written_in_full() {
+        for value in [0, 7, 10, 99, 100, 4096, u64::from(u32::MAX), u64::MAX] {
+            let mut text = b"x".to_vec();
+            number(&mut text, value);
+            assert_eq!(String::from_utf8(text).unwrap(), format!("x{value}"));
+        }
+    }
+
+    #[test]
+    fn lines_have_the_operations_of_their_request() {
+        let entry = Entry {
+            start: 5,
+            response: 700,
+            offset: 4096,
+            length: 512,
+            op: Op::Write,
+            causes: 2,
+        };
+        let host = OpCounts {
+            programs: 1,
+            ..OpCounts::default()
+        };
+        let gc = OpCounts {
+            reads: 3,
+            programs: 12,
+            erases: 1,
+            ..OpCounts::default()
+        };
+        let flash = [(Cause::Host, host), (Cause::Gc, gc)];
+        let mut text = Vec::new();
+        ndjson(&mut text, &entry, &flash);
+        ndjson(&mut text, &entry, &[]);
+        let own = r#"{"start_ns":5,"op":"W","offset_bytes":4096,"length_bytes":512,"response_ns":700,"flash":{"#;
+        let operations = r#""host":{"programs":1},"gc":{"reads":3,"programs":12,"erases":1}"#;
+        let expected = format!("{own}{operations}}}}}\n{own}}}}}\n");
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+        let mut text = Vec::new();
+        csv_head(&mut text);
+        csv(&mut text, &entry, &flash);
+        let text = String::from_utf8(text).unwrap();
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+        let value = |name: &str| lines[1][lines[0].iter().position(|head| *head == name).unwrap()];
+        assert_eq!(lines[1].len(), lines[0].len());
+        assert_eq!(
+            [
+                "start_ns",
+                "op",
+                "response_ns",
+                "reads",
+                "programs",
+                "erases"
+            ]
+            .map(value),
+            ["5", "W", "700", "3", "13", "1"]
+        );
+        assert_eq!(
+            ["programs_host", "programs_gc", "programs_convert"].map(value),
+            ["1", "12", "0"]
+        );
+    }
 
     #[test]
     fn the_name_selects_the_format() {

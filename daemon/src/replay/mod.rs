@@ -60,6 +60,10 @@ use watch::{Watch, WatchArgs};
 /// # Errors
 /// As [`run`], or standard output cannot be written.
 pub fn replay(args: &ReplayArgs, as_json: bool) -> Result<(), Failure> {
+    args.job.complete()?.requirements()?;
+    let source = Source::new(&args.job)?;
+    args.watch.check(&source)?;
+    source.check()?;
     let (bar, began) = (bar(), Instant::now());
     let row = run_watched(&args.job, &args.watch, &mut |share, doing| {
         if began.elapsed() > SOON {
@@ -142,7 +146,7 @@ fn run_unguarded(
     let map = AddressRule::new(job.method.address, footprint);
     bench.fits_memory(available_memory())?;
     bench.fit_ram(job)?;
-    let mut watch = Watch::open(watched, &source)?;
+    let mut watch = Watch::open(watched)?;
     let mut sim = bench.start(job)?;
     let failed = |what: &str, why: &dyn std::fmt::Display| {
         Failure::failed(format!(
@@ -207,6 +211,14 @@ fn run_unguarded(
         .map_err(|why| failed("after the last request", &why))?;
     let row = bench.row(job, requests, responses, conditioned, &begun, &sim, run);
     Ok((row, feed.share))
+}
+
+/// Reads the trace of a job to its end, before anything is run. A job without a trace passes.
+///
+/// # Errors
+/// The trace cannot be read, or it is cut off.
+pub(crate) fn check_trace(job: &Job) -> Result<(), Failure> {
+    Source::new(job)?.check()
 }
 
 /// Returns the bytes of the extents that a job's trace touches, if they determine the size of the

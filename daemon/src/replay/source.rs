@@ -67,6 +67,32 @@ impl Source {
         }
     }
 
+    /// Reads a trace file to its end: a run that fails at its last line would have been for nothing. A
+    /// pipe can be read only once. A last line without a line end is named on standard error.
+    ///
+    /// # Errors
+    /// A line cannot be read, or the file is cut off.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let Source::Trace { file, dialect, .. } = self else {
+            return Ok(());
+        };
+        if !file.is_file() {
+            return Ok(());
+        }
+        let mut trace = Trace::open(file, *dialect).map_err(|error| failure(&error))?;
+        for record in trace.by_ref() {
+            record.map_err(|error| failure(&error))?;
+        }
+        if trace.is_last_line_open() {
+            tracing::warn!(
+                "{}: line {}: the last line has no line end; if the file was cut off, its last number is too short",
+                file.display(),
+                trace.line()
+            );
+        }
+        Ok(())
+    }
+
     /// Opens a stream at the start, for a device of `device_bytes` bytes.
     pub(super) fn begin(&self, device_bytes: u64, seed: u64) -> Result<Stream, Failure> {
         match self {

@@ -6,6 +6,7 @@ use super::sim::{Extent, Sim};
 use super::source::Source;
 use super::trace_events::TraceEvents;
 use crate::failure::Failure;
+use crate::output::writable;
 use clap::Args;
 use ftld_traces::Op;
 use nand_model::Nanos;
@@ -27,6 +28,37 @@ pub struct WatchArgs {
 }
 
 impl WatchArgs {
+    /// Checks the files of a run on `source`, before its trace is read.
+    ///
+    /// # Errors
+    /// A file cannot be written, is the trace or the other file, or its name selects no format.
+    pub(super) fn check(&self, source: &Source) -> Result<(), Failure> {
+        let files = [
+            ("--log", self.log.as_deref()),
+            ("--trace-events", self.trace_events.as_deref()),
+        ];
+        for (option, file) in files {
+            if let (Some(file), Source::Trace { file: trace, .. }) = (file, source)
+                && is_same(file, trace)
+            {
+                return Err(Failure::usage(format!(
+                    "{option} {}: would overwrite the trace; name another file",
+                    file.display()
+                )));
+            }
+        }
+        if self.log.is_some() && self.log == self.trace_events {
+            return Err(Failure::usage(
+                "--log and --trace-events: each needs a file of its own",
+            ));
+        }
+        self.log.as_deref().map_or(Ok(()), Log::check)?;
+        files
+            .iter()
+            .filter_map(|(_, file)| *file)
+            .try_for_each(writable)
+    }
+
     /// Refuses options that belong to a single run.
     ///
     /// # Errors
@@ -83,30 +115,11 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Opens the files of a run on `source`.
+    /// Opens the files of a run.
     ///
     /// # Errors
-    /// A file cannot be written, is the trace or the other file, or its name selects no format.
-    pub(super) fn open(args: &WatchArgs, source: &Source) -> Result<Watch, Failure> {
-        let files = [
-            ("--log", args.log.as_deref()),
-            ("--trace-events", args.trace_events.as_deref()),
-        ];
-        for (option, file) in files {
-            if let (Some(file), Source::Trace { file: trace, .. }) = (file, source)
-                && is_same(file, trace)
-            {
-                return Err(Failure::usage(format!(
-                    "{option} {}: would overwrite the trace; name another file",
-                    file.display()
-                )));
-            }
-        }
-        if args.log.is_some() && args.log == args.trace_events {
-            return Err(Failure::usage(
-                "--log and --trace-events: each needs a file of its own",
-            ));
-        }
+    /// A file cannot be written.
+    pub(super) fn open(args: &WatchArgs) -> Result<Watch, Failure> {
         Ok(Watch {
             interval: args.interval,
             series: None,

@@ -30,6 +30,7 @@ use metrics_port::Http;
 use nand_model::Profile;
 use parking_lot::Mutex;
 use served::Served;
+use std::fs::File;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -61,6 +62,10 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
     let tls = load_tls(config, &target)?;
     prepare(&target);
     let instance = Instance::take(dirs, &config.name)?;
+    let log = how
+        .detached
+        .then(|| detach::open_log(&dirs.log(&config.name)))
+        .flatten();
     let http = Http::take(passed.metrics, config.metrics, &instance)?;
     let metrics = http.url()?;
     let patience = TimeoutExtender::ask(format!("recovering: opening {}", config.image.display()));
@@ -70,7 +75,7 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
     let Started { control, service } = close_unless_started(started, &opened)?;
     let served = describe(config, &target, &*service, metrics, opened);
     let device = start_background(served, service)?;
-    let stop = serve_until_told(config, dirs, how, &device, http, control);
+    let stop = serve_until_told(config, how, log.as_ref(), &device, http, control);
     end_as_told(stop, device)
 }
 
@@ -225,8 +230,8 @@ fn start_background(served: Arc<Served>, service: Arc<dyn Service>) -> Result<Ru
 /// Prints `ready`, then answers HTTP, the control socket and signals until the device ends.
 fn serve_until_told(
     config: &Config,
-    dirs: &Dirs,
     how: How,
+    log: Option<&File>,
     device: &Running,
     http: Http,
     control: UnixListener,
@@ -249,8 +254,8 @@ fn serve_until_told(
     };
     let ready = || {
         announce(&served.facts, how.json);
-        if how.detached {
-            detach::leave_terminal(&dirs.log(&config.name));
+        if let Some(log) = log {
+            detach::leave_terminal(log);
         }
         tokio::spawn(notify::watch(
             served.clone() as Arc<dyn StatusSource>,

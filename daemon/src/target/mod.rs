@@ -40,6 +40,27 @@ impl Target {
         )))
     }
 
+    /// Returns the target that `ftld recover TEXT` means: a device may be given by the name of its
+    /// instance, as other commands take it.
+    ///
+    /// # Errors
+    /// It is the name of an instance that leaves no device when its daemon dies.
+    pub(crate) fn text_to_recover(text: &str) -> Result<String, Failure> {
+        if text.contains(['/', ':']) {
+            return Ok(text.into());
+        }
+        let numbered = ["ublkb", "nbd"]
+            .iter()
+            .find_map(|kind| text.strip_prefix(kind)?.parse::<u32>().ok());
+        match numbered {
+            Some(_) => Ok(format!("/dev/{text}")),
+            None => Err(Failure::usage(format!(
+                "{text}: only /dev/ublkbN and /dev/nbdN outlive their daemon and can be reattached; an instance at an \
+                 NBD address is started again on its image by the command line that started it, `ftld --name {text} ...`"
+            ))),
+        }
+    }
+
     /// The name an instance takes from its target.
     pub fn instance_name(&self) -> String {
         match self {
@@ -116,6 +137,27 @@ mod tests {
             assert_eq!(
                 (target.to_string().as_str(), target.instance_name().as_str()),
                 (text, name)
+            );
+        }
+    }
+
+    #[test]
+    fn what_outlives_its_daemon_is_recovered_by_its_name_too() {
+        for (text, target) in [
+            ("ublkb0", "/dev/ublkb0"),
+            ("nbd12", "/dev/nbd12"),
+            ("/dev/nbd1", "/dev/nbd1"),
+            ("nbd://[::1]:1/a", "nbd://[::1]:1/a"),
+        ] {
+            assert_eq!(Target::text_to_recover(text).unwrap(), target);
+        }
+        for name in ["a", "nbd", "ublkbx", "default"] {
+            let failure = Target::text_to_recover(name).unwrap_err();
+            assert!(
+                failure
+                    .message
+                    .starts_with(&format!("{name}: only /dev/ublkbN")),
+                "{failure}"
             );
         }
     }

@@ -159,6 +159,42 @@ fn in_the_background_an_error_still_reaches_the_caller() {
     );
 }
 
+/// What recovery says reaches the caller and the log: the log alone would hide it, and the caller's
+/// terminal alone would lose it.
+#[test]
+fn what_a_mount_in_the_background_says_is_in_its_log_too() {
+    let host = Host::new();
+    let target = format!(
+        "nbd+unix:///a?socket={}",
+        host.folder.path().join("a.sock").display()
+    );
+    let mut device = host.serve(&[&target]);
+    device.child.kill().unwrap();
+    device.child.wait().unwrap();
+    let start = ["--detach", "--metrics", "off", &target];
+    let output = host
+        .command(&start)
+        .env("FTLD_LOG", "info")
+        .output()
+        .unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{error}");
+    let log = std::fs::read_to_string(host.folder.path().join("state/a.log")).unwrap();
+    let recovery = error
+        .lines()
+        .find(|line| line.contains("unclean"))
+        .unwrap_or_else(|| panic!("no line of the recovery in {error}"));
+    assert_eq!(log.matches(recovery).count(), 1, "{log}");
+    assert_eq!(host.run(&["stop", "a"]).0, 0);
+    // Behind the ready line, messages go to the log alone, once.
+    let log = std::fs::read_to_string(host.folder.path().join("state/a.log")).unwrap();
+    let lines: std::collections::BTreeSet<_> = log.lines().collect();
+    assert!(
+        lines.len() == log.lines().count() && log.len() > error.len(),
+        "{log}"
+    );
+}
+
 #[test]
 fn the_doctor_finds_what_serving_would() {
     let host = Host::new();

@@ -169,41 +169,71 @@ fn leaves(value: &Value, path: &str, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// The first row has no reads, no preset and few causes; the others have.
+/// The first row has no reads, no preset, no RAM limit, no trace and few causes; the others have. All
+/// of them have the columns of the first.
 #[test]
-fn comma_separated_values_have_all_that_json_has() {
+fn every_path_of_a_row_is_a_column() {
     let host = Host::new();
-    let sweep = [
-        "uniform:requests=300,read=0%",
-        "mixed:requests=3K,read=50%",
-        "--scheme",
-        "pagemap,lazyftl,fast",
-        "--size",
-        "8MiB",
-        "--threads",
-        "1",
+    let trace = file(&host, "t.csv", "0,W,0,4096\n1,R,0,4096\n2,T,0,4096\n");
+    let sweeps = [
+        "uniform:requests=300,read=0% --scheme pagemap --size 8MiB",
+        "mixed:requests=3K,read=50% --scheme pagemap,lazyftl,fast --size 8MiB --threads 1",
+        "zipf:requests=3K --scheme dftl,mlam --size 32MiB --ram 4MiB --seeds 2",
+        "uniform:requests=300 --preset mnftl-paper --precondition none",
+        &format!(
+            "{} --scheme rose --size 8MiB --age 1 --format plain --disk 0",
+            trace.display()
+        ),
     ];
-    let (code, json, error) = host.run(&[&["compare", "--ndjson"][..], &sweep].concat());
-    assert_eq!(code, 0, "{error}");
+    let mut json = String::new();
+    for sweep in sweeps {
+        let args: Vec<&str> = sweep.split(' ').collect();
+        let (code, rows, error) = host.run(&[&["compare", "--ndjson"][..], &args].concat());
+        assert_eq!(code, 0, "{error}");
+        json += &rows;
+    }
     let json_rows = file(&host, "rows.ndjson", &json);
+    let json: Vec<&str> = json
+        .lines()
+        .filter(|line| line.contains("\"ftld.replay/"))
+        .collect();
     let read = ["compare", "--csv", "--rows", json_rows.to_str().unwrap()];
     let (code, csv, error) = host.run(&read);
     assert_eq!(code, 0, "{error}");
     let lines: Vec<Vec<String>> = csv.lines().map(cells).collect();
-    assert_eq!(lines.len(), 1 + json.lines().count());
-    let column = |path: &str| lines[0].iter().position(|name| name == path);
-    for (line, row) in lines[1..].iter().zip(json.lines()) {
-        assert_eq!(line.len(), lines[0].len());
+    assert_eq!((lines.len(), json.len()), (1 + json.len(), 10));
+    let heads = &lines[0];
+    // With several seeds, runs are in the order of their cells.
+    let run = |line: &[String]| {
+        let of = |path| line[heads.iter().position(|head| head == path).unwrap()].clone();
+        [of("scheme"), of("job.workload"), of("job.seed")]
+    };
+    for row in json {
+        let row: Value = serde_json::from_str(row).unwrap();
+        let text = |value: &Value| value.to_string().trim_matches('"').to_owned();
+        let own = [&row["scheme"], &row["job"]["workload"], &row["job"]["seed"]].map(text);
+        let line = lines.iter().find(|line| run(line) == own).unwrap();
+        assert_eq!(line.len(), heads.len());
         let mut found = Vec::new();
-        leaves(&serde_json::from_str(row).unwrap(), "", &mut found);
+        leaves(&row, "", &mut found);
         assert!(found.len() > 100);
-        for (path, value) in found.iter().filter(|(_, value)| !value.is_empty()) {
-            let at = column(path).unwrap_or_else(|| panic!("no column {path}"));
-            assert_eq!(line[at], *value, "{path}");
+        for (path, value) in found {
+            // Of what is null in one row, another has parts.
+            let below = format!("{path}.");
+            match heads.iter().position(|head| *head == path) {
+                Some(at) => assert_eq!(line[at], value, "{path}"),
+                None => assert!(
+                    value.is_empty() && heads.iter().any(|head| head.starts_with(&below)),
+                    "no column {path}"
+                ),
+            }
         }
     }
+    let unique: std::collections::BTreeSet<_> = heads.iter().collect();
+    assert_eq!(unique.len(), heads.len(), "two columns of one name");
     // Streamed, without the statistics of several seeds, the columns are the same.
-    let (_, streamed, _) = host.run(&[&["compare", "--csv"][..], &sweep].concat());
+    let first: Vec<&str> = sweeps[0].split(' ').collect();
+    let (_, streamed, _) = host.run(&[&["compare", "--csv"][..], &first].concat());
     assert_eq!(csv.lines().next(), streamed.lines().next());
 }
 
@@ -245,6 +275,11 @@ fn a_run_that_fails_is_named_and_the_others_go_on() {
     ]);
     assert_eq!((code, rows(&out).len()), (1, 1), "{error}");
     host.fails(&["compare"], 2, &["no workload"]);
+    host.fails(
+        &["compare", "uniform", "--set", "lazy.cache_page=1"],
+        2,
+        &["has this parameter (did you mean \"lazy.cache_pages\"?)"],
+    );
     host.fails(
         &[
             "compare",

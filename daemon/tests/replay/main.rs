@@ -266,7 +266,7 @@ fn bad_traces_are_one_error_that_names_file_and_line() {
         (
             "truncated",
             format!("{good}128166372003061630,web,1,Wri"),
-            "line 2: 4 columns, not 7; expected msr: Timestamp,",
+            "line 2: 4 columns, not 7; the file ends in the middle of this line: copy it again",
         ),
         (
             "columns",
@@ -304,6 +304,19 @@ fn bad_traces_are_one_error_that_names_file_and_line() {
             &[path, part],
         );
     }
+    // All columns are there: the last number may be whole, or not.
+    let path = file(&host, "open", &format!("{good}{}", good.trim_end()));
+    let args = ["replay", path.to_str().unwrap(), "--size", "1MiB"];
+    let (code, _, error) = host.run(&args);
+    let warned = error.matches("open: line 2: the last line has no line end; if the file was cut");
+    assert_eq!((code, warned.count()), (0, 1), "{error}");
+    let (code, _, error) =
+        host.run(&[&["compare", "--scheme", "pagemap,dftl"], &args[1..]].concat());
+    assert_eq!(
+        (code, error.matches("has no line end").count()),
+        (0, 1),
+        "{error}"
+    );
     let path = file(&host, "other", good);
     host.fails(
         &[

@@ -194,6 +194,6 @@ fn seeds_that_do_not_exist_are_refused() {
     host.fails(
         &["replay", "nosuch", "--seeds", "2"],
         1,
-        &["seed 1: nosuch: no such file"],
+        &["nosuch: no such file"],
     );
 }

@@ -46,9 +46,11 @@ fn submit(host: &Host, args: &[&str]) -> (bool, String) {
         folder,
         "sbatch",
         "#!/bin/bash\n\
-         last=${1#--array=1-}; shift\n\
-         echo \"$last tasks of $4\"\n\
-         for task in $(seq \"$last\"); do SLURM_ARRAY_TASK_ID=$task bash \"$@\" || exit; done\n",
+         array=${1#--array=}; shift 2\n\
+         echo \"tasks $array of $4\"\n\
+         for range in ${array//,/ }; do\n\
+         for task in $(seq ${range/-/ }); do SLURM_ARRAY_TASK_ID=$task bash \"$@\" || exit; done\n\
+         done\n",
     );
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/slurm-array.sh");
@@ -74,7 +76,7 @@ fn an_interrupted_array_is_completed_by_the_same_command() {
     let args = [jobs.to_str().unwrap(), rows.to_str().unwrap()];
     let (done, text) = submit(&host, &args);
     // Three jobs on two tasks: two jobs each, the second task has one.
-    assert!(done && text.starts_with("2 tasks of 2\n"), "{text}");
+    assert!(done && text.starts_with("tasks 1-2 of 2\n"), "{text}");
     let (one, two) = (rows.join("000001.ndjson"), rows.join("000002.ndjson"));
     let before = read(&one);
     assert_eq!((before.lines().count(), read(&two).lines().count()), (2, 1));
@@ -93,9 +95,23 @@ fn an_interrupted_array_is_completed_by_the_same_command() {
     let after = read(&one);
     // The first row has its CPU seconds: it was not run again. The second was.
     assert!(after.starts_with(&format!("{first}\n")) && after.lines().count() == 2);
-    assert_eq!(host.run(&check).0, 0);
+    let (code, _, error) = host.run(&check);
+    assert_eq!(code, 0, "{error}");
     let (done, text) = submit(&host, &args);
-    assert!(done && read(&one) == after, "{text}");
+    assert!(
+        done && text.starts_with("all 3 jobs have a row in ") && read(&one) == after,
+        "{text}"
+    );
+    // A task whose rows are there is not submitted again.
+    std::fs::remove_file(&two).unwrap();
+    let (done, text) = submit(&host, &args);
+    assert!(done && text.starts_with("tasks 2-2 of 2\n"), "{text}");
+    // Another K would place the jobs into other files, and run them twice.
+    let (done, text) = submit(&host, &[args[0], args[1], "3"]);
+    assert!(
+        !done && text.contains("rows: has rows of another plan, or of another K: 2 jobs a task"),
+        "{text}"
+    );
 
     let (done, text) = submit(&host, &[args[0], args[1], "1"]);
     assert!(
@@ -215,5 +231,102 @@ fn a_row_names_program_trace_and_machine() {
         &["compare", trace.to_str().unwrap(), "--html", page],
         1,
         &["/nonexistent/page.html: No such file"],
+    );
+}
+
+/// The file ends in its second line. Nothing is run that would end in an error at its last line.
+#[test]
+fn a_trace_that_was_cut_off_is_refused_before_any_run() {
+    let host = Host::new();
+    let good = file(&host, "good.csv", "0,W,0,4096\n1,R,0,4096\n");
+    let cut = file(&host, "cut.csv", "0,W,0,4096\n1,R,0\n2,W");
+    let (good, cut) = (good.to_str().unwrap(), cut.to_str().unwrap());
+    let device = ["--size", "1MiB", "--scheme", "pagemap"];
+    let reason = ["cut.csv: line 2: 3 columns, not 4; expected plain"];
+    host.fails(
+        &[&["compare", "--ndjson", good, cut][..], &device].concat(),
+        1,
+        &reason,
+    );
+    let rows = host.folder.path().join("rows.ndjson");
+    let append = ["compare", good, cut, "--append", rows.to_str().unwrap()];
+    host.fails(&[&append[..], &device].concat(), 1, &reason);
+    assert_eq!(read(&rows), "");
+    host.fails(&[&["replay", cut][..], &device].concat(), 1, &reason);
+    let short = file(&host, "short.csv", "0,W,0,4096\n1,R,0,40");
+    let short = short.to_str().unwrap();
+    std::fs::write(
+        host.folder.path().join("whole"),
+        read(Path::new(good)).repeat(1000),
+    )
+    .unwrap();
+    let log = host.folder.path().join("whole");
+    let zstd = Command::new("sh")
+        .args([
+            "-c",
+            "gzip -c < \"$0\" | head -c 40 > \"$0.gz\"",
+            log.to_str().unwrap(),
+        ])
+        .status();
+    assert!(zstd.unwrap().success());
+    let packed = format!("{}.gz", log.display());
+    host.fails(
+        &[&["replay", &packed][..], &device].concat(),
+        1,
+        &["whole.gz: after line ", "damaged or cut off: copy it again"],
+    );
+    // In a chunk of a sweep, the other jobs have their rows.
+    let (_, plan, _) = host.run(&[&["compare", "--plan", cut, good, short][..], &device].concat());
+    let jobs = file(&host, "jobs.ndjson", &plan);
+    let (code, out, error) = host.run(&["compare", "--job", jobs.to_str().unwrap()]);
+    let schemas: Vec<_> = out
+        .lines()
+        .map(|line| line.contains("\"ftld.replay/"))
+        .collect();
+    assert_eq!((code, schemas), (1, vec![false, true, true]), "{error}");
+    assert!(error.contains("short.csv: line 2: the last line has no line end"));
+}
+
+#[test]
+fn a_plan_of_another_version_is_refused() {
+    let host = Host::new();
+    let jobs = plan(&host, &[]);
+    let version = format!("\"version\":\"{}\"", env!("CARGO_PKG_VERSION"));
+    let text = read(&jobs);
+    assert_eq!(text.matches(&version).count(), 3);
+    let rows = host.folder.path().join("rows.ndjson");
+    let (rows, jobs) = (rows.to_str().unwrap(), jobs.to_str().unwrap());
+    assert_eq!(host.run(&["compare", "--job", jobs, "--append", rows]).0, 0);
+    // Jobs written by hand have no version.
+    let by_hand = file(&host, "hand", &text.replace(&format!("{version},"), ""));
+    let check = ["compare", "--rows", rows, "--against"];
+    for plan in [jobs, by_hand.to_str().unwrap()] {
+        assert_eq!(host.run(&[&check[..], &[plan]].concat()).0, 0);
+    }
+    let old = file(
+        &host,
+        "old",
+        &text.replace(&version, "\"version\":\"0.0.9\""),
+    );
+    let old = old.to_str().unwrap();
+    host.fails(
+        &["compare", "--job", old],
+        1,
+        &["old: a plan of ftld 0.0.9, this is ftld", "print it again"],
+    );
+    host.fails(
+        &[&check[..], &[old]].concat(),
+        1,
+        &["old: is of ftld 0.0.9, ", "1 of another program"],
+    );
+    let mixed = file(
+        &host,
+        "mixed",
+        &text.replacen(&version, "\"version\":\"0.0.9\"", 1),
+    );
+    host.fails(
+        &["compare", "--job", mixed.to_str().unwrap()],
+        1,
+        &["mixed: jobs of ftld 0.0.9 and of ftld"],
     );
 }

@@ -16,7 +16,7 @@ pub enum TraceError {
     },
     /// Reading ended before the end of the file: it is truncated, or the compressed data is
     /// damaged.
-    #[error("{}: after line {line}: {source}; the file is damaged or cut off", file.display())]
+    #[error("{}: after line {line}: {source}; the file is damaged or cut off: copy it again", file.display())]
     Broken {
         /// The file.
         file: PathBuf,

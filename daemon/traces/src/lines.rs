@@ -20,6 +20,8 @@ pub(crate) struct Lines {
     number: u64,
     /// Line that was peeked but not yet taken.
     held: bool,
+    /// The last line has no line end.
+    open: bool,
     taken: Arc<AtomicU64>,
     size: u64,
 }
@@ -72,6 +74,7 @@ impl Lines {
             line: Vec::new(),
             number: 0,
             held: false,
+            open: false,
             taken,
             size,
         })
@@ -84,6 +87,12 @@ impl Lines {
     /// Returns the number of the last line, from 1.
     pub(crate) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Returns whether the last line had no line end: it is the last of the file, which may have been
+    /// cut off there.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open
     }
 
     /// Returns the share of the file read so far, 0 to 1.
@@ -141,6 +150,9 @@ impl Lines {
             source,
         })?;
         self.number += u64::from(count > 0);
+        if count > 0 {
+            self.open = self.line.last() != Some(&b'\n');
+        }
         assert!(
             self.line.len() <= LINE_MAX,
             "a line longer than the longest"

@@ -51,6 +51,12 @@ impl Trace {
         self.lines.number()
     }
 
+    /// Returns whether the last line that was read has no line end. That line may lack its last digits,
+    /// if the file was cut off.
+    pub fn is_last_line_open(&self) -> bool {
+        self.lines.is_open()
+    }
+
     fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
         assert!(!self.ended, "a trace goes on behind its end");
         while let Some(line) = self.lines.next()? {
@@ -69,7 +75,10 @@ impl Trace {
                         ..record
                     }));
                 }
-                Err(what) => {
+                Err(mut what) => {
+                    if self.lines.is_open() {
+                        what += CUT_OFF;
+                    }
                     let TraceFormat {
                         name: dialect,
                         line: expected,
@@ -110,6 +119,10 @@ impl Iterator for Trace {
         next
     }
 }
+
+/// Added to the reason of an unreadable line without a line end.
+const CUT_OFF: &str =
+    "; the file ends in the middle of this line: copy it again, or remove the line";
 
 fn detect(file: &Path, first: &str) -> Result<&'static TraceFormat, TraceError> {
     DIALECTS
@@ -225,9 +238,48 @@ mod tests {
             zstd::encode_all(long.as_bytes(), 3).unwrap(),
         ] {
             let error = read(&whole[..whole.len() / 2]).unwrap_err();
-            assert!(error.contains("the file is damaged or cut off"), "{error}");
+            let way_out = "the file is damaged or cut off: copy it again";
+            assert!(error.contains(way_out), "{error}");
             assert_eq!(read(&whole).unwrap().len(), 20_000);
         }
+    }
+
+    /// Compressed files are cut between any two bytes: none is read as a shorter trace.
+    #[test]
+    fn a_cut_in_compressed_data_is_found_wherever_it_is() {
+        let text: String = (0..40)
+            .map(|i| format!("{i},W,{},4096\n", i * 7919 % 1000 * 4096))
+            .collect();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gzip.write_all(text.as_bytes()).unwrap();
+        for whole in [
+            gzip.finish().unwrap(),
+            zstd::encode_all(text.as_bytes(), 3).unwrap(),
+        ] {
+            for cut in 0..whole.len() {
+                let error = read(&whole[..cut]).unwrap_err();
+                assert_eq!(error.lines().count(), 1, "{cut} bytes: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_last_line_without_its_end_is_known() {
+        let last = |text: &str| {
+            let file = file(text.as_bytes());
+            let mut trace = Trace::open(file.path(), None).unwrap();
+            let error = trace.by_ref().find_map(Result::err);
+            let error = error.map_or(String::new(), |error| error.to_string());
+            (trace.line(), trace.is_last_line_open(), error)
+        };
+        assert_eq!(last("1,W,0,512\n2,W,0,512\n"), (2, false, String::new()));
+        assert_eq!(last("1,W,0,512\n2,W,0,51"), (2, true, String::new()));
+        let (line, open, error) = last("1,W,0,512\n2,W,0");
+        assert!((line, open) == (2, true), "{error}");
+        let way_out = "the file ends in the middle of this line: copy it again";
+        assert!(error.contains(way_out), "{error}");
+        let (.., error) = last("1,W,0,512\n2,W,0\n3,W,0,512");
+        assert!(!error.contains(way_out), "{error}");
     }
 
     #[test]
