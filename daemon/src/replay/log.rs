@@ -261,16 +261,8 @@ fn letter(op: Op) -> u8 {
 
 /// Appends the decimal digits of a number. The machinery of `write!` takes as long as the simulation of
 /// a request, with some twenty numbers a line.
-fn number(text: &mut Vec<u8>, mut value: u64) {
-    let (mut digits, mut at) = ([0; 20], 20);
-    loop {
-        at -= 1;
-        digits[at] = b'0' + u8::try_from(value % 10).expect("a digit");
-        value /= 10;
-        if value == 0 {
-            return text.extend_from_slice(&digits[at..]);
-        }
-    }
+fn number(text: &mut Vec<u8>, value: u64) {
+    text.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 /// Appends a comma and a number. Most counts of a request are 0.
