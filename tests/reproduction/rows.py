@@ -9,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "target"
+# What a run says whose device wore out.
+WORN = "end of life"
 # Devices of papers whose profile fixes the raw flash, as TOML files that take any size.
 DEVICES = Path(__file__).resolve().parent
 
@@ -63,7 +65,8 @@ class Ftld:
         return self.compare(f"{name}-{slug}", [load.workload], schemes, *load.options, *options, raw=raw)
 
     def compare(self, name, workloads, schemes, *options, raw="own", lenient=False):
-        """Rows of every workload under every scheme; keeps them under this name. A run that fails ends it all, or is left out if lenient."""
+        """Rows of every workload under every scheme; keeps them under this name. A run that fails ends it all. If lenient it is left out and
+        named, and a device that wore out is a result."""
         file = self.folder / f"{name}.ndjson"
         if not schemes:
             return Rows([])
@@ -81,14 +84,19 @@ class Ftld:
                 why = f"{name}: {row['job']['scheme']} on {row['job']['workload']}: {row['error']}"
                 if not lenient:
                     sys.exit(f"reproduction: {why}")
-                self.failed.append(why)
+                if WORN not in row["error"]:
+                    self.failed.append(why)
+        worn = [row["job"]["scheme"] for row in rows if WORN in row.get("error", "")]
         rows = Rows([row for row in rows if "error" not in row])
+        rows.worn = worn
         self.taxes = max([self.taxes, *(row["write_amplification"]["taxes"] or 0 for row in rows)])
         return rows
 
 
 class Rows(list):
-    """Rows of one comparison."""
+    """Rows of one comparison; `worn` names the schemes under which the device reached its end of life."""
+
+    worn = ()
 
     def one(self, scheme, workload=None, **parameters):
         """The row of this scheme, workload (or the beginning of one) and parameter values, or None."""

@@ -26,7 +26,7 @@ def section(ftld):
         method = ["--profile", "mlc-4k", *load.options, *options]
         rows = ftld.compare(f"trace-{stem}", [load.workload], list(ftld.schemes), *method, raw="equal", lenient=True)
         if rows:
-            text += f"**{label}**: {what}.\n{about(rows)}\n\n" + figures(ftld, rows)
+            text += f"**{label}**: {what}.\n{about(rows)}{worn(ftld, rows)}\n\n" + figures(ftld, rows)
     return text, []
 
 
@@ -43,6 +43,11 @@ def about(rows):
         f"effective over-provisioning {device['effective_op_percent']:.1f} %, {100 * row['collected']['utilisation']:.0f} % of the flash holds valid pages; before: {said}. "
         + ("" if all(copies(row) for row in rows) else "Nothing was collected by " + ", ".join(row["scheme"] for row in rows if not copies(row)) + ".")
     )
+
+
+def worn(ftld, rows):
+    """Without wear levelling a scheme that always reuses the same blocks can wear them out."""
+    return "".join(f" {ftld.graded(scheme)} wore its device out before the end, without wear levelling: no row." for scheme in rows.worn)
 
 
 def figures(ftld, rows):
