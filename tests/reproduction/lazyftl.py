@@ -124,13 +124,14 @@ def real_rigs(ftld):
 def compared(ftld, name, rig, names):
     """Rows by scheme."""
     values = {"log.blocks": rig.blocks(128), "lazy.buffer_blocks": rig.blocks(128), "lazy.cache_pages": rig.pages(14), "last.sequential": max(1, rig.blocks(8))}
-    shares = [] if rig.scale == 1 else [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
-    rows = ftld.run(name, rig, [one for one in names if one not in ("last", "nftl1", "nftln")], *shares, raw="equal" if rig.real else "own")
+    shares = lambda *keys: [] if rig.scale == 1 else [word for key in keys for word in ("--set", f"{key}={values[key]}")]
+    page_maps = shares("log.blocks", "lazy.buffer_blocks", "lazy.cache_pages")
+    rows = ftld.run(name, rig, [one for one in names if one not in ("last", "nftl1", "nftln")], *page_maps, raw="equal" if rig.real else "own")
     raw = str(rows[0]["device"]["raw_bytes"]) if rig.real else "own"
     found = {row["scheme"]: row for row in rows}
     for one in [one for one in ("last", "nftl1", "nftln") if one in names]:
         # LAST goes by the size of a request, so it has to see one; the two others have no log blocks to limit.
-        load, more = (rig, [*shares, "--response-unit", "per_request"]) if one == "last" else (plain(rig, f"{one}-paper"), [])
+        load, more = (rig, [*shares("log.blocks", "last.sequential"), "--response-unit", "per_request"]) if one == "last" else (plain(rig, f"{one}-paper"), [])
         found[one] = ftld.run(f"{name}-{one}", load, [one], *more, raw=raw)[0]
     return found
 

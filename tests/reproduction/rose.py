@@ -34,7 +34,7 @@ TABLE_5 = {
 SCHEMES = ["rose", "last", "fast"]
 # Of Zipf's law, for the addresses of the stand-ins: 0.9 everywhere on this page, the others for the sensitivity.
 EXPONENT, EXPONENTS = 0.9, [0.3, 0.9, 1.1, 1.3]
-REAL = [real.FINANCIAL1, real.MSSQL, real.MYSQL]
+REAL = [real.FINANCIAL1, real.MSSQL]
 VICTIMS = ["maro", "rr", "cat", "last"]
 # Age grows with the number of log blocks, so runs here have SHARE times as much.
 WEIGHTS = ["0", "0.25", "1", "4", "16", "inf"]
@@ -56,7 +56,7 @@ Device: 80 GB of SLC, 655,360 blocks of 64 pages of 2 KB, 88 / 263 / 2,000 us, 2
 stated. LAST has an eighth of the log blocks for sequential writes of 8 KB or more. The paper gives no unit for age against cost; we use microseconds. The weight is multiplied by the share of the paper's device, because log blocks of a
 smaller device get less old.
 
-- **Real traces**: Financial1 is public (the paper's Fin1), and one of its 24 units is at hand; mssql and mysql are not the paper's. As many blocks of the same part as each trace needs, 5 % more than a host sees; equal raw flash for all
+- **Real traces**: Financial1 is public (the paper's Fin1), and one of its 24 units is at hand; mssql is not the paper's. As many blocks of the same part as each trace needs, 5 % more than a host sees; equal raw flash for all
   schemes; filled and aged, so every data block is full.
 - **Stand-ins**: a {share}th of the device (`--profile rose-part`), new, and of each trace; seconds are multiplied by {share}. A host sees 95 % of the blocks; the paper gives no figure. Statistics of Tables 2 and 3: sectors written, mean
   length, share of the pages that are written by whole blocks. Addresses by Zipf's law over the whole device, popular ones scattered, exponent {exponent}, as for every stand-in on this page; they were not published.

@@ -36,7 +36,7 @@ def about(rows):
     written = requests["written_bytes"] / 2**20
     aged = [row["precondition"]["drive_writes"] for row in rows]
     steady = all(row["precondition"]["steady"] for row in rows)
-    said = f"{min(aged):g} to {max(aged):g} drive writes of random pages until steady state" if before["rule"] and steady else f"{max(aged):g} drive writes of random pages, not steady state"
+    said = f"{min(aged):g} to {max(aged):g} drive writes, the first in order, the others random, until steady state" if before["rule"] and steady else f"{max(aged):g} drive writes, the first in order, the rest random pages, not steady state"
     return (
         f"{requests['completed']:,} requests, {written:,.0f} MiB written in {requests['pages_written']:,} pages, "
         f"{requests['pages_read']:,} pages read; {device['size_bytes'] / 2**30:,.2f} GiB on {device['raw_bytes'] / 2**30:,.2f} GiB of flash, "
