@@ -12,8 +12,8 @@ SCHEMES = ["dftl", "tpftl", "dopftl", "pagemap"]
 TRACES = [
     ("PC Test", 0.10, "mixed:requests=400000,read=10%,sequential=70%,size=4KiB/60+32KiB/40"),
     ("Cassandra", 0.95, "zipf:requests=1000000,read=95%,theta=0.9,size=4KiB/80+16KiB/20"),
-    ("RocksDB", 0.97, "zipf:requests=1000000,read=97%,theta=1.2,size=4KiB/80+16KiB/20"),
-    ("Dorado", 0.36, "uniform:requests=600000,read=36%,size=4KiB/50+16KiB/50"),
+    ("RocksDB", 0.97, "zipf:requests=400000,read=97%,theta=1.2,size=4KiB/80+16KiB/20"),
+    ("Dorado", 0.36, "uniform:requests=100000,read=36%,size=4KiB/50+16KiB/50"),
 ]
 # "A space ratio between original mode and compressed mode of 0.4" can be read as two shares of the cache.
 SHARES = {"0.4": "0.4 of all", "0.2857": "0.4 of the compressed"}
