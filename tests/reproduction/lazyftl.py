@@ -79,7 +79,7 @@ def section(ftld):
             lines.append((rig.label, ftld.graded(name), *cells, figure(used(row), 1), figure(reads_per_read(row), 4), state(row)))
     heads = ["load", "scheme", "mean write us", "programs per write", "copies per write", "erases", "pages programmed per erase", "page reads per read", "valid pages in the flash at the end"]
     text = INTRODUCTION + table(heads, lines)
-    swept = [rig for rig in rigs if not rig.label.endswith(ORDERS[0])]
+    swept = [rig for rig in rigs if rig.label.endswith(ORDERS[1]) or rig.label.startswith("Financial1")]
     sweeps = {rig.label: Sweeps(ftld, rig) for rig in swept}
     for title, values, cells in (
         ("Figure 6 (b): hit ratio of reads by cached mapping pages, with 128 blocks (stand-in; real traces: shares of these)", CACHE_PAGES, lambda sweep: [figure(hit, 5) for hit in sweep.hits]),
@@ -228,7 +228,7 @@ def cases(ftld, rigs, rows, sweeps):
         add("dftl", rig, took["dftl"] / took["lazyftl"], None, collects)
         if rig.label in sweeps:
             swept(add, rig, sweeps[rig.label], min(took[name] for name in others))
-    for stem, load in real.loads(ftld, real.FINANCIAL1, real.MSSQL).items():
+    for stem, load in real.loads(ftld, real.FINANCIAL1).items():
         rig = next(rig for rig in rigs if rig.label == load.label)
         # 75.9 % of the device are touched, the rest was never written, as the paper's trace leaves it.
         size = round(real.touched(ftld, stem) / 0.759 / 2**20)
