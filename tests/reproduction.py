@@ -23,6 +23,8 @@ from reproduction.verdict import VERDICTS, counts
 # One line per section; the last one has no claims of its own.
 SECTIONS = [mnftl, lazyftl, rose, mlam, dopftl, demand, traces]
 NAMES = {section.__name__.split(".")[-1]: section for section in SECTIONS}
+# Of a section that --only kept and that has no verdicts of this page.
+EARLIER = "*This section is of an earlier run: its claims are judged by direction alone, on stand-ins, and are not in the count above.*"
 PAGE = ROOT / "docs" / "REPRODUCTION.md"
 HEAD = """\
 # Reproduction
@@ -69,8 +71,14 @@ def kept(title):
     """Returns the body that the page has below this title."""
     _, found, rest = PAGE.read_text().partition(f"\n## {title}\n\n")
     if not found:
-        sys.exit(f"reproduction: {PAGE} has no section {title!r}; run it without --only")
+        sys.exit(f"reproduction: {PAGE} has no section {title!r}; write it with --only, too, or all without it")
     return rest.partition("\n## ")[0]
+
+
+def noted(section, body):
+    """An older section says of itself that it has other verdicts."""
+    old = section is not traces and not counts(body) and EARLIER not in body
+    return f"{EARLIER}\n\n{body}" if old else body
 
 
 def build():
@@ -99,7 +107,7 @@ def main():
             continue
         bodies[section.TITLE], unexplained = section.section(ftld)
         wrong += [f"{section.TITLE}: no reason in tests/reproduction/ why it is not reproduced: {claim}" for claim in unexplained]
-    bodies = {section.TITLE: bodies[section.TITLE] for section in SECTIONS}
+    bodies = {section.TITLE: noted(section, bodies[section.TITLE]) for section in SECTIONS}
     text = HEAD.format(version=version, schemes=len(ftld.schemes), taxes=f"{ftld.taxes:.3f}", counted=counted(bodies))
     text += "".join(f"\n## {title}\n\n{body.rstrip()}\n" for title, body in bodies.items())
     wrong += [f"trace {trace} is missing: --traces DIR, a folder with {trace}.csv or .csv.zst" for trace in real.TRACES if trace in ftld.missing]

@@ -29,6 +29,7 @@ from reproduction.verdict import (  # noqa: E402
 )
 
 PAPERS = [mnftl, lazyftl, rose_claims, mlam, dopftl, demand]
+TITLES = ["MNFTL", "LazyFTL", "ROSE", "MLAM", "DOPFTL", "DFTL and TPFTL"]
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "REPRODUCTION.md"
 FEWER = ("fewer", lambda percent: percent > 0)
 
@@ -99,10 +100,13 @@ def test_claims_are_complete(paper):
 
 
 def test_the_page_counts_its_claims():
-    """The table at the top is the sum of the sections, and each section has a row for every claim."""
-    sections = [part.partition("\n\n") for part in PAGE.read_text().split("\n## ")[1:]]
-    found = {title: counts(body) for title, _, body in sections if counts(body)}
-    claims = [len(paper.CLAIMS) for paper in PAPERS]
-    assert [sum(numbers[:-1]) for numbers in found.values()] == claims
-    total = [sum(column) for column in zip(*found.values())]
-    assert f"| all | {' | '.join(map(str, [*total[:-1], sum(claims), total[-1]]))} |" in PAGE.read_text()
+    """The table at the top is the sum of the sections; each has a row for every claim, or says that it is an earlier one."""
+    sections = {title: body for title, _, body in (part.partition("\n\n") for part in PAGE.read_text().split("\n## ")[1:])}
+    bodies = [sections[title] for title in TITLES]
+    for paper, body in zip(PAPERS, bodies):
+        if counts(body):
+            assert sum(counts(body)[:-1]) == len(paper.CLAIMS)
+        else:
+            assert body.startswith("*This section is of an earlier run")
+    total = [sum(column) for column in zip(*filter(None, map(counts, bodies)))]
+    assert f"| all | {' | '.join(map(str, [*total[:-1], sum(total[:-1]), total[-1]]))} |" in PAGE.read_text()
