@@ -143,6 +143,6 @@ def mean_us(row, side):
 def state(row):
     """How full the device was at the end, what it was given before (the first time in order), and whether anything was collected."""
     before = row["precondition"]
-    aged = "" if not before or not before.get("drive_writes") else f", {before['drive_writes']:g} drive writes before"
+    aged = "" if not before or not before.get("drive_writes") else f", {before['drive_writes']:.3g} drive writes before"
     share = f"{100 * row['collected']['utilisation']:.0f} %"
     return share + aged + ("" if copies(row) else ", **nothing collected**")

@@ -34,7 +34,7 @@ def about(rows):
     row = rows[0]
     requests, device, before = row["requests"], row["device"], row["precondition"]
     written = requests["written_bytes"] / 2**20
-    said = "every page once in order, then random pages until steady state, 12 drive writes at most" if before["rule"] else f"every page once in order, then random pages for {before['drive_writes'] - 1:g} drive writes"
+    said = "every page once in order, then random pages until steady state, 12 drive writes at most" if before["rule"] else f"every page once in order, then random pages for {before['drive_writes'] - 1:.3g} drive writes"
     idle = [row["scheme"] for row in rows if not copies(row)]
     return (
         f"{requests['completed']:,} requests, {written:,.0f} MiB written in {requests['pages_written']:,} pages, "
@@ -52,7 +52,7 @@ def worn(ftld, rows):
 def before(row):
     """Drive writes before the trace; a star where they ended at the limit, not in steady state."""
     condition = row["precondition"]
-    return f"{condition['drive_writes']:g}" + ("*" if condition["rule"] and not condition["steady"] else "")
+    return f"{condition['drive_writes']:.3g}" + ("*" if condition["rule"] and not condition["steady"] else "")
 
 
 def figures(ftld, rows):
