@@ -172,12 +172,8 @@ WHY = {
     " ago, however few new pages it has. The real traces have less locality. On Iozone every superblock is full "
     "when it is flushed.",
     "best": "Size is best where the addresses are scattered over the whole device (Internet Explorer): age predicts nothing there.",
-    "desktop": "K_empty follows the paper's criterion, reorganisations without an update, and settles where reorganisation takes a "
+    "alike": "K_empty follows the paper's criterion, reorganisations without an update, and settles where reorganisation takes a "
     "tenth of the time; with a fixed K_empty of 2 or less it cancels the gain, as in the paper (table above).",
-    "pcfat32": "",
     "iozone": "One stream fills each superblock before it is flushed, so all policies but FlushAll write the same pages. The "
     "real Iozone must leave superblocks half filled, which Size then keeps.",
-    "k small": "",
-    "k large": "",
-    "buffer": "",
 }

@@ -172,7 +172,7 @@ def report(claims, found, why):
                 said,
             )
         )
-        if claim.key in why:
+        if why.get(claim.key):
             reasons += f"{number}. {why[claim.key]}\n"
         elif claim.test and verdict != REPRODUCED:
             unexplained.append(f"{claim.says} ({verdict})")
