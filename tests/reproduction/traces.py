@@ -2,7 +2,7 @@
 
 from . import real
 from .page import figure, table
-from .rows import copies, mean_us, state, waf
+from .rows import copies, mean_us, waf
 
 TITLE = "All schemes on five real traces"
 
