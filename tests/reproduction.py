@@ -32,7 +32,8 @@ HEAD = """\
 Written by `tests/reproduction.py` from measured rows; do not edit. `ftld` {version}, {schemes} schemes. For each paper its device, its words, its number and ours, and why they differ.
 
 A claim is data: the paper's words, its figure, and a predicate with a tolerance (`tests/reproduction/`), which were committed before the runs that judge them. Under unchanged predicates three settings became further cases after a first
-run: MNFTL in whole requests, LazyFTL where 75.9 % are touched, DFTL and TPFTL on devices that are filled only. The verdict is what the predicate gives:
+run: MNFTL in whole requests, LazyFTL where 75.9 % are touched, DFTL and TPFTL on devices that are filled only. Two measurements were mended after it: the RAM of 8 GB, scaled from 6 before, which made DFTL's reproduced; and
+LazyFTL's page reads per read, which had counted pages read for partial writes. Exploratory runs of some real traces came before the commit. The verdict is what the predicate gives:
 
 - *reproduced*: it holds, within the stated tolerance, on every load;
 - *direction only*: on every load at least the direction is the paper's, the size is not (or the paper has no number for this load);
