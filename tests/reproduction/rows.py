@@ -1,28 +1,56 @@
 """Rows of `ftld compare`: running plans, and finding a row again."""
 
 import json
+import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "target"
+# What a run says whose device wore out.
+WORN = "end of life"
+# Devices of papers whose profile fixes the raw flash, as TOML files that take any size.
+DEVICES = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Load:
+    """A workload, the options that it always takes, and whether it is a real trace."""
+
+    label: str
+    workload: str
+    options: tuple = ()
+    real: bool = False
 
 
 class Ftld:
     """The program, and where the rows of its runs are kept."""
 
-    def __init__(self, program, threads, scale, reuse):
+    def __init__(self, program, threads, scale, reuse, traces=None):
         self.program, self.threads, self.scale, self.reuse = program, threads, scale, reuse
+        self.traces = Path(traces) if traces else None
         self.folder = TARGET / "reproduction"
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.failed = []
+        self.failed, self.missing, self.taxes = [], set(), 0.0
         listed = subprocess.run([program, "schemes", "--json"], capture_output=True, text=True, check=True)
         self.schemes = {scheme["name"]: scheme for scheme in json.loads(listed.stdout)["schemes"]}
 
     def have(self, *names):
         """Those of these schemes that the program has, in this order."""
         return [name for name in names if name in self.schemes]
+
+    def graded(self, name, title=None):
+        """A scheme's name with its grade of fidelity."""
+        return f"{title or name} ({self.schemes[name]['fidelity']})"
+
+    def trace(self, stem):
+        """The file of a real trace, or None."""
+        files = sorted(self.traces.glob(f"{stem}.*")) if self.traces else []
+        if not files:
+            self.missing.add(stem)
+        return files[0] if files else None
 
     def scaled(self, workload, requests, share=1):
         """The workload with this share of its requests, or of as many as a trial asks for."""
@@ -31,15 +59,20 @@ class Ftld:
         key = f"requests={max(1, int(requests * self.scale * share))}"
         return workload + ("," if ":" in workload else ":") + key
 
-    def compare(self, name, workloads, schemes, *options, lenient=False):
-        """Rows of every workload under every scheme; keeps them under this name. A run that fails ends it all, or is left out if lenient."""
+    def run(self, name, load, schemes, *options, raw="own"):
+        """Rows of one load."""
+        slug = re.sub(r"[^a-z0-9]+", "-", load.label.lower()).strip("-")
+        return self.compare(f"{name}-{slug}", [load.workload], schemes, *load.options, *options, raw=raw)
+
+    def compare(self, name, workloads, schemes, *options, raw="own", lenient=False):
+        """Rows of every workload under every scheme; keeps them under this name. A run that fails ends it all. If lenient it is left out and
+        named, and a device that wore out is a result."""
         file = self.folder / f"{name}.ndjson"
         if not schemes:
             return Rows([])
         if not (self.reuse and file.exists()):
             command = [self.program, "compare", "--ndjson", *workloads, "--scheme", ",".join(schemes), *options]
-            # Each scheme has its own layout, as in the papers.
-            command += ["--raw", "own", "--threads", str(self.threads)]
+            command += ["--raw", raw, "--threads", str(self.threads)]
             print("reproduction:", " ".join(str(word) for word in command), file=sys.stderr, flush=True)
             done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)
             if not done.stdout:
@@ -51,12 +84,19 @@ class Ftld:
                 why = f"{name}: {row['job']['scheme']} on {row['job']['workload']}: {row['error']}"
                 if not lenient:
                     sys.exit(f"reproduction: {why}")
-                self.failed.append(why)
-        return Rows([row for row in rows if "error" not in row])
+                if WORN not in row["error"]:
+                    self.failed.append(why)
+        worn = [row["job"]["scheme"] for row in rows if WORN in row.get("error", "")]
+        rows = Rows([row for row in rows if "error" not in row])
+        rows.worn = worn
+        self.taxes = max([self.taxes, *(row["write_amplification"]["taxes"] or 0 for row in rows)])
+        return rows
 
 
 class Rows(list):
-    """Rows of one comparison."""
+    """Rows of one comparison; `worn` names the schemes under which the device reached its end of life."""
+
+    worn = ()
 
     def one(self, scheme, workload=None, **parameters):
         """The row of this scheme, workload (or the beginning of one) and parameter values, or None."""
@@ -82,6 +122,11 @@ def copies(row):
     return programs(row, "gc", "merge")
 
 
+def collected(*rows):
+    """Whether any of these runs copied a page to reclaim space: if none did, they compare no reclaiming."""
+    return any(copies(row) for row in rows)
+
+
 def erases(row):
     return row["flash_total"]["erases"]
 
@@ -93,3 +138,11 @@ def waf(row):
 def mean_us(row, side):
     response = row["response_ns"][side]
     return response["mean"] / 1000 if response else None
+
+
+def state(row):
+    """How full the device was at the end, what it was given before (the first time in order), and whether anything was collected."""
+    before = row["precondition"]
+    aged = "" if not before or not before.get("drive_writes") else f", {before['drive_writes']:.3g} drive writes before"
+    share = f"{100 * row['collected']['utilisation']:.0f} %"
+    return share + aged + ("" if copies(row) else ", **nothing collected**")
