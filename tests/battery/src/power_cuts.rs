@@ -269,7 +269,7 @@ pub fn sixteen_dies(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdic
         return;
     }
     let recording = cuts::record(&rig, Kind::Mixed);
-    let places = verdicts.budget().pick(40, 40, 2_000);
+    let places = verdicts.budget().pick(40, 400, 2_000);
     let every = recording.operations().div_ceil(places);
     sweep::cut_run(
         &rig,
