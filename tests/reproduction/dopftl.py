@@ -1,5 +1,7 @@
 """DOPFTL (Chen, Lin, Cao, Cheng): hit ratios against DFTL, TPFTL and the reference, and what finding a mapping costs."""
 
+from dataclasses import replace
+
 from . import real
 from .page import figure, table
 from .rows import MAPPING, Load, collected, mean_us, programs, state
@@ -87,6 +89,13 @@ def device(ftld, stem):
     return ("--preset", "dopftl-paper", "--size", str(size), *(word for key in ("dop", "dftl", "tpftl") for word in ("--set", f"{key}.cache={cache}")))
 
 
+def without_caches_of_others(options):
+    """The options of a run of DOPFTL alone, which has no parameter of another scheme."""
+    pairs = zip(options, (*options[1:], None))
+    others = {at for at, (word, value) in enumerate(pairs) if word == "--set" and value.startswith(("dftl.", "tpftl."))}
+    return tuple(word for at, word in enumerate(options) if at not in others and at - 1 not in others)
+
+
 def by_scheme(ftld, name, load, names, *options):
     rows = ftld.run(name, load, names, *options, raw="equal" if load.real else "own")
     return {name: rows.one(name) for name in names}
@@ -100,8 +109,9 @@ class Runs:
         self.rows = by_scheme(ftld, "dopftl", load, names)
         raw = str(self.rows["dopftl"]["device"]["raw_bytes"]) if load.real else "own"
         timed = by_scheme(ftld, "dopftl-ram", load, names, "--set", f"timing.ram={STEP_US}")
-        walking = ftld.run("dopftl-ctpa", load, ["dopftl"], "--set", "dop.ctpa=off", "--set", f"timing.ram={STEP_US}", raw=raw)[0]
-        fixed = ftld.run("dopftl-share", load, ["dopftl"], "--set", "dop.original_share=" + ",".join(SHARES), raw=raw)
+        alone = replace(load, options=without_caches_of_others(load.options))
+        walking = ftld.run("dopftl-ctpa", alone, ["dopftl"], "--set", "dop.ctpa=off", "--set", f"timing.ram={STEP_US}", raw=raw)[0]
+        fixed = ftld.run("dopftl-share", alone, ["dopftl"], "--set", "dop.original_share=" + ",".join(SHARES), raw=raw)
         self.fixed = {share: hits(fixed.one("dopftl", dop__original_share=share)) for share in SHARES}
         self.steps = steps(timed["dopftl"]), steps(walking)
         mean = lambda row: row["response_ns"]["all"]["mean"] / 1000
