@@ -9,6 +9,9 @@ from .verdict import Case, Claim, less, report, such, within
 
 TITLE = "DOPFTL"
 
+# Bytes: two mapping pages.
+CACHE_LEAST = 8192
+
 SCHEMES = ["dftl", "tpftl", "dopftl", "pagemap"]
 # Table 2: the trace, its share of reads; our load with that share.
 TRACES = [
@@ -75,7 +78,7 @@ def section(ftld):
     text += "Steps of a lookup in RAM (Figure 7): with CTPA the directory entry, without CTPA the cached mapping pages, beginning with the last used one; then the entries or extents of the page. `dop.ctpa`:\n\n"
     text += table(["load", "with CTPA", "without", "ratio"], [(label, figure(run.steps[0]), figure(run.steps[1]), figure(run.steps[1] / run.steps[0])) for label, run in runs.items()])
     text += "Hit ratios with a fixed share of the cache for original mapping pages (Figure 6). `dop.original_share`:\n\n"
-    text += table(["load", "no fixed share", *SHARES.values()], [(label, figure(hits(run.rows["dopftl"]), 4), *(figure(hit, 4) for hit in run.fixed.values())) for label, run in runs.items()])
+    text += table(["load", "no fixed share", *SHARES.values()], [(label, figure(hits(run.rows["dopftl"]), 4), *(figure(run.fixed.get(share), 4) for share in SHARES)) for label, run in runs.items()])
     text += f"Mean response as a multiple of the reference's (Figure 9), without time in RAM / with {STEP_US} us a step:\n\n"
     text += table(["load", *(ftld.graded(name) for name in ("dopftl", "tpftl", "dftl"))], [(label, *(f"{figure(run.over[name])} / {figure(run.over_ram[name])}" for name in ("dopftl", "tpftl", "dftl"))) for label, run in runs.items()])
     told, unexplained = report(CLAIMS, cases(runs), WHY)
@@ -85,7 +88,7 @@ def section(ftld):
 def device(ftld, stem):
     """As large as the trace needs; caches of a 64th of the table, but two mapping pages at least."""
     size = real.touched(ftld, stem)
-    cache = max(8192, size // 4096 * 4 // 64)
+    cache = max(CACHE_LEAST, size // 4096 * 4 // 64)
     return ("--preset", "dopftl-paper", "--size", str(size), *(word for key in ("dop", "dftl", "tpftl") for word in ("--set", f"{key}.cache={cache}")))
 
 
@@ -111,8 +114,11 @@ class Runs:
         timed = by_scheme(ftld, "dopftl-ram", load, names, "--set", f"timing.ram={STEP_US}")
         alone = replace(load, options=without_caches_of_others(load.options))
         walking = ftld.run("dopftl-ctpa", alone, ["dopftl"], "--set", "dop.ctpa=off", "--set", f"timing.ram={STEP_US}", raw=raw)[0]
-        fixed = ftld.run("dopftl-share", alone, ["dopftl"], "--set", "dop.original_share=" + ",".join(SHARES), raw=raw)
-        self.fixed = {share: hits(fixed.one("dopftl", dop__original_share=share)) for share in SHARES}
+        # The least cache has no room for a fixed share.
+        self.fixed = {}
+        if f"dop.cache={CACHE_LEAST}" not in load.options:
+            fixed = ftld.run("dopftl-share", alone, ["dopftl"], "--set", "dop.original_share=" + ",".join(SHARES), raw=raw)
+            self.fixed = {share: hits(fixed.one("dopftl", dop__original_share=share)) for share in SHARES}
         self.steps = steps(timed["dopftl"]), steps(walking)
         mean = lambda row: row["response_ns"]["all"]["mean"] / 1000
         self.times = mean(timed["dopftl"]), mean(walking)
