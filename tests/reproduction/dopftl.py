@@ -1,11 +1,16 @@
 """DOPFTL (Chen, Lin, Cao, Cheng): hit ratios against DFTL, TPFTL and the reference, and what finding a mapping costs."""
 
+from dataclasses import replace
+
 from . import real
 from .page import figure, table
 from .rows import MAPPING, Load, collected, mean_us, programs, state
 from .verdict import Case, Claim, less, report, such, within
 
 TITLE = "DOPFTL"
+
+# Bytes: two mapping pages.
+CACHE_LEAST = 8192
 
 SCHEMES = ["dftl", "tpftl", "dopftl", "pagemap"]
 # Table 2: the trace, its share of reads; our load with that share.
@@ -73,7 +78,7 @@ def section(ftld):
     text += "Steps of a lookup in RAM (Figure 7): with CTPA the directory entry, without CTPA the cached mapping pages, beginning with the last used one; then the entries or extents of the page. `dop.ctpa`:\n\n"
     text += table(["load", "with CTPA", "without", "ratio"], [(label, figure(run.steps[0]), figure(run.steps[1]), figure(run.steps[1] / run.steps[0])) for label, run in runs.items()])
     text += "Hit ratios with a fixed share of the cache for original mapping pages (Figure 6). `dop.original_share`:\n\n"
-    text += table(["load", "no fixed share", *SHARES.values()], [(label, figure(hits(run.rows["dopftl"]), 4), *(figure(hit, 4) for hit in run.fixed.values())) for label, run in runs.items()])
+    text += table(["load", "no fixed share", *SHARES.values()], [(label, figure(hits(run.rows["dopftl"]), 4), *(figure(run.fixed.get(share), 4) for share in SHARES)) for label, run in runs.items()])
     text += f"Mean response as a multiple of the reference's (Figure 9), without time in RAM / with {STEP_US} us a step:\n\n"
     text += table(["load", *(ftld.graded(name) for name in ("dopftl", "tpftl", "dftl"))], [(label, *(f"{figure(run.over[name])} / {figure(run.over_ram[name])}" for name in ("dopftl", "tpftl", "dftl"))) for label, run in runs.items()])
     told, unexplained = report(CLAIMS, cases(runs), WHY)
@@ -83,8 +88,15 @@ def section(ftld):
 def device(ftld, stem):
     """As large as the trace needs; caches of a 64th of the table, but two mapping pages at least."""
     size = real.touched(ftld, stem)
-    cache = max(8192, size // 4096 * 4 // 64)
+    cache = max(CACHE_LEAST, size // 4096 * 4 // 64)
     return ("--preset", "dopftl-paper", "--size", str(size), *(word for key in ("dop", "dftl", "tpftl") for word in ("--set", f"{key}.cache={cache}")))
+
+
+def without_caches_of_others(options):
+    """The options of a run of DOPFTL alone, which has no parameter of another scheme."""
+    pairs = zip(options, (*options[1:], None))
+    others = {at for at, (word, value) in enumerate(pairs) if word == "--set" and value.startswith(("dftl.", "tpftl."))}
+    return tuple(word for at, word in enumerate(options) if at not in others and at - 1 not in others)
 
 
 def by_scheme(ftld, name, load, names, *options):
@@ -100,9 +112,13 @@ class Runs:
         self.rows = by_scheme(ftld, "dopftl", load, names)
         raw = str(self.rows["dopftl"]["device"]["raw_bytes"]) if load.real else "own"
         timed = by_scheme(ftld, "dopftl-ram", load, names, "--set", f"timing.ram={STEP_US}")
-        walking = ftld.run("dopftl-ctpa", load, ["dopftl"], "--set", "dop.ctpa=off", "--set", f"timing.ram={STEP_US}", raw=raw)[0]
-        fixed = ftld.run("dopftl-share", load, ["dopftl"], "--set", "dop.original_share=" + ",".join(SHARES), raw=raw)
-        self.fixed = {share: hits(fixed.one("dopftl", dop__original_share=share)) for share in SHARES}
+        alone = replace(load, options=without_caches_of_others(load.options))
+        walking = ftld.run("dopftl-ctpa", alone, ["dopftl"], "--set", "dop.ctpa=off", "--set", f"timing.ram={STEP_US}", raw=raw)[0]
+        # The least cache has no room for a fixed share.
+        self.fixed = {}
+        if f"dop.cache={CACHE_LEAST}" not in load.options:
+            fixed = ftld.run("dopftl-share", alone, ["dopftl"], "--set", "dop.original_share=" + ",".join(SHARES), raw=raw)
+            self.fixed = {share: hits(fixed.one("dopftl", dop__original_share=share)) for share in SHARES}
         self.steps = steps(timed["dopftl"]), steps(walking)
         mean = lambda row: row["response_ns"]["all"]["mean"] / 1000
         self.times = mean(timed["dopftl"]), mean(walking)
