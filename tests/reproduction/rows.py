@@ -100,11 +100,13 @@ class Rows(list):
 
     def one(self, scheme, workload=None, **parameters):
         """The row of this scheme, workload (or the beginning of one) and parameter values, or None."""
-        wanted = {f"{key.replace('__', '.')}={value}" for key, value in parameters.items()}
+        wanted = {key.replace("__", "."): str(value) for key, value in parameters.items()}
         for row in self:
             job = row["job"]
             fits = workload is None or job["workload"] == workload or job["workload"].startswith(workload + ":")
-            if row["scheme"] == scheme and fits and wanted <= set(job["set"]):
+            # The last value of a parameter counts.
+            values = dict(pair.split("=", 1) for pair in job["set"])
+            if row["scheme"] == scheme and fits and wanted.items() <= values.items():
                 return row
         return None
 
