@@ -15,14 +15,21 @@ case $# in 2 | 3) ;; *) echo "usage: $0 JOBS ROWS [K]" >&2; exit 2 ;; esac
 jobs=$1 rows=$2 chunk=${3:-50}
 command -v parallel > /dev/null || { echo "there is no GNU parallel: apt-get install parallel" >&2; exit 1; }
 [ -r "$jobs" ] || { echo "$jobs: cannot be read; make it by ftld compare --plan" >&2; exit 2; }
-count=$(wc -l < "$jobs")
+# The last line may have no end.
+count=$(grep -c "" "$jobs" || true)
 [ "$count" -gt 0 ] || { echo "$jobs: no job in it" >&2; exit 2; }
-case $chunk in *[!0-9]* | 0) echo "K is $chunk: need the number of jobs per task" >&2; exit 2 ;; esac
+case $chunk in *[!0-9]* | 0*) echo "K is $chunk: need the number of jobs per task" >&2; exit 2 ;; esac
 
 mkdir -p "$rows"
 # Other jobs, or another K, would leave rows in files of other tasks, and run these jobs twice.
 plan="$chunk jobs a task of $(sha256sum < "$jobs" | cut -c 1-64)"
-[ -e "$rows/plan" ] || echo "$plan" > "$rows/plan"
+if [ ! -e "$rows/plan" ]; then
+  if compgen -G "$rows/*.ndjson" > /dev/null; then
+    echo "$rows: has rows, but no file plan that names their jobs and K; take another folder" >&2
+    exit 2
+  fi
+  echo "$plan" > "$rows/plan"
+fi
 if [ "$(cat "$rows/plan")" != "$plan" ]; then
   echo "$rows: has rows of another plan, or of another K: $(cat "$rows/plan"); this is $plan. Take another folder" >&2
   exit 2

@@ -22,11 +22,12 @@ set -euo pipefail
 case $# in 2 | 3) ;; *) echo "usage: $0 JOBS ROWS [K]" >&2; exit 2 ;; esac
 jobs=$1 rows=$2 chunk=${3:-}
 [ -r "$jobs" ] || { echo "$jobs: cannot be read; make it by ftld compare --plan" >&2; exit 2; }
-count=$(wc -l < "$jobs")
+# The last line may have no end.
+count=$(grep -c "" "$jobs" || true)
 [ "$count" -gt 0 ] || { echo "$jobs: no job in it" >&2; exit 2; }
 case $chunk in
   '') ;;
-  *[!0-9]* | 0) echo "K is $chunk: need the number of jobs per task" >&2; exit 2 ;;
+  *[!0-9]* | 0*) echo "K is $chunk: need the number of jobs per task" >&2; exit 2 ;;
 esac
 
 if [ -z "${SLURM_ARRAY_TASK_ID:-}" ]; then
@@ -42,7 +43,13 @@ if [ -z "${SLURM_ARRAY_TASK_ID:-}" ]; then
   mkdir -p "$rows/log"
   # Other jobs, or another K, would leave rows in files of other tasks, and run these jobs twice.
   plan="$chunk jobs a task of $(sha256sum < "$jobs" | cut -c 1-64)"
-  [ -e "$rows/plan" ] || echo "$plan" > "$rows/plan"
+  if [ ! -e "$rows/plan" ]; then
+    if compgen -G "$rows/*.ndjson" > /dev/null; then
+      echo "$rows: has rows, but no file plan that names their jobs and K; take another folder" >&2
+      exit 2
+    fi
+    echo "$plan" > "$rows/plan"
+  fi
   if [ "$(cat "$rows/plan")" != "$plan" ]; then
     echo "$rows: has rows of another plan, or of another K: $(cat "$rows/plan"); this is $plan. Take another folder" >&2
     exit 2

@@ -71,7 +71,7 @@ pub(crate) fn open_log(log: &Path) -> Option<File> {
     let opened = folder.and_then(|()| open()).and_then(|file| {
         // Older versions created the log readable by all users.
         file.set_permissions(Permissions::from_mode(0o600))?;
-        logging::copy_to(Some(file.try_clone()?));
+        logging::copy_to(file.try_clone()?);
         Ok(file)
     });
     opened
@@ -83,9 +83,10 @@ pub(crate) fn open_log(log: &Path) -> Option<File> {
 
 /// Detaches from the caller's terminal: from now on messages go to the log alone.
 pub(crate) fn leave_terminal(log: &File) {
-    let left = nix::unistd::dup2_stdout(log).and_then(|()| nix::unistd::dup2_stderr(log));
-    match left {
-        Ok(()) => logging::copy_to(None),
-        Err(error) => tracing::warn!("stays at the caller's terminal: {error}"),
+    let left = logging::end_copy(|| {
+        nix::unistd::dup2_stdout(log).and_then(|()| nix::unistd::dup2_stderr(log))
+    });
+    if let Err(error) = left {
+        tracing::warn!("stays at the caller's terminal: {error}");
     }
 }

@@ -8,9 +8,21 @@ use tracing::level_filters::LevelFilter;
 /// A file that gets every message besides standard error.
 static COPY: Mutex<Option<File>> = Mutex::new(None);
 
-/// Sets, or takes away, a file that gets every message besides standard error.
-pub(crate) fn copy_to(file: Option<File>) {
-    *COPY.lock() = file;
+/// Sets a file that gets every message besides standard error.
+pub(crate) fn copy_to(file: File) {
+    *COPY.lock() = Some(file);
+}
+
+/// Takes the file away when `redirect` has made standard error that file: no message comes in
+/// between, so each is there once.
+///
+/// # Errors
+/// That of `redirect`; the file stays.
+pub(crate) fn end_copy<E>(redirect: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+    let mut copy = COPY.lock();
+    redirect()?;
+    *copy = None;
+    Ok(())
 }
 
 /// Where messages go.
@@ -18,7 +30,8 @@ struct Messages;
 
 impl Write for Messages {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        if let Some(file) = &mut *COPY.lock() {
+        let mut copy = COPY.lock();
+        if let Some(file) = &mut *copy {
             // The caller still sees what a full disk refuses.
             let _ = file.write_all(text);
         }

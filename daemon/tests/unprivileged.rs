@@ -106,7 +106,12 @@ impl Detached<'_> {
     fn kill(&self) {
         let pid = self.pid().expect("it runs");
         kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
-        while Path::new(&format!("/proc/{pid}/root/..")).exists() {
+        // Its locks are free when the last thread has closed its files.
+        let threads = || {
+            let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+            tasks.map_or(0, |tasks| tasks.count())
+        };
+        while Path::new(&format!("/proc/{pid}/root/..")).exists() || threads() > 1 {
             std::thread::sleep(Duration::from_millis(1));
         }
     }

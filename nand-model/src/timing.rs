@@ -82,11 +82,11 @@ impl Clocks {
     }
 
     /// Programs spare bytes, without a bus transfer.
-    pub(crate) fn program_oob(&mut self, at: Nanos, die: u32) -> Nanos {
+    pub(crate) fn program_oob(&mut self, at: Nanos, die: u32, ppn: Ppn) -> Nanos {
         let ns = self.timing.oob_program_ns;
         match &mut self.schedule {
             None => self.work(at, die, ns),
-            Some(schedule) => schedule.work(at, die, ns),
+            Some(schedule) => schedule.program_oob(at, die, ppn, ns),
         }
     }
 

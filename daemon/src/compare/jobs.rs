@@ -154,10 +154,14 @@ impl Appended {
         }
         if !again.is_empty() {
             let kept: String = done.iter().map(Outcome::line).collect();
-            let part = path.with_extension("part");
-            std::fs::write(&part, kept).map_err(failed)?;
-            // Locked before it has the name. The lock of the old file ends when it has none.
-            let new = locked(&part)?;
+            let mut part = path.as_os_str().to_owned();
+            part.push(".part");
+            // Locked before it is written, and before it has the name. The lock of the old file ends
+            // when it has none.
+            let mut new = locked(Path::new(&part))?;
+            new.set_len(0)
+                .and_then(|()| new.write_all(kept.as_bytes()))
+                .map_err(failed)?;
             std::fs::rename(&part, path).map_err(failed)?;
             file = new;
         } else if whole < text.len() {

@@ -162,7 +162,7 @@ impl<S: Store> Chip<S> {
         self.counters.of_mut(cause).oob_programs += 1;
         self.counters.program_busy_ns += self.profile.timing.oob_program_ns;
         let die = self.profile.geometry.die_of(block);
-        Ok(self.clocks.program_oob(at, die))
+        Ok(self.clocks.program_oob(at, die, ppn))
     }
 
     /// Checks the NAND rules for a program of `count` pages upwards from `first`. Returns the

@@ -11,8 +11,8 @@ use crate::profile::Suspend;
 use crate::timing::Nanos;
 use std::collections::VecDeque;
 
-/// Spans that a timeline keeps, more than the copies of a large block. Nothing starts before the
-/// end of one that it has forgotten.
+/// Spans that a timeline keeps: the copies of a block of 511 pages, a read and a program each.
+/// Nothing starts before the end of one that it has forgotten.
 const SPANS_MAX: usize = 1024;
 
 /// A die's program or erase.
@@ -108,8 +108,8 @@ impl Timeline {
                         break;
                     }
                 }
-                None if start + ns <= span.start => break,
-                None | Some(_) => {}
+                _ if start + ns <= span.start => break,
+                _ => {}
             }
             start = start.max(span.end);
             place += 1;
@@ -184,9 +184,13 @@ impl Schedule {
         ends.max().unwrap_or(0)
     }
 
-    /// A die's work that is neither suspended nor changes a page's data.
-    pub(super) fn work(&mut self, at: Nanos, die: u32, ns: Nanos) -> Nanos {
-        self.dies[index(die)].append(at, ns, None)
+    /// Programs spare bytes of a page, which is not suspended.
+    pub(super) fn program_oob(&mut self, at: Nanos, die: u32, ppn: Ppn, ns: Nanos) -> Nanos {
+        let write = Write {
+            pages: (ppn, ppn),
+            suspend_ns: None,
+        };
+        self.dies[index(die)].append(at, ns, Some(write))
     }
 
     pub(super) fn erase(&mut self, at: Nanos, die: u32, pages: (Ppn, Ppn), ns: Nanos) -> Nanos {
@@ -237,6 +241,9 @@ impl Schedule {
     }
 
     fn transfer(&mut self, at: Nanos, bus: u32, bus_ns: Nanos) -> Nanos {
+        if bus_ns == 0 {
+            return at;
+        }
         self.buses[index(bus)].fit(at, bus_ns)
     }
 }

@@ -164,3 +164,33 @@ fn at_the_limit_the_oldest_spans_are_forgotten_and_nothing_starts_in_them() {
     assert_eq!(die.dies[0].forgotten, kept);
     assert_eq!(die.sense(0, 0, page(1), READ), kept + READ);
 }
+
+#[test]
+fn a_read_fits_before_work_that_cannot_be_suspended() {
+    let suspend = Suspend {
+        program_ns: None,
+        ..SUSPEND
+    };
+    let mut die = Schedule::new(suspend, 1, 1);
+    program(&mut die, 10_000, 64);
+    assert_eq!(die.sense(10, 0, page(1), READ), 10 + READ);
+    assert_eq!(die.sense(10, 0, page(64), READ), die.dies[0].end());
+}
+
+#[test]
+fn a_read_waits_for_the_spare_bytes_of_its_own_page() {
+    let mut die = Schedule::new(SUSPEND, 1, 1);
+    die.erase(0, 0, (page(64), page(127)), ERASE);
+    let done = die.program_oob(0, 0, page(1), 300);
+    assert_eq!(done, ERASE + 300);
+    assert_eq!(die.sense(100, 0, page(1), READ), done + READ);
+    assert!(die.sense(100, 0, page(2), READ) < done);
+}
+
+#[test]
+fn a_transfer_of_nothing_does_not_wait_for_the_bus() {
+    let mut device = Schedule::new(SUSPEND, 2, 1);
+    device.program_run(0, (1, 0), [(page(64), PROGRAM)].into_iter(), 100);
+    let copied = device.program_run(60, (0, 0), [(page(1), PROGRAM)].into_iter(), 0);
+    assert_eq!(copied, 60 + PROGRAM);
+}
