@@ -75,32 +75,34 @@ fn with_emulated_latency_requests_take_as_long_as_on_the_flash() {
         let daemon = host.serve(&option);
         assert_eq!(host.json(&["status", "--json"])["latency"], "emulate");
         let mut client = daemon.client();
-        let began = Instant::now();
-        assert_eq!(client.write(0, 0, &page(7)).error, 0);
-        assert!(
-            began.elapsed() >= Duration::from_micros(4 * 500),
-            "four pages of 1 KiB, each a program"
-        );
-        let began = Instant::now();
-        assert!(client.read(0, 4096).data == page(7));
-        assert!(
-            began.elapsed() >= Duration::from_micros(4 * 50),
-            "four pages on one die"
-        );
-        for op in ["read", "write"] {
-            let value =
-                |name: &str| daemon.metric(&format!("{name}{{device=\"default\",op=\"{op}\"}}"));
-            assert_eq!(
-                (
-                    value("ftld_host_delayed_ios_total"),
-                    value("ftld_host_ios_total")
-                ),
-                (1.0, 1.0),
-                "{op}"
+        let value = |name: &str, op: &str| {
+            daemon.metric(&format!("{name}{{device=\"default\",op=\"{op}\"}}"))
+        };
+        let delayed = |op| value("ftld_host_delayed_ios_total", op);
+        // A machine that is busy may serve a request later than the flash, which is no delay.
+        let mut rounds = 0;
+        while delayed("read") == 0.0 || delayed("write") == 0.0 {
+            rounds += 1;
+            assert!(rounds <= 50, "50 reads or 50 writes and none delayed");
+            let began = Instant::now();
+            assert_eq!(client.write(0, 0, &page(7)).error, 0);
+            assert!(
+                began.elapsed() >= Duration::from_micros(4 * 500),
+                "four pages of 1 KiB, each a program"
             );
+            let began = Instant::now();
+            assert!(client.read(0, 4096).data == page(7));
+            assert!(
+                began.elapsed() >= Duration::from_micros(4 * 50),
+                "four pages on one die"
+            );
+        }
+        for op in ["read", "write"] {
+            assert_eq!(value("ftld_host_ios_total", op), f64::from(rounds), "{op}");
+            assert!(delayed(op) <= f64::from(rounds), "{op}");
             let (wall, flash) = (
-                value("ftld_host_io_duration_seconds_sum"),
-                value("ftld_device_io_duration_seconds_sum"),
+                value("ftld_host_io_duration_seconds_sum", op),
+                value("ftld_device_io_duration_seconds_sum", op),
             );
             assert!(flash > 0.0 && wall >= flash, "{op}: {wall} s for {flash} s");
         }
