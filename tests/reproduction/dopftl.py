@@ -35,7 +35,7 @@ CLAIMS = [
     Claim("near tpftl", '"close to that of TPFTL" (average, DOPFTL over TPFTL)', "Figure 8", such("within 10 %", lambda ratio: abs(ratio - 1) <= 0.1, digits=3)),
     Claim("reference", 'The reference FTL "has a cache hit rate of 1" (its reads of mapping pages)', "1", such("no mapping page read", lambda reads: reads == 0, digits=0)),
     Claim("ctpa", '"DOPFTL with CTPA has obviously lower time overhead than DOPFTL without CTPA for all traces" (steps of a lookup, with and without)', "Figure 7", less("fewer with CTPA, every load", digits=1)),
-    Claim("ctpa time", f"the same in time, with {STEP_US} us a step: mean response with and without", "Figure 7", less("shorter with CTPA by more than 1 %, every load", digits=0, unit=" us")),
+    Claim("ctpa time", f"the same in time, with {STEP_US} us a step: mean response with and without", "Figure 7", less("shorter with CTPA by more than 1 %, every load", slack=-1, digits=0, unit=" us")),
     Claim("ctpa most", '"There is the most time overhead reduction by CTPA under the Dorado case" (steps without over with: the most of the others, Dorado)', "Figure 7", less("Dorado's ratio is the highest", digits=2)),
     Claim("ctpa least", '"the least reduction under the RocksDB case" (RocksDB, the least of the others)', "Figure 7", less("RocksDB's ratio is the lowest", digits=2)),
     *(
@@ -151,7 +151,7 @@ def cases(runs):
         say("reference", sum(run.rows["pagemap"]["flash"].get(cause, {}).get("reads", 0) for cause in MAPPING))
         say("ctpa", run.steps)
         with_ctpa, without = run.times
-        say("ctpa time", (1.01 * with_ctpa, without))
+        say("ctpa time", (with_ctpa, without))
         for share, ratio in run.fixed.items():
             say(f"fixed {share}", (ratio, hit["dopftl"]))
         for other in ("dftl", "tpftl"):

@@ -80,7 +80,7 @@ def such(text, holds, direction=None, digits=2, unit=""):
 
 
 def less(text, slack=0.0, digits=0, unit=""):
-    """A pair: the first is the smaller one, or larger by no more than `slack` percent."""
+    """A pair: the first is the smaller one, or larger by no more than `slack` percent; smaller by as much if that is negative."""
     return Test(
         text,
         lambda ours, _: ours[0] < ours[1] if slack == 0 else ours[0] <= (1 + slack / 100) * ours[1],
@@ -93,7 +93,7 @@ def falls(text, slack, digits=0):
     """A list that falls or stays from each value to the next, up to `slack` percent."""
     return Test(
         f"{text}, up to {slack} %",
-        lambda ours, _: all(b <= (1 + slack / 100) * a for a, b in zip(ours, ours[1:])),
+        lambda ours, _: all(b <= (1 + slack / 100) * a for a, b in zip(ours, ours[1:])) and ours[-1] <= ours[0],
         lambda ours, _: ours[-1] < ours[0],
         lambda ours: " ".join(figure(one, digits) for one in ours),
     )
