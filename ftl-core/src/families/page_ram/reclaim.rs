@@ -137,6 +137,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             );
         }
         self.space.flash.end_parts(parts);
+        self.map.streams.keep_lane(false);
         Ok(total as u32)
     }
 

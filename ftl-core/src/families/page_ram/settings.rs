@@ -30,7 +30,7 @@ pub(crate) const PARAMS: &[ParamDoc] = &[
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) gc: gc::Settings,
-    /// Data streams besides one for the host and one for copies.
+    /// Open blocks of data besides one for the host and one for copies.
     pub(super) more_streams: u32,
     pub(super) checkpoint_interval: u64,
 }

@@ -234,6 +234,7 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
             moved += taken;
         }
         self.space.flash.end_parts(parts);
+        self.map.streams.keep_lane(false);
         self.write_uncached(uncached, cause.of_map())?;
         Ok(moved)
     }

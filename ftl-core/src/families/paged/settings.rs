@@ -60,7 +60,7 @@ pub(crate) struct Settings {
     pub(crate) max_pending: Option<u32>,
     /// Superseded pages are marked in their OOB area.
     pub(crate) oob_mark: bool,
-    /// Data streams besides one for the host and one for copies.
+    /// Open blocks of data besides one for the host and one for copies.
     pub(crate) more_streams: u32,
     /// Roles of blocks with host data, and of blocks with relocated pages.
     pub(crate) host_role: Role,
