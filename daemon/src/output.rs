@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use serde_json::Value;
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// Writes to standard output; a closed pipe is not an error.
@@ -20,12 +21,15 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Checks that a file can be written, and creates it if it is missing: a result that nobody can keep
-/// need not be computed.
+/// Checks that a file can be written, and creates it if it is missing: a result that nobody can
+/// keep need not be computed. A pipe is not opened: its reader would see an end of file.
 ///
 /// # Errors
 /// It cannot be written.
 pub fn writable(path: &Path) -> Result<(), Failure> {
+    if std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo()) {
+        return Ok(());
+    }
     let file = File::options().append(true).create(true).open(path);
     file.map(drop)
         .map_err(|error| Failure::io(path.display(), &error))

@@ -138,7 +138,10 @@ impl StatusSnapshot {
         let flash = to_f64(reads.emulated.sum_ns + writes.emulated.sum_ns);
         (flash > 0.0 && took > flash * 1.1).then(|| {
             let percent = (took / flash - 1.0) * 100.0;
-            format!("requests took {percent:.0} % longer than on the emulated flash: the host is too slow for this load")
+            format!(
+                "requests took {percent:.0} % longer than on the emulated flash: the host is too slow for this \
+                 load, or requests were paused"
+            )
         })
     }
 

@@ -60,10 +60,11 @@ pub(super) fn read_plan(path: &Path) -> Result<Plan, Failure> {
         _ => (path.display().to_string(), std::fs::read_to_string(path)),
     };
     let text = text.map_err(|error| Failure::io(&name, &error))?;
-    let wrong = |error| Failure::usage(format!("{name}: not a job: {error}"));
+    let wrong =
+        |number: usize, error| Failure::usage(format!("{name}: job {number} is not one: {error}"));
     let (mut jobs, mut version) = (Vec::new(), None);
-    for value in serde_json::Deserializer::from_str(&text).into_iter() {
-        let mut value: Value = value.map_err(wrong)?;
+    for (number, value) in (1..).zip(serde_json::Deserializer::from_str(&text).into_iter()) {
+        let mut value: Value = value.map_err(|error| wrong(number, error))?;
         if let Some(Value::String(of)) = value.as_object_mut().and_then(|job| job.remove(VERSION)) {
             let first = version.get_or_insert(of.clone());
             if *first != of {
@@ -72,7 +73,7 @@ pub(super) fn read_plan(path: &Path) -> Result<Plan, Failure> {
                 )));
             }
         }
-        jobs.push(serde_json::from_value(value).map_err(wrong)?);
+        jobs.push(serde_json::from_value(value).map_err(|error| wrong(number, error))?);
     }
     if jobs.is_empty() {
         return Err(Failure::usage(format!(
@@ -82,8 +83,8 @@ pub(super) fn read_plan(path: &Path) -> Result<Plan, Failure> {
     Ok(Plan { jobs, version })
 }
 
-/// Opens a file for appending, and locks it until it is closed: a task that outlived its sweep would
-/// append the rows of the next one a second time.
+/// Opens a file for appending, and locks it until it is closed: a task that outlived its sweep
+/// would append the rows of the next one a second time.
 fn locked(path: &Path) -> Result<File, Failure> {
     let failed = |error: std::io::Error| Failure::io(path.display(), &error);
     loop {
@@ -122,12 +123,12 @@ pub(super) struct Appended {
 }
 
 impl Appended {
-    /// Opens a file of rows, or creates it. What a killed run left of a line is cut off, and rows of
-    /// failed runs are removed: these runs are repeated.
+    /// Opens a file of rows, or creates it. What a killed run left of a line is cut off, and rows
+    /// of failed runs are removed: these runs are repeated.
     ///
     /// # Errors
-    /// The file cannot be written, another run appends to it, it contains something else, or rows of
-    /// another program.
+    /// The file cannot be written, another run appends to it, it contains something else, or rows
+    /// of another program.
     pub(super) fn open(path: &Path) -> Result<Appended, Failure> {
         let failed = |error: std::io::Error| Failure::io(path.display(), &error);
         let mut file = locked(path)?;
@@ -156,8 +157,8 @@ impl Appended {
             let kept: String = done.iter().map(Outcome::line).collect();
             let mut part = path.as_os_str().to_owned();
             part.push(".part");
-            // Locked before it is written, and before it has the name. The lock of the old file ends
-            // when it has none.
+            // Locked before it is written, and before it has the name. The lock of the old file
+            // ends when it has none.
             let mut new = locked(Path::new(&part))?;
             new.set_len(0)
                 .and_then(|()| new.write_all(kept.as_bytes()))

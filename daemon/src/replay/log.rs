@@ -259,8 +259,8 @@ fn letter(op: Op) -> u8 {
     }
 }
 
-/// Appends the decimal digits of a number. The machinery of `write!` takes as long as the simulation of
-/// a request, with some twenty numbers a line.
+/// Appends the decimal digits of a number. The machinery of `write!` takes as long as the
+/// simulation of a request, with some twenty numbers a line.
 fn number(text: &mut Vec<u8>, value: u64) {
     text.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }

@@ -2,13 +2,18 @@
 
 use crate::format::Role;
 use crate::int::index;
-use nand_model::{Geometry, Ppn};
+use nand_model::{Geometry, Pbn, Ppn};
 use rustc_hash::FxHashMap;
 
 /// Data of the controller's own pages (all but host data), for a store that keeps none. The chip
 /// still counts and times their reads.
 #[derive(Default)]
-pub(super) struct MetadataCopies(pub(super) FxHashMap<u32, Vec<Box<[u8]>>>);
+pub(super) struct MetadataCopies {
+    /// Pages by block and offset; those without data are empty.
+    blocks: FxHashMap<u32, Vec<Box<[u8]>>>,
+    /// Memory of removed pages: every new mapping page replaces an old one.
+    unused: Vec<Box<[u8]>>,
+}
 
 impl MetadataCopies {
     pub(super) fn put(&mut self, geometry: &Geometry, ppn: Ppn, data: &[u8]) {
@@ -17,15 +22,40 @@ impl MetadataCopies {
             geometry.page_len(),
             "data of page {ppn} is not one page long"
         );
-        let pages = self.0.entry(geometry.block_of(ppn).raw()).or_default();
-        pages.resize(geometry.block_pages(), Box::default());
-        pages[index(geometry.offset_of(ppn))] = data.into();
+        let pages = self
+            .blocks
+            .entry(geometry.block_of(ppn).raw())
+            .or_insert_with(|| vec![Box::default(); geometry.block_pages()]);
+        let page = &mut pages[index(geometry.offset_of(ppn))];
+        if page.is_empty()
+            && let Some(unused) = self.unused.pop()
+        {
+            *page = unused;
+        }
+        match page.is_empty() {
+            true => *page = data.into(),
+            false => page.copy_from_slice(data),
+        }
     }
 
     pub(super) fn remove(&mut self, geometry: &Geometry, ppn: Ppn) {
-        if let Some(pages) = self.0.get_mut(&geometry.block_of(ppn).raw()) {
-            pages[index(geometry.offset_of(ppn))] = Box::default();
+        if let Some(pages) = self.blocks.get_mut(&geometry.block_of(ppn).raw()) {
+            let page = std::mem::take(&mut pages[index(geometry.offset_of(ppn))]);
+            if !page.is_empty() {
+                self.unused.push(page);
+            }
         }
+    }
+
+    /// Removes the pages of an erased block.
+    pub(super) fn remove_block(&mut self, block: Pbn) {
+        let pages = self.blocks.remove(&block.raw()).unwrap_or_default();
+        self.unused
+            .extend(pages.into_iter().filter(|page| !page.is_empty()));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
     }
 
     /// Copies the kept data of these pages of one block into `data`, consecutively.
@@ -39,7 +69,7 @@ impl MetadataCopies {
         let Some(first) = pages.clone().next() else {
             return;
         };
-        if let Some(own) = self.0.get(&geometry.block_of(first).raw()) {
+        if let Some(own) = self.blocks.get(&geometry.block_of(first).raw()) {
             let page_bytes = geometry.page_len();
             for (page, ppn) in data.chunks_mut(page_bytes).zip(pages) {
                 match &own[index(geometry.offset_of(ppn))] {
@@ -51,7 +81,7 @@ impl MetadataCopies {
     }
 
     pub(super) fn get(&self, geometry: &Geometry, ppn: Ppn) -> Option<&[u8]> {
-        let page = &self.0.get(&geometry.block_of(ppn).raw())?[index(geometry.offset_of(ppn))];
+        let page = &self.blocks.get(&geometry.block_of(ppn).raw())?[index(geometry.offset_of(ppn))];
         (!page.is_empty()).then_some(page)
     }
 }

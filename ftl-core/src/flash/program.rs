@@ -240,7 +240,7 @@ impl<S: Store> Flash<S> {
         self.proceed(done);
         // Copies are rarely the controller's own pages, and a check of one byte per record is the
         // cheapest test. If no page is kept, no copy is one of them.
-        let any_kept = self.kept.as_ref().is_some_and(|kept| !kept.0.is_empty());
+        let any_kept = self.kept.as_ref().is_some_and(|kept| !kept.is_empty());
         if any_kept
             && records
                 .iter()
@@ -273,7 +273,7 @@ impl<S: Store> Flash<S> {
         let at = self.wait();
         self.now = self.chip.erase(at, block, cause)?;
         if let Some(kept) = &mut self.kept {
-            kept.0.remove(&block.raw());
+            kept.remove_block(block);
         }
         Ok(())
     }

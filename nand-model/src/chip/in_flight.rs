@@ -38,8 +38,8 @@ impl<S: Store> Chip<S> {
             .is_some_and(|faults| faults.tracks_ops())
     }
 
-    /// Records an operation that a cut may hit later. Its die did nothing else in the meantime, so
-    /// the operation before it has ended.
+    /// Records an operation that a cut may hit later. Programs and erases of a die do not overlap,
+    /// so the one before it has ended; reads that suspend them leave nothing that a cut could hit.
     pub(super) fn note_op(
         &mut self,
         block: Pbn,

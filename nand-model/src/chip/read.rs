@@ -318,7 +318,7 @@ impl<S: Store> Chip<S> {
         done: Nanos,
         sense: Sense,
         block: Pbn,
-        pages: impl Iterator<Item = Ppn>,
+        mut pages: impl Iterator<Item = Ppn> + Clone,
         data: &mut [u8],
         oobs: &mut [u8],
         health: &mut [Health],
@@ -331,7 +331,7 @@ impl<S: Store> Chip<S> {
             health.len()
         );
         let (retries, again_ns) = if self.read_faults {
-            self.apply_read_faults(done, sense, block, pages, data, oobs, health)
+            self.apply_read_faults(done, sense, block, pages.clone(), data, oobs, health)
         } else {
             (0, 0)
         };
@@ -346,10 +346,10 @@ impl<S: Store> Chip<S> {
         }
         self.counters.read_retries += retries;
         self.counters.read_busy_ns += again_ns;
-        let geometry = &self.profile.geometry;
-        let (die, first) = (geometry.die_of(block), geometry.page(block, 0));
-        // Any page of the block: the first read has waited for the programs of its pages.
-        Ok(self.clocks.sense(done, die, first, again_ns))
+        let die = self.profile.geometry.die_of(block);
+        // Any of the pages: the first read has waited for the programs of them all.
+        let page = pages.next().expect("a read has a page");
+        Ok(self.clocks.sense(done, die, page, again_ns))
     }
 
     /// Applies the fault plan to pages that were read. Returns the number of read retries and their

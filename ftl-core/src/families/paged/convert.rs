@@ -33,20 +33,12 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
     /// a block that would get too old for the recovery window when another block is opened. Open
     /// blocks are included. Returns whether it converted one.
     pub(crate) fn convert_one(&mut self, more: u32) -> Result<bool, FtlError> {
-        let victim = match self
-            .oldest_buffer()
-            .filter(|(_, epoch)| self.is_overdue(*epoch))
-        {
-            Some((block, _)) => Some(block),
-            None if self
-                .map
-                .settings
-                .buffer_blocks
-                .is_some_and(|limit| self.map.pending.block_count() + more > limit) =>
-            {
-                self.cheapest()
-            }
-            None => None,
+        let pending = &self.map.pending;
+        let limit = self.map.settings.buffer_blocks;
+        let victim = match pending.oldest_block() {
+            Some((block, epoch)) if self.is_overdue(epoch) => Some(block),
+            _ if limit.is_some_and(|limit| pending.block_count() + more > limit) => self.cheapest(),
+            _ => None,
         };
         let Some(block) = victim else {
             return Ok(false);
@@ -96,14 +88,6 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
 
     fn is_overdue(&self, epoch: u64) -> bool {
         epoch + self.map.settings.age_window < self.space.next_epoch() + 1
-    }
-
-    fn oldest_buffer(&self) -> Option<(Pbn, u64)> {
-        self.map
-            .pending
-            .blocks()
-            .map(|(block, buffer)| (block, buffer.epoch))
-            .min_by_key(|(_, epoch)| *epoch)
     }
 
     /// Converts a full block of the update or cold area to plain data.
@@ -272,7 +256,7 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
         loop {
             self.ensure_space(MAP)?;
             self.seal_data()?;
-            let Some((block, _)) = self.oldest_buffer() else {
+            let Some((block, _)) = self.map.pending.oldest_block() else {
                 break;
             };
             self.convert(block)?;

@@ -9,6 +9,7 @@ use crate::format::UNMAPPED;
 use crate::ram::{hash_bytes, hash_most, vec_bytes, vec_most};
 use nand_model::{Geometry, Pbn, Ppn};
 use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 
 /// Pending entry of a logical page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,9 @@ pub(crate) struct Pending {
     /// Dirty entries by block and mapping page.
     counts: FxHashMap<(u32, u32), u32>,
     blocks: FxHashMap<u32, BufferBlock>,
+    /// The same blocks by ascending epoch. Blocks are added as they are opened, and most leave from
+    /// the front.
+    by_epoch: VecDeque<(u64, u32)>,
     tombstones: u32,
 }
 
@@ -71,6 +75,7 @@ impl Pending {
             dirty: FxHashMap::default(),
             counts: FxHashMap::default(),
             blocks: FxHashMap::default(),
+            by_epoch: VecDeque::new(),
             tombstones: 0,
         }
     }
@@ -117,6 +122,13 @@ impl Pending {
             .map(|(block, buffer)| (Pbn::new(*block), buffer))
     }
 
+    /// Returns the block with the lowest epoch, and that epoch.
+    pub(crate) fn oldest_block(&self) -> Option<(Pbn, u64)> {
+        self.by_epoch
+            .front()
+            .map(|(epoch, block)| (Pbn::new(*block), *epoch))
+    }
+
     pub(crate) fn holds(&self, block: Pbn) -> bool {
         self.blocks.contains_key(&block.raw())
     }
@@ -137,6 +149,9 @@ impl Pending {
             },
         );
         assert!(known.is_none(), "block {block} is already a buffer block");
+        let entry = (epoch, block.raw());
+        let at = self.by_epoch.partition_point(|other| *other < entry);
+        self.by_epoch.insert(at, entry);
     }
 
     /// Points a logical page at its new location, or at none, and returns the old entry. Sets the
@@ -269,47 +284,64 @@ impl Pending {
 
     /// Returns the mapping pages to write before this block can be converted, ascending.
     pub(crate) fn pages_to_write(&self, block: Pbn) -> Vec<u32> {
-        let mut pages: Vec<u32> = self
-            .tracked(block)
-            .filter(|(_, entry)| entry.update)
-            .map(|(lpn, _)| lpn / self.per_page)
-            .collect();
-        pages.sort_unstable();
-        pages.dedup();
+        let buffer = self.buffer(block);
+        let mut pages = Vec::new();
+        if buffer.cost > 0 {
+            let dirty = self
+                .tracked(block, buffer)
+                .filter(|(_, entry)| entry.update);
+            pages.extend(dirty.map(|(lpn, _)| lpn / self.per_page));
+            pages.sort_unstable();
+            pages.dedup();
+        }
+        debug_assert_eq!(
+            pages.len(),
+            buffer.cost as usize,
+            "block {block}: mapping pages to write"
+        );
         pages
     }
 
+    fn buffer(&self, block: Pbn) -> &BufferBlock {
+        (self.blocks.get(&block.raw())).expect("the block is a buffer block")
+    }
+
     /// Returns the entries that point into a block.
-    fn tracked(&self, block: Pbn) -> impl Iterator<Item = (u32, Entry)> {
-        let lpns = self
-            .blocks
-            .get(&block.raw())
-            .map_or(&[][..], |buffer| &buffer.lpns);
-        lpns.iter().enumerate().filter_map(move |(offset, &lpn)| {
-            let here = self.geometry.page(block, offset as u32).raw();
+    fn tracked(&self, block: Pbn, buffer: &BufferBlock) -> impl Iterator<Item = (u32, Entry)> {
+        let first = self.geometry.page(block, 0);
+        (buffer.lpns.iter().zip(first.raw()..)).filter_map(|(&lpn, here)| {
             self.get(lpn)
                 .filter(|entry| entry.ppn == here)
                 .map(|entry| (lpn, entry))
         })
     }
 
-    /// Removes a block: the map on flash contains all its entries.
+    /// Removes a block: the map on flash contains all its entries. Those are still pending only if
+    /// clean entries are kept.
     pub(crate) fn remove_block(&mut self, block: Pbn) {
-        let gone: Vec<(u32, Entry)> = self.tracked(block).collect();
-        for (lpn, entry) in gone {
-            assert!(
-                !entry.update,
-                "block {block} is removed, but the entry of logical page {lpn} is dirty"
-            );
-            self.entries.remove(&lpn);
-        }
-        let buffer = self
-            .blocks
-            .remove(&block.raw())
-            .expect("the block is a buffer block");
+        let buffer = self.buffer(block);
         assert_eq!(
             buffer.cost, 0,
-            "block {block} has no dirty entries, but its conversion cost is not 0"
+            "block {block} is removed, but has dirty entries"
+        );
+        let by_epoch = (buffer.epoch, block.raw());
+        if self.keeps_clean {
+            let clean: Vec<(u32, Entry)> = self.tracked(block, buffer).collect();
+            for (lpn, entry) in clean {
+                assert!(
+                    !entry.update,
+                    "block {block} is removed, but the entry of logical page {lpn} is dirty"
+                );
+                self.entries.remove(&lpn);
+            }
+        }
+        self.blocks.remove(&block.raw());
+        let at = self.by_epoch.partition_point(|other| *other < by_epoch);
+        let removed = self.by_epoch.remove(at);
+        assert_eq!(
+            removed,
+            Some(by_epoch),
+            "block {block} is not listed by epoch"
         );
     }
 
@@ -350,6 +382,16 @@ impl Pending {
                 self.tombstones
             ));
         }
+        let mut blocks: Vec<_> = (self.blocks())
+            .map(|(block, buffer)| (buffer.epoch, block.raw()))
+            .collect();
+        blocks.sort_unstable();
+        if !self.by_epoch.iter().eq(&blocks) {
+            wrong.push(format!(
+                "blocks are {blocks:?}, listed by epoch are {:?}",
+                self.by_epoch
+            ));
+        }
         for (block, buffer) in self.blocks() {
             let cost = counts.keys().filter(|(b, _)| *b == block.raw()).count() as u32;
             if cost != buffer.cost {
@@ -386,7 +428,8 @@ impl Pending {
         let reverse: u64 = self.blocks.values().map(|block| list(&block.lpns)).sum();
         let indexes = hash_bytes::<u32, Dirty>(self.dirty.capacity())
             + hash_bytes::<(u32, u32), u32>(self.counts.capacity())
-            + hash_bytes::<u32, BufferBlock>(self.blocks.capacity());
+            + hash_bytes::<u32, BufferBlock>(self.blocks.capacity())
+            + vec_bytes::<(u64, u32)>(self.by_epoch.capacity());
         let table = hash_bytes::<u32, Entry>(self.entries.capacity());
         (table, indexes + lists + reverse)
     }
@@ -401,6 +444,7 @@ impl Pending {
         let indexes = hash_most::<u32, Dirty>(dirty)
             + hash_most::<(u32, u32), u32>(entries)
             + hash_most::<u32, BufferBlock>(blocks)
+            + vec_most::<(u64, u32)>(blocks)
             + blocks * pages * 4;
         (hash_most::<u32, Entry>(entries), indexes + lists)
     }
