@@ -109,6 +109,12 @@ pub enum Command {
         #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
         watch: Option<f64>,
     },
+    /// Watch all instances in the terminal
+    Top {
+        /// Time between two looks at the instances
+        #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0)]
+        delay: f64,
+    },
     /// Stop a running instance
     Stop {
         /// Name of the instance; not needed if only one is running

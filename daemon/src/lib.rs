@@ -32,6 +32,7 @@ pub mod pause;
 pub mod preset;
 mod private_lock;
 pub mod profile_file;
+mod rates;
 pub mod replay;
 pub mod serve;
 pub mod shutdown;
@@ -41,6 +42,7 @@ pub mod statistics;
 pub mod status;
 pub mod sys;
 pub mod target;
+mod top;
 pub mod transport;
 pub mod volume;
 
@@ -123,6 +125,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             name,
             watch: Some(seconds),
         }) => commands::watch(&dirs, name.as_deref(), seconds, json),
+        Some(Command::Top { delay }) => top::top(&dirs, delay),
         Some(Command::Stop { name, force }) => commands::stop(&dirs, name.as_deref(), force),
         Some(Command::Pause { name, length }) => {
             commands::pause(&dirs, name.as_deref(), PauseCommand::Pause(length), json)

@@ -7,6 +7,7 @@ use crate::inject::Injection;
 use crate::instance::Dirs;
 use crate::output::{print, print_json, with_schema};
 use crate::pause::PauseCommand;
+use crate::rates::Rates;
 use crate::size::show_size;
 use crate::transport;
 use serde_json::{Value, json};
@@ -61,30 +62,33 @@ pub fn list(dirs: &Dirs, as_json: bool) -> Result<(), Failure> {
 }
 
 fn instance_json(dirs: &Dirs, name: &str) -> Value {
+    const KEYS: [&str; 11] = [
+        "name",
+        "pid",
+        "state",
+        "target",
+        "image",
+        "scheme",
+        "profile",
+        "size_bytes",
+        "write_amplification",
+        "uptime_seconds",
+        "metrics",
+    ];
+    let mut instance = look(dirs, name);
+    if let Some(fields) = instance.as_object_mut() {
+        fields.retain(|key, _| KEYS.contains(&key.as_str()));
+    }
+    instance
+}
+
+/// Returns the status of an instance; of one that does not answer, name and state alone.
+pub(crate) fn look(dirs: &Dirs, name: &str) -> Value {
     match (
         control::ask(dirs, name, &Request::Status {}),
         dirs.holder(name),
     ) {
-        (Ok(status), _) => {
-            let keys = [
-                "name",
-                "pid",
-                "state",
-                "target",
-                "image",
-                "scheme",
-                "profile",
-                "size_bytes",
-                "write_amplification",
-                "uptime_seconds",
-                "metrics",
-            ];
-            Value::Object(
-                keys.iter()
-                    .map(|&key| (key.to_owned(), status[key].clone()))
-                    .collect(),
-            )
-        }
+        (Ok(status), _) => status,
         (Err(_), Some(pid)) => json!({"name": name, "pid": pid, "state": "starting or busy"}),
         _ if dirs.is_of_another_user(name) => json!({"name": name, "state": "of another user"}),
         (Err(_), None) if transport::orphaned_target(name).is_some() => {
@@ -330,50 +334,23 @@ pub fn watch(dirs: &Dirs, name: Option<&str>, seconds: f64, as_json: bool) -> Re
 
 const HEADING: &str = "state           read/s    write/s    ops/s  WAF now   life  free blk  moved/s  map hit  erases\n";
 
-/// Returns the rates between two samples.
+/// Returns the line of the time between two status answers.
 fn rates(before: &Value, now: &Value) -> String {
-    let number = |value: &Value, path: &str| {
-        value
-            .pointer(path)
-            .and_then(Value::as_f64)
-            .unwrap_or_default()
-    };
-    let grown = |path: &str| (number(now, path) - number(before, path)).max(0.0);
-    let seconds = grown("/uptime_seconds").max(1e-3);
-    let per_second = |bytes: f64| show_size(whole(bytes / seconds));
-    let of_causes = |value: &Value, what: &str| {
-        let causes = value["nand"].as_object().into_iter().flatten();
-        causes
-            .filter_map(|(_, ops)| ops[what].as_f64())
-            .sum::<f64>()
-    };
-    let ratio = |part: f64, whole: f64, digits: usize| match whole > 0.0 {
-        true => format!("{:.digits$}", part / whole),
-        false => "-".into(),
-    };
-    let page = number(now, "/page_bytes");
-    let programmed = (of_causes(now, "programs") - of_causes(before, "programs")) * page;
-    let written = grown("/host_written_bytes");
-    let ops: f64 = ["read", "write", "flush", "discard", "write_zeroes"]
-        .iter()
-        .map(|op| grown(&format!("/host/{op}/completed")))
-        .sum();
-    let lookups = |what: &str| {
-        grown(&format!("/scheme_stats/{what}_read")) + grown(&format!("/scheme_stats/{what}_write"))
+    let rates = Rates::between(before, now);
+    let shown = |number: Option<f64>, digits: usize| {
+        number.map_or("-".into(), |number| format!("{number:.digits$}"))
     };
     format!(
         "{:<11} {:>10} {:>10} {:>8.0} {:>8} {:>6} {:>9} {:>8.0} {:>8} {:>3}-{}",
         now["state"].as_str().unwrap_or("-"),
-        per_second(grown("/host/read/bytes")),
-        per_second(grown("/host/write/bytes")),
-        ops / seconds,
-        ratio(programmed, written, 2),
-        now["write_amplification"]
-            .as_f64()
-            .map_or("-".into(), |ratio| format!("{ratio:.2}")),
+        show_size(whole(rates.read_bytes)),
+        show_size(whole(rates.written_bytes)),
+        rates.requests,
+        shown(rates.write_amplification, 2),
+        shown(now["write_amplification"].as_f64(), 2),
         now["blocks"]["free"],
-        grown("/scheme_stats/gc_pages_moved") / seconds,
-        ratio(lookups("hits"), lookups("lookups"), 3),
+        rates.gc_pages,
+        shown(rates.hit_ratio, 3),
         now["wear"]["min"],
         now["wear"]["max"],
     )
@@ -384,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_what_happened_in_between() {
+    fn a_line_has_the_rates_in_between() {
         let look = |seconds: f64, written: u64, programs: u64| {
             json!({
                 "state": "serving", "uptime_seconds": seconds, "page_bytes": 4096, "host_written_bytes": written,

@@ -1,0 +1,381 @@
+//! The screen of `ftld top`: instances above, the selected one below.
+
+use super::screen::{Column, Instance, Screen};
+use crate::convert::whole;
+use crate::rates::{Latency, Rates, number};
+use crate::size::show_size;
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Style, Stylize};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, TableState, Wrap};
+
+/// Narrower terminals have fewer columns.
+const WIDE: u16 = 92;
+/// Lines of the selected instance, its frame included.
+const DETAILS: u16 = 12;
+/// Width of the bar of the largest cause.
+const BAR: f64 = 24.0;
+const KEYS: &str = " \u{2191}\u{2193} select  <> sort  + - slower, faster  h help  q quit";
+const HELP: &str = "\
+Up, Down, Home, End   select an instance
+< >, Left, Right, F6  sort by the next or the last column, largest first
++ -                   ask half as often, twice as often
+h, ?, F1              show or hide this
+q, F10, Ctrl-C        quit
+
+WAF is flash programs per page written in the last interval, P99 and the other times are those of reads and writes as the
+host saw them, interpolated within a bucket of the histogram. QUEUE counts requests under way. GC/s counts pages that garbage
+collection moved. docs/METRICS.md defines all of them.";
+
+/// A column: what it is called, how wide, and whether narrow terminals have it.
+struct Shape {
+    column: Option<Column>,
+    title: &'static str,
+    width: u16,
+    always: bool,
+}
+
+const fn shape(title: &'static str, width: u16, column: Option<Column>, always: bool) -> Shape {
+    Shape {
+        column,
+        title,
+        width,
+        always,
+    }
+}
+
+const SHAPES: [Shape; 11] = [
+    shape("NAME", 12, Some(Column::Name), true),
+    shape("STATE", 9, None, true),
+    shape("SCHEME", 10, None, false),
+    shape("READ/s", 9, Some(Column::Read), true),
+    shape("WRITE/s", 9, Some(Column::Write), true),
+    shape("IOPS", 7, Some(Column::Requests), true),
+    shape("P99", 8, Some(Column::Latency), true),
+    shape("QUEUE", 5, None, true),
+    shape("WAF", 6, Some(Column::Amplification), true),
+    shape("GC/s", 7, Some(Column::Gc), false),
+    shape("FREE", 6, Some(Column::Free), true),
+];
+
+/// Draws the screen.
+pub(super) fn draw(frame: &mut Frame, screen: &Screen) {
+    let rows = screen.sorted().len().max(1);
+    let table_height = u16::try_from(rows + 1).unwrap_or(u16::MAX);
+    let [head, table, details, keys] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Max(table_height),
+        Constraint::Min(DETAILS),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    let delay = screen.delay().as_secs_f64();
+    let title = match screen.sorted().len() {
+        1 => format!(" ftld: 1 instance, every {delay:.3} s"),
+        n => format!(" ftld: {n} instances, every {delay:.3} s"),
+    };
+    frame.render_widget(Line::from(title).bold(), head);
+    frame.render_widget(Line::from(KEYS).reversed(), keys);
+    if screen.help() {
+        let help = Paragraph::new(HELP).wrap(Wrap { trim: false });
+        return frame.render_widget(
+            help.block(Block::bordered().title(" Keys ")),
+            table.union(details),
+        );
+    }
+    match (screen.heard(), screen.selected()) {
+        (false, _) => frame.render_widget(" asking the instances ...", table),
+        (true, None) => {
+            let none = " no instance is running; `ftld TARGET` starts one, `ftld doctor` checks prerequisites";
+            frame.render_widget(
+                Paragraph::new(none).wrap(Wrap { trim: false }),
+                table.union(details),
+            );
+        }
+        (true, Some(selected)) => {
+            instances(frame, table, screen);
+            instance(frame, details, selected);
+        }
+    }
+}
+
+fn instances(frame: &mut Frame, area: Rect, screen: &Screen) {
+    let shown = |shape: &&Shape| shape.always || area.width >= WIDE;
+    let shapes: Vec<&Shape> = SHAPES.iter().filter(shown).collect();
+    let heads = shapes.iter().map(|shape| {
+        let sorted = shape.column == Some(screen.sorted_by());
+        let text = aligned(shape, shape.title.to_owned());
+        Cell::from(if sorted { text.underlined() } else { text })
+    });
+    let rows = screen.sorted().into_iter().map(|one| {
+        let cells = shapes
+            .iter()
+            .map(|shape| Cell::from(aligned(shape, cell(one, shape.title))));
+        Row::new(cells).style(style(one))
+    });
+    let widths = shapes.iter().map(|shape| match shape.title {
+        "NAME" => Constraint::Min(shape.width),
+        _ => Constraint::Length(shape.width),
+    });
+    let table = Table::new(rows, widths.collect::<Vec<_>>())
+        .header(Row::new(heads).bold())
+        .row_highlight_style(Style::new().reversed());
+    let mut state = TableState::new().with_selected(screen.selected_row());
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+/// Names on the left, numbers on the right.
+fn aligned(shape: &Shape, text: String) -> Text<'static> {
+    let left = ["NAME", "STATE", "SCHEME"].contains(&shape.title);
+    Text::from(text).alignment(if left {
+        Alignment::Left
+    } else {
+        Alignment::Right
+    })
+}
+
+fn style(instance: &Instance) -> Style {
+    match instance.status["state"].as_str() {
+        Some("serving") => Style::new(),
+        Some("failed" | "dead") => Style::new().red(),
+        _ => Style::new().yellow(),
+    }
+}
+
+fn cell(instance: &Instance, title: &str) -> String {
+    let status = &instance.status;
+    let text = |key: &str| status[key].as_str().unwrap_or("-").to_owned();
+    let rate = |show: fn(&Rates) -> String| instance.rates.as_ref().map_or("-".into(), show);
+    match title {
+        "NAME" => text("name"),
+        "STATE" => text("state"),
+        "SCHEME" => text("scheme"),
+        "READ/s" => rate(|rates| show_size(whole(rates.read_bytes))),
+        "WRITE/s" => rate(|rates| show_size(whole(rates.written_bytes))),
+        "IOPS" => rate(|rates| format!("{:.0}", rates.requests)),
+        "P99" => rate(|rates| {
+            rates
+                .latency
+                .map_or("-".into(), |latency| time(latency.p99))
+        }),
+        "WAF" => rate(|rates| two_digits(rates.write_amplification)),
+        "GC/s" => rate(|rates| format!("{:.0}", rates.gc_pages)),
+        "QUEUE" if status["host"].is_object() => queue(instance).to_string(),
+        "FREE" if status["blocks"].is_object() => status["blocks"]["free"].to_string(),
+        _ => "-".into(),
+    }
+}
+
+/// Requests under way.
+fn queue(instance: &Instance) -> u64 {
+    let ops = instance.status["host"].as_object().into_iter().flatten();
+    ops.filter_map(|(_, op)| op["in_flight"].as_u64()).sum()
+}
+
+fn two_digits(number: Option<f64>) -> String {
+    number.map_or("-".into(), |number| format!("{number:.2}"))
+}
+
+/// A time with three digits.
+fn time(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ..1e3 => (ns, "ns"),
+        ..1e6 => (ns / 1e3, "\u{b5}s"),
+        ..1e9 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    match value {
+        ..10.0 => format!("{value:.2} {unit}"),
+        ..100.0 => format!("{value:.1} {unit}"),
+        _ => format!("{value:.0} {unit}"),
+    }
+}
+
+/// The selected instance.
+fn instance(frame: &mut Frame, area: Rect, instance: &Instance) {
+    let frame_of = Block::bordered().title(format!(" {} ", instance.name()));
+    let inner = frame_of.inner(area);
+    frame.render_widget(frame_of, area);
+    let [top, graph] = Layout::vertical([Constraint::Min(6), Constraint::Length(3)]).areas(inner);
+    let [left, right] = Layout::horizontal([Constraint::Fill(3), Constraint::Fill(2)]).areas(top);
+    frame.render_widget(Paragraph::new(facts(instance)), left);
+    frame.render_widget(Paragraph::new(causes(instance)), right);
+    let shown: Vec<u64> = instance
+        .requests
+        .iter()
+        .rev()
+        .take(graph.width.into())
+        .rev()
+        .copied()
+        .collect();
+    let title = format!(
+        "requests per second, at most {}",
+        shown.iter().max().unwrap_or(&0)
+    );
+    let graph_of = Sparkline::default()
+        .data(&shown)
+        .block(Block::new().title(title.dim()));
+    frame.render_widget(graph_of, graph);
+}
+
+fn facts(instance: &Instance) -> Vec<Line<'static>> {
+    let status = &instance.status;
+    let text = |key: &str| status[key].as_str().unwrap_or("-").to_owned();
+    let size = |key: &str| status[key].as_u64().map_or("-".into(), show_size);
+    let mut lines = vec![Line::from(format!(
+        "{} on {}, {} of {} flash",
+        text("scheme"),
+        text("profile"),
+        size("size_bytes"),
+        size("raw_bytes")
+    ))];
+    if !status["host"].is_object() {
+        return vec![Line::from(format!("state: {}", text("state")))];
+    }
+    lines.push(Line::from(format!(
+        "{}  {}",
+        text("target"),
+        text("metrics")
+    )));
+    lines.push(Line::from("        mean      p50      p99    p99.9").dim());
+    let rates = instance.rates.as_ref();
+    let times = rates.and_then(|rates| rates.latency);
+    lines.push(Line::from(match times {
+        Some(Latency {
+            mean,
+            p50,
+            p99,
+            p999,
+        }) => {
+            format!(
+                "{:>12} {:>8} {:>8} {:>8}",
+                time(mean),
+                time(p50),
+                time(p99),
+                time(p999)
+            )
+        }
+        None => "no reads or writes".into(),
+    }));
+    let blocks = status["blocks"].as_object().into_iter().flatten();
+    let blocks: Vec<_> = blocks
+        .filter(|(_, count)| count.as_u64() > Some(0))
+        .map(|(state, count)| format!("{state} {count}"))
+        .collect();
+    lines.push(Line::from(format!("blocks: {}", blocks.join(", "))));
+    lines.push(Line::from(format!(
+        "erases per block: {} to {}, mean {:.1} of {}",
+        status["wear"]["min"],
+        status["wear"]["max"],
+        number(status, "/wear/mean"),
+        status["wear"]["rated"]
+    )));
+    let notes = [
+        "failure",
+        "writes_failing",
+        "read_only_reason",
+        "host_behind",
+    ];
+    let notes = notes.iter().filter_map(|key| status[key].as_str());
+    let notes = notes.filter(|note| !note.is_empty());
+    lines.extend(notes.map(|note| Line::from(note.to_owned()).yellow()));
+    lines
+}
+
+/// Flash programs per page written, as bars.
+fn causes(instance: &Instance) -> Vec<Line<'static>> {
+    let lifetime = instance.status["write_amplification"].as_f64();
+    let rates = instance.rates.as_ref();
+    let now = two_digits(rates.and_then(|rates| rates.write_amplification));
+    let head = format!(
+        "write amplification {now}, lifetime {}",
+        two_digits(lifetime)
+    );
+    let mut lines = vec![Line::from(head)];
+    let by_cause = rates.map_or(&[][..], |rates| &rates.by_cause);
+    let most = by_cause.first().map_or(1.0, |(_, of)| *of);
+    lines.extend(by_cause.iter().map(|(cause, of)| {
+        let bar = "\u{2588}".repeat(whole(BAR * of / most) as usize);
+        let colour = if cause == "host" {
+            Style::new().green()
+        } else {
+            Style::new().yellow()
+        };
+        Line::from(vec![
+            Span::raw(format!("{cause:<14} {of:>5.2} ")),
+            Span::styled(bar, colour),
+        ])
+    }));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::screen::tests::serving;
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::{KeyCode, KeyModifiers};
+    use std::time::Duration;
+
+    fn drawn(screen: &Screen, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, screen)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    fn line<'a>(text: &'a str, with: &str) -> &'a str {
+        (text.lines().find(|line| line.contains(with)))
+            .unwrap_or_else(|| panic!("no {with:?} in\n{text}"))
+    }
+
+    #[test]
+    fn instances_their_rates_and_the_selected_one_are_shown() {
+        let mut screen = Screen::new(Duration::from_secs(1));
+        assert!(drawn(&screen, 80, 24).contains("asking the instances"));
+        screen.update(vec![]);
+        assert!(drawn(&screen, 80, 24).contains("no instance is running"));
+        screen.update(vec![serving("demo", 1.0, 0)]);
+        screen.update(vec![serving("demo", 2.0, 2048), serving("other", 2.0, 0)]);
+        let text = drawn(&screen, 100, 24);
+        let words: Vec<_> = line(&text, "lazyftl  ").split_whitespace().collect();
+        let expected = [
+            "\"demo", "serving", "lazyftl", "0", "B", "8", "MiB", "2048", "24.8", "\u{b5}s", "3",
+            "1.50", "1024", "12\"",
+        ];
+        assert_eq!(words[..14], expected, "{text}");
+        assert!(
+            text.contains("write amplification 1.50, lifetime 1.50"),
+            "{text}"
+        );
+        assert!(line(&text, "gc     ").contains("0.50"), "{text}");
+        assert!(text.contains("requests per second, at most 2048"), "{text}");
+        assert!(text.contains("erases per block: 1 to 9"), "{text}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_fewer_columns_and_a_tiny_one_does_no_harm() {
+        let mut screen = Screen::new(Duration::from_secs(1));
+        screen.update(vec![serving("demo", 1.0, 0)]);
+        assert!(drawn(&screen, 100, 24).contains("SCHEME"));
+        let narrow = drawn(&screen, 80, 24);
+        assert!(
+            !narrow.contains("SCHEME") && narrow.contains("FREE"),
+            "{narrow}"
+        );
+        for (width, height) in [(1, 1), (10, 3), (40, 8), (300, 2)] {
+            drawn(&screen, width, height);
+        }
+        screen.press(KeyCode::Char('h'), KeyModifiers::NONE);
+        assert!(drawn(&screen, 80, 24).contains("select an instance"));
+    }
+
+    #[test]
+    fn times_have_three_digits() {
+        assert_eq!(
+            [1.0, 999.0, 1_500.0, 25_000_000.0, 2e9].map(time),
+            ["1.00 ns", "999 ns", "1.50 \u{b5}s", "25.0 ms", "2.00 s"]
+        );
+    }
+}

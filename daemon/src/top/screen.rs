@@ -1,0 +1,282 @@
+//! What the screen of `ftld top` shows, and what keys change. Knows no terminal.
+
+use crate::rates::{Rates, number};
+use ratatui::crossterm::event::{KeyCode, KeyModifiers};
+use serde_json::Value;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use strum::VariantArray;
+
+/// Rounds of answers that the graphs show.
+pub(super) const HISTORY: usize = 240;
+
+/// Columns by which the instances can be sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
+pub(super) enum Column {
+    Name,
+    Read,
+    Write,
+    Requests,
+    Latency,
+    Amplification,
+    Gc,
+    Free,
+}
+
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Next {
+    Continue,
+    Quit,
+    /// Ask the instances this often from now on.
+    Delay(Duration),
+}
+
+/// An instance, and what it did lately.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Instance {
+    /// Its last answer; name and state alone if it does not serve.
+    pub(super) status: Value,
+    /// Rates since the answer before; `None` before the second one.
+    pub(super) rates: Option<Rates>,
+    /// Requests per second, oldest first.
+    pub(super) requests: VecDeque<u64>,
+}
+
+impl Instance {
+    /// Returns the instance's name.
+    pub(super) fn name(&self) -> &str {
+        self.status["name"].as_str().unwrap_or("?")
+    }
+
+    fn key(&self, column: Column) -> f64 {
+        let rates = self.rates.as_ref();
+        let rate = |of: fn(&Rates) -> f64| rates.map_or(0.0, of);
+        match column {
+            Column::Name => 0.0,
+            Column::Read => rate(|rates| rates.read_bytes),
+            Column::Write => rate(|rates| rates.written_bytes),
+            Column::Requests => rate(|rates| rates.requests),
+            Column::Latency => rate(|rates| rates.latency.map_or(0.0, |latency| latency.p99)),
+            Column::Amplification => rate(|rates| rates.write_amplification.unwrap_or(0.0)),
+            Column::Gc => rate(|rates| rates.gc_pages),
+            Column::Free => -number(&self.status, "/blocks/free"),
+        }
+    }
+}
+
+/// The state of the screen.
+#[derive(Debug)]
+pub(super) struct Screen {
+    instances: BTreeMap<String, Instance>,
+    /// `None` before the first round.
+    heard: bool,
+    selected: String,
+    sorted_by: Column,
+    delay: Duration,
+    help: bool,
+}
+
+impl Screen {
+    /// Creates a screen that has heard nothing.
+    pub(super) fn new(delay: Duration) -> Screen {
+        Screen {
+            instances: BTreeMap::new(),
+            heard: false,
+            selected: String::new(),
+            sorted_by: Column::Name,
+            delay,
+            help: false,
+        }
+    }
+
+    /// Returns the time between two rounds of questions.
+    pub(super) fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    /// Returns whether any round was heard.
+    pub(super) fn heard(&self) -> bool {
+        self.heard
+    }
+
+    /// Returns whether the keys are explained.
+    pub(super) fn help(&self) -> bool {
+        self.help
+    }
+
+    /// Returns the column by which the instances are sorted.
+    pub(super) fn sorted_by(&self) -> Column {
+        self.sorted_by
+    }
+
+    /// Takes the answers of a round. Instances that are gone leave the screen.
+    pub(super) fn update(&mut self, round: Vec<Value>) {
+        self.heard = true;
+        let mut before = std::mem::take(&mut self.instances);
+        for status in round {
+            let name = status["name"].as_str().unwrap_or_default().to_owned();
+            let mut instance = before.remove(&name).unwrap_or_default();
+            let serves = |status: &Value| status["uptime_seconds"].is_number();
+            // After a restart the counters begin anew.
+            let same = instance.status["pid"] == status["pid"];
+            instance.rates = (same && serves(&instance.status) && serves(&status))
+                .then(|| Rates::between(&instance.status, &status));
+            if let Some(rates) = &instance.rates {
+                instance.requests.push_back(rates.requests.round() as u64);
+                if instance.requests.len() > HISTORY {
+                    instance.requests.pop_front();
+                }
+            }
+            instance.status = status;
+            self.instances.insert(name, instance);
+        }
+        if !self.instances.contains_key(&self.selected) {
+            self.selected = (self.sorted().first()).map_or(String::new(), |one| one.name().into());
+        }
+    }
+
+    /// Returns the instances in the order of the screen: by name, or largest first.
+    pub(super) fn sorted(&self) -> Vec<&Instance> {
+        let mut sorted: Vec<_> = self.instances.values().collect();
+        let column = self.sorted_by;
+        sorted.sort_by(|a, b| b.key(column).total_cmp(&a.key(column)));
+        sorted
+    }
+
+    /// Returns the selected instance.
+    pub(super) fn selected(&self) -> Option<&Instance> {
+        self.instances.get(&self.selected)
+    }
+
+    /// Returns its place in the order of the screen.
+    pub(super) fn selected_row(&self) -> Option<usize> {
+        (self.sorted().iter()).position(|instance| instance.name() == self.selected)
+    }
+
+    /// Handles a key.
+    pub(super) fn press(&mut self, key: KeyCode, with: KeyModifiers) -> Next {
+        match key {
+            KeyCode::Char('c') if with.contains(KeyModifiers::CONTROL) => return Next::Quit,
+            KeyCode::Char('q') | KeyCode::F(10) => return Next::Quit,
+            KeyCode::Char('h' | '?') | KeyCode::F(1) => self.help = !self.help,
+            KeyCode::Esc => self.help = false,
+            KeyCode::Up | KeyCode::Char('k') => self.select(-1),
+            KeyCode::Down | KeyCode::Char('j') => self.select(1),
+            KeyCode::Home => self.select(isize::MIN),
+            KeyCode::End => self.select(isize::MAX),
+            KeyCode::Char('>' | '.') | KeyCode::Right | KeyCode::F(6) => self.sort(1),
+            KeyCode::Char('<' | ',') | KeyCode::Left => self.sort(Column::VARIANTS.len() - 1),
+            KeyCode::Char('+') => return self.set_delay(2.0),
+            KeyCode::Char('-') => return self.set_delay(0.5),
+            _ => {}
+        }
+        Next::Continue
+    }
+
+    fn select(&mut self, by: isize) {
+        let sorted = self.sorted();
+        let Some(last) = sorted.len().checked_sub(1) else {
+            return;
+        };
+        let row = self.selected_row().unwrap_or(0);
+        self.selected = sorted[row.saturating_add_signed(by).min(last)]
+            .name()
+            .into();
+    }
+
+    fn sort(&mut self, by: usize) {
+        let now = (Column::VARIANTS.iter()).position(|column| *column == self.sorted_by);
+        let next = (now.unwrap_or(0) + by) % Column::VARIANTS.len();
+        self.sorted_by = Column::VARIANTS[next];
+    }
+
+    fn set_delay(&mut self, factor: f64) -> Next {
+        let seconds = (self.delay.as_secs_f64() * factor).clamp(0.125, 64.0);
+        self.delay = Duration::from_secs_f64(seconds);
+        Next::Delay(self.delay)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// An instance that has served `requests` reads of 4 KiB by the second `at`.
+    pub(in crate::top) fn serving(name: &str, at: f64, requests: u64) -> Value {
+        let wall = json!({"counts": [requests, 0, 0], "sum_ns": 20_000 * requests});
+        json!({
+            "name": name, "pid": 7, "state": "serving", "scheme": "lazyftl", "size_bytes": 1u64 << 30,
+            "uptime_seconds": at, "page_bytes": 4096, "host_written_bytes": 4096 * requests,
+            "write_amplification": 1.5, "latency_bounds_ns": [25_000, 50_000],
+            "host": {"write": {"completed": requests, "bytes": 4096 * requests, "in_flight": 3, "wall": wall}},
+            "nand": {"host": {"programs": requests}, "gc": {"programs": requests / 2}},
+            "scheme_stats": {"gc_pages_moved": requests / 2}, "blocks": {"free": 12},
+            "wear": {"min": 1, "max": 9, "mean": 4.5, "rated": 3000}, "profile": "mlc-4k", "raw_bytes": 1181116006u64, "target": "nbd+unix:///?socket=a", "image": "/tmp/a.ftld",
+        })
+    }
+
+    fn names(screen: &Screen) -> Vec<&str> {
+        screen.sorted().iter().map(|one| one.name()).collect()
+    }
+
+    #[test]
+    fn instances_are_sorted_and_the_selection_follows_its_instance() {
+        let mut screen = Screen::new(Duration::from_secs(1));
+        assert!(screen.selected().is_none());
+        let round = |at, a, b| vec![serving("a", at, a), serving("b", at, b)];
+        screen.update(round(1.0, 100, 100));
+        assert_eq!(screen.selected().unwrap().name(), "a");
+        assert_eq!(screen.selected().unwrap().rates, None);
+        screen.update(round(2.0, 150, 400));
+        assert_eq!(names(&screen), ["a", "b"]);
+        let none = KeyModifiers::NONE;
+        for _ in 0..2 {
+            screen.press(KeyCode::Right, none);
+        }
+        assert_eq!(screen.sorted_by(), Column::Write);
+        assert_eq!(names(&screen), ["b", "a"]);
+        assert_eq!(screen.selected_row(), Some(1));
+        screen.press(KeyCode::Up, none);
+        screen.press(KeyCode::Up, none);
+        assert_eq!(screen.selected().unwrap().name(), "b");
+        assert_eq!(screen.selected().unwrap().requests, [300]);
+        screen.press(KeyCode::End, none);
+        assert_eq!(screen.selected().unwrap().name(), "a");
+        screen.press(KeyCode::Left, none);
+        assert_eq!(screen.sorted_by(), Column::Read);
+    }
+
+    #[test]
+    fn an_instance_that_left_is_forgotten_and_one_that_restarted_has_no_rates() {
+        let mut screen = Screen::new(Duration::from_secs(1));
+        screen.update(vec![serving("a", 1.0, 5), serving("b", 1.0, 5)]);
+        let mut again = serving("b", 0.1, 1);
+        again["pid"] = 8.into();
+        screen.update(vec![again]);
+        assert_eq!(names(&screen), ["b"]);
+        assert_eq!(screen.selected().unwrap().rates, None);
+        screen.update(vec![json!({"name": "b", "state": "dead"})]);
+        assert_eq!(screen.selected().unwrap().rates, None);
+        screen.update(vec![]);
+        assert!(screen.selected().is_none());
+        screen.press(KeyCode::Down, KeyModifiers::NONE);
+    }
+
+    #[test]
+    fn keys_quit_and_set_the_delay() {
+        let mut screen = Screen::new(Duration::from_secs(1));
+        let none = KeyModifiers::NONE;
+        let faster = screen.press(KeyCode::Char('-'), none);
+        assert_eq!(faster, Next::Delay(Duration::from_millis(500)));
+        for _ in 0..20 {
+            screen.press(KeyCode::Char('+'), none);
+        }
+        assert_eq!(screen.delay(), Duration::from_secs(64));
+        assert_eq!(screen.press(KeyCode::Char('c'), none), Next::Continue);
+        let control = KeyModifiers::CONTROL;
+        assert_eq!(screen.press(KeyCode::Char('c'), control), Next::Quit);
+        assert_eq!(screen.press(KeyCode::F(10), none), Next::Quit);
+    }
+}
