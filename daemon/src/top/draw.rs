@@ -198,8 +198,11 @@ fn instance(frame: &mut Frame, area: Rect, instance: &Instance) {
     let inner = frame_of.inner(area);
     frame.render_widget(frame_of, area);
     let [top, graph] = Layout::vertical([Constraint::Min(6), Constraint::Length(3)]).areas(inner);
-    let [left, right] = Layout::horizontal([Constraint::Fill(3), Constraint::Fill(2)]).areas(top);
-    frame.render_widget(Paragraph::new(facts(instance)), left);
+    let [left, right] = Layout::horizontal([Constraint::Fill(4), Constraint::Fill(3)])
+        .spacing(1)
+        .areas(top);
+    let facts = Paragraph::new(facts(instance)).wrap(Wrap { trim: false });
+    frame.render_widget(facts, left);
     frame.render_widget(Paragraph::new(causes(instance)), right);
     let shown: Vec<u64> = instance
         .requests
@@ -288,10 +291,7 @@ fn causes(instance: &Instance) -> Vec<Line<'static>> {
     let lifetime = instance.status["write_amplification"].as_f64();
     let rates = instance.rates.as_ref();
     let now = two_digits(rates.and_then(|rates| rates.write_amplification));
-    let head = format!(
-        "write amplification {now}, lifetime {}",
-        two_digits(lifetime)
-    );
+    let head = format!("WAF {now}, lifetime {}", two_digits(lifetime));
     let mut lines = vec![Line::from(head)];
     let by_cause = rates.map_or(&[][..], |rates| &rates.by_cause);
     let most = by_cause.first().map_or(1.0, |(_, of)| *of);
@@ -345,10 +345,7 @@ mod tests {
             "1.50", "1024", "12\"",
         ];
         assert_eq!(words[..14], expected, "{text}");
-        assert!(
-            text.contains("write amplification 1.50, lifetime 1.50"),
-            "{text}"
-        );
+        assert!(text.contains("WAF 1.50, lifetime 1.50"), "{text}");
         assert!(line(&text, "gc     ").contains("0.50"), "{text}");
         assert!(text.contains("requests per second, at most 2048"), "{text}");
         assert!(text.contains("erases per block: 1 to 9"), "{text}");
