@@ -196,6 +196,8 @@ impl Clocks {
 pub(crate) struct CellTimes {
     /// Sum over all pages before the offset.
     before: Vec<Nanos>,
+    /// The time of every page, if all take the same.
+    equal: Option<Nanos>,
 }
 
 impl CellTimes {
@@ -206,7 +208,12 @@ impl CellTimes {
             Some(*sum)
         }));
         debug_assert!(before.is_sorted(), "sums of cell times ascend");
-        CellTimes { before }
+        let each = before[1];
+        let is_equal = before.windows(2).all(|sums| sums[1] - sums[0] == each);
+        CellTimes {
+            before,
+            equal: is_equal.then_some(each),
+        }
     }
 
     /// Cell time of one page.
@@ -225,6 +232,15 @@ impl CellTimes {
     ) -> impl Iterator<Item = (Ppn, Nanos)> {
         let times = (offset..).map(|offset| self.of(offset));
         first.run(count).zip(times)
+    }
+
+    /// Cell time of `count` pages at these offsets.
+    #[inline(always)]
+    pub(crate) fn of_pages(&self, offsets: impl Iterator<Item = u32>, count: u32) -> Nanos {
+        match self.equal {
+            Some(each) => each * u64::from(count),
+            None => offsets.map(|offset| self.of(offset)).sum(),
+        }
     }
 
     /// Cell time of `count` pages from `offset` on.

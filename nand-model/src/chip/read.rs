@@ -180,8 +180,10 @@ impl<S: Store> Chip<S> {
             .fold(true, |so_far, pair| so_far & (pair[0] < pair[1]));
         assert!(ascend, "NAND rule: pages of a run ascend");
         let count = to_u32(pages.len());
+        let offsets = pages.iter().map(|ppn| self.split.offset_of(*ppn));
+        let cells_ns = self.read_times.of_pages(offsets, count);
         let cell_ns = |ppn: &Ppn| self.read_times.of(self.split.offset_of(*ppn));
-        let (cells_ns, first_ns) = (pages.iter().map(cell_ns).sum(), cell_ns(first));
+        let first_ns = cell_ns(first);
         self.counters.of_mut(cause).reads += u64::from(count);
         self.counters.read_busy_ns += cells_ns;
         let die = self.profile.geometry.die_of(block);
