@@ -124,7 +124,7 @@ def those(text, holds, direction=None):
         text + (f"; direction: {direction[0]}" if direction else ""),
         lambda ours, _: holds(ours),
         direction and (lambda ours, _: direction[1](ours)),
-        lambda ours: ", ".join(map(str, ours)),
+        lambda ours: ", ".join(map(str, ours)) or "none",
     )
 
 
@@ -214,7 +214,7 @@ def report(claims, found, why):
                 said,
             )
         )
-        if why.get(claim.key):
+        if said != REPRODUCED and why.get(claim.key):
             reasons += f"{number}. {why[claim.key]}\n"
         elif claim.test and verdict != REPRODUCED:
             unexplained.append(f"{claim.says} ({verdict})")
