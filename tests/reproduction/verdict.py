@@ -94,7 +94,7 @@ def less(text, slack=0.0, digits=0, unit=""):
 def falls(text, slack, digits=0):
     """A list that falls from its first value to its last, and between them rises by no more than `slack` percent at a time."""
     return Test(
-        f"{text}, up to {slack} %; direction: the last below the first",
+        f"{text}, no step back above {slack} %; direction: the last below the first",
         lambda ours, _: all(b <= (1 + slack / 100) * a for a, b in zip(ours, ours[1:])) and ours[-1] < ours[0],
         lambda ours, _: ours[-1] < ours[0],
         lambda ours: " ".join(figure(one, digits) for one in ours),
@@ -105,7 +105,7 @@ def rises(text, slack, digits=0):
     """The same the other way."""
     test = falls(text, slack, digits)
     back = lambda holds: lambda ours, theirs: holds(ours[::-1], theirs)
-    return Test(f"{text}, up to {slack} %; direction: the last above the first", back(test.full), back(test.direction), test.show)
+    return Test(f"{text}, no step back above {slack} %; direction: the last above the first", back(test.full), back(test.direction), test.show)
 
 
 def crosses(text, at, digits=2):
