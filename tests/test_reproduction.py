@@ -101,6 +101,12 @@ def test_stand_ins_judge_where_no_real_trace_exercises_the_claim():
     assert "1 contradicted" in text and "; 0 on real traces." in text
 
 
+def test_no_joint_case_is_not_a_missing_load():
+    claim = Claim("key", "words", "100", within(10))
+    assert "hardly exercised" in report([claim], {"key": []}, {})[0]
+    assert "its load is missing" in report([claim], {}, {})[0]
+
+
 def test_collected_needs_enough_copies():
     row = lambda programs: {"flash": {"gc": {"programs": programs - 50}, "merge": {"programs": 50}}}
     assert not collected(row(199))

@@ -52,7 +52,7 @@ CLAIMS = [
 ]
 INTRODUCTION = """\
 Pages of 4 KB; the paper gives no charges, and its block of "168,600KB" is implausible; a cache of a 64th of the table, as in its example. `--preset dopftl-paper`: `mlc-4k`. The three have the same RAM by the papers' count, cache and pending
-changes: the cache of TPFTL, whose entries are smaller, is 6/7 of the others'. Ours take up to 20 times as much for an entry and least for DOPFTL's pages, so the table has the same real RAM (`--ram`), too, and it is a further case.
+changes: the cache of TPFTL, whose entries are smaller, is 6/7 of the others'. Ours take up to 20 times as much for an entry and least for DOPFTL's pages, so the table has the same limit of real RAM (`--ram`, which counts every part at its largest), too: *same real RAM* is a further case.
 
 - **Real traces**, not the paper's: Financial1 and mssql, on a device as large as each needs, equal raw flash for all schemes; filled and aged by random pages, which breaks extents: the worst state for compressed mapping
   pages. The table has them on a device that was filled in order only, too. DOPFTL needs two mapping pages of 4 KB at least, more than a 64th of Financial1's table: all caches are of 8 KB there.
@@ -96,14 +96,14 @@ def section(ftld):
 
 
 def caches(size, names):
-    """A 64th of the table, but two mapping pages at least; as many bytes for pending changes; and TPFTL's entries are smaller."""
+    """A 64th of the table, but two mapping pages at least; as many bytes for pending changes, 4 each; and TPFTL's entries are smaller."""
     cache = max(CACHE_LEAST, size // 4096 * 4 // 64)
-    values = {"dopftl": {"dop.cache": cache, "dop.max_dirty": cache // 8}, "dftl": {"dftl.cache": cache}, "tpftl": {"tpftl.cache": cache * 6 // 7}}
+    values = {"dopftl": {"dop.cache": cache, "dop.max_dirty": cache // 4}, "dftl": {"dftl.cache": cache}, "tpftl": {"tpftl.cache": cache * 6 // 7}}
     return [word for name in names for key, value in values.get(name, {}).items() for word in ("--set", f"{key}={value}")]
 
 
 def real_ram(size):
-    """Bytes that are enough for the least cache of each scheme and about as much again."""
+    """Bytes that are enough for a cache of each scheme."""
     return (3 << 19) + size * 3 // 8192
 
 

@@ -192,7 +192,7 @@ def report(claims, found, why):
         if claim.test is None:
             verdict, said = UNTESTABLE, f"{UNTESTABLE}: {claim.why_not}"
         elif not cases:
-            verdict, said = UNTESTABLE, f"{UNTESTABLE}: its load is missing"
+            verdict, said = UNTESTABLE, f"{UNTESTABLE}: " + (IDLE if claim.key in found else "its load is missing")
         else:
             judging = any(case.exercised for case in real)
             (verdict, on), other = judge(claim.test, real if judging else stand_in or real), judge(claim.test, stand_in)
