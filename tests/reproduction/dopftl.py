@@ -96,7 +96,8 @@ def section(ftld):
 
 
 def caches(size, names):
-    """A 64th of the table, but two mapping pages at least; as many bytes for pending changes, 4 each; and TPFTL's entries are smaller."""
+    """Caches of a 64th of the table, but of two mapping pages at least. Pending changes have as many
+    bytes, 4 each; TPFTL's entries are smaller."""
     cache = max(CACHE_LEAST, size // 4096 * 4 // 64)
     values = {"dopftl": {"dop.cache": cache, "dop.max_dirty": cache // 4}, "dftl": {"dftl.cache": cache}, "tpftl": {"tpftl.cache": cache * 6 // 7}}
     return [word for name in names for key, value in values.get(name, {}).items() for word in ("--set", f"{key}={value}")]

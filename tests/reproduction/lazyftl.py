@@ -25,9 +25,9 @@ ORDERS = ["runs", "scattered"]
 REAL = [real.FINANCIAL1, real.MSSQL, real.MYSQL]
 # The size of the swept stand-in: what fits with the largest area, so that one thing changes.
 FIXED = ("--size", "912MiB")
-# Percent of the device that the trace touches, the rest never written: the paper's share, and others to see what it decides.
+# Percent of the device that the trace touches; the rest is never written. The paper's, and all.
 PAPERS, TOUCHED = 75.9, [60, 75.9, 90, 100]
-# The real trace of the sweeps: on a device of the paper's size or more, so no two points round to the same blocks or pages.
+# The real trace of the sweeps. Its device is larger than the paper's: no two points round to one.
 SWEPT = real.TRACES[real.MYSQL][0]
 
 CLAIMS = [
@@ -145,7 +145,7 @@ def real_rigs(ftld):
 
 
 def touched_parts(ftld):
-    """Financial1 on devices of which it touches a share, by that share: the rest was never written, as the paper's trace leaves it."""
+    """Financial1 on devices of which it touches a share and leaves the rest, by that share."""
     rig = next((rig for rig in real_rigs(ftld) if rig.label == real.TRACES[real.FINANCIAL1][0]), None)
     bytes_touched = rig and real.touched(ftld, real.FINANCIAL1)
     return {share: part_of(rig, bytes_touched, share) for share in TOUCHED} if rig else {}
@@ -189,12 +189,13 @@ def plain(rig, preset):
 
 
 def one_size(rig):
-    """The stand-in's raw flash is the profile's; with one size for the host, all else is equal, too."""
+    """A stand-in with one size for the host; its raw flash is the profile's."""
     return rig if rig.real else replace(rig, options=(*rig.options, *FIXED))
 
 
 class Sweeps:
-    """Figure 6 on one load; `raw`: the flash of every run, or None for that of the profile; `beside`: rows of the other schemes, if they have this size."""
+    """Figure 6 on one load. `raw` is the flash of every run, or None for that of the profile;
+    `beside` has rows of the other schemes, if they have this size."""
 
     def __init__(self, ftld, rig, raw, beside):
         rig = one_size(rig)

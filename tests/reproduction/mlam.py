@@ -158,7 +158,7 @@ def cases(runs):
 
 
 def together(found, runs):
-    """What the paper says of all its benchmarks, or of most, by setting; one real trace is not most."""
+    """Judges what the paper says of all its benchmarks or of most; one real trace is not most."""
     if not set(REORGANISED) < set(runs):
         return
     others = [trace for trace in runs if trace not in REORGANISED]

@@ -73,7 +73,7 @@ TABLE_2 = {
 }
 # RAM of 8 GB, the figures of 5.1: "about 1.06MB (32 x 1024 x 34B)".
 RAM = {"pagemap": 12 << 20, "gftl": 446 << 10, "dftl": 176 << 10, "superblock": 62 << 10, "mnftl": 34 * 32 * 1024}
-# By what percent MNFTL's figures of Table 2 are below DFTL's, on average; in the order of the table.
+# Percent that MNFTL's figures are below DFTL's, on average, in the order of Table 2.
 REDUCTIONS = {"reduction": 30.92, "copies": 69.78, "erases": 33.35}
 OTHERS = {"dftl": "DFTL", "gftl": "GFTL", "superblock": "SFTL"}
 WRITING = ["Financial1", "Systemdisk1", "Systemdisk2", "Systemdisk3"]
@@ -281,7 +281,7 @@ def cases(ours, names, full):
     found["websearch sftl"] = [Case("Websearch", web["superblock"] - web["mnftl"], 15)]
     found["websearch"] = [Case(f"Websearch, {name}", ours["Websearch", name][1] + ours["Websearch", name][2]) for name in names]
 
-    # A mean over the traces, as the paper's; a trace of which DFTL copies or erases nothing has no percentage.
+    # A mean over the traces, as the paper's; where DFTL copies or erases nothing is no percentage.
     for index, (key, theirs) in enumerate(REDUCTIONS.items()):
         less_than = lambda load: 100 * (1 - ours[load, "mnftl"][index] / ours[load, "dftl"][index])
         found[key] = list(joint("mean", mean, [Case(load, less_than(load), theirs, is_real(load)) for load in loads if ours[load, "dftl"][index]]))

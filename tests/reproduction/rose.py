@@ -136,13 +136,13 @@ class Runs:
         return self.collects("predictions", *map(PREDICTIONS.index, names))
 
     def differs(self, sweep, one, other):
-        """Whether two values of a parameter make a difference of enough programs and erases: if not, the load has nothing for it."""
+        """Whether two values of a parameter differ by enough programs and erases to compare them."""
         rows = self.swept[sweep]
         work = lambda row: row["flash_total"]["programs"] + erases(row)
         return abs(work(rows[one]) - work(rows[other])) >= LEAST_COPIES
 
     def has_whole_blocks(self):
-        """Whether EBW finds requests for whole blocks, in which alone it differs from no prediction."""
+        """Whether the load writes whole blocks: only there EBW differs from no prediction."""
         return self.differs("predictions", PREDICTIONS.index("ebw"), PREDICTIONS.index("np"))
 
 
@@ -317,7 +317,7 @@ WHY = {
     "time last": "Follows from the ratio.",
     "time fast": "Follows from the ratio.",
     "no fpr": "Without FPR the order of the three is the same as with it, but for the stand-in 4VMs, where ROSE is first without it and last with it (Table 5).",
-    "ebw": "EBW needs requests for a whole block of 128 KiB. The runs of mssql come in smaller pieces, so it exercises nothing.",
+    "ebw": "EBW needs requests for a whole block of 128 KiB. None of mssql's writes covers one, so it judges nothing.",
     "ebw random": "EBW differs from no prediction only by the requests for whole blocks.",
     "rr": "MARO's cheapest victims are blocks with pages of few logical blocks; on a full device with scattered writes all log blocks cost nearly the same, and we suppose that the oldest has the fewest valid pages left: age alone is best there (weights' table). LargeFile and Fin2 hardly merge under ROSE.",
     "rr most": "The stand-ins' popularity does not change, so we suppose that fewer of the oldest blocks are dead than in traces with phases; round robin loses less by not looking for them.",

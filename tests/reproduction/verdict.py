@@ -47,7 +47,7 @@ class Case:
     ours: object
     theirs: object = None
     real: bool = False
-    # False: the run hardly has what the claim is about (pages copied to reclaim space, whole-block writes), so it judges nothing.
+    # False: the run hardly has what the claim is about, as pages copied; so it judges nothing.
     exercised: bool = True
 
 
@@ -92,7 +92,7 @@ def less(text, slack=0.0, digits=0, unit=""):
 
 
 def falls(text, slack, digits=0):
-    """A list that falls from its first value to its last, and between them rises by no more than `slack` percent at a time."""
+    """A list that falls from first to last, and rises between by `slack` percent at most."""
     return Test(
         f"{text}, no step back above {slack} %; direction: the last below the first",
         lambda ours, _: all(b <= (1 + slack / 100) * a for a, b in zip(ours, ours[1:])) and ours[-1] < ours[0],
@@ -109,7 +109,7 @@ def rises(text, slack, digits=0):
 
 
 def crosses(text, at, digits=2):
-    """A list of ratios that are below 1 before the value with this index, and above 1 from it on."""
+    """A list of ratios: below 1 before the value with this index, above 1 from it on."""
     return Test(
         f"{text}; direction: the first below 1, the last above",
         lambda ours, _: all((one < 1) == (index < at) and one != 1 for index, one in enumerate(ours)),
@@ -129,7 +129,8 @@ def those(text, holds, direction=None):
 
 
 def order(names, alike=(), slack=None, digits=0):
-    """Numbers by name, smallest first, in exactly this order. The two in `alike` differ by no more than `slack` percent."""
+    """Numbers by name, smallest first, in exactly this order; those in `alike` differ by at most
+    `slack` percent."""
 
     def exact(ours, _):
         return all(near(ours[a], ours[b]) if {a, b} == set(alike) else ours[a] < ours[b] for a, b in zip(names, names[1:]))
@@ -146,7 +147,7 @@ def order(names, alike=(), slack=None, digits=0):
 
 
 def joint(name, combine, cases):
-    """One case for the real traces and one for the stand-ins, of those that judge: "up to" is the largest, "on average" the mean."""
+    """Joins the cases that judge, of real traces and of stand-ins: to the largest, to a mean."""
     for real in (True, False):
         some = [case for case in cases if case.real is real and case.exercised]
         if some:
