@@ -9,8 +9,8 @@ from .verdict import Case, Claim, joint, less, report, such, within
 
 TITLE = "DOPFTL"
 
-# Bytes: two mapping pages.
-CACHE_LEAST = 8192
+# Bytes: two mapping pages; and enough for either fixed share, which leaves four blocks of 1 KiB to uncompressed pages.
+CACHE_LEAST, CACHE_OF_SHARES = 8192, 16384
 
 SCHEMES = ["dftl", "tpftl", "dopftl", "pagemap"]
 # Table 2: the trace, its share of reads; our load with that share.
@@ -95,10 +95,14 @@ def section(ftld):
     return text + told, unexplained
 
 
+def cache_bytes(size):
+    return max(CACHE_LEAST, size // 4096 * 4 // 64)
+
+
 def caches(size, names):
     """Caches of a 64th of the table, but of two mapping pages at least. Pending changes have as many
     bytes, 4 each; TPFTL's entries are smaller."""
-    cache = max(CACHE_LEAST, size // 4096 * 4 // 64)
+    cache = cache_bytes(size)
     values = {"dopftl": {"dop.cache": cache, "dop.max_dirty": cache // 4}, "dftl": {"dftl.cache": cache}, "tpftl": {"tpftl.cache": cache * 6 // 7}}
     return [word for name in names for key, value in values.get(name, {}).items() for word in ("--set", f"{key}={value}")]
 
@@ -125,9 +129,8 @@ class Runs:
         timed = by_scheme(ftld, "dopftl-ram", load, names, *caches(size, names), "--set", f"timing.ram={STEP_US}")
         alone = caches(size, ["dopftl"])
         walking = by_scheme(ftld, "dopftl-ctpa", load, ["dopftl"], *alone, "--set", "dop.ctpa=off", "--set", f"timing.ram={STEP_US}", raw=raw)["dopftl"]
-        # The least cache has no room for a fixed share.
         self.fixed = {}
-        if f"dop.cache={CACHE_LEAST}" not in alone:
+        if cache_bytes(size) >= CACHE_OF_SHARES:
             fixed = ftld.run("dopftl-share", load, ["dopftl"], *alone, "--set", "dop.original_share=" + ",".join(SHARES), raw=raw if load.real else "own")
             self.fixed = {share: hits(fixed.one("dopftl", dop__original_share=share)) for share in SHARES}
         self.steps = steps(timed["dopftl"]), steps(walking)
