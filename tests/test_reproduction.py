@@ -5,11 +5,13 @@
 
 import sys
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from reproduction import demand, dopftl, lazyftl, mlam, mnftl, rose_claims  # noqa: E402
+from reproduction.rows import collected  # noqa: E402
 from reproduction.verdict import (  # noqa: E402
     CONTRADICTED,
     DEPENDS,
@@ -20,11 +22,15 @@ from reproduction.verdict import (  # noqa: E402
     Claim,
     between,
     counts,
+    crosses,
     falls,
+    joint,
     judge,
     less,
     order,
     report,
+    rises,
+    those,
     within,
 )
 
@@ -56,9 +62,22 @@ def cases(*ours, theirs=None, **fields):
         (falls("falls", 2), [[3, 2, 2.01]], None, REPRODUCED),
         (falls("falls", 2), [[3, 2, 2.5]], None, DIRECTION),
         (falls("falls", 2), [[2, 3]], None, CONTRADICTED),
+        # What stays does not fall.
+        (falls("falls", 2), [[2, 2]], None, CONTRADICTED),
+        (rises("rises", 2), [[2, 1.99, 3]], None, REPRODUCED),
+        (rises("rises", 2), [[2, 1, 3]], None, DIRECTION),
+        (rises("rises", 2), [[2, 2]], None, CONTRADICTED),
+        (crosses("from 2 % on", 1), [[0.9, 1.1, 1.2]], None, REPRODUCED),
+        (crosses("from 2 % on", 1), [[0.9, 0.95, 1.2]], None, DIRECTION),
+        (crosses("from 2 % on", 1), [[1.1, 1.1, 1.2]], None, CONTRADICTED),
+        (those("5 and 3", lambda both: both == (5, 3), ("inside", lambda both: all(0 < k < 7 for k in both))), [(5, 3)], None, REPRODUCED),
+        (those("5 and 3", lambda both: both == (5, 3), ("inside", lambda both: all(0 < k < 7 for k in both))), [(1, 3)], None, DIRECTION),
+        (those("5 and 3", lambda both: both == (5, 3), ("inside", lambda both: all(0 < k < 7 for k in both))), [(5, 7)], None, CONTRADICTED),
         (order(["a", "b", "c"]), [{"a": 1, "b": 2, "c": 3}], None, REPRODUCED),
-        (order(["a", "b", "c"]), [{"a": 1, "b": 3, "c": 2}], None, DIRECTION),
-        (order(["a", "b", "c"], ("b", "c")), [{"a": 1, "b": 3, "c": 2}], None, REPRODUCED),
+        (order(["a", "b", "c", "d"]), [{"a": 1, "b": 3, "c": 2, "d": 4}], None, DIRECTION),
+        (order(["a", "b", "c"]), [{"a": 1, "b": 3, "c": 2}], None, CONTRADICTED),
+        (order(["a", "b", "c"], ("b", "c"), 10), [{"a": 1, "b": 2.1, "c": 2}], None, REPRODUCED),
+        (order(["a", "b", "c"], ("b", "c"), 10), [{"a": 1, "b": 2, "c": 3}], None, DIRECTION),
         (order(["a", "b", "c"]), [{"a": 3, "b": 2, "c": 1}], None, CONTRADICTED),
     ],
 )
@@ -70,10 +89,37 @@ def test_a_verdict_names_what_it_depends_on():
     assert judge(within(10), cases(100, 200, theirs=100))[1] == "holds on load 0; not on load 1"
 
 
-def test_a_load_without_collection_judges_nothing():
-    idle = cases(100, theirs=100, collected=False)
-    assert judge(within(10), idle) == (UNTESTABLE, "nothing was collected")
+def test_a_load_that_hardly_exercises_the_claim_judges_nothing():
+    idle = cases(100, theirs=100, exercised=False)
+    assert judge(within(10), idle) == (UNTESTABLE, "hardly exercised")
     assert judge(within(10), idle + cases(200, theirs=100))[0] == CONTRADICTED
+
+
+def test_stand_ins_judge_where_no_real_trace_exercises_the_claim():
+    idle = cases(100, theirs=100, real=True, exercised=False)
+    text, _ = report([Claim("key", "words", "100", within(10))], {"key": [*idle, *cases(200, theirs=100)]}, {"key": "because"})
+    assert "1 contradicted" in text and "; 0 on real traces." in text
+
+
+def test_no_joint_case_is_not_a_missing_load():
+    claim = Claim("key", "words", "100", within(10))
+    assert "hardly exercised" in report([claim], {"key": []}, {})[0]
+    assert "its load is missing" in report([claim], {}, {})[0]
+
+
+def test_collected_needs_enough_copies():
+    row = lambda programs: {"flash": {"gc": {"programs": programs - 50}, "merge": {"programs": 50}}}
+    assert not collected(row(199))
+    assert collected(row(199), row(200))
+
+
+def test_up_to_and_on_average_are_one_case_of_each_kind_of_load():
+    real = [*cases(10, 30, theirs=24, real=True), *cases(90, theirs=24, real=True, exercised=False)]
+    assert list(joint("largest", max, [*real, *cases(50, theirs=24)])) == [
+        Case("largest of 2", 30, 24, True),
+        Case("largest of 1", 50, 24, False),
+    ]
+    assert [case.ours for case in joint("mean", mean, real)] == [20]
 
 
 def test_real_traces_judge_alone_and_stand_ins_are_named():

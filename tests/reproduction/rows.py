@@ -124,9 +124,13 @@ def copies(row):
     return programs(row, "gc", "merge")
 
 
+# With fewer pages copied to reclaim space than this, runs compare no reclaiming.
+LEAST_COPIES = 200
+
+
 def collected(*rows):
-    """Whether any of these runs copied a page to reclaim space: if none did, they compare no reclaiming."""
-    return any(copies(row) for row in rows)
+    """Whether any of these runs copied enough pages to reclaim space."""
+    return any(copies(row) >= LEAST_COPIES for row in rows)
 
 
 def erases(row):

@@ -13,6 +13,8 @@ from .page import figure, table
 
 REPRODUCED, DIRECTION, DEPENDS = "reproduced", "direction only", "depends on"
 CONTRADICTED, UNTESTABLE = "contradicted", "not testable here"
+# Of a case that judges nothing.
+IDLE = "hardly exercised"
 VERDICTS = [REPRODUCED, DIRECTION, DEPENDS, CONTRADICTED, UNTESTABLE]
 
 
@@ -45,8 +47,8 @@ class Case:
     ours: object
     theirs: object = None
     real: bool = False
-    # False: nothing was copied to reclaim space, so the case cannot judge a claim about reclaiming.
-    collected: bool = True
+    # False: the run hardly has what the claim is about, as pages copied; so it judges nothing.
+    exercised: bool = True
 
 
 def within(percent, direction=None, digits=2, unit=""):
@@ -90,34 +92,74 @@ def less(text, slack=0.0, digits=0, unit=""):
 
 
 def falls(text, slack, digits=0):
-    """A list that falls or stays from each value to the next, up to `slack` percent."""
+    """A list that falls from first to last, and rises between by `slack` percent at most."""
     return Test(
-        f"{text}, up to {slack} %",
-        lambda ours, _: all(b <= (1 + slack / 100) * a for a, b in zip(ours, ours[1:])) and ours[-1] <= ours[0],
+        f"{text}, no step back above {slack} %; direction: the last below the first",
+        lambda ours, _: all(b <= (1 + slack / 100) * a for a, b in zip(ours, ours[1:])) and ours[-1] < ours[0],
         lambda ours, _: ours[-1] < ours[0],
         lambda ours: " ".join(figure(one, digits) for one in ours),
     )
 
 
-def order(names, alike=(), digits=0):
-    """Numbers by name, smallest first, in exactly this order; names in `alike` may change places."""
+def rises(text, slack, digits=0):
+    """The same the other way."""
+    test = falls(text, slack, digits)
+    back = lambda holds: lambda ours, theirs: holds(ours[::-1], theirs)
+    return Test(f"{text}, no step back above {slack} %; direction: the last above the first", back(test.full), back(test.direction), test.show)
+
+
+def crosses(text, at, digits=2):
+    """A list of ratios: below 1 before the value with this index, above 1 from it on."""
+    return Test(
+        f"{text}; direction: the first below 1, the last above",
+        lambda ours, _: all((one < 1) == (index < at) and one != 1 for index, one in enumerate(ours)),
+        lambda ours, _: ours[0] < 1 < ours[-1],
+        lambda ours: " ".join(figure(one, digits) for one in ours),
+    )
+
+
+def those(text, holds, direction=None):
+    """Some values that only together say what the claim says."""
+    return Test(
+        text + (f"; direction: {direction[0]}" if direction else ""),
+        lambda ours, _: holds(ours),
+        direction and (lambda ours, _: direction[1](ours)),
+        lambda ours: ", ".join(map(str, ours)) or "none",
+    )
+
+
+def order(names, alike=(), slack=None, digits=0):
+    """Numbers by name, smallest first, in exactly this order; those in `alike` differ by at most
+    `slack` percent."""
 
     def exact(ours, _):
-        return all(ours[a] < ours[b] or {a, b} == set(alike) for a, b in zip(names, names[1:]))
+        return all(near(ours[a], ours[b]) if {a, b} == set(alike) else ours[a] < ours[b] for a, b in zip(names, names[1:]))
+
+    def near(one, other):
+        return abs(one - other) <= slack / 100 * max(one, other)
 
     return Test(
-        "order exact" + (f" ({' and '.join(alike)} alike)" if alike else "") + f"; direction: {names[0]} first",
+        "order exact" + (f" ({' and '.join(alike)} within {slack} %)" if alike else "") + f"; direction: {names[0]} first, {names[-1]} last",
         exact,
-        lambda ours, _: min(ours, key=ours.get) == names[0],
+        lambda ours, _: min(ours, key=ours.get) == names[0] and max(ours, key=ours.get) == names[-1],
         lambda ours: " < ".join(f"{name} {figure(ours[name], digits)}" for name in sorted(ours, key=ours.get)),
     )
 
 
+def joint(name, combine, cases):
+    """Joins the cases that judge, of real traces and of stand-ins: to the largest, to a mean."""
+    for real in (True, False):
+        some = [case for case in cases if case.real is real and case.exercised]
+        if some:
+            theirs = {case.theirs for case in some}
+            yield Case(f"{name} of {len(some)}", combine([case.ours for case in some]), theirs.pop() if len(theirs) == 1 else None, real)
+
+
 def judge(test, cases):
     """A verdict, and what it depends on."""
-    judged = [case for case in cases if case.collected]
+    judged = [case for case in cases if case.exercised]
     if not judged:
-        return UNTESTABLE, "nothing was collected"
+        return UNTESTABLE, IDLE
     full = [test.full(case.ours, case.theirs) for case in judged]
     if all(full):
         return REPRODUCED, ""
@@ -134,7 +176,7 @@ def shown(test, cases):
     if not cases:
         return "-"
     return "; ".join(
-        f"{case.load} {test.show(case.ours)}" + ("" if case.collected else " (nothing collected)") for case in cases
+        f"{case.load} {test.show(case.ours)}" + ("" if case.exercised else f" ({IDLE})") for case in cases
     )
 
 
@@ -151,11 +193,12 @@ def report(claims, found, why):
         if claim.test is None:
             verdict, said = UNTESTABLE, f"{UNTESTABLE}: {claim.why_not}"
         elif not cases:
-            verdict, said = UNTESTABLE, f"{UNTESTABLE}: its load is missing"
+            verdict, said = UNTESTABLE, f"{UNTESTABLE}: " + (IDLE if claim.key in found else "its load is missing")
         else:
-            (verdict, on), other = judge(claim.test, real or stand_in), judge(claim.test, stand_in)
+            judging = any(case.exercised for case in real)
+            (verdict, on), other = judge(claim.test, real if judging else stand_in or real), judge(claim.test, stand_in)
             said = bold(verdict) + (f" load: {on}" if verdict == DEPENDS else f" ({on})" if on else "")
-            if real:
+            if judging:
                 real_ones += 1
                 if stand_in and other != (verdict, on):
                     said += f"; stand-ins: {other[0]}" + (f" load: {other[1]}" if other[1] else "")
@@ -172,7 +215,7 @@ def report(claims, found, why):
                 said,
             )
         )
-        if why.get(claim.key):
+        if said != REPRODUCED and why.get(claim.key):
             reasons += f"{number}. {why[claim.key]}\n"
         elif claim.test and verdict != REPRODUCED:
             unexplained.append(f"{claim.says} ({verdict})")
