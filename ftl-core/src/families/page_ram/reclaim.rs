@@ -18,8 +18,15 @@ impl<S: Store, M: PageMap> GarbageCollect<S> for PageMapFtl<S, M> {
     }
 
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
-        let valid = self.space.table.valid_count(victim);
-        self.map.streams.blocks_for_copies(&self.space, valid)
+        let (valid, streams) = (self.space.table.valid_count(victim), &self.map.streams);
+        match streams.blocks_for_copies(&self.space, valid) {
+            0 => 0,
+            blocks if self.space.free_blocks() > 0 => blocks,
+            _ => {
+                let rest = valid.saturating_sub(streams.room_of_host(&self.space));
+                streams.blocks_for_copies(&self.space, rest)
+            }
+        }
     }
 
     fn select_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
@@ -87,7 +94,10 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         let mut parts = self.space.flash.begin_parts();
         while !records.is_empty() {
             self.space.flash.next_part(&mut parts);
-            let (stream, run) = match self.map.streams.one_for_copies() {
+            let streams = &self.map.streams;
+            // After a power cut inside a mount, the last free blocks may be gone.
+            let only = streams.host_in_need(&self.space);
+            let (stream, run) = match only.or_else(|| streams.one_for_copies()) {
                 Some(stream) => (stream, records.len()),
                 None => {
                     let (space, now) = (&self.space, self.next_ver);

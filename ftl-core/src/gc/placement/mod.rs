@@ -281,6 +281,24 @@ impl DataStreams {
         pages.saturating_sub(room).div_ceil(space.pages_per_block())
     }
 
+    /// Returns a host stream for copies in need: no block is free, no copy stream has room, and this
+    /// one has.
+    pub(crate) fn host_in_need<S: Store>(&self, space: &Space<S>) -> Option<StreamId> {
+        let with_room = |streams: &[StreamId]| {
+            let mut streams = streams.iter().copied();
+            streams.find(|stream| space.room(*stream) > 0)
+        };
+        match space.free_blocks() {
+            0 if with_room(&self.copies).is_none() => with_room(&self.host),
+            _ => None,
+        }
+    }
+
+    /// Returns the pages that the open blocks of host streams can take.
+    pub(crate) fn room_of_host<S: Store>(&self, space: &Space<S>) -> u32 {
+        self.host.iter().map(|stream| space.room(*stream)).sum()
+    }
+
     /// Records that this stream programmed a page of this block.
     pub(crate) fn note(&mut self, block: Pbn, stream: StreamId) {
         if self.stripe == 1 && self.stream_of_block.is_empty() {
