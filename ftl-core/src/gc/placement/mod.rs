@@ -281,8 +281,8 @@ impl DataStreams {
         pages.saturating_sub(room).div_ceil(space.pages_per_block())
     }
 
-    /// Returns a host stream for copies in need: no block is free, no copy stream has room, and this
-    /// one has.
+    /// Returns a host stream for copies if no block is free, no copy stream has room, and this one
+    /// has.
     pub(crate) fn host_in_need<S: Store>(&self, space: &Space<S>) -> Option<StreamId> {
         let with_room = |streams: &[StreamId]| {
             let mut streams = streams.iter().copied();
@@ -294,9 +294,11 @@ impl DataStreams {
         }
     }
 
-    /// Returns the pages that the open blocks of host streams can take.
+    /// Returns the pages that the open blocks of host streams can take. Streams that copies use
+    /// anyway are left out: [`Self::blocks_for_copies`] counts them.
     pub(crate) fn room_of_host<S: Store>(&self, space: &Space<S>) -> u32 {
-        self.host.iter().map(|stream| space.room(*stream)).sum()
+        let apart = self.host.iter().filter(|host| !self.copies.contains(host));
+        apart.map(|stream| space.room(*stream)).sum()
     }
 
     /// Records that this stream programmed a page of this block.
