@@ -60,8 +60,7 @@ pub(super) fn read_plan(path: &Path) -> Result<Plan, Failure> {
         _ => (path.display().to_string(), std::fs::read_to_string(path)),
     };
     let text = text.map_err(|error| Failure::io(&name, &error))?;
-    let wrong =
-        |number: usize, error| Failure::usage(format!("{name}: job {number} is not one: {error}"));
+    let wrong = |number: usize, error| Failure::usage(format!("{name}: job {number}: {error}"));
     let (mut jobs, mut version) = (Vec::new(), None);
     for (number, value) in (1..).zip(serde_json::Deserializer::from_str(&text).into_iter()) {
         let mut value: Value = value.map_err(|error| wrong(number, error))?;

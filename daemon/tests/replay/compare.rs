@@ -301,7 +301,7 @@ fn a_run_that_fails_is_named_and_the_others_go_on() {
     host.fails(
         &["compare", "--job", wrong.to_str().unwrap()],
         2,
-        &["job 1 is not one: unknown field `workloda`"],
+        &["job 1: unknown field `workloda`"],
     );
     host.fails(
         &["compare", "--rows", wrong.to_str().unwrap()],
