@@ -4,12 +4,12 @@
 use serde_json::Value;
 
 /// Kinds of requests, as the status names them.
-pub(crate) const OPS: [&str; 5] = ["read", "write", "flush", "discard", "write_zeroes"];
+const OPS: [&str; 5] = ["read", "write", "flush", "discard", "write_zeroes"];
 
 /// Rates over the time between two status answers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rates {
-    /// Bytes read and written per second.
+    /// Bytes read per second.
     pub read_bytes: f64,
     /// Bytes written per second.
     pub written_bytes: f64,

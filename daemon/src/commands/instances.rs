@@ -75,7 +75,7 @@ fn instance_json(dirs: &Dirs, name: &str) -> Value {
         "uptime_seconds",
         "metrics",
     ];
-    let mut instance = look(dirs, name);
+    let mut instance = status_of(dirs, name);
     if let Some(fields) = instance.as_object_mut() {
         fields.retain(|key, _| KEYS.contains(&key.as_str()));
     }
@@ -83,7 +83,7 @@ fn instance_json(dirs: &Dirs, name: &str) -> Value {
 }
 
 /// Returns the status of an instance; of one that does not answer, name and state alone.
-pub(crate) fn look(dirs: &Dirs, name: &str) -> Value {
+pub(crate) fn status_of(dirs: &Dirs, name: &str) -> Value {
     match (
         control::ask(dirs, name, &Request::Status {}),
         dirs.holder(name),

@@ -26,7 +26,7 @@ q, F10, Ctrl-C        quit
 
 WAF is flash programs per page written in the last interval, P99 and the other times are those of reads and writes as the
 host saw them, interpolated within a bucket of the histogram. QUEUE counts requests under way. GC/s counts pages that garbage
-collection moved. docs/METRICS.md defines all of them.";
+collection moved.";
 
 /// A column: what it is called, how wide, and whether narrow terminals have it.
 struct Shape {
@@ -226,6 +226,9 @@ fn facts(instance: &Instance) -> Vec<Line<'static>> {
     let status = &instance.status;
     let text = |key: &str| status[key].as_str().unwrap_or("-").to_owned();
     let size = |key: &str| status[key].as_u64().map_or("-".into(), show_size);
+    if !status["host"].is_object() {
+        return vec![Line::from(format!("state: {}", text("state")))];
+    }
     let mut lines = vec![Line::from(format!(
         "{} on {}, {} of {} flash",
         text("scheme"),
@@ -233,9 +236,6 @@ fn facts(instance: &Instance) -> Vec<Line<'static>> {
         size("size_bytes"),
         size("raw_bytes")
     ))];
-    if !status["host"].is_object() {
-        return vec![Line::from(format!("state: {}", text("state")))];
-    }
     lines.push(Line::from(format!(
         "{}  {}",
         text("target"),

@@ -6,7 +6,7 @@
 mod draw;
 mod screen;
 
-use crate::commands::look;
+use crate::commands::status_of;
 use crate::failure::Failure;
 use crate::instance::Dirs;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
@@ -59,7 +59,11 @@ fn ask(
     delays: &Receiver<Duration>,
 ) {
     loop {
-        let round = dirs.names().iter().map(|name| look(dirs, name)).collect();
+        let round = dirs
+            .names()
+            .iter()
+            .map(|name| status_of(dirs, name))
+            .collect();
         if answers.send(round).is_err() {
             return;
         }

@@ -69,7 +69,7 @@ impl Instance {
 #[derive(Debug)]
 pub(super) struct Screen {
     instances: BTreeMap<String, Instance>,
-    /// `None` before the first round.
+    /// Whether any round was heard.
     heard: bool,
     selected: String,
     sorted_by: Column,
