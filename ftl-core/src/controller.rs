@@ -400,6 +400,8 @@ where
             blocks: self.space.table.counts(),
             write_stalls: self.space.stalls.by_cause(),
             map_lookup_steps: self.lookup_steps(),
+            free_threshold_blocks: self.gc.threshold + self.space.kept_for_mount(),
+            pages_since_checkpoint: self.space.pages_since_checkpoint(),
             switch_merges: events(EventKind::SwitchMerge),
             partial_merges: events(EventKind::PartialMerge),
             full_merges: events(EventKind::FullMerge),

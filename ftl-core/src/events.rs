@@ -94,6 +94,12 @@ pub struct Event {
     pub took: Nanos,
 }
 
+/// Upper bounds of the classes of GC runs by relocated pages.
+pub const GC_PAGE_BOUNDS: [u32; 12] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
+
+/// GC runs by relocated pages, not cumulative; the last class has no bound.
+pub type GcPageClasses = [u64; GC_PAGE_BOUNDS.len() + 1];
+
 /// Totals of all events of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventTotals {
@@ -111,6 +117,7 @@ pub struct EventLog {
     ring: Vec<Event>,
     total: u64,
     by_kind: [EventTotals; EventKind::COUNT],
+    gc_pages: GcPageClasses,
 }
 
 impl Default for EventLog {
@@ -119,6 +126,7 @@ impl Default for EventLog {
             ring: Vec::with_capacity(EVENTS_KEPT),
             total: 0,
             by_kind: Default::default(),
+            gc_pages: Default::default(),
         }
     }
 }
@@ -146,11 +154,20 @@ impl EventLog {
         of_kind.count += 1;
         of_kind.pages += u64::from(event.pages);
         of_kind.took += event.took;
+        if event.kind == EventKind::Gc {
+            let class = GC_PAGE_BOUNDS.iter().position(|&most| event.pages <= most);
+            self.gc_pages[class.unwrap_or(GC_PAGE_BOUNDS.len())] += 1;
+        }
     }
 
     /// Returns the totals of all events so far, in the order of [`EventKind::ALL`].
     pub fn by_kind(&self) -> &[EventTotals; EventKind::COUNT] {
         &self.by_kind
+    }
+
+    /// Returns the GC runs so far, by the pages that each relocated.
+    pub fn gc_pages(&self) -> &GcPageClasses {
+        &self.gc_pages
     }
 
     /// Returns the number of events so far, which is the number of the next event.
@@ -212,6 +229,27 @@ mod tests {
             log.by_kind()[EventKind::Refresh as usize],
             EventTotals::default()
         );
+    }
+
+    #[test]
+    fn gc_runs_are_classed_by_their_pages_and_other_events_are_not() {
+        let mut log = EventLog::default();
+        let mut note = |kind, pages| {
+            log.note(Event {
+                kind,
+                block: None,
+                pages,
+                at: 0,
+                took: 1,
+            });
+        };
+        for pages in [0, 3, 4, 1024, 1025] {
+            note(EventKind::Gc, pages);
+        }
+        note(EventKind::Convert, 4);
+        let mut wanted = GcPageClasses::default();
+        (wanted[0], wanted[3], wanted[11], wanted[12]) = (1, 2, 1, 1);
+        assert_eq!(*log.gc_pages(), wanted);
     }
 
     #[test]

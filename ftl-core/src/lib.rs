@@ -37,9 +37,12 @@ mod wear;
 pub use addr::{Lpn, Span};
 pub use config::{FtlConfig, ParamDoc, Params, near_miss};
 pub use error::FtlError;
-pub use events::{EVENTS_KEPT, Event, EventKind, EventLog, EventTotals};
+pub use events::{
+    EVENTS_KEPT, Event, EventKind, EventLog, EventTotals, GC_PAGE_BOUNDS, GcPageClasses,
+};
 pub use ftl::{Ftl, Start};
 pub use stalls::StallTotals;
 pub use stats::{
-    BlockCounts, BlockUse, BlockView, Lookups, MountReport, RamEntry, RamReport, SchemeStats,
+    BlockCounts, BlockUse, BlockView, Evictions, Lookups, MountReport, RamEntry, RamReport,
+    SchemeStats,
 };

@@ -114,7 +114,7 @@ pub struct MountReport {
     pub pages_scanned: u64,
     /// Pages that were unreadable or dropped as suspect.
     pub pages_discarded: u64,
-    /// Empty blocks when the mount began to program.
+    /// Empty blocks when the mount began to program, besides those kept for its rewrites.
     pub free_blocks: u32,
 }
 
@@ -146,6 +146,24 @@ impl Lookups {
     pub(crate) fn note(&mut self, is_hit: bool) {
         self.total += 1;
         self.hits += u64::from(is_hit);
+    }
+}
+
+/// Entries that left a map cache to make room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evictions {
+    /// Entries with the same content on flash.
+    pub clean: u64,
+    /// Dirty entries: the eviction writes their mapping page.
+    pub dirty: u64,
+}
+
+impl Evictions {
+    /// Counts an eviction.
+    #[inline]
+    pub(crate) fn note(&mut self, is_dirty: bool) {
+        self.clean += u64::from(!is_dirty);
+        self.dirty += u64::from(is_dirty);
     }
 }
 
@@ -187,8 +205,16 @@ pub struct SchemeStats {
     /// Steps of mapping lookups in RAM: entries, nodes and mapping pages examined, in schemes that
     /// count them.
     pub map_lookup_steps: u64,
+    /// Entries that left the map cache to make room, in the cache's own unit.
+    pub map_cache_evictions: Evictions,
+    /// Pages in the write buffer.
+    pub buffered_pages: u64,
+    /// Capacity of the write buffer, in pages; 0 without one.
+    pub buffer_capacity_pages: u64,
     /// Completed checkpoints.
     pub checkpoints: u64,
+    /// Pages programmed since the last checkpoint, or since the mount.
+    pub pages_since_checkpoint: u64,
     /// Logical pages that hold data.
     pub mapped_pages: u64,
     /// Physical pages with valid content of any kind.

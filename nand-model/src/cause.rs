@@ -127,6 +127,8 @@ pub struct Counters {
     pub corrected_bits: u64,
     /// Read retries: times a page was sensed again because its bits could not be corrected.
     pub read_retries: u64,
+    /// Copybacks that programmed their target.
+    pub copybacks: u64,
     faults: [u64; Fault::COUNT],
 }
 

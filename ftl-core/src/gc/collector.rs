@@ -24,7 +24,7 @@ const MAX_WEAR_MOVES: u64 = 4;
 
 /// Thresholds, progress and counters of GC.
 pub(crate) struct GcState {
-    /// Free blocks that GC maintains.
+    /// Free blocks that GC maintains, besides those kept for a mount.
     pub(crate) threshold: u32,
     /// Free blocks below which no deferrable work starts.
     pub(crate) reserve: u32,
@@ -55,7 +55,7 @@ pub(crate) struct GcState {
 impl GcState {
     pub(crate) fn new(geometry: &Geometry, settings: &Settings, reserve: u32) -> Self {
         GcState {
-            threshold: settings.free_threshold,
+            threshold: settings.free_threshold - settings.kept_for_mount,
             reserve,
             pages: CopyBuffer::new(geometry),
             wants_checkpoint: false,
@@ -159,7 +159,6 @@ impl GcState {
             gc_pages_moved: self.moved,
             wear_moves: self.wear_moves,
             refreshes: self.refreshed,
-            free_threshold_blocks: self.threshold,
             read_only: self.read_only,
             ..others
         }

@@ -41,20 +41,23 @@ pub(crate) mod docs {
 /// Free blocks that a device needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FreeBlocks {
-    /// Default of `gc.free_threshold`.
+    /// Default of `gc.free_threshold` besides `for_mount`: it has room for as many blocks once more,
+    /// since GC must gain those that a mount took.
     pub(crate) default: u32,
     /// Least value of `gc.free_threshold` for GC.
     pub(crate) for_gc: u32,
-    /// Further blocks for the pages that a mount rewrites. With fewer, repeated power cuts would
-    /// leave a mount without room. Not needed without pair protection.
+    /// Further blocks for the pages that a mount rewrites, and for nothing else. With fewer, a cut
+    /// after many failing programs would leave a mount without room. Not needed without pair
+    /// protection.
     pub(crate) for_mount: u32,
 }
 
 /// The parameters, validated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// Free blocks that GC maintains.
+    /// Free blocks that GC maintains, with those kept for a mount.
     pub(crate) free_threshold: u32,
+    pub(crate) kept_for_mount: u32,
     pub(crate) wear: Option<ColdToWorn>,
     pub(crate) scrub: Scrub,
     pub(crate) pair_protection: bool,
@@ -72,9 +75,10 @@ impl Settings {
             for_gc,
             for_mount,
         } = free_blocks;
-        let free_threshold = params.get(docs::FREE_THRESHOLD.key, default)?;
         let pair_protection = params.choice(docs::PAIR_POLICY.key, "defer_erase", "none")?;
-        let least = for_gc + if pair_protection { for_mount } else { 0 };
+        let kept_for_mount = if pair_protection { for_mount } else { 0 };
+        let free_threshold = params.get(docs::FREE_THRESHOLD.key, default + kept_for_mount)?;
+        let least = for_gc + kept_for_mount;
         if free_threshold < least {
             return Err(FtlError::Config(format!(
                 "parameter {}: {free_threshold} blocks; GC and a mount need {least} on this device",
@@ -83,6 +87,7 @@ impl Settings {
         }
         Ok(Settings {
             free_threshold,
+            kept_for_mount,
             wear: ColdToWorn::from_params(params)?,
             scrub: Scrub::new(params)?,
             pair_protection,

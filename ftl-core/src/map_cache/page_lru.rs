@@ -3,6 +3,7 @@
 use super::Lists;
 use crate::int::{index, to_u32, to_u64};
 use crate::ram::{hash_bytes, hash_most, vec_bytes, vec_most};
+use crate::stats::Evictions;
 use rustc_hash::FxHashMap;
 
 struct Slot {
@@ -19,6 +20,7 @@ pub(crate) struct PageLru {
     used: Lists,
     capacity: u32,
     page_bytes: usize,
+    evictions: Evictions,
 }
 
 impl PageLru {
@@ -32,6 +34,7 @@ impl PageLru {
             used: Lists::new(1),
             capacity,
             page_bytes,
+            evictions: Evictions::default(),
         }
     }
 
@@ -100,6 +103,11 @@ impl PageLru {
         (pages, real, most)
     }
 
+    /// Returns the pages that left the cache to make room; none is dirty.
+    pub(crate) fn evictions(&self) -> Evictions {
+        self.evictions
+    }
+
     fn slot_for(&mut self, vtpn: u32) -> u32 {
         let slot = if self.slots.len() < index(self.capacity) {
             let page = vec![0; self.page_bytes].into();
@@ -111,6 +119,7 @@ impl PageLru {
                 .oldest(0)
                 .expect("a full cache has a least recently used page");
             self.used.remove(slot);
+            self.evictions.note(false);
             self.index.remove(&self.slots[index(slot)].vtpn);
             self.slots[index(slot)].vtpn = vtpn;
             slot

@@ -68,6 +68,13 @@ impl Rewrites {
         &mut self,
         rewriter: &mut impl Rewriter<S>,
     ) -> Result<u64, FtlError> {
+        rewriter.space().set_rewriting(true);
+        let programmed = self.program_all(rewriter);
+        rewriter.space().set_rewriting(false);
+        programmed
+    }
+
+    fn program_all<S: Store>(&mut self, rewriter: &mut impl Rewriter<S>) -> Result<u64, FtlError> {
         let mut programmed = 0;
         for rewrite in std::mem::take(&mut self.pages) {
             if !rewriter.space().table.is_valid(rewrite.from) {
@@ -76,11 +83,6 @@ impl Rewrites {
             programmed += 1;
             let (stream, role) = rewriter.copies_of(rewrite.tag.role);
             let space = rewriter.space();
-            assert!(
-                space.is_mounting(),
-                "page {} is rewritten outside a mount",
-                rewrite.from
-            );
             if space.room(stream) == 0 {
                 space.erase_released(Cause::Recovery)?;
             }

@@ -12,6 +12,8 @@ use nand_model::{Capacity, Geometry, Profile};
 const OP_MIN: f64 = 0.01;
 /// Maximum of over-provisioning.
 const OP_MAX: f64 = 10.0;
+/// Most logical pages: their numbers have 31 bits.
+const PAGES_MAX: u32 = (1 << 31) - 1;
 
 impl Scheme {
     /// Lays out a device: its logical size and the number of raw blocks for it.
@@ -164,11 +166,14 @@ fn logical_pages_of(profile: &Profile, size_bytes: u64) -> Result<u32, FtlError>
             "size of {size_bytes} bytes: need a multiple of 4 KiB"
         )));
     }
-    let pages = size_bytes.div_ceil(u64::from(profile.geometry.page_bytes));
-    u32::try_from(pages)
-        .ok()
-        .filter(|p| *p < 1 << 31)
-        .ok_or_else(|| too_large(size_bytes))
+    let page = u64::from(profile.geometry.page_bytes);
+    let pages = u32::try_from(size_bytes.div_ceil(page)).ok();
+    pages.filter(|pages| *pages <= PAGES_MAX).ok_or_else(|| {
+        FtlError::Config(format!(
+            "size of {size_bytes} bytes: at most {} bytes with pages of {page} bytes",
+            u64::from(PAGES_MAX) * page / 4096 * 4096
+        ))
+    })
 }
 
 fn too_large(bytes: u64) -> FtlError {

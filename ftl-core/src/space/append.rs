@@ -362,10 +362,11 @@ impl<S: Store> Space<S> {
 
     pub(super) fn allocate_block(&mut self, worn: bool, die: Option<u32>) -> Result<Pbn, FtlError> {
         loop {
-            let Some((block, confirmed)) = self.pool.take(worn, die) else {
+            if self.free_blocks() == 0 {
                 self.erase_released_or_fail()?;
                 continue;
-            };
+            }
+            let (block, confirmed) = self.pool.take(worn, die).expect("a block is free");
             if confirmed {
                 return Ok(block);
             }

@@ -24,6 +24,7 @@
 //! this one took are free again.
 
 mod append;
+mod mount;
 mod padding;
 mod pool;
 mod release;
@@ -35,10 +36,9 @@ use crate::block_table::{BlockTable, State};
 use crate::error::FtlError;
 use crate::events::{Event, EventKind, EventLog};
 use crate::flash::Flash;
-use crate::format::{COUNTER_FOUND_MAX, Flags, Role};
+use crate::format::Role;
 use crate::int::{index, to_u32};
 use crate::ram::{vec_bytes, vec_most};
-use crate::scan::provisional;
 use crate::stalls::Stalls;
 use crate::stats::{BlockUse, BlockView};
 use nand_model::{Cause, Geometry, Nanos, Pbn, Store};
@@ -72,9 +72,16 @@ pub(crate) struct Space<S> {
     may_be_unsafe: bool,
     /// Pages at the end of a block reserved for padding; nonzero only during a mount.
     reserved_pages: u32,
+    /// Free blocks that only the rewrites of a mount may take.
+    kept_for_mount: u32,
+    /// Whether a mount rewrites pages that a cut may have left unstable.
+    rewriting: bool,
+    /// Programs of the chip when the last checkpoint was complete.
+    programs_at_checkpoint: u64,
 }
 
-const NO_BLOCK: FtlError = FtlError::ReadOnly("no erased block is left");
+const NO_BLOCK: FtlError =
+    FtlError::ReadOnly("no erased block is left besides those for the next mount");
 
 impl<S: Store> Space<S> {
     /// Creates a space over an unmounted chip: good blocks are not yet in the pool.
@@ -102,6 +109,9 @@ impl<S: Store> Space<S> {
             mounting: false,
             may_be_unsafe: false,
             reserved_pages: 0,
+            kept_for_mount: 0,
+            rewriting: false,
+            programs_at_checkpoint: 0,
         };
         space.set_pair_protection(true);
         for block in geometry.all_blocks() {
@@ -151,61 +161,19 @@ impl<S: Store> Space<S> {
         }
     }
 
-    /// Switches the protection of paired pages off, to demonstrate its purpose
-    /// (docs/DURABILITY.md). Never used on a real device.
-    pub(crate) fn set_pair_protection(&mut self, on: bool) {
+    /// Sets the protection against power cuts. `pair_protection` is off only to demonstrate its
+    /// purpose (docs/DURABILITY.md), never on a real device. Rewrites of a mount alone may take the
+    /// last `kept_for_mount` free blocks. Many failing programs in a row may use up all others and
+    /// make the device read-only; the mount after a cut can still rewrite what the cut left
+    /// unstable.
+    pub(crate) fn protect(&mut self, pair_protection: bool, kept_for_mount: u32) {
+        self.set_pair_protection(pair_protection);
+        self.kept_for_mount = kept_for_mount;
+    }
+
+    fn set_pair_protection(&mut self, on: bool) {
         self.pair_protection = on;
         self.may_be_unsafe = on && self.flash.chip().pairs().span() > 0;
-    }
-
-    /// Begins a mount: pages programmed from now on are provisional. (Blocks of very few pages have
-    /// no room for the padding; there, pages of a mount are not provisional.)
-    pub(crate) fn begin_mount(&mut self) {
-        assert!(!self.mounting, "a mount begins during a mount");
-        self.mounting = true;
-        let pages = self.geometry().pages_per_block;
-        let reserved_pages = provisional::padding_per_block(self.flash.chip().pairs(), pages);
-        self.flash.set_mark(Flags::OF_MOUNT);
-        if pages > 2 * reserved_pages {
-            self.reserved_pages = reserved_pages;
-            self.may_be_unsafe = true;
-            self.flash.set_mark(Flags::MOUNT_MARKS);
-        }
-    }
-
-    /// Returns an error if the counters that a mount found are too large: mount must accept the
-    /// records that this device will write.
-    pub(crate) fn check_counters(&self, next_ver: u64) -> Result<(), FtlError> {
-        let most = self.flash.pseq().max(self.next_epoch).max(next_ver);
-        if most > COUNTER_FOUND_MAX / 2 {
-            return Err(FtlError::Corrupt(format!(
-                "a sequence number exceeds the maximum: {most}"
-            )));
-        }
-        Ok(())
-    }
-
-    /// Ends the mount and commits the pages that it programmed.
-    pub(crate) fn end_mount(&mut self) -> Result<(), FtlError> {
-        assert!(self.mounting, "no mount is in progress");
-        self.make_safe()?;
-        assert!(
-            self.streams
-                .iter()
-                .all(|stream| stream.open.is_none_or(|open| !open.is_provisional())),
-            "a mount ends with uncommitted provisional pages"
-        );
-        self.mounting = false;
-        self.reserved_pages = 0;
-        self.set_pair_protection(self.pair_protection);
-        self.flash.set_mark(Flags::NONE);
-        Ok(())
-    }
-
-    /// Returns whether a mount after a power cut is in progress.
-    #[inline]
-    pub(crate) fn is_mounting(&self) -> bool {
-        self.mounting
     }
 
     #[inline]
@@ -213,13 +181,24 @@ impl<S: Store> Space<S> {
         *self.flash.geometry()
     }
 
-    /// Returns the number of erased blocks available now.
+    /// Returns the number of erased blocks that may be taken now: without those kept for a mount,
+    /// unless it rewrites pages.
     #[inline]
     pub(crate) fn free_blocks(&self) -> u32 {
-        to_u32(self.pool.len())
+        let kept = if self.rewriting {
+            0
+        } else {
+            self.kept_for_mount
+        };
+        to_u32(self.pool.len()).saturating_sub(kept)
     }
 
-    /// Returns the number of those on one die.
+    /// Returns the number of free blocks that only the rewrites of a mount may take.
+    pub(crate) fn kept_for_mount(&self) -> u32 {
+        self.kept_for_mount
+    }
+
+    /// Returns the number of erased blocks on one die, with those kept for a mount.
     pub(crate) fn free_blocks_on(&self, die: u32) -> u32 {
         to_u32(self.pool.on_die(die))
     }
@@ -397,6 +376,9 @@ impl<S: Store> Space<S> {
         began: Nanos,
     ) {
         let took = self.flash.now().saturating_sub(began);
+        if kind == EventKind::Checkpoint {
+            self.programs_at_checkpoint = self.programs();
+        }
         self.events.note(Event {
             kind,
             block,
@@ -404,6 +386,15 @@ impl<S: Store> Space<S> {
             at: began,
             took,
         });
+    }
+
+    fn programs(&self) -> u64 {
+        self.flash.chip().counters().total().programs
+    }
+
+    /// Returns the pages programmed since the last checkpoint, or since the mount began.
+    pub(crate) fn pages_since_checkpoint(&self) -> u64 {
+        self.programs() - self.programs_at_checkpoint
     }
 
     /// Takes a block out of use after a failed erase.

@@ -6,6 +6,7 @@
 use super::{Space, StreamId};
 use crate::block_table::State;
 use crate::error::FtlError;
+use crate::int::to_u32;
 use nand_model::{Cause, NandError, Pbn, Store};
 
 /// Streams that hold the new versions of a released block's pages.
@@ -82,9 +83,9 @@ impl<S: Store> Space<S> {
     /// Erases the released blocks that no unsafe page depends on. `cause` does not apply to blocks
     /// that a merge emptied. Returns the number of blocks that became free.
     pub(crate) fn erase_released(&mut self, cause: Cause) -> Result<u32, FtlError> {
-        let before = self.free_blocks();
+        let before = self.pool.len();
         while self.erase_one_released(cause)? {}
-        Ok(self.free_blocks() - before)
+        Ok(to_u32(self.pool.len() - before))
     }
 
     /// Erases the first of those blocks. Returns false if there is none.

@@ -76,6 +76,7 @@ impl<S: Store> Chip<S> {
                 let bus_ns = self.clocks.set_bus_ns(0);
                 let programmed = self.program(sensed, to, &page, oob, cause);
                 self.clocks.set_bus_ns(bus_ns);
+                self.counters.copybacks += u64::from(programmed.is_ok());
                 programmed
             });
         self.scratch = page;

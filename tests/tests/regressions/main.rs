@@ -5,6 +5,7 @@ mod host_full_in_checkpoint;
 mod mount_erased_before_rescue;
 mod mounts_cut_in_a_row;
 mod mounts_in_a_row;
+mod programs_fail_before_a_cut;
 mod rotted_mapping_page;
 mod torn_page_after_clean_stop;
 mod torn_page_left_alone;

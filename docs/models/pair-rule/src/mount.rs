@@ -152,7 +152,7 @@ impl State {
 
     /// The next flash operation of a mount; `None` when it is done. Code:
     /// `ftl-core/src/families/page_ram/recovery.rs`: `rewrite_suspects`, `refill_pool`;
-    /// `ftl-core/src/space/mod.rs`: `begin_mount`, `end_mount`.
+    /// `ftl-core/src/space/mount.rs`: `begin_mount`, `end_mount`.
     pub fn mount_op(&mut self, config: &Config) -> Option<Op> {
         loop {
             let Phase::Mounting(stage) = self.phase else {

@@ -186,7 +186,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             ..stream(Role::Data, false)
         };
         let first_data = space.add_streams(data, index(logical_blocks));
-        space.set_pair_protection(settings.pair_protection);
+        space.protect(settings.pair_protection, settings.kept_for_mount);
         let gc = GcState::new(&geometry, &settings, RESERVE);
         let pages = config.logical_pages;
         let map = Hybrid {

@@ -118,7 +118,7 @@ fn create<S: Store, M: PageMap>(
         stream(Role::Data, true),
     ];
     let mut space = Space::new(Flash::new(chip), &streams);
-    space.set_pair_protection(settings.gc.pair_protection);
+    space.protect(settings.gc.pair_protection, settings.gc.kept_for_mount);
     space.flash.set_ram_step(settings.gc.ram_step_ns);
     let mut gc = GcState::new(&geometry, &settings.gc, RESERVE);
     let data = stream(Role::Data, true);

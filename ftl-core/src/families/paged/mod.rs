@@ -369,6 +369,7 @@ impl<S: Store, P: Policy> Mapping<S> for PagedFtl<S, P> {
     fn gauges(&self, common: SchemeStats) -> SchemeStats {
         SchemeStats {
             mapped_pages: self.map.mapped.count(),
+            map_cache_evictions: self.map.policy.evictions(),
             ..common
         }
     }
@@ -448,7 +449,7 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
             stream(Role::Checkpoint, false),
         ];
         let mut space = Space::new(Flash::new(chip), &streams);
-        space.set_pair_protection(settings.gc.pair_protection);
+        space.protect(settings.gc.pair_protection, settings.gc.kept_for_mount);
         space.flash.set_ram_step(settings.gc.ram_step_ns);
         let placement = placement::from_params(&config.params, &[], &geometry)?;
         let (host, copies) = ((HOST, streams[HOST]), (COLD, streams[COLD]));

@@ -2,7 +2,7 @@
 //! written when an entry leaves the cache. `convert.rs` has the other reasons to write one.
 
 use super::pending::Pending;
-use crate::stats::RamEntry;
+use crate::stats::{Evictions, RamEntry};
 use nand_model::Ppn;
 
 /// A cache over the mapping pages. It never contains the only copy of an entry: changes missing on
@@ -49,6 +49,9 @@ pub(crate) trait Policy: Send {
     /// Returns the elements that [`Policy::get`] has examined so far: pending entries where they are
     /// part of the paper's lookup, nodes or mapping pages of the cache, and their entries.
     fn lookup_steps(&self) -> u64;
+
+    /// Returns the entries that left the cache so far to make room.
+    fn evictions(&self) -> Evictions;
 
     /// Returns the RAM of the cache.
     fn ram(&self) -> Vec<RamEntry>;

@@ -135,7 +135,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         );
         let first = space.add_streams(stream(Role::Data, true), index(units));
         assert_eq!(first, FIRST_UNIT);
-        space.set_pair_protection(settings.pair_protection);
+        space.protect(settings.pair_protection, settings.kept_for_mount);
         space.flash.set_ram_step(settings.ram_step_ns);
         let gc = GcState::new(&geometry, &settings, RESERVE);
         let map = Units {

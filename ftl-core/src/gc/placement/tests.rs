@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::config::FtlConfig;
+use crate::format::{Flags, PageTag, Role};
 use crate::ftl::Start;
 use crate::schemes::{SCHEMES, Scheme};
 use nand_model::store::MemStore;
-use nand_model::{Chip, Nanos, Profile};
+use nand_model::{Cause, Chip, Nanos, Profile};
 
 fn named(name: &str) -> Box<dyn Placement> {
     let mut params = Params::default();
@@ -113,6 +114,37 @@ fn cold_pages_of_wear_levelling_stay_on_one_lane() {
     assert_eq!(streams.of_copy(&space, block, 0, false), lane);
     streams.keep_lane(false);
     assert_eq!(streams.pages_in_turn(), 1);
+}
+
+/// Where one stream takes host writes and copies, its room must not count for both.
+#[test]
+fn copies_join_the_host_only_without_a_free_block_and_its_room_counts_once() {
+    let profile = on_four_dies(400);
+    for (placement, is_apart) in [("copies_apart", true), ("single", false)] {
+        let (mut space, streams) = data_streams(profile, placement);
+        let (host, other) = (streams.host()[0], streams.host()[1]);
+        let tag = PageTag {
+            role: Role::Data,
+            flags: Flags::NONE,
+            lpn: 0,
+            ver: 1,
+        };
+        let page = vec![0; profile.geometry.page_len()];
+        (8..10).for_each(|block| space.add_free(Pbn::new(block), true));
+        space.append(host, &[tag], &page, Cause::Host).unwrap();
+        assert_eq!(space.free_blocks(), 1);
+        assert_eq!(streams.host_in_need(&space), None, "{placement}");
+        space.append(other, &[tag], &page, Cause::Host).unwrap();
+        assert_eq!(space.free_blocks(), 0);
+        let room = 2 * (space.pages_per_block() - 1);
+        let expected = if is_apart {
+            (Some(host), room)
+        } else {
+            (None, 0)
+        };
+        let found = (streams.host_in_need(&space), streams.room_of_host(&space));
+        assert_eq!(found, expected, "{placement}");
+    }
 }
 
 /// Writes all pages twice in order and rereads them, 16 at a time. Returns the time of the second

@@ -9,7 +9,7 @@ use crate::families::paged::map::entry_at;
 use crate::families::paged::pending::Pending;
 use crate::map_cache::Lists;
 use crate::ram::{hash_bytes, hash_most, run_pages, vec_bytes, vec_most};
-use crate::stats::RamEntry;
+use crate::stats::{Evictions, RamEntry};
 use nand_model::Ppn;
 use rustc_hash::FxHashMap;
 
@@ -33,6 +33,7 @@ pub(super) struct Cmt {
     capacity: u32,
     per_page: u32,
     steps: u64,
+    evictions: Evictions,
 }
 
 impl Cmt {
@@ -47,6 +48,7 @@ impl Cmt {
             capacity,
             per_page,
             steps: 0,
+            evictions: Evictions::default(),
         }
     }
 
@@ -152,7 +154,9 @@ impl Policy for Cmt {
             self.protected -= protected as u32;
             self.index.remove(&lpn);
             self.unused.push(slot);
-            if pending.get(lpn).is_some() {
+            let is_dirty = pending.get(lpn).is_some();
+            self.evictions.note(is_dirty);
+            if is_dirty {
                 return Some(lpn / self.per_page);
             }
         }
@@ -174,6 +178,10 @@ impl Policy for Cmt {
     /// One entry per lookup, found by its number.
     fn lookup_steps(&self) -> u64 {
         self.steps
+    }
+
+    fn evictions(&self) -> Evictions {
+        self.evictions
     }
 
     fn ram(&self) -> Vec<RamEntry> {

@@ -11,7 +11,7 @@ use crate::families::paged::pending::Pending;
 use crate::format::UNMAPPED;
 use crate::map_cache::Lists;
 use crate::ram::{run_pages, vec_bytes, vec_most};
-use crate::stats::RamEntry;
+use crate::stats::{Evictions, RamEntry};
 use nand_model::Ppn;
 
 /// Sizes, all fixed.
@@ -78,6 +78,7 @@ pub(super) struct Cache {
     /// Blocks of the pages on each list.
     blocks: [u32; 2],
     steps: u64,
+    evictions: Evictions,
     /// The page just evicted, for the caller that writes it.
     evicted: Option<(u32, Form)>,
 }
@@ -105,6 +106,7 @@ impl Cache {
             used: Lists::new(2),
             blocks: [0; 2],
             steps: 0,
+            evictions: Evictions::default(),
             evicted: None,
         }
     }
@@ -288,7 +290,9 @@ impl Policy for Cache {
                 .expect("a listed slot is taken")
                 .vtpn;
             let form = self.remove(vtpn)?;
-            if pending.dirty(vtpn).is_some() {
+            let is_dirty = pending.dirty(vtpn).is_some();
+            self.evictions.note(is_dirty);
+            if is_dirty {
                 self.evicted = Some((vtpn, form));
                 return Some(vtpn);
             }
@@ -328,6 +332,10 @@ impl Policy for Cache {
 
     fn lookup_steps(&self) -> u64 {
         self.steps
+    }
+
+    fn evictions(&self) -> Evictions {
+        self.evictions
     }
 
     fn ram(&self) -> Vec<RamEntry> {

@@ -50,7 +50,7 @@ use crate::ftl::{Ftl, Start};
 use crate::gc::placement::{self, more_streams};
 use crate::map_cache::PageLru;
 use crate::schemes::{Layout, MlcUse, RamParam, Scheme};
-use crate::stats::RamEntry;
+use crate::stats::{Evictions, RamEntry};
 use nand_model::{Chip, Geometry, Ppn, Profile, Store};
 
 /// Entry in the table of schemes.
@@ -298,6 +298,10 @@ impl Policy for WholePages {
     /// The pending entry (UMT); if there is none, the cached mapping page, and the entry in it.
     fn lookup_steps(&self) -> u64 {
         self.steps
+    }
+
+    fn evictions(&self) -> Evictions {
+        self.pages.evictions()
     }
 
     fn ram(&self) -> Vec<RamEntry> {

@@ -255,7 +255,7 @@ fn create<S: Store>(
     let mut streams = vec![stream(Role::Journal, true), stream(Role::Checkpoint, false)];
     streams.resize(chip_stream(shape.chips), stream(Role::Data, false));
     let mut space = Space::new(flash, &streams);
-    space.set_pair_protection(settings.gc.pair_protection);
+    space.protect(settings.gc.pair_protection, settings.gc.kept_for_mount);
     let logical = shape.superblocks(logical_pages);
     let gc = GcState::new(&geometry, &settings.gc, settings.reserve);
     let map = Mlam {
@@ -364,6 +364,8 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
     fn gauges(&self, common: SchemeStats) -> SchemeStats {
         SchemeStats {
             mapped_pages: self.map.trims.mapped_pages() + self.map.unflushed_pages,
+            buffered_pages: u64::from(self.map.buffer.len()),
+            buffer_capacity_pages: u64::from(self.map.settings.capacity),
             ..common
         }
     }

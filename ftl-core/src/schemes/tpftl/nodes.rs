@@ -7,7 +7,7 @@ use crate::families::paged::Policy;
 use crate::families::paged::map::entry_at;
 use crate::families::paged::pending::Pending;
 use crate::ram::{hash_bytes, hash_most, run_pages, tree_bytes, tree_most};
-use crate::stats::RamEntry;
+use crate::stats::{Evictions, RamEntry};
 use nand_model::Ppn;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,6 +84,7 @@ pub(super) struct Nodes {
     per_page: u32,
     logical_pages: u32,
     steps: u64,
+    evictions: Evictions,
 }
 
 impl Nodes {
@@ -103,6 +104,7 @@ impl Nodes {
             per_page,
             logical_pages,
             steps: 0,
+            evictions: Evictions::default(),
         }
     }
 
@@ -239,6 +241,7 @@ impl Policy for Nodes {
                 ),
             };
             self.with_node(vtpn, |node| node.remove(evicted));
+            self.evictions.note(written);
             if written {
                 return Some(vtpn);
             }
@@ -261,6 +264,10 @@ impl Policy for Nodes {
     /// The node of the mapping page; if it is cached, the entry in it.
     fn lookup_steps(&self) -> u64 {
         self.steps
+    }
+
+    fn evictions(&self) -> Evictions {
+        self.evictions
     }
 
     fn ram(&self) -> Vec<RamEntry> {
