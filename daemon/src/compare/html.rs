@@ -1,32 +1,45 @@
 //! One page with tables and plots in one file: no script, no external resources.
 
+use super::axis::{short, time};
 use super::cells::{self, Cell};
-use super::plot::{self, Bars, Curve};
-use super::table::Labels;
-use super::{Failed, table};
-use crate::convert::{to_f64, to_u64};
-use crate::failure::Failure;
-use crate::replay::{Response, Row};
+use super::heat::{Grid, Heat};
+use super::labels::Labels;
+use super::svg::escaped;
+use super::{Failed, colours, figures, origin, table};
+use crate::convert::to_f64;
+use crate::replay::Row;
 use crate::size::show_size;
-use nand_model::Cause;
 
-const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1160px;padding:0 1em;color:#1b1f24;background:#fff}\
-h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2.5em;border-top:1px solid #d0d7de;padding-top:1em;overflow-wrap:anywhere}\
-table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:1em 0;display:block;overflow-x:auto}\
-th,td{padding:.25em .55em;text-align:right;border-bottom:1px solid #eaeef2;white-space:nowrap}th:first-child,td:first-child{text-align:left}\
-tr.bound td{color:#57606a;font-style:italic}svg{max-width:100%;height:auto;display:block;margin:.6em 0}p.note{color:#57606a}.error{color:#b42318}";
+const STYLE: &str = include_str!("page.css");
 
-/// Returns the page.
-pub(super) fn page(rows: &[&Row], failed: &[&Failed]) -> Result<String, Failure> {
-    let (mut body, labels) = (String::new(), Labels::new(rows));
-    for workload in table::workloads(rows) {
-        let of: Vec<_> = rows
-            .iter()
-            .filter(|row| row.job.workload == workload)
-            .copied()
-            .collect();
-        body += &section(workload, &of, &labels)?;
-    }
+/// The heat maps of the overview.
+const HEATS: [Heat<'static>; 2] = [
+    Heat {
+        title: "Write amplification",
+        of: |row| row.write_amplification.total,
+        show: short,
+    },
+    Heat {
+        title: "p99.9 of the response times of writes",
+        of: |row| Some(to_f64(row.response_ns.write.as_ref()?.p999) / 1e3),
+        show: time,
+    },
+];
+
+/// Returns the page of a comparison that this command printed.
+pub(super) fn page(rows: &[&Row], failed: &[&Failed], command: &[String]) -> String {
+    let labels = Labels::new(rows);
+    let workloads = table::workloads(rows);
+    let section_of = |workload: &str| {
+        let number = workloads.iter().position(|known| *known == workload);
+        format!("w{}", number.expect("a workload of these rows"))
+    };
+    let all = cells::cells(rows);
+    let grid = Grid::new(&all, &labels);
+    let mut body: String = HEATS
+        .iter()
+        .map(|heat| grid.map(heat, &section_of))
+        .collect();
     for Failed { job, error, .. } in failed {
         let scheme = job.scheme.as_deref().unwrap_or("default");
         body += &format!(
@@ -36,104 +49,38 @@ pub(super) fn page(rows: &[&Row], failed: &[&Failed]) -> Result<String, Failure>
             escaped(error)
         );
     }
+    for workload in &workloads {
+        let is_of = |row: &&&Row| row.job.workload == *workload;
+        let of: Vec<_> = rows.iter().filter(is_of).copied().collect();
+        body += &section(&section_of(workload), workload, &of, &labels);
+    }
+    body += &origin::section(command, rows);
     let warning = table::nothing_collected(rows).map_or(String::new(), |warning| {
         format!("<p class=\"error\">{}</p>\n", escaped(&warning))
     });
     let version = env!("CARGO_PKG_VERSION");
-    Ok(format!(
+    format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <title>ftld compare</title><style>{STYLE}</style></head><body>\n<h1>ftld compare</h1>\n\
-         <p class=\"note\">{} runs, ftld {version}. Times are emulated.</p>\n{warning}{body}</body></html>\n",
+         <title>ftld compare</title><style>\n{STYLE}{}</style></head><body>\n<h1>ftld compare</h1>\n\
+         <p class=\"note\">{} runs, ftld {version}. Times are emulated. <a href=\"#repeat\">How to repeat it</a></p>\n\
+         {warning}{body}</body></html>\n",
+        colours::rules(),
         rows.len()
-    ))
+    )
 }
 
-fn section(workload: &str, rows: &[&Row], all: &Labels) -> Result<String, Failure> {
+fn section(id: &str, workload: &str, rows: &[&Row], all: &Labels) -> String {
     assert!(!rows.is_empty(), "a section for {workload} without a run");
     let of = &cells::cells(rows)[..];
     let labels: Vec<_> = of.iter().map(|cell| all.of(cell.first())).collect();
-    let mut text = format!(
-        "<h2>{}</h2>\n<p class=\"note\">{}</p>\n{}",
+    format!(
+        "<section id=\"{id}\"><h2>{}</h2>\n<p class=\"note\">{}</p>\n{}{}{}</section>\n",
         escaped(workload),
         escaped(&about(rows)),
-        figures(of, all)
-    );
-    text += &plot::bars(&Bars {
-        title: "Write amplification by cause: flash programs per page the host wrote",
-        labels: &labels,
-        parts: &Cause::ALL.map(Cause::name),
-        value: &|bar, part| {
-            mean(&of[bar], |row| {
-                let causes = &row.write_amplification.by_cause;
-                causes.get(Cause::ALL[part].name()).copied().unwrap_or(0.0)
-            })
-        },
-    })?;
-    type Side = fn(&Row) -> &Option<Response>;
-    let sides: [(&str, Side); 2] = [
-        (
-            "Write response time: share of the responses above x",
-            |row| &row.response_ns.write,
-        ),
-        (
-            "Read response time: share of the responses above x",
-            |row| &row.response_ns.read,
-        ),
-    ];
-    for (title, side) in sides {
-        let curves: Vec<_> = of
-            .iter()
-            .zip(&labels)
-            .filter_map(|(cell, label)| {
-                let points = side(cell.first())
-                    .as_ref()?
-                    .quantiles
-                    .iter()
-                    .map(|&(share, ns)| (to_f64(ns) / 1e3, 1.0 - share))
-                    .collect();
-                Some(Curve { label, points })
-            })
-            .collect();
-        text += &plot::tails(title, "emulated us", &curves)?;
-    }
-    let curves: Vec<_> = of
-        .iter()
-        .zip(&labels)
-        .map(|(cell, label)| Curve {
-            label,
-            points: spread(cell.first()),
-        })
-        .collect();
-    text += &plot::curves(
-        "Erases: share of the blocks with at most x erases",
-        "erases per block",
-        &curves,
-    )?;
-    text += &plot::bars(&Bars {
-        title: "Map cache hit ratio: share of the lookups",
-        labels: &labels,
-        parts: &["hits"],
-        value: &|bar, _| mean(&of[bar], |row| row.map_cache.hit_ratio.unwrap_or(0.0)),
-    })?;
-    text += &plot::bars(&Bars {
-        title: "RAM of the scheme's tables (paper), KiB",
-        labels: &labels,
-        parts: &["paper"],
-        value: &|bar, _| mean(&of[bar], |row| to_f64(row.ram.paper_bytes) / 1024.0),
-    })?;
-    text += &plot::bars(&Bars {
-        title: "RAM of the scheme's tables (allocated), KiB",
-        labels: &labels,
-        parts: &["real"],
-        value: &|bar, _| mean(&of[bar], |row| to_f64(row.ram.allocated_bytes) / 1024.0),
-    })?;
-    Ok(text)
-}
-
-/// Returns the mean of a quantity over the runs of a cell.
-fn mean(cell: &Cell<'_>, of: impl Fn(&Row) -> f64) -> f64 {
-    let sum: f64 = cell.runs.iter().map(|row| of(row)).sum();
-    sum / to_f64(to_u64(cell.runs.len()))
+        tables(of, all),
+        origin::commands(of),
+        figures::figures(id, of, &labels)
+    )
 }
 
 fn about(of: &[&Row]) -> String {
@@ -152,7 +99,7 @@ fn about(of: &[&Row]) -> String {
     let Row { job, requests, .. } = of[0];
     let response_unit = serde_json::to_value(job.method.response_unit()).unwrap_or_default();
     format!(
-        "{}. {} requests, {} pages read, {} written. Preconditioning {}{}, response times per {}.",
+        "{}. {} requests, {} pages read, {} written. Preconditioning {}{}, response unit {}.",
         devices.join("; "),
         requests.completed,
         requests.pages_read,
@@ -165,12 +112,12 @@ fn about(of: &[&Row]) -> String {
     )
 }
 
-fn figures(of: &[Cell<'_>], labels: &Labels) -> String {
+fn tables(of: &[Cell<'_>], labels: &Labels) -> String {
     let mut lines: Vec<_> = of.iter().map(|cell| table::line(cell, labels)).collect();
     lines.insert(0, table::heads());
     let mut text = rows(&lines, &table::optimum(&of[0]));
     if cells::is_repeated(of) {
-        text += "<p class=\"note\">Means over the seeds, with the 95 % interval; curves are those of the first seed.</p>\n";
+        text += "<p class=\"note\">Means over the seeds, with the 95 % interval, also in the figures; curves are those of the first seed.</p>\n";
     }
     for table::Ratios { title, lines } in table::ratios(of, labels) {
         text += &format!(
@@ -190,40 +137,129 @@ fn rows(lines: &[Vec<String>], bound: &[String]) -> String {
             .map(|cell| format!("<{tag}>{}</{tag}>", escaped(cell)))
             .collect::<String>()
     };
-    let mut text = format!("<table><tr>{}</tr>\n", cells("th", &lines[0]));
+    let mut text = format!(
+        "<div class=\"scroll\"><table><tr>{}</tr>\n",
+        cells("th", &lines[0])
+    );
     for line in &lines[1..] {
         text += &format!("<tr>{}</tr>\n", cells("td", line));
     }
     if !bound.is_empty() {
         text += &format!("<tr class=\"bound\">{}</tr>", cells("td", bound));
     }
-    text + "</table>\n"
+    text + "</table></div>\n"
 }
 
-/// Returns the distribution of erases as a curve: highest erase count, and the share of the blocks.
-fn spread(row: &Row) -> Vec<(f64, f64)> {
-    let classes = &row.erases.distribution;
-    let blocks: u64 = classes.iter().map(|class| class.1).sum();
-    let width = classes.get(1).map_or(1, |second| second.0 - classes[0].0);
-    let mut below = 0;
-    let mut points: Vec<_> = classes
-        .first()
-        .map(|class| (f64::from(class.0), 0.0))
-        .into_iter()
-        .collect();
-    for &(from, count) in classes {
-        below += count;
-        points.push((
-            f64::from((from + width - 1).min(row.erases.max)),
-            to_f64(below) / to_f64(blocks.max(1)),
-        ));
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::{self, Job};
+    use std::collections::BTreeSet;
+
+    /// Returns the row of a short run.
+    fn row() -> Row {
+        let job = Job {
+            workload: "uniform:requests=300,read=30%".into(),
+            scheme: Some("pagemap".into()),
+            size: Some("1MiB".into()),
+            ..Job::default()
+        };
+        replay::run(&job, &mut |_, _| ()).unwrap()
     }
-    points
-}
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    /// Returns rows of 10 workloads under 10 schemes with long labels. The value of a cell follows
+    /// from its place, so that the best scheme of each workload is known.
+    fn hundred() -> Vec<Row> {
+        let made = row();
+        let of = |place: u32| {
+            let (workload, scheme) = (place / 10, place % 10);
+            let mut row = made.clone();
+            row.job.workload = format!(
+                "/traces/<volume {workload}> & \"more\"/{}.csv.zst",
+                "x".repeat(60)
+            );
+            row.job.scheme = Some(format!("scheme{scheme}"));
+            row.scheme = format!("scheme{scheme}");
+            row.job.set = vec![format!("gc.policy=a-policy-with-a-long-name-{scheme}")];
+            let distance = (scheme + 10 - workload) % 10;
+            row.write_amplification.total =
+                Some(1.0 + f64::from(distance * distance * distance) / 6.5);
+            row
+        };
+        (0..100).map(of).collect()
+    }
+
+    fn page_of(rows: &[Row]) -> String {
+        page(
+            &rows.iter().collect::<Vec<_>>(),
+            &[],
+            &["ftld".into(), "<x> y".into()],
+        )
+    }
+
+    #[test]
+    fn a_hundred_cells_have_a_number_a_link_and_one_best_per_row() {
+        let page = page_of(&hundred());
+        let maps: Vec<&str> = page.split("<table class=\"heat\">").skip(1).collect();
+        assert_eq!(maps.len(), 2);
+        let map = maps[0].split("</table>").next().unwrap();
+        let rows: Vec<&str> = map.split("<tr>").skip(2).collect();
+        assert_eq!(rows.len(), 10);
+        for (number, row) in rows.into_iter().enumerate() {
+            let cells: Vec<&str> = row.split("<td ").skip(1).collect();
+            let link = format!("<a href=\"#w{number}\">");
+            assert!(cells.iter().all(|cell| cell.contains(&link)), "{row}");
+            let best: Vec<usize> = (0..cells.len())
+                .filter(|cell| cells[*cell].contains(" best\""))
+                .collect();
+            assert_eq!((cells.len(), best), (10, vec![number]));
+            assert!(
+                cells[number].contains(">1</a>") && cells[(number + 9) % 10].contains(">113</a>")
+            );
+            assert!(cells[number].contains("class=\"h0 best\""));
+        }
+        assert!(page.contains("(log axis)") && page.contains("share of each cause"));
+    }
+
+    #[test]
+    fn a_page_is_one_file_without_script_whose_links_have_a_target() {
+        let page = page_of(&hundred());
+        for forbidden in [
+            "<script", "src=", "@import", "url(", "http:", "https:", "<volume", "<x>",
+        ] {
+            assert!(!page.contains(forbidden), "{forbidden}");
+        }
+        let attributes = |name: &str| -> Vec<String> {
+            let values = page.split(name).skip(1);
+            values
+                .map(|text| text.split('"').next().unwrap().to_owned())
+                .collect()
+        };
+        let (ids, links) = (attributes(" id=\""), attributes("href=\""));
+        let unique: BTreeSet<String> = ids.iter().map(|id| format!("#{id}")).collect();
+        assert_eq!(unique.len(), ids.len(), "an id is used once");
+        assert!(links.iter().all(|link| unique.contains(link)));
+        for class in attributes("class=\"c-") {
+            assert!(
+                page.contains(&format!(".c-{class}{{")),
+                "{class} has no colour"
+            );
+        }
+        assert!(page.contains("<pre>ftld '&lt;x&gt; y'</pre>"));
+    }
+
+    #[test]
+    fn values_of_one_magnitude_have_bars_and_seeds_have_intervals() {
+        let mut rows: Vec<Row> = hundred().into_iter().take(2).collect();
+        let page = page_of(&rows);
+        assert!(!page.contains("share of each cause") && page.contains("class=\"frame\""));
+        assert!(!page.contains("class=\"interval\"") && page.contains("<rect class=\"c-host\""));
+        let mut again = rows[0].clone();
+        again.job.seed = 2;
+        again.write_amplification.total = Some(1.2);
+        rows.push(again);
+        let page = page_of(&rows);
+        assert!(page.contains("class=\"interval\"") && page.contains(", 95 % interval "));
+        assert!(page.contains("<div>1 to 2</div>"), "the seeds");
+    }
 }

@@ -3,16 +3,24 @@
 //! Invariants: output is in the order of the plan, in whatever order the runs end; a failed run is
 //! named, and the others continue.
 
+mod axis;
 mod cells;
+mod chart;
+mod colours;
 mod csv;
+mod curves;
 mod equal;
 mod estimate;
+mod figures;
+mod heat;
 mod html;
 mod jobs;
+mod labels;
+mod origin;
 mod plan;
-mod plot;
 mod repeat;
 mod rows;
+mod svg;
 mod table;
 mod traces;
 
@@ -57,7 +65,7 @@ pub struct CompareArgs {
     pub plan: bool,
     /// Run jobs as --plan prints them, one after the other, from a file or - for standard input, and
     /// print their rows
-    #[arg(long, value_name = "FILE|-", conflicts_with_all = ["workloads", "plan", "csv"])]
+    #[arg(long, value_name = "FILE|-", conflicts_with_all = ["workloads", "plan", "csv", "html"])]
     pub job: Option<PathBuf>,
     /// Print the time and memory that the plan takes, from short runs of some jobs
     #[arg(long, conflicts_with_all = ["html", "csv", "plan", "append", "rows"])]
@@ -302,7 +310,7 @@ fn report(args: &CompareArgs, outcomes: &[Outcome], csv_done: bool) -> Result<()
         print(&table::text(&rows))?;
     }
     if let Some(file) = &args.html {
-        let page = html::page(&rows, &failed)?;
+        let page = html::page(&rows, &failed, &command());
         std::fs::write(file, page).map_err(|error| Failure::io(file.display(), &error))?;
     }
     if let Some(warning) = table::nothing_collected(&rows) {
@@ -316,6 +324,13 @@ fn report(args: &CompareArgs, outcomes: &[Outcome], csv_done: bool) -> Result<()
         );
     }
     verdict(outcomes)
+}
+
+/// Returns the command line of this process.
+fn command() -> Vec<String> {
+    let words = std::env::args_os().skip(1);
+    let words = words.map(|word| word.to_string_lossy().into_owned());
+    std::iter::once("ftld".to_owned()).chain(words).collect()
 }
 
 /// Returns the failure of the runs that failed.

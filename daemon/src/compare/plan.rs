@@ -29,7 +29,7 @@ pub struct Sweep {
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     pub size: Vec<String>,
     /// Over-provisioning in percent
-    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',')]
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = crate::options::percent)]
     pub op: Vec<f64>,
     /// Raw flash, bad blocks included: equal, the most that any compared scheme takes at the
     /// nominal --op; own, each scheme's layout at --op; or sizes, in place of --op

@@ -1,79 +1,11 @@
 //! Rows side by side, human-readable: a line per cell, with intervals if it has several seeds.
 
 use super::cells::{Cell, cells};
+use super::labels::Labels;
 use crate::convert::{to_f64, whole};
-use crate::replay::{Job, Quantity, Response, Row, Summary, estimate};
-use crate::size::{parse_size, show_size};
+use crate::replay::{Quantity, Response, Row, Summary, estimate};
+use crate::size::show_size;
 use crate::statistics::{Difference, Estimate};
-use std::collections::{BTreeSet, HashMap};
-
-type Setting = fn(&Job) -> Option<String>;
-
-/// Settings in a label, if they differ between the runs.
-const SETTINGS: [(&str, Setting); 6] = [
-    ("", |job| job.preset.clone()),
-    ("", |job| job.profile.clone()),
-    ("", |job| job.size.clone()),
-    ("op ", |job| job.op.map(|op| format!("{op} %"))),
-    ("raw ", |job| job.raw.as_deref().map(size)),
-    ("ram ", |job| job.ram.as_deref().map(size)),
-];
-
-fn size(text: &str) -> String {
-    parse_size(text).map_or(text.into(), show_size)
-}
-
-/// What differs between the runs of a comparison.
-pub(super) struct Labels {
-    varied: [bool; SETTINGS.len()],
-    /// Number of runs of a scheme, and of those with a parameter value.
-    schemes: HashMap<String, usize>,
-    values: HashMap<(String, String), usize>,
-}
-
-impl Labels {
-    pub(super) fn new(rows: &[&Row]) -> Labels {
-        let varied = SETTINGS.map(|(_, of)| {
-            let values: BTreeSet<_> = rows.iter().map(|row| of(&row.job)).collect();
-            values.len() > 1
-        });
-        let (mut schemes, mut values) = (HashMap::new(), HashMap::new());
-        for row in rows {
-            *schemes.entry(row.scheme.clone()).or_default() += 1;
-            for pair in row.job.set.iter().collect::<BTreeSet<_>>() {
-                *values
-                    .entry((row.scheme.clone(), pair.clone()))
-                    .or_default() += 1;
-            }
-        }
-        Labels {
-            varied,
-            schemes,
-            values,
-        }
-    }
-
-    /// Returns the label of a run: its scheme, and the settings that differ between the runs.
-    pub(super) fn of(&self, row: &Row) -> String {
-        let mut label = row.scheme.clone();
-        for ((name, of), _) in SETTINGS
-            .iter()
-            .zip(self.varied)
-            .filter(|(_, varied)| *varied)
-        {
-            if let Some(value) = of(&row.job) {
-                label += &format!(" {name}{value}");
-            }
-        }
-        for pair in &row.job.set {
-            let with = self.values.get(&(row.scheme.clone(), pair.clone()));
-            if with != self.schemes.get(&row.scheme) {
-                label += &format!(" {pair}");
-            }
-        }
-        label
-    }
-}
 
 /// Returns the workloads in order of appearance.
 pub(super) fn workloads<'a>(rows: &[&'a Row]) -> Vec<&'a str> {

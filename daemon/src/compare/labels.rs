@@ -1,0 +1,93 @@
+//! Labels of runs: what differs between the runs of a comparison.
+
+use crate::replay::{Job, Row};
+use crate::size::{parse_size, show_size};
+use std::collections::{BTreeSet, HashMap};
+use std::slice::SliceIndex;
+
+type Setting = fn(&Job) -> Option<String>;
+
+/// Settings in a label, if they differ between the runs.
+const SETTINGS: [(&str, Setting); 6] = [
+    ("", |job| job.preset.clone()),
+    ("", |job| job.profile.clone()),
+    ("", |job| job.size.clone()),
+    ("op ", |job| job.op.map(|op| format!("{op} %"))),
+    ("raw ", |job| job.raw.as_deref().map(size)),
+    ("ram ", |job| job.ram.as_deref().map(size)),
+];
+
+/// Index of the preset in [`SETTINGS`].
+const PRESET: usize = 0;
+
+fn size(text: &str) -> String {
+    parse_size(text).map_or(text.into(), show_size)
+}
+
+/// What differs between the runs of a comparison.
+pub(super) struct Labels {
+    varied: [bool; SETTINGS.len()],
+    /// Number of runs of a scheme, and of those with a parameter value.
+    schemes: HashMap<String, usize>,
+    values: HashMap<(String, String), usize>,
+}
+
+impl Labels {
+    pub(super) fn new(rows: &[&Row]) -> Labels {
+        let varied = SETTINGS.map(|(_, of)| {
+            let values: BTreeSet<_> = rows.iter().map(|row| of(&row.job)).collect();
+            values.len() > 1
+        });
+        let (mut schemes, mut values) = (HashMap::new(), HashMap::new());
+        for row in rows {
+            *schemes.entry(row.scheme.clone()).or_default() += 1;
+            for pair in row.job.set.iter().collect::<BTreeSet<_>>() {
+                *values
+                    .entry((row.scheme.clone(), pair.clone()))
+                    .or_default() += 1;
+            }
+        }
+        Labels {
+            varied,
+            schemes,
+            values,
+        }
+    }
+
+    /// Returns the label of a run: its scheme, and the settings that differ between the runs.
+    pub(super) fn of(&self, row: &Row) -> String {
+        row.scheme.clone() + &self.settings(row, ..) + &self.params(row)
+    }
+
+    /// Returns the part of the label that differs within a group of cells: scheme, preset and
+    /// parameters.
+    pub(super) fn in_group(&self, row: &Row) -> String {
+        row.scheme.clone() + &self.settings(row, ..=PRESET) + &self.params(row)
+    }
+
+    /// Returns the workload, and the settings that all cells of its group share.
+    pub(super) fn of_group(&self, row: &Row) -> String {
+        row.job.workload.clone() + &self.settings(row, PRESET + 1..)
+    }
+
+    fn settings(&self, row: &Row, which: impl SliceIndex<[usize], Output = [usize]>) -> String {
+        let numbers: [usize; SETTINGS.len()] = std::array::from_fn(|number| number);
+        let varied = numbers[which].iter().filter(|number| self.varied[**number]);
+        let texts = varied.filter_map(|&number| {
+            let (name, of) = SETTINGS[number];
+            Some(format!(" {name}{}", of(&row.job)?))
+        });
+        texts.collect()
+    }
+
+    fn params(&self, row: &Row) -> String {
+        let mut text = String::new();
+        for pair in &row.job.set {
+            let with = self.values.get(&(row.scheme.clone(), pair.clone()));
+            if with != self.schemes.get(&row.scheme) {
+                text += &format!(" {pair}");
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,156 @@
+//! Parts of SVG text, and labels that fit.
+
+use super::axis::Axis;
+use crate::convert::{to_f64, to_u64};
+
+/// Width of a character of the plots' font, on average.
+const GLYPH: f64 = 7.0;
+
+/// Position of a text relative to its point.
+#[derive(Clone, Copy)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// A rectangle of a plot, in pixels.
+#[derive(Clone, Copy)]
+pub(super) struct Area {
+    pub(super) left: f64,
+    pub(super) top: f64,
+    pub(super) width: f64,
+    pub(super) height: f64,
+}
+
+impl Area {
+    pub(super) fn bottom(&self) -> f64 {
+        self.top + self.height
+    }
+
+    /// Returns the position of a value on the horizontal axis.
+    pub(super) fn x(&self, axis: &Axis, value: f64) -> f64 {
+        self.left + axis.at(value) * self.width
+    }
+
+    /// Returns the position of a value on the vertical axis.
+    pub(super) fn y(&self, axis: &Axis, value: f64) -> f64 {
+        self.bottom() - axis.at(value) * self.height
+    }
+
+    /// Returns the grid lines of the horizontal axis, and the mark of its break.
+    pub(super) fn grid_x(&self, axis: &Axis, most: usize) -> String {
+        let (mut labelled, mut others) = (String::new(), String::new());
+        for tick in axis.ticks(most) {
+            let x = self.x(axis, tick.value);
+            let lines = if tick.is_labelled {
+                &mut labelled
+            } else {
+                &mut others
+            };
+            *lines += &format!("M{x:.1} {:.1}V{:.1}", self.top, self.bottom());
+        }
+        let mut text = path("minor", &others) + &path("grid", &labelled);
+        if axis.has_break() {
+            let (x, y) = (self.left + Axis::break_at() * self.width, self.bottom());
+            let stroke = |x: f64| format!("M{:.1} {:.1}l4 -8", x - 2.0, y + 4.0);
+            text += &path("break", &(stroke(x - 2.0) + &stroke(x + 2.0)));
+        }
+        text
+    }
+
+    /// Returns the labels of the horizontal axis at a height.
+    pub(super) fn labels_x(
+        &self,
+        axis: &Axis,
+        most: usize,
+        y: f64,
+        show: fn(f64) -> String,
+    ) -> String {
+        let ticks = axis.ticks(most).into_iter();
+        ticks
+            .filter(|tick| tick.is_labelled)
+            .map(|tick| {
+                let x = self.x(axis, tick.value);
+                line("tick", Anchor::Middle, (x, y), &show(tick.value))
+            })
+            .collect()
+    }
+}
+
+/// Returns a path, or nothing for one without points.
+pub(super) fn path(class: &str, points: &str) -> String {
+    if points.is_empty() {
+        return String::new();
+    }
+    format!("<path class=\"{class}\" d=\"{points}\"/>\n")
+}
+
+/// Returns a line of text; its middle is at the point's height.
+pub(super) fn line(class: &str, anchor: Anchor, (x, y): (f64, f64), text: &str) -> String {
+    let anchor = match anchor {
+        Anchor::Start => "",
+        Anchor::Middle => " text-anchor=\"middle\"",
+        Anchor::End => " text-anchor=\"end\"",
+    };
+    let (y, text) = (y + 4.5, escaped(text));
+    format!("<text class=\"{class}\"{anchor} x=\"{x:.1}\" y=\"{y:.1}\">{text}</text>\n")
+}
+
+/// Returns a label that fits into a width. The tooltip has the whole label.
+pub(super) fn label(anchor: Anchor, at: (f64, f64), label: &str, width: f64) -> String {
+    let text = line("label", anchor, at, &cut(label, (width / GLYPH) as usize));
+    format!("<g><title>{}</title>{text}</g>\n", escaped(label))
+}
+
+/// Returns a plot of this size.
+pub(super) fn svg(title: &str, width: f64, height: f64, body: &str) -> String {
+    format!(
+        "<div class=\"scroll\"><svg role=\"img\" aria-label=\"{}\" width=\"{width:.0}\" height=\"{height:.0}\" \
+         viewBox=\"0 0 {width:.0} {height:.0}\">\n{body}</svg></div>\n",
+        escaped(title)
+    )
+}
+
+/// Returns the width of a text.
+pub(super) fn text_width(text: &str) -> f64 {
+    GLYPH * to_f64(to_u64(text.chars().count()))
+}
+
+/// Returns at most `most` characters. Labels differ at their ends, so the middle is left out.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    if length <= most {
+        return text.into();
+    }
+    let (head, tail) = (
+        most.saturating_sub(1).div_ceil(2),
+        most.saturating_sub(1) / 2,
+    );
+    let start: String = text.chars().take(head).collect();
+    let end: String = text.chars().skip(length - tail).collect();
+    start + "…" + &end
+}
+
+/// Returns a text that is safe in HTML and SVG, also as the value of an attribute.
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_label_keeps_both_ends_and_its_tooltip_all() {
+        assert_eq!(cut("lazyftl op 7 %", 14), "lazyftl op 7 %");
+        assert_eq!(cut("lazyftl op 7 %", 9), "lazy… 7 %");
+        assert_eq!(cut("äöüß", 3), "ä…ß");
+        let text = label(Anchor::End, (1.0, 2.0), "<a & \"b\">", 28.0);
+        assert!(text.contains("<title>&lt;a &amp; &quot;b&quot;&gt;</title>"));
+        assert!(text.contains(">&lt;a…&gt;</text>"), "{text}");
+    }
+}
