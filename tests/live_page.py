@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Opens the live page of a running instance in a headless Chromium, and uses it as a person would.
 
-    tests/live_page.py URL FOLDER       checks; screenshots, light and dark, go to FOLDER
+    tests/live_page.py URL FOLDER       checks; screenshots of each width, light and dark, go to FOLDER
     tests/live_page.py URL --watch S    keeps the page open for S seconds, and that is all
+    tests/live_page.py URL --step WORDS the way of the last write, after this command has let a paused device do some requests
 
 Speaks the browser's own protocol over a pipe, so nothing but Debian's chromium is needed."""
 
@@ -19,6 +20,7 @@ import time
 FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --disable-dev-shm-usage --no-first-run --disable-sync --hide-scrollbars
 --disable-background-networking --disable-component-update --disable-extensions --remote-debugging-pipe --window-size=1280,800""".split()
 PATIENCE = 30
+WIDTHS = {360: 740, 1280: 800, 2560: 1440}
 
 
 class Browser:
@@ -102,7 +104,7 @@ class Browser:
         self.wait(lambda: time.monotonic() >= until, "time does not pass", seconds + PATIENCE)
 
     def key(self, key):
-        text = {"text": key} if len(key) == 1 else {}
+        text = {"text": key} if len(key) == 1 else {"windowsVirtualKeyCode": 9} if key == "Tab" else {}
         for kind in ["keyDown", "keyUp"]:
             self.call("Input.dispatchKeyEvent", type=kind, key=key, **(text if kind == "keyDown" else {}))
 
@@ -110,6 +112,13 @@ class Browser:
         where = self.eval(f"(r => [r.x + r.width / 2, r.y + r.height / 2])(document.querySelector({selector!r}).getBoundingClientRect())")
         for kind in ["mousePressed", "mouseReleased"]:
             self.call("Input.dispatchMouseEvent", type=kind, x=where[0], y=where[1], button="left", clickCount=1)
+
+    def open(self, url):
+        self.call("Page.navigate", url=url)
+        self.until("Number(document.body?.dataset.ticks || 0) > 0", "the page does not tick")
+
+    def width(self, width):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=WIDTHS[width], deviceScaleFactor=1, mobile=False)
 
     def screenshot(self, path, scheme, whole):
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
@@ -136,7 +145,121 @@ def fail(why):
     raise SystemExit(f"live page: {why}")
 
 
-def check(browser, folder):
+def check_texts(browser, text):
+    """Names and numbers of the plots."""
+    uses = browser.eval("device.uses")
+    for legend in ["map-legend", "space-legend"]:
+        names = browser.eval(f"[...document.querySelectorAll('#{legend} span')].map(s => s.textContent.split(' ')[0])")
+        if not {"free", "bad", "data"} <= set(names) or set(names) - set(uses) - {"outlined:", "a"}:
+            fail(f"{legend} has the names {names}, the daemon has {uses}")
+    if " us" in text("latency-legend") or "\u00b5s" not in text("latency-legend"):
+        fail(f"latencies are told as {text('latency-legend')!r}")
+    for words in ["write amplification, last 10 s", "write amplification, since the start"]:
+        if words not in text("now"):
+            fail(f"no {words!r} in {text('now')!r}")
+    for plot, words in [("bytes", "iB/s"), ("ratio", "emulated time per wall time"), ("requests", "reads ")]:
+        browser.click(f"[data-plot={plot}]")
+        if words not in text("host-legend"):
+            fail(f"host requests by {plot} are told as {text('host-legend')!r}")
+    if "this flash" not in text("takes"):
+        fail(f"the time on the flash is told as {text('takes')!r}")
+    # The histogram has the blocks of the map, and the mean is theirs.
+    mean = browser.eval("""(() => { const empty = ['free', 'released', 'bad'].map(use => device.uses.indexOf(use)); draw();
+      const of = now.map.valid.filter((_, i) => !empty.includes(now.map.used[i]));
+      return (of.reduce((a, b) => a + b, 0) / of.length).toFixed(1) + ' of ' + device.pages_per_block; })()""")
+    if f"mean {mean} valid pages" not in text("valid-legend"):
+        fail(f"the mean of the histogram is not {mean}: {text('valid-legend')!r}")
+    victim = browser.eval("now.events.findLast(e => device.events[e[1]] === 'gc')")
+    if f"victim: block {victim[2]} with {victim[3]};" not in text("valid-legend"):
+        fail(f"the victim of {victim} is not in {text('valid-legend')!r}")
+
+
+def check_keys(browser, text):
+    """Every control is reached by Tab and shows its focus; the arrows choose blocks."""
+    wanted = browser.eval("[...document.querySelectorAll('button, a, canvas[tabindex]')].filter(e => e.checkVisibility()).length")
+    reached = set()
+    # Once around the page, from wherever the last click was: the body is between the last and the first control.
+    for _ in range(wanted + 1):
+        browser.key("Tab")
+        element, outline = browser.eval("""(e => [e === document.body ? '' : e.id || e.outerHTML, getComputedStyle(e).outlineStyle])
+          (document.activeElement)""")
+        if element and outline == "none":
+            fail(f"{element} does not show its focus")
+        reached.add(element)
+    if len(reached - {""}) != wanted:
+        fail(f"{wanted} controls, reached by Tab: {reached}")
+    browser.eval("document.getElementById('map').focus()")
+    for key, block in [("ArrowRight", 0), ("ArrowRight", 1), ("ArrowDown", None), ("ArrowUp", 1), ("End", None), ("Home", 0)]:
+        browser.key(key)
+        said = text("say")
+        if "pages valid" not in said or (block is not None and not said.startswith(f"Block {block}:")):
+            fail(f"{key} on the map says {said!r}")
+    if text("view") != "live":
+        fail("an arrow on the map steps through the events")
+    browser.key("Escape")
+    if browser.eval("chosen") != -1:
+        fail("Escape does not leave the block")
+    browser.eval("document.activeElement.blur()")
+
+
+def check_reopened(browser, url, text):
+    """Reopened after the events were not published any more, the page has its plots and drops no event."""
+    before = browser.eval("now.ticks.length")
+    browser.call("Page.navigate", url="about:blank")
+    browser.rest(8)
+    browser.open(url)
+    after = browser.eval("now.ticks.length")
+    if after < min(before + 5, 600):
+        fail(f"{before} seconds of history before, {after} after 8 s")
+    browser.until("Number(document.body.dataset.ticks) >= 6", "the page does not tick")
+    if "dropped" in text("events-legend"):
+        fail(f"after the page was closed for 8 s: {text('events-legend')!r}")
+
+
+def check_widths(browser, folder):
+    """Nothing is cut or touches an edge, at any width."""
+    for width in WIDTHS:
+        browser.width(width)
+        for scheme in ["light", "dark"]:
+            browser.screenshot(f"{folder}/{scheme}-{width}.png", scheme, True)
+        wide = browser.eval("document.documentElement.scrollWidth")
+        if wide > width:
+            fail(f"the page is {wide} pixels wide, the window {width}")
+        touching = browser.eval("""[...document.querySelectorAll('section:not([hidden])')].flatMap(section => [...section.querySelectorAll('*')]
+          .filter(e => e.getBoundingClientRect().right > section.getBoundingClientRect().right - 6).map(e => e.id || e.textContent))""")
+        if touching:
+            fail(f"at {width} pixels the edge is touched by {touching}")
+    browser.width(1280)
+
+
+def check_instances(browser, text):
+    """The other instance is a link with its state, and leads to its page."""
+    browser.until("document.querySelector('#instances a') !== null", "no link to the other instance")
+    if "dftl, serving" not in text("instances"):
+        fail(f"the instances are told as {text('instances')!r}")
+    other = browser.eval("document.querySelector('#instances a').href")
+    browser.click("#instances a")
+    browser.until(f"location.href === {other!r} && Number(document.body?.dataset.ticks || 0) > 1", "the link leads nowhere")
+    browser.until("document.querySelector('#instances a') !== null", "no link back")
+    return other
+
+
+def check_way(browser, command):
+    """The page tells the stages of a write one after the other."""
+    browser.until("before !== null", "the page does not see the pause")
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    stages = "document.querySelectorAll('#way li').length"
+    browser.until(f"{stages} > 0", "no way of a write")
+    seen = {browser.eval(stages)}
+    browser.wait(lambda: seen.add(browser.eval(stages)) or 5 in seen, "the way of the write does not end")
+    told = browser.eval("[...document.querySelectorAll('#way li')].map(li => li.textContent)")
+    offset = browser.eval("now.status.snapshot.last_write.offset")
+    if len(seen) < 3 or f"at byte {offset})" not in told[0] or "host " not in told[1] or "block " not in told[2]:
+        fail(f"the way of the last write, {seen} stages: {told}")
+    print(f"live page: {told}")
+
+
+def check(browser, url, folder):
     ticks = "Number(document.body?.dataset.ticks || 0)"
     text = lambda id: browser.eval(f"document.getElementById({id!r}).textContent")
     browser.until(f"{ticks} >= 6", "the page does not tick")
@@ -148,10 +271,14 @@ def check(browser, folder):
         modes[mode] = browser.eval(f"{COLOURS}('map')")
         if modes[mode] < wanted:
             fail(f"block map by {mode}: {modes[mode]} colours, expected {wanted} or more")
-    for plot in ["waf", "causes", "latency", "events"]:
+    for plot in ["valid", "host", "waf", "causes", "latency", "events"]:
         if browser.eval(f"{COLOURS}({plot!r})") < 4:
             fail(f"plot {plot} is empty")
     browser.click("[data-mode=used]")
+
+    check_texts(browser, text)
+    check_keys(browser, text)
+    check_reopened(browser, url, text)
 
     at = browser.eval("(r => [r.x + 40, r.y + 10])(document.getElementById('map').getBoundingClientRect())")
     browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=at[0], y=at[1])
@@ -190,36 +317,34 @@ def check(browser, folder):
     if text("view") != "live":
         fail("L does not go live")
 
-    for scheme in ["light", "dark"]:
-        browser.screenshot(f"{folder}/{scheme}.png", scheme, False)
-        browser.screenshot(f"{folder}/{scheme}-whole.png", scheme, True)
-    wide = browser.eval("document.documentElement.scrollWidth")
-    if wide > 1280:
-        fail(f"the page is {wide} pixels wide")
+    check_widths(browser, folder)
     return modes
 
 
 def main():
     url, folder = sys.argv[1], sys.argv[2]
     watch = float(sys.argv[3]) if folder == "--watch" else None
+    command = sys.argv[3:] if folder == "--step" else None
     began = time.monotonic()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         browser = Browser(scratch)
         try:
-            browser.call("Emulation.setDeviceMetricsOverride", width=1280, height=800, deviceScaleFactor=1, mobile=False)
-            browser.call("Page.navigate", url=url)
-            browser.until("Number(document.body?.dataset.ticks || 0) > 0", "the page does not tick")
+            browser.width(1280)
+            browser.open(url)
             if watch:
                 browser.rest(watch)
                 ticks = int(browser.eval("document.body?.dataset.ticks"))
                 if ticks < watch / 2:
                     fail(f"{ticks} ticks in {watch} s")
                 return print(f"watched for {watch:.0f} s, {ticks} ticks")
-            modes = check(browser, folder)
+            if command:
+                return check_way(browser, command)
+            modes = check(browser, url, folder)
             paths = collections.Counter(request.removeprefix(url.rstrip("/")).split("?")[0] for request in browser.requests)
-            foreign = [path for path in paths if not path.startswith("/") and not path.startswith("data:")]
+            foreign = [path for path in paths if not path.startswith("/") and not path.startswith(("data:", "about:"))]
             if foreign:
                 fail(f"other hosts were asked: {foreign}")
+            check_instances(browser, lambda id: browser.eval(f"document.getElementById({id!r}).textContent"))
             if browser.errors:
                 fail(f"errors on the console: {browser.errors}")
             print(f"live page: {time.monotonic() - began:.1f} s, colours {modes}, requests {dict(paths)}, 0 to other hosts, 0 errors")

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from harness import ROOT, Daemon, Load, http, run, wait_for
+from harness import ROOT, Daemon, Load, http, page, run, wait_for
 
 import nbd
 
@@ -28,11 +28,23 @@ def daemon(folder, to_kill):
 
 
 @pytest.fixture(scope="module")
+def other(folder, to_kill):
+    """A second instance of the same user."""
+    daemon = Daemon(folder, "other", "--scheme", "dftl", "--size", "16MiB")
+    to_kill.append(daemon)
+    return daemon
+
+
+@pytest.fixture(scope="module")
 def load(folder, daemon, to_kill):
     load = Load(daemon, folder / "fio.log", *LOAD)
     to_kill.append(load)
     wait_for(lambda: daemon.status("scheme_stats.gc_runs") > 50, 90, "the device is written until it collects")
     return load
+
+
+def history(daemon, since=0):
+    return json.loads(page(f"{daemon.url}/api/history?since={since}"))
 
 
 def written(daemon):
@@ -56,12 +68,52 @@ def test_policy(daemon):
     assert http(f"{daemon.url}/", method="POST")[0] == 405
 
 
+def test_history(daemon):
+    """the history has a sample per second, and only the newer ones when asked for them."""
+    wait_for(lambda: history(daemon)["samples"] >= 3, 10, "three seconds of history")
+    answer = history(daemon)
+    assert len(answer["at_ms"]) == answer["samples"] <= 600, answer["samples"]
+    assert all(500 < ms < 2000 for ms in answer["host_ms"]), answer["host_ms"]
+    newest = history(daemon, answer["next"] - 1)
+    assert newest["samples"] <= 2 and newest["at_ms"][0] == answer["at_ms"][-1]
+
+
+def test_history_counts(daemon):
+    """the history adds up to the counters of the status."""
+    client = nbd.NBD()
+    client.connect_uri(daemon.uri)
+    for at in range(64):
+        client.pwrite(bytes(4096), at * 4096)
+    client.shutdown()
+    summed = lambda: sum(history(daemon)["host"]["write"]["completed"])
+    wait_for(lambda: summed() == daemon.status("host.write.completed") > 0, 10, "as many writes as in the status")
+
+
+def test_instances(daemon, other):
+    """the running instances of this user are listed with scheme, state and address."""
+    found = lambda: {one["name"]: one for one in json.loads(page(f"{daemon.url}/api/instances"))["instances"]}
+    wait_for(lambda: "other" in found(), 10, "the other instance is listed")
+    assert found()["other"] == {"name": "other", "scheme": "dftl", "state": "serving", "address": other.address}
+    assert found()["page"]["address"] == daemon.address
+
+
+def test_instances_beyond_loopback(folder, to_kill, daemon):
+    """an instance whose page other machines can read names no other instance."""
+    exposed = Daemon(folder, "exposed", "--scheme", "pagemap", "--size", "16MiB", "--metrics", "0.0.0.0:0")
+    to_kill.append(exposed)
+    url = exposed.url.replace("0.0.0.0", "127.0.0.1")
+    for _ in range(3):
+        time.sleep(1)
+        assert [one["name"] for one in json.loads(page(f"{url}/api/instances"))["instances"]] == ["exposed"]
+    exposed.stop()
+
+
 def test_device_collects(load):
     """the device is written until it collects."""
     assert load.runs()
 
 
-def test_browser(daemon, load, note):
+def test_browser(daemon, other, load, note):
     """the page in a browser."""
     shots = ROOT / "target/live-page"
     shots.mkdir(parents=True, exist_ok=True)
@@ -69,8 +121,9 @@ def test_browser(daemon, load, note):
         old.unlink()
     note(run(*BROWSE, f"{daemon.url}/", shots).strip())
     assert sorted(shot.name for shot in shots.glob("*.png")) == [
-        "dark-whole.png", "dark.png", "light-whole.png", "light.png", "paused.png"
+        "dark-1280.png", "dark-2560.png", "dark-360.png", "light-1280.png", "light-2560.png", "light-360.png", "paused.png"
     ]
+    other.stop()
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +164,11 @@ def test_after_the_step(daemon, load):
     before = served(daemon)
     time.sleep(1)
     assert load.runs() and served(daemon) == before
+
+
+def test_way_of_a_write(daemon, load, note):
+    """the page tells the way of the last write of a step."""
+    note(run(*BROWSE, f"{daemon.url}/", "--step", "ftld", "step", "page", "--requests", "10", env=daemon.environment).strip())
 
 
 def test_step_by_events(daemon, load):

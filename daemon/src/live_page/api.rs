@@ -1,8 +1,10 @@
-//! JSON for the live page besides `/status`: constant facts, the block map, the newest events.
+//! JSON for the live page besides `/status`: constant facts, the block map, the newest events, the
+//! last ten minutes, other instances.
 //!
 //! Columns of a map are integers of one or two bytes, little-endian, in base64: at most 4096 cells
 //! are some tens of KiB, however large the device is.
 
+use super::neighbours::Neighbour;
 use crate::convert::index;
 use crate::status::{InstanceInfo, StatusSource};
 use crate::volume::{CELLS_MAX, Cell};
@@ -81,7 +83,7 @@ pub(crate) fn blocks(observed: &dyn StatusSource, have: Option<u64>) -> String {
         BASE64.encode(bytes.collect::<Vec<_>>())
     };
     let answer = json!({
-        "generation": map.generation, "blocks": map.blocks, "per_cell": map.per_cell,
+        "generation": map.generation, "blocks": map.blocks, "per_cell": map.per_cell, "counts": map.counts,
         "used": BASE64.encode(map.cells.iter().map(|cell| cell.used as u8).collect::<Vec<_>>()),
         "valid": column(&|cell| u64::from(cell.valid) / u64::from(map.per_cell)),
         "erases": column(&|cell| u64::from(cell.erases) / erases_unit), "erases_unit": erases_unit,
@@ -144,6 +146,19 @@ pub(crate) fn events(observed: &dyn StatusSource, since: Option<u64>) -> String 
     text + "]}\n"
 }
 
+/// Returns the seconds from number `since` on, column by column.
+pub(crate) fn history(observed: &dyn StatusSource, since: Option<u64>) -> String {
+    let history = observed.page().history.lock();
+    format!("{}\n", history.json(since.unwrap_or(0)))
+}
+
+/// Returns this instance and the others of its user.
+pub(crate) fn instances(observed: &dyn StatusSource) -> String {
+    let own = Neighbour::of(&observed.view().json());
+    let instances = observed.page().neighbours.with(own);
+    format!("{}\n", json!({"instances": instances}))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,6 +185,7 @@ mod tests {
             blocks: 1 << 21,
             per_cell: 512,
             cells: vec![cell; CELLS_MAX as usize],
+            counts: [1 << 17; BlockUse::ALL.len()],
         };
         let still = Still {
             map: Arc::new(map),
@@ -178,6 +194,7 @@ mod tests {
         let text = blocks(&still, None);
         assert!(text.len() < 48 << 10, "{} bytes", text.len());
         let answer = read(&text);
+        assert_eq!(answer["counts"][BlockUse::Cold as usize], 1 << 17);
         let column = |name: &str| BASE64.decode(answer[name].as_str().unwrap()).unwrap();
         assert_eq!(
             (column("used").len(), column("used")[9]),

@@ -2,4 +2,17 @@
 //! requests.
 
 pub(crate) mod api;
+pub(crate) mod history;
+pub(crate) mod neighbours;
 pub(crate) mod page;
+
+use history::History;
+use neighbours::Neighbours;
+use parking_lot::Mutex;
+
+/// State that the daemon keeps for the live page, besides published snapshots.
+#[derive(Debug, Default)]
+pub struct PageState {
+    pub(crate) history: Mutex<History>,
+    pub(crate) neighbours: Neighbours,
+}

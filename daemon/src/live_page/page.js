@@ -1,19 +1,21 @@
 'use strict';
-// Asks once a second, remembers five minutes, draws. What the device does is in `now`, what is shown in `shown`: the same object
-// while the view is live, an older one while it is paused.
+// Asks once a second and draws. `now` has the state of the device, `shown` the state that is drawn:
+// the same object while the view is live, an older one while it is paused. A tick is one second of
+// the daemon's history.
 
-const EVERY_MS = 1000, KEPT = 300, EVENTS_KEPT = 5000, RECENT = 10, DOTS = 150;
-// Okabe and Ito's colours, which people with any colour vision tell apart, and greys; names stand beside them everywhere.
+const EVERY_MS = 1000, KEPT = 600, EVENTS_KEPT = 5000, RECENT = 10, DOTS = 150, VICTIMS = 100, BARS = 48, WAY_MS = 2500;
+// Okabe and Ito's colours, which people with any colour vision tell apart, and greys; names stand
+// beside them everywhere.
 const C = { blue: '#0072b2', sky: '#56b4e9', green: '#009e73', yellow: '#e5d53a', orange: '#e69f00', red: '#d55e00',
   pink: '#cc79a7', brown: '#7d5a3c', grey: '#8b929b', pale: '#b4bac1', violet: '#7a5cc0', salmon: '#f0a58f' };
 const USES = { free: 'var(--free)', open: C.yellow, data: C.blue, update: C.orange, cold: C.sky, log: C.red, journal: C.pink,
-  map: C.green, checkpoint: C.brown, other: C.pale, released: C.grey, bad: 'var(--ink)' };
+  map: C.green, checkpoint: C.brown, other: C.pale, released: C.grey, bad: '#c2183f' };
 const CAUSES = { host: C.blue, gc: C.red, gc_translation: C.salmon, merge: C.orange, convert: C.pink, translation: C.green,
   trim: C.pale, wear: C.yellow, refresh: C.sky, checkpoint: C.brown, pad: C.grey, journal: C.violet, recovery: 'var(--ink)' };
 const KINDS = { gc: [C.red, 'GC'], switch_merge: [C.yellow, 'switch merge'], partial_merge: [C.orange, 'partial merge'],
   full_merge: [C.sky, 'full merge'], convert: [C.pink, 'convert'], buffer_flush: [C.violet, 'buffer flush'],
   wear_move: [C.brown, 'wear move'], refresh: [C.green, 'refresh'], checkpoint: [C.grey, 'checkpoint'],
-  bad_block: ['var(--ink)', 'bad block'] };
+  bad_block: [USES.bad, 'bad block'] };
 const LINE = 'var(--accent)';
 const RAMP = ['#00224e', '#123570', '#3b496c', '#575d6d', '#707173', '#8a8678', '#a59c74', '#c3b369', '#e1cc55', '#fee838'];
 
@@ -21,8 +23,9 @@ const $ = id => document.getElementById(id);
 const color = text => text.startsWith('var(') ? getComputedStyle(document.documentElement).getPropertyValue(text.slice(4, -1)).trim() : text;
 
 let device = null;
-let now = { status: null, ticks: [], events: [], next: 0, missed: 0, map: null, generation: -1 };
-let held = null, cursor = -1, mode = 'used', op = 'write', pointed = -1, failures = 0, busy = false, ticks = 0;
+let now = { status: null, ticks: [], sample: 0, events: [], next: 0, fresh: 0, missed: 0, map: null, generation: -1 };
+let held = null, cursor = -1, mode = 'used', op = 'write', plot = 'requests', pointed = -1, chosen = -1;
+let before = null, way = null, failures = 0, busy = false, polls = 0, row = 0, asked = 0, said = '';
 const shown = () => held || now;
 
 // ---- asking
@@ -38,12 +41,13 @@ async function poll() {
   busy = true;
   try {
     if (!device) { device = await ask('/api/device'); describe(); }
-    const [status, events, blocks] = await Promise.all([ask('/status'), ask('/api/events?since=' + now.next),
-      ask('/api/blocks?since=' + now.generation)]);
+    const [status, history, events, blocks, instances] = await Promise.all([ask('/status'), ask('/api/history?since=' + now.sample),
+      ask('/api/events?since=' + now.next), ask('/api/blocks?since=' + now.generation), polls % 5 < 2 ? ask('/api/instances') : null]);
     if (now.status && status.pid !== now.status.pid) { location.reload(); return; }
-    take(status, events, blocks);
+    take(status, history, events, blocks);
+    if (instances) links(instances.instances);
     failures = 0;
-    document.body.dataset.ticks = ++ticks;
+    document.body.dataset.ticks = ++polls;
   } catch (error) {
     failures++;
   } finally {
@@ -52,47 +56,103 @@ async function poll() {
   }
 }
 
-function take(status, events, blocks) {
-  const before = now.ticks[now.ticks.length - 1];
-  const tick = { at: performance.now() / 1000, status };
-  if (before) tick.rates = rates(before, tick);
-  const fresh = events.events;
-  now = { ...now, status, ticks: [...now.ticks, tick].slice(-KEPT), next: events.next };
+function take(status, history, events, blocks) {
+  const { ticks } = now, fresh = events.events, last = now.events.length ? now.events[now.events.length - 1][0] : 0;
+  now.status = status;
+  now = { ...now, ticks: extend(ticks, history), sample: history.next, next: events.next };
+  // Events are published only while a page asks: a gap counts as dropped events only after some
+  // answers in a row.
+  row = performance.now() - asked < 3 * EVERY_MS ? row + 1 : 0;
+  asked = performance.now();
   if (fresh.length) {
-    const last = now.events.length ? now.events[now.events.length - 1][0] : fresh[0][0] - 1;
-    now.missed += Math.max(0, fresh[0][0] - last - 1);
+    if (row > 2) now.missed += fresh[fresh.length - 1][0] - last - fresh.length;
+    now.fresh = fresh[0][0];
     now.events = [...now.events, ...fresh].slice(-EVENTS_KEPT);
   }
   if (blocks.used !== undefined && blocks.generation > 0) now.map = unpack(blocks);
   now.generation = blocks.generation;
+  follow();
 }
+
+// Compares the states of a paused device before and after a step. It waits for one more answer, so
+// that the block map has the step.
+function follow() {
+  const { status, map } = now, writes = status.host.write.completed;
+  if (!status.paused || !map) { before = way = null; return; }
+  if (before && status.snapshot.last_write && before.status.host.write.completed !== writes) {
+    if (before.seen !== writes || status.paused.stepping) { before.seen = writes; return; }
+    way = { stages: stages(before, now), began: performance.now(), told: -1 };
+  }
+  if (!status.paused.stepping) before = { status, map };
+}
+
+// Causes of programs for the map.
+const MAP_CAUSES = ['translation', 'gc_translation', 'convert', 'merge', 'checkpoint', 'trim', 'journal'];
+
+// The way of the writes between two states: title, text, and the cells to outline on the map.
+function stages(a, b) {
+  const { map, status } = b, page = device.page_bytes, { offset, bytes: length } = status.snapshot.last_write;
+  const writes = status.host.write.completed - a.status.host.write.completed;
+  const [from, to] = [Math.floor(offset / page), Math.floor((offset + length - 1) / page)];
+  const cells = of => [...map.valid.keys()].filter(i => of(map.valid[i] - a.map.valid[i]));
+  const [more, fewer] = [cells(n => n > 0), cells(n => n < 0)];
+  const name = i => (map.perCell > 1 ? 'cell ' : 'block ') + i + ' (' + device.uses[map.used[i]] + ')';
+  const names = list => list.slice(0, 6).map(name).join(', ') + (list.length > 6 ? ', ...' : '');
+  const programs = device.causes.map(c => [c, status.nand[c].programs - a.status.nand[c].programs]).filter(([, n]) => n > 0);
+  const told = list => list.map(([c, n]) => c + ' ' + n).join(', ') || 'none';
+  const ofMap = programs.filter(([c]) => MAP_CAUSES.includes(c));
+  return [
+    ['Host page', (writes > 1 ? writes + ' writes, the last one: ' : '') + (to > from ? 'pages ' + from + ' to ' + to : 'page ' + from)
+      + ' (' + bytes(length) + ' at byte ' + offset + ')', []],
+    ['Stream', 'Pages programmed by cause: ' + told(programs), []],
+    ['Block', more.length ? 'More valid pages in ' + names(more) : 'No block has more valid pages', more],
+    ['Older version', fewer.length ? 'Fewer valid pages in ' + names(fewer) : 'No block has fewer valid pages', fewer],
+    ['Map', ofMap.length ? 'Pages programmed for it: ' + told(ofMap)
+      : 'No page is programmed for it. Map: ' + (device.scheme ? device.scheme.mapping : '-'), []],
+  ];
+}
+
+// Appends the samples of an answer of /api/history, whose columns of zeros are empty.
+function extend(ticks, history) {
+  ticks = ticks.slice(-KEPT);
+  for (let i = 0; i < history.samples; i++) {
+    const of = column => column[i] || 0, per = (n, ms) => n / Math.max(ms / 1000, .05);
+    const [host, flash] = [of(history.host_ms), of(history.flash_ms)], { read, write } = history.host;
+    const programs = Object.fromEntries(Object.keys(history.programs).map(c => [c, per(of(history.programs[c]), flash)]));
+    const hit = ({ total, hits }) => of(total) ? of(hits) / of(total) : null;
+    const tick = { at: of(history.at_ms) / 1000, flash, emulated: of(history.emulated_ns), written: of(history.written_bytes), programs,
+      programmed: Object.values(history.programs).reduce((sum, c) => sum + of(c), 0) * device.page_bytes,
+      life: of(history.written_total_bytes) ? of(history.programs_total) * device.page_bytes / of(history.written_total_bytes) : null,
+      reads: per(of(read.completed), host), writes: per(of(write.completed), host), gc: per(of(history.gc_runs), flash),
+      readBytes: per(of(read.bytes), host), writeBytes: per(of(write.bytes), host),
+      hitRead: hit(history.lookups.read), hitWrite: hit(history.lookups.write),
+      counts: mapValues(history.host, o => ({ wall: o.wall.map(of), emulated: o.emulated.map(of) })) };
+    ticks.push(tick);
+    // Over the last 10 s: write amplification, emulated time per wall time, latencies.
+    const recent = ticks.slice(-RECENT), sum = of => recent.reduce((total, t) => total + of(t), 0);
+    const written = sum(t => t.written), flashMs = sum(t => t.flash);
+    tick.waf = written ? sum(t => t.programmed) / written : null;
+    tick.ratio = flashMs && sum(t => t.reads + t.writes) ? sum(t => t.emulated) / flashMs / 1e6 : null;
+    tick.latency = mapValues(tick.counts, (_, op) => ({ wall: percentiles(recent, op, 'wall'), emulated: percentiles(recent, op, 'emulated') }));
+  }
+  return ticks.slice(-KEPT);
+}
+
+const mapValues = (object, of) => Object.fromEntries(Object.entries(object).map(([key, value]) => [key, of(value, key)]));
 
 function unpack(blocks) {
   const bytes = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
   const words = text => { const b = bytes(text); return Array.from({ length: b.length / 2 }, (_, i) => b[2 * i] | b[2 * i + 1] << 8); };
-  return { blocks: blocks.blocks, perCell: blocks.per_cell, used: bytes(blocks.used), valid: words(blocks.valid),
+  return { blocks: blocks.blocks, perCell: blocks.per_cell, counts: blocks.counts, used: bytes(blocks.used), valid: words(blocks.valid),
     erases: words(blocks.erases).map(n => n * blocks.erases_unit), age: words(blocks.age).map(n => n * blocks.age_unit) };
 }
 
-function rates(a, b) {
-  const dt = Math.max(b.at - a.at, .05), [s, t] = [a.status, b.status], per = (x, y) => Math.max(0, y - x) / dt;
-  const programs = Object.fromEntries(Object.keys(t.nand).map(c => [c, per(s.nand[c].programs, t.nand[c].programs)]));
-  const written = per(s.snapshot.host_written_bytes, t.snapshot.host_written_bytes);
-  const total = Object.values(programs).reduce((x, y) => x + y, 0);
-  const hit = op => {
-    const [hits, lookups] = ['hits_', 'lookups_'].map(k => per(s.scheme_stats[k + op], t.scheme_stats[k + op]));
-    return lookups > 0 ? hits / lookups : null;
-  };
-  return { programs, written, read: per(s.host.read.bytes, t.host.read.bytes), wrote: per(s.host.write.bytes, t.host.write.bytes),
-    gc: per(s.scheme_stats.gc_runs, t.scheme_stats.gc_runs), waf: written > 0 ? total * device.page_bytes / written : null,
-    hitRead: hit('read'), hitWrite: hit('write') };
-}
-
-// Percentiles of what ended between two ticks, in nanoseconds; within a bucket as if spread evenly over its logarithm.
-function percentiles(a, b, op, clock, wanted) {
-  const bounds = b.status.latency_bounds_ns, [from, to] = [a, b].map(t => t.status.host[op][clock].counts);
-  const counts = to.map((n, i) => Math.max(0, n - from[i])), total = counts.reduce((x, y) => x + y, 0);
-  return wanted.map(p => {
+// Percentiles 50, 99 and 99.9 of these ticks, in nanoseconds; within a bucket as if spread evenly
+// over its logarithm.
+function percentiles(ticks, op, clock) {
+  const bounds = now.status.latency_bounds_ns, counts = bounds.concat(0).map((_, i) => ticks.reduce((sum, t) => sum + t.counts[op][clock][i], 0));
+  const total = counts.reduce((x, y) => x + y, 0);
+  return [.5, .99, .999].map(p => {
     let rest = total * p;
     if (!total) return null;
     const i = Math.max(0, counts.findIndex(n => (rest -= n) <= 0));
@@ -106,9 +166,10 @@ function percentiles(a, b, op, clock, wanted) {
 const short = (n, digits = 3) => n === null || n === undefined ? '-' : n === 0 ? '0' :
   Math.abs(n) >= 1e9 ? (n / 1e9).toPrecision(digits) + ' G' : Math.abs(n) >= 1e6 ? (n / 1e6).toPrecision(digits) + ' M' :
   Math.abs(n) >= 1e4 ? (n / 1e3).toPrecision(digits) + ' k' : n >= 100 || Number.isInteger(n) ? String(Math.round(n)) : n.toPrecision(digits);
+const fixed = n => n === null || n === undefined ? '-' : n.toFixed(2);
 const bytes = n => { let i = 0; while (n >= 1024 && i < 5) { n /= 1024; i++; } return (i && n < 100 ? n.toFixed(1) : Math.round(n)) + ' ' + ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'][i]; };
 const digits3 = n => String(Number(n.toPrecision(3)));
-const time = ns => ns === null || ns === undefined ? '-' : ns < 1e3 ? Math.round(ns) + ' ns' : ns < 1e6 ? digits3(ns / 1e3) + ' us' :
+const time = ns => ns === null || ns === undefined ? '-' : ns < 1e3 ? Math.round(ns) + ' ns' : ns < 1e6 ? digits3(ns / 1e3) + ' \u00b5s' :
   ns < 1e9 ? digits3(ns / 1e6) + ' ms' : digits3(ns / 1e9) + ' s';
 const percent = x => x === null || x === undefined ? '-' : (100 * x).toFixed(1) + ' %';
 
@@ -130,9 +191,26 @@ function list(id, rows) {
 function legend(id, entries) {
   $(id).replaceChildren(...entries.map(([paint, text]) => {
     const span = node('span');
-    if (paint) { const i = node('i'); i.style.background = color(paint); span.append(i); }
+    if (paint) { const i = node('i', undefined, paint === USES.bad ? 'bad' : ''); i.style.background = color(paint); span.append(i); }
     span.append(text);
     return span;
+  }));
+}
+
+// Tells a screen reader; nothing that changes by itself every second.
+const say = text => { $('say').textContent = text; };
+
+function links(instances) {
+  $('instances').hidden = instances.length < 2;
+  const key = JSON.stringify(instances);
+  if (key === $('instances').dataset.key) return;
+  $('instances').dataset.key = key;
+  $('instances').replaceChildren(...instances.map(({ name, scheme, state, address }) => {
+    const here = name === device.name, made = node(address && !here ? 'a' : 'span');
+    if (made.tagName === 'A') made.href = location.protocol + '//' + address.replace(/^(0\.0\.0\.0|\[::\]):/, location.hostname + ':') + '/';
+    if (here) made.setAttribute('aria-current', 'page');
+    made.append(node('b', name), ' ' + [scheme, state, address ? '' : 'no page'].filter(Boolean).join(', '));
+    return made;
   }));
 }
 
@@ -171,12 +249,12 @@ function nice(max) {
 // Seconds that the plots show: as far back as there is something to show.
 function span() {
   const { ticks } = shown(), long = ticks.length ? ticks[ticks.length - 1].at - ticks[0].at : 0;
-  return [30, 60, 120].find(s => long <= s) || KEPT * EVERY_MS / 1000;
+  return [30, 60, 120, 300].find(s => long <= s) || KEPT;
 }
 
 // Axes of a plot: returns where a time and a value are.
 function axes({ g, width, height }, low, high, log, label, span, ends = ['-' + (span > 60 ? span / 60 + ' min' : span + ' s'), 'now']) {
-  const left = 52, right = width - 8, top = 8, bottom = height - 18;
+  const left = 56, right = width - 8, top = 8, bottom = height - 18;
   const f = log ? v => Math.log(Math.max(v, low)) : v => v;
   const y = v => bottom - (f(Math.min(v, high)) - f(low)) / (f(high) - f(low) || 1) * (bottom - top);
   const x = ago => right - ago / span * (right - left);
@@ -211,10 +289,10 @@ function line(g, points, paint, width, dash) {
   g.setLineDash([]);
 }
 
-function series(id, lines, { low = 0, high, log = false, label = short }) {
+function series(id, lines, { low = 0, high, log = false, unit = 1, label = short }) {
   const ticks = shown().ticks, area = surface(id), last = ticks.length ? ticks[ticks.length - 1].at : 0;
-  const values = lines.map(([, , of]) => ticks.map((t, i) => i ? of(t, i) : null));
-  const top = high || nice(Math.max(...values.flat().filter(v => v !== null), low + 1e-9));
+  const values = lines.map(([, , of]) => ticks.map(of));
+  const top = high || nice(Math.max(...values.flat().filter(v => v !== null), low + 1e-9) / unit) * unit;
   const at = axes(area, low, top, log, label, span());
   lines.forEach(([paint, width, , dash], k) =>
     line(area.g, values[k].map((v, i) => [at.x(last - ticks[i].at), v === null ? null : at.y(v)]), paint, width, dash));
@@ -222,18 +300,35 @@ function series(id, lines, { low = 0, high, log = false, label = short }) {
 }
 
 function drawWaf() {
-  const [current, life] = series('waf', [[LINE, 1.8, t => t.rates.waf], [C.orange, 2.2, t => t.status.write_amplification, [6, 4]]], { label: v => v.toFixed(1) });
-  legend('waf-legend', [[LINE, 'now ' + (current ? current.toFixed(2) : '-')], [C.orange, 'since start (dashed) ' + (life ? life.toFixed(2) : '-')]]);
+  const [recent, life] = series('waf', [[LINE, 1.8, t => t.waf], [C.orange, 2.2, t => t.life, [6, 4]]], { label: v => v.toFixed(1) });
+  legend('waf-legend', [[LINE, 'last 10 s ' + fixed(recent)], [C.orange, 'since the start (dashed) ' + fixed(life)]]);
 }
+
+function drawHost() {
+  if (plot === 'ratio') {
+    const [ratio] = series('host', [[LINE, 2, t => t.ratio]], { label: v => short(v) + ' \u00d7' });
+    legend('host-legend', [[LINE, 'emulated time per wall time, last 10 s: ' + fixed(ratio)], [null, takes(ratio)]]);
+    return;
+  }
+  const [read, write] = plot === 'bytes' ? ['readBytes', 'writeBytes'] : ['reads', 'writes'];
+  const top = Math.max(1, ...shown().ticks.map(t => Math.max(t[read], t[write]))), show = plot === 'bytes' ? bytes : short;
+  const unit = plot === 'bytes' ? 1024 ** Math.floor(Math.log2(top) / 10) : 1;
+  const ends = series('host', [[C.green, 1.8, t => t[read]], [C.blue, 1.8, t => t[write]]], { unit, label: v => show(v).replace('.0 ', ' ') });
+  legend('host-legend', [[C.green, 'reads ' + show(ends[0] || 0) + '/s'], [C.blue, 'writes ' + show(ends[1] || 0) + '/s']]);
+}
+
+// How long the emulated flash takes for what this host did in a while.
+const takes = ratio => ratio === null || ratio === undefined ? 'no reads or writes' : ratio > .95 && ratio < 1.05 ? 'this flash keeps up' :
+  'this flash would take ' + digits3(ratio) + ' times as long';
 
 function drawCauses() {
   const ticks = shown().ticks, area = surface('causes'), { g } = area;
-  const seen = device.causes.filter(c => ticks.some(t => t.rates && t.rates.programs[c] > 0));
-  const totals = ticks.map(t => t.rates ? seen.reduce((sum, c) => sum + t.rates.programs[c], 0) : 0);
+  const seen = device.causes.filter(c => ticks.some(t => t.programs[c] > 0));
+  const totals = ticks.map(t => seen.reduce((sum, c) => sum + t.programs[c], 0));
   const last = ticks.length ? ticks[ticks.length - 1].at : 0, at = axes(area, 0, nice(Math.max(...totals, 1)), false, short, span());
   const base = ticks.map(() => 0);
   for (const c of seen) {
-    const upper = ticks.map((t, i) => base[i] + (t.rates ? t.rates.programs[c] : 0));
+    const upper = ticks.map((t, i) => base[i] + t.programs[c]);
     g.fillStyle = color(CAUSES[c] || C.pale);
     g.beginPath();
     ticks.forEach((t, i) => g.lineTo(at.x(last - t.at), at.y(upper[i])));
@@ -241,27 +336,25 @@ function drawCauses() {
     g.fill();
     upper.forEach((v, i) => { base[i] = v; });
   }
-  const rates = ticks.length && ticks[ticks.length - 1].rates;
-  legend('causes-legend', seen.length ? seen.map(c => [CAUSES[c] || C.pale, c + ' ' + short(rates ? rates.programs[c] : 0)]) : [[null, 'no programs yet']]);
+  const newest = ticks[ticks.length - 1];
+  legend('causes-legend', seen.length ? seen.map(c => [CAUSES[c] || C.pale, c + ' ' + short(newest.programs[c])]) : [[null, 'no programs yet']]);
 }
 
 function drawLatency() {
-  const ticks = shown().ticks;
-  const of = (clock, p) => (t, i) => percentiles(ticks[Math.max(0, i - RECENT)], t, op, clock, [p])[0];
-  const lines = [[LINE, 1.5, of('wall', .5), [2, 3]], [LINE, 2.2, of('wall', .99)], [C.red, 1.5, of('emulated', .5), [2, 3]], [C.red, 2.2, of('emulated', .99)]];
+  const ticks = shown().ticks, newest = ticks[ticks.length - 1], of = (clock, p) => t => t.latency[op][clock][p];
+  const lines = [[LINE, 1.5, of('wall', 0), [2, 3]], [LINE, 2.2, of('wall', 1)], [C.red, 1.5, of('emulated', 0), [2, 3]], [C.red, 2.2, of('emulated', 1)]];
   series('latency', lines, { low: 1e4, high: 1e10, log: true, label: time });
-  const [first, last] = [ticks[Math.max(0, ticks.length - 1 - RECENT)], ticks[ticks.length - 1]];
-  const text = clock => last ? percentiles(first, last, op, clock, [.5, .99, .999]).map(time).join(' / ') : '-';
+  const text = clock => newest ? newest.latency[op][clock].map(time).join(' / ') : '-';
   legend('latency-legend', [[LINE, 'wall p50 (dotted) / p99 / p99.9: ' + text('wall')], [C.red, 'emulated: ' + text('emulated')]]);
 }
 
 function drawCache() {
-  const lines = [[C.green, 2, t => t.rates.hitRead], [C.blue, 2, t => t.rates.hitWrite]];
+  const lines = [[C.green, 2, t => t.hitRead], [C.blue, 2, t => t.hitWrite]];
   const [read, write] = series('cache', lines, { high: 1, label: v => Math.round(100 * v) + ' %' });
   const stats = shown().status.scheme_stats, text = [];
   for (const [color, op, hit] of [[C.green, 'read', read], [C.blue, 'write', write]])
     if (stats['lookups_' + op])
-      text.push([color, op + 's now ' + percent(hit) + ', since start ' + percent(stats['hits_' + op] / stats['lookups_' + op])]);
+      text.push([color, op + 's now ' + percent(hit) + ', since the start ' + percent(stats['hits_' + op] / stats['lookups_' + op])]);
   legend('cache-legend', text.length ? text : [[null, 'no lookups: the whole map is in RAM, or nothing was read or written']]);
 }
 
@@ -281,45 +374,111 @@ function drawMap() {
   const count = map.used.length;
   let size = Math.floor(Math.sqrt(width * height / count));
   while (size > 1 && Math.floor(width / size) * Math.floor(height / size) < count) size--;
-  size = Math.max(2, Math.min(size, 34));
+  size = Math.max(2, Math.min(size, 56));
   const columns = Math.floor(width / size), gap = size > 4 ? 1 : 0;
   grid = { size, columns, count };
-  const free = color(USES.free), paints = device.uses.map(use => color(USES[use] || C.pale));
-  const uses = device.uses, blank = [uses.indexOf('free'), uses.indexOf('bad')];
+  const paints = device.uses.map(use => color(USES[use] || C.pale));
+  const blank = ['free', 'bad'].map(use => device.uses.indexOf(use));
   const top = mode === 'valid' ? device.pages_per_block : Math.max(1, ...map[mode]), log = mode === 'age';
   for (let i = 0; i < count; i++) {
-    const used = map.used[i], plain = mode === 'used' || (mode !== 'erases' && blank.includes(used)) || used === blank[1];
-    const k = log ? Math.log1p(map.age[i]) / Math.log1p(top) : map[mode][i] / top;
-    g.fillStyle = plain ? paints[used] : map.used[i] === blank[0] && mode !== 'erases' ? free : ramp(k);
-    g.fillRect(i % columns * size, Math.floor(i / columns) * size, size - gap, size - gap);
+    const used = map.used[i], plain = mode === 'used' || (mode !== 'erases' && used === blank[0]) || used === blank[1];
+    const k = log ? Math.log1p(map.age[i]) / Math.log1p(top) : map[mode][i] / top, x = i % columns * size, y = Math.floor(i / columns) * size;
+    g.fillStyle = plain ? paints[used] : ramp(k);
+    g.fillRect(x, y, size - gap, size - gap);
+    if (used === blank[1] && size > 6) { g.strokeStyle = '#fff'; g.lineWidth = 1; cross(g, x + 2, y + 2, size - gap - 4); }
   }
-  const mark = i => {
+  const mark = (i, paint, width) => {
     if (i < 0 || i >= count) return;
-    g.strokeStyle = color('var(--ink)'); g.lineWidth = 2;
+    g.strokeStyle = color(paint); g.lineWidth = width;
     g.strokeRect(i % columns * size - 1, Math.floor(i / columns) * size - 1, size + 1, size + 1);
   };
-  mark(pointed);
+  const { newest, blocks } = victims();
+  for (const block of blocks) mark(Math.floor(block / map.perCell), C.red, 2);
+  if (newest) { const cell = Math.floor(newest[2] / map.perCell); mark(cell, 'var(--ink)', 5); mark(cell, C.red, 3); }
   const event = held && shown().events[cursor];
-  if (event && event[2] !== null) mark(Math.floor(event[2] / map.perCell));
+  if (event && event[2] !== null && event !== newest) mark(Math.floor(event[2] / map.perCell), 'var(--ink)', 2);
+  if (way && way.told >= 0) for (const cell of way.stages[way.told][2]) mark(cell, LINE, 4);
+  const i = pointed >= 0 ? pointed : chosen;
+  mark(i, 'var(--ink)', 2);
   mapLegend(map, top);
-  if (pointed >= 0 && pointed < count) $('map-facts').textContent = facts(map, pointed);
+  if (i >= 0 && i < count) $('map-facts').textContent = facts(map, i);
+  else $('map-facts').replaceChildren(...(newest ? victimFacts(newest) : ['Point at a block, or move to it with the arrow keys, for its details.']));
 }
 
+// The stages so far, the newest one outlined here and on the map.
+function drawWay() {
+  $('s-way').hidden = !way;
+  if (!way) return;
+  const active = Math.min(way.stages.length - 1, Math.floor((performance.now() - way.began) / WAY_MS));
+  if (active === way.told) return;
+  way.told = active;
+  $('way').replaceChildren(...way.stages.slice(0, active + 1).map(([title, text], i) => {
+    const item = node('li', undefined, i === active ? 'active' : '');
+    item.append(node('b', title), text);
+    return item;
+  }));
+  say(way.stages[active].slice(0, 2).join(': '));
+}
+
+function cross(g, x, y, size) {
+  g.beginPath();
+  g.moveTo(x, y); g.lineTo(x + size, y + size);
+  g.moveTo(x + size, y); g.lineTo(x, y + size);
+  g.stroke();
+}
+
+// GC events of the view, the newest last, and the blocks of those since the last answer.
+function victims() {
+  const { events, fresh } = shown(), gc = device.events.indexOf('gc');
+  const found = events.slice(0, held ? cursor + 1 : undefined).filter(e => e[1] === gc && e[2] !== null).slice(-VICTIMS);
+  return { found, newest: found[found.length - 1], blocks: held ? [] : found.filter(e => e[0] >= fresh).map(e => e[2]) };
+}
+
+const victimFacts = ([, , block, pages]) => [node('b', 'Victim: block ' + block), ' was collected with ' + pages + ' of ' + device.pages_per_block + ' pages valid.'];
+
 function mapLegend(map, top) {
-  const each = map.perCell > 1 ? 'a cell is ' + map.perCell + ' blocks' : 'a cell is a block';
-  if (mode === 'used') {
-    const counts = device.uses.map(() => 0);
-    map.used.forEach(used => counts[used]++);
-    legend('map-legend', [...device.uses.map((use, i) => [USES[use] || C.pale, use + ' ' + counts[i], counts[i]]).filter(e => e[2]), [null, each]]);
-    return;
-  }
-  const words = { valid: ['0', top + ' valid pages of a block'], erases: ['0', top + ' erases (rated ' + device.endurance + ')'],
-    age: ['just opened', top + ' blocks opened since (log)'] }[mode];
+  const each = map.perCell > 1 ? 'a cell is ' + map.perCell + ' blocks' : 'a cell is a block', extra = [[null, each]];
+  if (victims().newest) extra.unshift([C.red, 'outlined: victims of GC']);
+  const uses = device.uses.map((use, i) => [USES[use] || C.pale, use + ' ' + short(map.counts[i]), map.counts[i], use]).filter(e => e[2]);
+  if (mode === 'used') { legend('map-legend', [...uses, ...extra]); return; }
+  const words = { valid: ['0', top + ' valid pages of a block'], erases: ['0', short(top) + ' erases (rated ' + device.endurance + ')'],
+    age: ['just opened', short(top) + ' blocks opened since (log)'] }[mode];
   const i = node('i', undefined, 'ramp');
   i.style.background = 'linear-gradient(to right, ' + RAMP.join(',') + ')';
   const bar = node('span');
   bar.append(words[0] + ' ', i, words[1]);
-  $('map-legend').replaceChildren(bar, node('span', each));
+  legend('map-legend', [...uses.filter(e => e[3] === 'bad' || (e[3] === 'free' && mode !== 'erases')), ...extra]);
+  $('map-legend').prepend(bar);
+}
+
+// Number of blocks by their valid pages, their mean, the newest victim of GC and the mean of the
+// last ones.
+function drawValid() {
+  const { map } = shown(), pages = device.pages_per_block, area = surface('valid'), { g } = area;
+  if (!map) { legend('valid-legend', [[null, 'waiting for the first map of the blocks']]); return; }
+  const empty = ['free', 'released', 'bad'].map(use => device.uses.indexOf(use)), valid = [...map.valid].filter((_, i) => !empty.includes(map.used[i]));
+  const each = Math.ceil((pages + 1) / BARS), bars = Array(Math.ceil((pages + 1) / each)).fill(0);
+  for (const n of valid) bars[Math.min(Math.floor(n / each), bars.length - 1)] += map.perCell;
+  const at = axes(area, 0, nice(Math.max(...bars, 1)), false, short, 1, ['0', pages + ' valid pages']), wide = (at.right - at.left) / bars.length;
+  const x = n => at.left + (n + .5) / each * wide, { found, newest } = victims(), mean = of => of.reduce((a, b) => a + b, 0) / of.length;
+  g.fillStyle = color(LINE);
+  bars.forEach((n, i) => { if (n) g.fillRect(at.left + i * wide, Math.min(at.y(n), at.bottom - 1), Math.max(1, wide - 1), Math.max(1, at.bottom - at.y(n))); });
+  const upright = (n, paint, dash) => line(g, [[x(n), at.top], [x(n), at.bottom]], paint, 2, dash);
+  const entries = [[null, map.perCell > 1 ? 'a cell of ' + map.perCell + ' blocks counts with its mean' : short(valid.length) + ' blocks with data']];
+  if (valid.length) {
+    upright(mean(valid), 'var(--ink)');
+    entries.push(['var(--ink)', 'mean ' + mean(valid).toFixed(1) + ' of ' + pages + ' valid pages']);
+  }
+  if (newest) {
+    const last = mean(found.map(e => e[3]));
+    upright(last, C.red, [4, 3]);
+    g.fillStyle = C.red;
+    g.beginPath();
+    g.moveTo(x(newest[3]), at.bottom - 9); g.lineTo(x(newest[3]) - 6, at.bottom + 3); g.lineTo(x(newest[3]) + 6, at.bottom + 3);
+    g.fill();
+    entries.push([C.red, 'victim: block ' + newest[2] + ' with ' + newest[3] + '; mean of the last ' + found.length + ' victims (dashed) ' + last.toFixed(1)]);
+  }
+  legend('valid-legend', entries);
 }
 
 function facts(map, i) {
@@ -354,7 +513,7 @@ function drawEvents() {
     dots.push([x, i]);
   }
   const entries = Object.entries(counts).map(([kind, n]) => [(KINDS[kind] || [C.pale])[0], (KINDS[kind] || [0, kind])[1] + ' ' + n]);
-  if (shown().missed) entries.push([null, short(shown().missed) + ' events dropped']);
+  if (shown().missed) entries.push([null, short(shown().missed) + ' events dropped: too many per second']);
   legend('events-legend', entries.length ? entries : [[null, 'no GC run, merge or conversion yet']]);
   const which = held ? events[cursor] : events[events.length - 1];
   if (which) $('event-facts').replaceChildren(...tell(which));
@@ -384,27 +543,30 @@ function bars(id, rows, scale) {
 }
 
 function drawTables() {
-  const { status, ticks } = shown(), rates = ticks.length ? ticks[ticks.length - 1].rates : null, { scheme_stats: stats, wear } = status;
+  const { status, ticks, map } = shown(), newest = ticks[ticks.length - 1] || {}, { scheme_stats: stats, wear } = status;
   list('now', [
-    ['write amplification', status.write_amplification ? status.write_amplification.toFixed(2) : '-', true],
+    ['write amplification, last 10 s', fixed(newest.waf), true],
+    ['write amplification, since the start', fixed(status.write_amplification), true],
     ['free blocks', short(status.blocks.free) + ' of ' + short(device.blocks), true],
-    ['host writes', bytes(rates ? rates.wrote : 0) + '/s'], ['host reads', bytes(rates ? rates.read : 0) + '/s'],
-    ['GC runs', short(rates ? rates.gc : 0) + '/s'],
+    ['reads', short(newest.reads || 0) + '/s, ' + bytes(newest.readBytes || 0) + '/s'],
+    ['writes', short(newest.writes || 0) + '/s, ' + bytes(newest.writeBytes || 0) + '/s'],
+    ['GC runs', short(newest.gc || 0) + '/s'],
     ['requests in flight', Object.values(status.host).reduce((sum, o) => sum + o.in_flight, 0)],
     ['latency', device.latency === 'emulate' ? 'as on the flash' : 'not emulated'],
   ]);
-  const order = ['data', 'log', 'map', 'checkpoint', 'open', 'released', 'bad', 'free'];
-  const parts = order.map(use => [status.blocks[use] || 0, USES[use], use + ': ' + status.blocks[use]]);
+  $('takes').textContent = 'Over the last 10 s: ' + takes(newest.ratio) + '.';
+  const free = device.uses.indexOf('free'), parts = map ? device.uses.map((use, i) => [map.counts[i], USES[use] || C.pale, use + ': ' + map.counts[i]]) : [];
+  parts.push(...parts.splice(free, 1));
   const page = device.page_bytes, total = device.blocks * device.pages_per_block;
   bars('space', [
-    ['blocks', short(device.blocks - status.blocks.free) + ' in use, ' + short(status.blocks.free) + ' free', parts],
+    ['blocks', map ? short(device.blocks - map.counts[free]) + ' in use, ' + short(map.counts[free]) + ' free' : '-', parts],
     ['host data', bytes(stats.mapped_pages * page) + ' of ' + bytes(device.logical_bytes), [[stats.mapped_pages, C.blue, 'written'], [Math.max(0, device.logical_bytes / page - stats.mapped_pages), USES.free, 'never written or trimmed']]],
     ['flash pages', percent(stats.valid_pages / total) + ' valid of ' + bytes(device.raw_bytes), [[stats.valid_pages, C.green, 'valid'], [total - stats.valid_pages, USES.free, 'invalid or free']]],
   ], parts => parts.reduce((sum, [size]) => sum + size, 0) || 1);
   const key = node('div', undefined, 'legend');
   key.id = 'space-legend';
   $('space').append(key);
-  legend('space-legend', order.filter(use => status.blocks[use]).map(use => [USES[use], use + ' ' + short(status.blocks[use])]));
+  legend('space-legend', parts.filter(([blocks]) => blocks).map(([, paint, text]) => [paint, text.replace(':', '')]));
   const largest = Math.max(1, ...status.ram.map(part => part.allocated_bytes));
   const sum = status.ram.reduce((total, part) => total + part.allocated_bytes, 0);
   bars('ram', [['total', bytes(sum) + ' (paper ' + bytes(status.ram.reduce((total, part) => total + part.paper_bytes, 0)) + ')', []],
@@ -420,7 +582,7 @@ function drawTables() {
 function drawState() {
   const { status } = now, state = failures > 2 || !status ? (failures > 2 ? 'no answer' : 'connecting') : status.state;
   const badge = $('state'), banner = $('banner');
-  badge.textContent = state;
+  if (badge.textContent !== state) badge.textContent = state;
   badge.className = { serving: 'good', failed: 'bad', 'disk-full': 'bad', 'host-error': 'bad', 'no answer': 'bad' }[state] || 'warn';
   const why = { 'no answer': 'ftld does not answer; the data below is old.', failed: status && 'The device has failed: ' + status.failure + '. Restart ftld to mount the image again.',
     'disk-full': status && status.writes_failing + '.', 'host-error': status && status.writes_failing + '.',
@@ -430,6 +592,7 @@ function drawState() {
     stopping: status && 'Stopping; device in use: ' + status.waiting_for.join(', ') }[state];
   banner.hidden = !why;
   banner.textContent = why || '';
+  if (state !== said) { said = state; say(why || 'The device is ' + state + '.'); }
   banner.className = badge.className === 'bad' ? 'bad' : '';
   const ago = held && now.ticks.length ? now.ticks[now.ticks.length - 1].at - held.ticks[held.ticks.length - 1].at : 0;
   $('view').textContent = held ? 'view paused ' + Math.round(ago) + ' s ago' : 'live';
@@ -441,21 +604,22 @@ function drawState() {
 function draw() {
   drawState();
   if (!device || !shown().status) return;
-  drawMap(); drawWaf(); drawCauses(); drawLatency(); drawEvents(); drawCache(); drawTables();
+  drawWay(); drawMap(); drawValid(); drawHost(); drawWaf(); drawCauses(); drawLatency(); drawEvents(); drawCache(); drawTables();
 }
 
 // ---- steering the view; nothing here reaches the device
 
 function hold(on) {
-  if (!now.ticks.length) return;
+  if (!now.ticks.length || on === Boolean(held)) return;
   held = on ? { ...now } : null;
   cursor = on ? now.events.length - 1 : -1;
+  say(on ? 'The view is paused; the device is not.' : 'The view is live.');
   draw();
 }
 
 // Through the events as they were recorded, those that came since the view was paused included.
 function step(by) {
-  if (!held) hold(true);
+  hold(true);
   if (!held) return;
   const number = held.events[cursor] ? held.events[cursor][0] : -1;
   held.events = now.events;
@@ -463,6 +627,7 @@ function step(by) {
   const here = held.events.findIndex(e => e[0] >= number);
   cursor = Math.max(0, Math.min(held.events.length - 1, (here < 0 ? 0 : here) + by));
   draw();
+  say($('event-facts').textContent);
 }
 
 $('pause').addEventListener('click', () => hold(!held));
@@ -471,7 +636,7 @@ $('next').addEventListener('click', () => step(1));
 addEventListener('keydown', e => {
   if (e.ctrlKey || e.altKey || e.metaKey) return;
   const pressed = { ' ': () => hold(!held), ArrowLeft: () => step(-1), ArrowRight: () => step(1), l: () => hold(false) }[e.key];
-  if (pressed && !(e.key === ' ' && e.target.tagName === 'BUTTON')) { e.preventDefault(); pressed(); }
+  if (pressed && !(e.key === ' ' && ['BUTTON', 'A'].includes(e.target.tagName))) { e.preventDefault(); pressed(); }
 });
 function tabs(id, choose) {
   $(id).addEventListener('click', e => {
@@ -483,6 +648,7 @@ function tabs(id, choose) {
 }
 tabs('modes', data => { mode = data.mode; });
 tabs('ops', data => { op = data.op; });
+tabs('plots', data => { plot = data.plot; });
 $('map').addEventListener('mousemove', e => {
   if (!grid) return;
   const column = Math.floor(e.offsetX / grid.size), row = Math.floor(e.offsetY / grid.size), i = row * grid.columns + column;
@@ -490,10 +656,28 @@ $('map').addEventListener('mousemove', e => {
   drawMap();
 });
 $('map').addEventListener('mouseleave', () => { pointed = -1; if (device) drawMap(); });
+// Moves on the map by keys; they do not reach the keys of the whole page.
+$('map').addEventListener('keydown', e => {
+  if (!grid || e.ctrlKey || e.altKey || e.metaKey) return;
+  const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -grid.columns, ArrowDown: grid.columns, Home: -Infinity, End: Infinity }[e.key];
+  if (by === undefined) { if (e.key === 'Escape') choose(-1); return; }
+  e.preventDefault();
+  e.stopPropagation();
+  const to = chosen < 0 ? (by === Infinity ? grid.count - 1 : 0) : chosen + by;
+  if (chosen < 0 || Math.abs(by) === Infinity || (to >= 0 && to < grid.count)) choose(Math.max(0, Math.min(grid.count - 1, to)));
+});
+$('map').addEventListener('blur', () => choose(-1));
+function choose(i) {
+  chosen = i;
+  pointed = -1;
+  if (!shown().map) return;
+  drawMap();
+  if (i >= 0) say(facts(shown().map, i));
+}
 $('events').addEventListener('click', e => {
   const nearest = dots.reduce((best, dot) => !best || Math.abs(dot[0] - e.offsetX) < Math.abs(best[0] - e.offsetX) ? dot : best, null);
   if (!nearest) return;
-  if (!held) hold(true);
+  hold(true);
   cursor = nearest[1];
   draw();
 });

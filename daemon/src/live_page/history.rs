@@ -1,0 +1,277 @@
+//! The last ten minutes second by second, so that the plots of the live page are full when it is
+//! opened.
+//!
+//! Invariant: a sample is made from published snapshots and the lock-free host counters. It takes
+//! no request lock.
+
+use crate::convert::{millis, to_u64};
+use crate::status::{StatusSnapshot, StatusSource};
+use crate::volume::{BOUNDS_NS, HistogramView, Op};
+use ftl_core::Lookups;
+use nand_model::Cause;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::time::MissedTickBehavior;
+
+/// Number of samples kept: ten minutes.
+const KEPT: usize = 600;
+/// Interval between two samples.
+const EVERY: Duration = Duration::from_secs(1);
+/// Operations whose latency is kept.
+const OPS: [Op; 3] = [Op::Read, Op::Write, Op::Flush];
+const BUCKETS: usize = BOUNDS_NS.len() + 1;
+
+/// Adds a sample every second until the runtime ends.
+pub(crate) async fn record(observed: Arc<dyn StatusSource>) {
+    let mut due = tokio::time::interval(EVERY);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        due.tick().await;
+        let view = observed.view();
+        observed.page().history.lock().add(view, Instant::now());
+    }
+}
+
+/// What happened between two snapshots. Counts per second fit 32 bits; larger ones saturate.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    /// Time from the first snapshot to the second one of this sample, ms.
+    at_ms: u64,
+    /// Time over which host requests were counted, ms.
+    host_ms: u32,
+    /// Time over which flash operations were counted, ms: a snapshot is up to 100 ms old.
+    flash_ms: u32,
+    /// Advance of the emulated time.
+    emulated_ns: u64,
+    /// Bytes that the host wrote, at the time of the flash snapshot.
+    written_bytes: u64,
+    /// The same since the image was opened.
+    written_total_bytes: u64,
+    /// Flash programs since the image was opened.
+    programs_total: u64,
+    /// Flash programs in the order of [`Cause::ALL`].
+    programs: [u32; Cause::COUNT],
+    gc_runs: u32,
+    lookups: [LookupSample; 2],
+    /// In the order of [`OPS`].
+    ops: [OpSample; OPS.len()],
+}
+
+/// Mapping lookups between two snapshots.
+#[derive(Clone, Copy, Debug)]
+struct LookupSample {
+    total: u32,
+    hits: u32,
+}
+
+/// Requests of one operation between two snapshots.
+#[derive(Clone, Copy, Debug)]
+struct OpSample {
+    completed: u32,
+    bytes: u64,
+    wall: [u32; BUCKETS],
+    emulated: [u32; BUCKETS],
+}
+
+fn grown(before: u64, now: u64) -> u32 {
+    u32::try_from(now.saturating_sub(before)).unwrap_or(u32::MAX)
+}
+
+impl LookupSample {
+    fn between(before: Lookups, now: Lookups) -> LookupSample {
+        LookupSample {
+            total: grown(before.total, now.total),
+            hits: grown(before.hits, now.hits),
+        }
+    }
+}
+
+impl OpSample {
+    fn between(before: &StatusSnapshot, now: &StatusSnapshot, op: Op) -> OpSample {
+        let (before, now) = (before.host.of(op), now.host.of(op));
+        let counts = |before: &HistogramView, now: &HistogramView| {
+            std::array::from_fn(|bucket| grown(before.counts[bucket], now.counts[bucket]))
+        };
+        OpSample {
+            completed: grown(before.completed, now.completed),
+            bytes: now.bytes.saturating_sub(before.bytes),
+            wall: counts(&before.wall, &now.wall),
+            emulated: counts(&before.emulated, &now.emulated),
+        }
+    }
+}
+
+/// The newest samples, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    samples: VecDeque<Sample>,
+    /// Number of the next sample.
+    next: u64,
+    began: Option<Instant>,
+    last: Option<(StatusSnapshot, Instant)>,
+}
+
+impl History {
+    /// Adds what happened since the last snapshot.
+    fn add(&mut self, view: StatusSnapshot, at: Instant) {
+        let began = *self.began.get_or_insert(at);
+        let Some((before, earlier)) = self.last.replace((view, at)) else {
+            self.samples.reserve_exact(KEPT);
+            return;
+        };
+        let Some((now, _)) = &self.last else { return };
+        let (flash, old) = (&now.flash, &before.flash);
+        let short = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        let programs = |cause: Cause| {
+            let (before, now) = (old.counters.of(cause), flash.counters.of(cause));
+            grown(before.programs, now.programs)
+        };
+        let sample = Sample {
+            at_ms: millis(at.saturating_duration_since(began)),
+            host_ms: short(at.saturating_duration_since(earlier)),
+            flash_ms: short(flash.taken.saturating_duration_since(old.taken)),
+            emulated_ns: flash.emulated_ns.saturating_sub(old.emulated_ns),
+            written_bytes: (flash.host_written_bytes).saturating_sub(old.host_written_bytes),
+            written_total_bytes: flash.host_written_bytes,
+            programs_total: flash.counters.total().programs,
+            programs: Cause::ALL.map(programs),
+            gc_runs: grown(old.scheme.gc_runs, flash.scheme.gc_runs),
+            lookups: [
+                LookupSample::between(old.scheme.lookups_read, flash.scheme.lookups_read),
+                LookupSample::between(old.scheme.lookups_write, flash.scheme.lookups_write),
+            ],
+            ops: OPS.map(|op| OpSample::between(&before, now, op)),
+        };
+        if self.samples.len() == KEPT {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(sample);
+        self.next += 1;
+    }
+
+    /// Returns the samples from number `since` on as columns. A column of zeros is empty.
+    pub(crate) fn json(&self, since: u64) -> Value {
+        let first = self.next - to_u64(self.samples.len());
+        let wanted: Vec<_> = (first..)
+            .zip(&self.samples)
+            .filter(|(number, _)| *number >= since)
+            .map(|(_, sample)| sample)
+            .collect();
+        let column = |value: &dyn Fn(&Sample) -> u64| {
+            let values: Vec<_> = wanted.iter().map(|sample| value(sample)).collect();
+            if values.iter().all(|value| *value == 0) {
+                Value::Array(Vec::new())
+            } else {
+                json!(values)
+            }
+        };
+        let lookups = |at: usize| {
+            json!({
+                "total": column(&|sample| sample.lookups[at].total.into()),
+                "hits": column(&|sample| sample.lookups[at].hits.into()),
+            })
+        };
+        let buckets = |value: &dyn Fn(&Sample) -> [u32; BUCKETS]| -> Value {
+            (0..BUCKETS)
+                .map(|bucket| column(&|sample| value(sample)[bucket].into()))
+                .collect()
+        };
+        let op = |at: usize| {
+            let value = json!({
+                "completed": column(&|sample| sample.ops[at].completed.into()),
+                "bytes": column(&|sample| sample.ops[at].bytes),
+                "wall": buckets(&|sample| sample.ops[at].wall),
+                "emulated": buckets(&|sample| sample.ops[at].emulated),
+            });
+            (OPS[at].name().to_owned(), value)
+        };
+        let cause = |cause: Cause| {
+            let value = column(&|sample| sample.programs[cause as usize].into());
+            (cause.name().to_owned(), value)
+        };
+        json!({
+            "next": self.next, "samples": wanted.len(),
+            "at_ms": column(&|sample| sample.at_ms),
+            "host_ms": column(&|sample| sample.host_ms.into()),
+            "flash_ms": column(&|sample| sample.flash_ms.into()),
+            "emulated_ns": column(&|sample| sample.emulated_ns),
+            "written_bytes": column(&|sample| sample.written_bytes),
+            "written_total_bytes": column(&|sample| sample.written_total_bytes),
+            "programs_total": column(&|sample| sample.programs_total),
+            "programs": Value::Object(Cause::ALL.map(cause).into_iter().collect()),
+            "gc_runs": column(&|sample| sample.gc_runs.into()),
+            "lookups": {"read": lookups(0), "write": lookups(1)},
+            "host": Value::Object((0..OPS.len()).map(op).collect()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::tests::fresh;
+
+    /// Returns the instance `n` seconds after its start: each second is like the others.
+    fn after(n: u64, began: Instant) -> StatusSnapshot {
+        let mut view = fresh();
+        let flash = Arc::make_mut(&mut view.flash);
+        flash.taken = began + EVERY * n as u32;
+        flash.host_written_bytes = n << 20;
+        flash.emulated_ns = n * 15_000_000_000;
+        flash.scheme.gc_runs = 3 * n;
+        flash.scheme.lookups_write = Lookups {
+            total: 10 * n,
+            hits: 9 * n,
+        };
+        let write = &mut view.host.ops[Op::Write.index()];
+        (write.completed, write.bytes) = (256 * n, n << 20);
+        write.wall.counts[2] = 256 * n;
+        view
+    }
+
+    #[test]
+    fn a_second_is_what_happened_between_two_snapshots() {
+        let (mut history, began) = (History::default(), Instant::now());
+        assert_eq!(history.json(0)["samples"], 0);
+        for n in 0..=3 {
+            history.add(after(n, began), began + EVERY * n as u32);
+        }
+        let answer = history.json(0);
+        assert_eq!(
+            (&answer["next"], &answer["samples"]),
+            (&json!(3), &json!(3))
+        );
+        assert_eq!(answer["at_ms"], json!([1000, 2000, 3000]));
+        assert_eq!(answer["flash_ms"], json!([1000, 1000, 1000]));
+        assert_eq!(
+            answer["written_total_bytes"],
+            json!([1 << 20, 2 << 20, 3 << 20])
+        );
+        assert_eq!(answer["emulated_ns"][2], 15_000_000_000u64);
+        assert_eq!(answer["lookups"]["write"]["hits"], json!([9, 9, 9]));
+        assert_eq!(answer["host"]["write"]["wall"][2], json!([256, 256, 256]));
+        assert_eq!(answer["host"]["flush"]["completed"], json!([]), "zeros");
+        assert_eq!(history.json(2)["at_ms"], json!([3000]));
+        assert_eq!(history.json(3)["samples"], 0);
+    }
+
+    #[test]
+    fn ten_minutes_are_kept_in_a_ring_of_a_fixed_size() {
+        let (mut history, began) = (History::default(), Instant::now());
+        for n in 0..=KEPT as u64 + 7 {
+            history.add(after(n, began), began + EVERY * n as u32);
+        }
+        let answer = history.json(0);
+        assert_eq!(
+            (&answer["next"], &answer["samples"]),
+            (&json!(KEPT + 7), &json!(KEPT))
+        );
+        assert_eq!(answer["at_ms"][0], 8000);
+        assert!(history.samples.capacity() <= KEPT + 1);
+        let bytes = KEPT * size_of::<Sample>();
+        assert_eq!(bytes, 345_600, "docs/LIVE_PAGE.md states 0.35 MB");
+        assert!(answer.to_string().len() < 200_000);
+    }
+}
