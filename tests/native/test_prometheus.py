@@ -25,7 +25,7 @@ def catalogue():
 def formulas():
     """Indented lines; a line that is indented further goes on from the one above."""
     lines = []
-    for line in section("Formulas", "What").splitlines():
+    for line in section("Formulas", "Dashboards").splitlines():
         if line.startswith("      "):
             lines[-1] += " " + line.strip()
         elif line.startswith("    "):
@@ -105,6 +105,19 @@ def test_alerts_are_tested():
 def test_alerts_are_documented():
     """every alert has a row in the document."""
     assert names(DOCUMENT, r"^\| `(Ftld[A-Za-z]*)` ") == ALERTS
+
+
+def test_alerts_have_a_runbook():
+    """every alert has summary, description and a link to meaning, check and remedy."""
+    rules = (RULES / "ftld.rules.yml").read_text().split("\n      - alert: ")[1:]
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", (ROOT / "docs/ALERTS.md").read_text(), re.M | re.S))
+    assert sorted(sections) == ALERTS
+    for rule in rules:
+        name = rule.split()[0]
+        annotations = dict(re.findall(r'^          (\w+): "(.*)"$', rule, re.M))
+        assert set(annotations) == {"summary", "description", "runbook_url"} and all(annotations.values()), name
+        assert annotations["runbook_url"] == f"docs/ALERTS.md#{name.lower()}"
+        assert re.findall(r"^\*\*(\w+)\.\*\* \S", sections[name], re.M) == ["Meaning", "Check", "Remedy"], name
 
 
 def test_document_is_read():

@@ -2,10 +2,11 @@
 //! `/status`. It reads published views only, so no answer waits for a request; and no request
 //! changes the device.
 //!
-//! A hostile or slow client costs one of [`CONNECTIONS`] for at most `DEADLINE`, and 8 KiB. When
-//! all connections are taken, the client whose grace period ends first is dropped. A page of
-//! another site learns nothing: it may not read answers (no CORS header), nor show them in a frame,
-//! nor use a name of its own ([`Hosts`]).
+//! A hostile or slow client costs one of [`CONNECTIONS`] for at most `DEADLINE`, 8 KiB for its
+//! request, and the answer: some 200 KB at most, `/api/history`. When all connections are taken,
+//! the client whose grace period ends first is dropped. A page of another site learns nothing: it
+//! may not read answers (no CORS header), nor show them in a frame, nor use a name of its own
+//! ([`Hosts`]).
 
 use super::hosts::Hosts;
 use super::render;
@@ -48,8 +49,8 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 /// Policy of all answers except the page: nothing is loaded or run.
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
-const PATHS: &str =
-    "there are /, /metrics, /healthz, /status, /api/device, /api/blocks and /api/events\n";
+const PATHS: &str = "there are /, /metrics, /healthz, /status, /api/device, /api/blocks, /api/events, /api/history and \
+     /api/instances\n";
 
 /// Binds the address before any other step, so that a taken port leaves no trace.
 ///
@@ -218,8 +219,20 @@ async fn connection(
     }
 }
 
-/// Answers one request. `host` is its `Host` header; a browser always sends one.
+/// Answers one request and counts it. `host` is its `Host` header; a browser always sends one.
 fn answer(
+    method: &Method,
+    uri: &Uri,
+    host: Option<&str>,
+    observed: &dyn StatusSource,
+    hosts: &Hosts,
+) -> Response<Full<Bytes>> {
+    let response = respond(method, uri, host, observed, hosts);
+    observed.service().note_http(response.status().as_str());
+    response
+}
+
+fn respond(
     method: &Method,
     uri: &Uri,
     host: Option<&str>,
@@ -257,6 +270,8 @@ fn answer(
         "/api/device" => reply(StatusCode::OK, JSON, api::device(&observed.view().facts)),
         "/api/blocks" => reply(StatusCode::OK, JSON, api::blocks(observed, since())),
         "/api/events" => reply(StatusCode::OK, JSON, api::events(observed, since())),
+        "/api/history" => reply(StatusCode::OK, JSON, api::history(observed, since())),
+        "/api/instances" => reply(StatusCode::OK, JSON, api::instances(observed)),
         "/metrics" => reply(
             StatusCode::OK,
             "text/plain; version=0.0.4; charset=utf-8",
@@ -330,6 +345,8 @@ mod tests {
             "/healthz",
             "/api/blocks",
             "/api/events",
+            "/api/history",
+            "/api/instances",
             "/api/device",
         ] {
             for host in [None, Some("localhost:9917"), Some("192.0.2.1")] {
@@ -387,5 +404,25 @@ mod tests {
             get("/nowhere", None, &still).status(),
             StatusCode::NOT_FOUND
         );
+    }
+
+    #[test]
+    fn every_answer_is_counted_by_its_code() {
+        let mut still = Still::default();
+        for path in ["/", "/metrics", "/healthz"] {
+            get(path, None, &still);
+        }
+        get("/nowhere", None, &still);
+        get("/", Some("rebound.example"), &still);
+        answer(
+            &Method::POST,
+            &Uri::from_static("/"),
+            None,
+            &still,
+            &Hosts::default(),
+        );
+        still.view.failure = Some("sync failed".into());
+        get("/healthz", None, &still);
+        assert_eq!(still.service.view().http, [3, 1, 1, 1, 1]);
     }
 }

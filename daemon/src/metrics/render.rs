@@ -117,20 +117,30 @@ impl Sink for Page<'_> {
     }
 
     fn histogram(&mut self, labels: &[&str], view: &HistogramView) {
-        assert_eq!(self.family.kind, Kind::Histogram, "{}", self.family.name);
         let seconds = |ns: u64| to_f64(ns) / 1e9;
+        self.classes(
+            labels,
+            &BOUNDS_NS.map(seconds),
+            &view.counts,
+            seconds(view.sum_ns),
+        );
+    }
+
+    fn classes(&mut self, labels: &[&str], bounds: &[f64], counts: &[u64], sum: f64) {
+        assert_eq!(self.family.kind, Kind::Histogram, "{}", self.family.name);
+        assert_eq!(bounds.len() + 1, counts.len(), "{}", self.family.name);
         let mut below = 0;
-        let bucket = |(bound, count): (&u64, &u64)| {
+        let bucket = |(bound, count): (&f64, &u64)| {
             below += count;
             let mut bucket = Bucket::default();
-            bucket.set_upper_bound(seconds(*bound));
+            bucket.set_upper_bound(*bound);
             bucket.set_cumulative_count(below);
             bucket
         };
         let mut histogram = Histogram::default();
-        histogram.set_bucket(BOUNDS_NS.iter().zip(&view.counts).map(bucket).collect());
-        histogram.set_sample_count(view.count());
-        histogram.set_sample_sum(seconds(view.sum_ns));
+        histogram.set_bucket(bounds.iter().zip(counts).map(bucket).collect());
+        histogram.set_sample_count(counts.iter().sum());
+        histogram.set_sample_sum(sum);
         let mut metric = self.metric(labels);
         metric.set_histogram(histogram);
         self.collected.mut_metric().push(metric);

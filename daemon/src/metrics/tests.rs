@@ -1,6 +1,7 @@
 use super::catalog::{CATALOG, Family, Kind};
 use super::render;
-use crate::status::{InstanceInfo, StatusSnapshot, StatusSource};
+use crate::service_counters::ServiceCounters;
+use crate::status::{InstanceInfo, PageState, StatusSnapshot, StatusSource};
 use crate::volume::{BlockMap, EventsView, FlashSnapshot, HostView, Wear};
 use ftl_core::{EventKind, EventTotals, RamEntry, SchemeStats};
 use nand_model::{Counters, Profile};
@@ -30,9 +31,12 @@ pub(crate) fn fresh() -> StatusSnapshot {
     let flash = FlashSnapshot {
         taken: Instant::now(),
         host_written_bytes: 0,
+        emulated_ns: 0,
+        last_write: None,
         counters: Counters::default(),
         scheme: SchemeStats::default(),
         events: Default::default(),
+        gc_pages: Default::default(),
         ram: vec![RamEntry {
             part: "map",
             entries: 10,
@@ -49,6 +53,7 @@ pub(crate) fn fresh() -> StatusSnapshot {
         host: HostView::default(),
         flash: Arc::new(flash),
         nbd: Default::default(),
+        service: Default::default(),
         injected: Default::default(),
         failure: None,
         writes_failing: None,
@@ -63,6 +68,8 @@ pub(crate) struct Still {
     pub(crate) map: Arc<BlockMap>,
     pub(crate) events: EventsView,
     pub(crate) watched: AtomicU32,
+    pub(crate) page: PageState,
+    pub(crate) service: ServiceCounters,
 }
 
 impl Default for Still {
@@ -72,6 +79,8 @@ impl Default for Still {
             map: Arc::default(),
             events: EventsView::default(),
             watched: AtomicU32::new(0),
+            page: PageState::default(),
+            service: ServiceCounters::default(),
         }
     }
 }
@@ -79,6 +88,9 @@ impl Default for Still {
 impl StatusSource for Still {
     fn view(&self) -> StatusSnapshot {
         self.view.clone()
+    }
+    fn service(&self) -> &ServiceCounters {
+        &self.service
     }
     fn watch(&self) {
         self.watched.fetch_add(1, Relaxed);
@@ -98,6 +110,9 @@ impl StatusSource for Still {
             next: self.events.next,
             events: newer[newer.len().saturating_sub(most)..].to_vec(),
         }
+    }
+    fn page(&self) -> &PageState {
+        &self.page
     }
 }
 
@@ -252,6 +267,96 @@ fn values_reach_the_page() {
     }
 }
 
+#[test]
+fn each_counter_of_requests_space_and_service_reaches_its_family() {
+    let mut view = fresh();
+    view.host.ops[1].sizes[1] = 4;
+    view.host.ops[1].sizes[12] = 1;
+    view.host.ops[1].bytes = 64 << 20;
+    view.host.fua = 2;
+    view.service = crate::service_counters::ServiceView {
+        http: [5, 0, 0, 1, 0],
+        control: [3, 0, 0, 2, 0],
+        watchdog: 6,
+    };
+    let flash = Arc::make_mut(&mut view.flash);
+    flash.counters.copybacks = 7;
+    (flash.gc_pages[0], flash.gc_pages[4]) = (2, 3);
+    flash.events[EventKind::Gc as usize].pages = 21;
+    let scheme = &mut flash.scheme;
+    (
+        scheme.map_cache_evictions.clean,
+        scheme.map_cache_evictions.dirty,
+    ) = (8, 9);
+    (scheme.buffered_pages, scheme.buffer_capacity_pages) = (3, 16);
+    scheme.pages_since_checkpoint = 77;
+    flash.ram.extend(
+        [("map cache", 30), ("pending", 40)].map(|(part, entries)| RamEntry {
+            part,
+            entries,
+            paper_bytes: 0,
+            allocated_bytes: 0,
+            most_bytes: 0,
+        }),
+    );
+    let text = render(&view);
+    for line in [
+        r#"ftld_host_io_size_bytes_bucket{device="ublkb0",op="write",le="512"} 0"#,
+        r#"ftld_host_io_size_bytes_bucket{device="ublkb0",op="write",le="4096"} 4"#,
+        r#"ftld_host_io_size_bytes_bucket{device="ublkb0",op="write",le="33554432"} 4"#,
+        r#"ftld_host_io_size_bytes_bucket{device="ublkb0",op="write",le="+Inf"} 5"#,
+        r#"ftld_host_io_size_bytes_sum{device="ublkb0",op="write"} 67108864"#,
+        r#"ftld_host_io_size_bytes_count{device="ublkb0",op="read"} 0"#,
+        r#"ftld_host_fua_ios_total{device="ublkb0"} 2"#,
+        r#"ftld_nand_copybacks_total{device="ublkb0"} 7"#,
+        r#"ftld_gc_victim_valid_pages_bucket{device="ublkb0",le="0"} 2"#,
+        r#"ftld_gc_victim_valid_pages_bucket{device="ublkb0",le="8"} 5"#,
+        r#"ftld_gc_victim_valid_pages_sum{device="ublkb0"} 21"#,
+        r#"ftld_map_cache_entries{device="ublkb0"} 30"#,
+        r#"ftld_map_pending_entries{device="ublkb0"} 40"#,
+        r#"ftld_map_cache_evictions_total{device="ublkb0",state="clean"} 8"#,
+        r#"ftld_map_cache_evictions_total{device="ublkb0",state="dirty"} 9"#,
+        r#"ftld_write_buffer_bytes{device="ublkb0"} 12288"#,
+        r#"ftld_write_buffer_capacity_bytes{device="ublkb0"} 65536"#,
+        r#"ftld_checkpoint_age_pages{device="ublkb0"} 77"#,
+        r#"ftld_http_requests_total{device="ublkb0",code="200"} 5"#,
+        r#"ftld_http_requests_total{device="ublkb0",code="421"} 1"#,
+        r#"ftld_control_requests_total{device="ublkb0",command="pause"} 2"#,
+        r#"ftld_watchdog_pings_total{device="ublkb0"} 6"#,
+    ] {
+        assert!(
+            text.lines().any(|found| found == line),
+            "{line} is missing in\n{text}"
+        );
+    }
+}
+
+#[test]
+fn remaining_writes_are_the_rated_erases_left_over_write_amplification() {
+    let remaining = |view: &StatusSnapshot| -> f64 {
+        let family = CATALOG
+            .iter()
+            .find(|family| family.name == "ftld_remaining_writes_bytes")
+            .unwrap();
+        samples(&render(view), family).next().unwrap().1
+    };
+    let mut view = fresh();
+    let geometry = *view.facts.geometry();
+    let block = f64::from(geometry.pages_per_block) * f64::from(geometry.page_bytes);
+    let rated = f64::from(view.facts.profile.endurance);
+    assert_eq!(remaining(&view), rated * f64::from(geometry.blocks) * block);
+    let flash = Arc::make_mut(&mut view.flash);
+    (
+        flash.wear.mean,
+        flash.wear.bad_factory,
+        flash.wear.bad_grown,
+    ) = (rated / 2.0, 3, 1);
+    let good = f64::from(geometry.blocks - 4);
+    assert_eq!(remaining(&view), rated / 2.0 * good * block);
+    Arc::make_mut(&mut view.flash).wear.mean = rated * 2.0;
+    assert_eq!(remaining(&view), 0.0);
+}
+
 /// Returns the row of a family in docs/METRICS.md.
 fn row(family: &Family) -> String {
     let labels = family.labels.iter().map(|label| match label.values {
@@ -267,22 +372,46 @@ fn row(family: &Family) -> String {
     )
 }
 
+/// Returns the document with the catalogue's table replaced by `rows`.
+fn with_table(document: &str, rows: &[String]) -> String {
+    let head = "|---|---|---|---|\n";
+    let section = document.find("\n## Catalogue\n").expect("the section");
+    let begin = section + document[section..].find(head).expect("the table") + head.len();
+    let end = begin
+        + document[begin..]
+            .find("\n\n")
+            .expect("the end of the table");
+    format!(
+        "{}{}{}",
+        &document[..begin],
+        rows.join("\n"),
+        &document[end..]
+    )
+}
+
+/// `FTLD_CATALOGUE=write` writes the table of docs/METRICS.md; otherwise it must be current.
 #[test]
 fn the_document_lists_exactly_the_catalogue() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/METRICS.md");
     let document = std::fs::read_to_string(path).unwrap();
-    let catalogue = document
-        .split("## ")
-        .find(|section| section.starts_with("Catalogue"))
-        .unwrap();
-    let written: Vec<_> = catalogue
-        .lines()
-        .filter(|line| line.starts_with("| `ftld_"))
-        .collect();
-    let wanted: Vec<_> = CATALOG.iter().map(row).collect();
+    let wanted = with_table(&document, &CATALOG.iter().map(row).collect::<Vec<_>>());
+    if std::env::var("FTLD_CATALOGUE").is_ok_and(|value| value == "write") {
+        return std::fs::write(path, wanted).unwrap();
+    }
     assert!(
-        written == wanted,
-        "docs/METRICS.md: the table has to be\n{}",
-        wanted.join("\n")
+        document == wanted,
+        "the catalogue of docs/METRICS.md is stale; write it with FTLD_CATALOGUE=write cargo test \
+         -p ftld --lib the_document_lists"
+    );
+}
+
+#[test]
+fn a_stale_table_is_replaced_and_nothing_else() {
+    let document =
+        |rows: &str| format!("# M\n\n## Catalogue\n\n|---|---|---|---|\n{rows}\n\nEnd\n");
+    let rows = ["| `a` |".to_owned(), "| `b` |".to_owned()];
+    assert_eq!(
+        with_table(&document("| `c` |"), &rows),
+        document("| `a` |\n| `b` |")
     );
 }

@@ -75,6 +75,13 @@ pub(super) const FAMILIES: &[Family] = &[
         fill: |view, to| to.value(&[], f64::from(view.facts.geometry().pages_per_block)),
     },
     Family {
+        name: "ftld_nand_dies",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Dies of the flash; each executes one operation at a time.",
+        fill: |view, to| to.value(&[], f64::from(view.facts.geometry().dies())),
+    },
+    Family {
         name: "ftld_device_start_time_seconds",
         kind: Kind::Gauge,
         labels: &[],

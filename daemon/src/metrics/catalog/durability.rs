@@ -12,6 +12,13 @@ pub(super) const FAMILIES: &[Family] = &[
         fill: |view, to| to.value(&[], to_f64(view.flash.scheme.checkpoints)),
     },
     Family {
+        name: "ftld_checkpoint_age_pages",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Flash pages programmed since the last checkpoint, or since the mount.",
+        fill: |view, to| to.value(&[], to_f64(view.flash.scheme.pages_since_checkpoint)),
+    },
+    Family {
         name: "ftld_recovery_clean",
         kind: Kind::Gauge,
         labels: &[],

@@ -55,6 +55,13 @@ pub(super) const FAMILIES: &[Family] = &[
         fill: |view, to| by_cause(view, to, |ops| to_f64(ops.erases)),
     },
     Family {
+        name: "ftld_nand_copybacks_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Flash pages copied inside a plane; each also counts as a read and a program.",
+        fill: |view, to| to.value(&[], to_f64(view.flash.counters.copybacks)),
+    },
+    Family {
         name: "ftld_nand_busy_seconds_total",
         kind: Kind::Counter,
         labels: &[label("kind", &["read", "program", "erase"])],

@@ -1,8 +1,8 @@
 //! Host: requests and latencies.
 
-use super::{ADDRESSED, BY_OP, ERRNOS, Family, Kind, OPS, label};
+use super::{ADDRESSED, BY_ADDRESSED, BY_OP, ERRNOS, Family, Kind, OPS, label};
 use crate::convert::to_f64;
-use crate::volume::{ErrorClass, Op};
+use crate::volume::{ErrorClass, Op, SIZE_BOUNDS};
 use strum::VariantArray;
 
 pub(super) const FAMILIES: &[Family] = &[
@@ -57,9 +57,33 @@ pub(super) const FAMILIES: &[Family] = &[
         fill: |view, to| to.value(&[], to_f64(view.host.of(Op::WriteZeroes).bytes)),
     },
     Family {
+        name: "ftld_host_io_size_bytes",
+        kind: Kind::Histogram,
+        labels: BY_ADDRESSED,
+        help: "Size of the host requests that succeeded.",
+        fill: |view, to| {
+            for op in ADDRESSED {
+                let of = view.host.of(op);
+                to.classes(
+                    &[op.name()],
+                    &SIZE_BOUNDS.map(to_f64),
+                    &of.sizes,
+                    to_f64(of.bytes),
+                );
+            }
+        },
+    },
+    Family {
+        name: "ftld_host_fua_ios_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Host requests with FUA; each also counts as a FLUSH.",
+        fill: |view, to| to.value(&[], to_f64(view.host.fua)),
+    },
+    Family {
         name: "ftld_host_unaligned_ios_total",
         kind: Kind::Counter,
-        labels: &[label("op", &["read", "write", "discard", "write_zeroes"])],
+        labels: BY_ADDRESSED,
         help: "Host requests that cover a flash page only partly.",
         fill: |view, to| {
             ADDRESSED

@@ -1,6 +1,6 @@
 //! Catalogue of all metrics: name, kind, labels, help, and source of the values. The only place in
-//! the code that names a metric; docs/METRICS.md repeats it for readers, and a test compares the
-//! two.
+//! the code that names a metric. The table of docs/METRICS.md is generated from it; a test fails when
+//! the table is stale.
 //!
 //! Invariants: prefix `ftld_`, base units (seconds, bytes, ratios from 0 to 1), `_total` on
 //! counters. A counter never decreases while the daemon lives. A label with a closed list of values
@@ -14,6 +14,7 @@ mod gc;
 mod host;
 mod nbd;
 mod scheme;
+mod service;
 mod space;
 mod wear;
 
@@ -33,7 +34,7 @@ pub enum Kind {
     Counter,
     /// A state.
     Gauge,
-    /// Durations in fixed buckets.
+    /// Samples in fixed buckets.
     Histogram,
 }
 
@@ -72,8 +73,10 @@ pub struct Family {
 pub(super) trait Sink {
     /// Adds the value of a counter or a gauge.
     fn value(&mut self, labels: &[&str], value: f64);
-    /// Adds a histogram.
+    /// Adds a histogram of durations.
     fn histogram(&mut self, labels: &[&str], view: &HistogramView);
+    /// Adds a histogram: samples per class, not cumulative, with one class above all bounds.
+    fn classes(&mut self, labels: &[&str], bounds: &[f64], counts: &[u64], sum: f64);
 }
 
 const fn label(name: &'static str, values: &'static [&'static str]) -> Label {
@@ -104,6 +107,7 @@ const ADDRESSED: [Op; 4] = [Op::Read, Op::Write, Op::Trim, Op::WriteZeroes];
 
 const BY_CAUSE: &[Label] = &[label("cause", &CAUSES)];
 const BY_OP: &[Label] = &[label("op", OPS)];
+const BY_ADDRESSED: &[Label] = &[label("op", &["read", "write", "discard", "write_zeroes"])];
 const BY_EVENT: &[Label] = &[label("event", &EVENTS)];
 const BY_STATE: &[Label] = &[label(
     "state",
@@ -120,7 +124,7 @@ const BY_STATE: &[Label] = &[label(
 )];
 
 /// The families of every part, in output order.
-const PARTS: [&[Family]; 9] = [
+const PARTS: [&[Family]; 10] = [
     device::FAMILIES,
     host::FAMILIES,
     flash::FAMILIES,
@@ -130,6 +134,7 @@ const PARTS: [&[Family]; 9] = [
     scheme::FAMILIES,
     durability::FAMILIES,
     nbd::FAMILIES,
+    service::FAMILIES,
 ];
 
 /// Every family, in output order.

@@ -1,6 +1,6 @@
 //! Scheme: events, cached mapping, RAM.
 
-use super::{BY_CAUSE, BY_EVENT, CAUSES, Family, Kind, Sink, events, label, seconds};
+use super::{BY_CAUSE, BY_EVENT, CAUSES, Family, Kind, Sink, events, label, page_bytes, seconds};
 use crate::convert::to_f64;
 use crate::status::StatusSnapshot;
 use ftl_core::StallTotals;
@@ -10,6 +10,12 @@ fn stalls(view: &StatusSnapshot, to: &mut dyn Sink, value: impl Fn(&StallTotals)
         .iter()
         .zip(&view.flash.scheme.write_stalls)
         .for_each(|(cause, totals)| to.value(&[cause], value(totals)));
+}
+
+/// Returns the entries of one part of the scheme's RAM.
+fn ram_entries(view: &StatusSnapshot, part: &str) -> f64 {
+    let parts = view.flash.ram.iter().filter(|entry| entry.part == part);
+    to_f64(parts.map(|entry| entry.entries).sum())
 }
 
 pub(super) const FAMILIES: &[Family] = &[
@@ -62,6 +68,51 @@ pub(super) const FAMILIES: &[Family] = &[
                 to.value(&[op, "hit"], to_f64(of.hits));
                 to.value(&[op, "miss"], to_f64(of.total - of.hits));
             }
+        },
+    },
+    Family {
+        name: "ftld_map_cache_entries",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Entries or mapping pages in the map cache, by the scheme's own unit; 0 without a cache.",
+        fill: |view, to| to.value(&[], ram_entries(view, "map cache")),
+    },
+    Family {
+        name: "ftld_map_cache_evictions_total",
+        kind: Kind::Counter,
+        labels: &[label("state", &["clean", "dirty"])],
+        help: "Entries that left the map cache to make room; a dirty one writes its mapping page.",
+        fill: |view, to| {
+            let evictions = view.flash.scheme.map_cache_evictions;
+            to.value(&["clean"], to_f64(evictions.clean));
+            to.value(&["dirty"], to_f64(evictions.dirty));
+        },
+    },
+    Family {
+        name: "ftld_map_pending_entries",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Mapping entries that are newer than the map on flash; 0 if the whole map is in RAM.",
+        fill: |view, to| to.value(&[], ram_entries(view, "pending")),
+    },
+    Family {
+        name: "ftld_write_buffer_bytes",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Bytes of the pages in the scheme's write buffer; 0 without a buffer.",
+        fill: |view, to| {
+            let pages = view.flash.scheme.buffered_pages;
+            to.value(&[], to_f64(pages) * page_bytes(view));
+        },
+    },
+    Family {
+        name: "ftld_write_buffer_capacity_bytes",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Capacity of the scheme's write buffer; 0 without a buffer.",
+        fill: |view, to| {
+            let pages = view.flash.scheme.buffer_capacity_pages;
+            to.value(&[], to_f64(pages) * page_bytes(view));
         },
     },
     Family {

@@ -1,7 +1,8 @@
 //! Wear: block erases.
 
-use super::{Family, Kind, label};
+use super::{Family, Kind, label, page_bytes};
 use crate::convert::to_f64;
+use crate::status::StatusSnapshot;
 use crate::volume::WEAR_BOUNDS;
 
 pub(super) const FAMILIES: &[Family] = &[
@@ -67,6 +68,13 @@ pub(super) const FAMILIES: &[Family] = &[
         },
     },
     Family {
+        name: "ftld_remaining_writes_bytes",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Estimated host bytes until the mean good block reaches its rated erases.",
+        fill: |view, to| to.value(&[], remaining_writes(view)),
+    },
+    Family {
         name: "ftld_block_erase_distribution_blocks",
         kind: Kind::Gauge,
         labels: &[label("at_most", &BOUND_NAMES)],
@@ -90,6 +98,18 @@ pub(super) const FAMILIES: &[Family] = &[
         },
     },
 ];
+
+/// Remaining erases of the good blocks, times the bytes of a block, by the write amplification since
+/// the start; before the first write, by 1.
+fn remaining_writes(view: &StatusSnapshot) -> f64 {
+    let (geometry, wear) = (view.facts.geometry(), &view.flash.wear);
+    let bad = wear.bad_factory + wear.bad_grown;
+    let good = f64::from(geometry.blocks.saturating_sub(bad));
+    let erases = (f64::from(view.facts.profile.endurance) - wear.mean).max(0.0);
+    let block_bytes = f64::from(geometry.pages_per_block) * page_bytes(view);
+    let amplification = view.write_amplification().filter(|ratio| *ratio > 0.0);
+    erases * good * block_bytes / amplification.unwrap_or(1.0)
+}
 
 /// Names of [`WEAR_BOUNDS`], and of the class above them.
 const BOUND_NAMES: [&str; WEAR_BOUNDS.len() + 1] = [
