@@ -1,18 +1,22 @@
 //! Command line; without a subcommand, `ftld` serves a device.
 
 use crate::compare::CompareArgs;
-use crate::failure::Exit;
+use crate::failure::{Exit, Failure};
 use crate::inject::{BadBlock, BitErrors, PowerCut};
 use crate::options::DeviceArgs;
-use crate::replay::ReplayArgs;
+use crate::replay::{ReplayArgs, Run};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use ftl_core::near_miss;
+use nand_model::FORMAT_VERSION;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use strum::VariantArray;
 
 /// A real block device whose flash you can see, torture and compare.
 #[derive(Debug, Parser)]
-#[command(name = "ftld", version, args_conflicts_with_subcommands = true, after_help = epilogue())]
+#[command(name = "ftld", version, long_version = long_version())]
+#[command(args_conflicts_with_subcommands = true, after_help = epilogue())]
 pub struct Cli {
     /// What to do; without one, serve.
     #[command(subcommand)]
@@ -87,8 +91,11 @@ pub enum Command {
     Compare(Box<CompareArgs>),
     /// List synthetic workloads and trace formats
     Workloads,
-    /// List the flash translation layers
-    Schemes,
+    /// List the flash translation layers, or show one
+    Schemes {
+        /// A scheme
+        name: Option<String>,
+    },
     /// List the flash devices and chips, or show one
     Profiles {
         /// A profile, or the path of a TOML file
@@ -100,7 +107,16 @@ pub enum Command {
     /// List the presets: scheme, device, parameters and method of a paper under one name
     Presets,
     /// List instances, and devices whose daemon died
-    List,
+    List {
+        /// Show the images of stopped instances, too
+        #[arg(short, long)]
+        all: bool,
+    },
+    /// Remove the default image of a stopped instance, and its log
+    Rm {
+        /// Name of the instance
+        name: String,
+    },
     /// Show the state of a running instance
     Status {
         /// Name of the instance; not needed if only one is running
@@ -108,6 +124,9 @@ pub enum Command {
         /// Print a line of rates per interval
         #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
         watch: Option<f64>,
+        /// Shorten the JSON to what the text shows
+        #[arg(long, requires = "json", conflicts_with = "watch")]
+        brief: bool,
     },
     /// Watch all instances in the terminal
     Top {
@@ -209,9 +228,28 @@ pub struct On<F: Args> {
 }
 
 impl Cli {
-    /// Reads the command line and the environment; wrong use ends the process with exit code 2.
-    pub fn read() -> Cli {
-        Cli::of(&Cli::command().get_matches()).unwrap_or_else(|error| error.exit())
+    /// Reads the command line and the environment. `--help` and `--version` end the process.
+    ///
+    /// # Errors
+    /// The command line is wrong.
+    pub fn read() -> Result<Cli, Failure> {
+        Cli::parse_args(std::env::args_os().collect())
+    }
+
+    fn parse_args(args: Vec<OsString>) -> Result<Cli, Failure> {
+        let command = Cli::command();
+        let first = args.iter().skip(1).find(|word| *word != "--json");
+        if let Some(word) = first.and_then(|word| word.to_str()) {
+            known_command(&command, word)?;
+        }
+        let named = named_command(&command, &args);
+        let matches = command.try_get_matches_from(json_last(args));
+        matches
+            .and_then(|matches| Cli::of(&matches))
+            .map_err(|error| match error.use_stderr() {
+                true => usage(&error, &named),
+                false => error.exit(),
+            })
     }
 
     fn of(matches: &ArgMatches) -> Result<Cli, clap::Error> {
@@ -234,6 +272,86 @@ impl Cli {
     }
 }
 
+/// Whether the command line asks for JSON; also for a line that cannot be parsed.
+pub fn asks_for_json() -> bool {
+    options(&std::env::args_os().collect::<Vec<_>>()).any(|option| option == "--json")
+}
+
+/// The words before `--`.
+fn options(args: &[OsString]) -> impl Iterator<Item = &OsString> {
+    args.iter().take_while(|word| *word != "--")
+}
+
+/// Moves `--json` behind the words before `--`: it may stand before a subcommand, too.
+fn json_last(mut args: Vec<OsString>) -> Vec<OsString> {
+    let end = options(&args).count();
+    let rest = args.split_off(end);
+    let before = args.len();
+    args.retain(|word| word != "--json");
+    if args.len() < before {
+        args.push("--json".into());
+    }
+    args.extend(rest);
+    args
+}
+
+/// Refuses a first word that is neither an option, a command nor a target.
+fn known_command(command: &clap::Command, word: &str) -> Result<(), Failure> {
+    let is_target = word.contains(['/', ':']) || word.ends_with(".ftld");
+    let is_known = word == "help" || command.find_subcommand(word).is_some();
+    if word.is_empty() || word.starts_with('-') || is_target || is_known {
+        return Ok(());
+    }
+    let names = command.get_subcommands().map(clap::Command::get_name);
+    let hint = near_miss(word, names);
+    Err(Failure::usage(format!(
+        "no command {word:?}{hint}, and no target such as /dev/ublkb0 or nbd://127.0.0.1:10809; see `ftld --help`"
+    )))
+}
+
+/// Returns the failure for a command line that clap refuses, in one line.
+fn usage(error: &clap::Error, command: &str) -> Failure {
+    let text = error.to_string();
+    let what = text.split("\nUsage: ").next().unwrap_or(&text);
+    let mut message = String::new();
+    let lines = what.lines().map(str::trim);
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with("For more")) {
+        let line = line.strip_prefix("error: ").unwrap_or(line);
+        let line = line.strip_prefix("tip: ").unwrap_or(line);
+        message += match message.chars().last() {
+            None => "",
+            Some(':') => " ",
+            Some(_) => "; ",
+        };
+        message += line;
+    }
+    Failure::usage(format!("{message}; see `{command} --help`"))
+}
+
+/// Returns the command and subcommands that a command line begins with.
+fn named_command(command: &clap::Command, args: &[OsString]) -> String {
+    let (mut at, mut names) = (command, command.get_name().to_owned());
+    for word in options(args).skip(1).filter(|word| *word != "--json") {
+        let Some(next) = at.find_subcommand(word) else {
+            break;
+        };
+        at = next;
+        names += &format!(" {}", at.get_name());
+    }
+    names
+}
+
+/// Returns version, revision, features and image format.
+fn long_version() -> String {
+    let run = Run::here(None);
+    let ublk = if cfg!(feature = "ublk") { "ublk, " } else { "" };
+    format!(
+        "{}\nrevision      {}\nfeatures      {ublk}nbd, tls\nimage format  {FORMAT_VERSION}",
+        run.version,
+        run.revision.as_deref().unwrap_or("unknown")
+    )
+}
+
 fn epilogue() -> String {
     let exits = Exit::VARIANTS
         .iter()
@@ -253,6 +371,50 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    fn parsed(line: &str) -> Result<Cli, String> {
+        let words = line.split_whitespace().map(OsString::from);
+        Cli::parse_args(words.collect()).map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn json_may_stand_before_a_command() {
+        assert!(parsed("ftld --json list").unwrap().json);
+        assert!(parsed("ftld --json --size 1GiB").unwrap().json);
+        assert!(!parsed("ftld list").unwrap().json);
+    }
+
+    #[test]
+    fn wrong_use_is_one_line_with_a_way_out() {
+        for (line, message) in [
+            (
+                "ftld stauts",
+                "no command \"stauts\" (did you mean \"status\"?), and no target",
+            ),
+            ("ftld --json stauts", "did you mean \"status\"?"),
+            (
+                "ftld frobnicate now",
+                "no command \"frobnicate\", and no target",
+            ),
+            ("ftld create --sise 1", "--size'; see `ftld create --help`"),
+            (
+                "ftld replay",
+                "not provided: <WORKLOAD>; see `ftld replay --help`",
+            ),
+            (
+                "ftld inject bad-block",
+                "--block <N>; see `ftld inject bad-block --help`",
+            ),
+            (
+                "ftld pause --for 5h",
+                "is no unit: write 30s or 5m; see `ftld pause --help`",
+            ),
+        ] {
+            let error = parsed(line).unwrap_err();
+            assert!(error.contains(message), "{line}: {error}");
+            assert!(!error.contains('\n'), "{line}: {error}");
+        }
     }
 
     #[test]

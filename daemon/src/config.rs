@@ -6,7 +6,7 @@ use crate::instance::{self, Dirs};
 use crate::options::{DeviceArgs, DeviceOptions};
 use crate::preset::{Preset, Use};
 use crate::profile_file;
-use crate::size::parse_size;
+use crate::size::{is_decimal, parse_size};
 use crate::target::Target;
 use crate::transport::nbd::TlsOptions;
 use clap::Args;
@@ -60,6 +60,17 @@ impl Latency {
     }
 }
 
+/// Address of the HTTP server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metrics {
+    /// No HTTP.
+    Off,
+    /// This address, or an error.
+    At(SocketAddr),
+    /// [`METRICS_DEFAULT`], or the next free port if another process has it.
+    Default,
+}
+
 /// Validated configuration of a daemon.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -71,8 +82,8 @@ pub struct Config {
     pub image: PathBuf,
     /// Requirements on the image.
     pub requirements: ImageRequirements,
-    /// HTTP address.
-    pub metrics: Option<SocketAddr>,
+    /// Where HTTP is served.
+    pub metrics: Metrics,
     /// Host names accepted by the HTTP server besides addresses and this machine's own names.
     pub metrics_hosts: Vec<String>,
     /// Latency model of requests.
@@ -147,10 +158,10 @@ impl Layers {
         Ok(Config {
             image: options.image.clone().unwrap_or_else(|| dirs.image(&name)),
             requirements: options.requirements()?,
-            metrics: options
-                .metrics
-                .as_deref()
-                .map_or(Ok(Some(METRICS_DEFAULT)), metrics_addr)?,
+            metrics: match &options.metrics {
+                Some(text) => metrics_addr(text)?,
+                None => Metrics::Default,
+            },
             metrics_hosts: options.metrics_hosts(),
             latency: options.latency()?,
             tls: options.tls(target.as_ref())?,
@@ -220,9 +231,9 @@ impl FileOptions {
     }
 }
 
-fn metrics_addr(text: &str) -> Result<Option<SocketAddr>, Failure> {
+fn metrics_addr(text: &str) -> Result<Metrics, Failure> {
     if text == "off" {
-        return Ok(None);
+        return Ok(Metrics::Off);
     }
     let with_host = if text.parse::<u16>().is_ok() {
         format!("127.0.0.1:{text}")
@@ -238,7 +249,7 @@ fn metrics_addr(text: &str) -> Result<Option<SocketAddr>, Failure> {
             "--metrics {text:?} is not an address; write HOST:PORT or off"
         ))
     };
-    addr.map(Some).ok_or_else(wrong)
+    addr.map(Metrics::At).ok_or_else(wrong)
 }
 
 impl DeviceOptions {
@@ -403,7 +414,11 @@ impl DeviceOptions {
         let Some(text) = &self.size else {
             return Ok(None);
         };
-        let size = parse_size(text).map_err(|why| Failure::usage(format!("--size {why}")))?;
+        let mut size = parse_size(text).map_err(|why| Failure::usage(format!("--size {why}")))?;
+        if is_decimal(text) {
+            // 1GB is no multiple of 4 KiB: as many whole ones as fit.
+            size -= size % 4096;
+        }
         if size == 0 || !size.is_multiple_of(4096) {
             return Err(Failure::usage(format!(
                 "--size {text}: {size} bytes are not a positive multiple of 4 KiB"

@@ -23,6 +23,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 
 const LINE_MAX: u64 = 4096;
+/// Bytes of a status that another instance reads at most.
+const STATUS_MAX: u64 = 1 << 20;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
 const CONNECTION_DEADLINE: Duration = Duration::from_secs(30);
@@ -50,6 +52,18 @@ pub enum Request {
         /// Command to run.
         action: PauseCommand,
     },
+}
+
+impl Request {
+    /// Returns the name of the command, as in the JSON and in metric labels.
+    fn name(&self) -> &'static str {
+        match self {
+            Request::Status {} => "status",
+            Request::Stop { .. } => "stop",
+            Request::Inject { .. } => "inject",
+            Request::Pause { .. } => "pause",
+        }
+    }
 }
 
 /// Requests over the socket that change the instance.
@@ -132,7 +146,10 @@ async fn connection(
         if (&mut read).take(LINE_MAX).read_line(&mut line).await? == 0 {
             return Ok(());
         }
-        let answer = match serde_json::from_str(&line) {
+        let request = serde_json::from_str::<Request>(&line);
+        let command = request.as_ref().map_or("invalid", Request::name);
+        observed.service().note_control(command);
+        let answer = match request {
             Ok(request) => handle_request(request, &*observed, &asked)
                 .await
                 .unwrap_or_else(
@@ -250,9 +267,56 @@ pub fn ask(dirs: &Dirs, name: &str, request: &Request) -> Result<Value, Failure>
     }
 }
 
+/// Returns the status of the instance behind a control socket, without blocking the runtime;
+/// `None` if it does not answer.
+pub(crate) async fn status(path: &Path) -> Option<Value> {
+    let mut stream = UnixStream::connect(path).await.ok()?;
+    let request = serde_json::to_string(&Request::Status {}).ok()?;
+    stream
+        .write_all(format!("{request}\n").as_bytes())
+        .await
+        .ok()?;
+    let mut answer = String::new();
+    let mut reader = tokio::io::BufReader::new(stream.take(STATUS_MAX));
+    reader.read_line(&mut answer).await.ok()?;
+    serde_json::from_str(&answer).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::tests::Still;
+
+    #[tokio::test]
+    async fn every_line_is_counted_by_its_command() {
+        let still = Arc::new(Still::default());
+        let (asked, mut commands) = mpsc::channel(1);
+        drop(tokio::spawn(async move {
+            while commands.recv().await.is_some() {}
+        }));
+        let (server, mut client) = UnixStream::pair().unwrap();
+        let served = connection(server, still.clone(), asked);
+        let ask = async move {
+            for line in [
+                r#"{"command":"status"}"#,
+                r#"{"command":"pause","action":"resume"}"#,
+                r#"{"command":"stop"}"#,
+                r#"{"command":"status"}"#,
+                "stop",
+            ] {
+                client
+                    .write_all(format!("{line}\n").as_bytes())
+                    .await
+                    .unwrap();
+            }
+            client.shutdown().await.unwrap();
+            let mut answers = String::new();
+            client.read_to_string(&mut answers).await.unwrap();
+            assert_eq!(answers.lines().count(), 5, "{answers}");
+        };
+        tokio::join!(async { served.await.unwrap() }, ask);
+        assert_eq!(still.service.view().control, [2, 1, 0, 1, 1]);
+    }
 
     #[test]
     fn requests_are_one_json_line_each() {

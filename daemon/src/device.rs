@@ -105,6 +105,8 @@ pub trait BlockDevice: Send + Sync {
     /// # Errors
     /// `EIO` if the device failed: data that was not yet durable may be lost.
     fn flush(&self) -> io::Result<Box<dyn Flush>>;
+    /// Counts a request with FUA. A transport calls this before the request's FLUSH.
+    fn note_fua(&self) {}
     /// Returns the states of the range from `offset` on, at most `max` extents. They may end early
     /// but cover at least one byte.
     ///

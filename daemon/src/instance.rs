@@ -34,8 +34,11 @@ impl Dirs {
                 .map(PathBuf::from)
         };
         let of_user = |xdg: &str, below_home: &str| {
-            let home = || var("HOME").unwrap_or_else(|| "/".into()).join(below_home);
-            var(xdg).unwrap_or_else(home).join("ftld")
+            // A service may run without HOME.
+            let known = || Some(nix::unistd::User::from_uid(uid).ok()??.dir);
+            let home = || var("HOME").or_else(known).unwrap_or_else(|| "/".into());
+            let folder = var(xdg).unwrap_or_else(|| home().join(below_home));
+            folder.join("ftld")
         };
         let config = var("FTLD_CONFIG_DIR").unwrap_or_else(|| match uid.is_root() {
             true => "/etc/ftld".into(),
@@ -106,6 +109,12 @@ impl Dirs {
             .join("pid")
             .try_exists()
             .is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+    }
+
+    /// Returns whether the instance's folder belongs to this user.
+    pub fn is_of_this_user(&self, name: &str) -> bool {
+        let owner = fs::symlink_metadata(self.of(name)).map(|meta| meta.uid());
+        owner.is_ok_and(|owner| owner == nix::unistd::geteuid().as_raw())
     }
 
     /// Returns the process that holds the instance, if any, without taking a lock.

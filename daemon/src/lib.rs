@@ -35,6 +35,7 @@ pub mod profile_file;
 mod rates;
 pub mod replay;
 pub mod serve;
+pub mod service_counters;
 pub mod shutdown;
 pub mod size;
 pub mod stack;
@@ -59,10 +60,9 @@ use target::Target;
 ///
 /// A program with its own scheme calls [`ftl_core::schemes::add`] first.
 pub fn main() -> ExitCode {
-    let cli = Cli::read();
     logging::start();
-    let as_json = cli.json;
-    match run(cli) {
+    let as_json = cli::asks_for_json();
+    match Cli::read().and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if as_json {
@@ -114,16 +114,20 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Replay(args)) => replay::replay(&args, json),
         Some(Command::Compare(args)) => compare::compare(&args, json),
         Some(Command::Workloads) => commands::workloads(json),
-        Some(Command::Schemes) => commands::schemes(json),
+        Some(Command::Schemes { name }) => commands::schemes(name.as_deref(), json),
         Some(Command::Profiles { name, toml }) => commands::profiles(name.as_deref(), toml, json),
         Some(Command::Presets) => commands::presets(json),
-        Some(Command::List) => commands::list(&dirs, json),
-        Some(Command::Status { name, watch: None }) => {
-            commands::status(&dirs, name.as_deref(), json)
-        }
+        Some(Command::List { all }) => commands::list(&dirs, all, json),
+        Some(Command::Rm { name }) => commands::remove(&dirs, &name, json),
+        Some(Command::Status {
+            name,
+            watch: None,
+            brief,
+        }) => commands::status(&dirs, name.as_deref(), brief, json),
         Some(Command::Status {
             name,
             watch: Some(seconds),
+            ..
         }) => commands::watch(&dirs, name.as_deref(), seconds, json),
         Some(Command::Top { delay }) => top::top(&dirs, delay),
         Some(Command::Stop { name, force }) => commands::stop(&dirs, name.as_deref(), force),

@@ -154,7 +154,10 @@ pub(crate) async fn watch(observed: Arc<dyn StatusSource>, pulse: impl Fn() -> P
         let bytes = std::mem::replace(&mut written, view.host.of(Op::Write).bytes);
         let rate = to_f64(written - bytes) / every.as_secs_f64();
         match progress.look(pulse()) {
-            Ok(()) => tell(&[Watchdog, Status(&line(&view, rate))]),
+            Ok(()) => {
+                tell(&[Watchdog, Status(&line(&view, rate))]);
+                observed.service().note_watchdog();
+            }
             Err(why) => {
                 let stuck = format!("stuck: for {every:?} {why}; watchdog keep-alive withheld");
                 tracing::error!("{stuck}");

@@ -44,10 +44,10 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "NAME|FILE.toml", env = "FTLD_PROFILE")]
     pub profile: Option<String>,
     /// Over-provisioning in percent of the size
-    #[arg(long, value_name = "PERCENT", env = "FTLD_OP")]
+    #[arg(long, value_name = "PERCENT", env = "FTLD_OP", value_parser = percent)]
     pub op: Option<f64>,
     /// Address for the live page, /metrics, /healthz and /status, or `off` [default:
-    /// 127.0.0.1:9917]
+    /// 127.0.0.1:9917, or the next free port]
     #[arg(long, value_name = "ADDR|off", env = "FTLD_METRICS")]
     pub metrics: Option<String>,
     /// Comma-separated host names accepted at the metrics address, besides IP addresses, localhost
@@ -91,6 +91,14 @@ pub struct DeviceOptions {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub set: Vec<String>,
+}
+
+/// Reads a percentage, with or without its sign: `7`, `7%`.
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim();
+    let number = number.strip_suffix('%').unwrap_or(number).trim_end();
+    let wrong = |_| format!("{text:?} is not a percentage; write for example 7 or 12.5%");
+    number.parse().map_err(wrong)
 }
 
 fn set_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {

@@ -115,6 +115,21 @@ fn quantile(bounds: &[f64], counts: &[f64], share: f64) -> f64 {
     low
 }
 
+/// A time with three digits.
+pub(crate) fn show_ns(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ..1e3 => (ns, "ns"),
+        ..1e6 => (ns / 1e3, "\u{b5}s"),
+        ..1e9 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    match value {
+        ..10.0 => format!("{value:.2} {unit}"),
+        ..100.0 => format!("{value:.1} {unit}"),
+        _ => format!("{value:.0} {unit}"),
+    }
+}
+
 /// Returns the number at a path of the status; 0 if there is none.
 pub(crate) fn number(status: &Value, path: &str) -> f64 {
     (status.pointer(path).and_then(Value::as_f64)).unwrap_or_default()
@@ -171,5 +186,13 @@ mod tests {
     fn a_quantile_above_the_last_bound_is_the_last_bound() {
         assert_eq!(quantile(&[1.0, 2.0], &[0.0, 0.0, 5.0], 0.5), 2.0);
         assert_eq!(quantile(&[1.0, 2.0], &[4.0, 0.0, 0.0], 0.5), 0.5);
+    }
+
+    #[test]
+    fn times_have_three_digits() {
+        assert_eq!(
+            [1.0, 999.0, 1_500.0, 25_000_000.0, 2e9].map(show_ns),
+            ["1.00 ns", "999 ns", "1.50 \u{b5}s", "25.0 ms", "2.00 s"]
+        );
     }
 }

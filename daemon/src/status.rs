@@ -4,6 +4,8 @@
 use crate::config::Latency;
 use crate::convert::to_f64;
 use crate::inject::Kind;
+pub use crate::live_page::PageState;
+use crate::service_counters::{ServiceCounters, ServiceView};
 use crate::transport::nbd::NbdSnapshot;
 use crate::volume::{
     BOUNDS_NS, BlockMap, ErrorClass, EventsView, FlashSnapshot, HistogramView, HostView, Op,
@@ -60,6 +62,8 @@ pub struct StatusSnapshot {
     pub flash: Arc<FlashSnapshot>,
     /// Counters of the NBD server; all zero without one.
     pub nbd: NbdSnapshot,
+    /// Requests to the daemon itself.
+    pub service: ServiceView,
     /// Injected faults, in the order of [`Kind`].
     pub injected: [u64; Kind::COUNT],
     /// Permanent failure, if any.
@@ -77,6 +81,9 @@ pub trait StatusSource: Send + Sync {
     /// Returns the current snapshot; never waits for a request.
     fn view(&self) -> StatusSnapshot;
 
+    /// Returns the counters of requests to the daemon itself.
+    fn service(&self) -> &ServiceCounters;
+
     /// Requests publication of blocks and events for some seconds.
     fn watch(&self);
 
@@ -86,6 +93,9 @@ pub trait StatusSource: Send + Sync {
     /// Returns the newest published events from number `from` on, at most `most`; never waits for a
     /// request.
     fn events(&self, from: u64, most: usize) -> EventsView;
+
+    /// Returns the state that the daemon keeps for the live page.
+    fn page(&self) -> &PageState;
 }
 
 impl InstanceInfo {
@@ -188,6 +198,8 @@ impl StatusSnapshot {
             "write_amplification": self.write_amplification(),
             "snapshot": {
                 "age_seconds": self.flash.taken.elapsed().as_secs_f64(), "host_written_bytes": self.flash.host_written_bytes,
+                "emulated_ns": self.flash.emulated_ns,
+                "last_write": self.flash.last_write.map(|write| json!({"offset": write.offset, "bytes": write.bytes})),
             },
             "host": self.host_json(), "nand": self.nand_json(), "blocks": self.blocks_json(), "wear": self.wear_json(),
             "scheme_stats": self.scheme_json(), "ram": self.ram_json(), "faults_injected": self.injected_json(),

@@ -9,8 +9,9 @@ use ftld::device::BlockDevice;
 use ftld::instance::Dirs;
 use ftld::metrics::{hosts::Hosts, http};
 use ftld::options::{DeviceArgs, DeviceOptions};
+use ftld::service_counters::ServiceCounters;
 use ftld::stack::{self, DaemonStore};
-use ftld::status::{InstanceInfo, StatusSnapshot, StatusSource};
+use ftld::status::{InstanceInfo, PageState, StatusSnapshot, StatusSource};
 use ftld::target::Target;
 use ftld::transport::{self, Context, StopHow};
 use ftld::volume::{BlockMap, EventsView, Volume};
@@ -23,6 +24,8 @@ use std::time::{Duration, SystemTime};
 struct Observer {
     volume: Arc<Volume<DaemonStore>>,
     facts: Arc<InstanceInfo>,
+    page: PageState,
+    service: ServiceCounters,
 }
 
 impl StatusSource for Observer {
@@ -32,6 +35,7 @@ impl StatusSource for Observer {
             host: self.volume.host(),
             flash: self.volume.flash(),
             nbd: Default::default(),
+            service: self.service.view(),
             injected: self.volume.injected(),
             failure: self.volume.failure(),
             writes_failing: self.volume.writes_failing(),
@@ -39,12 +43,18 @@ impl StatusSource for Observer {
             waiting_for: Vec::new(),
         }
     }
+    fn service(&self) -> &ServiceCounters {
+        &self.service
+    }
     fn watch(&self) {}
     fn blocks(&self) -> Arc<BlockMap> {
         self.volume.blocks()
     }
     fn events(&self, from: u64, most: usize) -> EventsView {
         self.volume.events(from, most)
+    }
+    fn page(&self) -> &PageState {
+        &self.page
     }
 }
 
@@ -107,8 +117,10 @@ fn reads_and_metrics_go_on_while_a_flush_waits_for_a_slow_disk() {
         was_clean: stack.was_clean,
     };
     let observer = Arc::new(Observer {
+        page: PageState::default(),
         volume: volume.clone(),
         facts: Arc::new(facts),
+        service: ServiceCounters::default(),
     });
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

@@ -1,5 +1,6 @@
 //! Lists of schemes, flash devices, presets and workloads.
 
+use crate::config::find_scheme;
 use crate::failure::Failure;
 use crate::output::{print, print_json};
 use crate::preset::{PRESETS, Preset};
@@ -21,19 +22,23 @@ optimum: the bound in every result of replay and compare, no scheme: a read per 
   MLC      as published
 ";
 
-/// `ftld schemes`.
+/// `ftld schemes`; with a name only that one, with what it does.
 ///
 /// # Errors
-/// Standard output cannot be written.
-pub fn schemes(as_json: bool) -> Result<(), Failure> {
+/// There is no scheme of this name, or standard output cannot be written.
+pub fn schemes(name: Option<&str>, as_json: bool) -> Result<(), Failure> {
+    let wanted = name.map(find_scheme).transpose()?;
+    let listed = schemes::all()
+        .enumerate()
+        .filter(|(_, scheme)| wanted.is_none_or(|wanted| wanted.name == scheme.name));
     if as_json {
         return print_json(
             "schemes",
-            json!({"schemes": schemes::all().enumerate().map(scheme_json).collect::<Value>()}),
+            json!({"schemes": listed.map(scheme_json).collect::<Value>()}),
         );
     }
     let mut text = String::new();
-    for (i, scheme) in schemes::all().enumerate() {
+    for (i, scheme) in listed {
         let default = if i == 0 { " (default)" } else { "" };
         text += &format!("{}{default}: {}\n", scheme.name, scheme.title);
         text += &format!(
@@ -46,12 +51,18 @@ pub fn schemes(as_json: bool) -> Result<(), Failure> {
             scheme.ram,
             mlc(scheme)
         );
+        if wanted.is_some() {
+            text += &format!("  {}\n", scheme.about);
+        }
         for param in scheme.all_params() {
             text += &format!("  --set {}=…  {}\n", param.key, param.help);
         }
         text += "\n";
     }
-    print(&(text + OPTIMUM))
+    if wanted.is_none() {
+        text += OPTIMUM;
+    }
+    print(&text)
 }
 
 fn mlc(scheme: &Scheme) -> &'static str {

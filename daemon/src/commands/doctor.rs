@@ -1,7 +1,7 @@
 //! `ftld doctor`: checks all prerequisites of a device on this machine, changes nothing, and prints
 //! a fix for each missing one.
 
-use crate::config::{Config, SIZE_DEFAULT};
+use crate::config::{Config, METRICS_DEFAULT, Metrics, SIZE_DEFAULT};
 use crate::control::{self, Request};
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
@@ -138,21 +138,41 @@ fn findings(config: &Config, dirs: &Dirs) -> Vec<Finding> {
     findings.push(room(config));
     findings.push(Finding::of("image", image(config)));
     findings.push(Finding::of("instance", instance(config, dirs, &target)));
-    findings.extend(
-        config
-            .metrics
-            .map(|addr| Finding::of("metrics", port(addr, dirs))),
-    );
+    let metrics = match config.metrics {
+        Metrics::Off => return findings,
+        Metrics::At(addr) => port(addr, dirs).map_err(|failure| {
+            let advice = "choose another with --metrics ADDR, or off";
+            Failure::new(failure.exit, format!("{failure}; {advice}"))
+        }),
+        Metrics::Default => port(METRICS_DEFAULT, dirs).or_else(|failure| match failure.exit {
+            Exit::InUse => Ok(format!("{failure}: the next free port serves")),
+            _ => Err(failure),
+        }),
+    };
+    findings.push(Finding::of("metrics", metrics));
     findings
+}
+
+/// Returns what is known to be wrong with the ublk of a kernel.
+fn broken_ublk(release: &str) -> Option<&'static str> {
+    // https://github.com/ubicloud/ubiblk/pull/480
+    let hangs = release.starts_with("6.17.") && release.ends_with("-aws");
+    hangs.then_some(
+        "ublk of Ubuntu's kernel for AWS hangs when a device is added; serve NBD, or take another kernel",
+    )
 }
 
 fn kernel() -> Finding {
     match nix::sys::utsname::uname() {
-        Ok(name) => Finding::new(
-            "kernel",
-            Verdict::Good,
-            format!("Linux {}", name.release().to_string_lossy()),
-        ),
+        Ok(name) => {
+            let release = name.release().to_string_lossy();
+            match broken_ublk(&release) {
+                Some(why) => {
+                    Finding::new("kernel", Verdict::Note, format!("Linux {release}: {why}"))
+                }
+                None => Finding::new("kernel", Verdict::Good, format!("Linux {release}")),
+            }
+        }
         Err(error) => Finding::new("kernel", Verdict::Note, error.to_string()),
     }
 }
@@ -296,12 +316,26 @@ fn port(addr: SocketAddr, dirs: &Dirs) -> Result<String, Failure> {
             });
             Err(Failure::new(
                 Exit::InUse,
-                format!("{addr} is taken by {who}; choose another with --metrics ADDR, or off"),
+                format!("{addr} is taken by {who}"),
             ))
         }
-        Err(error) => Err(Failure::io(
-            format!("{addr}: choose another with --metrics ADDR, or off"),
-            &error,
-        )),
+        Err(error) => Err(Failure::io(addr, &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_with_a_broken_ublk_is_known() {
+        assert!(broken_ublk("6.17.0-1007-aws").is_some());
+        for good in [
+            "6.17.0-8-generic",
+            "6.12.90+deb13-cloud-amd64",
+            "6.1.0-40-amd64",
+        ] {
+            assert_eq!(broken_ublk(good), None, "{good}");
+        }
     }
 }

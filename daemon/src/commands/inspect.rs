@@ -142,7 +142,7 @@ pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
         n => Err(Failure::new(
             Exit::Damaged,
             format!(
-                "{}: {n} finding(s); save what can be read with --read-only, see \"When an image is damaged\" in docs/OPERATING.md",
+                "{}: {n} finding(s); save what can be read with --read-only, see \"When an image is damaged\" in docs/RESCUE.md",
                 path.display()
             ),
         )),

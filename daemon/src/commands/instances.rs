@@ -1,44 +1,49 @@
-//! Commands for running instances: list, status, pause, step, resume, inject, stop.
+//! Commands for running instances: list, pause, step, resume, inject, stop.
 
 use crate::control::{self, Request};
-use crate::convert::whole;
 use crate::failure::{Exit, Failure};
 use crate::inject::Injection;
-use crate::instance::Dirs;
-use crate::output::{print, print_json, with_schema};
+use crate::instance::{Dirs, Instance, check_name};
+use crate::output::{print, print_json};
 use crate::pause::PauseCommand;
-use crate::rates::Rates;
 use crate::size::show_size;
-use crate::transport;
+use crate::{stack, transport};
+use ftl_core::near_miss;
+use nand_model::ImageError;
+use nand_model::store::peek;
 use serde_json::{Value, json};
+use std::fs::File;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Longest wait of `ftld stop` for the daemon to exit.
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
-/// Lines of `ftld status --watch` between two headings.
-const HEADING_EVERY: usize = 20;
 
-/// `ftld list`.
+/// `ftld list`; with `all` also the images of instances that do not run.
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn list(dirs: &Dirs, as_json: bool) -> Result<(), Failure> {
-    let instances: Vec<_> = dirs
-        .names()
-        .into_iter()
-        .map(|name| instance_json(dirs, &name))
-        .collect();
+pub fn list(dirs: &Dirs, all: bool, as_json: bool) -> Result<(), Failure> {
+    let names = dirs.names();
+    let mut instances: Vec<_> = names.iter().map(|name| instance_json(dirs, name)).collect();
+    if all {
+        let stopped = images(dirs)
+            .into_iter()
+            .filter(|name| !names.contains(name));
+        instances.extend(stopped.map(|name| image_json(dirs, &name)));
+    }
     if as_json {
         return print_json("list", json!({"instances": instances}));
     }
     if instances.is_empty() {
-        return print("no instance is running\n");
+        let hint = match images(dirs).len() {
+            0 => String::new(),
+            images => format!("; `ftld list --all` shows {images} stopped"),
+        };
+        return print(&format!("no instance is running{hint}\n"));
     }
-    let line = |cells: [&str; 7]| {
-        let [name, state, scheme, size, ratio, target, image] = cells;
-        format!("{name:<16} {state:<18} {scheme:<10} {size:>10} {ratio:>6}  {target:<14} {image}\n")
-    };
-    let mut text = line(["NAME", "STATE", "SCHEME", "SIZE", "WAF", "TARGET", "IMAGE"]);
+    let heading = ["NAME", "STATE", "SCHEME", "SIZE", "WAF", "TARGET", "IMAGE"];
+    let mut rows = vec![heading.map(str::to_owned)];
     for instance in &instances {
         let field = |key: &str| instance[key].as_str().unwrap_or("-");
         let size = instance["size_bytes"]
@@ -47,18 +52,120 @@ pub fn list(dirs: &Dirs, as_json: bool) -> Result<(), Failure> {
         let ratio = instance["write_amplification"]
             .as_f64()
             .map_or("-".into(), |ratio| format!("{ratio:.2}"));
-        let state = field("state");
-        text += &line([
-            field("name"),
-            state,
-            field("scheme"),
-            &size,
-            &ratio,
-            field("target"),
-            field("image"),
-        ]);
+        let text = ["name", "state", "scheme", "target", "image"].map(|key| field(key).to_owned());
+        let [name, state, scheme, target, image] = text;
+        rows.push([name, state, scheme, size, ratio, target, image]);
     }
-    print(&text)
+    print(&aligned(&rows))
+}
+
+/// Returns the rows with their columns aligned: numbers to the right, the last one as it is.
+fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let is_number = |column: usize| {
+        let mut cells = rows.iter().skip(1).map(|row| row[column].as_str());
+        cells.all(|cell| cell == "-" || cell.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let mut text = String::new();
+    for row in rows {
+        for (column, cell) in row.iter().enumerate() {
+            let width = width(column);
+            text += &match (column + 1 == N, is_number(column)) {
+                (true, _) => format!("{cell}\n"),
+                (false, true) => format!("{cell:>width$}  "),
+                (false, false) => format!("{cell:<width$}  "),
+            };
+        }
+    }
+    text
+}
+
+/// Returns the names of the default images.
+fn images(dirs: &Dirs) -> Vec<String> {
+    let entries = std::fs::read_dir(&dirs.state).into_iter().flatten();
+    let names = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
+    let names = names.filter_map(|name| Some(name.strip_suffix(".ftld")?.to_owned()));
+    let mut names: Vec<_> = names.filter(|name| check_name(name).is_ok()).collect();
+    names.sort();
+    names
+}
+
+/// Returns an image in the layout of an instance.
+fn image_json(dirs: &Dirs, name: &str) -> Value {
+    let image = dirs.image(name);
+    match peek(&image) {
+        Ok(info) => json!({
+            "name": name, "state": "stopped", "image": image, "scheme": info.scheme,
+            "profile": info.profile.name, "size_bytes": info.size,
+        }),
+        Err(_) => json!({"name": name, "state": "unreadable", "image": image}),
+    }
+}
+
+/// `ftld rm`: removes the default image of an instance that does not run, and its log.
+///
+/// # Errors
+/// The instance runs, its image is in use, serves a device that a dead daemon left or is no image,
+/// or a file cannot be removed.
+pub fn remove(dirs: &Dirs, name: &str, as_json: bool) -> Result<(), Failure> {
+    check_name(name)?;
+    let image = dirs.image(name);
+    if !image.exists() {
+        let known = images(dirs);
+        let hint = near_miss(name, known.iter().map(String::as_str));
+        return Err(Failure::new(
+            Exit::NotRunning,
+            format!(
+                "{}: no such image{hint}; `ftld list --all` shows all",
+                image.display()
+            ),
+        ));
+    }
+    if dirs.holder(name).is_some() {
+        return Err(Failure::new(
+            Exit::InUse,
+            format!("instance {name:?} is running; `ftld stop {name}` ends it"),
+        ));
+    }
+    // Nobody starts it under this name, and nobody opens its image, until both are removed.
+    let _name = Instance::take(dirs, name)?;
+    let _image = lock_image(&image)?;
+    if let Some(target) = transport::device_on(&image) {
+        return Err(transport::orphan_error(&target.instance_name(), &target));
+    }
+    peek(&image).map_err(|error| stack::image_failure(&error))?;
+    let removed = std::fs::remove_file(&image);
+    removed.map_err(|error| Failure::io(image.display(), &error))?;
+    let log = dirs.log(name);
+    match std::fs::remove_file(&log) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(Failure::io(log.display(), &error));
+        }
+        _ => {}
+    }
+    if as_json {
+        return print_json("rm", json!({"name": name, "image": image}));
+    }
+    print(&format!("removed {}\n", image.display()))
+}
+
+/// Locks an image against every other user of it, readers included, as long as the file is open.
+fn lock_image(image: &Path) -> Result<File, Failure> {
+    use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+    let failed = |error: rustix::io::Errno| Failure::io(image.display(), &error.into());
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = open(image, flags, Mode::empty()).map_err(failed)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            Err(stack::image_failure(&ImageError::InUse(image.into())))
+        }
+        other => other.map(|()| file.into()).map_err(failed),
+    }
 }
 
 fn instance_json(dirs: &Dirs, name: &str) -> Value {
@@ -99,7 +206,7 @@ pub(crate) fn status_of(dirs: &Dirs, name: &str) -> Value {
 }
 
 /// Returns the only running instance if no name was given.
-fn pick(dirs: &Dirs, name: Option<&str>) -> Result<String, Failure> {
+pub(super) fn pick(dirs: &Dirs, name: Option<&str>) -> Result<String, Failure> {
     if let Some(name) = name {
         return Ok(name.to_owned());
     }
@@ -126,7 +233,7 @@ fn pick(dirs: &Dirs, name: Option<&str>) -> Result<String, Failure> {
 
 /// Returns the status of a running instance. Exit 4 if it left a quiesced device, 3 if there is
 /// none.
-fn ask_status(dirs: &Dirs, name: &str) -> Result<Value, Failure> {
+pub(super) fn ask_status(dirs: &Dirs, name: &str) -> Result<Value, Failure> {
     control::ask(dirs, name, &Request::Status {}).map_err(
         |failure| match transport::orphaned_target(name) {
             Some(target) if failure.exit == Exit::NotRunning => {
@@ -135,78 +242,6 @@ fn ask_status(dirs: &Dirs, name: &str) -> Result<Value, Failure> {
             _ => failure,
         },
     )
-}
-
-/// `ftld status`.
-///
-/// # Errors
-/// No such instance runs, or it does not answer.
-pub fn status(dirs: &Dirs, name: Option<&str>, as_json: bool) -> Result<(), Failure> {
-    let status = ask_status(dirs, &pick(dirs, name)?)?;
-    if as_json {
-        return print_json("status", status);
-    }
-    let text = |value: &Value| match value {
-        Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    let size = |value: &Value| value.as_u64().map_or("-".into(), show_size);
-    let mut lines = vec![format!(
-        "{}: {} (pid {})",
-        text(&status["name"]),
-        text(&status["state"]),
-        status["pid"]
-    )];
-    for (label, key) in [
-        ("target", "target"),
-        ("image", "image"),
-        ("metrics", "metrics"),
-    ] {
-        lines.push(format!("  {label:<10} {}", text(&status[key])));
-    }
-    let raw = size(&status["raw_bytes"]);
-    lines.push(format!(
-        "  {:<10} {} on {raw} of {} flash, scheme {}",
-        "device",
-        size(&status["size_bytes"]),
-        text(&status["profile"]),
-        text(&status["scheme"])
-    ));
-    let host = &status["host"];
-    lines.push(format!(
-        "  {:<10} read {}, written {}, flushes {}",
-        "host",
-        size(&host["read"]["bytes"]),
-        size(&host["write"]["bytes"]),
-        host["flush"]["completed"]
-    ));
-    if let Some(ratio) = status["write_amplification"].as_f64() {
-        lines.push(format!("  {:<10} write amplification {ratio:.2}", "flash"));
-    }
-    let wear = &status["wear"];
-    let mean = wear["mean"].as_f64().unwrap_or_default();
-    lines.push(format!(
-        "  {:<10} erases {} to {}, mean {mean:.1}",
-        "wear", wear["min"], wear["max"]
-    ));
-    if let Some(left) = status["paused"]["seconds_left"].as_f64() {
-        lines.push(format!(
-            "  {:<10} {left:.0} s left; `ftld resume` ends it",
-            "paused"
-        ));
-    }
-    if let Some(behind) = status["host_behind"].as_str() {
-        lines.push(format!("  {:<10} {behind}", "latency"));
-    }
-    if let Some(failing) = status["writes_failing"].as_str() {
-        lines.push(format!("  {:<10} {failing}", "failing"));
-    }
-    let reason = text(&status["read_only_reason"]);
-    if !reason.is_empty() {
-        lines.push(format!("  {:<10} {reason}", "read-only"));
-    }
-    print(&(lines.join("\n") + "\n"))
 }
 
 /// `ftld pause`, `step` and `resume`.
@@ -233,11 +268,17 @@ pub fn pause(
             .map_or(String::new(), |block| format!(", block {block}"));
         let took = event["took_ns"].as_f64().unwrap_or_default() / 1e6;
         text += &format!(
-            "  event {}: {kind}{block}, {} pages, {took:.3} ms\n",
-            event["number"], event["pages"]
+            "  event {}: {kind}{block}, {}, {took:.3} ms\n",
+            event["number"],
+            pages(event["pages"].as_u64().unwrap_or_default())
         );
     }
     print(&text)
+}
+
+/// Returns a number of pages with its noun.
+fn pages(count: u64) -> String {
+    format!("{count} page{}", if count == 1 { "" } else { "s" })
 }
 
 /// `ftld inject`.
@@ -300,86 +341,4 @@ pub fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure>
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
-}
-
-/// `ftld status --watch`: a line for each interval, until interrupted or the instance ends.
-///
-/// # Errors
-/// No such instance runs, or standard output cannot be written.
-pub fn watch(dirs: &Dirs, name: Option<&str>, seconds: f64, as_json: bool) -> Result<(), Failure> {
-    if !(0.1..=3600.0).contains(&seconds) {
-        return Err(Failure::usage(format!(
-            "--watch {seconds}: need 0.1 to 3600 seconds"
-        )));
-    }
-    let name = pick(dirs, name)?;
-    let mut before = ask_status(dirs, &name)?;
-    for line in 0.. {
-        std::thread::sleep(Duration::from_secs_f64(seconds));
-        let now = ask_status(dirs, &name)?;
-        if as_json {
-            print(&format!("{}\n", with_schema("status", now.clone())))?;
-        } else {
-            let heading = if line % HEADING_EVERY == 0 {
-                HEADING
-            } else {
-                ""
-            };
-            print(&format!("{heading}{}\n", rates(&before, &now)))?;
-        }
-        before = now;
-    }
-    Ok(())
-}
-
-const HEADING: &str = "state           read/s    write/s    ops/s  WAF now   life  free blk  moved/s  map hit  erases\n";
-
-/// Returns the line of the time between two status answers.
-fn rates(before: &Value, now: &Value) -> String {
-    let rates = Rates::between(before, now);
-    let shown = |number: Option<f64>, digits: usize| {
-        number.map_or("-".into(), |number| format!("{number:.digits$}"))
-    };
-    format!(
-        "{:<11} {:>10} {:>10} {:>8.0} {:>8} {:>6} {:>9} {:>8.0} {:>8} {:>3}-{}",
-        now["state"].as_str().unwrap_or("-"),
-        show_size(whole(rates.read_bytes)),
-        show_size(whole(rates.written_bytes)),
-        rates.requests,
-        shown(rates.write_amplification, 2),
-        shown(now["write_amplification"].as_f64(), 2),
-        now["blocks"]["free"],
-        rates.gc_pages,
-        shown(rates.hit_ratio, 3),
-        now["wear"]["min"],
-        now["wear"]["max"],
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_has_the_rates_in_between() {
-        let look = |seconds: f64, written: u64, programs: u64| {
-            json!({
-                "state": "serving", "uptime_seconds": seconds, "page_bytes": 4096, "host_written_bytes": written,
-                "host": {"write": {"completed": written / 4096, "bytes": written}, "read": {"completed": 0, "bytes": 0}},
-                "nand": {"host": {"programs": written / 4096}, "gc": {"programs": programs}}, "write_amplification": 1.25,
-                "blocks": {"free": 17}, "wear": {"min": 1, "max": 3},
-                "scheme_stats": {"gc_pages_moved": programs, "hits_read": programs, "lookups_read": programs,
-                    "hits_write": 2 * programs, "lookups_write": 3 * programs},
-            })
-        };
-        let line = rates(&look(10.0, 4096 * 100, 100), &look(12.0, 4096 * 300, 200));
-        let words: Vec<_> = line.split_whitespace().collect();
-        assert_eq!(
-            words,
-            [
-                "serving", "0", "B", "400", "KiB", "100", "1.50", "1.25", "17", "50", "0.750",
-                "1-3"
-            ]
-        );
-    }
 }

@@ -49,7 +49,7 @@ fn nothing_said_means_the_defaults() {
     );
     assert_eq!(
         (config.metrics, config.latency, config.read_only),
-        (Some(METRICS_DEFAULT), Latency::None, false)
+        (Metrics::Default, Latency::None, false)
     );
     assert_eq!(
         (config.target, config.requirements),
@@ -76,7 +76,7 @@ fn flags_win_over_the_file() {
         ),
         ("ublkb3", Some(1 << 30), Some(12.5))
     );
-    assert_eq!((config.metrics, config.read_only), (None, true));
+    assert_eq!((config.metrics, config.read_only), (Metrics::Off, true));
     let params: Vec<_> = config.requirements.params.iter().collect();
     assert_eq!(
         params,

@@ -33,7 +33,7 @@ pub struct Job {
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,
     /// Over-provisioning in percent of the size [default: 7]
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = crate::options::percent)]
     pub op: Option<f64>,
     /// Raw flash, bad blocks included, in place of --op: what exceeds the size is over-provisioning
     #[arg(long, value_name = "SIZE")]

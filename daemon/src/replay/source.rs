@@ -3,6 +3,7 @@
 use super::job::{Address, Job};
 use super::provenance::sha256;
 use crate::failure::{Exit, Failure};
+use ftl_core::near_miss;
 use ftld_traces::workload::{GENERATORS, Requests};
 use ftld_traces::{Record, Trace, TraceError, TraceFormat, Workload};
 use std::path::PathBuf;
@@ -45,10 +46,11 @@ impl Source {
         }
         let file = PathBuf::from(text);
         if !file.exists() {
-            let names: Vec<_> = GENERATORS.iter().map(|generator| generator.name).collect();
+            let names = GENERATORS.iter().map(|generator| generator.name);
+            let name = text.split(':').next().unwrap_or(text);
             return Err(Failure::failed(format!(
-                "{text}: no such file, and no workload of that name; there are {}",
-                names.join(", ")
+                "{text}: no such file, and no workload of that name{}; see `ftld workloads`",
+                near_miss(name, names)
             )));
         }
         Ok(Source::Trace {

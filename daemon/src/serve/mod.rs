@@ -18,8 +18,9 @@ use crate::failure::{Exit, Failure};
 use crate::instance::{Dirs, Instance};
 use crate::metrics::hosts::Hosts;
 use crate::notify::{ProgressSample, TimeoutExtender};
+use crate::service_counters::ServiceCounters;
 use crate::stack::DaemonStore;
-use crate::status::{InstanceInfo, StatusSource};
+use crate::status::{InstanceInfo, PageState, StatusSource};
 use crate::target::Target;
 use crate::transport::nbd::{Listening, Tls};
 use crate::transport::{Context, Service, StopHow};
@@ -69,13 +70,14 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
     let http = Http::take(passed.metrics, config.metrics, &instance)?;
     let metrics = http.url()?;
     let patience = TimeoutExtender::ask(format!("recovering: opening {}", config.image.display()));
+    refuse_new_image_below(&target, config)?;
     let opened = open_image(config)?;
     let started = start_device(config, dirs, &target, passed.nbd, tls.as_ref(), &opened);
     drop(patience);
     let Started { control, service } = close_unless_started(started, &opened)?;
     let served = describe(config, &target, &*service, metrics, opened);
     let device = start_background(served, service)?;
-    let stop = serve_until_told(config, how, log.as_ref(), &device, http, control);
+    let stop = serve_until_told((config, dirs), how, log.as_ref(), &device, http, control);
     end_as_told(stop, device)
 }
 
@@ -96,6 +98,26 @@ fn choose_target(config: &Config, dirs: &Dirs) -> Target {
     })
 }
 
+/// Refuses a device that a dead daemon left if its image is missing: on a new one its users would
+/// read zeros.
+fn refuse_new_image_below(target: &Target, config: &Config) -> Result<(), Failure> {
+    let name = target.to_string();
+    let left = name
+        .strip_prefix("/dev/")
+        .and_then(transport::orphaned_target);
+    if left.is_none() || config.image.exists() {
+        return Ok(());
+    }
+    let had = transport::image_of(target).unwrap_or_else(|| "unknown".into());
+    let image = config.image.display();
+    Err(Failure::new(
+        Exit::Quiesced,
+        format!(
+            "{target} is quiesced with image {had}, and {image} does not exist; give the --image or --name that it was started with"
+        ),
+    ))
+}
+
 /// An image with its scheme mounted.
 struct Opened {
     volume: Arc<Volume<DaemonStore>>,
@@ -104,6 +126,8 @@ struct Opened {
     profile: Profile,
     logical_bytes: u64,
     was_clean: bool,
+    /// Whether this start created the image.
+    is_new: bool,
     opened_in: Duration,
 }
 
@@ -122,6 +146,7 @@ fn open_image(config: &Config) -> Result<Opened, Failure> {
         profile: stack.profile,
         logical_bytes: stack.logical_bytes,
         was_clean: stack.was_clean,
+        is_new: stack.is_new,
         opened_in,
     })
 }
@@ -160,13 +185,20 @@ fn start_device(
     Ok(Started { control, service })
 }
 
-/// Closes the image if the device did not start.
+/// Closes the image if the device did not start, and removes one that this start created.
 fn close_unless_started(
     started: Result<Started, Failure>,
     opened: &Opened,
 ) -> Result<Started, Failure> {
     if started.is_err() {
-        close(&opened.volume, &opened.image)?;
+        // Removed while it is locked: nobody else can have begun to use it.
+        let is_removed = opened.is_new && std::fs::remove_file(&opened.image).is_ok();
+        let closed = close(&opened.volume, &opened.image);
+        if is_removed {
+            tracing::info!("removed {}: no device was started", opened.image.display());
+        } else if let Err(failure) = closed {
+            tracing::error!("{failure}");
+        }
     }
     started
 }
@@ -205,7 +237,9 @@ fn describe(
         facts: Arc::new(facts),
         volume: opened.volume,
         nbd: service.nbd_stats(),
+        service: ServiceCounters::default(),
         waiting_for: Mutex::default(),
+        page: PageState::default(),
     })
 }
 
@@ -229,7 +263,7 @@ fn start_background(served: Arc<Served>, service: Arc<dyn Service>) -> Result<Ru
 
 /// Prints `ready`, then answers HTTP, the control socket and signals until the device ends.
 fn serve_until_told(
-    config: &Config,
+    (config, dirs): (&Config, &Dirs),
     how: How,
     log: Option<&File>,
     device: &Running,
@@ -262,7 +296,7 @@ fn serve_until_told(
             pulse,
         ));
     };
-    run(served, service, (http, hosts), control, ready)
+    run(served, service, (http, hosts), control, dirs, ready)
 }
 
 /// Ends the device in the requested way; after a failure it is removed.

@@ -3,8 +3,9 @@
 //! Invariants: reading it takes no request lock. Nothing here is stored, so power failure does not
 //! matter.
 
+use crate::service_counters::ServiceCounters;
 use crate::stack::DaemonStore;
-use crate::status::{InstanceInfo, StatusSnapshot, StatusSource};
+use crate::status::{InstanceInfo, PageState, StatusSnapshot, StatusSource};
 use crate::transport::nbd::NbdStats;
 use crate::volume::{BlockMap, EventsView, Volume};
 use parking_lot::Mutex;
@@ -15,7 +16,9 @@ pub(super) struct Served {
     pub(super) facts: Arc<InstanceInfo>,
     pub(super) volume: Arc<Volume<DaemonStore>>,
     pub(super) nbd: Option<Arc<NbdStats>>,
+    pub(super) service: ServiceCounters,
     pub(super) waiting_for: Mutex<Vec<String>>,
+    pub(super) page: PageState,
 }
 
 impl StatusSource for Served {
@@ -25,6 +28,7 @@ impl StatusSource for Served {
             host: self.volume.host(),
             flash: self.volume.flash(),
             injected: self.volume.injected(),
+            service: self.service.view(),
             nbd: self
                 .nbd
                 .as_ref()
@@ -37,6 +41,10 @@ impl StatusSource for Served {
         }
     }
 
+    fn service(&self) -> &ServiceCounters {
+        &self.service
+    }
+
     fn watch(&self) {
         self.volume.watch();
     }
@@ -47,6 +55,10 @@ impl StatusSource for Served {
 
     fn events(&self, from: u64, most: usize) -> EventsView {
         self.volume.events(from, most)
+    }
+
+    fn page(&self) -> &PageState {
+        &self.page
     }
 }
 

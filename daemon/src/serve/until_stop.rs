@@ -9,6 +9,8 @@ use crate::control::ControlCommand;
 use crate::device::BlockDevice;
 use crate::failure::Failure;
 use crate::inject::{Injected, Injection};
+use crate::instance::Dirs;
+use crate::live_page::{history, neighbours};
 use crate::metrics::hosts::Hosts;
 use crate::metrics::http;
 use crate::output::print;
@@ -36,6 +38,7 @@ pub(super) fn run(
     service: &Arc<dyn Service>,
     (http, hosts): (Http, Arc<Hosts>),
     control: std::os::unix::net::UnixListener,
+    dirs: &Dirs,
     ready: impl FnOnce(),
 ) -> Result<StopHow, Failure> {
     let failed = |error: std::io::Error| Failure::io("runtime", &error);
@@ -49,6 +52,12 @@ pub(super) fn run(
             signal(SignalKind::interrupt()).map_err(failed)?,
         );
         let observed = served.clone() as Arc<dyn StatusSource>;
+        if !matches!(http, Http::Off) {
+            tokio::spawn(history::record(observed.clone()));
+        }
+        if http.is_loopback() {
+            tokio::spawn(neighbours::refresh(dirs.clone(), observed.clone()));
+        }
         match http {
             Http::Off => {}
             Http::Listens(listener) => drop(tokio::spawn(http::serve(listener, observed, hosts))),

@@ -10,6 +10,7 @@ mod unfinished;
 pub(crate) use label::{Label, fits, read_label};
 
 use crate::config::{Config, Latency, OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
+use crate::convert::to_f64;
 use crate::failure::{Exit, Failure};
 use crate::private_lock::is_open_to_others;
 use crate::volume::{Durable, Volume, VolumeOptions};
@@ -42,6 +43,8 @@ pub struct Stack {
     pub logical_bytes: u64,
     /// Whether the last shutdown of the image was clean.
     pub was_clean: bool,
+    /// Whether this start created the image.
+    pub is_new: bool,
     /// The image's syncs.
     pub sync: SyncHandle,
 }
@@ -92,7 +95,8 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     if !config.read_only {
         remove_unfinished(image);
     }
-    if !image.exists() {
+    let is_new = !image.exists();
+    if is_new {
         if config.read_only {
             return Err(Failure::failed(format!(
                 "{}: no such image, and --read-only creates none",
@@ -135,9 +139,10 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
             image.display()
         );
     }
-    volume_on(image, store, config.read_only, config.latency, |durable| {
+    let stack = volume_on(image, store, config.read_only, config.latency, |durable| {
         durable
-    })
+    })?;
+    Ok(Stack { is_new, ..stack })
 }
 
 /// Mounts the scheme of an open image and creates a volume on it. The mount is durable before the
@@ -155,6 +160,16 @@ pub fn volume_on(
     let (label, was_clean) = (read_label(image, store.info())?, store.info().clean);
     let (size, profile, sync) = (store.info().size, store.info().profile, store.sync_handle());
     let ftl = mount(image, store, &label)?;
+    if !was_clean {
+        let found = ftl.stats().mount;
+        tracing::info!(
+            "{}: mounted: {} pages scanned, {} rewritten or discarded, {:.1} ms of flash time",
+            image.display(),
+            found.pages_scanned,
+            found.pages_discarded,
+            to_f64(found.total_ns()) / 1e6
+        );
+    }
     if !read_only {
         // The mount is synced before the first request.
         let synced = sync.sync_through(sync.last_seq());
@@ -177,6 +192,7 @@ pub fn volume_on(
         profile,
         logical_bytes,
         was_clean,
+        is_new: false,
         sync,
     })
 }
@@ -286,8 +302,10 @@ fn format(
     layout: Layout,
     label: &Label,
 ) -> Result<(u32, RamReport), Failure> {
-    let failed =
-        |error: FtlError| Failure::failed(format!("{}: formatting: {error}", image.display()));
+    let failed = |error: FtlError| match error {
+        FtlError::Config(_) => usage(error),
+        error => Failure::failed(format!("{}: formatting: {error}", image.display())),
+    };
     let uuid = store.info().uuid;
     let seed = u64::from_le_bytes(uuid[..8].try_into().expect("eight bytes"));
     let mut chip = Chip::open(layout.profile, store).map_err(|error| failed(error.into()))?;

@@ -34,6 +34,11 @@ impl Target {
         if text.starts_with("nbd") {
             return nbd(text);
         }
+        if text.ends_with(".ftld") {
+            return Err(Failure::usage(format!(
+                "target {text:?} is the name of an image; write --image {text}"
+            )));
+        }
         Err(Failure::usage(format!(
             "target {text:?} is none of /dev/ublkbN, /dev/nbdN, nbd://HOST:PORT[/EXPORT], nbd+unix:///[EXPORT]?socket=PATH; \
              see ftld --help"
@@ -55,8 +60,9 @@ impl Target {
         match numbered {
             Some(_) => Ok(format!("/dev/{text}")),
             None => Err(Failure::usage(format!(
-                "{text}: only /dev/ublkbN and /dev/nbdN outlive their daemon and can be reattached; an instance at an \
-                 NBD address is started again on its image by the command line that started it, `ftld --name {text} ...`"
+                "{text}: only /dev/ublkbN and /dev/nbdN outlive their daemon and can be reattached: `ftld recover \
+                 /dev/ublkbN --name {text}`; an instance at an NBD address is started again on its image by the command \
+                 line that started it, `ftld --name {text} ...`"
             ))),
         }
     }

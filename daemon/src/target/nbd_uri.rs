@@ -15,6 +15,9 @@ use std::str::FromStr;
 /// The port that IANA gave to NBD.
 const DEFAULT_PORT: u16 = 10809;
 
+/// Longest path of a unix socket: `sun_path` without the byte that ends it.
+const SOCKET_PATH_MAX: usize = 107;
+
 /// A place to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
@@ -102,6 +105,10 @@ fn parse_socket(query: &str) -> Result<PathBuf, String> {
         }
     }
     match socket {
+        Some(path) if path.len() > SOCKET_PATH_MAX => Err(format!(
+            "the path of the socket has {} bytes, the system allows {SOCKET_PATH_MAX}; choose a shorter one",
+            path.len()
+        )),
         Some(path) if !path.is_empty() => Ok(path.into()),
         _ => Err("the socket is missing; write nbd+unix:///[EXPORT]?socket=PATH".into()),
     }

@@ -9,8 +9,8 @@ mod service;
 pub mod ublk;
 
 pub use service::{
-    Context, Service, StopHow, default_target, orphan_error, orphaned_target, probe, start,
-    stop_left,
+    Context, Service, StopHow, default_target, device_on, image_of, orphan_error, orphaned_target,
+    probe, start, stop_left,
 };
 
 use crate::volume::Queue;

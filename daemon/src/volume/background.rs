@@ -85,11 +85,7 @@ impl<S: Store + 'static> Volume<S> {
                     .collect(),
                 None => Vec::new(),
             };
-            Ok((
-                FlashSnapshot::take(&*core.ftl, core.wear.clone(), written),
-                changed,
-                events,
-            ))
+            Ok((FlashSnapshot::take(core, written), changed, events))
         });
         drop(guard);
         let Ok((snapshot, changed, events)) = taken else {

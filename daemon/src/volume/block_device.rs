@@ -7,6 +7,7 @@
 use super::host::Op;
 use super::locked::Core;
 use super::request::{FlushWait, Request};
+use super::snapshot::LastWrite;
 use super::unlocked::{NO_POWER, WELL};
 use super::{EINVAL, EIO, ENOSPC, EPERM, EXTENT_PAGES, Volume};
 use crate::convert::{to_u64, to_usize};
@@ -157,7 +158,12 @@ impl<S: Store + 'static> Volume<S> {
             assert!(next > offset, "an extent of a write is empty");
             let (part, rest) = data.split_at(to_usize(next - offset));
             self.change(request, next == end, |core, at| {
-                core.paged().write(at, offset, part)
+                let done = core.paged().write(at, offset, part)?;
+                core.last_write = Some(LastWrite {
+                    offset,
+                    bytes: next - offset,
+                });
+                Ok(done)
             })?;
             (data, offset) = (rest, next);
         }
@@ -264,6 +270,10 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
             request,
             self.durable.clone().map(|durable| (durable, mark)),
         )))
+    }
+
+    fn note_fua(&self) {
+        self.unlocked.counters.fua.fetch_add(1, Relaxed);
     }
 
     fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>> {

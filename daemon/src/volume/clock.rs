@@ -85,6 +85,12 @@ impl Clock {
         (self.emulate && left > 0).then(|| Duration::from_nanos(left))
     }
 
+    /// Returns the emulated time: that of the wall clock, or the instant at which the flash is done
+    /// with all operations so far, whichever is later.
+    pub(super) fn reached(&self, busy_until: Nanos) -> Nanos {
+        self.now().max(busy_until)
+    }
+
     #[inline]
     fn now(&self) -> Nanos {
         self.base + nanos(self.origin.elapsed())
@@ -107,6 +113,12 @@ mod tests {
             [far + 30, far + 10, far]
         );
         assert!(clock.start(4) < far, "the queue had room all along");
+        assert_eq!(
+            clock.reached(far),
+            far,
+            "the flash is behind the wall clock"
+        );
+        assert!((1..far).contains(&clock.reached(0)), "the flash is idle");
         (0..2 * KEPT as u64).for_each(|i| assert_eq!(clock.done(far + 100 + i), None));
         assert_eq!(clock.start(1), far + 99 + 2 * KEPT as u64);
     }

@@ -65,12 +65,29 @@ impl ErrorClass {
     }
 }
 
+/// Upper bounds of the classes of request sizes in bytes: 512 B to 32 MiB.
+pub const SIZE_BOUNDS: [u64; 12] = [
+    512,
+    4 << 10,
+    8 << 10,
+    16 << 10,
+    32 << 10,
+    64 << 10,
+    128 << 10,
+    256 << 10,
+    512 << 10,
+    1 << 20,
+    4 << 20,
+    32 << 20,
+];
+
 /// Counters of one operation.
 #[derive(Debug, Default)]
 pub(super) struct OpCounter {
     pub(super) completed: AtomicU64,
     pub(super) delayed: AtomicU64,
     pub(super) bytes: AtomicU64,
+    sizes: [AtomicU64; SIZE_BOUNDS.len() + 1],
     pub(super) in_flight: AtomicU64,
     pub(super) unaligned: AtomicU64,
     pub(super) errors: [AtomicU64; ErrorClass::COUNT],
@@ -82,6 +99,8 @@ pub(super) struct OpCounter {
 #[derive(Debug, Default)]
 pub struct HostCounters {
     ops: [OpCounter; Op::COUNT],
+    /// Requests with FUA.
+    pub(super) fua: AtomicU64,
     /// Waits for the host's storage.
     pub(super) sync: Histogram,
 }
@@ -95,6 +114,9 @@ pub struct OpView {
     pub delayed: u64,
     /// Bytes of the succeeded requests.
     pub bytes: u64,
+    /// Succeeded requests by size, not cumulative, with [`SIZE_BOUNDS`] as upper bounds. The last
+    /// class has no bound.
+    pub sizes: [u64; SIZE_BOUNDS.len() + 1],
     /// Requests in flight.
     pub in_flight: u64,
     /// Requests that covered a part of a page.
@@ -121,6 +143,8 @@ pub struct Queue {
 pub struct HostView {
     /// One entry per operation.
     pub ops: [OpView; Op::COUNT],
+    /// Requests with FUA.
+    pub fua: u64,
     /// Time that FLUSH and FUA waited for the image to reach the host's storage.
     pub sync: HistogramView,
 }
@@ -163,6 +187,7 @@ impl HostCounters {
     /// Returns the current counters.
     pub fn view(&self) -> HostView {
         let mut view = HostView {
+            fua: self.fua.load(Relaxed),
             sync: self.sync.view(),
             ..HostView::default()
         };
@@ -175,6 +200,14 @@ impl HostCounters {
 }
 
 impl OpCounter {
+    /// Counts a request that succeeded.
+    pub(super) fn complete(&self, bytes: u64) {
+        let class = SIZE_BOUNDS.iter().position(|&most| bytes <= most);
+        self.completed.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+        self.sizes[class.unwrap_or(SIZE_BOUNDS.len())].fetch_add(1, Relaxed);
+    }
+
     fn view(&self) -> OpView {
         let mut errors = [0; ErrorClass::COUNT];
         errors
@@ -185,6 +218,7 @@ impl OpCounter {
             completed: self.completed.load(Relaxed),
             delayed: self.delayed.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
+            sizes: self.sizes.each_ref().map(|count| count.load(Relaxed)),
             in_flight: self.in_flight.load(Relaxed),
             unaligned: self.unaligned.load(Relaxed),
             errors,

@@ -5,7 +5,7 @@
 
 use super::EXTENT_PAGES;
 use super::clock::Clock;
-use super::snapshot::{Wear, WearScan};
+use super::snapshot::{LastWrite, Wear, WearScan};
 use crate::convert::{narrow, to_u32};
 use crate::device::Extent;
 use crate::pages::PageIo;
@@ -19,6 +19,8 @@ pub(super) struct Core<S: Store> {
     pub(super) clock: Clock,
     pub(super) scan: WearScan,
     pub(super) wear: Wear,
+    /// Newest extent that the host wrote.
+    pub(super) last_write: Option<LastWrite>,
 }
 
 impl<S: Store> Core<S> {

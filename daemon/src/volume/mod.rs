@@ -26,10 +26,10 @@ mod watch;
 
 use crate::convert::to_usize;
 pub use histogram::{BOUNDS_NS, Histogram, HistogramView};
-pub use host::{ErrorClass, HostCounters, HostView, Op, OpView, Queue};
+pub use host::{ErrorClass, HostCounters, HostView, Op, OpView, Queue, SIZE_BOUNDS};
 pub use pause_gate::{PAUSE_DEFAULT, PAUSE_MAX, Paused, Step};
-pub use snapshot::{FlashSnapshot, WEAR_BOUNDS, Wear};
-pub use watch::{BlockMap, CELLS_MAX, Cell, EventsView};
+pub use snapshot::{FlashSnapshot, LastWrite, WEAR_BOUNDS, Wear};
+pub use watch::{BlockMap, CELLS_MAX, Cell, EventsView, UseCounts};
 
 use crate::failure::panic_text;
 use crate::pages::extent_bytes;
@@ -199,13 +199,10 @@ impl<S: Store + 'static> Volume<S> {
             clock,
             scan: WearScan::default(),
             wear: Wear::default(),
+            last_write: None,
         };
         while !core.look_at_wear() {}
-        let published = Mutex::new(Arc::new(FlashSnapshot::take(
-            &*core.ftl,
-            core.wear.clone(),
-            0,
-        )));
+        let published = Mutex::new(Arc::new(FlashSnapshot::take(&core, 0)));
         Volume {
             shape: Shape {
                 size: options.size,

@@ -1,8 +1,9 @@
 //! Snapshots that a volume publishes regularly, so that a scrape never takes the request lock.
 
+use super::locked::Core;
 use crate::convert::{sum_to_f64, to_f64, to_u32};
-use ftl_core::{EventKind, EventTotals, Ftl, RamReport, SchemeStats};
-use nand_model::{Bad, Counters, Pbn, Store};
+use ftl_core::{EventKind, EventTotals, Ftl, GcPageClasses, RamReport, SchemeStats};
+use nand_model::{Bad, Counters, Nanos, Pbn, Store};
 use std::time::Instant;
 
 /// Upper bounds of the erase-count classes of [`Wear::distribution`].
@@ -17,12 +18,18 @@ pub struct FlashSnapshot {
     pub taken: Instant,
     /// Host bytes written at the same moment, so that ratios do not mix times.
     pub host_written_bytes: u64,
+    /// Emulated time. It advances faster than the wall clock if the host is faster than the flash.
+    pub emulated_ns: Nanos,
+    /// Newest extent that the host wrote; `None` before the first.
+    pub last_write: Option<LastWrite>,
     /// Flash operations by cause since the image was opened.
     pub counters: Counters,
     /// The scheme's own counters and gauges.
     pub scheme: SchemeStats,
     /// Totals of its events, in the order of [`EventKind::ALL`].
     pub events: [EventTotals; EventKind::COUNT],
+    /// GC runs by relocated pages.
+    pub gc_pages: GcPageClasses,
     /// RAM of the scheme's tables.
     pub ram: RamReport,
     /// Erase counts of all good blocks, from the last complete scan.
@@ -31,6 +38,15 @@ pub struct FlashSnapshot {
     pub erase_credit: u32,
     /// Blocks due for refresh.
     pub blocks_to_refresh: u32,
+}
+
+/// Extent of a host write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastWrite {
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub bytes: u64,
 }
 
 /// Wear distribution and bad blocks.
@@ -132,7 +148,8 @@ impl WearScan {
 }
 
 impl FlashSnapshot {
-    pub(super) fn take<S: Store>(ftl: &dyn Ftl<S>, wear: Wear, host_written_bytes: u64) -> Self {
+    pub(super) fn take<S: Store>(core: &Core<S>, host_written_bytes: u64) -> Self {
+        let (ftl, wear) = (&core.ftl, core.wear.clone());
         let chip = ftl.chip();
         assert!(
             wear.bad_factory + wear.bad_grown <= chip.geometry().blocks,
@@ -143,9 +160,12 @@ impl FlashSnapshot {
         FlashSnapshot {
             taken: Instant::now(),
             host_written_bytes,
+            last_write: core.last_write,
+            emulated_ns: core.clock.reached(chip.busy_until()),
             counters: chip.counters().clone(),
             scheme: ftl.stats(),
             events: *ftl.events().by_kind(),
+            gc_pages: *ftl.events().gc_pages(),
             ram: ftl.ram_report(),
             wear,
             erase_credit: chip.store().erase_credit(),

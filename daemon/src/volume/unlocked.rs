@@ -170,11 +170,10 @@ impl Unlocked {
         match errno {
             Some(errno) => drop(counter.errors[class(errno).index()].fetch_add(1, Relaxed)),
             None => {
-                counter.completed.fetch_add(1, Relaxed);
+                counter.complete(request.bytes);
                 counter
                     .delayed
                     .fetch_add(u64::from(request.due.is_some()), Relaxed);
-                counter.bytes.fetch_add(request.bytes, Relaxed);
                 // A delayed completion replaced by a longer one is dropped before it is due.
                 let ended = request.due.map_or(now, |due| due.max(now));
                 counter.wall.record(nanos(ended - request.began));

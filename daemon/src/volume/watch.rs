@@ -40,12 +40,19 @@ pub struct BlockMap {
     pub per_cell: u32,
     /// The cells in the order of their blocks.
     pub cells: Vec<Cell>,
+    /// Blocks per use, in the order of [`BlockUse::ALL`], from the last complete scan.
+    pub counts: UseCounts,
 }
+
+/// Blocks per use, in the order of [`BlockUse::ALL`].
+pub type UseCounts = [u32; BlockUse::ALL.len()];
 
 /// A scan of every block in slices of [`SLICE`].
 #[derive(Debug)]
 pub(super) struct BlockScan {
     map: BlockMap,
+    /// Blocks of the current scan so far, per use.
+    counts: UseCounts,
     next: u32,
     began: Option<Instant>,
 }
@@ -71,7 +78,9 @@ impl BlockScan {
                 blocks,
                 per_cell,
                 cells,
+                counts: UseCounts::default(),
             },
+            counts: UseCounts::default(),
             next: 0,
             began: None,
         }
@@ -95,7 +104,10 @@ impl BlockScan {
         let mut left = SLICE.div_ceil(per_cell);
         while left > 0 && (index(self.next)) < self.map.cells.len() {
             let first = self.next * per_cell;
-            let cell = look(ftl, first..self.map.blocks.min(first + per_cell));
+            let (cell, uses) = look(ftl, first..self.map.blocks.min(first + per_cell));
+            for (sum, blocks) in self.counts.iter_mut().zip(uses) {
+                *sum += blocks;
+            }
             let place = &mut self.map.cells[index(self.next)];
             changed |= *place != cell;
             *place = cell;
@@ -104,6 +116,14 @@ impl BlockScan {
         }
         if index(self.next) == self.map.cells.len() {
             self.next = 0;
+            let counts = std::mem::take(&mut self.counts);
+            assert_eq!(
+                counts.iter().sum::<u32>(),
+                self.map.blocks,
+                "each block has one use"
+            );
+            changed |= self.map.counts != counts;
+            self.map.counts = counts;
         }
         assert!(
             index(self.next) < self.map.cells.len(),
@@ -118,9 +138,9 @@ impl BlockScan {
     }
 }
 
-fn look<S: Store>(ftl: &dyn Ftl<S>, blocks: std::ops::Range<u32>) -> Cell {
-    let (mut uses, mut valid, mut erases, mut age, mut aged) =
-        ([0; BlockUse::ALL.len()], 0, 0, 0, 0);
+/// Returns the cell of these blocks, and their number per use.
+fn look<S: Store>(ftl: &dyn Ftl<S>, blocks: std::ops::Range<u32>) -> (Cell, UseCounts) {
+    let (mut uses, mut valid, mut erases, mut age, mut aged) = (UseCounts::default(), 0, 0, 0, 0);
     let count = to_u64(blocks.len());
     assert!(
         count > 0,
@@ -144,12 +164,13 @@ fn look<S: Store>(ftl: &dyn Ftl<S>, blocks: std::ops::Range<u32>) -> Cell {
         .into_iter()
         .max_by_key(|used| uses[*used as usize])
         .unwrap_or(BlockUse::Free);
-    Cell {
+    let cell = Cell {
         used,
         valid,
         erases: narrow(erases / count.max(1)),
         age: age.checked_div(aged).unwrap_or(0),
-    }
+    };
+    (cell, uses)
 }
 
 /// The newest events with their numbers.
@@ -277,9 +298,13 @@ mod tests {
         assert!(scan.slice(&*ftl));
         assert_eq!(scan.map().generation, 1);
         let alone: Vec<Cell> = (0..blocks)
-            .map(|block| look(&*ftl, block..block + 1))
+            .map(|block| look(&*ftl, block..block + 1).0)
             .collect();
         assert_eq!(scan.map().cells, alone);
+        for used in BlockUse::ALL {
+            let cells = alone.iter().filter(|cell| cell.used == used);
+            assert_eq!(scan.map().counts[used as usize] as usize, cells.count());
+        }
         assert!(!scan.slice(&*ftl), "not yet time for the next round");
         scan.began = None;
         assert!(!scan.slice(&*ftl), "nothing changed");
@@ -295,9 +320,10 @@ mod tests {
         let ftl = used_device();
         let count = ftl.chip().geometry().blocks;
         let blocks: Vec<Cell> = (0..count)
-            .map(|block| look(&*ftl, block..block + 1))
+            .map(|block| look(&*ftl, block..block + 1).0)
             .collect();
-        let cell = look(&*ftl, 0..count);
+        let (cell, uses) = look(&*ftl, 0..count);
+        assert_eq!(uses.iter().sum::<u32>(), count);
         assert_eq!(
             cell.valid,
             blocks.iter().map(|block| block.valid).sum::<u32>()

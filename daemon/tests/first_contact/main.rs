@@ -6,6 +6,7 @@ mod errors;
 mod nbd_support;
 #[path = "../program/mod.rs"]
 mod program;
+mod wrong_use;
 
 use nbd_support::client::EIO;
 use program::Host;

@@ -116,13 +116,17 @@ fn a_sweep_can_be_run_job_by_job() {
 
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains("optimum (bound)"));
-    // Two workloads: by cause, writes, erases, RAM twice; the mapping cache where there is one.
+    // Two workloads: by cause, writes twice, erases twice, RAM; the mapping cache where there is one.
     assert!(
         page.matches("<svg").count() >= 10,
         "{}",
         page.matches("<svg").count()
     );
-    for forbidden in ["<script", "src=", "href=", "@import", "url("] {
+    assert_eq!(
+        page.matches("href=").count(),
+        page.matches("href=\"#").count()
+    );
+    for forbidden in ["<script", "src=", "@import", "url("] {
         assert!(
             !page.contains(forbidden),
             "{forbidden} is not self-contained"

@@ -343,7 +343,7 @@ fn what_was_meant_is_said() {
     host.fails(
         &["replay", "uniforn"],
         1,
-        &["uniforn: no such file, and no workload of that name; there are uniform"],
+        &["uniforn: no such file, and no workload of that name (did you mean \"uniform\"?)"],
     );
     host.fails(
         &["replay", "uniform", "--scheme", "lazy"],

@@ -226,12 +226,42 @@ fn a_row_names_program_trace_and_machine() {
     assert!(row["run"]["wall_seconds"].as_f64().unwrap() > 0.0);
     let made = super::replay(&host, &["uniform:requests=1", "--size", "1MiB"]);
     assert!(made["run"]["trace_sha256"].is_null());
-    let page = "/nonexistent/page.html";
-    host.fails(
-        &["compare", trace.to_str().unwrap(), "--html", page],
-        1,
-        &["/nonexistent/page.html: No such file"],
-    );
+
+    // A page has all that repeats its runs.
+    let page = host.folder.path().join("page.html");
+    let args = ["compare", trace.to_str().unwrap(), "--size", "1MiB"];
+    let scheme = ["--scheme", "pagemap", "--html", page.to_str().unwrap()];
+    let (code, _, error) = host.run(&[&args[..], &scheme].concat());
+    assert_eq!(code, 0, "{error}");
+    let page = read(&page);
+    let version = row["run"]["version"].as_str().unwrap();
+    for part in [
+        format!("<pre>ftld {} ", args.join(" ")),
+        format!("ftld {version} "),
+        format!("SHA-256 {}<", row["run"]["trace_sha256"].as_str().unwrap()),
+        format!("<pre>ftld replay {}", trace.to_str().unwrap()),
+    ] {
+        assert!(page.contains(&part), "{part} is not in {page}");
+    }
+}
+
+/// The trace does not exist either, so a message about it would show that the run began.
+#[test]
+fn an_unwritable_result_fails_before_any_run() {
+    let host = Host::new();
+    for option in ["--html", "--append"] {
+        let file = "/nonexistent/results";
+        host.fails(
+            &["compare", "/nonexistent/trace.csv", option, file],
+            1,
+            &["/nonexistent/results: No such file"],
+        );
+    }
+    // Jobs print rows. A page of them is made from these rows.
+    let page = host.folder.path().join("page.html");
+    let (code, _, error) = host.run(&["compare", "--job", "-", "--html", page.to_str().unwrap()]);
+    assert!(code == 2 && error.contains("--html"), "{error}");
+    assert!(!page.exists());
 }
 
 /// The file ends in its second line. Nothing is run that would end in an error at its last line.

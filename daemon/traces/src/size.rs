@@ -43,6 +43,13 @@ fn unit_bytes(unit: &str) -> Option<u64> {
     }
 }
 
+/// Whether the unit of a size is a power of 1000, as in `1GB`.
+pub fn is_decimal(text: &str) -> bool {
+    let text = text.trim().to_ascii_lowercase();
+    let mut units = UNITS.iter();
+    units.any(|(name, _)| text.ends_with(&format!("{name}b")))
+}
+
 /// Formats bytes in the largest binary unit with at most three digits before the point.
 pub fn show_size(bytes: u64) -> String {
     let names = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -92,6 +99,13 @@ mod tests {
         ] {
             assert!(parse_size(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn units_of_1000_are_known() {
+        let units = ["1GB", "2 kb", "3.5TB", "1GiB", "1g", "4096", "7 B"];
+        let decimal = units.map(is_decimal);
+        assert_eq!(decimal, [true, true, true, false, false, false, false]);
     }
 
     #[test]

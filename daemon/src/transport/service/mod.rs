@@ -8,7 +8,7 @@ mod probe;
 mod ublk;
 mod worker;
 
-pub use orphan::{orphan_error, orphaned_target, stop_left};
+pub use orphan::{device_on, image_of, orphan_error, orphaned_target, stop_left};
 pub use probe::{default_target, probe};
 
 use super::nbd::{Listening, NbdStats, Tls};

@@ -7,6 +7,7 @@ use crate::target::Target;
 use crate::transport::nbd::kernel;
 #[cfg(feature = "ublk")]
 use crate::transport::ublk;
+use std::path::Path;
 
 /// Returns the device of this name (`ublkb0`, `nbd0`) if its daemon died and its users wait.
 pub fn orphaned_target(name: &str) -> Option<Target> {
@@ -18,6 +19,29 @@ pub fn orphaned_target(name: &str) -> Option<Target> {
         _ => false,
     };
     left.then_some(target)
+}
+
+/// Returns the kernel's device that is served from this image, or was by a daemon that died.
+pub fn device_on(image: &Path) -> Option<Target> {
+    let image = std::fs::canonicalize(image).ok()?;
+    let entries = std::fs::read_dir("/dev").ok()?.flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut targets = names.filter_map(|name| Target::parse(&format!("/dev/{name}")).ok());
+    targets.find(|target| image_of(target).is_some_and(|text| Path::new(&text) == image))
+}
+
+/// Returns the image of the kernel's device: of any ublk device of ftld's, of an NBD device that a
+/// dead daemon left.
+pub fn image_of(target: &Target) -> Option<String> {
+    match target {
+        #[cfg(feature = "ublk")]
+        Target::Ublk(n) => ublk::image_of(*n),
+        Target::NbdKernel(n) => match kernel::state(*n) {
+            kernel::State::Left { image } => Some(image),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// Returns the error for commands to the dead daemon of such a device.

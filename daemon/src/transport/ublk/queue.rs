@@ -83,6 +83,7 @@ fn perform(device: &dyn BlockDevice, request: &Request, buffer: &mut [u8]) -> io
     };
     let durable = request.fua && request.op != abi::UBLK_IO_OP_READ;
     if durable {
+        device.note_fua();
         Ok(Step::Wait(device.flush()?, moved, hold))
     } else {
         Ok(Step::Done(moved, hold))

@@ -2,6 +2,7 @@
 
 use super::{PAGE, Trap, errno_of, toy};
 use crate::device::BlockDevice;
+use crate::service_counters::ServiceCounters;
 use crate::volume::*;
 use nand_model::Pbn;
 use nand_model::store::MemStore;
@@ -9,7 +10,7 @@ use std::sync::{Mutex, mpsc};
 use std::time::Instant;
 
 /// A volume as the HTTP server sees it.
-struct Seen(Volume<MemStore>);
+struct Seen(Volume<MemStore>, crate::status::PageState, ServiceCounters);
 
 impl crate::status::StatusSource for Seen {
     fn view(&self) -> crate::status::StatusSnapshot {
@@ -17,6 +18,9 @@ impl crate::status::StatusSource for Seen {
         (view.host, view.flash, view.failure) = (self.0.host(), self.0.flash(), self.0.failure());
         (view.injected, view.paused) = (self.0.injected(), self.0.paused());
         view
+    }
+    fn service(&self) -> &ServiceCounters {
+        &self.2
     }
     fn watch(&self) {
         self.0.watch();
@@ -26,6 +30,9 @@ impl crate::status::StatusSource for Seen {
     }
     fn events(&self, from: u64, most: usize) -> EventsView {
         self.0.events(from, most)
+    }
+    fn page(&self) -> &crate::status::PageState {
+        &self.1
     }
 }
 
@@ -47,7 +54,7 @@ fn everything_that_http_has_is_answered_while_a_request_holds_the_lock() {
     volume.resume();
     volume.watch();
     volume.publish(true);
-    let seen = Seen(volume);
+    let seen = Seen(volume, Default::default(), ServiceCounters::default());
     let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
         let request = seen.0.lock();
@@ -60,13 +67,15 @@ fn everything_that_http_has_is_answered_while_a_request_holds_the_lock() {
                 "/api/device",
                 "/api/blocks",
                 "/api/events?since=0",
+                "/api/history",
+                "/api/instances",
             ] {
                 let answer = crate::metrics::http::get(path, Some("localhost"), &seen);
                 tell.send((path, answer.status().as_u16())).unwrap();
             }
         });
         let mut answers = Vec::new();
-        while answers.len() < 7 {
+        while answers.len() < 9 {
             match told.recv_timeout(Duration::from_secs(10)) {
                 Ok(answer) => answers.push(answer),
                 Err(_) => break,
@@ -75,7 +84,7 @@ fn everything_that_http_has_is_answered_while_a_request_holds_the_lock() {
         drop(request);
         assert_eq!(
             answers.len(),
-            7,
+            9,
             "after {answers:?} the next one waited for the lock"
         );
         assert!(

@@ -8,6 +8,7 @@ use super::{Engine, Job, PendingSync, ReplyTo, Turn};
 use crate::convert::to_u64;
 use crate::device::{BlockDevice, DelayedCompletion};
 use crate::transport::nbd::buffer::Buffer;
+use crate::transport::nbd::wire::command;
 
 impl Engine {
     pub(super) fn write_piece(
@@ -82,6 +83,9 @@ impl Engine {
             "command {} ends inside another request",
             to.command
         );
+        if to.command != command::FLUSH {
+            device.note_fua();
+        }
         match device.flush() {
             Ok(flush) => {
                 assert!(

@@ -3,10 +3,11 @@ use std::time::Duration;
 use super::*;
 use crate::device::Extent;
 
-/// A device in memory that counts FLUSHes.
+/// A device in memory that counts FLUSHes and requests with FUA.
 struct Ram {
     bytes: Mutex<Vec<u8>>,
     flushes: Mutex<u32>,
+    fuas: Mutex<u32>,
 }
 
 struct Instantly;
@@ -22,6 +23,7 @@ impl Ram {
         Self {
             bytes: Mutex::new(vec![7; 8192]),
             flushes: Mutex::new(0),
+            fuas: Mutex::new(0),
         }
     }
 
@@ -71,6 +73,9 @@ impl BlockDevice for Ram {
     fn flush(&self) -> io::Result<Box<dyn Flush>> {
         *self.flushes.lock() += 1;
         Ok(Box::new(Instantly))
+    }
+    fn note_fua(&self) {
+        *self.fuas.lock() += 1;
     }
     fn extents(&self, _: u64, len: u64, _: usize) -> io::Result<Vec<Extent>> {
         Ok(vec![Extent { len, mapped: true }])
@@ -135,7 +140,7 @@ fn flush_and_forced_unit_access_wait_and_a_forced_read_does_not() {
     assert_eq!(run(abi::UBLK_IO_OP_WRITE, true), (true, 512));
     assert_eq!(run(abi::UBLK_IO_OP_WRITE_ZEROES, true), (true, 0));
     assert_eq!(run(abi::UBLK_IO_OP_READ, true), (false, 512));
-    assert_eq!(*ram.flushes.lock(), 3);
+    assert_eq!((*ram.flushes.lock(), *ram.fuas.lock()), (3, 2));
 }
 
 #[test]

@@ -1,0 +1,253 @@
+//! `ftld status`, once and at intervals.
+
+use super::instances::{ask_status, pick};
+use crate::convert::whole;
+use crate::failure::Failure;
+use crate::instance::Dirs;
+use crate::output::{print, print_json, with_schema};
+use crate::rates::{Latency, Rates, show_ns};
+use crate::size::show_size;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Lines of `ftld status --watch` between two headings.
+const HEADING_EVERY: usize = 20;
+
+/// `ftld status`; `brief` shortens the JSON to what the text has.
+///
+/// # Errors
+/// No such instance runs, or it does not answer.
+pub fn status(dirs: &Dirs, name: Option<&str>, brief: bool, as_json: bool) -> Result<(), Failure> {
+    let status = ask_status(dirs, &pick(dirs, name)?)?;
+    if as_json && brief {
+        return print_json("status-brief", brief_json(&status));
+    }
+    if as_json {
+        return print_json("status", status);
+    }
+    let text = |value: &Value| match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let size = |value: &Value| value.as_u64().map_or("-".into(), show_size);
+    let mut lines = vec![format!(
+        "{}: {} (pid {})",
+        text(&status["name"]),
+        text(&status["state"]),
+        status["pid"]
+    )];
+    for (label, key) in [
+        ("target", "target"),
+        ("image", "image"),
+        ("metrics", "metrics"),
+    ] {
+        lines.push(format!("  {label:<10} {}", text(&status[key])));
+    }
+    let raw = size(&status["raw_bytes"]);
+    lines.push(format!(
+        "  {:<10} {} on {raw} of {} flash, scheme {}",
+        "device",
+        size(&status["size_bytes"]),
+        text(&status["profile"]),
+        text(&status["scheme"])
+    ));
+    let host = &status["host"];
+    lines.push(format!(
+        "  {:<10} read {}, written {}, flushes {}",
+        "host",
+        size(&host["read"]["bytes"]),
+        size(&host["write"]["bytes"]),
+        host["flush"]["completed"]
+    ));
+    if let Some(ratio) = status["write_amplification"].as_f64() {
+        let parts = by_cause(&status).into_iter();
+        let parts: Vec<_> = parts
+            .map(|(cause, of)| format!("{cause} {of:.2}"))
+            .collect();
+        lines.push(format!(
+            "  {:<10} write amplification {ratio:.2}: {}",
+            "flash",
+            parts.join(", ")
+        ));
+    }
+    for op in ["write", "read", "flush"] {
+        if let Some(latency) = Latency::between(&Value::Null, &status, &[op]) {
+            lines.push(format!(
+                "  {op:<10} p50 {}, p99 {}, p99.9 {} (wall clock, since the start)",
+                show_ns(latency.p50),
+                show_ns(latency.p99),
+                show_ns(latency.p999)
+            ));
+        }
+    }
+    lines.push(format!("  {:<10} {}", "mount", mount_text(&status)));
+    let wear = &status["wear"];
+    let mean = wear["mean"].as_f64().unwrap_or_default();
+    lines.push(format!(
+        "  {:<10} erases {} to {}, mean {mean:.1}",
+        "wear", wear["min"], wear["max"]
+    ));
+    if let Some(left) = status["paused"]["seconds_left"].as_f64() {
+        lines.push(format!(
+            "  {:<10} {left:.0} s left; `ftld resume` ends it",
+            "paused"
+        ));
+    }
+    if let Some(behind) = status["host_behind"].as_str() {
+        lines.push(format!("  {:<10} {behind}", "behind"));
+    }
+    if let Some(failing) = status["writes_failing"].as_str() {
+        lines.push(format!("  {:<10} {failing}", "failing"));
+    }
+    let reason = text(&status["read_only_reason"]);
+    if !reason.is_empty() {
+        lines.push(format!("  {:<10} {reason}", "read-only"));
+    }
+    print(&(lines.join("\n") + "\n"))
+}
+
+/// Returns what the mount of this start found.
+fn mount_text(status: &Value) -> String {
+    let mount = &status["scheme_stats"]["mount"];
+    let steps = mount["steps"].as_array().into_iter().flatten();
+    let ns: f64 = steps.filter_map(|step| step["nanoseconds"].as_f64()).sum();
+    let shutdown = if mount["clean"] == true {
+        "a clean shutdown"
+    } else {
+        "an unclean shutdown"
+    };
+    format!(
+        "after {shutdown}: {} pages scanned, {} rewritten or discarded, {} of flash time",
+        mount["pages_scanned"],
+        mount["pages_discarded"],
+        show_ns(ns)
+    )
+}
+
+/// Returns the flash programs per page written by cause, largest first.
+fn by_cause(status: &Value) -> Vec<(String, f64)> {
+    Rates::between(&Value::Null, status).by_cause
+}
+
+/// Returns what the text shows.
+fn brief_json(status: &Value) -> Value {
+    const KEYS: [&str; 15] = [
+        "name",
+        "pid",
+        "state",
+        "target",
+        "image",
+        "metrics",
+        "scheme",
+        "profile",
+        "size_bytes",
+        "raw_bytes",
+        "uptime_seconds",
+        "write_amplification",
+        "wear",
+        "paused",
+        "read_only_reason",
+    ];
+    let mut brief = json!({});
+    for key in KEYS {
+        brief[key] = status[key].clone();
+    }
+    let host = &status["host"];
+    brief["read_bytes"] = host["read"]["bytes"].clone();
+    brief["written_bytes"] = host["write"]["bytes"].clone();
+    brief["flushes"] = host["flush"]["completed"].clone();
+    brief["write_amplification_by_cause"] = by_cause(status).into_iter().collect();
+    for op in ["write", "read", "flush"] {
+        brief["latency_ns"][op] = Latency::between(&Value::Null, status, &[op]).map_or(
+            Value::Null,
+            |of| json!({"mean": of.mean, "p50": of.p50, "p99": of.p99, "p999": of.p999}),
+        );
+    }
+    brief
+}
+
+/// `ftld status --watch`: a line for each interval, until interrupted or the instance ends.
+///
+/// # Errors
+/// No such instance runs, or standard output cannot be written.
+pub fn watch(dirs: &Dirs, name: Option<&str>, seconds: f64, as_json: bool) -> Result<(), Failure> {
+    if !(0.1..=3600.0).contains(&seconds) {
+        return Err(Failure::usage(format!(
+            "--watch {seconds}: need 0.1 to 3600 seconds"
+        )));
+    }
+    let name = pick(dirs, name)?;
+    let mut before = ask_status(dirs, &name)?;
+    for line in 0.. {
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        let now = ask_status(dirs, &name)?;
+        if as_json {
+            print(&format!("{}\n", with_schema("status", now.clone())))?;
+        } else {
+            let heading = if line % HEADING_EVERY == 0 {
+                HEADING
+            } else {
+                ""
+            };
+            print(&format!("{heading}{}\n", rates(&before, &now)))?;
+        }
+        before = now;
+    }
+    Ok(())
+}
+
+const HEADING: &str = "state           read/s    write/s    ops/s       p99  WAF now   life  free blk  moved/s  map hit  erases\n";
+
+/// Returns the line of the time between two status answers.
+fn rates(before: &Value, now: &Value) -> String {
+    let rates = Rates::between(before, now);
+    let shown = |number: Option<f64>, digits: usize| {
+        number.map_or("-".into(), |number| format!("{number:.digits$}"))
+    };
+    format!(
+        "{:<11} {:>10} {:>10} {:>8.0} {:>9} {:>8} {:>6} {:>9} {:>8.0} {:>8} {:>3}-{}",
+        now["state"].as_str().unwrap_or("-"),
+        show_size(whole(rates.read_bytes)),
+        show_size(whole(rates.written_bytes)),
+        rates.requests,
+        rates
+            .latency
+            .map_or("-".into(), |latency| show_ns(latency.p99)),
+        shown(rates.write_amplification, 2),
+        shown(now["write_amplification"].as_f64(), 2),
+        now["blocks"]["free"],
+        rates.gc_pages,
+        shown(rates.hit_ratio, 3),
+        now["wear"]["min"],
+        now["wear"]["max"],
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_rates_in_between() {
+        let look = |seconds: f64, written: u64, programs: u64| {
+            json!({
+                "state": "serving", "uptime_seconds": seconds, "page_bytes": 4096, "host_written_bytes": written,
+                "host": {"write": {"completed": written / 4096, "bytes": written}, "read": {"completed": 0, "bytes": 0}},
+                "nand": {"host": {"programs": written / 4096}, "gc": {"programs": programs}}, "write_amplification": 1.25,
+                "blocks": {"free": 17}, "wear": {"min": 1, "max": 3},
+                "scheme_stats": {"gc_pages_moved": programs, "hits_read": programs, "lookups_read": programs,
+                    "hits_write": 2 * programs, "lookups_write": 3 * programs},
+            })
+        };
+        let line = rates(&look(10.0, 4096 * 100, 100), &look(12.0, 4096 * 300, 200));
+        let words: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(
+            words,
+            [
+                "serving", "0", "B", "400", "KiB", "100", "-", "1.50", "1.25", "17", "50", "0.750",
+                "1-3"
+            ]
+        );
+    }
+}
