@@ -34,7 +34,7 @@ install -D -m 644 "$out/fish" "$root/usr/share/fish/vendor_completions.d/ftld.fi
 put 644 /etc/ftld deploy/ublkb0.toml
 put 644 /usr/lib/systemd/system deploy/systemd/*
 put 644 /usr/lib/udev/rules.d deploy/udev/*
-put 644 /usr/share/doc/ftld docs/*.md README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE
+put 644 /usr/share/doc/ftld docs/*.md README.md CHANGELOG.md SECURITY.md LICENSE-MIT LICENSE-APACHE
 put 644 /usr/share/doc/ftld/prometheus deploy/prometheus/ftld.rules.yml
 put 644 /usr/share/doc/ftld/examples deploy/slurm-array.sh deploy/parallel.sh
 put 644 /usr/share/doc/ftld/grafana/dashboards deploy/grafana/dashboards/*

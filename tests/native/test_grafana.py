@@ -1,5 +1,6 @@
-"""The dashboards: made from their source, without a fault of the linter's rules, and every variable
-and query answered by a real Prometheus that scrapes three devices under load, of three schemes."""
+"""The dashboards: generated from their source, without a fault by the linter's rules. A real
+Prometheus scrapes devices in six situations, all at once, and every query of every panel answers in
+each of them: with FLUSH, without, idle, read-only, paused, and two instances of one name."""
 
 import sys
 import time
@@ -10,35 +11,88 @@ from harness import ROOT, Daemon, Load, Prometheus, run, wait_for
 sys.path.insert(0, str(ROOT / "tests"))
 import grafana  # noqa: E402
 
-SCHEMES = ["lazyftl", "pagemap", "mnftl"]
 BOARDS = {board["uid"]: board for board in grafana.dashboards()}
+SIZE = 16
+# Situation: folder and scheme of each instance.
+SITUATIONS = {
+    "flush": [("a", "lazyftl"), ("b", "pagemap"), ("c", "mlam")],
+    "no_flush": [("d", "mnftl")],
+    "idle": [("e", "dftl")],
+    "read_only": [("f", "lazyftl")],
+    "paused": [("g", "tpftl")],
+    "twins": [("h", "lazyftl"), ("i", "lazyftl")],
+}
+# Instances with each activity of `dashboards.NEEDS`; two of the three schemes with FLUSH have the
+# whole map in RAM.
+ACTIVE = {
+    "flush": {"requests": 3, "data": 3, "reads": 3, "writes": 3, "syncs": 3, "errors": 0, "gc": 3, "lookups": 1},
+    "no_flush": {"requests": 1, "data": 1, "reads": 1, "writes": 1, "syncs": 0, "errors": 0, "gc": 1, "lookups": 1},
+    "idle": {"requests": 0, "data": 0, "reads": 0, "writes": 0, "syncs": 0, "errors": 0, "gc": 0, "lookups": 0},
+    "read_only": {"requests": 1, "data": 1, "reads": 1, "writes": 0, "syncs": 0, "errors": 0, "gc": 0, "lookups": 1},
+    "paused": {"requests": 0, "data": 0, "reads": 0, "writes": 0, "syncs": 0, "errors": 0, "gc": 0, "lookups": 0},
+    "twins": {"requests": 2, "data": 2, "reads": 2, "writes": 2, "syncs": 2, "errors": 0, "gc": 2, "lookups": 2},
+}
+LOADS = {
+    "flush": ["--fsync=64"],
+    "no_flush": [],
+    "read_only": ["--rw=randread"],
+    "paused": ["--fsync=64"],
+    "twins": ["--fsync=64"],
+}
+
+
+def fill(daemon):
+    run("fio", "--name=fill", "--ioengine=nbd", f"--uri={daemon.uri}", "--rw=write", "--bs=1m", f"--size={SIZE}m", "--thread")
 
 
 @pytest.fixture(scope="module")
 def daemons(folder, to_kill):
-    daemons = {scheme: Daemon(folder, scheme, "--scheme", scheme, "--size", "64MiB") for scheme in SCHEMES}
-    to_kill.extend(daemons.values())
+    """Per situation its daemons, each written once; every instance has the name `disk`."""
+    daemons = {}
+    for situation, instances in SITUATIONS.items():
+        daemons[situation] = []
+        for below, scheme in instances:
+            (folder / below).mkdir()
+            daemon = Daemon(folder / below, "disk", "--scheme", scheme, "--size", f"{SIZE}MiB")
+            to_kill.append(daemon)
+            daemons[situation].append(daemon)
+            if situation != "idle":
+                fill(daemon)
+    (served,) = daemons["read_only"]
+    served.stop()
+    served.start("--read-only")
     return daemons
 
 
 @pytest.fixture(scope="module")
 def prometheus(folder, daemons, to_kill):
-    prometheus = Prometheus(folder, ROOT / "deploy/prometheus/ftld.rules.yml", daemons.values())
+    jobs = {f"ftld-{situation}": of_situation for situation, of_situation in daemons.items()}
+    prometheus = Prometheus(folder, ROOT / "deploy/prometheus/ftld.rules.yml", jobs)
     to_kill.append(prometheus)
     return prometheus
 
 
 @pytest.fixture(scope="module")
 def loads(folder, daemons, prometheus, to_kill):
-    """Reads and writes until collection runs, for as long as the queries take."""
-    loads = [
-        Load(daemon, folder / f"{scheme}.fio", "--size=64m", "--iodepth=4", "--fsync=64", "--rate_iops=2000")
-        for scheme, daemon in daemons.items()
-    ]
-    to_kill.extend(loads)
-    wait_for(lambda: len(prometheus.query("rate(ftld_gc_runs_total[10s]) > 0")) == len(SCHEMES), 60, "all three collect")
-    time.sleep(12)
+    """Reads and writes until GC runs, for as long as the queries take."""
+    loads = {
+        daemon: Load(daemon, daemon.folder / "load.fio", f"--size={SIZE}m", "--iodepth=4", "--rate_iops=700", *options)
+        for situation, options in LOADS.items()
+        for daemon in daemons[situation]
+    }
+    to_kill.extend(loads.values())
+    collecting = sum(active["gc"] for active in ACTIVE.values()) + 1
+    wait_for(lambda: len(prometheus.query("ftld_gc_runs_total > 0")) >= collecting, 40, "GC runs on every device that is written")
+    (paused,) = daemons["paused"]
+    paused.ftld("pause", "disk", "--for", "5m")
+    time.sleep(7)
     return loads
+
+
+@pytest.fixture(scope="module")
+def now(loads):
+    """One time for all queries."""
+    return time.time()
 
 
 def test_sources():
@@ -58,38 +112,69 @@ def test_lint(uid):
     assert not grafana.lint(BOARDS[uid])
 
 
+def test_lint_finds():
+    """the linter's rules find a merged instance, a stat without thresholds, p99 alone."""
+    board = next(board for board in grafana.dashboards() if board["uid"] == "ftld-overview")
+    stat = next(panel for panel in board["panels"] if panel["type"] == "stat")
+    stat["fieldConfig"]["defaults"]["thresholds"]["steps"] = []
+    tail = next(panel for panel in board["panels"] if panel["title"] == "Syncs of the image")
+    tail["targets"].pop()
+    tail["targets"][0]["expr"] = tail["targets"][0]["expr"].replace("job, instance, device", "device")
+    found = "\n".join(grafana.lint(board))
+    assert all(part in found for part in ("no thresholds", "p99 without p99.9", "it merges instances")), found
+
+
 def test_configuration(prometheus):
     """promtool accepts the configuration."""
     run("promtool", "check", "config", prometheus.config)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_written_once(daemons, scheme):
-    """a device is written once."""
-    run("fio", "--name=fill", "--ioengine=nbd", f"--uri={daemons[scheme].uri}", "--rw=write", "--bs=1m", "--size=64m", "--thread")
-    assert daemons[scheme].status("host.write.bytes") >= 64 << 20
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_situation(daemons, prometheus, now, situation):
+    """a situation is what it should be."""
+    having = grafana.active(prometheus, f"ftld-{situation}", now)
+    assert {need: len(instances) for need, instances in having.items()} == ACTIVE[situation]
+    (state,) = {daemon.status("state") for daemon in daemons[situation]}
+    assert state == {"read_only": "read-only", "paused": "paused"}.get(situation, "serving")
+    if situation == "paused":
+        assert prometheus.value(f'sum(ftld_host_ios_in_flight{{job="ftld-{situation}"}})') > 0
 
 
-def test_all_collect(loads):
-    """all three collect."""
-    assert all(load.runs() for load in loads)
-
-
+@pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("uid", BOARDS)
-def test_queries(prometheus, loads, uid, note):
+def test_queries(daemons, prometheus, now, situation, uid, note):
     """every query of a dashboard answers within its bounds."""
-    wrong, queries = grafana.evaluate(BOARDS[uid], prometheus, len(SCHEMES))
+    instances = {daemon.address for daemon in daemons[situation]}
+    wrong, queries = grafana.evaluate(BOARDS[uid], prometheus, f"ftld-{situation}", instances, now)
     note(f"{queries} queries")
-    assert queries >= 10 and not wrong, wrong
+    assert queries >= 10 and not wrong, "\n".join(wrong)
 
 
-def test_loads_end(loads):
-    """the load ran all the time."""
-    for load in loads:
+def test_evaluation_finds(daemons, prometheus, now):
+    """NaN, a missing instance and a value out of bounds are found."""
+    board = next(board for board in grafana.dashboards() if board["uid"] == "ftld-overview")
+    panels = {panel["title"]: panel for panel in board["panels"]}
+    latency = panels["Latency (wall clock)"]["targets"][0]
+    latency["expr"] = latency["expr"].split(" and ")[0]
+    panels["Paused"]["targets"][0]["expr"] += " > 1"
+    panels["Endurance used"]["targets"][0]["expr"] += " + 2"
+    (idle,) = daemons["idle"]
+    wrong, _ = grafana.evaluate(board, prometheus, "ftld-idle", {idle.address}, now)
+    found = "\n".join(wrong)
+    for part in ("'Latency (wall clock)', A: NaN", "'Paused', A: set() answer", "'Endurance used', A: [2"):
+        assert part in found, found
+
+
+def test_loads_end(daemons, loads):
+    """the loads ran all the time."""
+    (paused,) = daemons["paused"]
+    paused.ftld("resume", "disk")
+    for load in loads.values():
         load.stop()
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_daemon_ends(daemons, scheme):
-    """SIGTERM ends the daemon."""
-    daemons[scheme].stop()
+def test_daemons_end(daemons, loads):
+    """SIGTERM ends the daemons."""
+    for of_situation in daemons.values():
+        for daemon in of_situation:
+            daemon.stop()
