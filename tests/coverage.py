@@ -134,7 +134,7 @@ def main():
     if wanted.runs < 1:
         parser.error(f"--runs {wanted.runs}: at least one run")
     profdata, cov = tool("llvm-profdata"), tool("llvm-cov")
-    units = build(["-p", "nand-model", "-p", "ftl-core", "--features", "nand-model/sim", "--tests"])
+    units = build(["-p", "nand-model", "-p", "ftld-core", "--features", "nand-model/sim", "--tests"])
     [(swarm, suites)] = build(["-p", "ftld-tests", "--no-default-features", "--test", "swarm"])
     shutil.rmtree(PROFILES, ignore_errors=True)
     for program, package in units:

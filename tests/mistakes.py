@@ -63,7 +63,7 @@ DRAWN = {"FTLD_SEED": "1", "FTLD_SWARM_SECONDS": "3600", "FTLD_SWARM_SHRINK": "0
 SKIPPED = ("--skip=cuts", "--skip=what_cannot_be", "--skip=agrees_with_a_model")
 HUNTERS = [
     hunter("hunt", f"{TESTS} hunt", CORE, most=40, ends=False),
-    hunter("ftl-core", "-p ftl-core --lib", {"ftl-core"}, level=1, most=60, args=SKIPPED),
+    hunter("ftl-core", "-p ftld-core --lib", {"ftl-core"}, level=1, most=60, args=SKIPPED),
     hunter("swarm", f"{TESTS} swarm", CORE, ends=False, **DRAWN),
     hunter("regressions", f"{TESTS} regressions", CORE, most=10, ends=False),
     hunter("nand-model", "-p nand-model", {"nand-model"}, most=10, ends=False),

@@ -33,7 +33,7 @@ for tool in "$@"; do
       export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-deterministic-floats"
       ran cargo +nightly miri test -q -p nand-model --lib --target-dir target/miri -- --skip store:: --skip errors_ --skip retries_ \
         --skip chances_ --skip every_flipped_byte_ --skip victims_and_threats_ --skip as_many_blocks_ || fail "miri"
-      ran cargo +nightly miri test -q -p ftl-core --lib --target-dir target/miri -- addr:: events:: format:: || fail "miri"
+      ran cargo +nightly miri test -q -p ftld-core --lib --target-dir target/miri -- addr:: events:: format:: || fail "miri"
       ;;
     *) fail "$tool is neither asan nor miri" ;;
   esac

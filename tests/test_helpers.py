@@ -100,6 +100,36 @@ def test_without_evidence(shell, name):
     assert not passed, output
 
 
+# Pages of docs/ whose blocks do not do what they print, and the same that do; `text` is the output that they show.
+def page(command, text="", between="", column="A"):
+    shown = f"{between}\n\n```text\n{text}\n```\n" if text else ""
+    return f"# One\n\n**{column}:**\n\n```sh\n{command}\n```\n\n{shown}\n# Two\n\n```sh\nfalse\n```\n"
+
+
+PAGES = {
+    "a command that fails": (page("false"), page("true")),
+    "one command of a block fails": (page("false\ntrue"), page("true\ntrue")),
+    "no command for this column": (page("true", column="B"), page("true")),
+    "another output": (page("echo a", "b"), page("echo a", "a")),
+    "no output": (page("true", "a"), page("echo a >&2", "a")),
+    "another number": (page("echo x 100 y", "x 140 y"), page("echo x 100 y", "x 120 y")),
+    "another small number": (page("echo 1", "5"), page("echo 1", "4")),
+    "a number with another unit": (page("echo 1 MiB", "1 GiB"), page("echo 1 MiB", "1 MiB")),
+    "lines in another order": (page("echo a; echo b", "b\na"), page("echo a; echo c; echo b", "a\n...\nb")),
+    "a line that begins otherwise": (page("echo a b c", "b c"), page("echo a b c", "a b")),
+    "output of no block": (page("echo a", "a", between="Prose."), page("echo a", "a")),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages(shell, tmp_path, name):
+    file = tmp_path / "page.md"
+    for text, passes in zip(PAGES[name], (False, True)):
+        file.write_text(text)
+        output, passed = shell(f'. {LIB.with_name("page.sh")}\npage_play x 1 {int("```text" in text)} {file} "# One" A')
+        assert passed == passes, output
+
+
 # Programs that answer nothing, or not at all; a call; the answer with which it passes.
 STUBS = {
     "the kernel's log cannot be read": ('same x "$(io_errors nbd0)" 0', {"dmesg": "exit 1"}, {"dmesg": f"printf '{KERNEL_LOG}'"}),

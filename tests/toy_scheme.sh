@@ -28,5 +28,5 @@ for scheme in toy my-scheme; do
   # shellcheck disable=SC2086
   FTLD_CASE=$scheme FTLD_DECISIONS=write cargo test -p ftld-tests $rows
 done
-cargo clippy -q -p ftl-core -- -D warnings
+cargo clippy -q -p ftld-core -- -D warnings
 cargo fmt --check

@@ -9,11 +9,11 @@ from .facts import NAME, SUFFIXES
 
 # Programs that documents call. Their options are not ours to check.
 FOREIGN_COMMANDS = set(
-    "apt apt-get cargo cc chgrp cp curl dd dnf docker e2fsck fio fuser kill mandoc mkfs.ext4 mount nbdfuse"
-    " nbdinfo parallel sbatch ssh systemctl systemd-analyze umount valgrind".split()
+    "apt apt-get cargo cc chgrp cp curl dd debugfs dnf docker e2fsck fio fuser kill mandoc mkfs.ext4 mount nbdcopy"
+    " nbdfuse nbdinfo parallel sbatch ssh systemctl systemd-analyze umount valgrind".split()
 )
 # Options outside a command, with the program that they belong to.
-FOREIGN_OPTIONS = {"--no-default-features": "cargo", "--nocapture": "tests of cargo", "--array": "sbatch"}
+FOREIGN_OPTIONS = {"--no-default-features": "cargo", "--nocapture": "tests of cargo", "--array": "sbatch", "--norandommap": "fio"}
 # Names that look like ours, with what they belong to.
 FOREIGN = {
     "generic/223": "a test of xfstests",
@@ -91,6 +91,8 @@ class Check:
     def __init__(self, facts, document, text):
         self.facts, self.document, self.text = facts, document, text
         self.found = []
+        # Files that the document's own commands write.
+        self.written = {file for block in re.findall(r"^```sh$(.*?)^```$", text, re.M | re.S) for file in re.findall(r" > ([\w.-]+)", block)}
         self.is_manual = re.search(r"\.[1-8]$", document) is not None
 
     def report(self, line, word, what, names=()):
@@ -300,7 +302,7 @@ class Check:
     def path(self, line, word, whole):
         facts = self.facts
         word = re.sub(r":\d+(:\d+)*$", "", word.rstrip(".,;:")).removeprefix("./")
-        if word in FOREIGN or re.match(r"^(/|~|\$|-|@|.*:/|\.)|.*[\\?+^]", word) or word.startswith("target/"):
+        if word in FOREIGN or word in self.written or re.match(r"^(/|~|\$|-|@|.*:/|\.)|.*[\\?+^]", word) or word.startswith("target/"):
             return self.installed(line, word)
         word = re.sub(r"@[a-z0-9]+\.", "@.", word)
         suffix = word.rsplit(".", 1)[-1] if "." in word else ""

@@ -216,7 +216,7 @@ class Facts:
         names = {}
         for path in self.files:
             if Path(path).name == "Cargo.toml":
-                if found := re.search(r'^\[package\]\nname = "([^"]*)"', (self.root / path).read_text(), re.M):
+                if found := re.search(r'^\[package\]\n(?:#.*\n)*name = "([^"]*)"', (self.root / path).read_text(), re.M):
                     names[found[1]] = str(Path(path).parent)
         return names
 

@@ -1,7 +1,10 @@
 # shellcheck shell=dash
-# The README's mount and the tutorial, line by line as they stand there; native/readme.sh has the README's other blocks.
+# The README's mount and the tutorial's column ublk, line by line as they stand there. native/readme.sh has the README's other
+# blocks, native/lessons.sh the tutorial's other column and its simulation.
 # shellcheck source=tests/lib.sh
 . /bin/lib.sh
+# shellcheck source=tests/page.sh
+. /bin/page.sh
 # shellcheck disable=SC2317 # called by the lines of the page
 curl() { wget -q -O - "http://$2"; } # -s ADDRESS
 mkdir -p /usr/share/doc
@@ -12,8 +15,7 @@ cd "$SCRATCH" || exit
 run() {
   : > /tmp/readme.out
   sleep 1 # as a hand would; figures are published ten times a second
-  # The machine is emulated: the simulation gets one load and a small device.
-  eval "$(echo "$1" | sed '/^ftld compare/s/ hotcold --size 64MiB/ --size 2MiB/')" > /tmp/readme.out 2> /tmp/readme.err || return
+  eval "$1" > /tmp/readme.out 2> /tmp/readme.err || return
   case ${1%%#*} in *"& ") wait_for 60 grep -q '^ready /dev/ublkb0 metrics=http://127.0.0.1:9917/metrics$' /tmp/readme.out ;; esac
 }
 
@@ -42,13 +44,18 @@ play 8
 same "I/O errors" "$(io_errors ublkb0)" 0
 step "ftld check" ftld check ublkb0
 
+typed() { printf 'sleep 1; %s\n' "$1"; }
 after() {
   case $1 in
-  curl*) grep -q 'cause="gc".* [1-9]' /tmp/readme.out || bad "nothing was collected" ;;
-  *"inject power-cut"*) grep -q 'lesson' /tmp/readme.out || bad "no answer" ;;
-  *"--detach"*) grep -q '^ready /dev/ublkb0' /tmp/readme.out || bad "not ready" ;;
+  "ftld step"*) at_least "events of a step" "$(grep -c '^  event [0-9]*: gc, ' /tmp/page.out)" 1 ;;
+  "ftld --detach"*) grep -q '^ready /dev/ublkb0' /tmp/page.out || bad "not ready" ;;
+  *pages_programmed_total*) note "programs: $(sed 's/.*cause=//; s/"//g; s/}//' /tmp/page.out | tr '\n' ' ')" ;;
+  *ftld_recovery_*) at_least "pages discarded" "$(sed -n 's/^ftld_recovery_discarded_pages.* //p' /tmp/page.out)" 1 ;;
   esac
 }
-blocks /bin/TUTORIAL.md "^# A lesson" "^## Further exercises"
-play 20
+for part in "1. Behind the block device:3:4" "2. Watch garbage collection:9:4" "3. One fsync per page:4:8" "4. Cut the power:11:3"; do
+  least=${part#*:}
+  page_play "${part%%:*}" "${least%:*}" "${least#*:}" /bin/TUTORIAL.md "## ${part%%:*}" ublk
+done
+soon "the device is gone" 5 gone /dev/ublkb0
 finish

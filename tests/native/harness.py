@@ -78,7 +78,8 @@ class Daemon:
         self.start(*options)
 
     def start(self, *options):
-        command = ["ftld", "--metrics", "127.0.0.1:0", "--image", str(self.image), "--name", self.name, *options, self.uri]
+        metrics = () if "--metrics" in options else ("--metrics", "127.0.0.1:0")
+        command = ["ftld", *metrics, "--image", str(self.image), "--name", self.name, *options, self.uri]
         self.log = self.folder / f"{self.name}.log"
         out = self.folder / f"{self.name}.out"
         with open(out, "w") as stdout, open(self.log, "w") as stderr:
@@ -152,18 +153,22 @@ def free_port():
 
 
 class Prometheus:
-    """A real Prometheus that scrapes the daemons every second and evaluates the rules."""
+    """A real Prometheus that scrapes the daemons every second and evaluates the rules.
+
+    `daemons` is a list, scraped by the job `ftld`, or a dictionary with the daemons of each job."""
 
     def __init__(self, folder, rules, daemons):
         self.url = f"http://127.0.0.1:{free_port()}"
-        targets = ", ".join(f'"{daemon.address}"' for daemon in daemons)
+        jobs = daemons if isinstance(daemons, dict) else {"ftld": list(daemons)}
+        targets = {job: ", ".join(f'"{daemon.address}"' for daemon in of_job) for job, of_job in jobs.items()}
         self.config = Path(folder) / "prometheus.yml"
         self.config.write_text(
             "global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
             f'rule_files: ["{rules}"]\n'
             "scrape_configs:\n"
-            "  - job_name: ftld\n"
-            f"    static_configs: [{{targets: [{targets}]}}]\n"
+            + "".join(
+                f"  - job_name: {job}\n    static_configs: [{{targets: [{of_job}]}}]\n" for job, of_job in targets.items()
+            )
         )
         self.log = Path(folder) / "prometheus.log"
         with open(self.log, "w") as output:

@@ -12,7 +12,7 @@ step "the .deb unpacks" dpkg-deb -x "$deb" "$root"
 step "its control files too" dpkg-deb -e "$deb" "$SCRATCH/control"
 # shellcheck disable=SC2317 # called by count
 control() { cat "$SCRATCH/control"/{postinst,postrm}; }
-same "the program runs from it" "$("$root/usr/bin/ftld" --version)" "ftld $(dpkg-deb -f "$deb" Version | cut -d- -f1)"
+same "the program runs from it" "$("$root/usr/bin/ftld" -V)" "ftld $(dpkg-deb -f "$deb" Version | cut -d- -f1)"
 for file in /usr/lib/systemd/system/ftld@.service /usr/lib/systemd/system/ftld-nbd@.socket /usr/lib/udev/rules.d/61-ftld.rules \
   /etc/ftld/ublkb0.toml /usr/share/man/man8/ftld.8.gz /usr/share/man/man5/ftld.toml.5.gz /usr/share/man/man7/ftld-schemes.7.gz \
   /usr/share/bash-completion/completions/ftld /usr/share/doc/ftld/OPERATING.md; do
