@@ -7,7 +7,8 @@
 #   make reproduction  docs/REPRODUCTION.md from measured rows (TRACES=DIR with the real traces)
 #   make mutants    tests/mutants.py: the mutants of the sample that have no verdict yet (COUNT=20 for some)
 #   make policy     licences and sources of all dependencies
-#   make packages   target/package/ftld.deb and ftld.rpm
+#   make packages   target/packages/ftld.deb and ftld.rpm
+#   make release    deploy/release.sh: everything that a release has, in target/release-VERSION (TRIAL=--trial before the tag)
 #   make deps       install what these need; as another user than root, say what to type
 
 CARGO ?= cargo
@@ -19,7 +20,7 @@ DENY := $(TOOLS)/bin/cargo-deny
 FSX := $(TOOLS)/bin/fsx
 MUTANTS := $(TOOLS)/bin/cargo-mutants
 
-.PHONY: run check scripts test long-test bench mutants reproduction packages deps policy
+.PHONY: run check scripts test long-test bench mutants reproduction packages release deps policy
 
 run: deps
 	$(CARGO) run --release -p ftld --bin ftld -- $(ARGS)
@@ -68,6 +69,10 @@ mutants: deps $(MUTANTS)
 
 packages: deps
 	deploy/packages.sh deb rpm
+
+release: deps
+	tests/deps.sh release
+	deploy/release.sh $(TRIAL)
 
 # What needs more than a stable toolchain and Debian's packages fails with the name of what is missing.
 # What passed is recorded in tests/results/ and docs/RESULTS.md, to be committed.

@@ -3,7 +3,7 @@
 # usage: run.sh [TARGET...]     all if none is given
 #   FUZZ_SECONDS (60)  per target, on one core
 #   MINIMISE (0)       1: afterwards shrinks corpus/TARGET to what reaches everything found so far
-# What it learns is kept in target/fuzz/corpus/TARGET; corpus/TARGET is what the repository keeps. Fails with the input of the first
+# What it learns is kept in target/fuzz/corpus/TARGET (corpus.sh packs it); corpus/TARGET is what the repository keeps. Fails with the input of the first
 # crash, hang (10 s) or use of more than 512 MiB, left in target/fuzz/found/. Repeat one: target/fuzz/bin/TARGET FILE
 set -euo pipefail
 cd "$(dirname "$0")/../.."

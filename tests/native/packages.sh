@@ -5,7 +5,7 @@ SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 trap 'rm -rf "$SCRATCH"' EXIT
 export TERM=dumb
 
-deb=target/package/ftld.deb rpm=target/package/ftld.rpm
+deb=target/packages/ftld.deb rpm=target/packages/ftld.rpm
 step "built" env FAST=yes BUILT="$(dirname "$(command -v ftld)")" deploy/packages.sh deb rpm
 root=$SCRATCH/root
 step "the .deb unpacks" dpkg-deb -x "$deb" "$root"

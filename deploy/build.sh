@@ -1,0 +1,33 @@
+#!/bin/bash
+# Builds the program of a release and prints its path. Its bytes follow from the commit, the toolchain and the C compiler: not
+# from the folder, the user or the time.
+# usage: build.sh [static]      static: without ublk, linked with musl; it needs nothing but a kernel
+set -euo pipefail
+cd "$(dirname "$0")/.."
+fail() { echo "build.sh: $*" >&2; exit 1; }
+
+options=() triple=$(rustc -vV | sed -n 's/^host: //p')
+case ${1:-} in
+"") ;;
+static)
+  triple=$(uname -m)-unknown-linux-musl
+  options=(--no-default-features)
+  command -v musl-gcc > /dev/null || fail "there is no musl-gcc: apt-get install musl-tools"
+  [ -d "$(rustc --print target-libdir --target "$triple")" ] || fail "there is no Rust for $triple: rustup target add $triple"
+  ;;
+*) echo "usage: deploy/build.sh [static]" >&2; exit 2 ;;
+esac
+
+# Paths that compilers would store: of the source, of the crates, of Rust's own source.
+cargo_home=$(realpath -m "${CARGO_HOME:-$HOME/.cargo}") separator=$'\x1f'
+rust=$(rustc --print sysroot)/lib/rustlib/src/rust
+commit=$(rustc -vV | sed -n 's/^commit-hash: //p')
+CARGO_ENCODED_RUSTFLAGS="--remap-path-prefix=$PWD=/ftld$separator--remap-path-prefix=$cargo_home=/cargo"
+CARGO_ENCODED_RUSTFLAGS+="$separator--remap-path-prefix=$rust=/rustc/$commit"
+CFLAGS="${CFLAGS:-} -ffile-prefix-map=$PWD=/ftld -ffile-prefix-map=$cargo_home=/cargo"
+# The packages hold the stripped program.
+CARGO_PROFILE_RELEASE_DEBUG=false CARGO_PROFILE_RELEASE_STRIP=symbols CARGO_INCREMENTAL=0
+export CARGO_ENCODED_RUSTFLAGS CFLAGS CARGO_PROFILE_RELEASE_DEBUG CARGO_PROFILE_RELEASE_STRIP CARGO_INCREMENTAL
+unset RUSTFLAGS
+cargo build -q --locked --release -p ftld --bin ftld --target "$triple" --target-dir target/dist "${options[@]}" >&2
+realpath "target/dist/$triple/release/ftld"
