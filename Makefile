@@ -94,6 +94,8 @@ long-test: deps
 	FAULTS=50 GUEST_TIMEOUT=14400 tests/guest/run.sh sqlite
 	tests/results.py record run-guest env SIZE=1GiB FIO_MIB=128 FIO_SECONDS=120 KILLS=10 CRASHES=20 GUEST_TIMEOUT=14400 SCHEMES=all tests/guest/run.sh all
 	tests/results.py record run-systemd tests/systemd/run.sh
+	DEBIAN=trixie tests/systemd/run.sh
+	DEBIAN=testing tests/systemd/run.sh
 	tests/results.py record run-sanitizers tests/sanitize.sh asan miri
 	$(DENY) check advisories
 

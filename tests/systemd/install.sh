@@ -17,12 +17,13 @@ ln -s ../ftld-suite.service /etc/systemd/system/multi-user.target.wants/
 echo '/dev/vda / ext4 defaults 0 1' > /etc/fstab
 [ "$SUITE" = systemd ] || exit 0
 
-dpkg -i /root/ftld.deb
+dpkg -i /root/old.deb
 cat >> /etc/fstab <<X
 LABEL=images /var/lib/ftld ext4 defaults 0 2
 /dev/ublkb0 /mnt/flash ext4 defaults 0 2
 X
 echo 'size = "8MiB"' > /etc/ftld/disk.toml
+echo '# a line of the administrator' >> /etc/ftld/ublkb0.toml
 systemctl enable ftld@ublkb0.service
 
 # Shorter than shipped, so that the suite need not wait.

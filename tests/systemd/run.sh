@@ -1,7 +1,8 @@
 #!/bin/bash
 # Boots a Debian with systemd in a virtual machine with the .deb of the just-built program: a fresh one for newcomer.sh, and one
-# for systemd.sh, over two boots.
+# for systemd.sh, over two boots. The latter begins with a package of version 0.1.0, which it upgrades.
 # usage: run.sh [CASE...]      cases of systemd.sh; all if none is given
+#   DEBIAN (bookworm)     release of Debian: trixie, testing
 #   BUILT                 folder with the programs; without it they are built, as a release
 #   GUEST_TIMEOUT (600)   seconds until a machine is taken for hung
 #   GUEST_ACCEL (tcg,thread=single)   see tests/guest/run.sh
@@ -10,22 +11,28 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=tests/systemd
 . tests/lib.sh
-kernel=$(tests/guest/kernel.sh)
-root=$("$here/root.sh")
+mkdir -p target/guest
 run=$(mktemp -d "$PWD/target/guest/run.XXXXXX")
-log=$PWD/target/guest/systemd.log
+debian=${DEBIAN:-bookworm}
+[ "$debian" != bookworm ] || unset DEBIAN # its kernel is one that this machine's apt knows
+log=$PWD/target/guest/systemd-$debian.log
 server=
 trap '[ -z "$server" ] || kill "$server" 2> /dev/null || true; rm -rf "$run"' EXIT
 built=$(tests/built.sh)
+kernel=$(tests/guest/kernel.sh)
+root=$("$here/root.sh")
 seconds() { cut -d' ' -f1 /proc/uptime; }
 since() { awk -v began="$1" '{ printf "%.1f s", $1 - began }' /proc/uptime; }
 
-FAST=1 OUT=$run/package deploy/packages.sh deb > "$run/package.log" 2>&1 || { cat "$run/package.log"; exit 1; }
+export BUILT=$built FAST=1
+OUT=$run/package deploy/packages.sh deb > "$run/package.log" 2>&1 || { cat "$run/package.log"; exit 1; }
+VERSION=0.1.0 OUT=$run/old deploy/packages.sh deb > "$run/package.log" 2>&1 || { cat "$run/package.log"; exit 1; }
 
 # machine SUITE CASES: a fresh machine that runs SUITE.sh; what is tested goes into the initial RAM disk, to be installed by the first boot.
 machine() {
   local overlay=$run/$1/overlay
   install -D -m 644 -t "$overlay/root" "$run/package/ftld.deb" docs/OPERATING.md "$here/$1.sh" "$here/install.sh" tests/lib.sh
+  install -D -m 644 "$run/old/ftld.deb" "$overlay/root/old.deb"
   echo "SUITE=$1 CASES=\"$2\"" > "$overlay/root/settings"
   install -m 755 "$here/init" "$run/$1/init"
   install -D -m 755 /bin/busybox "$run/$1/bin/busybox"
@@ -67,10 +74,10 @@ boot systemd second "$run/images.disk"
 wait
 passed=$(grep -ac '^ok ' "$log" || true)
 if [ "$(grep -acx BOOT-OK "$log")" = 3 ] && log_passes "$log"; then
-  echo "systemd result: ok. $passed steps passed"
+  echo "systemd result: ok. $debian, $passed steps passed"
 else
   echo "FAIL systemd: the guest's last lines, from $log:"
   tail -n 40 "$log"
-  echo "systemd result: FAILED. $passed steps passed"
+  echo "systemd result: FAILED. $debian, $passed steps passed"
   exit 1
 fi

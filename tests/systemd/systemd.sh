@@ -37,6 +37,7 @@ keeps_data() {
 boot() {
   wait_for 120 systemctl is-system-running
   same "boot: the system" "$(systemctl is-system-running)" running
+  note "boot: Linux $(uname -r), systemd $(systemctl --version | awk 'NR == 1 { print $2 }'), $(. /etc/os-release && echo "$PRETTY_NAME")"
   note "boot: $(systemd-analyze time | head -n 1)"
   step "boot: fstab's line is mounted" findmnt --source /dev/ublkb0
   same "boot: ordering cycles" "$(cycles)" 0
@@ -45,6 +46,28 @@ boot() {
   note "boot: status: $(of StatusText)"
   dd if=/dev/urandom of=$at/data bs=1M count=8 conv=fsync status=none
   md5sum $at/data > /root/sums
+}
+
+# A newer package while the device is in use: the daemon keeps its program until a kill, the new one reattaches the device.
+program() { readlink "/proc/$(of MainPID)/exe"; }
+upgrade() {
+  local before restarts began
+  before=$(of MainPID) restarts=$(of NRestarts)
+  same "upgrade: the version before" "$(dpkg-query -W -f '${Version}' ftld)" 0.1.0-1
+  step "upgrade: dpkg -i, without a question" sh -c 'dpkg -i /root/ftld.deb < /dev/null'
+  note "upgrade: to $(dpkg-query -W -f '${Version}' ftld)"
+  differ "upgrade: the version after" "$(dpkg-query -W -f '${Version}' ftld)" 0.1.0-1
+  step "upgrade: the administrator's line is still in the configuration" grep -q "a line of the administrator" /etc/ftld/ublkb0.toml
+  same "upgrade: the daemon runs on" "$(of MainPID)" "$before"
+  same "upgrade: from the old program" "$(program)" "/usr/bin/ftld (deleted)"
+  keeps_data "upgrade: before the kill"
+  began=$(seconds)
+  step "upgrade: systemctl kill -s KILL" systemctl kill -s KILL $unit
+  soon "upgrade: it serves again" 60 restarted "$restarts"
+  note "upgrade: from the kill to READY $(since "$began")"
+  same "upgrade: from the new program" "$(program)" /usr/bin/ftld
+  keeps_data "upgrade"
+  same "upgrade: complaints of the kernel" "$(complaints)" 0
 }
 
 # Copies a file again and again, past the page cache, and compares every copy, until there are enough.
@@ -198,7 +221,7 @@ look_back() {
 
 if [ ! -e /root/looked ]; then
   touch /root/looked
-  for case in boot ${CASES:-kill9 watchdog stop_mounted stop_idle stop_busy nbd security}; do
+  for case in boot upgrade ${CASES:-kill9 watchdog stop_mounted stop_idle stop_busy nbd security}; do
     began=$(seconds)
     $case
     note "case $case: $(since "$began")"
