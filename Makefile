@@ -98,6 +98,7 @@ long-test: deps
 	DEBIAN=testing tests/systemd/run.sh
 	tests/results.py record run-sanitizers tests/sanitize.sh asan miri
 	$(DENY) check advisories
+	tests/reproducible.sh
 
 bench: deps
 	tests/bench/sim.py $(BENCH_ARGS) $(if $(FTLSIM),--ftlsim $(FTLSIM))

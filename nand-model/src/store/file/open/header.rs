@@ -10,7 +10,6 @@ use crate::image::{
     NAME_BYTES_MAX, PARAMS_BYTES_MAX, choose_header,
 };
 use crate::store::file::disk::Disk;
-use std::io::Read;
 use std::path::Path;
 
 pub(in crate::store::file) fn new_header(
@@ -32,11 +31,10 @@ pub(in crate::store::file) fn new_header(
     }
     spec.profile.geometry.validate().map_err(bad)?;
     let mut uuid = [0; 16];
-    let mut random = std::fs::File::open("/dev/urandom")
-        .map_err(|e| io_error(path, "get random bytes for it", e))?;
-    random
-        .read_exact(&mut uuid)
-        .map_err(|e| io_error(path, "get random bytes for it", e))?;
+    // From the kernel, not from /dev/urandom: a root of this program alone has no devices. A request
+    // of up to 256 bytes is filled as a whole.
+    rustix::rand::getrandom(&mut uuid, rustix::rand::GetRandomFlags::empty())
+        .map_err(|e| io_error(path, "get random bytes for it", e.into()))?;
     let info = ImageInfo {
         uuid,
         profile: spec.profile,
