@@ -98,6 +98,8 @@ long-test: deps
 	DEBIAN=testing tests/systemd/run.sh
 	tests/results.py record run-sanitizers tests/sanitize.sh asan miri
 	$(DENY) check advisories
+	tests/container.sh
+	tests/static.sh
 	tests/reproducible.sh
 
 bench: deps
