@@ -75,6 +75,12 @@ pub fn private_umask() {
     nix::sys::stat::umask(Mode::from_bits_truncate(0o077));
 }
 
+/// The length of a listener's queue. nix refuses one above the C library's `SOMAXCONN`, which is 128
+/// with musl; the kernel's own limit is higher, and applies instead.
+pub fn queue_length(backlog: i32) -> Backlog {
+    Backlog::new(backlog).unwrap_or(Backlog::MAXALLOWABLE)
+}
+
 /// Listens on a unix socket that only its owner can open, from its creation on. Non-blocking.
 ///
 /// # Errors
@@ -86,7 +92,7 @@ pub fn listen_privately(path: &Path, backlog: i32) -> io::Result<UnixListener> {
     // one.
     nix::sys::stat::fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
     nix::sys::socket::bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
-    nix::sys::socket::listen(&socket, Backlog::new(backlog)?)?;
+    nix::sys::socket::listen(&socket, queue_length(backlog))?;
     Ok(socket.into())
 }
 

@@ -23,7 +23,6 @@ use hyper::header::{REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
-use nix::sys::socket::Backlog;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -101,7 +100,7 @@ pub async fn serve(
     hosts: Arc<Hosts>,
 ) -> std::io::Result<()> {
     listener.set_nonblocking(true)?;
-    nix::sys::socket::listen(&listener, Backlog::new(BACKLOG)?)?;
+    nix::sys::socket::listen(&listener, crate::sys::queue_length(BACKLOG))?;
     let listener = TcpListener::from_std(listener)?;
     let (mut clients, mut newcomer) = (Clients::default(), None);
     loop {
