@@ -29,5 +29,5 @@ CFLAGS="${CFLAGS:-} -ffile-prefix-map=$PWD=/ftld -ffile-prefix-map=$cargo_home=/
 CARGO_PROFILE_RELEASE_DEBUG=false CARGO_PROFILE_RELEASE_STRIP=symbols CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_INCREMENTAL=0
 export CARGO_ENCODED_RUSTFLAGS CFLAGS CARGO_PROFILE_RELEASE_DEBUG CARGO_PROFILE_RELEASE_STRIP CARGO_PROFILE_RELEASE_CODEGEN_UNITS CARGO_INCREMENTAL
 unset RUSTFLAGS
-cargo build -q --locked --release -p ftld --bin ftld --target "$triple" --target-dir target/dist "${options[@]}" >&2
+cargo build -q --locked --release --target "$triple" --target-dir target/dist "${options[@]}" -p ftld --bin ftld >&2
 realpath "target/dist/$triple/release/ftld"

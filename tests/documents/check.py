@@ -13,7 +13,7 @@ FOREIGN_COMMANDS = set(
     " nbdfuse nbdinfo parallel sbatch ssh systemctl systemd-analyze umount valgrind".split()
 )
 # Options outside a command, with the program that they belong to.
-FOREIGN_OPTIONS = {"--no-default-features": "cargo", "--nocapture": "tests of cargo", "--array": "sbatch", "--norandommap": "fio"}
+FOREIGN_OPTIONS = {"--no-default-features": "cargo", "--dry-run": "cargo publish", "--nocapture": "tests of cargo", "--array": "sbatch", "--norandommap": "fio"}
 # Names that look like ours, with what they belong to.
 FOREIGN = {
     "generic/223": "a test of xfstests",
