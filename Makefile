@@ -70,7 +70,7 @@ mutants: deps $(MUTANTS)
 packages: deps
 	deploy/packages.sh deb rpm
 
-release: deps
+release:
 	tests/deps.sh release
 	deploy/release.sh $(TRIAL)
 
@@ -79,6 +79,9 @@ release: deps
 long-test: deps
 	tests/deps.sh long
 	$(MAKE) policy
+	tests/reproducible.sh
+	tests/static.sh
+	tests/container.sh
 	tests/results.py record run-suites env FTLD_LONG=1 $(CARGO) test -p ftld-tests -- --nocapture
 	FTLD_SWARM_SECONDS=7200 FTLD_SWARM_LEDGER=$(CURDIR)/tests/results/swarm.tsv $(CARGO) test -p ftld-tests --test swarm -- --nocapture
 	FTLD_SWARM_SECONDS=3600 FTLD_SWARM_LEDGER=$(CURDIR)/tests/results/daemon_swarm.tsv $(CARGO) test -p ftld-tests --test daemon_swarm -- --nocapture
@@ -98,9 +101,6 @@ long-test: deps
 	DEBIAN=testing tests/systemd/run.sh
 	tests/results.py record run-sanitizers tests/sanitize.sh asan miri
 	$(DENY) check advisories
-	tests/container.sh
-	tests/static.sh
-	tests/reproducible.sh
 
 bench: deps
 	tests/bench/sim.py $(BENCH_ARGS) $(if $(FTLSIM),--ftlsim $(FTLSIM))

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Makes sure that what the build and the tests need is there: Debian packages, and a Rust toolchain. As root it installs what
 # is missing; as another user it prints what to type and fails. With everything there it takes no time.
-# usage: deps.sh [long|release]      also what only `make long-test` or `make release` needs
+# usage: deps.sh [long|release]      long: also what only `make long-test` needs; release: what `make release` needs, and no more
 set -euo pipefail
 
 packages="build-essential pkg-config clang libclang-dev qemu-system-x86 busybox-static cpio xz-utils e2fsprogs fuse3 fio
@@ -12,7 +12,7 @@ static=x86_64-unknown-linux-musl
 case ${1:-} in
 "") ;;
 long) packages="$packages postgresql-15 python3-psycopg2 musl-tools buildah crun" ;;
-release) packages="$packages musl-tools" ;;
+release) packages="build-essential pkg-config clang libclang-dev musl-tools rpm git python3" ;;
 *) echo "usage: tests/deps.sh [long|release]" >&2; exit 2 ;;
 esac
 rust=1.88 # as in Cargo.toml
