@@ -15,9 +15,6 @@ fail() { echo "release: $*" >&2; exit 1; }
 # unready WHY: an error, except in a trial.
 unready() { if [ "$trial" ]; then echo "release: a trial; a release refuses this: $*" >&2; else fail "$*"; fi; }
 
-for tool in cargo git dpkg-deb dpkg-shlibdeps rpmbuild tar sha256sum musl-gcc; do
-  command -v $tool > /dev/null || fail "there is no $tool: tests/deps.sh release"
-done
 # of_manifest KEY: its value under [workspace.package].
 of_manifest() { sed -n "/^\[workspace.package\]/,/^\[workspace.dep/s/^$1 = \"\(.*\)\"$/\1/p" Cargo.toml; }
 version=$(of_manifest version) address=$(of_manifest repository)
@@ -47,6 +44,10 @@ case $address in
 "" | *.example/*) unready "repository in Cargo.toml is '$address', not the address of this repository${home:+, $home}" ;;
 *) [ "${home:-$address}" = "$address" ] || unready "repository in Cargo.toml is $address, this is $home" ;;
 esac
+
+for tool in cargo git dpkg-deb dpkg-shlibdeps rpmbuild tar sha256sum musl-gcc; do
+  command -v $tool > /dev/null || fail "there is no $tool: tests/deps.sh release"
+done
 
 out=$PWD/target/release-$version machine=$(uname -m)
 rm -rf "$out"
