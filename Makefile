@@ -79,6 +79,7 @@ release:
 long-test: deps
 	tests/deps.sh long
 	$(MAKE) policy
+	$(CARGO) publish --workspace --dry-run
 	tests/reproducible.sh
 	tests/static.sh
 	tests/container.sh

@@ -52,7 +52,7 @@ done
 out=$PWD/target/release-$version machine=$(uname -m)
 rm -rf "$out"
 mkdir -p "$out"
-OUT=$out/work deploy/packages.sh deb rpm static > /dev/null
+OUT=$out/work deploy/packages.sh static deb rpm > /dev/null
 mv "$out/work/ftld.deb" "$out/ftld_$version-1_$(dpkg --print-architecture).deb"
 mv "$out/work/ftld.rpm" "$out/ftld-$version-1.$machine.rpm"
 mv "$out/work/ftld-static.tar.gz" "$out/ftld-$version-$machine-linux-musl.tar.gz"
