@@ -8,7 +8,7 @@ packages="build-essential pkg-config clang libclang-dev qemu-system-x86 busybox-
   libnbd-bin python3-libnbd nbdkit nbd-client nbd-server qemu-utils mmdebstrap prometheus chromium curl ca-certificates
   git openssl mandoc rpm python3-pytest python3-pandas python3-matplotlib python3-zstandard
   parallel shellcheck sqlite3 strace tmux"
-[ "${1:-}" != long ] || packages="$packages postgresql-15 python3-psycopg2"
+[ "${1:-}" != long ] || packages="$packages postgresql-15 python3-psycopg2 firefox-esr python3-websocket"
 rust=1.88 # as in Cargo.toml
 
 fail() { echo "deps: $*" >&2; exit 1; }
