@@ -243,7 +243,8 @@ class Firefox(Browser):
     def key(self, key):
         value = self.KEYS.get(key, key)
         # Not the address bar, which has the focus at first, nor the toolbar, to which Tab leads after the last control.
-        self.eval("gBrowser.selectedBrowser.focus()", self.chrome)
+        # Focus where it is already would make the page lose it for a moment.
+        self.eval("document.activeElement === gBrowser.selectedBrowser || gBrowser.selectedBrowser.focus()", self.chrome)
         self.perform("key", actions=[{"type": "keyDown", "value": value}, {"type": "keyUp", "value": value}])
 
     def click(self, selector):
