@@ -6,6 +6,7 @@
     tests/live_page.py BROWSER URL --step WORDS the way of the last write, after this command has let a paused device do some requests"""
 
 import collections
+import re
 import subprocess
 import sys
 import tempfile
@@ -137,7 +138,13 @@ def check_way(browser, command):
     browser.wait(lambda: seen.add(browser.eval(stages)) or 5 in seen, "the way of the write does not end")
     told = browser.eval("[...document.querySelectorAll('#way li')].map(li => li.textContent)")
     offset = browser.eval("now.status.snapshot.last_write.offset")
-    if len(seen) < 3 or f"at byte {offset})" not in told[0] or "host " not in told[1] or "block " not in told[2]:
+    # The streams of the scheme, with the block of the last program, which the page outlines.
+    streams = browser.eval("now.status.snapshot.streams.filter(s => s.pages).map(s => s.kind)")
+    named = re.findall(r"(\w+): \d+, the last in block (\d+)", told[1])
+    outlined = browser.eval("way.stages[1][2]")
+    if not named or named[0][0] != "host" or not {kind for kind, _ in named} <= set(streams) or [int(b) for _, b in named] != outlined:
+        fail(f"the streams of the way are {told[1]!r}, outlined {outlined}, the device has {streams}")
+    if len(seen) < 3 or f"at byte {offset})" not in told[0] or "By cause: host " not in told[1] or "block " not in told[2]:
         fail(f"the way of the last write, {seen} stages: {told}")
     print(f"live page in {browser.name}: {told}")
 
