@@ -1,5 +1,6 @@
-//! Output on standard output, human-readable or JSON. Colours are for terminals: [`anstream`] leaves
-//! them out elsewhere, with `NO_COLOR` and with `TERM=dumb`, and keeps them with `CLICOLOR_FORCE`.
+//! Output on standard output, human-readable or JSON. Colours are for terminals: [`anstream`]
+//! leaves them out elsewhere, with `NO_COLOR` and with `TERM=dumb`, and keeps them with
+//! `CLICOLOR_FORCE`.
 
 use crate::failure::Failure;
 use clap::builder::styling::{Style, Styles};
@@ -47,8 +48,8 @@ impl Tone {
     }
 }
 
-/// Breaks lines that are longer than [`WIDTH`] between words. What follows is as far from the margin
-/// as the text behind a line's last gap, if that is in its first half.
+/// Breaks lines that are longer than [`WIDTH`] between words. What follows is below the text behind
+/// a line's last gap, if that is in its first half.
 pub(crate) fn wrapped(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {

@@ -156,15 +156,18 @@ fn description_of_the_program() -> Roff {
     let mut page = Roff::new();
     page.control("SH", ["DESCRIPTION"]);
     for text in [
-        "ftld serves a block device, through ublk or NBD, whose data are in an emulated NAND flash. A flash translation layer, \
-         the scheme, maps the blocks of the device to pages of the flash. The flash is a file, the image, and obeys the rules of \
-         NAND: pages are programmed in order, blocks are erased as a whole, and both wear out.",
-        "Without a command, ftld serves the TARGET until it is stopped. A new device needs no other option. Data that were \
-         acknowledged survive the death of the daemon; flushed data survive a crash of the host and a power cut.",
-        "The live page at http://127.0.0.1:9917/ shows every block of the flash, write amplification by cause, latencies and \
-         events; /metrics at the same address is for Prometheus.",
-        "Other commands look at instances and images, inject faults, or run a workload through a scheme in memory and in \
-         emulated time.",
+        "ftld serves a block device, through ublk or NBD, whose data are in an emulated NAND \
+         flash. A flash translation layer, the scheme, maps the blocks of the device to pages \
+         of the flash. The flash is a file, the image, and obeys the rules of NAND: pages are \
+         programmed in order, blocks are erased as a whole, and both wear out.",
+        "Without a command, ftld serves the TARGET until it is stopped. A new device needs no \
+         other option. Data that were acknowledged survive the death of the daemon; flushed \
+         data survive a crash of the host and a power cut.",
+        "The live page at http://127.0.0.1:9917/ shows every block of the flash, write \
+         amplification by cause, latencies and events; /metrics at the same address is for \
+         Prometheus.",
+        "Other commands look at instances and images, inject faults, or run a workload \
+         through a scheme in memory and in emulated time.",
     ] {
         page.control("PP", []);
         page.text([roman(text)]);
