@@ -11,7 +11,7 @@ packages="build-essential pkg-config clang libclang-dev qemu-system-x86 busybox-
 static=x86_64-unknown-linux-musl
 case ${1:-} in
 "") ;;
-long) packages="$packages postgresql-15 python3-psycopg2 musl-tools buildah crun" ;;
+long) packages="$packages postgresql-15 python3-psycopg2 firefox-esr python3-websocket musl-tools buildah crun" ;;
 release) packages="build-essential pkg-config clang libclang-dev musl-tools rpm git python3" ;;
 *) echo "usage: tests/deps.sh [long|release]" >&2; exit 2 ;;
 esac

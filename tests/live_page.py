@@ -1,136 +1,20 @@
 #!/usr/bin/env python3
-"""Opens the live page of a running instance in a headless Chromium, and uses it as a person would.
+"""Opens the live page of a running instance in a headless browser, chromium or firefox, and uses it as a person would.
 
-    tests/live_page.py URL FOLDER       checks; screenshots of each width, light and dark, go to FOLDER
-    tests/live_page.py URL --watch S    keeps the page open for S seconds, and that is all
-    tests/live_page.py URL --step WORDS the way of the last write, after this command has let a paused device do some requests
+    tests/live_page.py BROWSER URL FOLDER       checks; screenshots of each width, light and dark, go to FOLDER
+    tests/live_page.py BROWSER URL --watch S    keeps the page open for S seconds, and that is all
+    tests/live_page.py BROWSER URL --step WORDS the way of the last write, after this command has let a paused device do some requests"""
 
-Speaks the browser's own protocol over a pipe, so nothing but Debian's chromium is needed."""
-
-import base64
 import collections
-import json
-import os
-import select
+import re
 import subprocess
 import sys
 import tempfile
 import time
 
-FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --disable-dev-shm-usage --no-first-run --disable-sync --hide-scrollbars
---disable-background-networking --disable-component-update --disable-extensions --remote-debugging-pipe --window-size=1280,800""".split()
-PATIENCE = 30
+from browsers import BROWSERS
+
 WIDTHS = {360: 740, 1280: 800, 2560: 1440}
-
-
-class Browser:
-    """A Chromium with one page."""
-
-    def __init__(self, folder):
-        to_browser, self.to = os.pipe()
-        self.read, from_browser = os.pipe()
-
-        def pipes():
-            # The browser reads from 3 and writes to 4.
-            read, write = os.dup(to_browser), os.dup(from_browser)
-            os.dup2(read, 3)
-            os.dup2(write, 4)
-
-        arguments = ["chromium", f"--user-data-dir={folder}/profile", *FLAGS, "about:blank"]
-        self.process = subprocess.Popen(arguments, preexec_fn=pipes, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        os.close(to_browser)
-        os.close(from_browser)
-        self.buffer, self.last, self.session = b"", 0, None
-        self.requests, self.errors, self.answers = [], [], {}
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ["Page", "Runtime", "Network", "Log"]:
-            self.call(f"{domain}.enable")
-
-    def call(self, method, **params):
-        self.last += 1
-        message = {"id": self.last, "method": method, "params": params}
-        if self.session:
-            message["sessionId"] = self.session
-        os.write(self.to, json.dumps(message).encode() + b"\0")
-        answer = self.wait(lambda: self.answers.pop(self.last, None), f"{method} was not answered")
-        if "error" in answer:
-            raise SystemExit(f"{method}: {answer['error']['message']}")
-        return answer["result"]
-
-    def wait(self, found, otherwise, seconds=PATIENCE):
-        """Handles what the browser says until `found` gives something."""
-        until = time.monotonic() + seconds
-        while True:
-            result = found()
-            if result:
-                return result
-            left = until - time.monotonic()
-            if left <= 0:
-                raise SystemExit(f"after {seconds} s: {otherwise}; errors on the page: {self.errors}")
-            if select.select([self.read], [], [], min(left, 0.2))[0]:
-                data = os.read(self.read, 1 << 20)
-                if not data:
-                    raise SystemExit("chromium ended")
-                *messages, self.buffer = (self.buffer + data).split(b"\0")
-                for message in messages:
-                    self.take(json.loads(message))
-
-    def take(self, message):
-        method, params = message.get("method"), message.get("params", {})
-        if "id" in message:
-            self.answers[message["id"]] = message
-        elif method == "Network.requestWillBeSent":
-            self.requests.append(params["request"]["url"])
-        elif method == "Runtime.exceptionThrown":
-            self.errors.append(params["exceptionDetails"].get("exception", {}).get("description", "exception"))
-        elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
-            self.errors.append(str(params["args"]))
-        elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
-            self.errors.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
-
-    def eval(self, code):
-        result = self.call("Runtime.evaluate", expression=code, returnByValue=True)
-        if "exceptionDetails" in result:
-            raise SystemExit(f"{code}: {result['exceptionDetails']}")
-        return result["result"].get("value")
-
-    def until(self, code, otherwise, seconds=PATIENCE):
-        return self.wait(lambda: self.eval(code), otherwise, seconds)
-
-    def rest(self, seconds):
-        """Lets so much time go by."""
-        until = time.monotonic() + seconds
-        self.wait(lambda: time.monotonic() >= until, "time does not pass", seconds + PATIENCE)
-
-    def key(self, key):
-        text = {"text": key} if len(key) == 1 else {"windowsVirtualKeyCode": 9} if key == "Tab" else {}
-        for kind in ["keyDown", "keyUp"]:
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, **(text if kind == "keyDown" else {}))
-
-    def click(self, selector):
-        where = self.eval(f"(r => [r.x + r.width / 2, r.y + r.height / 2])(document.querySelector({selector!r}).getBoundingClientRect())")
-        for kind in ["mousePressed", "mouseReleased"]:
-            self.call("Input.dispatchMouseEvent", type=kind, x=where[0], y=where[1], button="left", clickCount=1)
-
-    def open(self, url):
-        self.call("Page.navigate", url=url)
-        self.until("Number(document.body?.dataset.ticks || 0) > 0", "the page does not tick")
-
-    def width(self, width):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=WIDTHS[width], deviceScaleFactor=1, mobile=False)
-
-    def screenshot(self, path, scheme, whole):
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.rest(0.5)
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        with open(path, "wb") as file:
-            file.write(base64.b64decode(shot["data"]))
-
-    def end(self):
-        self.process.terminate()
-        self.process.wait()
-
 
 COLOURS = """(id => { const c = document.getElementById(id);
   const copy = new OffscreenCanvas(c.width, c.height).getContext('2d', { willReadFrequently: true });
@@ -205,7 +89,7 @@ def check_keys(browser, text):
 def check_reopened(browser, url, text):
     """Reopened after the events were not published any more, the page has its plots and drops no event."""
     before = browser.eval("now.ticks.length")
-    browser.call("Page.navigate", url="about:blank")
+    browser.go("about:blank")
     browser.rest(8)
     browser.open(url)
     after = browser.eval("now.ticks.length")
@@ -219,7 +103,7 @@ def check_reopened(browser, url, text):
 def check_widths(browser, folder):
     """Nothing is cut or touches an edge, at any width."""
     for width in WIDTHS:
-        browser.width(width)
+        browser.window(width, WIDTHS[width])
         for scheme in ["light", "dark"]:
             browser.screenshot(f"{folder}/{scheme}-{width}.png", scheme, True)
         wide = browser.eval("document.documentElement.scrollWidth")
@@ -229,7 +113,7 @@ def check_widths(browser, folder):
           .filter(e => e.getBoundingClientRect().right > section.getBoundingClientRect().right - 6).map(e => e.id || e.textContent))""")
         if touching:
             fail(f"at {width} pixels the edge is touched by {touching}")
-    browser.width(1280)
+    browser.window(1280, WIDTHS[1280])
 
 
 def check_instances(browser, text):
@@ -254,9 +138,15 @@ def check_way(browser, command):
     browser.wait(lambda: seen.add(browser.eval(stages)) or 5 in seen, "the way of the write does not end")
     told = browser.eval("[...document.querySelectorAll('#way li')].map(li => li.textContent)")
     offset = browser.eval("now.status.snapshot.last_write.offset")
-    if len(seen) < 3 or f"at byte {offset})" not in told[0] or "host " not in told[1] or "block " not in told[2]:
+    # The streams of the scheme, with the block of the last program, which the page outlines.
+    streams = browser.eval("now.status.snapshot.streams.filter(s => s.pages).map(s => s.kind)")
+    named = re.findall(r"(\w+): \d+, the last in block (\d+)", told[1])
+    outlined = browser.eval("way.stages[1][2]")
+    if not named or named[0][0] != "host" or not {kind for kind, _ in named} <= set(streams) or [int(b) for _, b in named] != outlined:
+        fail(f"the streams of the way are {told[1]!r}, outlined {outlined}, the device has {streams}")
+    if len(seen) < 3 or f"at byte {offset})" not in told[0] or "By cause: host " not in told[1] or "block " not in told[2]:
         fail(f"the way of the last write, {seen} stages: {told}")
-    print(f"live page: {told}")
+    print(f"live page in {browser.name}: {told}")
 
 
 def check(browser, url, folder):
@@ -280,8 +170,7 @@ def check(browser, url, folder):
     check_keys(browser, text)
     check_reopened(browser, url, text)
 
-    at = browser.eval("(r => [r.x + 40, r.y + 10])(document.getElementById('map').getBoundingClientRect())")
-    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=at[0], y=at[1])
+    browser.point(*browser.place("#map", 40, 10))
     if "pages valid" not in text("map-facts"):
         fail(f"pointing at a block says {text('map-facts')!r}")
     if "lazy" not in text("scheme-name").lower():
@@ -322,14 +211,14 @@ def check(browser, url, folder):
 
 
 def main():
-    url, folder = sys.argv[1], sys.argv[2]
-    watch = float(sys.argv[3]) if folder == "--watch" else None
-    command = sys.argv[3:] if folder == "--step" else None
+    url, folder = sys.argv[2:4]
+    watch = float(sys.argv[4]) if folder == "--watch" else None
+    command = sys.argv[4:] if folder == "--step" else None
     began = time.monotonic()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
-        browser = Browser(scratch)
+        browser = BROWSERS[sys.argv[1]](scratch)
         try:
-            browser.width(1280)
+            browser.window(1280, WIDTHS[1280])
             browser.open(url)
             if watch:
                 browser.rest(watch)
@@ -347,7 +236,7 @@ def main():
             check_instances(browser, lambda id: browser.eval(f"document.getElementById({id!r}).textContent"))
             if browser.errors:
                 fail(f"errors on the console: {browser.errors}")
-            print(f"live page: {time.monotonic() - began:.1f} s, colours {modes}, requests {dict(paths)}, 0 to other hosts, 0 errors")
+            print(f"live page in {browser.name}: {time.monotonic() - began:.1f} s, colours {modes}, requests {dict(paths)}, 0 to other hosts, 0 errors")
         finally:
             browser.end()
 

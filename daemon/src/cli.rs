@@ -4,6 +4,7 @@ use crate::compare::CompareArgs;
 use crate::failure::{Exit, Failure};
 use crate::inject::{BadBlock, BitErrors, PowerCut};
 use crate::options::DeviceArgs;
+use crate::output::STYLES;
 use crate::replay::{ReplayArgs, Run};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -16,7 +17,7 @@ use strum::VariantArray;
 /// A real block device whose flash you can see, torture and compare.
 #[derive(Debug, Parser)]
 #[command(name = "ftld", version, long_version = long_version())]
-#[command(args_conflicts_with_subcommands = true, after_help = epilogue())]
+#[command(args_conflicts_with_subcommands = true, after_help = epilogue(), styles = STYLES)]
 pub struct Cli {
     /// What to do; without one, serve.
     #[command(subcommand)]
@@ -156,10 +157,10 @@ pub enum Command {
     Step {
         /// Name of the instance; not needed if only one is running
         name: Option<String>,
-        /// Until N events are recorded
+        /// Run until N events are recorded
         #[arg(long, value_name = "N", default_value_t = 1)]
         events: u64,
-        /// Until N requests are served, with all their work
+        /// Run until N requests are served, with all their work
         #[arg(long, value_name = "N", conflicts_with = "events")]
         requests: Option<u64>,
     },

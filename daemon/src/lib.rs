@@ -68,7 +68,8 @@ pub fn main() -> ExitCode {
             if as_json {
                 eprintln!("{}", failure.json());
             } else {
-                eprintln!("ftld: {failure}");
+                let prefix = output::Tone::Bad.paint("ftld:");
+                anstream::eprintln!("{prefix} {failure}");
             }
             ExitCode::from(failure.exit.code())
         }

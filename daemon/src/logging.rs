@@ -1,5 +1,6 @@
 //! Logs go to stderr; standard output is for answers.
 
+use anstream::StripStream;
 use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{self, Write};
@@ -33,9 +34,10 @@ impl Write for Messages {
         let mut copy = COPY.lock();
         if let Some(file) = &mut *copy {
             // The caller still sees what a full disk refuses.
-            let _ = file.write_all(text);
+            let _ = StripStream::new(file).write_all(text);
         }
-        io::stderr().write_all(text).map(|()| text.len())
+        // Asks each time whether it is a terminal: `redirect` may make it a file.
+        anstream::stderr().write_all(text).map(|()| text.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -53,7 +55,7 @@ pub fn start() {
     let journald = std::env::var_os("JOURNAL_STREAM").is_some();
     let builder = tracing_subscriber::fmt()
         .with_writer(|| Messages)
-        .with_ansi(false)
+        .with_ansi(true)
         .with_target(false)
         .with_max_level(level);
     // The journal adds its own timestamps. A second start, as in tests, keeps the first.

@@ -20,7 +20,7 @@ pub enum ResponseUnit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precondition {
-    /// None: the device is new
+    /// The device is new
     None,
     /// Every page that the first round of the trace touches, once, in order
     Footprint,

@@ -1,18 +1,113 @@
-//! Output on standard output, human-readable or JSON.
+//! Output on standard output, human-readable or JSON. Colours are for terminals: [`anstream`]
+//! leaves them out elsewhere, with `NO_COLOR` and with `TERM=dumb`, and keeps them with
+//! `CLICOLOR_FORCE`.
 
 use crate::failure::Failure;
+use clap::builder::styling::{Style, Styles};
 use serde_json::Value;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
+/// Colours of help and errors; answers use the same.
+pub(crate) const STYLES: Styles = Styles::styled();
+
+/// Most columns of a line of text; a longer word has a line of its own.
+pub(crate) const WIDTH: usize = 100;
+
+/// What a word tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Good,
+    Warning,
+    Bad,
+    Plain,
+}
+
+impl Tone {
+    /// Returns the tone of the state of an instance.
+    pub(crate) fn of_state(state: &str) -> Tone {
+        match state {
+            "serving" => Tone::Good,
+            "failed" | "disk-full" | "host-error" | "unreadable" => Tone::Bad,
+            "stopped" | "of another user" => Tone::Plain,
+            _ => Tone::Warning,
+        }
+    }
+
+    /// Returns the text in the colour of this tone.
+    pub(crate) fn paint(self, text: &str) -> String {
+        let style = match self {
+            Tone::Good => *STYLES.get_valid(),
+            Tone::Warning => *STYLES.get_invalid(),
+            Tone::Bad => *STYLES.get_error(),
+            Tone::Plain => Style::new(),
+        };
+        format!("{style}{text}{style:#}")
+    }
+}
+
+/// Breaks lines that are longer than [`WIDTH`] between words. What follows is below the text behind
+/// a line's last gap, if that is in its first half.
+pub(crate) fn wrapped(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let begin = line.chars().take_while(|c| *c == ' ').count();
+        let characters: Vec<char> = line.chars().take(WIDTH / 2).collect();
+        let gap = (begin + 2..characters.len())
+            .rev()
+            .find(|at| characters[*at - 2..*at] == [' ', ' '] && characters[*at] != ' ');
+        let hang = gap.unwrap_or(begin + 2);
+        let mut used = 0;
+        // A gap belongs to the word behind it.
+        for (i, word) in words(line).into_iter().enumerate() {
+            let length = word.chars().count();
+            if i > 0 && used + length > WIDTH && used > hang {
+                let word = word.trim_start();
+                out += &format!("\n{:hang$}{word}", "");
+                used = hang + word.chars().count();
+            } else {
+                out += word;
+                used += length;
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// Returns the words of a line, each with the spaces before it.
+fn words(line: &str) -> Vec<&str> {
+    let (mut words, mut from, mut inside) = (Vec::new(), 0, false);
+    for (at, c) in line.char_indices() {
+        if c == ' ' && inside {
+            words.push(&line[from..at]);
+            from = at;
+        }
+        inside = c != ' ';
+    }
+    words.push(&line[from..]);
+    words
+}
+
+/// Writes text for people to standard output, with its colours if that is a terminal.
+///
+/// # Errors
+/// Standard output is not writable.
+pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
+    write(&mut anstream::stdout().lock(), text)
+}
+
 /// Writes to standard output; a closed pipe is not an error.
 ///
 /// # Errors
 /// Standard output is not writable.
 pub fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    write(&mut std::io::stdout().lock(), text)
+}
+
+fn write(out: &mut impl Write, text: &str) -> Result<(), Failure> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Failure::io("standard output", &error))
@@ -47,4 +142,39 @@ pub fn print_json(what: &str, value: Value) -> Result<(), Failure> {
 pub(crate) fn with_schema(what: &str, mut value: Value) -> Value {
     value["schema"] = format!("ftld.{what}/1").into();
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_break_between_words_below_their_text() {
+        let words = "word ".repeat(40);
+        let text = wrapped(&format!("  --set key=…  {words}\n\n  short  one\n"));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= WIDTH),
+            "{text}"
+        );
+        assert!(lines[0].starts_with("  --set key=…  word word"), "{text}");
+        assert!(lines[1].starts_with(&format!("{:15}word", "")), "{text}");
+        assert_eq!(lines[lines.len() - 2..], ["", "  short  one"]);
+        let joined: Vec<&str> = text.split_whitespace().collect();
+        assert_eq!(joined.iter().filter(|word| **word == "word").count(), 40);
+        let path = format!("  image  /{}", "x".repeat(200));
+        assert_eq!(wrapped(&path), path + "\n", "a word is not broken");
+    }
+
+    #[test]
+    fn states_have_their_colours() {
+        assert_eq!(Tone::of_state("serving"), Tone::Good);
+        assert_eq!(Tone::of_state("paused"), Tone::Warning);
+        assert_eq!(Tone::of_state("failed"), Tone::Bad);
+        assert_eq!(Tone::Plain.paint("stopped"), "stopped");
+        let painted = Tone::Bad.paint("failed");
+        assert!(
+            painted.len() > 6 && anstream::adapter::strip_str(&painted).to_string() == "failed"
+        );
+    }
 }

@@ -11,7 +11,7 @@ use crate::volume::{
     BOUNDS_NS, BlockMap, ErrorClass, EventsView, FlashSnapshot, HistogramView, HostView, Op,
     Paused, WritesFailing,
 };
-use nand_model::{Cause, Geometry, Profile};
+use nand_model::{Cause, Geometry, Pbn, Profile};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -200,6 +200,7 @@ impl StatusSnapshot {
                 "age_seconds": self.flash.taken.elapsed().as_secs_f64(), "host_written_bytes": self.flash.host_written_bytes,
                 "emulated_ns": self.flash.emulated_ns,
                 "last_write": self.flash.last_write.map(|write| json!({"offset": write.offset, "bytes": write.bytes})),
+                "streams": self.streams_json(),
             },
             "host": self.host_json(), "nand": self.nand_json(), "blocks": self.blocks_json(), "wear": self.wear_json(),
             "scheme_stats": self.scheme_json(), "ram": self.ram_json(), "faults_injected": self.injected_json(),
@@ -296,10 +297,19 @@ impl StatusSnapshot {
         })
     }
 
+    fn streams_json(&self) -> Value {
+        let stream = |of: &ftl_core::StreamView| {
+            json!({
+                "kind": of.kind.name(), "number": of.number, "pages": of.pages, "block": of.block.map(Pbn::raw),
+            })
+        };
+        self.flash.streams.iter().map(stream).collect()
+    }
+
     fn ram_json(&self) -> Value {
         let entry = |e: &ftl_core::RamEntry| {
             json!({
-                "part": e.part, "entries": e.entries, "paper_bytes": e.paper_bytes, "allocated_bytes": e.allocated_bytes,
+                "part": e.part.name(), "entries": e.entries, "paper_bytes": e.paper_bytes, "allocated_bytes": e.allocated_bytes,
             })
         };
         self.flash.ram.iter().map(entry).collect()

@@ -18,7 +18,7 @@ use crate::int::to_u64;
 use crate::recovery::{MountContext, ShutdownState};
 use crate::space::{Space, StreamId};
 use crate::stalls::StalledBy;
-use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
+use crate::stats::{BlockView, MountReport, RamEntry, RamPart, RamReport, SchemeStats, StreamView};
 use crate::trims::Trims;
 use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Store};
 
@@ -97,13 +97,7 @@ pub(crate) fn check_size(geometry: &Geometry, logical_pages: u32) -> Result<(), 
 
 /// Builds a line of a RAM report: entries, bytes by the paper's count, allocated bytes, and the
 /// most that they become.
-pub(crate) fn ram_entry(
-    part: &'static str,
-    entries: u64,
-    paper: u64,
-    real: u64,
-    most: u64,
-) -> RamEntry {
+pub(crate) fn ram_entry(part: RamPart, entries: u64, paper: u64, real: u64, most: u64) -> RamEntry {
     RamEntry {
         part,
         entries,
@@ -185,10 +179,10 @@ where
         let (buffers, most) = (copies + runs + chunk, copies_most + runs_most + chunk_most);
         let table = victims + blocks;
         [
-            ram_entry("bitmaps", geometry.pages(), 0, bitmap, bitmap),
-            ram_entry("gc", blocks_now, 0, table, table),
-            ram_entry("blocks", blocks_now, 0, lists, lists_most),
-            ram_entry("buffers", 1, 0, buffers, most),
+            ram_entry(RamPart::Bitmaps, geometry.pages(), 0, bitmap, bitmap),
+            ram_entry(RamPart::Gc, blocks_now, 0, table, table),
+            ram_entry(RamPart::Blocks, blocks_now, 0, lists, lists_most),
+            ram_entry(RamPart::Buffers, 1, 0, buffers, most),
         ]
     }
 
@@ -428,6 +422,10 @@ where
 
     fn events(&self) -> &EventLog {
         &self.space.events
+    }
+
+    fn streams(&self) -> &[StreamView] {
+        self.space.stream_views()
     }
 
     fn ram_report(&self) -> RamReport {

@@ -254,11 +254,7 @@ mod tests {
     fn a_lost_record_is_told_apart_in_the_second_run() {
         let profile = Profile::find("slc-2k").unwrap().with_blocks(8);
         let pages = profile.geometry.pages_per_block;
-        let spec = StreamSpec {
-            role: Role::Data,
-            collectable: true,
-            in_place: false,
-        };
+        let spec = StreamSpec::new(crate::stats::StreamKind::Host, Role::Data, true);
         let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
         let mut space = Space::new(Flash::new(chip), &[spec]);
         space.format();

@@ -8,7 +8,7 @@
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::events::EventLog;
-use crate::stats::{BlockView, RamReport, SchemeStats};
+use crate::stats::{BlockView, RamReport, SchemeStats, StreamView};
 use nand_model::{Chip, Nanos, Pbn, Store};
 
 /// A flash translation layer over a chip with store `S`. One caller at a time. Every verb takes its
@@ -78,6 +78,9 @@ pub trait Ftl<S: Store>: Send {
 
     /// Returns the log of background operations.
     fn events(&self) -> &EventLog;
+
+    /// Returns the programs of every stream.
+    fn streams(&self) -> &[StreamView];
 
     /// Returns the RAM of the scheme's tables, by the paper's count and as allocated.
     fn ram_report(&self) -> RamReport;

@@ -43,6 +43,6 @@ pub use events::{
 pub use ftl::{Ftl, Start};
 pub use stalls::StallTotals;
 pub use stats::{
-    BlockCounts, BlockUse, BlockView, Evictions, Lookups, MountReport, RamEntry, RamReport,
-    SchemeStats,
+    BlockCounts, BlockUse, BlockView, Evictions, Lookups, MountReport, RamEntry, RamPart,
+    RamReport, SchemeStats, StreamKind, StreamView,
 };

@@ -2,7 +2,7 @@
 //! ([`nand_model::Counters`]).
 
 use crate::stalls::StallTotals;
-use nand_model::Cause;
+use nand_model::{Cause, Pbn};
 
 /// Physical blocks by use; the numbers add up to all blocks of the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,6 +101,63 @@ pub struct BlockView {
     pub valid: u32,
     /// Number of blocks opened since this one was; 0 if it is empty.
     pub age: u64,
+}
+
+/// Kind of a stream: the pages that it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamKind {
+    /// Host data. With `gc.placement=single`, also copies.
+    Host,
+    /// Host data relocated by GC.
+    Copies,
+    /// Mapping pages.
+    Map,
+    /// Checkpoints.
+    Checkpoint,
+    /// Pages of a logical block's data block.
+    Data,
+    /// Log pages.
+    Log,
+    /// Pages of one unit.
+    Unit,
+    /// Pages of a superblock.
+    Superblock,
+    /// Pages of any unit or logical block.
+    Common,
+    /// A write buffer's journal.
+    Journal,
+}
+
+impl StreamKind {
+    /// Returns the lower-case name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StreamKind::Host => "host",
+            StreamKind::Copies => "copies",
+            StreamKind::Map => "map",
+            StreamKind::Checkpoint => "checkpoint",
+            StreamKind::Data => "data",
+            StreamKind::Log => "log",
+            StreamKind::Unit => "unit",
+            StreamKind::Superblock => "superblock",
+            StreamKind::Common => "common",
+            StreamKind::Journal => "journal",
+        }
+    }
+}
+
+/// Programs of a stream since the mount began. Lanes count as one stream, and so do all streams of
+/// units, of logical blocks and of logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamView {
+    /// Kind of the stream.
+    pub kind: StreamKind,
+    /// Number among the streams of its kind, from 1; 0 if there is only one.
+    pub number: u8,
+    /// Pages programmed, with padding.
+    pub pages: u64,
+    /// Block of the last program; `None` before the first.
+    pub block: Option<Pbn>,
 }
 
 /// Results of a mount.
@@ -229,11 +286,105 @@ pub struct SchemeStats {
     pub mount: MountReport,
 }
 
-/// One structure in RAM.
+/// A structure in RAM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RamPart {
+    /// Location of every logical page, block or unit.
+    Map,
+    /// Cached parts of the map on flash.
+    MapCache,
+    /// DOPFTL's table of cached mapping pages.
+    Ctpa,
+    /// Offset of every logical page in its data block.
+    PageOffsets,
+    /// Mapping entries that are newer than the map on flash.
+    Pending,
+    /// Indexes of the pending entries.
+    PendingIndexes,
+    /// Location of every mapping page.
+    Directory,
+    /// LazyFTL's flags of the pending entries.
+    Flags,
+    /// Which logical pages hold data.
+    Mapped,
+    /// Trim records.
+    Trims,
+    /// Stream that filled each block.
+    Placement,
+    /// Blocks whose GC runs in slices.
+    Slices,
+    /// Host data that is not on flash yet.
+    WriteBuffer,
+    /// Valid pages of every block.
+    Bitmaps,
+    /// Valid counts of the blocks, and the index of victims.
+    Gc,
+    /// Free blocks, streams and released blocks.
+    Blocks,
+    /// Buffers for copies and checkpoints.
+    Buffers,
+    /// Buffers of the request in progress.
+    Work,
+}
+
+impl RamPart {
+    /// All parts.
+    pub const ALL: [RamPart; 18] = [
+        RamPart::Map,
+        RamPart::MapCache,
+        RamPart::Ctpa,
+        RamPart::PageOffsets,
+        RamPart::Pending,
+        RamPart::PendingIndexes,
+        RamPart::Directory,
+        RamPart::Flags,
+        RamPart::Mapped,
+        RamPart::Trims,
+        RamPart::Placement,
+        RamPart::Slices,
+        RamPart::WriteBuffer,
+        RamPart::Bitmaps,
+        RamPart::Gc,
+        RamPart::Blocks,
+        RamPart::Buffers,
+        RamPart::Work,
+    ];
+
+    /// Returns the lower-case name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RamPart::Map => "map",
+            RamPart::MapCache => "map cache",
+            RamPart::Ctpa => "ctpa",
+            RamPart::PageOffsets => "page offsets",
+            RamPart::Pending => "pending",
+            RamPart::PendingIndexes => "pending indexes",
+            RamPart::Directory => "directory",
+            RamPart::Flags => "flags",
+            RamPart::Mapped => "mapped",
+            RamPart::Trims => "trims",
+            RamPart::Placement => "placement",
+            RamPart::Slices => "slices",
+            RamPart::WriteBuffer => "write buffer",
+            RamPart::Bitmaps => "bitmaps",
+            RamPart::Gc => "gc",
+            RamPart::Blocks => "blocks",
+            RamPart::Buffers => "buffers",
+            RamPart::Work => "work",
+        }
+    }
+
+    /// Returns the part of this name.
+    pub fn find(name: &str) -> Option<RamPart> {
+        Self::ALL.into_iter().find(|part| part.name() == name)
+    }
+}
+
+/// The size of one structure in RAM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RamEntry {
-    /// Name of the structure.
-    pub part: &'static str,
+    /// The structure.
+    pub part: RamPart,
     /// Number of entries.
     pub entries: u64,
     /// Bytes by the paper's count; 0 for a structure that papers do not count.

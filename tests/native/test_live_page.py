@@ -1,7 +1,8 @@
 """The live page of a device under load, used in a real browser; `ftld pause`, `step` and `resume`; and
 what an open page costs.
-  CPU_SECONDS (10)   how long that is measured
-Screenshots stay under target/live-page."""
+  CPU_SECONDS (10)     how long that is measured
+  BROWSERS (chromium)  browsers to use: chromium firefox
+Screenshots stay under target/live-page, in a folder for each browser."""
 
 import json
 import os
@@ -15,6 +16,7 @@ import nbd
 
 CPU_SECONDS = int(os.environ.get("CPU_SECONDS", "10"))
 BROWSE = [sys.executable, "-B", ROOT / "tests/live_page.py"]
+BROWSERS = os.environ.get("BROWSERS", "chromium").split()
 LOAD = ["--size=60m", "--iodepth=8", "--fsync=256", "--random_distribution=zipf:1.1", "--rate_iops=3000"]
 # Beyond what fio writes.
 OFFSET, BYTES = 62 << 20, 1 << 20
@@ -113,17 +115,17 @@ def test_device_collects(load):
     assert load.runs()
 
 
-def test_browser(daemon, other, load, note):
+@pytest.mark.parametrize("browser", BROWSERS)
+def test_browser(daemon, other, load, browser, note):
     """the page in a browser."""
-    shots = ROOT / "target/live-page"
+    shots = ROOT / "target/live-page" / browser
     shots.mkdir(parents=True, exist_ok=True)
     for old in shots.glob("*.png"):
         old.unlink()
-    note(run(*BROWSE, f"{daemon.url}/", shots).strip())
+    note(run(*BROWSE, browser, f"{daemon.url}/", shots).strip())
     assert sorted(shot.name for shot in shots.glob("*.png")) == [
         "dark-1280.png", "dark-2560.png", "dark-360.png", "light-1280.png", "light-2560.png", "light-360.png", "paused.png"
     ]
-    other.stop()
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +133,9 @@ def errors(daemon, load):
     return daemon.status("host.write.errors.eio")
 
 
-def test_pause(daemon, load, errors):
+def test_pause(daemon, other, load, errors):
     """pause."""
+    other.stop()
     daemon.ftld("pause", "page", "--for", "60s")
 
 
@@ -166,9 +169,10 @@ def test_after_the_step(daemon, load):
     assert load.runs() and served(daemon) == before
 
 
-def test_way_of_a_write(daemon, load, note):
+@pytest.mark.parametrize("browser", BROWSERS)
+def test_way_of_a_write(daemon, load, browser, note):
     """the page tells the way of the last write of a step."""
-    note(run(*BROWSE, f"{daemon.url}/", "--step", "ftld", "step", "page", "--requests", "10", env=daemon.environment).strip())
+    note(run(*BROWSE, browser, f"{daemon.url}/", "--step", "ftld", "step", "page", "--requests", "10", env=daemon.environment).strip())
 
 
 def test_step_by_events(daemon, load):
@@ -215,7 +219,7 @@ def test_settles(daemon, load):
 def test_cost_of_an_open_page(daemon, note):
     """an open page costs at most 1 % of a core."""
     began = daemon.cpu_ms()
-    watched = run(*BROWSE, f"{daemon.url}/", "--watch", CPU_SECONDS, timeout=CPU_SECONDS + 120).strip()
+    watched = run(*BROWSE, BROWSERS[0], f"{daemon.url}/", "--watch", CPU_SECONDS, timeout=CPU_SECONDS + 120).strip()
     with_it = daemon.cpu_ms() - began
     time.sleep(5)  # not a page that was looked at a moment ago
     began = daemon.cpu_ms()

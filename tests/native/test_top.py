@@ -4,34 +4,11 @@ import subprocess
 import time
 
 import pytest
-from harness import Daemon, run, wait_for
+from harness import Daemon, wait_for
+from terminal import Terminal
 
+COMMAND = "ftld top --delay 0.2"
 WIDTH, HEIGHT = 100, 30
-
-
-class Terminal:
-    """A terminal with `ftld top` in it; after it, the shell prints its exit code."""
-
-    def __init__(self, folder, environment, width, height):
-        self.tmux = ["tmux", "-S", str(folder / f"tmux-{width}"), "-f", "/dev/null"]
-        command = "ftld top --delay 0.2; echo exit code $?; exec sleep 600"
-        run(*self.tmux, "new-session", "-d", "-s", "top", "-x", width, "-y", height, command, env=environment)
-
-    def text(self):
-        return run(*self.tmux, "capture-pane", "-p", "-t", "top")
-
-    def press(self, *keys):
-        run(*self.tmux, "send-keys", "-t", "top", *keys)
-
-    def shows(self, *words):
-        """Waits until all words are on the screen."""
-        try:
-            wait_for(lambda: all(word in self.text() for word in words), 20, f"{words} on the screen")
-        except AssertionError as error:
-            raise AssertionError(f"{error}; the screen is:\n{self.text()}") from None
-
-    def end(self):
-        subprocess.run([*self.tmux, "kill-server"], capture_output=True)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +20,7 @@ def daemons(folder, to_kill):
 
 @pytest.fixture(scope="module")
 def terminal(folder, daemons):
-    terminal = Terminal(folder, daemons[0].environment, WIDTH, HEIGHT)
+    terminal = Terminal(folder, daemons[0].environment, WIDTH, HEIGHT, COMMAND)
     yield terminal
     terminal.end()
 
@@ -56,6 +33,7 @@ def line(terminal, name):
 def test_both_instances_are_shown(terminal):
     """Both instances, and the first one below."""
     terminal.shows("2 instances", "first", "second", "lazyftl on mlc-4k", "no reads or writes")
+    assert max(map(len, terminal.text().splitlines())) <= WIDTH
 
 
 def test_load_is_shown(daemons, terminal, note):
@@ -107,7 +85,7 @@ def test_no_terminal(daemons):
 
 def test_small_terminal(folder, daemons):
     """A terminal of 20 x 5 does no harm."""
-    small = Terminal(folder, daemons[0].environment, 20, 5)
+    small = Terminal(folder, daemons[0].environment, 20, 5, COMMAND)
     try:
         wait_for(lambda: small.text().strip(), 20, "anything on the screen")
         time.sleep(1)

@@ -2,7 +2,7 @@
 
 use crate::config::find_scheme;
 use crate::failure::Failure;
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, wrapped};
 use crate::preset::{PRESETS, Preset};
 use crate::profile_file;
 use crate::size::show_size;
@@ -62,7 +62,7 @@ pub fn schemes(name: Option<&str>, as_json: bool) -> Result<(), Failure> {
     if wanted.is_none() {
         text += OPTIMUM;
     }
-    print(&text)
+    print(&wrapped(&text))
 }
 
 fn mlc(scheme: &Scheme) -> &'static str {
@@ -122,7 +122,7 @@ pub fn workloads(as_json: bool) -> Result<(), Failure> {
     DIALECTS
         .iter()
         .for_each(|d| text += &format!("  {:<10} {}: {}\n", d.name, d.title, d.line));
-    print(&text)
+    print(&wrapped(&text))
 }
 
 /// `ftld profiles`: all of them, or one by its name or file.
@@ -142,7 +142,7 @@ pub fn profiles(name: Option<&str>, as_toml: bool, as_json: bool) -> Result<(), 
         return print_json("profiles", json!({"profiles": profiles}));
     }
     let text: String = shown.iter().map(profile_text).collect();
-    print(&text)
+    print(&wrapped(&text))
 }
 
 fn is_default(profile: &Profile) -> bool {
@@ -255,5 +255,5 @@ pub fn presets(as_json: bool) -> Result<(), Failure> {
             }
         );
     }
-    print(&text)
+    print(&wrapped(&text))
 }

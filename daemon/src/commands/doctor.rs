@@ -6,7 +6,7 @@ use crate::control::{self, Request};
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
 use crate::options::DeviceArgs;
-use crate::output::{print, print_json};
+use crate::output::{Tone, print_json, print_text, wrapped};
 use crate::size::show_size;
 use crate::stack;
 use crate::target::Target;
@@ -61,6 +61,14 @@ impl Finding {
         self
     }
 
+    fn tone(&self) -> Tone {
+        match self.verdict {
+            Verdict::Good => Tone::Good,
+            Verdict::Note => Tone::Warning,
+            Verdict::Bad(_) => Tone::Bad,
+        }
+    }
+
     fn word(&self) -> &'static str {
         match self.verdict {
             Verdict::Good => "ok",
@@ -84,8 +92,11 @@ pub fn doctor(args: &DeviceArgs, dirs: &Dirs, as_json: bool) -> Result<(), Failu
             json!({"findings": findings.iter().map(of).collect::<Value>()}),
         )?;
     } else {
-        let line = |f: &Finding| format!("{:<5} {:<14} {}\n", f.word(), f.what, f.text);
-        print(&findings.iter().map(line).collect::<String>())?;
+        let line = |f: &Finding| {
+            let line = wrapped(&format!("{:<5} {:<14}  {}", f.word(), f.what, f.text));
+            f.tone().paint(f.word()) + &line[f.word().len()..]
+        };
+        print_text(&findings.iter().map(line).collect::<String>())?;
     }
     let bad: Vec<_> = findings
         .iter()

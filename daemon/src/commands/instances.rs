@@ -4,7 +4,7 @@ use crate::control::{self, Request};
 use crate::failure::{Exit, Failure};
 use crate::inject::Injection;
 use crate::instance::{Dirs, Instance, check_name};
-use crate::output::{print, print_json};
+use crate::output::{Tone, print, print_json, print_text};
 use crate::pause::PauseCommand;
 use crate::size::show_size;
 use crate::{stack, transport};
@@ -42,7 +42,7 @@ pub fn list(dirs: &Dirs, all: bool, as_json: bool) -> Result<(), Failure> {
         };
         return print(&format!("no instance is running{hint}\n"));
     }
-    let heading = ["NAME", "STATE", "SCHEME", "SIZE", "WAF", "TARGET", "IMAGE"];
+    let heading = ["NAME", "STATE", "SCHEME", "SIZE", "WAF", "TARGET OR IMAGE"];
     let mut rows = vec![heading.map(str::to_owned)];
     for instance in &instances {
         let field = |key: &str| instance[key].as_str().unwrap_or("-");
@@ -52,14 +52,20 @@ pub fn list(dirs: &Dirs, all: bool, as_json: bool) -> Result<(), Failure> {
         let ratio = instance["write_amplification"]
             .as_f64()
             .map_or("-".into(), |ratio| format!("{ratio:.2}"));
-        let text = ["name", "state", "scheme", "target", "image"].map(|key| field(key).to_owned());
-        let [name, state, scheme, target, image] = text;
-        rows.push([name, state, scheme, size, ratio, target, image]);
+        // One that is stopped has no target; `ftld status` shows both.
+        let place = instance["target"].as_str().unwrap_or(field("image"));
+        let text = ["name", "state", "scheme"].map(|key| field(key).to_owned());
+        let [name, state, scheme] = text;
+        rows.push([name, state, scheme, size, ratio, place.to_owned()]);
     }
-    print(&aligned(&rows))
+    print_text(&aligned(&rows))
 }
 
-/// Returns the rows with their columns aligned: numbers to the right, the last one as it is.
+/// Index of the state in a row of `ftld list`.
+const STATE: usize = 1;
+
+/// Returns the rows with their columns aligned: numbers to the right, the last one as it is. The
+/// state has its colour.
 fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -70,13 +76,18 @@ fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
         cells.all(|cell| cell == "-" || cell.starts_with(|c: char| c.is_ascii_digit()))
     };
     let mut text = String::new();
-    for row in rows {
+    for (number, row) in rows.iter().enumerate() {
         for (column, cell) in row.iter().enumerate() {
-            let width = width(column);
+            let tone = match (number, column) {
+                (1.., STATE) => Tone::of_state(cell),
+                _ => Tone::Plain,
+            };
+            let space = " ".repeat(width(column) - cell.chars().count());
+            let cell = tone.paint(cell);
             text += &match (column + 1 == N, is_number(column)) {
                 (true, _) => format!("{cell}\n"),
-                (false, true) => format!("{cell:>width$}  "),
-                (false, false) => format!("{cell:<width$}  "),
+                (false, true) => format!("{space}{cell}  "),
+                (false, false) => format!("{cell}{space}  "),
             };
         }
     }
@@ -341,4 +352,30 @@ pub fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure>
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_page_is_no_plural() {
+        assert_eq!([0, 1, 2].map(pages), ["0 pages", "1 page", "2 pages"]);
+    }
+
+    #[test]
+    fn columns_are_aligned_and_the_state_has_its_colour() {
+        let rows = [
+            ["NAME", "STATE", "SIZE", "TARGET"],
+            ["a", "serving", "8 MiB", "-"],
+            ["longer", "stopped", "16 MiB", "x"],
+        ];
+        let text = aligned(&rows.map(|row| row.map(str::to_owned)));
+        assert!(text.contains(&Tone::Good.paint("serving")), "{text:?}");
+        let text = anstream::adapter::strip_str(&text).to_string();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], "NAME    STATE      SIZE  TARGET");
+        assert_eq!(lines[1], "a       serving   8 MiB  -");
+        assert_eq!(lines[2], "longer  stopped  16 MiB  x");
+    }
 }

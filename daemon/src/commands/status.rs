@@ -4,7 +4,7 @@ use super::instances::{ask_status, pick};
 use crate::convert::whole;
 use crate::failure::Failure;
 use crate::instance::Dirs;
-use crate::output::{print, print_json, with_schema};
+use crate::output::{Tone, print, print_json, print_text, with_schema, wrapped};
 use crate::rates::{Latency, Rates, show_ns};
 use crate::size::show_size;
 use serde_json::{Value, json};
@@ -104,7 +104,9 @@ pub fn status(dirs: &Dirs, name: Option<&str>, brief: bool, as_json: bool) -> Re
     if !reason.is_empty() {
         lines.push(format!("  {:<10} {reason}", "read-only"));
     }
-    print(&(lines.join("\n") + "\n"))
+    let (state, text) = (text(&status["state"]), wrapped(&lines.join("\n")));
+    let painted = format!(": {} (pid", Tone::of_state(&state).paint(&state));
+    print_text(&text.replacen(&format!(": {state} (pid"), &painted, 1))
 }
 
 /// Returns what the mount of this start found.
@@ -197,7 +199,7 @@ pub fn watch(dirs: &Dirs, name: Option<&str>, seconds: f64, as_json: bool) -> Re
     Ok(())
 }
 
-const HEADING: &str = "state           read/s    write/s    ops/s       p99  WAF now   life  free blk  moved/s  map hit  erases\n";
+const HEADING: &str = "state           read/s    write/s   ops/s      p99 WAF now   life free blk moved/s map hit  erases\n";
 
 /// Returns the line of the time between two status answers.
 fn rates(before: &Value, now: &Value) -> String {
@@ -206,7 +208,7 @@ fn rates(before: &Value, now: &Value) -> String {
         number.map_or("-".into(), |number| format!("{number:.digits$}"))
     };
     format!(
-        "{:<11} {:>10} {:>10} {:>8.0} {:>9} {:>8} {:>6} {:>9} {:>8.0} {:>8} {:>3}-{}",
+        "{:<11} {:>10} {:>10} {:>7.0} {:>8} {:>7} {:>6} {:>8} {:>7.0} {:>7} {:>3}-{}",
         now["state"].as_str().unwrap_or("-"),
         show_size(whole(rates.read_bytes)),
         show_size(whole(rates.written_bytes)),

@@ -163,10 +163,10 @@ pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
     }
     if let Some(file) = &args.append {
         let mut appended = Appended::open(file)?;
+        let planned = jobs.len();
         let jobs = appended.remaining(jobs);
-        return verdict(&run_all(jobs, threads, &mut |outcome| {
-            appended.add(outcome)
-        })?);
+        let outcomes = run_all(jobs, threads, &mut |outcome| appended.add(outcome))?;
+        return verdict(&outcomes, planned);
     }
     // With several seeds, a line has the statistics of its cell, which needs all runs.
     let single = jobs.iter().all(|job| job.seed == jobs[0].seed);
@@ -186,6 +186,7 @@ fn cores() -> usize {
 /// Runs jobs one after the other. Prints or appends each row when it is there.
 fn run_jobs(args: &CompareArgs, jobs: Vec<Job>) -> Result<(), Failure> {
     let mut appended = args.append.as_deref().map(Appended::open).transpose()?;
+    let planned = jobs.len();
     let jobs = match &appended {
         Some(appended) => appended.remaining(jobs),
         None => jobs,
@@ -203,7 +204,7 @@ fn run_jobs(args: &CompareArgs, jobs: Vec<Job>) -> Result<(), Failure> {
         }
         outcomes.push(outcome);
     }
-    verdict(&outcomes)
+    verdict(&outcomes, planned)
 }
 
 fn attempt(job: Job) -> Outcome {
@@ -323,7 +324,7 @@ fn report(args: &CompareArgs, outcomes: &[Outcome], csv_done: bool) -> Result<()
             job.workload
         );
     }
-    verdict(outcomes)
+    verdict(outcomes, outcomes.len())
 }
 
 /// Returns the command line of this process.
@@ -333,8 +334,8 @@ fn command() -> Vec<String> {
     std::iter::once("ftld".to_owned()).chain(words).collect()
 }
 
-/// Returns the failure of the runs that failed.
-fn verdict(outcomes: &[Outcome]) -> Result<(), Failure> {
+/// Returns the failure of the runs that failed. That of a plan of one job has the job's exit code.
+fn verdict(outcomes: &[Outcome], planned: usize) -> Result<(), Failure> {
     let failed: Vec<&Failed> = outcomes
         .iter()
         .filter_map(|outcome| match outcome {
@@ -344,9 +345,7 @@ fn verdict(outcomes: &[Outcome]) -> Result<(), Failure> {
         .collect();
     match &failed[..] {
         [] => Ok(()),
-        [only] if outcomes.len() == 1 => {
-            Err(Failure::new(Exit::from_code(only.exit), only.error.clone()))
-        }
+        [only] if planned == 1 => Err(Failure::new(Exit::from_code(only.exit), only.error.clone())),
         [first, ..] => Err(Failure::failed(format!(
             "{} of {} runs failed, first {} on {}: {}",
             failed.len(),

@@ -78,13 +78,18 @@ impl Sweep {
     /// adjacent. Equal jobs (a scheme without the varied parameter) are merged.
     ///
     /// # Errors
-    /// No workload is named, a preset, scheme or setting does not exist, or a scheme needs more than
+    /// No workload is named, one is wrong, a preset, scheme or setting does not exist, or a scheme needs more than
     /// the requested raw flash or RAM.
     pub fn jobs(&self) -> Result<Vec<Job>, Failure> {
         if self.workloads.is_empty() {
             return Err(Failure::usage(
                 "no workload: name trace files or generators; see `ftld workloads`",
             ));
+        }
+        for workload in &self.workloads {
+            if let Some(Err(wrong)) = ftld_traces::Workload::parse(workload) {
+                return Err(Failure::usage(wrong));
+            }
         }
         self.check_raw()?;
         let seeds = self.seeds()?;

@@ -3,6 +3,7 @@
 use super::cells::{Cell, cells};
 use super::labels::Labels;
 use crate::convert::{to_f64, whole};
+use crate::output::{WIDTH, wrapped};
 use crate::replay::{Quantity, Response, Row, Summary, estimate};
 use crate::size::show_size;
 use crate::statistics::{Difference, Estimate};
@@ -36,14 +37,8 @@ fn of(response: &Option<Response>, value: fn(&Response) -> f64) -> Option<f64> {
     response.as_ref().map(value)
 }
 
+/// Columns; those that a reader looks at first come first.
 const COLUMNS: &[Column] = &[
-    Column {
-        head: "raw",
-        of: |row| Some(to_f64(row.device.raw_bytes)),
-        bound: |_| None,
-        show: |bytes| show_size(whole(bytes)),
-        interval: false,
-    },
     Column {
         head: "OP %",
         of: |row| Some(row.device.effective_op_percent),
@@ -167,6 +162,13 @@ const COLUMNS: &[Column] = &[
         interval: false,
     },
     Column {
+        head: "raw",
+        of: |row| Some(to_f64(row.device.raw_bytes)),
+        bound: |_| None,
+        show: |bytes| show_size(whole(bytes)),
+        interval: false,
+    },
+    Column {
         head: "RAM paper",
         of: |row| Some(to_f64(row.ram.paper_bytes)),
         bound: |_| None,
@@ -248,7 +250,7 @@ pub(super) fn ratios(cells: &[Cell<'_>], labels: &Labels) -> Vec<Ratios> {
         }
         if found.last().is_none_or(|(base, _)| *base != cell.base) {
             let title = format!(
-                "ratio to {}, paired over {} seeds, with 95 % interval; = is no difference",
+                "ratio to {}, {} paired seeds, 95 % intervals; = is no difference",
                 labels.of(base.first()),
                 base.runs.len()
             );
@@ -304,30 +306,70 @@ pub(super) fn text(rows: &[&Row]) -> String {
         let mut lines = vec![heads()];
         lines.extend(of.iter().map(|cell| line(cell, &labels)));
         lines.extend(of.first().map(optimum));
-        text += &format!("{workload}\n{}\n", columns(&lines));
+        text += &wrapped(workload);
+        text += &format!("{}\n", columns(&lines));
         for Ratios { title, lines } in ratios(&of, &labels) {
-            text += &format!("  {title}\n{}\n", columns(&lines));
+            text += &wrapped(&format!("  {title}"));
+            text += &format!("{}\n", columns(&lines));
         }
     }
     text
 }
 
+/// Headings of columns that belong to the one on their left.
+const CONTINUED: [&str; 4] = ["p99", "p99.9", "max", "stddev"];
+
+/// Returns the lines as one table, or as several with the same labels if it is wider than
+/// [`WIDTH`]. Columns without a value are left out.
 fn columns(lines: &[Vec<String>]) -> String {
-    let count = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        lines
-            .iter()
-            .filter_map(|line| line.get(column))
-            .map(|cell| cell.chars().count())
-            .max()
-            .unwrap_or(0)
+    let Some((heads, values)) = lines.split_first() else {
+        return String::new();
     };
-    let widths: Vec<_> = (0..count).map(width).collect();
+    let is_empty = |column: usize| values.iter().all(|line| line[column] == "-");
+    let width = |column: usize| {
+        let cells = lines.iter().map(|line| line[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..heads.len()).map(width).collect();
+    // Columns that stay together.
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for column in (1..heads.len()).filter(|column| values.is_empty() || !is_empty(*column)) {
+        match groups.last_mut() {
+            Some(group) if CONTINUED.contains(&heads[column].as_str()) => group.push(column),
+            _ => groups.push(vec![column]),
+        }
+    }
+    let wide = |columns: &[usize]| columns.iter().map(|at| 2 + widths[*at]).sum::<usize>();
+    let label = 2 + widths[0];
+    let mut tables: Vec<Vec<usize>> = Vec::new();
+    for mut group in groups {
+        match tables.last_mut() {
+            Some(table) if label + wide(table) + wide(&group) <= WIDTH => table.append(&mut group),
+            _ => tables.push(Vec::new()),
+        }
+        // A group that is too wide for a line by itself is divided.
+        for column in group {
+            match tables.last_mut() {
+                Some(table)
+                    if table.is_empty() || label + wide(table) + wide(&[column]) <= WIDTH =>
+                {
+                    table.push(column)
+                }
+                _ => tables.push(vec![column]),
+            }
+        }
+    }
+    let tables = tables.iter().map(|columns| table(lines, &widths, columns));
+    tables.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the labels and these columns.
+fn table(lines: &[Vec<String>], widths: &[usize], columns: &[usize]) -> String {
     let mut text = String::new();
     for line in lines {
         text += &format!("  {:<width$}", line[0], width = widths[0]);
-        for (cell, width) in line.iter().zip(&widths).skip(1) {
-            text += &format!("  {cell:>width$}");
+        for &column in columns {
+            text += &format!("  {:>width$}", line[column], width = widths[column]);
         }
         text.truncate(text.trim_end().len());
         text.push('\n');
@@ -340,29 +382,54 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
-        let mut line = heads();
-        line[0] = "lazyftl".into();
-        line[3] = "12.345".into();
-        let text = columns(&[heads(), line]);
+    fn columns_are_as_wide_as_their_widest_cell_and_lines_at_most_100() {
+        let mut line = vec!["1".to_owned(); COLUMNS.len() + 1];
+        (line[0], line[2]) = ("lazyftl".into(), "12.345".into());
+        let text = columns(&[heads(), line.clone()]);
         let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[0],
+            "           OP %     WAF  taxes  write mean us  p99  p99.9  max  read mean us  p99  p99.9  max"
+        );
         assert!(
-            lines[0].starts_with(
-                "           raw  OP %     WAF  taxes  write mean us  p99  p99.9  max  "
-            ),
+            lines[1].starts_with("  lazyftl     1  12.345      1"),
             "{text}"
         );
         assert!(
-            lines[1].starts_with(
-                "  lazyftl  raw  OP %  12.345  taxes  write mean us  p99  p99.9  max  "
-            ),
+            lines[2].is_empty() && lines[3].starts_with("           flash time s"),
+            "{text}"
+        );
+        assert!(lines[3].ends_with("  raw  RAM paper  RAM real"), "{text}");
+        // What belongs together stays together; what nobody has is left out.
+        line[4] = "1234567.8".into();
+        (8..12).for_each(|at| line[at] = "1234567.8".into());
+        let text = columns(&[heads(), line.clone()]);
+        assert!(
+            text.lines()
+                .next()
+                .unwrap()
+                .ends_with("  write mean us  p99  p99.9  max"),
             "{text}"
         );
         assert!(
-            lines
-                .iter()
-                .all(|line| line.ends_with("  RAM paper  RAM real")),
+            text.lines()
+                .nth(3)
+                .unwrap()
+                .starts_with("           read mean us  "),
             "{text}"
         );
+        (8..12).for_each(|at| line[at] = "-".into());
+        let text = columns(&[heads(), line]);
+        assert!(!text.contains("read mean us"), "{text}");
+        for text in [text, columns(&[vec!["x".repeat(70); 3]])] {
+            let shown = text.lines().filter(|line| !line.is_empty());
+            assert!(shown.clone().count() > 1, "{text}");
+            assert!(
+                shown
+                    .filter(|line| !line.contains("xx"))
+                    .all(|line| line.chars().count() <= WIDTH),
+                "{text}"
+            );
+        }
     }
 }

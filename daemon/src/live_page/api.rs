@@ -148,8 +148,8 @@ pub(crate) fn events(observed: &dyn StatusSource, since: Option<u64>) -> String 
 
 /// Returns the seconds from number `since` on, column by column.
 pub(crate) fn history(observed: &dyn StatusSource, since: Option<u64>) -> String {
-    let history = observed.page().history.lock();
-    format!("{}\n", history.json(since.unwrap_or(0)))
+    let text = observed.page().history.lock().json(since.unwrap_or(0));
+    format!("{text}\n")
 }
 
 /// Returns this instance and the others of its user.

@@ -4,12 +4,11 @@
 //! Invariant: a sample is made from published snapshots and the lock-free host counters. It takes
 //! no request lock.
 
-use crate::convert::{millis, to_u64};
+use crate::convert::{millis, to_u64, to_usize};
 use crate::status::{StatusSnapshot, StatusSource};
 use crate::volume::{BOUNDS_NS, HistogramView, Op};
 use ftl_core::Lookups;
 use nand_model::Cause;
-use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -111,6 +110,8 @@ pub(crate) struct History {
     next: u64,
     began: Option<Instant>,
     last: Option<(StatusSnapshot, Instant)>,
+    /// JSON of all samples, and the number of the next sample then.
+    all: Option<(u64, Arc<str>)>,
 }
 
 impl History {
@@ -151,67 +152,115 @@ impl History {
         self.next += 1;
     }
 
-    /// Returns the samples from number `since` on as columns. A column of zeros is empty.
-    pub(crate) fn json(&self, since: u64) -> Value {
+    /// Returns the samples from number `since` on as JSON, as columns. A column of zeros is empty.
+    ///
+    /// The text of all samples is kept until the next sample, so that any number of pages that open
+    /// cost one text per second.
+    pub(crate) fn json(&mut self, since: u64) -> Arc<str> {
         let first = self.next - to_u64(self.samples.len());
-        let wanted: Vec<_> = (first..)
-            .zip(&self.samples)
-            .filter(|(number, _)| *number >= since)
-            .map(|(_, sample)| sample)
-            .collect();
-        let column = |value: &dyn Fn(&Sample) -> u64| {
-            let values: Vec<_> = wanted.iter().map(|sample| value(sample)).collect();
-            if values.iter().all(|value| *value == 0) {
-                Value::Array(Vec::new())
-            } else {
-                json!(values)
+        if since > first {
+            return self.text(since - first).into();
+        }
+        match &self.all {
+            Some((next, text)) if *next == self.next => text.clone(),
+            _ => {
+                let text: Arc<str> = self.text(0).into();
+                self.all = Some((self.next, text.clone()));
+                text
+            }
+        }
+    }
+
+    /// Returns the JSON of all but the `skipped` oldest samples. It is written as text, because a
+    /// tree of 50,000 values takes several times as long.
+    fn text(&self, skipped: u64) -> String {
+        let skipped = to_usize(skipped).min(self.samples.len());
+        let samples = || self.samples.range(skipped..);
+        let column = |value: &dyn Fn(&Sample) -> u64| match samples().all(|of| value(of) == 0) {
+            true => "[]".to_owned(),
+            false => {
+                list(samples().map(|sample| itoa::Buffer::new().format(value(sample)).to_owned()))
             }
         };
-        let lookups = |at: usize| {
-            json!({
-                "total": column(&|sample| sample.lookups[at].total.into()),
-                "hits": column(&|sample| sample.lookups[at].hits.into()),
-            })
+        let buckets = |value: &dyn Fn(&Sample) -> &[u32; BUCKETS]| {
+            list((0..BUCKETS).map(|bucket| column(&|sample| value(sample)[bucket].into())))
         };
-        let buckets = |value: &dyn Fn(&Sample) -> [u32; BUCKETS]| -> Value {
-            (0..BUCKETS)
-                .map(|bucket| column(&|sample| value(sample)[bucket].into()))
-                .collect()
+        let lookups = |at: usize| {
+            object([
+                ("total", column(&|sample| sample.lookups[at].total.into())),
+                ("hits", column(&|sample| sample.lookups[at].hits.into())),
+            ])
         };
         let op = |at: usize| {
-            let value = json!({
-                "completed": column(&|sample| sample.ops[at].completed.into()),
-                "bytes": column(&|sample| sample.ops[at].bytes),
-                "wall": buckets(&|sample| sample.ops[at].wall),
-                "emulated": buckets(&|sample| sample.ops[at].emulated),
-            });
-            (OPS[at].name().to_owned(), value)
+            let columns = object([
+                (
+                    "completed",
+                    column(&|sample| sample.ops[at].completed.into()),
+                ),
+                ("bytes", column(&|sample| sample.ops[at].bytes)),
+                ("wall", buckets(&|sample| &sample.ops[at].wall)),
+                ("emulated", buckets(&|sample| &sample.ops[at].emulated)),
+            ]);
+            (OPS[at].name(), columns)
         };
         let cause = |cause: Cause| {
-            let value = column(&|sample| sample.programs[cause as usize].into());
-            (cause.name().to_owned(), value)
+            let programs = column(&|sample| sample.programs[cause as usize].into());
+            (cause.name(), programs)
         };
-        json!({
-            "next": self.next, "samples": wanted.len(),
-            "at_ms": column(&|sample| sample.at_ms),
-            "host_ms": column(&|sample| sample.host_ms.into()),
-            "flash_ms": column(&|sample| sample.flash_ms.into()),
-            "emulated_ns": column(&|sample| sample.emulated_ns),
-            "written_bytes": column(&|sample| sample.written_bytes),
-            "written_total_bytes": column(&|sample| sample.written_total_bytes),
-            "programs_total": column(&|sample| sample.programs_total),
-            "programs": Value::Object(Cause::ALL.map(cause).into_iter().collect()),
-            "gc_runs": column(&|sample| sample.gc_runs.into()),
-            "lookups": {"read": lookups(0), "write": lookups(1)},
-            "host": Value::Object((0..OPS.len()).map(op).collect()),
-        })
+        object([
+            ("next", self.next.to_string()),
+            ("samples", samples().count().to_string()),
+            ("at_ms", column(&|sample| sample.at_ms)),
+            ("host_ms", column(&|sample| sample.host_ms.into())),
+            ("flash_ms", column(&|sample| sample.flash_ms.into())),
+            ("emulated_ns", column(&|sample| sample.emulated_ns)),
+            ("written_bytes", column(&|sample| sample.written_bytes)),
+            (
+                "written_total_bytes",
+                column(&|sample| sample.written_total_bytes),
+            ),
+            ("programs_total", column(&|sample| sample.programs_total)),
+            ("programs", object(Cause::ALL.map(cause))),
+            ("gc_runs", column(&|sample| sample.gc_runs.into())),
+            (
+                "lookups",
+                object([("read", lookups(0)), ("write", lookups(1))]),
+            ),
+            ("host", object((0..OPS.len()).map(op))),
+        ])
     }
+}
+
+/// Returns a JSON array of these texts.
+fn list(items: impl IntoIterator<Item = String>) -> String {
+    let mut text = String::from("[");
+    for item in items {
+        if text.len() > 1 {
+            text.push(',');
+        }
+        text += &item;
+    }
+    text + "]"
+}
+
+/// Returns a JSON object of these keys and texts.
+fn object<'a>(entries: impl IntoIterator<Item = (&'a str, String)>) -> String {
+    let entries = entries
+        .into_iter()
+        .map(|(key, text)| format!("\"{key}\":{text}"));
+    let list = list(entries);
+    format!("{{{}}}", &list[1..list.len() - 1])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::metrics::tests::fresh;
+    use serde_json::{Value, json};
+
+    fn read(history: &mut History, since: u64) -> Value {
+        serde_json::from_str(&history.json(since)).unwrap()
+    }
 
     /// Returns the instance `n` seconds after its start: each second is like the others.
     fn after(n: u64, began: Instant) -> StatusSnapshot {
@@ -234,11 +283,11 @@ mod tests {
     #[test]
     fn a_second_is_what_happened_between_two_snapshots() {
         let (mut history, began) = (History::default(), Instant::now());
-        assert_eq!(history.json(0)["samples"], 0);
+        assert_eq!(read(&mut history, 0)["samples"], 0);
         for n in 0..=3 {
             history.add(after(n, began), began + EVERY * n as u32);
         }
-        let answer = history.json(0);
+        let answer = read(&mut history, 0);
         assert_eq!(
             (&answer["next"], &answer["samples"]),
             (&json!(3), &json!(3))
@@ -253,8 +302,8 @@ mod tests {
         assert_eq!(answer["lookups"]["write"]["hits"], json!([9, 9, 9]));
         assert_eq!(answer["host"]["write"]["wall"][2], json!([256, 256, 256]));
         assert_eq!(answer["host"]["flush"]["completed"], json!([]), "zeros");
-        assert_eq!(history.json(2)["at_ms"], json!([3000]));
-        assert_eq!(history.json(3)["samples"], 0);
+        assert_eq!(read(&mut history, 2)["at_ms"], json!([3000]));
+        assert_eq!(read(&mut history, 3)["samples"], 0);
     }
 
     #[test]
@@ -263,7 +312,7 @@ mod tests {
         for n in 0..=KEPT as u64 + 7 {
             history.add(after(n, began), began + EVERY * n as u32);
         }
-        let answer = history.json(0);
+        let answer = read(&mut history, 0);
         assert_eq!(
             (&answer["next"], &answer["samples"]),
             (&json!(KEPT + 7), &json!(KEPT))
@@ -273,5 +322,18 @@ mod tests {
         let bytes = KEPT * size_of::<Sample>();
         assert_eq!(bytes, 345_600, "docs/LIVE_PAGE.md states 0.35 MB");
         assert!(answer.to_string().len() < 200_000);
+    }
+
+    #[test]
+    fn pages_that_open_in_the_same_second_share_one_text() {
+        let (mut history, began) = (History::default(), Instant::now());
+        for n in 0..=KEPT as u64 {
+            history.add(after(n, began), began + EVERY * n as u32);
+        }
+        let text = history.json(0);
+        assert!(Arc::ptr_eq(&text, &history.json(0)));
+        history.add(after(KEPT as u64 + 1, began), began + EVERY * 601);
+        assert_eq!(read(&mut history, 0)["next"], KEPT + 1);
+        assert_eq!(read(&mut history, 1), read(&mut history, 0));
     }
 }

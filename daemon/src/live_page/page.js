@@ -86,6 +86,11 @@ function follow() {
   if (!status.paused.stepping) before = { status, map };
 }
 
+// Pages of a stream in an earlier state.
+const pagesBefore = (state, { kind, number }) => state.status.snapshot.streams.find(s => s.kind === kind && s.number === number)?.pages || 0;
+const streamText = ({ kind, number, pages, block }) => kind + (number ? ' ' + number : '') + ': ' + pages
+  + (block === null ? '' : ', the last in block ' + block);
+
 // Causes of programs for the map.
 const MAP_CAUSES = ['translation', 'gc_translation', 'convert', 'merge', 'checkpoint', 'trim', 'journal'];
 
@@ -99,12 +104,14 @@ function stages(a, b) {
   const name = i => (map.perCell > 1 ? 'cell ' : 'block ') + i + ' (' + device.uses[map.used[i]] + ')';
   const names = list => list.slice(0, 6).map(name).join(', ') + (list.length > 6 ? ', ...' : '');
   const programs = device.causes.map(c => [c, status.nand[c].programs - a.status.nand[c].programs]).filter(([, n]) => n > 0);
+  const streams = status.snapshot.streams.map(s => ({ ...s, pages: s.pages - pagesBefore(a, s) })).filter(s => s.pages > 0);
   const told = list => list.map(([c, n]) => c + ' ' + n).join(', ') || 'none';
   const ofMap = programs.filter(([c]) => MAP_CAUSES.includes(c));
   return [
     ['Host page', (writes > 1 ? writes + ' writes, the last one: ' : '') + (to > from ? 'pages ' + from + ' to ' + to : 'page ' + from)
       + ' (' + bytes(length) + ' at byte ' + offset + ')', []],
-    ['Stream', 'Pages programmed by cause: ' + told(programs), []],
+    ['Stream', (streams.length ? 'Pages appended to ' + streams.map(streamText).join('; ') : 'No page programmed') + '. By cause: ' + told(programs),
+      streams.filter(s => s.block !== null).map(s => Math.floor(s.block / map.perCell))],
     ['Block', more.length ? 'More valid pages in ' + names(more) : 'No block has more valid pages', more],
     ['Older version', fewer.length ? 'Fewer valid pages in ' + names(fewer) : 'No block has fewer valid pages', fewer],
     ['Map', ofMap.length ? 'Pages programmed for it: ' + told(ofMap)

@@ -3,7 +3,7 @@ use super::render;
 use crate::service_counters::ServiceCounters;
 use crate::status::{InstanceInfo, PageState, StatusSnapshot, StatusSource};
 use crate::volume::{BlockMap, EventsView, FlashSnapshot, HostView, Wear};
-use ftl_core::{EventKind, EventTotals, RamEntry, SchemeStats};
+use ftl_core::{EventKind, EventTotals, RamEntry, RamPart, SchemeStats};
 use nand_model::{Counters, Profile};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,12 +33,13 @@ pub(crate) fn fresh() -> StatusSnapshot {
         host_written_bytes: 0,
         emulated_ns: 0,
         last_write: None,
+        streams: Vec::new(),
         counters: Counters::default(),
         scheme: SchemeStats::default(),
         events: Default::default(),
         gc_pages: Default::default(),
         ram: vec![RamEntry {
-            part: "map",
+            part: RamPart::Map,
             entries: 10,
             paper_bytes: 30,
             allocated_bytes: 40,
@@ -291,7 +292,7 @@ fn each_counter_of_requests_space_and_service_reaches_its_family() {
     (scheme.buffered_pages, scheme.buffer_capacity_pages) = (3, 16);
     scheme.pages_since_checkpoint = 77;
     flash.ram.extend(
-        [("map cache", 30), ("pending", 40)].map(|(part, entries)| RamEntry {
+        [(RamPart::MapCache, 30), (RamPart::Pending, 40)].map(|(part, entries)| RamEntry {
             part,
             entries,
             paper_bytes: 0,

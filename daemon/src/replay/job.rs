@@ -83,7 +83,7 @@ pub struct Method {
     /// Run background GC when idle; needs --arrival trace
     #[arg(long)]
     pub idle: bool,
-    /// Queue depth (closed loop)
+    /// Requests in flight with --arrival closed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub depth: u32,
     /// Warm-up passes

@@ -40,7 +40,7 @@ pub(super) fn ram(ftl: &dyn Ftl<OobOnlyStore>, fitted: Vec<String>) -> Ram {
         .ram_report()
         .into_iter()
         .map(|entry| RamPart {
-            part: entry.part.into(),
+            part: entry.part.name().into(),
             entries: entry.entries,
             paper_bytes: entry.paper_bytes,
             allocated_bytes: entry.allocated_bytes,

@@ -253,7 +253,7 @@ fn split(extent: Extent, page: u64) -> impl Iterator<Item = Extent> {
 mod tests {
     use super::*;
     use ftl_core::schemes::Scheme;
-    use ftl_core::{BlockView, EventLog, FtlConfig, Params, RamReport, Start};
+    use ftl_core::{BlockView, EventLog, FtlConfig, Params, RamReport, Start, StreamView};
     use nand_model::{Chip, Pbn, Profile};
 
     /// A scheme that omits, or does not count, some of its operations.
@@ -303,6 +303,9 @@ mod tests {
         }
         fn events(&self) -> &EventLog {
             self.inner.events()
+        }
+        fn streams(&self) -> &[StreamView] {
+            self.inner.streams()
         }
         fn ram_report(&self) -> RamReport {
             self.inner.ram_report()

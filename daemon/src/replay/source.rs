@@ -48,7 +48,7 @@ impl Source {
         if !file.exists() {
             let names = GENERATORS.iter().map(|generator| generator.name);
             let name = text.split(':').next().unwrap_or(text);
-            return Err(Failure::failed(format!(
+            return Err(Failure::usage(format!(
                 "{text}: no such file, and no workload of that name{}; see `ftld workloads`",
                 near_miss(name, names)
             )));

@@ -2,7 +2,7 @@
 
 use super::locked::Core;
 use crate::convert::{sum_to_f64, to_f64, to_u32};
-use ftl_core::{EventKind, EventTotals, Ftl, GcPageClasses, RamReport, SchemeStats};
+use ftl_core::{EventKind, EventTotals, Ftl, GcPageClasses, RamReport, SchemeStats, StreamView};
 use nand_model::{Bad, Counters, Nanos, Pbn, Store};
 use std::time::Instant;
 
@@ -22,6 +22,8 @@ pub struct FlashSnapshot {
     pub emulated_ns: Nanos,
     /// Newest extent that the host wrote; `None` before the first.
     pub last_write: Option<LastWrite>,
+    /// Programs of every stream since the image was opened.
+    pub streams: Vec<StreamView>,
     /// Flash operations by cause since the image was opened.
     pub counters: Counters,
     /// The scheme's own counters and gauges.
@@ -161,6 +163,7 @@ impl FlashSnapshot {
             taken: Instant::now(),
             host_written_bytes,
             last_write: core.last_write,
+            streams: ftl.streams().to_vec(),
             emulated_ns: core.clock.reached(chip.busy_until()),
             counters: chip.counters().clone(),
             scheme: ftl.stats(),

@@ -233,7 +233,7 @@ impl Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftl_core::schemes::SCHEMES;
+    use ftl_core::schemes::{SCHEMES, Scheme};
     use ftl_core::{EventKind, FtlConfig, Lpn, Params, Start};
     use nand_model::store::MemStore;
     use nand_model::{Chip, Profile};
@@ -273,15 +273,16 @@ mod tests {
     /// Returns a small device after enough overwrites to erase blocks.
     fn used_device() -> Box<dyn Ftl<MemStore>> {
         let profile = Profile::find("torture").unwrap().with_blocks(64);
+        let pagemap = Scheme::find("pagemap").unwrap();
+        used_device_of(pagemap, profile, Params::default())
+    }
+
+    fn used_device_of(scheme: &Scheme, profile: Profile, params: Params) -> Box<dyn Ftl<MemStore>> {
         let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
         let config = FtlConfig {
             logical_pages: 300,
-            params: Params::default(),
+            params,
         };
-        let scheme = SCHEMES
-            .iter()
-            .find(|scheme| scheme.name == "pagemap")
-            .unwrap();
         let mut ftl = scheme.start(chip, &config, Start::Format).unwrap();
         let page = vec![7; profile.geometry.page_bytes as usize];
         for n in 0..6_000 {
@@ -363,6 +364,41 @@ mod tests {
                 && wear.mean > 1.0
         );
         assert_eq!(wear.distribution.iter().sum::<u64>(), counts.len() as u64);
+    }
+
+    #[test]
+    fn the_streams_of_every_scheme_add_up_to_its_programs() {
+        for scheme in SCHEMES {
+            let profile = Profile::find("torture").unwrap().with_blocks(201);
+            let ftl = used_device_of(scheme, profile, Params::default());
+            let pages: u64 = ftl.streams().iter().map(|stream| stream.pages).sum();
+            let programs = ftl.chip().counters().total().programs;
+            assert_eq!(pages, programs, "{}: {:?}", scheme.name, ftl.streams());
+            assert!(programs >= 6_000, "{}: {programs} programs", scheme.name);
+        }
+    }
+
+    #[test]
+    fn streams_of_one_kind_have_numbers_if_the_placement_has_several() {
+        let names = |placement: &str| {
+            let profile = Profile::find("torture").unwrap().with_blocks(201);
+            let mut params = Params::default();
+            params.set("gc.placement", placement);
+            let ftl = used_device_of(Scheme::find("pagemap").unwrap(), profile, params);
+            let streams = ftl.streams().iter();
+            let names = streams.map(|stream| (stream.kind.name(), stream.number));
+            let names: std::collections::BTreeSet<_> = names.collect();
+            assert_eq!(names.len(), ftl.streams().len());
+            names.into_iter().collect::<Vec<_>>()
+        };
+        let one = [("checkpoint", 0), ("copies", 0), ("host", 0)];
+        assert_eq!(names("copies_apart"), one);
+        let apart = [1, 2, 3, 4].map(|number| ("copies", number));
+        let host = [("host", 1), ("host", 2)];
+        assert_eq!(
+            names("sepbit"),
+            [&[("checkpoint", 0)][..], &apart, &host].concat()
+        );
     }
 
     #[test]

@@ -4,8 +4,10 @@
 mod errors;
 #[path = "../nbd_support/mod.rs"]
 mod nbd_support;
+mod outputs;
 #[path = "../program/mod.rs"]
 mod program;
+mod terminal;
 mod wrong_use;
 
 use nbd_support::client::EIO;

@@ -4,7 +4,7 @@ use super::program::Host;
 use serde_json::Value;
 
 /// Arguments, exit code, and parts of the message: the thing and the way out.
-const WRONG: [(&str, i32, &[&str]); 39] = [
+const WRONG: [(&str, i32, &[&str]); 40] = [
     ("disk.ftld", 2, &["disk.ftld", "write --image disk.ftld"]),
     ("stauts", 2, &["\"stauts\"", "did you mean \"status\"?"]),
     (
@@ -106,11 +106,16 @@ const WRONG: [(&str, i32, &[&str]); 39] = [
     ("profiles mlc", 2, &["\"mlc\"", "did you mean \"mlc-4k\"?"]),
     (
         "replay uniforn",
-        1,
+        2,
         &["uniforn", "did you mean \"uniform\"?", "`ftld workloads`"],
     ),
     ("replay uniform:request=1", 2, &["request", "requests"]),
     ("replay", 2, &["<WORKLOAD>", "`ftld replay --help`"]),
+    (
+        "compare uniform zipff",
+        2,
+        &["zipff", "did you mean \"zipf\"?", "`ftld workloads`"],
+    ),
     (
         "compare uniform --scheme pagemapp",
         2,

@@ -342,9 +342,22 @@ fn what_was_meant_is_said() {
     );
     host.fails(
         &["replay", "uniforn"],
-        1,
+        2,
         &["uniforn: no such file, and no workload of that name (did you mean \"uniform\"?)"],
     );
+    // Before any run, whatever the other workloads are.
+    for (workload, part) in [
+        (
+            "zipff",
+            "zipff: no such file, and no workload of that name (did you mean \"zipf\"?)",
+        ),
+        ("zipf:thete=1", "no key \"thete\", did you mean \"theta\"?"),
+        ("trace.csv.gz", "trace.csv.gz: no such file"),
+    ] {
+        let (code, out, error) = host.run(&["compare", "uniform", workload, "--ndjson"]);
+        assert_eq!((code, out.as_str()), (2, ""), "{error}");
+        assert!(error.contains(part), "{error}");
+    }
     host.fails(
         &["replay", "uniform", "--scheme", "lazy"],
         2,

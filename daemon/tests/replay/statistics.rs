@@ -139,7 +139,7 @@ fn a_ratio_is_paired_by_seed_and_a_difference_inside_its_interval_is_none() {
     let (code, table, error) = host.run(&[&rows[..], &["--html", page.to_str().unwrap()]].concat());
     assert_eq!(code, 0, "{error}");
     assert_eq!(table, host.run(&args).1);
-    let title = "ratio to pagemap op 7 % wear.gap=5000 gc.policy=greedy, paired over 4 seeds";
+    let title = "ratio to pagemap op 7 % wear.gap=5000 gc.policy=greedy, 4 paired seeds";
     let page = std::fs::read_to_string(page).unwrap();
     assert!(table.contains(title) && page.contains(title), "{table}");
     assert!(table.contains("= (1.000 to 1.000)") && page.contains("<td>= (1.000 to 1.000)</td>"));
@@ -193,7 +193,7 @@ fn seeds_that_do_not_exist_are_refused() {
     );
     host.fails(
         &["replay", "nosuch", "--seeds", "2"],
-        1,
+        2,
         &["nosuch: no such file"],
     );
 }

@@ -226,13 +226,18 @@ impl<S: Store> Space<S> {
     #[inline(always)]
     pub(super) fn note_programmed(&mut self, stream: StreamId, first: Ppn, done: u32, seq: u64) {
         let pages = self.flash.geometry().pages_per_block;
-        let Stream { open, listed, .. } = &mut self.streams[stream];
+        let Stream {
+            open, listed, view, ..
+        } = &mut self.streams[stream];
         let open = open.as_mut().expect("the stream has an open block");
         debug_assert_eq!(
             self.flash.geometry().block_of(first),
             open.block,
             "page {first} is not in the open block of stream {stream}"
         );
+        let view = &mut self.views[usize::from(*view)];
+        view.pages += u64::from(done);
+        view.block = Some(open.block);
         if self.reserved_pages > 0 && done > 0 {
             open.note_provisional(open.next, seq + 1);
         }

@@ -40,7 +40,7 @@ use crate::format::Role;
 use crate::int::{index, to_u32};
 use crate::ram::{vec_bytes, vec_most};
 use crate::stalls::Stalls;
-use crate::stats::{BlockUse, BlockView};
+use crate::stats::{BlockUse, BlockView, StreamView};
 use nand_model::{Cause, Geometry, Nanos, Pbn, Store};
 use pool::FreePool;
 use release::Released;
@@ -55,6 +55,8 @@ pub(crate) struct Space<S> {
     pub(crate) stalls: Stalls,
     pool: FreePool,
     streams: Vec<Stream>,
+    /// Programs by kind and number of the stream.
+    views: Vec<StreamView>,
     /// Number of streams added before those of units.
     fixed: StreamId,
     is_unsafe: UnsafeStreams,
@@ -98,8 +100,9 @@ impl<S: Store> Space<S> {
             events: EventLog::default(),
             stalls: Stalls::default(),
             pool: FreePool::new(geometry),
-            streams: streams.iter().map(|spec| Stream::new(*spec)).collect(),
-            fixed: streams.len(),
+            streams: Vec::new(),
+            views: Vec::new(),
+            fixed: 0,
             is_unsafe: UnsafeStreams::default(),
             stream_of_block: vec![0; geometry.block_slots()],
             released: VecDeque::new(),
@@ -113,6 +116,9 @@ impl<S: Store> Space<S> {
             rewriting: false,
             programs_at_checkpoint: 0,
         };
+        for spec in streams {
+            space.add_fixed_streams(*spec, 1);
+        }
         space.set_pair_protection(true);
         for block in geometry.all_blocks() {
             if space.flash.chip().bad(block) == Some(nand_model::Bad::Factory) {
@@ -135,7 +141,8 @@ impl<S: Store> Space<S> {
     /// it.
     pub(crate) fn add_streams(&mut self, spec: StreamSpec, count: usize) -> StreamId {
         let first = self.streams.len();
-        self.streams.resize(first + count, Stream::new(spec));
+        let view = self.view_of(spec);
+        self.streams.resize(first + count, Stream::new(spec, view));
         first
     }
 

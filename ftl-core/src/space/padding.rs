@@ -153,8 +153,8 @@ impl<S: Store> Space<S> {
     /// Programs one page of padding into the stream's open block.
     pub(super) fn pad(&mut self, stream: StreamId, blank: &[u8]) -> Result<(), FtlError> {
         let geometry = self.geometry();
-        let open = self.streams[stream]
-            .open
+        let Stream { open, view, .. } = &mut self.streams[stream];
+        let open = open
             .as_mut()
             .expect("a stream with unsafe pages has an open block");
         assert!(
@@ -171,6 +171,7 @@ impl<S: Store> Space<S> {
             }
             Err(other) => return Err(other.into()),
         }
+        self.views[usize::from(*view)].pages += 1;
         open.note_padding(self.flash.chip().pairs());
         if open.next == geometry.pages_per_block {
             self.close(stream);

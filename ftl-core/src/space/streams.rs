@@ -2,10 +2,12 @@
 //! of streams, so a stream keeps only the state that pairing needs, and a list holds the streams
 //! with unsafe pages.
 
+use super::Space;
 use crate::format::Role;
 use crate::int::{index, to_u32, to_u64};
 use crate::ram::{vec_bytes, vec_most};
 use crate::scan::provisional;
+use crate::stats::{StreamKind, StreamView};
 use nand_model::{PairTable, Pbn};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,6 +15,10 @@ use std::collections::BinaryHeap;
 /// A write frontier: pages of one kind go to one open block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamSpec {
+    /// Kind of the stream.
+    pub(crate) kind: StreamKind,
+    /// Number among the streams of its kind, from 1; 0 if it is not counted apart from others.
+    pub(crate) number: u8,
     /// Role of the stream's blocks.
     pub(crate) role: Role,
     /// Whether GC may take full blocks at once.
@@ -20,6 +26,19 @@ pub(crate) struct StreamSpec {
     /// Whether pages have their own offsets in its blocks, with gaps between them. All of them are
     /// programmed with [`super::Space::program_at`].
     pub(crate) in_place: bool,
+}
+
+impl StreamSpec {
+    /// Creates the specification of a stream that appends its pages.
+    pub(crate) const fn new(kind: StreamKind, role: Role, collectable: bool) -> Self {
+        StreamSpec {
+            kind,
+            number: 0,
+            role,
+            collectable,
+            in_place: false,
+        }
+    }
 }
 
 /// Number of a stream, returned at its creation.
@@ -137,6 +156,8 @@ impl OpenBlock {
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
     pub(super) spec: StreamSpec,
+    /// Index of its [`StreamView`].
+    pub(super) view: u8,
     pub(super) open: Option<OpenBlock>,
     /// Whether the next block is for cold data and should be a worn one.
     pub(super) for_cold: bool,
@@ -149,9 +170,10 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(spec: StreamSpec) -> Self {
+    pub(super) fn new(spec: StreamSpec, view: u8) -> Self {
         Stream {
             spec,
+            view,
             open: None,
             for_cold: false,
             die: None,
@@ -209,6 +231,36 @@ impl UnsafeStreams {
     }
 }
 
+impl<S> Space<S> {
+    /// Returns the index of the view of such streams.
+    pub(super) fn view_of(&mut self, spec: StreamSpec) -> u8 {
+        let StreamSpec { kind, number, .. } = spec;
+        let is_it = |view: &StreamView| (view.kind, view.number) == (kind, number);
+        let at = self.views.iter().position(is_it).unwrap_or_else(|| {
+            self.views.push(StreamView {
+                kind,
+                number,
+                pages: 0,
+                block: None,
+            });
+            self.views.len() - 1
+        });
+        u8::try_from(at).expect("kinds and numbers of streams are few")
+    }
+
+    /// Numbers a stream that is the first of several of its kind.
+    pub(crate) fn number_first(&mut self, stream: StreamId) {
+        let Stream { spec, view, .. } = &mut self.streams[stream];
+        spec.number = 1;
+        self.views[usize::from(*view)].number = 1;
+    }
+
+    /// Returns the programs of every stream.
+    pub(crate) fn stream_views(&self) -> &[StreamView] {
+        &self.views
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,12 +300,8 @@ mod tests {
             let pairs = PairTable::new(rule, PAGES);
             assert!(pairs.span() as usize <= RECENT);
             let mut rng = SplitMix::new(1);
-            let spec = StreamSpec {
-                role: Role::Data,
-                collectable: true,
-                in_place: false,
-            };
-            let mut streams = vec![Stream::new(spec); 40];
+            let spec = StreamSpec::new(StreamKind::Host, Role::Data, true);
+            let mut streams = vec![Stream::new(spec, 0); 40];
             let (mut all, mut list, mut seq) = (vec![Vec::new(); 40], UnsafeStreams::default(), 0);
             for _ in 0..5_000 {
                 let id = rng.below(40) as usize;

@@ -3,7 +3,7 @@
 use super::{BY_CAUSE, BY_EVENT, CAUSES, Family, Kind, Sink, events, label, page_bytes, seconds};
 use crate::convert::to_f64;
 use crate::status::StatusSnapshot;
-use ftl_core::StallTotals;
+use ftl_core::{RamPart, StallTotals};
 
 fn stalls(view: &StatusSnapshot, to: &mut dyn Sink, value: impl Fn(&StallTotals) -> f64) {
     CAUSES
@@ -12,8 +12,8 @@ fn stalls(view: &StatusSnapshot, to: &mut dyn Sink, value: impl Fn(&StallTotals)
         .for_each(|(cause, totals)| to.value(&[cause], value(totals)));
 }
 
-/// Returns the entries of one part of the scheme's RAM.
-fn ram_entries(view: &StatusSnapshot, part: &str) -> f64 {
+/// Returns the entries of a structure in RAM; 0 if the scheme has none.
+fn ram_entries(view: &StatusSnapshot, part: RamPart) -> f64 {
     let parts = view.flash.ram.iter().filter(|entry| entry.part == part);
     to_f64(parts.map(|entry| entry.entries).sum())
 }
@@ -75,7 +75,7 @@ pub(super) const FAMILIES: &[Family] = &[
         kind: Kind::Gauge,
         labels: &[],
         help: "Entries or mapping pages in the map cache, by the scheme's own unit; 0 without a cache.",
-        fill: |view, to| to.value(&[], ram_entries(view, "map cache")),
+        fill: |view, to| to.value(&[], ram_entries(view, RamPart::MapCache)),
     },
     Family {
         name: "ftld_map_cache_evictions_total",
@@ -93,7 +93,7 @@ pub(super) const FAMILIES: &[Family] = &[
         kind: Kind::Gauge,
         labels: &[],
         help: "Mapping entries that are newer than the map on flash; 0 if the whole map is in RAM.",
-        fill: |view, to| to.value(&[], ram_entries(view, "pending")),
+        fill: |view, to| to.value(&[], ram_entries(view, RamPart::Pending)),
     },
     Family {
         name: "ftld_write_buffer_bytes",
@@ -124,7 +124,7 @@ pub(super) const FAMILIES: &[Family] = &[
             view.flash
                 .ram
                 .iter()
-                .for_each(|entry| to.value(&[entry.part], to_f64(entry.allocated_bytes)))
+                .for_each(|entry| to.value(&[entry.part.name()], to_f64(entry.allocated_bytes)))
         },
     },
     Family {
@@ -136,7 +136,7 @@ pub(super) const FAMILIES: &[Family] = &[
             view.flash
                 .ram
                 .iter()
-                .for_each(|entry| to.value(&[entry.part], to_f64(entry.paper_bytes)))
+                .for_each(|entry| to.value(&[entry.part.name()], to_f64(entry.paper_bytes)))
         },
     },
 ];

@@ -6,7 +6,9 @@ mod requests;
 mod time;
 
 use super::*;
-use ftl_core::{BlockUse, BlockView, Event, EventKind, EventLog, Lpn, RamReport, SchemeStats};
+use ftl_core::{
+    BlockUse, BlockView, Event, EventKind, EventLog, Lpn, RamReport, SchemeStats, StreamView,
+};
 use nand_model::store::MemStore;
 use nand_model::{Chip, Nanos, Pbn, Profile};
 use std::collections::HashMap;
@@ -148,6 +150,9 @@ impl Ftl<MemStore> for Toy {
     }
     fn events(&self) -> &EventLog {
         &self.events
+    }
+    fn streams(&self) -> &[StreamView] {
+        &[]
     }
     fn ram_report(&self) -> RamReport {
         Vec::new()

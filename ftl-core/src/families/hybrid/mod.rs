@@ -46,7 +46,7 @@ use crate::int::{index, to_u32, to_u64};
 use crate::ram::{RamParam, run_pages, vec_bytes, vec_most};
 use crate::recovery::{MountByScan, ShutdownState};
 use crate::space::{Space, StreamId, StreamSpec};
-use crate::stats::{RamReport, SchemeStats};
+use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use crate::trims::Trims;
 use data::DataBlocks;
 use nand_model::{Cause, Chip, Geometry, PageOrder, Pairing, Pbn, Ppn, Profile, Store};
@@ -166,13 +166,11 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let logical_blocks = config.logical_pages.div_ceil(geometry.pages_per_block);
         let settings =
             unit_settings::read(&config.params, &profile, logical_blocks, logical_blocks)?;
-        let stream = |role, collectable| StreamSpec {
-            role,
-            collectable,
-            in_place: false,
-        };
-        let log = stream(Role::Log, false);
-        let mut fixed = vec![stream(Role::Log, true), stream(Role::Checkpoint, false)];
+        let log = StreamSpec::new(StreamKind::Log, Role::Log, false);
+        let mut fixed = vec![
+            StreamSpec::new(StreamKind::Common, Role::Log, true),
+            StreamSpec::new(StreamKind::Checkpoint, Role::Checkpoint, false),
+        ];
         fixed.extend((0..policy.shared_streams()).map(|_| log));
         let mut space = Space::new(Flash::new(chip), &fixed);
         let groups = policy.group().map_or(0, |size| {
@@ -183,7 +181,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let in_place = profile.order == PageOrder::Any && profile.pairing == Pairing::None;
         let data = StreamSpec {
             in_place,
-            ..stream(Role::Data, false)
+            ..StreamSpec::new(StreamKind::Data, Role::Data, false)
         };
         let first_data = space.add_streams(data, index(logical_blocks));
         space.protect(settings.pair_protection, settings.kept_for_mount);
@@ -307,11 +305,17 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
         let work = vec_bytes::<u32>(map.ppns.capacity());
         let work_most = vec_most::<u32>(run_pages(geometry.page_bytes));
         vec![
-            ram_entry("map", logical_blocks, paper, real, most),
+            ram_entry(RamPart::Map, logical_blocks, paper, real, most),
             // Ours, for chips that need pages in order. The map cannot do without, so it counts.
-            ram_entry("page offsets", offsets / 2, offsets, offsets, offsets),
-            ram_entry("trims", to_u64(map.trims.len()), 0, trims, trims_most),
-            ram_entry("work", 1, 0, work, work_most),
+            ram_entry(RamPart::PageOffsets, offsets / 2, offsets, offsets, offsets),
+            ram_entry(
+                RamPart::Trims,
+                to_u64(map.trims.len()),
+                0,
+                trims,
+                trims_most,
+            ),
+            ram_entry(RamPart::Work, 1, 0, work, work_most),
         ]
     }
 

@@ -25,7 +25,7 @@ use crate::gc::placement::{self, DataStreams};
 use crate::gc::{GcState, policy};
 use crate::ram::{vec_bytes, vec_most};
 use crate::space::{Space, StreamId, StreamSpec};
-use crate::stats::{RamReport, SchemeStats};
+use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use checkpoint::MapWriter;
 pub use map::PageMap;
 use nand_model::{Cause, Chip, Ppn, Profile, Store};
@@ -107,22 +107,17 @@ fn create<S: Store, M: PageMap>(
         chunks,
         placement.lanes(),
     )?;
-    let stream = |role, collectable| StreamSpec {
-        role,
-        collectable,
-        in_place: false,
-    };
     let streams = [
-        stream(Role::Data, true),
-        stream(Role::Checkpoint, false),
-        stream(Role::Data, true),
+        StreamSpec::new(StreamKind::Host, Role::Data, true),
+        StreamSpec::new(StreamKind::Checkpoint, Role::Checkpoint, false),
+        StreamSpec::new(StreamKind::Copies, Role::Data, true),
     ];
     let mut space = Space::new(Flash::new(chip), &streams);
     space.protect(settings.gc.pair_protection, settings.gc.kept_for_mount);
     space.flash.set_ram_step(settings.gc.ram_step_ns);
     let mut gc = GcState::new(&geometry, &settings.gc, RESERVE);
-    let data = stream(Role::Data, true);
-    let streams = DataStreams::new(placement, &mut space, (HOST, data), (GC, data));
+    let (host, copies) = ((HOST, streams[HOST]), (GC, streams[GC]));
+    let streams = DataStreams::new(placement, &mut space, host, copies);
     gc.set_policy(policy::from_params(params, M::POLICIES)?, &mut space);
     let map = PageRam {
         settings,
@@ -220,10 +215,16 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
         let work_most = MapWriter::bytes_most(records, blocks)
             + vec_most::<PageTag>(geometry.pages_per_block as u64);
         vec![
-            ram_entry("map", self.logical_pages as u64, paper, real, real),
-            ram_entry("placement", blocks, 0, placement, placement),
-            ram_entry("trims", self.map.trims.len() as u64, 0, trims, trims_most),
-            ram_entry("work", 1, 0, head + tags, work_most),
+            ram_entry(RamPart::Map, self.logical_pages as u64, paper, real, real),
+            ram_entry(RamPart::Placement, blocks, 0, placement, placement),
+            ram_entry(
+                RamPart::Trims,
+                self.map.trims.len() as u64,
+                0,
+                trims,
+                trims_most,
+            ),
+            ram_entry(RamPart::Work, 1, 0, head + tags, work_most),
         ]
     }
 

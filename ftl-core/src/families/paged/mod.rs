@@ -58,7 +58,7 @@ use crate::gc::{GcState, policy as victims};
 use crate::layout::Layout;
 use crate::ram::{RamParam, TRIM_PAGES, vec_bytes, vec_most};
 use crate::space::{Space, StreamId, StreamSpec};
-use crate::stats::{RamReport, SchemeStats};
+use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use checkpoint::Writer;
 use map::Mapped;
 use nand_model::{Cause, Chip, Geometry, Ppn, Profile, Store};
@@ -400,21 +400,23 @@ impl<S: Store, P: Policy> Mapping<S> for PagedFtl<S, P> {
             + Writer::bytes_most(&geometry, self.logical_pages);
         let entries = pending.len() as u64;
         let mut report = vec![
-            ram_entry("pending", entries, 4 * counted, table, table_most),
-            ram_entry("pending indexes", entries, 0, indexes, indexes_most),
-            ram_entry("directory", pages, 4 * pages, tables, tables),
+            ram_entry(RamPart::Pending, entries, 4 * counted, table, table_most),
+            ram_entry(RamPart::PendingIndexes, entries, 0, indexes, indexes_most),
+            ram_entry(RamPart::Directory, pages, 4 * pages, tables, tables),
         ];
         if let Some(buffer) = map.settings.buffer_blocks {
             // Two flags per page, in the entries.
             let pages = (buffer * geometry.pages_per_block) as u64;
-            report.push(ram_entry("flags", pages, (2 * pages).div_ceil(8), 0, 0));
+            let flags = (2 * pages).div_ceil(8);
+            report.push(ram_entry(RamPart::Flags, pages, flags, 0, 0));
         }
         report.extend(map.policy.ram());
+        let (logical, blocks) = (self.logical_pages as u64, u64::from(geometry.blocks));
         report.extend([
-            ram_entry("mapped", self.logical_pages as u64, 0, mapped, mapped),
-            ram_entry("placement", geometry.blocks as u64, 0, placement, placement),
-            ram_entry("trims", map.trims.len() as u64, 0, trims, trims_most),
-            ram_entry("work", 1, 0, work, work_most),
+            ram_entry(RamPart::Mapped, logical, 0, mapped, mapped),
+            ram_entry(RamPart::Placement, blocks, 0, placement, placement),
+            ram_entry(RamPart::Trims, map.trims.len() as u64, 0, trims, trims_most),
+            ram_entry(RamPart::Work, 1, 0, work, work_most),
         ]);
         report
     }
@@ -437,16 +439,11 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
         let (geometry, logical_pages) = (*chip.geometry(), config.logical_pages);
         check_size(&geometry, logical_pages)?;
         let at_once = settings.buffer_blocks.is_none();
-        let stream = |role, collectable| StreamSpec {
-            role,
-            collectable,
-            in_place: false,
-        };
         let streams = [
-            stream(settings.host_role, at_once),
-            stream(settings.copy_role, at_once),
-            stream(Role::Map, true),
-            stream(Role::Checkpoint, false),
+            StreamSpec::new(StreamKind::Host, settings.host_role, at_once),
+            StreamSpec::new(StreamKind::Copies, settings.copy_role, at_once),
+            StreamSpec::new(StreamKind::Map, Role::Map, true),
+            StreamSpec::new(StreamKind::Checkpoint, Role::Checkpoint, false),
         ];
         let mut space = Space::new(Flash::new(chip), &streams);
         space.protect(settings.gc.pair_protection, settings.gc.kept_for_mount);

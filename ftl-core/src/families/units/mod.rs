@@ -43,7 +43,7 @@ use crate::int::{index, to_u32, to_u64};
 use crate::ram::{run_pages, vec_bytes, vec_most};
 use crate::recovery::{MountByScan, ShutdownState};
 use crate::space::{Space, StreamId, StreamSpec};
-use crate::stats::{RamReport, SchemeStats};
+use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use crate::trims::Trims;
 use nand_model::{Cause, Chip, Geometry, Ppn, Profile, Store};
 use slices::Slices;
@@ -124,16 +124,15 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let settings = unit_settings::read(&config.params, chip.profile(), geometry.blocks, units)?;
         let mut flash = Flash::new(chip);
         flash.reserve_spare(shape.spare_bytes())?;
-        let stream = |role, collectable| StreamSpec {
-            role,
-            collectable,
-            in_place: false,
-        };
         let mut space = Space::new(
             flash,
-            &[stream(Role::Cold, true), stream(Role::Checkpoint, false)],
+            &[
+                StreamSpec::new(StreamKind::Common, Role::Cold, true),
+                StreamSpec::new(StreamKind::Checkpoint, Role::Checkpoint, false),
+            ],
         );
-        let first = space.add_streams(stream(Role::Data, true), index(units));
+        let unit = StreamSpec::new(StreamKind::Unit, Role::Data, true);
+        let first = space.add_streams(unit, index(units));
         assert_eq!(first, FIRST_UNIT);
         space.protect(settings.pair_protection, settings.kept_for_mount);
         space.flash.set_ram_step(settings.ram_step_ns);
@@ -285,16 +284,16 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
         let (trims, trims_most) = map.trims.ram();
         let records = to_u64(map.trims.len());
         let mut report = vec![
-            ram_entry("map", units, paper, real, most),
-            ram_entry("trims", records, 0, trims, trims_most),
+            ram_entry(RamPart::Map, units, paper, real, most),
+            ram_entry(RamPart::Trims, records, 0, trims, trims_most),
         ];
         let work = vec_bytes::<u32>(map.ppns.capacity());
         let pages = run_pages(self.space.geometry().page_bytes);
-        report.push(ram_entry("work", 1, 0, work, vec_most::<u32>(pages)));
+        report.push(ram_entry(RamPart::Work, 1, 0, work, vec_most::<u32>(pages)));
         if let Some(slices) = &map.slices {
             let (queue, queue_most) = slices.ram();
             let blocks = u64::from(self.space.geometry().blocks);
-            report.push(ram_entry("slices", blocks, 0, queue, queue_most));
+            report.push(ram_entry(RamPart::Slices, blocks, 0, queue, queue_most));
         }
         report
     }

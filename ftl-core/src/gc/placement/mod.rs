@@ -19,7 +19,7 @@ mod tests;
 use crate::addr::Lpn;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
-use crate::int::index;
+use crate::int::{index, low_u8};
 use crate::space::{Space, StreamId, StreamSpec};
 use nand_model::{Geometry, Pbn, Store};
 
@@ -170,9 +170,17 @@ impl DataStreams {
             "{hosts} streams of host data and {others} of copies"
         );
         let mut add = |(first, spec): (StreamId, StreamSpec), count: u32| {
-            let more = index(count * stripe) - 1;
-            let begin = space.add_fixed_streams(spec, more);
-            let streams: Vec<_> = std::iter::once(first).chain(begin..begin + more).collect();
+            let lanes = count * stripe;
+            let streams: Vec<_> = std::iter::once(first)
+                .chain((1..lanes).map(|lane| {
+                    let number = if count > 1 { 1 + lane / stripe } else { 0 };
+                    let number = low_u8(u64::from(number));
+                    space.add_fixed_streams(StreamSpec { number, ..spec }, 1)
+                }))
+                .collect();
+            if count > 1 {
+                space.number_first(first);
+            }
             if stripe > 1 {
                 // Another stream begins on another die.
                 for (i, stream) in (0..).zip(&streams) {

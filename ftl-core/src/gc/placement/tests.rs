@@ -92,11 +92,11 @@ fn params(stripe: &str, placement: &str) -> Params {
 fn data_streams(profile: Profile, placement: &str) -> (Space<MemStore>, DataStreams) {
     let striped = from_params(&params("4", placement), &[], &profile.geometry).unwrap();
     let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
-    let spec = StreamSpec {
-        role: crate::format::Role::Data,
-        collectable: true,
-        in_place: false,
-    };
+    let spec = StreamSpec::new(
+        crate::stats::StreamKind::Host,
+        crate::format::Role::Data,
+        true,
+    );
     let mut space = Space::new(crate::flash::Flash::new(chip), &[spec, spec]);
     let streams = DataStreams::new(striped, &mut space, (0, spec), (1, spec));
     (space, streams)

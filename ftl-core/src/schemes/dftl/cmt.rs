@@ -9,7 +9,7 @@ use crate::families::paged::map::entry_at;
 use crate::families::paged::pending::Pending;
 use crate::map_cache::Lists;
 use crate::ram::{hash_bytes, hash_most, run_pages, vec_bytes, vec_most};
-use crate::stats::{Evictions, RamEntry};
+use crate::stats::{Evictions, RamEntry, RamPart};
 use nand_model::Ppn;
 use rustc_hash::FxHashMap;
 
@@ -197,6 +197,6 @@ impl Policy for Cmt {
             + self.used.bytes_most(entries);
         let paper = self.capacity as u64 * ENTRY_BYTES as u64;
         let cached = self.index.len() as u64;
-        vec![ram_entry("map cache", cached, paper, real, most)]
+        vec![ram_entry(RamPart::MapCache, cached, paper, real, most)]
     }
 }

@@ -11,7 +11,7 @@ use crate::families::paged::pending::Pending;
 use crate::format::UNMAPPED;
 use crate::map_cache::Lists;
 use crate::ram::{run_pages, vec_bytes, vec_most};
-use crate::stats::{Evictions, RamEntry};
+use crate::stats::{Evictions, RamEntry, RamPart};
 use nand_model::Ppn;
 
 /// Sizes, all fixed.
@@ -365,8 +365,8 @@ impl Policy for Cache {
         let cached = self.nodes.iter().flatten().count() as u64;
         let slots = vec_bytes::<u32>(self.slots.capacity());
         vec![
-            ram_entry("map cache", cached, paper, real, most),
-            ram_entry("ctpa", pages, 2 * pages, slots, slots),
+            ram_entry(RamPart::MapCache, cached, paper, real, most),
+            ram_entry(RamPart::Ctpa, pages, 2 * pages, slots, slots),
         ]
     }
 }

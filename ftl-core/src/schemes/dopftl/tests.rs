@@ -124,7 +124,7 @@ impl Cache {
         use crate::families::paged::Policy;
         self.ram()
             .iter()
-            .find(|entry| entry.part == part)
+            .find(|entry| entry.part.name() == part)
             .expect("a part of the report")
             .paper_bytes
     }

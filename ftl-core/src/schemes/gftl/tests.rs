@@ -307,7 +307,10 @@ fn ram_is_reported_with_the_write_buffer() {
     let mut ftl = format(device("mnftl", 60), 30 * 128, &[]);
     (0..30).for_each(|lbn| _ = write(&mut ftl, lbn * 128, 1));
     let report = ftl.ram_report();
-    let map = report.iter().find(|entry| entry.part == "map").unwrap();
+    let map = report
+        .iter()
+        .find(|entry| entry.part.name() == "map")
+        .unwrap();
     assert_eq!(
         (map.entries, map.paper_bytes),
         (30, 30 * (4 + 6) + 5 * 128 * 4)

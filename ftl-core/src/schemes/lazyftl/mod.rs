@@ -50,7 +50,7 @@ use crate::ftl::{Ftl, Start};
 use crate::gc::placement::{self, more_streams};
 use crate::map_cache::PageLru;
 use crate::schemes::{Layout, MlcUse, RamParam, Scheme};
-use crate::stats::{Evictions, RamEntry};
+use crate::stats::{Evictions, RamEntry, RamPart};
 use nand_model::{Chip, Geometry, Ppn, Profile, Store};
 
 /// Entry in the table of schemes.
@@ -307,6 +307,6 @@ impl Policy for WholePages {
     fn ram(&self) -> Vec<RamEntry> {
         let (entries, real, most) = self.pages.size();
         let paper = self.limit as u64 * self.page_bytes as u64;
-        vec![ram_entry("map cache", entries, paper, real, most)]
+        vec![ram_entry(RamPart::MapCache, entries, paper, real, most)]
     }
 }

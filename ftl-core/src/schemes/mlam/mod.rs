@@ -68,7 +68,7 @@ use crate::recovery::MountByScan;
 use crate::recovery::ShutdownState;
 use crate::schemes::{MlcUse, RamParam, Scheme};
 use crate::space::{Space, StreamId, StreamSpec};
-use crate::stats::{RamReport, SchemeStats};
+use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use crate::trims::Trims;
 use crate::wear::{WEAR_GAP_PARAM, WEAR_POLICY_PARAM};
 use buffer::Buffer;
@@ -247,13 +247,12 @@ fn create<S: Store>(
     let keeps_data = chip.store().keeps_data();
     let mut flash = Flash::new(chip);
     flash.reserve_spare(SPARE_BYTES)?;
-    let stream = |role, collectable| StreamSpec {
-        role,
-        collectable,
-        in_place: false,
-    };
-    let mut streams = vec![stream(Role::Journal, true), stream(Role::Checkpoint, false)];
-    streams.resize(chip_stream(shape.chips), stream(Role::Data, false));
+    let superblock = StreamSpec::new(StreamKind::Superblock, Role::Data, false);
+    let mut streams = vec![
+        StreamSpec::new(StreamKind::Journal, Role::Journal, true),
+        StreamSpec::new(StreamKind::Checkpoint, Role::Checkpoint, false),
+    ];
+    streams.resize(chip_stream(shape.chips), superblock);
     let mut space = Space::new(flash, &streams);
     space.protect(settings.gc.pair_protection, settings.gc.kept_for_mount);
     let logical = shape.superblocks(logical_pages);
@@ -387,10 +386,16 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
         let (rows, rows_most) = map.rows.ram(map.shape.chips);
         let bits = map.mapping.bits().div_ceil(8);
         vec![
-            ram_entry("map", logical, bits, tables, most),
-            ram_entry("write buffer", capacity, paper, buffer, buffer_most),
-            ram_entry("trims", to_u64(map.trims.len()), 0, trims, trims_most),
-            ram_entry("work", 1, 0, rows, rows_most),
+            ram_entry(RamPart::Map, logical, bits, tables, most),
+            ram_entry(RamPart::WriteBuffer, capacity, paper, buffer, buffer_most),
+            ram_entry(
+                RamPart::Trims,
+                to_u64(map.trims.len()),
+                0,
+                trims,
+                trims_most,
+            ),
+            ram_entry(RamPart::Work, 1, 0, rows, rows_most),
         ]
     }
 

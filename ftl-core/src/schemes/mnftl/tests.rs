@@ -205,7 +205,10 @@ fn ram_is_counted_as_in_the_paper() {
     );
     (0..10).for_each(|lbn| _ = write(&mut ftl, lbn * 128, 1));
     let report = ftl.ram_report();
-    let map = report.iter().find(|entry| entry.part == "map").unwrap();
+    let map = report
+        .iter()
+        .find(|entry| entry.part.name() == "map")
+        .unwrap();
     assert_eq!((map.entries, map.paper_bytes), (10, 340));
     assert!(map.allocated_bytes > 0);
 }

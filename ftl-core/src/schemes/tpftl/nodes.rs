@@ -7,7 +7,7 @@ use crate::families::paged::Policy;
 use crate::families::paged::map::entry_at;
 use crate::families::paged::pending::Pending;
 use crate::ram::{hash_bytes, hash_most, run_pages, tree_bytes, tree_most};
-use crate::stats::{Evictions, RamEntry};
+use crate::stats::{Evictions, RamEntry, RamPart};
 use nand_model::Ppn;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -290,6 +290,6 @@ impl Policy for Nodes {
             + tree_most::<u32, Entry>(entries)
             + tree_most::<u64, u32>(entries);
         let (cached, paper) = (self.entries as u64, self.bytes as u64);
-        vec![ram_entry("map cache", cached, paper, real, most)]
+        vec![ram_entry(RamPart::MapCache, cached, paper, real, most)]
     }
 }

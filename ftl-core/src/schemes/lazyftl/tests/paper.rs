@@ -106,7 +106,7 @@ fn the_papers_tables_have_the_papers_size() {
     let paper = |part| {
         report
             .iter()
-            .find(|entry| entry.part == part)
+            .find(|entry| entry.part.name() == part)
             .unwrap()
             .paper_bytes
     };

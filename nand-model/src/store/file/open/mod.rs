@@ -71,12 +71,27 @@ pub struct OpenReport {
 ///   regular file.
 /// - [`ImageError::NotAnImage`], [`ImageError::UnknownVersion`], [`ImageError::HeaderDamaged`] or
 ///   [`ImageError::Contradiction`]: the file has no header that this build can use.
+/// - [`ImageError::TooShort`]: the file was cut off.
 /// - [`ImageError::Io`]: the host cannot read it.
 pub fn peek(path: impl AsRef<Path>) -> Result<ImageInfo, ImageError> {
     let path = path.as_ref();
     let disk = FileDisk::open(path, Mode::Peek)?;
     let (length, _) = disk.sizes().map_err(|e| io_error(path, "look at it", e))?;
-    Ok(read_header(path, &disk, length)?.0.info)
+    let (header, _) = read_header(path, &disk, length)?;
+    check_length(path, &layout_of(path, &header)?, length)?;
+    Ok(header.info)
+}
+
+/// Checks that the file is as long as its header says.
+fn check_length(path: &Path, layout: &Layout, length: u64) -> Result<(), ImageError> {
+    if length >= layout.file_bytes {
+        return Ok(());
+    }
+    Err(ImageError::TooShort {
+        path: path.into(),
+        allocated_bytes: length,
+        wanted_bytes: layout.file_bytes,
+    })
 }
 
 impl FileStore {
@@ -113,7 +128,6 @@ impl FileStore {
     ///
     /// - those of [`peek`];
     /// - [`ImageError::InUse`]: another process has locked the image;
-    /// - [`ImageError::TooShort`]: the file was cut off;
     /// - [`ImageError::Damaged`]: the block table, a slot header or a program count fails its
     ///   check;
     /// - [`ImageError::Io`]: the host refused a read, a write or a sync. The next open finds the
@@ -184,13 +198,7 @@ impl FileStore {
         };
         let (mut header, copy) = read_header(path, &*disk, length)?;
         let layout = layout_of(path, &header)?;
-        if length < layout.file_bytes {
-            return Err(ImageError::TooShort {
-                path: path.into(),
-                allocated_bytes: length,
-                wanted_bytes: layout.file_bytes,
-            });
-        }
+        check_length(path, &layout, length)?;
         let opener = Opener {
             path,
             disk: &*disk,
