@@ -6,7 +6,7 @@
 use super::metrics_port::Http;
 use super::served::Served;
 use crate::control::ControlCommand;
-use crate::device::BlockDevice;
+use crate::device::{BlockDevice, FlushOf};
 use crate::failure::Failure;
 use crate::inject::{Injected, Injection};
 use crate::instance::Dirs;
@@ -191,8 +191,8 @@ async fn inject(
 
 /// Makes everything durable while a user still has the device open.
 async fn flush(volume: Arc<Volume<DaemonStore>>) {
-    let flushed =
-        tokio::task::spawn_blocking(move || volume.flush().and_then(|flush| flush.wait())).await;
+    let flushing = move || volume.flush(FlushOf::Everything)?.wait();
+    let flushed = tokio::task::spawn_blocking(flushing).await;
     if !matches!(flushed, Ok(Ok(_))) {
         tracing::error!("the flush before stopping failed");
     }
