@@ -168,6 +168,14 @@ pub enum Command {
         /// Name of the instance; not needed if only one is running
         name: Option<String>,
     },
+    /// Put a mark into the recording of a running instance
+    Mark {
+        /// Text of the mark
+        text: String,
+        /// Name of the instance; not needed if only one is running
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
     /// Inject a flash fault into a running instance
     #[command(subcommand)]
     Inject(Inject),

@@ -33,6 +33,7 @@ pub mod preset;
 mod private_lock;
 pub mod profile_file;
 mod rates;
+pub mod record;
 pub mod replay;
 pub mod serve;
 pub mod service_counters;
@@ -145,6 +146,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Resume { name }) => {
             commands::pause(&dirs, name.as_deref(), PauseCommand::Resume, json)
         }
+        Some(Command::Mark { text, name }) => commands::mark(&dirs, name.as_deref(), text, json),
         Some(Command::Inject(inject)) => {
             let (name, injection) = match inject {
                 Inject::PowerCut(on) => (on.name, Injection::PowerCut(on.fault)),

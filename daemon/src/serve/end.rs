@@ -31,6 +31,10 @@ pub(super) fn end(
     let stopped = service.stop(how);
     drop(background);
     let closed = close(&served.volume, &served.facts.image);
+    // The device has ended well, whatever became of its recording.
+    if let Some(Err(failure)) = served.recorder.as_ref().map(|recorder| recorder.finish()) {
+        tracing::error!("{failure}");
+    }
     stopped?;
     closed?;
     tracing::info!("clean shutdown");

@@ -3,12 +3,15 @@
 //! Invariants: reading it takes no request lock. Nothing here is stored, so power failure does not
 //! matter.
 
+use crate::failure::Failure;
+use crate::record::{Recorder, not_recorded};
 use crate::service_counters::ServiceCounters;
 use crate::stack::DaemonStore;
 use crate::status::{InstanceInfo, PageState, StatusSnapshot, StatusSource};
 use crate::transport::nbd::NbdStats;
 use crate::volume::{BlockMap, EventsView, Volume};
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// State of a running instance for HTTP and the control socket.
@@ -19,6 +22,7 @@ pub(super) struct Served {
     pub(super) service: ServiceCounters,
     pub(super) waiting_for: Mutex<Vec<String>>,
     pub(super) page: PageState,
+    pub(super) recorder: Option<Arc<Recorder>>,
 }
 
 impl StatusSource for Served {
@@ -37,6 +41,7 @@ impl StatusSource for Served {
             failure: self.volume.failure(),
             writes_failing: self.volume.writes_failing(),
             paused: self.volume.paused(),
+            recording: self.recorder.as_ref().map(|recorder| recorder.view()),
             waiting_for: self.waiting_for.lock().clone(),
         }
     }
@@ -55,6 +60,12 @@ impl StatusSource for Served {
 
     fn events(&self, from: u64, most: usize) -> EventsView {
         self.volume.events(from, most)
+    }
+
+    fn mark(&self, text: &str) -> Result<Value, Failure> {
+        let recorder = self.recorder.as_ref().ok_or_else(not_recorded)?;
+        let seq = recorder.mark(text)?;
+        Ok(json!({"seq": seq, "file": recorder.view().file}))
     }
 
     fn page(&self) -> &PageState {
