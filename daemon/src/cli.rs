@@ -52,9 +52,9 @@ pub struct ServeArgs {
 pub enum Command {
     /// Create an image
     Create(Box<DeviceArgs>),
-    /// Show the content of an image; never changes it
+    /// Show the content of an image or of a recording; never changes it
     Inspect {
-        /// Path of an image, or name of an instance
+        /// Path of an image or a recording, or name of an instance
         image: String,
         /// Show every block
         #[arg(long)]

@@ -7,6 +7,7 @@ mod inspect;
 mod instances;
 mod manual;
 mod print_config;
+mod recording;
 mod status;
 
 pub use choices::{presets, profiles, schemes, workloads};
