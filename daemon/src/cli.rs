@@ -2,6 +2,7 @@
 
 use crate::compare::CompareArgs;
 use crate::failure::{Exit, Failure};
+use crate::faults::{Clear, FlushFails, Hang, Hits, Slow};
 use crate::inject::{BadBlock, BitErrors, PowerCut};
 use crate::options::DeviceArgs;
 use crate::replay::{ReplayArgs, Run};
@@ -176,7 +177,7 @@ pub enum Command {
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
-    /// Inject a flash fault into a running instance
+    /// Inject a fault of the flash or of requests into a running instance
     #[command(subcommand)]
     Inject(Inject),
     /// Check prerequisites and print fixes
@@ -223,6 +224,25 @@ pub enum Inject {
     BadBlock(On<BadBlock>),
     /// Add bit errors to page reads
     BitErrors(On<BitErrors>),
+    /// Let FLUSHes fail with EIO
+    FlushFails(On<FlushFails>),
+    /// Let writes and trims fail with EIO
+    WriteErrors(On<Hits>),
+    /// Let reads fail with EIO
+    ReadErrors(On<Hits>),
+    /// Let requests take longer
+    Slow(On<Slow>),
+    /// Let requests wait
+    Hang(On<Hang>),
+    /// End faults of requests
+    Clear {
+        /// Which faults
+        #[command(flatten)]
+        clear: Clear,
+        /// Name of the instance; not needed if only one is running
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
 }
 
 /// A fault, and who suffers it.

@@ -18,6 +18,7 @@ mod convert;
 mod detach;
 pub mod device;
 pub mod failure;
+pub mod faults;
 pub mod inject;
 pub mod instance;
 mod live_page;
@@ -152,6 +153,12 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
                 Inject::PowerCut(on) => (on.name, Injection::PowerCut(on.fault)),
                 Inject::BadBlock(on) => (on.name, Injection::BadBlock(on.fault)),
                 Inject::BitErrors(on) => (on.name, Injection::BitErrors(on.fault)),
+                Inject::FlushFails(on) => (on.name, Injection::FlushFails(on.fault)),
+                Inject::WriteErrors(on) => (on.name, Injection::WriteErrors(on.fault)),
+                Inject::ReadErrors(on) => (on.name, Injection::ReadErrors(on.fault)),
+                Inject::Slow(on) => (on.name, Injection::Slow(on.fault)),
+                Inject::Hang(on) => (on.name, Injection::Hang(on.fault)),
+                Inject::Clear { clear, name } => (name, Injection::Clear(clear)),
             };
             commands::inject(&dirs, name.as_deref(), injection, json)
         }

@@ -68,6 +68,8 @@ pub struct StatusSnapshot {
     pub service: ServiceView,
     /// Injected faults, in the order of [`Kind`].
     pub injected: [u64; Kind::COUNT],
+    /// Faults of requests in force, one phrase each.
+    pub faults: Vec<String>,
     /// Permanent failure, if any.
     pub failure: Option<String>,
     /// Reason why the host's storage currently refuses writes.
@@ -214,7 +216,7 @@ impl StatusSnapshot {
                 "last_write": self.flash.last_write.map(|write| json!({"offset": write.offset, "bytes": write.bytes})),
             },
             "host": self.host_json(), "nand": self.nand_json(), "blocks": self.blocks_json(), "wear": self.wear_json(),
-            "scheme_stats": self.scheme_json(), "ram": self.ram_json(), "faults_injected": self.injected_json(),
+            "scheme_stats": self.scheme_json(), "ram": self.ram_json(), "faults_injected": self.injected_json(), "faults": self.faults,
         })
     }
 

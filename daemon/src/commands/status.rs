@@ -100,6 +100,13 @@ pub fn status(dirs: &Dirs, name: Option<&str>, brief: bool, as_json: bool) -> Re
     if let Some(failing) = status["writes_failing"].as_str() {
         lines.push(format!("  {:<10} {failing}", "failing"));
     }
+    for fault in status["faults"].as_array().into_iter().flatten() {
+        lines.push(format!(
+            "  {:<10} {}; `ftld inject clear` ends it",
+            "fault",
+            text(fault)
+        ));
+    }
     let recording = &status["recording"];
     if recording.is_object() {
         lines.push(format!(

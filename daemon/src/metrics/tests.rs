@@ -55,6 +55,7 @@ pub(crate) fn fresh() -> StatusSnapshot {
         nbd: Default::default(),
         service: Default::default(),
         injected: Default::default(),
+        faults: Vec::new(),
         failure: None,
         writes_failing: None,
         paused: None,

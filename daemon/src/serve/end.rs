@@ -27,6 +27,7 @@ pub(super) fn end(
         how
     };
     served.volume.resume();
+    served.faults.release();
     let _patience = notify::stopping();
     let stopped = service.stop(how);
     drop(background);

@@ -15,6 +15,7 @@ use crate::background::Background;
 use crate::config::Config;
 use crate::device::BlockDevice;
 use crate::failure::{Exit, Failure};
+use crate::faults::{Faults, Faulty};
 use crate::instance::{Dirs, Instance};
 use crate::metrics::hosts::Hosts;
 use crate::notify::{ProgressSample, TimeoutExtender};
@@ -89,11 +90,19 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
         control,
         service,
         recorder,
+        faults,
     } = close_unless_started(started, &opened)?;
     if let Some(recording) = recording {
         recording.keep();
     }
-    let served = describe(config, &target, &*service, metrics, opened, recorder);
+    let served = describe(
+        config,
+        &target,
+        &*service,
+        metrics,
+        opened,
+        (recorder, faults),
+    );
     let device = start_background(served, service)?;
     let stop = serve_until_told((config, dirs), how, log.as_ref(), &device, http, control);
     end_as_told(stop, device)
@@ -174,6 +183,7 @@ struct Started {
     control: UnixListener,
     service: Arc<dyn Service>,
     recorder: Option<Arc<Recorder>>,
+    faults: Arc<Faults>,
 }
 
 /// Starts the recording with the content that the device has.
@@ -216,15 +226,17 @@ fn start_device(
     };
     let control = control::bind(&dirs.control(&config.name))?;
     let volume = opened.volume.clone();
-    let device: Arc<dyn BlockDevice> = match &recorder {
-        Some(recorder) => Arc::new(Recorded::new(volume, recorder.clone())),
-        None => volume,
-    };
+    let faults = Arc::<Faults>::default();
+    let mut device: Arc<dyn BlockDevice> = Arc::new(Faulty::new(volume, faults.clone()));
+    if let Some(recorder) = &recorder {
+        device = Arc::new(Recorded::new(device, recorder.clone()));
+    }
     let service = transport::start(target, passed, device, context)?;
     Ok(Started {
         control,
         service,
         recorder,
+        faults,
     })
 }
 
@@ -253,7 +265,7 @@ fn describe(
     service: &dyn Service,
     metrics: Option<String>,
     opened: Opened,
-    recorder: Option<Arc<Recorder>>,
+    (recorder, faults): (Option<Arc<Recorder>>, Arc<Faults>),
 ) -> Arc<Served> {
     assert!(
         opened.volume.size() <= opened.logical_bytes,
@@ -285,6 +297,7 @@ fn describe(
         waiting_for: Mutex::default(),
         page: PageState::default(),
         recorder,
+        faults,
     })
 }
 
@@ -318,17 +331,18 @@ fn serve_until_told(
     let (served, service) = (&device.served, &device.service);
     let hosts = Arc::new(Hosts::new(&config.metrics_hosts));
     let pulse = {
-        let (volume, service, turns) = (
+        let (volume, service, turns, faults) = (
             served.volume.clone(),
             service.clone(),
             device.background.turns(),
+            served.faults.clone(),
         );
         move || ProgressSample {
             turns: turns.load(Relaxed),
             volume: volume.queue(),
             device: service.kernel_queue(),
             at_storage: volume.waits_for_storage(),
-            paused: volume.paused().is_some(),
+            paused: volume.paused().is_some() || faults.is_hanging(),
         }
     };
     let ready = || {

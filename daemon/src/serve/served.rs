@@ -4,6 +4,8 @@
 //! matter.
 
 use crate::failure::Failure;
+use crate::faults::Faults;
+use crate::inject::Kind;
 use crate::record::{Recorder, not_recorded};
 use crate::service_counters::ServiceCounters;
 use crate::stack::DaemonStore;
@@ -13,6 +15,7 @@ use crate::volume::{BlockMap, EventsView, Volume};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use strum::EnumCount;
 
 /// State of a running instance for HTTP and the control socket.
 pub(super) struct Served {
@@ -23,6 +26,7 @@ pub(super) struct Served {
     pub(super) waiting_for: Mutex<Vec<String>>,
     pub(super) page: PageState,
     pub(super) recorder: Option<Arc<Recorder>>,
+    pub(super) faults: Arc<Faults>,
 }
 
 impl StatusSource for Served {
@@ -31,7 +35,8 @@ impl StatusSource for Served {
             facts: self.facts.clone(),
             host: self.volume.host(),
             flash: self.volume.flash(),
-            injected: self.volume.injected(),
+            injected: self.injected(),
+            faults: self.faults.in_force(self.facts.size),
             service: self.service.view(),
             nbd: self
                 .nbd
@@ -74,6 +79,16 @@ impl StatusSource for Served {
 }
 
 impl Served {
+    /// Returns the injected faults of the flash, and the requests that other faults have hit.
+    fn injected(&self) -> [u64; Kind::COUNT] {
+        let (mut injected, hits) = (self.volume.injected(), self.faults.hits());
+        injected
+            .iter_mut()
+            .zip(hits)
+            .for_each(|(sum, hits)| *sum += hits);
+        injected
+    }
+
     pub(super) fn wait_for(&self, holders: &[String]) {
         *self.waiting_for.lock() = holders.to_vec();
     }

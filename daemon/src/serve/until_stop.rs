@@ -112,7 +112,7 @@ async fn until_end(
                     continue;
                 }
                 ControlCommand::Inject { fault, answer } => {
-                    inject(served.volume.clone(), fault, answer).await;
+                    inject(served.clone(), fault, answer).await;
                     continue;
                 }
             },
@@ -131,6 +131,7 @@ async fn until_end(
         let action = shutdown.decide(event, !holders.is_empty());
         if action != Action::Serve {
             served.volume.resume();
+            served.faults.release();
         }
         served.wait_for(if action == Action::FlushAndWait || event == Event::Look {
             &holders
@@ -180,11 +181,15 @@ async fn pause(
 
 /// Injects a fault. The answer is sent before the runtime ends.
 async fn inject(
-    volume: Arc<Volume<DaemonStore>>,
+    served: Arc<Served>,
     fault: Injection,
     answer: oneshot::Sender<Result<Injected, Failure>>,
 ) {
-    let injected = tokio::task::spawn_blocking(move || volume.inject(&fault)).await;
+    let run = move || match fault.of_requests() {
+        Some(command) => served.faults.run(&command, &*served.volume),
+        None => served.volume.inject(&fault),
+    };
+    let injected = tokio::task::spawn_blocking(run).await;
     let _ = answer.send(injected.unwrap_or_else(|_| Err(Failure::failed("internal error"))));
     tokio::task::yield_now().await;
 }

@@ -65,7 +65,11 @@ impl<W: Write> Writer<W> {
         if self.plain.is_empty() {
             return Ok(());
         }
-        self.packed = self.compressor.compress(&self.plain)?;
+        self.packed.clear();
+        self.packed
+            .reserve(zstd::zstd_safe::compress_bound(self.plain.len()));
+        self.compressor
+            .compress_to_buffer(&self.plain, &mut self.packed)?;
         let plain = self.plain.len();
         self.plain.clear();
         self.chunk(Chunk::Entries, plain)
