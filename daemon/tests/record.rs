@@ -45,7 +45,7 @@ fn requests_marks_and_flags_are_recorded_and_shown() {
     let status = host.json(&["status", "--json"]);
     assert_eq!(status["recording"]["failure"], Value::Null);
     assert_eq!(daemon.metric("ftld_recording_failed"), 0.0);
-    // The thread is behind by less than a second.
+    // The thread is a little behind.
     let began = Instant::now();
     while daemon.metric("ftld_recording_entries_total") < 9.0 {
         assert!(began.elapsed() < Duration::from_secs(10));
@@ -101,7 +101,7 @@ fn a_file_that_exists_is_refused_before_anything_is_made() {
         &["the file exists", "name another file"],
     );
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
-    assert!(!host.folder.path().join("state").exists(), "an image");
+    assert!(!host.image("default").exists());
     host.fails(
         &["--record", "/nonexistent/x"],
         1,
@@ -123,7 +123,6 @@ fn a_file_that_exists_is_refused_before_anything_is_made() {
             "2MiB",
             "--profile",
             "torture",
-            "/dev/ublkb0",
             "--scheme",
             "nosuch",
         ],
@@ -131,7 +130,7 @@ fn a_file_that_exists_is_refused_before_anything_is_made() {
         &["nosuch"],
     );
     let busy = host.serve(&["--name", "default"]);
-    host.fails(&["--record", path], 5, &["default"]);
+    host.fails(&["--record", path], 7, &["default"]);
     assert!(!file.exists());
     drop(busy);
 }
@@ -196,11 +195,6 @@ fn a_killed_daemon_leaves_a_recording_and_the_next_one_begins_with_the_content()
 #[test]
 fn a_recording_whose_disk_is_full_ends_and_the_device_goes_on() {
     let host = Host::new();
-    let meddler = host.meddler();
-    let env: Vec<_> = meddler
-        .iter()
-        .map(|(name, value)| (*name, value.as_str()))
-        .collect();
     let folder = host.folder.path().join("small");
     std::fs::create_dir(&folder).unwrap();
     let file = folder.join("x.rec");
@@ -213,7 +207,6 @@ fn a_recording_whose_disk_is_full_ends_and_the_device_goes_on() {
         "this test mounts a tmpfs: run it as root"
     );
     let _unmount = Unmount(folder);
-    let _ = env;
     let daemon = host.serve(&["--name", "a", "--record", file.to_str().unwrap()]);
     let mut client = daemon.client();
     let mut rng = nand_model::SplitMix::new(1);

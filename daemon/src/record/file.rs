@@ -12,6 +12,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Prefix of the name of a recorded device whose number of blocks follows from its size.
+pub(crate) const RECORDED: &str = "recorded-";
+
 /// A new, empty file. Dropped without [`NewRecording::keep`], it is removed.
 pub struct NewRecording {
     file: Option<File>,
@@ -99,9 +102,17 @@ fn flash_of(image: &Path) -> Result<Flash, Failure> {
     let info = peek(image).map_err(|error| stack::image_failure(&error))?;
     let label = stack::read_label(image, &info)?;
     let params = label.params.iter();
-    let device = Profile {
-        capacity: Capacity::Blocks(info.profile.geometry.blocks),
-        ..info.profile
+    let device = match info.profile.capacity {
+        Capacity::Blocks(_) => info.profile,
+        // A name of its own: with its number of blocks it is another device than the built-in one.
+        Capacity::BySize => Profile {
+            capacity: Capacity::Blocks(info.profile.geometry.blocks),
+            ..info.profile
+        }
+        .named(
+            &format!("{RECORDED}{}", info.profile.name),
+            info.profile.source,
+        ),
     };
     Ok(Flash {
         scheme: label.scheme.name.into(),

@@ -18,6 +18,7 @@ mod tests;
 mod writer;
 
 pub use device::Recorded;
+pub(crate) use file::RECORDED;
 pub use file::{NewRecording, head_of};
 
 use crate::convert::{nanos, to_u64};

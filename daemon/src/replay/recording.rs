@@ -8,6 +8,7 @@ use super::source::failure;
 use crate::config::{ImageRequirements, find_scheme};
 use crate::failure::Failure;
 use crate::profile_file;
+use crate::record::RECORDED;
 use crate::size::parse_size;
 use ftl_core::Params;
 use ftl_core::schemes::Scheme;
@@ -56,7 +57,7 @@ pub(super) fn device(job: &Job) -> Result<Option<RecordedDevice>, Failure> {
     Ok(Some(RecordedDevice {
         scheme: find_scheme(&flash.scheme)?,
         params: params(flash),
-        profile: profile(job, flash)?,
+        profile: profile(job, flash)?.0,
         logical_pages: flash.logical_pages,
         size: head.size,
         seed: flash.seed,
@@ -83,18 +84,17 @@ pub(super) fn fill(
         true => params(flash),
         false => requirements.params,
     };
-    // A device of another scheme, size or over-provisioning has its own number of blocks.
-    let chip = |flash: &Flash| {
-        let profile = profile(job, flash)?;
-        Ok(match Profile::find(profile.name) {
-            Some(known) => *known,
-            None => Profile {
+    let profile = match requirements.profile {
+        Some(profile) => profile,
+        // A device of another scheme, size or over-provisioning has its own number of blocks.
+        None => match profile(job, flash)? {
+            (profile, true) => Profile {
                 capacity: Capacity::BySize,
                 ..profile
             },
-        })
+            (profile, false) => profile,
+        },
     };
-    let profile = requirements.profile.map_or_else(|| chip(flash), Ok)?;
     Ok(ImageRequirements {
         scheme: Some(scheme),
         profile: Some(profile),
@@ -124,12 +124,17 @@ fn params(flash: &Flash) -> Params {
     params
 }
 
-fn profile(job: &Job, flash: &Flash) -> Result<Profile, Failure> {
-    profile_file::from_toml(&flash.profile).map_err(|why| {
+/// Returns the flash, and whether its number of blocks followed from its size.
+fn profile(job: &Job, flash: &Flash) -> Result<(Profile, bool), Failure> {
+    let profile = profile_file::from_toml(&flash.profile).map_err(|why| {
         Failure::failed(format!(
             "{}: its head describes no flash device: {why}; record again, or name a device by --profile",
             job.workload
         ))
+    })?;
+    Ok(match profile.name.strip_prefix(RECORDED) {
+        Some(name) => (profile.named(name, profile.source), true),
+        None => (profile, false),
     })
 }
 

@@ -120,7 +120,7 @@ fn a_power_cut_fails_every_verb_and_the_store_can_still_be_had() {
             .message
             .contains("failed already (power cut injected)")
     );
-    assert_eq!(volume.injected(), [1, 0, 0]);
+    assert_eq!(volume.injected()[..3], [1, 0, 0]);
     assert!(
         volume.close().is_ok() && handles.calls().is_empty(),
         "no verb reaches the scheme"
