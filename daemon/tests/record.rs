@@ -180,7 +180,7 @@ fn a_killed_daemon_leaves_a_recording_and_the_next_one_begins_with_the_content()
     let entries = entries(&again, false);
     let (last, base) = entries.split_last().unwrap();
     assert_eq!((last.kind, &last.data), (Kind::Write, &page(9)));
-    let mut content = Vec::new();
+    let mut content: Vec<u8> = Vec::new();
     for entry in base {
         assert_eq!(
             (entry.kind, entry.offset),
@@ -250,4 +250,102 @@ impl Drop for Unmount {
             .arg(&self.0)
             .status();
     }
+}
+
+/// Flash operations by cause, as a row has them.
+fn flash(before: &Value, after: &Value) -> serde_json::Map<String, Value> {
+    let causes = after["nand"].as_object().unwrap().iter();
+    let since = |(cause, of): (&String, &Value)| {
+        let kinds = of.as_object().unwrap().iter();
+        let kinds = kinds.map(|(kind, count)| {
+            let before = before["nand"][cause][kind].as_u64().unwrap();
+            (kind.clone(), Value::from(count.as_u64().unwrap() - before))
+        });
+        (cause.clone(), Value::Object(kinds.collect()))
+    };
+    let is_some = |(_, of): &(String, Value)| of.as_object().unwrap().values().any(|n| *n != 0);
+    causes.map(since).filter(is_some).collect()
+}
+
+/// A client writes, trims and flushes over NBD; the replay of the recording does the same to the
+/// flash. Background work, which a replay has not, rests while the device is paused or steps.
+#[test]
+fn a_replay_has_the_counters_of_the_live_device() {
+    let host = Host::new();
+    let file = recording(&host);
+    let path = file.to_str().unwrap();
+    let daemon = host.serve(&["--name", "a", "--scheme", "dftl", "--record", path]);
+    assert_eq!(host.run(&["pause", "a", "--for", "10m"]).0, 0);
+    let before = host.json(&["status", "--json"]);
+    let mut step = host
+        .command(&["step", "a", "--requests", "1000000"])
+        .spawn()
+        .unwrap();
+    let (mut client, mut rng) = (daemon.client(), nand_model::SplitMix::new(5));
+    for _ in 0..2500 {
+        let at = rng.below(1900) * 1024;
+        let answer = match rng.below(30) {
+            0 => client.ask(FLUSH, 0, 0, 0),
+            1 => client.ask(TRIM, 0, at, 8192),
+            2 => client.ask(WRITE_ZEROES, FUA, at, 1536),
+            3 => client.read(at, 4096),
+            4 => client.write(FUA, at, &page(4)[..1024]),
+            5 => client.write(0, at + 512, &page(5)[..1024]),
+            _ => client.write(0, at, &page(6)[..2048]),
+        };
+        assert_eq!(answer.error, 0);
+    }
+    let last = Instant::now();
+    let after = loop {
+        let since = last.elapsed().as_secs_f64();
+        let status = host.json(&["status", "--json"]);
+        if status["snapshot"]["age_seconds"].as_f64().unwrap() < since {
+            break status;
+        }
+        assert!(since < 20.0, "no snapshot");
+    };
+    assert_eq!(host.run(&["stop", "a"]).0, 0);
+    step.wait().unwrap();
+    let row = host.json(&["replay", path, "--json"]);
+    let live = flash(&before, &after);
+    assert_eq!(row["flash"].as_object().unwrap(), &live);
+    for cause in ["host", "pad", "gc", "translation", "trim"] {
+        assert!(
+            live[cause]["programs"].as_u64().unwrap() > 0,
+            "{cause}: {live:?}"
+        );
+    }
+    assert_eq!(
+        (&row["scheme"], &row["device"]["profile"]),
+        (&"dftl".into(), &"torture".into())
+    );
+    let flushes = row["requests"]["flushes"].as_u64().unwrap();
+    let counted = &after["host"]["flush"]["completed"];
+    assert_eq!(Value::from(flushes), *counted);
+    let (code, text, error) = host.run(&["inspect", path]);
+    assert_eq!(code, 0, "{error}");
+    for part in [
+        "a recording of ftld",
+        "2 MiB, with data",
+        "scheme     dftl",
+        "\n  write_zeroes",
+    ] {
+        assert!(text.contains(part), "{part:?}: {text}");
+    }
+    host.fails(
+        &["inspect", path, "--blocks"],
+        2,
+        &["a recording has no blocks"],
+    );
+    // Cut off, it is refused, or used as far as it goes.
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..bytes.len() - 24]).unwrap();
+    host.fails(&["replay", path], 1, &["without its end mark", "--cut-off"]);
+    let cut = host.json(&["replay", path, "--cut-off", "--json"]);
+    assert_eq!(cut["flash"], row["flash"]);
+    let other = host.json(&["replay", path, "--cut-off", "--scheme", "pagemap", "--json"]);
+    assert_eq!(
+        (&other["scheme"], &other["device"]["size_bytes"]),
+        (&"pagemap".into(), &(2 << 20).into())
+    );
 }
