@@ -51,7 +51,7 @@ pub struct FlushFails {
 
 /// Requests that take longer.
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Slow {
     /// Time that is added to every request, such as 50ms
     #[arg(long, value_name = "TIME", value_parser = seconds)]
@@ -64,7 +64,7 @@ pub struct Slow {
 
 /// Requests that wait.
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Hang {
     /// Time from now on in which requests wait, such as 10s
     #[arg(long = "for", value_name = "TIME", value_parser = seconds)]
@@ -77,11 +77,12 @@ pub struct Hang {
 
 /// Faults that end.
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[group(skip)]
 #[serde(default, deny_unknown_fields)]
 pub struct Clear {
     /// Kind of fault [default: all faults of requests]
-    #[arg(value_enum)]
-    pub kind: Option<RequestKind>,
+    #[arg(value_enum, value_name = "KIND")]
+    pub fault: Option<RequestKind>,
 }
 
 /// Kinds of faults of requests.

@@ -86,7 +86,7 @@ impl Faults {
     ) -> Result<Injected, Failure> {
         let size = device.size();
         let fault = match command {
-            FaultCommand::Clear(clear) => return self.clear(clear.kind),
+            FaultCommand::Clear(clear) => return self.clear(clear.fault),
             FaultCommand::FlushFails(fails) => {
                 let hits = Hits {
                     count: Some(fails.count.unwrap_or(1)),

@@ -141,7 +141,7 @@ fn errors_hit_their_range_and_end_after_their_count() {
     );
     assert_eq!(rig.faults.in_force(SIZE), ["reads fail"]);
     let read_errors = Clear {
-        kind: Some(RequestKind::ReadErrors),
+        fault: Some(RequestKind::ReadErrors),
     };
     rig.run(FaultCommand::Clear(read_errors.clone())).unwrap();
     assert_eq!((rig.read(0), rig.hits(Kind::ReadErrors)), (Ok(3), 1));
