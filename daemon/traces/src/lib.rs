@@ -14,6 +14,7 @@ mod error;
 mod fields;
 mod lines;
 mod record;
+pub mod recording;
 pub mod size;
 mod trace;
 pub mod workload;
