@@ -79,11 +79,6 @@ impl Contents {
         self.file.read_exact_at(buf, self.place(id))
     }
 
-    /// Returns the number of distinct contents.
-    pub(super) fn len(&self) -> usize {
-        self.known.lock().hashes.len()
-    }
-
     /// Returns the part of a state's sum that this content of this unit has. The sum of a state is
     /// that of its units: it changes with each unit alone.
     pub(super) fn term(&self, unit: u32, content: Content) -> u128 {

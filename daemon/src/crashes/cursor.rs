@@ -44,9 +44,7 @@ pub(super) struct OpenUnit {
 
 /// What a power cut may leave at one moment of the recording.
 pub(super) struct Point {
-    /// Index of the last event that was acknowledged.
-    pub(super) event: usize,
-    /// Number of its entry in the recording.
+    /// Number of the last acknowledged entry of the recording.
     pub(super) number: u64,
     pub(super) mark: Option<u32>,
     pub(super) durable: Arc<Vec<Content>>,
@@ -170,7 +168,6 @@ impl<'a> Cursor<'a> {
         }
         open.retain(|_, unit| unit.candidates.len() > 1);
         Point {
-            event,
             number: self.timeline.events[event].number,
             mark: self.mark,
             durable: self.durable.clone(),

@@ -68,6 +68,11 @@ impl Device {
         let scheme = crate::config::find_scheme(&flash.scheme)?;
         let profile = profile_file::from_toml(&flash.profile)
             .map_err(|why| Failure::failed(format!("{name}: its flash device: {why}")))?;
+        if profile.geometry.blocks == 0 {
+            return Err(Failure::failed(format!(
+                "{name}: its flash device has no number of blocks; the recording is damaged"
+            )));
+        }
         let mut params = Params::default();
         for (key, value) in &flash.params {
             params.set(key, value);

@@ -101,7 +101,16 @@ impl Timeline {
         };
         for (number, entry) in (1..).zip(&mut reader) {
             let full = |error| Failure::io(format!("{}: contents", scratch.display()), &error);
-            builder.add(number, &entry.map_err(failed)?).map_err(full)?;
+            let entry = entry.map_err(failed)?;
+            let has_data = matches!(entry.kind, Kind::Write | Kind::Base);
+            if has_data && to_u64(entry.data.len()) != entry.length {
+                return Err(Failure::failed(format!(
+                    "{name}: entry {number} has {} bytes of data for {}; the recording is damaged",
+                    entry.data.len(),
+                    entry.length
+                )));
+            }
+            builder.add(number, &entry).map_err(full)?;
         }
         let Builder {
             now,
