@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{env, io, thread};
 
-use ftld::device::{BlockDevice, Completion, Extent, Flush};
+use ftld::device::{BlockDevice, Completion, Extent, Flush, FlushOf};
 use ftld::sys;
 use ftld::target::Target;
 use ftld::transport::ublk;
@@ -66,7 +66,7 @@ impl BlockDevice for PlainFile {
     fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<Completion> {
         self.trim(offset, len)
     }
-    fn flush(&self) -> io::Result<Box<dyn Flush>> {
+    fn flush(&self, _of: FlushOf) -> io::Result<Box<dyn Flush>> {
         Ok(Box::new(Sync(self.file.clone(), self.flush_delay)))
     }
     fn extents(&self, _offset: u64, len: u64, _max: usize) -> io::Result<Vec<Extent>> {

@@ -3,6 +3,7 @@
 use crate::compare::CompareArgs;
 use crate::crashes::CrashesArgs;
 use crate::failure::{Exit, Failure};
+use crate::faults::{Clear, FlushFails, Hang, Hits, Slow};
 use crate::inject::{BadBlock, BitErrors, PowerCut};
 use crate::options::DeviceArgs;
 use crate::replay::{ReplayArgs, Run};
@@ -53,9 +54,9 @@ pub struct ServeArgs {
 pub enum Command {
     /// Create an image
     Create(Box<DeviceArgs>),
-    /// Show the content of an image; never changes it
+    /// Show the content of an image or of a recording; never changes it
     Inspect {
-        /// Path of an image, or name of an instance
+        /// Path of an image or a recording, or name of an instance
         image: String,
         /// Show every block
         #[arg(long)]
@@ -177,7 +178,15 @@ pub enum Command {
         /// Name of the instance; not needed if only one is running
         name: Option<String>,
     },
-    /// Inject a flash fault into a running instance
+    /// Put a mark into the recording of a running instance
+    Mark {
+        /// Text of the mark
+        text: String,
+        /// Name of the instance; not needed if only one is running
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// Inject a fault of the flash or of requests into a running instance
     #[command(subcommand)]
     Inject(Inject),
     /// Check prerequisites and print fixes
@@ -224,6 +233,25 @@ pub enum Inject {
     BadBlock(On<BadBlock>),
     /// Add bit errors to page reads
     BitErrors(On<BitErrors>),
+    /// Let FLUSHes fail with EIO
+    FlushFails(On<FlushFails>),
+    /// Let writes and trims fail with EIO
+    WriteErrors(On<Hits>),
+    /// Let reads fail with EIO
+    ReadErrors(On<Hits>),
+    /// Let requests take longer
+    Slow(On<Slow>),
+    /// Let requests wait
+    Hang(On<Hang>),
+    /// End faults of requests
+    Clear {
+        /// Which faults
+        #[command(flatten)]
+        clear: Clear,
+        /// Name of the instance; not needed if only one is running
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
 }
 
 /// A fault, and who suffers it.

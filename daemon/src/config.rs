@@ -92,6 +92,17 @@ pub struct Config {
     pub tls: Option<TlsOptions>,
     /// Whether the image is opened read-only.
     pub read_only: bool,
+    /// The recording of all requests, if there is one.
+    pub record: Option<Record>,
+}
+
+/// A recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The file; absolute.
+    pub file: PathBuf,
+    /// Whether it contains the data of writes.
+    pub data: bool,
 }
 
 impl Config {
@@ -166,6 +177,7 @@ impl Layers {
             latency: options.latency()?,
             tls: options.tls(target.as_ref())?,
             read_only: options.read_only,
+            record: options.record()?,
             target,
             name,
         })
@@ -302,6 +314,8 @@ impl DeviceOptions {
             tls_cert: self.tls_cert.or(other.tls_cert),
             tls_key: self.tls_key.or(other.tls_key),
             tls_client_ca: self.tls_client_ca.or(other.tls_client_ca),
+            record: self.record.or(other.record),
+            record_data: self.record_data.or(other.record_data),
             read_only: self.read_only || other.read_only,
             name: self.name.or(other.name),
             set: other.set.into_iter().chain(self.set).collect(),
@@ -316,6 +330,29 @@ impl DeviceOptions {
                 "--latency {other:?} is neither none nor emulate"
             ))),
         }
+    }
+
+    fn record(&self) -> Result<Option<Record>, Failure> {
+        let data = match self.record_data.as_deref() {
+            None | Some("on") => true,
+            Some("off") => false,
+            Some(other) => {
+                return Err(Failure::usage(format!(
+                    "--record-data {other:?} is neither on nor off"
+                )));
+            }
+        };
+        let Some(file) = &self.record else {
+            return match &self.record_data {
+                None => Ok(None),
+                Some(_) => Err(Failure::usage(
+                    "--record-data: nothing is recorded; add --record FILE",
+                )),
+            };
+        };
+        let file = std::path::absolute(file)
+            .map_err(|error| Failure::io(format!("--record {}", file.display()), &error))?;
+        Ok(Some(Record { file, data }))
     }
 
     /// Returns the TLS options, checked against the target.

@@ -3,7 +3,7 @@
 //! One request per line, one answer per line: `{"command":"status"}`,
 //! `{"command":"stop","force":false}`,
 //! `{"command":"inject","fault":{"kind":"power-cut","after":100}}`,
-//! `{"command":"pause","action":{"pause":30}}`. An answer contains the result or `{"error": "…",
+//! `{"command":"pause","action":{"pause":30}}`, `{"command":"mark","text":"…"}`. An answer contains the result or `{"error": "…",
 //! "exit": 1}`. The server closes connections that send too much or too slowly.
 
 use crate::failure::{Exit, Failure};
@@ -52,6 +52,11 @@ pub enum Request {
         /// Command to run.
         action: PauseCommand,
     },
+    /// Put a mark into the recording.
+    Mark {
+        /// Text of the mark.
+        text: String,
+    },
 }
 
 impl Request {
@@ -62,6 +67,7 @@ impl Request {
             Request::Stop { .. } => "stop",
             Request::Inject { .. } => "inject",
             Request::Pause { .. } => "pause",
+            Request::Mark { .. } => "mark",
         }
     }
 }
@@ -173,6 +179,7 @@ async fn handle_request(
 ) -> Result<Value, Failure> {
     match request {
         Request::Status {} => Ok(observed.view().json()),
+        Request::Mark { text } => observed.mark(&text),
         Request::Stop { force } => {
             let (answer, told) = oneshot::channel();
             let holders = pass_on(asked, ControlCommand::Stop { force, answer }, told).await?;
@@ -302,6 +309,7 @@ mod tests {
                 r#"{"command":"pause","action":"resume"}"#,
                 r#"{"command":"stop"}"#,
                 r#"{"command":"status"}"#,
+                r#"{"command":"mark","text":"here"}"#,
                 "stop",
             ] {
                 client
@@ -312,10 +320,10 @@ mod tests {
             client.shutdown().await.unwrap();
             let mut answers = String::new();
             client.read_to_string(&mut answers).await.unwrap();
-            assert_eq!(answers.lines().count(), 5, "{answers}");
+            assert_eq!(answers.lines().count(), 6, "{answers}");
         };
         tokio::join!(async { served.await.unwrap() }, ask);
-        assert_eq!(still.service.view().control, [2, 1, 0, 1, 1]);
+        assert_eq!(still.service.view().control, [2, 1, 0, 1, 1, 1]);
     }
 
     #[test]

@@ -53,6 +53,20 @@ pub struct Extent {
     pub mapped: bool,
 }
 
+/// What a FLUSH has to make durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushOf {
+    /// All acknowledged requests.
+    Everything,
+    /// This request with FUA, which has finished.
+    Request {
+        /// First byte of the request.
+        offset: u64,
+        /// Length of the request in bytes.
+        len: u64,
+    },
+}
+
 /// A byte-granular block device.
 ///
 /// Methods are called from many threads. The callee checks offsets and lengths: beyond the end it
@@ -100,13 +114,11 @@ pub trait BlockDevice: Send + Sync {
     fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<Completion>;
     /// Runs the first half of FLUSH, inline and short: makes all acknowledged requests safe on the
     /// flash. The data is durable once [`Flush::wait`] on the result has returned. FUA is a write
-    /// followed by both halves.
+    /// followed by both halves, with the range of the write; a device may flush more than that.
     ///
     /// # Errors
     /// `EIO` if the device failed: data that was not yet durable may be lost.
-    fn flush(&self) -> io::Result<Box<dyn Flush>>;
-    /// Counts a request with FUA. A transport calls this before the request's FLUSH.
-    fn note_fua(&self) {}
+    fn flush(&self, of: FlushOf) -> io::Result<Box<dyn Flush>>;
     /// Returns the states of the range from `offset` on, at most `max` extents. They may end early
     /// but cover at least one byte.
     ///

@@ -9,6 +9,7 @@
 
 use crate::convert::{index, nanos, to_u64, to_usize};
 use crate::failure::{Exit, Failure};
+use crate::faults::{Clear, FaultCommand, FlushFails, Hang, Hits, Slow};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use nand_model::{
@@ -33,6 +34,16 @@ pub enum Kind {
     BadBlock,
     /// Bit errors.
     BitErrors,
+    /// A FLUSH fails.
+    FlushFails,
+    /// A write fails.
+    WriteErrors,
+    /// A read fails.
+    ReadErrors,
+    /// A request takes longer.
+    Slow,
+    /// A request waits.
+    Hang,
 }
 
 impl Kind {
@@ -57,6 +68,18 @@ pub enum Injection {
     BadBlock(BadBlock),
     /// Bit errors.
     BitErrors(BitErrors),
+    /// FLUSHes fail.
+    FlushFails(FlushFails),
+    /// Writes and trims fail.
+    WriteErrors(Hits),
+    /// Reads fail.
+    ReadErrors(Hits),
+    /// Requests take longer.
+    Slow(Slow),
+    /// Requests wait.
+    Hang(Hang),
+    /// Faults of requests end.
+    Clear(Clear),
 }
 
 /// Result of an injection.
@@ -192,15 +215,34 @@ pub struct BitErrors {
 }
 
 impl Injection {
+    /// Returns the command on faults of requests, if it is one.
+    pub fn of_requests(&self) -> Option<FaultCommand> {
+        Some(match self.clone() {
+            Injection::FlushFails(fails) => FaultCommand::FlushFails(fails),
+            Injection::WriteErrors(hits) => FaultCommand::WriteErrors(hits),
+            Injection::ReadErrors(hits) => FaultCommand::ReadErrors(hits),
+            Injection::Slow(slow) => FaultCommand::Slow(slow),
+            Injection::Hang(hang) => FaultCommand::Hang(hang),
+            Injection::Clear(clear) => FaultCommand::Clear(clear),
+            Injection::PowerCut(_) | Injection::BadBlock(_) | Injection::BitErrors(_) => {
+                return None;
+            }
+        })
+    }
+
     /// Applies the injection to the chip.
     ///
     /// # Errors
-    /// The block or page does not exist, or its state does not allow the fault.
+    /// It is a fault of requests, the block or page does not exist, or its state does not allow the
+    /// fault.
     pub fn apply<S: Store>(&self, chip: &mut Chip<S>) -> Result<Injected, Failure> {
         match self {
             Injection::PowerCut(cut) => cut.apply(chip),
             Injection::BadBlock(bad) => bad.apply(chip),
             Injection::BitErrors(errors) => errors.apply(chip),
+            _ => Err(Failure::usage(
+                "a fault of requests does not reach the flash",
+            )),
         }
     }
 }

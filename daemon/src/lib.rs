@@ -19,6 +19,7 @@ pub mod crashes;
 mod detach;
 pub mod device;
 pub mod failure;
+pub mod faults;
 pub mod inject;
 pub mod instance;
 mod live_page;
@@ -35,6 +36,7 @@ mod private_lock;
 pub mod profile_file;
 mod quote;
 mod rates;
+pub mod record;
 pub mod replay;
 pub mod serve;
 pub mod service_counters;
@@ -148,11 +150,18 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Resume { name }) => {
             commands::pause(&dirs, name.as_deref(), PauseCommand::Resume, json)
         }
+        Some(Command::Mark { text, name }) => commands::mark(&dirs, name.as_deref(), text, json),
         Some(Command::Inject(inject)) => {
             let (name, injection) = match inject {
                 Inject::PowerCut(on) => (on.name, Injection::PowerCut(on.fault)),
                 Inject::BadBlock(on) => (on.name, Injection::BadBlock(on.fault)),
                 Inject::BitErrors(on) => (on.name, Injection::BitErrors(on.fault)),
+                Inject::FlushFails(on) => (on.name, Injection::FlushFails(on.fault)),
+                Inject::WriteErrors(on) => (on.name, Injection::WriteErrors(on.fault)),
+                Inject::ReadErrors(on) => (on.name, Injection::ReadErrors(on.fault)),
+                Inject::Slow(on) => (on.name, Injection::Slow(on.fault)),
+                Inject::Hang(on) => (on.name, Injection::Hang(on.fault)),
+                Inject::Clear { clear, name } => (name, Injection::Clear(clear)),
             };
             commands::inject(&dirs, name.as_deref(), injection, json)
         }

@@ -72,6 +72,12 @@ pub struct DeviceOptions {
     /// all clients are admitted
     #[arg(long, value_name = "PEM", env = "FTLD_TLS_CLIENT_CA")]
     pub tls_client_ca: Option<PathBuf>,
+    /// Record every request into a new file, for `ftld replay` and `ftld inspect`
+    #[arg(long, value_name = "FILE", env = "FTLD_RECORD")]
+    pub record: Option<PathBuf>,
+    /// Whether a recording contains the data: on or off [default: on]
+    #[arg(long, value_name = "on|off", env = "FTLD_RECORD_DATA")]
+    pub record_data: Option<String>,
     /// Refuse writes and leave the image unchanged
     #[arg(long, env = "FTLD_READ_ONLY")]
     pub read_only: bool,

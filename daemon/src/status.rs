@@ -3,8 +3,10 @@
 
 use crate::config::Latency;
 use crate::convert::to_f64;
+use crate::failure::Failure;
 use crate::inject::Kind;
 pub use crate::live_page::PageState;
+use crate::record::{RecordingView, not_recorded};
 use crate::service_counters::{ServiceCounters, ServiceView};
 use crate::transport::nbd::NbdSnapshot;
 use crate::volume::{
@@ -66,12 +68,16 @@ pub struct StatusSnapshot {
     pub service: ServiceView,
     /// Injected faults, in the order of [`Kind`].
     pub injected: [u64; Kind::COUNT],
+    /// Faults of requests in force, one phrase each.
+    pub faults: Vec<String>,
     /// Permanent failure, if any.
     pub failure: Option<String>,
     /// Reason why the host's storage currently refuses writes.
     pub writes_failing: Option<WritesFailing>,
     /// The pause, if any: requests wait as intended.
     pub paused: Option<Paused>,
+    /// The recording, if there is one.
+    pub recording: Option<RecordingView>,
     /// Processes that a requested stop waits for; empty without a stop.
     pub waiting_for: Vec<String>,
 }
@@ -93,6 +99,14 @@ pub trait StatusSource: Send + Sync {
     /// Returns the newest published events from number `from` on, at most `most`; never waits for a
     /// request.
     fn events(&self, from: u64, most: usize) -> EventsView;
+
+    /// Puts a mark into the recording and returns where.
+    ///
+    /// # Errors
+    /// Nothing is recorded, or the recording has failed.
+    fn mark(&self, _text: &str) -> Result<Value, Failure> {
+        Err(not_recorded())
+    }
 
     /// Returns the state that the daemon keeps for the live page.
     fn page(&self) -> &PageState;
@@ -192,7 +206,7 @@ impl StatusSnapshot {
             "raw_bytes": self.facts.geometry().data_bytes(), "host_written_bytes": self.flash.host_written_bytes, "metrics": metrics, "uptime_seconds": uptime,
             "read_only_reason": self.read_only_reason(), "failure": self.failure,
             "writes_failing": self.writes_failing.map(WritesFailing::text), "waiting_for": self.waiting_for,
-            "host_behind": self.host_behind(),
+            "host_behind": self.host_behind(), "recording": self.recording.as_ref().map(RecordingView::json),
             "paused": self.paused.map(|pause| json!({"seconds_left": pause.left.as_secs_f64(), "stepping": pause.stepping})),
             "latency_bounds_ns": BOUNDS_NS,
             "write_amplification": self.write_amplification(),
@@ -202,7 +216,7 @@ impl StatusSnapshot {
                 "last_write": self.flash.last_write.map(|write| json!({"offset": write.offset, "bytes": write.bytes})),
             },
             "host": self.host_json(), "nand": self.nand_json(), "blocks": self.blocks_json(), "wear": self.wear_json(),
-            "scheme_stats": self.scheme_json(), "ram": self.ram_json(), "faults_injected": self.injected_json(),
+            "scheme_stats": self.scheme_json(), "ram": self.ram_json(), "faults_injected": self.injected_json(), "faults": self.faults,
         })
     }
 

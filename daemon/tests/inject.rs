@@ -7,6 +7,7 @@ use nand_model::SplitMix;
 use nbd_support::client::{Client, EIO, EPERM, FLUSH, READ, TRIM, WRITE};
 use nix::sys::signal::Signal;
 use program::{Daemon, Host};
+use std::time::{Duration, Instant};
 
 /// A flash page: the unit that is old or new after a cut, never a mixture.
 const PAGE: usize = 1024;
@@ -412,4 +413,88 @@ fn what_cannot_be_injected_is_told_with_its_reason() {
         &["--read-only and is not changed"],
     );
     assert_eq!(looker.client().write(0, 0, &content(0, 2)).error, EPERM);
+}
+
+#[test]
+fn faults_of_requests_hit_are_shown_and_end() {
+    let host = Host::new();
+    let daemon = host.serve(&["--name", "a"]);
+    let mut client = daemon.client();
+    let inject = |args: &[&str]| {
+        let (code, out, error) = host.run(&[&["inject"], args].concat());
+        assert_eq!(code, 0, "{args:?}: {error}");
+        out
+    };
+    let hits = |kind| {
+        daemon.metric(&format!(
+            "ftld_faults_injected_total{{device=\"a\",kind=\"{kind}\"}}"
+        ))
+    };
+    assert_eq!(client.write(0, 0, &content(0, 1)).error, 0);
+    inject(&[
+        "write-errors",
+        "--offset",
+        "1KiB",
+        "--length",
+        "1KiB",
+        "--count",
+        "1",
+    ]);
+    let (_, status, _) = host.run(&["status"]);
+    assert!(
+        status.contains("fault      writes and trims fail, bytes 1024 to 2047, 1 request"),
+        "{status}"
+    );
+    assert_eq!(client.write(0, 0, &content(0, 2)).error, 0);
+    assert_eq!(client.write(0, 1024, &content(1, 1)).error, EIO);
+    assert_eq!(client.write(0, 1024, &content(1, 1)).error, 0);
+    inject(&["read-errors", "a"]);
+    assert_eq!(client.ask(READ, 0, 0, 1024).error, EIO);
+    inject(&["clear", "read-errors"]);
+    assert_eq!(client.read(0, 1024).data, content(0, 2));
+    inject(&["flush-fails", "--then", "lost"]);
+    assert_eq!(client.write(0, 0, &content(0, 3)).error, 0);
+    assert_eq!(client.ask(FLUSH, 0, 0, 0).error, EIO);
+    assert_eq!(client.read(0, 1024).data, content(0, 2));
+    assert_eq!(client.ask(FLUSH, 0, 0, 0).error, 0);
+    inject(&["slow", "--extra", "300ms", "--count", "1"]);
+    let began = Instant::now();
+    assert_eq!(client.write(0, 0, &content(0, 4)).error, 0);
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    for (kind, count) in [
+        ("write_errors", 1.0),
+        ("read_errors", 1.0),
+        ("flush_fails", 1.0),
+        ("slow", 1.0),
+    ] {
+        assert_eq!(hits(kind), count, "{kind}");
+    }
+    for (args, code, part) in [
+        (&["clear"][..], 1, "no fault of requests to clear"),
+        (&["clear", "fire"], 2, "[possible values: flush-fails"),
+        (&["slow"], 2, "--extra <TIME>"),
+        (&["slow", "--extra", "50"], 2, "write 500us, 50ms"),
+        (&["hang", "--for", "2h"], 2, "is no duration"),
+        (
+            &["write-errors", "--offset", "2MiB"],
+            2,
+            "the device has 2097152 bytes",
+        ),
+        (
+            &["flush-fails", "--then", "gone"],
+            2,
+            "[possible values: kept, lost]",
+        ),
+    ] {
+        host.fails(&[&["inject"], args].concat(), code, &[part]);
+    }
+    inject(&["hang", "--for", "50m"]);
+    let cookie = client.request(WRITE, 0, 0, 1024, &content(0, 5));
+    let began = Instant::now();
+    while hits("hang") == 0.0 {
+        assert!(began.elapsed() < Duration::from_secs(10), "nothing hangs");
+    }
+    // A stop releases it.
+    let (code, _, error) = host.run(&["stop", "a"]);
+    assert_eq!((code, client.answer(cookie, 0).error), (0, 0), "{error}");
 }

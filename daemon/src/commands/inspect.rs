@@ -1,6 +1,7 @@
 //! `ftld inspect` and `ftld check`: examine an image without changing it, also after a power cut.
 
 use super::choices::profile_json;
+use super::recording;
 use crate::convert::index;
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
@@ -10,6 +11,7 @@ use crate::size::show_size;
 use crate::stack;
 use ftl_core::format::{OOB_BYTES, Oob};
 use ftl_core::{Ftl, Lpn};
+use ftld_traces::recording::Reader;
 use nand_model::store::{FileStore, peek};
 use nand_model::{Bad, Cause, Chip, Geometry, ImageInfo, Part, Pbn, Ppn};
 use serde_json::{Value, json};
@@ -46,6 +48,9 @@ fn path_of(dirs: &Dirs, image: &str) -> PathBuf {
 /// The image is in use, damaged, or not an image; the page or block does not exist.
 pub fn inspect(dirs: &Dirs, image: &str, wanted: &InspectOptions) -> Result<(), Failure> {
     let path = path_of(dirs, image);
+    if path.is_file() && Reader::detects(&path).unwrap_or(false) {
+        return recording::inspect(&path, wanted);
+    }
     let info = peek(&path).map_err(|error| stack::image_failure(&error))?;
     if wanted.toml {
         return print(&profile_file::to_toml(&info.profile));

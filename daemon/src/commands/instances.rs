@@ -6,6 +6,7 @@ use crate::inject::Injection;
 use crate::instance::{Dirs, Instance, check_name};
 use crate::output::{print, print_json};
 use crate::pause::PauseCommand;
+use crate::record::check_mark;
 use crate::size::show_size;
 use crate::{stack, transport};
 use ftl_core::near_miss;
@@ -242,6 +243,25 @@ pub(super) fn ask_status(dirs: &Dirs, name: &str) -> Result<Value, Failure> {
             _ => failure,
         },
     )
+}
+
+/// `ftld mark`.
+///
+/// # Errors
+/// The text is empty or too long, no such instance runs, or it records nothing.
+pub fn mark(dirs: &Dirs, name: Option<&str>, text: String, as_json: bool) -> Result<(), Failure> {
+    check_mark(&text)?;
+    let name = pick(dirs, name)?;
+    let mut answer = control::ask(dirs, &name, &Request::Mark { text })?;
+    if as_json {
+        answer["name"] = name.into();
+        return print_json("mark", answer);
+    }
+    let file = answer["file"].as_str().unwrap_or("-");
+    print(&format!(
+        "{name}: mark at moment {} of {file}\n",
+        answer["seq"]
+    ))
 }
 
 /// `ftld pause`, `step` and `resume`.

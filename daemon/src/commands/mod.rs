@@ -7,6 +7,7 @@ mod inspect;
 mod instances;
 mod manual;
 mod print_config;
+mod recording;
 mod status;
 
 pub use choices::{presets, profiles, schemes, workloads};
@@ -14,7 +15,7 @@ pub use create::create;
 pub use doctor::doctor;
 pub use inspect::{InspectOptions, check, inspect};
 pub(crate) use instances::status_of;
-pub use instances::{inject, list, pause, remove, stop};
+pub use instances::{inject, list, mark, pause, remove, stop};
 pub use manual::{completions, manual};
 pub use print_config::print_config;
 pub use status::{status, watch};

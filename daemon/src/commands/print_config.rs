@@ -128,6 +128,7 @@ fn default(key: &str, config: &Config, dirs: &Dirs) -> Option<(Value, &'static s
         "op" => OP_DEFAULT.into(),
         "metrics" => METRICS_DEFAULT.to_string().into(),
         "latency" => config.latency.name().into(),
+        "record-data" => "on".into(),
         "tls" => if config.tls.is_some() {
             "require"
         } else {

@@ -100,11 +100,40 @@ pub fn status(dirs: &Dirs, name: Option<&str>, brief: bool, as_json: bool) -> Re
     if let Some(failing) = status["writes_failing"].as_str() {
         lines.push(format!("  {:<10} {failing}", "failing"));
     }
+    for fault in status["faults"].as_array().into_iter().flatten() {
+        lines.push(format!(
+            "  {:<10} {}; `ftld inject clear` ends it",
+            "fault",
+            text(fault)
+        ));
+    }
+    let recording = &status["recording"];
+    if recording.is_object() {
+        lines.push(format!(
+            "  {:<10} {}",
+            "recording",
+            recording_text(recording)
+        ));
+    }
     let reason = text(&status["read_only_reason"]);
     if !reason.is_empty() {
         lines.push(format!("  {:<10} {reason}", "read-only"));
     }
     print(&(lines.join("\n") + "\n"))
+}
+
+/// Returns where requests are recorded, and how much.
+fn recording_text(recording: &Value) -> String {
+    if let Some(why) = recording["failure"].as_str() {
+        return format!("failed: {why}");
+    }
+    format!(
+        "to {}: {} entries, {}; {} requests waited for it",
+        recording["file"].as_str().unwrap_or("-"),
+        recording["entries"],
+        show_size(recording["bytes"].as_u64().unwrap_or_default()),
+        recording["waits"]
+    )
 }
 
 /// Returns what the mount of this start found.
@@ -132,7 +161,7 @@ fn by_cause(status: &Value) -> Vec<(String, f64)> {
 
 /// Returns what the text shows.
 fn brief_json(status: &Value) -> Value {
-    const KEYS: [&str; 15] = [
+    const KEYS: [&str; 16] = [
         "name",
         "pid",
         "state",
@@ -147,6 +176,7 @@ fn brief_json(status: &Value) -> Value {
         "write_amplification",
         "wear",
         "paused",
+        "recording",
         "read_only_reason",
     ];
     let mut brief = json!({});

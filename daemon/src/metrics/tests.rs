@@ -55,9 +55,11 @@ pub(crate) fn fresh() -> StatusSnapshot {
         nbd: Default::default(),
         service: Default::default(),
         injected: Default::default(),
+        faults: Vec::new(),
         failure: None,
         writes_failing: None,
         paused: None,
+        recording: None,
         waiting_for: Vec::new(),
     }
 }
@@ -276,7 +278,7 @@ fn each_counter_of_requests_space_and_service_reaches_its_family() {
     view.host.fua = 2;
     view.service = crate::service_counters::ServiceView {
         http: [5, 0, 0, 1, 0],
-        control: [3, 0, 0, 2, 0],
+        control: [3, 0, 0, 2, 0, 0],
         watchdog: 6,
     };
     let flash = Arc::make_mut(&mut view.flash);

@@ -4,7 +4,7 @@ use super::job::Address;
 use super::sim::Extent;
 use crate::convert::{to_u64, to_usize};
 use crate::size::show_size;
-use ftld_traces::Record;
+use ftld_traces::{Op, Record};
 use std::collections::BTreeSet;
 
 /// Extent size of compaction: small enough to include little untouched space, large enough to keep
@@ -21,6 +21,9 @@ const GRAINS_MAX: u64 = 1 << 24;
 impl Footprint {
     /// Adds the extents that a record touches.
     pub(super) fn add(&mut self, record: &Record) -> Result<(), String> {
+        if record.op == Op::Flush {
+            return Ok(());
+        }
         let (first, last) = (
             record.offset_bytes,
             record.offset_bytes + record.length_bytes - 1,
@@ -66,7 +69,7 @@ impl AddressRule {
         }
     }
 
-    /// Maps a record to extents on a device of `size` bytes. The error contains the mismatch and
+    /// Maps a record to extents on a device of `size` bytes; a FLUSH has none. The error contains the mismatch and
     /// the remedy.
     pub(super) fn place(
         &mut self,
@@ -81,6 +84,9 @@ impl AddressRule {
             ..
         } = *record;
         to.clear();
+        if record.op == Op::Flush {
+            return Ok(());
+        }
         match self {
             AddressRule::Exact { disk } => {
                 one_disk(disk, device)?;
@@ -161,7 +167,6 @@ fn one_disk(known: &mut Option<u64>, device: u64) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftld_traces::Op;
 
     const MIB: u64 = 1 << 20;
 

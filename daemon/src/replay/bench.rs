@@ -9,6 +9,7 @@ use super::measure::Responses;
 use super::precondition::Conditioned;
 use super::provenance::Run;
 use super::ram::ram;
+use super::recording;
 use super::row;
 use super::row::{
     Busy, Collected, ConvertCost, Device, Operations, Requests, Row, SCHEMA, WriteAmplification,
@@ -23,6 +24,7 @@ use ftl_core::schemes::{Layout, SCHEMES};
 use ftl_core::{FtlConfig, Start};
 use nand_model::store::OobOnlyStore;
 use nand_model::{Capacity, Chip, Profile};
+use std::ops::Range;
 
 /// Minimum of memory per simulated page: its stored OOB bytes, and its map entry.
 pub(super) const BYTES_PER_PAGE: u64 = 32 + 4;
@@ -47,6 +49,8 @@ pub(super) struct Bench {
     pub(super) params: ftl_core::Params,
     /// Parameters that follow from the requested RAM, each as KEY=VALUE.
     pub(super) fitted: Vec<String>,
+    /// Seed of the bad blocks of a recorded device, which was mounted before its first request.
+    recorded_seed: Option<u64>,
 }
 
 impl Bench {
@@ -55,6 +59,20 @@ impl Bench {
         requirements: &crate::config::ImageRequirements,
         needed: Option<u64>,
     ) -> Result<Bench, Failure> {
+        if let Some(device) = recording::device(job)? {
+            return Ok(Bench {
+                scheme: device.scheme,
+                layout: Layout {
+                    profile: device.profile,
+                    logical_pages: device.logical_pages,
+                },
+                size: device.size,
+                op_percent: None,
+                params: device.params,
+                fitted: Vec::new(),
+                recorded_seed: Some(device.seed),
+            });
+        }
         let scheme = requirements
             .scheme
             .as_deref()
@@ -107,7 +125,14 @@ impl Bench {
             op_percent: raw.is_none().then_some(op_percent),
             params: params.clone(),
             fitted: Vec::new(),
+            recorded_seed: None,
         })
+    }
+
+    /// Returns the pages that the device contains before the first request of a recording.
+    pub(super) fn content(&self, job: &Job) -> Result<Vec<Range<u32>>, Failure> {
+        let page = u64::from(self.layout.profile.geometry.page_bytes);
+        recording::content(job, page, self.layout.logical_pages)
     }
 
     /// Checks that the scheme fits into the requested RAM.
@@ -150,16 +175,23 @@ impl Bench {
             OobOnlyStore::new(self.layout.profile.geometry),
         )
         .map_err(|error| failed(error.into()))?;
-        chip.mark_factory_bad(job.seed)
+        chip.mark_factory_bad(self.recorded_seed.unwrap_or(job.seed))
             .map_err(|error| failed(error.into()))?;
         let config = FtlConfig {
             logical_pages: self.layout.logical_pages,
             params: self.params.clone(),
         };
-        let ftl = self
+        let mut ftl = self
             .scheme
             .start(chip, &config, Start::Format)
             .map_err(failed)?;
+        if self.recorded_seed.is_some() {
+            ftl.shutdown(0).map_err(failed)?;
+            ftl = self
+                .scheme
+                .start(ftl.into_chip(), &config, Start::Mount)
+                .map_err(failed)?;
+        }
         assert_eq!(
             ftl.logical_pages(),
             self.layout.logical_pages,

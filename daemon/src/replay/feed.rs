@@ -140,7 +140,7 @@ impl Feed<'_> {
                 .map_err(failed)?;
             if self.job.method.response_unit() == ResponseUnit::PerRecord {
                 extents.truncate(1);
-                extents[0].len = 1;
+                extents.iter_mut().for_each(|extent| extent.len = 1);
             }
             for extent in &extents {
                 let (first, last) = (
@@ -167,12 +167,17 @@ impl Feed<'_> {
 
     pub(super) fn note(&mut self, record: &Record) {
         assert!(
-            record.length_bytes > 0,
-            "a record of no bytes at {}",
+            (record.length_bytes > 0) != (record.op == Op::Flush),
+            "a record of {} bytes at {}",
+            record.length_bytes,
             record.offset_bytes
         );
         self.requests.issued += 1;
         let bytes = match record.op {
+            Op::Flush => {
+                self.requests.flushes += 1;
+                return;
+            }
             Op::Read => &mut self.requests.read_bytes,
             Op::Write => &mut self.requests.written_bytes,
             Op::Trim => &mut self.requests.trimmed_bytes,

@@ -1,6 +1,7 @@
 //! Parameters of one run: options on the command line or a JSON object.
 
 use super::ram::takes_ram;
+use super::recording;
 use crate::config::{ImageRequirements, find_scheme};
 use crate::failure::Failure;
 use crate::method::{AGE_MAX, Precondition, ResponseUnit};
@@ -68,6 +69,10 @@ pub struct Method {
     /// Format of the trace [default: detected from its first line]
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
+    /// Use a recording without its end mark as far as it goes
+    #[arg(long)]
+    #[serde(skip_serializing_if = "is_false")]
+    pub cut_off: bool,
     /// Only the requests to this disk of the trace
     #[arg(long, value_name = "N")]
     pub disk: Option<u64>,
@@ -97,6 +102,14 @@ pub struct Method {
 /// Default seed.
 const SEED_DEFAULT: u64 = 1;
 
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
 impl Default for Job {
     fn default() -> Self {
         Job {
@@ -121,6 +134,7 @@ impl Default for Method {
             precondition: None,
             age: None,
             format: None,
+            cut_off: false,
             disk: None,
             address: Address::Exact,
             arrival: Arrival::Closed,
@@ -215,6 +229,10 @@ impl Job {
             }
             job.method.response_unit = self.method.response_unit.or(Some(preset.response_unit));
         }
+        if job.method.age.is_none() && job.method.precondition.is_none() {
+            // A recording has its own beginning.
+            job.method.precondition = recording::head(&job)?.map(|_| Precondition::None);
+        }
         job.method.precondition = Some(job.method.precondition());
         job.method.response_unit = Some(job.method.response_unit());
         Ok(job)
@@ -267,15 +285,15 @@ impl Job {
             self.size.clone(),
             self.set.clone(),
         );
-        DeviceOptions {
+        let options = DeviceOptions {
             scheme,
             profile,
             size,
             op: self.op,
             set,
             ..DeviceOptions::default()
-        }
-        .requirements()
+        };
+        recording::fill(self, options.requirements()?)
     }
 
     /// Returns the requested trace format.

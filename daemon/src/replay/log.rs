@@ -175,7 +175,7 @@ impl Log {
         self.batch.entries.push(Entry {
             start: start - self.begun,
             response: done - start,
-            offset: extents[0].offset,
+            offset: extents.first().map_or(0, |extent| extent.offset),
             length: extents.iter().map(|extent| extent.len).sum(),
             op,
             causes,
@@ -256,6 +256,7 @@ fn letter(op: Op) -> u8 {
         Op::Read => b'R',
         Op::Write => b'W',
         Op::Trim => b'T',
+        Op::Flush => b'F',
     }
 }
 

@@ -137,6 +137,7 @@ pub(super) struct Sides {
     reads: Latency,
     writes: Latency,
     trims: Latency,
+    flushes: Latency,
 }
 
 /// [`Response`]s by operation; `None` for an operation without requests.
@@ -150,6 +151,9 @@ pub struct Responses {
     pub write: Option<Response>,
     /// Trims.
     pub trim: Option<Response>,
+    /// FLUSHes; only recordings have some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flush: Option<Response>,
 }
 
 impl Sides {
@@ -159,6 +163,7 @@ impl Sides {
             Op::Read => &mut self.reads,
             Op::Write => &mut self.writes,
             Op::Trim => &mut self.trims,
+            Op::Flush => &mut self.flushes,
         }
     }
 
@@ -167,15 +172,17 @@ impl Sides {
         self.reads.clear();
         self.writes.clear();
         self.trims.clear();
+        self.flushes.clear();
     }
 
     pub(super) fn view(&self) -> Responses {
         let mut all = self.reads.clone();
         all.add(&self.writes);
         all.add(&self.trims);
+        all.add(&self.flushes);
         assert_eq!(
             all.sum_ns,
-            self.reads.sum_ns + self.writes.sum_ns + self.trims.sum_ns,
+            self.reads.sum_ns + self.writes.sum_ns + self.trims.sum_ns + self.flushes.sum_ns,
             "each response is of one operation"
         );
         Responses {
@@ -183,6 +190,7 @@ impl Sides {
             read: self.reads.view(),
             write: self.writes.view(),
             trim: self.trims.view(),
+            flush: self.flushes.view(),
         }
     }
 }

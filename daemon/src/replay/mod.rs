@@ -17,6 +17,7 @@ mod precondition;
 mod progress;
 mod provenance;
 mod ram;
+mod recording;
 mod report;
 mod row;
 mod series;
@@ -165,7 +166,8 @@ fn run_unguarded(
     };
     let pages = match job.method.precondition() {
         Precondition::Footprint => feed.touched(&bench, tick)?,
-        _ => Vec::new(),
+        Precondition::None => bench.content(job)?,
+        Precondition::Fill | Precondition::Steady => Vec::new(),
     };
     let conditioned = sim
         .precondition(&job.method, &pages, job.seed, &mut |share| {

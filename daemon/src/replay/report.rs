@@ -55,6 +55,7 @@ pub(super) fn table(row: &Row) -> String {
         ("read", &row.response_ns.read),
         ("write", &row.response_ns.write),
         ("trim", &row.response_ns.trim),
+        ("flush", &row.response_ns.flush),
     ] {
         if let Some(response) = response {
             responses(&mut text, row, name, response);

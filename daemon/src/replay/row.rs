@@ -106,6 +106,9 @@ pub struct Requests {
     pub written_bytes: u64,
     /// Bytes trimmed.
     pub trimmed_bytes: u64,
+    /// FLUSHes, each that of a request with FUA included; only recordings have some.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub flushes: u64,
     /// Pages read for the requests, including the reads for partial writes.
     pub pages_read: u64,
     /// Of these, the reads for partial writes.
@@ -116,6 +119,14 @@ pub struct Requests {
     pub pages_trimmed: u64,
     /// 1 MiB extents that the trace touches; only with compacted addresses.
     pub touched_extents: Option<u64>,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Flash operations.

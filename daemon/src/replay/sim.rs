@@ -86,8 +86,18 @@ impl Sim {
         op: Op,
         extents: &[Extent],
     ) -> Result<Nanos, FtlError> {
-        assert!(!extents.is_empty(), "a request of type {op:?} of no bytes");
+        assert_eq!(
+            extents.is_empty(),
+            op == Op::Flush,
+            "a request of type {op:?} in {} extents",
+            extents.len()
+        );
         let done = match self.response_unit {
+            _ if op == Op::Flush => {
+                let done = self.ftl.flush(at)?;
+                self.note(op, done - at);
+                done
+            }
             ResponseUnit::PerRequest => {
                 let mut done = at;
                 for &extent in extents {
@@ -153,6 +163,7 @@ impl Sim {
                 Op::Read => paged.read(at, offset, &mut self.buffer[..to_usize(len)])?,
                 Op::Write => paged.write(at, offset, &self.buffer[..to_usize(len)])?,
                 Op::Trim => paged.zero(at, offset, len)?,
+                Op::Flush => unreachable!("a FLUSH has no extent"),
             });
             offset = next;
         }
@@ -177,6 +188,7 @@ impl Sim {
                 self.pages.trimmed += whole;
                 self.pages.cleared += parts;
             }
+            Op::Flush => unreachable!("a FLUSH has no extent"),
         }
     }
 

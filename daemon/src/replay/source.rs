@@ -14,6 +14,7 @@ pub(super) enum Source {
         file: PathBuf,
         dialect: Option<&'static TraceFormat>,
         disk: Option<u64>,
+        cut_off: bool,
     },
     Made(Workload),
 }
@@ -57,6 +58,7 @@ impl Source {
             file,
             dialect,
             disk: job.method.disk,
+            cut_off: job.method.cut_off,
         })
     }
 
@@ -75,21 +77,27 @@ impl Source {
     /// # Errors
     /// A line cannot be read, or the file is cut off.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        let Source::Trace { file, dialect, .. } = self else {
+        let Source::Trace {
+            file,
+            dialect,
+            cut_off,
+            ..
+        } = self
+        else {
             return Ok(());
         };
         if !file.is_file() {
             return Ok(());
         }
-        let mut trace = Trace::open(file, *dialect).map_err(|error| failure(&error))?;
+        let mut trace = Trace::open(file, *dialect, *cut_off).map_err(|error| failure(&error))?;
         for record in trace.by_ref() {
             record.map_err(|error| failure(&error))?;
         }
         if trace.is_last_line_open() {
             tracing::warn!(
-                "{}: line {}: the last line has no line end; if the file was cut off, its last number is too short",
+                "{}: {}: the last line has no line end; if the file was cut off, its last number is too short",
                 file.display(),
-                trace.line()
+                trace.place()
             );
         }
         Ok(())
@@ -102,8 +110,10 @@ impl Source {
                 file,
                 dialect,
                 disk,
+                cut_off,
             } => {
-                let trace = Trace::open(file, *dialect).map_err(|error| failure(&error))?;
+                let trace =
+                    Trace::open(file, *dialect, *cut_off).map_err(|error| failure(&error))?;
                 Ok(Stream::Trace { trace, disk: *disk })
             }
             Source::Made(workload) => {
@@ -135,7 +145,7 @@ impl Stream {
     /// Returns the origin of the last request, for messages.
     pub(super) fn place(&self) -> String {
         match self {
-            Stream::Trace { trace, .. } => format!("line {}", trace.line()),
+            Stream::Trace { trace, .. } => trace.place(),
             Stream::Made(requests) => format!("request {}", requests.done()),
         }
     }
@@ -143,7 +153,7 @@ impl Stream {
     /// Returns the name of the format; `None` for a synthetic workload.
     pub(super) fn format(&self) -> Option<&'static str> {
         match self {
-            Stream::Trace { trace, .. } => Some(trace.dialect().name),
+            Stream::Trace { trace, .. } => Some(trace.format()),
             Stream::Made(_) => None,
         }
     }

@@ -27,10 +27,15 @@ pub(super) fn end(
         how
     };
     served.volume.resume();
+    served.faults.release();
     let _patience = notify::stopping();
     let stopped = service.stop(how);
     drop(background);
     let closed = close(&served.volume, &served.facts.image);
+    // The device has ended well, whatever became of its recording.
+    if let Some(Err(failure)) = served.recorder.as_ref().map(|recorder| recorder.finish()) {
+        tracing::error!("{failure}");
+    }
     stopped?;
     closed?;
     tracing::info!("clean shutdown");

@@ -15,9 +15,11 @@ use crate::background::Background;
 use crate::config::Config;
 use crate::device::BlockDevice;
 use crate::failure::{Exit, Failure};
+use crate::faults::{Faults, Faulty};
 use crate::instance::{Dirs, Instance};
 use crate::metrics::hosts::Hosts;
 use crate::notify::{ProgressSample, TimeoutExtender};
+use crate::record::{NewRecording, Recorded, Recorder, head_of};
 use crate::service_counters::ServiceCounters;
 use crate::stack::DaemonStore;
 use crate::status::{InstanceInfo, PageState, StatusSource};
@@ -69,13 +71,38 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
         .flatten();
     let http = Http::take(passed.metrics, config.metrics, &instance)?;
     let metrics = http.url()?;
+    let recording = config.record.as_ref().map(|record| &record.file);
+    let recording = recording
+        .map(|file| NewRecording::create(file))
+        .transpose()?;
     let patience = TimeoutExtender::ask(format!("recovering: opening {}", config.image.display()));
     refuse_new_image_below(&target, config)?;
     let opened = open_image(config)?;
-    let started = start_device(config, dirs, &target, passed.nbd, tls.as_ref(), &opened);
+    let recorder = recording
+        .as_ref()
+        .map(|file| start_recording(config, file, &opened));
+    let started = recorder.transpose().and_then(|recorder| {
+        let device = (&opened, recorder);
+        start_device(config, dirs, &target, passed.nbd, tls.as_ref(), device)
+    });
     drop(patience);
-    let Started { control, service } = close_unless_started(started, &opened)?;
-    let served = describe(config, &target, &*service, metrics, opened);
+    let Started {
+        control,
+        service,
+        recorder,
+        faults,
+    } = close_unless_started(started, &opened)?;
+    if let Some(recording) = recording {
+        recording.keep();
+    }
+    let served = describe(
+        config,
+        &target,
+        &*service,
+        metrics,
+        opened,
+        (recorder, faults),
+    );
     let device = start_background(served, service)?;
     let stop = serve_until_told((config, dirs), how, log.as_ref(), &device, http, control);
     end_as_told(stop, device)
@@ -155,6 +182,23 @@ fn open_image(config: &Config) -> Result<Opened, Failure> {
 struct Started {
     control: UnixListener,
     service: Arc<dyn Service>,
+    recorder: Option<Arc<Recorder>>,
+    faults: Arc<Faults>,
+}
+
+/// Starts the recording with the content that the device has.
+fn start_recording(
+    config: &Config,
+    file: &NewRecording,
+    opened: &Opened,
+) -> Result<Arc<Recorder>, Failure> {
+    let failed = |error: std::io::Error| Failure::io(file.path().display(), &error);
+    let device = &*opened.volume;
+    let has_data = config.record.as_ref().is_some_and(|record| record.data);
+    let head = head_of(device, Some(&opened.image), has_data)?;
+    let recorder = Recorder::start(file.handle()?, file.path(), &head).map_err(failed)?;
+    recorder.record_content(device).map_err(failed)?;
+    Ok(recorder)
 }
 
 /// Binds the control socket and starts the transport.
@@ -164,7 +208,7 @@ fn start_device(
     target: &Target,
     passed: Option<Listening>,
     tls: Option<&Tls>,
-    opened: &Opened,
+    (opened, recorder): (&Opened, Option<Arc<Recorder>>),
 ) -> Result<Started, Failure> {
     assert!(
         opened.image.is_absolute(),
@@ -181,8 +225,19 @@ fn start_device(
         tls,
     };
     let control = control::bind(&dirs.control(&config.name))?;
-    let service = transport::start(target, passed, opened.volume.clone(), context)?;
-    Ok(Started { control, service })
+    let volume = opened.volume.clone();
+    let faults = Arc::<Faults>::default();
+    let mut device: Arc<dyn BlockDevice> = Arc::new(Faulty::new(volume, faults.clone()));
+    if let Some(recorder) = &recorder {
+        device = Arc::new(Recorded::new(device, recorder.clone()));
+    }
+    let service = transport::start(target, passed, device, context)?;
+    Ok(Started {
+        control,
+        service,
+        recorder,
+        faults,
+    })
 }
 
 /// Closes the image if the device did not start, and removes one that this start created.
@@ -210,6 +265,7 @@ fn describe(
     service: &dyn Service,
     metrics: Option<String>,
     opened: Opened,
+    (recorder, faults): (Option<Arc<Recorder>>, Arc<Faults>),
 ) -> Arc<Served> {
     assert!(
         opened.volume.size() <= opened.logical_bytes,
@@ -240,6 +296,8 @@ fn describe(
         service: ServiceCounters::default(),
         waiting_for: Mutex::default(),
         page: PageState::default(),
+        recorder,
+        faults,
     })
 }
 
@@ -273,17 +331,18 @@ fn serve_until_told(
     let (served, service) = (&device.served, &device.service);
     let hosts = Arc::new(Hosts::new(&config.metrics_hosts));
     let pulse = {
-        let (volume, service, turns) = (
+        let (volume, service, turns, faults) = (
             served.volume.clone(),
             service.clone(),
             device.background.turns(),
+            served.faults.clone(),
         );
         move || ProgressSample {
             turns: turns.load(Relaxed),
             volume: volume.queue(),
             device: service.kernel_queue(),
             at_storage: volume.waits_for_storage(),
-            paused: volume.paused().is_some(),
+            paused: volume.paused().is_some() || faults.is_hanging(),
         }
     };
     let ready = || {

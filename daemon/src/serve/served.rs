@@ -3,13 +3,19 @@
 //! Invariants: reading it takes no request lock. Nothing here is stored, so power failure does not
 //! matter.
 
+use crate::failure::Failure;
+use crate::faults::Faults;
+use crate::inject::Kind;
+use crate::record::{Recorder, not_recorded};
 use crate::service_counters::ServiceCounters;
 use crate::stack::DaemonStore;
 use crate::status::{InstanceInfo, PageState, StatusSnapshot, StatusSource};
 use crate::transport::nbd::NbdStats;
 use crate::volume::{BlockMap, EventsView, Volume};
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 use std::sync::Arc;
+use strum::EnumCount;
 
 /// State of a running instance for HTTP and the control socket.
 pub(super) struct Served {
@@ -19,6 +25,8 @@ pub(super) struct Served {
     pub(super) service: ServiceCounters,
     pub(super) waiting_for: Mutex<Vec<String>>,
     pub(super) page: PageState,
+    pub(super) recorder: Option<Arc<Recorder>>,
+    pub(super) faults: Arc<Faults>,
 }
 
 impl StatusSource for Served {
@@ -27,7 +35,8 @@ impl StatusSource for Served {
             facts: self.facts.clone(),
             host: self.volume.host(),
             flash: self.volume.flash(),
-            injected: self.volume.injected(),
+            injected: self.injected(),
+            faults: self.faults.in_force(self.facts.size),
             service: self.service.view(),
             nbd: self
                 .nbd
@@ -37,6 +46,7 @@ impl StatusSource for Served {
             failure: self.volume.failure(),
             writes_failing: self.volume.writes_failing(),
             paused: self.volume.paused(),
+            recording: self.recorder.as_ref().map(|recorder| recorder.view()),
             waiting_for: self.waiting_for.lock().clone(),
         }
     }
@@ -57,12 +67,28 @@ impl StatusSource for Served {
         self.volume.events(from, most)
     }
 
+    fn mark(&self, text: &str) -> Result<Value, Failure> {
+        let recorder = self.recorder.as_ref().ok_or_else(not_recorded)?;
+        let seq = recorder.mark(text)?;
+        Ok(json!({"seq": seq, "file": recorder.view().file}))
+    }
+
     fn page(&self) -> &PageState {
         &self.page
     }
 }
 
 impl Served {
+    /// Returns the injected faults of the flash, and the requests that other faults have hit.
+    fn injected(&self) -> [u64; Kind::COUNT] {
+        let (mut injected, hits) = (self.volume.injected(), self.faults.hits());
+        injected
+            .iter_mut()
+            .zip(hits)
+            .for_each(|(sum, hits)| *sum += hits);
+        injected
+    }
+
     pub(super) fn wait_for(&self, holders: &[String]) {
         *self.waiting_for.lock() = holders.to_vec();
     }

@@ -6,7 +6,7 @@
 use super::metrics_port::Http;
 use super::served::Served;
 use crate::control::ControlCommand;
-use crate::device::BlockDevice;
+use crate::device::{BlockDevice, FlushOf};
 use crate::failure::Failure;
 use crate::inject::{Injected, Injection};
 use crate::instance::Dirs;
@@ -112,7 +112,7 @@ async fn until_end(
                     continue;
                 }
                 ControlCommand::Inject { fault, answer } => {
-                    inject(served.volume.clone(), fault, answer).await;
+                    inject(served.clone(), fault, answer).await;
                     continue;
                 }
             },
@@ -131,6 +131,7 @@ async fn until_end(
         let action = shutdown.decide(event, !holders.is_empty());
         if action != Action::Serve {
             served.volume.resume();
+            served.faults.release();
         }
         served.wait_for(if action == Action::FlushAndWait || event == Event::Look {
             &holders
@@ -180,19 +181,23 @@ async fn pause(
 
 /// Injects a fault. The answer is sent before the runtime ends.
 async fn inject(
-    volume: Arc<Volume<DaemonStore>>,
+    served: Arc<Served>,
     fault: Injection,
     answer: oneshot::Sender<Result<Injected, Failure>>,
 ) {
-    let injected = tokio::task::spawn_blocking(move || volume.inject(&fault)).await;
+    let run = move || match fault.of_requests() {
+        Some(command) => served.faults.run(&command, &*served.volume),
+        None => served.volume.inject(&fault),
+    };
+    let injected = tokio::task::spawn_blocking(run).await;
     let _ = answer.send(injected.unwrap_or_else(|_| Err(Failure::failed("internal error"))));
     tokio::task::yield_now().await;
 }
 
 /// Makes everything durable while a user still has the device open.
 async fn flush(volume: Arc<Volume<DaemonStore>>) {
-    let flushed =
-        tokio::task::spawn_blocking(move || volume.flush().and_then(|flush| flush.wait())).await;
+    let flushing = move || volume.flush(FlushOf::Everything)?.wait();
+    let flushed = tokio::task::spawn_blocking(flushing).await;
     if !matches!(flushed, Ok(Ok(_))) {
         tracing::error!("the flush before stopping failed");
     }

@@ -306,8 +306,7 @@ fn format(
         FtlError::Config(_) => usage(error),
         error => Failure::failed(format!("{}: formatting: {error}", image.display())),
     };
-    let uuid = store.info().uuid;
-    let seed = u64::from_le_bytes(uuid[..8].try_into().expect("eight bytes"));
+    let seed = factory_seed(store.info());
     let mut chip = Chip::open(layout.profile, store).map_err(|error| failed(error.into()))?;
     chip.mark_factory_bad(seed)
         .map_err(|error| failed(error.into()))?;
@@ -376,6 +375,11 @@ pub fn open_in_memory(image: &Path) -> Result<(ImageInfo, Box<dyn Ftl<FileStore>
 pub fn logical_pages(info: &ImageInfo) -> u32 {
     let page = u64::from(info.profile.geometry.page_bytes);
     u32::try_from(info.size.div_ceil(page)).unwrap_or(u32::MAX)
+}
+
+/// Returns the seed of an image's bad blocks from the factory.
+pub(crate) fn factory_seed(info: &ImageInfo) -> u64 {
+    u64::from_le_bytes(info.uuid[..8].try_into().expect("eight bytes"))
 }
 
 /// Closes the image after a clean shutdown of its scheme and marks its header clean.

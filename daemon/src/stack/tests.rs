@@ -1,5 +1,5 @@
 use super::*;
-use crate::device::BlockDevice;
+use crate::device::{BlockDevice, FlushOf};
 use crate::instance::Dirs;
 use crate::options::{DeviceArgs, DeviceOptions};
 
@@ -72,9 +72,9 @@ fn two_flushes_that_overlap_share_a_sync_and_a_later_one_does_not() {
     .unwrap();
     let volume = stack.volume;
     volume.write(0, &page(1, 0)).unwrap();
-    let first = volume.flush().unwrap();
+    let first = volume.flush(FlushOf::Everything).unwrap();
     volume.write(1024, &page(1, 1)).unwrap();
-    let second = volume.flush().unwrap();
+    let second = volume.flush(FlushOf::Everything).unwrap();
     let before = sync.stats().count;
     second.wait().unwrap();
     first.wait().unwrap();
@@ -84,7 +84,7 @@ fn two_flushes_that_overlap_share_a_sync_and_a_later_one_does_not() {
         "one sync began after both flushes"
     );
     volume.write(0, &page(2, 0)).unwrap();
-    volume.flush().unwrap().wait().unwrap();
+    volume.flush(FlushOf::Everything).unwrap().wait().unwrap();
     assert_eq!(sync.stats().count, before + 2);
 }
 
@@ -139,11 +139,11 @@ fn after_a_failed_sync_the_device_reads_only_and_says_so() {
     };
     let volume = Volume::new(ftl, options, Some(Arc::new(ImageSync(sync.clone()))));
     volume.write(0, &page(1, 0)).unwrap();
-    volume.flush().unwrap().wait().unwrap();
+    volume.flush(FlushOf::Everything).unwrap().wait().unwrap();
     volume.write(0, &page(2, 0)).unwrap();
     sync.fail_next_sync();
-    assert!(volume.flush().unwrap().wait().is_err());
-    assert!(volume.write(0, &page(3, 0)).is_err() && volume.flush().is_err());
+    assert!(volume.flush(FlushOf::Everything).unwrap().wait().is_err());
+    assert!(volume.write(0, &page(3, 0)).is_err() && volume.flush(FlushOf::Everything).is_err());
     let mut found = vec![0; 1024];
     volume.read(0, &mut found).unwrap();
     assert!(found == page(2, 0));

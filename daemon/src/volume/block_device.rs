@@ -11,7 +11,7 @@ use super::snapshot::LastWrite;
 use super::unlocked::{NO_POWER, WELL};
 use super::{EINVAL, EIO, ENOSPC, EPERM, EXTENT_PAGES, Volume};
 use crate::convert::{to_u64, to_usize};
-use crate::device::{BlockDevice, Completion, Extent, Flush};
+use crate::device::{BlockDevice, Completion, Extent, Flush, FlushOf};
 use crate::pages::extent_end;
 use ftl_core::FtlError;
 use nand_model::{Nanos, Store};
@@ -244,7 +244,10 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
         self.zero(Op::WriteZeroes, offset, len)
     }
 
-    fn flush(&self) -> io::Result<Box<dyn Flush>> {
+    fn flush(&self, of: FlushOf) -> io::Result<Box<dyn Flush>> {
+        if of != FlushOf::Everything {
+            self.unlocked.counters.fua.fetch_add(1, Relaxed);
+        }
         let mut request = Request::begin(&self.unlocked, Op::Flush, 0);
         if self.shape.read_only {
             return Ok(Box::new(FlushWait::<S>::new(request, None)));
@@ -270,10 +273,6 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
             request,
             self.durable.clone().map(|durable| (durable, mark)),
         )))
-    }
-
-    fn note_fua(&self) {
-        self.unlocked.counters.fua.fetch_add(1, Relaxed);
     }
 
     fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>> {

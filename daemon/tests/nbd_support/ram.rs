@@ -3,7 +3,7 @@
 //! Knows per 4 KiB which parts were written. A test may make a range fail, hold flushes back, and
 //! have completions wait.
 
-use ftld::device::{BlockDevice, Completion, DelayedCompletion, Extent, Flush};
+use ftld::device::{BlockDevice, Completion, DelayedCompletion, Extent, Flush, FlushOf};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -139,7 +139,7 @@ impl BlockDevice for Ram {
         Ok(self.completion())
     }
 
-    fn flush(&self) -> io::Result<Box<dyn Flush>> {
+    fn flush(&self, _of: FlushOf) -> io::Result<Box<dyn Flush>> {
         self.flushes.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(RamFlush(self.gate.clone(), self.completion())))
     }

@@ -7,8 +7,10 @@ pub enum Op {
     Read,
     /// Write the bytes.
     Write,
-    /// Trim the bytes.
+    /// Trim the bytes. A recorded write of zeros is a trim, as on the device.
     Trim,
+    /// Make everything durable; no bytes.
+    Flush,
 }
 
 /// One request of a host.
@@ -22,7 +24,7 @@ pub struct Record {
     pub device: u64,
     /// First byte.
     pub offset_bytes: u64,
-    /// Length in bytes, more than 0.
+    /// Length in bytes, more than 0 except for a FLUSH.
     pub length_bytes: u64,
 }
 

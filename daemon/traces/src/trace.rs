@@ -5,60 +5,96 @@ use crate::error::TraceError;
 use crate::fields::shown;
 use crate::lines::Lines;
 use crate::record::{ADDRESS_MAX, Record};
+use crate::recording::{Reader, Requests};
 use std::path::Path;
 
 /// Open trace. It ends after the first error.
 pub struct Trace {
-    lines: Lines,
-    dialect: &'static TraceFormat,
-    parser: Box<dyn Parse>,
-    /// Time of the first record, on the trace's own clock.
-    begin_ns: Option<u64>,
+    source: Source,
     ended: bool,
 }
 
+enum Source {
+    Lines(LineTrace),
+    Recording(Requests),
+}
+
 impl Trace {
-    /// Opens a trace; without a dialect, the first line determines the format.
+    /// Opens a trace, or a recording; without a dialect, the content determines the format.
+    /// `cut_off` takes a recording without its end mark as far as it goes.
     ///
     /// # Errors
     /// The file cannot be read, or its format is unknown.
-    pub fn open(path: &Path, dialect: Option<&'static TraceFormat>) -> Result<Trace, TraceError> {
-        let mut lines = Lines::open(path)?;
-        let empty = || TraceError::content(path, "nothing in it; expected a block trace");
-        let first = lines.peek()?.ok_or_else(empty)?;
-        let dialect = dialect.map_or_else(|| detect(path, first), Ok)?;
+    pub fn open(
+        path: &Path,
+        dialect: Option<&'static TraceFormat>,
+        cut_off: bool,
+    ) -> Result<Trace, TraceError> {
+        let source = match dialect.is_none() && path.is_file() && Reader::detects(path)? {
+            true => Source::Recording(Requests::new(Reader::open(path, cut_off)?)),
+            false => Source::Lines(LineTrace::open(path, dialect)?),
+        };
         Ok(Trace {
-            lines,
-            dialect,
-            parser: (dialect.parser)(),
-            begin_ns: None,
+            source,
             ended: false,
         })
     }
 
-    /// Returns the trace's format.
-    pub fn dialect(&self) -> &'static TraceFormat {
-        self.dialect
+    /// Returns the name of the format.
+    pub fn format(&self) -> &'static str {
+        match &self.source {
+            Source::Lines(lines) => lines.dialect.name,
+            Source::Recording(_) => "recording",
+        }
     }
 
     /// Returns the share of the file read so far, 0 to 1.
     pub fn progress(&self) -> f64 {
-        self.lines.progress()
+        match &self.source {
+            Source::Lines(lines) => lines.lines.progress(),
+            Source::Recording(requests) => requests.progress(),
+        }
     }
 
-    /// Returns the number of the line last read.
-    pub fn line(&self) -> u64 {
-        self.lines.number()
+    /// Returns the origin of the last record, for messages.
+    pub fn place(&self) -> String {
+        match &self.source {
+            Source::Lines(lines) => format!("line {}", lines.lines.number()),
+            Source::Recording(requests) => format!("request {}", requests.returned()),
+        }
     }
 
     /// Returns whether the last line that was read has no line end. That line may lack its last digits,
     /// if the file was cut off.
     pub fn is_last_line_open(&self) -> bool {
-        self.lines.is_open()
+        matches!(&self.source, Source::Lines(lines) if lines.lines.is_open())
+    }
+}
+
+/// A trace of lines.
+struct LineTrace {
+    lines: Lines,
+    dialect: &'static TraceFormat,
+    parser: Box<dyn Parse>,
+    /// Time of the first record, on the trace's own clock.
+    begin_ns: Option<u64>,
+}
+
+impl LineTrace {
+    fn open(path: &Path, dialect: Option<&'static TraceFormat>) -> Result<Self, TraceError> {
+        let mut lines = Lines::open(path)?;
+        let empty = || TraceError::content(path, "nothing in it; expected a block trace");
+        let first = lines.peek()?.ok_or_else(empty)?;
+        let dialect = dialect.map_or_else(|| detect(path, first), Ok)?;
+        Ok(LineTrace {
+            lines,
+            dialect,
+            parser: (dialect.parser)(),
+            begin_ns: None,
+        })
     }
 
     fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
-        assert!(!self.ended, "a trace goes on behind its end");
         while let Some(line) = self.lines.next()? {
             match self.parser.line(line) {
                 Ok(None) => {}
@@ -114,7 +150,10 @@ impl Iterator for Trace {
         if self.ended {
             return None;
         }
-        let next = self.next_record().transpose();
+        let next = match &mut self.source {
+            Source::Lines(lines) => lines.next_record().transpose(),
+            Source::Recording(requests) => requests.next(),
+        };
         self.ended = !matches!(next, Some(Ok(_)));
         next
     }
@@ -158,7 +197,7 @@ mod tests {
                 .to_string()
                 .replace(&file.path().display().to_string(), "FILE")
         };
-        Trace::open(file.path(), None)
+        Trace::open(file.path(), None, false)
             .map_err(text)?
             .collect::<Result<_, _>>()
             .map_err(text)
@@ -267,15 +306,21 @@ mod tests {
     fn a_last_line_without_its_end_is_known() {
         let last = |text: &str| {
             let file = file(text.as_bytes());
-            let mut trace = Trace::open(file.path(), None).unwrap();
+            let mut trace = Trace::open(file.path(), None, false).unwrap();
             let error = trace.by_ref().find_map(Result::err);
             let error = error.map_or(String::new(), |error| error.to_string());
-            (trace.line(), trace.is_last_line_open(), error)
+            (trace.place(), trace.is_last_line_open(), error)
         };
-        assert_eq!(last("1,W,0,512\n2,W,0,512\n"), (2, false, String::new()));
-        assert_eq!(last("1,W,0,512\n2,W,0,51"), (2, true, String::new()));
-        let (line, open, error) = last("1,W,0,512\n2,W,0");
-        assert!((line, open) == (2, true), "{error}");
+        assert_eq!(
+            last("1,W,0,512\n2,W,0,512\n"),
+            ("line 2".into(), false, String::new())
+        );
+        assert_eq!(
+            last("1,W,0,512\n2,W,0,51"),
+            ("line 2".into(), true, String::new())
+        );
+        let (place, open, error) = last("1,W,0,512\n2,W,0");
+        assert!(place == "line 2" && open, "{error}");
         let way_out = "the file ends in the middle of this line: copy it again";
         assert!(error.contains(way_out), "{error}");
         let (.., error) = last("1,W,0,512\n2,W,0\n3,W,0,512");
@@ -285,9 +330,9 @@ mod tests {
     #[test]
     fn nothing_is_read_after_an_error() {
         let file = file(b"1,W,0,512\n2,W,0,0\n3,W,0,512\n");
-        let mut trace = Trace::open(file.path(), None).unwrap();
+        let mut trace = Trace::open(file.path(), None, false).unwrap();
         assert!(trace.next().unwrap().is_ok());
-        assert_eq!(trace.line(), 1);
+        assert_eq!(trace.place(), "line 1");
         assert!(
             trace
                 .next()
@@ -301,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let Err(error) = Trace::open(Path::new("/nonexistent/trace.csv"), None) else {
+        let Err(error) = Trace::open(Path::new("/nonexistent/trace.csv"), None, false) else {
             panic!("opened")
         };
         assert_eq!(

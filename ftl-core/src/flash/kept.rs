@@ -58,6 +58,15 @@ impl MetadataCopies {
         self.blocks.is_empty()
     }
 
+    /// Returns all pages with their data.
+    pub(super) fn into_pages(self, geometry: &Geometry) -> Vec<(Ppn, Box<[u8]>)> {
+        let pages = self.blocks.into_iter().flat_map(|(block, pages)| {
+            let pages = pages.into_iter().zip(0..);
+            pages.map(move |(data, page)| (geometry.page(Pbn::new(block), page), data))
+        });
+        pages.filter(|(_, data)| !data.is_empty()).collect()
+    }
+
     /// Copies the kept data of these pages of one block into `data`, consecutively.
     #[inline]
     pub(super) fn restore(

@@ -42,8 +42,14 @@ pub(crate) struct Parts {
 }
 
 impl<S: Store> Flash<S> {
-    pub(crate) fn new(chip: Chip<S>) -> Self {
-        let kept = (!chip.store().keeps_data()).then(MetadataCopies::default);
+    pub(crate) fn new(mut chip: Chip<S>) -> Self {
+        let mut kept = (!chip.store().keeps_data()).then(MetadataCopies::default);
+        let left = chip.store_mut().take_data();
+        if let Some(kept) = &mut kept {
+            for (ppn, data) in left {
+                kept.put(chip.geometry(), ppn, &data);
+            }
+        }
         Flash {
             chip,
             now: 0,
@@ -83,7 +89,12 @@ impl<S: Store> Flash<S> {
         &mut self.chip
     }
 
-    pub(crate) fn into_chip(self) -> Chip<S> {
+    /// Returns the chip; the copies stay in its store for the next controller.
+    pub(crate) fn into_chip(mut self) -> Chip<S> {
+        if let Some(kept) = self.kept.take() {
+            let pages = kept.into_pages(self.chip.geometry());
+            self.chip.store_mut().leave_data(pages);
+        }
         self.chip
     }
 

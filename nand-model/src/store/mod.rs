@@ -285,6 +285,14 @@ pub trait Store: Send + 'static {
         true
     }
 
+    /// Leaves data of pages for the next owner of a store that keeps none. Others need it not.
+    fn leave_data(&mut self, _pages: Vec<(Ppn, Box<[u8]>)>) {}
+
+    /// Takes what the last owner left.
+    fn take_data(&mut self) -> Vec<(Ppn, Box<[u8]>)> {
+        Vec::new()
+    }
+
     /// Erases allowed before a sync is needed; `u32::MAX` if erasing needs none.
     fn erase_credit(&self) -> u32 {
         u32::MAX

@@ -57,7 +57,7 @@ fn run(args: &[&str]) -> Result<String, Failure> {
     let measured_from: usize = measured_from.parse()?;
     let mut before = None;
     let mut at = 0;
-    for (i, record) in Trace::open(Path::new(trace), None)?.enumerate() {
+    for (i, record) in Trace::open(Path::new(trace), None, false)?.enumerate() {
         let record = record?;
         if i == measured_from {
             before = Some((ftl.chip().counters().clone(), ftl.stats()));
@@ -73,6 +73,7 @@ fn run(args: &[&str]) -> Result<String, Failure> {
             Op::Read => ftl.read(at, lpn, &mut page)?,
             Op::Write => ftl.write(at, lpn, &page)?,
             Op::Trim => ftl.trim(at, lpn, 1)?,
+            Op::Flush => ftl.flush(at)?,
         };
     }
     let (counters, stats) =

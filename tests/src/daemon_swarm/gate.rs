@@ -1,7 +1,7 @@
 //! Gate that delays the host's syncs until the runner lets them complete, and a recorder of each
 //! connection's calls to the volume.
 
-use ftld::device::{BlockDevice, Completion, Extent, Flush};
+use ftld::device::{BlockDevice, Completion, Extent, Flush, FlushOf};
 use ftld::volume::{Durable, Volume};
 use nand_model::store::FileStore;
 use std::cell::Cell;
@@ -231,8 +231,8 @@ impl BlockDevice for Watched {
     fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<Completion> {
         self.volume.write_zeroes(offset, len)
     }
-    fn flush(&self) -> io::Result<Box<dyn Flush>> {
-        let inner = self.volume.flush()?;
+    fn flush(&self, of: FlushOf) -> io::Result<Box<dyn Flush>> {
+        let inner = self.volume.flush(of)?;
         let mut state = self.gate.lock();
         state.pending += 1;
         state.unclaimed = false;

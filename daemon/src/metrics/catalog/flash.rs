@@ -131,7 +131,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_faults_injected_total",
         kind: Kind::Counter,
         labels: &[label("kind", INJECTIONS)],
-        help: "Faults injected by `ftld inject`: cuts, blocks, pages.",
+        help: "Faults injected by `ftld inject`: cuts, blocks, pages, and requests that a fault has hit.",
         fill: |view, to| {
             INJECTIONS
                 .iter()

@@ -13,6 +13,7 @@ mod flash;
 mod gc;
 mod host;
 mod nbd;
+mod recording;
 mod scheme;
 mod service;
 mod space;
@@ -124,7 +125,7 @@ const BY_STATE: &[Label] = &[label(
 )];
 
 /// The families of every part, in output order.
-const PARTS: [&[Family]; 10] = [
+const PARTS: [&[Family]; 11] = [
     device::FAMILIES,
     host::FAMILIES,
     flash::FAMILIES,
@@ -134,6 +135,7 @@ const PARTS: [&[Family]; 10] = [
     scheme::FAMILIES,
     durability::FAMILIES,
     nbd::FAMILIES,
+    recording::FAMILIES,
     service::FAMILIES,
 ];
 

@@ -24,7 +24,7 @@ use nix::sys::signal::SigSet;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tracing::error;
 
-use crate::device::{BlockDevice, Completion, DelayedCompletion, Flush};
+use crate::device::{BlockDevice, Completion, DelayedCompletion, Flush, FlushOf};
 use crate::transport::latency::{CompletionTimer, DelayQueue};
 
 const SECTOR: u64 = 512;
@@ -74,7 +74,9 @@ enum Step {
 fn perform(device: &dyn BlockDevice, request: &Request, buffer: &mut [u8]) -> io::Result<Step> {
     let Request { offset, len, .. } = *request;
     let (moved, hold) = match request.op {
-        abi::UBLK_IO_OP_FLUSH => return Ok(Step::Wait(device.flush()?, 0, None)),
+        abi::UBLK_IO_OP_FLUSH => {
+            return Ok(Step::Wait(device.flush(FlushOf::Everything)?, 0, None));
+        }
         abi::UBLK_IO_OP_READ => (len as i32, device.read(offset, request.data(buffer)?)?),
         abi::UBLK_IO_OP_WRITE => (len as i32, device.write(offset, request.data(buffer)?)?),
         abi::UBLK_IO_OP_DISCARD => (0, device.trim(offset, len)?),
@@ -83,8 +85,8 @@ fn perform(device: &dyn BlockDevice, request: &Request, buffer: &mut [u8]) -> io
     };
     let durable = request.fua && request.op != abi::UBLK_IO_OP_READ;
     if durable {
-        device.note_fua();
-        Ok(Step::Wait(device.flush()?, moved, hold))
+        let flush = device.flush(FlushOf::Request { offset, len })?;
+        Ok(Step::Wait(flush, moved, hold))
     } else {
         Ok(Step::Done(moved, hold))
     }

@@ -1,7 +1,7 @@
 //! Power cuts, pauses, and the published state of a busy or hanging volume.
 
 use super::{PAGE, Trap, errno_of, toy};
-use crate::device::BlockDevice;
+use crate::device::{BlockDevice, FlushOf};
 use crate::service_counters::ServiceCounters;
 use crate::volume::*;
 use nand_model::Pbn;
@@ -106,7 +106,7 @@ fn a_power_cut_fails_every_verb_and_the_store_can_still_be_had() {
     assert_eq!(errno_of(volume.write(0, &buf)), EIO);
     assert_eq!(errno_of(volume.trim(0, 512)), EIO);
     assert_eq!(errno_of(volume.write_zeroes(0, 512)), EIO);
-    assert_eq!(errno_of(volume.flush().map(drop)), EIO);
+    assert_eq!(errno_of(volume.flush(FlushOf::Everything).map(drop)), EIO);
     assert_eq!(errno_of(volume.extents(0, 512, 1)), EIO);
     assert!(volume.publish(true) && volume.idle(16) == Idle::Settled);
     assert_eq!(

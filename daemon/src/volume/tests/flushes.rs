@@ -2,7 +2,7 @@
 
 use super::control::settled;
 use super::{Gate, PAGE, errno_of, toy};
-use crate::device::{BlockDevice, Completion};
+use crate::device::{BlockDevice, Completion, FlushOf};
 use crate::volume::*;
 use nand_model::store::MemStore;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -26,7 +26,7 @@ fn requests_and_snapshots_go_on_while_a_flush_waits() {
     let gate = Gate::closed();
     let (volume, _) = toy(Some(gate.clone()), false);
     volume.write(0, &[5; PAGE]).unwrap();
-    let flush = volume.flush().unwrap();
+    let flush = volume.flush(FlushOf::Everything).unwrap();
     let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(move || tell.send(flush.wait()).unwrap());
@@ -67,7 +67,7 @@ fn a_flush_waits_for_a_mark_that_covers_its_own_flush_and_every_earlier_acknowle
         let before = changes(&volume);
         verb(&volume).unwrap();
         let answered = changes(&volume);
-        let flush = volume.flush().unwrap();
+        let flush = volume.flush(FlushOf::Everything).unwrap();
         let own = changes(&volume);
         assert!(before < answered && answered < own, "every verb counts");
         volume.write(0, &[3; PAGE]).unwrap();
@@ -78,9 +78,9 @@ fn a_flush_waits_for_a_mark_that_covers_its_own_flush_and_every_earlier_acknowle
             "{marks:?}, flushed at {own}"
         );
     }
-    let first = volume.flush().unwrap();
+    let first = volume.flush(FlushOf::Everything).unwrap();
     volume.write(0, &[4; PAGE]).unwrap();
-    let second = volume.flush().unwrap();
+    let second = volume.flush(FlushOf::Everything).unwrap();
     let newest = changes(&volume);
     second.wait().unwrap();
     first.wait().unwrap();
@@ -112,7 +112,7 @@ fn a_flush_among_writers_covers_what_any_of_them_was_told() {
         });
         for _ in 0..500 {
             let acknowledged = told.load(Relaxed);
-            volume.flush().unwrap().wait().unwrap();
+            volume.flush(FlushOf::Everything).unwrap().wait().unwrap();
             let mark = gate.marks.lock().unwrap().pop().expect("it waited");
             assert!(
                 mark > acknowledged,
@@ -130,7 +130,10 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
     gate.fails.store(true, Relaxed);
     let (volume, _) = toy(Some(gate.clone()), false);
     volume.write(0, &[5; PAGE]).unwrap();
-    let (first, second) = (volume.flush().unwrap(), volume.flush().unwrap());
+    let (first, second) = (
+        volume.flush(FlushOf::Everything).unwrap(),
+        volume.flush(FlushOf::Everything).unwrap(),
+    );
     assert_eq!(errno_of(first.wait()), EIO);
     gate.fails.store(false, Relaxed);
     assert_eq!(
@@ -138,7 +141,7 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
         EIO,
         "a sync that succeeds later proves nothing"
     );
-    assert_eq!(errno_of(volume.flush()), EIO);
+    assert_eq!(errno_of(volume.flush(FlushOf::Everything)), EIO);
     assert_eq!(errno_of(volume.write(0, &[5; PAGE])), EPERM);
     volume.read(0, &mut [0; PAGE]).unwrap();
     assert!(
@@ -158,7 +161,7 @@ fn changes_that_wait_while_a_sync_fails_are_refused() {
     let gate = Gate::closed();
     let (volume, handles) = toy(Some(gate.clone()), false);
     volume.write(0, &[5; PAGE]).unwrap();
-    let flush = volume.flush().unwrap();
+    let flush = volume.flush(FlushOf::Everything).unwrap();
     volume.pause(Duration::from_secs(500)).unwrap();
     handles.calls();
     std::thread::scope(|scope| {

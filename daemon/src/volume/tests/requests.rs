@@ -1,7 +1,7 @@
 //! Requests: data read, refusals, and the state after a panic of the scheme.
 
 use super::{PAGE, Trap, errno_of, toy};
-use crate::device::{BlockDevice, Extent};
+use crate::device::{BlockDevice, Extent, FlushOf};
 use crate::volume::*;
 
 #[test]
@@ -109,7 +109,7 @@ fn writes_fail_from_the_first_refusal_to_the_next_success() {
         assert_eq!(volume.writes_failing().map(WritesFailing::state), state);
         // Requests without an effect on the flash do not end the failure.
         volume.read(0, &mut [0; PAGE]).unwrap();
-        volume.flush().unwrap().wait().unwrap();
+        volume.flush(FlushOf::Everything).unwrap().wait().unwrap();
         volume.trim(5 * PAGE as u64, PAGE as u64).unwrap();
         assert!(volume.write(volume.size(), &[0; PAGE]).is_err());
         assert_eq!(volume.writes_failing().map(WritesFailing::state), state);
@@ -131,7 +131,7 @@ fn a_panic_in_a_write_ends_data_service_and_is_told() {
         EIO,
         "the table may be half changed"
     );
-    assert_eq!(errno_of(volume.flush()), EIO);
+    assert_eq!(errno_of(volume.flush(FlushOf::Everything)), EIO);
     assert!(handles.calls().is_empty(), "the scheme is left alone");
     assert!(volume.failure().unwrap().contains("NAND rule: page 3"));
     assert!(volume.publish(true) && volume.idle(1) == Idle::Settled);
@@ -154,7 +154,7 @@ fn read_only_refuses_changes_and_closes_without_one() {
     let (volume, handles) = toy(None, true);
     assert_eq!(errno_of(volume.write(0, &[0; PAGE])), EPERM);
     assert_eq!(errno_of(volume.trim(0, 1)), EPERM);
-    volume.flush().unwrap().wait().unwrap();
+    volume.flush(FlushOf::Everything).unwrap().wait().unwrap();
     volume.read(0, &mut [0; PAGE]).unwrap();
     volume.close().unwrap();
     assert_eq!(handles.calls(), ["read 0+1"]);

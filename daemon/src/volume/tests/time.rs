@@ -1,7 +1,7 @@
 //! Emulated time: counting, delays, and the start of background work.
 
 use super::{Gate, PAGE, SLOW, errno_of, slow_toy, toy};
-use crate::device::BlockDevice;
+use crate::device::{BlockDevice, FlushOf};
 use crate::volume::*;
 use nand_model::store::MemStore;
 use nand_model::{Chip, Profile};
@@ -81,7 +81,7 @@ fn a_flush_is_held_after_its_sync_and_a_failed_one_is_told_at_once() {
     gate.let_go();
     let volume = slow_toy(Some(gate.clone()));
     let hold = volume
-        .flush()
+        .flush(FlushOf::Everything)
         .unwrap()
         .wait()
         .unwrap()
@@ -91,7 +91,10 @@ fn a_flush_is_held_after_its_sync_and_a_failed_one_is_told_at_once() {
     let flush = volume.host().ops[Op::Flush as usize];
     assert_eq!((flush.in_flight, flush.completed, flush.delayed), (0, 1, 1));
     gate.fails.store(true, Relaxed);
-    assert_eq!(errno_of(volume.flush().unwrap().wait()), EIO);
+    assert_eq!(
+        errno_of(volume.flush(FlushOf::Everything).unwrap().wait()),
+        EIO
+    );
     assert_eq!(volume.host().of(Op::Flush).in_flight, 0);
     assert_eq!(errno_of(volume.write(0, &[1; PAGE])), EPERM);
 }

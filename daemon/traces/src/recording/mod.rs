@@ -12,6 +12,7 @@
 mod entry;
 mod head;
 mod read;
+mod requests;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -19,6 +20,7 @@ mod write;
 pub use entry::{Entry, Kind, Moment};
 pub use head::{Flash, Head, WriteCache};
 pub use read::Reader;
+pub(crate) use requests::Requests;
 pub use write::Writer;
 
 /// First bytes of a recording.

@@ -1,7 +1,7 @@
 //! Reads a recording, chunk by chunk.
 
 use super::{CHUNK_BYTES, CHUNK_HEADER, Chunk, DATA_MAX, Entry, HEAD_MAX, Head, MAGIC, VERSION};
-use crate::convert::{index, to_usize};
+use crate::convert::{index, to_f64, to_u64, to_usize};
 use crate::error::TraceError;
 use crc32c::crc32c;
 use std::fs::File;
@@ -20,6 +20,9 @@ pub struct Reader {
     plain: Vec<u8>,
     at: usize,
     entries: u64,
+    /// Bytes of the file, and of its chunks read so far.
+    bytes: u64,
+    bytes_read: u64,
     cut_off_is_end: bool,
     was_cut_off: bool,
     ended: bool,
@@ -46,6 +49,7 @@ impl Reader {
     /// The file cannot be read, is no recording, or one of another version.
     pub fn open(path: &Path, cut_off_is_end: bool) -> Result<Reader, TraceError> {
         let file = File::open(path).map_err(|source| io(path, source))?;
+        let bytes = file.metadata().map_err(|source| io(path, source))?.len();
         let mut source = BufReader::with_capacity(256 << 10, file);
         let head = read_head(&mut source).map_err(|what| match what {
             HeadError::Io(error) if error.kind() == ErrorKind::UnexpectedEof => {
@@ -61,6 +65,8 @@ impl Reader {
             plain: Vec::new(),
             at: 0,
             entries: 0,
+            bytes,
+            bytes_read: 0,
             cut_off_is_end,
             was_cut_off: false,
             ended: false,
@@ -70,6 +76,16 @@ impl Reader {
     /// Returns the head.
     pub fn head(&self) -> &Head {
         &self.head
+    }
+
+    /// Returns the number of entries read so far.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Returns the share of the file read so far, 0 to 1.
+    pub fn progress(&self) -> f64 {
+        to_f64(self.bytes_read) / to_f64(self.bytes.max(1))
     }
 
     /// Returns whether the entries ended without the end mark.
@@ -84,7 +100,7 @@ impl Reader {
         let mut rest = &self.plain[self.at..];
         let entry = Entry::decode(&mut rest).map_err(|what| self.damaged(&what))?;
         let end = entry.offset.checked_add(entry.length);
-        if end.is_none_or(|end| end > self.head.size) {
+        if entry.errno == 0 && end.is_none_or(|end| end > self.head.size) {
             return Err(self.damaged("an entry is beyond the end of the device"));
         }
         self.at = self.plain.len() - rest.len();
@@ -108,6 +124,7 @@ impl Reader {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return self.cut_off(),
             read => read.map_err(|source| io(&self.file, source))?,
         }
+        self.bytes_read += to_u64(CHUNK_HEADER + stored.len());
         let kind = Chunk::of(number(&header, 0));
         let plain = index(number(&header, 8));
         if kind.is_none() || plain > PLAIN_MAX || crc32c(&stored) != number(&header, 12) {

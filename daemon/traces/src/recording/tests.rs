@@ -35,7 +35,7 @@ fn written(entries: &[Entry]) -> Vec<u8> {
         writer.push(entry, &entry.data).unwrap();
     }
     assert_eq!(writer.entries(), to_u64(entries.len()));
-    writer.finish().unwrap()
+    writer.finish().unwrap().0
 }
 
 fn read(bytes: &[u8], cut_off_is_end: bool) -> Result<(Vec<Entry>, bool), String> {

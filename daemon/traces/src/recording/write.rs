@@ -65,7 +65,11 @@ impl<W: Write> Writer<W> {
         if self.plain.is_empty() {
             return Ok(());
         }
-        self.packed = self.compressor.compress(&self.plain)?;
+        self.packed.clear();
+        self.packed
+            .reserve(zstd::zstd_safe::compress_bound(self.plain.len()));
+        self.compressor
+            .compress_to_buffer(&self.plain, &mut self.packed)?;
         let plain = self.plain.len();
         self.plain.clear();
         self.chunk(Chunk::Entries, plain)
@@ -99,14 +103,14 @@ impl<W: Write> Writer<W> {
         self.written
     }
 
-    /// Writes the rest and the end mark.
+    /// Writes the rest and the end mark. Returns also the bytes of the file.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn finish(mut self) -> io::Result<W> {
+    pub fn finish(mut self) -> io::Result<(W, u64)> {
         self.write_chunk()?;
         self.packed = self.entries.to_le_bytes().to_vec();
         self.chunk(Chunk::End, 8)?;
-        Ok(self.out)
+        Ok((self.out, self.written))
     }
 }

@@ -37,6 +37,8 @@ pub struct OobOnlyStore {
     /// Further OOB bytes per page: as many as the longest program had so far.
     tails: Vec<u8>,
     tail: usize,
+    /// Data that the last owner left.
+    left: Vec<(Ppn, Box<[u8]>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -76,6 +78,7 @@ impl OobOnlyStore {
             second_halves: SecondHalves::Shared(shared, BTreeMap::new()),
             tails: Vec::new(),
             tail: 0,
+            left: Vec::new(),
         }
     }
 }
@@ -348,6 +351,14 @@ impl Store for OobOnlyStore {
             }
         }
         Ok(())
+    }
+
+    fn leave_data(&mut self, pages: Vec<(Ppn, Box<[u8]>)>) {
+        self.left = pages;
+    }
+
+    fn take_data(&mut self) -> Vec<(Ppn, Box<[u8]>)> {
+        std::mem::take(&mut self.left)
     }
 
     fn keeps_data(&self) -> bool {

@@ -5,9 +5,10 @@
 //! the job. The payload of a refused request is read and dropped before its reply.
 
 use super::replies::Failure;
+use super::write::durable;
 use super::{Close, Engine, Job, PendingSync, ReplyTo, Turn};
 use crate::convert::{to_u64, to_usize};
-use crate::device::BlockDevice;
+use crate::device::{BlockDevice, FlushOf};
 use crate::transport::nbd::buffer::Buffer;
 use crate::transport::nbd::wire::{
     Mode, Request, command, command_flag as cf, decode_request, request_len,
@@ -126,17 +127,22 @@ impl Engine {
                     answer: Ok(None),
                 }
             }
-            command::FLUSH => self.complete(device, to, true, Ok(None), out, syncs),
+            command::FLUSH => {
+                let everything = Some(FlushOf::Everything);
+                self.complete(device, to, everything, Ok(None), out, syncs);
+            }
             command::TRIM => {
                 let answer = device.trim(offset, length).map_err(Failure::from);
-                self.complete(device, to, fua, answer, out, syncs);
+                let durable = durable(fua, offset, length);
+                self.complete(device, to, durable, answer, out, syncs);
             }
             // NO_HOLE guarantees space for a later write, which an FTL has for every logical page.
             // FAST_ZERO guarantees that zeroing is not slower than writing, which dropping a
             // mapping never is.
             command::WRITE_ZEROES => {
                 let answer = device.write_zeroes(offset, length).map_err(Failure::from);
-                self.complete(device, to, fua, answer, out, syncs);
+                let durable = durable(fua, offset, length);
+                self.complete(device, to, durable, answer, out, syncs);
             }
             // There is no faster cache to fill.
             command::CACHE => self.reply(to, Ok(()), out),

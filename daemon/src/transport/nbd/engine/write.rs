@@ -6,7 +6,7 @@
 use super::replies::Answer;
 use super::{Engine, Job, PendingSync, ReplyTo, Turn};
 use crate::convert::to_u64;
-use crate::device::{BlockDevice, DelayedCompletion};
+use crate::device::{BlockDevice, DelayedCompletion, FlushOf};
 use crate::transport::nbd::buffer::Buffer;
 use crate::transport::nbd::wire::command;
 
@@ -59,7 +59,9 @@ impl Engine {
                 answer,
             };
         } else {
-            self.complete(device, to, fua, answer, out, syncs);
+            let len = at + to_u64(length) - to.offset;
+            let durable = durable(fua, to.offset, len);
+            self.complete(device, to, durable, answer, out, syncs);
         }
         None
     }
@@ -69,24 +71,27 @@ impl Engine {
         &mut self,
         device: &dyn BlockDevice,
         to: ReplyTo,
-        durable: bool,
+        durable: Option<FlushOf>,
         answer: Answer,
         out: &mut Buffer,
         syncs: &mut Vec<PendingSync>,
     ) {
-        let hold = match answer {
-            Ok(hold) if durable => hold,
-            answer => return self.answer(to, answer, out),
+        let (hold, of) = match (answer, durable) {
+            (Ok(hold), Some(of)) => (hold, of),
+            (answer, _) => return self.answer(to, answer, out),
         };
         assert!(
             matches!(self.job, Job::None),
             "command {} ends inside another request",
             to.command
         );
-        if to.command != command::FLUSH {
-            device.note_fua();
-        }
-        match device.flush() {
+        assert_eq!(
+            of == FlushOf::Everything,
+            to.command == command::FLUSH,
+            "command {} makes {of:?} durable",
+            to.command
+        );
+        match device.flush(of) {
             Ok(flush) => {
                 assert!(
                     self.syncs < self.limits.in_flight,
@@ -100,4 +105,9 @@ impl Engine {
             Err(error) => self.reply(to, Err(error.into()), out),
         }
     }
+}
+
+/// Returns what a request with or without FUA has to make durable.
+pub(super) fn durable(fua: bool, offset: u64, len: u64) -> Option<FlushOf> {
+    fua.then_some(FlushOf::Request { offset, len })
 }

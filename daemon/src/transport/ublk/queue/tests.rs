@@ -70,12 +70,10 @@ impl BlockDevice for Ram {
     fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<Completion> {
         self.trim(offset, len)
     }
-    fn flush(&self) -> io::Result<Box<dyn Flush>> {
+    fn flush(&self, of: FlushOf) -> io::Result<Box<dyn Flush>> {
         *self.flushes.lock() += 1;
+        *self.fuas.lock() += u32::from(of != FlushOf::Everything);
         Ok(Box::new(Instantly))
-    }
-    fn note_fua(&self) {
-        *self.fuas.lock() += 1;
     }
     fn extents(&self, _: u64, len: u64, _: usize) -> io::Result<Vec<Extent>> {
         Ok(vec![Extent { len, mapped: true }])

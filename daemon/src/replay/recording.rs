@@ -1,0 +1,164 @@
+//! A recording as the workload: its device is the default, as the live device was made.
+//!
+//! Invariants: a replay on the recorded device begins as that device did: formatted, shut down and
+//! mounted, with the same bad blocks from the factory. Then equal requests give equal counters.
+
+use super::job::Job;
+use super::source::failure;
+use crate::config::{ImageRequirements, find_scheme};
+use crate::failure::Failure;
+use crate::profile_file;
+use crate::size::parse_size;
+use ftl_core::Params;
+use ftl_core::schemes::Scheme;
+use ftld_traces::recording::{Flash, Head, Kind, Reader};
+use nand_model::{Capacity, Profile};
+use std::ops::Range;
+use std::path::Path;
+
+/// The recorded device.
+pub(super) struct RecordedDevice {
+    pub(super) scheme: &'static Scheme,
+    pub(super) params: Params,
+    pub(super) profile: Profile,
+    pub(super) logical_pages: u32,
+    pub(super) size: u64,
+    /// Seed of the bad blocks from the factory.
+    pub(super) seed: u64,
+}
+
+/// Returns the head of the recording that a job replays, if it replays one.
+pub(super) fn head(job: &Job) -> Result<Option<Head>, Failure> {
+    let file = Path::new(&job.workload);
+    if job.method.format.is_some() || !file.is_file() {
+        return Ok(None);
+    }
+    if !Reader::detects(file).map_err(|error| failure(&error))? {
+        return Ok(None);
+    }
+    let reader = Reader::open(file, job.method.cut_off).map_err(|error| failure(&error))?;
+    Ok(Some(reader.head().clone()))
+}
+
+/// Returns the recorded device, if the job replays a recording and no option asks for another
+/// device.
+pub(super) fn device(job: &Job) -> Result<Option<RecordedDevice>, Failure> {
+    let Some(head) = head(job)? else {
+        return Ok(None);
+    };
+    let Some(flash) = head
+        .flash
+        .as_ref()
+        .filter(|flash| is_same(job, &head, flash))
+    else {
+        return Ok(None);
+    };
+    Ok(Some(RecordedDevice {
+        scheme: find_scheme(&flash.scheme)?,
+        params: params(flash),
+        profile: profile(job, flash)?,
+        logical_pages: flash.logical_pages,
+        size: head.size,
+        seed: flash.seed,
+    }))
+}
+
+/// Fills in what the job does not say about its device from the recording.
+pub(super) fn fill(
+    job: &Job,
+    requirements: ImageRequirements,
+) -> Result<ImageRequirements, Failure> {
+    let Some(head) = head(job)? else {
+        return Ok(requirements);
+    };
+    let size = requirements.size.or(Some(head.size));
+    let Some(flash) = &head.flash else {
+        return Ok(ImageRequirements {
+            size,
+            ..requirements
+        });
+    };
+    let scheme = requirements.scheme.unwrap_or_else(|| flash.scheme.clone());
+    let params = match scheme == flash.scheme && requirements.params == Params::default() {
+        true => params(flash),
+        false => requirements.params,
+    };
+    // A device of another scheme, size or over-provisioning has its own number of blocks.
+    let chip = |flash: &Flash| {
+        let profile = profile(job, flash)?;
+        Ok(match Profile::find(profile.name) {
+            Some(known) => *known,
+            None => Profile {
+                capacity: Capacity::BySize,
+                ..profile
+            },
+        })
+    };
+    let profile = requirements.profile.map_or_else(|| chip(flash), Ok)?;
+    Ok(ImageRequirements {
+        scheme: Some(scheme),
+        profile: Some(profile),
+        size,
+        params,
+        ..requirements
+    })
+}
+
+fn is_same(job: &Job, head: &Head, flash: &Flash) -> bool {
+    let size = job.size.as_deref().map(parse_size);
+    job.preset.is_none()
+        && job.profile.is_none()
+        && job.op.is_none()
+        && job.raw.is_none()
+        && job.ram.is_none()
+        && job.set.is_empty()
+        && job.scheme.as_ref().is_none_or(|name| *name == flash.scheme)
+        && size.is_none_or(|size| size == Ok(head.size))
+}
+
+fn params(flash: &Flash) -> Params {
+    let mut params = Params::default();
+    for (key, value) in &flash.params {
+        params.set(key, value);
+    }
+    params
+}
+
+fn profile(job: &Job, flash: &Flash) -> Result<Profile, Failure> {
+    profile_file::from_toml(&flash.profile).map_err(|why| {
+        Failure::failed(format!(
+            "{}: its head describes no flash device: {why}; record again, or name a device by --profile",
+            job.workload
+        ))
+    })
+}
+
+/// Returns the pages of the initial content, in runs.
+pub(super) fn content(job: &Job, page_bytes: u64, pages: u32) -> Result<Vec<Range<u32>>, Failure> {
+    let mut runs: Vec<Range<u32>> = Vec::new();
+    if head(job)?.is_none() {
+        return Ok(runs);
+    }
+    let file = Path::new(&job.workload);
+    let reader = Reader::open(file, job.method.cut_off).map_err(|error| failure(&error))?;
+    for entry in reader {
+        let entry = entry.map_err(|error| failure(&error))?;
+        if entry.kind != Kind::Base {
+            break;
+        }
+        let page = |at: u64| u32::try_from(at).ok().filter(|page| *page <= pages);
+        let first = page(entry.offset / page_bytes);
+        let end = page((entry.offset + entry.length).div_ceil(page_bytes));
+        let (Some(first), Some(end)) = (first, end) else {
+            return Err(Failure::usage(format!(
+                "{}: {} bytes of initial content at {} reach beyond the device; add a larger --size",
+                job.workload, entry.length, entry.offset
+            )));
+        };
+        match runs.last_mut() {
+            Some(last) if first <= last.end => last.end = last.end.max(end),
+            _ => runs.push(first..end),
+        }
+    }
+    Ok(runs)
+}

@@ -1,0 +1,260 @@
+//! `ftld --record` and `ftld mark`, as their users meet them.
+
+mod nbd_support;
+mod program;
+
+use ftld_traces::recording::{Entry, Kind, Reader};
+use nbd_support::client::{FLUSH, FUA, TRIM, WRITE_ZEROES};
+use nix::sys::signal::Signal;
+use program::{Host, page};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+fn entries(file: &Path, cut_off: bool) -> Vec<Entry> {
+    let reader = Reader::open(file, cut_off).unwrap();
+    reader.collect::<Result<_, _>>().unwrap()
+}
+
+fn kinds(entries: &[Entry]) -> Vec<Kind> {
+    entries.iter().map(|entry| entry.kind).collect()
+}
+
+fn recording(host: &Host) -> PathBuf {
+    host.folder.path().join("requests.rec")
+}
+
+#[test]
+fn requests_marks_and_flags_are_recorded_and_shown() {
+    let host = Host::new();
+    let file = recording(&host);
+    let path = file.to_str().unwrap();
+    let daemon = host.serve(&["--name", "a", "--record", path]);
+    let mut client = daemon.client();
+    client.write(0, 4096, &page(1));
+    client.write(FUA, 8192, &page(2));
+    assert_eq!(client.read(4096, 4096).error, 0);
+    assert_eq!(client.ask(TRIM, 0, 8192, 4096).error, 0);
+    assert_eq!(client.ask(WRITE_ZEROES, FUA, 0, 1024).error, 0);
+    let (code, out, error) = host.run(&["mark", "committed 17"]);
+    assert_eq!(code, 0, "{error}");
+    assert_eq!(out, format!("a: mark at moment 14 of {path}\n"));
+    assert_eq!(client.ask(FLUSH, 0, 0, 0).error, 0);
+    let (_, text, _) = host.run(&["status"]);
+    assert!(text.contains(&format!("recording  to {path}: ")), "{text}");
+    let status = host.json(&["status", "--json"]);
+    assert_eq!(status["recording"]["failure"], Value::Null);
+    assert_eq!(daemon.metric("ftld_recording_failed"), 0.0);
+    // The thread is behind by less than a second.
+    let began = Instant::now();
+    while daemon.metric("ftld_recording_entries_total") < 9.0 {
+        assert!(began.elapsed() < Duration::from_secs(10));
+    }
+    assert!(daemon.metric("ftld_recording_bytes_total") > 0.0);
+    assert_eq!(daemon.metric("ftld_recording_waits_total"), 0.0);
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(daemon.exit_code(), Some(0));
+    let entries = entries(&file, false);
+    let expected = [
+        Kind::Write,
+        Kind::Write,
+        Kind::Flush,
+        Kind::Read,
+        Kind::Trim,
+        Kind::WriteZeroes,
+        Kind::Flush,
+        Kind::Mark,
+        Kind::Flush,
+    ];
+    assert_eq!(kinds(&entries), expected);
+    assert_eq!((&entries[0].data, &entries[1].data), (&page(1), &page(2)));
+    let fua = |entry: &Entry| (entry.fua, entry.offset, entry.length);
+    assert_eq!(fua(&entries[2]), (true, 8192, 4096));
+    assert_eq!(fua(&entries[6]), (true, 0, 1024));
+    assert_eq!(fua(&entries[8]), (false, 0, 0));
+    assert_eq!(entries[7].data, b"committed 17");
+    let reader = Reader::open(&file, false).unwrap();
+    let head = reader.head();
+    assert_eq!((head.size, head.has_data), (2 << 20, true));
+    let flash = head.flash.as_ref().unwrap();
+    assert_eq!(
+        (flash.scheme.as_str(), flash.logical_pages),
+        ("lazyftl", 2048)
+    );
+    let profile = ftld::profile_file::from_toml(&flash.profile).unwrap();
+    let inspected = host.json(&["inspect", "a", "--json"]);
+    assert_eq!(
+        u64::from(profile.geometry.blocks),
+        inspected["geometry"]["blocks"].as_u64().unwrap()
+    );
+}
+
+#[test]
+fn a_file_that_exists_is_refused_before_anything_is_made() {
+    let host = Host::new();
+    let file = recording(&host);
+    let path = file.to_str().unwrap();
+    std::fs::write(&file, "precious").unwrap();
+    host.fails(
+        &["--record", path],
+        2,
+        &["the file exists", "name another file"],
+    );
+    assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+    assert!(!host.folder.path().join("state").exists(), "an image");
+    host.fails(
+        &["--record", "/nonexistent/x"],
+        1,
+        &["/nonexistent/x", "No such file"],
+    );
+    host.fails(&["--record-data", "off"], 2, &["add --record FILE"]);
+    host.fails(
+        &["--record", path, "--record-data", "of"],
+        2,
+        &["neither on nor off"],
+    );
+    // A start that fails leaves no recording behind.
+    std::fs::remove_file(&file).unwrap();
+    host.fails(
+        &[
+            "--record",
+            path,
+            "--size",
+            "2MiB",
+            "--profile",
+            "torture",
+            "/dev/ublkb0",
+            "--scheme",
+            "nosuch",
+        ],
+        2,
+        &["nosuch"],
+    );
+    let busy = host.serve(&["--name", "default"]);
+    host.fails(&["--record", path], 5, &["default"]);
+    assert!(!file.exists());
+    drop(busy);
+}
+
+#[test]
+fn a_mark_without_a_recording_or_a_text_is_one_clear_error() {
+    let host = Host::new();
+    host.fails(&["mark", ""], 2, &["a mark without text"]);
+    host.fails(&["mark", &"x".repeat(4000)], 2, &["at most 3072"]);
+    host.fails(&["mark", "here"], 3, &["no instance"]);
+    let daemon = host.serve(&["--name", "a"]);
+    host.fails(
+        &["mark", "--name", "a", "here"],
+        1,
+        &["nothing is recorded", "--record FILE"],
+    );
+    let status = host.json(&["status", "--json"]);
+    assert_eq!(status["recording"], Value::Null);
+    assert_eq!(daemon.metric("ftld_recording_entries_total"), 0.0);
+}
+
+/// A killed daemon leaves all but the last moments; the next start needs another file, and begins
+/// with the content.
+#[test]
+fn a_killed_daemon_leaves_a_recording_and_the_next_one_begins_with_the_content() {
+    let host = Host::new();
+    let file = recording(&host);
+    let path = file.to_str().unwrap();
+    let daemon = host.serve(&["--name", "a", "--record", path]);
+    let mut client = daemon.client();
+    for i in 0..100u8 {
+        client.write(0, u64::from(i) * 4096, &page(i));
+    }
+    let last = Instant::now();
+    std::thread::sleep(Duration::from_millis(1100).saturating_sub(last.elapsed()));
+    drop(daemon);
+    assert_eq!(entries(&file, true).len(), 100);
+    let error = Reader::open(&file, false).unwrap().find_map(Result::err);
+    assert!(error.unwrap().to_string().contains("--cut-off"));
+    let args = ["--name", "a", "--record", path];
+    host.fails(&args, 2, &["the file exists"]);
+    let again = host.folder.path().join("again.rec");
+    let daemon = host.serve(&["--name", "a", "--record", again.to_str().unwrap()]);
+    daemon.client().write(0, 0, &page(9));
+    let (code, _, error) = host.run(&["stop", "a"]);
+    assert_eq!(code, 0, "{error}");
+    let entries = entries(&again, false);
+    let (last, base) = entries.split_last().unwrap();
+    assert_eq!((last.kind, &last.data), (Kind::Write, &page(9)));
+    let mut content = Vec::new();
+    for entry in base {
+        assert_eq!(
+            (entry.kind, entry.offset),
+            (Kind::Base, content.len() as u64)
+        );
+        content.extend(&entry.data);
+    }
+    let expected: Vec<u8> = (0..100u8).flat_map(page).collect();
+    assert!(content == expected, "{} bytes", content.len());
+}
+
+#[test]
+fn a_recording_whose_disk_is_full_ends_and_the_device_goes_on() {
+    let host = Host::new();
+    let meddler = host.meddler();
+    let env: Vec<_> = meddler
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    let folder = host.folder.path().join("small");
+    std::fs::create_dir(&folder).unwrap();
+    let file = folder.join("x.rec");
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=256k", "ftld"])
+        .arg(&folder)
+        .status();
+    assert!(
+        mounted.unwrap().success(),
+        "this test mounts a tmpfs: run it as root"
+    );
+    let _unmount = Unmount(folder);
+    let _ = env;
+    let daemon = host.serve(&["--name", "a", "--record", file.to_str().unwrap()]);
+    let mut client = daemon.client();
+    let mut rng = nand_model::SplitMix::new(1);
+    let mut noise = || -> Vec<u8> {
+        (0..512)
+            .flat_map(|_| rng.next_u64().to_le_bytes())
+            .collect()
+    };
+    let began = Instant::now();
+    while daemon.metric("ftld_recording_failed") == 0.0 {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        assert_eq!(client.write(0, 0, &noise()).error, 0);
+    }
+    assert_eq!(client.write(0, 0, &page(3)).error, 0);
+    assert_eq!(client.ask(FLUSH, 0, 0, 0).error, 0);
+    let (_, text, _) = host.run(&["status"]);
+    assert!(
+        text.contains("recording  failed: ") && text.contains("No space left"),
+        "{text}"
+    );
+    assert!(
+        host.log()
+            .contains("the recording has ended, the device continues")
+    );
+    host.fails(
+        &["mark", "here"],
+        1,
+        &["the recording has failed", "No space left"],
+    );
+    drop(client);
+    let (code, _, error) = host.run(&["stop", "a"]);
+    assert_eq!(code, 0, "{error}");
+}
+
+struct Unmount(PathBuf);
+
+impl Drop for Unmount {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount")
+            .arg("-l")
+            .arg(&self.0)
+            .status();
+    }
+}
