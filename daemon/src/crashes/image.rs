@@ -6,7 +6,7 @@
 use super::content::{Content, Contents, ZEROS};
 use super::models::State;
 use crate::convert::{index, to_u64, to_usize};
-use crate::device::{BlockDevice, Completion, Extent, Flush};
+use crate::device::{BlockDevice, Completion, Extent, Flush, FlushOf};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -203,7 +203,7 @@ impl BlockDevice for ImageDevice {
         }
         Ok(None)
     }
-    fn flush(&self) -> io::Result<Box<dyn Flush>> {
+    fn flush(&self, _of: FlushOf) -> io::Result<Box<dyn Flush>> {
         Ok(Box::new(NoSync))
     }
     fn extents(&self, offset: u64, len: u64, _max: usize) -> io::Result<Vec<Extent>> {

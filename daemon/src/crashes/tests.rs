@@ -110,7 +110,7 @@ impl Recorder {
     fn save(self) -> Saved {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("run.rec");
-        std::fs::write(&path, self.writer.finish().unwrap()).unwrap();
+        std::fs::write(&path, self.writer.finish().unwrap().0).unwrap();
         Saved { folder, path }
     }
 }
