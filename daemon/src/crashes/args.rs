@@ -35,8 +35,8 @@ pub struct CrashesArgs {
     /// A recording, as `ftld --record FILE` makes it
     pub recording: PathBuf,
     /// Shell command that checks one state: exit code 0 if it is good. It finds the raw image in
-    /// FTLD_IMAGE, the same over NBD in FTLD_URI, and in FTLD_MARK the text of the last mark before
-    /// the cut
+    /// FTLD_IMAGE, the same over NBD in FTLD_URI, in FTLD_MARK the text of the last mark before the
+    /// cut, and in FTLD_WORK an empty folder
     #[arg(long, value_name = "COMMAND")]
     pub check: String,
     /// Which states a cut can leave

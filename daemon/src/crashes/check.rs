@@ -70,7 +70,8 @@ pub(super) struct Checked {
 }
 
 impl Check {
-    /// Runs the check in a process group of its own, in this folder.
+    /// Runs the check in a process group of its own, with an empty folder for its files below this
+    /// one.
     ///
     /// # Errors
     /// The shell cannot be started, or does not find the command.
@@ -87,7 +88,8 @@ impl Check {
             .env("FTLD_URI", on.uri)
             .env("FTLD_MARK", on.mark)
             .env("FTLD_CASE", on.case)
-            .current_dir(&work.0)
+            .env("FTLD_WORK", &work.0)
+            .env("TMPDIR", &work.0)
             .stdin(Stdio::null())
             .stdout(stdout)
             .stderr(stderr)
@@ -142,7 +144,7 @@ impl Check {
     }
 }
 
-/// Current folder of a check; removed with what the check left there.
+/// Folder for a check's own files; removed with them.
 struct WorkFolder(PathBuf);
 
 impl WorkFolder {

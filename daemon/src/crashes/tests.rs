@@ -294,7 +294,7 @@ fn a_check_that_hangs_resizes_or_is_missing_is_named() {
 fn a_check_may_change_its_image_and_its_folder() {
     let saved = commits(true);
     let check = format!(
-        "[ ! -e left ] && touch left || exit 1
+        "[ ! -e $FTLD_WORK/left ] && touch $FTLD_WORK/left && [ $FTLD_WORK = $TMPDIR ] || exit 1
         dd if=/dev/zero of=$FTLD_IMAGE bs=4096 count=16 conv=notrunc 2>/dev/null; exit 0"
     );
     let (report, _) = saved.explored(&saved.args(&check)).unwrap();
