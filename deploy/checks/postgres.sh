@@ -7,6 +7,8 @@ set -uo pipefail
 [ $# = 3 ] || { echo "usage: postgres.sh /FOLDER DATABASE TABLE" >&2; exit 126; }
 [ -n "$FTLD_MARK" ] || exit 0
 "$(dirname "$0")"/ext4.sh || exit 1
+[ "$FTLD_MARK" != 0 ] || exit 0 # mark 0: there is a file system, and no more
+# shellcheck disable=SC2153 # of ftld crashes
 cd "$FTLD_WORK" || exit 126
 debugfs -R "rdump $1 ." "$FTLD_IMAGE" > /dev/null 2>&1
 data=$PWD/${1##*/}

@@ -6,6 +6,8 @@ set -uo pipefail
 [ $# = 2 ] || { echo "usage: sqlite.sh /DATABASE TABLE" >&2; exit 126; }
 [ -n "$FTLD_MARK" ] || exit 0
 "$(dirname "$0")"/ext4.sh || exit 1
+[ "$FTLD_MARK" != 0 ] || exit 0 # mark 0: there is a file system, and no more
+# shellcheck disable=SC2153 # of ftld crashes
 cd "$FTLD_WORK" || exit 126
 # The database and its journals; a journal that is not there is no error.
 for file in "$1" "$1-wal" "$1-journal"; do debugfs -R "dump $file ${file##*/}" "$FTLD_IMAGE" > /dev/null 2>&1; done

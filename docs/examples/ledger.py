@@ -4,6 +4,7 @@
 usage: ledger.py run DEVICE ORDERS [--careless]    append orders; `ftld mark` reports each that is committed
        ledger.py check IMAGE                       is every order there that the head counts, and every reported one?
 
+DEVICE is a block device, or an NBD URI (that needs libnbd for Python: Debian's python3-libnbd).
 The head is the first block: the number of orders. Order N is block N. --careless forgets an fsync.
 """
 
@@ -25,14 +26,26 @@ def is_good(data, kind, number):
     return data == block(kind, number)
 
 
+def opened(device):
+    """Returns how to write to the device, and how to make all writes durable."""
+    if ":" not in device:
+        disk = os.open(device, os.O_RDWR)
+        return lambda data, at: os.pwrite(disk, data, at), lambda: os.fsync(disk)
+    import nbd
+
+    client = nbd.NBD()
+    client.connect_uri(device)
+    return client.pwrite, client.flush
+
+
 def run(device, orders, careless):
-    disk = os.open(device, os.O_RDWR)
+    write, sync = opened(device)
     for number in range(1, orders + 1):
-        os.pwrite(disk, block(b"ORDR", number), number * BLOCK)
+        write(block(b"ORDR", number), number * BLOCK)
         if not careless:
-            os.fsync(disk)  # The order is durable before the head counts it.
-        os.pwrite(disk, block(b"HEAD", number), 0)
-        os.fsync(disk)
+            sync()  # The order is durable before the head counts it.
+        write(block(b"HEAD", number), 0)
+        sync()
         subprocess.run(["ftld", "mark", str(number)], check=True, stdout=subprocess.DEVNULL)
 
 

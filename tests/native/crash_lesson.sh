@@ -22,14 +22,14 @@ typed() {
   echo "${line//python3 //usr/bin/python3 }"
 }
 cd "$SCRATCH" || exit
-page_play "user $(id -u)" 14 12 "$page" "## A lesson"
+page_play "user $(id -u)" 10 12 "$page" "## A lesson"
 [ "${1:-}" != without_root ] || finish
 
 # record OPTION NAME COMMAND...: runs the command on ext4, mounted with this option, on a device that records to NAME.rec.
 record() {
   local option=$1 name=$2
   shift 2
-  mkdir -p mnt
+  mkdir -p fuse mnt
   ftld --detach --name ledger --image "$name.ftld" --size 64MiB --record "$name.rec" 'nbd+unix:///?socket=ext4.sock' > /dev/null 2>&1
   nbdfuse fuse/disk 'nbd+unix:///?socket=ext4.sock' &
   soon "$name: a file of the device" 5 test -e fuse/disk
@@ -37,14 +37,14 @@ record() {
   step "$name: mount" mount -o "loop,$option" fuse/disk mnt
   step "$name: sync" sync -f mnt
   step "$name: mark" ftld mark 0
-  step "$name: the load" "$@"
+  if "$@" > "$SCRATCH/load.log" 2>&1; then ok "$name: the load"; else bad "$name: the load"; cat "$SCRATCH/load.log"; fi
   step "$name: umount" umount mnt
   soon "$name: the file of the device goes" 10 fusermount3 -u fuse
   wait
   step "$name: stop" ftld stop ledger
 }
 # counts NAME WANTED: replaces 20 files and counts them in a synced one; a mark per file.
-# shellcheck disable=SC2317 # called by step
+# shellcheck disable=SC2317 # called by record
 counts() {
   local i
   for i in $(seq 20); do
@@ -52,7 +52,7 @@ counts() {
       echo "$i" > mnt/count.new && sync mnt/count.new && mv mnt/count.new mnt/count && sync mnt && ftld mark "$i" > /dev/null || return
   done
 }
-# shellcheck disable=SC2317 # called by step
+# shellcheck disable=SC2317 # called by record
 inserts() {
   /usr/bin/python3 - "$1" << 'X'
 import sqlite3, subprocess, sys
