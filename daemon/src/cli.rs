@@ -1,6 +1,7 @@
 //! Command line; without a subcommand, `ftld` serves a device.
 
 use crate::compare::CompareArgs;
+use crate::crashes::CrashesArgs;
 use crate::failure::{Exit, Failure};
 use crate::faults::{Clear, FlushFails, Hang, Hits, Slow};
 use crate::inject::{BadBlock, BitErrors, PowerCut};
@@ -91,6 +92,14 @@ pub enum Command {
                             ftld compare --rows rows/*.ndjson --against jobs.ndjson --html compare.html\n\ndocs/REPLAY.md defines what is measured."
     )]
     Compare(Box<CompareArgs>),
+    /// Visit the states that a power cut can leave of a recording, and run a check on each; exit
+    /// code 0 if no state failed
+    #[command(
+        after_help = "Examples:\n  ftld crashes run.rec --check 'e2fsck -fn $FTLD_IMAGE'\n  \
+                            ftld crashes run.rec --check ./check.sh --model flash --at flush --junit report.xml\n\n\
+                            docs/CRASH_TESTING.md is a lesson."
+    )]
+    Crashes(Box<CrashesArgs>),
     /// List synthetic workloads and trace formats
     Workloads,
     /// List the flash translation layers, or show one

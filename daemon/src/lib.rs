@@ -15,6 +15,7 @@ pub mod compare;
 pub mod config;
 pub mod control;
 mod convert;
+pub mod crashes;
 mod detach;
 pub mod device;
 pub mod failure;
@@ -33,6 +34,7 @@ pub mod pause;
 pub mod preset;
 mod private_lock;
 pub mod profile_file;
+mod quote;
 mod rates;
 pub mod record;
 pub mod replay;
@@ -116,6 +118,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Replay(args)) if args.repeat.seeds > 1 => compare::repeat(&args, json),
         Some(Command::Replay(args)) => replay::replay(&args, json),
         Some(Command::Compare(args)) => compare::compare(&args, json),
+        Some(Command::Crashes(args)) => crashes::crashes(&args, json),
         Some(Command::Workloads) => commands::workloads(json),
         Some(Command::Schemes { name }) => commands::schemes(name.as_deref(), json),
         Some(Command::Profiles { name, toml }) => commands::profiles(name.as_deref(), toml, json),

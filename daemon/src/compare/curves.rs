@@ -2,8 +2,9 @@
 //! that no colour has to tell them apart.
 
 use super::axis::{Axis, percent};
-use super::svg::{Anchor, Area, escaped, label, path, svg};
+use super::svg::{Anchor, Area, label, path, svg};
 use crate::convert::{to_f64, to_u64};
+use crate::quote::escaped;
 
 const COLUMNS: usize = 4;
 const LEFT: f64 = 58.0;

@@ -4,9 +4,9 @@ use super::axis::{short, time};
 use super::cells::{self, Cell};
 use super::heat::{Grid, Heat};
 use super::labels::Labels;
-use super::svg::escaped;
 use super::{Failed, colours, figures, origin, table};
 use crate::convert::to_f64;
+use crate::quote::escaped;
 use crate::replay::Row;
 use crate::size::show_size;
 

@@ -2,7 +2,7 @@
 //! every single run.
 
 use super::cells::Cell;
-use super::svg::escaped;
+use crate::quote::{escaped, shell};
 use crate::replay::{Job, Row};
 use crate::size::show_size;
 use serde_json::Value;
@@ -147,24 +147,6 @@ fn plain(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// Returns a command line for a POSIX shell.
-fn shell(words: &[String]) -> String {
-    words
-        .iter()
-        .map(|word| quoted(word))
-        .collect::<Vec<_>>()
-        .join(" ")
-}
-
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-+=%@:,./".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.into()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::axis::Axis;
 use crate::convert::{to_f64, to_u64};
+use crate::quote::escaped;
 
 /// Width of a character of the plots' font, on average.
 const GLYPH: f64 = 7.0;
@@ -130,14 +131,6 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     let start: String = text.chars().take(head).collect();
     let end: String = text.chars().skip(length - tail).collect();
     start + "…" + &end
-}
-
-/// Returns a text that is safe in HTML and SVG, also as the value of an attribute.
-pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
 }
 
 #[cfg(test)]

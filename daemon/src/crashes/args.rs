@@ -1,0 +1,106 @@
+//! Command line of `ftld crashes`.
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Which states a power cut can leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Model {
+    /// All acknowledged requests, in order, and nothing else: one state per point
+    Prefix,
+    /// Any subset of what was not flushed, unit by unit: what a volatile write cache can leave
+    Cache,
+    /// What the recorded scheme mounts on the recorded chip after a cut in a flash operation
+    Flash,
+}
+
+/// Where power fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum At {
+    /// After every write, trim, FLUSH and mark
+    Request,
+    /// During every FLUSH
+    Flush,
+    /// After every mark
+    Mark,
+}
+
+/// Arguments of `ftld crashes`.
+#[derive(Args, Clone, Debug)]
+pub struct CrashesArgs {
+    /// A recording, as `ftld --record FILE` makes it
+    pub recording: PathBuf,
+    /// Shell command that checks one state: exit code 0 if it is good. It finds the raw image in
+    /// FTLD_IMAGE, the same over NBD in FTLD_URI, in FTLD_MARK the text of the last mark before the
+    /// cut, and in FTLD_WORK an empty folder
+    #[arg(long, value_name = "COMMAND")]
+    pub check: String,
+    /// Which states a cut can leave
+    #[arg(long, value_enum, default_value_t = Model::Cache)]
+    pub model: Model,
+    /// Where power fails
+    #[arg(long, value_enum, default_value_t = At::Request)]
+    pub at: At,
+    /// Only every N-th point
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub every: u64,
+    /// States per point; all of them if they are fewer
+    #[arg(long, value_name = "K", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    pub states: u32,
+    /// Seed of the states that are drawn
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Checks at the same time; the number of cores by default
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+    /// Longest time of one check, such as 30s or 2m
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    pub timeout: Duration,
+    /// Stop after N states failed; 0 for never
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub failures: u64,
+    /// Check one case of a report again, and print the check's output
+    #[arg(long, value_name = "CASE", conflicts_with_all = ["ledger", "junit", "html"])]
+    pub case: Option<String>,
+    /// With --case: keep the raw image there
+    #[arg(long, value_name = "PATH", requires = "case")]
+    pub keep: Option<PathBuf>,
+    /// Keep verdicts in a file: after an interruption the same command continues
+    #[arg(long, value_name = "FILE")]
+    pub ledger: Option<PathBuf>,
+    /// Write a JUnit report
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Write a page with the report
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Use a recording that lacks its end as far as it goes
+    #[arg(long)]
+    pub cut_off: bool,
+    /// Folder for the raw images; by default the first of $TMPDIR, /dev/shm and /tmp with room
+    #[arg(long, value_name = "FOLDER")]
+    pub scratch: Option<PathBuf>,
+}
+
+/// Parses `90`, `90s`, `1.5m`, `500ms`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let split = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
+    let unit = match &text[split..] {
+        "" | "s" => 1.0,
+        "ms" => 0.001,
+        "m" | "min" => 60.0,
+        unit => return Err(format!("{unit:?} is no unit: write 30s or 2m")),
+    };
+    let number = text[..split].trim().parse::<f64>().ok();
+    let seconds = number.map(|number| number * unit);
+    seconds
+        .filter(|seconds| (0.001..=86_400.0).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "write a time from 1ms to a day, such as 30s or 2m".into())
+}

@@ -1,0 +1,439 @@
+//! Visits all states of a recording: makes them in order, checks them on all cores, skips equal ones.
+//!
+//! Points are visited in passes, every 64th first, so that a common failure is found early.
+
+use super::args::{At, CrashesArgs, Model};
+use super::case::Case;
+use super::check::Verdict;
+use super::cursor::{Cursor, Point};
+use super::flash::{Device, Run};
+use super::ledger::Ledger;
+use super::models::{self, State};
+use super::report::{FailedCase, Report};
+use super::shrink::shrink;
+use super::timeline::{Timeline, What};
+use super::worker::{Done, Shared, Source, Work, Worker};
+use crate::convert::{to_f64, to_u64};
+use crate::failure::Failure;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, channel, sync_channel};
+use std::time::{Duration, Instant};
+
+/// Distances of the points of each pass.
+const STRIDES: [usize; 4] = [64, 16, 4, 1];
+/// Failed states whose shrinking is tried.
+const SHRUNK_MAX: usize = 3;
+
+/// Events at which power fails.
+pub(super) fn points(timeline: &Timeline, at: At, every: u64) -> Vec<usize> {
+    let wanted = |what: &What| match at {
+        At::Request => true,
+        At::Flush => matches!(what, What::Flush { .. }),
+        At::Mark => matches!(what, What::Mark(_)),
+    };
+    let events = timeline.events.iter().enumerate();
+    events
+        .filter(|(_, event)| wanted(&event.what))
+        .map(|(index, _)| index)
+        .step_by(crate::convert::to_usize(every))
+        .collect()
+}
+
+/// An exploration in progress.
+pub(super) struct Explorer<'a> {
+    args: &'a CrashesArgs,
+    shared: Arc<Shared>,
+    ledger: Option<Ledger>,
+    report: Report,
+    interrupted: Arc<AtomicBool>,
+    work: SyncSender<Work>,
+    done: Receiver<Result<Done, Failure>>,
+    bar: ProgressBar,
+    waiting: u64,
+}
+
+/// Explores the recording.
+///
+/// # Errors
+/// The check cannot be run, or the host refuses.
+pub(super) fn explore(
+    args: &CrashesArgs,
+    shared: &Arc<Shared>,
+    scratch: &Path,
+    jobs: u32,
+) -> Result<Report, Failure> {
+    let timeline = shared.timeline.clone();
+    let points = points(&timeline, args.at, args.every);
+    if points.is_empty() {
+        return Err(Failure::usage(format!(
+            "--at {}: the recording has none of them",
+            serde_json::to_string(&args.at)
+                .unwrap_or_default()
+                .trim_matches('"')
+        )));
+    }
+    let mut workers = (1..jobs)
+        .map(|number| Worker::start(shared, scratch, number))
+        .collect::<Result<Vec<_>, _>>()?;
+    let first = Worker::start(shared, scratch, 0)?;
+    workers.push(first);
+    let began = Instant::now();
+    let (work, queue) = sync_channel::<Work>(2);
+    let queue = parking_lot::Mutex::new(queue);
+    let (tell, done) = channel();
+    let mut explorer = Explorer {
+        args,
+        shared: shared.clone(),
+        ledger: Ledger::open(args)?,
+        report: Report::new(args, &timeline, to_u64(points.len()), jobs),
+        interrupted: on_interrupt()?,
+        work,
+        done,
+        bar: bar(to_u64(points.len())),
+        waiting: 0,
+    };
+    let (report, mut workers) = std::thread::scope(|scope| {
+        let threads: Vec<_> = workers
+            .into_iter()
+            .map(|mut worker| {
+                let (queue, tell) = (&queue, tell.clone());
+                scope.spawn(move || {
+                    loop {
+                        let next = queue.lock().recv();
+                        let Ok(next) = next else { return worker };
+                        if tell.send(worker.run(next)).is_err() {
+                            return worker;
+                        }
+                    }
+                })
+            })
+            .collect();
+        drop(tell);
+        let visited = explorer.visit(&timeline, &points);
+        let visited = visited.and_then(|()| explorer.drain());
+        // Without the sender and receiver the workers end.
+        let Explorer {
+            report,
+            work,
+            done,
+            bar,
+            ..
+        } = explorer;
+        drop((work, done));
+        bar.finish_and_clear();
+        let workers: Vec<Worker> = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a worker does not panic"))
+            .collect();
+        visited.map(|()| (report, workers))
+    })?;
+    let mut report = report;
+    report.seconds = began.elapsed().as_secs_f64();
+    if let Some(worker) = workers.first_mut() {
+        shrink_failed(args, shared, &mut report, worker)?;
+    }
+    Ok(report)
+}
+
+/// Returns a flag that Ctrl-C sets.
+fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let set = flag.clone();
+    let failed = |error: std::io::Error| Failure::io("signals", &error);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?;
+    let wait = move || {
+        runtime.block_on(async {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                set.store(true, Relaxed);
+            }
+        });
+    };
+    std::thread::Builder::new()
+        .name("ftld-signal".into())
+        .spawn(wait)
+        .map_err(failed)?;
+    Ok(flag)
+}
+
+fn bar(points: u64) -> ProgressBar {
+    let bar = ProgressBar::new(points);
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} points  {msg}  {elapsed}");
+    bar.set_style(style.expect("the template is right"));
+    bar
+}
+
+impl Explorer<'_> {
+    fn visit(&mut self, timeline: &Timeline, points: &[usize]) -> Result<(), Failure> {
+        if self.args.model == Model::Flash {
+            return self.visit_flash(timeline, points);
+        }
+        // The whole recording first: a check that refuses it refuses everything.
+        let last = [*points.last().expect("points")];
+        self.pass(timeline, &last, true)?;
+        let mut visited = vec![false; points.len()];
+        for stride in STRIDES {
+            let pass: Vec<usize> = (0..points.len())
+                .step_by(stride)
+                .filter(|at| !std::mem::replace(&mut visited[*at], true))
+                .map(|at| points[at])
+                .collect();
+            self.pass(timeline, &pass, false)?;
+        }
+        Ok(())
+    }
+
+    /// Visits points in order; `only_newest` takes one state of each and does not count it.
+    fn pass(
+        &mut self,
+        timeline: &Timeline,
+        points: &[usize],
+        only_newest: bool,
+    ) -> Result<(), Failure> {
+        let mut cursor = Cursor::new(timeline);
+        let mut points = points.iter().peekable();
+        while let Some(event) = cursor.step() {
+            let Some(next) = points.peek() else { break };
+            if **next != event {
+                continue;
+            }
+            points.next();
+            let point = cursor.point();
+            if only_newest {
+                let (case, choice) = models::prefix(&point);
+                self.offer(&point, case, &choice)?;
+                continue;
+            }
+            match self.args.model {
+                Model::Prefix => {
+                    let (case, choice) = models::prefix(&point);
+                    self.report.states += 1;
+                    self.offer(&point, case, &choice)?;
+                }
+                _ => {
+                    for choice in models::cache(&point, self.args.states, self.args.seed) {
+                        let case = Case::cache(point.number, &point.open, &choice);
+                        self.report.states += 1;
+                        self.offer(&point, case, &choice)?;
+                    }
+                }
+            }
+            self.advance();
+            if self.is_over() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_flash(&mut self, timeline: &Timeline, points: &[usize]) -> Result<(), Failure> {
+        let device = Arc::new(Device::of(&self.args.recording, timeline)?);
+        let mut run = Run::start(device, timeline)?;
+        let mut points = points.iter().peekable();
+        let mut mark = None;
+        let mut armed = false;
+        for (index, event) in timeline.events.iter().enumerate() {
+            if let What::Mark(number) = event.what {
+                mark = Some(number);
+            }
+            armed |= points.next_if(|next| **next == index).is_some();
+            if !armed || matches!(event.what, What::Mark(_)) {
+                run.step(index)?;
+                continue;
+            }
+            armed = false;
+            let operations = run.step_recorded(index)?;
+            let seed = self.args.seed ^ event.number << 20;
+            for (op, outcome) in run.draw(&operations, self.args.states, seed) {
+                let dead = run.cut(&operations, op, outcome);
+                let dead = dead.expect("a drawn operation and outcome exist");
+                self.report.states += 1;
+                self.send(Work {
+                    case: Case::Flash {
+                        entry: event.number,
+                        op,
+                        outcome,
+                    },
+                    mark,
+                    state: Source::Flash(Box::new(dead)),
+                })?;
+            }
+            self.advance();
+            if self.is_over() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a choice, unless an equal one is known.
+    fn offer(&mut self, point: &Point, case: Case, choice: &[u32]) -> Result<(), Failure> {
+        let state = State::of(point, choice, &self.shared.timeline.contents);
+        let key = self.shared.key(&state, point.mark);
+        if self.shared.seen.lock().contains(&key) {
+            return Ok(());
+        }
+        let kept = self
+            .ledger
+            .as_ref()
+            .and_then(|ledger| ledger.kept.get(&key));
+        if let Some(kept) = kept.cloned() {
+            self.shared.seen.lock().insert(key);
+            self.report.from_ledger += 1;
+            self.report.checked += 1;
+            if !kept.passed {
+                self.report.add(FailedCase {
+                    case: kept.case,
+                    mark: kept.mark,
+                    said: kept.said,
+                    output: kept.output,
+                });
+            }
+            return Ok(());
+        }
+        self.send(Work {
+            case,
+            mark: point.mark,
+            state: Source::State(state),
+        })
+    }
+
+    fn send(&mut self, work: Work) -> Result<(), Failure> {
+        if self.is_over() {
+            return Ok(());
+        }
+        self.take_done()?;
+        self.waiting += 1;
+        self.work
+            .send(work)
+            .map_err(|_| Failure::failed("all checking threads have ended"))
+    }
+
+    /// Takes the results that are there.
+    fn take_done(&mut self) -> Result<(), Failure> {
+        loop {
+            match self.done.try_recv() {
+                Ok(done) => self.note(done?)?,
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(()),
+            }
+        }
+    }
+
+    /// Waits for all results.
+    fn drain(&mut self) -> Result<(), Failure> {
+        while self.waiting > 0 {
+            match self.done.recv_timeout(Duration::from_millis(200)) {
+                Ok(done) => self.note(done?)?,
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => self.show(),
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+                    return Err(Failure::failed("all checking threads have ended"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, done: Done) -> Result<(), Failure> {
+        self.waiting -= 1;
+        let Some(checked) = done.checked else {
+            return Ok(());
+        };
+        self.report.checked += 1;
+        self.report.check_seconds += done.took.as_secs_f64();
+        let mark = done.mark.map_or("", |mark| self.shared.mark(mark));
+        if let (Some(ledger), Some(key)) = (&mut self.ledger, done.key) {
+            ledger.add(key, &done.case, mark, &checked.verdict, &checked.output)?;
+        }
+        if !checked.verdict.passed() {
+            self.report.timed_out += u64::from(matches!(checked.verdict, Verdict::TimedOut(_)));
+            self.report.add(FailedCase {
+                case: done.case,
+                mark: mark.to_owned(),
+                said: checked.verdict.text(),
+                output: checked.output,
+            });
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self) {
+        self.report.points += 1;
+        self.bar.inc(1);
+        self.show();
+    }
+
+    fn show(&self) {
+        let rate = to_f64(self.report.checked) / self.bar.elapsed().as_secs_f64().max(0.001);
+        self.bar.set_message(format!(
+            "{} states, {} checked ({rate:.0}/s), {} failed",
+            self.report.states, self.report.checked, self.report.failed
+        ));
+    }
+
+    /// Returns whether enough states have failed, or the user has interrupted.
+    fn is_over(&mut self) -> bool {
+        self.report.interrupted |= self.interrupted.load(Relaxed);
+        let most = self.args.failures;
+        self.report.stopped |= most > 0 && self.report.failed >= most;
+        self.report.interrupted || self.report.stopped
+    }
+}
+
+/// Shrinks the smallest failed cases; the report then names the shortest.
+fn shrink_failed(
+    args: &CrashesArgs,
+    shared: &Arc<Shared>,
+    report: &mut Report,
+    worker: &mut Worker,
+) -> Result<(), Failure> {
+    if args.model != Model::Cache || report.interrupted {
+        return Ok(());
+    }
+    let smallest: Vec<Case> = report.smallest(SHRUNK_MAX);
+    for case in smallest {
+        let Case::Cache { entry, units } = &case else {
+            continue;
+        };
+        let (point, choice) = find(&shared.timeline, *entry, Some(units))?;
+        if let Some(shrunk) = shrink(worker, shared, &point, choice)? {
+            let mark = point.mark.map_or("", |mark| shared.mark(mark));
+            report.shrunk(FailedCase {
+                case: shrunk.case,
+                mark: mark.to_owned(),
+                said: shrunk.checked.verdict.text(),
+                output: shrunk.checked.output,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Returns the point after an entry, and the choice of candidates there.
+///
+/// # Errors
+/// There is no such point, or no such unit at it.
+pub(super) fn find(
+    timeline: &Timeline,
+    entry: u64,
+    units: Option<&super::case::Deviations>,
+) -> Result<(Point, Vec<u32>), Failure> {
+    let mut cursor = Cursor::new(timeline);
+    while let Some(event) = cursor.step() {
+        if timeline.events[event].number == entry {
+            let point = cursor.point();
+            let choice = match units {
+                Some(units) => Case::choice(units, &point.open)?,
+                None => models::newest(&point),
+            };
+            return Ok((point, choice));
+        }
+    }
+    Err(Failure::usage(format!(
+        "entry {entry} of the recording is no write, trim, FLUSH or mark"
+    )))
+}

@@ -1,0 +1,347 @@
+//! The model `flash`: the recorded requests run through the recorded scheme on the recorded chip, in
+//! memory. Power fails in one flash operation; the scheme mounts what the chip kept.
+//!
+//! Invariants: a run depends on the recording alone. Requests run one after the other, in the order
+//! of their acknowledgements, so an operation has the same number in every run. Background work and
+//! the write cache of the recorded device are left out.
+
+use super::content::{Content, Contents, ZEROS};
+use super::models::State;
+use super::timeline::{Timeline, What};
+use crate::convert::{index, narrow, to_u64, to_usize};
+use crate::failure::Failure;
+use crate::pages::{PageIo, extent_bytes, extent_end};
+use crate::profile_file;
+use ftl_core::schemes::Scheme;
+use ftl_core::{Ftl, FtlConfig, FtlError, Lpn, Params, Start};
+use ftld_traces::recording::Kind;
+use nand_model::store::{Change, MemStore};
+use nand_model::{
+    Cause, Chip, Cut, FaultPlan, NandError, Nanos, PairTable, PartnerCut, Profile, SplitMix,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The recorded device without its content.
+pub(super) struct Device {
+    scheme: &'static Scheme,
+    profile: Profile,
+    config: FtlConfig,
+    seed: u64,
+    units: u32,
+    unit_bytes: u32,
+}
+
+/// A device in memory that executes the recording.
+pub(super) struct Run<'a> {
+    device: Arc<Device>,
+    timeline: &'a Timeline,
+    ftl: Box<dyn Ftl<MemStore>>,
+    scratch: Vec<u8>,
+    now: Nanos,
+}
+
+/// Flash after a power cut, not mounted yet.
+pub(super) struct Dead {
+    device: Arc<Device>,
+    store: MemStore,
+}
+
+/// Operations of one event, to be cut.
+pub(super) struct Operations {
+    before: MemStore,
+    changes: Vec<Change>,
+}
+
+impl Device {
+    /// Returns the device that a recording names.
+    ///
+    /// # Errors
+    /// The recording names none, or one that this program does not know.
+    pub(super) fn of(path: &Path, timeline: &Timeline) -> Result<Device, Failure> {
+        let name = path.display();
+        let flash = timeline.head.flash.as_ref().ok_or_else(|| {
+            Failure::failed(format!(
+                "{name}: names no flash; use --model cache or prefix"
+            ))
+        })?;
+        let scheme = crate::config::find_scheme(&flash.scheme)?;
+        let profile = profile_file::from_toml(&flash.profile)
+            .map_err(|why| Failure::failed(format!("{name}: its flash device: {why}")))?;
+        if profile.geometry.blocks == 0 {
+            return Err(Failure::failed(format!(
+                "{name}: its flash device has no number of blocks; the recording is damaged"
+            )));
+        }
+        let mut params = Params::default();
+        for (key, value) in &flash.params {
+            params.set(key, value);
+        }
+        Ok(Device {
+            scheme,
+            profile,
+            config: FtlConfig {
+                logical_pages: flash.logical_pages,
+                params,
+            },
+            seed: flash.seed,
+            units: timeline.units,
+            unit_bytes: timeline.unit_bytes,
+        })
+    }
+
+    fn format(&self) -> Result<Box<dyn Ftl<MemStore>>, FtlError> {
+        let mut chip = Chip::open(self.profile, MemStore::new(self.profile.geometry))?;
+        chip.mark_factory_bad(self.seed)?;
+        self.scheme.start(chip, &self.config, Start::Format)
+    }
+
+    fn page(&self) -> usize {
+        index(self.profile.geometry.page_bytes)
+    }
+}
+
+fn of_run(error: FtlError) -> Failure {
+    Failure::failed(format!("running the recording in memory: {error}"))
+}
+
+impl<'a> Run<'a> {
+    /// Formats the device and writes the content that it had before the recording.
+    ///
+    /// # Errors
+    /// The device cannot be formatted, or does not take the content.
+    pub(super) fn start(device: Arc<Device>, timeline: &'a Timeline) -> Result<Run<'a>, Failure> {
+        let ftl = device.format().map_err(of_run)?;
+        let mut run = Run {
+            scratch: vec![0; device.page()],
+            device,
+            timeline,
+            ftl,
+            now: 0,
+        };
+        let base = timeline.base.clone();
+        for (unit, content) in (0..).zip(base.iter()) {
+            if *content != ZEROS {
+                run.write_unit(unit, *content)?;
+            }
+        }
+        run.now = run.ftl.flush(run.now).map_err(of_run)?;
+        Ok(run)
+    }
+
+    fn pages(&mut self) -> PageIo<'_, MemStore> {
+        PageIo {
+            ftl: &mut *self.ftl,
+            scratch: &mut self.scratch,
+        }
+    }
+
+    fn write_unit(&mut self, unit: u32, content: Content) -> Result<(), Failure> {
+        let bytes = index(self.timeline.unit_bytes);
+        self.write(u64::from(unit) * to_u64(bytes), &[content])
+    }
+
+    /// Writes adjacent units as one request.
+    fn write(&mut self, mut offset: u64, contents: &[Content]) -> Result<(), Failure> {
+        let unit = index(self.timeline.unit_bytes);
+        let mut data = vec![0; contents.len() * unit];
+        for (content, part) in contents.iter().zip(data.chunks_mut(unit)) {
+            let read = self.timeline.contents.read(*content, part);
+            read.map_err(|error| Failure::io("contents", &error))?;
+        }
+        let slice = extent_bytes(&self.device.profile.geometry);
+        let (mut rest, end) = (&data[..], offset + to_u64(data.len()));
+        let at = self.now;
+        while offset < end {
+            let next = extent_end(offset, end, slice);
+            let (part, later) = rest.split_at(to_usize(next - offset));
+            let done = self.pages().write(at, offset, part).map_err(of_run)?;
+            self.now = self.now.max(done);
+            (rest, offset) = (later, next);
+        }
+        Ok(())
+    }
+
+    /// Executes an event.
+    ///
+    /// # Errors
+    /// The scheme refuses it: the recorded device took it.
+    pub(super) fn step(&mut self, event: usize) -> Result<(), Failure> {
+        let event = &self.timeline.events[event];
+        match &event.what {
+            What::Mark(_) | What::Change { certain: false, .. } => Ok(()),
+            What::Flush { .. } => {
+                self.now = self.ftl.flush(self.now).map_err(of_run)?;
+                Ok(())
+            }
+            What::Change {
+                kind: Kind::Write,
+                parts,
+                ..
+            } => {
+                let parts = &self.timeline.parts[parts.clone()];
+                let Some((first, _)) = parts.first() else {
+                    return Ok(());
+                };
+                let contents: Vec<_> = parts.iter().map(|(_, content)| *content).collect();
+                let offset = u64::from(*first) * u64::from(self.timeline.unit_bytes);
+                self.write(offset, &contents)
+            }
+            What::Change { .. } => {
+                let (mut offset, end) = (event.offset, event.offset + event.length);
+                let slice = extent_bytes(&self.device.profile.geometry) * 128;
+                let at = self.now;
+                while offset < end {
+                    let next = extent_end(offset, end, slice);
+                    let done = self.pages().zero(at, offset, next - offset);
+                    self.now = self.now.max(done.map_err(of_run)?);
+                    offset = next;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Executes an event and keeps its flash operations.
+    ///
+    /// # Errors
+    /// As [`Run::step`].
+    pub(super) fn step_recorded(&mut self, event: usize) -> Result<Operations, Failure> {
+        let before = self.ftl.chip().store().clone();
+        self.ftl.chip_mut().store_mut().record();
+        let stepped = self.step(event);
+        let changes = self.ftl.chip_mut().store_mut().take_record();
+        stepped?;
+        Ok(Operations { before, changes })
+    }
+
+    /// Cuts power in one operation; the outcome is an index in the chip's menu for it.
+    pub(super) fn cut(&self, operations: &Operations, op: u32, outcome: u32) -> Option<Dead> {
+        let mut store = operations.before.clone();
+        let mut number = 0;
+        for change in &operations.changes {
+            if is_operation(change) {
+                if number == op {
+                    let cut = *self.menu(change, op).get(index(outcome))?;
+                    let store = self.device.cut(store, change, cut);
+                    return Some(Dead {
+                        device: self.device.clone(),
+                        store,
+                    });
+                }
+                number += 1;
+            }
+            store.replay(change).expect("memory does not fail");
+        }
+        None
+    }
+
+    /// Draws at most `most` cuts in these operations: operation and outcome.
+    pub(super) fn draw(&self, operations: &Operations, most: u32, seed: u64) -> Vec<(u32, u32)> {
+        let changes = operations
+            .changes
+            .iter()
+            .filter(|change| is_operation(change));
+        let mut all: Vec<(u32, u32)> = Vec::new();
+        for (op, change) in (0..).zip(changes) {
+            let outcomes = narrow(to_u64(self.menu(change, op).len()));
+            all.extend((0..outcomes).map(|outcome| (op, outcome)));
+        }
+        let mut rng = SplitMix::new(seed);
+        while all.len() > index(most) {
+            let at = rng.below(to_u64(all.len()));
+            all.swap_remove(to_usize(at));
+        }
+        all.sort_unstable();
+        all
+    }
+
+    /// The different outcomes of a cut at this operation.
+    fn menu(&self, change: &Change, op: u32) -> Vec<Cut> {
+        let profile = &self.device.profile;
+        let earlier = match change {
+            Change::Program { ppn, .. } => {
+                let pairs = PairTable::new(profile.pairing, profile.geometry.pages_per_block);
+                let victims = pairs.victims(profile.geometry.offset_of(*ppn));
+                u8::try_from(victims.count()).expect("a word line has few pages")
+            }
+            _ => 0,
+        };
+        let mut kept: Vec<Cut> = Vec::new();
+        for cut in Cut::menu_of_word_line(0, u64::from(op), earlier) {
+            let known = |other: &Cut| match change {
+                Change::Erase { .. } => other.erase == cut.erase,
+                _ => other.program == cut.program && other.partner == cut.partner,
+            };
+            let possible = earlier > 0 || cut.partner == PartnerCut::Intact;
+            if (matches!(change, Change::Erase { .. }) || possible) && !kept.iter().any(known) {
+                kept.push(cut);
+            }
+        }
+        kept
+    }
+}
+
+fn is_operation(change: &Change) -> bool {
+    matches!(change, Change::Program { .. } | Change::Erase { .. })
+}
+
+impl Device {
+    /// Cuts power in the next operation; returns the flash after power-on.
+    fn cut(&self, store: MemStore, next: &Change, cut: Cut) -> MemStore {
+        let mut chip = Chip::open(self.profile, store).expect("memory does not fail");
+        chip.set_faults(FaultPlan {
+            cut: Some(Cut { at_op: 0, ..cut }),
+            ..FaultPlan::default()
+        });
+        let outcome = match next {
+            Change::Program { ppn, data, oob } => chip.program(0, *ppn, data, oob, Cause::Host),
+            Change::Erase { block, .. } => chip.erase(0, *block, Cause::Host),
+            other => panic!("{other:?} cannot be cut"),
+        };
+        assert_eq!(
+            outcome,
+            Err(NandError::PowerLost),
+            "the cut is at its operation"
+        );
+        chip.power_on();
+        chip.into_store()
+    }
+}
+
+impl Dead {
+    /// Mounts the flash and reads everything.
+    ///
+    /// # Errors
+    /// The scheme does not mount, or a page cannot be read: the text says why.
+    pub(super) fn mount(self, contents: &Contents) -> Result<State, String> {
+        let device = &self.device;
+        let chip = Chip::open(device.profile, self.store).map_err(|error| error.to_string())?;
+        let ftl = device.scheme.start(chip, &device.config, Start::Mount);
+        let mut ftl = ftl.map_err(|error| error.to_string())?;
+        let unit = index(device.unit_bytes);
+        let per_page = narrow(to_u64(device.page() / unit));
+        let mut page = vec![0; device.page()];
+        let mut durable = vec![ZEROS; index(device.units)];
+        let (mut now, mut sum) = (0, 0u128);
+        for number in 0..device.units.div_ceil(per_page) {
+            let lpn = Lpn::new(number);
+            if !ftl.is_mapped(lpn).map_err(|error| error.to_string())? {
+                continue;
+            }
+            now = ftl
+                .read(now, lpn, &mut page)
+                .map_err(|error| format!("logical page {number}: {error}"))?;
+            for (at, bytes) in (number * per_page..device.units).zip(page.chunks(unit)) {
+                let content = contents.id_of(bytes).map_err(|error| error.to_string())?;
+                durable[index(at)] = content;
+                sum = sum.wrapping_add(contents.term(at, content));
+            }
+        }
+        Ok(State {
+            durable: Arc::new(durable),
+            changed: Vec::new(),
+            sum,
+        })
+    }
+}

@@ -1,0 +1,275 @@
+//! `ftld crashes`: visits the states that a power cut can leave of a recording, and runs the user's
+//! check on each.
+//!
+//! Data flows one way: recording -> [`timeline`] -> [`cursor`] (what is durable, what is open) ->
+//! [`models`] or [`flash`] (states) -> [`worker`] (image, check) -> [`report`]. A state is a content
+//! number per unit; equal states are checked once.
+//!
+//! Invariants: the recording is only read. States follow from the recording, the options and the
+//! seed. Everything else is written below one scratch folder, which is removed at the end. If the
+//! process dies, a ledger has the verdicts so far.
+
+mod args;
+mod case;
+mod check;
+mod content;
+mod cursor;
+mod explore;
+mod flash;
+mod image;
+mod ledger;
+mod models;
+mod report;
+mod shrink;
+#[cfg(test)]
+mod tests;
+mod timeline;
+mod worker;
+
+pub use args::{At, CrashesArgs, Model};
+
+use crate::convert::to_u64;
+use crate::failure::{Exit, Failure};
+use crate::output;
+use crate::size::show_size;
+use case::Case;
+use check::Check;
+use content::ZEROS;
+use flash::{Device, Run};
+use nix::sys::statvfs::statvfs;
+use parking_lot::Mutex;
+use report::{About, FailedCase, Report};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+use timeline::Timeline;
+use worker::{Shared, Source, Work, Worker};
+
+/// Explores a recording, or shows one case of it.
+///
+/// # Errors
+/// A state failed the check (exit code 1), the recording cannot be used, or the check cannot be run.
+pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
+    for path in [&args.junit, &args.html].into_iter().flatten() {
+        output::writable(path)?;
+    }
+    let case = args.case.as_deref().map(Case::parse).transpose()?;
+    let scratch = Scratch::create(args)?;
+    let timeline = Timeline::read(&args.recording, args.cut_off, scratch.path())?;
+    let jobs = match case {
+        Some(_) => 1,
+        None => args.jobs.unwrap_or_else(|| {
+            let cores = std::thread::available_parallelism();
+            cores.map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1))
+        }),
+    };
+    scratch.has_room(&timeline, jobs)?;
+    let shared = Arc::new(Shared {
+        timeline: Arc::new(timeline),
+        check: Check {
+            command: args.check.clone(),
+            timeout: args.timeout,
+        },
+        seen: Mutex::new(HashSet::new()),
+    });
+    match case {
+        Some(case) => show(args, &shared, scratch.path(), &case, json),
+        None => {
+            let report = explore::explore(args, &shared, scratch.path(), jobs)?;
+            finish(args, &shared, &report, json)
+        }
+    }
+}
+
+/// Prints and writes the report; a failed state is exit code 1.
+fn finish(args: &CrashesArgs, shared: &Shared, report: &Report, json: bool) -> Result<(), Failure> {
+    let about = About {
+        timeline: &shared.timeline,
+    };
+    let write = |path: &Path, text: String| {
+        std::fs::write(path, text).map_err(|error| Failure::io(path.display(), &error))
+    };
+    if let Some(path) = &args.junit {
+        write(path, report::junit(report, &about)?)?;
+    }
+    if let Some(path) = &args.html {
+        write(path, report::html(report, &about))?;
+    }
+    match json {
+        true => output::print_json("crashes", report.json(&about))?,
+        false => output::print(&report::text(report, &about))?,
+    }
+    if report.failed > 0 {
+        let what = format!("{} of {} states failed", report.failed, report.checked);
+        return Err(Failure::failed(what));
+    }
+    if report.interrupted {
+        return Err(Failure::failed("interrupted; no state had failed"));
+    }
+    Ok(())
+}
+
+/// Checks one case and prints what the check said.
+fn show(
+    args: &CrashesArgs,
+    shared: &Arc<Shared>,
+    scratch: &Path,
+    case: &Case,
+    json: bool,
+) -> Result<(), Failure> {
+    let timeline = &shared.timeline;
+    let mut worker = Worker::start(shared, scratch, 0)?;
+    let work = match case {
+        Case::Flash { entry, op, outcome } => {
+            let (mark, dead) = cut_flash(args, timeline, *entry, *op, *outcome)?;
+            Work {
+                case: case.clone(),
+                mark,
+                state: Source::Flash(Box::new(dead)),
+            }
+        }
+        Case::Prefix { entry } | Case::Cache { entry, .. } => {
+            let units = match case {
+                Case::Cache { units, .. } => Some(units),
+                _ => None,
+            };
+            let (point, choice) = explore::find(timeline, *entry, units)?;
+            Work {
+                case: case.clone(),
+                mark: point.mark,
+                state: Source::State(models::State::of(&point, &choice, &timeline.contents)),
+            }
+        }
+    };
+    let done = worker.run(work)?;
+    let checked = done.checked.expect("the only case");
+    if let Some(keep) = &args.keep {
+        std::fs::copy(worker.image(), keep).map_err(|error| Failure::io(keep.display(), &error))?;
+    }
+    let about = About { timeline };
+    let failed = FailedCase {
+        case: case.clone(),
+        mark: done.mark.map_or("", |mark| shared.mark(mark)).to_owned(),
+        said: checked.verdict.text(),
+        output: checked.output,
+    };
+    if json {
+        let value = serde_json::json!({
+            "case": case.to_string(),
+            "passed": checked.verdict.passed(),
+            "verdict": failed.said,
+            "mark": failed.mark,
+            "output": failed.output,
+            "explanation": about.explain(case),
+        });
+        output::print_json("crash", value)?;
+    } else {
+        let mut text: String = about
+            .explain(case)
+            .iter()
+            .map(|line| format!("{line}\n"))
+            .collect();
+        text += &format!("mark: {}\n{}", failed.mark, failed.output);
+        if !failed.output.is_empty() && !failed.output.ends_with('\n') {
+            text.push('\n');
+        }
+        text += &format!("the check: {}\n", failed.said);
+        output::print(&text)?;
+    }
+    match checked.verdict.passed() {
+        true => Ok(()),
+        false => Err(Failure::failed(format!("{case}: {}", failed.said))),
+    }
+}
+
+/// Runs the recording up to an entry and cuts power in one of its flash operations.
+fn cut_flash(
+    args: &CrashesArgs,
+    timeline: &Timeline,
+    entry: u64,
+    op: u32,
+    outcome: u32,
+) -> Result<(Option<u32>, flash::Dead), Failure> {
+    let device = Arc::new(Device::of(&args.recording, timeline)?);
+    let mut run = Run::start(device, timeline)?;
+    let mut mark = None;
+    for (index, event) in timeline.events.iter().enumerate() {
+        if let timeline::What::Mark(number) = event.what {
+            mark = Some(number);
+        }
+        if event.number < entry {
+            run.step(index)?;
+            continue;
+        }
+        let operations = run.step_recorded(index)?;
+        let dead = (event.number == entry).then(|| run.cut(&operations, op, outcome));
+        let dead = dead.flatten().ok_or_else(|| {
+            Failure::usage(format!(
+                "entry {entry} has no flash operation {op} with an outcome {outcome}"
+            ))
+        })?;
+        return Ok((mark, dead));
+    }
+    Err(Failure::usage(format!(
+        "the recording has no entry {entry}"
+    )))
+}
+
+/// Folder of all temporary files, removed when it is dropped.
+struct Scratch(TempDir);
+
+impl Scratch {
+    fn create(args: &CrashesArgs) -> Result<Scratch, Failure> {
+        let folder = args.scratch.clone().unwrap_or_else(|| {
+            let shm = PathBuf::from("/dev/shm");
+            match std::env::var_os("TMPDIR") {
+                Some(folder) => folder.into(),
+                None if tempfile::tempfile_in(&shm).is_ok() => shm,
+                None => std::env::temp_dir(),
+            }
+        });
+        tempfile::Builder::new()
+            .prefix("ftld-crashes-")
+            .tempdir_in(&folder)
+            .map(Scratch)
+            .map_err(|error| {
+                let what = format!("{}: {error}; choose another by --scratch", folder.display());
+                Failure::failed(what)
+            })
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Refuses a folder without room for the images.
+    fn has_room(&self, timeline: &Timeline, jobs: u32) -> Result<(), Failure> {
+        let Ok(fs) = statvfs(self.path()) else {
+            return Ok(());
+        };
+        let free = fs.blocks_available() * fs.fragment_size();
+        // No state has more units with data than were ever written.
+        let mut written: HashSet<u32> = HashSet::new();
+        let base = (0..).zip(timeline.base.iter());
+        written.extend(
+            base.filter(|(_, content)| **content != ZEROS)
+                .map(|(unit, _)| unit),
+        );
+        written.extend(timeline.parts.iter().map(|(unit, _)| *unit));
+        let image = to_u64(written.len()) * u64::from(timeline.unit_bytes);
+        let wanted = image * u64::from(jobs);
+        if wanted <= free {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Exit::Failed,
+            format!(
+                "{}: {} free, {jobs} images need up to {}; free some, choose another folder by --scratch, or fewer --jobs",
+                self.path().display(),
+                show_size(free),
+                show_size(wanted)
+            ),
+        ))
+    }
+}

@@ -1,0 +1,126 @@
+//! Which states a power cut leaves at a point: one by the model `prefix`, many by the model `cache`.
+
+use super::case::Case;
+use super::content::{Content, Contents};
+use super::cursor::{OpenUnit, Point};
+use crate::convert::{index, to_u32, to_u64};
+use nand_model::SplitMix;
+use std::sync::Arc;
+
+/// Content of a whole device.
+#[derive(Clone)]
+pub(super) struct State {
+    pub(super) durable: Arc<Vec<Content>>,
+    /// Units that differ from `durable`, in order.
+    pub(super) changed: Vec<(u32, Content)>,
+    /// Equal for equal contents.
+    pub(super) sum: u128,
+}
+
+impl State {
+    /// Returns the state of a choice of candidates, one index per open unit.
+    pub(super) fn of(point: &Point, choice: &[u32], contents: &Contents) -> State {
+        assert_eq!(
+            choice.len(),
+            point.open.len(),
+            "one candidate per open unit"
+        );
+        let mut sum = point.durable_sum;
+        let mut changed = Vec::new();
+        for (unit, candidate) in point.open.iter().zip(choice) {
+            let (old, new) = (unit.candidates[0], unit.candidates[index(*candidate)]);
+            if old != new {
+                changed.push((unit.unit, new));
+                sum = sum
+                    .wrapping_sub(contents.term(unit.unit, old))
+                    .wrapping_add(contents.term(unit.unit, new));
+            }
+        }
+        State {
+            durable: point.durable.clone(),
+            changed,
+            sum,
+        }
+    }
+
+    /// Calls `each` with the content of every unit, in order.
+    pub(super) fn each(&self, mut each: impl FnMut(u32, Content)) {
+        let mut changed = self.changed.iter().peekable();
+        for (unit, durable) in (0..).zip(self.durable.iter()) {
+            let new = changed.next_if(|(at, _)| *at == unit);
+            each(unit, new.map_or(*durable, |(_, content)| *content));
+        }
+        assert!(changed.next().is_none(), "changed units in order");
+    }
+}
+
+/// Returns the newest acknowledged content of every open unit.
+pub(super) fn newest(point: &Point) -> Vec<u32> {
+    point.open.iter().map(|unit| unit.newest).collect()
+}
+
+/// Returns the only choice of the model `prefix`.
+pub(super) fn prefix(point: &Point) -> (Case, Vec<u32>) {
+    let entry = point.number;
+    (Case::Prefix { entry }, newest(point))
+}
+
+/// Returns choices of the model `cache`: all of them if they are at most `most`, otherwise `most`
+/// by seed. The first loses nothing, the second all that is not durable.
+pub(super) fn cache(point: &Point, most: u32, seed: u64) -> Vec<Vec<u32>> {
+    let counts = point.open.iter().map(|unit| to_u64(unit.candidates.len()));
+    let all = counts.fold(1u64, u64::saturating_mul);
+    if all <= u64::from(most) {
+        return (0..all).map(|number| nth(&point.open, number)).collect();
+    }
+    let mut rng = SplitMix::new(seed ^ point.number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let lost = vec![0; point.open.len()];
+    let drawn = (0..most.saturating_sub(2)).map(|number| draw(&point.open, number, &mut rng));
+    let choices = [newest(point), lost].into_iter().chain(drawn);
+    choices.take(index(most)).collect()
+}
+
+/// Returns the choice with this number among all of them.
+fn nth(open: &[OpenUnit], mut number: u64) -> Vec<u32> {
+    let digit = |unit: &OpenUnit| {
+        let base = to_u64(unit.candidates.len());
+        let digit = number % base;
+        number /= base;
+        to_u32(crate::convert::to_usize(digit))
+    };
+    open.iter().map(digit).collect()
+}
+
+/// Draws a choice. Four shapes take turns: each unit on its own; one request lost, all others there;
+/// one request there, all others lost; a prefix of the requests.
+fn draw(open: &[OpenUnit], shape: u32, rng: &mut SplitMix) -> Vec<u32> {
+    let any = |rng: &mut SplitMix| {
+        &open[index(to_u32(crate::convert::to_usize(
+            rng.below(to_u64(open.len())),
+        )))]
+    };
+    if shape % 4 == 0 {
+        let one = |unit: &OpenUnit| {
+            to_u32(crate::convert::to_usize(
+                rng.below(to_u64(unit.candidates.len())),
+            ))
+        };
+        return open.iter().map(one).collect();
+    }
+    let of = any(rng);
+    let at = rng.below(to_u64(of.requests.len() - 1)) + 1;
+    let request = of.requests[crate::convert::to_usize(at)];
+    let choose = |unit: &OpenUnit| {
+        let found = unit.requests.iter().position(|at| *at == request);
+        let found = found.map(to_u32);
+        match shape % 4 {
+            1 => found.map_or(unit.newest, |at| at - 1),
+            2 => found.unwrap_or(0),
+            _ => {
+                let upto = unit.requests.partition_point(|at| *at <= request);
+                to_u32(upto.max(1) - 1)
+            }
+        }
+    };
+    open.iter().map(choose).collect()
+}

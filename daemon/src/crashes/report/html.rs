@@ -1,0 +1,111 @@
+//! The report as one page without scripts or other files.
+
+use super::{About, FailedCase, Report, name};
+use crate::quote::escaped;
+
+const STYLE: &str = include_str!("page.css");
+/// Failed cases on the page.
+const CASES_MAX: usize = 20;
+
+/// Returns the page.
+pub(in crate::crashes) fn html(report: &Report, about: &About<'_>) -> String {
+    let verdict = match report.failed {
+        0 => "<p class=\"good\">No state failed.</p>".to_owned(),
+        failed => format!("<p class=\"bad\">{failed} states failed.</p>"),
+    };
+    let [changes, flushes, marks] = report.counts;
+    let rows = [
+        ("recording", report.recording.clone()),
+        ("check", report.check.clone()),
+        ("model", name(&report.model)),
+        ("cut at every", name(&report.at)),
+        (
+            "seed, states per point",
+            format!("{}, {}", report.seed, report.states_per_point),
+        ),
+        (
+            "changes, FLUSHes, marks",
+            format!("{changes}, {flushes}, {marks}"),
+        ),
+        (
+            "points visited",
+            format!("{} of {}", report.points, report.points_all),
+        ),
+        ("states", report.states.to_string()),
+        ("different ones checked", report.checked.to_string()),
+        ("failed", report.failed.to_string()),
+        ("no answer in time", report.timed_out.to_string()),
+        (
+            "time",
+            format!("{:.1} s on {} jobs", report.seconds, report.jobs),
+        ),
+        (
+            "per minute and core",
+            format!("{:.0} states", report.rate()),
+        ),
+        ("ftld", env!("CARGO_PKG_VERSION").to_owned()),
+    ];
+    let table: String = rows
+        .iter()
+        .map(|(what, value)| {
+            format!(
+                "<tr><th scope=\"row\">{what}</th><td>{}</td></tr>\n",
+                escaped(value)
+            )
+        })
+        .collect();
+    let mut cases = String::new();
+    if let Some(shortest) = report.shortest() {
+        cases += "<h2>Shortest failing case</h2>\n";
+        cases += &case(report, about, shortest);
+    }
+    if !report.cases.is_empty() {
+        cases += "<h2>Failed states, smallest first</h2>\n";
+        for failed in report.cases.iter().take(CASES_MAX) {
+            cases += &format!(
+                "<details><summary>{}</summary>\n{}</details>\n",
+                escaped(&short(&failed.case.to_string())),
+                case(report, about, failed)
+            );
+        }
+    }
+    let note = match (report.interrupted, report.stopped) {
+        (true, _) => "<p>Interrupted: states are missing.</p>",
+        (_, true) => "<p>Stopped after enough failed states: states are missing.</p>",
+        _ => "",
+    };
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n\
+         <title>ftld crashes: {title}</title>\n<style>\n{STYLE}</style>\n\
+         <h1>Crash states of {title}</h1>\n{verdict}\n{note}\n<table>\n{table}</table>\n{cases}</html>\n",
+        title = escaped(&report.recording)
+    )
+}
+
+fn case(report: &Report, about: &About<'_>, failed: &FailedCase) -> String {
+    let lines: String = about
+        .explain(&failed.case)
+        .iter()
+        .map(|line| format!("<li>{}</li>\n", escaped(line)))
+        .collect();
+    let mark = match failed.mark.is_empty() {
+        true => "No mark before the cut.".to_owned(),
+        false => format!("Last mark before the cut: {}.", failed.mark),
+    };
+    format!(
+        "<ul>\n{lines}<li>{}</li>\n<li>The check: {}.</li>\n</ul>\n<pre>{}</pre>\n\
+         <p>Show it again:</p>\n<pre>{}</pre>\n",
+        escaped(&mark),
+        escaped(&failed.said),
+        escaped(&failed.output),
+        escaped(&report.command(&failed.case))
+    )
+}
+
+fn short(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,281 @@
+//! What an exploration found: as text, JSON, JUnit and one HTML page.
+
+mod html;
+mod junit;
+mod text;
+
+pub(super) use html::html;
+pub(super) use junit::junit;
+pub(super) use text::text;
+
+use super::args::{At, CrashesArgs, Model};
+use super::case::Case;
+use super::timeline::{Timeline, What};
+use crate::convert::to_f64;
+use crate::quote::shell;
+use ftld_traces::recording::Kind;
+use serde_json::{Value, json};
+
+/// Failed cases that a report keeps.
+const KEPT_MAX: usize = 100;
+
+/// A case that the check refused.
+#[derive(Clone, Debug)]
+pub(super) struct FailedCase {
+    pub(super) case: Case,
+    /// Text of the last mark before the cut; empty without one.
+    pub(super) mark: String,
+    pub(super) said: String,
+    pub(super) output: String,
+}
+
+/// Result of an exploration.
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) recording: String,
+    pub(super) check: String,
+    pub(super) model: Model,
+    pub(super) at: At,
+    pub(super) states_per_point: u32,
+    pub(super) seed: u64,
+    pub(super) jobs: u32,
+    /// Changes, FLUSHes and marks of the recording.
+    pub(super) counts: [usize; 3],
+    pub(super) was_cut_off: bool,
+    pub(super) points_all: u64,
+    /// Points visited.
+    pub(super) points: u64,
+    /// States, equal ones counted as often as they occurred.
+    pub(super) states: u64,
+    /// States on which the check ran; no two are equal.
+    pub(super) checked: u64,
+    /// Those of them whose verdict was in the ledger.
+    pub(super) from_ledger: u64,
+    pub(super) failed: u64,
+    pub(super) timed_out: u64,
+    /// The smallest of the failed cases, the smallest first.
+    pub(super) cases: Vec<FailedCase>,
+    /// A case that fails with fewer deviating units than any that was visited.
+    pub(super) shortest: Option<FailedCase>,
+    /// Enough states had failed.
+    pub(super) stopped: bool,
+    pub(super) interrupted: bool,
+    pub(super) seconds: f64,
+    /// Time of all checks, summed over the jobs.
+    pub(super) check_seconds: f64,
+}
+
+impl Report {
+    pub(super) fn new(args: &CrashesArgs, timeline: &Timeline, points: u64, jobs: u32) -> Report {
+        Report {
+            recording: args.recording.display().to_string(),
+            check: args.check.clone(),
+            model: args.model,
+            at: args.at,
+            states_per_point: args.states,
+            seed: args.seed,
+            jobs,
+            counts: timeline.counts(),
+            was_cut_off: timeline.was_cut_off,
+            points_all: points,
+            points: 0,
+            states: 0,
+            checked: 0,
+            from_ledger: 0,
+            failed: 0,
+            timed_out: 0,
+            cases: Vec::new(),
+            shortest: None,
+            stopped: false,
+            interrupted: false,
+            seconds: 0.0,
+            check_seconds: 0.0,
+        }
+    }
+
+    /// Adds a failed case; only the smallest are kept.
+    pub(super) fn add(&mut self, case: FailedCase) {
+        self.failed += 1;
+        let size = |case: &FailedCase| (case.case.deviating(), case.case.entry());
+        let at = self.cases.partition_point(|kept| size(kept) <= size(&case));
+        if at < KEPT_MAX {
+            self.cases.insert(at, case);
+            self.cases.truncate(KEPT_MAX);
+        }
+    }
+
+    /// Returns the smallest failed cases.
+    pub(super) fn smallest(&self, most: usize) -> Vec<Case> {
+        let cases = self.cases.iter().take(most);
+        cases.map(|failed| failed.case.clone()).collect()
+    }
+
+    /// Offers a case that was shrunk from a failed one.
+    pub(super) fn shrunk(&mut self, case: FailedCase) {
+        let size = |case: &FailedCase| (case.case.deviating(), case.case.entry());
+        if self
+            .shortest()
+            .is_none_or(|known| size(&case) < size(known))
+        {
+            self.shortest = Some(case);
+        }
+    }
+
+    /// Returns the shortest failing case.
+    pub(super) fn shortest(&self) -> Option<&FailedCase> {
+        self.shortest.as_ref().or(self.cases.first())
+    }
+
+    /// Returns the command that shows a case again.
+    pub(super) fn command(&self, case: &Case) -> String {
+        let words = [
+            "ftld",
+            "crashes",
+            &self.recording,
+            "--check",
+            &self.check,
+            "--case",
+            &case.to_string(),
+        ];
+        let mut words = words.map(str::to_owned).to_vec();
+        if self.was_cut_off {
+            words.push("--cut-off".into());
+        }
+        shell(&words)
+    }
+
+    /// Returns the states that were checked per minute and core.
+    pub(super) fn rate(&self) -> f64 {
+        let here = to_f64(self.checked - self.from_ledger);
+        here / (self.seconds.max(0.001) / 60.0) / f64::from(self.jobs)
+    }
+
+    pub(super) fn json(&self, about: &About<'_>) -> Value {
+        let case = |failed: &FailedCase| {
+            json!({
+                "case": failed.case.to_string(),
+                "deviating_units": failed.case.deviating(),
+                "mark": failed.mark,
+                "verdict": failed.said,
+                "output": failed.output,
+                "explanation": about.explain(&failed.case),
+                "command": self.command(&failed.case),
+            })
+        };
+        json!({
+            "recording": self.recording,
+            "check": self.check,
+            "model": self.model,
+            "at": self.at,
+            "states_per_point": self.states_per_point,
+            "seed": self.seed,
+            "jobs": self.jobs,
+            "changes": self.counts[0],
+            "flushes": self.counts[1],
+            "marks": self.counts[2],
+            "recording_cut_off": self.was_cut_off,
+            "points": self.points,
+            "points_all": self.points_all,
+            "states": self.states,
+            "states_checked": self.checked,
+            "states_from_ledger": self.from_ledger,
+            "states_failed": self.failed,
+            "states_timed_out": self.timed_out,
+            "stopped_early": self.stopped,
+            "interrupted": self.interrupted,
+            "seconds": self.seconds,
+            "states_per_minute_and_core": self.rate(),
+            "shortest": self.shortest().map(case),
+            "failed": self.cases.iter().map(case).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// The recording, to explain a case.
+pub(super) struct About<'a> {
+    pub(super) timeline: &'a Timeline,
+}
+
+impl About<'_> {
+    /// Returns what a case means, one sentence a line.
+    pub(super) fn explain(&self, case: &Case) -> Vec<String> {
+        let entry = case.entry();
+        let mut lines = vec![match case {
+            Case::Flash { op, outcome, .. } => format!(
+                "power fails in flash operation {op} of {}, outcome {outcome}",
+                self.request(entry)
+            ),
+            _ => format!("power fails after {}", self.request(entry)),
+        }];
+        let Case::Cache { units, .. } = case else {
+            return lines;
+        };
+        let Ok((point, _)) = super::explore::find(self.timeline, entry, None) else {
+            return lines;
+        };
+        let bytes = u64::from(self.timeline.unit_bytes);
+        for &(first, last, candidate) in units.iter().take(8) {
+            let open = point.open.iter().find(|unit| unit.unit == first);
+            let Some(open) = open else { continue };
+            let at = crate::convert::index(candidate);
+            let has = match open.requests.get(at) {
+                None => continue,
+                Some(0) => "keep the content of the last FLUSH".into(),
+                Some(request) => format!("have the content of {}", self.request(*request)),
+            };
+            let newest = open.requests[crate::convert::index(open.newest)];
+            let instead = match newest == 0 || newest == open.requests[at] {
+                true => String::new(),
+                false => format!(", not of {}", self.request(newest)),
+            };
+            lines.push(format!(
+                "bytes {} to {} {has}{instead}",
+                u64::from(first) * bytes,
+                (u64::from(last) + 1) * bytes - 1
+            ));
+        }
+        if units.len() > 8 {
+            lines.push(format!(
+                "and {} more ranges have older contents",
+                units.len() - 8
+            ));
+        }
+        lines
+    }
+
+    /// Returns a request in words.
+    fn request(&self, number: u64) -> String {
+        let event = self
+            .timeline
+            .events
+            .binary_search_by_key(&number, |event| event.number);
+        let Ok(event) = event.map(|at| &self.timeline.events[at]) else {
+            return format!("entry {number}");
+        };
+        let (offset, length) = (event.offset, event.length);
+        match &event.what {
+            What::Change { kind, .. } => {
+                let name = match kind {
+                    Kind::Trim => "trim",
+                    Kind::WriteZeroes => "write-zeroes",
+                    _ => "write",
+                };
+                format!("entry {number} ({name} of {length} bytes at {offset})")
+            }
+            What::Flush { covers: None } => format!("entry {number} (FLUSH)"),
+            What::Flush { .. } => {
+                format!("entry {number} (FUA of {length} bytes at {offset})")
+            }
+            What::Mark(mark) => {
+                let text = &self.timeline.marks[crate::convert::index(*mark)];
+                format!("entry {number} (mark {text:?})")
+            }
+        }
+    }
+}
+
+/// Returns the name of a model or of a kind of points, as on the command line.
+fn name(value: &impl serde::Serialize) -> String {
+    let text = serde_json::to_string(value).expect("a name is plain");
+    text.trim_matches('"').to_owned()
+}

@@ -1,0 +1,637 @@
+//! Explorations of recordings made here, against states that follow from the definition of a FLUSH.
+
+use super::args::{At, CrashesArgs, Model};
+use super::case::Case;
+use super::check::Check;
+use super::content::{Content, ZEROS};
+use super::cursor::Cursor;
+use super::explore::{explore, points};
+use super::models;
+use super::report::{About, Report, junit, text};
+use super::timeline::{Timeline, What};
+use super::worker::Shared;
+use super::{Scratch, crashes};
+use crate::failure::{Exit, Failure};
+use crate::profile_file;
+use ftl_core::Params;
+use ftl_core::schemes::Scheme;
+use ftld_traces::recording::{Entry, Flash, Head, Kind, Moment, Writer};
+use nand_model::{Capacity, Profile};
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const UNIT: u64 = 4096;
+
+/// A recording in progress; every request ends before the next begins, unless said.
+struct Recorder {
+    writer: Writer<Vec<u8>>,
+    seq: u64,
+}
+
+fn head(units: u64, flash: Option<Flash>) -> Head {
+    Head {
+        program: "test".into(),
+        size: units * UNIT,
+        logical_block: 512,
+        physical_block: 4096,
+        has_data: true,
+        started_unix_s: 0,
+        flash,
+        write_cache: None,
+    }
+}
+
+impl Recorder {
+    fn new(units: u64) -> Recorder {
+        Recorder::on(&head(units, None))
+    }
+
+    fn on(head: &Head) -> Recorder {
+        let writer = Writer::create(Vec::new(), head).unwrap();
+        Recorder { writer, seq: 0 }
+    }
+
+    fn moment(&mut self) -> Moment {
+        self.seq += 1;
+        let seq = self.seq;
+        Moment {
+            seq,
+            ns: seq * 1000,
+        }
+    }
+
+    fn entry(&mut self, kind: Kind, offset: u64, length: u64, data: &[u8]) {
+        let (begin, end) = (self.moment(), self.moment());
+        self.push(kind, false, 0, (offset, length), (begin, end), data);
+    }
+
+    fn push(
+        &mut self,
+        kind: Kind,
+        fua: bool,
+        errno: u16,
+        (offset, length): (u64, u64),
+        (begin, end): (Moment, Moment),
+        data: &[u8],
+    ) {
+        let entry = Entry {
+            kind,
+            fua,
+            errno,
+            offset,
+            length,
+            begin,
+            end,
+            data: Vec::new(),
+        };
+        self.writer.push(&entry, data).unwrap();
+    }
+
+    /// Writes one unit that begins with a text.
+    fn write(&mut self, unit: u64, text: &str) {
+        let mut data = vec![b' '; 4096];
+        data[..text.len()].copy_from_slice(text.as_bytes());
+        self.entry(Kind::Write, unit * UNIT, UNIT, &data);
+    }
+
+    fn flush(&mut self) {
+        self.entry(Kind::Flush, 0, 0, &[]);
+    }
+
+    fn mark(&mut self, text: &str) {
+        self.entry(Kind::Mark, 0, 0, text.as_bytes());
+    }
+
+    fn save(self) -> Saved {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("run.rec");
+        std::fs::write(&path, self.writer.finish().unwrap().0).unwrap();
+        Saved { folder, path }
+    }
+}
+
+struct Saved {
+    folder: TempDir,
+    path: PathBuf,
+}
+
+impl Saved {
+    fn timeline(&self) -> Timeline {
+        Timeline::read(&self.path, false, self.folder.path()).unwrap()
+    }
+
+    fn args(&self, check: &str) -> CrashesArgs {
+        CrashesArgs {
+            recording: self.path.clone(),
+            check: check.into(),
+            model: Model::Cache,
+            at: At::Request,
+            every: 1,
+            states: 16,
+            seed: 1,
+            jobs: Some(2),
+            timeout: Duration::from_secs(20),
+            failures: 0,
+            case: None,
+            keep: None,
+            ledger: None,
+            junit: None,
+            html: None,
+            cut_off: false,
+            scratch: Some(self.folder.path().into()),
+        }
+    }
+
+    fn explored(&self, args: &CrashesArgs) -> Result<(Report, Arc<Timeline>), Failure> {
+        let scratch = Scratch::create(args)?;
+        let timeline = Timeline::read(&self.path, args.cut_off, scratch.path())?;
+        let shared = Arc::new(Shared {
+            timeline: Arc::new(timeline),
+            check: Check {
+                command: args.check.clone(),
+                timeout: args.timeout,
+            },
+            seen: Mutex::new(HashSet::new()),
+        });
+        let report = explore(args, &shared, scratch.path(), args.jobs.unwrap())?;
+        Ok((report, shared.timeline.clone()))
+    }
+}
+
+/// The record of the last mark is in the unit that it names.
+const COMMITTED: &str = r#"[ -z "$FTLD_MARK" ] ||
+  [ "$(dd if="$FTLD_IMAGE" bs=4096 skip="$FTLD_MARK" count=1 2> /dev/null | cut -c1-3)" = "r$FTLD_MARK " ]"#;
+
+/// Ten commits: a record in its unit, then a mark; with or without a FLUSH between.
+fn commits(with_flush: bool) -> Saved {
+    let mut recorder = Recorder::new(16);
+    for unit in 0..10 {
+        recorder.write(unit, &format!("r{unit} "));
+        recorder.write(12, &format!("head {unit}"));
+        if with_flush {
+            recorder.flush();
+        }
+        recorder.mark(&unit.to_string());
+    }
+    recorder.save()
+}
+
+#[test]
+fn a_program_that_flushes_before_it_commits_has_no_failed_state() {
+    let saved = commits(true);
+    for (model, states) in [(Model::Cache, 70), (Model::Prefix, 40)] {
+        let args = CrashesArgs {
+            model,
+            ..saved.args(COMMITTED)
+        };
+        let (report, _) = saved.explored(&args).unwrap();
+        assert_eq!((report.failed, report.points), (0, 40), "{report:?}");
+        assert!(report.states >= states, "{report:?}");
+        assert!(report.checked < report.states, "{report:?}");
+    }
+}
+
+#[test]
+fn a_missing_flush_is_found_and_shrunk_to_one_unit() {
+    let saved = commits(false);
+    let args = saved.args(COMMITTED);
+    let (report, timeline) = saved.explored(&args).unwrap();
+    assert!(report.failed > 0, "{report:?}");
+    let shortest = report.shortest().unwrap();
+    assert_eq!(shortest.case.deviating(), 1, "{:?}", shortest.case);
+    let about = About {
+        timeline: &timeline,
+    };
+    let text = text(&report, &about);
+    assert!(
+        text.contains("keep the content of the last FLUSH"),
+        "{text}"
+    );
+    assert!(text.contains("ftld crashes"), "{text}");
+    // The command of the report shows the same failure; without the cut there is none.
+    let again = |case: String| {
+        crashes(
+            &CrashesArgs {
+                case: Some(case),
+                ..args.clone()
+            },
+            true,
+        )
+    };
+    let failure = again(shortest.case.to_string()).unwrap_err();
+    assert_eq!(failure.exit, Exit::Failed, "{failure}");
+    again(
+        Case::Prefix {
+            entry: shortest.case.entry(),
+        }
+        .to_string(),
+    )
+    .unwrap();
+    let xml = junit(&report, &about).unwrap();
+    assert!(
+        xml.contains("<failure") && xml.contains("failures=\""),
+        "{xml}"
+    );
+}
+
+#[test]
+fn enough_failures_end_the_exploration() {
+    let saved = commits(false);
+    let args = CrashesArgs {
+        failures: 1,
+        jobs: Some(1),
+        ..saved.args("exit 3")
+    };
+    let (report, _) = saved.explored(&args).unwrap();
+    assert!(report.stopped && report.failed < 6, "{report:?}");
+    assert_eq!(report.cases[0].said, "exit code 3");
+}
+
+#[test]
+fn a_check_that_hangs_resizes_or_is_missing_is_named() {
+    let saved = commits(true);
+    let last = CrashesArgs {
+        at: At::Mark,
+        every: 10,
+        ..saved.args("")
+    };
+    let run = |check: &str, timeout| {
+        saved.explored(&CrashesArgs {
+            check: check.into(),
+            timeout: Duration::from_millis(timeout),
+            ..last.clone()
+        })
+    };
+    let (report, _) = run("sleep 60 & sleep 60", 300).unwrap();
+    assert_eq!(
+        (report.failed, report.timed_out),
+        (report.checked, report.checked)
+    );
+    assert_eq!(report.cases[0].said, "no answer within 0.3 s");
+    let (report, _) = run("truncate -s 5 $FTLD_IMAGE", 20_000).unwrap();
+    assert_eq!(
+        report.cases[0].said,
+        "the check changed the length of its image"
+    );
+    let (report, _) = run("kill -9 $$", 20_000).unwrap();
+    assert_eq!(report.cases[0].said, "ended by signal 9");
+    let failure = run("no-such-checker --fast", 20_000)
+        .map(|_| ())
+        .unwrap_err();
+    assert!(
+        failure.message.contains("cannot be run (exit code 127)"),
+        "{failure}"
+    );
+}
+
+/// A check that writes to its image and to its folder finds both as new the next time.
+#[test]
+fn a_check_may_change_its_image_and_its_folder() {
+    let saved = commits(true);
+    let check = format!(
+        "[ ! -e $FTLD_WORK/left ] && touch $FTLD_WORK/left && [ $FTLD_WORK = $TMPDIR ] || exit 1
+        dd if=/dev/zero of=$FTLD_IMAGE bs=4096 count=16 conv=notrunc 2>/dev/null; exit 0"
+    );
+    let (report, _) = saved.explored(&saved.args(&check)).unwrap();
+    assert_eq!(report.failed, 0, "{report:?}");
+    // The image is whole again, although every check destroys it afterwards.
+    let check = format!(
+        "({COMMITTED}) || exit 1; dd if=/dev/zero of=$FTLD_IMAGE bs=64k count=1 conv=notrunc 2>/dev/null"
+    );
+    let (report, _) = saved.explored(&saved.args(&check)).unwrap();
+    assert_eq!(report.failed, 0, "{report:?}");
+}
+
+#[test]
+fn a_ledger_continues_and_refuses_another_check() {
+    let saved = commits(false);
+    let args = CrashesArgs {
+        ledger: Some(saved.folder.path().join("ledger")),
+        ..saved.args(COMMITTED)
+    };
+    let few = CrashesArgs {
+        states: 2,
+        ..args.clone()
+    };
+    let (first, _) = saved.explored(&few).unwrap();
+    // A killed run leaves a part of a line.
+    let ledger = args.ledger.clone().unwrap();
+    let text = std::fs::read_to_string(&ledger).unwrap();
+    std::fs::write(&ledger, text + "{\"key\":\"12").unwrap();
+    let (second, _) = saved.explored(&args).unwrap();
+    assert_eq!((first.from_ledger, second.from_ledger), (0, first.checked));
+    let (whole, _) = saved.explored(&saved.args(COMMITTED)).unwrap();
+    assert_eq!(
+        (second.checked, second.failed),
+        (whole.checked, whole.failed)
+    );
+    let other = CrashesArgs {
+        check: "true".into(),
+        ..args
+    };
+    let failure = saved.explored(&other).map(|_| ()).unwrap_err();
+    assert!(
+        failure.message.contains("give another --ledger"),
+        "{failure}"
+    );
+}
+
+#[test]
+fn what_cannot_be_explored_is_one_message() {
+    let mut recorder = Recorder::new(4);
+    recorder.entry(Kind::Read, 0, UNIT, &[]);
+    let saved = recorder.save();
+    let message =
+        |saved: &Saved, args: CrashesArgs| saved.explored(&args).map(|_| ()).unwrap_err().message;
+    let text = message(&saved, saved.args("true"));
+    assert!(text.contains("nothing can be lost"), "{text}");
+    let without = Head {
+        has_data: false,
+        ..head(4, None)
+    };
+    let mut recorder = Recorder::on(&without);
+    recorder.entry(Kind::Write, 0, UNIT, &[]);
+    let saved = recorder.save();
+    let text = message(&saved, saved.args("true"));
+    assert!(text.contains("recorded without data"), "{text}");
+    let saved = commits(true);
+    let flash = CrashesArgs {
+        model: Model::Flash,
+        ..saved.args("true")
+    };
+    let text = message(&saved, flash);
+    assert!(
+        text.contains("names no flash; use --model cache or prefix"),
+        "{text}"
+    );
+    let nowhere = CrashesArgs {
+        scratch: Some("/nonexistent".into()),
+        ..saved.args("true")
+    };
+    let text = message(&saved, nowhere);
+    assert!(text.contains("choose another by --scratch"), "{text}");
+    let mut recorder = Recorder::new(4);
+    recorder.write(0, "x");
+    let saved = recorder.save();
+    let marks = CrashesArgs {
+        at: At::Mark,
+        ..saved.args("true")
+    };
+    assert!(message(&saved, marks).contains("has none of them"));
+}
+
+/// The real scheme on the real chip: what was flushed is there after a cut in any operation.
+#[test]
+fn flash_states_keep_what_was_flushed() {
+    for scheme in ["pagemap", "lazyftl", "fast"] {
+        let scheme = Scheme::find(scheme).unwrap();
+        let params = Params::default();
+        let layout = scheme
+            .layout(Profile::default_profile(), 1 << 20, 0.07, &params)
+            .unwrap();
+        let device = Profile {
+            capacity: Capacity::Blocks(layout.profile.geometry.blocks),
+            ..layout.profile
+        };
+        let flash = Flash {
+            scheme: scheme.name.into(),
+            params: BTreeMap::new(),
+            profile: profile_file::to_toml(&device),
+            logical_pages: layout.logical_pages,
+            seed: 3,
+        };
+        for with_flush in [true, false] {
+            let mut recorder = Recorder::on(&head(256, Some(flash.clone())));
+            let base = vec![7; 4096];
+            let none = Moment::default();
+            recorder.push(
+                Kind::Base,
+                false,
+                0,
+                (200 * UNIT, UNIT),
+                (none, none),
+                &base,
+            );
+            for unit in 0..10 {
+                recorder.write(unit, &format!("r{unit} "));
+                if with_flush {
+                    recorder.flush();
+                }
+                recorder.mark(&unit.to_string());
+            }
+            let saved = recorder.save();
+            let check = format!(
+                "[ \"$(dd if=$FTLD_IMAGE bs=4096 skip=200 count=1 2>/dev/null | od -An -tu1 -N1 | tr -d ' ')\" = 7 ] || exit 9; {COMMITTED}"
+            );
+            let args = CrashesArgs {
+                model: Model::Flash,
+                states: 12,
+                ..saved.args(&check)
+            };
+            let (report, _) = saved.explored(&args).unwrap();
+            assert!(report.states > 50, "{report:?}");
+            assert!(
+                report
+                    .cases
+                    .iter()
+                    .all(|failed| failed.said == "exit code 1"),
+                "{report:?}"
+            );
+            assert_eq!(
+                report.failed == 0,
+                with_flush,
+                "{}: {report:?}",
+                scheme.name
+            );
+            if let Some(failed) = report.shortest() {
+                let again = CrashesArgs {
+                    case: Some(failed.case.to_string()),
+                    ..args
+                };
+                assert_eq!(crashes(&again, true).unwrap_err().exit, Exit::Failed);
+            }
+        }
+    }
+}
+
+/// A request of a random recording.
+#[derive(Clone, Copy, Debug)]
+struct Random {
+    kind: Kind,
+    unit: u64,
+    units: u64,
+    value: u8,
+    /// How many later requests begin before it ends.
+    overlaps: usize,
+    fua: bool,
+    fails: bool,
+}
+
+fn random() -> impl Strategy<Value = Random> {
+    let kinds = prop::sample::select(vec![
+        Kind::Write,
+        Kind::Write,
+        Kind::Trim,
+        Kind::Flush,
+        Kind::Mark,
+    ]);
+    let shape = (kinds, 0u64..6, 1u64..4, 1u8..4, 0usize..3);
+    (shape, any::<bool>(), 0u8..8).prop_map(|((kind, unit, units, value, overlaps), fua, fails)| {
+        Random {
+            kind,
+            unit,
+            units,
+            value,
+            overlaps,
+            fua,
+            fails: fails == 0 && kind != Kind::Mark,
+        }
+    })
+}
+
+/// A request with its moments.
+struct Timed {
+    of: Random,
+    begin: u64,
+    end: u64,
+}
+
+fn timed(requests: &[Random]) -> Vec<Timed> {
+    // Request i begins at 10 i and ends behind the begin of `overlaps` later ones.
+    let mut all: Vec<Timed> = (0..)
+        .zip(requests)
+        .map(|(i, of)| Timed {
+            of: *of,
+            begin: 10 * i + 1,
+            end: 10 * (i + of.overlaps as u64) + 2 + (i % 5),
+        })
+        .collect();
+    all.sort_by_key(|request| request.end);
+    for (i, request) in (0..).zip(&mut all) {
+        // No two moments are equal.
+        request.end = request.end * 1000 + i;
+        request.begin *= 1000;
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// What the cursor leaves open is what the definition of a FLUSH leaves open.
+    #[test]
+    fn open_contents_follow_from_the_definition(requests in prop::collection::vec(random(), 1..14)) {
+        let requests = timed(&requests);
+        prop_assume!(requests.iter().any(|at| at.of.kind != Kind::Flush || !at.of.fails));
+        let mut recorder = Recorder::new(9);
+        for request in &requests {
+            let of = request.of;
+            let moment = |seq| Moment { seq, ns: seq };
+            let moments = (moment(request.begin), moment(request.end));
+            let errno = if of.fails { 5 } else { 0 };
+            let (range, data) = match of.kind {
+                Kind::Flush if of.fua => ((of.unit * UNIT, of.units * UNIT), Vec::new()),
+                Kind::Flush | Kind::Mark => ((0, 0), Vec::new()),
+                Kind::Write => (
+                    (of.unit * UNIT, of.units * UNIT),
+                    vec![of.value; usize::try_from(of.units * UNIT).unwrap()],
+                ),
+                _ => ((of.unit * UNIT, of.units * UNIT), Vec::new()),
+            };
+            let fua = of.kind == Kind::Flush && of.fua;
+            recorder.push(of.kind, fua, errno, range, moments, &data);
+        }
+        let saved = recorder.save();
+        let timeline = saved.timeline();
+        let mut cursor = Cursor::new(&timeline);
+        while let Some(event) = cursor.step() {
+            let point = cursor.point();
+            let now = timeline.events[event].end;
+            for unit in 0..9 {
+                let expected = allowed(&requests, unit, now);
+                let found: BTreeSet<u8> = match point.open.iter().find(|open| u64::from(open.unit) == unit) {
+                    Some(open) => open.candidates.iter().map(|id| value(&timeline, *id)).collect(),
+                    None => BTreeSet::from([value(&timeline, point.durable[unit as usize])]),
+                };
+                prop_assert_eq!(&found, &expected, "unit {} at {}", unit, now);
+            }
+            // Sums are those of a state that is built from nothing.
+            for choice in models::cache(&point, 8, 5) {
+                let state = models::State::of(&point, &choice, &timeline.contents);
+                let mut sum = 0u128;
+                state.each(|unit, content| sum = sum.wrapping_add(timeline.contents.term(unit, content)));
+                prop_assert_eq!(sum, state.sum);
+            }
+        }
+    }
+}
+
+fn value(timeline: &Timeline, content: Content) -> u8 {
+    let mut bytes = vec![0; 4096];
+    timeline.contents.read(content, &mut bytes).unwrap();
+    bytes[0]
+}
+
+/// Contents that a unit may have after a cut at `now`, request by request.
+fn allowed(requests: &[Timed], unit: u64, now: u64) -> BTreeSet<u8> {
+    let touches = |of: &Random| (of.unit..of.unit + of.units).contains(&unit);
+    let is_change = |of: &Random| matches!(of.kind, Kind::Write | Kind::Trim);
+    let content = |of: &Random| if of.kind == Kind::Write { of.value } else { 0 };
+    let covers = |flush: &Timed| {
+        flush.of.kind == Kind::Flush
+            && !flush.of.fails
+            && flush.end <= now
+            && (!flush.of.fua || touches(&flush.of))
+    };
+    let is_durable = |change: &Timed| {
+        !change.of.fails
+            && requests
+                .iter()
+                .any(|flush| covers(flush) && change.end < flush.begin)
+    };
+    let mut contents = BTreeSet::from([0]);
+    for change in requests
+        .iter()
+        .filter(|at| is_change(&at.of) && touches(&at.of))
+    {
+        if change.end <= now && is_durable(change) {
+            contents.clear();
+        }
+        if change.end <= now || change.begin < now {
+            contents.insert(content(&change.of));
+        }
+    }
+    contents
+}
+
+#[test]
+fn all_choices_are_taken_if_they_are_few() {
+    let mut recorder = Recorder::new(8);
+    for unit in 0..3 {
+        recorder.write(unit, "a");
+        recorder.write(unit, "b");
+    }
+    let saved = recorder.save();
+    let timeline = saved.timeline();
+    let mut cursor = Cursor::new(&timeline);
+    while cursor.step().is_some() {}
+    let point = cursor.point();
+    let all = models::cache(&point, 27, 1);
+    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 27);
+    let some = models::cache(&point, 26, 1);
+    assert_eq!(some.len(), 26);
+    assert_eq!((&some[0], &some[1]), (&vec![2, 2, 2], &vec![0, 0, 0]));
+    assert_eq!(
+        models::cache(&point, 26, 1),
+        some,
+        "states follow from the seed"
+    );
+    assert_eq!(points(&timeline, At::Request, 4).len(), 2);
+    let whole = |what: &What| timeline.changed(what).all(|(_, content)| content != ZEROS);
+    assert!(timeline.events.iter().all(|event| whole(&event.what)));
+}

@@ -1,0 +1,218 @@
+//! A thread that brings states into a raw image and runs the check on each.
+
+use super::case::Case;
+use super::check::{Check, Checked, Environment, Verdict};
+use super::content::Contents;
+use super::flash::Dead;
+use super::image::{ImageDevice, RawImage};
+use super::models::State;
+use super::timeline::Timeline;
+use crate::failure::Failure;
+use crate::transport::nbd::{Endpoint, ExportInfo, Limits, NbdUri, Server};
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use twox_hash::XxHash3_64;
+
+/// One case to check.
+pub(super) struct Work {
+    pub(super) case: Case,
+    pub(super) mark: Option<u32>,
+    pub(super) state: Source,
+}
+
+/// Where a state comes from.
+pub(super) enum Source {
+    State(State),
+    /// Still to be mounted.
+    Flash(Box<Dead>),
+}
+
+/// Result of one case.
+pub(super) struct Done {
+    pub(super) case: Case,
+    pub(super) mark: Option<u32>,
+    /// What makes the case equal to another: content and mark; `None` if there is no content.
+    pub(super) key: Option<u128>,
+    /// `None` if an equal case was checked before.
+    pub(super) checked: Option<Checked>,
+    pub(super) took: Duration,
+}
+
+/// What all workers share.
+pub(super) struct Shared {
+    pub(super) timeline: Arc<Timeline>,
+    pub(super) check: Check,
+    /// Keys of the cases that were checked, or are being checked.
+    pub(super) seen: Mutex<HashSet<u128>>,
+}
+
+impl Shared {
+    /// Returns what identifies a state with its obligation.
+    pub(super) fn key(&self, state: &State, mark: Option<u32>) -> u128 {
+        let text = mark.map_or("", |mark| self.mark(mark));
+        let mark = u128::from(XxHash3_64::oneshot(text.as_bytes()));
+        state.sum ^ (mark | mark << 64)
+    }
+
+    /// Returns the text of a mark.
+    pub(super) fn mark(&self, mark: u32) -> &str {
+        &self.timeline.marks[crate::convert::index(mark)]
+    }
+
+    fn contents(&self) -> &Contents {
+        &self.timeline.contents
+    }
+}
+
+/// An image, its NBD server and a folder for the check.
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    folder: PathBuf,
+    image: RawImage,
+    uri: String,
+    /// Ends the NBD server when it is dropped.
+    _server: oneshot::Sender<()>,
+}
+
+impl Worker {
+    /// Creates the image and starts its server.
+    ///
+    /// # Errors
+    /// The host refuses.
+    pub(super) fn start(
+        shared: &Arc<Shared>,
+        scratch: &Path,
+        number: u32,
+    ) -> Result<Worker, Failure> {
+        let folder = scratch.join(number.to_string());
+        let failed = |error: std::io::Error| Failure::io(folder.display(), &error);
+        std::fs::create_dir(&folder).map_err(failed)?;
+        let path = folder.join("image");
+        let timeline = &shared.timeline;
+        let (units, unit) = (timeline.units, timeline.unit_bytes);
+        let image = RawImage::create(path.clone(), units, unit).map_err(failed)?;
+        let device = ImageDevice {
+            path,
+            size: timeline.head.size,
+            unit,
+        };
+        let (uri, server) = serve(device, folder.join("nbd"))?;
+        Ok(Worker {
+            shared: shared.clone(),
+            folder,
+            image,
+            uri,
+            _server: server,
+        })
+    }
+
+    pub(super) fn image(&self) -> &Path {
+        self.image.path()
+    }
+
+    /// Checks one case, unless an equal one was checked.
+    ///
+    /// # Errors
+    /// The image cannot be written, or the check cannot be run.
+    pub(super) fn run(&mut self, work: Work) -> Result<Done, Failure> {
+        let began = Instant::now();
+        let shared = self.shared.clone();
+        let done = |key, checked| Done {
+            case: work.case.clone(),
+            mark: work.mark,
+            key,
+            checked,
+            took: began.elapsed(),
+        };
+        let state = match work.state {
+            Source::State(state) => state,
+            Source::Flash(dead) => match dead.mount(shared.contents()) {
+                Ok(state) => state,
+                Err(why) => {
+                    let checked = Checked {
+                        verdict: Verdict::NotMounted(why),
+                        output: String::new(),
+                    };
+                    return Ok(done(None, Some(checked)));
+                }
+            },
+        };
+        let key = shared.key(&state, work.mark);
+        if !shared.seen.lock().insert(key) {
+            return Ok(done(Some(key), None));
+        }
+        let checked = self.check(&state, work.mark, &work.case)?;
+        Ok(done(Some(key), Some(checked)))
+    }
+
+    /// Brings a state into the image and runs the check on it.
+    ///
+    /// # Errors
+    /// As [`Worker::run`].
+    pub(super) fn check(
+        &mut self,
+        state: &State,
+        mark: Option<u32>,
+        case: &Case,
+    ) -> Result<Checked, Failure> {
+        let shared = self.shared.clone();
+        self.image
+            .put(state, shared.contents())
+            .map_err(|error| Failure::io(self.image.path().display(), &error))?;
+        let mut checked = shared.check.run(
+            &self.folder,
+            &Environment {
+                image: self.image.path(),
+                uri: &self.uri,
+                mark: mark.map_or("", |mark| shared.mark(mark)),
+                case: &case.to_string(),
+            },
+        )?;
+        if self.image.was_resized() {
+            checked.verdict = Verdict::Resized;
+        }
+        Ok(checked)
+    }
+}
+
+/// Serves the image on a unix socket until the sender is dropped.
+fn serve(device: ImageDevice, socket: PathBuf) -> Result<(String, oneshot::Sender<()>), Failure> {
+    let name = socket.display().to_string();
+    let failed = |error: std::io::Error| Failure::io(format!("NBD socket {name}"), &error);
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (tell, told) = sync_channel(1);
+    let serve = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(error) => return drop(tell.send(Err(error))),
+        };
+        runtime.block_on(async {
+            let endpoint = Endpoint::Unix(socket);
+            let info = ExportInfo::default();
+            let bound = Server::bind(&endpoint, Arc::new(device), info, Limits::default(), None);
+            let bound = bound.and_then(|server| Ok((server.uri()?, server)));
+            match bound {
+                Ok((uri, server)) => {
+                    let _ = tell.send(Ok(NbdUri::to_string(&uri)));
+                    server.run(async { drop(stopped.await) }).await;
+                }
+                Err(error) => drop(tell.send(Err(error))),
+            }
+        });
+    };
+    std::thread::Builder::new()
+        .name("ftld-nbd".into())
+        .spawn(serve)
+        .map_err(failed)?;
+    let lost = || Failure::failed(format!("{name}: the server ended before it was ready"));
+    let uri = told.recv().map_err(|_| lost())?.map_err(failed)?;
+    Ok((uri, stop))
+}
