@@ -1,6 +1,8 @@
 //! Merges command line, environment and file into one validated [`Config`], in this order of
 //! precedence.
 
+mod write_cache;
+
 use crate::failure::Failure;
 use crate::instance::{self, Dirs};
 use crate::options::{DeviceArgs, DeviceOptions};
@@ -9,6 +11,7 @@ use crate::profile_file;
 use crate::size::{is_decimal, parse_size};
 use crate::target::Target;
 use crate::transport::nbd::TlsOptions;
+use crate::volume::write_cache::CacheOptions;
 use clap::Args;
 use ftl_core::schemes::{self, Scheme};
 use ftl_core::{FtlError, Params, near_miss};
@@ -92,6 +95,8 @@ pub struct Config {
     pub tls: Option<TlsOptions>,
     /// Whether the image is opened read-only.
     pub read_only: bool,
+    /// The volatile write cache; `None` for none.
+    pub write_cache: Option<CacheOptions>,
 }
 
 impl Config {
@@ -166,6 +171,7 @@ impl Layers {
             latency: options.latency()?,
             tls: options.tls(target.as_ref())?,
             read_only: options.read_only,
+            write_cache: options.write_cache()?,
             target,
             name,
         })
@@ -303,6 +309,10 @@ impl DeviceOptions {
             tls_key: self.tls_key.or(other.tls_key),
             tls_client_ca: self.tls_client_ca.or(other.tls_client_ca),
             read_only: self.read_only || other.read_only,
+            write_cache: self.write_cache.or(other.write_cache),
+            cache_model: self.cache_model.or(other.cache_model),
+            cache_tear: self.cache_tear.or(other.cache_tear),
+            cache_plp: self.cache_plp || other.cache_plp,
             name: self.name.or(other.name),
             set: other.set.into_iter().chain(self.set).collect(),
         }

@@ -45,7 +45,8 @@ use crate::failure::{Failure, panic_text};
 use crate::output::print;
 use address::{AddressRule, Footprint};
 use begun::Begun;
-use bench::{Bench, available_memory};
+use crate::sys;
+use bench::Bench;
 use feed::{Feed, TICK};
 use ftl_core::schemes::SCHEMES;
 use nix::time::{ClockId, clock_gettime};
@@ -144,7 +145,7 @@ fn run_unguarded(
     let mut bench = Bench::new(job, &requirements, footprint.as_ref().map(Footprint::bytes))?;
     let touched = footprint.as_ref().map(Footprint::extents);
     let map = AddressRule::new(job.method.address, footprint);
-    bench.fits_memory(available_memory())?;
+    bench.fits_memory(sys::memory_available())?;
     bench.fit_ram(job)?;
     let mut watch = Watch::open(watched)?;
     let mut sim = bench.start(job)?;
@@ -256,7 +257,7 @@ pub(crate) fn raw_flash(job: &Job, touched: Option<u64>) -> Result<Option<u64>, 
 pub(crate) fn check(job: &Job, touched: Option<u64>) -> Result<(), Failure> {
     let job = &job.complete()?;
     let bench = Bench::new(job, &job.requirements()?, touched)?;
-    bench.fits_memory(available_memory())?;
+    bench.fits_memory(sys::memory_available())?;
     bench.check_ram(job)
 }
 

@@ -184,11 +184,13 @@ impl FileStore {
         };
         let (mut header, copy) = read_header(path, &*disk, length)?;
         let layout = layout_of(path, &header)?;
-        if length < layout.file_bytes {
+        let cache_area = header.info.cache_area.map_or(0, |area| area.bytes);
+        let wanted_bytes = layout.file_bytes + cache_area;
+        if length < wanted_bytes {
             return Err(ImageError::TooShort {
                 path: path.into(),
                 allocated_bytes: length,
-                wanted_bytes: layout.file_bytes,
+                wanted_bytes,
             });
         }
         let opener = Opener {
