@@ -118,7 +118,9 @@ pub fn status(dirs: &Dirs, name: Option<&str>, brief: bool, as_json: bool) -> Re
 fn cache_text(status: &Value) -> Option<String> {
     let cache = &status["write_cache"];
     let size = |key: &str| show_size(cache[key].as_u64().unwrap_or(0));
-    cache["capacity_bytes"].as_u64().filter(|bytes| *bytes > 0)?;
+    cache["capacity_bytes"]
+        .as_u64()
+        .filter(|bytes| *bytes > 0)?;
     let loses = match cache["power_loss_protection"] == true {
         true => "power-loss protection",
         false => cache["model"].as_str().unwrap_or("-"),
@@ -141,7 +143,10 @@ fn cut_text(status: &Value) -> Option<String> {
     let count = |name: &str| units.get(name).and_then(Value::as_u64).unwrap_or(0);
     let names = CutCounts::NAMES;
     let all: u64 = names.iter().map(|name| count(name)).sum();
-    let parts: Vec<_> = names.iter().map(|name| format!("{} {name}", count(name))).collect();
+    let parts: Vec<_> = names
+        .iter()
+        .map(|name| format!("{} {name}", count(name)))
+        .collect();
     (all > 0).then(|| format!("{all} units of the write cache: {}", parts.join(", ")))
 }
 

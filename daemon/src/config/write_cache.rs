@@ -69,8 +69,7 @@ impl DeviceOptions {
 /// Returns the bytes of a cache; at most half of the memory that the host has to spare.
 pub(super) fn cache_bytes(text: &str, available: Option<u64>) -> Result<u64, Failure> {
     let wrong = |why: String| Failure::usage(format!("--write-cache {text}: {why}"));
-    let bytes =
-        parse_size(text).map_err(|why| Failure::usage(format!("--write-cache {why}")))?;
+    let bytes = parse_size(text).map_err(|why| Failure::usage(format!("--write-cache {why}")))?;
     if bytes < CACHE_BYTES_MIN {
         return Err(wrong(format!(
             "a write cache has at least {}; leave the option out for none",

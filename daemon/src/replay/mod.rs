@@ -43,9 +43,9 @@ pub use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate};
 
 use crate::failure::{Failure, panic_text};
 use crate::output::print;
+use crate::sys;
 use address::{AddressRule, Footprint};
 use begun::Begun;
-use crate::sys;
 use bench::Bench;
 use feed::{Feed, TICK};
 use ftl_core::schemes::SCHEMES;

@@ -253,7 +253,9 @@ struct Running {
 /// Returns the kernel's file with the write cache of a device that the kernel serves.
 fn kernel_write_cache(target: &str) -> Option<PathBuf> {
     let name = target.strip_prefix("/dev/")?;
-    Some(PathBuf::from(format!("/sys/block/{name}/queue/write_cache")))
+    Some(PathBuf::from(format!(
+        "/sys/block/{name}/queue/write_cache"
+    )))
 }
 
 /// Starts the background work.

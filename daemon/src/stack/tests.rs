@@ -70,9 +70,14 @@ fn two_flushes_that_overlap_share_a_sync_and_a_later_one_does_not() {
         options: None,
         boot_id: "",
     };
-    let stack = volume_on(&config.image, store, false, Latency::None, cache, |durable| {
-        durable
-    })
+    let stack = volume_on(
+        &config.image,
+        store,
+        false,
+        Latency::None,
+        cache,
+        |durable| durable,
+    )
     .unwrap();
     let volume = stack.volume;
     volume.write(0, &page(1, 0)).unwrap();

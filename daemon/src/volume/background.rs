@@ -195,7 +195,11 @@ impl<S: Store + 'static> Volume<S> {
             if well {
                 self.wait(mark)?;
                 if let Some(cache) = &mut core.cache {
-                    if drained? { cache.detach() } else { cache.seal() }?;
+                    if drained? {
+                        cache.detach()
+                    } else {
+                        cache.seal()
+                    }?;
                 }
             }
         }

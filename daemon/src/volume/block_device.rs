@@ -140,9 +140,7 @@ impl<S: Store + 'static> Volume<S> {
             let next = extent_end(offset, end, self.shape.extent_bytes);
             assert!(next > offset, "an extent of a read is empty");
             let (part, rest) = buf.split_at_mut(to_usize(next - offset));
-            self.look(request, next == end, |core, at| {
-                core.read(at, offset, part)
-            })?;
+            self.look(request, next == end, |core, at| core.read(at, offset, part))?;
             (buf, offset) = (rest, next);
         }
         assert!(buf.is_empty(), "a read has filled its buffer");

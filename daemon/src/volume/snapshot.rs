@@ -173,7 +173,10 @@ impl FlashSnapshot {
             wear,
             erase_credit: chip.store().erase_credit(),
             blocks_to_refresh: to_u32(chip.blocks_to_refresh().len()),
-            cache: core.cache.as_ref().map_or(core.last_cache, |cache| cache.view()),
+            cache: core
+                .cache
+                .as_ref()
+                .map_or(core.last_cache, |cache| cache.view()),
         }
     }
 }

@@ -198,7 +198,12 @@ impl Chain {
     }
 
     /// Makes a frozen cache of the entries that count.
-    fn cache(self, area: Box<dyn Area>, head: Head, opening: &Opening<'_>) -> io::Result<WriteCache> {
+    fn cache(
+        self,
+        area: Box<dyn Area>,
+        head: Head,
+        opening: &Opening<'_>,
+    ) -> io::Result<WriteCache> {
         let shape = Shape {
             options: CacheOptions {
                 bytes: head.ring_bytes,

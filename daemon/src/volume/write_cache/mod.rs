@@ -174,7 +174,8 @@ impl WriteCache {
 
     fn of(area: Box<dyn Area>, shape: Shape, head: Head, ring: Ring) -> WriteCache {
         assert!(
-            shape.page_bytes.is_multiple_of(shape.unit) && u64::from(shape.unit).is_multiple_of(RING_BLOCK),
+            shape.page_bytes.is_multiple_of(shape.unit)
+                && u64::from(shape.unit).is_multiple_of(RING_BLOCK),
             "units of {} bytes in pages of {} bytes",
             shape.unit,
             shape.page_bytes

@@ -52,7 +52,9 @@ impl WriteCache {
     fn survivors(&self, rng: &mut SplitMix) -> Bitmap {
         let mut survivors = Bitmap::new(self.ring.size());
         match self.shape.options.model {
-            _ if self.shape.options.protected => self.keep_first(self.ring.entries.len(), &mut survivors),
+            _ if self.shape.options.protected => {
+                self.keep_first(self.ring.entries.len(), &mut survivors)
+            }
             Model::Any => self.keep_any(rng, &mut survivors),
             Model::Ordered => self.keep_prefix(rng, &mut survivors),
             Model::Lost => {}
@@ -103,9 +105,7 @@ impl WriteCache {
         let older = self.versions();
         let mut tendency: BTreeMap<u64, u64> = BTreeMap::new();
         for (number, newest) in self.index.all() {
-            let of_write = *tendency
-                .entry(newest.seq)
-                .or_insert_with(|| rng.below(3));
+            let of_write = *tendency.entry(newest.seq).or_insert_with(|| rng.below(3));
             let survives = match of_write {
                 0 => true,
                 1 => false,

@@ -5,7 +5,16 @@ use strum::{EnumCount, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 /// What a power cut leaves of the dirty units.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray, VariantNames,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    VariantNames,
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum Model {
@@ -83,7 +92,9 @@ impl CutCounts {
     /// Returns the counts as text.
     pub fn text(&self) -> String {
         let parts = Self::NAMES.iter().zip(self.by_name());
-        let parts: Vec<_> = parts.map(|(name, count)| format!("{count} {name}")).collect();
+        let parts: Vec<_> = parts
+            .map(|(name, count)| format!("{count} {name}"))
+            .collect();
         parts.join(", ")
     }
 }

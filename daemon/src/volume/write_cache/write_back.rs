@@ -73,7 +73,8 @@ impl WriteCache {
         let unit = u64::from(self.shape.unit);
         if let Some((first, units)) = self.trims.first().copied() {
             // As many pages as one extent of a trim has.
-            let most = u64::from(super::super::EXTENT_PAGES) * u64::from(self.shape.page_bytes) / unit;
+            let most =
+                u64::from(super::super::EXTENT_PAGES) * u64::from(self.shape.page_bytes) / unit;
             let count = units.min(most);
             let done = io.zero(at, first * unit, count * unit)?;
             if count == units {
@@ -126,7 +127,12 @@ impl WriteCache {
         }
         let seq = entry.head.seq;
         for number in run {
-            if !own || self.index.get(number).is_some_and(|version| version.seq == seq) {
+            if !own
+                || self
+                    .index
+                    .get(number)
+                    .is_some_and(|version| version.seq == seq)
+            {
                 self.index.remove(number);
             }
         }
@@ -168,7 +174,8 @@ impl WriteCache {
             return;
         }
         self.ring.release();
-        if self.ring.entries.is_empty() && !self.ring.is_forgotten()
+        if self.ring.entries.is_empty()
+            && !self.ring.is_forgotten()
             && let Err(error) = self.save(State::Live)
         {
             tracing::debug!("the tail of the write cache stays where it is: {error}");

@@ -8,7 +8,7 @@ use super::requests::EPERM;
 use crate::daemon_swarm::Class;
 use crate::daemon_swarm::plan::{Ask, Verb};
 use ftld::config::Latency;
-use ftld::stack::volume_on;
+use ftld::stack::{CacheUse, volume_on};
 use nand_model::store::{Access, End, SimDisk};
 use std::path::Path;
 use std::sync::Arc;
@@ -56,7 +56,13 @@ impl<'a> Run<'a> {
         let (store, _) = disk
             .open(Access::ReadOnly)
             .map_err(|error| format!("read-only open: {error}"))?;
-        let stack = volume_on(Path::new(NAME), store, true, Latency::None, |inner| inner);
+        let boot_id = disk.boot_id();
+        let cache = CacheUse {
+            options: None,
+            boot_id: &boot_id,
+        };
+        let path = Path::new(NAME);
+        let stack = volume_on(path, store, true, Latency::None, cache, |inner| inner);
         let volume = Arc::new(
             stack
                 .map_err(|failure| format!("read-only mount: {failure}"))?
