@@ -140,10 +140,15 @@ impl<S: Store + 'static> Volume<S> {
         offset: u64,
         len: u64,
     ) -> io::Result<()> {
-        self.change_cached(request, last, WriteCache::need_of_trim, |core, at| {
-            let (cache, mut io) = core.cached().expect("a cache");
-            cache.zero(&mut io, at, offset, len)
-        })
+        self.change_cached(
+            request,
+            last,
+            |cache| cache.need_of_trim(offset, len),
+            |core, at| {
+                let (cache, mut io) = core.cached().expect("a cache");
+                cache.zero(&mut io, at, offset, len)
+            },
+        )
     }
 
     /// Writes back everything that a FLUSH which begins now has to cover.

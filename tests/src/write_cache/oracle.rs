@@ -52,10 +52,6 @@ impl Oracle {
         &self.now
     }
 
-    pub(super) fn changes(&self) -> usize {
-        self.changes.len()
-    }
-
     /// Records a change that is about to be submitted.
     pub(super) fn submit(&mut self, change: Change) {
         self.changes.push(change);

@@ -44,6 +44,7 @@ pub struct Report {
 impl Report {
     /// Adds another run's counts.
     pub fn add(&mut self, other: &Report) {
+        let [by_age, by_pressure] = &mut self.written_back;
         for (to, from) in [
             (&mut self.cuts, other.cuts),
             (&mut self.dirty_cuts, other.dirty_cuts),
@@ -60,8 +61,8 @@ impl Report {
             (&mut self.between, other.between),
             (&mut self.base, other.base),
             (&mut self.torn_writes, other.torn_writes),
-            (&mut self.written_back[0], other.written_back[0]),
-            (&mut self.written_back[1], other.written_back[1]),
+            (by_age, other.written_back[0]),
+            (by_pressure, other.written_back[1]),
         ] {
             *to += from;
         }

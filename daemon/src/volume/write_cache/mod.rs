@@ -124,8 +124,8 @@ pub struct WriteCache {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need {
     pub(super) bytes: u64,
-    /// Whether nothing may be dirty.
-    pub(super) drained: bool,
+    /// Units that must not be dirty: the first, and the one behind the last.
+    pub(super) clean: Option<(u64, u64)>,
     pub(super) reason: Reason,
 }
 
@@ -207,11 +207,6 @@ impl WriteCache {
         let unit = u64::from(self.shape.unit);
         let most = self.shape.options.bytes / ENTRIES_MIN;
         (most.saturating_sub(RING_BLOCK) / unit).max(1) * unit
-    }
-
-    /// Returns whether trims wait until nothing is dirty.
-    pub(super) fn trims_drained(&self) -> bool {
-        self.shape.options.keeps_order()
     }
 
     /// Returns the counters.

@@ -4,10 +4,10 @@ use super::format::{Kind, RING_BLOCK};
 use super::index::Version;
 use super::ring::Entry;
 use super::{Need, Reason, WriteCache};
-use crate::convert::{to_u64, to_usize};
+use crate::convert::{narrow, to_u64, to_usize};
 use crate::pages::PageIo;
 use crate::volume::{EIO, ENOSPC};
-use ftl_core::FtlError;
+use ftl_core::{FtlError, Lpn};
 use nand_model::{Nanos, Store};
 use std::io;
 
@@ -31,23 +31,26 @@ impl WriteCache {
         let units = (offset + len).div_ceil(unit) - offset / unit;
         Need {
             bytes: RING_BLOCK + units * unit,
-            drained: false,
+            clean: None,
             reason: Reason::Pressure,
         }
     }
 
-    /// Returns what a trim needs: an entry, and one for a dirty unit at either end.
-    pub(in crate::volume) fn need_of_trim(&self) -> Need {
-        let drained = self.trims_drained();
+    /// Returns what a trim of these bytes needs: an entry, one for a part of a unit at either end,
+    /// and no dirty unit in between.
+    pub(in crate::volume) fn need_of_trim(&self, offset: u64, len: u64) -> Need {
         Need {
             bytes: 3 * RING_BLOCK + 2 * u64::from(self.shape.unit),
-            drained,
-            reason: if drained {
-                Reason::Trim
-            } else {
-                Reason::Pressure
-            },
+            clean: Some(self.whole_units(offset, len)),
+            reason: Reason::Pressure,
         }
+    }
+
+    /// Returns the first of the units that are entirely in these bytes, and the one behind them.
+    fn whole_units(&self, offset: u64, len: u64) -> (u64, u64) {
+        let unit = u64::from(self.shape.unit);
+        let first = offset.div_ceil(unit);
+        (first, first.max((offset + len) / unit))
     }
 
     /// Returns whether there is what a change needs.
@@ -59,8 +62,18 @@ impl WriteCache {
             self.ring.size()
         );
         // A frozen cache refuses the change; nothing makes room for it.
-        self.is_frozen
-            || (self.ring.place(need.bytes).is_some() && !(need.drained && !self.ring.is_done()))
+        self.is_frozen || (self.ring.place(need.bytes).is_some() && self.dirty_of(need).is_none())
+    }
+
+    /// Returns a unit that has to be written back before a trim; all of them, oldest first, if the
+    /// cache keeps the order of writes.
+    pub(super) fn dirty_of(&self, need: Need) -> Option<u64> {
+        let (first, end) = need.clean?;
+        if self.shape.options.keeps_order() {
+            let entry = self.ring.entries.get(self.ring.done)?;
+            return Some(entry.head.first);
+        }
+        self.index.next(first).filter(|&dirty| dirty < end)
     }
 
     /// Refuses changes while the entries of an earlier daemon wait, and on a flash that takes no
@@ -193,12 +206,13 @@ impl WriteCache {
         Ok(())
     }
 
-    /// Makes an extent read as zeros; `None` if the ring has no room, or if an earlier write has to
-    /// be written back first. The flash is trimmed before the entry that forgets the units: a kill
-    /// between the two leaves the acknowledged contents, and the trim is not acknowledged yet.
+    /// Makes an extent read as zeros; `None` if there is not what it needs. Parts of units are
+    /// writes of zeros. Whole units are clean by then: a trim that overtook a dirty one would have to
+    /// undo that if it failed half way. The flash is trimmed before the entry that tells a replay: a
+    /// kill between the two leaves the older contents, and the trim is not acknowledged yet.
     ///
     /// # Errors
-    /// As [`PageIo::zero`], or the host cannot write the area.
+    /// As [`PageIo::zero`] and [`WriteCache::write`].
     pub(in crate::volume) fn zero<S: Store>(
         &mut self,
         io: &mut PageIo<'_, S>,
@@ -207,50 +221,60 @@ impl WriteCache {
         len: u64,
     ) -> Result<Option<Nanos>, FtlError> {
         self.accepts()?;
-        if !self.has(self.need_of_trim()) {
+        if !self.has(self.need_of_trim(offset, len)) {
             return Ok(None);
         }
         let unit = u64::from(self.shape.unit);
-        let (mut from, mut end) = (offset, offset + len);
+        let (first, behind) = self.whole_units(offset, len);
+        let (begin, end) = (first * unit, behind * unit);
+        let parts = match first < behind {
+            true => [(offset, begin), (end, offset + len)],
+            // Inside one unit, or across the border of two.
+            false => {
+                let border = begin.clamp(offset, offset + len);
+                [(offset, border), (border, offset + len)]
+            }
+        };
         let mut done = io.handled(at);
-        // A dirty unit at either end gets a new version. The flash keeps its older content: with a
-        // part of it zeroed it would be a content that the unit never had.
-        if !from.is_multiple_of(unit) && self.index.get(from / unit).is_some() {
-            let next = end.min((from / unit + 1) * unit);
-            done = done.max(self.zero_part(io, at, from, next)?);
-            from = next;
+        for (from, upto) in parts.into_iter().filter(|(from, upto)| from < upto) {
+            done = done.max(self.zero_part(io, at, from, upto - from)?);
         }
-        if from < end && !end.is_multiple_of(unit) && self.index.get(end / unit).is_some() {
-            let before = from.max(end / unit * unit);
-            done = done.max(self.zero_part(io, at, before, end)?);
-            end = before;
-        }
-        if from < end {
-            done = done.max(io.zero(at, from, end - from)?);
-        }
-        let units = from.div_ceil(unit)..end / unit;
-        if units.start < units.end && !self.ring.is_forgotten() {
-            let place = self.ring.place(RING_BLOCK).expect("there is room");
-            self.append(place, Kind::Trim, units.start, units.end - units.start)?;
+        if first < behind {
+            done = done.max(io.zero(at, begin, end - begin)?);
+            if !self.ring.is_forgotten() {
+                self.append_trim(first, behind - first)?;
+            }
         }
         Ok(Some(done))
     }
 
-    /// Adds a version of one dirty unit with zeros in a part.
+    /// Writes zeros into a part of a unit, unless it has none but zeros.
     fn zero_part<S: Store>(
         &mut self,
         io: &mut PageIo<'_, S>,
         at: Nanos,
-        from: u64,
-        end: u64,
+        offset: u64,
+        len: u64,
     ) -> Result<Nanos, FtlError> {
         let unit = u64::from(self.shape.unit);
-        let number = from / unit;
-        let place = self.ring.place(RING_BLOCK + unit).expect("there is room");
-        let done = self.copy_unit(io, at, number, place + RING_BLOCK)?;
-        let entry = self.ring.slice_mut(place + RING_BLOCK, unit);
-        entry[to_usize(from - number * unit)..to_usize(end - number * unit)].fill(0);
-        self.append(place, Kind::Write, number, 1)?;
-        Ok(done)
+        let page = narrow(offset / u64::from(self.shape.page_bytes));
+        if self.index.get(offset / unit).is_none() && !io.ftl.is_mapped(Lpn::new(page))? {
+            return Ok(at);
+        }
+        let zeros = vec![0; to_usize(len)];
+        let done = self.write(io, at, offset, &zeros)?;
+        Ok(done.expect("there is room"))
+    }
+
+    /// Adds the entry of a trim that the flash has. A replay without it would undo what reads have
+    /// seen, so the write is repeated once, and then the image takes no more changes.
+    fn append_trim(&mut self, first: u64, units: u64) -> Result<(), FtlError> {
+        let place = self.ring.place(RING_BLOCK).expect("there is room");
+        let once = self.append(place, Kind::Trim, first, units);
+        let twice = once.or_else(|_| self.append(place, Kind::Trim, first, units));
+        twice.inspect_err(|error| {
+            tracing::error!("a trim is not in the write cache's area: {error}");
+            self.area.fail(&io::Error::from_raw_os_error(EIO));
+        })
     }
 }

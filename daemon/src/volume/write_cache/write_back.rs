@@ -18,10 +18,14 @@ use std::time::Duration;
 const RUN_BYTES: u64 = 256 << 10;
 
 impl WriteCache {
+    /// Returns the most units of a run.
+    fn run_units(&self) -> u64 {
+        RUN_BYTES.max(u64::from(self.shape.page_bytes)) / u64::from(self.shape.unit)
+    }
+
     /// Returns the run to write back next; `None` if nothing is left.
     fn next_run(&mut self) -> Option<Range<u64>> {
-        let unit = u64::from(self.shape.unit);
-        let most = (RUN_BYTES.max(u64::from(self.shape.page_bytes)) / unit).max(1);
+        let most = self.run_units();
         while let Some(entry) = self.ring.entries.get_mut(self.ring.done) {
             let units = entry.units();
             let of_flush = entry.head.seq <= self.flush_to;
@@ -84,10 +88,23 @@ impl WriteCache {
             }
             return Ok(done);
         }
-        let Some(run) = self.next_run() else {
-            self.release();
-            return Ok(at);
-        };
+        match self.next_run() {
+            Some(run) => self.write_run(io, at, run, reason),
+            None => {
+                self.release();
+                Ok(at)
+            }
+        }
+    }
+
+    fn write_run<S: Store>(
+        &mut self,
+        io: &mut PageIo<'_, S>,
+        at: Nanos,
+        run: Range<u64>,
+        reason: Reason,
+    ) -> Result<Nanos, FtlError> {
+        let unit = u64::from(self.shape.unit);
         let own = self.shape.options.keeps_order() && !self.is_frozen;
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
@@ -192,8 +209,12 @@ impl WriteCache {
         at: Nanos,
         need: Need,
     ) -> Result<Nanos, FtlError> {
-        if need.drained && !self.ring.is_done() {
-            return self.write_back(io, at, need.reason);
+        if let Some(dirty) = self.dirty_of(need) {
+            if self.shape.options.keeps_order() {
+                return self.write_back(io, at, Reason::Trim);
+            }
+            let run = self.neighbours(dirty, self.run_units());
+            return self.write_run(io, at, run, Reason::Trim);
         }
         if self.ring.tail().0 > self.ring.freed {
             self.save(State::Live)

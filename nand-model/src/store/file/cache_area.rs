@@ -19,8 +19,8 @@ impl CacheArea {
         self.0.cache_area()
     }
 
-    /// Attaches an area of `bytes` in two steps: makes the file long enough and calls `fill`, which
-    /// may use the area; then syncs the file and a header that names the area.
+    /// Attaches an area of `bytes` in two steps: makes the file long enough, allocates the space and
+    /// calls `fill`, which may use the area; then syncs the file and a header that names the area.
     ///
     /// # Errors
     ///
@@ -34,6 +34,7 @@ impl CacheArea {
         assert!(bytes > 0, "an area of no bytes");
         assert!(self.section().is_none(), "an area is attached");
         disk.set_len(at + bytes)?;
+        disk.allocate(at, bytes)?;
         fill(self)?;
         self.0.force()?;
         self.0.write_cache_area(Some(CacheSection { at, bytes }))?;

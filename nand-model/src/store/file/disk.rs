@@ -51,6 +51,8 @@ pub(crate) trait Disk: Send + Sync {
     fn next_data(&self, at: u64) -> Option<u64>;
     /// Sets the length of the file; new bytes are zero.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
+    /// Allocates the host's space for these bytes, if its file system can.
+    fn allocate(&self, at: u64, bytes: u64) -> io::Result<()>;
     /// Releases the lock although handles to the file remain.
     fn unlock(&self) {}
 }
@@ -188,6 +190,13 @@ impl Disk for FileDisk {
         self.0.set_len(bytes)
     }
 
+    fn allocate(&self, at: u64, bytes: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), at, bytes) {
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
+            allocated => Ok(allocated?),
+        }
+    }
+
     fn unlock(&self) {
         // Closing the file unlocks too; a failure here only delays the unlock.
         let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
@@ -271,6 +280,10 @@ impl Disk for Overlay {
             .next()
             .map(|(page, _)| (page * PAGE).max(at));
         below.into_iter().chain(own).min()
+    }
+
+    fn allocate(&self, _at: u64, _bytes: u64) -> io::Result<()> {
+        Ok(())
     }
 
     /// The file keeps its length.

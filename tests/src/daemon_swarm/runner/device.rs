@@ -78,7 +78,11 @@ pub(super) fn make(plan: &Plan) -> Result<SimDisk, String> {
     Ok(disk)
 }
 
-pub(super) fn open(disk: &SimDisk, gate: Option<&Arc<Gate>>) -> Result<Volume<FileStore>, String> {
+pub(super) fn open(
+    plan: &Plan,
+    disk: &SimDisk,
+    gate: Option<&Arc<Gate>>,
+) -> Result<Volume<FileStore>, String> {
     let (store, _) = disk
         .open(Access::ReadWrite)
         .map_err(|error| format!("open: {error}"))?;
@@ -88,7 +92,7 @@ pub(super) fn open(disk: &SimDisk, gate: Option<&Arc<Gate>>) -> Result<Volume<Fi
         false,
         Latency::None,
         CacheUse {
-            options: None,
+            options: plan.cache,
             boot_id: &disk.boot_id(),
         },
         |inner| match gate {

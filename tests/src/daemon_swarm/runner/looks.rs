@@ -44,7 +44,7 @@ impl<'a> Run<'a> {
     /// Opens a disk, checks its content and returns it.
     pub(super) fn look(&mut self, disk: &SimDisk, end: End) -> Result<Vec<u8>, String> {
         self.judged(end);
-        let bytes = contents(&open(disk, None)?)?;
+        let bytes = contents(&open(self.plan, disk, None)?)?;
         self.oracle.judge(&bytes, self.may_lose(end))?;
         Ok(bytes)
     }
@@ -116,8 +116,20 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Returns whether the write cache has data that is not on the flash.
+    pub(super) fn is_dirty(&self) -> bool {
+        self.volume.publish(true);
+        self.volume.flash().cache.dirty_bytes > 0
+    }
+
     /// Records the properties of this checked end.
     pub(super) fn note_end(&mut self, end: End) {
+        if self.plan.cache.is_some() && self.volume.failure().is_none() && self.is_dirty() {
+            self.note(match end {
+                End::Kill => Class::KillCache,
+                End::Crash(_) => Class::CrashCache,
+            });
+        }
         let End::Crash(_) = end else {
             self.note(Class::Kill);
             return;

@@ -370,6 +370,12 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn allocate(&self, at: u64, bytes: u64) -> io::Result<()> {
+        let mut sim = self.lock();
+        sim.room.extend(Sim::pages(to_usize(at), to_usize(bytes)));
+        Ok(())
+    }
+
     fn next_data(&self, at: u64) -> Option<u64> {
         let sim = self.lock();
         let page = *sim.room.range(to_usize(at / PAGE)..).next()?;
