@@ -37,6 +37,8 @@ pub struct Report {
     pub base: u64,
     /// Writes of several units that survived in part.
     pub torn_writes: u64,
+    /// Power cuts after which everything had the content as of the last FLUSH, as it must.
+    pub lost_whole: u64,
     /// Bytes written back by age and by pressure.
     pub written_back: [u64; 2],
 }
@@ -61,6 +63,7 @@ impl Report {
             (&mut self.between, other.between),
             (&mut self.base, other.base),
             (&mut self.torn_writes, other.torn_writes),
+            (&mut self.lost_whole, other.lost_whole),
             (by_age, other.written_back[0]),
             (by_pressure, other.written_back[1]),
         ] {
@@ -75,8 +78,10 @@ struct Run {
     disk: SimDisk,
     volume: Volume<FileStore>,
     oracle: Oracle,
-    /// Trims since the last FLUSH, and whether anything was written back without one.
-    has_trimmed: bool,
+    /// Whether a trim or a FLUSH began since the last completed FLUSH: both write back.
+    wrote_back: bool,
+    /// Bytes that writes may have taken in the ring since the start.
+    appended: u64,
     report: Report,
 }
 
@@ -94,7 +99,8 @@ pub fn run(setup: Setup, seed: u64, rounds: u64, cuts_only: bool) -> Result<Repo
         disk,
         volume,
         oracle,
-        has_trimmed: false,
+        wrote_back: false,
+        appended: 0,
         report: Report::default(),
     };
     for round in 0..rounds {
@@ -137,6 +143,7 @@ impl Run {
                 data.iter_mut().for_each(|byte| *byte = words.byte());
                 let change = Change { offset, data };
                 self.oracle.submit(change.clone());
+                self.appended += 2 * (length + 2 * self.oracle_unit() + 512);
                 if self.volume.write(offset, &change.data).is_err() {
                     return Ok(false);
                 }
@@ -148,6 +155,8 @@ impl Run {
             24..28 => {
                 let data = vec![0; length as usize];
                 self.oracle.submit(Change { offset, data });
+                self.appended += 4 * (self.oracle_unit() + 512);
+                self.wrote_back = true;
                 let done = match self.rng.one_in(2) {
                     true => self.volume.trim(offset, length),
                     false => self.volume.write_zeroes(offset, length),
@@ -155,7 +164,6 @@ impl Run {
                 if done.is_err() {
                     return Ok(false);
                 }
-                self.has_trimmed = true;
                 self.oracle.acknowledged();
             }
             28..37 => {
@@ -176,11 +184,12 @@ impl Run {
     }
 
     fn flush(&mut self) -> bool {
+        self.wrote_back = true;
         let flushed = self.volume.flush().and_then(|flush| flush.wait());
         if flushed.is_ok() {
             self.report.flushes += 1;
             self.oracle.flushed();
-            self.has_trimmed = false;
+            self.wrote_back = false;
         }
         flushed.is_ok()
     }
@@ -265,11 +274,14 @@ impl Run {
             .judge_any(&bytes)
             .map_err(|why| format!("after a power cut: {why}"))?;
         volume.publish(true);
-        let (counts, wrote) = (volume.flash().cache.last_cut, self.written_back_unflushed());
+        let (counts, wrote) = (volume.flash().cache.last_cut, self.may_have_written_back());
         match self.setup.cache.model {
             _ if self.setup.cache.protected => self.oracle.judge_exact(&bytes)?,
             Model::Ordered => drop(self.oracle.judge_prefix(&bytes)?),
-            Model::Lost if !wrote => self.oracle.judge_base(&bytes)?,
+            Model::Lost if !wrote => {
+                self.oracle.judge_base(&bytes)?;
+                self.report.lost_whole += 1;
+            }
             Model::Lost | Model::Any => {}
         }
         self.note_cut(counts, seen);
@@ -277,9 +289,9 @@ impl Run {
         Ok(())
     }
 
-    /// Returns whether something may have reached the flash without a FLUSH.
-    fn written_back_unflushed(&self) -> bool {
-        self.volume.flash().cache.written_back_bytes[1] > 0 || self.has_trimmed
+    /// Returns whether something may have reached the flash without a completed FLUSH.
+    fn may_have_written_back(&self) -> bool {
+        self.wrote_back || self.appended > self.setup.cache.bytes / 2
     }
 
     fn note_cut(&mut self, counts: CutCounts, seen: Seen) {
@@ -378,7 +390,7 @@ impl Run {
     fn begin(&mut self, disk: SimDisk, volume: Volume<FileStore>, bytes: Vec<u8>) {
         self.disk = disk;
         self.volume = volume;
-        self.has_trimmed = false;
+        (self.wrote_back, self.appended) = (false, 0);
         self.oracle.restarted(bytes);
     }
 }
