@@ -10,10 +10,10 @@ use nand_model::SplitMix;
 
 /// Model, power-loss protection, and the share of the cuts in percent.
 const MODELS: [(Model, bool, u64); 4] = [
-    (Model::Any, false, 55),
+    (Model::Any, false, 50),
     (Model::Ordered, false, 25),
-    (Model::Lost, false, 10),
-    (Model::Any, true, 10),
+    (Model::Lost, false, 12),
+    (Model::Any, true, 13),
 ];
 /// Rounds of a device.
 const ROUNDS: u64 = 5;
@@ -44,7 +44,7 @@ fn runs(suite: &str, cuts: u64, cuts_only: bool) -> [Report; MODELS.len()] {
 
 #[test]
 fn power_cuts_leave_what_the_model_says_and_lose_nothing_flushed() {
-    let cuts = if suite::long() { 10_000 } else { 300 };
+    let cuts = if suite::long() { 10_000 } else { 600 };
     let [any, ordered, lost, protected] = runs("power cuts", cuts, true);
     let seen = [any.units.new, any.units.torn, any.units.old, any.units.lost];
     assert!(

@@ -44,7 +44,11 @@ impl Setup {
             page,
             pages: 24 + rng.number(40),
             cache: CacheOptions {
-                bytes: [64 << 10, 128 << 10, 512 << 10][rng.index(3)],
+                // Room for all writes of a round, so that none is written back before a FLUSH.
+                bytes: match model {
+                    Model::Lost => 1 << 20,
+                    _ => [64 << 10, 128 << 10, 512 << 10][rng.index(3)],
+                },
                 model,
                 tear,
                 protected,

@@ -82,6 +82,8 @@ struct Run {
     wrote_back: bool,
     /// Bytes that writes may have taken in the ring since the start.
     appended: u64,
+    /// Whether the round has trims.
+    trims: bool,
     report: Report,
 }
 
@@ -101,6 +103,7 @@ pub fn run(setup: Setup, seed: u64, rounds: u64, cuts_only: bool) -> Result<Repo
         oracle,
         wrote_back: false,
         appended: 0,
+        trims: true,
         report: Report::default(),
     };
     for round in 0..rounds {
@@ -152,7 +155,7 @@ impl Run {
                     return Ok(self.flush());
                 }
             }
-            24..28 => {
+            24..28 if self.trims => {
                 let data = vec![0; length as usize];
                 self.oracle.submit(Change { offset, data });
                 self.appended += 4 * (self.oracle_unit() + 512);
@@ -166,7 +169,7 @@ impl Run {
                 }
                 self.oracle.acknowledged();
             }
-            28..37 => {
+            24..37 => {
                 let mut bytes = vec![0x5A; length as usize];
                 if self.volume.read(offset, &mut bytes).is_err() {
                     return Ok(false);
@@ -214,6 +217,7 @@ impl Run {
 
     fn round(&mut self, cuts_only: bool) -> Result<(), String> {
         let steps = 1 + self.rng.below(60);
+        self.trims = self.setup.cache.model != Model::Lost || self.rng.one_in(3);
         for _ in 0..steps {
             if !self.request()? {
                 return Err("a request failed without a fault".into());
