@@ -241,7 +241,8 @@ impl WriteCache {
         }
         if first < behind {
             done = done.max(io.zero(at, begin, end - begin)?);
-            if !self.ring.is_forgotten() {
+            // A cut may undo a trim of the flash; only an entry repeats it.
+            if self.shape.options.keeps_unflushed() || !self.ring.is_forgotten() {
                 self.append_trim(first, behind - first)?;
             }
         }
