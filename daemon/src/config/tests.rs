@@ -243,7 +243,7 @@ fn a_write_cache_that_cannot_be_is_refused_with_the_way_out() {
             with(none, Some("1048577")),
             "not a multiple of 4 KiB; write for example 2 MiB",
         ),
-        (with(none, Some("1EiB")), "choose a smaller one"),
+        (with(none, Some("1024TiB")), "choose a smaller one"),
         (
             with(|o| o.read_only = true, Some("1MiB")),
             "leave one of the two out",

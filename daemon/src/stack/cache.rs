@@ -124,6 +124,8 @@ impl Image<'_> {
                      in the image, reads find them, and writes are refused",
                     self.path.display()
                 );
+                let sealed = volume.seal_cache();
+                sealed.map_err(|error| self.failed("keeping its write cache", &error))?;
                 Ok(false)
             }
             Err(error) => Err(Failure::failed(format!(

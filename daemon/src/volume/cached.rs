@@ -291,6 +291,16 @@ impl<S: Store + 'static> Volume<S> {
         Ok(drained)
     }
 
+    /// Keeps the entries of an earlier daemon for later starts, under any boot id.
+    ///
+    /// # Errors
+    /// The host cannot write or sync the area.
+    pub fn seal_cache(&self) -> io::Result<()> {
+        let mut guard = self.lock();
+        let cache = guard.as_mut().and_then(|core| core.cache.as_mut());
+        cache.map_or(Ok(()), |cache| cache.seal())
+    }
+
     /// Writes the cache back before a clean shutdown. Returns whether nothing is left.
     pub(super) fn drain_to_close(&self) -> io::Result<bool> {
         let drained = self.drain(Reason::Shutdown)?;
