@@ -2,8 +2,10 @@
 //! releases file space, in small slices under the request lock. Another thread syncs when erased
 //! space runs short; it waits without the lock.
 
+use crate::volume::write_cache::AGE;
 use crate::volume::{Idle, Volume};
 use nand_model::Store;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -21,6 +23,8 @@ const SLICE_OPS: u32 = 16;
 
 /// Interval after which an idle device is checked again: its cells age.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// Interval between two looks at the kernel's write cache of the device.
+const LOOK_AT_KERNEL_EVERY: Duration = Duration::from_secs(1);
 /// Interval between two searches for host file space to release.
 const TIDY_EVERY: Duration = Duration::from_secs(1);
 /// Longest wait of the sync thread for work, and so the longest delay of a stop.
@@ -35,9 +39,11 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Starts the threads.
+    /// Starts the threads. `write_through` is the kernel's file with the write cache of the device,
+    /// if the kernel serves the device.
     pub(crate) fn start<S: Store + 'static>(
         volume: &Arc<Volume<S>>,
+        write_through: Option<PathBuf>,
     ) -> std::io::Result<Background> {
         let turns = Arc::<AtomicU64>::default();
         let mut background = Background {
@@ -53,6 +59,21 @@ impl Background {
             tidied: Instant::now(),
         };
         background.repeat("ftld-background", PUBLISH_EVERY, move || worker.tick())?;
+        if volume.has_cache() {
+            let volume = volume.clone();
+            let file = write_through;
+            let mut looked = Instant::now();
+            background.repeat("ftld-cache", PUBLISH_EVERY, move || {
+                volume.write_back_aged(AGE);
+                if looked.elapsed() >= LOOK_AT_KERNEL_EVERY {
+                    looked = Instant::now();
+                    let text = file.as_deref().map(std::fs::read_to_string);
+                    if let Some(Ok(text)) = text {
+                        volume.set_write_through(text.trim() == "write through");
+                    }
+                }
+            })?;
+        }
         let volume = volume.clone();
         // Starts the sync that frees erased space before a request has to wait for it.
         background.repeat("ftld-sync", Duration::ZERO, move || {

@@ -1,6 +1,8 @@
 //! Merges command line, environment and file into one validated [`Config`], in this order of
 //! precedence.
 
+mod write_cache;
+
 use crate::failure::Failure;
 use crate::instance::{self, Dirs};
 use crate::options::{DeviceArgs, DeviceOptions};
@@ -9,6 +11,7 @@ use crate::profile_file;
 use crate::size::{is_decimal, parse_size};
 use crate::target::Target;
 use crate::transport::nbd::TlsOptions;
+use crate::volume::write_cache::CacheOptions;
 use clap::Args;
 use ftl_core::schemes::{self, Scheme};
 use ftl_core::{FtlError, Params, near_miss};
@@ -92,6 +95,8 @@ pub struct Config {
     pub tls: Option<TlsOptions>,
     /// Whether the image is opened read-only.
     pub read_only: bool,
+    /// The volatile write cache; `None` for none.
+    pub write_cache: Option<CacheOptions>,
     /// The recording of all requests, if there is one.
     pub record: Option<Record>,
 }
@@ -178,6 +183,7 @@ impl Layers {
             tls: options.tls(target.as_ref())?,
             read_only: options.read_only,
             record: options.record()?,
+            write_cache: options.write_cache()?,
             target,
             name,
         })
@@ -317,6 +323,10 @@ impl DeviceOptions {
             record: self.record.or(other.record),
             record_data: self.record_data.or(other.record_data),
             read_only: self.read_only || other.read_only,
+            write_cache: self.write_cache.or(other.write_cache),
+            cache_model: self.cache_model.or(other.cache_model),
+            cache_tear: self.cache_tear.or(other.cache_tear),
+            cache_plp: self.cache_plp || other.cache_plp,
             name: self.name.or(other.name),
             set: other.set.into_iter().chain(self.set).collect(),
         }

@@ -196,6 +196,7 @@ async fn handle_request(
                 count,
                 text,
                 mut facts,
+                ..
             } = pass_on(asked, ControlCommand::Inject { fault, answer }, told).await??;
             facts["kind"] = kind.name().into();
             facts["count"] = count.into();

@@ -93,6 +93,8 @@ pub struct Injected {
     pub text: String,
     /// Machine-readable result, with the random choices made.
     pub facts: Value,
+    /// Seed of a power cut.
+    pub cut_seed: Option<u64>,
 }
 
 const PROGRAM_CUTS: [(&str, ProgramCut); 7] = [
@@ -168,8 +170,9 @@ pub struct PowerCut {
     /// State of an interrupted erase [default: random]
     #[arg(long, value_name = "OUTCOME", requires = "after", value_parser = names(&ERASE_CUTS))]
     pub erase: Option<String>,
-    /// Seed of random choices [default: a new one, printed in the answer]
-    #[arg(long, value_name = "N", requires = "after")]
+    /// Seed of random choices, those of a write cache included [default: a new one, printed in the
+    /// answer]
+    #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 }
 
@@ -249,18 +252,19 @@ impl Injection {
 
 impl PowerCut {
     fn apply<S: Store>(&self, chip: &mut Chip<S>) -> Result<Injected, Failure> {
+        let seed = self.seed.unwrap_or_else(fresh_seed);
         let injected = |text: String, facts| Injected {
             kind: Kind::PowerCut,
             count: 1,
             text,
             facts,
+            cut_seed: Some(seed),
         };
         let Some(at_op) = self.after else {
             chip.power_off();
             let text = "power cut: device removed; restart to recover";
-            return Ok(injected(text.into(), json!({"after": null})));
+            return Ok(injected(text.into(), json!({"after": null, "seed": seed})));
         };
-        let seed = self.seed.unwrap_or_else(fresh_seed);
         let mut rng = SplitMix::new(seed);
         let (program_name, program) = choose(&PROGRAM_CUTS, self.program.as_deref(), &mut rng)?;
         let (partner_name, partner) = choose(&PARTNER_CUTS, self.partner.as_deref(), &mut rng)?;
@@ -324,6 +328,7 @@ impl BadBlock {
             count: to_u64(numbers.len()),
             text: format!("at the next program or erase these blocks go bad: {list}"),
             facts: json!({"blocks": numbers, "seed": self.count.map(|_| seed)}),
+            cut_seed: None,
         })
     }
 }
@@ -424,6 +429,7 @@ impl BitErrors {
                 "these pages (BLOCK:PAGE) are {fate} until their blocks are erased: {list}"
             ),
             facts: json!({"pages": named, "corrected": corrected, "seed": self.count.map(|_| seed)}),
+            cut_seed: None,
         })
     }
 }
@@ -442,6 +448,7 @@ fn everywhere<S: Store>(chip: &mut Chip<S>, factor: f64, seed: u64) -> Result<In
             "raw bit errors are {factor} times those of the profile's part (seed {seed})"
         ),
         facts: json!({"factor": factor, "seed": seed}),
+        cut_seed: None,
     })
 }
 

@@ -81,6 +81,21 @@ pub struct DeviceOptions {
     /// Refuse writes and leave the image unchanged
     #[arg(long, env = "FTLD_READ_ONLY")]
     pub read_only: bool,
+    /// Volatile write cache of this size, such as 16MiB: writes wait in it for a FLUSH, and a power
+    /// cut loses them [default: none]
+    #[arg(long, value_name = "SIZE", env = "FTLD_WRITE_CACHE")]
+    pub write_cache: Option<String>,
+    /// What a power cut leaves of the write cache: any, each unit new, old or lost; ordered, the
+    /// first writes; lost, nothing [default: any]
+    #[arg(long, value_name = "any|ordered|lost", env = "FTLD_CACHE_MODEL")]
+    pub cache_model: Option<String>,
+    /// Bytes of a unit that the write cache keeps or loses whole: 512, 1024, 2048 or 4096 [default:
+    /// 4096, or a page if that is less]
+    #[arg(long, value_name = "BYTES", env = "FTLD_CACHE_TEAR")]
+    pub cache_tear: Option<u32>,
+    /// Power-loss protection: a power cut loses nothing of the write cache
+    #[arg(long, env = "FTLD_CACHE_PLP")]
+    pub cache_plp: bool,
     /// Name of the instance [default: that of the target]
     #[arg(long, value_name = "NAME", env = "FTLD_NAME")]
     pub name: Option<String>,

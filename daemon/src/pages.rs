@@ -62,7 +62,7 @@ impl<S: Store> PageIo<'_, S> {
 
     /// Returns the instant at which the controller has handled a request of this instant. The parts
     /// of a request are handled together, and requests do not wait for each other.
-    fn handled(&self, at: Nanos) -> Nanos {
+    pub(crate) fn handled(&self, at: Nanos) -> Nanos {
         at + self.ftl.chip().profile().timing.controller_ns
     }
 

@@ -9,6 +9,7 @@ pub use crate::live_page::PageState;
 use crate::record::{RecordingView, not_recorded};
 use crate::service_counters::{ServiceCounters, ServiceView};
 use crate::transport::nbd::NbdSnapshot;
+use crate::volume::write_cache::Reason;
 use crate::volume::{
     BOUNDS_NS, BlockMap, ErrorClass, EventsView, FlashSnapshot, HistogramView, HostView, Op,
     Paused, WritesFailing,
@@ -218,6 +219,24 @@ impl StatusSnapshot {
             },
             "host": self.host_json(), "nand": self.nand_json(), "blocks": self.blocks_json(), "wear": self.wear_json(),
             "scheme_stats": self.scheme_json(), "ram": self.ram_json(), "faults_injected": self.injected_json(), "faults": self.faults,
+            "write_cache": self.cache_json(),
+        })
+    }
+
+    fn cache_json(&self) -> Value {
+        let cache = &self.flash.cache;
+        let reason = |reason: &Reason| {
+            let bytes = cache.written_back_bytes[*reason as usize];
+            (reason.name().to_owned(), json!(bytes))
+        };
+        let written_back: serde_json::Map<_, _> = Reason::VARIANTS.iter().map(reason).collect();
+        let cut = cache.last_cut;
+        json!({
+            "capacity_bytes": cache.capacity_bytes, "dirty_bytes": cache.dirty_bytes,
+            "read_hit_bytes": cache.read_hit_bytes, "written_back_bytes": written_back,
+            "failed_write_backs": cache.failed_write_backs, "model": cache.model.name(),
+            "power_loss_protection": cache.protected, "write_through": cache.write_through,
+            "last_cut_units": {"new": cut.new, "torn": cut.torn, "old": cut.old, "lost": cut.lost},
         })
     }
 

@@ -193,6 +193,16 @@ fn unescape(word: &str) -> String {
     out
 }
 
+/// Returns the memory available without swapping, in bytes; `None` if the kernel does not report
+/// it.
+pub fn memory_available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
 /// Returns whether process `pid` still runs; an ended but unreaped one does not.
 pub fn process_alive(pid: i32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {

@@ -37,6 +37,8 @@ mod timing;
 pub use addr::{Pbn, Ppn};
 pub use cause::{Cause, Counters, OpCounts};
 pub use chip::{Chip, CutHits, RunError};
+/// The check of all formats, continued over several parts.
+pub use crc32c::crc32c_append;
 pub use decay::{Ecc, ErrorLaw, ErrorModel};
 pub use error::{NandError, Part};
 pub use fault::{
@@ -45,7 +47,8 @@ pub use fault::{
 };
 pub use geometry::{Geometry, PageSplit};
 pub use image::{
-    FORMAT_VERSION, ImageError, ImageInfo, ImageSpec, NAME_BYTES_MAX, PARAMS_BYTES_MAX,
+    CacheSection, FORMAT_VERSION, ImageError, ImageInfo, ImageSpec, NAME_BYTES_MAX,
+    PARAMS_BYTES_MAX,
 };
 pub use pairing::{BITS_MAX, PairTable, Pairing, TABLE_PAGES_MAX};
 pub use profile::{
@@ -53,7 +56,7 @@ pub use profile::{
 };
 pub use rng::SplitMix;
 pub use store::{
-    Access, Bad, BlockFacts, Cells, FileStore, Health, OpenReport, Store, SyncError, SyncHandle,
-    SyncStats, peek,
+    Access, Bad, BlockFacts, CacheArea, Cells, FileStore, Health, OpenReport, Store, SyncError,
+    SyncHandle, SyncStats, peek,
 };
 pub use timing::Nanos;

@@ -1,6 +1,7 @@
 """kill -9 at random moments under load: everything acknowledged has to be there after the restart.
 
-usage: kill_nbd.py FTLD SCHEME FOLDER KILLS SEED
+usage: kill_nbd.py FTLD SCHEME FOLDER KILLS SEED [OPTION...]
+The options are those of the daemon, such as --write-cache 1MiB.
 One request is under way at a time, so after a kill at most that one may be old or new; all others are exact. Nothing is ever
 flushed. Prints one line; exits 1 and says which page on the first difference.
 """
@@ -18,6 +19,7 @@ import nbd
 PAGE = 4096
 PAGES = 16384
 program, scheme, folder, kills, seed = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
+options = sys.argv[6:]
 rng = random.Random(seed)
 socket = os.path.join(folder, "kill.sock")
 uri = "nbd+unix:///?socket=" + socket
@@ -26,7 +28,7 @@ environment = dict(os.environ, FTLD_STATE_DIR=folder, FTLD_RUNTIME_DIR=folder, F
 
 def serve():
     size = ["--scheme", scheme, "--size", str(PAGE * PAGES)]
-    command = [program, "--metrics", "off", *size, uri]
+    command = [program, "--metrics", "off", *size, *options, uri]
     daemon = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     ready = daemon.stdout.readline()
     if not ready.startswith("ready "):
@@ -102,4 +104,4 @@ if daemon.returncode != 0:
     sys.exit(f"FAIL {scheme}: SIGTERM ended with {daemon.returncode} (seed {seed})")
 if acknowledged < kills:
     sys.exit(f"FAIL {scheme}: {acknowledged} requests before {kills} kills (seed {seed})")
-print(f"ok   kill_nbd: {scheme}: {kills} kills, {acknowledged} requests acknowledged and never flushed, {zeros} of them zeros; all there")
+print(f"ok   kill_nbd: {scheme} {' '.join(options)}: {kills} kills, {acknowledged} requests acknowledged and never flushed, {zeros} of them zeros; all there")

@@ -2,7 +2,8 @@
 //! describes their structure and how to repeat a failure.
 //!
 //! [`suite`] is their command line, [`amplification`] measures page maps, [`daemon_swarm`] checks
-//! the daemon, [`fuzz`] contains the fuzz targets. Except for the measured reference, this crate
+//! the daemon, [`write_cache`] its write cache,
+//! [`fuzz`] contains the fuzz targets. Except for the measured reference, this crate
 //! names no scheme: suites iterate over the table.
 #![forbid(unsafe_code)]
 
@@ -12,6 +13,8 @@ pub mod daemon_swarm;
 #[cfg(feature = "programs")]
 pub mod fuzz;
 pub mod suite;
+#[cfg(feature = "programs")]
+pub mod write_cache;
 
 /// Returns a seed from the clock.
 pub fn fresh_seed() -> u64 {

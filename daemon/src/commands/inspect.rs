@@ -9,13 +9,14 @@ use crate::output::{print, print_json};
 use crate::profile_file;
 use crate::size::show_size;
 use crate::stack;
+use crate::volume::write_cache::{self, Loaded, Opening};
 use ftl_core::format::{OOB_BYTES, Oob};
 use ftl_core::{Ftl, Lpn};
 use ftld_traces::recording::Reader;
 use nand_model::store::{FileStore, peek};
 use nand_model::{Bad, Cause, Chip, Geometry, ImageInfo, Part, Pbn, Ppn};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Options of `ftld inspect`.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +58,7 @@ pub fn inspect(dirs: &Dirs, image: &str, wanted: &InspectOptions) -> Result<(), 
     }
     let mut value = header_json(&info);
     value["image"] = json!(path);
+    value["write_cache"] = cache_json(&path, &info)?;
     if wanted.blocks || wanted.page.is_some() || wanted.lpn.is_some() {
         let mut ftl = open_chip(&path)?;
         if wanted.blocks {
@@ -77,6 +79,52 @@ pub fn inspect(dirs: &Dirs, image: &str, wanted: &InspectOptions) -> Result<(), 
     }
 }
 
+/// Returns the write cache of an image, null without one: a daemon left it, or uses it now.
+fn cache_json(path: &Path, info: &ImageInfo) -> Result<Value, Failure> {
+    let Some(section) = info.cache_area else {
+        return Ok(Value::Null);
+    };
+    let page_bytes = info.profile.geometry.page_bytes;
+    let opening = Opening {
+        uuid: info.uuid,
+        boot_id: &stack::boot_id()?,
+        sync_failed: info.sync_failed,
+        page_bytes,
+        logical_bytes: u64::from(stack::logical_pages(info)) * u64::from(page_bytes),
+    };
+    let failed = |error: std::io::Error| Failure::io(path.display(), &error);
+    let mut value = json!({"area_bytes": section.bytes});
+    match write_cache::peek(path, section, &opening).map_err(failed)? {
+        Loaded::Pending(pending) => {
+            value["pending_entries"] = pending.entries.into();
+            value["pending_units"] = pending.units.into();
+            value["unit_bytes"] = pending.cache.unit().into();
+        }
+        Loaded::Lost(lost) => {
+            value["lost_units"] = lost.units.into();
+            value["lost_because"] = lost.why.into();
+        }
+    }
+    Ok(value)
+}
+
+/// Returns the state of a write cache as text; `None` without one.
+fn cache_text(cache: &Value) -> Option<String> {
+    let area = show_size(cache["area_bytes"].as_u64()?);
+    Some(match cache["pending_entries"].as_u64() {
+        Some(entries) => format!(
+            "write cache of {area}: {entries} entries pending, {} units; the next start writes them \
+             to the flash",
+            cache["pending_units"]
+        ),
+        None => format!(
+            "write cache of {area}: lost, because {} ({} units)",
+            cache["lost_because"].as_str().unwrap_or("-"),
+            cache["lost_units"]
+        ),
+    })
+}
+
 /// Mounts the scheme in memory, so that a logical page can be looked up. Fails if the image is in
 /// use.
 fn open_chip(path: &std::path::Path) -> Result<Box<dyn Ftl<FileStore>>, Failure> {
@@ -90,6 +138,7 @@ fn open_chip(path: &std::path::Path) -> Result<Box<dyn Ftl<FileStore>>, Failure>
 pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
     let path = path_of(dirs, image);
     let (info, mut ftl) = stack::open_in_memory(&path)?;
+    let cache = cache_json(&path, &info)?;
     let failed = |error: ftl_core::FtlError| {
         Failure::failed(format!("{}: checking: {error}", path.display()))
     };
@@ -122,6 +171,7 @@ pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
         let report = json!({
             "image": path, "scheme": ftl.scheme(), "clean": info.clean, "pages_scanned": report.pages_scanned,
             "pages_discarded": report.pages_discarded, "findings": findings, "unreadable": runs,
+            "write_cache": cache,
         });
         print_json("check", report)?;
     } else if findings.is_empty() {
@@ -135,6 +185,9 @@ pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
             path.display(),
             ftl.scheme()
         ))?;
+        if let Some(text) = cache_text(&cache) {
+            print(&format!("{text}\n"))?;
+        }
     } else {
         print(
             &findings
@@ -336,6 +389,9 @@ fn text(value: &Value, flash: &str) -> String {
             "unclean, or in use"
         },
     );
+    if let Some(cache) = cache_text(&value["write_cache"]) {
+        text += &format!("  cache     {cache}\n");
+    }
     for key in ["page", "lpn"] {
         if !value[key].is_null() {
             text += &format!("{key} {:#}\n", value[key]);

@@ -7,6 +7,7 @@ use crate::instance::Dirs;
 use crate::output::{Tone, print, print_json, print_text, with_schema, wrapped};
 use crate::rates::{Latency, Rates, show_ns};
 use crate::size::show_size;
+use crate::volume::write_cache::CutCounts;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -81,7 +82,13 @@ pub fn status(dirs: &Dirs, name: Option<&str>, brief: bool, as_json: bool) -> Re
             ));
         }
     }
+    if let Some(cache) = cache_text(&status) {
+        lines.push(format!("  {:<10} {cache}", "cache"));
+    }
     lines.push(format!("  {:<10} {}", "mount", mount_text(&status)));
+    if let Some(cut) = cut_text(&status) {
+        lines.push(format!("  {:<10} {cut}", "cut"));
+    }
     let wear = &status["wear"];
     let mean = wear["mean"].as_f64().unwrap_or_default();
     lines.push(format!(
@@ -136,6 +143,42 @@ fn recording_text(recording: &Value) -> String {
         show_size(recording["bytes"].as_u64().unwrap_or_default()),
         recording["waits"]
     )
+}
+
+/// Returns the state of the write cache, if there is one.
+fn cache_text(status: &Value) -> Option<String> {
+    let cache = &status["write_cache"];
+    let size = |key: &str| show_size(cache[key].as_u64().unwrap_or(0));
+    cache["capacity_bytes"]
+        .as_u64()
+        .filter(|bytes| *bytes > 0)?;
+    let loses = match cache["power_loss_protection"] == true {
+        true => "power-loss protection",
+        false => cache["model"].as_str().unwrap_or("-"),
+    };
+    let through = match cache["write_through"] == true {
+        true => "; write through",
+        false => "",
+    };
+    Some(format!(
+        "{} dirty of {}, read hits {} ({loses}{through})",
+        size("dirty_bytes"),
+        size("capacity_bytes"),
+        size("read_hit_bytes")
+    ))
+}
+
+/// Returns what the power cut or host crash before this start left of a write cache.
+fn cut_text(status: &Value) -> Option<String> {
+    let units = status["write_cache"]["last_cut_units"].as_object()?;
+    let count = |name: &str| units.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let names = CutCounts::NAMES;
+    let all: u64 = names.iter().map(|name| count(name)).sum();
+    let parts: Vec<_> = names
+        .iter()
+        .map(|name| format!("{} {name}", count(name)))
+        .collect();
+    (all > 0).then(|| format!("{all} units of the write cache: {}", parts.join(", ")))
 }
 
 /// Returns what the mount of this start found.

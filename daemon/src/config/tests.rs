@@ -213,3 +213,65 @@ fn wrong_values_name_their_option() {
         assert!(message.contains(part), "{message}");
     }
 }
+
+#[test]
+fn a_write_cache_that_cannot_be_is_refused_with_the_way_out() {
+    let of = |size: &str| DeviceOptions {
+        write_cache: Some(size.into()),
+        ..DeviceOptions::default()
+    };
+    let cache = typed(None, &of("2MiB")).unwrap().write_cache.unwrap();
+    assert_eq!(
+        (cache.bytes, cache.model.name(), cache.tear),
+        (2 << 20, "any", None)
+    );
+    let with = |change: fn(&mut DeviceOptions), size: Option<&str>| {
+        let mut options = of(size.unwrap_or("2MiB"));
+        if size.is_none() {
+            options.write_cache = None;
+        }
+        change(&mut options);
+        typed(None, &options).unwrap_err().message
+    };
+    let none = |_: &mut DeviceOptions| {};
+    for (message, part) in [
+        (
+            with(none, Some("64KiB")),
+            "at least 1 MiB; leave the option out",
+        ),
+        (
+            with(none, Some("1048577")),
+            "not a multiple of 4 KiB; write for example 2 MiB",
+        ),
+        (with(none, Some("1024TiB")), "choose a smaller one"),
+        (
+            with(|o| o.read_only = true, Some("1MiB")),
+            "leave one of the two out",
+        ),
+        (with(|o| o.cache_plp = true, None), "add --write-cache SIZE"),
+        (
+            with(|o| o.cache_tear = Some(512), None),
+            "--cache-tear is about a write cache",
+        ),
+        (
+            with(|o| o.cache_tear = Some(700), Some("1MiB")),
+            "none of 512, 1024",
+        ),
+        (
+            with(|o| o.cache_model = Some("none".into()), Some("1MiB")),
+            "none of any, ordered, lost",
+        ),
+        (
+            with(
+                |o| (o.cache_plp, o.cache_model) = (true, Some("any".into())),
+                Some("1MiB"),
+            ),
+            "leave one of the two out",
+        ),
+    ] {
+        assert!(
+            message.contains(part) && !message.contains('\n'),
+            "{message}"
+        );
+    }
+}

@@ -48,6 +48,7 @@ pub(crate) fn fresh() -> StatusSnapshot {
         wear: Wear::default(),
         erase_credit: u32::MAX,
         blocks_to_refresh: 0,
+        cache: Default::default(),
     };
     StatusSnapshot {
         facts: Arc::new(facts),

@@ -29,16 +29,6 @@ use std::ops::Range;
 /// Minimum of memory per simulated page: its stored OOB bytes, and its map entry.
 pub(super) const BYTES_PER_PAGE: u64 = 32 + 4;
 
-/// Returns the memory available without swapping, in bytes; `None` if the kernel does not report
-/// it.
-pub(super) fn available_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
-}
-
 /// A scheme and a device to run it on.
 pub(super) struct Bench {
     pub(super) scheme: &'static ftl_core::schemes::Scheme,

@@ -44,9 +44,10 @@ pub use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate};
 
 use crate::failure::{Failure, panic_text};
 use crate::output::print;
+use crate::sys;
 use address::{AddressRule, Footprint};
 use begun::Begun;
-use bench::{Bench, available_memory};
+use bench::Bench;
 use feed::{Feed, TICK};
 use ftl_core::schemes::SCHEMES;
 use nix::time::{ClockId, clock_gettime};
@@ -145,7 +146,7 @@ fn run_unguarded(
     let mut bench = Bench::new(job, &requirements, footprint.as_ref().map(Footprint::bytes))?;
     let touched = footprint.as_ref().map(Footprint::extents);
     let map = AddressRule::new(job.method.address, footprint);
-    bench.fits_memory(available_memory())?;
+    bench.fits_memory(sys::memory_available())?;
     bench.fit_ram(job)?;
     let mut watch = Watch::open(watched)?;
     let mut sim = bench.start(job)?;
@@ -258,7 +259,7 @@ pub(crate) fn raw_flash(job: &Job, touched: Option<u64>) -> Result<Option<u64>, 
 pub(crate) fn check(job: &Job, touched: Option<u64>) -> Result<(), Failure> {
     let job = &job.complete()?;
     let bench = Bench::new(job, &job.requirements()?, touched)?;
-    bench.fits_memory(available_memory())?;
+    bench.fits_memory(sys::memory_available())?;
     bench.check_ram(job)
 }
 

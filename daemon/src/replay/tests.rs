@@ -22,7 +22,7 @@ fn a_device_without_room_in_memory_is_refused() {
         (bench.fits_memory(Some(1 << 40)), bench.fits_memory(None)),
         (Ok(()), Ok(()))
     );
-    assert!(available_memory().unwrap() > 1 << 20);
+    assert!(crate::sys::memory_available().unwrap() > 1 << 20);
 }
 
 /// A live device of this scheme, without background work and network, serves random requests and is

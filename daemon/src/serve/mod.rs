@@ -308,9 +308,18 @@ struct Running {
     background: Background,
 }
 
+/// Returns the kernel's file with the write cache of a device that the kernel serves.
+fn kernel_write_cache(target: &str) -> Option<PathBuf> {
+    let name = target.strip_prefix("/dev/")?;
+    Some(PathBuf::from(format!(
+        "/sys/block/{name}/queue/write_cache"
+    )))
+}
+
 /// Starts the background work.
 fn start_background(served: Arc<Served>, service: Arc<dyn Service>) -> Result<Running, Failure> {
-    let background = Background::start(&served.volume)
+    let write_through = kernel_write_cache(&service.target());
+    let background = Background::start(&served.volume, write_through)
         .map_err(|error| Failure::io("background thread", &error))?;
     Ok(Running {
         served,

@@ -4,16 +4,20 @@
 //! it is finished and synced. A killed creator leaves a file with another name, `.IMAGE.new-...`,
 //! which a later start removes.
 
+mod cache;
 mod label;
 mod unfinished;
 
+pub use cache::{CacheUse, boot_id};
 pub(crate) use label::{Label, fits, read_label};
 
 use crate::config::{Config, Latency, OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
 use crate::convert::to_f64;
 use crate::failure::{Exit, Failure};
 use crate::private_lock::is_open_to_others;
+use crate::volume::write_cache::Opening;
 use crate::volume::{Durable, Volume, VolumeOptions};
+use cache::Image;
 use ftl_core::schemes::{Layout, SCHEMES, Scheme};
 use ftl_core::{Ftl, FtlConfig, FtlError, RamReport, Start};
 use label::{contradiction, params_text};
@@ -139,14 +143,22 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
             image.display()
         );
     }
-    let stack = volume_on(image, store, config.read_only, config.latency, |durable| {
-        durable
+    let boot_id = boot_id().or_else(|failure| match config.write_cache {
+        Some(_) => Err(failure),
+        // No entry counts then.
+        None => Ok(String::new()),
     })?;
+    let cache = CacheUse {
+        options: config.write_cache,
+        boot_id: &boot_id,
+    };
+    let (read_only, latency) = (config.read_only, config.latency);
+    let stack = volume_on(image, store, read_only, latency, cache, |durable| durable)?;
     Ok(Stack { is_new, ..stack })
 }
 
 /// Mounts the scheme of an open image and creates a volume on it. The mount is durable before the
-/// first request. `wrap` may insert a layer between the volume and the host's storage.
+/// first request, with the entries of an earlier write cache. `wrap` may insert a layer between the volume and the host's storage.
 ///
 /// # Errors
 /// The image's scheme is unknown, does not mount, or the mount cannot be synced.
@@ -155,10 +167,13 @@ pub fn volume_on(
     store: FileStore,
     read_only: bool,
     latency: Latency,
+    cache: CacheUse<'_>,
     wrap: impl FnOnce(Arc<dyn Durable<FileStore>>) -> Arc<dyn Durable<FileStore>>,
 ) -> Result<Stack, Failure> {
     let (label, was_clean) = (read_label(image, store.info())?, store.info().clean);
     let (size, profile, sync) = (store.info().size, store.info().profile, store.sync_handle());
+    let (uuid, sync_failed) = (store.info().uuid, store.info().sync_failed);
+    let area = store.cache_area();
     let ftl = mount(image, store, &label)?;
     if !was_clean {
         let found = ftl.stats().mount;
@@ -185,7 +200,20 @@ pub fn volume_on(
         read_only,
         emulate: latency == Latency::Emulate,
     };
-    let volume = Volume::new(ftl, options, Some(wrap(Arc::new(ImageSync(sync.clone())))));
+    let mut volume = Volume::new(ftl, options, Some(wrap(Arc::new(ImageSync(sync.clone())))));
+    let opened = Image {
+        path: image,
+        area,
+        opening: Opening {
+            uuid,
+            boot_id: cache.boot_id,
+            sync_failed,
+            page_bytes: profile.geometry.page_bytes,
+            logical_bytes,
+        },
+        read_only,
+    };
+    opened.open_cache(&mut volume, cache.options)?;
     Ok(Stack {
         volume,
         scheme: label.scheme.name,

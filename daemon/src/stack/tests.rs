@@ -66,9 +66,18 @@ fn two_flushes_that_overlap_share_a_sync_and_a_later_one_does_not() {
     create(&config).unwrap();
     let (store, _) = FileStore::open(&config.image, Access::ReadWrite).unwrap();
     let sync = store.sync_handle();
-    let stack = volume_on(&config.image, store, false, Latency::None, |durable| {
-        durable
-    })
+    let cache = CacheUse {
+        options: None,
+        boot_id: "",
+    };
+    let stack = volume_on(
+        &config.image,
+        store,
+        false,
+        Latency::None,
+        cache,
+        |durable| durable,
+    )
     .unwrap();
     let volume = stack.volume;
     volume.write(0, &page(1, 0)).unwrap();

@@ -85,7 +85,9 @@ impl<S: Store + 'static> Volume<S> {
                     .collect(),
                 None => Vec::new(),
             };
-            Ok((FlashSnapshot::take(core, written), changed, events))
+            let mut snapshot = FlashSnapshot::take(core, written);
+            snapshot.cache.write_through = self.unlocked.write_through.load(Relaxed);
+            Ok((snapshot, changed, events))
         });
         drop(guard);
         let Ok((snapshot, changed, events)) = taken else {
@@ -165,11 +167,17 @@ impl<S: Store + 'static> Volume<S> {
     /// sync failed.
     pub fn close(&self) -> io::Result<S> {
         self.resume();
+        let is_well = || !self.shape.read_only && self.unlocked.health.load(Relaxed) == WELL;
+        let drained = if self.shape.has_cache && is_well() && self.lock().is_some() {
+            self.drain_to_close()
+        } else {
+            Ok(false)
+        };
         let mut guard = self.lock();
         if guard.is_none() {
             return Err(io::Error::from_raw_os_error(EIO));
         }
-        let well = !self.shape.read_only && self.unlocked.health.load(Relaxed) == WELL;
+        let well = is_well();
         let stopped = if well {
             self.run(&mut guard, true, |core| {
                 core.ftl.shutdown(core.clock.start(1)).map(drop)
@@ -178,7 +186,7 @@ impl<S: Store + 'static> Volume<S> {
             Ok(())
         };
         let mark = self.mark(&mut guard);
-        let Some(core) = guard.take() else {
+        let Some(mut core) = guard.take() else {
             return Err(io::Error::from_raw_os_error(EIO));
         };
         drop(guard);
@@ -186,6 +194,13 @@ impl<S: Store + 'static> Volume<S> {
             stopped?;
             if well {
                 self.wait(mark)?;
+                if let Some(cache) = &mut core.cache {
+                    if drained? {
+                        cache.detach()
+                    } else {
+                        cache.seal()
+                    }?;
+                }
             }
         }
         Ok(core.ftl.into_chip().into_store())

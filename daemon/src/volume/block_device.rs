@@ -7,7 +7,6 @@
 use super::host::Op;
 use super::locked::Core;
 use super::request::{FlushWait, Request};
-use super::snapshot::LastWrite;
 use super::unlocked::{NO_POWER, WELL};
 use super::{EINVAL, EIO, ENOSPC, EPERM, EXTENT_PAGES, Volume};
 use crate::convert::{to_u64, to_usize};
@@ -47,18 +46,7 @@ impl<S: Store + 'static> Volume<S> {
         last: bool,
         verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
     ) -> io::Result<()> {
-        let mut guard = self.lock_to_begin(request.begins());
-        self.writable()?;
-        let left = guard.as_ref().map_or(u32::MAX, Core::erases_left);
-        if left < self.shape.erases_eager {
-            self.tell_short();
-        }
-        if left < self.shape.erases_low {
-            let mark = self.mark(&mut guard);
-            drop(guard);
-            self.wait_for_erased_space(mark)?;
-            guard = self.lock_to_begin(false);
-        }
+        let mut guard = self.lock_to_change(request.begins())?;
         let is_write = request.is_write();
         self.run(&mut guard, true, |core| {
             let changed = request.step(core, last, verb);
@@ -70,6 +58,26 @@ impl<S: Store + 'static> Volume<S> {
             }
             changed
         })
+    }
+
+    /// Returns the lock once a change may begin: the store accepts the erases of one extent.
+    pub(super) fn lock_to_change(
+        &self,
+        first: bool,
+    ) -> io::Result<MutexGuard<'_, Option<Core<S>>>> {
+        let mut guard = self.lock_to_begin(first);
+        self.writable()?;
+        let left = guard.as_ref().map_or(u32::MAX, Core::erases_left);
+        if left < self.shape.erases_eager {
+            self.tell_short();
+        }
+        if left < self.shape.erases_low {
+            let mark = self.mark(&mut guard);
+            drop(guard);
+            self.wait_for_erased_space(mark)?;
+            guard = self.lock_to_begin(false);
+        }
+        Ok(guard)
     }
 
     /// Runs one bounded extent of a request that changes nothing visible to the host.
@@ -132,9 +140,7 @@ impl<S: Store + 'static> Volume<S> {
             let next = extent_end(offset, end, self.shape.extent_bytes);
             assert!(next > offset, "an extent of a read is empty");
             let (part, rest) = buf.split_at_mut(to_usize(next - offset));
-            self.look(request, next == end, |core, at| {
-                core.paged().read(at, offset, part)
-            })?;
+            self.look(request, next == end, |core, at| core.read(at, offset, part))?;
             (buf, offset) = (rest, next);
         }
         assert!(buf.is_empty(), "a read has filled its buffer");
@@ -154,17 +160,18 @@ impl<S: Store + 'static> Volume<S> {
             self.shape.size
         );
         while offset < end {
-            let next = extent_end(offset, end, self.shape.extent_bytes);
+            let next = extent_end(offset, end, self.shape.write_bytes);
             assert!(next > offset, "an extent of a write is empty");
             let (part, rest) = data.split_at(to_usize(next - offset));
-            self.change(request, next == end, |core, at| {
-                let done = core.paged().write(at, offset, part)?;
-                core.last_write = Some(LastWrite {
-                    offset,
-                    bytes: next - offset,
-                });
-                Ok(done)
-            })?;
+            if self.shape.has_cache {
+                self.write_cached(request, next == end, offset, part)?;
+            } else {
+                self.change(request, next == end, |core, at| {
+                    let done = core.paged().write(at, offset, part)?;
+                    core.note_write(offset, part);
+                    Ok(done)
+                })?;
+            }
             (data, offset) = (rest, next);
         }
         assert!(data.is_empty(), "a write has taken all its data");
@@ -174,7 +181,8 @@ impl<S: Store + 'static> Volume<S> {
     fn zero(&self, op: Op, offset: u64, len: u64) -> io::Result<Completion> {
         let mut request = self.begin(op, offset, len)?;
         let result = self.zero_extents(&mut request, offset, offset + len);
-        request.end(result)
+        let zeroed = request.end(result)?;
+        self.flush_through(zeroed)
     }
 
     fn zero_extents(&self, request: &mut Request<'_>, mut offset: u64, end: u64) -> io::Result<()> {
@@ -188,9 +196,13 @@ impl<S: Store + 'static> Volume<S> {
         while offset < end {
             let next = extent_end(offset, end, length);
             assert!(next > offset, "an extent of zeros is empty");
-            self.change(request, next == end, |core, at| {
-                core.paged().zero(at, offset, next - offset)
-            })?;
+            if self.shape.has_cache {
+                self.zero_cached(request, next == end, offset, next - offset)?;
+            } else {
+                self.change(request, next == end, |core, at| {
+                    core.paged().zero(at, offset, next - offset)
+                })?;
+            }
             offset = next;
         }
         Ok(())
@@ -207,7 +219,7 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
     }
 
     fn physical_block(&self) -> u32 {
-        self.shape.page_bytes.min(4096)
+        self.shape.unit_bytes
     }
 
     fn preferred_block(&self) -> u32 {
@@ -233,7 +245,8 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
         let result = self
             .writable()
             .and_then(|()| self.write_extents(&mut request, offset, data));
-        request.end(result)
+        let written = request.end(result)?;
+        self.flush_through(written)
     }
 
     fn trim(&self, offset: u64, len: u64) -> io::Result<Completion> {
@@ -252,12 +265,16 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
         if self.shape.read_only {
             return Ok(Box::new(FlushWait::<S>::new(request, None)));
         }
-        let mut guard = self.lock_to_begin(true);
+        if self.shape.has_cache
+            && let Err(error) = self.drain_for_flush(&mut request)
+        {
+            return Err(request.fail(error));
+        }
+        let mut guard = self.lock_to_begin(request.begins());
         let health = self.unlocked.health.load(Relaxed);
         let flushed = if health == WELL {
             let flush = |core: &mut Core<S>, at| {
-                core.ftl
-                    .flush(at)
+                core.flush(at)
                     .inspect_err(|error| self.unlocked.note_failed(error))
             };
             self.run(&mut guard, true, |core| request.step(core, true, flush))

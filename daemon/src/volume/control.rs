@@ -35,9 +35,13 @@ impl<S: Store + 'static> Volume<S> {
             .as_mut()
             .ok_or_else(|| Failure::failed("already stopping"))?;
         let injected = injection.apply(core.ftl.chip_mut())?;
+        if let (Some(cache), Some(seed)) = (&mut core.cache, injected.cut_seed) {
+            cache.set_cut_seed(seed);
+        }
         tracing::warn!("injected: {}", injected.text);
         self.unlocked.injected[injected.kind.index()].fetch_add(injected.count, Relaxed);
         if !core.ftl.chip().powered() {
+            core.lose_power();
             self.unlocked.lose_power();
         }
         Ok(injected)

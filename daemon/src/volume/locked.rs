@@ -6,11 +6,12 @@
 use super::EXTENT_PAGES;
 use super::clock::Clock;
 use super::snapshot::{LastWrite, Wear, WearScan};
-use crate::convert::{narrow, to_u32};
+use super::write_cache::{CacheView, WriteCache};
+use crate::convert::{narrow, to_u32, to_u64};
 use crate::device::Extent;
 use crate::pages::PageIo;
 use ftl_core::{Ftl, FtlError, Lpn};
-use nand_model::Store;
+use nand_model::{Nanos, Store};
 
 pub(super) struct Core<S: Store> {
     pub(super) ftl: Box<dyn Ftl<S>>,
@@ -21,6 +22,9 @@ pub(super) struct Core<S: Store> {
     pub(super) wear: Wear,
     /// Newest extent that the host wrote.
     pub(super) last_write: Option<LastWrite>,
+    pub(super) cache: Option<Box<WriteCache>>,
+    /// Counters of a cache that has ended.
+    pub(super) last_cache: CacheView,
 }
 
 impl<S: Store> Core<S> {
@@ -51,6 +55,57 @@ impl<S: Store> Core<S> {
         }
     }
 
+    /// Returns the cache, if there is one, and the scheme below it.
+    pub(super) fn cached(&mut self) -> Option<(&mut WriteCache, PageIo<'_, S>)> {
+        let io = PageIo {
+            ftl: &mut *self.ftl,
+            scratch: &mut self.scratch,
+        };
+        self.cache.as_deref_mut().map(|cache| (cache, io))
+    }
+
+    /// Records the newest extent that the host wrote.
+    pub(super) fn note_write(&mut self, offset: u64, data: &[u8]) {
+        self.last_write = Some(LastWrite {
+            offset,
+            bytes: to_u64(data.len()),
+        });
+    }
+
+    /// Reads an extent.
+    pub(super) fn read(
+        &mut self,
+        at: Nanos,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<Nanos, FtlError> {
+        match self.cached() {
+            None => self.paged().read(at, offset, buf),
+            Some((cache, mut io)) => cache.read(&mut io, at, offset, buf),
+        }
+    }
+
+    /// Makes everything on the flash safe.
+    pub(super) fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
+        let done = self.ftl.flush(at)?;
+        if let Some(cache) = &mut self.cache {
+            cache.note_flushed();
+        }
+        Ok(done)
+    }
+
+    /// Decides what of the cache survives a power cut, once.
+    pub(super) fn lose_power(&mut self) {
+        let cache = self.cache.as_deref_mut();
+        if let Some(counts) = cache.and_then(WriteCache::lose_power) {
+            tracing::warn!(
+                "write cache at the power cut: {} dirty units: {}",
+                counts.units(),
+                counts.text()
+            );
+        }
+    }
+
     /// Returns at most `max` runs of equal state in `offset..end`, from a bounded number of pages.
     pub(super) fn extents(
         &mut self,
@@ -71,7 +126,10 @@ impl<S: Store> Core<S> {
                 break;
             }
             let next = end.min((offset / page + 1) * page);
-            let mapped = self.ftl.is_mapped(Lpn::new(narrow(offset / page)))?;
+            let first = offset / page * page;
+            let cache = self.cache.as_deref();
+            let mapped = cache.is_some_and(|cache| cache.covers_any(first, first + page))
+                || self.ftl.is_mapped(Lpn::new(narrow(offset / page)))?;
             let stretches = extents.len();
             match extents.last_mut() {
                 Some(last) if last.mapped == mapped => last.len += next - offset,

@@ -13,6 +13,7 @@
 
 mod background;
 mod block_device;
+mod cached;
 mod clock;
 mod control;
 mod histogram;
@@ -23,6 +24,7 @@ mod request;
 mod snapshot;
 mod unlocked;
 mod watch;
+pub mod write_cache;
 
 use crate::convert::to_usize;
 pub use histogram::{BOUNDS_NS, Histogram, HistogramView};
@@ -46,6 +48,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use unlocked::{NO_DATA, NO_WRITES, Unlocked, WELL, errno};
 use watch::{BlockScan, Shown};
+use write_cache::CacheView;
 
 /// Maximum pages per extent of a trim, or per block-status query.
 const EXTENT_PAGES: u32 = 16_384;
@@ -158,6 +161,12 @@ struct Shape {
     size: u64,
     page_bytes: u32,
     extent_bytes: u64,
+    /// Most bytes of an extent of a write.
+    write_bytes: u64,
+    /// Unit of atomicity.
+    unit_bytes: u32,
+    /// Whether there is a write cache.
+    has_cache: bool,
     read_only: bool,
     /// Erases left at which a change waits for a sync.
     erases_low: u32,
@@ -200,6 +209,8 @@ impl<S: Store + 'static> Volume<S> {
             scan: WearScan::default(),
             wear: Wear::default(),
             last_write: None,
+            cache: None,
+            last_cache: CacheView::default(),
         };
         while !core.look_at_wear() {}
         let published = Mutex::new(Arc::new(FlashSnapshot::take(&core, 0)));
@@ -208,6 +219,9 @@ impl<S: Store + 'static> Volume<S> {
                 size: options.size,
                 page_bytes: geometry.page_bytes,
                 extent_bytes,
+                write_bytes: extent_bytes,
+                unit_bytes: geometry.page_bytes.min(4096),
+                has_cache: false,
                 read_only: options.read_only,
                 erases_low: ERASES_LOW.min(erases / 4),
                 erases_eager: erases / 2,
@@ -275,8 +289,13 @@ impl<S: Store + 'static> Volume<S> {
         if self.unlocked.health.load(Relaxed) >= NO_DATA {
             return Err(eio());
         }
-        match catch_unwind(AssertUnwindSafe(|| verb(core))) {
-            Ok(result) => result.map_err(|error| self.refuse(&error)),
+        match catch_unwind(AssertUnwindSafe(|| verb(&mut *core))) {
+            Ok(result) => result.map_err(|error| {
+                if matches!(error, FtlError::PowerLost) {
+                    core.lose_power();
+                }
+                self.refuse(&error)
+            }),
             Err(panic) => {
                 let why = format!(
                     "internal error in scheme {}: {}",

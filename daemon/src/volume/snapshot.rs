@@ -1,6 +1,7 @@
 //! Snapshots that a volume publishes regularly, so that a scrape never takes the request lock.
 
 use super::locked::Core;
+use super::write_cache::CacheView;
 use crate::convert::{sum_to_f64, to_f64, to_u32};
 use ftl_core::{EventKind, EventTotals, Ftl, GcPageClasses, RamReport, SchemeStats, StreamView};
 use nand_model::{Bad, Counters, Nanos, Pbn, Store};
@@ -40,6 +41,8 @@ pub struct FlashSnapshot {
     pub erase_credit: u32,
     /// Blocks due for refresh.
     pub blocks_to_refresh: u32,
+    /// The write cache; all zero without one.
+    pub cache: CacheView,
 }
 
 /// Extent of a host write.
@@ -173,6 +176,10 @@ impl FlashSnapshot {
             wear,
             erase_credit: chip.store().erase_credit(),
             blocks_to_refresh: to_u32(chip.blocks_to_refresh().len()),
+            cache: core
+                .cache
+                .as_ref()
+                .map_or(core.last_cache, |cache| cache.view()),
         }
     }
 }

@@ -44,6 +44,8 @@ pub(super) struct Unlocked {
     pub(super) short_told: (Mutex<()>, Condvar),
     /// Number of waits for the host's storage in progress.
     pub(super) at_storage: AtomicU64,
+    /// Whether the kernel sends neither FLUSH nor FUA.
+    pub(super) write_through: AtomicBool,
 }
 
 /// Everything is served.
@@ -73,6 +75,7 @@ impl Unlocked {
             short: AtomicBool::new(false),
             short_told: (Mutex::new(()), Condvar::new()),
             at_storage: AtomicU64::new(0),
+            write_through: AtomicBool::new(false),
         }
     }
 

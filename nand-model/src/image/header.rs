@@ -7,7 +7,7 @@ use super::fields::{Put, Take};
 use super::layout::{COPY_BYTES, Layout};
 use super::part;
 use super::sections::{self, Section};
-use super::{FORMAT_VERSION, ImageInfo, NAME_BYTES_MAX, PARAMS_BYTES_MAX};
+use super::{CacheSection, FORMAT_VERSION, ImageInfo, NAME_BYTES_MAX, PARAMS_BYTES_MAX};
 use crate::convert::to_u32;
 use crc32c::crc32c;
 
@@ -103,6 +103,8 @@ fn checks(copy: &[u8]) -> bool {
 const DEVICE: u16 = 1;
 /// The translation layer and its parameters.
 const SCHEME: u16 = 3;
+/// The area of a write cache.
+const CACHE: u16 = 6;
 
 impl Header {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -113,6 +115,7 @@ impl Header {
             (self.undoing, UNDOING),
         ];
         let mut sections = vec![self.device(), part::section(&info.profile), scheme(info)];
+        sections.extend(info.cache_area.map(cache));
         sections.extend_from_slice(&self.unknown);
         let mut list = Put(Vec::new());
         sections::encode(&sections, &mut list);
@@ -183,6 +186,7 @@ impl Header {
         let named = take_section(&mut sections, part::NAMED)?;
         let own = take_section(&mut sections, part::OWN)?;
         let scheme = needed_section(&mut sections, SCHEME)?;
+        let cache = take_section(&mut sections, CACHE)?;
         if let Some(section) = sections.iter().find(|section| section.is_needed) {
             return Err(HeaderFault::Unknown(section.unknown()));
         }
@@ -201,7 +205,7 @@ impl Header {
         let mut take = Take(&device);
         let (size, spare_slots) = (take.u64()?, take.u32()?);
         take.end()?;
-        Layout::new(profile.geometry, profile.nop, spare_slots)?;
+        let layout = Layout::new(profile.geometry, profile.nop, spare_slots)?;
         if spare_slots > profile.geometry.blocks / 8 + 65_536 {
             return Err(HeaderFault::Contradiction(format!(
                 "{spare_slots} spare slots for {} blocks",
@@ -211,6 +215,8 @@ impl Header {
         let mut take = Take(&scheme);
         let (scheme, params) = (take.text(NAME_BYTES_MAX)?, take.text(PARAMS_BYTES_MAX)?);
         take.end()?;
+        let cache_area = cache.map(|fields| cache_of(Take(&fields), &layout));
+        let cache_area = cache_area.transpose()?;
         let [clean, sync_failed, undoing] =
             [CLEAN, SYNC_FAILED, UNDOING].map(|flag| flags & flag != 0);
         let info = ImageInfo {
@@ -222,6 +228,7 @@ impl Header {
             version,
             clean,
             sync_failed,
+            cache_area,
         };
         Ok(Header {
             info,
@@ -251,6 +258,29 @@ fn take_section(sections: &mut Vec<Section>, id: u16) -> Result<Option<Vec<u8>>,
 fn needed_section(sections: &mut Vec<Section>, id: u16) -> Result<Vec<u8>, HeaderFault> {
     let found = take_section(sections, id)?;
     Ok(found.ok_or_else(|| format!("there is no section {id}"))?)
+}
+
+fn cache(area: CacheSection) -> Section {
+    let mut put = Put(Vec::new());
+    put.u64(area.at);
+    put.u64(area.bytes);
+    Section::needed(CACHE, put)
+}
+
+/// The area begins where the slots end.
+fn cache_of(mut take: Take<'_>, layout: &Layout) -> Result<CacheSection, String> {
+    let (at, bytes) = (take.u64()?, take.u64()?);
+    take.end()?;
+    let end = at
+        .checked_add(bytes)
+        .filter(|end| i64::try_from(*end).is_ok());
+    if at != layout.file_bytes || bytes == 0 || end.is_none() {
+        return Err(format!(
+            "a write cache of {bytes} bytes at byte {at}; the slots end at byte {}",
+            layout.file_bytes
+        ));
+    }
+    Ok(CacheSection { at, bytes })
 }
 
 fn scheme(info: &ImageInfo) -> Section {

@@ -65,4 +65,16 @@ pub struct ImageInfo {
     pub clean: bool,
     /// Whether a sync failed during its last use (as found).
     pub sync_failed: bool,
+    /// The area of a write cache behind the slots, if one is attached (as found).
+    pub cache_area: Option<CacheSection>,
+}
+
+/// The area of a write cache at the end of an image file: section 6 of the header. This crate does
+/// not interpret its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheSection {
+    /// First byte of the area in the file.
+    pub at: u64,
+    /// Bytes of the area.
+    pub bytes: u64,
 }

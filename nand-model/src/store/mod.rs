@@ -14,7 +14,7 @@ mod file;
 mod mem;
 mod oob_only;
 
-pub use file::{Access, FileStore, OpenReport, SyncError, SyncHandle, SyncStats, peek};
+pub use file::{Access, CacheArea, FileStore, OpenReport, SyncError, SyncHandle, SyncStats, peek};
 #[cfg(any(test, feature = "sim"))]
 pub use file::{Crash, End, Freeze, ReadFault, SimDisk, SyncFault, WriteFault};
 pub use mem::{Change, MemStore};

@@ -80,6 +80,9 @@ classes! {
     ZeroFlags: "WRITE_ZEROES with NO_HOLE or FAST_ZERO",
     Cache: "CACHE",
     BeyondTheEnd: "request beyond the end",
+    CutCache: "power cut with data in the write cache",
+    KillCache: "kill with data in the write cache",
+    CrashCache: "host crash with data in the write cache",
     Counters: "counters equal to the traffic",
 }
 

@@ -110,6 +110,10 @@ impl<F: FnMut(&Plan) -> bool> Search<F> {
     }
 
     fn drop_params(&mut self) {
+        let mut smaller = self.best.clone();
+        if smaller.cache.take().is_some() {
+            self.offer(smaller);
+        }
         for place in (0..self.best.params.len()).rev() {
             let mut smaller = self.best.clone();
             smaller.params.remove(place);

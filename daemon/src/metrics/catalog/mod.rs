@@ -7,6 +7,7 @@
 //! has all of them from the first scrape on. They start at 0, so that the first event is seen as an
 //! increase. Every family has the label `device`, the instance's name; it is not repeated here.
 
+mod cache;
 mod device;
 mod durability;
 mod flash;
@@ -128,6 +129,7 @@ const BY_STATE: &[Label] = &[label(
 const PARTS: [&[Family]; 11] = [
     device::FAMILIES,
     host::FAMILIES,
+    cache::FAMILIES,
     flash::FAMILIES,
     space::FAMILIES,
     gc::FAMILIES,

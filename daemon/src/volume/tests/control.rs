@@ -277,7 +277,7 @@ fn a_scheme_that_hangs_is_stuck_and_goes_on_when_it_does() {
     use crate::notify::{ProgressSample, StallDetector};
     let (volume, handles) = toy(None, false);
     let volume = Arc::new(volume);
-    let background = Background::start(&volume).unwrap();
+    let background = Background::start(&volume, None).unwrap();
     let turns = background.turns();
     let pulse = || ProgressSample {
         turns: turns.load(Relaxed),

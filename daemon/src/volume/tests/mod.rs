@@ -1,5 +1,6 @@
 //! Tests of the volume over a table as scheme.
 
+mod cache;
 mod control;
 mod flushes;
 mod requests;

@@ -16,6 +16,7 @@ fn header(profile: &Profile) -> Header {
         version: FORMAT_VERSION,
         clean: true,
         sync_failed: false,
+        cache_area: None,
     };
     Header {
         info,
@@ -33,6 +34,25 @@ fn headers_of_all_profiles_round_trip() {
     for profile in PROFILES {
         let header = header(profile);
         assert_eq!(Header::decode(&header.encode()), Ok(header));
+    }
+}
+
+#[test]
+fn the_area_of_a_write_cache_begins_where_the_slots_end() {
+    let mut header = header(&PROFILES[0]);
+    let geometry = header.info.profile.geometry;
+    let layout = Layout::new(geometry, header.info.profile.nop, header.spare_slots).unwrap();
+    let at = layout.file_bytes;
+    let area = |at, bytes| Some(CacheSection { at, bytes });
+    header.info.cache_area = area(at, 1 << 20);
+    assert_eq!(Header::decode(&header.encode()), Ok(header.clone()));
+    for wrong in [area(at - 4096, 4096), area(at, 0), area(at, u64::MAX)] {
+        header.info.cache_area = wrong;
+        let read = Header::decode(&header.encode());
+        assert!(
+            matches!(read, Err(HeaderFault::Contradiction(_))),
+            "{read:?}"
+        );
     }
 }
 

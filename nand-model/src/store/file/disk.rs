@@ -49,6 +49,10 @@ pub(crate) trait Disk: Send + Sync {
     fn punch(&self, at: u64, bytes: u64) -> io::Result<()>;
     /// Returns the first byte from `at` on that may be nonzero, or `None` if there is none.
     fn next_data(&self, at: u64) -> Option<u64>;
+    /// Sets the length of the file; new bytes are zero.
+    fn set_len(&self, bytes: u64) -> io::Result<()>;
+    /// Allocates the host's space for these bytes, if its file system can.
+    fn allocate(&self, at: u64, bytes: u64) -> io::Result<()>;
     /// Releases the lock although handles to the file remain.
     fn unlock(&self) {}
 }
@@ -110,10 +114,6 @@ impl FileDisk {
             Err(rustix::io::Errno::WOULDBLOCK) => Err(ImageError::InUse(path.into())),
             Err(errno) => Err(fail("lock it", errno.into())),
         }
-    }
-
-    pub(crate) fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.0.set_len(bytes)
     }
 
     /// Returns the length and the bytes allocated by the host.
@@ -183,6 +183,17 @@ impl Disk for FileDisk {
             Err(rustix::io::Errno::NXIO) => None,
             // The file system has no such query: everything may be data.
             Err(_) => Some(at),
+        }
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+
+    fn allocate(&self, at: u64, bytes: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), at, bytes) {
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
+            allocated => Ok(allocated?),
         }
     }
 
@@ -269,6 +280,15 @@ impl Disk for Overlay {
             .next()
             .map(|(page, _)| (page * PAGE).max(at));
         below.into_iter().chain(own).min()
+    }
+
+    fn allocate(&self, _at: u64, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The file keeps its length.
+    fn set_len(&self, _bytes: u64) -> io::Result<()> {
+        Ok(())
     }
 
     fn unlock(&self) {

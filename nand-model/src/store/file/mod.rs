@@ -18,6 +18,7 @@
 //! unbroken sequence of operations and undoes the rest, which equals a power cut at an earlier
 //! operation. docs/FORMAT.md has the proof.
 
+mod cache_area;
 mod counts;
 mod disk;
 #[cfg(test)]
@@ -34,6 +35,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use cache_area::CacheArea;
 pub use open::{Access, OpenReport, peek};
 #[cfg(any(test, feature = "sim"))]
 pub use sim::{Crash, End, Freeze, ReadFault, SimDisk, SyncFault, WriteFault};
@@ -95,6 +97,11 @@ impl FileStore {
     /// into a chip.
     pub fn sync_handle(&self) -> SyncHandle {
         self.sync.clone()
+    }
+
+    /// Returns the area of a write cache behind the slots, attached or not.
+    pub fn cache_area(&self) -> CacheArea {
+        CacheArea(self.sync.clone())
     }
 
     /// Whether changes stay in memory.

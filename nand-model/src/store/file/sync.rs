@@ -14,7 +14,7 @@
 //! least [`SyncHandle::durable_seq`].
 
 use super::disk::Disk;
-use crate::image::{Header, Layout};
+use crate::image::{CacheSection, Header, Layout};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -288,6 +288,29 @@ impl SyncHandle {
         }
         drop(state);
         self.force()
+    }
+
+    /// Returns the area of a write cache, as the header in memory has it.
+    pub(super) fn cache_area(&self) -> Option<CacheSection> {
+        self.lock().header.info.cache_area
+    }
+
+    /// Writes a header with this area of a write cache and syncs it.
+    pub(super) fn write_cache_area(&self, area: Option<CacheSection>) -> Result<(), SyncError> {
+        let mut state = self.lock_idle();
+        let before = std::mem::replace(&mut state.header.info.cache_area, area);
+        self.write_header(&mut state, self.synced_seq(), true);
+        if let Some(errno) = state.header_errno {
+            state.header.info.cache_area = before;
+            return Err(SyncError::Header(errno));
+        }
+        drop(state);
+        self.force()
+    }
+
+    /// The file, and the bytes of it that have a place in the layout.
+    pub(super) fn file(&self) -> (&dyn Disk, u64) {
+        (&*self.0.disk, self.0.layout.file_bytes)
     }
 
     /// Waits for a sync that starts after this call.

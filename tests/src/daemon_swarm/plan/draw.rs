@@ -2,6 +2,7 @@
 
 use super::{ALL, Action, Ask, DaemonEnd, Plan, Verb, WIRES};
 use ftl_core::schemes::SCHEMES;
+use ftld::volume::write_cache::{CacheOptions, Model};
 use ftld_battery::rig::{Cells, has_param};
 use nand_model::SplitMix;
 use nand_model::store::{Crash, End};
@@ -84,6 +85,7 @@ pub fn draw(seed: u64) -> Plan {
         } else {
             1 << 20
         },
+        cache: cache(seed),
         params: if ram {
             vec![("mlam.ack".into(), "buffer".into())]
         } else {
@@ -113,6 +115,17 @@ pub fn draw(seed: u64) -> Plan {
         draw.step();
     }
     draw.plan
+}
+
+/// Draws the write cache of a run. Its own generator leaves the rest of the plan as it is.
+fn cache(seed: u64) -> Option<CacheOptions> {
+    let mut rng = SplitMix::new(seed ^ 0x00CA_C4E0);
+    rng.one_in(2).then(|| CacheOptions {
+        bytes: [64 << 10, 256 << 10, 2 << 20][rng.index(3)],
+        model: [Model::Any, Model::Ordered, Model::Lost][rng.index(3)],
+        tear: rng.one_in(3).then_some(512),
+        protected: rng.one_in(5),
+    })
 }
 
 impl Draw {

@@ -5,6 +5,7 @@ mod scenes;
 mod text;
 
 use ftl_core::schemes::Scheme;
+use ftld::volume::write_cache::CacheOptions;
 use ftld_battery::rig::Cells;
 use nand_model::store::{Crash, End};
 
@@ -176,6 +177,8 @@ pub struct Plan {
     pub checkpoint: u32,
     /// Bytes per piece of a request.
     pub piece: u32,
+    /// Write cache of the daemon.
+    pub cache: Option<CacheOptions>,
     /// Scheme parameters besides the defaults.
     pub params: Vec<(String, String)>,
     /// The connections.

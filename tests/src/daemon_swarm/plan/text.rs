@@ -1,6 +1,7 @@
 //! Text form of plans.
 
 use super::{Action, Ask, DaemonEnd, Plan, VERBS, WIRES};
+use ftld::volume::write_cache::CacheOptions;
 use ftld_battery::rig::Cells;
 use nand_model::store::{Crash, End};
 use std::fmt;
@@ -121,6 +122,11 @@ impl Display for Plan {
             "plan {seed} {scheme} {} {page} {block} {size} {op} {spare} {checkpoint} {piece}{wires}",
             self.cells.name()
         )?;
+        if let Some(cache) = &self.cache {
+            let (model, tear) = (cache.model.name(), cache.tear.unwrap_or(0));
+            let plp = if cache.protected { " plp" } else { "" };
+            writeln!(f, "cache {} {model} {tear}{plp}", cache.bytes)?;
+        }
         self.params
             .iter()
             .try_for_each(|(key, value)| writeln!(f, "set {key} {value}"))?;
@@ -277,9 +283,19 @@ pub fn parse(text: &str) -> Result<Plan, String> {
     let wires = head.0.map(wire).collect::<Result<Vec<_>, _>>()?;
     let mut params = Vec::new();
     let mut actions = Vec::new();
+    let mut cache = None;
     for line in lines {
         match line.split_whitespace().collect::<Vec<_>>()[..] {
             ["set", key, value] => params.push((key.to_owned(), value.to_owned())),
+            ["cache", bytes, model, tear, ref plp @ ..] => {
+                let wrong = || format!("{line:?} is no write cache");
+                cache = Some(CacheOptions {
+                    bytes: bytes.parse().map_err(|_| wrong())?,
+                    model: model.parse().map_err(|_| wrong())?,
+                    tear: tear.parse().ok().filter(|tear| *tear > 0),
+                    protected: *plp == ["plp"],
+                });
+            }
             _ => actions.push(action(line).map_err(|why| format!("{line:?}: {why}"))?),
         }
     }
@@ -294,6 +310,7 @@ pub fn parse(text: &str) -> Result<Plan, String> {
         spare,
         checkpoint,
         piece,
+        cache,
         params,
         wires,
         actions,

@@ -5,7 +5,7 @@ use crate::daemon_swarm::plan::Plan;
 use ftl_core::{FtlConfig, Params, Start};
 use ftld::config::Latency;
 use ftld::device::BlockDevice;
-use ftld::stack::volume_on;
+use ftld::stack::{CacheUse, volume_on};
 use ftld::volume::Volume;
 use ftld_battery::rig::has_param;
 use nand_model::store::{Access, FileStore, SimDisk};
@@ -78,7 +78,11 @@ pub(super) fn make(plan: &Plan) -> Result<SimDisk, String> {
     Ok(disk)
 }
 
-pub(super) fn open(disk: &SimDisk, gate: Option<&Arc<Gate>>) -> Result<Volume<FileStore>, String> {
+pub(super) fn open(
+    plan: &Plan,
+    disk: &SimDisk,
+    gate: Option<&Arc<Gate>>,
+) -> Result<Volume<FileStore>, String> {
     let (store, _) = disk
         .open(Access::ReadWrite)
         .map_err(|error| format!("open: {error}"))?;
@@ -87,6 +91,10 @@ pub(super) fn open(disk: &SimDisk, gate: Option<&Arc<Gate>>) -> Result<Volume<Fi
         store,
         false,
         Latency::None,
+        CacheUse {
+            options: plan.cache,
+            boot_id: &disk.boot_id(),
+        },
         |inner| match gate {
             Some(gate) => Arc::new(Unblocked {
                 inner,

@@ -145,7 +145,7 @@ impl<'a> Run<'a> {
         self.note_end(first);
         self.after_kill = false;
         disk.freeze_at(Freeze::Write(writes));
-        let opened = open(&disk, None);
+        let opened = open(self.plan, &disk, None);
         let kept = disk.take_frozen().map(|frozen| frozen.ended(second));
         if kept.is_some() {
             rollback |= matches!(second, End::Crash(_));
@@ -173,7 +173,7 @@ impl<'a> Run<'a> {
             self.note(Class::RestartAfterFailedSync);
         }
         self.gate = Arc::new(Gate::default());
-        self.volume = Arc::new(open(&disk, Some(&self.gate))?);
+        self.volume = Arc::new(open(self.plan, &disk, Some(&self.gate))?);
         self.disk = disk;
         self.looked = if look { self.plan.size } else { 0 };
         if look {

@@ -8,7 +8,7 @@ use super::requests::EPERM;
 use crate::daemon_swarm::Class;
 use crate::daemon_swarm::plan::{Ask, Verb};
 use ftld::config::Latency;
-use ftld::stack::volume_on;
+use ftld::stack::{CacheUse, volume_on};
 use nand_model::store::{Access, End, SimDisk};
 use std::path::Path;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl<'a> Run<'a> {
     /// Opens a disk, checks its content and returns it.
     pub(super) fn look(&mut self, disk: &SimDisk, end: End) -> Result<Vec<u8>, String> {
         self.judged(end);
-        let bytes = contents(&open(disk, None)?)?;
+        let bytes = contents(&open(self.plan, disk, None)?)?;
         self.oracle.judge(&bytes, self.may_lose(end))?;
         Ok(bytes)
     }
@@ -56,7 +56,13 @@ impl<'a> Run<'a> {
         let (store, _) = disk
             .open(Access::ReadOnly)
             .map_err(|error| format!("read-only open: {error}"))?;
-        let stack = volume_on(Path::new(NAME), store, true, Latency::None, |inner| inner);
+        let boot_id = disk.boot_id();
+        let cache = CacheUse {
+            options: None,
+            boot_id: &boot_id,
+        };
+        let path = Path::new(NAME);
+        let stack = volume_on(path, store, true, Latency::None, cache, |inner| inner);
         let volume = Arc::new(
             stack
                 .map_err(|failure| format!("read-only mount: {failure}"))?
@@ -110,8 +116,20 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Returns whether the write cache has data that is not on the flash.
+    pub(super) fn is_dirty(&self) -> bool {
+        self.volume.publish(true);
+        self.volume.flash().cache.dirty_bytes > 0
+    }
+
     /// Records the properties of this checked end.
     pub(super) fn note_end(&mut self, end: End) {
+        if self.plan.cache.is_some() && self.volume.failure().is_none() && self.is_dirty() {
+            self.note(match end {
+                End::Kill => Class::KillCache,
+                End::Crash(_) => Class::CrashCache,
+            });
+        }
         let End::Crash(_) = end else {
             self.note(Class::Kill);
             return;

@@ -29,6 +29,7 @@ use nand_model::store::{End, FileStore, Freeze, SimDisk};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::runtime::Runtime;
 
 /// Report of a run.
@@ -156,7 +157,7 @@ impl<'a> Run<'a> {
     fn start(plan: &'a Plan, classes: &'a mut Classes) -> Result<Run<'a>, String> {
         let disk = make(plan)?;
         let gate = Arc::new(Gate::default());
-        let volume = Arc::new(open(&disk, Some(&gate))?);
+        let volume = Arc::new(open(plan, &disk, Some(&gate))?);
         let oracle = Oracle::new(plan.seed, volume.physical_block() as usize, plan.size);
         let mut run = Run {
             plan,
@@ -257,7 +258,7 @@ impl<'a> Run<'a> {
                 let bytes = self.look(&disk, *end)?;
                 self.note_end(*end);
                 if let Some(how) = again {
-                    let once_more = contents(&open(&disk.crashed(*how), None)?)?;
+                    let once_more = contents(&open(self.plan, &disk.crashed(*how), None)?)?;
                     self.judged(End::Crash(*how));
                     self.note(Class::CrashAfterOpen);
                     if once_more != bytes {
@@ -286,12 +287,16 @@ impl<'a> Run<'a> {
             Action::Cut(after, seed) => {
                 let cut = PowerCut {
                     after: *after,
-                    seed: after.map(|_| *seed),
+                    seed: Some(*seed),
                     ..PowerCut::default()
                 };
+                let dirty = self.is_dirty();
                 // Rejected after an earlier failure.
                 if self.volume.inject(&Injection::PowerCut(cut)).is_ok() {
                     self.cut = true;
+                    if dirty {
+                        self.note(Class::CutCache);
+                    }
                 }
             }
             Action::Race(asks, pauses) => self.race(asks, *pauses)?,
@@ -299,6 +304,7 @@ impl<'a> Run<'a> {
             Action::Idle(budget) => {
                 for _ in 0..4 {
                     let _ = self.volume.idle(*budget);
+                    self.volume.write_back_aged(Duration::ZERO);
                 }
                 self.volume.discard_freed_space();
             }

@@ -44,6 +44,7 @@ pub(in crate::store::file) fn new_header(
         version: FORMAT_VERSION,
         clean: false,
         sync_failed: false,
+        cache_area: None,
     };
     let spare_slots = Layout::spare_slots_for(&spec.profile.geometry);
     let header = Header {

@@ -78,19 +78,26 @@ pub fn peek(path: impl AsRef<Path>) -> Result<ImageInfo, ImageError> {
     let disk = FileDisk::open(path, Mode::Peek)?;
     let (length, _) = disk.sizes().map_err(|e| io_error(path, "look at it", e))?;
     let (header, _) = read_header(path, &disk, length)?;
-    check_length(path, &layout_of(path, &header)?, length)?;
+    check_length(path, &layout_of(path, &header)?, &header, length)?;
     Ok(header.info)
 }
 
 /// Checks that the file is as long as its header says.
-fn check_length(path: &Path, layout: &Layout, length: u64) -> Result<(), ImageError> {
-    if length >= layout.file_bytes {
+fn check_length(
+    path: &Path,
+    layout: &Layout,
+    header: &Header,
+    length: u64,
+) -> Result<(), ImageError> {
+    let cache_area = header.info.cache_area.map_or(0, |area| area.bytes);
+    let wanted_bytes = layout.file_bytes + cache_area;
+    if length >= wanted_bytes {
         return Ok(());
     }
     Err(ImageError::TooShort {
         path: path.into(),
         allocated_bytes: length,
-        wanted_bytes: layout.file_bytes,
+        wanted_bytes,
     })
 }
 
@@ -198,7 +205,7 @@ impl FileStore {
         };
         let (mut header, copy) = read_header(path, &*disk, length)?;
         let layout = layout_of(path, &header)?;
-        check_length(path, &layout, length)?;
+        check_length(path, &layout, &header, length)?;
         let opener = Opener {
             path,
             disk: &*disk,

@@ -33,6 +33,8 @@ pub struct SimDisk(Arc<Mutex<Sim>>);
 
 #[derive(Clone, Default)]
 struct Sim {
+    /// Crashes of the host so far.
+    boot: u64,
     cache: Vec<u8>,
     /// Content as of the last completed sync.
     disk: Vec<u8>,
@@ -117,7 +119,15 @@ impl SimDisk {
     /// Returns another disk with the state after a host crash at this moment.
     pub fn crashed(&self, how: Crash) -> SimDisk {
         let sim = self.lock();
-        SimDisk::holding(sim.survivors(how))
+        let disk = SimDisk::holding(sim.survivors(how));
+        disk.lock().boot = sim.boot + 1;
+        drop(sim);
+        disk
+    }
+
+    /// Returns the boot id of the host: another one after each crash.
+    pub fn boot_id(&self) -> String {
+        format!("simulated boot {}", self.lock().boot)
     }
 
     /// Copies the disk right before a later write or sync; [`SimDisk::take_frozen`] returns the
@@ -341,6 +351,28 @@ impl Disk for SimDisk {
         let given_back = at.div_ceil(PAGE_LEN)..(at + bytes) / PAGE_LEN;
         sim.room.retain(|page| !given_back.contains(page));
         sim.put(at, &vec![0; bytes]);
+        Ok(())
+    }
+
+    /// The host keeps a new length; unsynced writes behind a new end are gone.
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        let mut sim = self.lock();
+        sim.freeze(false);
+        let bytes = to_usize(bytes);
+        sim.cache.resize(bytes, 0);
+        sim.disk.resize(bytes, 0);
+        sim.room.retain(|page| page * PAGE_LEN < bytes);
+        sim.torn = sim.torn.filter(|sector| sector * SECTOR < bytes);
+        sim.log.retain_mut(|(at, data)| {
+            data.truncate(bytes.saturating_sub(*at));
+            !data.is_empty()
+        });
+        Ok(())
+    }
+
+    fn allocate(&self, at: u64, bytes: u64) -> io::Result<()> {
+        let mut sim = self.lock();
+        sim.room.extend(Sim::pages(to_usize(at), to_usize(bytes)));
         Ok(())
     }
 

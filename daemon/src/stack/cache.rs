@@ -1,0 +1,187 @@
+//! The write cache of an image: entries of an earlier daemon, then an area for this one.
+//!
+//! Invariants: the entries of an earlier daemon are on the flash and synced before the first
+//! request, or they stay in the area and reads find them. An area without a use is removed, so that
+//! any build opens the image.
+
+use crate::failure::Failure;
+use crate::volume::Volume;
+use crate::volume::write_cache::{
+    CacheOptions, CutCounts, Loaded, Lost, Opening, Pending, Shape, WriteCache,
+};
+use ftl_core::FtlError;
+use nand_model::CacheArea;
+use nand_model::store::FileStore;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Write cache of a start.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheUse<'a> {
+    /// Options of the cache; `None` for none.
+    pub options: Option<CacheOptions>,
+    /// Boot id of the host: entries of an earlier daemon count only under the same one.
+    pub boot_id: &'a str,
+}
+
+/// Image whose cache is opened.
+pub(super) struct Image<'a> {
+    pub(super) path: &'a Path,
+    pub(super) area: CacheArea,
+    pub(super) opening: Opening<'a>,
+    pub(super) read_only: bool,
+}
+
+/// Returns the boot id of this host: it changes when the host's page cache is lost.
+///
+/// # Errors
+/// The kernel does not tell it.
+pub fn boot_id() -> Result<String, Failure> {
+    const PATH: &str = "/proc/sys/kernel/random/boot_id";
+    let id = std::fs::read_to_string(PATH).map_err(|error| Failure::io(PATH, &error))?;
+    Ok(id.trim().to_owned())
+}
+
+impl Image<'_> {
+    fn failed(&self, what: &str, error: &io::Error) -> Failure {
+        Failure::io(format!("{}: {what}", self.path.display()), error)
+    }
+
+    /// Makes the entries of an earlier daemon durable, and gives the volume its cache.
+    pub(super) fn open_cache(
+        &self,
+        volume: &mut Volume<FileStore>,
+        options: Option<CacheOptions>,
+    ) -> Result<(), Failure> {
+        let mut last = None;
+        if let Some(section) = self.area.section() {
+            let area = Box::new(self.area.clone());
+            let loaded = WriteCache::load(area, section.bytes, &self.opening)
+                .map_err(|error| self.failed("reading its write cache", &error))?;
+            match loaded {
+                Loaded::Lost(lost) => last = Some(self.note_lost(&lost)),
+                Loaded::Pending(pending) => {
+                    last = pending.cut;
+                    self.note_pending(&pending);
+                    volume.set_cache(pending.cache);
+                    if self.read_only || !self.replay(volume)? {
+                        last.into_iter().for_each(|cut| volume.set_last_cut(cut));
+                        return Ok(());
+                    }
+                    drop(volume.take_cache());
+                }
+            }
+        }
+        if !self.read_only {
+            self.renew(volume, options)
+                .map_err(|error| self.failed("making its write cache", &error))?;
+        }
+        last.into_iter().for_each(|cut| volume.set_last_cut(cut));
+        Ok(())
+    }
+
+    fn note_lost(&self, lost: &Lost) -> CutCounts {
+        tracing::warn!(
+            "{}: the write cache is lost, because {}: {} dirty units",
+            self.path.display(),
+            lost.why,
+            lost.units
+        );
+        CutCounts {
+            lost: lost.units,
+            ..CutCounts::default()
+        }
+    }
+
+    fn note_pending(&self, pending: &Pending) {
+        let image = self.path.display();
+        if let Some(cut) = pending.cut {
+            tracing::warn!(
+                "{image}: write cache after the power cut: {} dirty units: {}",
+                cut.units(),
+                cut.text()
+            );
+        }
+        if pending.entries > 0 {
+            tracing::info!(
+                "{image}: {} units of {} entries of the write cache to write back",
+                pending.units,
+                pending.entries
+            );
+        }
+    }
+
+    /// Writes entries back. Returns false if the flash refuses some: the cache then keeps them.
+    fn replay(&self, volume: &Volume<FileStore>) -> Result<bool, Failure> {
+        let replayed = volume
+            .replay_cache()
+            .map_err(|error| self.failed("writing its write cache back", &error))?;
+        match replayed {
+            Ok(()) => Ok(true),
+            Err(error @ (FtlError::ReadOnly(_) | FtlError::MediaLost(_))) => {
+                tracing::warn!(
+                    "{}: the flash does not take the entries of the write cache: {error}; they stay \
+                     in the image, reads find them, and writes are refused",
+                    self.path.display()
+                );
+                let sealed = volume.seal_cache();
+                sealed.map_err(|error| self.failed("keeping its write cache", &error))?;
+                Ok(false)
+            }
+            Err(error) => Err(Failure::failed(format!(
+                "{}: writing its write cache back: {error}; nothing is lost, start it again",
+                self.path.display()
+            ))),
+        }
+    }
+
+    /// Replaces the area by that of a new cache, or removes it.
+    fn renew(
+        &self,
+        volume: &mut Volume<FileStore>,
+        options: Option<CacheOptions>,
+    ) -> io::Result<()> {
+        let wanted = options.map(|options| WriteCache::area_bytes(options.bytes));
+        let has = self.area.section().map(|section| section.bytes);
+        if has.is_some() && has != wanted {
+            self.area.detach()?;
+        }
+        let (Some(options), Some(bytes)) = (options, wanted) else {
+            return Ok(());
+        };
+        let page_bytes = self.opening.page_bytes;
+        let shape = Shape {
+            options,
+            unit: options.unit(page_bytes),
+            page_bytes,
+            logical_bytes: self.opening.logical_bytes,
+        };
+        let salt = salt()?;
+        let make = || {
+            let area = Box::new(self.area.clone());
+            let (uuid, boot_id) = (self.opening.uuid, self.opening.boot_id);
+            WriteCache::format(area, shape, uuid, boot_id, salt)
+        };
+        let cache = if has == wanted {
+            let cache = make()?;
+            self.area.sync()?;
+            cache
+        } else {
+            let mut cache = None;
+            self.area.attach(bytes, |_| {
+                cache = Some(make()?);
+                Ok(())
+            })?;
+            cache.expect("made by the attachment")
+        };
+        volume.set_cache(cache);
+        Ok(())
+    }
+}
+
+/// Returns a number that nobody else knows.
+fn salt() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}

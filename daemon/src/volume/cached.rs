@@ -1,0 +1,322 @@
+//! The volume's part of a write cache: room for writes, FLUSH, background work, replay, end.
+//!
+//! Invariants: one hold of the lock has one bounded step: an append, or the write-back of one run.
+//! If power fails between two steps, every unit that is not written back is still dirty.
+
+use super::request::Request;
+use super::unlocked::WELL;
+use super::write_cache::{CacheView, CutCounts, Reason, WriteCache};
+use super::{Core, EIO, Volume};
+use crate::convert::to_u64;
+use crate::device::{BlockDevice, Completion, DelayedCompletion};
+use ftl_core::FtlError;
+use nand_model::{Nanos, Store};
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Runs of one turn of the background.
+const AGED_RUNS: u32 = 64;
+
+impl<S: Store + 'static> Volume<S> {
+    /// Gives the volume a write cache. Called before the first request.
+    pub fn set_cache(&mut self, cache: WriteCache) {
+        let unit = u64::from(cache.unit());
+        let most = cache.extent_bytes();
+        let extent = self.shape.extent_bytes;
+        self.shape.has_cache = true;
+        self.shape.unit_bytes = cache.unit();
+        self.shape.write_bytes = if most < extent { most } else { extent };
+        assert!(
+            self.shape.write_bytes.is_multiple_of(unit),
+            "extents of {} bytes split units of {unit}",
+            self.shape.write_bytes
+        );
+        if let Some(core) = self.core.get_mut() {
+            core.cache = Some(Box::new(cache));
+        }
+    }
+
+    /// Takes the cache away: later requests go to the flash. Called before the first request.
+    pub fn take_cache(&mut self) -> Option<WriteCache> {
+        self.shape.has_cache = false;
+        self.shape.unit_bytes = self.shape.page_bytes.min(4096);
+        self.shape.write_bytes = self.shape.extent_bytes;
+        let core = self.core.get_mut().as_mut()?;
+        let cache = core.cache.take()?;
+        core.last_cache = CacheView {
+            capacity_bytes: 0,
+            dirty_bytes: 0,
+            ..cache.view()
+        };
+        Some(*cache)
+    }
+
+    /// Records the outcome of a power cut or host crash that this start found.
+    pub fn set_last_cut(&mut self, counts: CutCounts) {
+        if let Some(core) = self.core.get_mut() {
+            core.last_cache.last_cut = counts;
+            if let Some(cache) = &mut core.cache {
+                cache.set_last_cut(counts);
+            }
+        }
+    }
+
+    /// Runs a bounded step of a request on the cache, besides its own extents.
+    fn step_cache(
+        &self,
+        request: &mut Request<'_>,
+        verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
+    ) -> io::Result<()> {
+        let mut guard = self.lock_to_change(request.begins())?;
+        self.run(&mut guard, true, |core| {
+            let stepped = request.step(core, false, verb);
+            stepped.inspect_err(|error| self.unlocked.note_failed(error))
+        })
+    }
+
+    /// Runs one extent of a change once the cache has what it needs.
+    fn change_cached(
+        &self,
+        request: &mut Request<'_>,
+        last: bool,
+        need: impl Fn(&WriteCache) -> super::write_cache::Need,
+        mut verb: impl FnMut(&mut Core<S>, Nanos) -> Result<Option<Nanos>, FtlError>,
+    ) -> io::Result<()> {
+        loop {
+            let mut ready = false;
+            while !ready {
+                self.step_cache(request, |core, at| {
+                    let (cache, mut io) = core.cached().expect("a cache");
+                    let need = need(cache);
+                    ready = cache.has(need);
+                    if ready {
+                        Ok(at)
+                    } else {
+                        cache.make_room(&mut io, at, need)
+                    }
+                })?;
+            }
+            let mut is_full = false;
+            self.change(request, last, |core, at| {
+                let done = verb(core, at)?;
+                // Another request took the room meanwhile.
+                is_full = done.is_none();
+                Ok(done.unwrap_or(at))
+            })?;
+            if !is_full {
+                return Ok(());
+            }
+        }
+    }
+
+    pub(super) fn write_cached(
+        &self,
+        request: &mut Request<'_>,
+        last: bool,
+        offset: u64,
+        data: &[u8],
+    ) -> io::Result<()> {
+        let len = to_u64(data.len());
+        self.change_cached(
+            request,
+            last,
+            |cache| cache.need_of_write(offset, len),
+            |core, at| {
+                let (cache, mut io) = core.cached().expect("a cache");
+                let done = cache.write(&mut io, at, offset, data)?;
+                if done.is_some() {
+                    core.note_write(offset, data);
+                }
+                Ok(done)
+            },
+        )
+    }
+
+    pub(super) fn zero_cached(
+        &self,
+        request: &mut Request<'_>,
+        last: bool,
+        offset: u64,
+        len: u64,
+    ) -> io::Result<()> {
+        self.change_cached(
+            request,
+            last,
+            |cache| cache.need_of_trim(offset, len),
+            |core, at| {
+                let (cache, mut io) = core.cached().expect("a cache");
+                cache.zero(&mut io, at, offset, len)
+            },
+        )
+    }
+
+    /// Writes back everything that a FLUSH which begins now has to cover.
+    pub(super) fn drain_for_flush(&self, request: &mut Request<'_>) -> io::Result<()> {
+        let mut target = None;
+        loop {
+            if self.unlocked.health.load(Relaxed) != WELL {
+                return Err(io::Error::from_raw_os_error(EIO));
+            }
+            let mut is_done = false;
+            self.step_cache(request, |core, at| {
+                let (cache, mut io) = core.cached().expect("a cache");
+                let target = *target.get_or_insert_with(|| cache.begin_flush());
+                is_done = cache.has_flushed(target);
+                if is_done {
+                    Ok(at)
+                } else {
+                    cache.write_back(&mut io, at, Reason::Flush)
+                }
+            })?;
+            if is_done {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Makes a finished change durable if the kernel treats the device as one without a cache.
+    pub(super) fn flush_through(&self, changed: Completion) -> io::Result<Completion> {
+        if !self.shape.has_cache || !self.unlocked.write_through.load(Relaxed) {
+            return Ok(changed);
+        }
+        let flushed = self.flush()?.wait()?;
+        Ok(DelayedCompletion::later(changed, flushed))
+    }
+
+    /// Returns whether there is a write cache.
+    pub fn has_cache(&self) -> bool {
+        self.shape.has_cache
+    }
+
+    /// Sets whether the kernel sends no FLUSH and no FUA, because it was told that the device has no
+    /// volatile cache: then every change is durable before its acknowledgement. What waits in the
+    /// cache becomes durable first.
+    pub fn set_write_through(&self, on: bool) {
+        if self.unlocked.write_through.swap(on, Relaxed) == on {
+            return;
+        }
+        tracing::info!(
+            "the kernel's write cache of the device is {}",
+            if on {
+                "\"write through\": every write waits until it is durable"
+            } else {
+                "\"write back\""
+            }
+        );
+        if on && let Err(error) = self.flush().and_then(|flush| flush.wait()) {
+            tracing::error!("the flush of the write cache failed: {error}");
+        }
+    }
+
+    /// Writes back what has been dirty for at least `age`, while the lock is free.
+    pub fn write_back_aged(&self, age: Duration) {
+        if !self.shape.has_cache || self.shape.read_only || self.paused().is_some() {
+            return;
+        }
+        for _ in 0..AGED_RUNS {
+            if self.unlocked.health.load(Relaxed) != WELL {
+                return;
+            }
+            let Some(mut guard) = self.core.try_lock() else {
+                return;
+            };
+            let left = guard.as_mut().map_or(0, |core| core.erases_left());
+            if left < self.shape.erases_eager {
+                return self.tell_short();
+            }
+            let aged = self.run(&mut guard, true, |core| {
+                let at = core.clock.start(1);
+                let is_busy = core.clock.until(core.ftl.chip().busy_until()).is_some();
+                match core.cached() {
+                    Some((cache, mut io)) if !is_busy && cache.is_aged(age) => {
+                        cache.write_back(&mut io, at, Reason::Age).map(|_| true)
+                    }
+                    _ => Ok(false),
+                }
+            });
+            if !matches!(aged, Ok(true)) {
+                return;
+            }
+        }
+    }
+
+    /// Writes everything back and flushes the flash, without a request. Returns the scheme's error
+    /// if the flash or the host refuses.
+    fn drain(&self, reason: Reason) -> io::Result<Result<(), FtlError>> {
+        let mut target = None;
+        loop {
+            let mut guard = self.lock_to_change(false)?;
+            let mut is_done = false;
+            let mut refused = None;
+            self.run(&mut guard, true, |core| {
+                let at = core.clock.start(1);
+                let (cache, mut io) = core.cached().expect("a cache");
+                let target = *target.get_or_insert_with(|| cache.begin_flush());
+                is_done = cache.has_flushed(target);
+                let stepped = if is_done {
+                    core.flush(at)
+                } else {
+                    cache.write_back(&mut io, at, reason)
+                };
+                match stepped {
+                    Err(FtlError::PowerLost) => Err(FtlError::PowerLost),
+                    Err(error) => {
+                        refused = Some(error);
+                        Ok(())
+                    }
+                    Ok(_) => Ok(()),
+                }
+            })?;
+            if let Some(error) = refused {
+                return Ok(Err(error));
+            }
+            if is_done {
+                return Ok(Ok(()));
+            }
+        }
+    }
+
+    /// Writes the entries of an earlier daemon to the flash and waits until they are durable.
+    /// Returns the scheme's error if the flash or the host refuses one; nothing is lost then.
+    ///
+    /// # Errors
+    /// The volume failed meanwhile.
+    pub fn replay_cache(&self) -> io::Result<Result<(), FtlError>> {
+        let drained = self.drain(Reason::Mount)?;
+        if drained.is_ok() {
+            let mark = self.mark(&mut self.lock());
+            self.wait(mark)?;
+        }
+        Ok(drained)
+    }
+
+    /// Keeps the entries of an earlier daemon for later starts, under any boot id.
+    ///
+    /// # Errors
+    /// The host cannot write or sync the area.
+    pub fn seal_cache(&self) -> io::Result<()> {
+        let mut guard = self.lock();
+        let cache = guard.as_mut().and_then(|core| core.cache.as_mut());
+        cache.map_or(Ok(()), |cache| cache.seal())
+    }
+
+    /// Writes the cache back before a clean shutdown. Returns whether nothing is left.
+    pub(super) fn drain_to_close(&self) -> io::Result<bool> {
+        let drained = self.drain(Reason::Shutdown)?;
+        let (bytes, error) = match drained {
+            Ok(()) => return Ok(true),
+            Err(error) => (self.flash_cache_dirty(), error),
+        };
+        tracing::warn!(
+            "{bytes} bytes stay in the write cache of the image: {error}; the next start reads them"
+        );
+        Ok(false)
+    }
+
+    fn flash_cache_dirty(&self) -> u64 {
+        let guard = self.lock();
+        let cache = guard.as_ref().and_then(|core| core.cache.as_ref());
+        cache.map_or(0, |cache| cache.view().dirty_bytes)
+    }
+}

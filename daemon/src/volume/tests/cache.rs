@@ -1,0 +1,245 @@
+//! A volume with a write cache over the toy scheme.
+
+use super::*;
+use crate::device::BlockDevice;
+use crate::volume::write_cache::{
+    Area, CacheOptions, CutCounts, Loaded, Model, Opening, Shape, WriteCache,
+};
+use std::time::Instant;
+
+/// A cache area in memory.
+#[derive(Clone, Default)]
+struct Memory(Arc<Mutex<Vec<u8>>>);
+
+impl Area for Memory {
+    fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
+        buf.copy_from_slice(&self.0.lock().unwrap()[at as usize..][..buf.len()]);
+        Ok(())
+    }
+    fn write_at(&self, at: u64, buf: &[u8]) -> io::Result<()> {
+        self.0.lock().unwrap()[at as usize..][..buf.len()].copy_from_slice(buf);
+        Ok(())
+    }
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn detach(&self) -> io::Result<()> {
+        self.0.lock().unwrap().clear();
+        Ok(())
+    }
+    fn fail(&self, error: &io::Error) {
+        panic!("the area failed: {error}");
+    }
+}
+
+const RING: u64 = 64 << 10;
+
+fn options(model: Model, protected: bool) -> CacheOptions {
+    CacheOptions {
+        bytes: RING,
+        model,
+        tear: Some(512),
+        protected,
+    }
+}
+
+fn with_cache(volume: &mut Volume<MemStore>, options: CacheOptions) -> Memory {
+    let memory = Memory::default();
+    let area_bytes = WriteCache::area_bytes(options.bytes) as usize;
+    memory.0.lock().unwrap().resize(area_bytes, 0);
+    let shape = Shape {
+        options,
+        unit: options.unit(PAGE as u32),
+        page_bytes: PAGE as u32,
+        logical_bytes: u64::from(PAGES) * PAGE as u64,
+    };
+    let area = Box::new(memory.clone());
+    volume.set_cache(WriteCache::format(area, shape, [1; 16], "boot", 5).unwrap());
+    memory
+}
+
+fn cached() -> (Volume<MemStore>, Handles, Memory) {
+    let (mut volume, handles) = toy(None, false);
+    let memory = with_cache(&mut volume, options(Model::Any, false));
+    (volume, handles, memory)
+}
+
+fn load(memory: &Memory, boot_id: &str) -> Loaded {
+    let opening = Opening {
+        uuid: [1; 16],
+        boot_id,
+        sync_failed: false,
+        page_bytes: PAGE as u32,
+        logical_bytes: u64::from(PAGES) * PAGE as u64,
+    };
+    let bytes = memory.0.lock().unwrap().len() as u64;
+    WriteCache::load(Box::new(memory.clone()), bytes, &opening).unwrap()
+}
+
+fn flush(volume: &Volume<MemStore>) -> io::Result<()> {
+    volume.flush()?.wait().map(drop)
+}
+
+#[test]
+fn writes_wait_for_a_flush_and_units_of_a_page_are_written_together() {
+    let (volume, handles, _) = cached();
+    volume.write(2 * 1024, &[1; 512]).unwrap();
+    volume.write(2 * 1024 + 512, &[2; 512]).unwrap();
+    volume.write(5 * 1024 + 100, &[3; 10]).unwrap();
+    assert_eq!(handles.calls(), ["read 5+1"], "the rest of a unit");
+    let mut page = [0; 1024];
+    volume.read(2 * 1024, &mut page).unwrap();
+    assert!(page[..512] == [1; 512] && page[512..] == [2; 512]);
+    assert_eq!(handles.calls(), [""; 0]);
+    flush(&volume).unwrap();
+    let calls = handles.calls();
+    assert_eq!(
+        calls,
+        ["write 2+1", "read 5+1", "write 5+1", "flush 4294967294+0"]
+    );
+    volume.publish(true);
+    let view = volume.flash().cache;
+    assert_eq!((view.dirty_bytes, view.read_hit_bytes), (0, 1024));
+    assert_eq!(view.written_back_bytes, [0, 0, 1536, 0, 0, 0]);
+}
+
+#[test]
+fn age_writes_back_unless_a_cut_loses_everything() {
+    let (volume, handles, _) = cached();
+    volume.write(0, &[1; 1024]).unwrap();
+    volume.write_back_aged(Duration::from_secs(60));
+    assert_eq!(handles.calls(), [""; 0]);
+    volume.write_back_aged(Duration::ZERO);
+    assert_eq!(handles.calls(), ["write 0+1"]);
+    let (mut volume, handles) = toy(None, false);
+    with_cache(&mut volume, options(Model::Lost, false));
+    volume.write(0, &[1; 1024]).unwrap();
+    volume.write_back_aged(Duration::ZERO);
+    assert_eq!(handles.calls(), [""; 0]);
+}
+
+#[test]
+fn a_trim_writes_dirty_units_back_first_and_a_replay_does_not_undo_it() {
+    let (volume, handles, memory) = cached();
+    volume.write(1024, &[1; 1024]).unwrap();
+    volume.trim(1024, 512).unwrap();
+    volume.trim(3 * 1024 + 7, 9).unwrap();
+    assert_eq!(handles.calls(), ["write 1+1", "read 1+1", "write 1+1"]);
+    let Loaded::Pending(pending) = load(&memory, "boot") else {
+        panic!("the same boot");
+    };
+    assert_eq!(
+        (pending.entries, pending.units),
+        (2, 1),
+        "the trim is an entry"
+    );
+    assert!(matches!(load(&memory, "other"), Loaded::Lost(lost) if lost.units == 1));
+}
+
+#[test]
+fn a_flash_that_takes_no_more_writes_keeps_what_is_acknowledged_readable() {
+    let (volume, handles, memory) = cached();
+    volume.write(1024, &[7; 1024]).unwrap();
+    handles.set(1, Trap::Fail(FtlError::ReadOnly("worn out")));
+    assert_eq!(errno_of(flush(&volume)), EPERM);
+    assert_eq!(errno_of(volume.write(4096, &[1; 512])), EPERM, "refused");
+    let mut page = [0; 1024];
+    volume.read(1024, &mut page).unwrap();
+    assert_eq!(page, [7; 1024]);
+    volume.publish(true);
+    assert_eq!(volume.flash().cache.failed_write_backs, 1);
+    volume.close().unwrap();
+    let Loaded::Pending(pending) = load(&memory, "another boot") else {
+        panic!("a clean shutdown keeps them for every boot");
+    };
+    assert_eq!(pending.units, 2);
+    *handles.trap.lock().unwrap() = None;
+    let (mut again, handles) = toy(None, false);
+    again.set_cache(pending.cache);
+    assert_eq!(
+        errno_of(again.write(0, &[1; 512])),
+        EPERM,
+        "not before a replay"
+    );
+    again.replay_cache().unwrap().unwrap();
+    assert!(handles.calls().contains(&"write 1+1".to_owned()));
+}
+
+#[test]
+fn writes_are_durable_while_the_kernel_sends_no_flush() {
+    let (volume, handles, _) = cached();
+    volume.write(0, &[1; 1024]).unwrap();
+    volume.set_write_through(true);
+    assert_eq!(handles.calls(), ["write 0+1", "flush 4294967294+0"]);
+    volume.write(1024, &[1; 1024]).unwrap();
+    volume.trim(2048, 1024).unwrap();
+    let calls = handles.calls();
+    assert_eq!(
+        calls,
+        [
+            "write 1+1",
+            "flush 4294967294+0",
+            "trim 2+1",
+            "flush 4294967294+0"
+        ]
+    );
+    volume.set_write_through(false);
+    volume.write(0, &[2; 1024]).unwrap();
+    assert_eq!(handles.calls(), [""; 0]);
+}
+
+#[test]
+fn a_delayed_write_takes_the_time_of_the_cache_until_it_is_full() {
+    let mut volume = slow_toy(None);
+    with_cache(&mut volume, options(Model::Any, false));
+    let hour = Duration::from_secs(3600);
+    let due = |page: u64| {
+        let done = volume.write(page % 64 * 1024, &[1; 1024]).unwrap();
+        done.map_or(Duration::ZERO, |done| done.due() - Instant::now())
+    };
+    let fast = (0..).take_while(|page| due(*page) < hour).count() as u64;
+    let room = RING / (1024 + 512);
+    assert!(
+        (room - 2..=room).contains(&fast),
+        "{fast} writes of {room} were fast"
+    );
+    let flushed = flush(&volume);
+    assert!(flushed.is_ok());
+}
+
+#[test]
+fn a_power_cut_counts_each_dirty_unit_once() {
+    use crate::inject::{Injection, PowerCut};
+    for (model, protected) in [
+        (Model::Any, false),
+        (Model::Ordered, false),
+        (Model::Lost, false),
+        (Model::Any, true),
+    ] {
+        let (mut volume, _) = toy(None, false);
+        let memory = with_cache(&mut volume, options(model, protected));
+        (0..8).for_each(|page| drop(volume.write(page * 1024, &[1; 2048]).unwrap()));
+        let cut = PowerCut {
+            seed: Some(3),
+            ..PowerCut::default()
+        };
+        volume.inject(&Injection::PowerCut(cut)).unwrap();
+        assert_eq!(errno_of(volume.read(0, &mut [0; 512])), EIO);
+        let Loaded::Pending(pending) = load(&memory, "another boot") else {
+            panic!("a cut is trusted under any boot");
+        };
+        let cut = pending.cut.unwrap();
+        assert_eq!(cut.units(), 18, "{model:?}");
+        let whole = CutCounts {
+            new: 18,
+            ..CutCounts::default()
+        };
+        assert_eq!(cut == whole, protected, "{model:?}");
+        let lost = (cut.lost == 18, pending.units == 0);
+        assert_eq!(
+            lost,
+            (model == Model::Lost, model == Model::Lost),
+            "{model:?}"
+        );
+    }
+}
