@@ -131,6 +131,7 @@ impl Faults {
             kind,
             count: 0,
             facts: json!({}),
+            cut_seed: None,
             text,
         })
     }
@@ -157,6 +158,7 @@ impl Faults {
             count: to_u64(cleared),
             text: format!("{cleared} faults of requests cleared"),
             facts: json!({}),
+            cut_seed: None,
         })
     }
 

@@ -8,7 +8,7 @@ use super::unlocked::WELL;
 use super::write_cache::{CacheView, CutCounts, Reason, WriteCache};
 use super::{Core, EIO, Volume};
 use crate::convert::to_u64;
-use crate::device::{BlockDevice, Completion, DelayedCompletion};
+use crate::device::{BlockDevice, Completion, DelayedCompletion, FlushOf};
 use ftl_core::FtlError;
 use nand_model::{Nanos, Store};
 use std::io;
@@ -180,7 +180,7 @@ impl<S: Store + 'static> Volume<S> {
         if !self.shape.has_cache || !self.unlocked.write_through.load(Relaxed) {
             return Ok(changed);
         }
-        let flushed = self.flush()?.wait()?;
+        let flushed = self.flush(FlushOf::Everything)?.wait()?;
         Ok(DelayedCompletion::later(changed, flushed))
     }
 
@@ -204,7 +204,11 @@ impl<S: Store + 'static> Volume<S> {
                 "\"write back\""
             }
         );
-        if on && let Err(error) = self.flush().and_then(|flush| flush.wait()) {
+        if on
+            && let Err(error) = self
+                .flush(FlushOf::Everything)
+                .and_then(|flush| flush.wait())
+        {
             tracing::error!("the flush of the write cache failed: {error}");
         }
     }

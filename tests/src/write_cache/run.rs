@@ -188,7 +188,7 @@ impl Run {
 
     fn flush(&mut self) -> bool {
         self.wrote_back = true;
-        let flushed = self.volume.flush().and_then(|flush| flush.wait());
+        let flushed = self.volume.flush(FlushOf::Everything).and_then(|flush| flush.wait());
         if flushed.is_ok() {
             self.report.flushes += 1;
             self.oracle.flushed();

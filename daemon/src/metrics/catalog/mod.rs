@@ -126,7 +126,7 @@ const BY_STATE: &[Label] = &[label(
 )];
 
 /// The families of every part, in output order.
-const PARTS: [&[Family]; 11] = [
+const PARTS: [&[Family]; 12] = [
     device::FAMILIES,
     host::FAMILIES,
     cache::FAMILIES,

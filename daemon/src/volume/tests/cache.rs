@@ -77,7 +77,7 @@ fn load(memory: &Memory, boot_id: &str) -> Loaded {
 }
 
 fn flush(volume: &Volume<MemStore>) -> io::Result<()> {
-    volume.flush()?.wait().map(drop)
+    volume.flush(FlushOf::Everything)?.wait().map(drop)
 }
 
 #[test]
