@@ -49,7 +49,7 @@ impl Tone {
 }
 
 /// Breaks lines that are longer than [`WIDTH`] between words. What follows is below the text behind
-/// a line's last gap, if that is in its first half.
+/// a line's last gap, if that is in its first half, and else indented.
 pub(crate) fn wrapped(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -58,7 +58,7 @@ pub(crate) fn wrapped(text: &str) -> String {
         let gap = (begin + 2..characters.len())
             .rev()
             .find(|at| characters[*at - 2..*at] == [' ', ' '] && characters[*at] != ' ');
-        let hang = gap.unwrap_or(begin + 2);
+        let hang = gap.unwrap_or(begin + 4);
         let mut used = 0;
         // A gap belongs to the word behind it.
         for (i, word) in words(line).into_iter().enumerate() {

@@ -437,6 +437,11 @@ fn lists_are_for_people_and_programs() {
         let told: Vec<_> = block
             .lines()
             .skip(1)
+            // A line that continues another one is indented further.
+            .filter_map(|line| {
+                line.strip_prefix("  ")
+                    .filter(|line| !line.starts_with(' '))
+            })
             .filter_map(|line| line.split_whitespace().next())
             .collect();
         assert_eq!(&told[..4], ["paper", "mapping", "RAM", "MLC"], "{block}");
