@@ -37,9 +37,11 @@ impl StatusSource for Observer {
             nbd: Default::default(),
             service: self.service.view(),
             injected: self.volume.injected(),
+            faults: Vec::new(),
             failure: self.volume.failure(),
             writes_failing: self.volume.writes_failing(),
             paused: self.volume.paused(),
+            recording: None,
             waiting_for: Vec::new(),
         }
     }

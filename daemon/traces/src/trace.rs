@@ -16,7 +16,7 @@ pub struct Trace {
 
 enum Source {
     Lines(LineTrace),
-    Recording(Requests),
+    Recording(Box<Requests>),
 }
 
 impl Trace {
@@ -31,7 +31,7 @@ impl Trace {
         cut_off: bool,
     ) -> Result<Trace, TraceError> {
         let source = match dialect.is_none() && path.is_file() && Reader::detects(path)? {
-            true => Source::Recording(Requests::new(Reader::open(path, cut_off)?)),
+            true => Source::Recording(Box::new(Requests::new(Reader::open(path, cut_off)?))),
             false => Source::Lines(LineTrace::open(path, dialect)?),
         };
         Ok(Trace {

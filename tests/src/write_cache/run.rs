@@ -2,7 +2,7 @@
 
 use super::device::Setup;
 use super::oracle::{Change, Oracle, Seen};
-use ftld::device::BlockDevice;
+use ftld::device::{BlockDevice, FlushOf};
 use ftld::inject::{Injection, PowerCut};
 use ftld::volume::Volume;
 use ftld::volume::write_cache::{CutCounts, Model};
@@ -188,7 +188,10 @@ impl Run {
 
     fn flush(&mut self) -> bool {
         self.wrote_back = true;
-        let flushed = self.volume.flush(FlushOf::Everything).and_then(|flush| flush.wait());
+        let flushed = self
+            .volume
+            .flush(FlushOf::Everything)
+            .and_then(|flush| flush.wait());
         if flushed.is_ok() {
             self.report.flushes += 1;
             self.oracle.flushed();

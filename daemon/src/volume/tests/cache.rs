@@ -1,7 +1,7 @@
 //! A volume with a write cache over the toy scheme.
 
 use super::*;
-use crate::device::BlockDevice;
+use crate::device::{BlockDevice, FlushOf};
 use crate::volume::write_cache::{
     Area, CacheOptions, CutCounts, Loaded, Model, Opening, Shape, WriteCache,
 };
