@@ -2,6 +2,7 @@
 # Makes everything that a release has, in target/release-VERSION: .deb, .rpm, static archive, one archive of fuzz inputs per target,
 # SHA256SUMS, and the notes from CHANGELOG.md. Prints the files. Publishes nothing: CONTRIBUTING.md ("A release") has those steps.
 # usage: release.sh [--trial]      --trial: before the tag; says what a release would still refuse
+#   BUILT    in a trial only: as in packages.sh
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
@@ -48,6 +49,9 @@ esac
 for tool in cargo git dpkg-deb dpkg-shlibdeps rpmbuild tar sha256sum musl-gcc; do
   command -v $tool > /dev/null || fail "there is no $tool: tests/deps.sh release"
 done
+
+# A trial may pack programs that are built already; a release builds its own.
+[ "$trial" ] || unset BUILT VERSION FAST
 
 out=$PWD/target/release-$version machine=$(uname -m)
 rm -rf "$out"
