@@ -30,6 +30,7 @@ pub use area::Area;
 pub use load::{Loaded, Lost, Opening, Pending, peek};
 pub use view::{CacheView, CutCounts, Model, Reason};
 
+use crate::convert::to_usize;
 use area::area_of;
 use format::{HEAD_BYTES, Head, RING_BLOCK, State, bitmap_bytes};
 use ftl_core::FtlError;
@@ -152,9 +153,14 @@ impl WriteCache {
             bytes.is_multiple_of(CACHE_BYTES_STEP) && bytes >= 2 * CACHE_BYTES_STEP,
             "a cache of {bytes} bytes"
         );
+        // Generations continue: an interrupted start must not find the older copy of the header
+        // before, which may be that before a power cut.
+        let mut copies = vec![0; to_usize(HEAD_BYTES)];
+        area.read_at(0, &mut copies)?;
+        let generation = Head::newest(&copies).map_or(0, |head| head.generation);
         let head = Head {
             state: State::Live,
-            generation: 0,
+            generation,
             uuid,
             ring_bytes: bytes,
             unit: shape.unit,

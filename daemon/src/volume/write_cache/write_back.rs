@@ -50,7 +50,7 @@ impl WriteCache {
     fn neighbours(&self, found: u64, most: u64) -> Range<u64> {
         let per_page = u64::from(self.shape.page_bytes / self.shape.unit);
         let mut first = found;
-        while first % per_page > 0 && self.index.get(first - 1).is_some() {
+        while !first.is_multiple_of(per_page) && self.index.get(first - 1).is_some() {
             first -= 1;
         }
         let mut end = first;
