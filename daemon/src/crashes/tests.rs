@@ -13,10 +13,11 @@ use super::worker::Shared;
 use super::{Scratch, crashes};
 use crate::failure::{Exit, Failure};
 use crate::profile_file;
+use crate::record::recorded_profile;
 use ftl_core::Params;
 use ftl_core::schemes::Scheme;
 use ftld_traces::recording::{Entry, Flash, Head, Kind, Moment, Writer};
-use nand_model::{Capacity, Profile};
+use nand_model::Profile;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -394,14 +395,10 @@ fn flash_states_keep_what_was_flushed() {
         let layout = scheme
             .layout(Profile::default_profile(), 1 << 20, 0.07, &params)
             .unwrap();
-        let device = Profile {
-            capacity: Capacity::Blocks(layout.profile.geometry.blocks),
-            ..layout.profile
-        };
         let flash = Flash {
             scheme: scheme.name.into(),
             params: BTreeMap::new(),
-            profile: profile_file::to_toml(&device),
+            profile: profile_file::to_toml(&recorded_profile(layout.profile)),
             logical_pages: layout.logical_pages,
             seed: 3,
         };

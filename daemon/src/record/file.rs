@@ -98,28 +98,29 @@ pub fn head_of(
     })
 }
 
+/// Returns the flash device of an image with its number of blocks.
+pub(crate) fn recorded_profile(of: Profile) -> Profile {
+    match of.capacity {
+        Capacity::Blocks(_) => of,
+        // A name of its own: with its number of blocks it is another device than the built-in one.
+        Capacity::BySize => Profile {
+            capacity: Capacity::Blocks(of.geometry.blocks),
+            ..of
+        }
+        .named(&format!("{RECORDED}{}", of.name), of.source),
+    }
+}
+
 fn flash_of(image: &Path) -> Result<Flash, Failure> {
     let info = peek(image).map_err(|error| stack::image_failure(&error))?;
     let label = stack::read_label(image, &info)?;
     let params = label.params.iter();
-    let device = match info.profile.capacity {
-        Capacity::Blocks(_) => info.profile,
-        // A name of its own: with its number of blocks it is another device than the built-in one.
-        Capacity::BySize => Profile {
-            capacity: Capacity::Blocks(info.profile.geometry.blocks),
-            ..info.profile
-        }
-        .named(
-            &format!("{RECORDED}{}", info.profile.name),
-            info.profile.source,
-        ),
-    };
     Ok(Flash {
         scheme: label.scheme.name.into(),
         params: params
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect(),
-        profile: profile_file::to_toml(&device),
+        profile: profile_file::to_toml(&recorded_profile(info.profile)),
         logical_pages: stack::logical_pages(&info),
         seed: stack::factory_seed(&info),
     })

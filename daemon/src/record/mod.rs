@@ -19,6 +19,8 @@ mod writer;
 
 pub use device::Recorded;
 pub(crate) use file::RECORDED;
+#[cfg(test)]
+pub(crate) use file::recorded_profile;
 pub use file::{NewRecording, head_of};
 
 use crate::convert::{nanos, to_u64};

@@ -90,7 +90,7 @@ fn serve_recorded(
 fn a_replayed_recording_has_the_counters_of_its_device() {
     for scheme in SCHEMES {
         let folder = tempfile::tempdir().unwrap();
-        let live = serve_recorded(scheme.name, folder.path(), 3_000);
+        let live = serve_recorded(scheme.name, folder.path(), 6_000);
         let job = Job {
             workload: folder.path().join("rec").display().to_string(),
             ..Job::default()

@@ -224,6 +224,79 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
         )],
     ),
     (
+        "ftld-inject-flush-fails",
+        &[(
+            "Let the next FLUSH fail, and lose what it should have made durable:",
+            &["ftld inject flush-fails demo --count 1 --then lost"],
+        )],
+    ),
+    (
+        "ftld-inject-write-errors",
+        &[(
+            "Let three writes to the first MiB fail:",
+            &["ftld inject write-errors demo --count 3 --offset 0 --length 1MiB"],
+        )],
+    ),
+    (
+        "ftld-inject-read-errors",
+        &[(
+            "Let every read of one block of 4 KiB fail:",
+            &["ftld inject read-errors demo --offset 64KiB --length 4KiB"],
+        )],
+    ),
+    (
+        "ftld-inject-slow",
+        &[(
+            "Let every request take 50 ms longer:",
+            &["ftld inject slow demo --extra 50ms"],
+        )],
+    ),
+    (
+        "ftld-inject-hang",
+        &[(
+            "Let requests wait for ten seconds:",
+            &["ftld inject hang demo --for 10s"],
+        )],
+    ),
+    (
+        "ftld-inject-clear",
+        &[(
+            "End all faults of requests:",
+            &["ftld inject clear --name demo"],
+        )],
+    ),
+    (
+        "ftld-mark",
+        &[(
+            "Record a run, and say what it has reported:",
+            &[
+                "ftld --detach --name demo --record run.rec 'nbd+unix:///?socket=/tmp/demo.sock'",
+                "ftld mark --name demo 'order 17'",
+            ],
+        )],
+    ),
+    (
+        "ftld-crashes",
+        &[
+            (
+                "Check ext4 in every state that a power cut can leave of a recorded run:",
+                &["ftld crashes run.rec --check '/usr/share/doc/ftld/examples/checks/ext4.sh'"],
+            ),
+            (
+                "The states that the recorded scheme leaves; reports for CI and for reading:",
+                &[
+                    "ftld crashes run.rec --model flash --check ./check.sh --junit crashes.xml --html crashes.html",
+                ],
+            ),
+            (
+                "Show one failing state again, and keep its image:",
+                &[
+                    "ftld crashes run.rec --check ./check.sh --case cache/412/256=0 --keep state.raw",
+                ],
+            ),
+        ],
+    ),
+    (
         "ftld-inject-bit-errors",
         &[(
             "Multiply the bit error rate of all reads by 100:",
