@@ -168,6 +168,11 @@ impl Saved {
 const COMMITTED: &str = r#"[ -z "$FTLD_MARK" ] ||
   [ "$(dd if="$FTLD_IMAGE" bs=4096 skip="$FTLD_MARK" count=1 2> /dev/null | cut -c1-3)" = "r$FTLD_MARK " ]"#;
 
+/// All records up to the last mark are in their units.
+const ALL_COMMITTED: &str = r#"[ -z "$FTLD_MARK" ] || for unit in $(seq 0 "$FTLD_MARK"); do
+    [ "$(dd if="$FTLD_IMAGE" bs=4096 skip="$unit" count=1 2> /dev/null | cut -c1-3)" = "r$unit " ] || exit 1
+  done"#;
+
 /// Ten commits: a record in its unit, then a mark; with or without a FLUSH between.
 fn commits(with_flush: bool) -> Saved {
     let mut recorder = Recorder::new(16);
@@ -423,7 +428,7 @@ fn flash_states_keep_what_was_flushed() {
             }
             let saved = recorder.save();
             let check = format!(
-                "[ \"$(dd if=$FTLD_IMAGE bs=4096 skip=200 count=1 2>/dev/null | od -An -tu1 -N1 | tr -d ' ')\" = 7 ] || exit 9; {COMMITTED}"
+                "[ \"$(dd if=$FTLD_IMAGE bs=4096 skip=200 count=1 2>/dev/null | od -An -tu1 -N1 | tr -d ' ')\" = 7 ] || exit 9; {ALL_COMMITTED}"
             );
             let args = CrashesArgs {
                 model: Model::Flash,

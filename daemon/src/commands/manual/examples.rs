@@ -271,7 +271,7 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
             "Record a run, and say what it has reported:",
             &[
                 "ftld --detach --name demo --record run.rec 'nbd+unix:///?socket=/tmp/demo.sock'",
-                "ftld mark --name demo 'order 17'",
+                "ftld mark --name demo order-17",
             ],
         )],
     ),
