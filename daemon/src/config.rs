@@ -1,7 +1,10 @@
 //! Merges command line, environment and file into one validated [`Config`], in this order of
 //! precedence.
 
+mod record;
 mod write_cache;
+
+pub use record::Record;
 
 use crate::failure::Failure;
 use crate::instance::{self, Dirs};
@@ -99,15 +102,6 @@ pub struct Config {
     pub write_cache: Option<CacheOptions>,
     /// The recording of all requests, if there is one.
     pub record: Option<Record>,
-}
-
-/// A recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// The file; absolute.
-    pub file: PathBuf,
-    /// Whether it contains the data of writes.
-    pub data: bool,
 }
 
 impl Config {
@@ -340,29 +334,6 @@ impl DeviceOptions {
                 "--latency {other:?} is neither none nor emulate"
             ))),
         }
-    }
-
-    fn record(&self) -> Result<Option<Record>, Failure> {
-        let data = match self.record_data.as_deref() {
-            None | Some("on") => true,
-            Some("off") => false,
-            Some(other) => {
-                return Err(Failure::usage(format!(
-                    "--record-data {other:?} is neither on nor off"
-                )));
-            }
-        };
-        let Some(file) = &self.record else {
-            return match &self.record_data {
-                None => Ok(None),
-                Some(_) => Err(Failure::usage(
-                    "--record-data: nothing is recorded; add --record FILE",
-                )),
-            };
-        };
-        let file = std::path::absolute(file)
-            .map_err(|error| Failure::io(format!("--record {}", file.display()), &error))?;
-        Ok(Some(Record { file, data }))
     }
 
     /// Returns the TLS options, checked against the target.

@@ -1,9 +1,11 @@
 //! Explorations of recordings made here, against states that follow from the definition of a FLUSH.
 
+mod definition;
+
 use super::args::{At, CrashesArgs, Model};
 use super::case::Case;
 use super::check::Check;
-use super::content::{Content, ZEROS};
+use super::content::ZEROS;
 use super::cursor::Cursor;
 use super::explore::{explore, points};
 use super::models;
@@ -19,7 +21,6 @@ use ftl_core::schemes::Scheme;
 use ftld_traces::recording::{Entry, Flash, Head, Kind, Moment, Writer};
 use nand_model::Profile;
 use parking_lot::Mutex;
-use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -459,156 +460,6 @@ fn flash_states_keep_what_was_flushed() {
             }
         }
     }
-}
-
-/// A request of a random recording.
-#[derive(Clone, Copy, Debug)]
-struct Random {
-    kind: Kind,
-    unit: u64,
-    units: u64,
-    value: u8,
-    /// How many later requests begin before it ends.
-    overlaps: usize,
-    fua: bool,
-    fails: bool,
-}
-
-fn random() -> impl Strategy<Value = Random> {
-    let kinds = prop::sample::select(vec![
-        Kind::Write,
-        Kind::Write,
-        Kind::Trim,
-        Kind::Flush,
-        Kind::Mark,
-    ]);
-    let shape = (kinds, 0u64..6, 1u64..4, 1u8..4, 0usize..3);
-    (shape, any::<bool>(), 0u8..8).prop_map(|((kind, unit, units, value, overlaps), fua, fails)| {
-        Random {
-            kind,
-            unit,
-            units,
-            value,
-            overlaps,
-            fua,
-            fails: fails == 0 && kind != Kind::Mark,
-        }
-    })
-}
-
-/// A request with its moments.
-struct Timed {
-    of: Random,
-    begin: u64,
-    end: u64,
-}
-
-fn timed(requests: &[Random]) -> Vec<Timed> {
-    // Request i begins at 10 i and ends behind the begin of `overlaps` later ones.
-    let mut all: Vec<Timed> = (0..)
-        .zip(requests)
-        .map(|(i, of)| Timed {
-            of: *of,
-            begin: 10 * i + 1,
-            end: 10 * (i + of.overlaps as u64) + 2 + (i % 5),
-        })
-        .collect();
-    all.sort_by_key(|request| request.end);
-    for (i, request) in (0..).zip(&mut all) {
-        // No two moments are equal.
-        request.end = request.end * 1000 + i;
-        request.begin *= 1000;
-    }
-    all
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
-    /// What the cursor leaves open is what the definition of a FLUSH leaves open.
-    #[test]
-    fn open_contents_follow_from_the_definition(requests in prop::collection::vec(random(), 1..14)) {
-        let requests = timed(&requests);
-        prop_assume!(requests.iter().any(|at| at.of.kind != Kind::Flush || !at.of.fails));
-        let mut recorder = Recorder::new(9);
-        for request in &requests {
-            let of = request.of;
-            let moment = |seq| Moment { seq, ns: seq };
-            let moments = (moment(request.begin), moment(request.end));
-            let errno = if of.fails { 5 } else { 0 };
-            let (range, data) = match of.kind {
-                Kind::Flush if of.fua => ((of.unit * UNIT, of.units * UNIT), Vec::new()),
-                Kind::Flush | Kind::Mark => ((0, 0), Vec::new()),
-                Kind::Write => (
-                    (of.unit * UNIT, of.units * UNIT),
-                    vec![of.value; usize::try_from(of.units * UNIT).unwrap()],
-                ),
-                _ => ((of.unit * UNIT, of.units * UNIT), Vec::new()),
-            };
-            let fua = of.kind == Kind::Flush && of.fua;
-            recorder.push(of.kind, fua, errno, range, moments, &data);
-        }
-        let saved = recorder.save();
-        let timeline = saved.timeline();
-        let mut cursor = Cursor::new(&timeline);
-        while let Some(event) = cursor.step() {
-            let point = cursor.point();
-            let now = timeline.events[event].end;
-            for unit in 0..9 {
-                let expected = allowed(&requests, unit, now);
-                let found: BTreeSet<u8> = match point.open.iter().find(|open| u64::from(open.unit) == unit) {
-                    Some(open) => open.candidates.iter().map(|id| value(&timeline, *id)).collect(),
-                    None => BTreeSet::from([value(&timeline, point.durable[unit as usize])]),
-                };
-                prop_assert_eq!(&found, &expected, "unit {} at {}", unit, now);
-            }
-            // Sums are those of a state that is built from nothing.
-            for choice in models::cache(&point, 8, 5) {
-                let state = models::State::of(&point, &choice, &timeline.contents);
-                let mut sum = 0u128;
-                state.each(|unit, content| sum = sum.wrapping_add(timeline.contents.term(unit, content)));
-                prop_assert_eq!(sum, state.sum);
-            }
-        }
-    }
-}
-
-fn value(timeline: &Timeline, content: Content) -> u8 {
-    let mut bytes = vec![0; 4096];
-    timeline.contents.read(content, &mut bytes).unwrap();
-    bytes[0]
-}
-
-/// Contents that a unit may have after a cut at `now`, request by request.
-fn allowed(requests: &[Timed], unit: u64, now: u64) -> BTreeSet<u8> {
-    let touches = |of: &Random| (of.unit..of.unit + of.units).contains(&unit);
-    let is_change = |of: &Random| matches!(of.kind, Kind::Write | Kind::Trim);
-    let content = |of: &Random| if of.kind == Kind::Write { of.value } else { 0 };
-    let covers = |flush: &Timed| {
-        flush.of.kind == Kind::Flush
-            && !flush.of.fails
-            && flush.end <= now
-            && (!flush.of.fua || touches(&flush.of))
-    };
-    let is_durable = |change: &Timed| {
-        !change.of.fails
-            && requests
-                .iter()
-                .any(|flush| covers(flush) && change.end < flush.begin)
-    };
-    let mut contents = BTreeSet::from([0]);
-    for change in requests
-        .iter()
-        .filter(|at| is_change(&at.of) && touches(&at.of))
-    {
-        if change.end <= now && is_durable(change) {
-            contents.clear();
-        }
-        if change.end <= now || change.begin < now {
-            contents.insert(content(&change.of));
-        }
-    }
-    contents
 }
 
 #[test]
