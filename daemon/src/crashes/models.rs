@@ -99,7 +99,7 @@ fn draw(open: &[OpenUnit], shape: u32, rng: &mut SplitMix) -> Vec<u32> {
             rng.below(to_u64(open.len())),
         )))]
     };
-    if shape % 4 == 0 {
+    if shape.is_multiple_of(4) {
         let one = |unit: &OpenUnit| {
             to_u32(crate::convert::to_usize(
                 rng.below(to_u64(unit.candidates.len())),

@@ -300,11 +300,10 @@ fn a_check_that_hangs_resizes_or_is_missing_is_named() {
 #[test]
 fn a_check_may_change_its_image_and_its_folder() {
     let saved = commits(true);
-    let check = format!(
+    let check =
         "[ ! -e $FTLD_WORK/left ] && touch $FTLD_WORK/left && [ $FTLD_WORK = $TMPDIR ] || exit 1
-        dd if=/dev/zero of=$FTLD_IMAGE bs=4096 count=16 conv=notrunc 2>/dev/null; exit 0"
-    );
-    let (report, _) = saved.explored(&saved.args(&check)).unwrap();
+        dd if=/dev/zero of=$FTLD_IMAGE bs=4096 count=16 conv=notrunc 2>/dev/null; exit 0";
+    let (report, _) = saved.explored(&saved.args(check)).unwrap();
     assert_eq!(report.failed, 0, "{report:?}");
     // The image is whole again, although every check destroys it afterwards.
     let check = format!(
