@@ -78,7 +78,8 @@ fn on_a_terminal(host: &Host, variables: &[(&str, &str)], args: &[&str]) -> Stri
             .get_envs()
             .filter_map(|(key, value)| Some((key, value?))),
     );
-    for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+    // With CI set, every terminal counts as one with colours.
+    for variable in ["CI", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
         script.env_remove(variable);
     }
     script.env("TERM", "xterm").envs(variables.iter().copied());
