@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 """A ledger on a block device, for docs/CRASH_TESTING.md.
 
-usage: ledger.py run DEVICE ORDERS [--careless]    append orders; `ftld mark` reports each that is committed
+usage: ledger.py run DEVICE ORDERS [careless]    append orders; `ftld mark` reports each that is committed
        ledger.py check IMAGE                       is every order there that the head counts, and every reported one?
 
 DEVICE is a block device, or an NBD URI (that needs libnbd for Python: Debian's python3-libnbd).
-The head is the first block: the number of orders. Order N is block N. --careless forgets an fsync.
+The head is the first block: the number of orders. Order N is block N. careless forgets an fsync.
 """
 
 import os
@@ -66,7 +66,7 @@ def check(image):
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["run"]:
-        run(sys.argv[2], int(sys.argv[3]), "--careless" in sys.argv)
+        run(sys.argv[2], int(sys.argv[3]), "careless" in sys.argv)
     elif sys.argv[1:2] == ["check"]:
         sys.exit(check(sys.argv[2]))
     else:
