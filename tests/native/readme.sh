@@ -39,7 +39,7 @@ play() {
 after() {
   case $1 in
   "ftld compare"*)
-    same "schemes in the table" "$(grep -cE '^  (pagemap|lazyftl|fast) ' out)" 6
+    same "schemes in both tables of both workloads" "$(grep -cE '^  (pagemap|lazyftl|fast) ' out)" 12
     at_least "plots" "$(grep -c '<svg' compare.html)" 1
     ;;
   *"--detach"*) same "ready lines" "$(grep -c "^ready nbd+unix:.* metrics=http://127.0.0.1:$port/metrics$" out)" 1 ;;
