@@ -17,7 +17,10 @@ if [ -n "${DEBIAN:-}" ]; then
   names=linux-image-cloud-amd64
   state=$PWD/target/guest/apt-$DEBIAN
   mkdir -p "$state/lists/partial" "$state/cache/archives/partial"
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $DEBIAN main" > "$state/sources.list"
+  # shellcheck disable=SC2016 # a format of apt
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -v security | head -n 1)
+  [ -n "$mirror" ] || fail "apt knows no mirror of Debian"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $DEBIAN main" > "$state/sources.list"
   options=(-o "Dir::State=$state" -o "Dir::Cache=$state/cache" -o "Dir::Etc::SourceList=$state/sources.list" -o Dir::Etc::SourceParts=/dev/null
     -o Dir::State::Status=/dev/null -o Acquire::Check-Valid-Until=false)
 fi
