@@ -81,7 +81,7 @@ pub struct CrashesArgs {
     /// Use a recording that lacks its end as far as it goes
     #[arg(long)]
     pub cut_off: bool,
-    /// Folder for the raw images; by default the first of $TMPDIR, /dev/shm and /tmp with room
+    /// Folder for the raw images; by default $TMPDIR, else /dev/shm, else /tmp
     #[arg(long, value_name = "FOLDER")]
     pub scratch: Option<PathBuf>,
 }

@@ -1,5 +1,5 @@
 //! Contents of units. Each distinct content is stored once, in a file without a name, so memory
-//! grows with the number of distinct contents alone: some 50 bytes each.
+//! grows with the number of distinct contents alone.
 
 use crate::convert::{index, to_u32, to_u64};
 use parking_lot::Mutex;
