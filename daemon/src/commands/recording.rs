@@ -91,6 +91,10 @@ pub(super) fn inspect(path: &Path, wanted: &InspectOptions) -> Result<(), Failur
         text += &format!("  scheme     {} {}", flash.scheme, params.join(" "));
         text = text.trim_end().to_owned() + "\n";
     }
+    if let Some(cache) = &head.write_cache {
+        let (size, model) = (show_size(cache.bytes), &cache.model);
+        text += &format!("  cache      {size}, {model}\n");
+    }
     for (name, count) in &counts {
         text += &format!("  {name:<12} {:>10}", count.entries);
         if count.bytes > 0 {

@@ -1,7 +1,8 @@
 //! The thread that writes the file.
 //!
 //! Invariants: entries are written in the order in which their requests ended. A chunk is written at
-//! the latest [`CHUNK_EVERY`] after its first entry.
+//! the latest [`CHUNK_EVERY`] after its first entry. Under load the thread takes what has come every
+//! [`TAKE_EVERY`], so that no request pays for a wake-up of it.
 
 use super::Shared;
 use super::order::Turn;
@@ -11,12 +12,16 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Longest time from an entry to its chunk.
 const CHUNK_EVERY: Duration = Duration::from_millis(500);
+/// Time between two looks while entries come.
+const TAKE_EVERY: Duration = Duration::from_millis(1);
+/// Bytes written after which the requests that wait for room get it.
+const FREE_EVERY: u64 = 1 << 20;
 /// Bytes of an entry besides its data, as the bound counts them.
 pub(super) const ENTRY_BYTES: u64 = 128;
 
@@ -49,11 +54,15 @@ pub(super) fn start(
         turn: 0,
         early: HashMap::new(),
         chunk_began: None,
+        written: 0,
     };
     std::thread::Builder::new()
         .name("ftld-record".into())
         .spawn(move || thread.run(&messages))
 }
+
+/// Nothing more is recorded.
+struct Ended;
 
 struct Thread {
     shared: Arc<Shared>,
@@ -65,29 +74,43 @@ struct Thread {
     early: HashMap<u32, (u64, Entry)>,
     /// When the first entry of the next chunk came.
     chunk_began: Option<Instant>,
+    /// Bytes of the bound whose entries are written, and which are not free yet.
+    written: u64,
 }
 
 impl Thread {
     fn run(mut self, messages: &Receiver<Message>) {
         loop {
-            let message = match self.chunk_began {
-                None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            let taken = match self.take_all(messages) {
+                Ok(taken) => taken,
+                Err(Ended) => break,
+            };
+            let left = match self.chunk_began {
+                None => None,
                 Some(began) => match CHUNK_EVERY.checked_sub(began.elapsed()) {
-                    Some(left) => messages.recv_timeout(left),
-                    None => Err(RecvTimeoutError::Timeout),
+                    Some(left) => Some(left),
+                    None => {
+                        self.chunk_began = None;
+                        self.write(Writer::write_chunk);
+                        None
+                    }
                 },
             };
+            if taken > 0 {
+                std::thread::sleep(TAKE_EVERY);
+                continue;
+            }
+            let message = match left {
+                None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(left) => messages.recv_timeout(left),
+            };
             match message {
-                Ok(Message::Entry {
-                    turn,
-                    reserved,
-                    entry,
-                }) => self.take(turn, reserved, entry),
-                Err(RecvTimeoutError::Timeout) => {
-                    self.chunk_began = None;
-                    self.write(Writer::write_chunk);
-                }
-                Ok(Message::Finish) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(message) => match self.take(message) {
+                    Ok(()) => {}
+                    Err(Ended) => break,
+                },
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
             }
         }
         // A request that has taken its turn and not sent its entry yet is not acknowledged either.
@@ -96,6 +119,7 @@ impl Thread {
         for (reserved, entry) in rest {
             self.push(reserved, &entry);
         }
+        self.free();
         let Some(writer) = self.writer.take() else {
             return;
         };
@@ -113,11 +137,36 @@ impl Thread {
         }
     }
 
-    /// Takes an entry, and writes those whose turn has come.
-    fn take(&mut self, turn: u32, reserved: u64, entry: Entry) {
+    /// Takes the messages that have come. Returns how many.
+    fn take_all(&mut self, messages: &Receiver<Message>) -> Result<usize, Ended> {
+        let mut taken = 0;
+        let ended = loop {
+            match messages.try_recv() {
+                Ok(message) => match self.take(message) {
+                    Ok(()) => taken += 1,
+                    Err(Ended) => break Err(Ended),
+                },
+                Err(TryRecvError::Empty) => break Ok(taken),
+                Err(TryRecvError::Disconnected) => break Err(Ended),
+            }
+        };
+        self.free();
+        ended
+    }
+
+    /// Takes a message, and writes the entries whose turn has come.
+    fn take(&mut self, message: Message) -> Result<(), Ended> {
+        let Message::Entry {
+            turn,
+            reserved,
+            entry,
+        } = message
+        else {
+            return Err(Ended);
+        };
         if turn != self.turn {
             self.early.insert(turn, (reserved, entry));
-            return;
+            return Ok(());
         }
         self.push(reserved, &entry);
         self.turn = Turn::next(self.turn);
@@ -125,12 +174,23 @@ impl Thread {
             self.push(reserved, &entry);
             self.turn = Turn::next(self.turn);
         }
+        Ok(())
     }
 
     fn push(&mut self, reserved: u64, entry: &Entry) {
         self.write(|writer| writer.push(entry, &entry.data));
-        self.shared.room.free(reserved);
+        self.written += reserved;
+        if self.written >= FREE_EVERY {
+            self.free();
+        }
         self.chunk_began.get_or_insert_with(Instant::now);
+    }
+
+    /// Gives the room of written entries back.
+    fn free(&mut self) {
+        if self.written > 0 {
+            self.shared.room.free(std::mem::take(&mut self.written));
+        }
     }
 
     /// Writes, unless the recording has failed; if it fails now, what follows is dropped and the

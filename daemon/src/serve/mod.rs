@@ -29,6 +29,7 @@ use crate::transport::{Context, Service, StopHow};
 use crate::volume::Volume;
 use crate::{control, detach, notify, stack, sys, transport};
 use end::{close, end};
+use ftld_traces::recording::{Head, WriteCache};
 use metrics_port::Http;
 use nand_model::Profile;
 use parking_lot::Mutex;
@@ -195,7 +196,17 @@ fn start_recording(
     let failed = |error: std::io::Error| Failure::io(file.path().display(), &error);
     let device = &*opened.volume;
     let has_data = config.record.as_ref().is_some_and(|record| record.data);
-    let head = head_of(device, Some(&opened.image), has_data)?;
+    let write_cache = config.write_cache.map(|cache| WriteCache {
+        bytes: cache.bytes,
+        model: match cache.protected {
+            true => "plp".into(),
+            false => cache.model.name().into(),
+        },
+    });
+    let head = Head {
+        write_cache,
+        ..head_of(device, Some(&opened.image), has_data)?
+    };
     let recorder = Recorder::start(file.handle()?, file.path(), &head).map_err(failed)?;
     recorder.record_content(device).map_err(failed)?;
     Ok(recorder)

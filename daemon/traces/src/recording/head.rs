@@ -46,6 +46,6 @@ pub struct Flash {
 pub struct WriteCache {
     /// Size in bytes.
     pub bytes: u64,
-    /// Model of what a power cut leaves, as in `--cache-model`.
+    /// Model of what a power cut leaves, as in `--cache-model`; `plp` if it leaves all.
     pub model: String,
 }

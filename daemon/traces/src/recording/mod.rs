@@ -43,11 +43,13 @@ enum Chunk {
     Entries = 1,
     /// The number of entries (u64); nothing follows.
     End = 2,
+    /// Entries that are not compressed, because that would save little.
+    PlainEntries = 3,
 }
 
 impl Chunk {
     fn of(number: u32) -> Option<Chunk> {
-        [Chunk::Entries, Chunk::End]
+        [Chunk::Entries, Chunk::End, Chunk::PlainEntries]
             .into_iter()
             .find(|kind| *kind as u32 == number)
     }

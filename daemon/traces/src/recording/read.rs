@@ -137,8 +137,11 @@ impl Reader {
             }
             return Ok(false);
         }
-        self.plain = zstd::bulk::decompress(&stored, plain)
-            .map_err(|error| self.damaged(&error.to_string()))?;
+        self.plain = match kind {
+            Some(Chunk::PlainEntries) => stored,
+            _ => zstd::bulk::decompress(&stored, plain)
+                .map_err(|error| self.damaged(&error.to_string()))?,
+        };
         self.at = 0;
         if self.plain.len() != plain || plain == 0 {
             return Err(self.damaged("a chunk has another length than it says"));

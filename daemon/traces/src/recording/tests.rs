@@ -70,6 +70,36 @@ fn what_was_written_is_read() {
     assert_eq!(read(&written(&[]), false).unwrap(), (Vec::new(), false));
 }
 
+/// Random data is stored as it is, and costs no more than its headers; data that repeats is
+/// compressed, also behind a chunk that was not.
+#[test]
+fn a_chunk_that_does_not_compress_is_stored_as_it_is() {
+    let mut state = 1u64;
+    let random = (0..512u64).map(|i| {
+        let byte = |_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 56) as u8
+        };
+        entry(Kind::Write, i * 2048, (0..2048).map(byte).collect())
+    });
+    let random: Vec<_> = random.collect();
+    let alike: Vec<_> = some_entries();
+    let bytes = written(&random);
+    let plain = random.len() * (Entry::BYTES + 2048);
+    let end = written(&[]).len();
+    assert!(
+        (plain..plain + 64).contains(&(bytes.len() - end)),
+        "{}",
+        bytes.len()
+    );
+    assert_eq!(read(&bytes, false).unwrap(), (random.clone(), false));
+    let both = [random, alike].concat();
+    assert!(written(&both).len() < bytes.len() + 40_000);
+    assert_eq!(read(&written(&both), false).unwrap(), (both, false));
+}
+
 /// Wherever the file ends, it is one message, or as many whole entries as were requested.
 #[test]
 fn a_file_that_is_cut_off_says_so_wherever_it_is_cut() {

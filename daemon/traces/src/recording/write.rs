@@ -8,6 +8,8 @@ use zstd::bulk::Compressor;
 
 /// Level of compression: fast enough to follow a device at full speed.
 const LEVEL: i32 = -3;
+/// First bytes of a chunk that decide whether it is worth compressing.
+const SAMPLE_BYTES: usize = 64 << 10;
 
 /// A recording in progress. Without [`Writer::finish`] it lacks its end mark.
 pub struct Writer<W: Write> {
@@ -65,31 +67,19 @@ impl<W: Write> Writer<W> {
         if self.plain.is_empty() {
             return Ok(());
         }
-        self.packed.clear();
-        self.packed
-            .reserve(zstd::zstd_safe::compress_bound(self.plain.len()));
-        self.compressor
-            .compress_to_buffer(&self.plain, &mut self.packed)?;
-        let plain = self.plain.len();
+        let sample = &self.plain[..self.plain.len().min(SAMPLE_BYTES)];
+        compress(&mut self.compressor, sample, &mut self.packed)?;
+        // Less than a sixteenth saved: random or encrypted data.
+        let (kind, stored) = if self.packed.len() > sample.len() / 16 * 15 {
+            (Chunk::PlainEntries, &self.plain)
+        } else {
+            if sample.len() < self.plain.len() {
+                compress(&mut self.compressor, &self.plain, &mut self.packed)?;
+            }
+            (Chunk::Entries, &self.packed)
+        };
+        self.written += write_chunk(&mut self.out, kind, stored, self.plain.len())?;
         self.plain.clear();
-        self.chunk(Chunk::Entries, plain)
-    }
-
-    fn chunk(&mut self, kind: Chunk, plain: usize) -> io::Result<()> {
-        let mut header = Vec::with_capacity(CHUNK_HEADER);
-        for number in [
-            kind as u32,
-            to_u32(self.packed.len()),
-            to_u32(plain),
-            crc32c(&self.packed),
-        ] {
-            header.extend(number.to_le_bytes());
-        }
-        assert_eq!(header.len(), CHUNK_HEADER, "bytes of a chunk's header");
-        self.out.write_all(&header)?;
-        self.out.write_all(&self.packed)?;
-        self.out.flush()?;
-        self.written += to_u64(header.len() + self.packed.len());
         Ok(())
     }
 
@@ -109,8 +99,33 @@ impl<W: Write> Writer<W> {
     /// The file cannot be written.
     pub fn finish(mut self) -> io::Result<(W, u64)> {
         self.write_chunk()?;
-        self.packed = self.entries.to_le_bytes().to_vec();
-        self.chunk(Chunk::End, 8)?;
+        let entries = self.entries.to_le_bytes();
+        self.written += write_chunk(&mut self.out, Chunk::End, &entries, entries.len())?;
         Ok((self.out, self.written))
     }
+}
+
+fn compress(with: &mut Compressor<'_>, plain: &[u8], packed: &mut Vec<u8>) -> io::Result<()> {
+    packed.clear();
+    packed.reserve(zstd::zstd_safe::compress_bound(plain.len()));
+    with.compress_to_buffer(plain, packed)?;
+    Ok(())
+}
+
+/// Writes a chunk of `plain` bytes before compression. Returns its length in the file.
+fn write_chunk(out: &mut impl Write, kind: Chunk, stored: &[u8], plain: usize) -> io::Result<u64> {
+    let mut header = Vec::with_capacity(CHUNK_HEADER);
+    for number in [
+        kind as u32,
+        to_u32(stored.len()),
+        to_u32(plain),
+        crc32c(stored),
+    ] {
+        header.extend(number.to_le_bytes());
+    }
+    assert_eq!(header.len(), CHUNK_HEADER, "bytes of a chunk's header");
+    out.write_all(&header)?;
+    out.write_all(stored)?;
+    out.flush()?;
+    Ok(to_u64(header.len() + stored.len()))
 }
