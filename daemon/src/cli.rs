@@ -1,5 +1,6 @@
 //! Command line; without a subcommand, `ftld` serves a device.
 
+use crate::aging::ImageAge;
 use crate::compare::CompareArgs;
 use crate::crashes::CrashesArgs;
 use crate::failure::{Exit, Failure};
@@ -50,11 +51,27 @@ pub struct ServeArgs {
     pub print_config: bool,
 }
 
+/// Arguments of a new image.
+#[derive(Args, Clone, Debug, Default)]
+pub struct CreateArgs {
+    /// The device.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Write pages as a host in use would: every page in order, then random pages for a number of
+    /// drive writes or until steady state; eol: steady, and all blocks at the end of their life
+    #[arg(
+        long,
+        value_name = "DRIVE-WRITES|steady|eol",
+        allow_hyphen_values = true
+    )]
+    pub age: Option<ImageAge>,
+}
+
 /// Subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Create an image
-    Create(Box<DeviceArgs>),
+    Create(Box<CreateArgs>),
     /// Show the content of an image or of a recording; never changes it
     Inspect {
         /// Path of an image or a recording, or name of an instance
@@ -122,6 +139,20 @@ pub enum Command {
         /// Show the images of stopped instances, too
         #[arg(short, long)]
         all: bool,
+    },
+    /// Copy an image; that of a running instance as a power cut would leave it
+    #[command(
+        after_help = "Requests of a running instance wait while its image is copied; on a file system with\nreflinks, such as XFS or Btrfs, that is a moment. What its write cache loses is drawn by --seed."
+    )]
+    Clone {
+        /// Path of an image, or name of an instance
+        #[arg(value_name = "NAME|IMAGE")]
+        image: String,
+        /// Path of the copy, or name of a new instance
+        copy: String,
+        /// Seed of what a running instance's write cache loses
+        #[arg(long, value_name = "N")]
+        seed: Option<u64>,
     },
     /// Remove the default image of a stopped instance, and its log
     Rm {
@@ -296,7 +327,8 @@ impl Cli {
         let device = match &mut cli.command {
             None => &mut cli.serve.device,
             Some(Command::Recover(args)) => &mut args.device,
-            Some(Command::Create(args) | Command::Doctor(args)) => args,
+            Some(Command::Create(args)) => &mut args.device,
+            Some(Command::Doctor(args)) => args,
             Some(_) => return Ok(cli),
         };
         let by_env =

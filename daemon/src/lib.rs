@@ -8,6 +8,7 @@
 #![warn(clippy::missing_errors_doc)]
 
 mod activation;
+pub mod aging;
 mod background;
 pub mod cli;
 pub mod commands;
@@ -95,7 +96,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         }
         Some(Command::Create(args)) => {
             sys::private_umask();
-            commands::create(&Config::new(&args, &dirs)?, json)
+            commands::create(&Config::new(&args.device, &dirs)?, args.age, json)
         }
         Some(Command::Inspect {
             image,
@@ -124,6 +125,9 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Profiles { name, toml }) => commands::profiles(name.as_deref(), toml, json),
         Some(Command::Presets) => commands::presets(json),
         Some(Command::List { all }) => commands::list(&dirs, all, json),
+        Some(Command::Clone { image, copy, seed }) => {
+            commands::clone(&dirs, &image, &copy, seed, json)
+        }
         Some(Command::Rm { name }) => commands::remove(&dirs, &name, json),
         Some(Command::Status {
             name,

@@ -27,6 +27,8 @@ pub enum PauseCommand {
     Requests(u64),
     /// Resume.
     Resume,
+    /// While paused: answer what a power cut with this seed would leave of the write cache.
+    CacheOutcome(Option<u64>),
 }
 
 impl PauseCommand {
@@ -42,6 +44,7 @@ impl PauseCommand {
             }
             PauseCommand::Events(count) => step(volume, Step::Events(count)),
             PauseCommand::Requests(count) => step(volume, Step::Requests(count)),
+            PauseCommand::CacheOutcome(seed) => Ok(json!({"outcome": volume.cache_outcome(seed)?})),
             PauseCommand::Resume => {
                 let was = volume.resume();
                 Ok(json!({"paused": false, "text": if was { "resumed" } else { "was not paused" }}))
@@ -112,6 +115,10 @@ mod tests {
             (PauseCommand::Pause(30.0), r#"{"pause":30.0}"#),
             (PauseCommand::Events(1), r#"{"events":1}"#),
             (PauseCommand::Resume, r#""resume""#),
+            (
+                PauseCommand::CacheOutcome(None),
+                r#"{"cache-outcome":null}"#,
+            ),
         ] {
             assert_eq!(serde_json::to_string(&command).unwrap(), text);
             assert_eq!(serde_json::from_str::<PauseCommand>(text).unwrap(), command);

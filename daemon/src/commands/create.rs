@@ -1,18 +1,28 @@
 //! `ftld create`: an image without a device.
 
+use crate::aging::{Conditioned, ImageAge};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::output::{print, print_json};
+use crate::replay::{SOON, bar, show};
 use crate::size::show_size;
 use crate::stack;
 use serde_json::json;
+use std::time::Instant;
 
 /// `ftld create`.
 ///
 /// # Errors
 /// The image exists, its device is unknown or invalid, or the host refuses to write it.
-pub fn create(config: &Config, as_json: bool) -> Result<(), Failure> {
-    let made = stack::create(config)?;
+pub fn create(config: &Config, age: Option<ImageAge>, as_json: bool) -> Result<(), Failure> {
+    let (bar, began) = (bar(), Instant::now());
+    let made = stack::create_aged(config, age, &mut |share| {
+        if began.elapsed() > SOON {
+            show(&bar, share, "ageing");
+        }
+    });
+    bar.finish_and_clear();
+    let made = made?;
     let (image, raw) = (
         config.image.display(),
         made.layout.profile.geometry.data_bytes(),
@@ -28,12 +38,17 @@ pub fn create(config: &Config, as_json: bool) -> Result<(), Failure> {
                 "image": config.image, "scheme": made.scheme.name, "profile": made.layout.profile.name,
                 "size_bytes": made.size, "raw_bytes": raw, "blocks": geometry.blocks, "op_percent": made.op_percent,
                 "effective_op_percent": effective, "ram_paper_bytes": paper, "ram_allocated_bytes": real,
+                "age": made.aged,
             }),
         );
     }
+    let aged = made
+        .aged
+        .as_ref()
+        .map_or(String::new(), |aged| aged_text(aged, age));
     print(&format!(
         "{image}: {} ({} bytes) for the host on {} of raw {} flash, scheme {}, over-provisioning {} %, \
-         effective {effective:.1} %, RAM {} (paper), {} (allocated)\n",
+         effective {effective:.1} %, RAM {} (paper), {} (allocated){aged}\n",
         show_size(made.size),
         made.size,
         show_size(raw),
@@ -43,4 +58,20 @@ pub fn create(config: &Config, as_json: bool) -> Result<(), Failure> {
         show_size(paper),
         show_size(real)
     ))
+}
+
+fn aged_text(aged: &Conditioned, age: Option<ImageAge>) -> String {
+    let mut text = format!("\naged: {:.2} drive writes", aged.drive_writes);
+    if let Some(amplification) = aged.write_amplification {
+        text += &format!(", at the end write amplification {amplification:.2}");
+    }
+    text += match aged.steady {
+        Some(true) => ", steady state",
+        Some(false) => ", not steady",
+        None => "",
+    };
+    if age.is_some_and(|age| age.is_worn) {
+        text += ", blocks at 97 to 100 % of their rated erases";
+    }
+    text
 }

@@ -34,7 +34,7 @@ pub struct InspectOptions {
 }
 
 /// Returns a path, or the image of an instance by name.
-fn path_of(dirs: &Dirs, image: &str) -> PathBuf {
+pub(super) fn path_of(dirs: &Dirs, image: &str) -> PathBuf {
     let path = PathBuf::from(image);
     if image.contains('/') || path.exists() {
         path

@@ -1,6 +1,7 @@
 //! Subcommands: each prints human-readable text or JSON.
 
 mod choices;
+mod clone;
 mod create;
 mod doctor;
 mod inspect;
@@ -11,6 +12,7 @@ mod recording;
 mod status;
 
 pub use choices::{presets, profiles, schemes, workloads};
+pub use clone::clone;
 pub use create::create;
 pub use doctor::doctor;
 pub use inspect::{InspectOptions, check, inspect};

@@ -6,7 +6,6 @@
 use super::begun::{Begun, counts, map_cache, optimum, write_stalls};
 use super::job::Job;
 use super::measure::Responses;
-use super::precondition::Conditioned;
 use super::provenance::Run;
 use super::ram::ram;
 use super::recording;
@@ -15,6 +14,7 @@ use super::row::{
     Busy, Collected, ConvertCost, Device, Operations, Requests, Row, SCHEMA, WriteAmplification,
 };
 use super::sim::Sim;
+use crate::aging::Conditioned;
 use crate::config::{OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
 use crate::convert::to_u64;
 use crate::failure::Failure;

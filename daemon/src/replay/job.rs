@@ -2,9 +2,10 @@
 
 use super::ram::takes_ram;
 use super::recording;
+use crate::aging::check_age;
 use crate::config::{ImageRequirements, find_scheme};
 use crate::failure::Failure;
-use crate::method::{AGE_MAX, Precondition, ResponseUnit};
+use crate::method::{Precondition, ResponseUnit};
 use crate::options::DeviceOptions;
 use crate::preset::{Preset, Use};
 use clap::{Args, ValueEnum};
@@ -252,11 +253,7 @@ impl Job {
             return Err(Failure::usage("--loops 0: need at least 1"));
         }
         if let Some(age) = age {
-            if !(0.0..=AGE_MAX).contains(&age) {
-                return Err(Failure::usage(format!(
-                    "--age {age}: need 0 to {AGE_MAX} drive writes"
-                )));
-            }
+            check_age(age)?;
             if self.method.precondition() != Precondition::Fill {
                 return Err(Failure::usage(format!(
                     "--age {age}: overwrites a device that was filled; leave out --precondition {}",

@@ -28,11 +28,11 @@ mod summary;
 mod trace_events;
 mod watch;
 
+pub use crate::aging::{Conditioned, SteadyRule};
 pub use crate::method::{AGE_MAX, Precondition, ResponseUnit};
 pub use args::{Repeat, ReplayArgs};
 pub use job::{Address, Arrival, Job, Method};
 pub use measure::{Response, Responses};
-pub use precondition::{Conditioned, SteadyRule};
 pub use provenance::Run;
 pub use ram::{Ram, RamPart};
 pub use row::{
@@ -51,7 +51,7 @@ use bench::Bench;
 use feed::{Feed, TICK};
 use ftl_core::schemes::SCHEMES;
 use nix::time::{ClockId, clock_gettime};
-use progress::{SOON, bar, show};
+pub(crate) use progress::{SOON, bar, show};
 use source::Source;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};

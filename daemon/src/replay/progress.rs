@@ -7,11 +7,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
 /// Duration below which a job has no progress bar.
-pub(super) const SOON: Duration = Duration::from_secs(1);
-pub(super) const STEPS: u64 = 1000;
+pub(crate) const SOON: Duration = Duration::from_secs(1);
+pub(crate) const STEPS: u64 = 1000;
 
 /// Creates a progress bar on standard error, drawn only if that is a terminal.
-pub(super) fn bar() -> ProgressBar {
+pub(crate) fn bar() -> ProgressBar {
     let bar = ProgressBar::new(STEPS);
     let style = ProgressStyle::with_template(
         "{msg:16} {bar:40} {percent:>3} %  {elapsed} (about {eta} left)",
@@ -20,7 +20,7 @@ pub(super) fn bar() -> ProgressBar {
     bar
 }
 
-pub(super) fn show(bar: &ProgressBar, share: f64, doing: &'static str) {
+pub(crate) fn show(bar: &ProgressBar, share: f64, doing: &'static str) {
     assert!(
         (0.0..=1.0).contains(&share),
         "{doing}: {share} of the work is done"

@@ -2,9 +2,9 @@
 
 use super::job::Job;
 use super::measure::Responses;
-use super::precondition::Conditioned;
 use super::provenance::Run;
 use super::ram::Ram;
+use crate::aging::Conditioned;
 use crate::convert::{index, to_f64, to_u64};
 use nand_model::{Cause, Counters, OpCounts};
 use serde::{Deserialize, Serialize};

@@ -1,10 +1,10 @@
 //! A short version of a job, to estimate its cost.
 
 use super::job::Job;
-use super::precondition::SteadyRule;
 use super::row::Row;
 use super::run_limited;
 use super::watch::WatchArgs;
+use crate::aging::SteadyRule;
 use crate::failure::Failure;
 use crate::method::Precondition;
 

@@ -193,7 +193,7 @@ impl Sim {
     }
 
     /// Writes one page of data, without measuring; starts after all earlier operations.
-    pub(super) fn write_page(&mut self, lpn: Lpn) -> Result<(), FtlError> {
+    pub(super) fn write_one(&mut self, lpn: Lpn) -> Result<(), FtlError> {
         self.pages.written += 1;
         self.now = self.ftl.write(self.now, lpn, &self.scratch)?;
         Ok(())

@@ -4,33 +4,35 @@
 //! it is finished and synced. A killed creator leaves a file with another name, `.IMAGE.new-...`,
 //! which a later start removes.
 
+mod age;
 mod cache;
+mod create;
 mod label;
 mod unfinished;
 
 pub use cache::{CacheUse, boot_id};
+pub(crate) use create::create_aged;
+pub use create::{Made, create};
 pub(crate) use label::{Label, fits, read_label};
 
-use crate::config::{Config, Latency, OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
+use crate::config::{Config, Latency};
 use crate::convert::to_f64;
 use crate::failure::{Exit, Failure};
 use crate::private_lock::is_open_to_others;
 use crate::volume::write_cache::Opening;
 use crate::volume::{Durable, Volume, VolumeOptions};
 use cache::Image;
-use ftl_core::schemes::{Layout, SCHEMES, Scheme};
-use ftl_core::{Ftl, FtlConfig, FtlError, RamReport, Start};
-use label::{contradiction, params_text};
+use ftl_core::{Ftl, FtlConfig, FtlError, Start};
+use label::contradiction;
 use nand_model::store::{Access, FileStore, SyncHandle, peek};
-use nand_model::{Capacity, Chip, ImageError, ImageInfo, ImageSpec, Profile};
+use nand_model::{Chip, ImageError, ImageInfo, Profile};
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
-use unfinished::{
-    Unfinished, folder_of, name_image, remove_unfinished, sync_folder, unfinished_name,
-};
+use unfinished::remove_unfinished;
+pub(crate) use unfinished::{Unfinished, folder_of};
 
 /// Store of a daemon.
 pub type DaemonStore = FileStore;
@@ -51,22 +53,6 @@ pub struct Stack {
     pub is_new: bool,
     /// The image's syncs.
     pub sync: SyncHandle,
-}
-
-/// Properties of a new image.
-pub struct Made {
-    /// The scheme.
-    pub scheme: &'static Scheme,
-    /// Shape of the flash and logical pages.
-    pub layout: Layout,
-    /// Bytes the host sees.
-    pub size: u64,
-    /// Requested over-provisioning in percent.
-    pub op_percent: f64,
-    /// Blocks bad from the factory.
-    pub bad_blocks: u32,
-    /// RAM of the scheme's tables.
-    pub ram: RamReport,
 }
 
 /// Durability of the image file on the host's storage.
@@ -225,86 +211,6 @@ pub fn volume_on(
     })
 }
 
-/// Creates a new image and formats it.
-///
-/// # Errors
-/// The image exists, no device fits the configuration, or the host refuses to write it.
-pub fn create(config: &Config) -> Result<Made, Failure> {
-    let Config {
-        image,
-        requirements,
-        ..
-    } = config;
-    let scheme = requirements
-        .scheme
-        .as_deref()
-        .map_or(Ok(&SCHEMES[0]), find_scheme)?;
-    let profile = requirements.profile.unwrap_or(*Profile::default_profile());
-    let op_percent = requirements.op.unwrap_or(OP_DEFAULT);
-    let by_size = profile.capacity == Capacity::BySize;
-    let wanted = requirements
-        .size
-        .unwrap_or(if by_size { SIZE_DEFAULT } else { 0 });
-    let layout = scheme
-        .layout(&profile, wanted, op_percent / 100.0, &requirements.params)
-        .map_err(usage)?;
-    assert!(
-        u64::from(layout.logical_pages) < layout.profile.geometry.pages(),
-        "{} logical pages on {} physical pages",
-        layout.logical_pages,
-        layout.profile.geometry.pages()
-    );
-    let size = if wanted > 0 {
-        wanted
-    } else {
-        u64::from(layout.logical_pages) * u64::from(profile.geometry.page_bytes)
-    };
-    assert!(
-        size > 0
-            && size.div_ceil(u64::from(profile.geometry.page_bytes))
-                <= u64::from(layout.logical_pages),
-        "a device of {size} bytes on {} logical pages",
-        layout.logical_pages
-    );
-    if image.symlink_metadata().is_ok() {
-        return Err(image_failure(&ImageError::Exists(image.clone())));
-    }
-    let params = params_text(&requirements.params, op_percent);
-    let spec = ImageSpec {
-        profile: layout.profile,
-        size,
-        scheme: scheme.name.into(),
-        params,
-    };
-    let folder = folder_of(image);
-    let missing = folder
-        .ancestors()
-        .take_while(|folder| !folder.exists())
-        .count();
-    std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder.display(), &error))?;
-    let unfinished = Unfinished(unfinished_name(image));
-    let store = FileStore::create(&unfinished.0, &spec).map_err(|error| image_failure(&error))?;
-    let label = Label {
-        scheme,
-        params: requirements.params.clone(),
-        op_percent: Some(op_percent),
-    };
-    let (bad_blocks, ram) = format(image, store, layout, &label)?;
-    name_image(&unfinished.0, image)?;
-    folder
-        .ancestors()
-        .take(missing + 1)
-        .try_for_each(sync_folder)?;
-    Ok(Made {
-        scheme,
-        layout,
-        size,
-        op_percent,
-        bad_blocks,
-        ram,
-    })
-}
-
 /// Removes other users' access to an image owned by this user: a user who can open an image can
 /// lock it, and so block its service.
 fn close_to_others(image: &Path) {
@@ -321,43 +227,6 @@ fn close_to_others(image: &Path) {
             tracing::warn!("{}: {error}", image.display());
         }
     }
-}
-
-/// Formats an image; returns the number of bad blocks and the scheme's RAM.
-fn format(
-    image: &Path,
-    store: FileStore,
-    layout: Layout,
-    label: &Label,
-) -> Result<(u32, RamReport), Failure> {
-    let failed = |error: FtlError| match error {
-        FtlError::Config(_) => usage(error),
-        error => Failure::failed(format!("{}: formatting: {error}", image.display())),
-    };
-    let seed = factory_seed(store.info());
-    let mut chip = Chip::open(layout.profile, store).map_err(|error| failed(error.into()))?;
-    chip.mark_factory_bad(seed)
-        .map_err(|error| failed(error.into()))?;
-    let config = FtlConfig {
-        logical_pages: layout.logical_pages,
-        params: label.params.clone(),
-    };
-    let mut ftl = label
-        .scheme
-        .start(chip, &config, Start::Format)
-        .map_err(failed)?;
-    assert_eq!(
-        ftl.logical_pages(),
-        layout.logical_pages,
-        "logical pages of the new device and of its layout"
-    );
-    let made = (ftl.stats().blocks.bad, ftl.ram_report());
-    ftl.shutdown(0).map_err(failed)?;
-    ftl.into_chip()
-        .into_store()
-        .close()
-        .map_err(|error| image_failure(&error))?;
-    Ok(made)
 }
 
 /// Mounts the image's scheme.

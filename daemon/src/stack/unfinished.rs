@@ -16,7 +16,24 @@ const UNFINISHED_AGE: Duration = Duration::from_secs(3600);
 
 /// An image in creation, under a temporary name in the folder of its final one; removed when
 /// dropped, if it still has the temporary name.
-pub(super) struct Unfinished(pub(super) PathBuf);
+pub(crate) struct Unfinished(PathBuf);
+
+impl Unfinished {
+    /// Takes a temporary name; the caller creates the file.
+    pub(crate) fn named_after(image: &Path) -> Unfinished {
+        Unfinished(unfinished_name(image))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Gives a complete, synced image its name.
+    pub(crate) fn finish(self, image: &Path) -> Result<(), Failure> {
+        name_image(&self.0, image)?;
+        sync_folder(folder_of(image))
+    }
+}
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
@@ -24,7 +41,7 @@ impl Drop for Unfinished {
     }
 }
 
-pub(super) fn folder_of(image: &Path) -> &Path {
+pub(crate) fn folder_of(image: &Path) -> &Path {
     image
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
@@ -39,7 +56,7 @@ fn unfinished_prefix(image: &Path) -> OsString {
     name
 }
 
-pub(super) fn unfinished_name(image: &Path) -> PathBuf {
+fn unfinished_name(image: &Path) -> PathBuf {
     let mut name = unfinished_prefix(image);
     let now = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -6,6 +6,7 @@
 use super::Volume;
 use super::pause_gate::{PAUSE_MAX, Paused, Step};
 use super::unlocked::NO_POWER;
+use super::write_cache::Outcome;
 use crate::failure::Failure;
 use crate::inject::{Injected, Injection, Kind};
 use ftl_core::Event;
@@ -95,6 +96,21 @@ impl<S: Store + 'static> Volume<S> {
             length.min(PAUSE_MAX).as_secs()
         );
         Ok(())
+    }
+
+    /// Returns what a power cut now would leave of the write cache; `None` without one.
+    ///
+    /// # Errors
+    /// The device is not paused, so the answer would be old at once.
+    pub fn cache_outcome(&self, seed: Option<u64>) -> Result<Option<Outcome>, Failure> {
+        let guard = self.lock();
+        if self.paused().is_none() {
+            return Err(Failure::failed(
+                "the device is not paused; `ftld pause` pauses it",
+            ));
+        }
+        let cache = guard.as_ref().and_then(|core| core.cache.as_deref());
+        Ok(cache.and_then(|cache| cache.outcome(seed)))
     }
 
     /// Runs a paused device for a step; the step restarts the pause with its original length.

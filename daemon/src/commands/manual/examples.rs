@@ -45,10 +45,16 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     (
         "ftld-create",
-        &[(
-            "Make an image of another scheme for a later start:",
-            &["ftld create --name disk --size 8GiB --scheme dftl --op 12.5"],
-        )],
+        &[
+            (
+                "Make an image of another scheme for a later start:",
+                &["ftld create --name disk --size 8GiB --scheme dftl --op 12.5"],
+            ),
+            (
+                "Make a device that is in use already, as full as it gets:",
+                &["ftld create --name used --size 1GiB --age steady"],
+            ),
+        ],
     ),
     (
         "ftld-inspect",
@@ -138,6 +144,16 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "ftld-list",
         &[("List the stopped instances, too:", &["ftld list --all"])],
+    ),
+    (
+        "ftld-clone",
+        &[(
+            "Copy a running device as a power cut would leave it, and mount the copy:",
+            &[
+                "ftld clone demo after-cut",
+                "ftld --name after-cut nbd://127.0.0.1:10810",
+            ],
+        )],
     ),
     (
         "ftld-rm",

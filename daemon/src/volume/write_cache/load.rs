@@ -12,7 +12,7 @@
 use super::format::{Bitmap, EntryHead, HEAD_BYTES, Head, Kind, RING_BLOCK, State, bitmap_bytes};
 use super::index::Version;
 use super::ring::Ring;
-use super::{Area, CacheOptions, CutCounts, Model, Shape, WriteCache, area_of};
+use super::{Area, CacheOptions, CutCounts, Model, Outcome, Shape, WriteCache, area_of};
 use crate::convert::{to_u64, to_usize};
 use nand_model::CacheSection;
 use std::fs::File;
@@ -247,18 +247,18 @@ impl Chain {
     }
 }
 
-/// Bytes of a file from a position on.
+/// Bytes of a file from a position on; the file refuses writes if it is open for reading only.
 struct FileArea(File, u64);
 
 impl Area for FileArea {
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
         self.0.read_exact_at(buf, self.1 + at)
     }
-    fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    fn write_at(&self, at: u64, buf: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(buf, self.1 + at)
     }
     fn sync(&self) -> io::Result<()> {
-        Ok(())
+        self.0.sync_all()
     }
     fn detach(&self) -> io::Result<()> {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
@@ -273,4 +273,22 @@ impl Area for FileArea {
 pub fn peek(path: &Path, section: CacheSection, opening: &Opening<'_>) -> io::Result<Loaded> {
     let area = FileArea(File::open(path)?, section.at);
     WriteCache::load(Box::new(area), section.bytes, opening)
+}
+
+/// Applies the outcome of a power cut to a copy of an image.
+///
+/// # Errors
+/// The host cannot write the file, or the outcome is of another area.
+pub fn apply(outcome: &Outcome, copy: &Path, section: CacheSection) -> io::Result<()> {
+    let area = FileArea(File::options().write(true).open(copy)?, section.at);
+    for (at, bytes) in &outcome.changes {
+        if at
+            .checked_add(to_u64(bytes.len()))
+            .is_none_or(|end| end > section.bytes)
+        {
+            return Err(io::Error::other("the outcome of a larger write cache"));
+        }
+        area.write_at(*at, bytes)?;
+    }
+    area.sync()
 }

@@ -27,8 +27,8 @@ mod write_back;
 mod tests;
 
 pub use area::Area;
-pub use load::{Loaded, Lost, Opening, Pending, peek};
-pub use view::{CacheView, CutCounts, Model, Reason};
+pub use load::{Loaded, Lost, Opening, Pending, apply, peek};
+pub use view::{CacheView, CutCounts, Model, Outcome, Reason};
 
 use crate::convert::to_usize;
 use area::area_of;
@@ -242,15 +242,20 @@ impl WriteCache {
     }
 
     /// Writes the area's header into the copy that is not the newest.
-    fn save(&mut self, state: State) -> io::Result<()> {
+    fn next_head(&self, state: State) -> Head {
         let (tail, tail_seq) = self.ring.tail();
-        let head = Head {
+        Head {
             state,
             generation: self.head.generation + 1,
             tail,
             tail_seq,
             ..self.head.clone()
-        };
+        }
+    }
+
+    fn save(&mut self, state: State) -> io::Result<()> {
+        let head = self.next_head(state);
+        let tail = head.tail;
         self.area.write_at(head.copy_at(), &head.encode())?;
         self.head = head;
         self.ring.freed = tail;

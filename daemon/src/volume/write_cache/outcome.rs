@@ -9,9 +9,9 @@
 //! and perhaps some units of that entry. The prefix never ends before an entry that the flash may
 //! have.
 
-use super::format::{Bitmap, Kind, State};
+use super::format::{Bitmap, Head, Kind, State};
 use super::index::Version;
-use super::view::{CutCounts, Model};
+use super::view::{CutCounts, Model, Outcome};
 use super::{RING_BLOCK, WriteCache};
 use crate::convert::to_usize;
 use nand_model::SplitMix;
@@ -30,9 +30,7 @@ impl WriteCache {
             return None;
         }
         self.is_cut = true;
-        let mut rng = SplitMix::new(self.cut_seed.unwrap_or(self.head.salt) ^ 0xCA_C8E0);
-        let survivors = self.survivors(&mut rng);
-        let counts = self.count(&survivors);
+        let (counts, survivors) = self.draw(self.cut_seed);
         let saved = self
             .area
             .write_at(Self::bitmap_at(), &survivors.0)
@@ -47,6 +45,31 @@ impl WriteCache {
             );
         }
         Some(counts)
+    }
+
+    /// Returns what a power cut now would change in the area, for a copy of it. `None` after a cut.
+    pub(in crate::volume) fn outcome(&self, seed: Option<u64>) -> Option<Outcome> {
+        if self.is_cut || self.is_frozen {
+            return None;
+        }
+        let (counts, survivors) = self.draw(seed);
+        let head = Head {
+            cut: counts,
+            ..self.next_head(State::Cut)
+        };
+        Some(Outcome {
+            counts,
+            changes: vec![
+                (Self::bitmap_at(), survivors.0),
+                (head.copy_at(), head.encode().to_vec()),
+            ],
+        })
+    }
+
+    fn draw(&self, seed: Option<u64>) -> (CutCounts, Bitmap) {
+        let mut rng = SplitMix::new(seed.unwrap_or(self.head.salt) ^ 0xCA_C8E0);
+        let survivors = self.survivors(&mut rng);
+        (self.count(&survivors), survivors)
     }
 
     fn survivors(&self, rng: &mut SplitMix) -> Bitmap {

@@ -1,6 +1,7 @@
 //! Names and counters of a write cache, for options, metrics and the status.
 
 use super::CacheOptions;
+use serde::{Deserialize, Serialize};
 use strum::{EnumCount, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 /// What a power cut leaves of the dirty units.
@@ -62,8 +63,17 @@ impl Reason {
     }
 }
 
+/// What a power cut would leave of a cache, as changes of its area.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Dirty units by outcome.
+    pub counts: CutCounts,
+    /// Bytes to write, in this order, with their place in the area.
+    pub changes: Vec<(u64, Vec<u8>)>,
+}
+
 /// Dirty units at a power cut, by outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CutCounts {
     /// Newest content; all of the write survived as far as its units were dirty.
     pub new: u64,

@@ -203,6 +203,41 @@ impl Disk for FileDisk {
     }
 }
 
+/// A disk without syncs, for an image that has no name yet.
+pub(crate) struct Unsynced(pub(crate) FileDisk);
+
+impl Disk for Unsynced {
+    #[inline]
+    fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(at, buf)
+    }
+    fn read_vectored_at(&self, at: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        self.0.read_vectored_at(at, bufs)
+    }
+    #[inline]
+    fn write_at(&self, at: u64, buf: &[u8]) -> Result<(), WriteError> {
+        self.0.write_at(at, buf)
+    }
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn punch(&self, at: u64, bytes: u64) -> io::Result<()> {
+        self.0.punch(at, bytes)
+    }
+    fn next_data(&self, at: u64) -> Option<u64> {
+        self.0.next_data(at)
+    }
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+    fn allocate(&self, at: u64, bytes: u64) -> io::Result<()> {
+        self.0.allocate(at, bytes)
+    }
+    fn unlock(&self) {
+        self.0.unlock();
+    }
+}
+
 /// A disk whose changes stay in memory: recovery and a mount write to it on an image opened
 /// read-only.
 pub(crate) struct Overlay {

@@ -23,7 +23,7 @@ mod table;
 pub(super) use header::new_header;
 use header::{layout_of, read_header};
 
-use super::disk::{Disk, FileDisk, Mode, Overlay};
+use super::disk::{Disk, FileDisk, Mode, Overlay, Unsynced};
 use super::sync::SyncHandle;
 use super::{Block, Counts, FileStore, Slots};
 use crate::convert::{index, to_u64};
@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Upper bound of erases of a block; counting on from there must not overflow.
-const ERASES_MAX: u32 = 1 << 31;
+pub(super) const ERASES_MAX: u32 = 1 << 31;
 
 /// Access mode of an open image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,6 +159,20 @@ impl FileStore {
             return Err(damaged(path, "it keeps less than its block table".into()));
         }
         FileStore::open_on(path, Arc::new(disk), length, access)
+    }
+
+    /// Opens an image that nobody uses yet, without any sync: the caller syncs the file when the
+    /// store is closed. If power fails before that, the image is lost.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`FileStore::open`].
+    pub fn open_unsynced(path: impl AsRef<Path>) -> Result<FileStore, ImageError> {
+        let path = path.as_ref();
+        let disk = FileDisk::open(path, Mode::ReadWrite)?;
+        let (length, _) = disk.sizes().map_err(|e| io_error(path, "look at it", e))?;
+        let disk = Arc::new(Unsynced(disk));
+        FileStore::open_on(path, disk, length, Access::ReadWrite).map(|(store, _)| store)
     }
 
     /// Writes a new image to a disk of zeros.

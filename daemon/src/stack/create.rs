@@ -1,0 +1,168 @@
+//! A new image: layout, file, factory-bad blocks, format, age.
+//!
+//! Invariants: the image gets its name when it is finished and synced.
+
+use super::label::params_text;
+use super::unfinished::{Unfinished, folder_of, name_image, sync_folder};
+use super::{Label, age, factory_seed, image_failure};
+use crate::aging::{Conditioned, ImageAge};
+use crate::config::{Config, OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
+use crate::failure::Failure;
+use ftl_core::schemes::{Layout, SCHEMES, Scheme};
+use ftl_core::{FtlConfig, FtlError, RamReport, Start};
+use nand_model::store::FileStore;
+use nand_model::{Capacity, Chip, ImageError, ImageSpec, Profile};
+use std::path::Path;
+
+/// Properties of a new image.
+pub struct Made {
+    /// The scheme.
+    pub scheme: &'static Scheme,
+    /// Shape of the flash and logical pages.
+    pub layout: Layout,
+    /// Bytes the host sees.
+    pub size: u64,
+    /// Requested over-provisioning in percent.
+    pub op_percent: f64,
+    /// Blocks bad from the factory.
+    pub bad_blocks: u32,
+    /// RAM of the scheme's tables.
+    pub ram: RamReport,
+    /// How it was aged, if it was.
+    pub aged: Option<Conditioned>,
+}
+
+/// Creates a new image and formats it.
+///
+/// # Errors
+/// The image exists, no device fits the configuration, or the host refuses to write it.
+pub fn create(config: &Config) -> Result<Made, Failure> {
+    create_aged(config, None, &mut |_| ())
+}
+
+/// Creates a new image, formats it and ages it; `tick` receives the share of the ageing done.
+///
+/// # Errors
+/// As [`create`].
+pub(crate) fn create_aged(
+    config: &Config,
+    age: Option<ImageAge>,
+    tick: &mut dyn FnMut(f64),
+) -> Result<Made, Failure> {
+    let Config {
+        image,
+        requirements,
+        ..
+    } = config;
+    let scheme = requirements
+        .scheme
+        .as_deref()
+        .map_or(Ok(&SCHEMES[0]), find_scheme)?;
+    let profile = requirements.profile.unwrap_or(*Profile::default_profile());
+    let op_percent = requirements.op.unwrap_or(OP_DEFAULT);
+    let by_size = profile.capacity == Capacity::BySize;
+    let wanted = requirements
+        .size
+        .unwrap_or(if by_size { SIZE_DEFAULT } else { 0 });
+    let layout = scheme
+        .layout(&profile, wanted, op_percent / 100.0, &requirements.params)
+        .map_err(usage)?;
+    assert!(
+        u64::from(layout.logical_pages) < layout.profile.geometry.pages(),
+        "{} logical pages on {} physical pages",
+        layout.logical_pages,
+        layout.profile.geometry.pages()
+    );
+    let size = if wanted > 0 {
+        wanted
+    } else {
+        u64::from(layout.logical_pages) * u64::from(profile.geometry.page_bytes)
+    };
+    assert!(
+        size > 0
+            && size.div_ceil(u64::from(profile.geometry.page_bytes))
+                <= u64::from(layout.logical_pages),
+        "a device of {size} bytes on {} logical pages",
+        layout.logical_pages
+    );
+    if image.symlink_metadata().is_ok() {
+        return Err(image_failure(&ImageError::Exists(image.clone())));
+    }
+    let params = params_text(&requirements.params, op_percent);
+    let spec = ImageSpec {
+        profile: layout.profile,
+        size,
+        scheme: scheme.name.into(),
+        params,
+    };
+    let folder = folder_of(image);
+    let missing = folder
+        .ancestors()
+        .take_while(|folder| !folder.exists())
+        .count();
+    std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder.display(), &error))?;
+    let unfinished = Unfinished::named_after(image);
+    let store =
+        FileStore::create(unfinished.path(), &spec).map_err(|error| image_failure(&error))?;
+    let label = Label {
+        scheme,
+        params: requirements.params.clone(),
+        op_percent: Some(op_percent),
+    };
+    let (bad_blocks, ram) = format(image, store, layout, &label)?;
+    let aged = match age {
+        None => None,
+        Some(age) => Some(age::age(image, unfinished.path(), &label, age, tick)?),
+    };
+    name_image(unfinished.path(), image)?;
+    folder
+        .ancestors()
+        .take(missing + 1)
+        .try_for_each(sync_folder)?;
+    Ok(Made {
+        scheme,
+        layout,
+        size,
+        op_percent,
+        bad_blocks,
+        ram,
+        aged,
+    })
+}
+
+/// Formats an image; returns the number of bad blocks and the scheme's RAM.
+fn format(
+    image: &Path,
+    store: FileStore,
+    layout: Layout,
+    label: &Label,
+) -> Result<(u32, RamReport), Failure> {
+    let failed = |error: FtlError| match error {
+        FtlError::Config(_) => usage(error),
+        error => Failure::failed(format!("{}: formatting: {error}", image.display())),
+    };
+    let seed = factory_seed(store.info());
+    let mut chip = Chip::open(layout.profile, store).map_err(|error| failed(error.into()))?;
+    chip.mark_factory_bad(seed)
+        .map_err(|error| failed(error.into()))?;
+    let config = FtlConfig {
+        logical_pages: layout.logical_pages,
+        params: label.params.clone(),
+    };
+    let mut ftl = label
+        .scheme
+        .start(chip, &config, Start::Format)
+        .map_err(failed)?;
+    assert_eq!(
+        ftl.logical_pages(),
+        layout.logical_pages,
+        "logical pages of the new device and of its layout"
+    );
+    let made = (ftl.stats().blocks.bad, ftl.ram_report());
+    ftl.shutdown(0).map_err(failed)?;
+    ftl.into_chip()
+        .into_store()
+        .close()
+        .map_err(|error| image_failure(&error))?;
+    Ok(made)
+}
