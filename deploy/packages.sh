@@ -55,7 +55,7 @@ lay_out_system() {
   deploy/licences.py > "$doc/LICENCES-OF-CRATES"
   put 644 "$doc/prometheus" deploy/prometheus/ftld.rules.yml
   put 644 "$doc/examples" deploy/slurm-array.sh deploy/parallel.sh
-  put 755 "$doc/examples" docs/examples/ledger.py
+  put 755 "$doc/examples" docs/examples/ledger.py deploy/crash-test.sh
   put 755 "$doc/examples/checks" deploy/checks/*
   put 644 "$doc/grafana/dashboards" deploy/grafana/dashboards/*
   for kind in dashboards datasources; do

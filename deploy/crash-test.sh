@@ -1,0 +1,69 @@
+#!/bin/bash
+# Records a run of your software on a new device, then visits the states that a power cut could have left of it. No root.
+# usage: crash-test.sh [--size 64MiB] [--out FOLDER] --check CHECK [--crashes OPTION]... -- COMMAND...
+#   COMMAND finds FTLD_URI (NBD) and FTLD_SOCKET, and reports what it has committed by `ftld mark TEXT`
+#   CHECK   as for `ftld crashes`: finds FTLD_IMAGE, FTLD_URI and FTLD_MARK
+# Writes run.rec, crashes.xml (JUnit) and crashes.html into the folder, the current one if none is named; none of them may be there.
+# Exit code: that of `ftld crashes`: 0 no state failed, 1 a state failed; 2 wrong use; that of COMMAND if it fails.
+set -uo pipefail
+fail() { echo "crash-test.sh: $*" >&2; exit 2; }
+usage() { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
+
+size=64MiB out=. check='' crashes=()
+while [ $# -gt 0 ]; do
+  case $1 in
+  --size) size=${2:-} ;;
+  --out) out=${2:-} ;;
+  --check) check=${2:-} ;;
+  --crashes) crashes+=("${2:-}") ;;
+  --) break ;;
+  *) usage ;;
+  esac
+  [ $# -ge 2 ] || usage
+  shift 2
+done
+[ "${1:-}" = -- ] || usage
+shift
+[ -n "$check" ] || fail "no --check CHECK: what tells a good state from a bad one?"
+[ $# -gt 0 ] || fail "no COMMAND after --: what is to be recorded?"
+command -v ftld > /dev/null || fail "there is no program ftld on the PATH"
+[ -d "$out" ] || fail "$out: no such folder; create it"
+for file in run.rec crashes.xml crashes.html; do
+  [ ! -e "$out/$file" ] || fail "$out/$file exists; move it away, or name another folder by --out"
+done
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/ftld-crash-test.XXXXXX")
+server=''
+# shellcheck disable=SC2317 # called by the trap
+clean_up() {
+  [ -z "$server" ] || kill "$server" 2> /dev/null
+  rm -rf "$work"
+}
+trap clean_up EXIT
+export FTLD_STATE_DIR=$work/state FTLD_RUNTIME_DIR=$work/run FTLD_CONFIG_DIR=$work/etc FTLD_METRICS=off
+export FTLD_SOCKET=$work/disk.sock
+FTLD_URI="nbd+unix:///?socket=$FTLD_SOCKET"
+
+mkfifo "$work/ready"
+ftld --name disk --size "$size" --record "$out/run.rec" "$FTLD_URI" > "$work/ready" 2> "$work/log" &
+server=$!
+read -r ready < "$work/ready"
+case $ready in
+ready*) ;;
+*)
+  cat "$work/log" >&2
+  fail "the device did not start"
+  ;;
+esac
+export FTLD_URI
+"$@"
+rc=$?
+if [ $rc != 0 ]; then
+  echo "crash-test.sh: $1 ended with exit code $rc; nothing is explored" >&2
+  exit $rc
+fi
+unset FTLD_URI FTLD_SOCKET
+kill "$server"
+wait "$server" || { cat "$work/log" >&2; fail "the device failed while it was recorded"; }
+server=''
+ftld crashes "$out/run.rec" --check "$check" --junit "$out/crashes.xml" --html "$out/crashes.html" "${crashes[@]}"
