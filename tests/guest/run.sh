@@ -16,7 +16,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 scripts=("$@")
-[ "$*" != all ] || scripts=(readme ublk_transport nbd_transport ublk_ext4 ublk_kill ublk_latency nbd_kernel power_cut host_crash_ext4 sqlite)
+[ "$*" != all ] || scripts=(readme ublk_transport nbd_transport ublk_ext4 ublk_kill ublk_latency nbd_kernel power_cut host_crash_ext4 sqlite crash_lesson)
 [ ${#scripts[@]} -gt 0 ] || { echo "usage: tests/guest/run.sh all | SCRIPT..." >&2; exit 2; }
 here=tests/guest
 . tests/lib.sh
@@ -33,11 +33,26 @@ tools=(/bin/busybox "$(command -v fio)" "$(command -v mke2fs)" "$(command -v e2f
 base=$work/base-$(cat "${tools[@]}" "$kernel"/modules/*.ko "$here/mkroot.sh" | md5sum | cut -c1-12).cpio.gz
 [ -e "$base" ] || "$here/mkroot.sh" "$base" "${tools[@]}" "$kernel"/modules/*.ko
 
+# Python with the modules that ledger.py needs, for the script that runs it.
+python=$work/python-$(md5sum /usr/bin/python3 | cut -c1-12).cpio.gz
+pack_python() {
+  local library
+  library=$(/usr/bin/python3 -c 'import os; print(os.path.dirname(os.__file__))')
+  "$here/mkroot.sh" "$run/python" python3=/usr/bin/python3
+  library=${library#/}
+  (cd / && { echo "${library%/*/*}" "${library%/*}" | tr ' ' '\n'
+    find "$library" -maxdepth 1 \( -type d -path "$library" -o -name '*.py' \)
+    find "$library"/{encodings,collections,importlib,re} -type d -o -name '*.py'; } | cpio -o -H newc --quiet -R 0:0 | gzip -1) |
+    cat "$run/python" - > "$python.part"
+  mv "$python.part" "$python"
+}
+[ -e "$python" ] || pack_python
+
 built=$(tests/built.sh)
 for program in ftld fsync_markers examples/plain_file; do
   objcopy --strip-debug "$built/$program" "$run/${program##*/}"
 done
-"$here/mkroot.sh" "$run/own.cpio.gz" "$run/ftld" "$run/plain_file" "$run/fsync_markers" tests/lib.sh tests/page.sh README.md docs/TUTORIAL.md "$here"/*.sh
+"$here/mkroot.sh" "$run/own.cpio.gz" "$run/ftld" "$run/plain_file" "$run/fsync_markers" tests/lib.sh tests/page.sh README.md docs/TUTORIAL.md docs/examples/ledger.py "$here"/*.sh
 install -D -m 755 "$here/init" "$run/top/init"
 (cd "$run/top" && echo init | cpio_here) > "$run/top.cpio.gz"
 
@@ -61,13 +76,14 @@ machine() {
 
 # boot SCRIPT: runs one script, leaves its output in the log and on the terminal.
 boot() {
-  local script=$1 disk=$run/$1.disk log=$work/$1.log
+  local script=$1 disk=$run/$1.disk log=$work/$1.log more=/dev/null
+  [ "$script" != crash_lesson ] || more=$python
   mkdir -p "$run/$script/bin"
   cat > "$run/$script/bin/suite" <<X
 SCRIPT=$script
 export FIO_SECONDS=${FIO_SECONDS:-5} KILLS=${KILLS:-3} SCHEMES="${SCHEMES:-lazyftl pagemap}" CRASHES=${CRASHES:-1} FAULTS=${FAULTS:-3} SIZE=${SIZE:-} FIO_MIB=${FIO_MIB:-32}
 X
-  (cd "$run/$script" && echo bin/suite | cpio_here) | cat "$base" "$run/own.cpio.gz" "$run/top.cpio.gz" - > "$run/$script.initrd"
+  (cd "$run/$script" && echo bin/suite | cpio_here) | cat "$base" "$more" "$run/own.cpio.gz" "$run/top.cpio.gz" - > "$run/$script.initrd"
   truncate -s 8G "$disk"
   mke2fs -q -F -t ext4 -E lazy_itable_init=1,nodiscard "$disk"
   truncate -s 64M "$disk.raw"
