@@ -94,6 +94,7 @@ long-test: deps
 	$(CARGO) run --release --locked --manifest-path docs/models/pair-rule/Cargo.toml
 	tests/results.py record run-fuzz env FUZZ_SECONDS=1200 tests/fuzz/run.sh
 	tests/results.py record run-native env FIO_SECONDS=60 CPU_SECONDS=60 KILLS=50 DATA_MIB=1024 SESSIONS=1000000 CUTS=200 CANARY=yes FSX_OPS=200000 BLOCK_CALLS=20000 SCHEMES=all BROWSERS="chromium firefox" tests/native/run.sh
+	AT=request tests/native/run.sh crash_postgres
 	SEED=new FAULTS=50 STACKS="sqlite redb ext4 postgres" tests/native/run.sh stacks
 	FAULTS=50 GUEST_TIMEOUT=14400 tests/guest/run.sh sqlite
 	tests/results.py record run-guest env SIZE=1GiB FIO_MIB=128 FIO_SECONDS=120 KILLS=10 CRASHES=20 GUEST_TIMEOUT=14400 SCHEMES=all tests/guest/run.sh all

@@ -7,12 +7,12 @@ use super::case::Case;
 use super::check::Verdict;
 use super::cursor::{Cursor, Point};
 use super::flash::{Device, Run};
-use super::ledger::Ledger;
+use super::ledger::{Kept, Ledger};
 use super::models::{self, State};
 use super::report::{FailedCase, Report};
 use super::shrink::shrink;
 use super::timeline::{Timeline, What};
-use super::worker::{Done, Shared, Source, Work, Worker};
+use super::worker::{Done, Found, Shared, Source, Work, Worker};
 use crate::convert::{to_f64, to_u64};
 use crate::failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -80,6 +80,8 @@ pub(super) fn explore(
         .collect::<Result<Vec<_>, _>>()?;
     let first = Worker::start(shared, scratch, 0)?;
     workers.push(first);
+    let (ledger, known) = Ledger::open(args)?;
+    *shared.known.lock() = known;
     let began = Instant::now();
     let (work, queue) = sync_channel::<Work>(2);
     let queue = parking_lot::Mutex::new(queue);
@@ -87,7 +89,7 @@ pub(super) fn explore(
     let mut explorer = Explorer {
         args,
         shared: shared.clone(),
-        ledger: Ledger::open(args)?,
+        ledger,
         report: Report::new(args, &timeline, to_u64(points.len()), jobs),
         interrupted: on_interrupt()?,
         work,
@@ -278,22 +280,9 @@ impl Explorer<'_> {
         if self.shared.seen.lock().contains(&key) {
             return Ok(());
         }
-        let kept = self
-            .ledger
-            .as_ref()
-            .and_then(|ledger| ledger.kept.get(&key));
-        if let Some(kept) = kept.cloned() {
+        if let Some(kept) = self.shared.known(key) {
             self.shared.seen.lock().insert(key);
-            self.report.from_ledger += 1;
-            self.report.checked += 1;
-            if !kept.passed {
-                self.report.add(FailedCase {
-                    case: kept.case,
-                    mark: kept.mark,
-                    said: kept.said,
-                    output: kept.output,
-                });
-            }
+            self.note_known(kept);
             return Ok(());
         }
         self.send(Work {
@@ -340,8 +329,13 @@ impl Explorer<'_> {
 
     fn note(&mut self, done: Done) -> Result<(), Failure> {
         self.waiting -= 1;
-        let Some(checked) = done.checked else {
-            return Ok(());
+        let checked = match done.verdict {
+            Found::Equal => return Ok(()),
+            Found::Known(kept) => {
+                self.note_known(kept);
+                return Ok(());
+            }
+            Found::Checked(checked) => checked,
         };
         self.report.checked += 1;
         self.report.check_seconds += done.took.as_secs_f64();
@@ -359,6 +353,19 @@ impl Explorer<'_> {
             });
         }
         Ok(())
+    }
+
+    fn note_known(&mut self, kept: Kept) {
+        self.report.from_ledger += 1;
+        self.report.checked += 1;
+        if !kept.passed {
+            self.report.add(FailedCase {
+                case: kept.case,
+                mark: kept.mark,
+                said: kept.said,
+                output: kept.output,
+            });
+        }
     }
 
     fn advance(&mut self) {

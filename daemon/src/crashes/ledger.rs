@@ -47,22 +47,23 @@ pub(super) struct Kept {
     pub(super) output: String,
 }
 
+/// Verdicts of earlier runs by key.
+pub(super) type Known = HashMap<u128, Kept>;
+
 /// An open ledger.
 pub(super) struct Ledger {
     name: String,
     file: File,
-    /// Verdicts by key.
-    pub(super) kept: HashMap<u128, Kept>,
 }
 
 impl Ledger {
-    /// Opens or creates the ledger.
+    /// Opens or creates the ledger. Returns also its verdicts by key.
     ///
     /// # Errors
     /// It cannot be written, is in use, or belongs to another exploration.
-    pub(super) fn open(args: &CrashesArgs) -> Result<Option<Ledger>, Failure> {
+    pub(super) fn open(args: &CrashesArgs) -> Result<(Option<Ledger>, Known), Failure> {
         let Some(path) = &args.ledger else {
-            return Ok(None);
+            return Ok((None, HashMap::new()));
         };
         let name = path.display().to_string();
         let failed = |error: std::io::Error| Failure::io(&name, &error);
@@ -94,11 +95,8 @@ impl Ledger {
             file.set_len(to_u64(whole)).map_err(failed)?;
         }
         let mut lines = text[..whole].lines();
-        let mut ledger = Ledger {
-            name,
-            file,
-            kept: HashMap::new(),
-        };
+        let mut ledger = Ledger { name, file };
+        let mut known = HashMap::new();
         match lines.next() {
             None => ledger.write(&subject)?,
             Some(first) => {
@@ -121,9 +119,9 @@ impl Ledger {
                 mark: line.mark,
                 output: line.output,
             };
-            ledger.kept.insert(key, kept);
+            known.insert(key, kept);
         }
-        Ok(Some(ledger))
+        Ok((Some(ledger), known))
     }
 
     fn foreign(&self) -> Failure {

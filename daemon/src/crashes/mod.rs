@@ -44,7 +44,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 use timeline::Timeline;
-use worker::{Shared, Source, Work, Worker};
+use worker::{Found, Shared, Source, Work, Worker};
 
 /// Explores a recording, or shows one case of it.
 ///
@@ -72,6 +72,7 @@ pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
             timeout: args.timeout,
         },
         seen: Mutex::new(HashSet::new()),
+        known: Mutex::default(),
     });
     match case {
         Some(case) => show(args, &shared, scratch.path(), &case, json),
@@ -143,7 +144,9 @@ fn show(
         }
     };
     let done = worker.run(work)?;
-    let checked = done.checked.expect("the only case");
+    let Found::Checked(checked) = done.verdict else {
+        unreachable!("the only case has no equal and no earlier verdict");
+    };
     if let Some(keep) = &args.keep {
         std::fs::copy(worker.image(), keep).map_err(|error| Failure::io(keep.display(), &error))?;
     }

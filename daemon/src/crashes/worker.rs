@@ -5,6 +5,7 @@ use super::check::{Check, Checked, Environment, Verdict};
 use super::content::Contents;
 use super::flash::Dead;
 use super::image::{ImageDevice, RawImage};
+use super::ledger::{Kept, Known};
 use super::models::State;
 use super::timeline::Timeline;
 use crate::failure::Failure;
@@ -38,9 +39,17 @@ pub(super) struct Done {
     pub(super) mark: Option<u32>,
     /// What makes the case equal to another: content and mark; `None` if there is no content.
     pub(super) key: Option<u128>,
-    /// `None` if an equal case was checked before.
-    pub(super) checked: Option<Checked>,
+    pub(super) verdict: Found,
     pub(super) took: Duration,
+}
+
+/// What a worker found of a case.
+pub(super) enum Found {
+    /// An equal case was checked before, or is being checked.
+    Equal,
+    /// An earlier run checked an equal case.
+    Known(Kept),
+    Checked(Checked),
 }
 
 /// What all workers share.
@@ -49,6 +58,8 @@ pub(super) struct Shared {
     pub(super) check: Check,
     /// Keys of the cases that were checked, or are being checked.
     pub(super) seen: Mutex<HashSet<u128>>,
+    /// Verdicts of earlier runs.
+    pub(super) known: Mutex<Known>,
 }
 
 impl Shared {
@@ -57,6 +68,11 @@ impl Shared {
         let text = mark.map_or("", |mark| self.mark(mark));
         let mark = u128::from(XxHash3_64::oneshot(text.as_bytes()));
         state.sum ^ (mark | mark << 64)
+    }
+
+    /// Returns the verdict of an earlier run.
+    pub(super) fn known(&self, key: u128) -> Option<Kept> {
+        self.known.lock().get(&key).cloned()
     }
 
     /// Returns the text of a mark.
@@ -122,11 +138,11 @@ impl Worker {
     pub(super) fn run(&mut self, work: Work) -> Result<Done, Failure> {
         let began = Instant::now();
         let shared = self.shared.clone();
-        let done = |key, checked| Done {
+        let done = |key, verdict| Done {
             case: work.case.clone(),
             mark: work.mark,
             key,
-            checked,
+            verdict,
             took: began.elapsed(),
         };
         let state = match work.state {
@@ -138,16 +154,19 @@ impl Worker {
                         verdict: Verdict::NotMounted(why),
                         output: String::new(),
                     };
-                    return Ok(done(None, Some(checked)));
+                    return Ok(done(None, Found::Checked(checked)));
                 }
             },
         };
         let key = shared.key(&state, work.mark);
         if !shared.seen.lock().insert(key) {
-            return Ok(done(Some(key), None));
+            return Ok(done(Some(key), Found::Equal));
+        }
+        if let Some(kept) = shared.known(key) {
+            return Ok(done(Some(key), Found::Known(kept)));
         }
         let checked = self.check(&state, work.mark, &work.case)?;
-        Ok(done(Some(key), Some(checked)))
+        Ok(done(Some(key), Found::Checked(checked)))
     }
 
     /// Brings a state into the image and runs the check on it.

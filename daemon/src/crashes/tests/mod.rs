@@ -159,6 +159,7 @@ impl Saved {
                 timeout: args.timeout,
             },
             seen: Mutex::new(HashSet::new()),
+            known: Mutex::default(),
         });
         let report = explore(args, &shared, scratch.path(), args.jobs.unwrap())?;
         Ok((report, shared.timeline.clone()))
@@ -449,6 +450,19 @@ fn flash_states_keep_what_was_flushed() {
                 with_flush,
                 "{}: {report:?}",
                 scheme.name
+            );
+            // What was checked is not checked again, and counts.
+            let kept = CrashesArgs {
+                ledger: Some(saved.folder.path().join("ledger")),
+                failures: 0,
+                ..args.clone()
+            };
+            let (first, _) = saved.explored(&kept).unwrap();
+            let (second, _) = saved.explored(&kept).unwrap();
+            assert_eq!((first.from_ledger, second.from_ledger), (0, first.checked));
+            assert_eq!(
+                (second.checked, second.failed),
+                (first.checked, first.failed)
             );
             if let Some(failed) = report.shortest() {
                 let again = CrashesArgs {
