@@ -353,6 +353,92 @@ impl StatusSnapshot {
 mod tests {
     use super::*;
     use crate::metrics::tests::fresh;
+    use crate::volume::write_cache::{CacheView, CutCounts, Model};
+
+    #[test]
+    fn every_count_has_its_own_name() {
+        let mut view = fresh();
+        let flash = Arc::make_mut(&mut view.flash);
+        flash.cache = CacheView {
+            capacity_bytes: 1,
+            dirty_bytes: 2,
+            read_hit_bytes: 3,
+            written_back_bytes: [4, 5, 6, 7, 8, 9],
+            failed_write_backs: 10,
+            model: Model::Ordered,
+            protected: false,
+            write_through: true,
+            last_cut: CutCounts {
+                new: 11,
+                torn: 12,
+                old: 13,
+                lost: 14,
+            },
+        };
+        (flash.wear.min, flash.wear.max, flash.wear.mean) = (1, 3, 2.0);
+        (flash.wear.bad_factory, flash.wear.bad_grown) = (4, 5);
+        let scheme = &mut flash.scheme;
+        (scheme.gc_runs, scheme.gc_pages_moved) = (1, 2);
+        (scheme.wear_moves, scheme.refreshes) = (3, 4);
+        (scheme.switch_merges, scheme.partial_merges) = (5, 6);
+        (scheme.full_merges, scheme.checkpoints) = (7, 8);
+        (scheme.converts, scheme.convert_map_pages) = (9, 10);
+        let lookups = |total, hits| ftl_core::Lookups { total, hits };
+        scheme.lookups_read = lookups(14, 13);
+        scheme.lookups_write = lookups(12, 11);
+        let write = &mut view.host.ops[Op::Write.index()];
+        (write.completed, write.delayed, write.bytes) = (1, 2, 3);
+        (write.in_flight, write.unaligned) = (4, 5);
+        (write.wall.sum_ns, write.emulated.sum_ns) = (6, 7);
+        let status = view.json();
+        let expected = json!({
+            "capacity_bytes": 1, "dirty_bytes": 2, "read_hit_bytes": 3, "failed_write_backs": 10,
+            "written_back_bytes":
+                {"age": 4, "pressure": 5, "flush": 6, "trim": 7, "shutdown": 8, "mount": 9},
+            "model": "ordered", "power_loss_protection": false, "write_through": true,
+            "last_cut_units": {"new": 11, "torn": 12, "old": 13, "lost": 14},
+        });
+        assert_eq!(status["write_cache"], expected);
+        let is = |part: &str, expected: &[(&str, u64)]| {
+            for (key, value) in expected {
+                let found = status.pointer(part).and_then(|part| part[key].as_f64());
+                assert_eq!(found, Some(to_f64(*value)), "{part}: {key}");
+            }
+        };
+        is(
+            "/wear",
+            &[
+                ("min", 1),
+                ("mean", 2),
+                ("max", 3),
+                ("bad_factory", 4),
+                ("bad_grown", 5),
+            ],
+        );
+        let stats = [
+            "gc_runs",
+            "gc_pages_moved",
+            "wear_moves",
+            "refreshes",
+            "switch_merges",
+            "partial_merges",
+            "full_merges",
+            "checkpoints",
+            "converts",
+            "convert_map_pages",
+            "hits_write",
+            "lookups_write",
+            "hits_read",
+            "lookups_read",
+        ];
+        let numbered: Vec<_> = stats.into_iter().zip(1..).collect();
+        is("/scheme_stats", &numbered);
+        let host = ["completed", "delayed", "bytes", "in_flight", "unaligned"];
+        let numbered: Vec<_> = host.into_iter().zip(1..).collect();
+        is("/host/write", &numbered);
+        is("/host/write/wall", &[("sum_ns", 6)]);
+        is("/host/write/emulated", &[("sum_ns", 7)]);
+    }
 
     #[test]
     fn a_host_that_is_slower_than_the_emulated_flash_is_named_and_no_other() {

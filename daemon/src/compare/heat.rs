@@ -189,6 +189,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_legend_shows_the_value_of_each_colour() {
+        let scale = Scale::of([3.0, 0.0, 113.0].into_iter()).unwrap();
+        for step in 0..STEPS {
+            assert_eq!(scale.step(scale.value(step)), step);
+        }
+        let ends = [scale.value(0), scale.value(STEPS - 1)].map(super::super::axis::short);
+        assert_eq!(ends, ["3", "113"]);
+        let narrow = Scale::of([1.0, 1.01].into_iter()).unwrap();
+        assert!(narrow.step(1.01) <= 1, "a small difference looks small");
+        assert!(Scale::of([0.0].into_iter()).is_none());
+    }
+
+    #[test]
     fn cells_of_equal_name_have_columns_of_their_own() {
         let mut columns = vec!["pagemap".to_owned(), "fast".to_owned()];
         assert_eq!(free_column(&mut columns, &[], "fast"), 1);

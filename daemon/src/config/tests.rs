@@ -275,3 +275,14 @@ fn a_write_cache_that_cannot_be_is_refused_with_the_way_out() {
         );
     }
 }
+
+#[test]
+fn a_write_cache_takes_at_most_half_of_the_memory_to_spare() {
+    use super::write_cache::cache_bytes;
+    let spare = Some(8 << 20);
+    assert_eq!(cache_bytes("4MiB", spare), Ok(4 << 20));
+    let failure = cache_bytes("4100KiB", spare).unwrap_err();
+    assert!(failure.message.contains("to spare is 4 MiB"), "{failure}");
+    assert_eq!(cache_bytes("1GiB", None), Ok(1 << 30));
+    assert_eq!(cache_bytes("1MiB", spare), Ok(1 << 20), "the smallest");
+}

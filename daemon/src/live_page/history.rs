@@ -270,6 +270,10 @@ mod tests {
         flash.host_written_bytes = n << 20;
         flash.emulated_ns = n * 15_000_000_000;
         flash.scheme.gc_runs = 3 * n;
+        flash.scheme.lookups_read = Lookups {
+            total: 8 * n,
+            hits: 7 * n,
+        };
         flash.scheme.lookups_write = Lookups {
             total: 10 * n,
             hits: 9 * n,
@@ -277,6 +281,7 @@ mod tests {
         let write = &mut view.host.ops[Op::Write.index()];
         (write.completed, write.bytes) = (256 * n, n << 20);
         write.wall.counts[2] = 256 * n;
+        write.emulated.counts[3] = 255 * n;
         view
     }
 
@@ -299,8 +304,24 @@ mod tests {
             json!([1 << 20, 2 << 20, 3 << 20])
         );
         assert_eq!(answer["emulated_ns"][2], 15_000_000_000u64);
-        assert_eq!(answer["lookups"]["write"]["hits"], json!([9, 9, 9]));
-        assert_eq!(answer["host"]["write"]["wall"][2], json!([256, 256, 256]));
+        assert_eq!(answer["host_ms"], json!([1000, 1000, 1000]));
+        assert_eq!(answer["written_bytes"], json!([1 << 20, 1 << 20, 1 << 20]));
+        assert_eq!(answer["gc_runs"], json!([3, 3, 3]));
+        let lookups = json!({
+            "read": {"total": [8, 8, 8], "hits": [7, 7, 7]},
+            "write": {"total": [10, 10, 10], "hits": [9, 9, 9]},
+        });
+        assert_eq!(answer["lookups"], lookups);
+        let write = &answer["host"]["write"];
+        assert_eq!(write["completed"], json!([256, 256, 256]));
+        assert_eq!(write["bytes"], json!([1 << 20, 1 << 20, 1 << 20]));
+        let of = |which: &str, bucket: usize| write[which][bucket].clone();
+        assert_eq!(
+            (of("wall", 2), of("wall", 3)),
+            (json!([256, 256, 256]), json!([]))
+        );
+        let emulated = (of("emulated", 2), of("emulated", 3));
+        assert_eq!(emulated, (json!([]), json!([255, 255, 255])));
         assert_eq!(answer["host"]["flush"]["completed"], json!([]), "zeros");
         assert_eq!(read(&mut history, 2)["at_ms"], json!([3000]));
         assert_eq!(read(&mut history, 3)["samples"], 0);

@@ -14,6 +14,8 @@ const BLOCK: u64 = 4096;
 struct Ram {
     bytes: Mutex<Vec<u8>>,
     mapped: Mutex<BTreeSet<u64>>,
+    /// Takes a mark whenever the device serves a request.
+    marks: OnceLock<Arc<Recorder>>,
 }
 
 impl Ram {
@@ -21,10 +23,18 @@ impl Ram {
         Arc::new(Ram {
             bytes: Mutex::new(vec![0; SIZE as usize]),
             mapped: Mutex::default(),
+            marks: OnceLock::new(),
         })
     }
 
+    fn served(&self) {
+        if let Some(recorder) = self.marks.get() {
+            recorder.mark("served").unwrap();
+        }
+    }
+
     fn range(&self, offset: u64, len: u64) -> io::Result<std::ops::Range<usize>> {
+        self.served();
         let end = offset.checked_add(len).filter(|end| *end <= SIZE);
         let end = end.ok_or_else(|| io::Error::from_raw_os_error(28))?;
         Ok(offset as usize..end as usize)
@@ -79,6 +89,7 @@ impl BlockDevice for Ram {
         self.trim(offset, len)
     }
     fn flush(&self, of: FlushOf) -> io::Result<Box<dyn Flush>> {
+        self.served();
         // The sync of a request at the very end fails.
         let fails = matches!(of, FlushOf::Request { offset, len } if offset + len == SIZE);
         Ok(Box::new(Waited(!fails)))
@@ -200,6 +211,44 @@ fn a_flush_covers_the_writes_that_had_ended() {
     assert_eq!(flush.kind, Kind::Flush);
     assert!(first.end.seq < flush.begin.seq);
     assert!(second.end.seq > flush.begin.seq && second.end.seq < flush.end.seq);
+}
+
+#[test]
+fn a_request_begins_before_the_device_gets_it_and_ends_after_it() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let ram = Ram::new();
+    let recorder = recorder_into(file.reopen().unwrap(), &ram, true);
+    let device = Recorded::new(ram.clone(), recorder.clone());
+    assert!(ram.marks.set(recorder.clone()).is_ok());
+    device.read(0, &mut [0; 512]).unwrap();
+    device.write(0, &[1; 512]).unwrap();
+    device.trim(0, 4096).unwrap();
+    device.write_zeroes(0, 4096).unwrap();
+    for of in [
+        FlushOf::Everything,
+        FlushOf::Request {
+            offset: 0,
+            len: 512,
+        },
+    ] {
+        device.flush(of).unwrap().wait().unwrap();
+    }
+    recorder.finish().unwrap();
+    let entries: Vec<_> = Reader::open(file.path(), false)
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    check_moments(&entries);
+    let (marks, requests) = entries
+        .iter()
+        .partition::<Vec<_>, _>(|e| e.kind == Kind::Mark);
+    assert_eq!((marks.len(), requests.len()), (6, 6));
+    for (mark, request) in marks.iter().zip(&requests) {
+        assert!(
+            request.begin.seq < mark.begin.seq && mark.end.seq < request.end.seq,
+            "{request:?}"
+        );
+    }
 }
 
 #[test]

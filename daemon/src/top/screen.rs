@@ -201,6 +201,7 @@ impl Screen {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::rates::Latency;
     use serde_json::json;
 
     /// An instance that has served `requests` reads of 4 KiB by the second `at`.
@@ -246,6 +247,54 @@ pub(super) mod tests {
         assert_eq!(screen.selected().unwrap().name(), "a");
         screen.press(KeyCode::Left, none);
         assert_eq!(screen.sorted_by(), Column::Read);
+    }
+
+    #[test]
+    fn every_column_sorts_by_what_it_shows() {
+        // By each column the instance of its name is first; all others are equal.
+        let first_by = |column: Column| {
+            let mut free = 5;
+            let mut rates = Rates {
+                latency: Some(Latency {
+                    mean: 9.0,
+                    p50: 9.0,
+                    p99: 1.0,
+                    p999: 9.0,
+                }),
+                ..Rates::default()
+            };
+            match column {
+                Column::Name => {}
+                Column::Read => rates.read_bytes = 2.0,
+                Column::Write => rates.written_bytes = 2.0,
+                Column::Requests => rates.requests = 2.0,
+                Column::Latency => {
+                    rates.latency = Some(Latency {
+                        mean: 1.0,
+                        p50: 1.0,
+                        p99: 2.0,
+                        p999: 1.0,
+                    });
+                }
+                Column::Amplification => rates.write_amplification = Some(2.0),
+                Column::Gc => rates.gc_pages = 2.0,
+                Column::Free => free = 4,
+            }
+            Instance {
+                status: json!({"name": format!("{column:?}"), "blocks": {"free": free}}),
+                rates: Some(rates),
+                ..Instance::default()
+            }
+        };
+        let mut screen = Screen::new(Duration::from_secs(1));
+        for instance in Column::VARIANTS.iter().copied().map(first_by) {
+            screen.instances.insert(instance.name().into(), instance);
+        }
+        for column in &Column::VARIANTS[1..] {
+            screen.press(KeyCode::Right, KeyModifiers::NONE);
+            assert_eq!(screen.sorted_by(), *column);
+            assert_eq!(names(&screen)[0], format!("{column:?}"));
+        }
     }
 
     #[test]
