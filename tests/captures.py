@@ -36,7 +36,7 @@ def live_page(folder, devices):
     devices.append(Load(daemon, folder / "fio.log", *LOAD))
     # Two minutes with the opening, as long as the plots are then.
     time.sleep(105)
-    browser = Chromium(folder)
+    browser = Chromium(folder.resolve())
     devices.append(browser)
     browser.window(1280, 800)
     browser.open(daemon.url + "/")
@@ -53,10 +53,7 @@ def top(folder, devices):
     terminal = Terminal(folder, build.environment, WIDTH, HEIGHT, "ftld top")
     devices.append(terminal)
     time.sleep(40)
-    # The path of the socket is of no interest; its columns stay.
-    path = f"{folder}/"
-    screen = re.sub(rf"{path}(\S+)", lambda socket: socket[1] + " " * len(path), terminal.text().rstrip())
-    lines = "\n".join(line.rstrip() for line in screen.splitlines())
+    lines = "\n".join(line.rstrip() for line in terminal.text().rstrip().splitlines())
     text, count = SCREEN.subn(lambda _: f"```text\n{lines}\n```\n", OPERATING.read_text())
     if count != 1 or "build" not in lines:
         raise SystemExit(f"captures: {count} blocks for `ftld top` in {OPERATING}; the screen is\n{lines}")
@@ -72,11 +69,14 @@ def main():
     for name in sys.argv[1:] or makers:
         devices = []
         with tempfile.TemporaryDirectory(prefix="ftld-", ignore_cleanup_errors=True) as folder:
+            # Relative paths: pictures show the name of a socket, and not where it was.
+            os.chdir(folder)
             try:
-                makers[name](Path(folder), devices)
+                makers[name](Path(), devices)
             finally:
                 for device in reversed(devices):
                     (device.kill if hasattr(device, "kill") else device.end)()
+                os.chdir(ROOT)
 
 
 main()

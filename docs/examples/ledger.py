@@ -29,12 +29,20 @@ def is_good(data, kind, number):
 def opened(device):
     """Returns how to write to the device, and how to make all writes durable."""
     if ":" not in device:
-        disk = os.open(device, os.O_RDWR)
+        try:
+            disk = os.open(device, os.O_RDWR)
+        except OSError as error:
+            sys.exit(f"ledger.py: {error}")
         return lambda data, at: os.pwrite(disk, data, at), lambda: os.fsync(disk)
-    import nbd
-
+    try:
+        import nbd
+    except ImportError:
+        sys.exit(f"ledger.py: {sys.executable} has no module nbd; /usr/bin/python3 has it with Debian's python3-libnbd")
     client = nbd.NBD()
-    client.connect_uri(device)
+    try:
+        client.connect_uri(device)
+    except nbd.Error as error:
+        sys.exit(f"ledger.py: {device}: {error.string}")
     return client.pwrite, client.flush
 
 
@@ -65,9 +73,9 @@ def check(image):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["run"]:
+    if sys.argv[1:2] == ["run"] and len(sys.argv) > 3:
         run(sys.argv[2], int(sys.argv[3]), "careless" in sys.argv)
-    elif sys.argv[1:2] == ["check"]:
+    elif sys.argv[1:2] == ["check"] and len(sys.argv) > 2:
         sys.exit(check(sys.argv[2]))
     else:
         sys.exit(__doc__)

@@ -72,7 +72,7 @@ class Daemon:
     def __init__(self, folder, name, *options):
         self.folder, self.name = Path(folder), name
         self.image = self.folder / f"{name}.ftld"
-        self.uri = f"nbd+unix:///?socket={self.folder}/{name}.sock"
+        self.uri = f"nbd+unix:///?socket={self.folder / name}.sock"
         self.environment = dict(os.environ, FTLD_RUNTIME_DIR=f"{folder}/run", FTLD_STATE_DIR=str(folder))
         self.process = None
         self.start(*options)

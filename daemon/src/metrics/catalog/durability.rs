@@ -50,7 +50,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_recovery_discarded_pages",
         kind: Kind::Gauge,
         labels: &[],
-        help: "Pages the last mount could not read, or dropped as suspect.",
+        help: "Pages the last mount rewrote as unstable, or could not read.",
         fill: |view, to| to.value(&[], to_f64(view.flash.scheme.mount.pages_discarded)),
     },
 ];
