@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,47 @@ def test_the_causes():
     """The glossary lists the causes of the metrics."""
     row = re.search(r"^\| cause \|[^`\n]*`([^`\n]*)`", (ROOT / GLOSSARY).read_text(), re.M)
     assert set(row[1].split()) == FACTS.labels["ftld_nand_erases_total"]["cause"]
+
+
+def lines(name):
+    return [line for line in (ROOT / name).read_text().splitlines() if not line.startswith("#")]
+
+
+# Where a document counts something, and how many there are.
+COUNTED = [
+    ("README.md", r"how (\d+) published flash translation", lambda: len(FACTS.listed("schemes"))),
+    ("ftl-core/README.md", r"(\d+) published schemes", lambda: len(FACTS.listed("schemes"))),
+    ("docs/TESTING.md", r"the cost of mounts for (\d+) runs", lambda: len(lines("tests/decisions.tsv"))),
+    ("docs/TESTING.md", r"has (\d+) small patches", lambda: len(list((ROOT / "tests/canaries").glob("*.patch")))),
+    ("docs/TESTING.md", r"tests (\d+) mutants", lambda: len(lines("tests/mutants/state.tsv"))),
+]
+
+
+@pytest.mark.parametrize("name, pattern, count", COUNTED, ids=[pattern for _, pattern, _ in COUNTED])
+def test_a_count(name, pattern, count):
+    found = re.findall(pattern, (ROOT / name).read_text())
+    assert found == [str(count())], f"{name}: {pattern!r}"
+
+
+def printed(name):
+    """Commands of a document that stand above their output, as `$ ftld ...`, and that output."""
+    return [(name, *block) for block in re.findall(r"^```\n\$ ftld (.*)\n((?s:.*?))^```$", (ROOT / name).read_text(), re.M)]
+
+
+PRINTED = [block for name in DOCUMENTS for block in printed(name)]
+
+
+@pytest.mark.parametrize("name, command, shown", PRINTED, ids=[command for _, command, _ in PRINTED])
+def test_a_printed_output(name, command, shown):
+    """It is what the program prints, in emulated time to the last digit; `...` stands for any lines."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("FTLD_")}
+    done = subprocess.run([FACTS.program, *command.split()], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    pattern = "".join("(?s:.*)" if line == "..." else f"{re.escape(line)}\\n" for line in shown.splitlines())
+    assert re.match(pattern, done.stdout), f"{name}: ftld {command} prints\n{done.stdout}"
+
+
+def test_there_are_printed_outputs():
+    assert len(PRINTED) >= 2
 
 
 def test_every_exception_is_needed():
