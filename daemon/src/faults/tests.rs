@@ -188,6 +188,26 @@ fn a_failed_flush_keeps_or_loses_what_was_not_durable() {
 }
 
 #[test]
+fn a_failed_flush_loses_data_beside_other_faults() {
+    let rig = Rig::new();
+    rig.write(0, 1);
+    let lost = FlushFails {
+        count: Some(1),
+        then: Then::Lost,
+    };
+    rig.run(FaultCommand::FlushFails(lost)).unwrap();
+    // These faults hit other requests, and one of them ends.
+    rig.run(FaultCommand::WriteErrors(hits(4096, 512, None)))
+        .unwrap();
+    rig.run(FaultCommand::ReadErrors(hits(8192, 512, Some(1))))
+        .unwrap();
+    assert_eq!((rig.write(0, 7), rig.read(8192)), (None, Err(5)));
+    assert_eq!((rig.write(0, 8), rig.read(0)), (None, Ok(8)));
+    assert_eq!((rig.flush(), rig.read(0)), (Some(5), Ok(1)));
+    assert_eq!(rig.faults.in_force(SIZE).len(), 1, "the write errors");
+}
+
+#[test]
 fn slow_requests_are_acknowledged_later_and_block_nobody() {
     let rig = Rig::new();
     let slow = Slow {

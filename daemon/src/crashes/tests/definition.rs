@@ -1,4 +1,5 @@
-//! What the cursor leaves open, against the definition of a FLUSH on random recordings.
+//! What the cursor leaves open, against the definition of a FLUSH on random recordings; which states
+//! are equal.
 
 use super::*;
 use crate::crashes::content::Content;
@@ -105,12 +106,22 @@ proptest! {
                 };
                 prop_assert_eq!(&found, &expected, "unit {} at {}", unit, now);
             }
-            // Sums are those of a state that is built from nothing.
+            // Sums are those of a state that is built from nothing, and equal for equal states alone.
+            let mut states = Vec::new();
             for choice in models::cache(&point, 8, 5) {
                 let state = models::State::of(&point, &choice, &timeline.contents);
-                let mut sum = 0u128;
-                state.each(|unit, content| sum = sum.wrapping_add(timeline.contents.term(unit, content)));
+                let (mut sum, mut contents) = (0u128, Vec::new());
+                state.each(|unit, content| {
+                    sum = sum.wrapping_add(timeline.contents.term(unit, content));
+                    contents.push(content);
+                });
                 prop_assert_eq!(sum, state.sum);
+                states.push((contents, sum));
+            }
+            for (one, its_sum) in &states {
+                for (other, sum) in &states {
+                    prop_assert_eq!(one == other, its_sum == sum, "{:?} and {:?}", one, other);
+                }
             }
         }
     }

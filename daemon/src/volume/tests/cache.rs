@@ -104,6 +104,20 @@ fn writes_wait_for_a_flush_and_units_of_a_page_are_written_together() {
 }
 
 #[test]
+fn a_restart_finds_the_entry_that_fills_the_ring() {
+    let (volume, handles, memory) = cached();
+    let entries = RING / (512 + 512);
+    for unit in 0..entries {
+        volume.write(unit * 512, &[7; 512]).unwrap();
+    }
+    assert_eq!(handles.calls(), [""; 0], "all of them are in the ring");
+    let Loaded::Pending(pending) = load(&memory, "boot") else {
+        panic!("the same boot");
+    };
+    assert_eq!((pending.entries, pending.units), (entries, entries));
+}
+
+#[test]
 fn age_writes_back_unless_a_cut_loses_everything() {
     let (volume, handles, _) = cached();
     volume.write(0, &[1; 1024]).unwrap();
