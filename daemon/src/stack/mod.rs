@@ -28,9 +28,8 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
-use unfinished::{
-    Unfinished, folder_of, name_image, remove_unfinished, sync_folder, unfinished_name,
-};
+pub(crate) use unfinished::folder_of;
+use unfinished::{Unfinished, name_image, remove_unfinished, sync_folder, unfinished_name};
 
 /// Store of a daemon.
 pub type DaemonStore = FileStore;
@@ -281,9 +280,17 @@ pub fn create(config: &Config) -> Result<Made, Failure> {
         .ancestors()
         .take_while(|folder| !folder.exists())
         .count();
-    std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder.display(), &error))?;
+    let elsewhere = "choose another place with --image or FTLD_STATE_DIR";
+    std::fs::create_dir_all(folder).map_err(|error| Failure::folder(folder, &error, elsewhere))?;
     let unfinished = Unfinished(unfinished_name(image));
-    let store = FileStore::create(&unfinished.0, &spec).map_err(|error| image_failure(&error))?;
+    let store = FileStore::create(&unfinished.0, &spec).map_err(|error| match error {
+        // The temporary name is of no interest.
+        ImageError::Io { source, .. } => {
+            let failure = Failure::io(format!("{}: cannot create it", image.display()), &source);
+            Failure::new(failure.exit, format!("{failure}; {elsewhere}"))
+        }
+        other => image_failure(&other),
+    })?;
     let label = Label {
         scheme,
         params: requirements.params.clone(),

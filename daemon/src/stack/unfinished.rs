@@ -24,7 +24,8 @@ impl Drop for Unfinished {
     }
 }
 
-pub(super) fn folder_of(image: &Path) -> &Path {
+/// Returns the folder of an image, `.` for a bare name.
+pub(crate) fn folder_of(image: &Path) -> &Path {
     image
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
