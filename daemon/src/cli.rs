@@ -219,7 +219,7 @@ pub enum Command {
         name: Option<String>,
     },
     /// Inject a fault of the flash or of requests into a running instance
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = false)]
     Inject(Inject),
     /// Check prerequisites and print fixes
     Doctor(Box<DeviceArgs>),
@@ -382,10 +382,22 @@ fn known_command(command: &clap::Command, word: &str) -> Result<(), Failure> {
 /// Returns the failure for a command line that clap refuses, in one line.
 fn usage(error: &clap::Error, command: &str) -> Failure {
     let text = error.to_string();
+    let second = text.strip_prefix("error: the subcommand '");
+    if let Some((word, _)) = second.and_then(|text| text.split_once('\''))
+        && word.contains(['/', ':'])
+    {
+        return Failure::usage(format!(
+            "{word:?} is a second target; give one, and start the other device by a command of its own"
+        ));
+    }
     let what = text.split("\nUsage: ").next().unwrap_or(&text);
     let mut message = String::new();
     let lines = what.lines().map(str::trim);
-    for line in lines.filter(|line| !line.is_empty() && !line.starts_with("For more")) {
+    let is_said = |line: &&str| {
+        // Nothing here takes a value that begins with a dash.
+        !line.is_empty() && !line.starts_with("For more") && !line.starts_with("tip: to pass '")
+    };
+    for line in lines.filter(is_said) {
         let line = line.strip_prefix("error: ").unwrap_or(line);
         let line = line.strip_prefix("tip: ").unwrap_or(line);
         message += match message.chars().last() {

@@ -439,7 +439,7 @@ impl DeviceOptions {
         }
         if size == 0 || !size.is_multiple_of(4096) {
             return Err(Failure::usage(format!(
-                "--size {text}: {size} bytes are not a positive multiple of 4 KiB"
+                "--size {text}: {size} bytes are not a positive multiple of 4 KiB; write for example 512MiB"
             )));
         }
         Ok(Some(size))

@@ -12,6 +12,7 @@ use crate::instance::Dirs;
 use crate::pause::PauseCommand;
 use crate::status::StatusSource;
 use crate::sys;
+use crate::target::SOCKET_PATH_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -96,6 +97,21 @@ pub enum ControlCommand {
         /// Receives the result of the command.
         answer: oneshot::Sender<Result<Value, Failure>>,
     },
+}
+
+/// Checks that a control socket can have this path.
+///
+/// # Errors
+/// It is longer than the system allows.
+pub(crate) fn check_path(path: &Path) -> Result<(), Failure> {
+    let bytes = path.as_os_str().len();
+    match bytes <= SOCKET_PATH_MAX {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "control socket {}: {bytes} bytes, the system allows {SOCKET_PATH_MAX}; choose a shorter folder with FTLD_RUNTIME_DIR",
+            path.display()
+        ))),
+    }
 }
 
 /// Creates the socket, replacing a file left by a killed daemon. The caller holds the instance's

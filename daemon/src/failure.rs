@@ -96,6 +96,20 @@ impl Failure {
         };
         Failure::new(exit, format!("{what}: {error}"))
     }
+
+    /// Creates a failure for a folder that cannot be created; `remedy` names another place.
+    pub(crate) fn folder(folder: &std::path::Path, error: &std::io::Error, remedy: &str) -> Self {
+        let is_file = |part: &std::path::Path| part.exists() && !part.is_dir();
+        let is_file = folder.ancestors().any(is_file);
+        let folder = folder.display();
+        match is_file {
+            true => Failure::failed(format!("{folder}: a file is in its place; {remedy}")),
+            false => {
+                let failure = Failure::io(format!("{folder}: cannot create this folder"), error);
+                Failure::new(failure.exit, format!("{failure}; {remedy}"))
+            }
+        }
+    }
 }
 
 impl Failure {

@@ -247,6 +247,10 @@ fn in_use(dirs: &Dirs, name: &str) -> Failure {
     )
 }
 
+/// Remedy for a runtime folder that cannot be used. Without XDG_RUNTIME_DIR it is in the folder of
+/// the images.
+const OTHER_RUNTIME: &str = "choose other folders with FTLD_STATE_DIR and FTLD_RUNTIME_DIR";
+
 /// Creates the folder if missing, with this mode regardless of the umask. Rejects a folder that
 /// another user could have created.
 fn make_folder(dir: &Path, mode: u32) -> Result<(), Failure> {
@@ -256,7 +260,7 @@ fn make_folder(dir: &Path, mode: u32) -> Result<(), Failure> {
         .recursive(true)
         .mode(0o700)
         .create(dir)
-        .map_err(failed)?;
+        .map_err(|error| Failure::folder(dir, &error, OTHER_RUNTIME))?;
     let meta = fs::symlink_metadata(dir).map_err(failed)?;
     let owner = nix::unistd::geteuid().as_raw();
     if !(meta.is_dir() && (meta.uid() == owner || meta.uid() == 0) && meta.mode() & 0o022 == 0) {

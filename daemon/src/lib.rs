@@ -65,9 +65,9 @@ use target::Target;
 ///
 /// A program with its own scheme calls [`ftl_core::schemes::add`] first.
 pub fn main() -> ExitCode {
-    logging::start();
+    let logging = logging::start();
     let as_json = cli::asks_for_json();
-    match Cli::read().and_then(run) {
+    match logging.and_then(|()| Cli::read()).and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if as_json {

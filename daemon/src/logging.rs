@@ -1,5 +1,6 @@
 //! Logs go to stderr; standard output is for answers.
 
+use crate::failure::Failure;
 use anstream::StripStream;
 use parking_lot::Mutex;
 use std::fs::File;
@@ -45,23 +46,31 @@ impl Write for Messages {
     }
 }
 
-/// Starts logging at the level of `FTLD_LOG` (error, warn, info, debug, trace); `info` if unset or
-/// invalid.
-pub fn start() {
-    let level = std::env::var("FTLD_LOG")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(LevelFilter::INFO);
+/// Starts logging at the level of `FTLD_LOG` (error, warn, info, debug, trace); `info` if unset.
+///
+/// # Errors
+/// `FTLD_LOG` is no level; logging starts at `info`.
+pub fn start() -> Result<(), Failure> {
+    let wanted = std::env::var("FTLD_LOG").unwrap_or_default();
+    let level = match wanted.as_str() {
+        "" => Ok(LevelFilter::INFO),
+        text => text.parse().map_err(|_| {
+            Failure::usage(format!(
+                "FTLD_LOG {text:?} is no level; write error, warn, info, debug or trace"
+            ))
+        }),
+    };
     let journald = std::env::var_os("JOURNAL_STREAM").is_some();
     let builder = tracing_subscriber::fmt()
         .with_writer(|| Messages)
         .with_ansi(true)
         .with_target(false)
-        .with_max_level(level);
+        .with_max_level(*level.as_ref().unwrap_or(&LevelFilter::INFO));
     // The journal adds its own timestamps. A second start, as in tests, keeps the first.
     let _ = if journald {
         builder.without_time().try_init()
     } else {
         builder.try_init()
     };
+    level.map(drop)
 }

@@ -361,6 +361,17 @@ fn looking_never_changes_a_byte_also_after_a_cut() {
         ),
         (&Value::Bool(true), false)
     );
+    // Mapping pages and checkpoints have a number 0, too, and are no versions of logical page 0.
+    let copies = seen["lpn"]["copies"].as_array().unwrap();
+    let is_host_data =
+        |copy: &Value| copy["record"]["role"] == "update" || copy["record"]["role"] == "cold";
+    assert!(copies.iter().all(is_host_data), "{copies:?}");
+    let (_, text, _) = host.run(&["inspect", "default", "--page", "3:0", "--lpn", "0"]);
+    assert!(
+        text.contains("\npage 3:0: ") && text.contains("\nlogical page 0: mapped\n"),
+        "{text}"
+    );
+    assert!(!text.contains('{'), "{text}");
     let looker = host.serve(&["--read-only"]);
     let mut client = looker.client();
     assert!(client.read(0, 4096).data == page(0));

@@ -349,3 +349,46 @@ fn a_replay_has_the_counters_of_the_live_device() {
         (&"pagemap".into(), &(2 << 20).into())
     );
 }
+
+/// A ledger is appended to; a file of something else stays as it is, whether its line ends or not.
+#[test]
+fn verdicts_are_not_written_into_another_file() {
+    let host = Host::new();
+    let file = recording(&host);
+    let path = file.to_str().unwrap();
+    let daemon = host.serve(&["--record", path]);
+    daemon.client().write(0, 0, &page(1));
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(daemon.exit_code(), Some(0));
+    let notes = host.folder.path().join("notes");
+    let notes_path = notes.to_str().unwrap();
+    let explore = [
+        "crashes",
+        path,
+        "--check",
+        "true",
+        "--jobs",
+        "1",
+        "--ledger",
+        notes_path,
+        "--scratch",
+    ];
+    let explore = [&explore[..], &[host.folder.path().to_str().unwrap()]].concat();
+    for text in [
+        &b"what I wanted to buy"[..],
+        b"what I\nwanted to buy",
+        b"\xff\xfe\n",
+    ] {
+        std::fs::write(&notes, text).unwrap();
+        host.fails(&explore, 2, &[notes_path, "is no ledger", "another file"]);
+        assert_eq!(std::fs::read(&notes).unwrap(), text);
+    }
+    // The part of its own first line that a killed run left is completed.
+    std::fs::remove_file(&notes).unwrap();
+    assert_eq!(host.run(&explore).0, 0);
+    let ledger = std::fs::read_to_string(&notes).unwrap();
+    std::fs::write(&notes, &ledger[..20]).unwrap();
+    let (code, _, error) = host.run(&explore);
+    assert_eq!(code, 0, "{error}");
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), ledger);
+}

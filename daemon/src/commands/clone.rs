@@ -84,7 +84,7 @@ impl<'a> Source<'a> {
             let image = served_by(dirs, source)?;
             return Source::open(image, Some((dirs, source.to_owned())));
         }
-        let image = super::inspect::path_of(dirs, source);
+        let image = super::inspect::path_of(dirs, source)?;
         let open = Source::open(image, None)?;
         match rustix::fs::flock(&open.file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => return Ok(open),

@@ -137,10 +137,7 @@ fn findings(config: &Config, dirs: &Dirs) -> Vec<Finding> {
     }
     findings.push(Finding::of(
         "state folder",
-        writable(
-            "FTLD_STATE_DIR",
-            config.image.parent().unwrap_or(&dirs.state),
-        ),
+        writable("FTLD_STATE_DIR", stack::folder_of(&config.image)),
     ));
     findings.push(Finding::of(
         "run folder",
@@ -229,17 +226,19 @@ fn existing(path: &Path) -> PathBuf {
 fn writable(variable: &str, folder: &Path) -> Result<String, Failure> {
     let there = existing(folder);
     access(&there, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|error| {
-        let message = format!(
-            "{}: {error}; choose another with {variable}",
-            there.display()
-        );
+        let there = match there == folder {
+            true => "cannot write to it".to_owned(),
+            false => format!("cannot create it in {}", there.display()),
+        };
+        let folder = folder.display();
+        let message = format!("{folder}: {there}: {error}; choose another with {variable}");
         Failure::new(Exit::Permission, message)
     })?;
     Ok(folder.display().to_string())
 }
 
 fn room(config: &Config) -> Finding {
-    let folder = existing(config.image.parent().unwrap_or(Path::new(".")));
+    let folder = existing(stack::folder_of(&config.image));
     let free = match statvfs(&folder) {
         Ok(fs) => fs.blocks_available() * fs.fragment_size(),
         Err(error) => {

@@ -34,13 +34,21 @@ pub struct InspectOptions {
 }
 
 /// Returns a path, or the image of an instance by name.
-pub(super) fn path_of(dirs: &Dirs, image: &str) -> PathBuf {
-    let path = PathBuf::from(image);
+///
+/// # Errors
+/// There is neither.
+pub(super) fn path_of(dirs: &Dirs, image: &str) -> Result<PathBuf, Failure> {
+    let (path, of_instance) = (PathBuf::from(image), dirs.image(image));
     if image.contains('/') || path.exists() {
-        path
-    } else {
-        dirs.image(image)
+        return Ok(path);
     }
+    if of_instance.symlink_metadata().is_ok() {
+        return Ok(of_instance);
+    }
+    Err(Failure::failed(format!(
+        "{image}: no such image, neither a file {image} here nor {}; `ftld list --all` shows all",
+        of_instance.display()
+    )))
 }
 
 /// `ftld inspect`.
@@ -48,7 +56,7 @@ pub(super) fn path_of(dirs: &Dirs, image: &str) -> PathBuf {
 /// # Errors
 /// The image is in use, damaged, or not an image; the page or block does not exist.
 pub fn inspect(dirs: &Dirs, image: &str, wanted: &InspectOptions) -> Result<(), Failure> {
-    let path = path_of(dirs, image);
+    let path = path_of(dirs, image)?;
     if path.is_file() && Reader::detects(&path).unwrap_or(false) {
         return recording::inspect(&path, wanted);
     }
@@ -136,7 +144,7 @@ fn open_chip(path: &std::path::Path) -> Result<Box<dyn Ftl<FileStore>>, Failure>
 /// # Errors
 /// The image cannot be opened or mounted, a table is wrong, or a page cannot be read.
 pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
-    let path = path_of(dirs, image);
+    let path = path_of(dirs, image)?;
     let (info, mut ftl) = stack::open_in_memory(&path)?;
     let cache = cache_json(&path, &info)?;
     let failed = |error: ftl_core::FtlError| {
@@ -310,8 +318,55 @@ fn page_json(chip: &mut Chip<FileStore>, ppn: Ppn) -> Value {
         .collect();
     json!({
         "place": place, "state": if lost.is_empty() { "readable" } else { "damaged" }, "lost": lost,
-        "oob": tag.map(|tag| format!("{tag:?}")), "data_head": data_ok.then(|| hex(&data[..32.min(data.len())])),
+        "oob": tag.map(|tag| format!("{tag:?}")), "record": tag.map(|tag| record_json(&tag)), "data_head": data_ok.then(|| hex(&data[..32.min(data.len())])),
     })
+}
+
+/// Returns the record in a page's OOB area.
+fn record_json(oob: &Oob) -> Value {
+    let role = format!("{:?}", oob.tag.role).to_lowercase();
+    json!({"role": role, "lpn": oob.tag.lpn, "ver": oob.tag.ver, "pseq": oob.pseq, "epoch": oob.epoch})
+}
+
+/// Returns a record as text; without one, the reason.
+fn record_text(record: &Value) -> String {
+    match record["role"].as_str() {
+        Some(role) => format!(
+            "{role} {}, version {}, sequence number {}, epoch {}",
+            record["lpn"], record["ver"], record["pseq"], record["epoch"]
+        ),
+        None => "no readable record".into(),
+    }
+}
+
+/// Returns a page as text.
+fn page_text(page: &Value) -> String {
+    let (place, state) = (&page["place"], page["state"].as_str().unwrap_or("-"));
+    let mut text = format!("page {}:{}: {state}\n", place["block"], place["page"]);
+    if state != "erased" {
+        text += &format!("  record    {}\n", record_text(&page["record"]));
+    }
+    text + &data_text(page)
+}
+
+/// Returns a logical page and its versions as text.
+fn lpn_text(page: &Value) -> String {
+    let state = match (page["error"].as_str(), page["mapped"] == true) {
+        (Some(error), _) => error,
+        (None, true) => "mapped",
+        (None, false) => "not mapped",
+    };
+    let mut text = format!("logical page {}: {state}\n{}", page["lpn"], data_text(page));
+    for copy in page["copies"].as_array().into_iter().flatten() {
+        let place = format!("{}:{}", copy["block"], copy["page"]);
+        text += &format!("  {place:<9} {}\n", record_text(&copy["record"]));
+    }
+    text
+}
+
+fn data_text(page: &Value) -> String {
+    let head = page["data_head"].as_str();
+    head.map_or(String::new(), |head| format!("  data      {head}...\n"))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -337,8 +392,8 @@ fn lpn_json(ftl: &mut dyn Ftl<FileStore>, lpn: u32) -> Result<Value, Failure> {
     }))
 }
 
-/// Returns every readable page whose OOB area names this logical page, valid and invalid, wherever
-/// it is stored.
+/// Returns every readable page with data of the host whose OOB area names this logical page, valid
+/// and invalid, wherever it is stored.
 fn copies_of(chip: &mut Chip<FileStore>, lpn: u32) -> Vec<Value> {
     let geometry = *chip.geometry();
     let mut oob = vec![0; OOB_BYTES.min(index(geometry.oob_bytes))];
@@ -348,9 +403,12 @@ fn copies_of(chip: &mut Chip<FileStore>, lpn: u32) -> Vec<Value> {
             if !chip.is_programmed(ppn) || chip.read_oob(0, ppn, &mut oob, Cause::Host).is_err() {
                 continue;
             }
-            if let Some(tag) = Oob::decode(&oob).filter(|tag| tag.tag.lpn == lpn) {
+            // Mapping pages and checkpoints have numbers of their own.
+            let is_wanted = |oob: &Oob| oob.tag.role.is_host_data() && oob.tag.lpn == lpn;
+            if let Some(tag) = Oob::decode(&oob).filter(is_wanted) {
                 let (block, page) = (block.raw(), geometry.offset_of(ppn));
-                copies.push(json!({"block": block, "page": page, "oob": format!("{tag:?}")}));
+                let (oob, record) = (format!("{tag:?}"), record_json(&tag));
+                copies.push(json!({"block": block, "page": page, "oob": oob, "record": record}));
             }
         }
     }
@@ -392,10 +450,12 @@ fn text(value: &Value, flash: &str) -> String {
     if let Some(cache) = cache_text(&value["write_cache"]) {
         text += &format!("  cache     {cache}\n");
     }
-    for key in ["page", "lpn"] {
-        if !value[key].is_null() {
-            text += &format!("{key} {:#}\n", value[key]);
-        }
+    let shown = [
+        ("page", page_text as fn(&Value) -> String),
+        ("lpn", lpn_text),
+    ];
+    for (key, show) in shown.into_iter().filter(|(key, _)| !value[key].is_null()) {
+        text += &show(&value[key]);
     }
     for block in value["blocks"].as_array().into_iter().flatten() {
         let bad = block["bad"]

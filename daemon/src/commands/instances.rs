@@ -119,15 +119,27 @@ fn image_json(dirs: &Dirs, name: &str) -> Value {
     }
 }
 
-/// `ftld rm`: removes the default image of an instance that does not run, and its log.
+/// `ftld rm`: removes the default image of an instance that does not run, and its log. A damaged
+/// image and the log of an image elsewhere are removed, too; any other file stays.
 ///
 /// # Errors
 /// The instance runs, its image is in use, serves a device that a dead daemon left or is no image,
 /// or a file cannot be removed.
 pub fn remove(dirs: &Dirs, name: &str, as_json: bool) -> Result<(), Failure> {
-    check_name(name)?;
-    let image = dirs.image(name);
-    if !image.exists() {
+    check_name(name).map_err(|_| {
+        Failure::usage(format!(
+            "{name:?} is not the name of an instance; `ftld list --all` shows all"
+        ))
+    })?;
+    let (image, log) = (dirs.image(name), dirs.log(name));
+    if dirs.holder(name).is_some() {
+        return Err(Failure::new(
+            Exit::InUse,
+            format!("instance {name:?} is running; `ftld stop {name}` ends it"),
+        ));
+    }
+    let has_image = image.symlink_metadata().is_ok();
+    if !has_image && !log.exists() {
         let known = images(dirs);
         let hint = near_miss(name, known.iter().map(String::as_str));
         return Err(Failure::new(
@@ -138,22 +150,11 @@ pub fn remove(dirs: &Dirs, name: &str, as_json: bool) -> Result<(), Failure> {
             ),
         ));
     }
-    if dirs.holder(name).is_some() {
-        return Err(Failure::new(
-            Exit::InUse,
-            format!("instance {name:?} is running; `ftld stop {name}` ends it"),
-        ));
-    }
-    // Nobody starts it under this name, and nobody opens its image, until both are removed.
+    // Nobody starts it under this name until its files are removed.
     let _name = Instance::take(dirs, name)?;
-    let _image = lock_image(&image)?;
-    if let Some(target) = transport::device_on(&image) {
-        return Err(transport::orphan_error(&target.instance_name(), &target));
+    if has_image {
+        remove_image(&image)?;
     }
-    peek(&image).map_err(|error| stack::image_failure(&error))?;
-    let removed = std::fs::remove_file(&image);
-    removed.map_err(|error| Failure::io(image.display(), &error))?;
-    let log = dirs.log(name);
     match std::fs::remove_file(&log) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(Failure::io(log.display(), &error));
@@ -161,23 +162,49 @@ pub fn remove(dirs: &Dirs, name: &str, as_json: bool) -> Result<(), Failure> {
         _ => {}
     }
     if as_json {
+        let image = has_image.then_some(image);
         return print_json("rm", json!({"name": name, "image": image}));
     }
-    print(&format!("removed {}\n", image.display()))
+    let removed = if has_image { image } else { log };
+    print(&format!("removed {}\n", removed.display()))
+}
+
+/// Removes an image that nobody uses; nobody opens it meanwhile.
+fn remove_image(image: &Path) -> Result<(), Failure> {
+    let _image = lock_image(image)?;
+    if let Some(target) = transport::device_on(image) {
+        return Err(transport::orphan_error(&target.instance_name(), &target));
+    }
+    match peek(image) {
+        Err(ImageError::NotAnImage(_)) => {
+            let path = image.display();
+            return Err(Failure::new(
+                Exit::Damaged,
+                format!("{path}: not an ftld image, so it stays; remove it with `rm {path}`"),
+            ));
+        }
+        Err(error @ (ImageError::Io { .. } | ImageError::NotFound(_))) => {
+            return Err(stack::image_failure(&error));
+        }
+        // Without a whole header nothing of it can be read, and it can only be removed.
+        Ok(_) | Err(_) => {}
+    }
+    std::fs::remove_file(image).map_err(|error| Failure::io(image.display(), &error))
 }
 
 /// Locks an image against every other user of it, readers included, as long as the file is open.
 fn lock_image(image: &Path) -> Result<File, Failure> {
     use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
-    let failed = |error: rustix::io::Errno| Failure::io(image.display(), &error.into());
+    use rustix::io::Errno;
+    let failed = |errno: Errno| match errno {
+        Errno::WOULDBLOCK => stack::image_failure(&ImageError::InUse(image.into())),
+        Errno::LOOP | Errno::ISDIR => stack::image_failure(&ImageError::NotRegular(image.into())),
+        other => Failure::io(image.display(), &other.into()),
+    };
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = open(image, flags, Mode::empty()).map_err(failed)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            Err(stack::image_failure(&ImageError::InUse(image.into())))
-        }
-        other => other.map(|()| file.into()).map_err(failed),
-    }
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(failed)?;
+    Ok(file.into())
 }
 
 fn instance_json(dirs: &Dirs, name: &str) -> Value {

@@ -121,6 +121,9 @@ pub(super) struct Appended {
     pub(super) rows: Vec<Outcome>,
 }
 
+/// Beginning of every row and failure.
+const ROW_BEGINS: &str = "{\"schema\":\"ftld.";
+
 impl Appended {
     /// Opens a file of rows, or creates it. What a killed run left of a line is cut off, and rows
     /// of failed runs are removed: these runs are repeated.
@@ -135,6 +138,14 @@ impl Appended {
         file.read_to_string(&mut text).map_err(failed)?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let found = rows::parse(path, &text[..whole])?;
+        // Nothing is cut off a file of something else.
+        let rest = &text[whole..];
+        if !(rest.starts_with(ROW_BEGINS) || ROW_BEGINS.starts_with(rest)) {
+            return Err(Failure::failed(format!(
+                "{}: its last line is not the beginning of a row; give another file",
+                path.display()
+            )));
+        }
         let (done, again): (Vec<_>, Vec<_>) = found
             .into_iter()
             .map(|read| read.outcome)
@@ -164,7 +175,7 @@ impl Appended {
                 .map_err(failed)?;
             std::fs::rename(&part, path).map_err(failed)?;
             file = new;
-        } else if whole < text.len() {
+        } else if !rest.is_empty() {
             file.set_len(to_u64(whole)).map_err(failed)?;
         }
         Ok(Appended {

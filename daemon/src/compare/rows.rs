@@ -54,7 +54,8 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Placed>, Failure> {
                 Outcome::Failed(serde_json::from_value(value).map_err(|error| wrong(&error))?)
             }
             Some(SUMMARY_SCHEMA) => continue,
-            other => return Err(wrong(&format!("schema {other:?}, not {SCHEMA:?}"))),
+            Some(other) => return Err(wrong(&format!("schema {other:?}, not {SCHEMA:?}"))),
+            None => return Err(wrong(&format!("schema {SCHEMA:?} is missing"))),
         };
         rows.push(Placed { outcome, place });
     }

@@ -12,7 +12,7 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
 
 /// Identity of an exploration.
@@ -89,29 +89,38 @@ impl Ledger {
             return Err(Failure::new(Exit::InUse, why));
         }
         let mut text = String::new();
-        file.read_to_string(&mut text).map_err(failed)?;
+        file.read_to_string(&mut text)
+            .map_err(|error| match error.kind() {
+                ErrorKind::InvalidData => foreign(&name),
+                _ => failed(error),
+            })?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        if whole < text.len() {
-            file.set_len(to_u64(whole)).map_err(failed)?;
+        // Nothing is cut off a file before it proved to be a ledger.
+        if whole == 0 && !line_of(&subject)?.starts_with(&text) {
+            return Err(foreign(&name));
         }
         let mut lines = text[..whole].lines();
         let mut ledger = Ledger { name, file };
         let mut known = HashMap::new();
         match lines.next() {
-            None => ledger.write(&subject)?,
+            None => {
+                ledger.cut(text.len(), whole)?;
+                ledger.write(&subject)?;
+            }
             Some(first) => {
-                let of: Subject = serde_json::from_str(first).map_err(|_| ledger.foreign())?;
+                let of: Subject = serde_json::from_str(first).map_err(|_| foreign(&ledger.name))?;
                 if of != subject {
                     return Err(Failure::usage(format!(
                         "{}: has verdicts of another recording or check ({}, {:?}); give another --ledger",
                         ledger.name, of.recording, of.check
                     )));
                 }
+                ledger.cut(text.len(), whole)?;
             }
         }
         for line in lines {
-            let line: Line = serde_json::from_str(line).map_err(|_| ledger.foreign())?;
-            let key = u128::from_str_radix(&line.key, 16).map_err(|_| ledger.foreign())?;
+            let line: Line = serde_json::from_str(line).map_err(|_| foreign(&ledger.name))?;
+            let key = u128::from_str_radix(&line.key, 16).map_err(|_| foreign(&ledger.name))?;
             let kept = Kept {
                 case: Case::parse(&line.case)?,
                 passed: line.passed,
@@ -124,11 +133,14 @@ impl Ledger {
         Ok((Some(ledger), known))
     }
 
-    fn foreign(&self) -> Failure {
-        Failure::usage(format!(
-            "{}: is no ledger of `ftld crashes`; give another file",
-            self.name
-        ))
+    /// Cuts off the part of a line that a killed run left.
+    fn cut(&mut self, len: usize, whole: usize) -> Result<(), Failure> {
+        if whole == len {
+            return Ok(());
+        }
+        self.file
+            .set_len(to_u64(whole))
+            .map_err(|error| Failure::io(&self.name, &error))
     }
 
     /// Adds a verdict.
@@ -162,11 +174,19 @@ impl Ledger {
     }
 
     fn write(&mut self, line: &impl Serialize) -> Result<(), Failure> {
-        let mut text =
-            serde_json::to_string(line).map_err(|error| Failure::failed(error.to_string()))?;
-        text.push('\n');
         self.file
-            .write_all(text.as_bytes())
+            .write_all(line_of(line)?.as_bytes())
             .map_err(|error| Failure::io(&self.name, &error))
     }
+}
+
+fn line_of(line: &impl Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string(line).map_err(|error| Failure::failed(error.to_string()))?;
+    Ok(text + "\n")
+}
+
+fn foreign(name: &str) -> Failure {
+    Failure::usage(format!(
+        "{name}: is no ledger of `ftld crashes`; give another file"
+    ))
 }

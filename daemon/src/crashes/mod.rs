@@ -173,7 +173,11 @@ fn show(
             .iter()
             .map(|line| format!("{line}\n"))
             .collect();
-        text += &format!("mark: {}\n{}", failed.mark, failed.output);
+        match failed.mark.as_str() {
+            "" => text += "no mark before the cut\n",
+            mark => text += &format!("last mark before the cut: {mark}\n"),
+        }
+        text += &failed.output;
         if !failed.output.is_empty() && !failed.output.ends_with('\n') {
             text.push('\n');
         }

@@ -60,12 +60,16 @@ pub struct How {
 /// next daemon is an error as well, with [`Exit::Quiesced`].
 pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
     leave_caller(how);
-    let target = choose_target(config, dirs);
+    let target = choose_target(config, dirs, how.recover)?;
     let passed = InheritedSockets::take(&target)?;
     transport::probe(&target, how.recover)?;
     let tls = load_tls(config, &target)?;
     prepare(&target);
+    control::check_path(&dirs.control(&config.name))?;
     let instance = Instance::take(dirs, &config.name)?;
+    if let (Target::Nbd(uri), None) = (&target, &passed.nbd) {
+        transport::probe_address(uri)?;
+    }
     let log = how
         .detached
         .then(|| detach::open_log(&dirs.log(&config.name)))
@@ -118,12 +122,21 @@ fn leave_caller(how: How) {
 }
 
 /// Returns the target of the configuration, or the default one.
-fn choose_target(config: &Config, dirs: &Dirs) -> Target {
-    config.target.clone().unwrap_or_else(|| {
-        let target = transport::default_target(&dirs.of(&config.name));
-        tracing::info!("no target given: serving {target}");
-        target
-    })
+///
+/// # Errors
+/// The default target cannot be reattached.
+fn choose_target(config: &Config, dirs: &Dirs, recover: bool) -> Result<Target, Failure> {
+    if let Some(target) = &config.target {
+        return Ok(target.clone());
+    }
+    let target = transport::default_target(&dirs.of(&config.name));
+    if recover && matches!(target, Target::Nbd(_)) {
+        return Err(Failure::usage(
+            "the device is missing: `ftld recover /dev/ublkbN` or `ftld recover /dev/nbdN`; `ftld list` shows those that are left",
+        ));
+    }
+    tracing::info!("no target given: serving {target}");
+    Ok(target)
 }
 
 /// Refuses a device that a dead daemon left if its image is missing: on a new one its users would

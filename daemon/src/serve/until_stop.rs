@@ -85,11 +85,12 @@ pub(super) fn announce(facts: &InstanceInfo, as_json: bool) {
         }
         false => format!("ready {target} metrics={}", metrics.unwrap_or("off")),
     };
+    // First: behind the ready line the caller of a daemon in the background is at its prompt again.
+    tracing::info!("ready {target}");
     if let Err(failure) = print(&(line + "\n")) {
         tracing::warn!("cannot print the ready line: {failure}");
     }
     notify::ready(target);
-    tracing::info!("ready {target}");
 }
 
 /// Decides at every signal, command and check whether the device ends, and in which way.

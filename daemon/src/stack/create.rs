@@ -100,10 +100,17 @@ pub(crate) fn create_aged(
         .ancestors()
         .take_while(|folder| !folder.exists())
         .count();
-    std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder.display(), &error))?;
+    let elsewhere = "choose another place with --image or FTLD_STATE_DIR";
+    std::fs::create_dir_all(folder).map_err(|error| Failure::folder(folder, &error, elsewhere))?;
     let unfinished = Unfinished::named_after(image);
-    let store =
-        FileStore::create(unfinished.path(), &spec).map_err(|error| image_failure(&error))?;
+    let store = FileStore::create(unfinished.path(), &spec).map_err(|error| match error {
+        // The temporary name is of no interest.
+        ImageError::Io { source, .. } => {
+            let failure = Failure::io(format!("{}: cannot create it", image.display()), &source);
+            Failure::new(failure.exit, format!("{failure}; {elsewhere}"))
+        }
+        other => image_failure(&other),
+    })?;
     let label = Label {
         scheme,
         params: requirements.params.clone(),

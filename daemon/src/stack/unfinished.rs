@@ -41,6 +41,7 @@ impl Drop for Unfinished {
     }
 }
 
+/// Returns the folder of an image, `.` for a bare name.
 pub(crate) fn folder_of(image: &Path) -> &Path {
     image
         .parent()

@@ -2,6 +2,7 @@
 
 mod nbd_uri;
 
+pub(crate) use nbd_uri::SOCKET_PATH_MAX;
 pub use nbd_uri::{Endpoint, NbdUri, UriError};
 
 use crate::failure::Failure;
@@ -25,11 +26,13 @@ impl Target {
     /// # Errors
     /// The text is no target; the message says how one is written.
     pub fn parse(text: &str) -> Result<Target, Failure> {
-        if let Some(number) = text.strip_prefix("/dev/ublkb") {
-            return device_number(text, number).map(Target::Ublk);
-        }
-        if let Some(number) = text.strip_prefix("/dev/nbd") {
-            return device_number(text, number).map(Target::NbdKernel);
+        for (kind, target) in [
+            ("/dev/ublkb", Target::Ublk as fn(u32) -> Target),
+            ("/dev/nbd", Target::NbdKernel),
+        ] {
+            if let Some(number) = text.strip_prefix(kind) {
+                return device_number(text, kind, number).map(target);
+            }
         }
         if text.starts_with("nbd") {
             return nbd(text);
@@ -107,13 +110,13 @@ impl fmt::Display for Target {
     }
 }
 
-fn device_number(text: &str, number: &str) -> Result<u32, Failure> {
+fn device_number(text: &str, kind: &str, number: &str) -> Result<u32, Failure> {
     let digits =
         number.bytes().all(|b| b.is_ascii_digit()) && (number == "0" || !number.starts_with('0'));
     let number = number.parse().ok().filter(|_| digits);
     number.ok_or_else(|| {
         Failure::usage(format!(
-            "target {text:?}: the device needs a number, as in /dev/ublkb0"
+            "target {text:?}: the device needs a number, as in {kind}0"
         ))
     })
 }

@@ -16,7 +16,7 @@ use std::str::FromStr;
 const DEFAULT_PORT: u16 = 10809;
 
 /// Longest path of a unix socket: `sun_path` without the byte that ends it.
-const SOCKET_PATH_MAX: usize = 107;
+pub(crate) const SOCKET_PATH_MAX: usize = 107;
 
 /// A place to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]

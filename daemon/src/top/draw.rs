@@ -25,9 +25,9 @@ Up, Down, Home, End   select an instance
 h, ?, F1              show or hide this
 q, F10, Ctrl-C        quit
 
-WAF is flash programs per page written in the last interval, P99 and the other times are those of reads and writes as the
-host saw them, interpolated within a bucket of the histogram. QUEUE counts requests under way. GC/s counts pages that garbage
-collection moved.";
+All figures are those of the last interval. WAF: flash programs per page written. P99, mean and the \
+other times: reads and writes as the host saw them, interpolated within a bucket of the histogram. \
+QUEUE: requests in flight. GC/s: pages that garbage collection copied. FREE: erased blocks.";
 
 /// A column: what it is called, how wide, and whether narrow terminals have it.
 struct Shape {

@@ -10,7 +10,7 @@ pub mod ublk;
 
 pub use service::{
     Context, Service, StopHow, default_target, device_on, image_of, orphan_error, orphaned_target,
-    probe, start, stop_left,
+    probe, probe_address, start, stop_left,
 };
 
 use crate::volume::Queue;

@@ -1,7 +1,8 @@
 //! Errors that docs/OPERATING.md lists, each tried.
 
+use super::home::ordinary_user;
 use super::program::Host;
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// The rows of docs/OPERATING.md's table of errors: exit code, error, part of the message, where it
 /// is tried.
@@ -88,6 +89,26 @@ fn try_it(what: &str) -> (i32, String) {
             run(&["--config", &path("disk.toml")])
         }
         "configuration file missing" => run(&["--config", &path("none.toml")]),
+        "unknown log level" => {
+            let mut list = host.command(&["list"]);
+            let output = list.env("FTLD_LOG", "loud").output().unwrap();
+            ended(&output)
+        }
+        "no home to write to" => {
+            let start = ["--metrics", "off", "nbd+unix:///?socket=disk.sock"];
+            ended(
+                &ordinary_user(&host, Some("/sys/none"), &start)
+                    .output()
+                    .unwrap(),
+            )
+        }
+        "rm of another file" => {
+            std::fs::create_dir(host.folder.path().join("state")).unwrap();
+            std::fs::write(host.image("notes"), "what I wanted to buy\n").unwrap();
+            let found = run(&["rm", "notes"]);
+            assert!(host.image("notes").exists());
+            found
+        }
         "target that is none" => run(&["/dev/sda"]),
         "image made differently" => {
             host.json(&["create", "--size", "4MiB", "--json"]);
@@ -155,8 +176,14 @@ fn try_it(what: &str) -> (i32, String) {
     }
 }
 
+/// Exit code, standard error.
+fn ended(output: &Output) -> (i32, String) {
+    let error = String::from_utf8(output.stderr.clone()).unwrap();
+    (output.status.code().unwrap(), error)
+}
+
 /// With an empty /dev, as on a machine without the driver.
-fn without_drivers(host: &Host, target: &str) -> (i32, String) {
+pub(super) fn without_drivers(host: &Host, target: &str) -> (i32, String) {
     let daemon = host.command(&[]);
     let inside = format!(
         "mount -t tmpfs none /dev && exec {} {target}",
@@ -169,9 +196,5 @@ fn without_drivers(host: &Host, target: &str) -> (i32, String) {
             .get_envs()
             .filter_map(|(key, value)| Some((key, value?))),
     );
-    let output = command.output().unwrap();
-    (
-        output.status.code().unwrap(),
-        String::from_utf8(output.stderr).unwrap(),
-    )
+    ended(&command.output().unwrap())
 }

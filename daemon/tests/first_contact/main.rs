@@ -2,6 +2,7 @@
 //! why, a start in the background.
 
 mod errors;
+mod home;
 #[path = "../nbd_support/mod.rs"]
 mod nbd_support;
 mod outputs;

@@ -1,10 +1,11 @@
 //! Wrong use: one line that names the thing, the reason and the way out; nothing is made.
 
+use super::errors::without_drivers;
 use super::program::Host;
 use serde_json::Value;
 
 /// Arguments, exit code, and parts of the message: the thing and the way out.
-const WRONG: [(&str, i32, &[&str]); 40] = [
+const WRONG: [(&str, i32, &[&str]); 47] = [
     ("disk.ftld", 2, &["disk.ftld", "write --image disk.ftld"]),
     ("stauts", 2, &["\"stauts\"", "did you mean \"status\"?"]),
     (
@@ -35,6 +36,7 @@ const WRONG: [(&str, i32, &[&str]); 40] = [
         &["--size 1000", "multiple of 4 KiB"],
     ),
     ("create --size 0", 2, &["--size 0", "positive multiple"]),
+    ("create --size -1", 2, &["'-1'", "`ftld create --help`"]),
     ("create --op seven", 2, &["\"seven\"", "7 or 12.5%"]),
     ("create --op 0", 2, &["--op 0", "0.1 to 1000"]),
     (
@@ -84,6 +86,20 @@ const WRONG: [(&str, i32, &[&str]); 40] = [
     ),
     ("nbd://127.0.0.1:99999", 2, &["'99999'", "0 to 65535"]),
     ("/dev/ublkb", 2, &["/dev/ublkb", "/dev/ublkb0"]),
+    ("/dev/nbd", 2, &["/dev/nbd", "/dev/nbd0"]),
+    (
+        "--size 1MiB nbd://[::1]:0 nbd://[::1]:1",
+        2,
+        &["\"nbd://[::1]:1\"", "a command of its own"],
+    ),
+    (
+        "nbd+unix:///?socket=/none/a.sock",
+        1,
+        &[
+            "cannot listen on /none/a.sock",
+            "/none: this folder does not exist; create it",
+        ],
+    ),
     ("/dev/sda", 2, &["/dev/sda", "/dev/ublkbN"]),
     ("status disk", 3, &["disk", "`ftld list`"]),
     (
@@ -95,6 +111,21 @@ const WRONG: [(&str, i32, &[&str]); 40] = [
         "rm disk",
         3,
         &["disk.ftld: no such image", "`ftld list --all`"],
+    ),
+    (
+        "rm state/disk.ftld",
+        2,
+        &["\"state/disk.ftld\"", "`ftld list --all`"],
+    ),
+    (
+        "inspect disk",
+        1,
+        &["neither a file disk here nor", "`ftld list --all`"],
+    ),
+    (
+        "inject",
+        2,
+        &["power-cut, bad-block", "`ftld inject --help`"],
     ),
     ("status --watch soon", 2, &["soon", "`ftld status --help`"]),
     ("pause --for 5h", 2, &["\"h\"", "write 30s or 5m"]),
@@ -186,6 +217,157 @@ fn a_start_that_fails_leaves_no_image() {
     host.json(&["create", "--size", "4MiB", "--json"]);
     host.fails(&["--metrics", "off", &target], 7, &["in use"]);
     assert!(host.image("default").exists());
+}
+
+/// At the default log level, too: nothing is created before the address is known to be free.
+#[test]
+fn an_address_that_cannot_be_had_is_one_line() {
+    let host = Host::new();
+    let folder = host.folder.path();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let _server = std::os::unix::net::UnixListener::bind(folder.join("s")).unwrap();
+    std::fs::write(folder.join("notes"), "no socket").unwrap();
+    let unix = |name: &str| format!("nbd+unix:///?socket={}", folder.join(name).display());
+    for (target, exit, part) in [
+        (
+            format!("nbd://{}", taken.local_addr().unwrap()),
+            7,
+            "stop its program",
+        ),
+        (unix("s"), 7, "another server listens there; stop it"),
+        (
+            unix("notes"),
+            1,
+            "is not a socket; remove it or choose another",
+        ),
+        (
+            unix("none/s"),
+            1,
+            "/none: this folder does not exist; create it",
+        ),
+    ] {
+        let mut start = host.command(&["--metrics", "off", "--size", "4MiB", &target]);
+        let output = start.env("FTLD_LOG", "info").output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(exit), "{error}");
+        assert!(
+            error.lines().count() == 1 && error.contains(part),
+            "{error}"
+        );
+        assert!(!folder.join("state").exists(), "{target}");
+    }
+    let long = folder.join("a".repeat(100));
+    let mut start = host.command(&["--metrics", "off", "--size", "4MiB", &unix("t")]);
+    let output = start.env("FTLD_RUNTIME_DIR", &long).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(
+        error.contains("choose a shorter folder with FTLD_RUNTIME_DIR"),
+        "{error}"
+    );
+    assert!(!long.exists());
+}
+
+#[test]
+fn without_ublk_recover_asks_for_its_device() {
+    let (code, error) = without_drivers(&Host::new(), "recover");
+    assert_eq!(code, 2, "{error}");
+    assert!(
+        error.contains("`ftld recover /dev/nbdN`; `ftld list`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn messages_name_the_image_and_not_its_temporary_name() {
+    let host = Host::new();
+    for (image, part) in [
+        (
+            "/sys/kernel/disk.ftld",
+            "/sys/kernel/disk.ftld: cannot create it: ",
+        ),
+        (
+            "/dev/null/disk.ftld",
+            "/dev/null: a file is in its place; choose another place",
+        ),
+    ] {
+        let (code, _, error) = host.run(&["create", "--image", image]);
+        assert_ne!(code, 0);
+        assert!(
+            error.contains(part) && error.lines().count() == 1,
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn what_is_left_of_an_image_is_removed_and_no_other_file() {
+    let host = Host::new();
+    let cut = |bytes: u64| {
+        host.json(&["create", "--name", "cut", "--size", "4MiB", "--json"]);
+        let image = std::fs::File::options().write(true).open(host.image("cut"));
+        image.unwrap().set_len(bytes).unwrap();
+    };
+    for bytes in [100, 4096, 6000, 1 << 20] {
+        cut(bytes);
+        let (code, text, _) = host.run(&["list", "--all"]);
+        assert!(code == 0 && text.contains("unreadable"), "{bytes}: {text}");
+        host.fails(&["inspect", "cut"], 8, &["cut.ftld: ", "from a copy"]);
+        let (code, text, error) = host.run(&["rm", "cut"]);
+        assert_eq!((code, &*error), (0, ""), "{bytes}");
+        assert!(
+            text.starts_with("removed ") && !host.image("cut").exists(),
+            "{bytes}: {text}"
+        );
+    }
+    // What does not begin as an image may be anything.
+    cut(0);
+    std::fs::create_dir(host.image("folder")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", host.image("link")).unwrap();
+    for (name, exit, part) in [
+        (
+            "cut",
+            8,
+            "not an ftld image, so it stays; remove it with `rm ",
+        ),
+        ("folder", 1, "not a regular file"),
+        ("link", 1, "not a regular file"),
+    ] {
+        host.fails(&["rm", name], exit, &[&format!("{name}.ftld: "), part]);
+        assert!(host.image(name).symlink_metadata().is_ok(), "{name}");
+    }
+    assert!(walk(&host.folder.path().join("run")).is_empty());
+}
+
+#[test]
+fn the_log_of_an_image_elsewhere_is_removed() {
+    let host = Host::new();
+    let (image, socket) = (
+        host.folder.path().join("a.ftld"),
+        host.folder.path().join("s"),
+    );
+    let target = format!("nbd+unix:///?socket={}", socket.display());
+    let image = image.to_str().unwrap();
+    let start = [
+        "--detach",
+        "--metrics",
+        "off",
+        "--name",
+        "a",
+        "--size",
+        "4MiB",
+        "--image",
+        image,
+    ];
+    assert_eq!(host.run(&[&start[..], &[&target]].concat()).0, 0);
+    host.fails(&["rm", "a"], 7, &["running", "`ftld stop a`"]);
+    assert_eq!(host.run(&["stop", "a"]).0, 0);
+    let (code, text, error) = host.run(&["rm", "a"]);
+    assert_eq!(code, 0, "{error}");
+    assert!(text.ends_with("state/a.log\n"), "{text}");
+    assert!(walk(&host.folder.path().join("state")).is_empty());
+    assert!(std::fs::exists(image).unwrap());
+    host.fails(&["rm", "a"], 3, &["no such image"]);
 }
 
 #[test]

@@ -121,6 +121,25 @@ fn an_interrupted_array_is_completed_by_the_same_command() {
     );
 }
 
+/// A file of something else is not touched, whether its last line ends or not.
+#[test]
+fn rows_are_not_appended_to_another_file() {
+    let host = Host::new();
+    let jobs = plan(&host, &[]);
+    for text in ["what I wanted to buy", "what I\nwanted to buy"] {
+        let notes = file(&host, "notes", text);
+        let append = [
+            "compare",
+            "--job",
+            jobs.to_str().unwrap(),
+            "--append",
+            notes.to_str().unwrap(),
+        ];
+        host.fails(&append, 1, &[notes.to_str().unwrap(), "row"]);
+        assert_eq!(read(&notes), text);
+    }
+}
+
 #[test]
 fn rows_that_are_not_those_of_the_plan_are_named() {
     let host = Host::new();

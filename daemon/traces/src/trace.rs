@@ -170,7 +170,7 @@ fn detect(file: &Path, first: &str) -> Result<&'static TraceFormat, TraceError> 
         .ok_or_else(|| {
             let names: Vec<_> = DIALECTS.iter().map(|dialect| dialect.name).collect();
             let what = format!(
-                "line {:?} is of no format known here: {}; --format says what is wrong",
+                "line {:?} is of no format known here: {}; with --format NAME the message says what is wrong in it",
                 shown(first),
                 names.join(", ")
             );

@@ -7,6 +7,7 @@
 use crate::private_lock::PrivateLock;
 use crate::sys;
 use crate::target::Endpoint;
+use nix::unistd::{AccessFlags, access};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -175,14 +176,55 @@ fn within_reach(address: SocketAddr, tls_required: bool) -> io::Result<()> {
 }
 
 fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
+    Ok(Listener::Tcp(take_tcp(address)?.listen(BACKLOG.into())?))
+}
+
+/// Binds, and does not listen yet.
+fn take_tcp(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()?
     } else {
         TcpSocket::new_v6()?
     };
     socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    Ok(Listener::Tcp(socket.listen(BACKLOG.into())?))
+    socket.bind(address).map_err(|error| {
+        let remedy = match error.kind() {
+            io::ErrorKind::AddrInUse => "stop its program or choose another port",
+            _ => "choose another address",
+        };
+        io::Error::new(error.kind(), format!("{error}; {remedy}"))
+    })?;
+    Ok(socket)
+}
+
+/// Checks whether a server could listen there. Does not listen, so no client connects in vain.
+///
+/// # Errors
+/// Another server listens there, something else has the path, or its folder is missing or closed.
+pub(crate) fn probe(endpoint: &Endpoint) -> io::Result<()> {
+    match endpoint {
+        Endpoint::Tcp(address) => take_tcp(*address)
+            .map(drop)
+            .map_err(|error| named(address, error)),
+        Endpoint::Unix(path) => {
+            let free = is_stale(path).and_then(|_| enter(path));
+            free.map_err(|error| named(path.display(), error))
+        }
+    }
+}
+
+/// Checks that a socket can be created in the folder of its path.
+fn enter(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = folder.unwrap_or(Path::new("."));
+    access(folder, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|errno| {
+        let error = io::Error::from(errno);
+        let text = match error.kind() {
+            io::ErrorKind::NotFound => "this folder does not exist; create it".to_owned(),
+            _ => format!("{error}; choose another folder"),
+        };
+        io::Error::new(error.kind(), format!("{}: {text}", folder.display()))
+    })
 }
 
 fn bind_unix(path: &Path) -> io::Result<Listener> {
@@ -214,9 +256,17 @@ fn lock_name(path: &Path) -> io::Result<PrivateLock> {
 }
 
 fn remove_stale(path: &Path) -> io::Result<()> {
+    match is_stale(path)? {
+        true => std::fs::remove_file(path),
+        false => Ok(()),
+    }
+}
+
+/// Returns whether a socket without a listener has this path; fails if something else has it.
+fn is_stale(path: &Path) -> io::Result<bool> {
     let meta = match std::fs::symlink_metadata(path) {
         Ok(meta) => meta,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error),
     };
     if !meta.file_type().is_socket() {
@@ -224,10 +274,8 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
     match std::os::unix::net::UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         // A listener with a full queue is one, too.
         Ok(_) => Err(io::Error::new(
             io::ErrorKind::AddrInUse,

@@ -9,7 +9,7 @@ mod ublk;
 mod worker;
 
 pub use orphan::{device_on, image_of, orphan_error, orphaned_target, stop_left};
-pub use probe::{default_target, probe};
+pub use probe::{default_target, probe, probe_address};
 
 use super::nbd::{Listening, NbdStats, Tls};
 use crate::device::BlockDevice;

@@ -7,7 +7,7 @@ use super::ublk::not_built;
 use super::ublk::ublk_failure;
 use crate::failure::{Exit, Failure};
 use crate::target::Target;
-use crate::transport::nbd::{Endpoint, NbdUri, kernel};
+use crate::transport::nbd::{Endpoint, NbdUri, endpoint, kernel};
 use std::path::Path;
 
 /// Returns the target to serve if the user named none: ublk if available, else an NBD unix socket
@@ -44,6 +44,14 @@ pub fn probe(target: &Target, recover: bool) -> Result<(), Failure> {
         Target::NbdKernel(n) => kernel::probe(*n).map_err(kernel_failure),
         Target::Nbd(_) => Ok(()),
     }
+}
+
+/// Checks whether this process can listen at an address; runs before an image is created or opened.
+///
+/// # Errors
+/// The address is in use, or closed to this process.
+pub fn probe_address(uri: &NbdUri) -> Result<(), Failure> {
+    endpoint::probe(&uri.endpoint).map_err(|error| Failure::io(uri, &error))
 }
 
 fn nothing_to_recover(target: &Target, pid: i32) -> Failure {
