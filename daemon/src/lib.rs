@@ -18,6 +18,7 @@ mod convert;
 pub mod crashes;
 mod detach;
 pub mod device;
+mod duration;
 pub mod failure;
 pub mod faults;
 pub mod inject;

@@ -97,7 +97,7 @@ const WRONG: [(&str, i32, &[&str]); 40] = [
         &["disk.ftld: no such image", "`ftld list --all`"],
     ),
     ("status --watch soon", 2, &["soon", "`ftld status --help`"]),
-    ("pause --for 5h", 2, &["\"h\"", "write 30s or 5m"]),
+    ("pause --for 5h", 2, &["\"h\"", "30s or 5m"]),
     (
         "schemes lazyftk",
         2,
