@@ -21,6 +21,7 @@ pub mod device;
 mod duration;
 pub mod failure;
 pub mod faults;
+mod flash_device;
 pub mod inject;
 pub mod instance;
 mod live_page;

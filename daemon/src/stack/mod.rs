@@ -14,6 +14,7 @@ pub(crate) use label::{Label, fits, read_label};
 use crate::config::{Config, Latency, OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
 use crate::convert::to_f64;
 use crate::failure::{Exit, Failure};
+use crate::flash_device::FlashDevice;
 use crate::private_lock::is_open_to_others;
 use crate::volume::write_cache::Opening;
 use crate::volume::{Durable, Volume, VolumeOptions};
@@ -334,23 +335,16 @@ fn format(
         FtlError::Config(_) => usage(error),
         error => Failure::failed(format!("{}: formatting: {error}", image.display())),
     };
-    let seed = factory_seed(store.info());
-    let mut chip = Chip::open(layout.profile, store).map_err(|error| failed(error.into()))?;
-    chip.mark_factory_bad(seed)
-        .map_err(|error| failed(error.into()))?;
-    let config = FtlConfig {
-        logical_pages: layout.logical_pages,
-        params: label.params.clone(),
+    let device = FlashDevice {
+        scheme: label.scheme,
+        profile: layout.profile,
+        config: FtlConfig {
+            logical_pages: layout.logical_pages,
+            params: label.params.clone(),
+        },
+        seed: factory_seed(store.info()),
     };
-    let mut ftl = label
-        .scheme
-        .start(chip, &config, Start::Format)
-        .map_err(failed)?;
-    assert_eq!(
-        ftl.logical_pages(),
-        layout.logical_pages,
-        "logical pages of the new device and of its layout"
-    );
+    let mut ftl = device.format(store).map_err(failed)?;
     let made = (ftl.stats().blocks.bad, ftl.ram_report());
     ftl.shutdown(0).map_err(failed)?;
     ftl.into_chip()
