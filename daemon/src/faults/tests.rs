@@ -209,6 +209,19 @@ fn a_request_while_a_fault_is_armed_does_not_end_the_old_contents() {
 }
 
 #[test]
+fn a_fault_that_begins_with_a_flush_does_not_wait_for_the_end_of_a_pause() {
+    let rig = Rig::new();
+    let (time, hits) = (3000.0, Hits::default());
+    rig.run(FaultCommand::Hang(Hang { time, hits })).unwrap();
+    let (count, then) = (None, Then::Lost);
+    let fails = FaultCommand::FlushFails(FlushFails { count, then });
+    let faults = Faults::default();
+    let error = faults.run(&fails, &rig.device).unwrap_err();
+    assert!(error.message.contains("`ftld resume`"), "{error}");
+    assert!(!faults.is_armed() && !faults.keeps_old.load(Relaxed));
+}
+
+#[test]
 fn slow_requests_are_acknowledged_later_and_block_nobody() {
     let rig = Rig::new();
     let slow = Slow {
