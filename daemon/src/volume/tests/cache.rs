@@ -243,3 +243,29 @@ fn a_power_cut_counts_each_dirty_unit_once() {
         );
     }
 }
+
+#[test]
+fn a_trim_that_a_cut_may_have_undone_reads_as_zeros_before_it_is_repeated() {
+    use crate::inject::{Injection, PowerCut};
+    let (mut volume, _) = toy(None, false);
+    let memory = with_cache(&mut volume, options(Model::Ordered, false));
+    volume.write(1024, &[1; 3 * 1024]).unwrap();
+    volume.trim(2 * 1024, 1024).unwrap();
+    volume
+        .inject(&Injection::PowerCut(PowerCut::default()))
+        .unwrap();
+    let Loaded::Pending(pending) = load(&memory, "another boot") else {
+        panic!("a cut is trusted under any boot");
+    };
+    let (mut again, handles) = toy(None, false);
+    again.write(2 * 1024, &[7; 1024]).unwrap();
+    again.set_cache(pending.cache);
+    let expected = [[1; 1024], [0; 1024], [1; 1024]].concat();
+    for replayed in [false, true] {
+        let mut pages = [9; 3 * 1024];
+        again.read(1024, &mut pages).unwrap();
+        assert_eq!(pages[..], expected, "replayed: {replayed}");
+        again.replay_cache().unwrap().unwrap();
+    }
+    assert!(handles.calls().contains(&"trim 2+1".to_owned()));
+}

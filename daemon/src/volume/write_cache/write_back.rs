@@ -75,17 +75,12 @@ impl WriteCache {
         reason: Reason,
     ) -> Result<Nanos, FtlError> {
         let unit = u64::from(self.shape.unit);
-        if let Some((first, units)) = self.trims.first().copied() {
-            // As many pages as one extent of a trim has.
-            let most =
-                u64::from(super::super::EXTENT_PAGES) * u64::from(self.shape.page_bytes) / unit;
-            let count = units.min(most);
-            let done = io.zero(at, first * unit, count * unit)?;
-            if count == units {
-                self.trims.remove(0);
-            } else {
-                self.trims[0] = (first + count, units - count);
-            }
+        // As many pages as one extent of a trim has.
+        let most = u64::from(super::super::EXTENT_PAGES) * u64::from(self.shape.page_bytes) / unit;
+        if let Some(units) = self.trims.first(most) {
+            let bytes = (units.end - units.start) * unit;
+            let done = io.zero(at, units.start * unit, bytes)?;
+            self.trims.remove(units);
             return Ok(done);
         }
         match self.next_run() {
