@@ -3,7 +3,7 @@
 use super::*;
 use crate::device::{BlockDevice, FlushOf};
 use crate::volume::write_cache::{
-    Area, CacheOptions, CutCounts, Loaded, Model, Opening, Shape, WriteCache,
+    Area, CacheOptions, CutCounts, Loaded, Model, Opening, Reason, Shape, WriteCache,
 };
 use std::time::Instant;
 
@@ -134,6 +134,26 @@ fn a_trim_writes_dirty_units_back_first_and_a_replay_does_not_undo_it() {
         "the trim is an entry"
     );
     assert!(matches!(load(&memory, "other"), Loaded::Lost(lost) if lost.units == 1));
+}
+
+#[test]
+fn a_flush_ends_the_entries_that_it_covers_although_newer_ones_wait() {
+    let (volume, _, memory) = cached();
+    volume.write(1024, &[1; 1024]).unwrap();
+    let mut guard = volume.core.lock();
+    let core = guard.as_mut().unwrap();
+    let (cache, mut io) = core.cached().unwrap();
+    let target = cache.begin_flush();
+    cache.write(&mut io, 0, 5 * 1024, &[2; 1024]).unwrap();
+    while !cache.has_flushed(target) {
+        cache.write_back(&mut io, 0, Reason::Flush).unwrap();
+    }
+    core.flush(0).unwrap();
+    drop(guard);
+    let Loaded::Pending(pending) = load(&memory, "boot") else {
+        panic!("the same boot");
+    };
+    assert_eq!((pending.entries, pending.units), (1, 2));
 }
 
 #[test]

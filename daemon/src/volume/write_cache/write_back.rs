@@ -180,14 +180,14 @@ impl WriteCache {
         }
     }
 
-    /// Notes that the flash has been flushed: it keeps everything that was written back.
+    /// Notes that the flash has been flushed: it keeps everything that was written back. The header
+    /// then names no entry that a FLUSH covers, even if newer ones wait.
     pub(in crate::volume) fn note_flushed(&mut self) {
         if self.is_frozen || self.is_cut {
             return;
         }
         self.ring.release();
-        if self.ring.entries.is_empty()
-            && !self.ring.is_forgotten()
+        if self.ring.tail().0 > self.ring.freed
             && let Err(error) = self.save(State::Live)
         {
             tracing::debug!("the tail of the write cache stays where it is: {error}");
