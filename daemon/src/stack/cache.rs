@@ -12,7 +12,7 @@ use crate::volume::write_cache::{
 use ftl_core::FtlError;
 use nand_model::CacheArea;
 use nand_model::store::FileStore;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 /// Write cache of a start.
@@ -179,9 +179,10 @@ impl Image<'_> {
     }
 }
 
-/// Returns a number that nobody else knows.
+/// Returns a number that nobody else knows. It is from the kernel, not from `/dev/urandom`: a root
+/// of this program alone has no devices.
 fn salt() -> io::Result<u64> {
     let mut bytes = [0; 8];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(u64::from_le_bytes(bytes))
 }
