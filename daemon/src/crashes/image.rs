@@ -118,8 +118,8 @@ impl RawImage {
             *has = content;
         });
         result.and_then(|()| run.write(&self.file))?;
-        // Before Linux 6.13 the times of files tick in milliseconds: a change in the same tick would
-        // not show.
+        // Before Linux 6.13 the times of files tick in milliseconds: a change in the same tick
+        // would not show.
         self.file.set_modified(SystemTime::UNIX_EPOCH)?;
         self.stamp = Some(stamp(&std::fs::metadata(&self.path)?));
         Ok(())

@@ -191,8 +191,8 @@ impl RequestFault {
     }
 }
 
-/// Parses a duration such as `50ms` into seconds. Delays are short, so a number without a unit could
-/// mean milliseconds: it is refused.
+/// Parses a duration such as `50ms` into seconds. Delays are short, so a number without a unit
+/// could mean milliseconds: it is refused.
 fn seconds(text: &str) -> Result<f64, String> {
     if text.ends_with(|last: char| last.is_ascii_digit()) {
         return Err(format!(

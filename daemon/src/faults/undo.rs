@@ -22,8 +22,8 @@ impl Faults {
     /// Makes everything durable, and keeps old contents from now on.
     ///
     /// # Errors
-    /// The device is paused, where a flush would wait and no command would be taken meanwhile, or it
-    /// cannot flush.
+    /// The device is paused, where a flush would wait and no command would be taken meanwhile, or
+    /// it cannot flush.
     pub(super) fn keep_old(&self, device: &dyn BlockDevice) -> Result<(), Failure> {
         if device.is_paused() {
             return Err(Failure::failed(

@@ -41,8 +41,8 @@ impl CacheArea {
         Ok(())
     }
 
-    /// Detaches the area, if one is attached: syncs a header without it. Then cuts everything behind
-    /// the slots off the file.
+    /// Detaches the area, if one is attached: syncs a header without it. Then cuts everything
+    /// behind the slots off the file.
     ///
     /// # Errors
     ///
