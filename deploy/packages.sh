@@ -109,6 +109,8 @@ build_static() {
   put 644 "$top" README.md CHANGELOG.md SECURITY.md LICENSE-MIT LICENSE-APACHE
   for section in 5 7 8; do put 644 "$top/man/man$section" "$out/static-parts"/man/*."$section".gz; done
   put 644 "$top/docs" docs/*.md docs/*.png
+  put 755 "$top/examples" docs/examples/ledger.py
+  put 755 "$top/examples/checks" deploy/checks/*
   install -D -m 644 "$out/static-parts/bash" "$top/completions/ftld.bash"
   install -D -m 644 "$out/static-parts/zsh" "$top/completions/_ftld"
   install -D -m 644 "$out/static-parts/fish" "$top/completions/ftld.fish"

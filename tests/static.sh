@@ -22,7 +22,7 @@ at_least "bytes below 15 MB" $((15000000 - size)) 0
 same "libraries that it names" "$(count NEEDED readelf -d "$program")" 0
 same "sections of symbols" "$(count '\.(symtab|debug_info)' readelf -SW "$program")" 0
 for file in man/man8/ftld.8.gz completions/ftld.bash completions/_ftld completions/ftld.fish docs/OPERATING.md README.md \
-  LICENSE-MIT LICENSE-APACHE LICENCES-OF-CRATES; do
+  examples/ledger.py examples/checks/ext4.sh LICENSE-MIT LICENSE-APACHE LICENCES-OF-CRATES; do
   step "$file" test -s "$folder/$file"
 done
 step "the licence of musl" grep -qx musl "$folder/LICENCES-OF-CRATES"

@@ -127,6 +127,89 @@ pub trait BlockDevice: Send + Sync {
     fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>>;
 }
 
+/// A device over another one. What a layer does not define is done by the device below it.
+///
+/// Each method is that of [`BlockDevice`], with its errors.
+#[allow(clippy::missing_errors_doc, reason = "BlockDevice documents them")]
+pub trait Layer: Send + Sync {
+    /// Returns the device below.
+    fn below(&self) -> &dyn BlockDevice;
+    /// Returns whether the next request may wait.
+    fn is_paused(&self) -> bool {
+        self.below().is_paused()
+    }
+    /// Reads `buf.len()` bytes.
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {
+        self.below().read(offset, buf)
+    }
+    /// Writes `data`.
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
+        self.below().write(offset, data)
+    }
+    /// Makes the range read as zeros and releases its space.
+    fn trim(&self, offset: u64, len: u64) -> io::Result<Completion> {
+        self.below().trim(offset, len)
+    }
+    /// Makes the range read as zeros.
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<Completion> {
+        self.below().write_zeroes(offset, len)
+    }
+    /// Runs the first half of FLUSH.
+    fn flush(&self, of: FlushOf) -> io::Result<Box<dyn Flush>> {
+        self.below().flush(of)
+    }
+}
+
+impl<L: Layer> BlockDevice for L {
+    fn size(&self) -> u64 {
+        self.below().size()
+    }
+
+    fn logical_block(&self) -> u32 {
+        self.below().logical_block()
+    }
+
+    fn physical_block(&self) -> u32 {
+        self.below().physical_block()
+    }
+
+    fn preferred_block(&self) -> u32 {
+        self.below().preferred_block()
+    }
+
+    fn read_only(&self) -> bool {
+        self.below().read_only()
+    }
+
+    fn is_paused(&self) -> bool {
+        Layer::is_paused(self)
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {
+        Layer::read(self, offset, buf)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
+        Layer::write(self, offset, data)
+    }
+
+    fn trim(&self, offset: u64, len: u64) -> io::Result<Completion> {
+        Layer::trim(self, offset, len)
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<Completion> {
+        Layer::write_zeroes(self, offset, len)
+    }
+
+    fn flush(&self, of: FlushOf) -> io::Result<Box<dyn Flush>> {
+        Layer::flush(self, of)
+    }
+
+    fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>> {
+        self.below().extents(offset, len, max)
+    }
+}
+
 /// A FLUSH in flight.
 pub trait Flush: Send {
     /// Blocks until the data is on the host's storage. Never called under a lock; NBD calls it off

@@ -475,7 +475,7 @@ fn faults_of_requests_hit_are_shown_and_end() {
         (&["clear", "fire"], 2, "[possible values: flush-fails"),
         (&["slow"], 2, "--extra <TIME>"),
         (&["slow", "--extra", "50"], 2, "write 500us, 50ms"),
-        (&["hang", "--for", "2h"], 2, "is no duration"),
+        (&["hang", "--for", "2h"], 2, "\"h\" is no unit of time"),
         (
             &["write-errors", "--offset", "2MiB"],
             2,

@@ -170,8 +170,10 @@ impl Appended {
             // Locked before it is written, and before it has the name. The lock of the old file
             // ends when it has none.
             let mut new = locked(Path::new(&part))?;
+            // Synced before it has the name: a host crash must not leave an empty file there.
             new.set_len(0)
                 .and_then(|()| new.write_all(kept.as_bytes()))
+                .and_then(|()| new.sync_all())
                 .map_err(failed)?;
             std::fs::rename(&part, path).map_err(failed)?;
             file = new;

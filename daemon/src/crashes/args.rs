@@ -1,5 +1,6 @@
 //! Command line of `ftld crashes`.
 
+use crate::duration::parse_seconds;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -58,7 +59,7 @@ pub struct CrashesArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
     /// Longest time of one check, such as 30s or 2m
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = timeout)]
     pub timeout: Duration,
     /// Stop after N states failed; 0 for never
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -86,21 +87,11 @@ pub struct CrashesArgs {
     pub scratch: Option<PathBuf>,
 }
 
-/// Parses `90`, `90s`, `1.5m`, `500ms`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let split = text
-        .find(|c: char| c.is_ascii_alphabetic())
-        .unwrap_or(text.len());
-    let unit = match &text[split..] {
-        "" | "s" => 1.0,
-        "ms" => 0.001,
-        "m" | "min" => 60.0,
-        unit => return Err(format!("{unit:?} is no unit: write 30s or 2m")),
-    };
-    let number = text[..split].trim().parse::<f64>().ok();
-    let seconds = number.map(|number| number * unit);
-    seconds
-        .filter(|seconds| (0.001..=86_400.0).contains(seconds))
-        .map(Duration::from_secs_f64)
-        .ok_or_else(|| "write a time from 1ms to a day, such as 30s or 2m".into())
+/// Parses the longest time of a check.
+fn timeout(text: &str) -> Result<Duration, String> {
+    let seconds = parse_seconds(text)?;
+    (0.001..=86_400.0)
+        .contains(&seconds)
+        .then(|| Duration::from_secs_f64(seconds))
+        .ok_or_else(|| format!("{text:?}: need 1ms to a day, such as 30s or 2m"))
 }

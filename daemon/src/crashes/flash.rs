@@ -10,24 +10,18 @@ use super::models::State;
 use super::timeline::{Timeline, What};
 use crate::convert::{index, narrow, to_u64, to_usize};
 use crate::failure::Failure;
+use crate::flash_device::FlashDevice;
 use crate::pages::{PageIo, extent_bytes, extent_end};
-use crate::profile_file;
-use ftl_core::schemes::Scheme;
-use ftl_core::{Ftl, FtlConfig, FtlError, Lpn, Params, Start};
+use ftl_core::{Ftl, FtlError, Lpn, Start};
 use ftld_traces::recording::Kind;
 use nand_model::store::{Change, MemStore};
-use nand_model::{
-    Cause, Chip, Cut, FaultPlan, NandError, Nanos, PairTable, PartnerCut, Profile, SplitMix,
-};
+use nand_model::{Chip, Cut, Nanos, SplitMix};
 use std::path::Path;
 use std::sync::Arc;
 
 /// The recorded device without its content.
 pub(super) struct Device {
-    scheme: &'static Scheme,
-    profile: Profile,
-    config: FtlConfig,
-    seed: u64,
+    flash: FlashDevice,
     units: u32,
     unit_bytes: u32,
 }
@@ -65,39 +59,15 @@ impl Device {
                 "{name}: names no flash; use --model cache or prefix"
             ))
         })?;
-        let scheme = crate::config::find_scheme(&flash.scheme)?;
-        let profile = profile_file::from_toml(&flash.profile)
-            .map_err(|why| Failure::failed(format!("{name}: its flash device: {why}")))?;
-        if profile.geometry.blocks == 0 {
-            return Err(Failure::failed(format!(
-                "{name}: its flash device has no number of blocks; the recording is damaged"
-            )));
-        }
-        let mut params = Params::default();
-        for (key, value) in &flash.params {
-            params.set(key, value);
-        }
         Ok(Device {
-            scheme,
-            profile,
-            config: FtlConfig {
-                logical_pages: flash.logical_pages,
-                params,
-            },
-            seed: flash.seed,
+            flash: FlashDevice::recorded(flash, &name.to_string())?,
             units: timeline.units,
             unit_bytes: timeline.unit_bytes,
         })
     }
 
-    fn format(&self) -> Result<Box<dyn Ftl<MemStore>>, FtlError> {
-        let mut chip = Chip::open(self.profile, MemStore::new(self.profile.geometry))?;
-        chip.mark_factory_bad(self.seed)?;
-        self.scheme.start(chip, &self.config, Start::Format)
-    }
-
     fn page(&self) -> usize {
-        index(self.profile.geometry.page_bytes)
+        index(self.flash.profile.geometry.page_bytes)
     }
 }
 
@@ -111,7 +81,8 @@ impl<'a> Run<'a> {
     /// # Errors
     /// The device cannot be formatted, or does not take the content.
     pub(super) fn start(device: Arc<Device>, timeline: &'a Timeline) -> Result<Run<'a>, Failure> {
-        let ftl = device.format().map_err(of_run)?;
+        let store = MemStore::new(device.flash.profile.geometry);
+        let ftl = device.flash.format_and_mount(store).map_err(of_run)?;
         let mut run = Run {
             scratch: vec![0; device.page()],
             device,
@@ -149,7 +120,7 @@ impl<'a> Run<'a> {
             let read = self.timeline.contents.read(*content, part);
             read.map_err(|error| Failure::io("contents", &error))?;
         }
-        let slice = extent_bytes(&self.device.profile.geometry);
+        let slice = extent_bytes(&self.device.flash.profile.geometry);
         let (mut rest, end) = (&data[..], offset + to_u64(data.len()));
         let at = self.now;
         while offset < end {
@@ -189,7 +160,7 @@ impl<'a> Run<'a> {
             }
             What::Change { .. } => {
                 let (mut offset, end) = (event.offset, event.offset + event.length);
-                let slice = extent_bytes(&self.device.profile.geometry) * 128;
+                let slice = extent_bytes(&self.device.flash.profile.geometry) * 128;
                 let at = self.now;
                 while offset < end {
                     let next = extent_end(offset, end, slice);
@@ -220,13 +191,14 @@ impl<'a> Run<'a> {
         let mut store = operations.before.clone();
         let mut number = 0;
         for change in &operations.changes {
-            if is_operation(change) {
+            if change.is_operation() {
                 if number == op {
                     let cut = *self.menu(change, op).get(index(outcome))?;
-                    let store = self.device.cut(store, change, cut);
+                    let chip =
+                        Chip::open(self.device.flash.profile, store).expect("memory does not fail");
                     return Some(Dead {
                         device: self.device.clone(),
-                        store,
+                        store: chip.cut_during(change, cut),
                     });
                 }
                 number += 1;
@@ -238,10 +210,8 @@ impl<'a> Run<'a> {
 
     /// Draws at most `most` cuts in these operations: operation and outcome.
     pub(super) fn draw(&self, operations: &Operations, most: u32, seed: u64) -> Vec<(u32, u32)> {
-        let changes = operations
-            .changes
-            .iter()
-            .filter(|change| is_operation(change));
+        let changes = operations.changes.iter();
+        let changes = changes.filter(|change| change.is_operation());
         let mut all: Vec<(u32, u32)> = Vec::new();
         for (op, change) in (0..).zip(changes) {
             let outcomes = narrow(to_u64(self.menu(change, op).len()));
@@ -256,56 +226,9 @@ impl<'a> Run<'a> {
         all
     }
 
-    /// The different outcomes of a cut at this operation.
+    /// The different outcomes of a cut in this operation.
     fn menu(&self, change: &Change, op: u32) -> Vec<Cut> {
-        let profile = &self.device.profile;
-        let earlier = match change {
-            Change::Program { ppn, .. } => {
-                let pairs = PairTable::new(profile.pairing, profile.geometry.pages_per_block);
-                let victims = pairs.victims(profile.geometry.offset_of(*ppn));
-                u8::try_from(victims.count()).expect("a word line has few pages")
-            }
-            _ => 0,
-        };
-        let mut kept: Vec<Cut> = Vec::new();
-        for cut in Cut::menu_of_word_line(0, u64::from(op), earlier) {
-            let known = |other: &Cut| match change {
-                Change::Erase { .. } => other.erase == cut.erase,
-                _ => other.program == cut.program && other.partner == cut.partner,
-            };
-            let possible = earlier > 0 || cut.partner == PartnerCut::Intact;
-            if (matches!(change, Change::Erase { .. }) || possible) && !kept.iter().any(known) {
-                kept.push(cut);
-            }
-        }
-        kept
-    }
-}
-
-fn is_operation(change: &Change) -> bool {
-    matches!(change, Change::Program { .. } | Change::Erase { .. })
-}
-
-impl Device {
-    /// Cuts power in the next operation; returns the flash after power-on.
-    fn cut(&self, store: MemStore, next: &Change, cut: Cut) -> MemStore {
-        let mut chip = Chip::open(self.profile, store).expect("memory does not fail");
-        chip.set_faults(FaultPlan {
-            cut: Some(Cut { at_op: 0, ..cut }),
-            ..FaultPlan::default()
-        });
-        let outcome = match next {
-            Change::Program { ppn, data, oob } => chip.program(0, *ppn, data, oob, Cause::Host),
-            Change::Erase { block, .. } => chip.erase(0, *block, Cause::Host),
-            other => panic!("{other:?} cannot be cut"),
-        };
-        assert_eq!(
-            outcome,
-            Err(NandError::PowerLost),
-            "the cut is at its operation"
-        );
-        chip.power_on();
-        chip.into_store()
+        Cut::menu_of_operation(&self.device.flash.profile, change, u64::from(op))
     }
 }
 
@@ -316,8 +239,10 @@ impl Dead {
     /// The scheme does not mount, or a page cannot be read: the text says why.
     pub(super) fn mount(self, contents: &Contents) -> Result<State, String> {
         let device = &self.device;
-        let chip = Chip::open(device.profile, self.store).map_err(|error| error.to_string())?;
-        let ftl = device.scheme.start(chip, &device.config, Start::Mount);
+        let chip =
+            Chip::open(device.flash.profile, self.store).map_err(|error| error.to_string())?;
+        let FlashDevice { scheme, config, .. } = &device.flash;
+        let ftl = scheme.start(chip, config, Start::Mount);
         let mut ftl = ftl.map_err(|error| error.to_string())?;
         let unit = index(device.unit_bytes);
         let per_page = narrow(to_u64(device.page() / unit));

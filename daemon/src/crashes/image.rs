@@ -11,6 +11,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Bytes written at once at most.
 const RUN_BYTES: usize = 1 << 20;
@@ -78,7 +79,7 @@ impl RawImage {
         &self.path
     }
 
-    /// Returns whether the check changed the length of the image, or replaced it.
+    /// Returns whether the check changed the length of the image, or removed it.
     pub(super) fn was_resized(&self) -> bool {
         std::fs::metadata(&self.path).map_or(true, |now| now.len() != self.size)
     }
@@ -117,6 +118,9 @@ impl RawImage {
             *has = content;
         });
         result.and_then(|()| run.write(&self.file))?;
+        // Before Linux 6.13 the times of files tick in milliseconds: a change in the same tick
+        // would not show.
+        self.file.set_modified(SystemTime::UNIX_EPOCH)?;
         self.stamp = Some(stamp(&std::fs::metadata(&self.path)?));
         Ok(())
     }
@@ -209,5 +213,33 @@ impl BlockDevice for ImageDevice {
     fn extents(&self, offset: u64, len: u64, _max: usize) -> io::Result<Vec<Extent>> {
         self.open(offset, len)?;
         Ok(vec![Extent { len, mapped: true }])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_change_by_the_check_never_stays_in_the_next_state() {
+        let folder = tempfile::tempdir().unwrap();
+        let contents = Contents::new(folder.path(), 512).unwrap();
+        let path = folder.path().join("image");
+        let mut image = RawImage::create(path.clone(), 2, 512).unwrap();
+        for byte in 1..=20 {
+            let content = contents.id_of(&[byte; 512]).unwrap();
+            let state = State {
+                durable: Arc::new(vec![content, ZEROS]),
+                changed: Vec::new(),
+                sum: 0,
+            };
+            image.put(&state, &contents).unwrap();
+            let bytes = std::fs::read(&path).unwrap();
+            assert_eq!(bytes[..], [[byte; 512], [0; 512]].concat());
+            // At once, in the same tick of the file system's clock.
+            let file = File::options().write(true).open(&path).unwrap();
+            file.write_all_at(&[99], 600).unwrap();
+        }
     }
 }

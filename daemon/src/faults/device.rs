@@ -2,7 +2,7 @@
 
 use super::{Effect, Faults, RequestKind};
 use crate::convert::to_u64;
-use crate::device::{BlockDevice, Completion, DelayedCompletion, Extent, Flush, FlushOf};
+use crate::device::{BlockDevice, Completion, DelayedCompletion, Flush, FlushOf, Layer};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -68,25 +68,9 @@ fn later(completion: Completion, extra: Duration) -> Completion {
     })
 }
 
-impl BlockDevice for Faulty {
-    fn size(&self) -> u64 {
-        self.device.size()
-    }
-
-    fn logical_block(&self) -> u32 {
-        self.device.logical_block()
-    }
-
-    fn physical_block(&self) -> u32 {
-        self.device.physical_block()
-    }
-
-    fn preferred_block(&self) -> u32 {
-        self.device.preferred_block()
-    }
-
-    fn read_only(&self) -> bool {
-        self.device.read_only()
+impl Layer for Faulty {
+    fn below(&self) -> &dyn BlockDevice {
+        &*self.device
     }
 
     fn is_paused(&self) -> bool {
@@ -136,10 +120,6 @@ impl BlockDevice for Faulty {
             flush,
             extra: effect.extra,
         }))
-    }
-
-    fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>> {
-        self.device.extents(offset, len, max)
     }
 }
 

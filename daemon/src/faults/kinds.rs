@@ -1,5 +1,6 @@
 //! Faults of requests as commands: what they hit, for how many requests, with which effect.
 
+use crate::duration::parse_seconds;
 use crate::failure::Failure;
 use crate::inject::Kind;
 use crate::size::{parse_size, show_size};
@@ -190,22 +191,17 @@ impl RequestFault {
     }
 }
 
-/// Parses a duration such as `50ms` into seconds.
+/// Parses a duration such as `50ms` into seconds. Delays are short, so a number without a unit
+/// could mean milliseconds: it is refused.
 fn seconds(text: &str) -> Result<f64, String> {
-    let wrong = || format!("{text:?} is no duration; write 500us, 50ms, 10s or 5m");
-    let split = text
-        .find(|c: char| c.is_ascii_alphabetic())
-        .ok_or_else(wrong)?;
-    let unit = match &text[split..] {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" | "min" => 60.0,
-        _ => return Err(wrong()),
-    };
-    let number: f64 = text[..split].trim().parse().map_err(|_| wrong())?;
-    time(number * unit)
-        .map(|_| number * unit)
+    if text.ends_with(|last: char| last.is_ascii_digit()) {
+        return Err(format!(
+            "{text:?} has no unit; write 500us, 50ms, 10s or 5m"
+        ));
+    }
+    let seconds = parse_seconds(text)?;
+    time(seconds)
+        .map(|_| seconds)
         .map_err(|failure| failure.message)
 }
 

@@ -72,6 +72,28 @@ pub struct Faults {
     undo: Mutex<Undo>,
     /// Whether the old content of writes is kept, for a FLUSH that loses them.
     keeps_old: AtomicBool,
+    /// Commands that keep old contents for a fault which is not in the list yet.
+    arming: AtomicU64,
+}
+
+/// A command that is about to arm a fault.
+struct Arming<'a>(&'a Faults);
+
+impl<'a> Arming<'a> {
+    fn new(faults: &'a Faults) -> Arming<'a> {
+        let list = faults.list.lock();
+        faults.arming.fetch_add(1, Relaxed);
+        faults.note_changed(&list);
+        Arming(faults)
+    }
+}
+
+impl Drop for Arming<'_> {
+    fn drop(&mut self) {
+        let list = self.0.list.lock();
+        self.0.arming.fetch_sub(1, Relaxed);
+        self.0.note_changed(&list);
+    }
 }
 
 impl Faults {
@@ -113,7 +135,8 @@ impl Faults {
                 ..RequestFault::new(RequestKind::Hang, &hang.hits, size)?
             },
         };
-        if fault.then == Then::Lost {
+        let arming = (fault.then == Then::Lost).then(|| Arming::new(self));
+        if arming.is_some() {
             self.keep_old(device)?;
         }
         let text = fault.text(size);
@@ -123,9 +146,12 @@ impl Faults {
         // A second fault of a kind replaces the first.
         list.retain(|armed| armed.fault.kind != fault.kind);
         list.push(Armed { fault, until });
-        self.armed.store(true, Relaxed);
-        drop(list);
+        self.note_changed(&list);
+        drop((list, arming));
         self.changed.notify_all();
+        if !self.keeps_old.load(Relaxed) {
+            self.forget_all();
+        }
         tracing::warn!("injected: {text}; `ftld inject clear` ends it");
         Ok(Injected {
             kind,
@@ -167,10 +193,12 @@ impl Faults {
         let _ = self.clear(Some(RequestKind::Hang));
     }
 
+    /// Notes which faults are in force; the caller has the lock of the list.
     fn note_changed(&self, list: &[Armed]) {
-        self.armed.store(!list.is_empty(), Relaxed);
+        let is_arming = self.arming.load(Relaxed) > 0;
+        self.armed.store(is_arming || !list.is_empty(), Relaxed);
         let loses = |armed: &Armed| armed.fault.then == Then::Lost;
-        if !list.iter().any(loses) {
+        if !is_arming && !list.iter().any(loses) {
             self.keeps_old.store(false, Relaxed);
         }
     }
@@ -209,12 +237,12 @@ impl Faults {
         self.is_armed() && self.list.lock().iter().any(hangs)
     }
 
-    /// Lets a request of this kind and range meet the faults; waits while it hangs. `fault` is the
-    /// kind of fault by which it fails.
+    /// Lets a request of this range meet the faults; waits while it hangs. `fails_by` is the kind
+    /// of fault by which it fails.
     fn meet(&self, fails_by: RequestKind, range: &Range<u64>) -> Effect {
         let (mut effect, mut hung) = (Effect::default(), false);
         let mut list = self.list.lock();
-        // Waits first: what comes meanwhile counts.
+        // Waits first: faults that are injected meanwhile count.
         loop {
             let hangs = |armed: &&mut Armed| armed.until.is_some() && armed.fault.hits(range);
             let Some(armed) = list.iter_mut().find(hangs) else {

@@ -7,7 +7,7 @@ const SIZE: u64 = 1 << 20;
 
 /// A device in memory.
 #[derive(Default)]
-struct Ram(Mutex<Vec<u8>>, AtomicU64);
+struct Ram(Mutex<Vec<u8>>, AtomicU64, Mutex<Option<Faulty>>);
 
 struct Done;
 
@@ -58,6 +58,9 @@ impl BlockDevice for Ram {
     }
     fn flush(&self, _of: FlushOf) -> io::Result<Box<dyn Flush>> {
         self.1.fetch_add(1, Relaxed);
+        if let Some(other) = self.2.lock().take() {
+            other.read(0, &mut [0; 512])?;
+        }
         Ok(Box::new(Done))
     }
     fn extents(&self, _: u64, len: u64, _: usize) -> io::Result<Vec<Extent>> {
@@ -205,6 +208,37 @@ fn a_failed_flush_loses_data_beside_other_faults() {
     assert_eq!((rig.write(0, 8), rig.read(0)), (None, Ok(8)));
     assert_eq!((rig.flush(), rig.read(0)), (Some(5), Ok(1)));
     assert_eq!(rig.faults.in_force(SIZE).len(), 1, "the write errors");
+}
+
+#[test]
+fn a_request_while_a_fault_is_armed_does_not_end_the_old_contents() {
+    let rig = Rig::new();
+    let slow = Slow {
+        extra: 1e-6,
+        hits: Hits::default(),
+    };
+    rig.run(FaultCommand::Slow(slow)).unwrap();
+    // The flush that arms the fault reads, as another client may at that time.
+    *rig.ram.2.lock() = Some(Faulty::new(Arc::<Ram>::default(), rig.faults.clone()));
+    let (count, then) = (None, Then::Lost);
+    rig.run(FaultCommand::FlushFails(FlushFails { count, then }))
+        .unwrap();
+    assert!(rig.ram.2.lock().is_none(), "it has read");
+    rig.write(0, 7);
+    assert_eq!((rig.flush(), rig.read(0)), (Some(5), Ok(0)));
+}
+
+#[test]
+fn a_fault_that_begins_with_a_flush_does_not_wait_for_the_end_of_a_pause() {
+    let rig = Rig::new();
+    let (time, hits) = (3000.0, Hits::default());
+    rig.run(FaultCommand::Hang(Hang { time, hits })).unwrap();
+    let (count, then) = (None, Then::Lost);
+    let fails = FaultCommand::FlushFails(FlushFails { count, then });
+    let faults = Faults::default();
+    let error = faults.run(&fails, &rig.device).unwrap_err();
+    assert!(error.message.contains("`ftld resume`"), "{error}");
+    assert!(!faults.is_armed() && !faults.keeps_old.load(Relaxed));
 }
 
 #[test]

@@ -20,7 +20,16 @@ pub(super) struct Undo {
 
 impl Faults {
     /// Makes everything durable, and keeps old contents from now on.
+    ///
+    /// # Errors
+    /// The device is paused, where a flush would wait and no command would be taken meanwhile, or
+    /// it cannot flush.
     pub(super) fn keep_old(&self, device: &dyn BlockDevice) -> Result<(), Failure> {
+        if device.is_paused() {
+            return Err(Failure::failed(
+                "the device is paused, and this fault begins with a flush; `ftld resume` ends the pause",
+            ));
+        }
         let failed =
             |error: io::Error| Failure::failed(format!("the device cannot flush: {error}"));
         let mut undo = self.undo.lock();

@@ -2,7 +2,7 @@
 
 use super::{Begun, Recorder, errno};
 use crate::convert::to_u64;
-use crate::device::{BlockDevice, Completion, Extent, Flush, FlushOf};
+use crate::device::{BlockDevice, Completion, Flush, FlushOf, Layer};
 use ftld_traces::recording::Kind;
 use std::io;
 use std::sync::Arc;
@@ -36,29 +36,9 @@ impl Recorded {
     }
 }
 
-impl BlockDevice for Recorded {
-    fn size(&self) -> u64 {
-        self.device.size()
-    }
-
-    fn logical_block(&self) -> u32 {
-        self.device.logical_block()
-    }
-
-    fn physical_block(&self) -> u32 {
-        self.device.physical_block()
-    }
-
-    fn preferred_block(&self) -> u32 {
-        self.device.preferred_block()
-    }
-
-    fn read_only(&self) -> bool {
-        self.device.read_only()
-    }
-
-    fn is_paused(&self) -> bool {
-        self.device.is_paused()
+impl Layer for Recorded {
+    fn below(&self) -> &dyn BlockDevice {
+        &*self.device
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {
@@ -99,10 +79,6 @@ impl BlockDevice for Recorded {
                 Err(error)
             }
         }
-    }
-
-    fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>> {
-        self.device.extents(offset, len, max)
     }
 }
 

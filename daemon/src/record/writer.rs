@@ -80,11 +80,7 @@ struct Thread {
 
 impl Thread {
     fn run(mut self, messages: &Receiver<Message>) {
-        loop {
-            let taken = match self.take_all(messages) {
-                Ok(taken) => taken,
-                Err(Ended) => break,
-            };
+        while let Ok(taken) = self.take_all(messages) {
             let left = match self.chunk_began {
                 None => None,
                 Some(began) => match CHUNK_EVERY.checked_sub(began.elapsed()) {

@@ -18,12 +18,13 @@ use crate::aging::Conditioned;
 use crate::config::{OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
 use crate::convert::to_u64;
 use crate::failure::Failure;
+use crate::flash_device::FlashDevice;
 use crate::method::ResponseUnit;
 use crate::size::show_size;
+use ftl_core::FtlConfig;
 use ftl_core::schemes::{Layout, SCHEMES};
-use ftl_core::{FtlConfig, Start};
 use nand_model::store::OobOnlyStore;
-use nand_model::{Capacity, Chip, Profile};
+use nand_model::{Capacity, Profile};
 use std::ops::Range;
 
 /// Minimum of memory per simulated page: its stored OOB bytes, and its map entry.
@@ -49,16 +50,16 @@ impl Bench {
         requirements: &crate::config::ImageRequirements,
         needed: Option<u64>,
     ) -> Result<Bench, Failure> {
-        if let Some(device) = recording::device(job)? {
+        if let Some((device, size)) = recording::device(job)? {
             return Ok(Bench {
                 scheme: device.scheme,
                 layout: Layout {
                     profile: device.profile,
-                    logical_pages: device.logical_pages,
+                    logical_pages: device.config.logical_pages,
                 },
-                size: device.size,
+                size,
                 op_percent: None,
-                params: device.params,
+                params: device.config.params,
                 fitted: Vec::new(),
                 recorded_seed: Some(device.seed),
             });
@@ -160,33 +161,21 @@ impl Bench {
             ftl_core::FtlError::Config(why) => Failure::usage(why),
             other => Failure::failed(format!("{}: formatting: {other}", self.scheme.name)),
         };
-        let mut chip = Chip::open(
-            self.layout.profile,
-            OobOnlyStore::new(self.layout.profile.geometry),
-        )
-        .map_err(|error| failed(error.into()))?;
-        chip.mark_factory_bad(self.recorded_seed.unwrap_or(job.seed))
-            .map_err(|error| failed(error.into()))?;
-        let config = FtlConfig {
-            logical_pages: self.layout.logical_pages,
-            params: self.params.clone(),
+        let device = FlashDevice {
+            scheme: self.scheme,
+            profile: self.layout.profile,
+            config: FtlConfig {
+                logical_pages: self.layout.logical_pages,
+                params: self.params.clone(),
+            },
+            seed: self.recorded_seed.unwrap_or(job.seed),
         };
-        let mut ftl = self
-            .scheme
-            .start(chip, &config, Start::Format)
-            .map_err(failed)?;
-        if self.recorded_seed.is_some() {
-            ftl.shutdown(0).map_err(failed)?;
-            ftl = self
-                .scheme
-                .start(ftl.into_chip(), &config, Start::Mount)
-                .map_err(failed)?;
+        let store = OobOnlyStore::new(self.layout.profile.geometry);
+        let ftl = match self.recorded_seed {
+            Some(_) => device.format_and_mount(store),
+            None => device.format(store),
         }
-        assert_eq!(
-            ftl.logical_pages(),
-            self.layout.logical_pages,
-            "logical pages of the new device and of its layout"
-        );
+        .map_err(failed)?;
         Ok(Sim::new(ftl, job.method.response_unit()))
     }
 

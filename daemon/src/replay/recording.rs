@@ -5,28 +5,15 @@
 
 use super::job::Job;
 use super::source::failure;
-use crate::config::{ImageRequirements, find_scheme};
+use crate::config::ImageRequirements;
 use crate::failure::Failure;
-use crate::profile_file;
-use crate::record::RECORDED;
+use crate::flash_device::{FlashDevice, recorded_params, recorded_profile};
 use crate::size::parse_size;
 use ftl_core::Params;
-use ftl_core::schemes::Scheme;
 use ftld_traces::recording::{Flash, Head, Kind, Reader};
 use nand_model::{Capacity, Profile};
 use std::ops::Range;
 use std::path::Path;
-
-/// The recorded device.
-pub(super) struct RecordedDevice {
-    pub(super) scheme: &'static Scheme,
-    pub(super) params: Params,
-    pub(super) profile: Profile,
-    pub(super) logical_pages: u32,
-    pub(super) size: u64,
-    /// Seed of the bad blocks from the factory.
-    pub(super) seed: u64,
-}
 
 /// Returns the head of the recording that a job replays, if it replays one.
 pub(super) fn head(job: &Job) -> Result<Option<Head>, Failure> {
@@ -41,27 +28,18 @@ pub(super) fn head(job: &Job) -> Result<Option<Head>, Failure> {
     Ok(Some(reader.head().clone()))
 }
 
-/// Returns the recorded device, if the job replays a recording and no option asks for another
-/// device.
-pub(super) fn device(job: &Job) -> Result<Option<RecordedDevice>, Failure> {
+/// Returns the recorded device and its size, if the job replays a recording and no option asks for
+/// another device.
+pub(super) fn device(job: &Job) -> Result<Option<(FlashDevice, u64)>, Failure> {
     let Some(head) = head(job)? else {
         return Ok(None);
     };
-    let Some(flash) = head
-        .flash
-        .as_ref()
-        .filter(|flash| is_same(job, &head, flash))
-    else {
+    let flash = head.flash.as_ref();
+    let Some(flash) = flash.filter(|flash| is_same(job, &head, flash)) else {
         return Ok(None);
     };
-    Ok(Some(RecordedDevice {
-        scheme: find_scheme(&flash.scheme)?,
-        params: params(flash),
-        profile: profile(job, flash)?.0,
-        logical_pages: flash.logical_pages,
-        size: head.size,
-        seed: flash.seed,
-    }))
+    let device = FlashDevice::recorded(flash, &job.workload)?;
+    Ok(Some((device, head.size)))
 }
 
 /// Fills in what the job does not say about its device from the recording.
@@ -81,13 +59,13 @@ pub(super) fn fill(
     };
     let scheme = requirements.scheme.unwrap_or_else(|| flash.scheme.clone());
     let params = match scheme == flash.scheme && requirements.params == Params::default() {
-        true => params(flash),
+        true => recorded_params(flash),
         false => requirements.params,
     };
     let profile = match requirements.profile {
         Some(profile) => profile,
         // A device of another scheme, size or over-provisioning has its own number of blocks.
-        None => match profile(job, flash)? {
+        None => match recorded_profile(flash, &job.workload)? {
             (profile, true) => Profile {
                 capacity: Capacity::BySize,
                 ..profile
@@ -114,28 +92,6 @@ fn is_same(job: &Job, head: &Head, flash: &Flash) -> bool {
         && job.set.is_empty()
         && job.scheme.as_ref().is_none_or(|name| *name == flash.scheme)
         && size.is_none_or(|size| size == Ok(head.size))
-}
-
-fn params(flash: &Flash) -> Params {
-    let mut params = Params::default();
-    for (key, value) in &flash.params {
-        params.set(key, value);
-    }
-    params
-}
-
-/// Returns the flash, and whether its number of blocks followed from its size.
-fn profile(job: &Job, flash: &Flash) -> Result<(Profile, bool), Failure> {
-    let profile = profile_file::from_toml(&flash.profile).map_err(|why| {
-        Failure::failed(format!(
-            "{}: its head describes no flash device: {why}; record again, or name a device by --profile",
-            job.workload
-        ))
-    })?;
-    Ok(match profile.name.strip_prefix(RECORDED) {
-        Some(name) => (profile.named(name, profile.source), true),
-        None => (profile, false),
-    })
 }
 
 /// Returns the pages of the initial content, in runs.

@@ -10,9 +10,9 @@ use crate::volume::write_cache::{
     CacheOptions, CutCounts, Loaded, Lost, Opening, Pending, Shape, WriteCache,
 };
 use ftl_core::FtlError;
-use nand_model::CacheArea;
 use nand_model::store::FileStore;
-use std::io::{self, Read};
+use nand_model::{CacheArea, CacheSection};
+use std::io;
 use std::path::Path;
 
 /// Write cache of a start.
@@ -28,6 +28,8 @@ pub struct CacheUse<'a> {
 pub(super) struct Image<'a> {
     pub(super) path: &'a Path,
     pub(super) area: CacheArea,
+    /// The area that the image had when it was opened.
+    pub(super) section: Option<CacheSection>,
     pub(super) opening: Opening<'a>,
     pub(super) read_only: bool,
 }
@@ -54,7 +56,7 @@ impl Image<'_> {
         options: Option<CacheOptions>,
     ) -> Result<(), Failure> {
         let mut last = None;
-        if let Some(section) = self.area.section() {
+        if let Some(section) = self.section {
             let area = Box::new(self.area.clone());
             let loaded = WriteCache::load(area, section.bytes, &self.opening)
                 .map_err(|error| self.failed("reading its write cache", &error))?;
@@ -143,7 +145,7 @@ impl Image<'_> {
     ) -> io::Result<()> {
         let wanted = options.map(|options| WriteCache::area_bytes(options.bytes));
         let has = self.area.section().map(|section| section.bytes);
-        if has.is_some() && has != wanted {
+        if self.section.is_some() && (has.is_none() || has != wanted) {
             self.area.detach()?;
         }
         let (Some(options), Some(bytes)) = (options, wanted) else {
@@ -179,9 +181,10 @@ impl Image<'_> {
     }
 }
 
-/// Returns a number that nobody else knows.
+/// Returns a number that nobody else knows. It is from the kernel, not from `/dev/urandom`: a root
+/// of this program alone has no devices.
 fn salt() -> io::Result<u64> {
     let mut bytes = [0; 8];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(u64::from_le_bytes(bytes))
 }

@@ -8,10 +8,11 @@ use super::{Label, age, factory_seed, image_failure};
 use crate::aging::{Conditioned, ImageAge};
 use crate::config::{Config, OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
 use crate::failure::Failure;
+use crate::flash_device::FlashDevice;
 use ftl_core::schemes::{Layout, SCHEMES, Scheme};
-use ftl_core::{FtlConfig, FtlError, RamReport, Start};
+use ftl_core::{FtlConfig, FtlError, RamReport};
 use nand_model::store::FileStore;
-use nand_model::{Capacity, Chip, ImageError, ImageSpec, Profile};
+use nand_model::{Capacity, ImageError, ImageSpec, Profile};
 use std::path::Path;
 
 /// Properties of a new image.
@@ -148,23 +149,16 @@ fn format(
         FtlError::Config(_) => usage(error),
         error => Failure::failed(format!("{}: formatting: {error}", image.display())),
     };
-    let seed = factory_seed(store.info());
-    let mut chip = Chip::open(layout.profile, store).map_err(|error| failed(error.into()))?;
-    chip.mark_factory_bad(seed)
-        .map_err(|error| failed(error.into()))?;
-    let config = FtlConfig {
-        logical_pages: layout.logical_pages,
-        params: label.params.clone(),
+    let device = FlashDevice {
+        scheme: label.scheme,
+        profile: layout.profile,
+        config: FtlConfig {
+            logical_pages: layout.logical_pages,
+            params: label.params.clone(),
+        },
+        seed: factory_seed(store.info()),
     };
-    let mut ftl = label
-        .scheme
-        .start(chip, &config, Start::Format)
-        .map_err(failed)?;
-    assert_eq!(
-        ftl.logical_pages(),
-        layout.logical_pages,
-        "logical pages of the new device and of its layout"
-    );
+    let mut ftl = device.format(store).map_err(failed)?;
     let made = (ftl.stats().blocks.bad, ftl.ram_report());
     ftl.shutdown(0).map_err(failed)?;
     ftl.into_chip()

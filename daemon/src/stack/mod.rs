@@ -159,7 +159,7 @@ pub fn volume_on(
     let (label, was_clean) = (read_label(image, store.info())?, store.info().clean);
     let (size, profile, sync) = (store.info().size, store.info().profile, store.sync_handle());
     let (uuid, sync_failed) = (store.info().uuid, store.info().sync_failed);
-    let area = store.cache_area();
+    let (area, section) = (store.cache_area(), store.info().cache_area);
     let ftl = mount(image, store, &label)?;
     if !was_clean {
         let found = ftl.stats().mount;
@@ -190,6 +190,7 @@ pub fn volume_on(
     let opened = Image {
         path: image,
         area,
+        section,
         opening: Opening {
             uuid,
             boot_id: cache.boot_id,

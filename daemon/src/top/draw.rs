@@ -21,7 +21,7 @@ const KEYS: &str = " \u{2191}\u{2193} select  <> sort  + - slower, faster  h hel
 const HELP: &str = "\
 Up, Down, Home, End   select an instance
 < >, Left, Right, F6  sort by the next or the last column, largest first
-+ -                   ask half as often, twice as often
++ -                   ask half as often, twice as often; every 0.1 s to 1 h
 h, ?, F1              show or hide this
 q, F10, Ctrl-C        quit
 
@@ -168,7 +168,7 @@ fn cell(instance: &Instance, title: &str) -> String {
     }
 }
 
-/// Requests under way.
+/// Requests in flight.
 fn queue(instance: &Instance) -> u64 {
     let ops = instance.status["host"].as_object().into_iter().flatten();
     ops.filter_map(|(_, op)| op["in_flight"].as_u64()).sum()

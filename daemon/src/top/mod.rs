@@ -42,16 +42,13 @@ pub(crate) fn top(dirs: &Dirs, delay: f64) -> Result<(), Failure> {
     let (answers, heard) = channel();
     let (set_delay, delays) = channel();
     let mut screen = Screen::new(Duration::from_secs_f64(delay));
-    std::thread::scope(|scope| {
-        let first = screen.delay();
-        scope.spawn(move || ask(dirs, &answers, first, &delays));
-        // The sender is dropped when the screen ends, and with it the thread that asks.
-        show(&mut screen, &heard, set_delay)
-    })
-    .map_err(|error| Failure::io("terminal", &error))
+    let (dirs, first) = (dirs.clone(), screen.delay());
+    // Nobody waits for its end: an instance that does not answer would delay the user's quitting.
+    std::thread::spawn(move || ask(&dirs, &answers, first, &delays));
+    show(&mut screen, &heard, set_delay).map_err(|error| Failure::io("terminal", &error))
 }
 
-/// Asks all instances in rounds, until nobody listens or sets the delay any more.
+/// Asks all instances in rounds, until the receiver or the sender of the screen is gone.
 fn ask(
     dirs: &Dirs,
     answers: &Sender<Vec<Value>>,
@@ -95,7 +92,7 @@ fn show(
             {
                 match screen.press(key.code, key.modifiers) {
                     Next::Quit => break Ok(()),
-                    // An error says that the other thread has ended, which it does not before this.
+                    // The other thread does not end before the screen.
                     Next::Delay(delay) => drop(set_delay.send(delay)),
                     Next::Continue => {}
                 }

@@ -1,5 +1,6 @@
 //! What the screen of `ftld top` shows, and what keys change. Knows no terminal.
 
+use super::DELAYS;
 use crate::rates::{Rates, number};
 use ratatui::crossterm::event::{KeyCode, KeyModifiers};
 use serde_json::Value;
@@ -118,7 +119,7 @@ impl Screen {
             let name = status["name"].as_str().unwrap_or_default().to_owned();
             let mut instance = before.remove(&name).unwrap_or_default();
             let serves = |status: &Value| status["uptime_seconds"].is_number();
-            // After a restart the counters begin anew.
+            // After a restart the counters begin at 0.
             let same = instance.status["pid"] == status["pid"];
             instance.rates = (same && serves(&instance.status) && serves(&status))
                 .then(|| Rates::between(&instance.status, &status));
@@ -192,7 +193,8 @@ impl Screen {
     }
 
     fn set_delay(&mut self, factor: f64) -> Next {
-        let seconds = (self.delay.as_secs_f64() * factor).clamp(0.125, 64.0);
+        let (shortest, longest) = DELAYS.clone().into_inner();
+        let seconds = (self.delay.as_secs_f64() * factor).clamp(shortest, longest);
         self.delay = Duration::from_secs_f64(seconds);
         Next::Delay(self.delay)
     }
@@ -322,7 +324,8 @@ pub(super) mod tests {
         for _ in 0..20 {
             screen.press(KeyCode::Char('+'), none);
         }
-        assert_eq!(screen.delay(), Duration::from_secs(64));
+        // "Slower" never asks more often, whatever --delay was.
+        assert_eq!(screen.delay(), Duration::from_secs(3600));
         assert_eq!(screen.press(KeyCode::Char('c'), none), Next::Continue);
         let control = KeyModifiers::CONTROL;
         assert_eq!(screen.press(KeyCode::Char('c'), control), Next::Quit);

@@ -25,13 +25,13 @@ pub(super) struct Facts {
 }
 
 /// A request that outlives the call that began it. Counted when dropped.
-struct UnderWay {
+struct InFlight {
     facts: Facts,
     errno: Option<i32>,
     unlocked: Arc<Unlocked>,
 }
 
-impl UnderWay {
+impl InFlight {
     /// Converts it into its completion.
     fn completion(self) -> Completion {
         self.facts
@@ -40,7 +40,7 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlight {
     fn drop(&mut self) {
         self.unlocked.end(&self.facts, self.errno);
     }
@@ -118,7 +118,7 @@ impl<'a> Request<'a> {
             self.op
         );
         match self.due.filter(|due| *due > Instant::now()) {
-            Some(_) => Ok(self.under_way(None).completion()),
+            Some(_) => Ok(self.in_flight(None).completion()),
             None => {
                 self.unlocked.end(
                     &Facts {
@@ -154,8 +154,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    fn under_way(self, errno: Option<i32>) -> UnderWay {
-        UnderWay {
+    fn in_flight(self, errno: Option<i32>) -> InFlight {
+        InFlight {
             facts: self.facts(),
             errno,
             unlocked: self.unlocked.clone(),
@@ -165,7 +165,7 @@ impl<'a> Request<'a> {
 
 /// A FLUSH that waits for the store's sync. Dropped without waiting, it counts as failed.
 pub(super) struct FlushWait<S> {
-    request: UnderWay,
+    request: InFlight,
     sync: Option<(Arc<dyn Durable<S>>, u64)>,
 }
 
@@ -178,7 +178,7 @@ impl<S> FlushWait<S> {
         );
         let errno = sync.is_some().then_some(EIO);
         FlushWait {
-            request: request.under_way(errno),
+            request: request.in_flight(errno),
             sync,
         }
     }

@@ -128,7 +128,7 @@ const WRONG: [(&str, i32, &[&str]); 47] = [
         &["power-cut, bad-block", "`ftld inject --help`"],
     ),
     ("status --watch soon", 2, &["soon", "`ftld status --help`"]),
-    ("pause --for 5h", 2, &["\"h\"", "write 30s or 5m"]),
+    ("pause --for 5h", 2, &["\"h\"", "30s or 5m"]),
     (
         "schemes lazyftk",
         2,

@@ -14,6 +14,7 @@
 
 mod bit_errors;
 mod copyback;
+mod cut;
 mod erase;
 mod in_flight;
 mod program;

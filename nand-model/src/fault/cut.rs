@@ -1,6 +1,10 @@
 //! Power cuts: their position and their outcomes. The menu is that of Tseng, Grupp, Swanson
 //! (DAC'11), Djelic's unstable bits and the paired-page effect; docs/NAND.md lists the sources.
 
+use crate::pairing::PairTable;
+use crate::profile::Profile;
+use crate::store::Change;
+
 /// Outcome of an interrupted program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramCut {
@@ -130,6 +134,35 @@ impl Cut {
             menu.extend(destroyed.map(|cut| Cut { partner, ..*cut }));
         }
         menu
+    }
+
+    /// Every distinct outcome for a cut in this program or erase of a part: those of
+    /// [`Cut::menu_of_word_line`] that differ here. Other changes are not operations: power cannot
+    /// fail in them.
+    pub fn menu_of_operation(profile: &Profile, next: &Change, seed: u64) -> Vec<Cut> {
+        let earlier = match next {
+            Change::Program { ppn, .. } => {
+                let geometry = &profile.geometry;
+                let pairs = PairTable::new(profile.pairing, geometry.pages_per_block);
+                pairs.victims(geometry.offset_of(*ppn)).count()
+            }
+            Change::Erase { .. } => 0,
+            _ => return Vec::new(),
+        };
+        let is_erase = matches!(next, Change::Erase { .. });
+        let earlier = u8::try_from(earlier).expect("a word line has few pages");
+        let mut kept: Vec<Cut> = Vec::new();
+        for cut in Cut::menu_of_word_line(0, seed, earlier) {
+            let has_effect = is_erase || earlier > 0 || cut.partner == PartnerCut::Intact;
+            let is_known = kept.iter().any(|other| match is_erase {
+                true => other.erase == cut.erase,
+                false => (other.program, other.partner) == (cut.program, cut.partner),
+            });
+            if has_effect && !is_known {
+                kept.push(cut);
+            }
+        }
+        kept
     }
 
     /// Whether the cut leaves pages that flicker.

@@ -62,6 +62,13 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// Whether the change is a program or an erase, in which power can fail.
+    pub fn is_operation(&self) -> bool {
+        matches!(self, Change::Program { .. } | Change::Erase { .. })
+    }
+}
+
 /// The pages of one block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pages {

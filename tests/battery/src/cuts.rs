@@ -11,7 +11,7 @@ use crate::model::Model;
 use crate::rig::{Rig, has_param};
 use crate::workload::{HostOp, Kind, Workload};
 use nand_model::store::{Change, MemStore};
-use nand_model::{Cause, Cut, FaultPlan, NandError, PairTable, PartnerCut, Pbn};
+use nand_model::{Cut, FaultPlan, Pbn};
 
 /// A run with a journal, so that it can be cut at every operation.
 pub struct Recording {
@@ -66,11 +66,6 @@ pub struct Moment<'a> {
     pub model: &'a Model,
 }
 
-/// Whether the change is a program or an erase, in which power can fail.
-pub fn is_operation(change: &Change) -> bool {
-    matches!(change, Change::Program { .. } | Change::Erase { .. })
-}
-
 impl Recording {
     /// Runs requests to their end, or until there are enough; each must succeed.
     ///
@@ -120,7 +115,7 @@ impl Recording {
     pub fn operations(&self) -> usize {
         self.changes
             .iter()
-            .filter(|change| is_operation(change))
+            .filter(|change| change.is_operation())
             .count()
     }
 
@@ -156,7 +151,7 @@ impl Recording {
             }
             let ((op, _), number) = steps.peek().expect("changes belong to requests");
             submit(&mut model, op, *number, &mut submitted);
-            if is_operation(change) {
+            if change.is_operation() {
                 each(&Moment {
                     index,
                     next: change,
@@ -180,30 +175,7 @@ fn submit(model: &mut Model, op: &HostOp, number: u64, submitted: &mut Option<u6
 
 /// Every different outcome of a cut at this operation, from the chip's menu.
 pub fn outcomes(rig: &Rig, next: &Change, seed: u64) -> Vec<Cut> {
-    let pairs = PairTable::new(rig.profile.pairing, rig.profile.geometry.pages_per_block);
-    let earlier = match next {
-        Change::Program { ppn, .. } => {
-            let offset = rig.profile.geometry.offset_of(*ppn);
-            pairs.victims(offset).count() as u8
-        }
-        _ => 0,
-    };
-    let menu = Cut::menu_of_word_line(0, seed, earlier);
-    let mut kept: Vec<Cut> = Vec::new();
-    for cut in menu {
-        let known = |other: &Cut| match next {
-            Change::Erase { .. } => other.erase == cut.erase,
-            _ => other.program == cut.program && other.partner == cut.partner,
-        };
-        let possible = match next {
-            Change::Program { .. } => cut.partner == PartnerCut::Intact || earlier > 0,
-            _ => true,
-        };
-        if possible && !kept.iter().any(known) {
-            kept.push(cut);
-        }
-    }
-    kept
+    Cut::menu_of_operation(&rig.profile, next, seed)
 }
 
 /// Cuts power in the next operation. Returns the flash after power-on.
@@ -211,23 +183,7 @@ pub fn outcomes(rig: &Rig, next: &Change, seed: u64) -> Vec<Cut> {
 /// # Panics
 /// The change is neither a program nor an erase.
 pub fn cut_during(rig: &Rig, store: &MemStore, next: &Change, cut: Cut) -> MemStore {
-    let mut chip = rig.open(store.clone());
-    chip.set_faults(FaultPlan {
-        cut: Some(Cut { at_op: 0, ..cut }),
-        ..FaultPlan::default()
-    });
-    let outcome = match next {
-        Change::Program { ppn, data, oob } => chip.program(0, *ppn, data, oob, Cause::Host),
-        Change::Erase { block, .. } => chip.erase(0, *block, Cause::Host),
-        other => panic!("{other:?} cannot be cut"),
-    };
-    assert_eq!(
-        outcome,
-        Err(NandError::PowerLost),
-        "the cut strikes at its operation"
-    );
-    chip.power_on();
-    chip.into_store()
+    rig.open(store.clone()).cut_during(next, cut)
 }
 
 /// Records the programs and erases of a mount of this flash, to be cut in turn. Empty if it has
@@ -253,7 +209,7 @@ pub fn visit_mount(
     let mut store = store.clone();
     let mut index = 0;
     for change in changes {
-        if is_operation(change) {
+        if change.is_operation() {
             each(index, &store, change);
             index += 1;
         }

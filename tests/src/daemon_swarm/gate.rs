@@ -1,7 +1,7 @@
 //! Gate that delays the host's syncs until the runner lets them complete, and a recorder of each
 //! connection's calls to the volume.
 
-use ftld::device::{BlockDevice, Completion, Extent, Flush, FlushOf};
+use ftld::device::{BlockDevice, Completion, Flush, FlushOf, Layer};
 use ftld::volume::{Durable, Volume};
 use nand_model::store::FileStore;
 use std::cell::Cell;
@@ -188,28 +188,11 @@ pub(super) struct Watched {
     pub(super) writes: Mutex<Vec<Call>>,
 }
 
-impl BlockDevice for Watched {
-    fn size(&self) -> u64 {
-        self.volume.size()
+impl Layer for Watched {
+    fn below(&self) -> &dyn BlockDevice {
+        &*self.volume
     }
-    fn logical_block(&self) -> u32 {
-        self.volume.logical_block()
-    }
-    fn physical_block(&self) -> u32 {
-        self.volume.physical_block()
-    }
-    fn preferred_block(&self) -> u32 {
-        self.volume.preferred_block()
-    }
-    fn read_only(&self) -> bool {
-        self.volume.read_only()
-    }
-    fn is_paused(&self) -> bool {
-        self.volume.is_paused()
-    }
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {
-        self.volume.read(offset, buf)
-    }
+
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
         let result = self.volume.write(offset, data);
         let flushes = self.gate.lock().ended.iter().sum();
@@ -224,12 +207,6 @@ impl BlockDevice for Watched {
             .unwrap_or_else(PoisonError::into_inner)
             .push(call);
         result
-    }
-    fn trim(&self, offset: u64, len: u64) -> io::Result<Completion> {
-        self.volume.trim(offset, len)
-    }
-    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<Completion> {
-        self.volume.write_zeroes(offset, len)
     }
     fn flush(&self, of: FlushOf) -> io::Result<Box<dyn Flush>> {
         let inner = self.volume.flush(of)?;
@@ -246,9 +223,6 @@ impl BlockDevice for Watched {
                 who: self.who,
             },
         }))
-    }
-    fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>> {
-        self.volume.extents(offset, len, max)
     }
 }
 

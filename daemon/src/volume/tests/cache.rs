@@ -3,7 +3,7 @@
 use super::*;
 use crate::device::{BlockDevice, FlushOf};
 use crate::volume::write_cache::{
-    Area, CacheOptions, CutCounts, Loaded, Model, Opening, Shape, WriteCache,
+    Area, CacheOptions, CutCounts, Loaded, Model, Opening, Reason, Shape, WriteCache,
 };
 use std::time::Instant;
 
@@ -151,6 +151,26 @@ fn a_trim_writes_dirty_units_back_first_and_a_replay_does_not_undo_it() {
 }
 
 #[test]
+fn a_flush_ends_the_entries_that_it_covers_although_newer_ones_wait() {
+    let (volume, _, memory) = cached();
+    volume.write(1024, &[1; 1024]).unwrap();
+    let mut guard = volume.core.lock();
+    let core = guard.as_mut().unwrap();
+    let (cache, mut io) = core.cached().unwrap();
+    let target = cache.begin_flush();
+    cache.write(&mut io, 0, 5 * 1024, &[2; 1024]).unwrap();
+    while !cache.has_flushed(target) {
+        cache.write_back(&mut io, 0, Reason::Flush).unwrap();
+    }
+    core.flush(0).unwrap();
+    drop(guard);
+    let Loaded::Pending(pending) = load(&memory, "boot") else {
+        panic!("the same boot");
+    };
+    assert_eq!((pending.entries, pending.units), (1, 2));
+}
+
+#[test]
 fn a_flash_that_takes_no_more_writes_keeps_what_is_acknowledged_readable() {
     let (volume, handles, memory) = cached();
     volume.write(1024, &[7; 1024]).unwrap();
@@ -256,4 +276,30 @@ fn a_power_cut_counts_each_dirty_unit_once() {
             "{model:?}"
         );
     }
+}
+
+#[test]
+fn a_trim_that_a_cut_may_have_undone_reads_as_zeros_before_it_is_repeated() {
+    use crate::inject::{Injection, PowerCut};
+    let (mut volume, _) = toy(None, false);
+    let memory = with_cache(&mut volume, options(Model::Ordered, false));
+    volume.write(1024, &[1; 3 * 1024]).unwrap();
+    volume.trim(2 * 1024, 1024).unwrap();
+    volume
+        .inject(&Injection::PowerCut(PowerCut::default()))
+        .unwrap();
+    let Loaded::Pending(pending) = load(&memory, "another boot") else {
+        panic!("a cut is trusted under any boot");
+    };
+    let (mut again, handles) = toy(None, false);
+    again.write(2 * 1024, &[7; 1024]).unwrap();
+    again.set_cache(pending.cache);
+    let expected = [[1; 1024], [0; 1024], [1; 1024]].concat();
+    for replayed in [false, true] {
+        let mut pages = [9; 3 * 1024];
+        again.read(1024, &mut pages).unwrap();
+        assert_eq!(pages[..], expected, "replayed: {replayed}");
+        again.replay_cache().unwrap().unwrap();
+    }
+    assert!(handles.calls().contains(&"trim 2+1".to_owned()));
 }

@@ -237,7 +237,7 @@ impl Chain {
                     cache.index.remove_all(entry.units());
                     // The scheme had trimmed the units. After a cut it may have forgotten that.
                     if survivors.is_some() {
-                        cache.trims.push((entry.head.first, entry.head.units));
+                        cache.trims.add(entry.units());
                     }
                 }
                 Kind::Trim => {}

@@ -20,6 +20,7 @@ mod load;
 mod outcome;
 mod requests;
 mod ring;
+mod trims;
 mod view;
 mod write_back;
 
@@ -39,6 +40,7 @@ use requests::host_error;
 use ring::Ring;
 use std::io;
 use std::time::Duration;
+use trims::Trims;
 
 /// Smallest cache of the command line, in bytes.
 pub const CACHE_BYTES_MIN: u64 = 1 << 20;
@@ -112,8 +114,8 @@ pub struct WriteCache {
     refused: Option<FtlError>,
     /// Whether the entries are those of an earlier daemon: there are no new ones.
     is_frozen: bool,
-    /// Trims of such entries to repeat before any write-back: first unit and number of units.
-    trims: Vec<(u64, u64)>,
+    /// Trims of such entries to repeat before any write-back: reads as zeros until then.
+    trims: Trims,
     cut_seed: Option<u64>,
     is_cut: bool,
     view: CacheView,
@@ -195,7 +197,7 @@ impl WriteCache {
             flush_to: 0,
             refused: None,
             is_frozen: false,
-            trims: Vec::new(),
+            trims: Trims::default(),
             cut_seed: None,
             is_cut: false,
             view: CacheView::of(&shape.options),

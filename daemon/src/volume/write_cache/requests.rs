@@ -88,7 +88,8 @@ impl WriteCache {
         }
     }
 
-    /// Reads an extent: dirty units from the cache, the rest from the flash.
+    /// Reads an extent: dirty units from the cache, zeros where a trim is to be repeated, the rest
+    /// from the flash.
     ///
     /// # Errors
     /// As [`PageIo::read`].
@@ -113,10 +114,15 @@ impl WriteCache {
                 self.view.read_hit_bytes += to_u64(part.len());
                 from = next;
             } else {
-                let dirty = self.index.next(number).filter(|next| next * unit < end);
-                let next = dirty.map_or(end, |next| next * unit);
+                let (is_trimmed, differs) = self.trims.at(number);
+                let next = differs.min(self.index.next(number).unwrap_or(u64::MAX));
+                let next = end.min(next.saturating_mul(unit));
                 let part = &mut buf[place..][..to_usize(next - from)];
-                done = done.max(io.read(at, from, part)?);
+                if is_trimmed {
+                    part.fill(0);
+                } else {
+                    done = done.max(io.read(at, from, part)?);
+                }
                 from = next;
             }
         }

@@ -75,17 +75,12 @@ impl WriteCache {
         reason: Reason,
     ) -> Result<Nanos, FtlError> {
         let unit = u64::from(self.shape.unit);
-        if let Some((first, units)) = self.trims.first().copied() {
-            // As many pages as one extent of a trim has.
-            let most =
-                u64::from(super::super::EXTENT_PAGES) * u64::from(self.shape.page_bytes) / unit;
-            let count = units.min(most);
-            let done = io.zero(at, first * unit, count * unit)?;
-            if count == units {
-                self.trims.remove(0);
-            } else {
-                self.trims[0] = (first + count, units - count);
-            }
+        // As many pages as one extent of a trim has.
+        let most = u64::from(super::super::EXTENT_PAGES) * u64::from(self.shape.page_bytes) / unit;
+        if let Some(units) = self.trims.first(most) {
+            let bytes = (units.end - units.start) * unit;
+            let done = io.zero(at, units.start * unit, bytes)?;
+            self.trims.remove(units);
             return Ok(done);
         }
         match self.next_run() {
@@ -185,14 +180,14 @@ impl WriteCache {
         }
     }
 
-    /// Notes that the flash has been flushed: it keeps everything that was written back.
+    /// Notes that the flash has been flushed: it keeps everything that was written back. The header
+    /// then names no entry that a FLUSH covers, even if newer ones wait.
     pub(in crate::volume) fn note_flushed(&mut self) {
         if self.is_frozen || self.is_cut {
             return;
         }
         self.ring.release();
-        if self.ring.entries.is_empty()
-            && !self.ring.is_forgotten()
+        if self.ring.tail().0 > self.ring.freed
             && let Err(error) = self.save(State::Live)
         {
             tracing::debug!("the tail of the write cache stays where it is: {error}");

@@ -3,7 +3,7 @@
 //!
 //! Invariants: the header names the area only while the file is long enough for it. If the host
 //! fails while the area is attached or detached, the file may be longer than its header says, which
-//! is no error.
+//! is no error. The header that takes the flag of a failed sync away takes the area away, too.
 
 use super::SyncHandle;
 use crate::image::CacheSection;
@@ -41,16 +41,16 @@ impl CacheArea {
         Ok(())
     }
 
-    /// Detaches the area: syncs a header without it, then cuts it off the file.
+    /// Detaches the area, if one is attached: syncs a header without it. Then cuts everything
+    /// behind the slots off the file.
     ///
     /// # Errors
     ///
     /// The host refuses a write or a sync; the area is then still attached.
     pub fn detach(&self) -> io::Result<()> {
-        if self.section().is_none() {
-            return Ok(());
+        if self.section().is_some() {
+            self.0.write_cache_area(None)?;
         }
-        self.0.write_cache_area(None)?;
         let (disk, at) = self.0.file();
         // A file that stays too long is no error.
         let _ = disk.set_len(at);

@@ -1,7 +1,7 @@
 //! Storage of a device's bytes while no scheme runs: in memory, or in an image on a simulated disk.
 
 use super::plan::DiskFault;
-use crate::cuts::{cut_during, is_operation};
+use crate::cuts::cut_during;
 use crate::rig::Rig;
 use ftl_core::FtlError;
 use ftl_core::schemes::SchemeStore;
@@ -93,7 +93,7 @@ impl World for Memory {
         let mut store = before;
         let mut operations = 0;
         for change in &changes {
-            if is_operation(change) {
+            if change.is_operation() {
                 if operations == cut.at_op {
                     self.0 = Some(cut_during(rig, &store, change, cut));
                     return Some(Ok(true));

@@ -113,7 +113,7 @@ pub(super) fn cut_mount(
     let changes = cuts::record_mount(rig, store)?;
     let operations = changes
         .iter()
-        .filter(|change| cuts::is_operation(change))
+        .filter(|change| change.is_operation())
         .count();
     if operations == 0 {
         return Ok(None);

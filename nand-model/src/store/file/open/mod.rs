@@ -269,6 +269,10 @@ impl FileStore {
             "a store of other blocks than its image"
         );
         let info = header.info.clone();
+        if header.info.sync_failed {
+            // A later open could not tell that the area's bytes are not to be trusted.
+            header.info.cache_area = None;
+        }
         (header.info.sync_failed, header.undoing) = (false, false);
         // If this fails, it is unknown which header copy is on the disk, so neither may change.
         disk.sync().map_err(|e| io_error(path, "sync it", e))?;

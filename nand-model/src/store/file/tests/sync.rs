@@ -193,3 +193,25 @@ fn waiters_share_a_sync_and_a_closed_store_lets_none_run() {
         (Ok(()), Err(SyncError::Closed))
     );
 }
+
+#[test]
+fn a_failed_sync_ends_the_cache_area_with_the_first_open_after_it() {
+    let mut rig = Rig::new(shapes()[0], 5);
+    (0..20).for_each(|_| rig.step());
+    rig.store().cache_area().attach(4096, |_| Ok(())).unwrap();
+    rig.store().sync_handle().fail_next_sync();
+    rig.erase(0);
+    let last = rig.store().sync_handle().last_seq();
+    assert!(rig.store().sync_handle().sync_through(last).is_err());
+    rig.store = None;
+    // An open that looks on, one that dies before it has used what it found, and one after that.
+    let found = [Access::ReadOnly, Access::ReadWrite, Access::ReadWrite].map(|access| {
+        let (store, report) = open(&rig.disk, access).unwrap();
+        let found = store.info().cache_area.is_some();
+        (report.sync_failed, found, store.cache_area().section())
+    });
+    assert_eq!(
+        found,
+        [(true, true, None), (true, true, None), (false, false, None)]
+    );
+}
