@@ -12,6 +12,7 @@ with 1 if a run fails, a trace is missing, or a claim is not reproduced and no r
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 
@@ -106,9 +107,12 @@ def counted(bodies):
 def main():
     chosen = arguments()
     ftld = Ftld(chosen.program or build(), chosen.threads, chosen.scale, chosen.rows, chosen.traces)
-    version = subprocess.run([ftld.program, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
+    version = subprocess.run([ftld.program, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
     # Read before anything runs.
     bodies = {section.TITLE: kept(section.TITLE) for section in SECTIONS if chosen.only and section not in chosen.only}
+    if bodies:
+        # The largest taxes may be those of a section that is kept.
+        ftld.taxes = float(re.search(r"taxes are at most ([\d.]+) programs", PAGE.read_text())[1])
     wrong = []
     for section in SECTIONS:
         if section.TITLE in bodies:
