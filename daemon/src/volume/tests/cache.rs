@@ -3,7 +3,7 @@
 use super::*;
 use crate::device::{BlockDevice, FlushOf};
 use crate::volume::write_cache::{
-    Area, CacheOptions, CutCounts, Loaded, Model, Opening, Shape, WriteCache,
+    Area, CacheOptions, CutCounts, Loaded, Model, Opening, Reason, Shape, WriteCache,
 };
 use std::time::Instant;
 
@@ -115,6 +115,23 @@ fn a_restart_finds_the_entry_that_fills_the_ring() {
         panic!("the same boot");
     };
     assert_eq!((pending.entries, pending.units), (entries, entries));
+}
+
+#[test]
+fn a_flush_covers_a_write_that_a_later_one_superseded() {
+    let (volume, handles, _) = cached();
+    volume.write(0, &[1; 1024]).unwrap();
+    volume.write(8 * 1024, &[1; 1024]).unwrap();
+    let mut guard = volume.core.lock();
+    let (cache, mut io) = guard.as_mut().unwrap().cached().unwrap();
+    let target = cache.begin_flush();
+    // Between two steps of the FLUSH other requests take the lock.
+    cache.write(&mut io, 0, 20 * 1024, &[2; 1024]).unwrap();
+    cache.write(&mut io, 0, 8 * 1024, &[2; 1024]).unwrap();
+    while !cache.has_flushed(target) {
+        cache.write_back(&mut io, 0, Reason::Flush).unwrap();
+    }
+    assert_eq!(handles.calls(), ["write 0+1", "write 8+1"]);
 }
 
 #[test]
