@@ -194,6 +194,7 @@ fn a_failed_flush_keeps_or_loses_what_was_not_durable() {
 fn a_failed_flush_loses_data_beside_other_faults() {
     let rig = Rig::new();
     rig.write(0, 1);
+    rig.write(512, 2);
     let lost = FlushFails {
         count: Some(1),
         then: Then::Lost,
@@ -206,7 +207,19 @@ fn a_failed_flush_loses_data_beside_other_faults() {
         .unwrap();
     assert_eq!((rig.write(0, 7), rig.read(8192)), (None, Err(5)));
     assert_eq!((rig.write(0, 8), rig.read(0)), (None, Ok(8)));
-    assert_eq!((rig.flush(), rig.read(0)), (Some(5), Ok(1)));
+    drop(rig.device.write_zeroes(512, 512).unwrap());
+    assert_eq!(
+        rig.device
+            .write_zeroes(4096, 512)
+            .err()
+            .unwrap()
+            .raw_os_error(),
+        Some(5)
+    );
+    assert_eq!(
+        (rig.flush(), rig.read(0), rig.read(512)),
+        (Some(5), Ok(1), Ok(2))
+    );
     assert_eq!(rig.faults.in_force(SIZE).len(), 1, "the write errors");
 }
 

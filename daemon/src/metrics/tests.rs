@@ -1,7 +1,9 @@
 use super::catalog::{CATALOG, Family, Kind};
 use super::render;
+use crate::record::RecordingView;
 use crate::service_counters::ServiceCounters;
 use crate::status::{InstanceInfo, PageState, StatusSnapshot, StatusSource};
+use crate::volume::write_cache::{CacheView, CutCounts};
 use crate::volume::{BlockMap, EventsView, FlashSnapshot, HostView, Wear};
 use ftl_core::{EventKind, EventTotals, RamEntry, RamPart, SchemeStats};
 use nand_model::{Counters, Profile};
@@ -327,6 +329,60 @@ fn each_counter_of_requests_space_and_service_reaches_its_family() {
         r#"ftld_http_requests_total{device="ublkb0",code="421"} 1"#,
         r#"ftld_control_requests_total{device="ublkb0",command="pause"} 2"#,
         r#"ftld_watchdog_pings_total{device="ublkb0"} 6"#,
+    ] {
+        assert!(
+            text.lines().any(|found| found == line),
+            "{line} is missing in\n{text}"
+        );
+    }
+}
+
+#[test]
+fn each_counter_of_cache_and_recording_reaches_its_family() {
+    let mut view = fresh();
+    Arc::make_mut(&mut view.flash).cache = CacheView {
+        capacity_bytes: 1,
+        dirty_bytes: 2,
+        read_hit_bytes: 3,
+        written_back_bytes: [4, 5, 6, 7, 8, 9],
+        failed_write_backs: 10,
+        write_through: true,
+        last_cut: CutCounts {
+            new: 11,
+            torn: 12,
+            old: 13,
+            lost: 14,
+        },
+        ..CacheView::default()
+    };
+    view.recording = Some(RecordingView {
+        entries: 15,
+        bytes: 16,
+        waits: 17,
+        failure: Some("full".into()),
+        ..RecordingView::default()
+    });
+    let text = render(&view);
+    for line in [
+        r#"ftld_write_cache_capacity_bytes{device="ublkb0"} 1"#,
+        r#"ftld_write_cache_dirty_bytes{device="ublkb0"} 2"#,
+        r#"ftld_write_cache_read_hit_bytes_total{device="ublkb0"} 3"#,
+        r#"ftld_write_cache_written_back_bytes_total{device="ublkb0",reason="age"} 4"#,
+        r#"ftld_write_cache_written_back_bytes_total{device="ublkb0",reason="pressure"} 5"#,
+        r#"ftld_write_cache_written_back_bytes_total{device="ublkb0",reason="flush"} 6"#,
+        r#"ftld_write_cache_written_back_bytes_total{device="ublkb0",reason="trim"} 7"#,
+        r#"ftld_write_cache_written_back_bytes_total{device="ublkb0",reason="shutdown"} 8"#,
+        r#"ftld_write_cache_written_back_bytes_total{device="ublkb0",reason="mount"} 9"#,
+        r#"ftld_write_cache_failed_write_backs_total{device="ublkb0"} 10"#,
+        r#"ftld_write_cache_write_through{device="ublkb0"} 1"#,
+        r#"ftld_write_cache_cut_units{device="ublkb0",outcome="new"} 11"#,
+        r#"ftld_write_cache_cut_units{device="ublkb0",outcome="torn"} 12"#,
+        r#"ftld_write_cache_cut_units{device="ublkb0",outcome="old"} 13"#,
+        r#"ftld_write_cache_cut_units{device="ublkb0",outcome="lost"} 14"#,
+        r#"ftld_recording_entries_total{device="ublkb0"} 15"#,
+        r#"ftld_recording_bytes_total{device="ublkb0"} 16"#,
+        r#"ftld_recording_waits_total{device="ublkb0"} 17"#,
+        r#"ftld_recording_failed{device="ublkb0"} 1"#,
     ] {
         assert!(
             text.lines().any(|found| found == line),

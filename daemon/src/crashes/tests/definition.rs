@@ -164,3 +164,20 @@ fn allowed(requests: &[Timed], unit: u64, now: u64) -> BTreeSet<u8> {
     }
     contents
 }
+
+/// The check may want another content under another mark.
+#[test]
+fn an_equal_state_is_checked_again_under_another_mark() {
+    let mut recorder = Recorder::new(4);
+    recorder.write(0, "a");
+    recorder.flush();
+    recorder.mark("first");
+    recorder.mark("second");
+    let saved = recorder.save();
+    let args = CrashesArgs {
+        at: At::Mark,
+        ..saved.args("[ $FTLD_MARK != first ]")
+    };
+    let (report, _) = saved.explored(&args).unwrap();
+    assert_eq!((report.checked, report.failed), (2, 1), "{report:?}");
+}

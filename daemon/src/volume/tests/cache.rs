@@ -118,6 +118,23 @@ fn a_restart_finds_the_entry_that_fills_the_ring() {
 }
 
 #[test]
+fn a_flush_covers_a_write_that_a_later_one_superseded() {
+    let (volume, handles, _) = cached();
+    volume.write(0, &[1; 1024]).unwrap();
+    volume.write(8 * 1024, &[1; 1024]).unwrap();
+    let mut guard = volume.core.lock();
+    let (cache, mut io) = guard.as_mut().unwrap().cached().unwrap();
+    let target = cache.begin_flush();
+    // Between two steps of the FLUSH other requests take the lock.
+    cache.write(&mut io, 0, 20 * 1024, &[2; 1024]).unwrap();
+    cache.write(&mut io, 0, 8 * 1024, &[2; 1024]).unwrap();
+    while !cache.has_flushed(target) {
+        cache.write_back(&mut io, 0, Reason::Flush).unwrap();
+    }
+    assert_eq!(handles.calls(), ["write 0+1", "write 8+1"]);
+}
+
+#[test]
 fn age_writes_back_unless_a_cut_loses_everything() {
     let (volume, handles, _) = cached();
     volume.write(0, &[1; 1024]).unwrap();
