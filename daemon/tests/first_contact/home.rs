@@ -17,8 +17,8 @@ pub(super) fn ordinary_user(host: &Host, home: Option<&str>, args: &[&str]) -> C
     // A process of its own: what this one has open for writing, a fork of another thread has, too,
     // and then nobody can run it.
     let mut copy = Command::new("cp");
-    let copied = copy.args([env!("CARGO_BIN_EXE_ftld").as_ref(), program.as_os_str()]);
-    assert!(copied.status().unwrap().success());
+    copy.arg(env!("CARGO_BIN_EXE_ftld")).arg(&program);
+    assert!(copy.status().unwrap().success());
     for path in [folder, &program] {
         fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
     }
