@@ -9,6 +9,9 @@ set -uo pipefail
 fail() { echo "crash-test.sh: $*" >&2; exit 2; }
 usage() { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
 
+# Options of another device would reach the one that is recorded.
+for name in "${!FTLD_@}"; do unset "$name"; done
+
 size=64MiB out=. check='' crashes=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -32,7 +35,7 @@ for file in run.rec crashes.xml crashes.html; do
   [ ! -e "$out/$file" ] || fail "$out/$file exists; move it away, or name another folder by --out"
 done
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/ftld-crash-test.XXXXXX")
+work=$(mktemp -d "${TMPDIR:-/tmp}/ftld-crash-test.XXXXXX") || fail "no folder for the device in ${TMPDIR:-/tmp}"
 server=''
 # shellcheck disable=SC2317 # called by the trap
 clean_up() {
@@ -45,7 +48,7 @@ export FTLD_SOCKET=$work/disk.sock
 FTLD_URI="nbd+unix:///?socket=$FTLD_SOCKET"
 
 mkfifo "$work/ready"
-ftld --name disk --size "$size" --record "$out/run.rec" "$FTLD_URI" > "$work/ready" 2> "$work/log" &
+ftld --name disk --image "$work/disk.ftld" --size "$size" --record "$out/run.rec" "$FTLD_URI" > "$work/ready" 2> "$work/log" &
 server=$!
 read -r ready < "$work/ready"
 case $ready in
@@ -59,7 +62,7 @@ export FTLD_URI
 "$@"
 rc=$?
 if [ $rc != 0 ]; then
-  echo "crash-test.sh: $1 ended with exit code $rc; nothing is explored" >&2
+  echo "crash-test.sh: $1 ended with exit code $rc; nothing is explored, $out/run.rec is its recording" >&2
   exit $rc
 fi
 unset FTLD_URI FTLD_SOCKET

@@ -208,7 +208,7 @@ impl StatusSnapshot {
             "read_only_reason": self.read_only_reason(), "failure": self.failure,
             "writes_failing": self.writes_failing.map(WritesFailing::text), "waiting_for": self.waiting_for,
             "host_behind": self.host_behind(), "recording": self.recording.as_ref().map(RecordingView::json),
-            "paused": self.paused.map(|pause| json!({"seconds_left": pause.left.as_secs_f64(), "stepping": pause.stepping})),
+            "paused": self.paused.map(|pause| json!({"seconds_left": pause.left.as_secs_f64(), "stepping": pause.stepping, "runs": pause.runs})),
             "latency_bounds_ns": BOUNDS_NS,
             "write_amplification": self.write_amplification(),
             "snapshot": {

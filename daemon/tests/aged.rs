@@ -65,6 +65,29 @@ fn steady_is_the_simulators_rule_and_eol_wears_blocks_out() {
     assert!(after >= rated * 0.7, "{after} after kill -9, {mean} before");
 }
 
+/// Also that of blocks which were never used.
+#[test]
+fn wear_outlives_a_killed_daemon() {
+    let host = Host::new();
+    let args = [
+        &["create", "--name", "a", "--scheme", "pagemap", "--op", "70"][..],
+        &["--age", "eol"],
+        &DEVICE,
+    ];
+    assert_eq!(host.run(&args.concat()).0, 0);
+    let mean = || {
+        let daemon = host.serve(&["--name", "a", "--scheme", "pagemap", "--op", "70"]);
+        let status = host.json(&["status", "a", "--json"]);
+        daemon.signal(Signal::SIGKILL);
+        daemon.exit_code();
+        let wear = &status["wear"];
+        wear["mean"].as_f64().unwrap() / wear["rated"].as_f64().unwrap()
+    };
+    let (before, after) = (mean(), mean());
+    assert!(before >= 0.9, "{before}");
+    assert!(after >= before, "{after} after kill -9, {before} before");
+}
+
 #[test]
 fn a_wrong_age_is_named_and_makes_nothing() {
     let host = Host::new();

@@ -21,6 +21,7 @@ import select
 import shutil
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,8 @@ class Device:
         self.options = options
         self.image = self.folder / f"{name}.ftld"
         # A socket's path has 107 characters at most, and a test's folder may be longer.
-        self.socket = Path(f"/tmp/ftld-{os.getpid()}-{id(self):x}.sock")
+        self._sockets = Path(tempfile.mkdtemp(prefix="ftld-", dir="/tmp"))
+        self.socket = self._sockets / "nbd"
         self.uri = f"nbd+unix:///?socket={self.socket}"
         self.log = self.folder / f"{name}.log"
         self.recording = None
@@ -65,9 +67,9 @@ class Device:
         self._process = None
         self._program = _program()
         self._environment = dict(
-            os.environ,
+            {key: value for key, value in os.environ.items() if not key.startswith("FTLD_")},
             FTLD_STATE_DIR=str(self.folder / "state"),
-            FTLD_RUNTIME_DIR=str(self.folder / "run"),
+            FTLD_RUNTIME_DIR=str(self._sockets / "run"),
             FTLD_CONFIG_DIR=str(self.folder / "etc"),
             FTLD_METRICS="off",
         )
@@ -83,7 +85,10 @@ class Device:
             command += ["--record", str(self.recording)]
         for key, value in self.options.items():
             option = "--" + key.replace("_", "-")
-            command += [option] if value is True else [option, str(value)]
+            if value is True:
+                command += [option]
+            elif value is not None and value is not False:
+                command += [option, str(value)]
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(
                 command + [self.uri],
@@ -144,9 +149,10 @@ class Device:
         """Returns the status, as `ftld status --json`."""
         return self._ask("status", self.name)
 
-    def clone(self, copy):
+    def clone(self, copy, timeout=600):
         """Copies the image, of a running device as a power cut would leave it. Returns the path."""
-        self._ask("clone", self.name if self.running else str(self.image), str(copy))
+        source = self.name if self.running else str(self.image)
+        self._ask("clone", source, str(copy), timeout=timeout)
         return Path(copy)
 
     def crashes(self, check, *arguments, recording=None, timeout=None):
@@ -159,7 +165,7 @@ class Device:
         return self._ask(*command, *arguments, codes=(0, 1), timeout=timeout)
 
     def close(self):
-        """Ends the process, if it runs, and removes the socket."""
+        """Ends the process, if it runs, and removes its sockets."""
         if self.running:
             self._process.terminate()
             try:
@@ -169,7 +175,7 @@ class Device:
         if self._process is not None:
             self._process.wait()
             self._process.stdout.close()
-        self.socket.unlink(missing_ok=True)
+        shutil.rmtree(self._sockets, ignore_errors=True)
 
     def _signal(self, number):
         if not self.running:
@@ -212,5 +218,11 @@ def ftld(tmp_path):
         return device.start()
 
     yield start
+    errors = []
     for device in devices:
-        device.close()
+        try:
+            device.close()
+        except Exception as error:  # The others end, too.
+            errors.append(error)
+    if errors:
+        raise errors[0]

@@ -51,6 +51,7 @@ pub fn clone(
     if copy.exists() {
         return Err(stack::image_failure(&ImageError::Exists(copy)));
     }
+    stack::remove_unfinished(&copy);
     let source = Source::find(dirs, source)?;
     peek(&source.image).map_err(|error| stack::image_failure(&error))?;
     let made = source.copy_to(&copy, seed)?;
@@ -146,8 +147,8 @@ impl<'a> Source<'a> {
             pause.end()?;
             waited = Some(began.elapsed());
         }
+        let info = peek(unfinished.path()).map_err(|error| stack::image_failure(&error))?;
         if let Some(outcome) = &outcome {
-            let info = peek(unfinished.path()).map_err(|error| stack::image_failure(&error))?;
             let section = info.cache_area.ok_or_else(|| {
                 Failure::failed("the copy has no area of the write cache; clone it again")
             })?;
@@ -237,6 +238,8 @@ struct Pause<'a> {
     /// When a pause ends that somebody else began.
     other: Option<Instant>,
     renewed: Instant,
+    /// Counts runs of the device; see [`crate::volume::Paused`].
+    runs: u64,
 }
 
 impl<'a> Pause<'a> {
@@ -246,9 +249,17 @@ impl<'a> Pause<'a> {
             name,
             other: left(dirs, name)?.map(|left| Instant::now() + left),
             renewed: Instant::now(),
+            runs: 0,
         };
         pause.prolong()?;
+        pause.runs = pause.seen()?.unwrap_or_default();
         Ok(pause)
+    }
+
+    /// Returns the runs of the device; `None` if it is not paused.
+    fn seen(&self) -> Result<Option<u64>, Failure> {
+        let status = control::ask(self.dirs, self.name, &Request::Status {})?;
+        Ok(status["paused"]["runs"].as_u64())
     }
 
     fn prolong(&mut self) -> Result<(), Failure> {
@@ -274,11 +285,11 @@ impl<'a> Pause<'a> {
 
     /// Refuses a copy during which the device ran.
     fn check(&self) -> Result<(), Failure> {
-        if self.renewed.elapsed() < PAUSE && left(self.dirs, self.name)?.is_some() {
+        if self.renewed.elapsed() < PAUSE && self.seen()? == Some(self.runs) {
             return Ok(());
         }
         Err(Failure::failed(format!(
-            "instance {:?} was resumed before its image was copied; clone it again",
+            "instance {:?} was resumed or stepped before its image was copied; clone it again",
             self.name
         )))
     }

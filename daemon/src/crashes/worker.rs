@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::transport::nbd::{Endpoint, ExportInfo, Limits, NbdUri, Server};
 use parking_lot::Mutex;
 use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -147,7 +148,7 @@ impl Worker {
         };
         let state = match work.state {
             Source::State(state) => state,
-            Source::Flash(dead) => match dead.mount(shared.contents()) {
+            Source::Flash(dead) => match mounted(*dead, shared.contents()) {
                 Ok(state) => state,
                 Err(why) => {
                     let checked = Checked {
@@ -197,6 +198,18 @@ impl Worker {
         }
         Ok(checked)
     }
+}
+
+/// Mounts a flash. A scheme that panics does not mount it.
+fn mounted(dead: Dead, contents: &Contents) -> Result<State, String> {
+    let mount = AssertUnwindSafe(|| dead.mount(contents));
+    std::panic::catch_unwind(mount).unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("panic: {}", text.unwrap_or("without a text")))
+    })
 }
 
 /// Serves the image on a unix socket until the sender is dropped.

@@ -31,8 +31,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
-use unfinished::remove_unfinished;
-pub(crate) use unfinished::{Unfinished, folder_of};
+pub(crate) use unfinished::{Unfinished, folder_of, remove_unfinished};
 
 /// Store of a daemon.
 pub type DaemonStore = FileStore;

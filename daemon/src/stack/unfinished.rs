@@ -67,7 +67,7 @@ fn unfinished_name(image: &Path) -> PathBuf {
 }
 
 /// Removes the unfinished files of killed creators of this image.
-pub(super) fn remove_unfinished(image: &Path) {
+pub(crate) fn remove_unfinished(image: &Path) {
     let prefix = unfinished_prefix(image);
     for entry in std::fs::read_dir(folder_of(image))
         .into_iter()

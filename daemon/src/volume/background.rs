@@ -112,6 +112,10 @@ impl<S: Store + 'static> Volume<S> {
         let Some(mut guard) = self.core.try_lock() else {
             return Idle::More;
         };
+        // A pause that began meanwhile has ended when its command is answered.
+        if self.paused().is_some() {
+            return Idle::After(Duration::from_secs(1));
+        }
         if guard
             .as_mut()
             .is_some_and(|core| core.erases_left() < self.shape.erases_eager)

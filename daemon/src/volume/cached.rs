@@ -225,6 +225,9 @@ impl<S: Store + 'static> Volume<S> {
             let Some(mut guard) = self.core.try_lock() else {
                 return;
             };
+            if self.paused().is_some() {
+                return;
+            }
             let left = guard.as_mut().map_or(0, |core| core.erases_left());
             if left < self.shape.erases_eager {
                 return self.tell_short();

@@ -29,6 +29,9 @@ pub struct Paused {
     pub left: Duration,
     /// Whether a step is in progress.
     pub stepping: bool,
+    /// How often the device was let run: ends of pauses, and steps. Equal at two moments of a
+    /// pause, it was paused between them.
+    pub runs: u64,
 }
 
 /// Gate that every extent passes; closed during a pause.
@@ -45,6 +48,8 @@ struct State {
     pause: Option<Pause>,
     /// Number of changes, so that a waiter misses none.
     changes: u64,
+    /// As in [`Paused`].
+    runs: u64,
 }
 
 #[derive(Debug)]
@@ -152,6 +157,7 @@ impl PauseGate {
             Step::Events(count) => Goal::Events(events + count),
             Step::Requests(count) => Goal::Requests(count),
         };
+        state.runs += 1;
         self.changed(state);
         true
     }
@@ -160,6 +166,7 @@ impl PauseGate {
     pub(super) fn resume(&self) -> bool {
         let mut state = self.ended();
         let was = state.pause.take().is_some();
+        state.runs += u64::from(was);
         self.changed(state);
         was
     }
@@ -181,7 +188,11 @@ impl PauseGate {
             left <= PAUSE_MAX,
             "a pause has {left:?} left, limited to {PAUSE_MAX:?}"
         );
-        Some(Paused { left, stepping })
+        Some(Paused {
+            left,
+            stepping,
+            runs: state.runs,
+        })
     }
 
     fn changed(&self, mut state: MutexGuard<'_, State>) {
@@ -199,6 +210,7 @@ impl PauseGate {
             .is_some_and(|pause| pause.until <= Instant::now())
         {
             state.pause = None;
+            state.runs += 1;
             tracing::info!("pause timed out: the device resumes");
             self.changed(state);
             state = self.lock();
@@ -235,6 +247,24 @@ mod tests {
         );
         assert!(may(false, 14), "a request that was let begin is let end");
         assert!(gate.resume() && may(true, 14) && gate.paused(14).is_none());
+    }
+
+    #[test]
+    fn whoever_looks_twice_sees_that_the_device_ran_between() {
+        let gate = PauseGate::default();
+        let runs = || gate.paused(0).unwrap().runs;
+        gate.pause(PAUSE_DEFAULT);
+        let first = runs();
+        gate.pause(PAUSE_MAX);
+        assert_eq!(runs(), first, "a longer pause lets nothing run");
+        assert!(gate.step(Step::Requests(1), 0));
+        gate.pause(PAUSE_DEFAULT);
+        assert_eq!(runs(), first + 1, "a step");
+        assert!(gate.resume() && !gate.resume());
+        gate.pause(Duration::ZERO);
+        assert!(gate.paused(0).is_none());
+        gate.pause(PAUSE_DEFAULT);
+        assert_eq!(runs(), first + 3, "a resume and a pause that timed out");
     }
 
     #[test]

@@ -8,7 +8,8 @@ use super::open::ERASES_MAX;
 use super::{Block, FileStore};
 use crate::addr::{Pbn, Ppn};
 use crate::convert::to_u32;
-use crate::image::{SlotHeader, TABLE_ENTRY_BYTES, TableEntry};
+use crate::image::{TABLE_ENTRY_BYTES, TableEntry};
+use crate::store::{BlockFacts, Store};
 use crc32c::crc32c;
 use std::io;
 
@@ -36,21 +37,19 @@ impl FileStore {
     /// The host refuses a write.
     pub fn wear(&mut self, mut erases: impl FnMut(Pbn) -> u32) -> io::Result<()> {
         self.usable()?;
-        for number in 0..self.blocks.len() {
-            let block = &mut self.blocks[number];
-            if block.facts.bad.is_some() {
-                continue;
-            }
-            let least = erases(Pbn::new(to_u32(number))).min(ERASES_MAX);
-            block.facts.erase_count = block.facts.erase_count.max(least);
-            let Block {
-                slot,
-                facts,
-                erase_seq,
-            } = *block;
-            if let Some(slot) = slot {
-                let header = SlotHeader::new(to_u32(number), erase_seq, facts);
-                self.write_slot_header(slot, &header, None)?;
+        for number in 0..to_u32(self.blocks.len()) {
+            let block = Pbn::new(number);
+            let facts = self.blocks[block.index()].facts;
+            if facts.bad.is_none() {
+                let erase_count = facts.erase_count.max(erases(block).min(ERASES_MAX));
+                // A block that was never used gets a slot: its wear is in a slot's header.
+                self.set_facts(
+                    block,
+                    BlockFacts {
+                        erase_count,
+                        ..facts
+                    },
+                )?;
             }
         }
         Ok(())
