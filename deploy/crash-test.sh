@@ -4,7 +4,7 @@
 #   COMMAND finds FTLD_URI (NBD) and FTLD_SOCKET, and reports what it has committed by `ftld mark TEXT`
 #   CHECK   as for `ftld crashes`: finds FTLD_IMAGE, FTLD_URI and FTLD_MARK
 # Writes run.rec, crashes.xml (JUnit) and crashes.html into the folder, the current one if none is named; none of them may be there.
-# Exit code: that of `ftld crashes`: 0 no state failed, 1 a state failed; 2 wrong use; that of COMMAND if it fails.
+# Exit code: 0 no state failed, 1 a state failed or could not be checked, 2 wrong use or a device that failed, 3 COMMAND failed.
 set -uo pipefail
 fail() { echo "crash-test.sh: $*" >&2; exit 2; }
 usage() { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
@@ -63,10 +63,18 @@ export FTLD_URI
 rc=$?
 if [ $rc != 0 ]; then
   echo "crash-test.sh: $1 ended with exit code $rc; nothing is explored, $out/run.rec is its recording" >&2
-  exit $rc
+  exit 3
 fi
 unset FTLD_URI FTLD_SOCKET
 kill "$server"
 wait "$server" || { cat "$work/log" >&2; fail "the device failed while it was recorded"; }
 server=''
+if grep -q "recording has ended" "$work/log"; then
+  cat "$work/log" >&2
+  fail "the recording is not complete"
+fi
 ftld crashes "$out/run.rec" --check "$check" --junit "$out/crashes.xml" --html "$out/crashes.html" "${crashes[@]}"
+rc=$?
+# No report of an exploration that did not begin.
+for file in crashes.xml crashes.html; do [ -s "$out/$file" ] || rm -f "$out/$file"; done
+exit $rc

@@ -47,15 +47,15 @@ def _program():
 
 class Device:
     """A device. `options` are those of the command line: write_cache="1MiB" is --write-cache 1MiB,
-    cache_plp=True is --cache-plp. `record` is True, or the path of the recording; each start after
+    cache_plp=True is --cache-plp. `image` is an image that is there already. `record` is True, or the path of the recording; each start after
     the first adds its number to the name."""
 
-    def __init__(self, folder, name="disk", size="64MiB", record=None, **options):
+    def __init__(self, folder, name="disk", size="64MiB", record=None, image=None, **options):
         self.folder = Path(folder)
         self.name = name
         self.size = size
         self.options = options
-        self.image = self.folder / f"{name}.ftld"
+        self.image = Path(image) if image else self.folder / f"{name}.ftld"
         # A socket's path has 107 characters at most, and a test's folder may be longer.
         self._sockets = Path(tempfile.mkdtemp(prefix="ftld-", dir="/tmp"))
         self.socket = self._sockets / "nbd"
@@ -101,9 +101,13 @@ class Device:
         ready, _, _ = select.select([self._process.stdout], [], [], timeout)
         line = self._process.stdout.readline().decode() if ready else ""
         if not line.startswith("ready "):
-            self._process.kill()
-            self._ended(timeout)
-            raise FtldError(f"{self.name} did not start: {self._last_line()}")
+            if ready:
+                code = self._ended(timeout)
+            else:
+                self._process.kill()
+                self._ended(timeout)
+                code = None
+            raise FtldError(f"{self.name} did not start: {self._last_line()}", code)
         return self
 
     @property
@@ -149,10 +153,12 @@ class Device:
         """Returns the status, as `ftld status --json`."""
         return self._ask("status", self.name)
 
-    def clone(self, copy, timeout=600):
-        """Copies the image, of a running device as a power cut would leave it. Returns the path."""
+    def clone(self, copy, seed=None, timeout=600):
+        """Copies the image, of a running device as a power cut would leave it: `seed` draws what its
+        write cache loses. Returns the path; `ftld(image=path)` serves it."""
         source = self.name if self.running else str(self.image)
-        self._ask("clone", source, str(copy), timeout=timeout)
+        options = [] if seed is None else ["--seed", seed]
+        self._ask("clone", source, Path(copy).absolute(), *options, timeout=timeout)
         return Path(copy)
 
     def crashes(self, check, *arguments, recording=None, timeout=None):
@@ -197,7 +203,7 @@ class Device:
         done = subprocess.run(
             command, env=self._environment, capture_output=True, text=True, timeout=timeout
         )
-        if done.returncode not in codes:
+        if done.returncode not in codes or not done.stdout:
             try:
                 message = json.loads(done.stderr.splitlines()[-1])["error"]
             except (IndexError, KeyError, ValueError):

@@ -94,16 +94,15 @@ def test_a_copy_of_a_running_device_is_a_device(ftld, tmp_path):
     device = ftld(size="16MiB")
     written(device, 7)
     copy = device.clone(tmp_path / "copy.ftld")
-    assert copy.exists()
-    device.stop()
-    copy.rename(device.image)
-    assert read(device.start()) == b"\7" * BLOCK
-    assert device.status()["state"] == "serving"
+    other = ftld(image=copy, size="16MiB")
+    assert read(other) == read(device) == b"\7" * BLOCK
+    assert other.status()["image"] == str(copy)
 
 
 def test_a_device_that_cannot_start_says_why(ftld):
-    with pytest.raises(FtldError, match="2KiB"):
+    with pytest.raises(FtldError, match="2KiB") as failed:
         ftld(size="2KiB")
+    assert failed.value.exit == 2
     device = ftld(size="16MiB")
     with pytest.raises(FtldError, match="records nothing"):
         device.crashes("true")
@@ -112,3 +111,11 @@ def test_a_device_that_cannot_start_says_why(ftld):
     device.stop()
     with pytest.raises(FtldError, match="not running"):
         device.kill()
+
+
+def test_a_check_that_cannot_run_is_an_error(ftld):
+    device = ftld(size="16MiB", record=True)
+    written(device, 1)
+    device.stop()
+    with pytest.raises(FtldError, match="nosuchcheck"):
+        device.crashes("nosuchcheck")

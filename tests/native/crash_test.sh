@@ -34,7 +34,7 @@ exits careful 0 careful --check "$check" -- sh -c "$run"
 step "careful: JUnit" grep -F 'failures="0"' careful/crashes.xml
 exits "the same folder again" 2 careful --check "$check" -- sh -c "$run"
 step "the same folder again: way out" grep -F "careful/run.rec exists; move it away, or name another folder by --out" out
-exits "a load that fails" 7 fails --check "$check" -- sh -c 'exit 7'
+exits "a load that fails" 3 fails --check "$check" -- sh -c 'exit 7'
 exits "no check" 2 none -- sh -c "$run"
 exits "no load" 2 none --check "$check" --
 exits "a size that cannot be" 2 size --size 1KiB --check "$check" -- true
