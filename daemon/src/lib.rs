@@ -25,6 +25,7 @@ pub mod faults;
 mod flash_device;
 pub mod inject;
 pub mod instance;
+mod interrupt;
 mod live_page;
 pub mod logging;
 mod method;

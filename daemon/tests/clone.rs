@@ -4,7 +4,8 @@ mod nbd_support;
 mod program;
 
 use nbd_support::client::{FLUSH, FUA};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use program::{Host, page};
 use rustix::fs::{FlockOperation, flock};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::SeqCst};
@@ -129,6 +130,31 @@ fn a_device_that_was_paused_stays_paused() {
     let status = host.json(&["status", "a", "--json"]);
     let left = status["paused"]["seconds_left"].as_f64().unwrap();
     assert!(left > 240.0, "{left} s: a clone does not shorten a pause");
+}
+
+/// SIGTERM ends a clone at once, and nothing is left.
+#[test]
+fn an_interrupted_clone_leaves_nothing() {
+    let host = Host::new();
+    let create = ["create", "--name", "a", "--size", "256MiB", "--age", "0"];
+    assert_eq!(host.run(&create).0, 0);
+    let folder = host.image("a").parent().unwrap().to_owned();
+    let begun = || {
+        let names = std::fs::read_dir(&folder).unwrap();
+        let names = names.map(|name| name.unwrap().file_name());
+        names
+            .filter(|name| name.to_string_lossy().starts_with('.'))
+            .count()
+    };
+    let mut clone = host.command(&["clone", "a", "b"]).spawn().unwrap();
+    while begun() == 0 && clone.try_wait().unwrap().is_none() {}
+    let pid = Pid::from_raw(i32::try_from(clone.id()).unwrap());
+    // It may have ended by itself: then there is a copy.
+    let _ = kill(pid, Signal::SIGTERM);
+    let ended = clone.wait().unwrap();
+    assert!(ended.code().is_some(), "no signal ended it: {ended}");
+    assert_eq!(host.image("b").exists(), ended.success());
+    assert_eq!(begun(), 0, "temporary files");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::control::{self, Request};
 use crate::convert::{to_u64, to_usize};
 use crate::failure::Failure;
 use crate::instance::{Dirs, check_name};
+use crate::interrupt;
 use crate::output::{print, print_json};
 use crate::pause::PauseCommand;
 use crate::size::show_size;
@@ -24,6 +25,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// Bytes copied at once at most.
@@ -124,6 +126,7 @@ impl<'a> Source<'a> {
     }
 
     fn copy_to(&self, copy: &Path, seed: Option<u64>) -> Result<Made, Failure> {
+        let interrupted = interrupt::flag()?;
         let unfinished = Unfinished::named_after(copy);
         let failed = |error: io::Error| Failure::io(copy.display(), &error);
         let mut options = File::options();
@@ -138,11 +141,15 @@ impl<'a> Source<'a> {
         let mut bytes = 0;
         if !is_reflink {
             self.has_room(copy)?;
-            let mut keep_on = || pause.as_mut().map_or(Ok(()), Pause::renew);
+            let mut keep_on = || match interrupted.load(Relaxed) {
+                true => Err(Failure::failed("interrupted; there is no copy")),
+                false => pause.as_mut().map_or(Ok(()), Pause::renew),
+            };
             bytes = copy_data(&self.file, &to, &mut keep_on, &failed)?;
         }
         let (mut waited, mut outcome) = (None, None);
         if let Some(pause) = pause {
+            pause.check()?;
             outcome = pause.cache_outcome(seed)?;
             pause.end()?;
             waited = Some(began.elapsed());

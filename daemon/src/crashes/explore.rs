@@ -91,7 +91,7 @@ pub(super) fn explore(
         shared: shared.clone(),
         ledger,
         report: Report::new(args, &timeline, to_u64(points.len()), jobs),
-        interrupted: on_interrupt()?,
+        interrupted: crate::interrupt::flag()?,
         work,
         done,
         bar: bar(to_u64(points.len())),
@@ -138,29 +138,6 @@ pub(super) fn explore(
         shrink_failed(args, shared, &mut report, worker)?;
     }
     Ok(report)
-}
-
-/// Returns a flag that Ctrl-C sets.
-fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let set = flag.clone();
-    let failed = |error: std::io::Error| Failure::io("signals", &error);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(failed)?;
-    let wait = move || {
-        runtime.block_on(async {
-            if tokio::signal::ctrl_c().await.is_ok() {
-                set.store(true, Relaxed);
-            }
-        });
-    };
-    std::thread::Builder::new()
-        .name("ftld-signal".into())
-        .spawn(wait)
-        .map_err(failed)?;
-    Ok(flag)
 }
 
 fn bar(points: u64) -> ProgressBar {

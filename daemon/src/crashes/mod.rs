@@ -51,6 +51,12 @@ use worker::{Found, Shared, Source, Work, Worker};
 /// # Errors
 /// A state failed the check (exit code 1), the recording cannot be used, or the check cannot be run.
 pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
+    // An empty command succeeds, and would find every state good.
+    if args.check.trim().is_empty() {
+        return Err(Failure::usage(
+            "--check: no command; name one that tells a good state from a bad one by its exit code",
+        ));
+    }
     for path in [&args.junit, &args.html].into_iter().flatten() {
         output::writable(path)?;
     }
