@@ -61,7 +61,7 @@ def test_keys(terminal):
     terminal.press("+")
     terminal.shows("every 0.400 s")
     terminal.press("-", "-")
-    terminal.shows("every 0.125 s")
+    terminal.shows("every 0.100 s")
 
 
 def test_gone(daemons, terminal):
