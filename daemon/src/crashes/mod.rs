@@ -33,11 +33,9 @@ use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::size::show_size;
 use case::Case;
-use check::Check;
 use content::ZEROS;
 use flash::{Device, Run};
 use nix::sys::statvfs::statvfs;
-use parking_lot::Mutex;
 use report::{About, FailedCase, Report};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -71,15 +69,7 @@ pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
         }),
     };
     scratch.has_room(&timeline, jobs)?;
-    let shared = Arc::new(Shared {
-        timeline: Arc::new(timeline),
-        check: Check {
-            command: args.check.clone(),
-            timeout: args.timeout,
-        },
-        seen: Mutex::new(HashSet::new()),
-        known: Mutex::default(),
-    });
+    let shared = Shared::new(timeline, args);
     match case {
         Some(case) => show(args, &shared, scratch.path(), &case, json),
         None => {

@@ -1,5 +1,6 @@
 //! A thread that brings states into a raw image and runs the check on each.
 
+use super::args::CrashesArgs;
 use super::case::Case;
 use super::check::{Check, Checked, Environment, Verdict};
 use super::content::Contents;
@@ -64,6 +65,19 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// Nothing is checked yet.
+    pub(super) fn new(timeline: Timeline, args: &CrashesArgs) -> Arc<Shared> {
+        Arc::new(Shared {
+            timeline: Arc::new(timeline),
+            check: Check {
+                command: args.check.clone(),
+                timeout: args.timeout,
+            },
+            seen: Mutex::default(),
+            known: Mutex::default(),
+        })
+    }
+
     /// Returns what identifies a state with its obligation.
     pub(super) fn key(&self, state: &State, mark: Option<u32>) -> u128 {
         let text = mark.map_or("", |mark| self.mark(mark));

@@ -4,7 +4,6 @@ mod definition;
 
 use super::args::{At, CrashesArgs, Model};
 use super::case::Case;
-use super::check::Check;
 use super::content::ZEROS;
 use super::cursor::Cursor;
 use super::explore::{explore, points};
@@ -20,8 +19,7 @@ use ftl_core::Params;
 use ftl_core::schemes::Scheme;
 use ftld_traces::recording::{Entry, Flash, Head, Kind, Moment, Writer};
 use nand_model::Profile;
-use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -152,15 +150,7 @@ impl Saved {
     fn explored(&self, args: &CrashesArgs) -> Result<(Report, Arc<Timeline>), Failure> {
         let scratch = Scratch::create(args)?;
         let timeline = Timeline::read(&self.path, args.cut_off, scratch.path())?;
-        let shared = Arc::new(Shared {
-            timeline: Arc::new(timeline),
-            check: Check {
-                command: args.check.clone(),
-                timeout: args.timeout,
-            },
-            seen: Mutex::new(HashSet::new()),
-            known: Mutex::default(),
-        });
+        let shared = Shared::new(timeline, args);
         let report = explore(args, &shared, scratch.path(), args.jobs.unwrap())?;
         Ok((report, shared.timeline.clone()))
     }
