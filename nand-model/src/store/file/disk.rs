@@ -1,17 +1,20 @@
 //! The file under a store, with few methods, so that tests can record calls and make them fail.
 //!
 //! Invariants: [`FileDisk`] holds its lock until it is dropped or until [`Disk::unlock`]; an
-//! [`Overlay`] never writes to the disk below it.
+//! [`Overlay`] never writes to the disk below it. A map of the file serves reads only, and only
+//! until it has lost a page: writes have to return an errno when the host is full, and a lost page
+//! has one, too, which `pread` returns.
 
 use crate::convert::{to_u64, to_usize};
 use crate::image::{ImageError, PAGE, PAGE_LEN};
+use ftld_mapped_file::MappedFile;
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Maximum number of buffers per system call (limits.h).
 const IOV_MAX: usize = 1024;
@@ -32,6 +35,8 @@ impl From<WriteError> for io::Error {
 
 /// Random access to bytes of a fixed length.
 pub(crate) trait Disk: Send + Sync {
+    /// Prepares for reads of the first `bytes` bytes, if that makes them faster.
+    fn map(&self, _bytes: u64) {}
     /// Fills the buffer; bytes that were never written are zero.
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()>;
     /// Fills the buffers in sequence from contiguous bytes of the file.
@@ -58,7 +63,11 @@ pub(crate) trait Disk: Send + Sync {
 }
 
 /// A locked file.
-pub(crate) struct FileDisk(File);
+pub(crate) struct FileDisk {
+    file: File,
+    /// The first bytes of the file, if they are mapped.
+    map: OnceLock<MappedFile>,
+}
 
 /// Purpose of opening a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -105,34 +114,78 @@ impl FileDisk {
             return Err(ImageError::NotRegular(path.into()));
         }
         let lock = match mode {
-            Mode::Peek => return Ok(FileDisk(file)),
+            Mode::Peek => return Ok(FileDisk::new(file)),
             Mode::ReadOnly => FlockOperation::NonBlockingLockShared,
             Mode::Create | Mode::ReadWrite => FlockOperation::NonBlockingLockExclusive,
         };
         match rustix::fs::flock(&file, lock) {
-            Ok(()) => Ok(FileDisk(file)),
+            Ok(()) => Ok(FileDisk::new(file)),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(ImageError::InUse(path.into())),
             Err(errno) => Err(fail("lock it", errno.into())),
         }
     }
 
+    fn new(file: File) -> Self {
+        FileDisk {
+            file,
+            map: OnceLock::new(),
+        }
+    }
+
+    /// Copies mapped bytes; returns whether that was possible.
+    #[inline]
+    fn read_mapped(&self, at: u64, buf: &mut [u8]) -> bool {
+        self.map
+            .get()
+            .is_some_and(|map| map.covers(at, buf.len()) && map.read_at(at, buf).is_ok())
+    }
+
     /// Returns the length and the bytes allocated by the host.
     pub(crate) fn sizes(&self) -> io::Result<(u64, u64)> {
-        let meta = self.0.metadata()?;
+        let meta = self.file.metadata()?;
         Ok((meta.len(), meta.blocks().saturating_mul(512)))
     }
 }
 
+/// Bytes of the host's RAM.
+fn ram_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit))
+}
+
 impl Disk for FileDisk {
+    /// Does nothing for a file larger than the host's RAM: `pread` reads ahead and evicts better
+    /// than page faults do.
+    fn map(&self, bytes: u64) {
+        if bytes <= ram_bytes()
+            && let Ok(map) = MappedFile::new(&self.file, bytes)
+        {
+            // Only an open maps, so there is no earlier map.
+            let _ = self.map.set(map);
+        }
+    }
+
     #[inline]
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.0.read_exact_at(buf, at)
+        if self.read_mapped(at, buf) {
+            return Ok(());
+        }
+        self.file.read_exact_at(buf, at)
     }
 
     fn read_vectored_at(&self, mut at: u64, mut bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        let mut place = at;
+        let mapped = bufs.iter_mut().all(|buf| {
+            let from = place;
+            place += to_u64(buf.len());
+            self.read_mapped(from, buf)
+        });
+        if mapped {
+            return Ok(());
+        }
         while !bufs.is_empty() {
             let most = bufs.len().min(IOV_MAX);
-            match rustix::io::preadv(&self.0, &mut bufs[..most], at) {
+            match rustix::io::preadv(&self.file, &mut bufs[..most], at) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
                     IoSliceMut::advance_slices(&mut bufs, count);
@@ -149,7 +202,7 @@ impl Disk for FileDisk {
     fn write_at(&self, at: u64, buf: &[u8]) -> Result<(), WriteError> {
         let mut done = 0;
         while done < buf.len() {
-            match self.0.write_at(&buf[done..], at + to_u64(done)) {
+            match self.file.write_at(&buf[done..], at + to_u64(done)) {
                 Ok(0) => {
                     return Err(WriteError {
                         done,
@@ -165,12 +218,12 @@ impl Disk for FileDisk {
     }
 
     fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::fdatasync(&self.0)?)
+        Ok(rustix::fs::fdatasync(&self.file)?)
     }
 
     fn punch(&self, at: u64, bytes: u64) -> io::Result<()> {
         Ok(rustix::fs::fallocate(
-            &self.0,
+            &self.file,
             FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
             at,
             bytes,
@@ -178,7 +231,7 @@ impl Disk for FileDisk {
     }
 
     fn next_data(&self, at: u64) -> Option<u64> {
-        match rustix::fs::seek(&self.0, SeekFrom::Data(at)) {
+        match rustix::fs::seek(&self.file, SeekFrom::Data(at)) {
             Ok(data) => Some(data),
             Err(rustix::io::Errno::NXIO) => None,
             // The file system has no such query: everything may be data.
@@ -187,11 +240,11 @@ impl Disk for FileDisk {
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.0.set_len(bytes)
+        self.file.set_len(bytes)
     }
 
     fn allocate(&self, at: u64, bytes: u64) -> io::Result<()> {
-        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), at, bytes) {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), at, bytes) {
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
             allocated => Ok(allocated?),
         }
@@ -199,7 +252,7 @@ impl Disk for FileDisk {
 
     fn unlock(&self) {
         // Closing the file unlocks too; a failure here only delays the unlock.
-        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 
@@ -207,6 +260,9 @@ impl Disk for FileDisk {
 pub(crate) struct Unsynced(pub(crate) FileDisk);
 
 impl Disk for Unsynced {
+    fn map(&self, bytes: u64) {
+        self.0.map(bytes);
+    }
     #[inline]
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
         self.0.read_at(at, buf)

@@ -199,6 +199,7 @@ impl FileStore {
         disk.sync().map_err(|e| io_error(path, "sync it", e))?;
         disk.write_at(layout.copy_at(0), &header.encode())
             .map_err(|e| io_error(path, "write its header", e.into()))?;
+        disk.map(layout.file_bytes);
         let found = Found::new(layout, &header.info);
         FileStore::begin(path, disk, layout, header, 0, 0, found, false)
     }
@@ -227,6 +228,9 @@ impl FileStore {
             info: &header.info.clone(),
             read_only,
         };
+        if !read_only {
+            disk.map(layout.file_bytes);
+        }
         opener.rewrite_header(copy)?;
         let mut report = OpenReport {
             was_clean: header.info.clean,
