@@ -56,7 +56,7 @@ pub use profile::{
 };
 pub use rng::SplitMix;
 pub use store::{
-    Access, Bad, BlockFacts, CacheArea, Cells, FileStore, Health, OpenReport, Store, SyncError,
-    SyncHandle, SyncStats, peek,
+    Access, Bad, BlockFacts, CacheArea, Cells, FileStore, Health, OpenReport, PageReader, Pin,
+    PlacedRun, Store, SyncError, SyncHandle, SyncStats, peek,
 };
 pub use timing::Nanos;

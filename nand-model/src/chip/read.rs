@@ -6,7 +6,7 @@ use crate::cause::Cause;
 use crate::convert::{index, to_u32, to_u64};
 use crate::error::{NandError, Part};
 use crate::fault::{Fault, FaultState};
-use crate::store::{Health, Store};
+use crate::store::{Health, PlacedRun, Store};
 use crate::timing::Nanos;
 
 /// How the cells of a page are read, and so how long a read retry takes.
@@ -107,9 +107,62 @@ impl<S: Store> Chip<S> {
         health: &mut [Health],
         cause: Cause,
     ) -> Result<Nanos, NandError> {
-        let block = self.check_page(first)?;
-        assert!(!health.is_empty(), "NAND rule: an empty run");
         let count = to_u32(health.len());
+        let (done, block, whole) = self.charge_run(at, first, count, cause)?;
+        let pages = first.run(count);
+        if whole {
+            self.store.read(first, data, oobs, health)?;
+        } else {
+            self.fetch_each(pages.clone(), data, oobs, health)?;
+        }
+        self.conclude(done, Sense::Page, block, pages, data, oobs, health)
+    }
+
+    /// Reads a run of pages without their bytes, for a caller that copies them by
+    /// [`Store::reader`]: times and counts equal those of [`Chip::read_run`]. Returns `None`, and
+    /// charges nothing, if the chip itself has to read the run: some page is erased, or a fault plan
+    /// affects reads.
+    ///
+    /// # Errors
+    ///
+    /// [`NandError::PowerLost`] while power is off.
+    ///
+    /// # Panics
+    ///
+    /// As [`Chip::read_run`].
+    #[inline]
+    pub fn place_run(
+        &mut self,
+        at: Nanos,
+        first: Ppn,
+        count: u32,
+        cause: Cause,
+    ) -> Result<Option<(Nanos, PlacedRun)>, NandError> {
+        if self.read_faults || self.strays {
+            return Ok(None);
+        }
+        self.check_page(first)?;
+        let run = match self.is_run_programmed(first, count) {
+            true => self.store.place(first, count),
+            false => None,
+        };
+        let Some(run) = run else { return Ok(None) };
+        let (done, ..) = self.charge_run(at, first, count, cause)?;
+        Ok(Some((done, run)))
+    }
+
+    /// Charges a read of a run. Returns the instant at which its data has arrived, its block, and
+    /// whether all its pages are programmed.
+    #[inline]
+    fn charge_run(
+        &mut self,
+        at: Nanos,
+        first: Ppn,
+        count: u32,
+        cause: Cause,
+    ) -> Result<(Nanos, Pbn, bool), NandError> {
+        let block = self.check_page(first)?;
+        assert!(count > 0, "NAND rule: an empty run");
         let offset = self.profile.geometry.offset_of(first);
         assert!(
             offset + count <= self.profile.geometry.pages_per_block,
@@ -124,20 +177,18 @@ impl<S: Store> Chip<S> {
         let done = self
             .clocks
             .read_run(at, die, cells_ns, first_ns, count, each);
-        let whole = if self.programs.is_empty() {
-            offset + count <= self.frontier(block)
-        } else {
-            self.programs[first.index()..][..index(count)]
-                .iter()
-                .all(|n| *n > 0)
-        };
-        let pages = first.run(count);
-        if whole {
-            self.store.read(first, data, oobs, health)?;
-        } else {
-            self.fetch_each(pages.clone(), data, oobs, health)?;
+        Ok((done, block, self.is_run_programmed(first, count)))
+    }
+
+    #[inline]
+    fn is_run_programmed(&self, first: Ppn, count: u32) -> bool {
+        if self.programs.is_empty() {
+            let offset = self.split.offset_of(first);
+            return offset + count <= self.frontier(self.split.block_of(first));
         }
-        self.conclude(done, Sense::Page, block, pages, data, oobs, health)
+        self.programs[first.index()..][..index(count)]
+            .iter()
+            .all(|n| *n > 0)
     }
 
     /// Reads pages of one block, in ascending order, into consecutive parts of the buffers; times,

@@ -14,7 +14,10 @@ mod file;
 mod mem;
 mod oob_only;
 
-pub use file::{Access, CacheArea, FileStore, OpenReport, SyncError, SyncHandle, SyncStats, peek};
+pub use file::{
+    Access, CacheArea, FileStore, OpenReport, PageReader, Pin, PlacedRun, SyncError, SyncHandle,
+    SyncStats, peek,
+};
 #[cfg(any(test, feature = "sim"))]
 pub use file::{Crash, End, Freeze, ReadFault, SimDisk, SyncFault, WriteFault};
 pub use mem::{Change, MemStore};
@@ -183,6 +186,23 @@ pub trait Store: Send + 'static {
             done += run.len();
         }
         Ok(())
+    }
+
+    /// Returns a reader of placed pages, for any thread; `None` if only the store itself can read.
+    fn reader(&self) -> Option<PageReader> {
+        None
+    }
+
+    /// Holds the places that [`Store::place`] names from now on, until the pin is dropped; `None` if
+    /// the store has no reader.
+    fn pin(&self) -> Option<Pin> {
+        None
+    }
+
+    /// Returns where a run of programmed pages of one block is stored, for [`Store::reader`]; `None`
+    /// if the store itself has to read it.
+    fn place(&self, _first: Ppn, _count: u32) -> Option<PlacedRun> {
+        None
     }
 
     /// Programs `count` pages from `first` on. `oobs` holds `count` equal slices; OOB bytes beyond

@@ -10,6 +10,8 @@
 //!   all its writes;
 //! - an erase moves the block to another slot at once. The old slot is written again only when a
 //!   header on the disk itself records the erase as synced;
+//! - the old slot is not written either while a reader outside the store's lock holds a [`Pin`] from
+//!   before the erase;
 //! - a record belongs to its slot's current life if and only if its number is above the first
 //!   number of that life. So a reused slot needs no clearing.
 //!
@@ -25,8 +27,10 @@ mod disk;
 mod host_faults;
 mod marks;
 mod open;
+mod pins;
 mod program;
 mod read;
+mod reader;
 #[cfg(any(test, feature = "sim"))]
 mod sim;
 mod slots;
@@ -37,6 +41,8 @@ mod tests;
 
 pub use cache_area::CacheArea;
 pub use open::{Access, OpenReport, peek};
+pub use pins::Pin;
+pub use reader::{PageReader, PlacedRun};
 #[cfg(any(test, feature = "sim"))]
 pub use sim::{Crash, End, Freeze, ReadFault, SimDisk, SyncFault, WriteFault};
 pub use sync::{SyncError, SyncHandle, SyncStats};
@@ -228,6 +234,20 @@ impl Store for FileStore {
 
     fn program_as(&mut self, ppn: Ppn, data: &[u8], oob: &[u8], health: Health) -> io::Result<()> {
         self.program_run(ppn, 1, data, oob, health)
+    }
+
+    fn reader(&self) -> Option<PageReader> {
+        Some(self.page_reader())
+    }
+
+    #[inline]
+    fn pin(&self) -> Option<Pin> {
+        Some(self.slots.pins.pin())
+    }
+
+    #[inline]
+    fn place(&self, first: Ppn, count: u32) -> Option<PlacedRun> {
+        self.place_run(first, count)
     }
 
     fn spoil(&mut self, by: Ppn, pages: &[(Ppn, Health)]) -> io::Result<()> {

@@ -17,6 +17,43 @@ pub(super) const GAP_PAGES: u32 = 3;
 /// Maximum number of pages per read; keeps the unwanted bytes in the processor's cache.
 pub(super) const NEAR_PAGES: usize = 64;
 
+/// Which parts of a page pass their checks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PageCheck {
+    /// The record's core, if it belongs to this page and its block's life.
+    pub(super) core: Option<Core>,
+    /// Whether the data is whole; true for a read without data.
+    pub(super) data_good: bool,
+    pub(super) oob_good: bool,
+}
+
+impl PageCheck {
+    /// Checks a page of the block in `slot`, whose life began with this number.
+    #[inline]
+    pub(super) fn of(
+        layout: &Layout,
+        ppn: Ppn,
+        (slot, life): (u32, u64),
+        record: &[u8],
+        data: &[u8],
+    ) -> PageCheck {
+        debug_assert_eq!(
+            record.len(),
+            layout.record_bytes,
+            "the record of page {ppn}"
+        );
+        let geometry = &layout.geometry;
+        let core = Core::decode(slot, geometry.offset_of(ppn), record)
+            .filter(|core| core.seq > life && core.tag == tag_of(ppn, life));
+        let oob = &record[CORE_BYTES..][..geometry.oob_len()];
+        PageCheck {
+            core,
+            data_good: core.is_some_and(|core| data.is_empty() || crc32c(data) == core.data_check),
+            oob_good: core.is_some_and(|core| crc32c(oob) == core.oob_check),
+        }
+    }
+}
+
 impl FileStore {
     /// Reads a run: one system call for the records, one for the data.
     #[inline]
@@ -128,58 +165,37 @@ impl FileStore {
         let Layout {
             hints, geometry, ..
         } = self.layout;
-        let erase_seq = self.blocks[geometry.block_of(ppn).index()].erase_seq;
-        debug_assert_eq!(
-            record.len(),
-            self.layout.record_bytes,
-            "the record of page {ppn}"
-        );
-        let core =
-            Core::decode(slot, geometry.offset_of(ppn), record).filter(|core| core.seq > erase_seq);
+        let life = self.blocks[geometry.block_of(ppn).index()].erase_seq;
         let oob_bytes = geometry.oob_len();
-        let kept = &record[CORE_BYTES..][..oob_bytes];
         debug_assert!(
             oob.len() <= oob_bytes,
             "a read of {} OOB bytes, a page has {oob_bytes}",
             oob.len()
         );
-        oob.copy_from_slice(&kept[..oob.len()]);
-        let hint = core
-            .filter(|_| hints)
-            .and_then(|core| Hint::decode(core.seq, record, oob_bytes));
-        if let Some((_, mask)) = hint {
+        let check = PageCheck::of(&self.layout, ppn, (slot, life), record, data);
+        oob.copy_from_slice(&record[CORE_BYTES..][..oob.len()]);
+        let Some(core) = check.core else {
+            return Ok(Health::Lost);
+        };
+        if hints && let Some((_, mask)) = Hint::decode(core.seq, record, oob_bytes) {
             oob.iter_mut()
                 .zip(mask)
                 .for_each(|(have, keep)| *have &= keep);
         }
-        let oob_good = core.is_some_and(|core| oob.is_empty() || crc32c(kept) == core.oob_check);
-        self.page_health(ppn, core, tag_of(ppn, erase_seq), oob_good, data)
-    }
-
-    /// Returns the page's health from tag, checks and marks.
-    #[inline]
-    fn page_health(
-        &mut self,
-        ppn: Ppn,
-        core: Option<Core>,
-        tag: u32,
-        oob_good: bool,
-        data: &[u8],
-    ) -> io::Result<Health> {
-        let Some(core) = core.filter(|core| core.tag == tag) else {
-            return Ok(Health::Lost);
-        };
-        let data_good = data.is_empty() || crc32c(data) == core.data_check;
         let marked = if self.unhealthy.is_empty() {
             Health::Good
         } else {
             self.use_mark(ppn, core.seq)?
         };
-        if data_good && oob_good {
+        let oob_good = oob.is_empty() || check.oob_good;
+        if check.data_good && oob_good {
             return Ok(marked);
         }
         Ok(
-            match (data_good && marked.data_ok(), oob_good && marked.oob_ok()) {
+            match (
+                check.data_good && marked.data_ok(),
+                oob_good && marked.oob_ok(),
+            ) {
                 (false, false) => Health::Lost,
                 (false, true) => Health::DataLost,
                 (true, _) => Health::OobLost,

@@ -1,11 +1,13 @@
 //! Slots: the free ones, their assignment to blocks, and the release of their space to the host.
 //!
 //! Invariants: a slot is in one of the lists of [`Slots`] or belongs to one block; a slot that an
-//! erase freed is written again only when that erase is durable.
+//! erase freed is written again only when that erase is durable, and when no reader outside the
+//! store's lock may still copy from it ([`Pins`]).
 //!
 //! If the host fails between the write of a slot header and the sync that covers it, the block is
 //! in its old slot, which was not written since.
 
+use super::pins::Pins;
 use super::{Block, FileStore};
 use crate::convert::{index, to_u32};
 use crate::image::{PAGE, SLOT_HEADER_BYTES, SlotHeader};
@@ -21,29 +23,44 @@ pub(super) struct Slots {
     /// Free slots with allocated space; the most recently freed one is at the end, so space is
     /// reused while it is cached.
     pub(super) used: VecDeque<u32>,
-    /// Slots freed by an erase that may not be durable yet, in the order of the erases.
-    pub(super) pending: VecDeque<(u32, u64)>,
+    /// Slots freed by an erase that may not be durable yet, or that readers may still use, in the
+    /// order of the erases.
+    pub(super) pending: VecDeque<Freed>,
+    pub(super) pins: Pins,
     /// Per slot: whether the host may have allocated space for it.
     pub(super) roomy: Vec<bool>,
 }
 
+/// A slot freed by an erase.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Freed {
+    slot: u32,
+    /// Number of the erase.
+    seq: u64,
+    /// Epoch of the erase.
+    epoch: u64,
+}
+
 impl Slots {
+    /// Returns the slots that are free once the readers of the others have ended.
     pub(super) fn ready(&self, durable_seq: u64) -> usize {
         let settled = self
             .pending
-            .partition_point(|&(_, erase_seq)| erase_seq <= durable_seq);
+            .partition_point(|freed| freed.seq <= durable_seq);
         self.blank.len() + self.used.len() + settled
     }
 
     pub(super) fn release(&mut self, durable_seq: u64) {
-        while let Some((slot, _)) = self
-            .pending
-            .front()
-            .copied()
-            .filter(|&(_, erase_seq)| erase_seq <= durable_seq)
+        if self.pending.is_empty() {
+            return;
+        }
+        let read_until = self.pins.settled();
+        while let Some(freed) = self.pending.front().copied()
+            && freed.seq <= durable_seq
+            && freed.epoch < read_until
         {
             self.pending.pop_front();
-            self.used.push_back(slot);
+            self.used.push_back(freed.slot);
         }
     }
 
@@ -135,10 +152,15 @@ impl FileStore {
     pub(super) fn take_slot(&mut self, block: usize, facts: BlockFacts) -> io::Result<u32> {
         self.slots.release(self.sync.durable_seq());
         if self.slots.next().is_none() {
-            // Last resort: a caller that checks `erase_credit` never reaches this.
-            let &(_, erase_seq) = self.slots.pending.front().expect("more slots than blocks");
-            self.sync.settle(erase_seq)?;
+            // Last resort: a caller that checks `erase_credit` never waits for a sync here.
+            let oldest = *self.slots.pending.front().expect("more slots than blocks");
+            self.sync.settle(oldest.seq)?;
             self.slots.release(self.sync.durable_seq());
+            while self.slots.next().is_none() {
+                // Readers copy, without any lock, and end.
+                std::thread::yield_now();
+                self.slots.release(self.sync.durable_seq());
+            }
         }
         let slot = self.slots.next().expect("released above");
         let erase_seq = self.sync.last_seq() + 1;
@@ -160,9 +182,13 @@ impl FileStore {
         );
         if let Some(left) = old.slot {
             assert_ne!(left, slot, "an erase moves the block to another slot");
-            let newest = self.slots.pending.back().map_or(0, |&(_, seq)| seq);
+            let newest = self.slots.pending.back().map_or(0, |freed| freed.seq);
             assert!(newest < erase_seq, "erase {erase_seq} after erase {newest}");
-            self.slots.pending.push_back((left, erase_seq));
+            self.slots.pending.push_back(Freed {
+                slot: left,
+                seq: erase_seq,
+                epoch: self.slots.pins.epoch(),
+            });
         }
         self.sync.publish(erase_seq);
         Ok(slot)
