@@ -101,6 +101,15 @@ pub trait BlockDevice: Send + Sync {
     /// `ENOSPC` beyond the end or if the host's storage is full, `EPERM` on a read-only device,
     /// otherwise `EIO`. Part of the data may have been written.
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion>;
+    /// Executes writes in this order, as [`BlockDevice::write`] would one by one; appends a result
+    /// for each to `results`. A device may execute them as one.
+    fn write_many(&self, writes: &[(u64, &[u8])], results: &mut Vec<io::Result<Completion>>) {
+        results.extend(
+            writes
+                .iter()
+                .map(|(offset, data)| self.write(*offset, data)),
+        );
+    }
     /// Makes the range read as zeros and releases its space.
     ///
     /// # Errors

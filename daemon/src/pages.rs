@@ -5,7 +5,7 @@
 //! part finishes.
 
 use crate::convert::{index, to_u32, to_u64};
-use ftl_core::{Ftl, FtlError, Lpn, Span};
+use ftl_core::{DeferredRead, Ftl, FtlError, Lpn, Span};
 use nand_model::{Geometry, Nanos, Store};
 
 /// Bytes per call to a scheme, unless a block is larger.
@@ -71,6 +71,37 @@ impl<S: Store> PageIo<'_, S> {
     /// # Errors
     /// As [`Ftl::read`].
     pub fn read(&mut self, at: Nanos, offset: u64, buf: &mut [u8]) -> Result<Nanos, FtlError> {
+        self.read_with(at, offset, buf, |ftl, at, lpn, _, body| {
+            ftl.read(at, lpn, body)
+        })
+    }
+
+    /// Reads an extent, but may leave whole pages of `buf` to [`DeferredRead::finish`].
+    ///
+    /// # Errors
+    /// As [`Ftl::read_deferred`].
+    pub(crate) fn read_deferred(
+        &mut self,
+        at: Nanos,
+        offset: u64,
+        buf: &mut [u8],
+        deferred: &mut DeferredRead,
+    ) -> Result<Nanos, FtlError> {
+        deferred.begin(Lpn::new(0), 0);
+        self.read_with(at, offset, buf, |ftl, at, lpn, from, body| {
+            deferred.begin(lpn, from);
+            ftl.read_deferred(at, lpn, body, deferred)
+        })
+    }
+
+    /// Reads an extent; `read_body` reads its whole pages, which begin at a byte of the buffer.
+    fn read_with(
+        &mut self,
+        at: Nanos,
+        offset: u64,
+        buf: &mut [u8],
+        read_body: impl FnOnce(&mut dyn Ftl<S>, Nanos, Lpn, usize, &mut [u8]) -> Result<Nanos, FtlError>,
+    ) -> Result<Nanos, FtlError> {
         let at = self.handled(at);
         let span = self.span(offset, to_u64(buf.len()));
         let (head, rest) = buf.split_at_mut(span.head.map_or(0, |(_, _, len)| index(len)));
@@ -85,7 +116,7 @@ impl<S: Store> PageIo<'_, S> {
             done = done.max(self.read_part(at, lpn, from, head)?);
         }
         if !body.is_empty() {
-            done = done.max(self.ftl.read(at, span.body.0, body)?);
+            done = done.max(read_body(self.ftl, at, span.body.0, head.len(), body)?);
         }
         if let Some((lpn, _)) = span.tail {
             done = done.max(self.read_part(at, lpn, 0, tail)?);

@@ -12,6 +12,7 @@ use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::error::FtlError;
 use crate::events::{EventKind, EventLog};
+use crate::flash::DeferredRead;
 use crate::ftl::{Ftl, Start};
 use crate::gc::{GarbageCollect, GcState};
 use crate::int::to_u64;
@@ -49,6 +50,21 @@ pub(crate) trait Mapping<S: Store>: GarbageCollect<S> {
 
     /// Writes consecutive pages.
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError>;
+
+    /// Writes pages of any addresses in this order; `written` counts those that are written.
+    fn write_scattered_pages(
+        &mut self,
+        lpns: &[Lpn],
+        data: &[u8],
+        written: &mut usize,
+    ) -> Result<(), FtlError> {
+        let page = data.len() / lpns.len();
+        for (lpn, bytes) in lpns.iter().zip(data.chunks_exact(page)) {
+            self.write_pages(*lpn, bytes)?;
+            *written += 1;
+        }
+        Ok(())
+    }
 
     /// Makes `count` pages read as zeros.
     fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError>;
@@ -281,6 +297,29 @@ where
         self.space.flash.add_ram_steps(self.timed_steps() - before);
     }
 
+    /// Reads pages for the host, copied or deferred.
+    fn read_host_pages(
+        &mut self,
+        at: Nanos,
+        first: Lpn,
+        out: &mut [u8],
+    ) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        self.begin();
+        let count = self.pages_in(out.len());
+        self.check_request(first, count);
+        let steps = self.timed_steps();
+        self.stats.host_pages_read += count;
+        self.read_pages(first, out)?;
+        self.add_ram_time(steps);
+        debug_assert!(
+            self.space.flash.now() >= at,
+            "a read that began at {at} ns ended at {} ns",
+            self.space.flash.now()
+        );
+        Ok(self.space.flash.now())
+    }
+
     fn audit_blocks(&self) -> Vec<String> {
         let mut wrong = self.space.table.audit();
         let counts = self.space.table.counts();
@@ -309,20 +348,22 @@ where
     }
 
     fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        self.begin();
-        let count = self.pages_in(out.len());
-        self.check_request(first, count);
-        let steps = self.timed_steps();
-        self.stats.host_pages_read += count;
-        self.read_pages(first, out)?;
-        self.add_ram_time(steps);
-        debug_assert!(
-            self.space.flash.now() >= at,
-            "a read that began at {at} ns ended at {} ns",
-            self.space.flash.now()
-        );
-        Ok(self.space.flash.now())
+        // A panic may have left a deferred read without its end.
+        self.space.flash.copy_reads();
+        self.read_host_pages(at, first, out)
+    }
+
+    fn read_deferred(
+        &mut self,
+        at: Nanos,
+        first: Lpn,
+        out: &mut [u8],
+        deferred: &mut DeferredRead,
+    ) -> Result<Nanos, FtlError> {
+        self.space.flash.defer_reads(deferred);
+        let done = self.read_host_pages(at, first, out);
+        self.space.flash.end_deferring(deferred);
+        done
     }
 
     fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {
@@ -341,6 +382,32 @@ where
             "a write that began at {at} ns ended at {} ns",
             self.space.flash.now()
         );
+        Ok(self.space.flash.now())
+    }
+
+    fn write_scattered(
+        &mut self,
+        at: Nanos,
+        lpns: &[Lpn],
+        data: &[u8],
+        written: &mut usize,
+    ) -> Result<Nanos, FtlError> {
+        *written = 0;
+        self.space.flash.begin(at);
+        self.begin();
+        self.gc.refuse_if_read_only()?;
+        assert_eq!(
+            self.pages_in(data.len()),
+            to_u64(lpns.len()),
+            "data is not one page for each address"
+        );
+        lpns.iter().for_each(|lpn| self.check_request(*lpn, 1));
+        let steps = self.timed_steps();
+        self.space.stalls.begin_write();
+        let outcome = self.write_scattered_pages(lpns, data, written);
+        self.space.stalls.end_write();
+        outcome?;
+        self.add_ram_time(steps);
         Ok(self.space.flash.now())
     }
 

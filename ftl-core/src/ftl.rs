@@ -8,6 +8,7 @@
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::events::EventLog;
+use crate::flash::DeferredRead;
 use crate::stats::{BlockView, RamReport, SchemeStats, StreamView};
 use nand_model::{Chip, Nanos, Pbn, Store};
 
@@ -27,6 +28,22 @@ pub trait Ftl<S: Store>: Send {
     /// host cannot read the image; [`FtlError::PowerLost`].
     fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError>;
 
+    /// Reads like [`Ftl::read`], but may leave pages of `out` to [`DeferredRead::finish`], which
+    /// needs no scheme. Begin `deferred` before, with the pages of this call; time and counters are
+    /// those of a read.
+    ///
+    /// # Errors
+    /// As [`Ftl::read`]; a page that cannot be read may also be left to the second half.
+    fn read_deferred(
+        &mut self,
+        at: Nanos,
+        first: Lpn,
+        out: &mut [u8],
+        _deferred: &mut DeferredRead,
+    ) -> Result<Nanos, FtlError> {
+        self.read(at, first, out)
+    }
+
     /// Writes consecutive pages; `data` is a whole number of pages. On an error a prefix of the
     /// pages may have been written.
     ///
@@ -35,6 +52,29 @@ pub trait Ftl<S: Store>: Send {
     /// written; [`FtlError::MediaLost`] if a part of the map is unreadable;
     /// [`FtlError::PowerLost`].
     fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError>;
+
+    /// Writes pages of any addresses, one for each of `lpns`, in this order: a later page of an
+    /// address replaces an earlier one. `written` becomes the number of pages that are written, from
+    /// the first on, also on an error.
+    ///
+    /// # Errors
+    /// As [`Ftl::write`].
+    fn write_scattered(
+        &mut self,
+        at: Nanos,
+        lpns: &[Lpn],
+        data: &[u8],
+        written: &mut usize,
+    ) -> Result<Nanos, FtlError> {
+        *written = 0;
+        let mut done = at;
+        let page = data.len() / lpns.len().max(1);
+        for (lpn, bytes) in lpns.iter().zip(data.chunks_exact(page)) {
+            done = done.max(self.write(at, *lpn, bytes)?);
+            *written += 1;
+        }
+        Ok(done)
+    }
 
     /// Makes `count` pages read as zeros. Also serves write-zeroes: no scheme reserves space for an
     /// address.

@@ -57,6 +57,6 @@ pub use profile::{
 pub use rng::SplitMix;
 pub use store::{
     Access, Bad, BlockFacts, CacheArea, Cells, FileStore, Health, OpenReport, PageReader, Pin,
-    PlacedRun, Store, SyncError, SyncHandle, SyncStats, peek,
+    PlacedRun, Store, SyncError, SyncHandle, SyncStats, Verify, peek,
 };
 pub use timing::Nanos;

@@ -12,11 +12,18 @@ use super::{EINVAL, EIO, ENOSPC, EPERM, EXTENT_PAGES, Volume};
 use crate::convert::{to_u64, to_usize};
 use crate::device::{BlockDevice, Completion, Extent, Flush, FlushOf};
 use crate::pages::extent_end;
-use ftl_core::FtlError;
-use nand_model::{Nanos, Store};
+use ftl_core::{DeferredRead, FtlError};
+use nand_model::{Nanos, PageReader, Store};
 use parking_lot::MutexGuard;
+use std::cell::RefCell;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
+
+thread_local! {
+    /// The second half of this thread's read.
+    static DEFERRED: RefCell<DeferredRead> = RefCell::default();
+}
 
 impl<S: Store + 'static> Volume<S> {
     /// Returns the lock once the pause gate admits an extent; `first` marks the first extent of a
@@ -91,7 +98,7 @@ impl<S: Store + 'static> Volume<S> {
         self.run(&mut guard, false, |core| request.step(core, last, verb))
     }
 
-    fn writable(&self) -> io::Result<()> {
+    pub(super) fn writable(&self) -> io::Result<()> {
         match self.unlocked.health.load(Relaxed) {
             WELL if !self.shape.read_only => Ok(()),
             NO_POWER => Err(io::Error::from_raw_os_error(EIO)),
@@ -140,14 +147,43 @@ impl<S: Store + 'static> Volume<S> {
             let next = extent_end(offset, end, self.shape.extent_bytes);
             assert!(next > offset, "an extent of a read is empty");
             let (part, rest) = buf.split_at_mut(to_usize(next - offset));
-            self.look(request, next == end, |core, at| core.read(at, offset, part))?;
+            match &self.reader {
+                Some(reader) if !self.shape.has_cache => {
+                    self.read_outside(request, next == end, offset, part, reader)?;
+                }
+                _ => self.look(request, next == end, |core, at| core.read(at, offset, part))?,
+            }
             (buf, offset) = (rest, next);
         }
         assert!(buf.is_empty(), "a read has filled its buffer");
         Ok(())
     }
 
-    fn write_extents(
+    /// Reads an extent: the scheme finds the pages under the lock, and they are copied and checked
+    /// outside it. If one is not good, the scheme reads the extent, and decides what that means.
+    fn read_outside(
+        &self,
+        request: &mut Request<'_>,
+        last: bool,
+        offset: u64,
+        buf: &mut [u8],
+        reader: &PageReader,
+    ) -> io::Result<()> {
+        DEFERRED.with_borrow_mut(|deferred| {
+            self.look(request, last, |core, at| {
+                core.read_deferred(at, offset, buf, deferred)
+            })?;
+            // A panic is no evidence about the page: the scheme reads it again.
+            let copied = catch_unwind(AssertUnwindSafe(|| deferred.finish(reader, buf)));
+            if copied.unwrap_or(false) {
+                return Ok(());
+            }
+            self.unlocked.counters.reads_repeated.fetch_add(1, Relaxed);
+            self.look(request, last, |core, at| core.read(at, offset, buf))
+        })
+    }
+
+    pub(super) fn write_extents(
         &self,
         request: &mut Request<'_>,
         mut offset: u64,
@@ -247,6 +283,10 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
             .and_then(|()| self.write_extents(&mut request, offset, data));
         let written = request.end(result)?;
         self.flush_through(written)
+    }
+
+    fn write_many(&self, writes: &[(u64, &[u8])], results: &mut Vec<io::Result<Completion>>) {
+        self.write_batches(writes, results);
     }
 
     fn trim(&self, offset: u64, len: u64) -> io::Result<Completion> {

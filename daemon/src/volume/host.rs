@@ -101,6 +101,8 @@ pub struct HostCounters {
     ops: [OpCounter; Op::COUNT],
     /// Requests with FUA.
     pub(super) fua: AtomicU64,
+    /// Extents of reads that the scheme read again, because a page was not good outside the lock.
+    pub(super) reads_repeated: AtomicU64,
     /// Waits for the host's storage.
     pub(super) sync: Histogram,
 }
@@ -145,6 +147,8 @@ pub struct HostView {
     pub ops: [OpView; Op::COUNT],
     /// Requests with FUA.
     pub fua: u64,
+    /// Extents of reads that the scheme read again, because a page was not good outside the lock.
+    pub reads_repeated: u64,
     /// Time that FLUSH and FUA waited for the image to reach the host's storage.
     pub sync: HistogramView,
 }
@@ -188,6 +192,7 @@ impl HostCounters {
     pub fn view(&self) -> HostView {
         let mut view = HostView {
             fua: self.fua.load(Relaxed),
+            reads_repeated: self.reads_repeated.load(Relaxed),
             sync: self.sync.view(),
             ..HostView::default()
         };

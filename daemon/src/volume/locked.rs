@@ -4,19 +4,22 @@
 //! rules apply.
 
 use super::EXTENT_PAGES;
+use super::batch::Batch;
 use super::clock::Clock;
 use super::snapshot::{LastWrite, Wear, WearScan};
 use super::write_cache::{CacheView, WriteCache};
 use crate::convert::{narrow, to_u32, to_u64};
 use crate::device::Extent;
 use crate::pages::PageIo;
-use ftl_core::{Ftl, FtlError, Lpn};
+use ftl_core::{DeferredRead, Ftl, FtlError, Lpn};
 use nand_model::{Nanos, Store};
 
 pub(super) struct Core<S: Store> {
     pub(super) ftl: Box<dyn Ftl<S>>,
     /// Buffer of one page, for requests that cover a part of a page.
     pub(super) scratch: Vec<u8>,
+    /// Pages of writes that are executed together.
+    pub(super) batch: Batch,
     pub(super) clock: Clock,
     pub(super) scan: WearScan,
     pub(super) wear: Wear,
@@ -83,6 +86,18 @@ impl<S: Store> Core<S> {
             None => self.paged().read(at, offset, buf),
             Some((cache, mut io)) => cache.read(&mut io, at, offset, buf),
         }
+    }
+
+    /// Reads an extent of a volume without a cache, but may leave whole pages of `buf` to
+    /// [`DeferredRead::finish`], which needs no lock.
+    pub(super) fn read_deferred(
+        &mut self,
+        at: Nanos,
+        offset: u64,
+        buf: &mut [u8],
+        deferred: &mut DeferredRead,
+    ) -> Result<Nanos, FtlError> {
+        self.paged().read_deferred(at, offset, buf, deferred)
     }
 
     /// Makes everything on the flash safe.

@@ -12,6 +12,7 @@
 //! volume has no state of its own on the image.
 
 mod background;
+mod batch;
 mod block_device;
 mod cached;
 mod clock;
@@ -35,10 +36,11 @@ pub use watch::{BlockMap, CELLS_MAX, Cell, EventsView, UseCounts};
 
 use crate::failure::panic_text;
 use crate::pages::extent_bytes;
+use batch::Batch;
 use clock::Clock;
 use ftl_core::{Ftl, FtlError};
 use locked::Core;
-use nand_model::Store;
+use nand_model::{PageReader, Store};
 use parking_lot::{Mutex, MutexGuard};
 use snapshot::WearScan;
 use std::io;
@@ -149,6 +151,8 @@ pub struct Volume<S: Store> {
     unlocked: Arc<Unlocked>,
     core: Mutex<Option<Core<S>>>,
     durable: Option<Arc<dyn Durable<S>>>,
+    /// Copies pages outside the lock, where the store permits it.
+    reader: Option<PageReader>,
     published: Mutex<Arc<FlashSnapshot>>,
     /// Locked only by [`Volume::publish`], before the request lock.
     scan: Mutex<BlockScan>,
@@ -167,6 +171,8 @@ struct Shape {
     unit_bytes: u32,
     /// Whether there is a write cache.
     has_cache: bool,
+    /// Whether completions are delayed until the emulated flash has finished.
+    emulate: bool,
     read_only: bool,
     /// Erases left at which a change waits for a sync.
     erases_low: u32,
@@ -200,11 +206,13 @@ impl<S: Store + 'static> Volume<S> {
             "pages of {page} bytes"
         );
         let erases = ftl.chip().store().erase_credit_full();
+        let reader = ftl.chip().store().reader();
         // The emulated time of the mount ends before the first request.
         let clock = Clock::new(ftl.chip().busy_until(), options.emulate);
         let mut core = Core {
             ftl,
             scratch: vec![0; to_usize(page)],
+            batch: Batch::default(),
             clock,
             scan: WearScan::default(),
             wear: Wear::default(),
@@ -222,6 +230,7 @@ impl<S: Store + 'static> Volume<S> {
                 write_bytes: extent_bytes,
                 unit_bytes: geometry.page_bytes.min(4096),
                 has_cache: false,
+                emulate: options.emulate,
                 read_only: options.read_only,
                 erases_low: ERASES_LOW.min(erases / 4),
                 erases_eager: erases / 2,
@@ -229,6 +238,7 @@ impl<S: Store + 'static> Volume<S> {
             unlocked: Arc::new(Unlocked::new()),
             core: Mutex::new(Some(core)),
             durable,
+            reader,
             published,
             scan: Mutex::new(BlockScan::new(geometry.blocks)),
             map: Mutex::default(),

@@ -1,14 +1,16 @@
 //! The only access of schemes to the chip. It encodes and decodes the OOB record, assigns program
 //! sequence numbers, and advances the instant along a request's critical path.
 
+mod deferred;
 mod kept;
 mod program;
 mod read;
 
 use crate::format::{Flags, OOB_SLOT, Oob};
 use crate::ram::{run_pages, vec_bytes, vec_most};
+pub use deferred::DeferredRead;
 use kept::MetadataCopies;
-use nand_model::{Chip, Geometry, Health, Nanos, Ppn, Store};
+use nand_model::{Chip, Geometry, Health, Nanos, PlacedRun, Ppn, Store};
 
 /// A chip with the counters that every program needs.
 pub(crate) struct Flash<S> {
@@ -28,6 +30,8 @@ pub(crate) struct Flash<S> {
     health: Vec<Health>,
     /// Results of a host read, page by page.
     found: Vec<(Option<Oob>, bool)>,
+    /// Runs that the current host read leaves to its caller; `None` if it copies them itself.
+    deferred: Option<Vec<(u32, PlacedRun)>>,
     /// Only over a store that keeps no data.
     kept: Option<MetadataCopies>,
 }
@@ -61,6 +65,7 @@ impl<S: Store> Flash<S> {
             spare: Vec::new(),
             health: Vec::new(),
             found: Vec::new(),
+            deferred: None,
             kept,
         }
     }

@@ -109,12 +109,22 @@ impl<S: Store> Flash<S> {
     }
 
     /// Reads consecutive pages of one block for the host: logical pages from `lpn` on, or an error.
+    /// Leaves them to the caller of the scheme if it has asked for that, and the chip can.
     pub(crate) fn read_host(
         &mut self,
         lpn: u32,
         first: Ppn,
         out: &mut [u8],
     ) -> Result<(), FtlError> {
+        if let Some(runs) = &mut self.deferred {
+            let count = to_u32(out.len() / self.chip.geometry().page_len());
+            let placed = self.chip.place_run(self.now, first, count, Cause::Host)?;
+            if let Some((done, run)) = placed {
+                self.now = done;
+                runs.push((lpn, run));
+                return Ok(());
+            }
+        }
         let mut found = std::mem::take(&mut self.found);
         let outcome = self.read_run(first, out, &mut found, Cause::Host);
         let ours = |lpn: u32, oob: &Option<Oob>| {

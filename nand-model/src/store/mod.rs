@@ -16,7 +16,7 @@ mod oob_only;
 
 pub use file::{
     Access, CacheArea, FileStore, OpenReport, PageReader, Pin, PlacedRun, SyncError, SyncHandle,
-    SyncStats, peek,
+    SyncStats, Verify, peek,
 };
 #[cfg(any(test, feature = "sim"))]
 pub use file::{Crash, End, Freeze, ReadFault, SimDisk, SyncFault, WriteFault};

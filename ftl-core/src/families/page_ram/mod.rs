@@ -157,6 +157,23 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
         }
     }
 
+    fn write_scattered_pages(
+        &mut self,
+        lpns: &[Lpn],
+        data: &[u8],
+        written: &mut usize,
+    ) -> Result<(), FtlError> {
+        if self.map.streams.host().len() == 1 {
+            return self.append_run(lpns.len(), |i| lpns[i], data, written);
+        }
+        let page = self.space.geometry().page_bytes as usize;
+        for (lpn, bytes) in lpns.iter().zip(data.chunks_exact(page)) {
+            self.write_page(*lpn, bytes)?;
+            *written += 1;
+        }
+        Ok(())
+    }
+
     fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
         if (0..count).all(|i| self.map.pages.get(first.plus(i)).is_none()) {
             return Ok(());
@@ -303,27 +320,40 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     #[inline(never)]
     fn write_run(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let page = self.space.geometry().page_bytes as usize;
-        let count = (data.len() / page) as u32;
+        let count = data.len() / page;
         if self.map.streams.host().len() > 1 {
             let mut parts = self.space.flash.begin_parts();
-            for (i, bytes) in (0..count).zip(data.chunks_exact(page)) {
+            for (lpn, bytes) in first.run(count as u32).zip(data.chunks_exact(page)) {
                 self.space.flash.next_part(&mut parts);
-                self.write_page(first.plus(i), bytes)?;
+                self.write_page(lpn, bytes)?;
             }
             self.space.flash.end_parts(parts);
             return Ok(());
         }
+        self.append_run(count, |i| first.plus(i as u32), data, &mut 0)
+    }
+
+    /// Appends pages in runs; `lpn_of` returns the logical page of each number from 0 on. `written`
+    /// counts the pages that are written.
+    fn append_run(
+        &mut self,
+        count: usize,
+        lpn_of: impl Fn(usize) -> Lpn,
+        data: &[u8],
+        written: &mut usize,
+    ) -> Result<(), FtlError> {
+        let page = self.space.geometry().page_bytes as usize;
         let mut done = 0;
         while done < count {
             self.ensure_space(HOST)?;
-            let wanted = (count - done).min(self.space.geometry().pages_per_block);
+            let wanted = (count - done).min(self.space.geometry().pages_per_block as usize);
             let tag = |i| PageTag {
                 role: Role::Data,
                 flags: Flags::NONE,
-                lpn: first.raw() + done + i,
+                lpn: lpn_of(done + i).raw(),
                 ver: self.next_ver + i as u64,
             };
-            let bytes = &data[done as usize * page..][..wanted as usize * page];
+            let bytes = &data[done * page..][..wanted * page];
             self.map.tags.clear();
             self.map.tags.extend((0..wanted).map(tag));
             let (ppn, taken) = self
@@ -331,10 +361,12 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
                 .append(HOST, &self.map.tags, bytes, Cause::Host)?;
             self.next_ver += taken as u64;
             for i in 0..taken {
-                self.set_map(first.plus(done + i), Some(Ppn::new(ppn.raw() + i)));
+                let lpn = lpn_of(done + i as usize);
+                self.set_map(lpn, Some(Ppn::new(ppn.raw() + i)));
             }
             self.stats.host_pages_written += taken as u64;
-            done += taken;
+            done += taken as usize;
+            *written += taken as usize;
             self.advance_checkpoint(taken)?;
         }
         Ok(())

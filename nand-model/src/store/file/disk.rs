@@ -177,7 +177,7 @@ impl Disk for FileDisk {
         let mut place = at;
         let mapped = bufs.iter_mut().all(|buf| {
             let from = place;
-            place += to_u64(buf.len());
+            place = place.saturating_add(to_u64(buf.len()));
             self.read_mapped(from, buf)
         });
         if mapped {

@@ -42,7 +42,8 @@ mod tests;
 pub use cache_area::CacheArea;
 pub use open::{Access, OpenReport, peek};
 pub use pins::Pin;
-pub use reader::{PageReader, PlacedRun};
+use reader::Verified;
+pub use reader::{PageReader, PlacedRun, Verify};
 #[cfg(any(test, feature = "sim"))]
 pub use sim::{Crash, End, Freeze, ReadFault, SimDisk, SyncFault, WriteFault};
 pub use sync::{SyncError, SyncHandle, SyncStats};
@@ -76,6 +77,8 @@ pub struct FileStore {
     /// Pages that are not [`Health::Good`].
     unhealthy: HashMap<u32, Mark>,
     slots: Slots,
+    /// Pages whose data readers outside the lock need not check again.
+    verified: Option<Arc<Verified>>,
     /// Blocks erased before this operation and unused since have released their slot's space.
     trimmed_seq: u64,
     scratch: Vec<u8>,

@@ -15,6 +15,7 @@ use crate::addr::Ppn;
 use crate::convert::{index, to_u32};
 use crate::image::{CORE_BYTES, Layout};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where the store keeps a run of pages of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +34,67 @@ impl PlacedRun {
     }
 }
 
+/// When a reader outside the store's lock computes the check of a page's data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// At every read.
+    #[default]
+    Always,
+    /// At the first read since the page was programmed or the image was opened. Data that changes in
+    /// the image afterwards is not noticed.
+    Once,
+}
+
 /// Reads placed pages, from any thread, while the store continues.
 #[derive(Clone)]
 pub struct PageReader {
     disk: Arc<dyn Disk>,
-    layout: Layout,
+    pub(super) layout: Layout,
+    verified: Option<Arc<Verified>>,
+}
+
+/// One bit for each page of every slot: whether its data has passed its check.
+#[derive(Debug)]
+pub(super) struct Verified {
+    words_per_slot: usize,
+    words: Vec<AtomicU64>,
+}
+
+impl Verified {
+    fn new(layout: &Layout) -> Self {
+        let words_per_slot = layout.pages().div_ceil(64);
+        let words = words_per_slot * index(layout.slots);
+        Verified {
+            words_per_slot,
+            words: (0..words).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    #[inline]
+    fn word(&self, slot: u32, page: u32) -> (&AtomicU64, u64) {
+        let word = index(slot) * self.words_per_slot + index(page / 64);
+        (&self.words[word], 1 << (page % 64))
+    }
+
+    #[inline]
+    fn has(&self, slot: u32, page: u32) -> bool {
+        let (word, bit) = self.word(slot, page);
+        word.load(Ordering::Relaxed) & bit != 0
+    }
+
+    #[inline]
+    fn set(&self, slot: u32, page: u32) {
+        let (word, bit) = self.word(slot, page);
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+
+    /// Forgets a slot, whose life ends. No reader has a pin on it.
+    pub(super) fn clear(&self, slot: u32) {
+        let first = index(slot) * self.words_per_slot;
+        self.words[first..first + self.words_per_slot]
+            .iter()
+            .for_each(|word| word.store(0, Ordering::Relaxed));
+    }
 }
 
 impl PageReader {
@@ -85,8 +142,20 @@ impl PageReader {
             .zip(data.chunks_exact(geometry.page_len()));
         pages.zip(parts).zip(0..).all(|((ppn, (record, data)), i)| {
             let oob = &record[CORE_BYTES..][..geometry.oob_len()];
-            let check = PageCheck::of(&self.layout, ppn, (run.slot, run.life), record, data);
-            check.data_good && check.oob_good && is_wanted(i, oob)
+            let page = page + i;
+            let known = self
+                .verified
+                .as_ref()
+                .is_some_and(|verified| verified.has(run.slot, page));
+            let unchecked = if known { &[] } else { data };
+            let check = PageCheck::of(&self.layout, ppn, (run.slot, run.life), record, unchecked);
+            if !check.data_good || !check.oob_good {
+                return false;
+            }
+            if let Some(verified) = self.verified.as_ref().filter(|_| !known) {
+                verified.set(run.slot, page);
+            }
+            is_wanted(i, oob)
         })
     }
 }
@@ -103,7 +172,16 @@ impl FileStore {
         PageReader {
             disk: self.disk.clone(),
             layout: self.layout,
+            verified: self.verified.clone(),
         }
+    }
+
+    /// Sets when readers outside the lock check data; call it before they are made.
+    pub fn set_verify(&mut self, verify: Verify) {
+        self.verified = match verify {
+            Verify::Always => None,
+            Verify::Once => Some(Arc::new(Verified::new(&self.layout))),
+        };
     }
 
     /// Returns where a run is stored; `None` if a page may be marked, so that reading it may change

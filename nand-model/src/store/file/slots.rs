@@ -167,6 +167,9 @@ impl FileStore {
         let header = SlotHeader::new(to_u32(block), erase_seq, facts);
         self.write_slot_header(slot, &header, None)?;
         self.slots.drop_next();
+        if let Some(verified) = &self.verified {
+            verified.clear(slot);
+        }
         debug_assert_eq!(
             self.slots.next().filter(|&next| next == slot),
             None,

@@ -302,6 +302,7 @@ impl FileStore {
             counts,
             unhealthy,
             slots,
+            verified: None,
             trimmed_seq,
             scratch,
             unwanted: Vec::new(),

@@ -4,6 +4,7 @@
 
 mod crash;
 mod open;
+mod readers;
 mod sim;
 mod sync;
 

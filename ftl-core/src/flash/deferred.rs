@@ -1,0 +1,85 @@
+//! Reads in two halves: the scheme finds the pages and charges the chip, its caller copies and
+//! checks them later, without the scheme.
+//!
+//! Invariants: a page that the second half accepts passes the checks of [`Flash::read_host`]: data
+//! and record are whole, and the record names the logical page. If one does not, nothing is decided:
+//! the caller reads again, in one piece. The pages stay where they are until [`DeferredRead::finish`]
+//! returns. Nothing is written.
+
+use super::Flash;
+use crate::addr::Lpn;
+use crate::format::{Flags, OOB_BYTES, OOB_SLOT, Oob};
+use nand_model::{PageReader, Pin, PlacedRun, Store};
+
+/// The second half of a read. Reused, it allocates nothing.
+#[derive(Debug, Default)]
+pub struct DeferredRead {
+    /// Logical page of the first byte.
+    first: u32,
+    /// Offset of that byte in the caller's buffer.
+    at: usize,
+    page_bytes: usize,
+    /// Runs to copy, each with its first logical page.
+    runs: Vec<(u32, PlacedRun)>,
+    pin: Option<Pin>,
+    records: Vec<u8>,
+}
+
+impl DeferredRead {
+    /// Begins a read whose pages from `first` on are at byte `at` of the caller's buffer.
+    pub fn begin(&mut self, first: Lpn, at: usize) {
+        self.runs.clear();
+        self.pin = None;
+        (self.first, self.at) = (first.raw(), at);
+    }
+
+    /// Copies the pages into the caller's buffer. Returns whether all are good; otherwise the whole
+    /// read has to be done again by [`Ftl::read`](crate::Ftl::read).
+    pub fn finish(&mut self, reader: &PageReader, buf: &mut [u8]) -> bool {
+        let Some(pin) = self.pin.take() else {
+            return self.runs.is_empty();
+        };
+        self.runs.iter().all(|(lpn, run)| {
+            let from = self.at + (lpn - self.first) as usize * self.page_bytes;
+            let bytes = run.count() as usize * self.page_bytes;
+            let is_ours = |i: u32, spare: &[u8]| {
+                let mut slot = [0xFF; OOB_SLOT];
+                slot[..OOB_BYTES].copy_from_slice(&spare[..OOB_BYTES]);
+                Oob::decode(&slot)
+                    .is_some_and(|oob| oob.tag.lpn == lpn + i && !oob.tag.flags.has(Flags::LOST))
+            };
+            reader.read(
+                &pin,
+                run,
+                &mut self.records,
+                &mut buf[from..][..bytes],
+                is_ours,
+            )
+        })
+    }
+}
+
+impl<S: Store> Flash<S> {
+    /// Makes the following host reads copy their pages.
+    #[inline]
+    pub(crate) fn copy_reads(&mut self) {
+        self.deferred = None;
+    }
+
+    /// Lets the following host reads leave their pages to `deferred`, until [`Flash::end_deferring`].
+    pub(crate) fn defer_reads(&mut self, deferred: &mut DeferredRead) {
+        deferred.page_bytes = self.geometry().page_len();
+        deferred.pin = self.chip().store().pin();
+        self.deferred = deferred
+            .pin
+            .is_some()
+            .then(|| std::mem::take(&mut deferred.runs));
+    }
+
+    /// Ends what [`Flash::defer_reads`] began.
+    pub(crate) fn end_deferring(&mut self, deferred: &mut DeferredRead) {
+        if let Some(runs) = self.deferred.take() {
+            deferred.runs = runs;
+        }
+    }
+}
