@@ -205,6 +205,7 @@ impl Queue<'_> {
         let mut events = Vec::with_capacity(self.bufs.len() + 1);
         let mut result = self.poll(self.flusher.event.as_fd(), FLUSHED);
         while result.is_ok() {
+            events.clear();
             result = match self
                 .q
                 .flush_and_wake_io_tasks(|data, cqe, _| events.push((data, cqe.result())), 1)
@@ -214,10 +215,7 @@ impl Queue<'_> {
                 }
                 Err(UblkError::QueueIsDown) => return true,
                 Err(error) => Err(error),
-                Ok(_) => events
-                    .drain(..)
-                    .try_for_each(|(data, res)| self.event(data, res))
-                    .and_then(|()| self.release()),
+                Ok(_) => self.serve(&events).and_then(|()| self.release()),
             };
         }
         error!(result = ?result.err(), queue = self.q.get_qid(), "a ublk queue failed");
@@ -235,6 +233,71 @@ impl Queue<'_> {
             u32::from(libc::POLLIN.cast_unsigned()),
         );
         self.q.ublk_submit_sqe_sync(poll.build().user_data(data))
+    }
+
+    /// Serves what has arrived together, in order; writes in a row are executed together.
+    fn serve(&mut self, mut events: &[(u64, i32)]) -> Result<(), UblkError> {
+        while let Some(&(data, res)) = events.first() {
+            let writes = events
+                .iter()
+                .map_while(|&(data, res)| self.plain_write(data, res))
+                .count();
+            if writes > 1 {
+                self.write_many(&events[..writes])?;
+            } else {
+                self.event(data, res)?;
+            }
+            events = &events[writes.max(1)..];
+        }
+        Ok(())
+    }
+
+    /// Returns tag and request of an event that is a WRITE without FUA.
+    fn plain_write(&self, data: u64, res: i32) -> Option<(u16, Request)> {
+        if data == ALARM || data == FLUSHED || res != abi::UBLK_IO_RES_OK as i32 {
+            return None;
+        }
+        let tag = UblkIOCtx::user_data_to_tag(data) as u16;
+        let request = Request::of(self.q.get_iod(tag));
+        (request.op == abi::UBLK_IO_OP_WRITE && !request.fua).then_some((tag, request))
+    }
+
+    fn write_many(&mut self, events: &[(u64, i32)]) -> Result<(), UblkError> {
+        let Some(entered) = self.gate.enter() else {
+            return Ok(());
+        };
+        let requests: Vec<_> = events
+            .iter()
+            .filter_map(|&(data, res)| self.plain_write(data, res))
+            .collect();
+        let mut results = Vec::with_capacity(requests.len());
+        let outcome = guard(|| {
+            let mut writes = Vec::with_capacity(requests.len());
+            for (tag, request) in &requests {
+                let buffer = self.bufs[usize::from(*tag)].as_slice();
+                let length = usize::try_from(request.len).ok();
+                let data = length.and_then(|length| buffer.get(..length));
+                let data = data.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+                writes.push((request.offset, data));
+            }
+            self.device.write_many(&writes, &mut results);
+            Ok(())
+        });
+        drop(entered);
+        if let Err(code) = outcome {
+            return requests
+                .iter()
+                .try_for_each(|(tag, _)| self.complete(*tag, code));
+        }
+        for ((tag, request), result) in requests.iter().zip(results) {
+            let moved = request.len as i32;
+            let answer = result.map(|hold| (moved, hold));
+            self.answer(
+                *tag,
+                answer.map_err(|error| -crate::transport::errno(&error)),
+            )?;
+        }
+        Ok(())
     }
 
     fn event(&mut self, data: u64, res: i32) -> Result<(), UblkError> {

@@ -12,6 +12,7 @@
 //! disconnects, writes that it sent in full may have been applied, unacknowledged. A large write
 //! may be applied in part when its payload breaks off.
 
+mod batch;
 mod checks;
 mod read;
 mod replies;
@@ -153,6 +154,8 @@ pub struct Engine {
     /// Copies in `held` and `parked`.
     copies: Copies,
     tally: Tally,
+    /// Buffer for the WRITEs of a batch.
+    arrived: Vec<batch::Arrived>,
 }
 
 impl Engine {
@@ -179,6 +182,7 @@ impl Engine {
             parked: None,
             copies: Copies::new(limits.piece),
             tally: Tally::default(),
+            arrived: Vec::new(),
         }
     }
 
@@ -301,6 +305,9 @@ impl Engine {
             // The device would block this thread, and with it the earlier replies and syncs.
             if self.replies_due() > 0 && self.between_replies() && device.is_paused() {
                 return Turn::Room;
+            }
+            if matches!(self.job, Job::None) && self.write_batch(device, input, out) {
+                continue;
             }
             let wanted = match &mut self.job {
                 Job::None => self.next_request(device, input, out, syncs),

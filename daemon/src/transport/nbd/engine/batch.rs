@@ -1,0 +1,109 @@
+//! Small WRITEs that have arrived together are given to the device together.
+//!
+//! Invariants: only requests whose payload has arrived, and that [`check`](Engine::check) accepts,
+//! are in a batch; everything else takes the ordinary way. Each is counted and answered as if it
+//! had been alone, in the order of arrival. If power fails, any of them may have been applied,
+//! unacknowledged.
+
+use super::replies::Failure;
+use super::{Engine, ReplyTo};
+use crate::convert::{to_u64, to_usize};
+use crate::device::BlockDevice;
+use crate::transport::nbd::buffer::Buffer;
+use crate::transport::nbd::wire::{command, command_flag as cf, decode_request, request_len};
+
+/// Bytes from which a WRITE is executed alone: it is a batch by itself.
+const LARGE: u64 = 64 << 10;
+/// Most bytes of the payloads of a batch.
+const BATCH: usize = 512 << 10;
+
+/// A WRITE in the input: whom to answer, and where its payload is.
+pub(super) struct Arrived {
+    to: ReplyTo,
+    from: usize,
+    upto: usize,
+}
+
+impl Engine {
+    /// Executes the small WRITEs at the front of the input together, if there are several. Returns
+    /// whether it did.
+    pub(super) fn write_batch(
+        &mut self,
+        device: &dyn BlockDevice,
+        input: &mut Buffer,
+        out: &mut Buffer,
+    ) -> bool {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        let end = self.find_writes(input.filled(), &mut arrived);
+        let several = arrived.len() > 1;
+        if several {
+            self.write_arrived(&arrived, device, input, out);
+            input.consume(end);
+        }
+        self.arrived = arrived;
+        several
+    }
+
+    fn write_arrived(
+        &mut self,
+        arrived: &[Arrived],
+        device: &dyn BlockDevice,
+        input: &Buffer,
+        out: &mut Buffer,
+    ) {
+        let payload = |write: &Arrived| (write.to.offset, &input.filled()[write.from..write.upto]);
+        let writes: Vec<_> = arrived.iter().map(payload).collect();
+        let mut results = Vec::with_capacity(writes.len());
+        device.write_many(&writes, &mut results);
+        assert_eq!(
+            results.len(),
+            arrived.len(),
+            "a result for each write of a batch"
+        );
+        for (write, result) in arrived.iter().zip(results) {
+            self.tally.count(command::WRITE);
+            self.tally.written += to_u64(write.upto - write.from);
+            self.answer(write.to, result.map_err(Failure::from), out);
+        }
+    }
+
+    /// Finds the small WRITEs at the front of the input that have arrived in full, and where they
+    /// end.
+    fn find_writes(&self, input: &[u8], arrived: &mut Vec<Arrived>) -> usize {
+        let header = request_len(self.session.mode);
+        let room = self.limits.in_flight.saturating_sub(self.replies_due());
+        let small = LARGE
+            .min(to_u64(self.limits.piece))
+            .min(u64::from(self.limits.payload));
+        let mut at = 0;
+        arrived.clear();
+        while arrived.len() < room
+            && let Ok(Some(request)) = decode_request(&input[at..], self.session.mode)
+        {
+            let is_small = request.command == command::WRITE
+                && request.flags & cf::FUA == 0
+                && request.length < small;
+            let from = at + header;
+            let upto = from
+                + if is_small {
+                    to_usize(request.length)
+                } else {
+                    0
+                };
+            if !is_small || upto > input.len() || upto > BATCH || self.check(&request).is_err() {
+                break;
+            }
+            arrived.push(Arrived {
+                to: ReplyTo {
+                    cookie: request.cookie,
+                    offset: request.offset,
+                    command: request.command,
+                },
+                from,
+                upto,
+            });
+            at = upto;
+        }
+        at
+    }
+}
