@@ -18,7 +18,7 @@ use crate::volume::write_cache::CacheOptions;
 use clap::Args;
 use ftl_core::schemes::{self, Scheme};
 use ftl_core::{FtlError, Params, near_miss};
-use nand_model::Profile;
+use nand_model::{Profile, Verify};
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use strum::IntoStaticStr;
@@ -94,6 +94,8 @@ pub struct Config {
     pub metrics_hosts: Vec<String>,
     /// Latency model of requests.
     pub latency: Latency,
+    /// When reads check data.
+    pub verify: Verify,
     /// TLS options for NBD; `None` disables TLS.
     pub tls: Option<TlsOptions>,
     /// Whether the image is opened read-only.
@@ -174,6 +176,7 @@ impl Layers {
             },
             metrics_hosts: options.metrics_hosts(),
             latency: options.latency()?,
+            verify: options.verify()?,
             tls: options.tls(target.as_ref())?,
             read_only: options.read_only,
             record: options.record()?,
@@ -310,6 +313,7 @@ impl DeviceOptions {
             metrics: self.metrics.or(other.metrics),
             metrics_host: self.metrics_host.or(other.metrics_host),
             latency: self.latency.or(other.latency),
+            verify: self.verify.or(other.verify),
             tls: self.tls.or(other.tls),
             tls_cert: self.tls_cert.or(other.tls_cert),
             tls_key: self.tls_key.or(other.tls_key),
@@ -332,6 +336,16 @@ impl DeviceOptions {
             Some("emulate") => Ok(Latency::Emulate),
             Some(other) => Err(Failure::usage(format!(
                 "--latency {other:?} is neither none nor emulate"
+            ))),
+        }
+    }
+
+    fn verify(&self) -> Result<Verify, Failure> {
+        match self.verify.as_deref() {
+            None | Some("always") => Ok(Verify::Always),
+            Some("once") => Ok(Verify::Once),
+            Some(other) => Err(Failure::usage(format!(
+                "--verify {other:?} is neither always nor once"
             ))),
         }
     }

@@ -58,6 +58,10 @@ pub struct DeviceOptions {
     /// flash [default: none]
     #[arg(long, value_name = "none|emulate", env = "FTLD_LATENCY")]
     pub latency: Option<String>,
+    /// When a read computes the check of a page's data: always, or once since the page was written
+    /// or the image was opened [default: always]
+    #[arg(long, value_name = "always|once", env = "FTLD_VERIFY")]
+    pub verify: Option<String>,
     /// TLS for NBD: off, optional or require [default: require with a certificate or nbds://, else
     /// off]
     #[arg(long, value_name = "off|optional|require", env = "FTLD_TLS")]

@@ -9,7 +9,7 @@ use crate::stack::{self, Label};
 use crate::transport;
 use ftl_core::schemes::SCHEMES;
 use nand_model::store::peek;
-use nand_model::{ImageInfo, Profile};
+use nand_model::{ImageInfo, Profile, Verify};
 use serde_json::json;
 use toml::Value;
 
@@ -128,6 +128,11 @@ fn default(key: &str, config: &Config, dirs: &Dirs) -> Option<(Value, &'static s
         "op" => OP_DEFAULT.into(),
         "metrics" => METRICS_DEFAULT.to_string().into(),
         "latency" => config.latency.name().into(),
+        "verify" => match config.verify {
+            Verify::Always => "always",
+            Verify::Once => "once",
+        }
+        .into(),
         "record-data" => "on".into(),
         "tls" => if config.tls.is_some() {
             "require"

@@ -113,7 +113,7 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     if !config.read_only {
         close_to_others(image);
     }
-    let (store, report) = FileStore::open(image, access).map_err(|error| image_failure(&error))?;
+    let (mut store, report) = FileStore::open(image, access).map_err(|error| image_failure(&error))?;
     if !report.was_clean {
         tracing::warn!(
             "{}: unclean shutdown; {} operations recovered, {} rolled back",
@@ -128,6 +128,7 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
             image.display()
         );
     }
+    store.set_verify(config.verify);
     let boot_id = boot_id().or_else(|failure| match config.write_cache {
         Some(_) => Err(failure),
         // No entry counts then.

@@ -73,6 +73,11 @@ const WRONG: [(&str, i32, &[&str]); 47] = [
         &["\"fast\"", "none nor emulate"],
     ),
     (
+        "--verify never nbd://[::1]:0",
+        2,
+        &["\"never\"", "always nor once"],
+    ),
+    (
         "--tls-cert none.pem --tls-key none.pem nbd://[::1]:0",
         2,
         &["none.pem"],
