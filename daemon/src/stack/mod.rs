@@ -113,7 +113,8 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     if !config.read_only {
         close_to_others(image);
     }
-    let (mut store, report) = FileStore::open(image, access).map_err(|error| image_failure(&error))?;
+    let (mut store, report) =
+        FileStore::open(image, access).map_err(|error| image_failure(&error))?;
     if !report.was_clean {
         tracing::warn!(
             "{}: unclean shutdown; {} operations recovered, {} rolled back",

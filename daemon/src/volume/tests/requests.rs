@@ -178,3 +178,75 @@ fn extents_tell_data_from_holes_and_obey_the_limit() {
     );
     assert_eq!(volume.extents(2 * page + 1, 7, 9).unwrap(), [data(7)]);
 }
+
+/// Executes writes of whole pages, each filled with its number; returns the errnos, 0 for success.
+fn write_pages(volume: &dyn BlockDevice, pages: &[u64]) -> Vec<i32> {
+    let data: Vec<Vec<u8>> = (1..=pages.len()).map(|i| vec![i as u8; PAGE]).collect();
+    let writes: Vec<(u64, &[u8])> = pages
+        .iter()
+        .zip(&data)
+        .map(|(page, data)| (page * PAGE as u64, &data[..]))
+        .collect();
+    let mut results = Vec::new();
+    volume.write_many(&writes, &mut results);
+    results
+        .into_iter()
+        .map(|result| result.map_or_else(|error| error.raw_os_error().unwrap(), |_| 0))
+        .collect()
+}
+
+#[test]
+fn writes_of_a_batch_are_in_order_and_each_is_counted() {
+    let (volume, _) = toy(None, false);
+    assert_eq!(write_pages(&volume, &[5, 3, 5, 9]), [0; 4]);
+    let mut pages = [0; 3 * PAGE];
+    for (page, at) in pages.chunks_exact_mut(PAGE).zip([3, 5, 9]) {
+        volume.read(at * PAGE as u64, page).unwrap();
+    }
+    let seen = [pages[0], pages[PAGE], pages[2 * PAGE]];
+    assert_eq!(seen, [2, 3, 4], "the later write of page 5 counts");
+    let writes = *volume.host().of(Op::Write);
+    assert_eq!(
+        (writes.completed, writes.bytes, writes.in_flight),
+        (4, 4 * PAGE as u64, 0)
+    );
+}
+
+#[test]
+fn what_the_scheme_refuses_in_a_batch_fails_and_nothing_else() {
+    let (volume, handles) = toy(None, false);
+    handles.set(7, Trap::Fail(FtlError::HostFull));
+    assert_eq!(write_pages(&volume, &[5, 7, 6]), [0, ENOSPC, 0]);
+    assert!(volume.writes_failing().is_none(), "the last one succeeded");
+    handles.set(7, Trap::Panic);
+    assert_eq!(write_pages(&volume, &[5, 7, 6]), [EIO; 3]);
+    let writes = *volume.host().of(Op::Write);
+    assert_eq!((writes.completed, writes.in_flight), (2, 0));
+}
+
+#[test]
+fn parts_of_pages_and_writes_beyond_the_end_are_no_batch() {
+    let (volume, handles) = toy(None, false);
+    let size = volume.size();
+    let data = [7; PAGE];
+    let (whole, part) = (&data[..], &data[..100]);
+    let last = size / PAGE as u64 * PAGE as u64;
+    let writes = [
+        (0, whole),
+        (PAGE as u64, whole),
+        (5000, part),
+        (last, whole),
+        (size, part),
+    ];
+    let mut results = Vec::new();
+    volume.write_many(&writes, &mut results);
+    let errnos: Vec<i32> = results
+        .into_iter()
+        .map(|result| result.map_or_else(|error| error.raw_os_error().unwrap(), |_| 0))
+        .collect();
+    assert_eq!(errnos, [0, 0, 0, ENOSPC, ENOSPC]);
+    assert_eq!(
+        handles.calls(),
+        ["write 0+1", "write 1+1", "read 4+1", "write 4+1"]
+    );
+}
