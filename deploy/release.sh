@@ -22,8 +22,9 @@ version=$(of_manifest version) address=$(of_manifest repository)
 [ -n "$version" ] || fail "Cargo.toml names no version"
 
 # One version everywhere.
-cited=$(sed -n 's/^version: //p' CITATION.cff)
-[ "$cited" = "$version" ] || fail "CITATION.cff has version ${cited:-none}, Cargo.toml $version"
+named() { [ "$2" = "$version" ] || fail "$1 has version ${2:-none}, Cargo.toml $version"; }
+named CITATION.cff "$(sed -n 's/^version: //p' CITATION.cff)"
+named deploy/python/pyproject.toml "$(sed -n 's/^version = "\(.*\)"$/\1/p' deploy/python/pyproject.toml)"
 others=$(sed -n "/^\[workspace.dependencies\]/,/^$/s/^\(.*\) = .*path = .*version = \"\(.*\)\".*/\1 \2/p" Cargo.toml | grep -v " $version\$" || true)
 [ -z "$others" ] || fail "[workspace.dependencies] of Cargo.toml has another version than $version: $others"
 cargo metadata --locked --offline --no-deps --format-version 1 > /dev/null 2>&1 || fail "Cargo.lock is outdated: cargo check"

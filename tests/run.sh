@@ -1,6 +1,6 @@
 #!/bin/bash
 # What `make test` does. One build makes and lints everything; then suites and scripts run in two lanes side by side: on two cores a
-# machine under QEMU takes one. Prints each part's own lines as it ends and, at last, the seconds that each took.
+# machine under QEMU takes one. Both lanes end with native scripts, which they share. Prints each part's own lines as it ends and, at last, the seconds that each took.
 # A part that fails ends its lane; the other one goes on, so that one run tells of both.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -55,17 +55,30 @@ canaries() { part canaries tests/canaries/run.py --level 0 --count 2 $quick_cana
 scripts() { part scripts make scripts; }
 policy() { part policy sha256sum --check --quiet tests/policy.sha256 || { echo "Cargo.lock or deny.toml changed: make policy"; return 1; }; }
 tools() { part tools make target/tools/bin/fsx; }
-native() { part native tests/native/run.sh; }
+# native: the scripts of its list, one after the other; the lane that is free takes the next one.
+native() {
+  local script rc=0
+  while script=$(next); do part "native_$script" tests/native/run.sh "$script" || rc=1; done
+  return $rc
+}
+# next: takes the first line off the list; fails if there is none.
+next() {
+  (
+    flock 8
+    grep -m 1 . "$work/list" && sed -i 1d "$work/list"
+  ) 8> "$work/list.lock"
+}
 guest() { part guest env GUEST_JOBS=1 tests/guest/run.sh all; }
 systemd() { part systemd tests/systemd/run.sh kill9 stop_mounted nbd security; }
 
 began=$(seconds) failed=0
 lane format policy build || exit
-lane without_ublk template suites scripts canaries tools native &
-lane guest systemd &
+tests/native/run.sh list > "$work/list" && [ -s "$work/list" ] || exit
+lane tools without_ublk template suites scripts canaries native &
+lane guest systemd native &
 for _ in 1 2; do wait -n || failed=1; done
 echo "== seconds"
 sort -k 2 -n -r "$work/times" | while read -r name took rc; do
-  printf '     %-14s%5d%s\n' "$name" "$took" "$([ "$rc" = 0 ] || echo "  FAILED")"
+  printf '     %-24s%5d%s\n' "$name" "$took" "$([ "$rc" = 0 ] || echo "  FAILED")"
 done
 if [ $failed = 0 ]; then echo "test result: ok. everything in $(($(seconds) - began)) s"; else echo "test result: FAILED"; exit 1; fi

@@ -63,6 +63,13 @@ def test_a_ready_tree_is_built(ready):
     refused(ready, "builds", code=7, GITHUB_REPOSITORY="someone/ftld")
 
 
+def test_this_tree_has_one_version():
+    """What release.sh refuses, before a release is made."""
+    version = re.search(r'^version = "(.*)"', (ROOT / "Cargo.toml").read_text(), re.M)[1]
+    for file, pattern in [("CITATION.cff", r"^version: (.*)"), ("deploy/python/pyproject.toml", r'^version = "(.*)"')]:
+        assert re.findall(pattern, (ROOT / file).read_text(), re.M) == [version], file
+
+
 def test_options(ready):
     refused(ready, "usage: deploy/release.sh [--trial]", "--now", code=2)
 
@@ -70,6 +77,11 @@ def test_options(ready):
 def test_another_version_in_citation(ready):
     edit(ready[0] / "CITATION.cff", r"^version: .*?$", "version: 0.0.9")
     refused(ready, "CITATION.cff has version 0.0.9")
+
+
+def test_another_version_of_the_fixture(ready):
+    edit(ready[0] / "deploy/python/pyproject.toml", r'^version = ".*?"$', 'version = "0.0.9"')
+    refused(ready, "deploy/python/pyproject.toml has version 0.0.9")
 
 
 def test_another_version_of_a_crate(ready):

@@ -124,6 +124,9 @@ pub enum Command {
     Schemes {
         /// A scheme
         name: Option<String>,
+        /// Show all of them in full
+        #[arg(long, conflicts_with_all = ["name", "json"])]
+        long: bool,
     },
     /// List the flash devices and chips, or show one
     Profiles {

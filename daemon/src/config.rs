@@ -1,9 +1,12 @@
 //! Merges command line, environment and file into one validated [`Config`], in this order of
 //! precedence.
 
+mod image;
 mod record;
 mod write_cache;
 
+pub use image::ImageRequirements;
+pub(crate) use image::{NewDevice, OP_DEFAULT, SIZE_DEFAULT};
 pub use record::Record;
 
 use crate::failure::Failure;
@@ -18,7 +21,7 @@ use crate::volume::write_cache::CacheOptions;
 use clap::Args;
 use ftl_core::schemes::{self, Scheme};
 use ftl_core::{FtlError, Params, near_miss};
-use nand_model::{Profile, Verify};
+use nand_model::Verify;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use strum::IntoStaticStr;
@@ -26,27 +29,6 @@ use strum::IntoStaticStr;
 /// Default address of the metrics.
 pub const METRICS_DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9917);
-
-/// Default over-provisioning in percent.
-pub(crate) const OP_DEFAULT: f64 = 7.0;
-/// Default device size in bytes.
-pub(crate) const SIZE_DEFAULT: u64 = 1 << 30;
-
-/// Requirements on an image. Unspecified values are `None`, so that only a real contradiction is an
-/// error.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ImageRequirements {
-    /// Name of the scheme.
-    pub scheme: Option<String>,
-    /// The flash device.
-    pub profile: Option<Profile>,
-    /// Device size in bytes.
-    pub size: Option<u64>,
-    /// Over-provisioning in percent.
-    pub op: Option<f64>,
-    /// Scheme parameters.
-    pub params: Params,
-}
 
 /// Latency model of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoStaticStr)]
@@ -464,7 +446,7 @@ impl DeviceOptions {
         for pair in &self.set {
             let wrong = || {
                 Failure::usage(format!(
-                    "--set {pair:?} is not KEY=VALUE; see `ftld schemes` for the keys"
+                    "--set {pair:?} is not KEY=VALUE; see `ftld schemes NAME` for the keys"
                 ))
             };
             let (key, value) = pair

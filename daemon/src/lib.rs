@@ -124,7 +124,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Compare(args)) => compare::compare(&args, json),
         Some(Command::Crashes(args)) => crashes::crashes(&args, json),
         Some(Command::Workloads) => commands::workloads(json),
-        Some(Command::Schemes { name }) => commands::schemes(name.as_deref(), json),
+        Some(Command::Schemes { name, long }) => commands::schemes(name.as_deref(), long, json),
         Some(Command::Profiles { name, toml }) => commands::profiles(name.as_deref(), toml, json),
         Some(Command::Presets) => commands::presets(json),
         Some(Command::List { all }) => commands::list(&dirs, all, json),

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use clap::builder::styling::{Style, Styles};
 use serde_json::Value;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
@@ -104,30 +104,79 @@ pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
 /// # Errors
 /// Standard output is not writable.
 pub fn print(text: &str) -> Result<(), Failure> {
-    write(&mut std::io::stdout().lock(), text)
+    write(&mut io::stdout().lock(), text)
 }
 
 fn write(out: &mut impl Write, text: &str) -> Result<(), Failure> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::io("standard output", &error))
         }
         _ => Ok(()),
     }
 }
 
-/// Checks that a file can be written, and creates it if it is missing: a result that nobody can
+/// Checks that a file of results can be written, and leaves nothing behind: a result that nobody can
 /// keep need not be computed. A pipe is not opened: its reader would see an end of file.
 ///
 /// # Errors
-/// It cannot be written.
-pub fn writable(path: &Path) -> Result<(), Failure> {
+/// It cannot be written; the message names the option that asks for it.
+pub fn writable(option: &str, path: &Path) -> Result<(), Failure> {
     if std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo()) {
         return Ok(());
     }
+    let is_new = path.symlink_metadata().is_err();
     let file = File::options().append(true).create(true).open(path);
-    file.map(drop)
-        .map_err(|error| Failure::io(path.display(), &error))
+    file.map_err(|error| unwritable(option, path, &error))?;
+    if is_new {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
+/// Returns the failure for a file that an option asks for and that the host refuses to write.
+pub(crate) fn unwritable(option: &str, path: &Path, error: &io::Error) -> Failure {
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let what = format!("{option} {}", path.display());
+    let folder_name = folder.display();
+    if path.is_dir() {
+        return Failure::failed(format!("{what}: this is a folder; name a file in it"));
+    }
+    if error.kind() == io::ErrorKind::NotFound && !folder.exists() {
+        return Failure::failed(format!(
+            "{what}: there is no folder {folder_name}; create it, or name another file"
+        ));
+    }
+    if error.kind() == io::ErrorKind::NotADirectory {
+        return Failure::failed(format!(
+            "{what}: {folder_name} is not a folder; name another file"
+        ));
+    }
+    let failure = Failure::io(what, error);
+    Failure::new(failure.exit, format!("{failure}; name another file"))
+}
+
+/// Refuses a file of results that is an input, which it would overwrite.
+///
+/// # Errors
+/// Both paths lead to the same file.
+pub(crate) fn spares(option: &str, path: &Path, (input, is): (&Path, &str)) -> Result<(), Failure> {
+    let target = |path: &Path| path.canonicalize().ok();
+    if target(path).is_none_or(|path| target(input) != Some(path)) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{option} {}: would overwrite {is}; name another file",
+        path.display()
+    )))
+}
+
+/// Returns a number of things in words: `1 fault`, `2 faults`.
+pub(crate) fn counted(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Prints a JSON object and a newline. Its `"schema": "ftld.WHAT/1"` names the format; the number
@@ -164,6 +213,12 @@ mod tests {
         assert_eq!(joined.iter().filter(|word| **word == "word").count(), 40);
         let path = format!("  image  /{}", "x".repeat(200));
         assert_eq!(wrapped(&path), path + "\n", "a word is not broken");
+    }
+
+    #[test]
+    fn one_thing_is_no_plural() {
+        let counted = [0, 1, 2].map(|number| counted(number, "page"));
+        assert_eq!(counted, ["0 pages", "1 page", "2 pages"]);
     }
 
     #[test]

@@ -442,7 +442,7 @@ fn lists_are_for_people_and_programs() {
         );
     }
     // Every scheme with all that is told of one, and the bound behind them.
-    let (_, text, _) = host.run(&["schemes"]);
+    let (_, text, _) = host.run(&["schemes", "--long"]);
     let blocks: Vec<_> = text.split("\n\n").collect();
     for block in &blocks {
         let told: Vec<_> = block

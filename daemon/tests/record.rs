@@ -105,7 +105,7 @@ fn a_file_that_exists_is_refused_before_anything_is_made() {
     host.fails(
         &["--record", "/nonexistent/x"],
         1,
-        &["/nonexistent/x", "No such file"],
+        &["--record /nonexistent/x: there is no folder /nonexistent; create it"],
     );
     host.fails(&["--record-data", "off"], 2, &["add --record FILE"]);
     host.fails(

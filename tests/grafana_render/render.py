@@ -3,7 +3,8 @@
 
     tests/grafana_render/render.py [--seconds 120] [OUT]       writes OUT/grafana-*.png (target/grafana)
 
-Three devices of three schemes serve a load for these seconds, and a real Prometheus scrapes them.
+Three devices of three schemes, one with a write cache and one that is recorded, serve a load for
+these seconds, and a real Prometheus scrapes them.
 Needs the `ftld` of $BUILT or the PATH, fio, prometheus, chromium, node with npm, and python3-pil. Not
 part of a suite: it installs `@grafana/ui` from npm. The components draw panels, legends, units,
 thresholds and mappings. Grafana itself is not run: annotations, variables and queries are not.
@@ -29,16 +30,17 @@ import grafana  # noqa: E402
 from harness import Daemon, Load, Prometheus, run  # noqa: E402
 
 SIZE = "64"
+# Name -> options of the device, and of its load. FOLDER is that of the device.
 DEVICES = {
-    "database": ("lazyftl", ["--fsync=64", "--rate_iops=900"]),
-    "build": ("pagemap", ["--bs=16k", "--rate_iops=1000"]),
-    "logs": ("mlam", ["--fsync=256", "--rate_iops=600"]),
+    "database": (["--scheme", "lazyftl", "--write-cache", "4MiB"], ["--fsync=64", "--rate_iops=900"]),
+    "build": (["--scheme", "pagemap", "--record", "FOLDER/run.rec", "--record-data", "off"], ["--bs=16k", "--rate_iops=1000"]),
+    "logs": (["--scheme", "mlam"], ["--fsync=256", "--rate_iops=600"]),
 }
 # As in panels.jsx.
 COLUMN, LINE, GAP, TOP = 62, 34, 8, 54
 # The first number of colours with which a picture has at most so many bytes.
 COLOURS = (128, 96, 64, 48, 32)
-MOST_BYTES = 150 << 10
+MOST_BYTES = 200 << 10
 
 
 def answered(boards, prometheus, names, begin, end):
@@ -63,9 +65,10 @@ def measured(folder, seconds):
     started = []
     try:
         daemons = {}
-        for name, (scheme, _) in DEVICES.items():
+        for name, (device, _) in DEVICES.items():
             (folder / name).mkdir()
-            daemons[name] = Daemon(folder / name, name, "--scheme", scheme, "--size", f"{SIZE}MiB")
+            options = [option.replace("FOLDER", str(folder / name)) for option in device]
+            daemons[name] = Daemon(folder / name, name, *options, "--size", f"{SIZE}MiB")
             started.append(daemons[name])
         prometheus = Prometheus(folder, ROOT / "deploy/prometheus/ftld.rules.yml", daemons.values())
         started.append(prometheus)

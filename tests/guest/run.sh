@@ -16,7 +16,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 scripts=("$@")
-[ "$*" != all ] || scripts=(readme ublk_transport nbd_transport ublk_ext4 ublk_kill ublk_latency nbd_kernel power_cut host_crash_ext4 sqlite crash_lesson)
+[ "$*" != all ] || scripts=(readme ublk_transport nbd_transport ublk_ext4 ublk_kill ublk_latency nbd_kernel power_cut write_through host_crash_ext4 sqlite crash_lesson)
 [ ${#scripts[@]} -gt 0 ] || { echo "usage: tests/guest/run.sh all | SCRIPT..." >&2; exit 2; }
 here=tests/guest
 . tests/lib.sh
@@ -76,7 +76,7 @@ machine() {
 
 # boot SCRIPT: runs one script, leaves its output in the log and on the terminal.
 boot() {
-  local script=$1 disk=$run/$1.disk log=$work/$1.log more=/dev/null
+  local script=$1 disk=$run/$1.disk log=$work/$1.log more=/dev/null began
   [ "$script" != crash_lesson ] || more=$python
   mkdir -p "$run/$script/bin"
   cat > "$run/$script/bin/suite" <<X
@@ -88,12 +88,14 @@ X
   mke2fs -q -F -t ext4 -E lazy_itable_init=1,nodiscard "$disk"
   truncate -s 64M "$disk.raw"
   : > "$log"
+  began=$(now)
   machine "$script" "$log" "$disk"
   while [ -e "$run/$script.killed" ]; do
     rm "$run/$script.killed"
     machine "$script" "$log" "$disk"
   done
   rm -f "$disk" "$disk.raw" "$run/$script.initrd"
+  echo "     $script: $(($(now) - began)) s"
   if ! grep -aqx GUEST-OK "$log" || ! log_passes "$log"; then
     echo "FAIL $script: the guest's last lines, from $log:"
     tail -n 40 "$log"

@@ -6,63 +6,105 @@ use crate::output::{print, print_json, wrapped};
 use crate::preset::{PRESETS, Preset};
 use crate::profile_file;
 use crate::size::show_size;
-use ftl_core::schemes::{self, MlcUse, Scheme};
+use ftl_core::schemes::{self, MlcUse, SCHEMES, Scheme};
 use ftld_traces::workload::{COMMON, GENERATORS, Generator, Key};
 use ftld_traces::{DIALECTS, TraceFormat};
 use nand_model::{Capacity, PROFILES, Profile, Suspend};
 use serde_json::{Value, json};
 
-/// The lower bound for every scheme, in the layout of a scheme's lines. It is not a scheme, so the
-/// JSON output omits it.
-const OPTIMUM: &str = "\
-optimum: the bound in every result of replay and compare, no scheme: a read per page read, a program per page written, an erase per block of them
-  paper    Ma, Feng, Li: LazyFTL, SIGMOD 2011, its theoretically optimal solution (fidelity A)
-  mapping  none
-  RAM      none
-  MLC      as published
-";
+/// The lower bound for every scheme. It is not a scheme, so the JSON output omits it.
+const OPTIMUM: &str = "the bound in every result of replay and compare, no scheme";
 
-/// `ftld schemes`; with a name only that one, with what it does.
+/// Columns of the names of schemes.
+const NAME_WIDTH: usize = 12;
+
+/// `ftld schemes`: a line per scheme; with a name that scheme in full, with `in_full` all of them.
 ///
 /// # Errors
 /// There is no scheme of this name, or standard output cannot be written.
-pub fn schemes(name: Option<&str>, as_json: bool) -> Result<(), Failure> {
-    let wanted = name.map(find_scheme).transpose()?;
-    let listed = schemes::all()
-        .enumerate()
-        .filter(|(_, scheme)| wanted.is_none_or(|wanted| wanted.name == scheme.name));
+pub fn schemes(name: Option<&str>, in_full: bool, as_json: bool) -> Result<(), Failure> {
+    if let Some(name) = name {
+        let wanted = find_scheme(name)?;
+        return match as_json {
+            true => print_schemes(schemes::all().filter(|scheme| scheme.name == wanted.name)),
+            false => print(&wrapped(&scheme_text(wanted))),
+        };
+    }
     if as_json {
-        return print_json(
-            "schemes",
-            json!({"schemes": listed.map(scheme_json).collect::<Value>()}),
-        );
+        return print_schemes(schemes::all());
     }
-    let mut text = String::new();
-    for (i, scheme) in listed {
-        let default = if i == 0 { " (default)" } else { "" };
-        text += &format!("{}{default}: {}\n", scheme.name, scheme.title);
-        text += &format!(
-            "  paper    {} (fidelity {})\n",
-            scheme.paper, scheme.fidelity
-        );
-        text += &format!(
-            "  mapping  {}\n  RAM      {}\n  MLC      {}\n",
-            scheme.mapping,
-            scheme.ram,
-            mlc(scheme)
-        );
-        if wanted.is_some() {
-            text += &format!("  {}\n", scheme.about);
-        }
-        for param in scheme.all_params() {
-            text += &format!("  --set {}=…  {}\n", param.key, param.help);
-        }
-        text += "\n";
-    }
-    if wanted.is_none() {
-        text += OPTIMUM;
-    }
+    let text = match in_full {
+        true => schemes::all()
+            .map(scheme_text)
+            .chain([optimum_text()])
+            .collect::<Vec<_>>()
+            .join("\n"),
+        false => schemes_table(),
+    };
     print(&wrapped(&text))
+}
+
+/// Returns a line per scheme, and the bound.
+fn schemes_table() -> String {
+    let line = |name: &str, title: &str| format!("{name:<NAME_WIDTH$}{title}\n");
+    let mut text = line("NAME", "SCHEME");
+    for scheme in schemes::all() {
+        text += &line(scheme.name, scheme.title);
+    }
+    text += &line("optimum", OPTIMUM);
+    text += &format!(
+        "\nThe default is {}.\n`ftld schemes NAME` shows one in full: paper, mapping, RAM, \
+         parameters; --long shows all of them.\n",
+        SCHEMES[0].name
+    );
+    text
+}
+
+fn is_default_scheme(scheme: &Scheme) -> bool {
+    scheme.name == SCHEMES[0].name
+}
+
+/// Returns all that is told of a scheme.
+fn scheme_text(scheme: &Scheme) -> String {
+    let default = if is_default_scheme(scheme) {
+        " (default)"
+    } else {
+        ""
+    };
+    let mut text = format!("{}{default}: {}\n", scheme.name, scheme.title);
+    text += &format!(
+        "  paper    {} (fidelity {})\n",
+        scheme.paper, scheme.fidelity
+    );
+    text += &format!(
+        "  mapping  {}\n  RAM      {}\n  MLC      {}\n  {}\n",
+        scheme.mapping,
+        scheme.ram,
+        mlc(scheme),
+        scheme.about
+    );
+    for param in scheme.all_params() {
+        text += &format!("  --set {}=…  {}\n", param.key, param.help);
+    }
+    text
+}
+
+/// Returns the bound in the layout of a scheme.
+fn optimum_text() -> String {
+    format!(
+        "optimum: {OPTIMUM}: a read per page read, a program per page written, an erase per block of them\n\
+         \x20 paper    Ma, Feng, Li: LazyFTL, SIGMOD 2011, its theoretically optimal solution (fidelity A)\n\
+         \x20 mapping  none\n\
+         \x20 RAM      none\n\
+         \x20 MLC      as published\n"
+    )
+}
+
+fn print_schemes(listed: impl Iterator<Item = &'static Scheme>) -> Result<(), Failure> {
+    print_json(
+        "schemes",
+        json!({"schemes": listed.map(scheme_json).collect::<Value>()}),
+    )
 }
 
 fn mlc(scheme: &Scheme) -> &'static str {
@@ -72,13 +114,13 @@ fn mlc(scheme: &Scheme) -> &'static str {
     }
 }
 
-fn scheme_json((i, scheme): (usize, &Scheme)) -> Value {
+fn scheme_json(scheme: &Scheme) -> Value {
     let params: Vec<_> = scheme
         .all_params()
         .map(|p| json!({"key": p.key, "help": p.help}))
         .collect();
     json!({
-        "name": scheme.name, "default": i == 0, "title": scheme.title, "about": scheme.about, "paper": scheme.paper,
+        "name": scheme.name, "default": is_default_scheme(scheme), "title": scheme.title, "about": scheme.about, "paper": scheme.paper,
         "mapping": scheme.mapping, "ram": scheme.ram, "fidelity": scheme.fidelity, "mlc": mlc(scheme), "params": params,
     })
 }

@@ -2,10 +2,10 @@
 
 use super::choices::profile_json;
 use super::recording;
-use crate::convert::index;
+use crate::convert::{index, to_u64};
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
-use crate::output::{print, print_json};
+use crate::output::{counted, print, print_json};
 use crate::profile_file;
 use crate::size::show_size;
 use crate::stack;
@@ -167,7 +167,8 @@ pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
         };
         let pages: u32 = unreadable.iter().map(|run| run.pages).sum();
         findings.push(format!(
-            "{pages} page(s) cannot be read: {}{more}",
+            "{} cannot be read: {}{more}",
+            counted(pages.into(), "page"),
             shown.join(", ")
         ));
     }
@@ -208,8 +209,9 @@ pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
         n => Err(Failure::new(
             Exit::Damaged,
             format!(
-                "{}: {n} finding(s); save what can be read with --read-only, see \"When an image is damaged\" in docs/RESCUE.md",
-                path.display()
+                "{}: {}; save what can be read with --read-only, see \"When an image is damaged\" in docs/RESCUE.md",
+                path.display(),
+                counted(to_u64(n), "finding")
             ),
         )),
     }

@@ -4,7 +4,7 @@ use crate::control::{self, Request};
 use crate::failure::{Exit, Failure};
 use crate::inject::Injection;
 use crate::instance::{Dirs, Instance, check_name};
-use crate::output::{Tone, print, print_json, print_text};
+use crate::output::{Tone, counted, print, print_json, print_text};
 use crate::pause::PauseCommand;
 use crate::record::check_mark;
 use crate::size::show_size;
@@ -328,15 +328,10 @@ pub fn pause(
         text += &format!(
             "  event {}: {kind}{block}, {}, {took:.3} ms\n",
             event["number"],
-            pages(event["pages"].as_u64().unwrap_or_default())
+            counted(event["pages"].as_u64().unwrap_or_default(), "page")
         );
     }
     print(&text)
-}
-
-/// Returns a number of pages with its noun.
-fn pages(count: u64) -> String {
-    format!("{count} page{}", if count == 1 { "" } else { "s" })
 }
 
 /// `ftld inject`.
@@ -404,11 +399,6 @@ pub fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure>
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_page_is_no_plural() {
-        assert_eq!([0, 1, 2].map(pages), ["0 pages", "1 page", "2 pages"]);
-    }
 
     #[test]
     fn columns_are_aligned_and_the_state_has_its_colour() {

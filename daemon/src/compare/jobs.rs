@@ -3,6 +3,7 @@
 use super::{Failed, Outcome, rows};
 use crate::convert::to_u64;
 use crate::failure::{Exit, Failure};
+use crate::output::unwritable;
 use crate::replay::{Job, Run};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -92,7 +93,7 @@ fn locked(path: &Path) -> Result<File, Failure> {
             .append(true)
             .create(true)
             .open(path)
-            .map_err(failed)?;
+            .map_err(|error| unwritable("--append", path, &error))?;
         // Any other error is that of a file system without locks, which clusters have.
         let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
         if locked == Err(Errno::WOULDBLOCK) {

@@ -29,7 +29,7 @@ pub use plan::Sweep;
 pub use repeat::repeat;
 
 use crate::failure::{Exit, Failure};
-use crate::output::{print, writable};
+use crate::output::{print, spares, unwritable, writable};
 use crate::replay::{self, Job, Row};
 use clap::Args;
 use csv::Csv;
@@ -131,7 +131,16 @@ pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
         ..args.clone()
     };
     if let Some(page) = &args.html {
-        writable(page)?;
+        let traces = args
+            .sweep
+            .workloads
+            .iter()
+            .map(|name| (name.as_ref(), "the trace"));
+        let rows = args.rows.iter().map(|file| (file.as_ref(), "the rows"));
+        traces
+            .chain(rows)
+            .try_for_each(|input| spares("--html", page, input))?;
+        writable("--html", page)?;
     }
     let threads = args.threads.unwrap_or_else(cores).max(1);
     if let Some(file) = &args.job {
@@ -312,7 +321,7 @@ fn report(args: &CompareArgs, outcomes: &[Outcome], csv_done: bool) -> Result<()
     }
     if let Some(file) = &args.html {
         let page = html::page(&rows, &failed, &command());
-        std::fs::write(file, page).map_err(|error| Failure::io(file.display(), &error))?;
+        std::fs::write(file, page).map_err(|error| unwritable("--html", file, &error))?;
     }
     if let Some(warning) = table::nothing_collected(&rows) {
         tracing::warn!("{warning}");

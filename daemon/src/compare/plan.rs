@@ -243,7 +243,7 @@ impl Sweep {
         for text in &self.set {
             let wrong = || {
                 Failure::usage(format!(
-                    "--set {text:?} is not KEY=VALUE[,VALUE]; see `ftld schemes` for the keys"
+                    "--set {text:?} is not KEY=VALUE[,VALUE]; see `ftld schemes NAME` for the keys"
                 ))
             };
             let (key, values) = text

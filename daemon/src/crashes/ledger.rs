@@ -8,6 +8,7 @@ use super::case::Case;
 use super::check::Verdict;
 use crate::convert::to_u64;
 use crate::failure::{Exit, Failure};
+use crate::output::unwritable;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -81,7 +82,7 @@ impl Ledger {
             .append(true)
             .create(true)
             .open(path)
-            .map_err(failed)?;
+            .map_err(|error| unwritable("--ledger", path, &error))?;
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
             == Err(rustix::io::Errno::WOULDBLOCK)
         {

@@ -55,8 +55,15 @@ pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
             "--check: no command; name one that tells a good state from a bad one by its exit code",
         ));
     }
-    for path in [&args.junit, &args.html].into_iter().flatten() {
-        output::writable(path)?;
+    let results = [
+        ("--junit", &args.junit),
+        ("--html", &args.html),
+        ("--keep", &args.keep),
+    ];
+    for (option, path) in results {
+        let Some(path) = path else { continue };
+        output::spares(option, path, (&args.recording, "the recording"))?;
+        output::writable(option, path)?;
     }
     let case = args.case.as_deref().map(Case::parse).transpose()?;
     let scratch = Scratch::create(args)?;
@@ -84,21 +91,22 @@ fn finish(args: &CrashesArgs, shared: &Shared, report: &Report, json: bool) -> R
     let about = About {
         timeline: &shared.timeline,
     };
-    let write = |path: &Path, text: String| {
-        std::fs::write(path, text).map_err(|error| Failure::io(path.display(), &error))
+    let write = |option: &str, path: &Path, text: String| {
+        std::fs::write(path, text).map_err(|error| output::unwritable(option, path, &error))
     };
     if let Some(path) = &args.junit {
-        write(path, report::junit(report, &about)?)?;
+        write("--junit", path, report::junit(report, &about)?)?;
     }
     if let Some(path) = &args.html {
-        write(path, report::html(report, &about))?;
+        write("--html", path, report::html(report, &about))?;
     }
     match json {
         true => output::print_json("crashes", report.json(&about))?,
         false => output::print(&report::text(report, &about))?,
     }
     if report.failed > 0 {
-        let what = format!("{} of {} states failed", report.failed, report.checked);
+        let checked = output::counted(report.checked, "state");
+        let what = format!("{} of {checked} failed", report.failed);
         return Err(Failure::failed(what));
     }
     if report.interrupted {
@@ -144,7 +152,8 @@ fn show(
         unreachable!("the only case has no equal and no earlier verdict");
     };
     if let Some(keep) = &args.keep {
-        std::fs::copy(worker.image(), keep).map_err(|error| Failure::io(keep.display(), &error))?;
+        std::fs::copy(worker.image(), keep)
+            .map_err(|error| output::unwritable("--keep", keep, &error))?;
     }
     let about = About { timeline };
     let failed = FailedCase {

@@ -18,6 +18,7 @@ use crate::convert::to_u64;
 use crate::device::BlockDevice;
 use crate::failure::Failure;
 use crate::inject::{Injected, Kind};
+use crate::output::counted;
 use parking_lot::{Condvar, Mutex};
 use serde_json::json;
 use std::ops::Range;
@@ -178,11 +179,13 @@ impl Faults {
         if cleared == 0 {
             return Err(Failure::failed(format!("no {what} to clear")));
         }
-        tracing::warn!("cleared: {cleared} faults of requests");
+        let cleared = to_u64(cleared);
+        let text = format!("{} of requests cleared", counted(cleared, "fault"));
+        tracing::warn!("{text}");
         Ok(Injected {
             kind: kind.map_or(Kind::Hang, RequestKind::of_all),
-            count: to_u64(cleared),
-            text: format!("{cleared} faults of requests cleared"),
+            count: cleared,
+            text,
             facts: json!({}),
             cut_seed: None,
         })

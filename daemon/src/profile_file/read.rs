@@ -1,6 +1,7 @@
 //! Reads the text of a device. Every error names the key, the reason and, for a key that does not
 //! exist, the nearest that does.
 
+use crate::output::counted;
 use ftl_core::near_miss;
 use nand_model::{
     Capacity, Ecc, ErrorLaw, ErrorModel, Geometry, PageOrder, PageTimes, Pairing, Profile, Suspend,
@@ -213,7 +214,8 @@ impl<'a> Keys<'a> {
         let Value::Array(list) = value else {
             return Ok([self.time(key)?; 4]);
         };
-        let need = format!("a number of microseconds, or a list of one for each of {bits} page(s)");
+        let pages = counted(bits.into(), "page");
+        let need = format!("a number of microseconds, or a list of one for each of {pages}");
         let wrong = || self.wrong(key, value, &need);
         let times: Option<Vec<u64>> = list.iter().map(nanoseconds).collect();
         let times = times.ok_or_else(wrong)?;

@@ -119,7 +119,7 @@ fn a_wrong_file_gets_one_message_with_the_key_and_the_reason() {
         (
             "bits_per_cell",
             "bits_per_cell = 3",
-            &["time_us.program = [500, 1300]", "for each of 3 page(s)"],
+            &["time_us.program = [500, 1300]", "for each of 3 pages"],
         ),
         (
             "bits_per_cell",
@@ -160,7 +160,7 @@ fn a_wrong_file_gets_one_message_with_the_key_and_the_reason() {
         (
             "program = ",
             "program = [1, 2, 3]",
-            &["time_us.program = [1, 2, 3]", "2 page(s)"],
+            &["time_us.program = [1, 2, 3]", "2 pages"],
         ),
         (
             "program = ",

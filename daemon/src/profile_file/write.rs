@@ -1,6 +1,7 @@
 //! Prints a device as the text that describes it.
 
 use super::read::ORDERS;
+use crate::output::counted;
 use nand_model::{Capacity, ErrorModel, PageOrder, PageTimes, PairTable, Pairing, Profile};
 use toml::Value;
 
@@ -84,25 +85,27 @@ pub fn summary(device: &Profile) -> String {
     } else {
         let of_chip = device.dies_per_chip;
         format!(
-            "{} channel(s) of {chips} chip(s) of {of_chip} die(s)",
-            g.channels
+            "{} of {} of {}",
+            counted(g.channels.into(), "channel"),
+            counted(chips.into(), "chip"),
+            counted(of_chip.into(), "die")
         )
     };
     format!(
-        "{} of {} pages of {}+{} bytes per block, {dies} of {} plane(s); pairing {}, pages programmed {}, {} time(s)\n\
+        "{} of {} pages of {}+{} bytes per block, {dies} of {}; pairing {}, pages programmed {}, {}\n\
          \x20 read {}, program {}, erase {} us; {} cycles\n",
         device.cell().to_uppercase(),
         g.pages_per_block,
         g.page_bytes,
         g.oob_bytes,
-        g.planes,
+        counted(g.planes.into(), "plane"),
         device.pairing.name(),
         match device.order {
             PageOrder::Any => "in any order",
             PageOrder::Ascending => "upwards",
             PageOrder::Consecutive => "in page order",
         },
-        device.nop,
+        counted(device.nop.into(), "time"),
         page_times(&t.read_ns, bits),
         page_times(&t.program_ns, bits),
         time(t.erase_ns),

@@ -2,6 +2,7 @@
 
 use crate::device::BlockDevice;
 use crate::failure::Failure;
+use crate::output::unwritable;
 use crate::profile_file;
 use crate::stack;
 use ftld_traces::recording::{Flash, Head};
@@ -43,7 +44,7 @@ impl NewRecording {
                     path.display()
                 )))
             }
-            Err(error) => Err(Failure::io(format!("--record {}", path.display()), &error)),
+            Err(error) => Err(unwritable("--record", path, &error)),
         }
     }
 

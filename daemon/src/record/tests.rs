@@ -434,5 +434,6 @@ fn a_file_is_never_overwritten_and_goes_with_a_failed_start() {
     let error = NewRecording::create(&path).err().unwrap();
     assert!(error.message.contains("name another file"), "{error}");
     let error = NewRecording::create(&folder.path().join("no/rec")).err();
-    assert!(error.unwrap().message.contains("No such file"), "named");
+    let error = error.unwrap().message;
+    assert!(error.contains("there is no folder"), "{error}");
 }

@@ -15,16 +15,16 @@ use super::row::{
 };
 use super::sim::Sim;
 use crate::aging::Conditioned;
-use crate::config::{OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
+use crate::config::{ImageRequirements, NewDevice, usage};
 use crate::convert::to_u64;
 use crate::failure::Failure;
 use crate::flash_device::FlashDevice;
 use crate::method::ResponseUnit;
 use crate::size::show_size;
 use ftl_core::FtlConfig;
-use ftl_core::schemes::{Layout, SCHEMES};
+use ftl_core::schemes::Layout;
+use nand_model::Capacity;
 use nand_model::store::OobOnlyStore;
-use nand_model::{Capacity, Profile};
 use std::ops::Range;
 
 /// Minimum of memory per simulated page: its stored OOB bytes, and its map entry.
@@ -47,7 +47,7 @@ pub(super) struct Bench {
 impl Bench {
     pub(super) fn new(
         job: &Job,
-        requirements: &crate::config::ImageRequirements,
+        requirements: &ImageRequirements,
         needed: Option<u64>,
     ) -> Result<Bench, Failure> {
         if let Some((device, size)) = recording::device(job)? {
@@ -64,44 +64,13 @@ impl Bench {
                 recorded_seed: Some(device.seed),
             });
         }
-        let scheme = requirements
-            .scheme
-            .as_deref()
-            .map_or(Ok(&SCHEMES[0]), find_scheme)?;
-        let profile = requirements.profile.unwrap_or(*Profile::default_profile());
-        let op_percent = requirements.op.unwrap_or(OP_DEFAULT);
-        let by_size = profile.capacity == Capacity::BySize;
-        let default = if by_size {
-            needed.unwrap_or(SIZE_DEFAULT)
-        } else {
-            0
-        };
-        let wanted = requirements.size.unwrap_or(default);
-        let (params, raw) = (&requirements.params, job.raw_bytes()?);
-        let layout = match raw {
-            None => scheme.layout(&profile, wanted, op_percent / 100.0, params),
-            Some(_) if wanted == 0 => {
-                return Err(Failure::usage(format!(
-                    "--raw on profile {}, whose size follows from its raw flash; add --size",
-                    profile.name
-                )));
-            }
-            Some(raw) => scheme.layout_on(&profile, wanted, raw, params),
-        }
-        .map_err(usage)?;
-        assert!(
-            u64::from(layout.logical_pages) < layout.profile.geometry.pages(),
-            "{} logical pages on {} physical pages",
-            layout.logical_pages,
-            layout.profile.geometry.pages()
-        );
-        let whole = u64::from(layout.logical_pages) * u64::from(profile.geometry.page_bytes);
-        let size = if wanted > 0 { wanted } else { whole };
-        assert!(
-            size <= whole,
-            "a device of {size} bytes on {} logical pages",
-            layout.logical_pages
-        );
+        let raw = job.raw_bytes()?;
+        let NewDevice {
+            scheme,
+            layout,
+            size,
+            op_percent,
+        } = requirements.device(needed, raw)?;
         if let Some(needed) = needed.filter(|needed| *needed > size) {
             return Err(Failure::usage(format!(
                 "{} touches {needed} bytes in extents of 1 MiB, more than the device of {size} bytes has; add --size {needed}, \
@@ -114,7 +83,7 @@ impl Bench {
             layout,
             size,
             op_percent: raw.is_none().then_some(op_percent),
-            params: params.clone(),
+            params: requirements.params.clone(),
             fitted: Vec::new(),
             recorded_seed: None,
         })

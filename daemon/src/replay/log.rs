@@ -5,6 +5,7 @@
 
 use super::sim::{Extent, Sim};
 use crate::failure::Failure;
+use crate::output::unwritable;
 use ftld_traces::Op;
 use nand_model::{Cause, Counters, Nanos, OpCounts};
 use std::fs::File;
@@ -122,7 +123,8 @@ impl Log {
     pub(super) fn create(path: &Path) -> Result<Log, Failure> {
         let (format, compressed) = format(path)?;
         let failed = |error: io::Error| Failure::io(path.display(), &error);
-        let file = BufWriter::new(File::create(path).map_err(failed)?);
+        let file = File::create(path).map_err(|error| unwritable("--log", path, &error))?;
+        let file = BufWriter::new(file);
         let sink = if compressed {
             let encoder = zstd::Encoder::new(file, ZSTD_LEVEL).map_err(failed)?;
             Sink::Zstd(Box::new(encoder))

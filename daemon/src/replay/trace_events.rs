@@ -10,6 +10,7 @@
 use super::sim::Sim;
 use crate::convert::{to_u32, to_u64};
 use crate::failure::Failure;
+use crate::output::unwritable;
 use ftl_core::{Event, EventKind};
 use nand_model::{Geometry, Nanos};
 use serde_json::{Value, json};
@@ -42,7 +43,7 @@ impl TraceEvents {
     pub(super) fn create(path: &Path) -> Result<TraceEvents, Failure> {
         Ok(TraceEvents {
             name: path.display().to_string(),
-            file: File::create(path).map_err(|error| Failure::io(path.display(), &error))?,
+            file: File::create(path).map_err(|error| unwritable("--trace-events", path, &error))?,
             begun: 0,
             next: 0,
             events: Vec::new(),

@@ -6,11 +6,11 @@ use super::sim::{Extent, Sim};
 use super::source::Source;
 use super::trace_events::TraceEvents;
 use crate::failure::Failure;
-use crate::output::writable;
+use crate::output::{spares, writable};
 use clap::Args;
 use ftld_traces::Op;
 use nand_model::Nanos;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Options of what is written besides the row.
 #[derive(Args, Clone, Debug, Default)]
@@ -38,13 +38,8 @@ impl WatchArgs {
             ("--trace-events", self.trace_events.as_deref()),
         ];
         for (option, file) in files {
-            if let (Some(file), Source::Trace { file: trace, .. }) = (file, source)
-                && is_same(file, trace)
-            {
-                return Err(Failure::usage(format!(
-                    "{option} {}: would overwrite the trace; name another file",
-                    file.display()
-                )));
+            if let (Some(file), Source::Trace { file: trace, .. }) = (file, source) {
+                spares(option, file, (trace, "the trace"))?;
             }
         }
         if self.log.is_some() && self.log == self.trace_events {
@@ -54,9 +49,9 @@ impl WatchArgs {
         }
         self.log.as_deref().map_or(Ok(()), Log::check)?;
         files
-            .iter()
-            .filter_map(|(_, file)| *file)
-            .try_for_each(writable)
+            .into_iter()
+            .filter_map(|(option, file)| Some((option, file?)))
+            .try_for_each(|(option, file)| writable(option, file))
     }
 
     /// Refuses options that belong to a single run.
@@ -194,12 +189,6 @@ impl Watch {
         }
         self.series.map_or(Ok(()), |series| series.finish(sim))
     }
-}
-
-/// Returns whether two paths lead to the same file.
-fn is_same(one: &Path, other: &Path) -> bool {
-    let target = |path: &Path| path.canonicalize().ok();
-    target(one).is_some_and(|one| target(other) == Some(one))
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use crate::target::Target;
 use crate::transport::nbd::{Listening, Tls};
 use crate::transport::{Context, Service, StopHow};
 use crate::volume::Volume;
-use crate::{control, detach, notify, stack, sys, transport};
+use crate::{control, detach, notify, output, stack, sys, transport};
 use end::{close, end};
 use ftld_traces::recording::{Head, WriteCache};
 use metrics_port::Http;
@@ -61,6 +61,9 @@ pub struct How {
 pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
     leave_caller(how);
     let target = choose_target(config, dirs, how.recover)?;
+    if let Some(record) = &config.record {
+        output::writable("--record", &record.file)?;
+    }
     let passed = InheritedSockets::take(&target)?;
     transport::probe(&target, how.recover)?;
     let tls = load_tls(config, &target)?;

@@ -6,13 +6,13 @@ use super::label::params_text;
 use super::unfinished::{Unfinished, folder_of, name_image, sync_folder};
 use super::{Label, age, factory_seed, image_failure};
 use crate::aging::{Conditioned, ImageAge};
-use crate::config::{Config, OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
+use crate::config::{Config, NewDevice, usage};
 use crate::failure::Failure;
 use crate::flash_device::FlashDevice;
-use ftl_core::schemes::{Layout, SCHEMES, Scheme};
+use ftl_core::schemes::{Layout, Scheme};
 use ftl_core::{FtlConfig, FtlError, RamReport};
 use nand_model::store::FileStore;
-use nand_model::{Capacity, ImageError, ImageSpec, Profile};
+use nand_model::{ImageError, ImageSpec};
 use std::path::Path;
 
 /// Properties of a new image.
@@ -55,37 +55,12 @@ pub(crate) fn create_aged(
         requirements,
         ..
     } = config;
-    let scheme = requirements
-        .scheme
-        .as_deref()
-        .map_or(Ok(&SCHEMES[0]), find_scheme)?;
-    let profile = requirements.profile.unwrap_or(*Profile::default_profile());
-    let op_percent = requirements.op.unwrap_or(OP_DEFAULT);
-    let by_size = profile.capacity == Capacity::BySize;
-    let wanted = requirements
-        .size
-        .unwrap_or(if by_size { SIZE_DEFAULT } else { 0 });
-    let layout = scheme
-        .layout(&profile, wanted, op_percent / 100.0, &requirements.params)
-        .map_err(usage)?;
-    assert!(
-        u64::from(layout.logical_pages) < layout.profile.geometry.pages(),
-        "{} logical pages on {} physical pages",
-        layout.logical_pages,
-        layout.profile.geometry.pages()
-    );
-    let size = if wanted > 0 {
-        wanted
-    } else {
-        u64::from(layout.logical_pages) * u64::from(profile.geometry.page_bytes)
-    };
-    assert!(
-        size > 0
-            && size.div_ceil(u64::from(profile.geometry.page_bytes))
-                <= u64::from(layout.logical_pages),
-        "a device of {size} bytes on {} logical pages",
-        layout.logical_pages
-    );
+    let NewDevice {
+        scheme,
+        layout,
+        size,
+        op_percent,
+    } = requirements.device(None, None)?;
     if image.symlink_metadata().is_ok() {
         return Err(image_failure(&ImageError::Exists(image.clone())));
     }

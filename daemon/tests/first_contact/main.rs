@@ -348,7 +348,7 @@ fn a_lost_page_is_named_and_the_rest_can_be_saved() {
     let (_, text, _) = host.run(&["check", "default"]);
     assert!(
         text.contains(&format!(
-            "1 page(s) cannot be read: 1 KiB at offset {}",
+            "1 page cannot be read: 1 KiB at offset {}",
             lost * 1024
         )),
         "{text}"

@@ -27,6 +27,7 @@ fn no_line_of_a_list_or_a_table_is_longer_than_100_columns() {
         .collect();
     let mut commands: Vec<Vec<&str>> = [
         &["schemes"][..],
+        &["schemes", "--long"],
         &["profiles"],
         &["workloads"],
         &["presets"],
@@ -62,6 +63,33 @@ fn no_line_of_a_list_or_a_table_is_longer_than_100_columns() {
     assert!(
         text.lines().all(|line| line.chars().count() <= WIDTH),
         "{text}"
+    );
+}
+
+#[test]
+fn the_list_of_schemes_fits_a_screen_and_names_the_way_to_more() {
+    let host = Host::new();
+    let (_, text, _) = host.run(&["schemes"]);
+    assert!(text.lines().count() <= 24, "{text}");
+    let schemes = host.json(&["schemes", "--json"]);
+    for scheme in schemes["schemes"].as_array().unwrap() {
+        let (name, title) = (&scheme["name"], &scheme["title"]);
+        let line = format!("{:<12}{}", name.as_str().unwrap(), title.as_str().unwrap());
+        assert!(text.lines().any(|found| found == line), "{line}: {text}");
+    }
+    for part in [
+        "default is lazyftl",
+        "`ftld schemes NAME`",
+        "--long",
+        "\noptimum ",
+    ] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    let (_, one, _) = host.run(&["schemes", "lazyftl"]);
+    let (_, all, _) = host.run(&["schemes", "--long"]);
+    assert!(
+        one.contains("--set lazy.") && all.starts_with(&one),
+        "{one}"
     );
 }
 

@@ -5,7 +5,7 @@ use super::program::Host;
 use serde_json::Value;
 
 /// Arguments, exit code, and parts of the message: the thing and the way out.
-const WRONG: [(&str, i32, &[&str]); 47] = [
+const WRONG: &[(&str, i32, &[&str])] = &[
     ("disk.ftld", 2, &["disk.ftld", "write --image disk.ftld"]),
     ("stauts", 2, &["\"stauts\"", "did you mean \"status\"?"]),
     (
@@ -157,12 +157,44 @@ const WRONG: [(&str, i32, &[&str]); 47] = [
         2,
         &["\"pagemapp\"", "did you mean \"pagemap\"?"],
     ),
+    (
+        "compare uniform --html /none/page.html",
+        1,
+        &["--html /none/page.html", "no folder /none; create it"],
+    ),
+    (
+        "--record /none/run.rec nbd://[::1]:0",
+        1,
+        &["--record /none/run.rec", "no folder /none; create it"],
+    ),
+    // None of them has a recording: it is not read before the results have a place.
+    (
+        "crashes run.rec --check true --case prefix/1 --keep /none/disk.img",
+        1,
+        &["--keep /none/disk.img", "no folder /none; create it"],
+    ),
+    (
+        "crashes run.rec --check true --html /dev",
+        1,
+        &["--html /dev", "this is a folder; name a file in it"],
+    ),
+    (
+        "crashes run.rec --check true --junit /dev/null/x.xml",
+        1,
+        &["--junit /dev/null/x.xml", "/dev/null is not a folder"],
+    ),
+    (
+        "schemes lazyftl --long",
+        2,
+        &["'--long'", "`ftld schemes --help`"],
+    ),
 ];
 
 #[test]
 fn wrong_use_is_one_line_that_names_the_thing_and_the_way_out() {
     let mut wrong = Vec::new();
     for (line, exit, parts) in WRONG {
+        let (exit, parts) = (*exit, *parts);
         let host = Host::new();
         let args: Vec<_> = line.split(' ').collect();
         let (code, out, text) = host.run(&args);
@@ -198,6 +230,34 @@ fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
             false => vec![path],
         })
         .collect()
+}
+
+/// The place of a result is tried before a run, and one that was free is free afterwards.
+#[test]
+fn a_failed_command_leaves_no_result_and_overwrites_no_input() {
+    let host = Host::new();
+    let path = |name: &str| host.folder.path().join(name).display().to_string();
+    let (page, trace) = (path("page.html"), path("trace.csv"));
+    host.fails(&["compare", "zipff", "--html", &page], 2, &["zipff"]);
+    host.fails(
+        &["crashes", &trace, "--check", "true", "--html", &page],
+        1,
+        &["trace.csv: "],
+    );
+    assert!(walk(host.folder.path()).is_empty());
+    let text = "0,W,0,4096\n";
+    std::fs::write(&trace, text).unwrap();
+    for args in [
+        &["compare", &trace, "--html", &trace][..],
+        &["compare", "--rows", &trace, "--html", &trace],
+        &["crashes", &trace, "--check", "true", "--junit", &trace],
+        &[
+            "crashes", &trace, "--check", "true", "--case", "prefix/1", "--keep", &trace,
+        ],
+    ] {
+        host.fails(args, 2, &["would overwrite the ", "; name another file"]);
+    }
+    assert_eq!(std::fs::read_to_string(&trace).unwrap(), text);
 }
 
 #[test]

@@ -273,7 +273,10 @@ fn an_unwritable_result_fails_before_any_run() {
         host.fails(
             &["compare", "/nonexistent/trace.csv", option, file],
             1,
-            &["/nonexistent/results: No such file"],
+            &[
+                option,
+                "/nonexistent/results: there is no folder /nonexistent; create it",
+            ],
         );
     }
     // Jobs print rows. A page of them is made from these rows.

@@ -193,10 +193,26 @@ fn a_path_that_cannot_be_written_is_found_before_the_run() {
     let folder = folder.to_str().unwrap();
     let none = "/nonexistent/x.csv";
     for (option, path, part) in [
-        ("--log", none, "/nonexistent/x.csv: No such file"),
-        ("--log", folder, "folder.csv: Is a directory"),
-        ("--trace-events", none, "/nonexistent/x.csv: No such file"),
-        ("--trace-events", folder, "folder.csv: Is a directory"),
+        (
+            "--log",
+            none,
+            "/nonexistent/x.csv: there is no folder /nonexistent; create it",
+        ),
+        (
+            "--log",
+            folder,
+            "folder.csv: this is a folder; name a file in it",
+        ),
+        (
+            "--trace-events",
+            none,
+            "/nonexistent/x.csv: there is no folder /nonexistent; create it",
+        ),
+        (
+            "--trace-events",
+            folder,
+            "folder.csv: this is a folder; name a file in it",
+        ),
     ] {
         host.fails(&[&run[..], &[option, path]].concat(), 1, &[part]);
     }

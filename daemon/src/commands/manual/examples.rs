@@ -119,10 +119,13 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     (
         "ftld-schemes",
-        &[(
-            "Show what a scheme does, and its parameters:",
-            &["ftld schemes lazyftl"],
-        )],
+        &[
+            ("List the schemes:", &["ftld schemes"]),
+            (
+                "Show what a scheme does, and its parameters:",
+                &["ftld schemes lazyftl"],
+            ),
+        ],
     ),
     (
         "ftld-profiles",

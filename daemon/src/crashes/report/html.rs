@@ -1,6 +1,7 @@
 //! The report as one page without scripts or other files.
 
 use super::{About, FailedCase, Report, name};
+use crate::output::counted;
 use crate::quote::escaped;
 
 const STYLE: &str = include_str!("page.css");
@@ -11,7 +12,7 @@ const CASES_MAX: usize = 20;
 pub(in crate::crashes) fn html(report: &Report, about: &About<'_>) -> String {
     let verdict = match report.failed {
         0 => "<p class=\"good\">No state failed.</p>".to_owned(),
-        failed => format!("<p class=\"bad\">{failed} states failed.</p>"),
+        failed => format!("<p class=\"bad\">{} failed.</p>", counted(failed, "state")),
     };
     let [changes, flushes, marks] = report.counts;
     let rows = [

@@ -1,6 +1,8 @@
 //! The report on the terminal.
 
 use super::{About, FailedCase, Report, name};
+use crate::convert::to_u64;
+use crate::output::counted;
 use std::fmt::Write;
 
 /// Lines of a check's output that the text shows.
@@ -11,10 +13,16 @@ pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
     let mut out = String::new();
     let [changes, flushes, marks] = report.counts;
     let cut = if report.was_cut_off { ", cut off" } else { "" };
+    let flushes = match flushes {
+        1 => "1 FLUSH".to_owned(),
+        several => format!("{several} FLUSHes"),
+    };
     let _ = writeln!(
         out,
-        "{}: {changes} changes, {flushes} FLUSHes, {marks} marks{cut}",
-        report.recording
+        "{}: {}, {flushes}, {}{cut}",
+        report.recording,
+        counted(to_u64(changes), "change"),
+        counted(to_u64(marks), "mark")
     );
     let _ = writeln!(
         out,
@@ -30,23 +38,25 @@ pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
     };
     let _ = writeln!(
         out,
-        "{} states, {} different ones checked{kept}, {} failed",
-        report.states, report.checked, report.failed
+        "{}, {} different ones checked{kept}, {} failed",
+        counted(report.states, "state"),
+        report.checked,
+        report.failed
     );
     let _ = writeln!(
         out,
-        "{:.1} s, {:.0} states per minute and core, {} jobs",
+        "{:.1} s, {:.0} states per minute and core, {}",
         report.seconds,
         report.rate(),
-        report.jobs
+        counted(report.jobs.into(), "job")
     );
     if report.interrupted {
         out += "interrupted; with --ledger FILE the same command continues\n";
     } else if report.stopped {
         let _ = writeln!(
             out,
-            "stopped after {} failed states; --failures 0 visits all",
-            report.failed
+            "stopped after {}; --failures 0 visits all",
+            counted(report.failed, "failed state")
         );
     }
     if let Some(failed) = report.shortest() {

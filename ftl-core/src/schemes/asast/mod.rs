@@ -51,7 +51,7 @@ use rustc_hash::FxHashMap;
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: Asast::NAME,
-    title: "A-SAST: log blocks shared by groups of logical blocks, which grow and shrink (reconstructed)",
+    title: "A-SAST: log blocks shared by groups of logical blocks, which grow and shrink",
     about: "Groups of adjacent logical blocks share log blocks; in BAST a group is one logical block, in FAST it is all. A group \
             grows if its log blocks would be merged half empty, and shrinks if a log block has pages of too many logical blocks.",
     paper: "Koo, Shin: Adaptive Log Block Mapping, IWSSPS 2009; Park et al.: SAST, ACM TECS 2008",

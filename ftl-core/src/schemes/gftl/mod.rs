@@ -56,7 +56,7 @@ use nand_model::{Chip, Profile, Store};
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: Gftl::NAME,
-    title: "GFTL: blocks are cleaned in slices, one per request, alongside a page-mapped write buffer",
+    title: "GFTL: blocks cleaned in slices, one per request, alongside a page-mapped write buffer",
     about: "No request waits for a whole GC run: every request first does one slice of cleaning, one erase or as many copies \
             as fit into its time. Cleaning of a block begins when it is full; writes to a logical block that is being cleaned go \
             to a page-mapped write buffer on flash and are copied back to their logical block later.",

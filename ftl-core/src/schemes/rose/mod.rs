@@ -62,7 +62,7 @@ use nand_model::{Chip, Pbn, Store, Timing};
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
     name: Rose::NAME,
-    title: "ROSE: log blocks merged by cost and age, whole-block writes to data blocks, replaced data blocks reused",
+    title: "ROSE: log blocks merged by cost and age, whole-block writes, replaced data blocks reused",
     about: "Overwrites go to log blocks that all logical blocks share. Three things are new: a request that covers a whole logical \
             block is written to a new data block; the log block to merge is chosen by its age and the cost of its merge; and a \
             replaced data block with free pages receives the valid pages of a log block, and the log block is erased.",

@@ -1,0 +1,96 @@
+//! Requirements on an image, and the device that follows from them.
+//!
+//! Invariants: a value that nobody specified has its default here, for live and for simulated
+//! devices alike.
+
+use super::{find_scheme, usage};
+use crate::failure::Failure;
+use ftl_core::Params;
+use ftl_core::schemes::{Layout, SCHEMES, Scheme};
+use nand_model::{Capacity, Profile};
+
+/// Default over-provisioning in percent.
+pub(crate) const OP_DEFAULT: f64 = 7.0;
+/// Default device size in bytes.
+pub(crate) const SIZE_DEFAULT: u64 = 1 << 30;
+
+/// Requirements on an image. Unspecified values are `None`, so that only a real contradiction is an
+/// error.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ImageRequirements {
+    /// Name of the scheme.
+    pub scheme: Option<String>,
+    /// The flash device.
+    pub profile: Option<Profile>,
+    /// Device size in bytes.
+    pub size: Option<u64>,
+    /// Over-provisioning in percent.
+    pub op: Option<f64>,
+    /// Scheme parameters.
+    pub params: Params,
+}
+
+/// A scheme on a new device.
+pub(crate) struct NewDevice {
+    /// The scheme.
+    pub(crate) scheme: &'static Scheme,
+    /// Shape of the flash and logical pages.
+    pub(crate) layout: Layout,
+    /// Bytes the host sees.
+    pub(crate) size: u64,
+    /// Requested over-provisioning in percent.
+    pub(crate) op_percent: f64,
+}
+
+impl ImageRequirements {
+    /// Returns the device, with the default of each unspecified value. `footprint` replaces the
+    /// default size in bytes, `raw` the flash that follows from size and over-provisioning.
+    ///
+    /// # Errors
+    /// There is no such scheme, or no device fits the requirements.
+    pub(crate) fn device(
+        &self,
+        footprint: Option<u64>,
+        raw: Option<u64>,
+    ) -> Result<NewDevice, Failure> {
+        let scheme = self.scheme.as_deref();
+        let scheme = scheme.map_or(Ok(&SCHEMES[0]), find_scheme)?;
+        let profile = self.profile.unwrap_or(*Profile::default_profile());
+        let op_percent = self.op.unwrap_or(OP_DEFAULT);
+        // The size of a device of fixed flash follows from it.
+        let default = match profile.capacity {
+            Capacity::BySize => footprint.unwrap_or(SIZE_DEFAULT),
+            Capacity::Blocks(_) => 0,
+        };
+        let wanted = self.size.unwrap_or(default);
+        let layout = match raw {
+            None => scheme.layout(&profile, wanted, op_percent / 100.0, &self.params),
+            Some(_) if wanted == 0 => {
+                return Err(Failure::usage(format!(
+                    "--raw on profile {}, whose size follows from its raw flash; add --size",
+                    profile.name
+                )));
+            }
+            Some(raw) => scheme.layout_on(&profile, wanted, raw, &self.params),
+        }
+        .map_err(usage)?;
+        let logical_pages = u64::from(layout.logical_pages);
+        assert!(
+            logical_pages < layout.profile.geometry.pages(),
+            "{logical_pages} logical pages on {} physical pages",
+            layout.profile.geometry.pages()
+        );
+        let whole = logical_pages * u64::from(profile.geometry.page_bytes);
+        let size = if wanted > 0 { wanted } else { whole };
+        assert!(
+            size > 0 && size <= whole,
+            "a device of {size} bytes on {logical_pages} logical pages"
+        );
+        Ok(NewDevice {
+            scheme,
+            layout,
+            size,
+            op_percent,
+        })
+    }
+}
