@@ -245,6 +245,35 @@ def test_a_model_predicts_what_it_was_not_fitted_to():
     assert [(name, guess, round(error)) for name, _, _, guess, error in predicted] == [("b", 14.0, 0), ("c", 16.0, 20)]
 
 
+def test_the_page_shows_the_kept_results(tmp_path, capsys):
+    page = script("page")
+    results = measure.read(results_with_all_tables(tmp_path, capsys))
+    text = "Above.\n" + "".join(f"<!-- begin {name} -->old<!-- end {name} -->\n" for name in page.TABLES) + "Below.\n"
+    composed = page.compose(text, results)
+    assert composed.startswith("Above.\n<!-- begin") and composed.endswith("-->\nBelow.\n") and "old" not in composed
+    assert "| nbd: 4k: read QD1 | peer | >= 2 | 2.10 (2.00 to 2.20) | met |" in composed
+    assert "| nbd: memory | - | <= 32 | 20 MiB | met |" in composed
+    assert "| 4k: read QD1 | peer | 10 per second | 2.10 (2.00 to 2.20) |" in composed
+    assert "What:\n\n| name | us |\n| --- | --- |\n| row | 1.5 |" in composed
+    assert page.compose(composed, results) == composed
+
+
+def results_with_all_tables(tmp_path, capsys):
+    for name in ("nbd", "volume", "sim", "model", "ublk"):
+        path, _ = results(tmp_path, "all.json", [20.0, 21.0, 22.0], capsys, script=name)
+        kept = measure.read(path)["sections"][name]
+        measure.store(path, name, {**kept, "tables": [{"name": "What", "columns": ["name", "us"], "rows": [["row", 1.5]]}]})
+    return path
+
+
+@pytest.mark.parametrize("text", ["<!-- begin none -->x<!-- end none -->", "<!-- begin ublk -->x<!-- end ublk -->"])
+def test_a_table_that_cannot_be_made(tmp_path, capsys, text):
+    """No such table, or results without its section."""
+    path, _ = results(tmp_path, "r.json", [20.0, 21.0, 22.0], capsys)
+    with pytest.raises(SystemExit):
+        script("page").compose(text, measure.read(path))
+
+
 def test_every_script_is_in_the_command(tmp_path):
     """`make bench` runs all that measure beside a peer, and keeps their results in one file."""
     make = Path(__file__).resolve().parents[1] / "Makefile"

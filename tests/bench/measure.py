@@ -160,6 +160,11 @@ def number(value):
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
+def text(cell):
+    """A cell of a table."""
+    return cell if isinstance(cell, str) else number(cell)
+
+
 def rounds_of(contenders, rounds):
     """Calls every contender once per round, another one first each time; returns what they returned, by contender."""
     names, results = list(contenders), {name: [] for name in contenders}
@@ -216,7 +221,7 @@ class Run:
 
     def __init__(self, script, args, own=lambda: ()):
         self.script, self.rounds, self.file, self.filter = script, args.rounds, args.json, args.only
-        self.machine, self.points, self.figures, self.before = Machine(own), [], [], load()
+        self.machine, self.points, self.figures, self.tables, self.before = Machine(own), [], [], [], load()
         self.facts = {"short": args.short, **facts()}
         print(f"{script}: {self.facts['revision']}, {self.facts['cpus']} CPUs, load before {self.before:.2f}", flush=True)
 
@@ -241,6 +246,15 @@ class Run:
         self.figures.append(Figure(name, unit, values, goal))
         print(self.figures[-1].line(), flush=True)
 
+    def table(self, name, columns, rows):
+        """What belongs together but is no goal: prints it and keeps it. The first column has names."""
+        self.tables.append({"name": name, "columns": columns, "rows": rows})
+        texts = [columns, *([text(cell) for cell in row] for row in rows)]
+        widths = [max(len(row[column]) for row in texts) for column in range(len(columns))]
+        print(f"\n{name}")
+        for first, *others in texts:
+            print("  ".join([f"{first:<{widths[0]}}", *(f"{cell:>{width}}" for cell, width in zip(others, widths[1:]))]).rstrip(), flush=True)
+
     def finish(self):
         """Prints the sum of it, and adds the section to the file."""
         if not self.points and not self.figures:
@@ -255,6 +269,7 @@ class Run:
         section = {
             **self.facts, "rounds": self.rounds, "load": [self.before, after],
             "points": [point.as_json() for point in self.points], "figures": [figure.as_json() for figure in self.figures],
+            "tables": self.tables,
         }
         if self.file:
             store(Path(self.file), self.script, section)

@@ -116,26 +116,24 @@ class Bench:
 
     def show(self, title, what, rows):
         cost, predicted = predictions(rows)
-        print(f"\n{title}: {cost}")
-        print(f"{'':<12} {what:>9} {'measured':>9} {'predicted':>9} us")
-        for name, pages, us in rows:
-            [*found] = [f"{guess:>9.2f} off by {error:.0f} %" for other, _, _, guess, error in predicted if other == name]
-            print(f"{name:<12} {pages:>9.2f} {us:>9.2f} {found[0] if found else '   fitted'}")
-        self.run.figure(f"{title}: request", "us", [cost.request])
-        self.run.figure(f"{title}: page", "us", [cost.page])
-        for name, pages, us in rows:
-            self.run.figure(f"{title}, {name}: CPU time per request at {pages:.2f} {what}", "us", [us])
+        guesses = {name: (guess, f"{error:.0f} %") for name, _, _, guess, error in predicted}
+        table = [[name, pages, us, *guesses.get(name, ("fitted", ""))] for name, pages, us in rows]
+        self.run.table(f"Model of {title}: {cost}", [title, f"{what} per request", "measured us", "predicted us", "off by"], table)
+        self.run.figure(f"{title}: CPU time per request", "us", [cost.request])
+        self.run.figure(f"{title}: CPU time per page", "us", [cost.page])
         self.run.figure(f"{title}: largest error of a prediction", "%", [max(error for *_, error in predicted)], WITHIN)
 
     def sizes(self):
         """CPU time of a request by size of the device, at the same over-provisioning."""
-        print()
+        table = []
         for size in (self.size // 4, self.size, self.size * 4):
             server = self.served(28, size)
-            for direction in ("read", "write"):
-                _, us = self.medians(server, rw=f"rand{direction}", bs="4k", iodepth=32, io_size=self.size)
-                self.run.figure(f"size {size // MIB} MiB: CPU time of a 4k {direction}", "us", [us])
+            cost = [self.medians(server, rw=f"rand{what}", bs="4k", iodepth=32, io_size=self.size)[1] for what in ("read", "write")]
+            table.append([f"{size // MIB} MiB", *cost])
             self.discard(server)
+        self.run.table("CPU time of a 4k request by size of the device", ["size", "read us", "write us"], table)
+        for index, what in enumerate(("read", "write"), 1):
+            self.run.figure(f"4k {what}: cost at {table[-1][0]} beside {table[0][0]}", "times", [table[-1][index] / table[0][index]])
 
     def measure_all(self):
         parts = {"4k writes": self.writes, "reads": self.reads, "size": self.sizes}

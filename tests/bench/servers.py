@@ -83,6 +83,11 @@ class Ftld(Server):
     def gc_runs(self):
         return self.settled(lambda figures: figures["scheme_stats"]["gc_runs"])
 
+    def stop(self):
+        super().stop()
+        if self.process.returncode != 0:
+            sys.exit(f"{self.name}: exit code {self.process.returncode}")
+
     def discard(self):
         """Stops it and removes its image."""
         self.stop()

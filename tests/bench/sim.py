@@ -91,8 +91,8 @@ def lettered(name, index):
 
 def every_scheme(run, sims, operations):
     names = subprocess.run([sims[0], "schemes"], capture_output=True, text=True, check=True).stdout.split()
-    wanted = [name for name in names if run.wants(f"scheme {name}")]
-    for name in wanted:
+    table = []
+    for name in (name for name in names if run.wants(f"scheme {name}")):
         rows = [[] for _ in sims]
         # One program runs all rounds on one device. Several take turns, each time on a new one.
         rounds, turns = (run.rounds, 1) if len(sims) == 1 else (1, run.rounds)
@@ -103,10 +103,12 @@ def every_scheme(run, sims, operations):
             flash = [flash / seconds / 1e6 for _, seconds, _, flash, *_ in each]
             goal = SCHEME_GOALS.get(name) if index == 0 else None
             run.figure(f"scheme {lettered(name, index)}", "million flash operations per CPU-s", flash, goal)
-            ours = f"    {lettered(name, index)}"
-            run.figure(f"{ours}: host writes", "million per CPU-s", [count / seconds / 1e6 for count, seconds, *_ in each])
-            run.figure(f"{ours}: write amplification", "programs per write", [programs / count for count, _, programs, *_ in each])
-            run.figure(f"{ours}: peak of resident memory", "MiB", [row[5] / MIB for row in each], None if index else MEMORY_GOAL)
+            others = [(count / seconds / 1e6, programs / count, row[0] / MIB) for count, seconds, programs, _, _, *row in each]
+            table.append([lettered(name, index), statistics.median(flash), *(statistics.median(column) for column in zip(*others))])
+    if table:
+        columns = ["scheme", "million flash operations per CPU-s", "million host writes per CPU-s", "write amplification", "peak RSS, MiB"]
+        run.table("Every scheme, 1 GiB at 7 % (blocks of 128 pages of 4 KiB)", columns, table)
+        run.figure("peak RSS of a scheme, the largest", "MiB", [max(row[-1] for row in table)], MEMORY_GOAL)
 
 
 def main():
@@ -127,7 +129,7 @@ def main():
         pagemap(run, sims, peers, *shape, writes)
     if not args.ftlsim:
         print("(the public peer, sssl-ftlsim, was not given: --ftlsim DIR)")
-    print("\nevery scheme, 1 GiB at 7 % (blocks of 128 pages of 4 KiB)")
+    print()
     every_scheme(run, sims, 2 * writes)
     run.finish()
 
