@@ -36,12 +36,12 @@ load() {
   esac
 }
 
-# run_fio NUMBER OPTIONS...: on a device, at queue depth 32.
+# run_fio NUMBER OPTIONS...: on the whole device, at queue depth 32.
 run_fio() {
   local number=$1
   shift
-  fio --name=bench --eta=never --ioengine=libaio --direct=1 --iodepth=32 --filename="/dev/ublkb$number" --norandommap=1 --randrepeat=0 \
-    --time_based --runtime=600 "$@" > /tmp/fio.log 2>&1 || { bad "fio on ublkb$number"; tail -n 20 /tmp/fio.log; }
+  timeout 300 fio --name=bench --eta=never --ioengine=libaio --direct=1 --iodepth=32 --filename="/dev/ublkb$number" --norandommap=1 --randrepeat=0 \
+    --size=100% "$@" > /tmp/fio.log 2>&1 || { bad "fio on ublkb$number"; tail -n 20 /tmp/fio.log; }
 }
 
 # requests_done NUMBER: completed reads and writes of the device.
@@ -86,8 +86,8 @@ number=0
 for scheme in $(schemes); do
   serve --scheme "$scheme" --op 28 --size "${BENCH_MIB}MiB" --image "/tmp/$scheme.ftld" "/dev/ublkb$number" || finish
   server "ftld-$scheme" $number "$FTLD"
-  run_fio $number --rw=write --bs=128k --size=100% --time_based=0
-  run_fio $number --rw=randwrite --bs=4k --size=100% --time_based=0 --loops=3
+  run_fio $number --rw=write --bs=128k
+  run_fio $number --rw=randwrite --bs=4k --loops=3
   ok "$scheme is filled, and three times its size written at random"
   number=$((number + 1))
 done
@@ -97,7 +97,7 @@ number=$((number + 1))
 truncate -s "${BENCH_MIB}M" /tmp/loop.raw
 rublk_serve $number loop -f /tmp/loop.raw --buffered-io
 server rublk-loop $number $RUBLK
-run_fio $number --rw=write --bs=128k --size=100% --time_based=0
+run_fio $number --rw=write --bs=128k
 
 for entry in $SERVERS; do
   device=${entry#*:}
