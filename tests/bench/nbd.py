@@ -67,18 +67,20 @@ class Bench:
         self.args, self.folder, self.servers = args, folder, []
         self.size = (256 if args.short else 1024) * MIB
         self.seconds = args.seconds or (1 if args.short else 2)
+        # The first program has no letter.
+        self.programs = {"" if index == 0 else chr(ord("A") + index): program for index, program in enumerate(args.ftld)}
         self.run = Run("nbd", args, lambda: [server.pid for server in self.servers])
 
     # Servers
 
-    def ftld(self, scheme, op, *options):
-        """The same device for each of the programs."""
+    def ftld(self, scheme, op, *options, letters=None):
+        """The same device for each of the programs, or for those with these letters."""
         started = []
-        for index, program in enumerate(self.args.ftld):
-            letter = "" if index == 0 else f" {chr(ord('A') + index)}"
-            what = " ".join(option.lstrip("-") for option in options)
-            name = " ".join(filter(None, [f"ftld {scheme}{letter}", what]))
-            started.append(Ftld(name, program, self.folder, self.size, "--scheme", scheme, "--profile", "mlc-4k", "--op", op, *options))
+        for letter, program in self.programs.items():
+            if letters is None or letter in letters:
+                name = " ".join(filter(None, ["ftld", scheme, letter, *(option.lstrip("-") for option in options)]))
+                device = ["--scheme", scheme, "--profile", "mlc-4k", "--op", op, *options]
+                started.append(Ftld(name, program, self.folder, self.size, *device))
         self.servers += started
         return started
 
@@ -173,19 +175,19 @@ class Bench:
         return figure
 
     def fills(self):
-        def fill(index, scheme):
-            def figure():
-                [*started] = self.ftld(scheme, 7)
-                figure = self.measure(started[index], WRITE, dict(rw="write", bs="128k", iodepth=8, io_size=self.size))
+        def contender(scheme, letter):
+            def fill():
+                [server] = self.ftld(scheme, 7, letters=[letter])
+                rate = self.measure(server, WRITE, dict(rw="write", bs="128k", iodepth=8, io_size=self.size))
                 self.stop()
-                return figure
+                return rate
 
-            return figure
+            return fill
 
-        contenders = {}
-        for scheme in ("lazyftl", "pagemap"):
-            for index in range(len(self.args.ftld)):
-                contenders[f"ftld {scheme}" + (f" {chr(ord('A') + index)}" if index else "")] = fill(index, scheme)
+        contenders = {
+            " ".join(filter(None, ["ftld", scheme, letter])): contender(scheme, letter)
+            for scheme in ("lazyftl", "pagemap") for letter in self.programs
+        }
         self.run.point("fill: 128k QD8, a new image", "MiB/s", contenders, {"ftld pagemap": FILL_GOAL})
 
     def memory(self):
@@ -193,7 +195,7 @@ class Bench:
             name = f"memory: {scheme}, beyond the scheme's report"
             if not self.run.wants(name):
                 continue
-            server = self.ftld(scheme, 7)[0]
+            [server] = self.ftld(scheme, 7, letters=[""])
             self.fill(server)
             uri, size, seconds = f"--uri={server.uri}", f"--size={server.size}", f"--runtime={self.seconds}"
             load = ["fio", "--name=memory", "--ioengine=nbd", uri, size, seconds, "--time_based", "--rw=randrw", "--bs=128k"]

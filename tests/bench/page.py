@@ -41,7 +41,7 @@ def state(results):
         points = f"{noisy} of {len(section['points'])}" if section["points"] else "-"
         length = "short" if section["short"] else "full"
         rows.append([f"`tests/bench/{name}.py`", f"{section['revision']}, {section['time'][:10]}", length, str(section["rounds"]), load, points])
-    return markdown(["command", "state", "load", "rounds", "load average", "noisy points"], rows)
+    return markdown(["command", "state", "run", "rounds", "load average", "noisy points"], rows)
 
 
 def verdict(met, noisy):

@@ -97,7 +97,7 @@ class Ftld(Server):
 def has_option(program, option):
     """Whether the program's help has this option."""
     text = subprocess.run([str(program), "--help"], capture_output=True, text=True, check=True).stdout
-    return re.search(rf"(?m)^ *(-\w, )?{re.escape(option)}\b", text) is not None
+    return re.search(rf"(?m)^ *(-\w, )?{re.escape(option)}(?![\w-])", text) is not None
 
 
 def schemes(program):
