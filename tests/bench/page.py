@@ -4,8 +4,8 @@
     tests/bench/page.py RESULT.json     keeps the results as tests/results/performance.json, and writes the tables
     tests/bench/page.py --check         fails if the tables are not what the kept results make
 
-A table stands between `<!-- begin NAME -->` and `<!-- end NAME -->`. A name that this script does not know, or whose results
-are not kept, is an error. Lines outside are written by hand.
+A table stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; a name that this script does not know is an error. In
+place of a table whose script has not run stands its command. Lines outside are written by hand.
 """
 
 import argparse
@@ -25,11 +25,14 @@ def markdown(columns, rows):
     return "\n".join(["| " + " | ".join(row) + " |" for row in (columns, ["---"] * len(columns), *rows)])
 
 
-def sections(results, *names):
-    for name in names:
-        if name not in results["sections"]:
-            sys.exit(f"the results have no section {name}: run `make bench`")
-        yield name, results["sections"][name]
+class NotMeasured(Exception):
+    """The results have no section of this script."""
+
+
+def section_of(results, script):
+    if script not in results["sections"]:
+        raise NotMeasured(script)
+    return results["sections"][script]
 
 
 def state(results):
@@ -66,11 +69,10 @@ def targets(results):
     return markdown(["work", "beside", "target", "median of the ratios (least to most)", "verdict"], rows)
 
 
-def contenders(results, *names):
-    """Medians of all contenders of the points of a section."""
-    [(_, section)] = sections(results, *names)
+def contenders(results, script):
+    """Medians of all contenders of the points of a script."""
     rows = []
-    for point in section["points"]:
+    for point in section_of(results, script)["points"]:
         for name, values in point["values"].items():
             ratio = point["ratios"].get(name)
             shown = "-" if ratio is None else f"{ratio['median']:.2f} ({ratio['least']:.2f} to {ratio['most']:.2f})"
@@ -79,9 +81,8 @@ def contenders(results, *names):
 
 
 def response_times(results):
-    [(_, section)] = sections(results, "nbd")
     rows = []
-    for point in section["points"]:
+    for point in section_of(results, "nbd")["points"]:
         for name, figures in point["extra"].items():
             server = name.removeprefix("response times of ").removesuffix(", us")
             rows.append([point["name"], server, *(number(value) for value in figures.values())])
@@ -90,9 +91,8 @@ def response_times(results):
 
 def calls(results):
     """The system calls per request, with the most frequent ones."""
-    [(_, section)] = sections(results, "ublk")
     rows = []
-    for point in section["points"]:
+    for point in section_of(results, "ublk")["points"]:
         for name, values in point["values"].items():
             named = point["extra"].get(f"calls of {name}", {})
             most = ", ".join(f"`{call}` {value:.2f}" for call, value in list(named.items())[:4])
@@ -102,8 +102,10 @@ def calls(results):
 
 def tables(results, script):
     """What a script shows as tables."""
-    [(_, section)] = sections(results, script)
-    parts = (f"{table['name']}:\n\n{markdown(table['columns'], [[text(cell) for cell in row] for row in table['rows']])}" for table in section["tables"])
+    parts = []
+    for table in section_of(results, script)["tables"]:
+        rows = [[text(cell) for cell in row] for row in table["rows"]]
+        parts.append(f"{table['name']}:\n\n{markdown(table['columns'], rows)}")
     return "\n\n".join(parts)
 
 
@@ -127,7 +129,11 @@ def compose(page, results):
         name = found[1]
         if name not in TABLES:
             sys.exit(f"{PAGE.name}: there is no table {name}")
-        return f"<!-- begin {name} -->\n\n{TABLES[name](results)}\n\n<!-- end {name} -->"
+        try:
+            made = TABLES[name](results)
+        except NotMeasured as script:
+            made = f"Not measured in this state: `tests/bench/{script}.py`."
+        return f"<!-- begin {name} -->\n\n{made}\n\n<!-- end {name} -->"
 
     return re.sub(r"<!-- begin (\S+) -->.*?<!-- end \1 -->", table, page, flags=re.S)
 

@@ -64,10 +64,12 @@ class Ftld(Server):
         environment |= {"FTLD_STATE_DIR": str(folder), "FTLD_RUNTIME_DIR": str(folder / "run")}
         uri = f"nbd+unix:///?socket={socket}"
         command = [program, "--size", size, "--image", self.image, "--name", word, "--metrics", "127.0.0.1:0", *options, uri]
-        process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True, env=environment)
+        self.log = folder / f"{word}.log"
+        with open(self.log, "w") as log:
+            process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
         line = process.stdout.readline()
         if not line.startswith("ready "):
-            sys.exit(f"{name}: no ready line but {line!r}")
+            sys.exit(f"{name}: no ready line but {line!r}\n{self.log.read_text()}")
         self.status = line.split("metrics=")[1].strip().replace("/metrics", "/status")
         super().__init__(name, uri, process.pid, size, process)
 
@@ -86,7 +88,7 @@ class Ftld(Server):
     def stop(self):
         super().stop()
         if self.process.returncode != 0:
-            sys.exit(f"{self.name}: exit code {self.process.returncode}")
+            sys.exit(f"{self.name}: exit code {self.process.returncode}\n{self.log.read_text()}")
 
     def discard(self):
         """Stops it and removes its image."""

@@ -89,7 +89,7 @@ def lettered(name, index):
     return f"{name} {chr(ord('A') + index)}" if index else name
 
 
-def every_scheme(run, sims, operations):
+def every_scheme(run, sims, size, operations):
     names = subprocess.run([sims[0], "schemes"], capture_output=True, text=True, check=True).stdout.split()
     table = []
     for name in (name for name in names if run.wants(f"scheme {name}")):
@@ -98,7 +98,7 @@ def every_scheme(run, sims, operations):
         rounds, turns = (run.rounds, 1) if len(sims) == 1 else (1, run.rounds)
         for seed in range(1, turns + 1):
             for index, sim in enumerate(sims):
-                rows[index] += numbers(sim, "size", name, GIB, 7, 3 * GIB // PAGE, operations, rounds, seed)
+                rows[index] += numbers(sim, "size", name, size, 7, 3 * size // PAGE, operations, rounds, seed)
         for index, each in enumerate(rows):
             flash = [flash / seconds / 1e6 for _, seconds, _, flash, *_ in each]
             goal = SCHEME_GOALS.get(name) if index == 0 else None
@@ -107,7 +107,7 @@ def every_scheme(run, sims, operations):
             table.append([lettered(name, index), statistics.median(flash), *(statistics.median(column) for column in zip(*others))])
     if table:
         columns = ["scheme", "million flash operations per CPU-s", "million host writes per CPU-s", "write amplification", "peak RSS, MiB"]
-        run.table("Every scheme, 1 GiB at 7 % (blocks of 128 pages of 4 KiB)", columns, table)
+        run.table(f"Every scheme, {size // MIB} MiB at 7 % (blocks of 128 pages of 4 KiB)", columns, table)
         run.figure("peak RSS of a scheme, the largest", "MiB", [max(row[-1] for row in table)], MEMORY_GOAL)
 
 
@@ -130,7 +130,7 @@ def main():
     if not args.ftlsim:
         print("(the public peer, sssl-ftlsim, was not given: --ftlsim DIR)")
     print()
-    every_scheme(run, sims, 2 * writes)
+    every_scheme(run, sims, GIB // 4 if args.short else GIB, 2 * writes)
     run.finish()
 
 

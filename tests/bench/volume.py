@@ -27,7 +27,7 @@ GOAL = at_least(1.6)
 def config(folder, size, extra):
     """The daemon's file for a new image."""
     path = folder / "volume.toml"
-    lines = ['scheme = "pagemap"', 'profile = "mlc-4k"', "op = 28", f"size = {size}", f'image = "{folder}/volume.ftld"', *extra]
+    lines = ['scheme = "pagemap"', 'profile = "mlc-4k"', "op = 28", f'size = "{size}"', f'image = "{folder}/volume.ftld"', *extra]
     path.write_text("\n".join(lines) + "\n")
     return path
 
