@@ -6,7 +6,7 @@
 //! CONFIG.toml has the options of the daemon; it names the image, which must not exist and is
 //! removed at the end. The device is filled sequentially and gets DRIVE_WRITES times its size in
 //! random writes. In each round every number of THREADS reads for MILLISECONDS, then every number
-//! writes; a later round begins with another number. Every request prints one line:
+//! writes; a later round begins with another number. Every measurement prints one line:
 //!
 //!     read|write THREADS REQUESTS WALL_SECONDS CPU_SECONDS
 //!
@@ -23,7 +23,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -47,25 +47,38 @@ fn main() -> ExitCode {
     }
 }
 
+/// What to measure.
+struct Plan {
+    drive_writes: u64,
+    rounds: usize,
+    /// Length of a measurement.
+    length: Duration,
+    threads: Vec<u64>,
+}
+
 fn run(args: &[&str]) -> Result<(), Failure> {
-    let [config, drive_writes, rounds, millis, ref threads @ ..] = *args else {
-        return Err("usage: bench_volume CONFIG.toml DRIVE_WRITES ROUNDS MILLISECONDS THREADS...".into());
+    let [file, drive_writes, rounds, millis, ref threads @ ..] = *args else {
+        let usage = "bench_volume CONFIG.toml DRIVE_WRITES ROUNDS MILLISECONDS THREADS...";
+        return Err(format!("usage: {usage}").into());
     };
-    let threads = threads.iter().map(|count| count.parse()).collect::<Result<Vec<u64>, _>>()?;
-    let length = Duration::from_millis(millis.parse()?);
-    let config = Config::new(
-        &DeviceArgs {
-            config: Some(config.into()),
-            ..DeviceArgs::default()
-        },
-        &Dirs::from_env(),
-    )?;
+    let threads: Result<_, _> = threads.iter().map(|count| count.parse()).collect();
+    let plan = Plan {
+        drive_writes: drive_writes.parse()?,
+        rounds: rounds.parse()?,
+        length: Duration::from_millis(millis.parse()?),
+        threads: threads?,
+    };
+    let device = DeviceArgs {
+        config: Some(file.into()),
+        ..DeviceArgs::default()
+    };
+    let config = Config::new(&device, &Dirs::from_env())?;
     if config.image.exists() {
         return Err(format!("{} exists already", config.image.display()).into());
     }
     let done = open_or_create(&config)
         .map_err(Failure::from)
-        .and_then(|stack| bench(&stack, drive_writes.parse()?, rounds.parse()?, length, &threads));
+        .and_then(|stack| bench(&stack, &plan));
     remove(&config.image)?;
     done
 }
@@ -77,45 +90,33 @@ fn remove(image: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn bench(
-    stack: &Stack,
-    drive_writes: u64,
-    rounds: usize,
-    length: Duration,
-    threads: &[u64],
-) -> Result<(), Failure> {
-    let (volume, stop) = (&stack.volume, AtomicBool::new(false));
+fn bench(stack: &Stack, plan: &Plan) -> Result<(), Failure> {
+    let volume = &stack.volume;
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(Relaxed) {
+        // Dropped at the end, also by a panic.
+        let (_stop, stopped) = channel::<()>();
+        scope.spawn(move || {
+            while stopped.try_recv() == Err(TryRecvError::Empty) {
                 volume.reclaim_when_short(SYNC_PATIENCE);
             }
         });
-        let done = measure(volume, drive_writes, rounds, length, threads);
-        stop.store(true, Relaxed);
-        done
+        measure(volume, plan)
     })
 }
 
-fn measure(
-    volume: &dyn BlockDevice,
-    drive_writes: u64,
-    rounds: usize,
-    length: Duration,
-    threads: &[u64],
-) -> Result<(), Failure> {
+fn measure(volume: &dyn BlockDevice, plan: &Plan) -> Result<(), Failure> {
     fill(volume)?;
-    let pages = volume.size() / PAGE as u64;
     let mut client = Client::new(volume, 0);
-    for _ in 0..drive_writes * pages {
+    for _ in 0..plan.drive_writes * client.pages {
         client.write()?;
     }
-    for round in 0..rounds {
+    for round in 0..plan.rounds {
         for (index, name) in ["read", "write"].into_iter().enumerate() {
-            for turn in 0..threads.len() {
-                let count = threads[(turn + round) % threads.len()];
+            for turn in 0..plan.threads.len() {
+                let count = plan.threads[(turn + round) % plan.threads.len()];
                 let seed = (round * 2 + index) as u64 * 1000;
-                let (requests, wall, cpu) = together(volume, name == "read", count, length, seed)?;
+                let reads = name == "read";
+                let (requests, wall, cpu) = together(volume, reads, count, plan.length, seed)?;
                 println!("{name} {count} {requests} {wall:.6} {cpu:.6}");
             }
         }
@@ -146,7 +147,8 @@ fn together(
     seed: u64,
 ) -> Result<(u64, f64, f64), Failure> {
     let begin = Instant::now();
-    let work = |number: u64| move || Client::new(volume, 1 + seed + number).work(reads, begin, length);
+    let work =
+        |number: u64| move || Client::new(volume, 1 + seed + number).work(reads, begin, length);
     let each: Vec<(u64, f64)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..count).map(|number| scope.spawn(work(number))).collect();
         threads
@@ -180,7 +182,12 @@ impl<'a> Client<'a> {
 
     /// Sends requests until `length` after `begin`. Returns their number and this thread's CPU
     /// time, s.
-    fn work(mut self, reads: bool, begin: Instant, length: Duration) -> Result<(u64, f64), Failure> {
+    fn work(
+        mut self,
+        reads: bool,
+        begin: Instant,
+        length: Duration,
+    ) -> Result<(u64, f64), Failure> {
         let (mut requests, before) = (0, thread_cpu());
         while begin.elapsed() < length {
             for _ in 0..BATCH {
