@@ -66,7 +66,8 @@ def main():
     options.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="an option of the daemon's file")
     options.add_argument("--folder", default=str(ROOT / "target" / "bench"), help="where the image is; not a tmpfs")
     args = options.parse_args()
-    build("--package", "ftld", "--package", "ftld-tests", "--bin", "ftld", "--bin", "bench_volume")
+    build("--package", "ftld", "--bin", "ftld")
+    build("--package", "ftld-tests", "--bin", "bench_volume")
     run = Run("volume", args)
     size, millis = ((256 << 20), 500) if args.short else ((1 << 30), 2000)
     shards = [1, 2] if has_option(FTLD, "--shards") else [1]
