@@ -3,7 +3,7 @@
 #   make check      the quick gate: format, lints, unit tests, and that scripts fail without evidence
 #   make test       everything a machine can do: half an hour, and ten minutes to build it
 #   make long-test  the same at acceptance length
-#   make bench      simulation and NBD beside their peers (BENCH_ARGS=--short for a look; FTLSIM=DIR, a clone of sssl-ftlsim)
+#   make bench      speed beside the peers, into target/bench/RESULT.json (BENCH_ARGS=--short for a look; FTLSIM=DIR, a clone of sssl-ftlsim)
 #   make reproduction  docs/REPRODUCTION.md from measured rows (TRACES=DIR with the real traces)
 #   make mutants    tests/mutants.py: the mutants of the sample that have no verdict yet (COUNT=20 for some)
 #   make policy     licences and sources of all dependencies
@@ -19,6 +19,8 @@ TOOLS := target/tools
 DENY := $(TOOLS)/bin/cargo-deny
 FSX := $(TOOLS)/bin/fsx
 MUTANTS := $(TOOLS)/bin/cargo-mutants
+RUBLK := $(TOOLS)/bin/rublk
+FLAMEGRAPH := $(TOOLS)/bin/inferno-flamegraph
 
 .PHONY: run check scripts test long-test bench mutants reproduction packages release deps policy
 
@@ -38,7 +40,7 @@ check:
 scripts:
 	shellcheck $$(find tests deploy -name '*.sh') $$(grep -rlE --exclude='*.sh' --exclude-dir=run '^#!.*sh$$' tests deploy .ci)
 	[ -n "$$BUILT" ] || $(CARGO) build -q -p ftld
-	/usr/bin/python3 -B -m pytest -q -p no:cacheprovider tests/test_helpers.py tests/test_validation.py tests/test_reproduction.py tests/test_release.py tests/test_docs.py
+	/usr/bin/python3 -B -m pytest -q -p no:cacheprovider tests/test_helpers.py tests/test_bench.py tests/test_validation.py tests/test_reproduction.py tests/test_release.py tests/test_docs.py
 	tests/results.py --check
 
 test: deps
@@ -62,6 +64,16 @@ $(FSX):
 # Makes the mutants; tests/mutants.py judges them.
 $(MUTANTS):
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install -q --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build cargo-mutants@27.1.0
+	rm -rf $(TOOLS)/build
+
+# ublk servers that do nothing, or pass requests to a file: the peers of tests/bench/ublk.py.
+$(RUBLK):
+	$(CARGO) install -q --locked --root $(TOOLS) --target-dir $(TOOLS)/build rublk@0.2.15 --no-default-features
+	rm -rf $(TOOLS)/build
+
+# Draws flame graphs: tests/bench/flame.sh.
+$(FLAMEGRAPH):
+	CARGO_PROFILE_RELEASE_DEBUG=0 $(CARGO) install -q --locked --root $(TOOLS) --target-dir $(TOOLS)/build inferno@0.12.8
 	rm -rf $(TOOLS)/build
 
 mutants: deps $(MUTANTS)
@@ -104,9 +116,16 @@ long-test: deps
 	tests/results.py record run-sanitizers tests/sanitize.sh asan miri
 	$(DENY) check advisories
 
-bench: deps
-	tests/bench/sim.py $(BENCH_ARGS) $(if $(FTLSIM),--ftlsim $(FTLSIM))
-	tests/bench/nbd.py $(BENCH_ARGS)
+# Each adds its section to the file; tests/bench/against.py compares two such files.
+BENCH_RESULT ?= target/bench/RESULT.json
+
+bench: deps $(RUBLK)
+	rm -f $(BENCH_RESULT)
+	tests/bench/sim.py $(BENCH_ARGS) --json $(BENCH_RESULT) $(if $(FTLSIM),--ftlsim $(FTLSIM))
+	tests/bench/volume.py $(BENCH_ARGS) --json $(BENCH_RESULT)
+	tests/bench/nbd.py $(BENCH_ARGS) --json $(BENCH_RESULT)
+	tests/bench/model.py $(BENCH_ARGS) --json $(BENCH_RESULT)
+	tests/bench/ublk.py $(BENCH_ARGS) --json $(BENCH_RESULT)
 
 reproduction: deps
 	tests/reproduction.py $(if $(TRACES),--traces $(TRACES))

@@ -109,6 +109,12 @@ def test_a_count(name, pattern, count):
     assert found == [str(count())], f"{name}: {pattern!r}"
 
 
+def test_the_tables_of_the_measurements():
+    """docs/PERFORMANCE.md shows the kept results."""
+    done = subprocess.run([ROOT / "tests/bench/page.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def printed(name):
     """Commands of a document that stand above their output, as `$ ftld ...`, and that output."""
     return [(name, *block) for block in re.findall(r"^```\n\$ ftld (.*)\n((?s:.*?))^```$", (ROOT / name).read_text(), re.M)]

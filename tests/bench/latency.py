@@ -16,16 +16,16 @@ machine that does something else say more about that. Exits with 1 if something 
 """
 
 import argparse
-import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-import urllib.request
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from measure import ROOT
+from servers import Ftld
+
 SIZE = 64 << 20
 DEPTHS = (1, 2, 4, 8, 16, 32)
 CONSTANT_US = (50, 100, 200, 500, 1000, 5000)
@@ -45,48 +45,28 @@ def device(base, name, channels, read_us, controller_us):
     return base
 
 
-class Served:
-    """A device served over NBD, filled once."""
+class Device(Ftld):
+    """A device with a file of its own, served over NBD, filled once. Leaving its `with` removes the image."""
 
     def __init__(self, args, folder, name, text):
-        self.args, self.uri = args, f"nbd+unix:///?socket={folder / name}.sock"
-        profile, image = folder / f"{name}.toml", folder / f"{name}.ftld"
+        self.seconds, profile = args.seconds, folder / f"{name}.toml"
         profile.write_text(text)
-        environment = {**os.environ, "FTLD_STATE_DIR": str(folder), "FTLD_RUNTIME_DIR": str(folder / "run")}
-        command = [args.ftld, "--scheme", "pagemap", "--profile", profile, "--size", SIZE, "--image", image, "--name", name]
-        command += ["--latency", "emulate", "--metrics", "127.0.0.1:0", self.uri]
-        self.process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True, env=environment)
-        line = self.process.stdout.readline()
-        if not line.startswith("ready "):
-            sys.exit(f"{name}: no ready line but {line!r}")
-        self.status = line.split("metrics=")[1].strip().replace("/metrics", "/status")
+        super().__init__(name, args.ftld, folder, SIZE, "--scheme", "pagemap", "--profile", profile, "--latency", "emulate")
         self.fio(rw="write", bs="128k", iodepth=8)
 
-    def __enter__(self):
-        return self
-
     def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait(60)
-
-    def fio(self, **options):
-        options = {"name": "latency", "ioengine": "nbd", "uri": self.uri, "size": SIZE, "thread": 1, **options}
-        options |= {"randrepeat": 0, "norandommap": 1, "output-format": "json", "percentile_list": "50:99:99.9"}
-        done = subprocess.run(["fio", *(f"--{k}={v}" for k, v in options.items())], capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(f"fio failed: {done.stderr.strip() or done.stdout[-500:]}")
-        return json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
+        self.discard()
 
     def reads(self):
         """Reads so far, and their emulated times in all, ns."""
-        with urllib.request.urlopen(self.status, timeout=10) as answer:
-            read = json.load(answer)["host"]["read"]
+        read = self.figures()["host"]["read"]
         return read["completed"], read["emulated"]["sum_ns"]
 
     def point(self, depth):
         """Client's view of reads at a queue depth, and the mean of their emulated times, us."""
         count, sum_ns = self.reads()
-        result = self.fio(rw="randread", bs="4k", iodepth=depth, time_based=1, runtime=self.args.seconds)["read"]
+        load = dict(rw="randread", bs="4k", iodepth=depth, time_based=1, runtime=self.seconds)
+        result = self.fio(**load, percentile_list="50:99:99.9")["read"]
         count_after, sum_ns_after = self.reads()
         if count_after == count:
             sys.exit("fio has read nothing")
@@ -104,7 +84,7 @@ def constant(args, folder, base):
     print("| emulated us | depth | IOPS | p50 | p99 | p99.9 | holds |\n|---|---|---|---|---|---|---|")
     best = {}
     for time_us in CONSTANT_US[1::2] if args.short else CONSTANT_US:
-        with Served(args, folder, f"constant-{time_us}", device(base, f"constant-{time_us}", 1, 0, time_us)) as served:
+        with Device(args, folder, f"constant-{time_us}", device(base, f"constant-{time_us}", 1, 0, time_us)) as served:
             for depth in DEPTHS[::5] if args.short else DEPTHS:
                 iops, emulated, _, (p50, p99, p999) = served.point(depth)
                 if abs(emulated - time_us) > time_us / 1e3:
@@ -121,7 +101,7 @@ def constant(args, folder, base):
 def dies(args, folder, base):
     print("| dies | depth | IOPS | emulated mean us | client's mean |\n|---|---|---|---|---|")
     for count in DIES:
-        with Served(args, folder, f"dies-{count}", device(base, f"dies-{count}", count, DIE_READ_US, 0)) as served:
+        with Device(args, folder, f"dies-{count}", device(base, f"dies-{count}", count, DIE_READ_US, 0)) as served:
             for depth in DEPTHS[::5] if args.short else DEPTHS:
                 iops, emulated, mean, _ = served.point(depth)
                 print(f"| {count} | {depth} | {iops:,.0f} | {emulated:,.0f} | {mean / emulated:.3f}x |", flush=True)

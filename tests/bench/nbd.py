@@ -1,227 +1,258 @@
 #!/usr/bin/env python3
 """NBD benchmark: ftld beside other NBD servers, over unix sockets, by fio's nbd engine.
 
-    tests/bench/nbd.py [--short] [--rounds N] [--ftld PROGRAM] [--folder FOLDER]
+    tests/bench/nbd.py [--short] [--rounds N] [--only TEXT] [--json FILE] [--ftld PROGRAM]... [--folder FOLDER]
 
-All servers run at once, but only one is spoken to at a time: point after point, round after round, one after the other, so
-that what else the machine does hits all alike, and each point is shown when its rounds are done. Shown are medians, and the
-median of the ratios per round. ftld serves `pagemap` on mlc-4k with 28 % over-provisioning; before the first round it gets a
-sequential fill and three times its size in random writes, so that it collects garbage all along: the count is printed. Its
-image lies in the page cache, like the file of the other file servers. Without a goal, `lazyftl` at 7 %, and a FLUSH every 32
-writes, are shown too.
+The servers of a group run at once, but only one is spoken to at a time: point after point, round after round, one after the
+other. Groups, each with servers of its own:
+
+- *4k*: `pagemap` on mlc-4k with 28 % over-provisioning and `lazyftl` at 7 %, after a sequential fill and three times the size in
+  random writes, so that GC runs all along: the number of runs is printed. Writes have the response times that the client sees.
+- *128k aged*: `pagemap` as above. Writes overwrite the device once, sequentially; before each round ftld's device is aged again
+  by random writes of twice its size. With `--verify once` also, if the program has that option.
+- *128k sequential*: `pagemap`, only ever written sequentially.
+- *fill*: new images of `lazyftl` and `pagemap` at 7 %, written once.
+- *memory*: every scheme: the largest sum of anonymous and locked memory while fio reads and writes at random over two
+  connections, less the RAM that the scheme reports.
+
+`--only` takes a part of `GROUP: POINT`, for example `4k: write`. With several `--ftld`, the first one is ours, and the others
+(B, C, ...) run beside it. Images are in the page cache, like the file of the file servers.
 
 Needs fio with the nbd engine, nbdkit, qemu-nbd and nbd-server. Exits with 1 if something fails, not if a target is missed:
 machines differ.
 """
 
-import argparse
-import json
-import os
-import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-TOOLS = {"fio": "fio", "nbdkit": "nbdkit", "qemu-nbd": "qemu-utils", "nbd-server": "nbd-server"}
+from measure import ROOT, Run, at_least, at_most, build, parser
+from servers import Ftld, has_option, memory_in_use, need, peers, schemes
 
-# Name, fio options, and the ratio that is the target beside each peer. Sequential points come last, because they leave the
-# flash in an order that random writes have to undo.
 READ, WRITE = "read", "write"
-EVERYONE = {"qemu-nbd": 1.0, "nbd-server": 1.0}
-RANDOM = [
-    ("4k read QD1", READ, dict(rw="randread", bs="4k", iodepth=1), {"nbdkit memory": 1.0, **EVERYONE}),
-    ("4k write QD1", WRITE, dict(rw="randwrite", bs="4k", iodepth=1), {"nbdkit memory": 0.8, **EVERYONE}),
-    ("4k read QD32", READ, dict(rw="randread", bs="4k", iodepth=32), {"nbdkit memory": 1.0, **EVERYONE}),
-    ("4k write QD32", WRITE, dict(rw="randwrite", bs="4k", iodepth=32), {"nbdkit memory": 0.8, **EVERYONE}),
-    ("4k read QD32 x 2", READ, dict(rw="randread", bs="4k", iodepth=32, numjobs=2), {"nbdkit memory": 1.0, **EVERYONE}),
-    ("4k write QD32 x 2", WRITE, dict(rw="randwrite", bs="4k", iodepth=32, numjobs=2), {"nbdkit memory": 0.8, **EVERYONE}),
-    ("4k write QD32, FLUSH per 32", WRITE, dict(rw="randwrite", bs="4k", iodepth=32, fsync=32), {}),
+MIB = 1 << 20
+EVERYONE = {"qemu-nbd": at_least(1.0), "nbd-server": at_least(1.0)}
+
+
+def random(direction, depth, **more):
+    return dict(rw=f"rand{direction}", bs="4k", iodepth=depth, **more)
+
+
+def memory_and_others(bound):
+    return {"nbdkit memory": at_least(bound), **EVERYONE}
+
+
+# Name, direction, fio options, goals by peer.
+SMALL = [
+    ("read QD1", READ, random(READ, 1), memory_and_others(1.6)),
+    ("write QD1", WRITE, random(WRITE, 1), memory_and_others(1.1)),
+    ("read QD32", READ, random(READ, 32), memory_and_others(2.0)),
+    ("write QD32", WRITE, random(WRITE, 32), memory_and_others(1.1)),
+    ("read QD32, 2 connections", READ, random(READ, 32, numjobs=2), memory_and_others(1.0)),
+    ("write QD32, 2 connections", WRITE, random(WRITE, 32, numjobs=2), memory_and_others(1.0)),
+    ("write QD32, FLUSH per 32", WRITE, random(WRITE, 32, fsync=32), {}),
 ]
-SEQUENTIAL = [
-    ("128k read QD8", READ, dict(rw="read", bs="128k", iodepth=8), {"nbdkit memory": 0.6, "nbdkit file": 1.0, **EVERYONE}),
-    ("128k write QD8", WRITE, dict(rw="write", bs="128k", iodepth=8), {"nbdkit memory": 0.6, "nbdkit file": 1.0, **EVERYONE}),
-]
-OURS = "ftld pagemap"
-
-
-class Server:
-    """A running server: its URI, and where its figures are if it is ours."""
-
-    def __init__(self, name, uri, process, status=None):
-        self.name, self.uri, self.process, self.status = name, uri, process, status
-
-    def figures(self):
-        with urllib.request.urlopen(self.status, timeout=10) as answer:
-            return json.load(answer)
-
-    def stop(self):
-        if isinstance(self.process, int):
-            os.kill(self.process, signal.SIGTERM)
-        elif self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
+LARGE = {
+    "128k aged": {READ: memory_and_others(0.6), WRITE: memory_and_others(0.7)},
+    "128k sequential": {READ: memory_and_others(1.0), WRITE: memory_and_others(0.8)},
+}
+VERIFY_ONCE_READ = at_least(0.85)
+FILL_GOAL, MEMORY_GOAL = at_least(0.8), at_most(32)
 
 
 class Bench:
     def __init__(self, args, folder):
         self.args, self.folder, self.servers = args, folder, []
-        self.size = (256 if args.short else 1024) << 20
-        self.seconds = 1 if args.short else 2
+        self.size = (256 if args.short else 1024) * MIB
+        self.seconds = args.seconds or (1 if args.short else 2)
+        # The first program has no letter.
+        self.programs = {"" if index == 0 else chr(ord("A") + index): program for index, program in enumerate(args.ftld)}
+        self.run = Run("nbd", args, lambda: [server.pid for server in self.servers])
 
     # Servers
 
-    def peers(self):
-        shared = self.folder / "peers.raw"
-        with open(shared, "wb") as file:
-            file.truncate(self.size)
-        self.simple("nbdkit memory", lambda s: ["nbdkit", "-f", "-U", s, "memory", str(self.size)])
-        self.simple("nbdkit file", lambda s: ["nbdkit", "-f", "-U", s, "file", shared])
-        qemu = ["qemu-nbd", "-t", "-f", "raw", "-e", "8", "--cache=writeback", "--aio=threads"]
-        self.simple("qemu-nbd", lambda s: [*qemu, "-k", s, shared])
-        self.nbd_server(shared)
+    def ftld(self, scheme, op, *options, letters=None):
+        """The same device for each of the programs, or for those with these letters."""
+        started = []
+        for letter, program in self.programs.items():
+            if letters is None or letter in letters:
+                name = " ".join(filter(None, ["ftld", scheme, letter, *(option.lstrip("-") for option in options)]))
+                device = ["--scheme", scheme, "--profile", "mlc-4k", "--op", op, *options]
+                started.append(Ftld(name, program, self.folder, self.size, *device))
+        self.servers += started
+        return started
 
-    def simple(self, name, command):
-        socket = self.socket(name)
-        process = subprocess.Popen([str(word) for word in command(socket)], stdout=subprocess.DEVNULL)
-        self.wait_for(socket, name)
-        self.servers.append(Server(name, f"nbd+unix:///?socket={socket}", process))
+    def peers(self, names=None):
+        self.servers += peers(self.folder, self.size, names)
 
-    def nbd_server(self, file):
-        # In the foreground (-d, -n) it would end after its first client, so it goes into the background by itself.
-        socket, config, pid = self.socket("nbd-server"), self.folder / "nbd-server.conf", self.folder / "nbd-server.pid"
-        config.write_text(
-            f"[generic]\nallowlist = true\nunixsock = {socket}\n[bench]\nexportname = {file}\nflush = true\nfua = true\ntrim = true\n"
-        )
-        subprocess.run(["nbd-server", "-C", config, "-p", pid], check=True, stdout=subprocess.DEVNULL)
-        self.wait_for(pid, "nbd-server")
-        self.wait_for(socket, "nbd-server")
-        self.servers.append(Server("nbd-server", f"nbd+unix:///bench?socket={socket}", int(pid.read_text())))
+    def fill(self, server):
+        server.fio(rw="write", bs="128k", iodepth=8)
 
-    def ftld(self, scheme, op):
-        name = f"ftld {scheme}"
-        socket, image = self.socket(scheme), self.folder / f"{scheme}.ftld"
-        environment = {**os.environ, "FTLD_STATE_DIR": str(self.folder), "FTLD_RUNTIME_DIR": str(self.folder / "run")}
-        command = [self.args.ftld, "--scheme", scheme, "--profile", "mlc-4k", "--op", op, "--size", self.size]
-        command += ["--image", image, "--name", scheme, "--metrics", "127.0.0.1:0", f"nbd+unix:///?socket={socket}"]
-        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True, env=environment)
-        line = process.stdout.readline()
-        if not line.startswith("ready "):
-            sys.exit(f"{name}: no ready line but {line!r}")
-        metrics = line.split("metrics=")[1].strip()
-        server = Server(name, f"nbd+unix:///?socket={socket}", process, metrics.replace("/metrics", "/status"))
-        self.servers.append(server)
-        return server
-
-    def socket(self, name):
-        return self.folder / f"{name.replace(' ', '-')}.sock"
-
-    def wait_for(self, path, name):
-        end = time.monotonic() + 15
-        while not path.exists() or path.stat().st_size == 0 and not path.is_socket():
-            if time.monotonic() > end:
-                sys.exit(f"{name} does not start: no {path}")
-            time.sleep(0.05)
-
-    # Loads
-
-    def fio(self, server, **options):
-        options = {"name": "bench", "ioengine": "nbd", "uri": server.uri, "size": self.size, "thread": 1, **options}
-        options |= {"group_reporting": 1, "randrepeat": 0, "norandommap": 1, "output-format": "json"}
-        done = subprocess.run(["fio", *(f"--{k}={v}" for k, v in options.items())], capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(f"fio on {server.name} failed: {done.stderr.strip() or done.stdout[-500:]}")
-        return json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
-
-    def prepare(self):
-        for server in self.servers:
-            self.fio(server, rw="write", bs="128k", iodepth=8)
-            if server.status:
-                self.fio(server, rw="randwrite", bs="4k", iodepth=32, io_size=3 * self.size)
-
-    def rate(self, server, direction, options):
-        """Operations, or MiB for large ones, per second."""
-        timing = dict(time_based=1, runtime=self.seconds, ramp_time="300ms")
-        result = self.fio(server, **options, **timing)[direction]
-        return result["bw_bytes"] / (1 << 20) if options["bs"] == "128k" else result["iops"]
-
-    def points(self, points):
-        for name, direction, options, goals in points:
-            rates = {}
-            for number in range(self.args.rounds):
-                # Who comes first changes from round to round.
-                turn = number % len(self.servers)
-                for server in self.servers[turn:] + self.servers[:turn]:
-                    rates.setdefault(server.name, []).append(self.rate(server, direction, options))
-            self.show(name, goals, rates)
-
-    def show(self, name, goals, rates):
-        ours = rates[OURS]
-        print(f"\n{name}: {OURS} {statistics.median(ours):,.0f} {'MiB/s' if name.startswith('128k') else 'per second'}")
-        for server in self.servers:
-            if server.name == OURS:
-                continue
-            theirs = rates[server.name]
-            ratio = statistics.median(a / b for a, b in zip(ours, theirs))
-            goal = goals.get(server.name)
-            verdict = "" if goal is None else f"target >= {goal:.1f}x: {'met' if ratio >= goal else 'MISSED'}"
-            print(f"    beside {server.name:<14} {statistics.median(theirs):>10,.0f}  {ratio:>6.2f}x  {verdict}".rstrip(), flush=True)
-
-    def run(self):
-        schemes = json.loads(subprocess.run([self.args.ftld, "schemes", "--json"], capture_output=True, check=True).stdout)
-        names = [entry["name"] for entry in schemes["schemes"]]
-        ours = [self.ftld("pagemap", 28)]
-        if "lazyftl" in names:
-            ours.append(self.ftld("lazyftl", 7))
-        else:
-            print("this build has no lazyftl: its rows are missing")
-        self.peers()
-        self.prepare()
-        before = [server.figures()["scheme_stats"]["gc_runs"] for server in ours]
-        self.points(RANDOM)
-        self.points(SEQUENTIAL)
-        print()
-        for server, gc_runs in zip(ours, before):
-            figures = server.figures()
-            runs = figures["scheme_stats"]["gc_runs"]
-            print(
-                f"{server.name}: {gc_runs} collections before the first round, {runs - gc_runs} since;"
-                f" write amplification {figures['write_amplification']:.2f}"
-            )
-            if gc_runs == 0 or runs == gc_runs:
-                sys.exit(f"{server.name} did not collect: not in steady state")
+    def age(self, server, times):
+        server.fio(rw="randwrite", bs="4k", iodepth=32, io_size=times * self.size)
 
     def stop(self):
         for server in reversed(self.servers):
-            server.stop()
+            server.discard() if isinstance(server, Ftld) else server.stop()
+        self.servers = []
+
+    # Figures of a round
+
+    def measure(self, server, direction, options, tails=None):
+        """Operations, or MiB for large ones, per second."""
+        timing = {} if "io_size" in options else dict(time_based=1, runtime=self.seconds, ramp_time="300ms")
+        result = server.fio(**options, **timing, percentile_list="50:99:99.9")[direction]
+        if tails is not None:
+            latency = result["clat_ns"]
+            percentiles = sorted((float(key), value) for key, value in latency["percentile"].items())
+            tails.setdefault(server.name, []).append([*(value / 1e3 for _, value in percentiles), latency["max"] / 1e3])
+        return result["bw_bytes"] / MIB if options["bs"] == "128k" else result["iops"]
+
+    def contender(self, server, *what):
+        return lambda: self.measure(server, *what)
+
+    # Groups
+
+    def small(self):
+        ours = self.ftld("pagemap", 28) + self.ftld("lazyftl", 7)
+        self.peers()
+        for server in self.servers:
+            self.fill(server)
+            if server in ours:
+                self.age(server, 3)
+        before = {server: server.gc_runs() for server in ours}
+        for name, direction, options, goals in SMALL:
+            tails = {} if direction == WRITE else None
+            contenders = {server.name: self.contender(server, direction, options, tails) for server in self.servers}
+            self.run.point(f"4k: {name}", "per second", contenders, goals, lambda tails=tails: response_times(tails))
+        for direction in (READ, WRITE):
+            two = {
+                f"{ours[0].name}, {jobs} connection{'s' * (jobs > 1)}":
+                    self.contender(ours[0], direction, random(direction, 32, numjobs=jobs)) for jobs in (2, 1)
+            }
+            self.run.point(f"4k: {direction} QD32, two connections beside one", "per second", two)
+        print()
+        for server in ours:
+            runs, amplification = server.gc_runs() - before[server], server.figures()["write_amplification"]
+            print(f"{server.name}: {before[server]} GC runs before the first round, {runs} since; write amplification {amplification:.2f}")
+            wrote = any(" write" in point.name for point in self.run.points)
+            if before[server] == 0 or wrote and runs == 0:
+                sys.exit(f"{server.name} did not collect: not in steady state")
+
+    def large(self, group):
+        aged = group == "128k aged"
+        ours = self.ftld("pagemap", 28)
+        once = self.ftld("pagemap", 28, "--verify", "once") if self.has_verify else []
+        self.peers()
+        for server in self.servers:
+            self.fill(server)
+        for server in ours + once if aged else ():
+            self.age(server, 3)
+        goals = LARGE[group]
+        name, options = f"{group}: read QD4", dict(rw="read", bs="128k", iodepth=4)
+        contenders = {server.name: self.contender(server, READ, options) for server in self.servers if server not in once}
+        self.run.point(name, "MiB/s", contenders, goals[READ])
+        if once:
+            first = {once[0].name: self.contender(once[0], READ, options)}
+            goal = {"nbdkit memory": VERIFY_ONCE_READ if aged else goals[READ]["nbdkit memory"]}
+            self.run.point(f"{name}, verify once", "MiB/s", first | contenders, goal)
+        name, options = f"{group}: write QD4", dict(rw="write", bs="128k", iodepth=4)
+        contenders = {
+            server.name: self.aged_writes(server) if aged and server in ours else self.contender(server, WRITE, options)
+            for server in self.servers if server not in once
+        }
+        self.run.point(name, "MiB/s", contenders, goals[WRITE])
+
+    def aged_writes(self, server):
+        """One sequential overwrite of an aged device."""
+
+        def figure():
+            self.age(server, 2)
+            return self.measure(server, WRITE, dict(rw="write", bs="128k", iodepth=4, io_size=self.size))
+
+        return figure
+
+    def fills(self):
+        def contender(scheme, letter):
+            def fill():
+                [server] = self.ftld(scheme, 7, letters=[letter])
+                rate = self.measure(server, WRITE, dict(rw="write", bs="128k", iodepth=8, io_size=self.size))
+                self.stop()
+                return rate
+
+            return fill
+
+        contenders = {
+            " ".join(filter(None, ["ftld", scheme, letter])): contender(scheme, letter)
+            for scheme in ("lazyftl", "pagemap") for letter in self.programs
+        }
+        self.run.point("fill: 128k QD8, a new image", "MiB/s", contenders, {"ftld pagemap": FILL_GOAL})
+
+    def memory(self):
+        for scheme in schemes(self.args.ftld[0]):
+            name = f"memory: {scheme}, beyond the scheme's report"
+            if not self.run.wants(name):
+                continue
+            [server] = self.ftld(scheme, 7, letters=[""])
+            self.fill(server)
+            uri, size, seconds = f"--uri={server.uri}", f"--size={server.size}", f"--runtime={self.seconds}"
+            load = ["fio", "--name=memory", "--ioengine=nbd", uri, size, seconds, "--time_based", "--rw=randrw", "--bs=128k"]
+            client = subprocess.Popen([*load, "--iodepth=32", "--numjobs=2", "--thread"], stdout=subprocess.DEVNULL)
+            most = 0
+            while client.poll() is None:
+                most = max(most, memory_in_use(server.pid))
+                try:
+                    client.wait(0.1)
+                except subprocess.TimeoutExpired:
+                    pass
+            if client.returncode != 0:
+                sys.exit(f"fio on {server.name} failed")
+            reported = server.settled(lambda figures: sum(entry["allocated_bytes"] for entry in figures["ram"]))
+            self.run.figure(name, "MiB", [(most - reported) / MIB], MEMORY_GOAL)
+            self.stop()
+
+    def measure_all(self):
+        self.has_verify = has_option(self.args.ftld[0], "--verify")
+        if not self.has_verify:
+            print("this program has no --verify: those rows are missing")
+        groups = {"4k": self.small, "128k aged": self.large, "128k sequential": self.large, "fill": self.fills, "memory": self.memory}
+        for name, group in groups.items():
+            # A group whose points are all left out makes no servers.
+            if self.args.only is None or self.args.only.startswith(name) or name.startswith(self.args.only):
+                group(name) if name in LARGE else group()
+                self.stop()
+        self.run.finish()
+
+
+def response_times(tails):
+    """Medians of the percentiles over the rounds, and the maximum of all, us."""
+    if not tails:
+        return {}
+    names = ("p50", "p99", "p99.9")
+    each = {
+        name: dict(zip(names, (statistics.median(column) for column in list(zip(*rows))[:3]))) | {"max": max(row[3] for row in rows)}
+        for name, rows in tails.items()
+    }
+    return {f"response times of {name}, us": figures for name, figures in each.items()}
 
 
 def main():
-    parser = argparse.ArgumentParser(description="NBD benchmark, beside other servers.")
-    parser.add_argument("--short", action="store_true", help="256 MiB and one second per point, for a look")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--ftld", help="program to measure, instead of building this tree")
-    parser.add_argument("--folder", default=str(ROOT / "target" / "bench"), help="where images lie; not a tmpfs")
-    args = parser.parse_args()
-    for tool, package in TOOLS.items():
-        if shutil.which(tool) is None:
-            sys.exit(f"{tool} is missing: apt-get install {package}")
+    options = parser(__doc__)
+    options.add_argument("--seconds", type=int, help="of a contender in a round (default 2)")
+    options.add_argument("--ftld", action="append", help="program to measure, instead of building this tree; several run beside each other")
+    options.add_argument("--folder", default=str(ROOT / "target" / "bench"), help="where images are; not a tmpfs")
+    args = options.parse_args()
+    need()
     if args.ftld is None:
-        subprocess.run(["cargo", "build", "--quiet", "--release", "--package", "ftld", "--bin", "ftld"], cwd=ROOT, check=True)
-        args.ftld = str(ROOT / "target" / "release" / "ftld")
+        build("--package", "ftld", "--bin", "ftld")
+        args.ftld = [str(ROOT / "target" / "release" / "ftld")]
     Path(args.folder).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="nbd.", dir=args.folder) as folder:
         bench = Bench(args, Path(folder))
         try:
-            bench.run()
+            bench.measure_all()
         finally:
             bench.stop()
 

@@ -10,59 +10,38 @@ machine is printed before and after. Exits with 1 if something fails.
 """
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from measure import ROOT, TICK, load, rounds_of
+from servers import Ftld
+
 SIZE = 256 << 20
 KINDS = {"none": [], "all": ["--record"], "no data": ["--record-data", "off", "--record"]}
-TICK = os.sysconf("SC_CLK_TCK")
+LOAD = dict(refill_buffers=1)
 
 
-class Served:
+class Device(Ftld):
     """A device served over NBD, filled once."""
 
     def __init__(self, args, folder, kind):
-        self.kind, name = kind, kind.replace(" ", "-")
-        self.uri = f"nbd+unix:///?socket={folder / name}.sock"
-        environment = {**os.environ, "FTLD_STATE_DIR": str(folder), "FTLD_RUNTIME_DIR": str(folder / "run")}
-        command = [args.ftld, "--scheme", "pagemap", "--size", SIZE, "--name", name, "--metrics", "off"]
-        command += [*KINDS[kind], folder / f"{name}.rec"] if KINDS[kind] else []
-        command = [str(word) for word in (*command, self.uri)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-        line = self.process.stdout.readline()
-        if not line.startswith("ready "):
-            sys.exit(f"{name}: no ready line but {line!r}")
-        self.fio(rw="write", bs="128k", iodepth=8)
-
-    def stop(self):
-        self.process.terminate()
-        if self.process.wait(120) != 0:
-            sys.exit(f"{self.kind}: exit code {self.process.returncode}")
-
-    def fio(self, **options):
-        options = {"name": "recording", "ioengine": "nbd", "uri": self.uri, "size": SIZE, "thread": 1, **options}
-        options |= {"refill_buffers": 1, "randrepeat": 0, "norandommap": 1, "output-format": "json"}
-        done = subprocess.run(["fio", *(f"--{k}={v}" for k, v in options.items())], capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(f"fio failed: {done.stderr.strip() or done.stdout[-500:]}")
-        return json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["write"]
+        options = [*KINDS[kind], folder / f"{kind}.rec"] if KINDS[kind] else []
+        super().__init__(kind, args.ftld, folder, SIZE, "--scheme", "pagemap", *options)
+        self.fio(rw="write", bs="128k", iodepth=8, **LOAD)
 
     def ticks(self):
         """CPU time by thread; those of a connection that ends are in the process's sum alone."""
-        tasks = Path(f"/proc/{self.process.pid}/task")
+        tasks = Path(f"/proc/{self.pid}/task")
         record = sum(used(task / "stat") for task in tasks.iterdir() if (task / "comm").read_text().strip() == "ftld-record")
-        return used(Path(f"/proc/{self.process.pid}/stat")), record
+        return used(Path(f"/proc/{self.pid}/stat")), record
 
     def round(self, seconds):
         """Writes per second, and CPU time per write in us: of `ftld-record`, and of all other threads."""
         before = self.ticks()
-        write = self.fio(rw="randwrite", bs="4k", iodepth=32, time_based=1, runtime=seconds)
+        write = self.fio(rw="randwrite", bs="4k", iodepth=32, time_based=1, runtime=seconds, **LOAD)["write"]
         all_threads, record = (after - earlier for after, earlier in zip(self.ticks(), before))
         each = 1e6 / TICK / write["total_ios"]
         return write["iops"], (all_threads - record) * each, record * each
@@ -83,17 +62,17 @@ def main():
     args = parser.parse_args()
     if not Path(args.ftld).exists():
         sys.exit(f"there is no {args.ftld}: cargo build --release -p ftld")
-    print(f"load before: {os.getloadavg()[0]:.2f}", flush=True)
+    print(f"load before: {load():.2f}", flush=True)
     with tempfile.TemporaryDirectory(prefix="ftld-bench-", dir=args.folder) as folder:
-        devices = [Served(args, Path(folder), kind) for kind in KINDS]
-        rounds = [{device.kind: device.round(args.seconds) for device in devices} for _ in range(args.rounds)]
+        devices = [Device(args, Path(folder), kind) for kind in KINDS]
+        rounds = rounds_of({device.name: lambda device=device: device.round(args.seconds) for device in devices}, args.rounds)
         for device in devices:
             device.stop()
-    print(f"load after: {os.getloadavg()[0]:.2f}\n")
+    print(f"load after: {load():.2f}\n")
     print("| recording | writes per second | ratio | CPU time of requests, us per write | of `ftld-record` |\n|---|---|---|---|---|")
     for kind in KINDS:
-        rate, requests, record = (statistics.median(one[kind][i] for one in rounds) for i in range(3))
-        ratio = statistics.median(one[kind][0] / one["none"][0] for one in rounds)
+        rate, requests, record = (statistics.median(column) for column in zip(*rounds[kind]))
+        ratio = statistics.median(ours[0] / none[0] for ours, none in zip(rounds[kind], rounds["none"]))
         print(f"| {kind} | {rate:,.0f} | {ratio:.0%} | {requests:.1f} | {record:.1f} |")
 
 

@@ -6,6 +6,7 @@
 #   FIO_SECONDS (5)  KILLS (3)  SCHEMES (lazyftl pagemap; or all)  what the scripts do
 #   FAULTS (3)        faults for each kind of journal in sqlite
 #   CRASHES (1)       how often host_crash_ext4 has its machine killed
+#   BENCH_ROUNDS (5)  BENCH_MIB (64)  BENCH_REQUESTS (4000)  rounds, size and requests of ublk_bench, which `all` leaves out
 #   SIZE              of the device; without it each script's own, small one
 #   FIO_MIB (32)      how much fio writes before it reads it back
 #   GUEST_TIMEOUT (1200)  seconds until a machine is taken for hung
@@ -48,6 +49,13 @@ pack_python() {
 }
 [ -e "$python" ] || pack_python
 
+# The servers beside which ublk_bench measures.
+pack_rublk() {
+  [ -x target/tools/bin/rublk ] || { echo "run.sh: there is no target/tools/bin/rublk: make target/tools/bin/rublk" >&2; exit 2; }
+  "$here/mkroot.sh" "$run/rublk.cpio.gz" target/tools/bin/rublk
+}
+[[ " ${scripts[*]} " != *" ublk_bench "* ]] || pack_rublk
+
 built=$(tests/built.sh)
 for program in ftld fsync_markers examples/plain_file; do
   objcopy --strip-debug "$built/$program" "$run/${program##*/}"
@@ -78,10 +86,12 @@ machine() {
 boot() {
   local script=$1 disk=$run/$1.disk log=$work/$1.log more=/dev/null began
   [ "$script" != crash_lesson ] || more=$python
+  [ "$script" != ublk_bench ] || more=$run/rublk.cpio.gz
   mkdir -p "$run/$script/bin"
   cat > "$run/$script/bin/suite" <<X
 SCRIPT=$script
 export FIO_SECONDS=${FIO_SECONDS:-5} KILLS=${KILLS:-3} SCHEMES="${SCHEMES:-lazyftl pagemap}" CRASHES=${CRASHES:-1} FAULTS=${FAULTS:-3} SIZE=${SIZE:-} FIO_MIB=${FIO_MIB:-32}
+export BENCH_ROUNDS=${BENCH_ROUNDS:-5} BENCH_MIB=${BENCH_MIB:-64} BENCH_REQUESTS=${BENCH_REQUESTS:-4000}
 X
   (cd "$run/$script" && echo bin/suite | cpio_here) | cat "$base" "$more" "$run/own.cpio.gz" "$run/top.cpio.gz" - > "$run/$script.initrd"
   truncate -s 8G "$disk"
