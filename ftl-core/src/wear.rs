@@ -44,26 +44,27 @@ impl ColdToWorn {
             State::Open => table.role(block) != Role::Checkpoint,
             _ => false,
         };
-        let (mut blocks, mut sum, mut max) = (0, 0, 0);
+        let counts = || chip.erase_counts().zip(table.states());
+        let (mut blocks, mut sum, mut min, mut max) = (0u32, 0u64, u32::MAX, 0);
+        for (count, _) in counts().filter(|(_, state)| *state != State::Bad) {
+            (blocks, sum) = (blocks + 1, sum + u64::from(count));
+            (min, max) = (min.min(count), max.max(count));
+        }
+        let mean = sum / u64::from(blocks.max(1));
+        // A part with few rated cycles needs a small gap.
+        let floor = self.floor.min(chip.profile().endurance / 4);
+        let gap = u64::max(u64::from(floor), mean / 20);
+        // Mostly no block is cold enough, in use or not.
+        if u64::from(max.saturating_sub(min)) <= gap {
+            return None;
+        }
         let mut coldest = (u32::MAX, u64::MAX, Pbn::new(u32::MAX));
-        for (block, (count, state)) in space
-            .geometry()
-            .all_blocks()
-            .zip(chip.erase_counts().zip(table.states()))
-        {
-            if state == State::Bad {
-                continue;
-            }
-            (blocks, sum, max) = (blocks + 1, sum + u64::from(count), max.max(count));
+        for (block, (count, state)) in space.geometry().all_blocks().zip(counts()) {
             // For most blocks the erase count alone shows that there are colder ones.
             if count <= coldest.0 && in_use(block, state) {
                 coldest = coldest.min((count, table.epoch(block), block));
             }
         }
-        let mean = sum / u64::max(blocks, 1);
-        // A part with few rated cycles needs a small gap.
-        let floor = self.floor.min(chip.profile().endurance / 4);
-        let gap = u64::max(u64::from(floor), mean / 20);
         let (count, _, block) = coldest;
         let chosen = (u64::from(max.saturating_sub(count)) > gap).then_some(block);
         assert!(

@@ -310,10 +310,14 @@ impl DataStreams {
     }
 
     /// Records that this stream programmed a page of this block.
+    #[inline(always)]
     pub(crate) fn note(&mut self, block: Pbn, stream: StreamId) {
-        if self.stripe == 1 && self.stream_of_block.is_empty() {
-            return;
+        if self.stripe > 1 || !self.stream_of_block.is_empty() {
+            self.note_lane(block, stream);
         }
+    }
+
+    fn note_lane(&mut self, block: Pbn, stream: StreamId) {
         let number = self.number_of(stream);
         let (of_placement, turn) = (number / self.stripe, number % self.stripe);
         if !self.keeps_lane {
