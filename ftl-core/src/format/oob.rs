@@ -277,19 +277,15 @@ impl Oob {
             let alike = left.len().min(0x1_0000 - to_usize(pseq & 0xFFFF));
             let (slots, rest) = left.split_at_mut(alike);
             let second = [pseq >> 16 | epoch << 32, epoch >> 32 | !0xFFFF].map(u64::to_le_bytes);
-            // Both words in the same way, which a compiler does at once.
-            let (or, and) = ([cleared, 0], [!set, COUNTER_MAX]);
-            let mut number = [0, pseq << 48];
+            let mut number = pseq << 48;
             for slot in slots {
                 let [head, middle, tail @ ..] = slot.as_chunks_mut::<8>().0 else {
                     unreachable!("a record slot has four words")
                 };
-                let first = [u64::from_le_bytes(*head), u64::from_le_bytes(*middle)];
-                let renewed = |i: usize| (first[i] | or[i]) & and[i] | number[i];
-                *head = renewed(0).to_le_bytes();
-                *middle = renewed(1).to_le_bytes();
+                *head = ((u64::from_le_bytes(*head) | cleared) & !set).to_le_bytes();
+                *middle = (u64::from_le_bytes(*middle) & COUNTER_MAX | number).to_le_bytes();
                 tail.copy_from_slice(&second);
-                number[1] = number[1].wrapping_add(1 << 48);
+                number = number.wrapping_add(1 << 48);
             }
             (left, pseq) = (rest, pseq + to_u64(alike));
         }

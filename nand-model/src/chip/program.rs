@@ -97,21 +97,22 @@ impl<S: Store> Chip<S> {
         let facts = self.blocks.get(block.index());
         let succeeds =
             facts.is_some_and(BlockFacts::takes_programs) && self.powered & !self.program_faults;
-        // The rules in short: the next pages of a block that has programmed ones and is filled
-        // consecutively.
+        // The rules for the most frequent program: one page, the next of a block that has
+        // programmed ones and is filled consecutively.
         let Some(frontier) = self.frontier.get_mut(block.index()).filter(|frontier| {
             succeeds
+                && count == 1
                 && self.programs.is_empty()
                 && u32::from(**frontier) == offset
                 && offset > 0
-                && offset + count <= self.profile.geometry.pages_per_block
+                && offset < self.profile.geometry.pages_per_block
         }) else {
             return self.program_any_run(at, first, count, data, oobs, cause);
         };
         if let Err(error) = self.store.program(first, count, data, oobs) {
             return Err(run_error(0, at, error.into()));
         }
-        *frontier = to_u16(offset + count);
+        *frontier = to_u16(offset.wrapping_add(1)); // At most the pages of a block.
         Ok(self.charge_programs(at, block, first, count, cause))
     }
 

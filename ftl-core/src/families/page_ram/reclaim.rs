@@ -78,7 +78,9 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
 
     fn copy_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         self.gc.pages.load(&mut self.space, victim, cause)?;
-        self.find_lost_owners();
+        if self.gc.pages.unknown().next().is_some() {
+            self.find_lost_owners();
+        }
         let lifetime = self.space.written_since(self.space.table.epoch(victim));
         self.map.streams.collected(victim, lifetime);
         self.map.streams.keep_lane(cause == Cause::Wear);
@@ -154,6 +156,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
 
     /// Finds the owners of valid pages with a lost record. It searches the map, because such pages
     /// are very rare.
+    #[cold]
     fn find_lost_owners(&mut self) {
         let unknown: Vec<(usize, Ppn)> = self.gc.pages.unknown().collect();
         for (i, ppn) in unknown {

@@ -144,7 +144,12 @@ impl OobOnlyStore {
         let kept = &mut self.first_halves[first.index()..][..slots.len()];
         match &mut self.second_halves {
             SecondHalves::Shared(blocks, _) => {
-                let shared = &blocks[self.split.block_of(first).index()];
+                let shared = &mut blocks[self.split.block_of(first).index()];
+                if shared.pages == Pages::Erased {
+                    let half = split(&slots[0]).1;
+                    let pages = Pages::Alike;
+                    *shared = Shared { half, pages };
+                }
                 // By word: the compiler keeps both differences in one register.
                 let mut differences = [0; 2];
                 for (kept, slot) in kept.iter_mut().zip(slots) {
@@ -153,8 +158,8 @@ impl OobOnlyStore {
                     differences[0] |= second[0] ^ shared.half[0];
                     differences[1] |= second[1] ^ shared.half[1];
                 }
-                if differences[0] | differences[1] != 0 || shared.pages != Pages::Alike {
-                    self.program_second_halves(first, slots);
+                if differences[0] | differences[1] != 0 || shared.pages == Pages::Mixed {
+                    self.program_mixed(first, slots);
                 }
             }
             SecondHalves::Own(halves) => {
@@ -166,21 +171,13 @@ impl OobOnlyStore {
         }
     }
 
-    /// Programs second halves that may differ from the one that the block's pages share.
+    /// Programs second halves in a block whose pages differ.
     #[cold]
-    fn program_second_halves(&mut self, first: Ppn, slots: &[[u8; SLOT]]) {
+    fn program_mixed(&mut self, first: Ppn, slots: &[[u8; SLOT]]) {
         let SecondHalves::Shared(blocks, others) = &mut self.second_halves else {
             return;
         };
         let shared = &mut blocks[self.split.block_of(first).index()];
-        if shared.pages == Pages::Erased {
-            let half = split(&slots[0]).1;
-            let pages = Pages::Alike;
-            *shared = Shared { half, pages };
-            if slots.iter().all(|slot| split(slot).1 == half) {
-                return;
-            }
-        }
         shared.pages = Pages::Mixed;
         for (ppn, slot) in (first.raw()..).map(Ppn::new).zip(slots) {
             match split(slot).1 {
