@@ -1,7 +1,7 @@
 //! Counters and gauges of a scheme. The chip counts flash operations by cause
 //! ([`nand_model::Counters`]).
 
-use crate::int::count;
+use crate::int::count_up;
 use crate::stalls::StallTotals;
 use nand_model::{Cause, Pbn};
 
@@ -165,7 +165,7 @@ impl StreamView {
     /// Records programs in this block.
     #[inline(always)]
     pub(crate) fn note(&mut self, block: Pbn, pages: u32) {
-        count(&mut self.pages, u64::from(pages));
+        count_up(&mut self.pages, u64::from(pages));
         self.block = Some(block);
     }
 }

@@ -4,7 +4,7 @@ use crate::block_table::State;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::format::Role;
-use crate::int::count;
+use crate::int::count_up;
 use crate::space::Space;
 use nand_model::{Pbn, Store};
 
@@ -50,8 +50,8 @@ impl ColdToWorn {
         for (erases, state) in counts() {
             if state != State::Bad {
                 (min, max) = (min.min(erases), max.max(erases));
-                count(&mut blocks, 1);
-                count(&mut sum, u64::from(erases));
+                count_up(&mut blocks, 1);
+                count_up(&mut sum, u64::from(erases));
             }
         }
         let mean = sum / blocks.max(1);

@@ -4,7 +4,7 @@ use super::Flash;
 use super::kept::is_own;
 use crate::error::FtlError;
 use crate::format::{Flags, OOB_BYTES, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
-use crate::int::{count, to_u32, to_u64};
+use crate::int::{count_up, to_u32, to_u64};
 use nand_model::{Cause, NandError, Part, Pbn, Ppn, RunError, Store};
 
 impl<S: Store> Flash<S> {
@@ -59,7 +59,7 @@ impl<S: Store> Flash<S> {
             self.wait();
         }
         let pseq = self.pseq;
-        count(&mut self.pseq, to_u64(tags.len())); // A record has 48 bits of it, and checks that.
+        count_up(&mut self.pseq, to_u64(tags.len())); // A record has 48 bits of it, and checks that.
         let mark = self.mark;
         let record = |(pseq, tag): (u64, &PageTag)| {
             let flags = tag.flags.without(Flags::MOUNT_MARKS).with(mark);

@@ -3,7 +3,7 @@
 use super::Chip;
 use crate::addr::{Pbn, Ppn};
 use crate::cause::Cause;
-use crate::convert::{index, to_u16};
+use crate::convert::{count_up, index, to_u16};
 use crate::error::NandError;
 use crate::fault::{Cut, Fault, LastVerb, ProgramCut, Verdict};
 use crate::profile::PageOrder;
@@ -287,7 +287,7 @@ impl<S: Store> Chip<S> {
             "a program takes its cell time at least"
         );
         self.counters.program_busy_ns += cells_ns;
-        crate::convert::count(&mut self.counters.of_mut(cause).programs, u64::from(count));
+        count_up(&mut self.counters.of_mut(cause).programs, u64::from(count));
         done
     }
 

@@ -23,7 +23,7 @@ use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
 use crate::gc::placement::{self, DataStreams};
 use crate::gc::{GcState, policy};
-use crate::int::count;
+use crate::int::count_up;
 use crate::ram::{vec_bytes, vec_most};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
@@ -302,10 +302,10 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         let ppn = self.space.append_page(stream, tag, data, Cause::Host)?;
         let block = self.space.flash.chip().split().block_of(ppn);
         self.map.streams.note(block, stream);
-        count(&mut self.next_ver, 1); // A record has 48 bits of it, and checks that.
+        count_up(&mut self.next_ver, 1); // A record has 48 bits of it, and checks that.
         self.map.pages.set(lpn, Some(ppn));
         self.invalidate_old(old, true);
-        count(&mut self.stats.host_pages_written, 1);
+        count_up(&mut self.stats.host_pages_written, 1);
         self.advance_checkpoint(1)
     }
 
