@@ -294,7 +294,9 @@ where
     /// Adds the time of the lookups in RAM to the current request; `before`: the steps before it.
     #[inline]
     fn add_ram_time(&mut self, before: u64) {
-        self.space.flash.add_ram_steps(self.timed_steps() - before);
+        if self.space.flash.times_ram() {
+            self.space.flash.add_ram_steps(self.lookup_steps() - before);
+        }
     }
 
     /// Reads pages for the host, copied or deferred.

@@ -5,7 +5,7 @@
 //! back. Where a conversion narrows, the caller guarantees that the value fits; builds with debug
 //! assertions check that. Values read from flash are checked before they are converted.
 
-pub(crate) use nand_model::convert::{index, to_u16, to_u32, to_u64, to_usize};
+pub(crate) use nand_model::convert::{count_up, index, to_u16, to_u32, to_u64, to_usize};
 
 /// Narrows a 64-bit result to a number of pages or blocks.
 #[inline(always)]

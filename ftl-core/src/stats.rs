@@ -1,6 +1,7 @@
 //! Counters and gauges of a scheme. The chip counts flash operations by cause
 //! ([`nand_model::Counters`]).
 
+use crate::int::count_up;
 use crate::stalls::StallTotals;
 use nand_model::{Cause, Pbn};
 
@@ -158,6 +159,15 @@ pub struct StreamView {
     pub pages: u64,
     /// Block of the last program; `None` before the first.
     pub block: Option<Pbn>,
+}
+
+impl StreamView {
+    /// Records programs in this block.
+    #[inline(always)]
+    pub(crate) fn note(&mut self, block: Pbn, pages: u32) {
+        count_up(&mut self.pages, u64::from(pages));
+        self.block = Some(block);
+    }
 }
 
 /// Results of a mount.

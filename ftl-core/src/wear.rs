@@ -4,6 +4,7 @@ use crate::block_table::State;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::format::Role;
+use crate::int::count_up;
 use crate::space::Space;
 use nand_model::{Pbn, Store};
 
@@ -44,28 +45,32 @@ impl ColdToWorn {
             State::Open => table.role(block) != Role::Checkpoint,
             _ => false,
         };
-        let (mut blocks, mut sum, mut max) = (0, 0, 0);
-        let mut coldest = (u32::MAX, u64::MAX, Pbn::new(u32::MAX));
-        for (block, (count, state)) in space
-            .geometry()
-            .all_blocks()
-            .zip(chip.erase_counts().zip(table.states()))
-        {
-            if state == State::Bad {
-                continue;
-            }
-            (blocks, sum, max) = (blocks + 1, sum + u64::from(count), max.max(count));
-            // For most blocks the erase count alone shows that there are colder ones.
-            if count <= coldest.0 && in_use(block, state) {
-                coldest = coldest.min((count, table.epoch(block), block));
+        let counts = || chip.erase_counts().zip(table.states());
+        let (mut blocks, mut sum, mut min, mut max) = (0, 0, u32::MAX, 0);
+        for (erases, state) in counts() {
+            if state != State::Bad {
+                (min, max) = (min.min(erases), max.max(erases));
+                count_up(&mut blocks, 1);
+                count_up(&mut sum, u64::from(erases));
             }
         }
-        let mean = sum / u64::max(blocks, 1);
+        let mean = sum / blocks.max(1);
         // A part with few rated cycles needs a small gap.
         let floor = self.floor.min(chip.profile().endurance / 4);
         let gap = u64::max(u64::from(floor), mean / 20);
-        let (count, _, block) = coldest;
-        let chosen = (u64::from(max.saturating_sub(count)) > gap).then_some(block);
+        // Mostly no block is cold enough, in use or not.
+        if u64::from(max.saturating_sub(min)) <= gap {
+            return None;
+        }
+        let mut coldest = (u32::MAX, u64::MAX, Pbn::new(u32::MAX));
+        for (block, (erases, state)) in space.geometry().all_blocks().zip(counts()) {
+            // For most blocks the erase count alone shows that there are colder ones.
+            if erases <= coldest.0 && in_use(block, state) {
+                coldest = coldest.min((erases, table.epoch(block), block));
+            }
+        }
+        let (erases, _, block) = coldest;
+        let chosen = (u64::from(max.saturating_sub(erases)) > gap).then_some(block);
         assert!(
             chosen.is_none_or(|block| in_use(block, table.state(block))),
             "block {block} is levelled and not in use"

@@ -154,6 +154,8 @@ impl Geometry {
     pub const fn split(&self) -> PageSplit {
         PageSplit {
             shift: self.page_shift(),
+            // As for the shift, validation excludes overflow.
+            dies: self.channels.wrapping_mul(self.ways),
         }
     }
 
@@ -180,14 +182,7 @@ impl Geometry {
     #[inline]
     pub const fn die_of(&self, block: Pbn) -> u32 {
         debug_assert!(block.raw() < self.blocks, "no such block");
-        // The die count is mostly a power of two; a division takes longer than the rest of a
-        // program's accounting.
-        let (dies, mask) = (self.dies(), self.dies().wrapping_sub(1));
-        if dies & mask == 0 {
-            block.raw() & mask
-        } else {
-            block.raw() % dies
-        }
+        self.split().die_of(block)
     }
 
     /// Every block, ascending.
@@ -196,10 +191,12 @@ impl Geometry {
     }
 }
 
-/// Splitter of page numbers: [`Geometry::split`], computed once for callers that split every page.
+/// Splitter of page numbers: [`Geometry::split`], computed once for callers that split every page
+/// and find its die.
 #[derive(Clone, Copy, Debug)]
 pub struct PageSplit {
     shift: u32,
+    dies: u32,
 }
 
 impl PageSplit {
@@ -219,6 +216,19 @@ impl PageSplit {
     #[inline]
     pub const fn offset_of(self, ppn: Ppn) -> u32 {
         ppn.raw() & !u32::MAX.wrapping_shl(self.shift)
+    }
+
+    /// See [`Geometry::die_of`].
+    #[inline]
+    pub const fn die_of(self, block: Pbn) -> u32 {
+        // The die count is mostly a power of two; a division takes longer than the rest of a
+        // program's accounting.
+        let mask = self.dies.wrapping_sub(1);
+        if self.dies & mask == 0 {
+            block.raw() & mask
+        } else {
+            block.raw() % self.dies
+        }
     }
 }
 

@@ -143,41 +143,43 @@ impl Clocks {
         done
     }
 
-    /// Programs `count` pages in sequence: a page crosses the bus, then the die programs it.
-    /// `cells_ns` is the cell time of all pages, `last_ns` that of the last; `pages` are the pages
-    /// with their cell times.
+    /// Programs a run of pages in sequence: a page crosses the bus, then the die programs it.
     #[inline(always)]
     pub(crate) fn program_run(
         &mut self,
         at: Nanos,
         die: u32,
-        cells_ns: Nanos,
-        last_ns: Nanos,
-        count: u32,
-        pages: impl Iterator<Item = (Ppn, Nanos)>,
+        times: &CellTimes,
+        run: PageRun,
     ) -> Nanos {
-        debug_assert!(
-            count > 0 && last_ns <= cells_ns,
-            "{count} pages take {cells_ns} ns, the last {last_ns} ns"
-        );
-        let bus_ns = self.timing.bus_ns;
-        if let Some(schedule) = &mut self.schedule {
-            let bus = self.dies[index(die)].bus;
-            return schedule.program_run(at, (die, bus), pages, bus_ns);
+        debug_assert!(run.count > 0, "a run without pages");
+        if self.schedule.is_some() {
+            return self.schedule_programs(at, die, times, run);
         }
+        let cells_ns = times.of_run(run.offset, run.count);
+        let bus_ns = self.timing.bus_ns;
         if bus_ns == 0 {
             return self.work(at, die, cells_ns);
         }
         let die = &mut self.dies[index(die)];
         let bus = &mut self.buses[index(die.bus)];
         let loaded = at.max(*bus) + bus_ns;
-        die.busy = loaded.max(die.busy) + cells_ns + bus_ns * u64::from(count - 1);
-        *bus = if count > 1 {
-            die.busy - last_ns
+        die.busy = loaded.max(die.busy) + cells_ns + bus_ns * u64::from(run.count - 1);
+        *bus = if run.count > 1 {
+            die.busy - times.of(run.offset + run.count - 1)
         } else {
             loaded
         };
         die.busy
+    }
+
+    /// The same on a device that suspends programs or erases.
+    #[cold]
+    fn schedule_programs(&mut self, at: Nanos, die: u32, times: &CellTimes, run: PageRun) -> Nanos {
+        let (bus, bus_ns) = (self.dies[index(die)].bus, self.timing.bus_ns);
+        let schedule = self.schedule.as_mut().expect("the device has a schedule");
+        let pages = times.each(run.first, run.offset, run.count);
+        schedule.program_run(at, (die, bus), pages, bus_ns)
     }
 
     #[inline]
@@ -191,9 +193,19 @@ impl Clocks {
     }
 }
 
+/// Consecutive pages of a block: the first one, its offset there, and their number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageRun {
+    pub(crate) first: Ppn,
+    pub(crate) offset: u32,
+    pub(crate) count: u32,
+}
+
 /// Cell time of the reads, or of the programs, of a block by page offset.
 #[derive(Clone, Debug)]
 pub(crate) struct CellTimes {
+    /// Of the page at the offset.
+    each: Vec<Nanos>,
     /// Sum over all pages before the offset.
     before: Vec<Nanos>,
     /// The time of every page, if all take the same.
@@ -202,24 +214,27 @@ pub(crate) struct CellTimes {
 
 impl CellTimes {
     pub(crate) fn new(times: &PageTimes, pairs: &PairTable, pages_per_block: u32) -> Self {
+        let each: Vec<_> = (0..pages_per_block)
+            .map(|offset| times[pairs.page_type(offset)])
+            .collect();
         let mut before = vec![0];
-        before.extend((0..pages_per_block).scan(0, |sum, offset| {
-            *sum += times[pairs.page_type(offset)];
+        before.extend(each.iter().scan(0, |sum, ns| {
+            *sum += ns;
             Some(*sum)
         }));
         debug_assert!(before.is_sorted(), "sums of cell times ascend");
-        let each = before[1];
-        let is_equal = before.windows(2).all(|sums| sums[1] - sums[0] == each);
+        let is_equal = each.iter().all(|ns| *ns == each[0]);
         CellTimes {
+            equal: is_equal.then_some(each[0]),
+            each,
             before,
-            equal: is_equal.then_some(each),
         }
     }
 
     /// Cell time of one page.
     #[inline(always)]
     pub(crate) fn of(&self, offset: u32) -> Nanos {
-        self.of_run(offset, 1)
+        self.each[index(offset)]
     }
 
     /// Pages upwards from `first`, each with its cell time.
@@ -246,6 +261,9 @@ impl CellTimes {
     /// Cell time of `count` pages from `offset` on.
     #[inline(always)]
     pub(crate) fn of_run(&self, offset: u32, count: u32) -> Nanos {
+        if count == 1 {
+            return self.of(offset);
+        }
         self.before[index(offset + count)] - self.before[index(offset)]
     }
 }
@@ -297,9 +315,12 @@ mod tests {
                         let loaded = pages.transfer(one, die);
                         one = pages.work(loaded, die, programs.of(offset));
                     }
-                    let last_ns = programs.of(offset + count - 1);
-                    let cells_ns = programs.of_run(offset, count);
-                    runs.program_run(start, die, cells_ns, last_ns, count, no_pages())
+                    let run = PageRun {
+                        first: Ppn::new(offset),
+                        offset,
+                        count,
+                    };
+                    runs.program_run(start, die, &programs, run)
                 };
                 assert_eq!(one, many);
                 assert_eq!((&pages.dies, &pages.buses), (&runs.dies, &runs.buses));

@@ -207,13 +207,19 @@ impl BlockTable {
     }
 
     /// Marks the page valid.
-    #[inline(always)]
     pub(crate) fn set_valid(&mut self, ppn: Ppn) {
+        self.set_valid_in(self.split.block_of(ppn), ppn);
+    }
+
+    /// Marks the page of this block valid.
+    #[inline(always)]
+    pub(crate) fn set_valid_in(&mut self, block: Pbn, ppn: Ppn) {
+        debug_assert_eq!(self.split.block_of(ppn), block, "page {ppn} is elsewhere");
         let word = &mut self.valid[ppn.index() / 64];
         let bit = 1 << (ppn.index() % 64);
         assert!(*word & bit == 0, "page {ppn} is already valid");
         *word |= bit;
-        self.add_valid(self.split.block_of(ppn), 1);
+        self.add_valid(block, 1);
     }
 
     /// Marks the page invalid.
@@ -275,8 +281,10 @@ impl BlockTable {
             !self.is_collectable(block),
             "{pages} pages of block {block} become valid while GC can select it"
         );
-        self.valid_pages += u64::from(pages);
-        self.blocks[block.index()].valid += to_u16(pages);
+        // Without overflow checks, here and below: every page counted has its own bit.
+        self.valid_pages = self.valid_pages.wrapping_add(u64::from(pages));
+        let entry = &mut self.blocks[block.index()];
+        entry.valid = entry.valid.wrapping_add(to_u16(pages));
         debug_assert!(
             self.valid_count(block) <= self.geometry.pages_per_block,
             "block {block}: valid count {} exceeds the number of pages, {}",
@@ -287,9 +295,9 @@ impl BlockTable {
 
     #[inline(always)]
     fn sub_valid(&mut self, block: Pbn, pages: u32) {
-        self.valid_pages -= u64::from(pages);
+        self.valid_pages = self.valid_pages.wrapping_sub(u64::from(pages));
         let entry = &mut self.blocks[block.index()];
-        entry.valid -= to_u16(pages);
+        entry.valid = entry.valid.wrapping_sub(to_u16(pages));
         entry.changed = low_u32(self.youngest);
         let valid = u32::from(entry.valid);
         self.victims.update(block, valid);

@@ -74,9 +74,9 @@ impl VictimIndex {
     }
 
     /// Overwrites the block's link, whatever it was.
-    #[inline]
+    #[inline(always)]
     fn append(&mut self, block: Pbn, valid: u32) {
-        let end = self.blocks + valid;
+        let end = self.blocks.wrapping_add(valid); // The index below is checked.
         debug_assert!(
             (end as usize) < self.links.len(),
             "no list for {valid} valid pages of block {block}"
@@ -109,8 +109,9 @@ impl VictimIndex {
         }
     }
 
-    /// Moves the block to the list of its new valid count.
-    #[inline]
+    /// Moves the block to the list of its new valid count. Inlined, because every overwrite of a
+    /// page does it.
+    #[inline(always)]
     pub(super) fn update(&mut self, block: Pbn, valid: u32) {
         let Link { prev, next } = self.links[block.index()];
         if next != block.raw() {

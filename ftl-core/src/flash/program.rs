@@ -4,7 +4,7 @@ use super::Flash;
 use super::kept::is_own;
 use crate::error::FtlError;
 use crate::format::{Flags, OOB_BYTES, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
-use crate::int::{to_u32, to_u64};
+use crate::int::{count_up, to_u32, to_u64};
 use nand_model::{Cause, NandError, Part, Pbn, Ppn, RunError, Store};
 
 impl<S: Store> Flash<S> {
@@ -59,7 +59,7 @@ impl<S: Store> Flash<S> {
             self.wait();
         }
         let pseq = self.pseq;
-        self.pseq += to_u64(tags.len());
+        count_up(&mut self.pseq, to_u64(tags.len())); // A record has 48 bits of it, and checks that.
         let mark = self.mark;
         let record = |(pseq, tag): (u64, &PageTag)| {
             let flags = tag.flags.without(Flags::MOUNT_MARKS).with(mark);
@@ -233,10 +233,10 @@ impl<S: Store> Flash<S> {
         let pseq = self.pseq;
         self.pseq += to_u64(records.len());
         Oob::recopy(records, self.mark, pseq + 1, epoch);
-        let (count, oobs) = (to_u32(records.len()), records.as_flattened());
+        let (pages, oobs) = (to_u32(records.len()), records.as_flattened());
         let done = self
             .chip
-            .program_run(self.now, first, count, data, oobs, cause)?;
+            .program_run(self.now, first, pages, data, oobs, cause)?;
         self.proceed(done);
         // Copies are rarely the controller's own pages, and a check of one byte per record is the
         // cheapest test. If no page is kept, no copy is one of them.

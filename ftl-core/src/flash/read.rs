@@ -164,16 +164,19 @@ impl<S: Store> Flash<S> {
             kept.restore(self.chip.geometry(), pages.iter().copied(), data);
         }
         // Avoids a branch per page.
-        let all_good = || {
-            self.health.iter().fold(true, |so_far, health| {
-                so_far & matches!(health, Health::Good)
-            })
-        };
-        let good = self.chip.reads_are_sure() || all_good();
-        Ok(good
-            && records
+        let all_records = || {
+            records
                 .iter()
-                .fold(true, |so_far, record| so_far & Oob::is_record(record)))
+                .fold(true, |so_far, record| so_far & Oob::is_record(record))
+        };
+        if self.chip.reads_are_sure() {
+            debug_assert!(all_records(), "every program has a record");
+            return Ok(true);
+        }
+        let all_good = self.health.iter().fold(true, |so_far, health| {
+            so_far & matches!(health, Health::Good)
+        });
+        Ok(all_good && all_records())
     }
 
     /// Returns the state of each page of the last [`Flash::read_pages`].

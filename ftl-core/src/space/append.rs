@@ -4,7 +4,7 @@
 //!
 //! If power fails, mount finds the open blocks partly filled and never continues them.
 
-use super::{NEVER, NO_BLOCK, OpenBlock, Space, Stream, StreamId};
+use super::{NEVER, NO_BLOCK, OpenBlock, Space, StreamId};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::flash::Flash;
@@ -50,21 +50,50 @@ impl<S: Store> Space<S> {
             self.flash.geometry().page_len(),
             "data is not one page long"
         );
-        loop {
-            let (ppn, _, epoch) = self.frontier(stream)?;
-            let seq = self.flash.pseq();
-            // A call, not a closure as in `program_where`: closures are not inlined.
-            let outcome = self.flash.program(ppn, epoch, &[tag], data, cause);
-            let done = u32::from(outcome.is_ok());
-            self.note_programmed(stream, ppn, done, seq);
-            match outcome {
-                Ok(()) => return Ok(ppn),
-                Err(run) if matches!(run.error, NandError::ProgramFailed(_)) => {
-                    self.abandon_failing(stream)
-                }
-                Err(run) => return Err(run.error.into()),
-            }
+        let (end, span) = (self.pages_per_block(), self.flash.chip().pairs().span());
+        let of = &mut self.streams[stream];
+        let Some(open) = of.open.as_mut().filter(|open| open.appends(end)) else {
+            return self.append_page_anyhow(stream, tag, data, cause);
+        };
+        let (block, offset) = (open.block, open.next);
+        let ppn = self.flash.chip().split().page(block, offset);
+        // A call, not a closure as in `program_where`: closures are not inlined.
+        if let Err(run) = self.flash.program(ppn, open.epoch, &[tag], data, cause) {
+            self.note_failed(stream, run.error)?;
+            return self.append_page_anyhow(stream, tag, data, cause);
         }
+        open.note(1, self.flash.pseq(), span);
+        self.views[usize::from(of.view)].note(block, 1);
+        self.table.set_valid_in(block, ppn);
+        if open.next >= end || self.reserved_pages > 0 || self.may_be_unsafe && !of.listed {
+            self.note_change(stream, offset, self.flash.pseq());
+        }
+        Ok(ppn)
+    }
+
+    /// The same for any state of the stream.
+    #[cold]
+    fn append_page_anyhow(
+        &mut self,
+        stream: StreamId,
+        tag: PageTag,
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<Ppn, FtlError> {
+        let appended = self.append_with(stream, 1, |flash, ppn, epoch, _| {
+            flash.program(ppn, epoch, &[tag], data, cause)
+        });
+        appended.map(|(ppn, _)| ppn)
+    }
+
+    /// Abandons the open block if a program failed; returns any other error.
+    #[cold]
+    fn note_failed(&mut self, stream: StreamId, error: NandError) -> Result<(), FtlError> {
+        if !matches!(error, NandError::ProgramFailed(_)) {
+            return Err(error.into());
+        }
+        self.abandon_failing(stream);
+        Ok(())
     }
 
     /// Appends copies like [`Space::append`]; renews their records, which are passed as read.
@@ -223,43 +252,49 @@ impl<S: Store> Space<S> {
         }
     }
 
+    /// Records `done` programs from `first` on; `seq` is the number of the last program before.
     #[inline(always)]
     pub(super) fn note_programmed(&mut self, stream: StreamId, first: Ppn, done: u32, seq: u64) {
-        let pages = self.flash.geometry().pages_per_block;
-        let Stream {
-            open, listed, view, ..
-        } = &mut self.streams[stream];
-        let open = open.as_mut().expect("the stream has an open block");
+        let span = self.flash.chip().pairs().span();
+        let of = &mut self.streams[stream];
+        let open = of.open.as_mut().expect("the stream has an open block");
         debug_assert_eq!(
             self.flash.geometry().block_of(first),
             open.block,
             "page {first} is not in the open block of stream {stream}"
         );
-        let view = &mut self.views[usize::from(*view)];
-        view.pages += u64::from(done);
-        view.block = Some(open.block);
-        if self.reserved_pages > 0 && done > 0 {
-            open.note_provisional(open.next, seq + 1);
-        }
-        if done == 1 {
-            open.note(1, seq + 1);
-            self.table.set_valid(first);
-        } else {
-            open.note(done, seq + u64::from(done));
-            self.table.set_valid_run(first, done);
+        let offset = open.next;
+        self.views[usize::from(of.view)].note(open.block, done);
+        open.note(done, seq + u64::from(done), span);
+        match done {
+            1 => self.table.set_valid_in(open.block, first),
+            _ => self.table.set_valid_run(first, done),
         }
         debug_assert!(
-            open.next <= pages,
-            "block {}: next offset is {}, but it has {pages} pages",
+            open.next <= self.flash.geometry().pages_per_block,
+            "block {}: next offset is {} of {}",
             open.block,
-            open.next
+            open.next,
+            self.flash.geometry().pages_per_block
         );
-        let filled = open.next == pages;
-        if self.may_be_unsafe && !*listed {
-            *listed = true;
-            self.is_unsafe.put(seq + 1, stream);
+        if done > 0 {
+            self.note_change(stream, offset, seq + 1);
         }
-        if filled {
+    }
+
+    /// Records what programs from this offset on, the first of them number `seq`, changed in the
+    /// state of the stream: it has provisional or unsafe pages now, or its block is full.
+    fn note_change(&mut self, stream: StreamId, offset: u32, seq: u64) {
+        let of = &mut self.streams[stream];
+        let open = of.open.as_mut().expect("the stream has an open block");
+        if self.reserved_pages > 0 {
+            open.note_provisional(offset, seq);
+        }
+        if self.may_be_unsafe && !of.listed {
+            of.listed = true;
+            self.is_unsafe.put(seq, stream);
+        }
+        if open.next == self.flash.geometry().pages_per_block {
             self.close(stream);
         }
     }

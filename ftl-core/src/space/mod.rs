@@ -434,6 +434,13 @@ impl<S: Store> Space<S> {
         })
     }
 
+    /// Returns whether the stream can take a page without another block, and no block is failing.
+    #[inline(always)]
+    pub(crate) fn has_room(&self, stream: StreamId) -> bool {
+        let (end, open) = (self.pages_per_block(), &self.streams[stream].open);
+        open.as_ref().is_some_and(|open| open.next < end) && self.failing.is_empty()
+    }
+
     /// Returns the pages that a block can take.
     #[inline]
     pub(crate) fn pages_per_block(&self) -> u32 {

@@ -4,7 +4,7 @@
 
 use super::Space;
 use crate::format::Role;
-use crate::int::{index, to_u32, to_u64};
+use crate::int::{index, to_u64};
 use crate::ram::{vec_bytes, vec_most};
 use crate::scan::provisional;
 use crate::stats::{StreamKind, StreamView};
@@ -81,18 +81,22 @@ impl OpenBlock {
         }
     }
 
-    /// Records that `count` more pages are programmed, the last of them with number `last`.
+    /// Whether the next page is appended to those before, in a block of which `end` pages may be
+    /// used.
     #[inline(always)]
-    pub(super) fn note(&mut self, count: u32, last: u64) {
+    pub(super) fn appends(&self, end: u32) -> bool {
+        self.next < end && !self.gaps
+    }
+
+    /// Records that `count` more pages are programmed, the last of them with number `last`; `span`
+    /// of the pairing.
+    #[inline(always)]
+    pub(super) fn note(&mut self, count: u32, last: u64, span: u32) {
         debug_assert!(
             u64::from(count) <= last,
             "{count} pages are programmed, but the last program is number {last}"
         );
-        let kept = if count == 1 {
-            1
-        } else {
-            count.min(to_u32(RECENT))
-        };
+        let kept = if count == 1 { 1 } else { count.min(span) };
         self.next += count;
         self.padding = 0;
         for back in 0..kept {
@@ -315,7 +319,7 @@ mod tests {
                 } else {
                     let count = (1 + rng.below(12) as u32).min(PAGES - open.next);
                     all[id].extend(seq + 1..=seq + count as u64);
-                    open.note(count, seq + count as u64);
+                    open.note(count, seq + count as u64, pairs.span());
                     if !stream.listed {
                         list.put(seq + 1, id);
                         stream.listed = true;

@@ -52,7 +52,6 @@ impl<S: Store> Chip<S> {
             self.cut_erase(at, block, cut)?;
             return Err(NandError::PowerLost);
         }
-        self.ops += 1;
         let cell_ns = self.profile.timing.erase_ns;
         self.counters.of_mut(cause).erases += 1;
         self.counters.erase_busy_ns += cell_ns;

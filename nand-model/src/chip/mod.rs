@@ -70,8 +70,6 @@ pub struct Chip<S> {
     hour_base: u32,
     /// The hour last written to the store.
     written_hour: u32,
-    /// Programs and erases that the chip accepted since it was opened.
-    ops: u64,
     scratch: Vec<u8>,
 }
 
@@ -114,7 +112,6 @@ impl<S: Store> Chip<S> {
             to_refresh: BTreeSet::new(),
             hour_base: hour,
             written_hour: hour,
-            ops: 0,
             scratch: Vec::new(),
         };
         chip.scan_store()?;
@@ -204,6 +201,12 @@ impl<S: Store> Chip<S> {
         &self.profile
     }
 
+    /// The splitter of its page numbers.
+    #[inline]
+    pub fn split(&self) -> PageSplit {
+        self.split
+    }
+
     /// Which pages share a word line.
     #[inline]
     pub fn pairs(&self) -> &PairTable {
@@ -223,7 +226,8 @@ impl<S: Store> Chip<S> {
     /// Programs and erases started since the chip was opened: the index space of
     /// [`Cut::at_op`](crate::Cut::at_op).
     pub fn ops(&self) -> u64 {
-        self.ops
+        let total = self.counters.total();
+        total.programs + total.erases
     }
 
     /// Whether, and why, a block must not be used.

@@ -3,13 +3,13 @@
 use super::Chip;
 use crate::addr::{Pbn, Ppn};
 use crate::cause::Cause;
-use crate::convert::{index, to_u16};
+use crate::convert::{count_up, index, to_u16};
 use crate::error::NandError;
 use crate::fault::{Cut, Fault, LastVerb, ProgramCut, Verdict};
 use crate::profile::PageOrder;
 use crate::rng::SplitMix;
 use crate::store::{Bad, BlockFacts, Cells, Health, Store};
-use crate::timing::Nanos;
+use crate::timing::{Nanos, PageRun};
 
 /// A run of programs that ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,10 @@ pub struct RunError {
     pub at: Nanos,
     /// The error of the next page.
     pub error: NandError,
+}
+
+fn run_error(done: u32, at: Nanos, error: NandError) -> RunError {
+    RunError { done, at, error }
 }
 
 impl<S: Store> Chip<S> {
@@ -76,11 +80,6 @@ impl<S: Store> Chip<S> {
         oobs: &[u8],
         cause: Cause,
     ) -> Result<Nanos, RunError> {
-        let fail = |done, at, error| Err(RunError { done, at, error });
-        let block = match self.check_page(first) {
-            Ok(block) => block,
-            Err(error) => return fail(0, at, error),
-        };
         assert!(count > 0, "NAND rule: an empty run");
         debug_assert!(
             data.len() == index(count) * self.profile.geometry.page_len()
@@ -94,26 +93,61 @@ impl<S: Store> Chip<S> {
             "{} OOB bytes for {count} pages",
             oobs.len()
         );
-        assert!(
-            self.split.offset_of(first) + count <= self.profile.geometry.pages_per_block,
-            "NAND rule: a run leaves its block"
-        );
-        if self.bad(block).is_some() {
-            return fail(0, at, NandError::ProgramFailed(first));
+        let (block, offset) = (self.split.block_of(first), self.split.offset_of(first));
+        let facts = self.blocks.get(block.index());
+        let succeeds =
+            facts.is_some_and(BlockFacts::takes_programs) && self.powered & !self.program_faults;
+        // The rules for the most frequent program: one page, the next of a block that has
+        // programmed ones and is filled consecutively.
+        let Some(frontier) = self.frontier.get_mut(block.index()).filter(|frontier| {
+            succeeds
+                && count == 1
+                && self.programs.is_empty()
+                && u32::from(**frontier) == offset
+                && offset > 0
+                && offset < self.profile.geometry.pages_per_block
+        }) else {
+            return self.program_any_run(at, first, count, data, oobs, cause);
+        };
+        if let Err(error) = self.store.program(first, count, data, oobs) {
+            return Err(run_error(0, at, error.into()));
         }
-        let frontier = self.check_program_rules(first, count);
-        if frontier == 0
+        *frontier = to_u16(offset.wrapping_add(1)); // At most the pages of a block.
+        Ok(self.charge_programs(at, block, first, count, cause))
+    }
+
+    /// Programs a run of any chip and block, whether or not it succeeds.
+    #[inline(never)]
+    fn program_any_run(
+        &mut self,
+        at: Nanos,
+        first: Ppn,
+        count: u32,
+        data: &[u8],
+        oobs: &[u8],
+        cause: Cause,
+    ) -> Result<Nanos, RunError> {
+        let fail = |error| Err(run_error(0, at, error));
+        let block = match self.check_page(first) {
+            Ok(block) => block,
+            Err(error) => return fail(error),
+        };
+        if self.bad(block).is_some() {
+            return fail(NandError::ProgramFailed(first));
+        }
+        self.check_program_rules(block, self.split.offset_of(first), count);
+        if self.frontier(block) == 0
             && let Err(error) = self.begin_life(at, block)
         {
-            return fail(0, at, error);
+            return fail(error);
         }
-        if !self.program_faults && !self.blocks[block.index()].erase_interrupted {
-            if let Err(error) = self.store.program(first, count, data, oobs) {
-                return fail(0, at, error.into());
-            }
-            return Ok(self.account_programs(at, block, first, count, cause));
+        if self.program_faults || self.blocks[block.index()].erase_interrupted {
+            return self.program_run_with_faults(at, block, first, count, data, oobs, cause);
         }
-        self.program_run_with_faults(at, block, first, count, data, oobs, cause)
+        match self.store.program(first, count, data, oobs) {
+            Ok(()) => Ok(self.account_programs(at, block, first, count, cause)),
+            Err(error) => fail(error.into()),
+        }
     }
 
     /// Clears those OOB bits of a programmed page that are 0 in `oob`. Legal where the profile's
@@ -165,11 +199,12 @@ impl<S: Store> Chip<S> {
         Ok(self.clocks.program_oob(at, die, ppn))
     }
 
-    /// Checks the NAND rules for a program of `count` pages upwards from `first`. Returns the
-    /// block's frontier.
-    #[inline(always)]
-    fn check_program_rules(&self, first: Ppn, count: u32) -> u32 {
-        let (block, offset) = (self.split.block_of(first), self.split.offset_of(first));
+    /// Checks the NAND rules for a program of `count` pages of a block, upwards from `offset`.
+    fn check_program_rules(&self, block: Pbn, offset: u32, count: u32) {
+        assert!(
+            offset + count <= self.profile.geometry.pages_per_block,
+            "NAND rule: a run leaves its block"
+        );
         let frontier = self.frontier(block);
         // The later pages of a run follow the first, so in an ordered block only the first can be
         // out of order.
@@ -191,9 +226,8 @@ impl<S: Store> Chip<S> {
                 );
             }
             PageOrder::Any => {
-                for (offset, programs) in
-                    (offset..).zip(&self.programs[first.index()..][..index(count)])
-                {
+                let first = self.split.page(block, offset).index();
+                for (offset, programs) in (offset..).zip(&self.programs[first..][..index(count)]) {
                     assert!(
                         *programs == 0,
                         "NAND rule: program of page {offset} of block {block}, which is not erased"
@@ -201,7 +235,6 @@ impl<S: Store> Chip<S> {
                 }
             }
         }
-        frontier
     }
 
     /// Records the first program since the erase: retention counts from here.
@@ -219,7 +252,6 @@ impl<S: Store> Chip<S> {
         Ok(())
     }
 
-    #[inline(always)]
     fn account_programs(
         &mut self,
         at: Nanos,
@@ -228,32 +260,37 @@ impl<S: Store> Chip<S> {
         count: u32,
         cause: Cause,
     ) -> Nanos {
-        let (die, offset) = (
-            self.profile.geometry.die_of(block),
-            self.split.offset_of(first),
-        );
+        self.note_programmed(block, self.split.offset_of(first), count);
+        self.charge_programs(at, block, first, count, cause)
+    }
+
+    /// Counts the programs of a run and their time.
+    #[inline(always)]
+    fn charge_programs(
+        &mut self,
+        at: Nanos,
+        block: Pbn,
+        first: Ppn,
+        count: u32,
+        cause: Cause,
+    ) -> Nanos {
+        let (die, offset) = (self.split.die_of(block), self.split.offset_of(first));
         let cells_ns = self.program_times.of_run(offset, count);
-        let last_ns = if count == 1 {
-            cells_ns
-        } else {
-            self.program_times.of(offset + count - 1)
+        let run = PageRun {
+            first,
+            offset,
+            count,
         };
-        let each = self.program_times.each(first, offset, count);
-        let done = self
-            .clocks
-            .program_run(at, die, cells_ns, last_ns, count, each);
+        let done = self.clocks.program_run(at, die, &self.program_times, run);
         debug_assert!(
             done >= at + cells_ns,
             "a program takes its cell time at least"
         );
         self.counters.program_busy_ns += cells_ns;
-        self.ops += u64::from(count);
-        self.counters.of_mut(cause).programs += u64::from(count);
-        self.note_programmed(block, offset, count);
+        count_up(&mut self.counters.of_mut(cause).programs, u64::from(count));
         done
     }
 
-    #[inline(always)]
     pub(super) fn note_programmed(&mut self, block: Pbn, offset: u32, count: u32) {
         debug_assert!(
             offset + count <= self.profile.geometry.pages_per_block,
@@ -314,15 +351,14 @@ impl<S: Store> Chip<S> {
         match self.program_verdict(block) {
             Verdict::Cut(cut) => {
                 self.powered = false;
-                let (die, cell_ns) = (self.profile.geometry.die_of(block), self.cell_ns(ppn));
-                let end = self.clocks.clone().program_run(
-                    at,
-                    die,
-                    cell_ns,
-                    cell_ns,
-                    1,
-                    [(ppn, cell_ns)].into_iter(),
-                );
+                let (die, cell_ns) = (self.split.die_of(block), self.cell_ns(ppn));
+                let run = PageRun {
+                    first: ppn,
+                    offset: self.split.offset_of(ppn),
+                    count: 1,
+                };
+                let mut clocks = self.clocks.clone();
+                let end = clocks.program_run(at, die, &self.program_times, run);
                 let cut = self.cut_in_flight(block, (end - cell_ns, end), true, cut)?;
                 self.cut_program(block, ppn, data, oob, cut)?;
                 return Err(NandError::PowerLost);

@@ -105,6 +105,14 @@ pub struct BlockFacts {
     pub reads: u32,
 }
 
+impl BlockFacts {
+    /// Whether programs of the block's pages hold their data.
+    #[inline]
+    pub(crate) fn takes_programs(&self) -> bool {
+        self.bad.is_none() && !self.erase_interrupted
+    }
+}
+
 /// Contents of one page's cells, whether they belong to this page or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cells {

@@ -23,6 +23,7 @@ use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
 use crate::gc::placement::{self, DataStreams};
 use crate::gc::{GcState, policy};
+use crate::int::count_up;
 use crate::ram::{vec_bytes, vec_most};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
@@ -285,7 +286,27 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             [only] => *only,
             _ => self.stream_of_write(lpn),
         };
-        self.ensure_space(stream)?;
+        if self.space.has_room(stream) {
+            self.write_page_to(stream, lpn, data)
+        } else {
+            self.write_page_after_gc(stream, lpn, data)
+        }
+    }
+
+    #[cold]
+    fn write_page_after_gc(
+        &mut self,
+        stream: StreamId,
+        lpn: Lpn,
+        data: &[u8],
+    ) -> Result<(), FtlError> {
+        self.make_free_blocks()?;
+        self.write_page_to(stream, lpn, data)
+    }
+
+    /// Writes a page to a stream that can take it.
+    #[inline(always)]
+    fn write_page_to(&mut self, stream: StreamId, lpn: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let tag = PageTag {
             role: Role::Data,
             flags: Flags::NONE,
@@ -296,12 +317,12 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         // a near cache.
         let old = self.map.pages.get(lpn);
         let ppn = self.space.append_page(stream, tag, data, Cause::Host)?;
-        let block = self.space.flash.geometry().block_of(ppn);
+        let block = self.space.flash.chip().split().block_of(ppn);
         self.map.streams.note(block, stream);
-        self.next_ver += 1;
+        count_up(&mut self.next_ver, 1); // A record has 48 bits of it, and checks that.
         self.map.pages.set(lpn, Some(ppn));
         self.invalidate_old(old, true);
-        self.stats.host_pages_written += 1;
+        count_up(&mut self.stats.host_pages_written, 1);
         self.advance_checkpoint(1)
     }
 

@@ -8,6 +8,7 @@ use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
 use crate::format::{Flags, OOB_SLOT, Oob, PageTag, Role};
 use crate::gc::{GarbageCollect, GcState};
+use crate::int::to_u32;
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
@@ -63,21 +64,23 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     /// Ensures that the stream can take a page without touching the reserve.
     #[inline(always)]
     pub(super) fn ensure_space(&mut self, stream: StreamId) -> Result<(), FtlError> {
-        if self.space.room(stream) > 0 && self.space.failing_block().is_none() {
+        if self.space.has_room(stream) {
             return Ok(());
         }
         self.make_free_blocks()
     }
 
     #[cold]
-    fn make_free_blocks(&mut self) -> Result<(), FtlError> {
+    pub(super) fn make_free_blocks(&mut self) -> Result<(), FtlError> {
         self.gc_until(self.gc.threshold + 1)?;
         self.maintain()
     }
 
     fn copy_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         self.gc.pages.load(&mut self.space, victim, cause)?;
-        self.find_lost_owners();
+        if self.gc.pages.unknown().next().is_some() {
+            self.find_lost_owners();
+        }
         let lifetime = self.space.written_since(self.space.table.epoch(victim));
         self.map.streams.collected(victim, lifetime);
         self.map.streams.keep_lane(cause == Cause::Wear);
@@ -153,6 +156,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
 
     /// Finds the owners of valid pages with a lost record. It searches the map, because such pages
     /// are very rare.
+    #[cold]
     fn find_lost_owners(&mut self) {
         let unknown: Vec<(usize, Ppn)> = self.gc.pages.unknown().collect();
         for (i, ppn) in unknown {
@@ -213,11 +217,13 @@ fn remap<M: PageMap>(
     records: &[[u8; OOB_SLOT]],
     from: &[Ppn],
 ) -> usize {
-    for (now, (record, from)) in (to.raw()..).zip(records.iter().zip(from)) {
+    let pages = to.run(to_u32(records.len())).zip(records.iter().zip(from));
+    let is_named = |(to, (record, from)): (Ppn, (&[u8; OOB_SLOT], &Ppn))| {
         let lpn = Lpn::new(Oob::lpn(record));
-        if lpn.raw() >= logical_pages || !map.replace(lpn, *from, Ppn::new(now)) {
-            return (now - to.raw()) as usize;
-        }
-    }
-    records.len()
+        lpn.raw() < logical_pages && map.replace(lpn, *from, to)
+    };
+    pages
+        .map(is_named)
+        .position(|named| !named)
+        .unwrap_or(records.len())
 }

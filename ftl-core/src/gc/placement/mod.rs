@@ -286,7 +286,12 @@ impl DataStreams {
     /// Returns the blocks that copies of `pages` pages may open.
     pub(crate) fn blocks_for_copies<S: Store>(&self, space: &Space<S>, pages: u32) -> u32 {
         let room: u32 = self.copies.iter().map(|copy| space.room(*copy)).sum();
-        pages.saturating_sub(room).div_ceil(space.pages_per_block())
+        match pages.saturating_sub(room) {
+            0 => 0,
+            // Without a division for the pages of one block.
+            rest if rest <= space.pages_per_block() => 1,
+            rest => rest.div_ceil(space.pages_per_block()),
+        }
     }
 
     /// Returns a host stream for copies if no block is free, no copy stream has room, and this one
@@ -310,10 +315,14 @@ impl DataStreams {
     }
 
     /// Records that this stream programmed a page of this block.
+    #[inline(always)]
     pub(crate) fn note(&mut self, block: Pbn, stream: StreamId) {
-        if self.stripe == 1 && self.stream_of_block.is_empty() {
-            return;
+        if self.stripe > 1 || !self.stream_of_block.is_empty() {
+            self.note_lane(block, stream);
         }
+    }
+
+    fn note_lane(&mut self, block: Pbn, stream: StreamId) {
         let number = self.number_of(stream);
         let (of_placement, turn) = (number / self.stripe, number % self.stripe);
         if !self.keeps_lane {

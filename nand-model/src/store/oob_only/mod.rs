@@ -53,17 +53,24 @@ enum SecondHalves {
 #[derive(Clone, Copy, Debug)]
 struct Shared {
     half: Half,
-    /// Whether a page was programmed since the erase: the first one decides.
-    decided: bool,
-    /// Whether some pages have their own second half.
-    mixed: bool,
+    pages: Pages,
+}
+
+/// The pages of a block that were programmed since its erase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pages {
+    /// None: the first one determines the shared half.
+    Erased,
+    /// All have the shared half.
+    Alike,
+    /// Some have their own.
+    Mixed,
 }
 
 impl Shared {
     const ERASED: Shared = Shared {
         half: ERASED,
-        decided: false,
-        mixed: false,
+        pages: Pages::Erased,
     };
 }
 
@@ -88,11 +95,10 @@ impl OobOnlyStore {
     fn slot(&self, ppn: Ppn) -> [u8; SLOT] {
         let second = match &self.second_halves {
             SecondHalves::Shared(blocks, others) => {
-                match blocks[self.split.block_of(ppn).index()] {
-                    Shared {
-                        mixed: true, half, ..
-                    } => *others.get(&ppn).unwrap_or(&half),
-                    Shared { half, .. } => half,
+                let Shared { half, pages } = blocks[self.split.block_of(ppn).index()];
+                match pages {
+                    Pages::Mixed => *others.get(&ppn).unwrap_or(&half),
+                    _ => half,
                 }
             }
             SecondHalves::Own(halves) => halves[ppn.index()],
@@ -105,7 +111,7 @@ impl OobOnlyStore {
     fn shared(&self, block: Pbn) -> Option<Half> {
         match &self.second_halves {
             SecondHalves::Shared(blocks, _) => {
-                Some(blocks[block.index()]).filter(|shared| !shared.mixed)
+                Some(blocks[block.index()]).filter(|shared| shared.pages != Pages::Mixed)
             }
             SecondHalves::Own(_) => None,
         }
@@ -139,20 +145,20 @@ impl OobOnlyStore {
         match &mut self.second_halves {
             SecondHalves::Shared(blocks, _) => {
                 let shared = &mut blocks[self.split.block_of(first).index()];
-                if !shared.decided {
-                    *shared = Shared {
-                        half: split(&slots[0]).1,
-                        decided: true,
-                        mixed: false,
-                    };
+                if shared.pages == Pages::Erased {
+                    let half = split(&slots[0]).1;
+                    let pages = Pages::Alike;
+                    *shared = Shared { half, pages };
                 }
-                let mut differences = 0;
+                // By word: the compiler keeps both differences in one register.
+                let mut differences = [0; 2];
                 for (kept, slot) in kept.iter_mut().zip(slots) {
                     let second;
                     (*kept, second) = split(slot);
-                    differences |= (second[0] ^ shared.half[0]) | (second[1] ^ shared.half[1]);
+                    differences[0] |= second[0] ^ shared.half[0];
+                    differences[1] |= second[1] ^ shared.half[1];
                 }
-                if differences != 0 || shared.mixed {
+                if differences[0] | differences[1] != 0 || shared.pages == Pages::Mixed {
                     self.program_mixed(first, slots);
                 }
             }
@@ -172,7 +178,7 @@ impl OobOnlyStore {
             return;
         };
         let shared = &mut blocks[self.split.block_of(first).index()];
-        shared.mixed = true;
+        shared.pages = Pages::Mixed;
         for (ppn, slot) in (first.raw()..).map(Ppn::new).zip(slots) {
             match split(slot).1 {
                 half if half == shared.half => others.remove(&ppn),
@@ -346,7 +352,7 @@ impl Store for OobOnlyStore {
     fn erase(&mut self, block: Pbn, _facts: BlockFacts) -> io::Result<()> {
         if let SecondHalves::Shared(blocks, others) = &mut self.second_halves {
             let shared = std::mem::replace(&mut blocks[block.index()], Shared::ERASED);
-            if shared.mixed {
+            if shared.pages == Pages::Mixed {
                 others.retain(|ppn, _| self.split.block_of(*ppn) != block);
             }
         }
