@@ -150,7 +150,7 @@ impl FileDisk {
 /// Bytes of the host's RAM.
 fn ram_bytes() -> u64 {
     let info = rustix::system::sysinfo();
-    u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit))
+    info.totalram.saturating_mul(u64::from(info.mem_unit))
 }
 
 impl Disk for FileDisk {
