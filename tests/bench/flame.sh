@@ -61,7 +61,8 @@ sampler=$!
 run_fio "${load[@]}"
 wait "$sampler" || fail "perf: $(tail -n 3 "$work/perf.log")"
 perf script --no-inline -i "$work/perf.data" 2> /dev/null > "$work/samples"
-$tools/inferno-collapse-perf < "$work/samples" 2> /dev/null > "$work/stacks"
+# A thread that has ended is known by its number alone.
+$tools/inferno-collapse-perf < "$work/samples" 2> /dev/null | sed -E 's/^:[0-9]+[^;]*;/connection;/; s/;\[unknown\]//g' > "$work/stacks"
 [ -s "$work/stacks" ] || fail "perf took no sample"
 title="ftld ${SCHEME:-pagemap}, $name, over-provisioning ${OP:-28} %: CPU time"
 $tools/inferno-flamegraph --minwidth "${MINWIDTH:-0.5}" --title "$title" --countname samples --deterministic < "$work/stacks" > "$output"
