@@ -8,6 +8,7 @@ mod age;
 mod cache;
 mod create;
 mod label;
+mod long_start;
 mod unfinished;
 
 pub use cache::{CacheUse, boot_id};
@@ -24,6 +25,7 @@ use crate::volume::{Durable, Volume, VolumeOptions};
 use cache::Image;
 use ftl_core::{Ftl, FtlConfig, FtlError, Start};
 use label::contradiction;
+use long_start::{LongStart, REPORT_EVERY};
 use nand_model::store::{Access, FileStore, SyncHandle, peek};
 use nand_model::{Chip, ImageError, ImageInfo, Profile};
 use std::fs::Permissions;
@@ -113,6 +115,10 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     if !config.read_only {
         close_to_others(image);
     }
+    let shown = image.display().to_string();
+    let long_start = LongStart::watch(REPORT_EVERY, move |since| {
+        tracing::info!("{shown}: still mounting after {} s", since.as_secs());
+    });
     let (store, report) = FileStore::open(image, access).map_err(|error| image_failure(&error))?;
     if !report.was_clean {
         tracing::warn!(
@@ -139,6 +145,7 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     };
     let (read_only, latency) = (config.read_only, config.latency);
     let stack = volume_on(image, store, read_only, latency, cache, |durable| durable)?;
+    drop(long_start);
     Ok(Stack { is_new, ..stack })
 }
 

@@ -3,7 +3,7 @@
 use super::Flash;
 use crate::error::FtlError;
 use crate::format::{Flags, LOST, OOB_BYTES, OOB_SLOT, Oob, UNMAPPED};
-use crate::int::to_u32;
+use crate::int::{index, to_u32};
 use nand_model::{Cause, Health, NandError, Part, Ppn, Store};
 
 impl<S: Store> Flash<S> {
@@ -180,6 +180,30 @@ impl<S: Store> Flash<S> {
             Err(other) => return Err(other.into()),
         }
         Ok(Oob::decode(&bytes))
+    }
+
+    /// Reads the records of `count` consecutive pages of one block, in ascending order. A record is
+    /// `None` if it is blank, foreign or lost.
+    pub(crate) fn read_oobs(
+        &mut self,
+        first: Ppn,
+        count: u32,
+        cause: Cause,
+    ) -> Result<impl Iterator<Item = Option<Oob>> + '_, FtlError> {
+        self.oobs.resize(index(count), [0; OOB_SLOT]);
+        self.health.resize(index(count), Health::Good);
+        if count > 0 {
+            let (oobs, health) = (self.oobs.as_flattened_mut(), &mut self.health);
+            self.now = self.chip.read_oobs(self.now, first, oobs, health, cause)?;
+        }
+        let records = self.oobs.iter().zip(&self.health);
+        Ok(records.map(|(oob, health)| {
+            if health.oob_ok() {
+                Oob::decode(oob)
+            } else {
+                None
+            }
+        }))
     }
 
     /// Reads a whole page. Returns `Ok(None)` if data or record is unreadable.

@@ -170,13 +170,11 @@ fn read_records<S: Store>(
         "block {block}: {frontier} pages are programmed, more than it has"
     );
     *scanned += u64::from(frontier);
-    let mut slots = Vec::with_capacity(index(frontier));
-    for offset in 0..frontier {
-        let ppn = geometry.page(block, offset);
-        let oob = flash.read_oob(ppn, Cause::Recovery)?;
-        flash.observe_pseq(oob.map_or(0, |oob| oob.pseq));
-        slots.push((ppn, oob));
-    }
+    let pages = geometry.page(block, 0).run(frontier);
+    let records = flash.read_oobs(geometry.page(block, 0), frontier, Cause::Recovery)?;
+    let slots: Vec<_> = pages.zip(records).collect();
+    let newest = slots.iter().flat_map(|(_, oob)| *oob).map(|oob| oob.pseq);
+    flash.observe_pseq(newest.max().unwrap_or(0));
     Ok(slots)
 }
 

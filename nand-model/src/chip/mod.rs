@@ -17,6 +17,7 @@ mod copyback;
 mod cut;
 mod erase;
 mod in_flight;
+mod oob_run;
 mod program;
 mod read;
 mod word_line;

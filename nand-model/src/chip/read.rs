@@ -290,7 +290,7 @@ impl<S: Store> Chip<S> {
     }
 
     #[inline]
-    fn fetch_health(
+    pub(super) fn fetch_health(
         &mut self,
         ppn: Ppn,
         data: &mut [u8],
@@ -315,7 +315,7 @@ impl<S: Store> Chip<S> {
         clippy::too_many_arguments,
         reason = "the arguments of the verb, and what it has found out"
     )]
-    fn conclude(
+    pub(super) fn conclude(
         &mut self,
         done: Nanos,
         sense: Sense,

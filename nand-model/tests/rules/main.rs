@@ -8,8 +8,9 @@ mod word_line;
 
 use nand_model::store::MemStore;
 use nand_model::{
-    Bad, BlockFault, Cause, Chip, Cut, CutHits, EraseCut, Fault, FaultPlan, FileStore, ImageSpec,
-    NandError, Nanos, Pairing, Part, PartnerCut, Pbn, Ppn, Profile, ProgramCut, Store, Suspend,
+    Bad, BlockFault, Cause, Chip, Cut, CutHits, EraseCut, Fault, FaultPlan, FileStore, Health,
+    ImageSpec, NandError, Nanos, Pairing, Part, PartnerCut, Pbn, Ppn, Profile, ProgramCut, Store,
+    Suspend,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

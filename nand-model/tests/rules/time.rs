@@ -199,3 +199,62 @@ fn a_suspension_changes_nothing_where_no_read_meets_a_busy_die() {
     assert_eq!(work(&mut suspends), work(&mut plain));
     assert_eq!(suspends.busy_until(), plain.busy_until());
 }
+
+/// OOBs of a run: bytes, states, times and counts are those of page by page, with and without a
+/// fault plan, also where pages are lost, unstable, blank or left out.
+#[test]
+fn oobs_of_a_run_are_those_of_its_pages() {
+    for (name, bit_errors) in [("mlc-4k", 0.0), ("slc-2k", 0.0), ("mlc-4k", 1e4)] {
+        let [mut run, mut single] = [(); 2].map(|()| chip(name));
+        let (count, first) = (12, run.geometry().page(Pbn::new(1), 0));
+        let oob_bytes = 16;
+        for chip in [&mut run, &mut single] {
+            for page in (0..10).filter(|page| name == "mlc-4k" || *page != 4) {
+                program(chip, 1, page).unwrap();
+            }
+            chip.lose_oob(first.run(3).last().unwrap()).unwrap();
+            let store = chip.store_mut();
+            let page = first.run(6).last().unwrap();
+            store.set_health(page, Health::Unstable(1)).unwrap();
+            if bit_errors > 0.0 {
+                chip.set_faults(FaultPlan {
+                    bit_errors,
+                    seed: 5,
+                    ..FaultPlan::default()
+                });
+            }
+        }
+        let mut lost = 0;
+        for _ in 0..2 {
+            let mut oobs = vec![0; count * oob_bytes];
+            let mut health = vec![Health::Good; count];
+            let begin = run.busy_until();
+            let done = run
+                .read_oobs(begin, first, &mut oobs, &mut health, Cause::Recovery)
+                .unwrap();
+            let mut at = begin;
+            for ((ppn, oob), health) in first
+                .run(count as u32)
+                .zip(oobs.chunks(oob_bytes))
+                .zip(&health)
+            {
+                let before = single.counters().read_busy_ns;
+                let mut own = vec![0; oob_bytes];
+                let read = single.read_oob(at, ppn, &mut own, Cause::Recovery);
+                assert_eq!(read.is_ok(), health.oob_ok(), "{name}: page {ppn}");
+                at += single.counters().read_busy_ns - before;
+                match read {
+                    Ok(done) => assert_eq!((done, &own[..]), (at, oob), "{name}: page {ppn}"),
+                    Err(_) => lost += 1,
+                }
+            }
+            assert_eq!(
+                (done, run.busy_until()),
+                (at, single.busy_until()),
+                "{name}"
+            );
+            assert_eq!(run.counters(), single.counters(), "{name}");
+        }
+        assert!(lost > 2, "{name}: {lost} lost");
+    }
+}

@@ -272,20 +272,23 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         if loaded.coverage.is_empty() {
             return;
         }
-        let seen: HashMap<Ppn, Lpn> = window
-            .evidence
-            .all()
-            .iter()
-            .map(|v| (v.ppn, Lpn::new(v.oob.tag.lpn)))
-            .collect();
+        // In ascending order of logical pages, like the loop.
+        let mut rest = window.evidence.all();
         for lpn in (0..self.logical_pages).map(Lpn::new) {
+            let count = rest
+                .iter()
+                .take_while(|v| v.oob.tag.lpn == lpn.raw())
+                .count();
+            let (versions, others) = rest.split_at(count);
+            rest = others;
             let Some(ppn) = self.map.pages.get(lpn) else {
                 continue;
             };
             let block = self.space.geometry().block_of(ppn);
             let in_window = self.space.table.epoch(block) >= loaded.begin_epoch;
             let blank = self.space.table.state(block) != State::Full;
-            if blank || (in_window && seen.get(&ppn) != Some(&lpn)) {
+            let is_seen = || versions.iter().any(|version| version.ppn == ppn);
+            if blank || (in_window && !is_seen()) {
                 self.map.pages.set(lpn, None);
                 self.stats.mount.pages_discarded += 1;
             }

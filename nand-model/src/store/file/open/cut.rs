@@ -1,25 +1,41 @@
-//! The cut: the last operation of the longest unbroken sequence in the file.
+//! The pass over all slots, and the cut: the last operation of the longest unbroken sequence in the
+//! file.
 //!
 //! Invariants: operations at or below the synced number are not searched for, because they are on
 //! the disk. This module only reads, so after an interrupted open the next one finds the same cut.
 
-use super::Opener;
+use super::holes::Holes;
+use super::{Found, Meta, Opener};
 use crate::convert::{index, to_u32, to_u64, to_usize};
-use crate::image::{CORE_BYTES, Core, ImageError, SlotHeader};
+use crate::image::{CORE_BYTES, ImageError, SlotHeader};
 use crc32c::crc32c;
 use std::ops::Range;
 
+/// Pages whose data is read at once: few reads, and their bytes stay in the processor's cache.
+const GROUP_PAGES: usize = 32;
+
+/// What the pass over all slots finds.
+pub(super) struct Pass {
+    /// The last operation that stays.
+    pub(super) cut: u64,
+    /// The last operation of which the file has a trace.
+    pub(super) newest: u64,
+    /// By slot: whether it has records beyond the synced number.
+    pub(super) late: Vec<bool>,
+    /// By slot: whether the pages of its block are collected.
+    pub(super) collected: Vec<bool>,
+}
+
 impl Opener<'_> {
-    /// Finds the last operation of the unbroken sequence. Sets `late` for slots with records beyond
-    /// the synced number.
-    pub(super) fn find_cut(
+    /// Reads the records of every slot once. Finds the cut, and collects the pages of blocks that
+    /// no cut can change. After a failed sync only synced operations count (`trust_synced_only`).
+    pub(super) fn read_slots(
         &self,
         synced_seq: u64,
         heads: &[Option<SlotHeader>],
-        late: &mut [bool],
         trust_synced_only: bool,
-    ) -> Result<u64, ImageError> {
-        assert_eq!(heads.len(), late.len(), "a header and a flag for each slot");
+        found: &mut Found,
+    ) -> Result<Pass, ImageError> {
         // Every operation beyond the synced number has its own place in the file, so the number of
         // places bounds their count.
         let places = u64::from(self.layout.slots) * to_u64(self.layout.pages() + 1);
@@ -27,54 +43,99 @@ impl Opener<'_> {
             from: synced_seq + 1,
             bits: vec![0; to_usize(places / 64 + 1)],
         };
-        let mut data = Vec::new();
+        let mut pass = Pass {
+            cut: synced_seq,
+            newest: synced_seq,
+            late: vec![false; heads.len()],
+            collected: vec![false; heads.len()],
+        };
+        let is_certain = self.certain_slots(synced_seq, heads);
+        let mut holes = Holes::new(self.disk);
+        let (mut meta, mut data) = (Meta::default(), Vec::new());
         for (slot, head) in (0..).zip(heads) {
+            let meta_bytes = to_u64(self.layout.meta_bytes());
+            if head.is_none() && holes.is_hole(self.layout.slot_at(slot), meta_bytes) {
+                continue;
+            }
             if let Some(head) = head {
                 seen.insert(head.erase_seq);
+                pass.newest = pass.newest.max(head.erase_seq);
             }
-            let meta = self.read_meta(slot)?;
-            let core = |page| Core::decode(slot, to_u32(page), self.layout.record_in(&meta, page));
-            let is_late = |&page: &usize| core(page).is_some_and(|core| core.seq > synced_seq);
-            let mut page = 0;
-            while let Some(first) = (page..self.layout.pages()).find(is_late) {
-                late[index(slot)] = true;
-                // In groups: one read for all pages, still small enough for the processor's cache.
-                page = (first..self.layout.pages().min(first + 32))
-                    .find(|page| !is_late(page))
-                    .unwrap_or(first + 32);
-                page = page.min(self.layout.pages());
+            self.read_meta(slot, &mut meta)?;
+            let last_seq = meta.cores.iter().flatten().map(|core| core.seq).max();
+            if last_seq.is_some_and(|seq| seq > synced_seq) {
+                pass.late[index(slot)] = true;
+                pass.newest = pass.newest.max(last_seq.unwrap_or(0));
                 if !trust_synced_only {
-                    self.note_whole(slot, first..page, &meta, &mut data, &mut seen)?;
+                    self.note_late(synced_seq, &meta, &mut data, &mut seen)?;
                 }
+            } else if let Some(head) = head.filter(|_| is_certain[index(slot)]) {
+                self.collect(index(head.block), head.erase_seq, synced_seq, &meta, found);
+                pass.collected[index(slot)] = true;
             }
         }
-        Ok(if trust_synced_only {
-            synced_seq
-        } else {
-            seen.unbroken()
-        })
+        if !trust_synced_only {
+            pass.cut = seen.unbroken();
+        }
+        Ok(pass)
+    }
+
+    /// By slot: whether it is the slot of its block wherever the cut is. That is so if its life is
+    /// the block's newest one and began at or below the synced number.
+    fn certain_slots(&self, synced_seq: u64, heads: &[Option<SlotHeader>]) -> Vec<bool> {
+        let mut newest = vec![(0, None); self.layout.geometry.block_slots()];
+        for (slot, head) in heads.iter().enumerate() {
+            if let Some(head) = head {
+                let of_block = &mut newest[index(head.block)];
+                *of_block = (*of_block).max((head.erase_seq, Some(slot)));
+            }
+        }
+        let mut certain = vec![false; heads.len()];
+        for (erase_seq, slot) in newest {
+            if let Some(slot) = slot.filter(|_| erase_seq <= synced_seq) {
+                certain[slot] = true;
+            }
+        }
+        certain
+    }
+
+    /// Records the operations beyond the synced number that are complete in the file.
+    fn note_late(
+        &self,
+        synced_seq: u64,
+        meta: &Meta,
+        data: &mut Vec<u8>,
+        seen: &mut Seen,
+    ) -> Result<(), ImageError> {
+        let is_late = |page: &usize| meta.cores[*page].is_some_and(|core| core.seq > synced_seq);
+        let mut page = 0;
+        while let Some(first) = (page..self.layout.pages()).find(is_late) {
+            let most = self.layout.pages().min(first + GROUP_PAGES);
+            page = (first..most).find(|page| !is_late(page)).unwrap_or(most);
+            self.note_whole(first..page, meta, data, seen)?;
+        }
+        Ok(())
     }
 
     /// Records the operations of those pages that are complete in the file.
     fn note_whole(
         &self,
-        slot: u32,
         pages: Range<usize>,
-        meta: &[u8],
+        meta: &Meta,
         data: &mut Vec<u8>,
         seen: &mut Seen,
     ) -> Result<(), ImageError> {
         let geometry = self.layout.geometry;
         debug_assert!(pages.end <= self.layout.pages(), "pages beyond their block");
         data.resize(pages.len() * geometry.page_len(), 0);
-        self.read(self.layout.data_at(slot, to_u32(pages.start)), data)?;
+        self.read(self.layout.data_at(meta.slot, to_u32(pages.start)), data)?;
         for (page, data) in pages.zip(data.chunks_exact(geometry.page_len())) {
-            let record = self.layout.record_in(meta, page);
+            let record = self.layout.record_in(&meta.bytes, page);
             let oob = &record[CORE_BYTES..][..geometry.oob_len()];
-            let core = Core::decode(slot, to_u32(page), record);
-            let whole =
-                |core: &Core| crc32c(oob) == core.oob_check && crc32c(data) == core.data_check;
-            if let Some(core) = core.filter(whole) {
+            if let Some(core) = meta.cores[page]
+                && crc32c(oob) == core.oob_check
+                && crc32c(data) == core.data_check
+            {
                 seen.insert(core.seq);
             }
         }

@@ -16,6 +16,7 @@
 
 mod cut;
 mod header;
+mod holes;
 mod recover;
 mod rewrite;
 mod table;
@@ -26,8 +27,8 @@ use header::{layout_of, read_header};
 use super::disk::{Disk, FileDisk, Mode, Overlay, Unsynced};
 use super::sync::SyncHandle;
 use super::{Block, Counts, FileStore, Slots};
-use crate::convert::{index, to_u64};
-use crate::image::{Header, ImageError, ImageInfo, ImageSpec, Layout, Mark, TableEntry};
+use crate::convert::{index, to_u32, to_u64};
+use crate::image::{Core, Header, ImageError, ImageInfo, ImageSpec, Layout, Mark, TableEntry};
 use crate::store::BlockFacts;
 use crc32c::crc32c;
 use std::collections::HashMap;
@@ -284,6 +285,7 @@ impl FileStore {
             counts,
             unhealthy,
             slots,
+            void_marks: _,
         } = found;
         let path = path.to_path_buf();
         let (trimmed_seq, scratch) = (0, Vec::new());
@@ -311,6 +313,8 @@ struct Found {
     counts: Counts,
     unhealthy: HashMap<u32, Mark>,
     slots: Slots,
+    /// Where records have marks whose cause was undone.
+    void_marks: Vec<u64>,
 }
 
 impl Found {
@@ -327,8 +331,18 @@ impl Found {
             counts: Counts::new(info),
             unhealthy: HashMap::new(),
             slots,
+            void_marks: Vec::new(),
         }
     }
+}
+
+/// Slot header and records of one slot. One buffer serves one slot after another.
+#[derive(Default)]
+struct Meta {
+    slot: u32,
+    bytes: Vec<u8>,
+    /// By page; `None` if no record is valid there.
+    cores: Vec<Option<Core>>,
 }
 
 /// Reads an image before its use starts.
@@ -342,21 +356,17 @@ struct Opener<'a> {
 }
 
 impl Opener<'_> {
-    /// Reads slot header and records; skips holes.
-    fn read_meta(&self, slot: u32) -> Result<Vec<u8>, ImageError> {
-        let mut meta = vec![0; self.layout.meta_bytes()];
-        if self.holds_data(slot, to_u64(meta.len())) {
-            self.read(self.layout.slot_at(slot), &mut meta)?;
-        }
-        Ok(meta)
-    }
-
-    /// Whether the host has allocated space for some of the first bytes of a slot.
-    fn holds_data(&self, slot: u32, bytes: u64) -> bool {
-        let at = self.layout.slot_at(slot);
-        self.disk
-            .next_data(at)
-            .is_some_and(|data| data < at + bytes)
+    /// Reads slot header and records of a slot.
+    fn read_meta(&self, slot: u32, meta: &mut Meta) -> Result<(), ImageError> {
+        meta.slot = slot;
+        meta.bytes.resize(self.layout.meta_bytes(), 0);
+        self.read(self.layout.slot_at(slot), &mut meta.bytes)?;
+        meta.cores.clear();
+        meta.cores.extend((0..self.layout.pages()).map(|page| {
+            let record = self.layout.record_in(&meta.bytes, page);
+            Core::decode(slot, to_u32(page), record)
+        }));
+        Ok(())
     }
 
     fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), ImageError> {

@@ -4,9 +4,10 @@
 //! is; nothing at or below the cut changes. After an interrupted recovery the next one finds the
 //! same cut.
 
-use super::{ERASES_MAX, Found, OpenReport, Opener, damaged};
+use super::holes::Holes;
+use super::{ERASES_MAX, Found, Meta, OpenReport, Opener, damaged};
 use crate::convert::{index, to_u64};
-use crate::image::{CORE_BYTES, Core, Header, ImageError, SEQ_MAX, SLOT_HEADER_BYTES, SlotHeader};
+use crate::image::{CORE_BYTES, Header, ImageError, SEQ_MAX, SLOT_HEADER_BYTES, SlotHeader};
 use crate::store::file::Block;
 
 impl Opener<'_> {
@@ -21,8 +22,10 @@ impl Opener<'_> {
     ) -> Result<Found, ImageError> {
         let heads = self.read_heads()?;
         let synced_seq = header.synced_seq;
-        let mut late = vec![false; heads.len()];
-        let cut = self.find_cut(synced_seq, &heads, &mut late, header.info.sync_failed)?;
+        let mut found = Found::new(self.layout, self.info);
+        let trust_synced_only = header.info.sync_failed;
+        let pass = self.read_slots(synced_seq, &heads, trust_synced_only, &mut found)?;
+        let cut = pass.cut;
         assert!(
             cut >= synced_seq,
             "a cut at {cut} undoes operation {synced_seq}"
@@ -30,7 +33,6 @@ impl Opener<'_> {
         header.synced_seq = cut;
         report.ops_kept = cut - synced_seq;
 
-        let mut found = Found::new(self.layout, self.info);
         for (block, entry) in self.read_entries()?.into_iter().enumerate() {
             found.blocks[block].facts.bad = entry.facts.bad;
         }
@@ -49,7 +51,11 @@ impl Opener<'_> {
                 header.hour = header.hour.max(head.since);
             }
         }
-        let undone = self.beyond(cut, &heads, &late)?;
+        let undone = if pass.newest > cut {
+            self.beyond(cut, &heads, &pass.late)?
+        } else {
+            Vec::new()
+        };
         report.ops_dropped = to_u64(undone.len());
         if !undone.is_empty() {
             self.mark_undoing(header, copy, synced_seq)?;
@@ -62,31 +68,39 @@ impl Opener<'_> {
                 self.rewrite_table()?;
             }
             for (slot, head) in (0..).zip(&heads) {
-                if late[index(slot)] || head.is_some_and(|head| head.erase_seq > synced_seq) {
+                if pass.late[index(slot)] || head.is_some_and(|head| head.erase_seq > synced_seq) {
                     self.rewrite_late(slot, synced_seq)?;
                 } else if rewrites_all {
                     self.rewrite_meta(slot)?;
                 }
             }
         }
+        let mut meta = Meta::default();
         for block in 0..found.blocks.len() {
             let Block {
                 slot, erase_seq, ..
             } = found.blocks[block];
-            if let Some(slot) = slot {
-                let meta = self.read_meta(slot)?;
-                self.collect(block, slot, erase_seq, cut, &meta, &mut found)?;
+            if let Some(slot) = slot.filter(|&slot| !pass.collected[index(slot)]) {
+                self.read_meta(slot, &mut meta)?;
+                self.collect(block, erase_seq, cut, &meta, &mut found);
             }
         }
+        self.clear_void_marks(&found)?;
         self.sort_slots(&mut found)?;
         Ok(found)
     }
 
     fn read_heads(&self) -> Result<Vec<Option<SlotHeader>>, ImageError> {
         let mut heads = Vec::with_capacity(index(self.layout.slots));
+        let mut holes = Holes::new(self.disk);
         let mut bytes = [0; SLOT_HEADER_BYTES];
         for slot in 0..self.layout.slots {
-            self.read(self.layout.slot_at(slot), &mut bytes)?;
+            let at = self.layout.slot_at(slot);
+            if holes.is_known(at, to_u64(bytes.len())) {
+                heads.push(None);
+                continue;
+            }
+            self.read(at, &mut bytes)?;
             let head =
                 SlotHeader::decode(slot, &bytes).map_err(|reason| damaged(self.path, reason))?;
             if let Some(head) = head {
@@ -99,6 +113,10 @@ impl Opener<'_> {
                         format!("header of slot {slot} has impossible values"),
                     ));
                 }
+            }
+            if head.is_none() {
+                // Slots without space mostly follow one another.
+                holes.is_hole(at, to_u64(bytes.len()));
             }
             heads.push(head);
         }
@@ -114,17 +132,15 @@ impl Opener<'_> {
         late: &[bool],
     ) -> Result<Vec<(u64, usize)>, ImageError> {
         assert_eq!(heads.len(), late.len(), "a header and a flag for each slot");
-        let mut places = Vec::new();
+        let (mut places, mut meta) = (Vec::new(), Meta::default());
         for ((slot, head), late) in (0..).zip(heads).zip(late) {
             if head.is_some_and(|head| head.erase_seq > cut) {
                 places.push((self.layout.slot_at(slot), SLOT_HEADER_BYTES));
             }
             if *late {
-                let meta = self.read_meta(slot)?;
-                let core =
-                    |page: u32| Core::decode(slot, page, self.layout.record_in(&meta, index(page)));
+                self.read_meta(slot, &mut meta)?;
                 let gone = (0..self.layout.geometry.pages_per_block)
-                    .filter(|page| core(*page).is_some_and(|c| c.seq > cut));
+                    .filter(|page| meta.cores[index(*page)].is_some_and(|core| core.seq > cut));
                 places.extend(gone.map(|page| (self.layout.record_at(slot, page), CORE_BYTES)));
             }
         }

@@ -4,9 +4,10 @@
 //! Invariant: a rewrite writes the bytes that it read, so one that fails or is interrupted changes
 //! nothing.
 
-use super::{Opener, io_error};
-use crate::convert::{to_u32, to_u64};
-use crate::image::{Core, ImageError};
+use super::holes::Holes;
+use super::{Meta, Opener, io_error};
+use crate::convert::to_u64;
+use crate::image::ImageError;
 
 impl Opener<'_> {
     pub(super) fn rewrite_table(&self) -> Result<(), ImageError> {
@@ -19,27 +20,29 @@ impl Opener<'_> {
     /// Writes a slot's header and records again unchanged. A hole is skipped: the content of a free
     /// slot before its punch belongs to lives that ended at or below the synced number.
     pub(super) fn rewrite_meta(&self, slot: u32) -> Result<(), ImageError> {
-        if !self.holds_data(slot, to_u64(self.layout.meta_bytes())) {
+        let (at, meta_bytes) = (self.layout.slot_at(slot), to_u64(self.layout.meta_bytes()));
+        if Holes::new(self.disk).is_hole(at, meta_bytes) {
             return Ok(());
         }
-        let meta = self.read_meta(slot)?;
-        self.write_again(self.layout.slot_at(slot), &meta)
+        let mut meta = Meta::default();
+        self.read_meta(slot, &mut meta)?;
+        self.write_again(at, &meta.bytes)
     }
 
     /// Writes the pages of operations beyond the synced number again unchanged, then header and
     /// records.
     pub(super) fn rewrite_late(&self, slot: u32, synced_seq: u64) -> Result<(), ImageError> {
-        let meta = self.read_meta(slot)?;
+        let mut meta = Meta::default();
+        self.read_meta(slot, &mut meta)?;
         let mut data = vec![0; self.layout.geometry.page_len()];
-        for page in 0..self.layout.pages() {
-            let core = Core::decode(slot, to_u32(page), self.layout.record_in(&meta, page));
+        for (page, core) in (0..).zip(&meta.cores) {
             if core.is_some_and(|core| core.seq > synced_seq) {
-                let at = self.layout.data_at(slot, to_u32(page));
+                let at = self.layout.data_at(slot, page);
                 self.read(at, &mut data)?;
                 self.write_again(at, &data)?;
             }
         }
-        self.write_again(self.layout.slot_at(slot), &meta)
+        self.write_again(self.layout.slot_at(slot), &meta.bytes)
     }
 
     /// Writes bytes that the file already contains: a partial write changes nothing.

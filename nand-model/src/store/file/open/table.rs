@@ -1,12 +1,14 @@
 //! Reads the state of each block from block table, slots and records.
 //!
 //! Invariants: every value read from the file is checked before it is used as an index; each slot
-//! belongs to at most one block. This module only reads, except that it clears marks whose cause
-//! was undone: an interrupted open leaves them to the next one.
+//! belongs to at most one block. This module only reads, except that [`Opener::clear_void_marks`]
+//! clears marks whose cause was undone: an interrupted open leaves them to the next one.
 
-use super::{ERASES_MAX, Found, Opener, damaged};
+use super::holes::Holes;
+use super::{ERASES_MAX, Found, Meta, Opener, damaged};
+use crate::addr::Pbn;
 use crate::convert::{index, to_u32, to_u64};
-use crate::image::{Core, Hint, ImageError, Mark, TABLE_ENTRY_BYTES, TableEntry, is_zero};
+use crate::image::{Hint, ImageError, Mark, TABLE_ENTRY_BYTES, TableEntry, is_zero};
 use crate::store::Health;
 use crate::store::file::Block;
 use crc32c::crc32c;
@@ -15,7 +17,7 @@ impl Opener<'_> {
     /// Reads a clean image from its table alone.
     pub(super) fn read_table(&self, synced_seq: u64) -> Result<Found, ImageError> {
         let mut found = Found::new(self.layout, self.info);
-        let mut counts = vec![0; self.layout.pages()];
+        let (mut counts, mut meta) = (vec![0; self.layout.pages()], Meta::default());
         for (block, entry) in self.read_entries()?.into_iter().enumerate() {
             self.read(self.layout.counts_at(block), &mut counts)?;
             let bad_count = counts.iter().any(|&n| n > self.info.profile.nop);
@@ -44,10 +46,11 @@ impl Opener<'_> {
                 erase_seq: entry.erase_seq,
             };
             if let Some(slot) = entry.slot.filter(|_| entry.marked) {
-                let meta = self.read_meta(slot)?;
-                self.collect(block, slot, entry.erase_seq, synced_seq, &meta, &mut found)?;
+                self.read_meta(slot, &mut meta)?;
+                self.collect(block, entry.erase_seq, synced_seq, &meta, &mut found);
             }
         }
+        self.clear_void_marks(&found)?;
         self.sort_slots(&mut found)?;
         Ok(found)
     }
@@ -62,23 +65,22 @@ impl Opener<'_> {
             .map_err(|reason| damaged(self.path, reason))
     }
 
-    /// Collects a block's pages from its slot. Clears marks whose cause was undone.
+    /// Collects a block's pages from the records of its slot.
     pub(super) fn collect(
         &self,
         block: usize,
-        slot: u32,
         erase_seq: u64,
         cut: u64,
-        meta: &[u8],
+        meta: &Meta,
         found: &mut Found,
-    ) -> Result<(), ImageError> {
+    ) {
         let mut marks = Vec::new();
         let mut counts = vec![0; self.layout.pages()];
-        for (page, count) in counts.iter_mut().enumerate() {
-            let record = self.layout.record_in(meta, page);
-            let core = Core::decode(slot, to_u32(page), record)
-                .filter(|core| core.seq > erase_seq && core.seq <= cut);
-            let Some(core) = core else { continue };
+        for ((page, core), count) in meta.cores.iter().enumerate().zip(&mut counts) {
+            let Some(core) = core.filter(|core| core.seq > erase_seq && core.seq <= cut) else {
+                continue;
+            };
+            let record = self.layout.record_in(&meta.bytes, page);
             *count = 1;
             if self.layout.hints
                 && let Some((programs, _)) =
@@ -98,21 +100,23 @@ impl Opener<'_> {
                     .is_some_and(|count| *count > 0)
             };
             if mark.cause.is_none_or(stands) {
-                let ppn = self
-                    .layout
-                    .geometry
-                    .page(crate::addr::Pbn::new(to_u32(block)), page);
+                let block = Pbn::new(to_u32(block));
+                let ppn = self.layout.geometry.page(block, page);
                 found.unhealthy.insert(ppn.raw(), mark);
             } else {
-                // A later program of that page must not restore the mark.
-                self.write(
-                    self.layout.record_at(slot, page) + to_u64(Mark::AT),
-                    &[0; 8],
-                )?;
+                let record_at = self.layout.record_at(meta.slot, page);
+                found.void_marks.push(record_at + to_u64(Mark::AT));
             }
         }
         found.counts.set(block, &counts);
-        Ok(())
+    }
+
+    /// Clears marks whose cause was undone: a later program of that page must not restore them.
+    pub(super) fn clear_void_marks(&self, found: &Found) -> Result<(), ImageError> {
+        found
+            .void_marks
+            .iter()
+            .try_for_each(|at| self.write(*at, &[0; 8]))
     }
 
     /// Splits the slots without a block by whether the host has allocated space for them.
@@ -131,18 +135,20 @@ impl Opener<'_> {
                 }
             }
         }
-        for slot in (0..self.layout.slots)
-            .rev()
-            .filter(|&slot| !slots.roomy[index(slot)])
-            .collect::<Vec<_>>()
-        {
-            if self.holds_data(slot, self.layout.slot_bytes()) {
-                slots.roomy[index(slot)] = true;
-                slots.used.push_back(slot);
-            } else {
+        let mut holes = Holes::new(self.disk);
+        let slot_bytes = self.layout.slot_bytes();
+        for slot in (0..self.layout.slots).filter(|&slot| !slots.roomy[index(slot)]) {
+            if holes.is_hole(self.layout.slot_at(slot), slot_bytes) {
                 slots.blank.push(slot);
+            } else {
+                slots.used.push_front(slot);
             }
         }
+        slots.blank.reverse();
+        slots
+            .used
+            .iter()
+            .for_each(|&slot| slots.roomy[index(slot)] = true);
         let taken = found.blocks.iter().filter(|block| block.slot.is_some());
         assert_eq!(
             taken.count() + slots.used.len() + slots.blank.len(),

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Time from the start of `ftld` to its `ready` line, on an image whose daemon was killed.
+
+    tests/bench/mount.py [--size SIZE ...] [--scheme NAME ...] [--rounds N] [--overwrite PERCENT] [--cold]
+                         [--ftld PROGRAM] [--folder FOLDER] [--json FILE]
+
+For each scheme and size: a new image on mlc-4k is filled over NBD, a part of it is written again at random so that the scheme
+collects garbage, FLUSH, and SIGKILL. Then, round after round: start, time until `ready`, and SIGKILL again. Two rows are shown:
+*after load* is the first start after the writes, *idle* the median of the later ones, with no request between. With `--under-load`
+the first kill hits the daemon during random writes, without a FLUSH. The image is in the host's page cache as far as that has
+room; with `--cold` the pages of the image leave the cache before each start (needs no rights: posix_fadvise). The load of the machine is
+printed: seconds of a machine that does something else say more about that, CPU seconds less so. The targets are per 64 GiB of size; shown are the
+seconds measured and the same scaled to 64 GiB.
+
+Needs fio with the nbd engine. Exits with 1 if something fails, not if a target is missed: machines differ.
+"""
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+GIB = 1 << 30
+# Seconds per 64 GiB; schemes that are not named keep their map in spare bytes.
+ON_FLASH = {"pagemap": 0.3, "lazyftl": 0.3, "dftl": 0.3, "tpftl": 0.3, "dopftl": 0.3}
+IN_SPARE_BYTES = 1.0
+
+
+class Image:
+    """An image, and the daemon that serves it, if one runs."""
+
+    def __init__(self, args, folder, scheme, gib):
+        self.args, self.folder, self.scheme, self.size = args, folder, scheme, int(gib * GIB)
+        self.path, self.socket = folder / f"{scheme}-{gib}.ftld", folder / f"{scheme}-{gib}.sock"
+        self.log = folder / f"{scheme}-{gib}.log"
+        self.uri = f"nbd+unix:///?socket={self.socket}"
+        self.process = None
+
+    def start(self):
+        """Starts the daemon; returns the seconds until it is ready, and its CPU seconds until then."""
+        environment = {**os.environ, "FTLD_STATE_DIR": str(self.folder), "FTLD_RUNTIME_DIR": str(self.folder / "run")}
+        command = [self.args.ftld, "--image", self.path, "--name", self.path.stem, "--metrics", "off"]
+        if not self.path.exists():
+            command += ["--scheme", self.scheme, "--profile", "mlc-4k", "--size", self.size]
+        command = [str(word) for word in [*command, self.uri]]
+        with open(self.log, "a", encoding="utf-8") as log:
+            begun = time.monotonic()
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+        line = self.process.stdout.readline()
+        took = time.monotonic() - begun
+        # The clock of the process's CPU time, as clock_getcpuclockid(3) numbers it.
+        cpu = time.clock_gettime((~self.process.pid << 3) | 2)
+        if not line.startswith("ready "):
+            sys.exit(f"{self.scheme}: no ready line but {line!r}: {self.log.read_text()[-2000:]}")
+        return took, cpu
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.process.stdout.close()
+        self.process = None
+
+    def fio(self, **options):
+        options = {"name": "mount", "ioengine": "nbd", "uri": self.uri, "size": self.size, "thread": 1, **options}
+        command = ["fio", *(f"--{key}={value}" for key, value in options.items())]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def fill(self):
+        self.finish(self.fio(rw="write", bs="256k", iodepth=4, end_fsync=1))
+        amount = self.size * self.args.overwrite // 100 // 4096 * 4096
+        if amount:
+            self.finish(self.fio(rw="randwrite", bs="4k", iodepth=32, io_size=amount, norandommap=1, end_fsync=1))
+        if self.args.under_load:
+            load = self.fio(rw="randwrite", bs="4k", iodepth=32, norandommap=1, time_based=1, runtime=600)
+            time.sleep(5)
+            self.kill()
+            load.wait()
+        else:
+            self.kill()
+
+    def finish(self, fio):
+        if fio.wait() != 0:
+            sys.exit(f"{self.scheme}: fio failed")
+
+    def drop_cache(self):
+        with open(self.path, "rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def load():
+    return os.getloadavg()[0]
+
+
+def measure(args, folder, scheme, gib):
+    image = Image(args, folder, scheme, gib)
+    image.start()
+    try:
+        image.fill()
+        times = []
+        for _ in range(args.rounds + 1):
+            if args.cold:
+                image.drop_cache()
+            times.append(image.start())
+            image.kill()
+    finally:
+        if image.process:
+            image.kill()
+        if not args.keep:
+            image.path.unlink(missing_ok=True)
+    goal = ON_FLASH.get(scheme, IN_SPARE_BYTES)
+    rows = []
+    for name, starts in [("after load", times[:1]), ("idle", times[1:])]:
+        seconds, cpu = [wall for wall, _ in starts], [cpu for _, cpu in starts]
+        median, median_cpu = statistics.median(seconds), statistics.median(cpu)
+        scaled = median * 64 / gib
+        row = dict(scheme=scheme, gib=gib, kind=name, seconds=seconds, cpu_seconds=cpu, median=median, median_cpu=median_cpu)
+        rows.append(row | dict(per_64_gib=scaled, target=goal, load=load()))
+        verdict = "met" if scaled <= goal else "MISSED"
+        shown = f"{median:.3f} | {min(seconds):.3f}-{max(seconds):.3f} | {median_cpu:.3f} | {scaled:.2f} | {goal} {verdict}"
+        print(f"| {scheme} | {gib} | {name} | {shown} | {load():.1f} |", flush=True)
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=float, action="append", help="GiB; may be repeated (default 1, 8)")
+    parser.add_argument("--scheme", action="append", help="may be repeated (default pagemap, lazyftl, mnftl)")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--overwrite", type=int, default=25, help="percent of the size that is written again (default 25)")
+    parser.add_argument("--under-load", action="store_true", help="kill during writes")
+    parser.add_argument("--cold", action="store_true", help="the image leaves the page cache before each start")
+    parser.add_argument("--keep", action="store_true", help="keep the images")
+    parser.add_argument("--ftld", default=ROOT / "target/release/ftld", type=Path)
+    parser.add_argument("--folder", type=Path, help="for images (default: a temporary one)")
+    parser.add_argument("--json", type=Path, help="write the rows to this file")
+    args = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory(dir=args.folder, prefix="ftld-mount.") as folder:
+        print("| scheme | GiB | kill | s | spread | CPU s | s per 64 GiB | target | load |\n|---|---|---|---|---|---|---|---|---|")
+        for gib in args.size or [1, 8]:
+            for scheme in args.scheme or ["pagemap", "lazyftl", "mnftl"]:
+                rows += measure(args, Path(folder), scheme, int(gib) if gib == int(gib) else gib)
+    if args.json:
+        args.json.write_text(json.dumps({"version": 1, "bench": "mount", "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
