@@ -124,6 +124,7 @@ bench: deps $(RUBLK)
 	tests/bench/sim.py $(BENCH_ARGS) --json $(BENCH_RESULT) $(if $(FTLSIM),--ftlsim $(FTLSIM))
 	tests/bench/volume.py $(BENCH_ARGS) --json $(BENCH_RESULT)
 	tests/bench/nbd.py $(BENCH_ARGS) --json $(BENCH_RESULT)
+	tests/bench/mount.py $(BENCH_ARGS) --json $(BENCH_RESULT)
 	tests/bench/model.py $(BENCH_ARGS) --json $(BENCH_RESULT)
 	tests/bench/ublk.py $(BENCH_ARGS) --json $(BENCH_RESULT)
 

@@ -118,6 +118,7 @@ TABLES = {
     "ublk": calls,
     "simulation": lambda results: contenders(results, "sim"),
     "schemes": lambda results: tables(results, "sim"),
+    "mount": lambda results: tables(results, "mount"),
     "model": lambda results: tables(results, "model"),
 }
 
