@@ -2,6 +2,7 @@
 //! sequence numbers, and advances the instant along a request's critical path.
 
 mod kept;
+mod own;
 mod program;
 mod read;
 
@@ -9,6 +10,7 @@ use crate::format::{Flags, OOB_SLOT, Oob};
 use crate::ram::{run_pages, vec_bytes, vec_most};
 use kept::MetadataCopies;
 use nand_model::{Chip, Geometry, Health, Nanos, Ppn, Store};
+pub(crate) use own::OwnPage;
 
 /// A chip with the counters that every program needs.
 pub(crate) struct Flash<S> {

@@ -157,7 +157,7 @@ fn with_ctpa_finding_a_page_takes_a_step_and_without_it_the_list_is_walked() {
         page_bytes: 512,
         ..profile("slc-2k", 64).geometry
     };
-    let pending = Pending::new(geometry, false);
+    let pending = Pending::new(geometry, 16, false);
     let steps = |ctpa: bool| {
         let mut cache = Cache::new(Shape { ctpa, ..SHAPE });
         (0..3).for_each(|vtpn| cache.load(vtpn, &mapping_page(false), 0, 0, &pending));
@@ -183,7 +183,7 @@ fn a_fixed_share_keeps_the_forms_apart() {
         page_bytes: 512,
         ..profile("slc-2k", 64).geometry
     };
-    let pending = Pending::new(geometry, false);
+    let pending = Pending::new(geometry, 16, false);
     // Room for one original page and four compressed ones.
     let mut cache = Cache::new(Shape {
         original: Some(4),
@@ -223,7 +223,7 @@ fn what_is_compressed_on_its_way_out_stays_once() {
     };
     let shape = SHAPE;
     let mut cache = Cache::new(shape);
-    let pending = Pending::new(geometry, false);
+    let pending = Pending::new(geometry, 16, false);
     let page = mapping_page;
     for (vtpn, scattered) in [(0, true), (1, true), (2, false)] {
         cache.load(vtpn, &page(scattered), vtpn * 128, 0, &pending);
