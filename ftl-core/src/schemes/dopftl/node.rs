@@ -136,7 +136,7 @@ impl Form {
     }
 
     /// Returns all entries, in order.
-    fn entries(&self, per_page: u32) -> Vec<u32> {
+    pub(super) fn entries(&self, per_page: u32) -> Vec<u32> {
         match self {
             Form::Original(entries) => entries.to_vec(),
             Form::Compressed(extents) => {

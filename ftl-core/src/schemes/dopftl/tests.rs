@@ -91,6 +91,10 @@ fn forms_agree_with_a_plain_array_under_random_changes() {
         let original = matches!(form, node::Form::Original(_));
         forms[original as usize] += 1;
         assert_eq!(form.entries(per_page), model);
+        let mut page = vec![0; 4 * model.len()];
+        form.encode(&mut page);
+        let words = model.iter().flat_map(|ppn| ppn.to_le_bytes());
+        assert!(page.into_iter().eq(words));
         assert!((0..per_page).all(|offset| form.get(offset) == model[offset as usize]));
         if original {
             form = node::Form::new(&model, max);

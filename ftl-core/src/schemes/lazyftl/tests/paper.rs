@@ -7,7 +7,7 @@ use super::*;
 fn state_of(ftl: &mut Lazy<MemStore>, lpn: u32) -> (char, u8) {
     ftl.load_map_page(lpn / ftl.per_page(), false, Cause::Translation)
         .unwrap();
-    let named = entry_at(&ftl.map.map_page, lpn % ftl.per_page());
+    let named = ftl.loaded_entry(lpn % ftl.per_page());
     let Some(entry) = ftl.map.pending.get(lpn) else {
         return (if named.is_some() { 'D' } else { 'A' }, 0);
     };
