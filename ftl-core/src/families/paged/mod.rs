@@ -303,18 +303,28 @@ impl<S: Store, P: Policy> Mapping<S> for PagedFtl<S, P> {
                 }
             }
             self.space.flash.delay_parts(&mut parts);
-            self.map.tags.clear();
-            self.map.tags.extend((0..wanted).map(|i| PageTag {
-                role: self.map.settings.host_role,
-                flags: Flags::NONE,
-                lpn: first.raw() + done + i,
-                ver: self.next_ver + i as u64,
-            }));
             let bytes = &data[done as usize * page..][..wanted as usize * page];
             let seq = self.space.flash.pseq() + 1;
-            let (ppn, taken) = self
-                .space
-                .append(stream, &self.map.tags, bytes, Cause::Host)?;
+            let (role, lpn, ver) = (
+                self.map.settings.host_role,
+                first.raw() + done,
+                self.next_ver,
+            );
+            let tag = |i: u32| PageTag {
+                role,
+                flags: Flags::NONE,
+                lpn: lpn + i,
+                ver: ver + u64::from(i),
+            };
+            let (ppn, taken) = if wanted == 1 {
+                let ppn = (self.space).append_page(stream, tag(0), bytes, Cause::Host)?;
+                (ppn, 1)
+            } else {
+                let tags = &mut self.map.tags;
+                tags.clear();
+                tags.extend((0..wanted).map(tag));
+                self.space.append(stream, tags, bytes, Cause::Host)?
+            };
             self.next_ver += taken as u64;
             self.track_buffer_block(ppn, stream);
             for i in 0..taken {

@@ -16,6 +16,9 @@ const INVALIDATE: u16 = 1 << ORDER_BITS;
 /// Entries for which an almost empty list keeps its memory.
 const KEPT: usize = 8;
 
+/// Entries of a list from which single ones are removed.
+const SHORT: usize = 64;
+
 /// An entry in 8 bytes.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
@@ -205,6 +208,20 @@ impl List {
         }
     }
 
+    /// Returns whether removing entries one by one is cheaper than a pass over all.
+    pub(super) fn is_short(&self) -> bool {
+        self.slots.len() <= SHORT
+    }
+
+    /// Removes an entry if it is there, which then is clean. Returns the number of removed entries.
+    pub(super) fn remove_one(&mut self, index: u16) -> u32 {
+        let Ok(at) = self.find(index) else { return 0 };
+        let slot = self.slots.remove(at);
+        assert!(!slot.is_dirty(), "entry {index} is removed, but dirty");
+        self.release_memory();
+        1
+    }
+
     /// Removes the clean entries for which `is_gone` returns true for index and location. Returns
     /// their number.
     pub(super) fn remove_clean(&mut self, mut is_gone: impl FnMut(u16, Ppn) -> bool) -> u32 {
@@ -273,13 +290,19 @@ mod tests {
                     });
                     assert_eq!(seen, expected);
                 }
-                1..10 => {
+                1..5 => {
                     let before = model.len();
                     model.retain(|at, entry| entry.1 || *at % 7 != index % 7);
                     let removed = list.remove_clean(|at, _| at % 7 == index % 7);
                     assert_eq!(removed as usize, before - model.len());
                 }
-                10..15 => {
+                5 => {
+                    if model.get(&index).is_none_or(|entry| !entry.1) {
+                        let was_there = model.remove(&index).is_some();
+                        assert_eq!(list.remove_one(index), u32::from(was_there));
+                    }
+                }
+                6..15 => {
                     if let Some(entry) = model.get_mut(&index) {
                         list.clear_invalidate(index);
                         entry.2 = false;

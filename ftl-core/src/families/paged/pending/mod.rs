@@ -296,7 +296,10 @@ impl Pending {
         for lpn in buffer.lpns() {
             let vtpn = lpn / per_page;
             let list = &mut lists[vtpn as usize];
-            if list.visit(number) {
+            if list.is_short() {
+                removed += list.remove_one((lpn - vtpn * per_page) as u16);
+                clear(present, lpn);
+            } else if list.visit(number) {
                 removed += list.remove_clean(|index, ppn| {
                     let is_here = split.block_of(ppn) == block;
                     if is_here {
