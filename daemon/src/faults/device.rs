@@ -98,7 +98,7 @@ impl Layer for Faulty {
         results.extend(
             writes
                 .iter()
-                .map(|(offset, data)| self.write(*offset, data)),
+                .map(|(offset, data)| Layer::write(self, *offset, data)),
         );
     }
 
