@@ -1,7 +1,8 @@
 //! Slots: the free ones, their assignment to blocks, and the release of their space to the host.
 //!
 //! Invariants: a slot is in one of the lists of [`Slots`] or belongs to one block; a slot that an
-//! erase freed is written again only when that erase is durable.
+//! erase freed is written again only when that erase is durable, and so its seal is cleared on the
+//! disk.
 //!
 //! If the host fails between the write of a slot header and the sync that covers it, the block is
 //! in its old slot, which was not written since.
@@ -162,6 +163,7 @@ impl FileStore {
             assert_ne!(left, slot, "an erase moves the block to another slot");
             let newest = self.slots.pending.back().map_or(0, |&(_, seq)| seq);
             assert!(newest < erase_seq, "erase {erase_seq} after erase {newest}");
+            self.sync.clear_seal(left);
             self.slots.pending.push_back((left, erase_seq));
         }
         self.sync.publish(erase_seq);

@@ -4,6 +4,7 @@
 
 mod crash;
 mod open;
+mod seals;
 mod sim;
 mod sync;
 
