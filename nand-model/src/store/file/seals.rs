@@ -1,8 +1,8 @@
 //! Seals: slots that an unclean open need not read.
 //!
-//! Terms: a slot is *complete* when every page of its block is programmed, the part allows one
-//! program of each, and no page has a health mark. Its records then change no more until the slot
-//! is used again. A *seal* is the bit of a slot in the file that says so.
+//! Terms: a slot is *complete* when the last page of its block is programmed, the part programs
+//! pages once and in order, and no page has a health mark. Its records then change no more until
+//! the slot is used again, except by injected faults. A *seal* is the bit of a slot in the file that says so.
 //!
 //! Invariants:
 //! - a seal is written only after a sync that covers the operation that completed the slot, in a
