@@ -12,6 +12,7 @@ mod header;
 mod layout;
 mod part;
 mod record;
+mod seal;
 mod sections;
 
 pub use error::ImageError;
@@ -21,11 +22,12 @@ pub(crate) use record::{
     CORE_BYTES, Core, HINT_HEAD_BYTES, Hint, Mark, SLOT_HEADER_BYTES, SlotHeader,
     TABLE_ENTRY_BYTES, TableEntry, is_zero,
 };
+pub(crate) use seal::{SEAL_SECTOR_BYTES, SealSector};
 
 use crate::profile::Profile;
 
 /// The version this build reads and writes.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
 
 /// Maximum length of the scheme parameters in an image, in bytes.
 pub const PARAMS_BYTES_MAX: usize = 2048;

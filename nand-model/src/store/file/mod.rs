@@ -31,6 +31,7 @@ mod pins;
 mod program;
 mod read;
 mod reader;
+mod seals;
 #[cfg(any(test, feature = "sim"))]
 mod sim;
 mod slots;
@@ -166,6 +167,12 @@ impl FileStore {
         if let Err(error) = done {
             self.sync.fail(&error);
         }
+    }
+
+    /// Whether a block's records can change no more before its next erase.
+    fn is_complete(&self, block: usize) -> bool {
+        let is_marked = |&ppn: &u32| self.layout.geometry.block_of(Ppn::new(ppn)).index() == block;
+        self.counts.is_full(block) && !self.unhealthy.keys().any(is_marked)
     }
 
     /// Location of a page: block, slot and offset; `None` if its block was never used.

@@ -14,6 +14,7 @@
 //! least [`SyncHandle::durable_seq`].
 
 use super::disk::Disk;
+use super::seals::Seals;
 use crate::image::{CacheSection, Header, Layout};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -76,6 +77,7 @@ struct Shared {
     last_ns: AtomicU64,
     delay_ns: AtomicU64,
     fail_next: AtomicBool,
+    seals: Mutex<Seals>,
     state: Mutex<State>,
     wake: Condvar,
 }
@@ -110,6 +112,7 @@ impl SyncHandle {
         header: Header,
         copy: usize,
         last_seq: u64,
+        seals: Seals,
     ) -> Self {
         let seq = header.synced_seq;
         assert!(copy < 2, "a header has two copies");
@@ -141,6 +144,7 @@ impl SyncHandle {
             last_ns: AtomicU64::new(0),
             delay_ns: AtomicU64::new(0),
             fail_next: AtomicBool::new(false),
+            seals: Mutex::new(seals),
             state: Mutex::new(state),
             wake: Condvar::new(),
         }))
@@ -270,6 +274,40 @@ impl SyncHandle {
         let mut state = self.lock_idle();
         state.closed = true;
         self.0.wake.notify_all();
+    }
+
+    /// Seals a slot as soon as operation `seq`, which completed it, is synced.
+    pub(super) fn seal_when_synced(&self, slot: u32, seq: u64) {
+        self.seals().seal_when_synced(slot, seq);
+    }
+
+    /// Clears the seal of a slot that an erase frees. The caller publishes that erase afterwards:
+    /// when it is durable, so is this.
+    pub(super) fn clear_seal(&self, slot: u32) {
+        self.seals().clear(slot);
+    }
+
+    /// Clears a slot's seal before a record of it changes. If the file may have the seal, waits for
+    /// the sync of that.
+    pub(super) fn unseal(&self, slot: u32) -> Result<(), SyncError> {
+        if !self.seals().holds(slot) {
+            return Ok(());
+        }
+        let mut state = self.lock_idle();
+        if !self.seals().clear(slot) {
+            return Ok(());
+        }
+        self.write_header(&mut state, self.synced_seq(), true);
+        if let Some(errno) = state.header_errno {
+            self.seals().restore(slot);
+            return Err(SyncError::Header(errno));
+        }
+        drop(state);
+        self.force()
+    }
+
+    fn seals(&self) -> MutexGuard<'_, Seals> {
+        self.0.seals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Syncs everything and then a header with this `clean` flag.
@@ -406,6 +444,14 @@ impl SyncHandle {
             "the header takes operation {} back to {synced_seq}",
             state.header.synced_seq
         );
+        // A header ahead of the seals would allow to write to slots that are sealed on the disk. After
+        // a failed sync no slot is written, and the header has to say that.
+        if let Err(error) = self.write_seals(synced_seq)
+            && !state.header.info.sync_failed
+        {
+            state.header_errno = Some(error.raw_os_error().unwrap_or(EIO));
+            return;
+        }
         let copy = 1 - state.durable_copy;
         state.header.generation += 1;
         state.header.synced_seq = synced_seq;
@@ -426,6 +472,19 @@ impl SyncHandle {
                 state.header_errno = Some(failed.error.raw_os_error().unwrap_or(EIO));
             }
         }
+    }
+
+    /// Writes the seals that everything up to `synced_seq` allows.
+    fn write_seals(&self, synced_seq: u64) -> io::Result<()> {
+        let Some((numbers, bytes)) = self.seals().take_dirty(synced_seq) else {
+            return Ok(());
+        };
+        let at = self.0.layout.seal_sector_at(numbers.start);
+        let written = self.0.disk.write_at(at, &bytes);
+        if written.is_err() {
+            self.seals().add_dirty(numbers);
+        }
+        Ok(written?)
     }
 
     fn fail_locked(&self, state: &mut State, errno: i32) {

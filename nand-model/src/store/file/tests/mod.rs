@@ -5,6 +5,7 @@
 mod crash;
 mod open;
 mod readers;
+mod seals;
 mod sim;
 mod sync;
 
