@@ -54,8 +54,8 @@ pub trait Ftl<S: Store>: Send {
     fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError>;
 
     /// Writes pages of any addresses, one for each of `lpns`, in this order: a later page of an
-    /// address replaces an earlier one. `written` becomes the number of pages that are written, from
-    /// the first on, also on an error.
+    /// address replaces an earlier one. `written` becomes the number of written pages, counted from
+    /// the first one, also on an error.
     ///
     /// # Errors
     /// As [`Ftl::write`].

@@ -2,9 +2,9 @@
 //! checks them later, without the scheme.
 //!
 //! Invariants: a page that the second half accepts passes the checks of [`Flash::read_host`]: data
-//! and record are whole, and the record names the logical page. If one does not, nothing is decided:
-//! the caller reads again, in one piece. The pages stay where they are until [`DeferredRead::finish`]
-//! returns. Nothing is written.
+//! and record are whole, and the record names the logical page. If a page fails them, the caller
+//! reads again, in one piece, and that read decides. The pages keep their places until
+//! [`DeferredRead::finish`] returns. Nothing is written.
 
 use super::Flash;
 use crate::addr::Lpn;
@@ -66,7 +66,8 @@ impl<S: Store> Flash<S> {
         self.deferred = None;
     }
 
-    /// Lets the following host reads leave their pages to `deferred`, until [`Flash::end_deferring`].
+    /// Makes the following host reads leave their pages to `deferred`, until
+    /// [`Flash::end_deferring`].
     pub(crate) fn defer_reads(&mut self, deferred: &mut DeferredRead) {
         deferred.page_bytes = self.geometry().page_len();
         deferred.pin = self.chip().store().pin();
@@ -76,7 +77,7 @@ impl<S: Store> Flash<S> {
             .then(|| std::mem::take(&mut deferred.runs));
     }
 
-    /// Ends what [`Flash::defer_reads`] began.
+    /// Makes host reads copy their pages again, and passes the deferred runs to `deferred`.
     pub(crate) fn end_deferring(&mut self, deferred: &mut DeferredRead) {
         if let Some(runs) = self.deferred.take() {
             deferred.runs = runs;

@@ -1,10 +1,10 @@
 //! Versions of the controller's own pages. A scheme reads one, changes some of its words, and
 //! programs it elsewhere; or it relocates one as it is.
 //!
-//! Over a store that keeps no data, the copy that stands for the flash (`kept.rs`) is not read:
-//! the changes are noted, and the copy gets them once the new version is programmed. It belongs to
-//! the new version from then on, because the caller supersedes the old one next. If a program
-//! fails, the old version still has its copy.
+//! A store without data keeps no content of these pages; `kept.rs` has a copy of each instead. Here
+//! that copy is not read: the changes are recorded, and applied to it when the new version is
+//! programmed. From then on the copy belongs to the new version, because the caller supersedes the
+//! old one next. If a program fails, the old version still has its copy.
 
 use super::Flash;
 use crate::error::FtlError;
@@ -113,7 +113,7 @@ impl<S: Store> Flash<S> {
             epoch,
         }
         .encode();
-        // A store that keeps no data does not look at it.
+        // A store without data ignores it.
         let data = &page.bytes;
         let done = self.chip.program_run(self.now, ppn, 1, data, &oob, cause)?;
         self.proceed(done);

@@ -249,7 +249,7 @@ impl<S: Store> Flash<S> {
         Ok(oob)
     }
 
-    /// The same without the copies of a store that keeps no data.
+    /// Reads a page as the chip returns it: over a store without data, without its content.
     pub(super) fn read_into(
         &mut self,
         ppn: Ppn,

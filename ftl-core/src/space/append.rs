@@ -71,7 +71,7 @@ impl<S: Store> Space<S> {
         Ok(ppn)
     }
 
-    /// The same for any state of the stream.
+    /// [`Space::append_page`] for any stream: without an open block, or with gaps in it.
     #[cold]
     fn append_page_anyhow(
         &mut self,

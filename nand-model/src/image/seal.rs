@@ -77,7 +77,8 @@ impl SealSector {
     }
 }
 
-/// The check is that of bytes other than zeros, so a sector that was never written fails it.
+/// The check begins with that of the sector's number, so a sector that was never written (all
+/// zeros) fails it.
 fn check(number: usize, bytes: &[u8]) -> u32 {
     let seed = crc32c(&to_u32(number).to_le_bytes());
     crc32c_append(seed, &bytes[..CHECK_AT])

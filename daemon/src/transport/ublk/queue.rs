@@ -235,7 +235,8 @@ impl Queue<'_> {
         self.q.ublk_submit_sqe_sync(poll.build().user_data(data))
     }
 
-    /// Serves what has arrived together, in order; writes in a row are executed together.
+    /// Serves the events that have arrived together, in order; consecutive writes are executed
+    /// together.
     fn serve(&mut self, mut events: &[(u64, i32)]) -> Result<(), UblkError> {
         while let Some(&(data, res)) = events.first() {
             let writes = events

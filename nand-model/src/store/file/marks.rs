@@ -1,8 +1,9 @@
 //! Health marks of single pages.
 //!
 //! Invariants: a mark is written to the file before RAM is updated, and belongs to the operation
-//! that programmed its page. A block with a marked page has no seal: the first mark clears it, and
-//! waits for the sync of that. The caller's lock is held meanwhile; only injected faults get here. A host crash may lose a mark; a mark of an undone operation is void.
+//! that programmed its page. A block with a marked page has no seal: the first mark clears the seal
+//! and waits until that is synced, under the caller's lock. Only injected faults set marks. A host
+//! crash may lose a mark; a mark of an undone operation is void.
 
 use super::FileStore;
 use crate::addr::Ppn;

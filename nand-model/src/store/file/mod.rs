@@ -10,7 +10,7 @@
 //!   all its writes;
 //! - an erase moves the block to another slot at once. The old slot is written again only when a
 //!   header on the disk itself records the erase as synced;
-//! - the old slot is not written either while a reader outside the store's lock holds a [`Pin`] from
+//! - nor is the old slot written while a reader outside the store's lock holds a [`Pin`] from
 //!   before the erase;
 //! - a record belongs to its slot's current life if and only if its number is above the first
 //!   number of that life. So a reused slot needs no clearing.

@@ -1,18 +1,20 @@
-//! Seals: slots that an unclean open need not read.
+//! Seals: slots whose records an unclean open need not read.
 //!
 //! Terms: a slot is *complete* when the last page of its block is programmed, the part programs
 //! pages once and in order, and no page has a health mark. Its records then change no more until
-//! the slot is used again, except by injected faults. A *seal* is the bit of a slot in the file that says so.
+//! the slot is used again, except by injected faults. A *seal* is the bit in the file that marks a
+//! slot as complete and synced.
 //!
 //! Invariants:
 //! - a seal is written only after a sync that covers the operation that completed the slot, in a
 //!   sector that names a synced number at least as high;
 //! - records or header of a slot are written only when its seal is cleared on the disk. So an erase
 //!   clears the seal of the slot that it frees, in the file at the latest with the header that
-//!   records the erase as synced. Only facts in the header of a sealed slot may change.
+//!   records the erase as synced. Only the block's facts in the header of a sealed slot may change.
 //!
-//! If the host fails, each sector of the map is its old or its new state. Both are true: they differ
-//! in slots that are complete and synced, or not used again yet. docs/FORMAT.md has the proof.
+//! If the host fails, each sector of the map has its old or its new state. Both are correct: they
+//! differ in slots that are complete and synced, or not used again yet. docs/FORMAT.md has the
+//! proof.
 
 use crate::image::{Layout, SEAL_SECTOR_BYTES, SealSector};
 use std::collections::HashMap;
@@ -48,7 +50,7 @@ impl Seals {
         self.waiting.insert(slot, seq);
     }
 
-    /// Clears a slot's seal; returns whether the file may have it.
+    /// Clears a slot's seal; returns whether the file may still contain it.
     pub(super) fn clear(&mut self, slot: u32) -> bool {
         self.waiting.remove(&slot);
         self.change(slot, false)
@@ -68,7 +70,7 @@ impl Seals {
         self.waiting.contains_key(&slot) || self.sectors[SealSector::of(slot)].is_set(slot)
     }
 
-    /// Restores the seal that [`Seals::clear`] has cleared.
+    /// Sets the seal again that [`Seals::clear`] has cleared.
     pub(super) fn restore(&mut self, slot: u32) {
         self.change(slot, true);
     }

@@ -287,8 +287,8 @@ impl SyncHandle {
         self.seals().clear(slot);
     }
 
-    /// Clears a slot's seal before a record of it changes. If the file may have the seal, waits for
-    /// the sync of that.
+    /// Clears a slot's seal before a record of it changes. If the file may contain the seal, waits
+    /// until the cleared one is synced.
     pub(super) fn unseal(&self, slot: u32) -> Result<(), SyncError> {
         if !self.seals().holds(slot) {
             return Ok(());
@@ -444,8 +444,8 @@ impl SyncHandle {
             "the header takes operation {} back to {synced_seq}",
             state.header.synced_seq
         );
-        // A header ahead of the seals would allow to write to slots that are sealed on the disk. After
-        // a failed sync no slot is written, and the header has to say that.
+        // A header ahead of the seals would permit writes to slots that are sealed on the disk.
+        // After a failed sync no slot is written, and the header has to record that failure.
         if let Err(error) = self.write_seals(synced_seq)
             && !state.header.info.sync_failed
         {
@@ -474,7 +474,7 @@ impl SyncHandle {
         }
     }
 
-    /// Writes the seals that everything up to `synced_seq` allows.
+    /// Writes the changed sectors of the seal map; everything up to `synced_seq` is synced.
     fn write_seals(&self, synced_seq: u64) -> io::Result<()> {
         let Some((numbers, bytes)) = self.seals().take_dirty(synced_seq) else {
             return Ok(());

@@ -51,7 +51,7 @@ impl BufferBlock {
         lpns.filter(|lpn| *lpn != UNMAPPED)
     }
 
-    /// The same for dirty entries.
+    /// Iterates over the logical pages of the dirty entries that point into the block.
     pub(super) fn dirty_lpns(&self) -> impl Iterator<Item = u32> {
         let lpns = (0..).zip(&self.lpns);
         let is_dirty = |at: usize| self.dirty[at / 64] >> (at % 64) & 1 == 1;
@@ -201,7 +201,7 @@ impl Blocks {
         (buffer, split.offset_of(ppn) as usize)
     }
 
-    /// Records that this walk needs no visit of the block any more.
+    /// Marks the block as visited by this walk.
     pub(super) fn visit(&mut self, block: Pbn, walk: u64) {
         let position = self.positions[block.index()];
         self.known[position as usize].visit(walk);

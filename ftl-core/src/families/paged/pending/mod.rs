@@ -50,7 +50,7 @@ pub(crate) struct Pending {
     blocks: Blocks,
     entries: u32,
     tombstones: u32,
-    /// Number of the last walk over lists or blocks, which visits each once.
+    /// Number of the last walk. A walk visits lists or blocks, and counts each of them once.
     walks: u64,
 }
 
@@ -325,7 +325,8 @@ impl Pending {
         (self.fixed_bytes() + lists, self.blocks.bytes())
     }
 
-    /// Returns the same at most, with this many entries and blocks with pending pages.
+    /// Returns the most that [`Self::bytes`] may return, with this many entries and blocks with
+    /// pending pages.
     pub(crate) fn bytes_most(&self, entries: u64, blocks: u64) -> (u64, u64) {
         let lists = self.lists.len() as u64;
         (

@@ -30,8 +30,9 @@ pub(super) struct Pass {
 }
 
 impl Opener<'_> {
-    /// Reads the records of every slot without a seal, once. Finds the cut, and collects the pages of blocks that
-    /// no cut can change. After a failed sync only synced operations count (`trust_synced_only`).
+    /// Reads the records of every slot without a seal, once. Finds the cut, and collects the pages
+    /// of blocks that no cut can change. After a failed sync only synced operations count
+    /// (`trust_synced_only`).
     pub(super) fn read_slots(
         &self,
         synced_seq: u64,

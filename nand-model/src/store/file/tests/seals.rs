@@ -126,7 +126,7 @@ fn a_slot_that_is_completed_during_a_sync_is_not_sealed_by_it() {
     }
 }
 
-/// A mark on a page of a sealed slot clears the seal and waits for that; it does not come back after
+/// A mark on a page of a sealed slot clears the seal and waits for the sync; it is not back after
 /// an open has not found it.
 #[test]
 fn a_mark_in_a_sealed_slot_is_found_or_gone_for_good() {
