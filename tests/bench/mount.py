@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """Time from the start of `ftld` to its `ready` line, on an image whose daemon was killed.
 
-    tests/bench/mount.py [--short] [--rounds N] [--only TEXT] [--json FILE] [--size GIB]... [--scheme NAME]...
-                         [--overwrite PERCENT] [--under-load] [--cold] [--keep] [--ftld PROGRAM] [--folder FOLDER]
+    tests/bench/mount.py [--short] [--rounds N] [--only TEXT] [--json FILE] [--size GIB]...
+                         [--scheme NAME]... [--overwrite PERCENT] [--under-load] [--cold] [--keep]
+                         [--ftld PROGRAM] [--folder FOLDER]
 
-For each scheme and size: a new image on mlc-4k is filled over NBD, a part of it is written again at random so that the scheme
-collects garbage, FLUSH, and SIGKILL. Then, round after round: start, time until `ready`, and SIGKILL again. Two figures are shown:
-*after load* is the first start after the writes, *idle* the median of the later ones, with no request between. With
-`--under-load` the first kill hits the daemon during random writes, without a FLUSH. The image is in the host's page cache as far
-as that has room; with `--cold` its pages leave the cache before each start (needs no rights: posix_fadvise). The targets are
-seconds per 64 GiB of size: figures are scaled to that, and the table has the seconds measured and the CPU seconds, which other
-work on the machine changes less.
+For each scheme and size: a new image on mlc-4k is filled over NBD, a part of it is written again at
+random so that the scheme collects garbage, FLUSH, and SIGKILL. Then, round after round: start, time
+until `ready`, and SIGKILL again. Two figures are shown: *after load* is the first start after the
+writes, *idle* the median of the later ones, with no request between. With `--under-load` the first
+kill hits the daemon during random writes, without a FLUSH. The image is in the host's page cache as
+far as that has room; with `--cold` its pages leave the cache before each start (needs no rights:
+posix_fadvise). The targets are seconds per 64 GiB of size: figures are scaled to that, and the
+table has the seconds measured and the CPU seconds, which other work on the machine changes less.
 
-Needs fio with the nbd engine. Exits with 1 if something fails, not if a target is missed: machines differ.
+Needs fio with the nbd engine. Exits with 1 if something fails, not if a target is missed: machines
+differ.
 """
 
 import os

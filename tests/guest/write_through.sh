@@ -1,6 +1,7 @@
 # shellcheck shell=dash
-# The kernel's write_cache switch under a volatile write cache that loses everything at a power cut: with "write through" the kernel
-# sends no FLUSH, so the daemon has to notice the switch, write back what is dirty, and acknowledge only what is durable.
+# The kernel's write_cache switch under a volatile write cache that loses everything at a power cut.
+# With "write through" the kernel sends no FLUSH, so the daemon has to detect the switch, write back
+# dirty data, and acknowledge only durable writes.
 # shellcheck source=tests/lib.sh
 . /bin/lib.sh
 image=/var/lib/ftld/ublkb0.ftld
