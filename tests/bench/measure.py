@@ -1,9 +1,8 @@
 """What the benchmarks share: interleaved rounds, ratios beside peers, noise, results as JSON.
 
 A *point* is a quantity that several *contenders* have. In every round all contenders are measured
-in turn; each round begins with another one. The first contender is ours. A
-ratio is ours : theirs within a round; shown are the median of the ratios and their range. A goal is
-a bound of the median.
+in turn; each round begins with another one. The first contender is ours. A ratio is ours : theirs
+within a round; the median of the ratios and their range are shown. A goal is a bound of the median.
 
 A point is *noisy* if other processes used more than `OTHERS_MAX` CPUs meanwhile, or if the ratios
 of a goal spread by more than `SPREAD_MAX` of their median. What the machine did is counted in

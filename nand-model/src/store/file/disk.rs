@@ -160,7 +160,7 @@ impl Disk for FileDisk {
         if bytes <= ram_bytes()
             && let Ok(map) = MappedFile::new(&self.file, bytes)
         {
-            // Only an open maps, so there is no earlier map.
+            // A store maps once, when it is created or opened.
             let _ = self.map.set(map);
         }
     }
