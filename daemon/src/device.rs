@@ -155,8 +155,13 @@ pub trait Layer: Send + Sync {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
         self.below().write(offset, data)
     }
-    /// Executes writes in this order, one by one: each meets what the layer does to a write.
+    /// Executes writes in this order; by default one by one, as each meets what the layer does to a
+    /// write.
     fn write_many(&self, writes: &[(u64, &[u8])], results: &mut Vec<io::Result<Completion>>) {
+        self.write_each(writes, results);
+    }
+    /// Executes writes one by one.
+    fn write_each(&self, writes: &[(u64, &[u8])], results: &mut Vec<io::Result<Completion>>) {
         results.extend(
             writes
                 .iter()

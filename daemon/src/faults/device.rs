@@ -95,11 +95,7 @@ impl Layer for Faulty {
         if !self.faults.is_armed() {
             return self.device.write_many(writes, results);
         }
-        results.extend(
-            writes
-                .iter()
-                .map(|(offset, data)| Layer::write(self, *offset, data)),
-        );
+        self.write_each(writes, results);
     }
 
     fn trim(&self, offset: u64, len: u64) -> io::Result<Completion> {

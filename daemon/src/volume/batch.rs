@@ -9,7 +9,7 @@ use super::Volume;
 use super::host::Op;
 use super::locked::Core;
 use super::request::Request;
-use crate::convert::{index, narrow, to_u64};
+use crate::convert::{narrow, to_u64};
 use crate::device::{BlockDevice, Completion};
 use ftl_core::{FtlError, Lpn};
 use nand_model::{Nanos, Store};
@@ -36,17 +36,11 @@ impl Batch {
 }
 
 impl<S: Store> Core<S> {
-    /// Writes whole pages; `written` counts them, also on an error.
-    fn write_batch(
-        &mut self,
-        at: Nanos,
-        writes: &[(u64, &[u8])],
-        written: &mut usize,
-    ) -> Result<Nanos, FtlError> {
+    fn write_batch(&mut self, at: Nanos, writes: &[(u64, &[u8])]) -> Result<Nanos, FtlError> {
         self.batch.fill(writes, self.scratch.len());
         let at = self.paged().handled(at);
         let Batch { lpns, data } = &self.batch;
-        let done = self.ftl.write_scattered(at, lpns, data, written)?;
+        let done = self.ftl.write_scattered(at, lpns, data)?;
         if let Some((offset, data)) = writes.last() {
             self.note_write(*offset, data);
         }
@@ -100,45 +94,41 @@ impl<S: Store + 'static> Volume<S> {
             Request::begin(&self.unlocked, Op::Write, to_u64(data.len()))
         };
         let mut requests: Vec<Request<'_>> = writes.iter().map(begin).collect();
-        let mut left = self.run_together(writes, &mut requests);
+        let is_done = self.run_together(writes, &mut requests);
         for (mut request, (offset, data)) in requests.into_iter().zip(writes) {
-            let pages = data.len() / index(self.shape.page_bytes);
-            if left >= pages {
-                left -= pages;
-                results.push(request.end(Ok(())));
-            } else {
-                left = 0;
-                let result = self
+            let result = match is_done {
+                true => Ok(()),
+                // Executed one by one, each request gets its own error, and its own time.
+                false => self
                     .writable()
-                    .and_then(|()| self.write_extents(&mut request, *offset, data));
-                results.push(request.end(result));
-            }
+                    .and_then(|()| self.write_extents(&mut request, *offset, data)),
+            };
+            results.push(request.end(result));
         }
     }
 
-    /// Returns the pages that are written, from the first on, and may be acknowledged.
-    fn run_together(&self, writes: &[(u64, &[u8])], requests: &mut [Request<'_>]) -> usize {
-        let Ok(mut guard) = self.lock_to_change(true) else {
-            return 0;
+    /// Executes the writes as one. Returns whether all of them may be acknowledged; otherwise they
+    /// are to be executed one by one.
+    fn run_together(&self, writes: &[(u64, &[u8])], requests: &mut [Request<'_>]) -> bool {
+        // No request of the batch begins here: a step of a paused device counts them one by one.
+        let Ok(mut guard) = self.lock_to_change(false) else {
+            return false;
         };
-        let mut written = 0;
-        let times = self.run(&mut guard, true, |core| {
+        if self.is_paused() {
+            return false;
+        }
+        let outcome = self.run(&mut guard, true, |core| {
             let start = core.clock.start(self.unlocked.counters.depth());
-            let outcome = core.write_batch(start, writes, &mut written);
-            if written > 0 {
-                self.unlocked.note_accepted();
-            }
-            let done = outcome.inspect_err(|error| self.unlocked.note_failed(error))?;
+            let done = core
+                .write_batch(start, writes)
+                .inspect_err(|error| self.unlocked.note_failed(error))?;
+            self.unlocked.note_accepted();
             for request in requests.iter_mut() {
                 request.executed(start, done);
                 core.clock.done(done);
             }
             Ok(())
         });
-        match times {
-            Ok(()) => written,
-            // Executed one by one, each request gets its own error, and its own time.
-            Err(_) => 0,
-        }
+        outcome.is_ok()
     }
 }

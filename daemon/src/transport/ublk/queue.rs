@@ -282,6 +282,12 @@ impl Queue<'_> {
                 writes.push((request.offset, data));
             }
             self.device.write_many(&writes, &mut results);
+            // A request without a result would never be answered.
+            assert_eq!(
+                results.len(),
+                writes.len(),
+                "a result for each write of a batch"
+            );
             Ok(())
         });
         drop(entered);
