@@ -51,6 +51,12 @@ pub(crate) trait Mapping<S: Store>: GarbageCollect<S> {
     /// Writes consecutive pages.
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError>;
 
+    /// Returns the most pages that [`Mapping::write_scattered_pages`] appends in a run; 1 if it
+    /// writes them one by one.
+    fn scattered_pages(&self) -> u32 {
+        1
+    }
+
     /// Writes pages of any addresses in this order.
     fn write_scattered_pages(&mut self, lpns: &[Lpn], data: &[u8]) -> Result<(), FtlError> {
         let page = data.len() / lpns.len();
@@ -378,6 +384,10 @@ where
             self.space.flash.now()
         );
         Ok(self.space.flash.now())
+    }
+
+    fn scattered_pages(&self) -> u32 {
+        Mapping::scattered_pages(self)
     }
 
     fn write_scattered(&mut self, at: Nanos, lpns: &[Lpn], data: &[u8]) -> Result<Nanos, FtlError> {

@@ -53,6 +53,12 @@ pub trait Ftl<S: Store>: Send {
     /// [`FtlError::PowerLost`].
     fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError>;
 
+    /// Returns the most pages of one [`Ftl::write_scattered`]; 1 if the scheme would write them one by
+    /// one.
+    fn scattered_pages(&self) -> u32 {
+        1
+    }
+
     /// Writes pages of any addresses, one for each of `lpns`, in this order: a later page of an
     /// address replaces an earlier one. On an error any of them may have been written.
     ///

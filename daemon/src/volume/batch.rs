@@ -70,7 +70,7 @@ impl<S: Store + 'static> Volume<S> {
     }
 
     /// Returns how many of these writes, from the first on, can be executed together: whole pages,
-    /// on a device that nothing delays, at most an extent.
+    /// on a device that nothing delays, at most what the scheme appends in a run.
     fn batch_length(&self, writes: &[(u64, &[u8])]) -> usize {
         let shape = &self.shape;
         if shape.has_cache || shape.emulate || shape.read_only || self.is_paused() {
@@ -84,7 +84,7 @@ impl<S: Store + 'static> Volume<S> {
             let inside = offset
                 .checked_add(length)
                 .is_some_and(|end| end <= shape.size);
-            whole && inside && bytes <= shape.write_bytes
+            whole && inside && bytes <= shape.batch_bytes
         };
         writes.iter().take_while(fits).count()
     }

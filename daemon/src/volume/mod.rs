@@ -167,6 +167,8 @@ struct Shape {
     extent_bytes: u64,
     /// Most bytes of an extent of a write.
     write_bytes: u64,
+    /// Most bytes of writes that are executed together.
+    batch_bytes: u64,
     /// Unit of atomicity.
     unit_bytes: u32,
     /// Whether there is a write cache.
@@ -207,6 +209,7 @@ impl<S: Store + 'static> Volume<S> {
         );
         let erases = ftl.chip().store().erase_credit_full();
         let reader = ftl.chip().store().reader();
+        let scattered = ftl.scattered_pages();
         // The emulated time of the mount ends before the first request.
         let clock = Clock::new(ftl.chip().busy_until(), options.emulate);
         let mut core = Core {
@@ -228,6 +231,7 @@ impl<S: Store + 'static> Volume<S> {
                 page_bytes: geometry.page_bytes,
                 extent_bytes,
                 write_bytes: extent_bytes,
+                batch_bytes: extent_bytes.min(u64::from(scattered) * page),
                 unit_bytes: geometry.page_bytes.min(4096),
                 has_cache: false,
                 emulate: options.emulate,

@@ -52,7 +52,9 @@ impl Watch {
 
     fn holds(&self, address: usize) -> bool {
         let base = self.base.load(Ordering::SeqCst);
-        base != 0 && (base..self.end.load(Ordering::SeqCst)).contains(&address)
+        let end = self.end.load(Ordering::SeqCst);
+        // The end changes only while the base is 0.
+        base != 0 && (base..end).contains(&address) && self.base.load(Ordering::SeqCst) == base
     }
 }
 

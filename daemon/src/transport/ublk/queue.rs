@@ -20,7 +20,7 @@ use libublk::helpers::IoBuf;
 use libublk::io::{UblkDev, UblkIOCtx, UblkQueue};
 use libublk::{BufDesc, BufDescList, UblkError, UblkIORes, UblkUringData, sys as abi};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::signal::SigSet;
+use nix::sys::signal::{SigSet, Signal};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tracing::error;
 
@@ -131,6 +131,21 @@ impl Gate {
     }
 }
 
+/// Blocks the signals that other threads handle. Those of a fault of this thread stay: blocked, they
+/// would kill the process, where the map of the image makes an error of the host's disk out of them.
+fn block_signals() -> nix::Result<()> {
+    let mut signals = SigSet::all();
+    for fault in [
+        Signal::SIGBUS,
+        Signal::SIGSEGV,
+        Signal::SIGILL,
+        Signal::SIGFPE,
+    ] {
+        signals.remove(fault);
+    }
+    signals.thread_block()
+}
+
 /// Serves queue `id` until the device stops; returns false if it had to end before.
 pub(super) fn run(
     id: u16,
@@ -140,7 +155,7 @@ pub(super) fn run(
     helpers: Helpers,
 ) -> bool {
     // Other threads handle signals.
-    if let Err(error) = SigSet::all().thread_block() {
+    if let Err(error) = block_signals() {
         error!(%error, queue = id, "cannot block signals on a ublk queue");
     }
     let _ = nix::sys::prctl::set_name(c"ftld-ublk");
@@ -471,7 +486,7 @@ impl Flusher {
         thread::Builder::new()
             .name("ftld-flush".into())
             .spawn(move || {
-                let _ = SigSet::all().thread_block();
+                let _ = block_signals();
                 for Job {
                     tag,
                     moved,

@@ -158,14 +158,15 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
         }
     }
 
-    fn write_scattered_pages(&mut self, lpns: &[Lpn], data: &[u8]) -> Result<(), FtlError> {
-        if self.map.streams.host().len() == 1 {
-            return self.append_run(lpns.len(), |i| lpns[i], data);
+    fn scattered_pages(&self) -> u32 {
+        match self.map.streams.host() {
+            [_] => self.space.geometry().pages_per_block,
+            _ => 1,
         }
-        let page = self.space.geometry().page_bytes as usize;
-        lpns.iter()
-            .zip(data.chunks_exact(page))
-            .try_for_each(|(lpn, bytes)| self.write_page(*lpn, bytes))
+    }
+
+    fn write_scattered_pages(&mut self, lpns: &[Lpn], data: &[u8]) -> Result<(), FtlError> {
+        self.append_run(lpns.len(), |i| lpns[i], data)
     }
 
     fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {

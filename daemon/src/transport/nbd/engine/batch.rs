@@ -33,6 +33,10 @@ impl Engine {
         input: &mut Buffer,
         out: &mut Buffer,
     ) -> bool {
+        // A paused device executes one request and then blocks: each reply leaves before the next.
+        if device.is_paused() {
+            return false;
+        }
         let mut arrived = std::mem::take(&mut self.arrived);
         let end = self.find_writes(input.filled(), &mut arrived);
         let several = arrived.len() > 1;
