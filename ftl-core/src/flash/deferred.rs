@@ -41,6 +41,11 @@ impl DeferredRead {
         self.pin = pin;
     }
 
+    /// Returns whether the pages stay where they are, so that [`DeferredRead::finish`] can copy them.
+    pub fn is_held(&self) -> bool {
+        self.pin.is_some()
+    }
+
     /// Copies the pages into the caller's buffer. Returns whether all are good; otherwise the whole
     /// read has to be done again by [`Ftl::read`](crate::Ftl::read).
     pub fn finish(&mut self, reader: &PageReader, buf: &mut [u8]) -> bool {
