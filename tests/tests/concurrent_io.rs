@@ -20,6 +20,8 @@ const PAGES: u32 = 96;
 const SPARE_SLOTS: u32 = 6;
 const WRITES: u64 = 3_000;
 const READERS: u64 = 3;
+/// Reads at least, all readers together.
+const READS: u64 = 200;
 
 fn volume(scheme: &str) -> (Volume<FileStore>, usize) {
     let scheme = Scheme::find(scheme).expect("a scheme of the table");
@@ -116,7 +118,8 @@ fn run(scheme: &str, seed: u64) -> u64 {
         });
         let mut rng = SplitMix::new(seed);
         let mut next = 0;
-        while next < WRITES {
+        // On a busy machine the readers may start late.
+        while next < WRITES || reads.load(Ordering::Relaxed) < READS {
             let count = 1 + rng.index(12);
             let writes: Vec<(u32, Vec<u8>)> = (0..count)
                 .map(|_| {
@@ -167,7 +170,6 @@ fn readers_see_whole_pages_that_are_not_older_than_acknowledged() {
     for scheme in ["pagemap", "lazyftl", "dftl", "mnftl", "fast", "mlam"] {
         let reads = run(scheme, 1);
         println!("{scheme}: {reads} reads beside {WRITES} writes");
-        assert!(reads > 100, "{scheme}: only {reads} reads");
     }
 }
 
