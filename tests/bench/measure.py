@@ -306,7 +306,7 @@ def facts():
     model = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     return {
         "revision": revision, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "cpus": os.cpu_count(),
-        "cpu": model[0] if model else platform.machine(), "kernel": platform.release(),
+        "cpu": model[0] if model else platform.machine(), "kernel": platform.release().split("-")[0],
     }
 
 
