@@ -35,13 +35,13 @@ impl DeferredRead {
     }
 
     /// Holds the pages where they are, until [`DeferredRead::finish`] or the next
-    /// [`DeferredRead::begin`]. To be called before the scheme is released, and only if no block was
-    /// erased since `begin`. Without a pin, `finish` refuses.
+    /// [`DeferredRead::begin`]. Call it before the scheme is released, with a pin only if no block
+    /// was erased since `begin`. Without a pin, `finish` refuses.
     pub fn hold(&mut self, pin: Option<Pin>) {
         self.pin = pin;
     }
 
-    /// Returns whether the pages stay where they are, so that [`DeferredRead::finish`] can copy them.
+    /// Returns whether the pages stay where they are until [`DeferredRead::finish`] copies them.
     pub fn is_held(&self) -> bool {
         self.pin.is_some()
     }

@@ -131,8 +131,8 @@ impl Gate {
     }
 }
 
-/// Blocks the signals that other threads handle. Those of a fault of this thread stay: blocked, they
-/// would kill the process, where the map of the image makes an error of the host's disk out of them.
+/// Blocks the signals that other threads handle, but not those of this thread's own faults. The map
+/// of the image turns SIGBUS into an error of the request; blocked, it would kill the process.
 fn block_signals() -> nix::Result<()> {
     let mut signals = SigSet::all();
     for fault in [
