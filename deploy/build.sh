@@ -25,9 +25,9 @@ commit=$(rustc -vV | sed -n 's/^commit-hash: //p')
 CARGO_ENCODED_RUSTFLAGS="--remap-path-prefix=$PWD=/ftld$separator--remap-path-prefix=$cargo_home=/cargo"
 CARGO_ENCODED_RUSTFLAGS+="$separator--remap-path-prefix=$rust=/rustc/$commit"
 CFLAGS="${CFLAGS:-} -ffile-prefix-map=$PWD=/ftld -ffile-prefix-map=$cargo_home=/cargo"
-# The packages hold the stripped program; one code generation unit makes it smaller.
-CARGO_PROFILE_RELEASE_DEBUG=false CARGO_PROFILE_RELEASE_STRIP=symbols CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_INCREMENTAL=0
-export CARGO_ENCODED_RUSTFLAGS CFLAGS CARGO_PROFILE_RELEASE_DEBUG CARGO_PROFILE_RELEASE_STRIP CARGO_PROFILE_RELEASE_CODEGEN_UNITS CARGO_INCREMENTAL
+# The packages hold the stripped program; one code generation unit, over all crates, makes it smaller.
+CARGO_PROFILE_RELEASE_LTO=true CARGO_PROFILE_RELEASE_DEBUG=false CARGO_PROFILE_RELEASE_STRIP=symbols CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_INCREMENTAL=0
+export CARGO_ENCODED_RUSTFLAGS CFLAGS CARGO_PROFILE_RELEASE_LTO CARGO_PROFILE_RELEASE_DEBUG CARGO_PROFILE_RELEASE_STRIP CARGO_PROFILE_RELEASE_CODEGEN_UNITS CARGO_INCREMENTAL
 unset RUSTFLAGS
 cargo build -q --locked --release --target "$triple" --target-dir target/dist "${options[@]}" -p ftld --bin ftld >&2
 realpath "target/dist/$triple/release/ftld"
