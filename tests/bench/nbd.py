@@ -18,6 +18,10 @@ after round, one after the other. Groups, each with servers of its own:
 - *memory*: every scheme: the largest sum of anonymous and locked memory while fio reads and writes
   at random over two connections, less the RAM that the scheme reports.
 
+Each point has the CPU time of the server per operation, and that of the client: a client at 100 %
+of a core is the limit of the rate, whatever the server needs. The processes of `nbd-server` count
+when they end.
+
 `--only` takes a part of `GROUP: POINT`, for example `4k: write`. With several `--ftld`, the first
 one is ours, and the others (B, C, ...) run beside it. Images are in the page cache, like the file
 of the file servers.
@@ -32,10 +36,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from measure import ROOT, Run, at_least, at_most, build, parser
+from measure import ROOT, Run, at_least, at_most, build, cpu_seconds, parser
 from servers import Ftld, has_option, memory_in_use, need, peers, schemes
 
 READ, WRITE = "read", "write"
+RAMP_MS = 300
 MIB = 1 << 20
 EVERYONE = {"qemu-nbd": at_least(1.0), "nbd-server": at_least(1.0)}
 
@@ -68,7 +73,7 @@ FILL_GOAL, MEMORY_GOAL = at_least(0.8), at_most(32)
 
 class Bench:
     def __init__(self, args, folder):
-        self.args, self.folder, self.servers = args, folder, []
+        self.args, self.folder, self.servers, self.cpu = args, folder, [], {}
         self.size = (256 if args.short else 1024) * MIB
         self.seconds = args.seconds or (1 if args.short else 2)
         # The first program has no letter.
@@ -106,13 +111,32 @@ class Bench:
 
     def measure(self, server, direction, options, tails=None):
         """Operations, or MiB for large ones, per second."""
-        timing = {} if "io_size" in options else dict(time_based=1, runtime=self.seconds, ramp_time="300ms")
-        result = server.fio(**options, **timing, percentile_list="50:99:99.9")[direction]
+        timing = {} if "io_size" in options else dict(time_based=1, runtime=self.seconds, ramp_time=f"{RAMP_MS}ms")
+        before = cpu_seconds(server.pid, True)
+        job = server.fio(**options, **timing, percentile_list="50:99:99.9")
+        used, result = cpu_seconds(server.pid, True) - before, job[direction]
+        operations = result["iops"] * (self.seconds + RAMP_MS / 1e3) if timing else result["total_ios"]
+        jobs = options.get("numjobs", 1)
+        client = (job["usr_cpu"] + job["sys_cpu"]) * jobs
+        self.cpu.setdefault(server.name + (f", {jobs} connections" if jobs > 1 else ""), []).append((used / operations * 1e6, client))
         if tails is not None:
             latency = result["clat_ns"]
             percentiles = sorted((float(key), value) for key, value in latency["percentile"].items())
             tails.setdefault(server.name, []).append([*(value / 1e3 for _, value in percentiles), latency["max"] / 1e3])
         return result["bw_bytes"] / MIB if options["bs"] == "128k" else result["iops"]
+
+    def cpu_of_point(self):
+        """Where the time of a point went, by contender; begins anew."""
+        columns = {name: [statistics.median(column) for column in zip(*rows)] for name, rows in self.cpu.items()}
+        self.cpu = {}
+        return {
+            "CPU of the server, us an operation": {name: server for name, (server, _) in columns.items()},
+            "CPU of the client, percent of a core": {name: client for name, (_, client) in columns.items()},
+        }
+
+    def point(self, name, unit, contenders, goals=None, tails=None):
+        self.cpu = {}
+        self.run.point(name, unit, contenders, goals, lambda: response_times(tails) | self.cpu_of_point())
 
     def contender(self, server, *what):
         return lambda: self.measure(server, *what)
@@ -130,13 +154,13 @@ class Bench:
         for name, direction, options, goals in SMALL:
             tails = {} if direction == WRITE else None
             contenders = {server.name: self.contender(server, direction, options, tails) for server in self.servers}
-            self.run.point(f"4k: {name}", "per second", contenders, goals, lambda tails=tails: response_times(tails))
+            self.point(f"4k: {name}", "per second", contenders, goals, tails)
         for direction in (READ, WRITE):
             two = {
                 f"{ours[0].name}, {jobs} connection{'s' * (jobs > 1)}":
                     self.contender(ours[0], direction, random(direction, 32, numjobs=jobs)) for jobs in (2, 1)
             }
-            self.run.point(f"4k: {direction} QD32, two connections beside one", "per second", two)
+            self.point(f"4k: {direction} QD32, two connections beside one", "per second", two)
         print()
         for server in ours:
             runs, amplification = server.gc_runs() - before[server], server.figures()["write_amplification"]
@@ -157,17 +181,17 @@ class Bench:
         goals = LARGE[group]
         name, options = f"{group}: read QD4", dict(rw="read", bs="128k", iodepth=4)
         contenders = {server.name: self.contender(server, READ, options) for server in self.servers if server not in once}
-        self.run.point(name, "MiB/s", contenders, goals[READ])
+        self.point(name, "MiB/s", contenders, goals[READ])
         if once:
             first = {once[0].name: self.contender(once[0], READ, options)}
             goal = {"nbdkit memory": VERIFY_ONCE_READ if aged else goals[READ]["nbdkit memory"]}
-            self.run.point(f"{name}, verify once", "MiB/s", first | contenders, goal)
+            self.point(f"{name}, verify once", "MiB/s", first | contenders, goal)
         name, options = f"{group}: write QD4", dict(rw="write", bs="128k", iodepth=4)
         contenders = {
             server.name: self.aged_writes(server) if aged and server in ours else self.contender(server, WRITE, options)
             for server in self.servers if server not in once
         }
-        self.run.point(name, "MiB/s", contenders, goals[WRITE])
+        self.point(name, "MiB/s", contenders, goals[WRITE])
 
     def aged_writes(self, server):
         """One sequential overwrite of an aged device."""
@@ -192,7 +216,7 @@ class Bench:
             " ".join(filter(None, ["ftld", scheme, letter])): contender(scheme, letter)
             for scheme in ("lazyftl", "pagemap") for letter in self.programs
         }
-        self.run.point("fill: 128k QD8, a new image", "MiB/s", contenders, {"ftld pagemap": FILL_GOAL})
+        self.point("fill: 128k QD8, a new image", "MiB/s", contenders, {"ftld pagemap": FILL_GOAL})
 
     def memory(self):
         for scheme in schemes(self.args.ftld[0]):
