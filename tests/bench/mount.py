@@ -2,11 +2,12 @@
 """Time from the start of `ftld` to its `ready` line, on an image whose daemon was killed.
 
     tests/bench/mount.py [--short] [--rounds N] [--only TEXT] [--json FILE] [--size GIB]...
-                         [--scheme NAME]... [--overwrite PERCENT] [--under-load] [--cold] [--keep]
-                         [--ftld PROGRAM] [--folder FOLDER]
+                         [--scheme NAME]... [--written PERCENT] [--overwrite PERCENT] [--under-load]
+                         [--cold] [--keep] [--ftld PROGRAM] [--folder FOLDER]
 
-For each scheme and size: a new image on mlc-4k is filled over NBD, a part of it is written again at
-random so that the scheme collects garbage, FLUSH, and SIGKILL. Then, round after round: start, time
+For each scheme and size: a new image on mlc-4k is filled over NBD, or with `--written` the first
+part of it; some of that is written again at random so that the scheme collects garbage, FLUSH, and
+SIGKILL. Then, round after round: start, time
 until `ready`, and SIGKILL again. Two figures are shown: *after load* is the first start after the
 writes, *idle* the median of the later ones, with no request between. With `--under-load` the first
 kill hits the daemon during random writes, without a FLUSH. The image is in the host's page cache as
@@ -41,6 +42,7 @@ class Image:
 
     def __init__(self, args, folder, scheme, gib):
         self.args, self.folder, self.scheme, self.size = args, folder, scheme, int(gib * GIB)
+        self.written = self.size * args.written // 100 // 4096 * 4096
         self.path, self.socket = folder / f"{scheme}-{gib}.ftld", folder / f"{scheme}-{gib}.sock"
         self.log = folder / f"{scheme}-{gib}.log"
         self.uri = f"nbd+unix:///?socket={self.socket}"
@@ -71,13 +73,13 @@ class Image:
         self.process = None
 
     def fio(self, **options):
-        options = {"name": "mount", "ioengine": "nbd", "uri": self.uri, "size": self.size, "thread": 1, **options}
+        options = {"name": "mount", "ioengine": "nbd", "uri": self.uri, "size": self.written, "thread": 1, **options}
         command = ["fio", *(f"--{key}={value}" for key, value in options.items())]
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def fill(self):
         self.finish(self.fio(rw="write", bs="256k", iodepth=4, end_fsync=1))
-        amount = self.size * self.args.overwrite // 100 // 4096 * 4096
+        amount = self.written * self.args.overwrite // 100 // 4096 * 4096
         if amount:
             self.finish(self.fio(rw="randwrite", bs="4k", iodepth=32, io_size=amount, norandommap=1, end_fsync=1))
         if self.args.under_load:
@@ -127,7 +129,8 @@ def main():
     options = parser(__doc__)
     options.add_argument("--size", type=float, action="append", metavar="GIB", help="may be repeated (default 1, 8; short: 0.25)")
     options.add_argument("--scheme", action="append", help="may be repeated (default pagemap, lazyftl, mnftl)")
-    options.add_argument("--overwrite", type=int, default=25, help="percent of the size that is written again (default 25)")
+    options.add_argument("--written", type=int, default=100, metavar="PERCENT", help="part of the size that is filled (default 100)")
+    options.add_argument("--overwrite", type=int, default=25, metavar="PERCENT", help="part of that which is written again (default 25)")
     options.add_argument("--under-load", action="store_true", help="kill during writes")
     options.add_argument("--cold", action="store_true", help="the image leaves the page cache before each start")
     options.add_argument("--keep", action="store_true", help="keep the images")

@@ -82,10 +82,22 @@ def contenders(results, script):
     return markdown(["point", "contender", "median", "ours : theirs"], rows)
 
 
+def processor_times(results):
+    """CPU time per operation at the server, and how busy the client was."""
+    rows = []
+    for point in section_of(results, "nbd")["points"]:
+        clients = point["extra"].get("CPU of the client, percent of a core", {})
+        for server, value in point["extra"].get("CPU of the server, us an operation", {}).items():
+            rows.append([point["name"], server, number(value), f"{clients[server]:.0f} %"])
+    return markdown(["point", "server", "CPU of the server, us per operation", "CPU of the client"], rows)
+
+
 def response_times(results):
     rows = []
     for point in section_of(results, "nbd")["points"]:
         for name, figures in point["extra"].items():
+            if not name.startswith("response times of "):
+                continue
             server = name.removeprefix("response times of ").removesuffix(", us")
             rows.append([point["name"], server, *(number(value) for value in figures.values())])
     return markdown(["point", "server", "p50 us", "p99 us", "p99.9 us", "maximum us"], rows)
@@ -115,6 +127,7 @@ TABLES = {
     "state": state,
     "targets": targets,
     "nbd": lambda results: contenders(results, "nbd"),
+    "processor-times": processor_times,
     "response-times": response_times,
     "volume": lambda results: contenders(results, "volume"),
     "ublk": calls,
