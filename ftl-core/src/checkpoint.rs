@@ -12,12 +12,12 @@
 use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::checkpoint::{CHUNK_HEAD, ChunkHead};
-use crate::format::{Flags, PageTag, Role};
+use crate::format::{Flags, OOB_SLOT, Oob, PageTag, Role};
 use crate::int::{index, to_u32, to_u64};
 use crate::ram::{vec_bytes, vec_most};
 use crate::scan::{Head, scan_block};
 use crate::space::{Space, StreamId};
-use nand_model::{Cause, Geometry, Pbn, Store};
+use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
 use std::collections::BTreeMap;
 
 /// A complete set, as read from flash.
@@ -220,7 +220,7 @@ impl Checkpoints {
             space.geometry().block_slots(),
             "number of block heads is not the number of blocks"
         );
-        let mut sets: BTreeMap<u64, BTreeMap<u32, (nand_model::Ppn, bool)>> = BTreeMap::new();
+        let mut sets: BTreeMap<u64, BTreeMap<u32, (Ppn, bool)>> = BTreeMap::new();
         let mut blocks: BTreeMap<Pbn, u64> = BTreeMap::new();
         for (block, head) in (0..).map(Pbn::new).zip(heads) {
             if !matches!(
@@ -246,7 +246,7 @@ impl Checkpoints {
         let mut found = Vec::new();
         for (id, pages) in sets.iter().rev() {
             if found.len() < KEPT {
-                found.extend(self.read_set(space, *id, pages)?);
+                found.extend(Self::read_set(space, *id, pages)?);
             }
         }
         found.reverse();
@@ -266,35 +266,42 @@ impl Checkpoints {
         Ok(found)
     }
 
+    /// Reads a set, several pages of a block at once; `None` if it is not complete.
     fn read_set<S: Store>(
-        &mut self,
         space: &mut Space<S>,
         id: u64,
-        pages: &BTreeMap<u32, (nand_model::Ppn, bool)>,
+        pages: &BTreeMap<u32, (Ppn, bool)>,
     ) -> Result<Option<Found>, FtlError> {
-        let mut chunks = Vec::new();
-        self.page.resize(space.geometry().page_len(), 0);
-        for (number, (ppn, commit)) in pages {
-            let mut page = std::mem::take(&mut self.page);
-            let read = space.flash.read(*ppn, &mut page, Cause::Recovery);
-            let decoded =
-                |page| ChunkHead::decode(page).map(|(head, payload)| (head, payload.to_vec()));
-            let chunk = read.map(|oob| oob.and_then(|_| decoded(&page)));
-            self.page = page;
-            let Some((head, payload)) = chunk? else {
-                return Ok(None);
-            };
-            if index(*number) != chunks.len()
-                || *commit != (head.total.checked_sub(1) == Some(*number))
-            {
-                return Ok(None);
-            }
-            chunks.push((payload, head.upto));
-            if *commit {
-                return Ok(Some(Found { id, chunks }));
+        let commits = pages.values().position(|(_, commit)| *commit);
+        let Some(total) = commits.map(|last| to_u32(last + 1)) else {
+            return Ok(None);
+        };
+        if !pages.keys().copied().take(index(total)).eq(0..total) {
+            return Ok(None);
+        }
+        let pages: Vec<Ppn> = pages.range(..total).map(|(_, (ppn, _))| *ppn).collect();
+        let geometry = space.geometry();
+        let mut chunks = Vec::with_capacity(pages.len());
+        let (mut data, mut records) = (Vec::new(), Vec::new());
+        for run in pages.chunk_by(|a, b| a < b && geometry.block_of(*a) == geometry.block_of(*b)) {
+            data.resize(run.len() * geometry.page_len(), 0);
+            records.resize(run.len(), [0; OOB_SLOT]);
+            let flash = &mut space.flash;
+            let all_good = flash.read_pages(run, &mut data, &mut records, Cause::Recovery)?;
+            for (i, page) in data.chunks_exact(geometry.page_len()).enumerate() {
+                let is_good = all_good
+                    || flash.health()[i].data_ok()
+                        && flash.health()[i].oob_ok()
+                        && Oob::is_record(&records[i]);
+                let chunk = ChunkHead::decode(page).filter(|(head, _)| head.total == total);
+                let Some((head, payload)) = chunk.filter(|_| is_good) else {
+                    return Ok(None);
+                };
+                chunks.push((payload.to_vec(), head.upto));
             }
         }
-        Ok(None)
+        debug_assert_eq!(chunks.len(), pages.len(), "chunks of set {id}");
+        Ok(Some(Found { id, chunks }))
     }
 
     /// Returns whether a kept set is stored in this block.
