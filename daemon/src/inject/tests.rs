@@ -84,6 +84,7 @@ fn what_is_left_to_chance_repeats_from_its_seed() {
             count: Some(5),
             seed: Some(seed),
             block: Vec::new(),
+            shard: None,
         }
         .apply(&mut chip())
         .unwrap()

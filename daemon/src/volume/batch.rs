@@ -22,12 +22,24 @@ pub(super) struct Batch {
     data: Vec<u8>,
 }
 
+/// One write of a batch, in one shard.
+struct Member<'a> {
+    request: Request<'a>,
+    shard: usize,
+    /// First byte in the shard.
+    at: u64,
+    /// First byte in the device.
+    offset: u64,
+    data: &'a [u8],
+    is_done: bool,
+}
+
 impl Batch {
-    fn fill(&mut self, writes: &[(u64, &[u8])], page: usize) {
+    fn fill<'a>(&mut self, writes: impl Iterator<Item = &'a Member<'a>>, page: usize) {
         self.lpns.clear();
         self.data.clear();
-        for (offset, data) in writes {
-            let first: u32 = narrow(offset / to_u64(page));
+        for Member { at, data, .. } in writes {
+            let first: u32 = narrow(at / to_u64(page));
             let pages: u32 = narrow(to_u64(data.len() / page));
             self.lpns.extend((first..first + pages).map(Lpn::new));
             self.data.extend_from_slice(data);
@@ -36,19 +48,21 @@ impl Batch {
 }
 
 impl<S: Store> Core<S> {
-    /// Writes whole pages; `written` counts them, also on an error.
+    /// Writes the whole pages of one shard; `written` counts them, also on an error.
     fn write_batch(
         &mut self,
         at: Nanos,
-        writes: &[(u64, &[u8])],
+        shard: usize,
+        members: &[Member<'_>],
         written: &mut usize,
     ) -> Result<Nanos, FtlError> {
-        self.batch.fill(writes, self.scratch.len());
-        let at = self.paged().handled(at);
+        let own = || members.iter().filter(|member| member.shard == shard);
+        self.batch.fill(own(), self.scratch.len());
+        let start = self.paged().handled(at);
         let Batch { lpns, data } = &self.batch;
-        let done = self.ftl.write_scattered(at, lpns, data, written)?;
-        if let Some((offset, data)) = writes.last() {
-            self.note_write(*offset, data);
+        let done = self.ftl.write_scattered(start, lpns, data, written)?;
+        if let Some(last) = own().next_back() {
+            self.note_write(at, last.offset, last.data);
         }
         Ok(done)
     }
@@ -76,10 +90,10 @@ impl<S: Store + 'static> Volume<S> {
     }
 
     /// Returns how many of these writes, from the first on, can be executed together: whole pages,
-    /// on a device that nothing delays, at most an extent.
+    /// each in one stripe, on a device that nothing delays, at most an extent.
     fn batch_length(&self, writes: &[(u64, &[u8])]) -> usize {
         let shape = &self.shape;
-        if shape.has_cache || shape.emulate || shape.read_only || self.is_paused() {
+        if self.has_cache() || shape.emulate || shape.read_only || self.is_paused() {
             return 0;
         }
         let (page, mut bytes) = (u64::from(shape.page_bytes), 0);
@@ -90,55 +104,80 @@ impl<S: Store + 'static> Volume<S> {
             let inside = offset
                 .checked_add(length)
                 .is_some_and(|end| end <= shape.size);
-            whole && inside && bytes <= shape.write_bytes
+            whole && inside && bytes <= shape.write_bytes && shape.stripes.has_one(*offset, length)
         };
         writes.iter().take_while(fits).count()
     }
 
     fn write_together(&self, writes: &[(u64, &[u8])], results: &mut Vec<io::Result<Completion>>) {
-        let begin = |(_, data): &(u64, &[u8])| {
-            Request::begin(&self.unlocked, Op::Write, to_u64(data.len()))
-        };
-        let mut requests: Vec<Request<'_>> = writes.iter().map(begin).collect();
-        let mut left = self.run_together(writes, &mut requests);
-        for (mut request, (offset, data)) in requests.into_iter().zip(writes) {
-            let pages = data.len() / index(self.shape.page_bytes);
-            if left >= pages {
-                left -= pages;
+        let mut members: Vec<Member<'_>> = Vec::with_capacity(writes.len());
+        for &(offset, data) in writes {
+            let (shard, at) = self.shape.stripes.place(offset);
+            members.push(Member {
+                request: Request::begin(&self.unlocked, Op::Write, to_u64(data.len())),
+                shard,
+                at,
+                offset,
+                data,
+                is_done: false,
+            });
+        }
+        for shard in 0..self.shards.len() {
+            if members.iter().any(|member| member.shard == shard) {
+                self.run_together(shard, &mut members);
+            }
+        }
+        for member in members {
+            let Member {
+                mut request,
+                offset,
+                data,
+                is_done,
+                ..
+            } = member;
+            if is_done {
                 results.push(request.end(Ok(())));
             } else {
-                left = 0;
                 let result = self
                     .writable()
-                    .and_then(|()| self.write_extents(&mut request, *offset, data));
-                results.push(request.end(result));
+                    .and_then(|()| self.write_extents(&mut request, offset, data));
+                results.push(request.end(self.with_power(result)));
             }
         }
     }
 
-    /// Returns the pages that are written, from the first on, and may be acknowledged.
-    fn run_together(&self, writes: &[(u64, &[u8])], requests: &mut [Request<'_>]) -> usize {
-        let Ok(mut guard) = self.lock_to_change(true) else {
-            return 0;
+    /// Executes the writes of one shard. Marks those that are done, from the first on, and may be
+    /// acknowledged.
+    fn run_together(&self, number: usize, members: &mut [Member<'_>]) {
+        let Ok(mut guard) = self.lock_to_change(&self.shards[number], true) else {
+            return;
         };
         let mut written = 0;
         let times = self.run(&mut guard, true, |core| {
             let start = core.clock.start(self.unlocked.counters.depth());
-            let outcome = core.write_batch(start, writes, &mut written);
+            let outcome = core.write_batch(start, number, members, &mut written);
             if written > 0 {
                 self.unlocked.note_accepted();
             }
             let done = outcome.inspect_err(|error| self.unlocked.note_failed(error))?;
-            for request in requests.iter_mut() {
-                request.executed(start, done);
+            for _ in members.iter().filter(|member| member.shard == number) {
                 core.clock.done(done);
             }
-            Ok(())
+            Ok((start, done))
         });
-        match times {
-            Ok(()) => written,
-            // Executed one by one, each request gets its own error, and its own time.
-            Err(_) => 0,
+        drop(guard);
+        // Executed one by one, each request gets its own error, and its own time.
+        let Ok((start, done)) = self.with_power(times) else {
+            return;
+        };
+        for member in members.iter_mut().filter(|member| member.shard == number) {
+            let pages = member.data.len() / index(self.shape.page_bytes);
+            if written < pages {
+                return;
+            }
+            written -= pages;
+            member.request.executed(start, done);
+            member.is_done = true;
         }
     }
 }

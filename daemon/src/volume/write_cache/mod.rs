@@ -70,6 +70,15 @@ impl CacheOptions {
         self.model == Model::Ordered && !self.protected
     }
 
+    /// Returns the options of the cache of one of this many shards.
+    pub(crate) fn share(self, shards: u64) -> CacheOptions {
+        let bytes = self.bytes.div_ceil(shards);
+        CacheOptions {
+            bytes: bytes.next_multiple_of(CACHE_BYTES_STEP),
+            ..self
+        }
+    }
+
     /// Returns whether entries stay in the ring until the flash has been flushed: a power cut then
     /// finds them although the flash may have lost them.
     fn keeps_unflushed(&self) -> bool {
@@ -203,6 +212,11 @@ impl WriteCache {
             view: CacheView::of(&shape.options),
             scratch: Vec::new(),
         }
+    }
+
+    /// Returns the bytes of its area.
+    pub(super) fn area_len(&self) -> u64 {
+        area_of(self.head.ring_bytes)
     }
 
     /// Returns the unit of atomicity in bytes.
