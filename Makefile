@@ -3,7 +3,8 @@
 #   make check      the quick gate: format, lints, unit tests, and that scripts fail without evidence
 #   make test       everything a machine can do: half an hour, and ten minutes to build it
 #   make long-test  the same at acceptance length
-#   make bench      speed beside the peers, into target/bench/RESULT.json (BENCH_ARGS=--short for a look; FTLSIM=DIR, a clone of sssl-ftlsim)
+#   make bench      speed beside the peers, into target/bench/RESULT.json (BENCH_ARGS=--short for a
+#                   short run; FTLSIM=DIR, a clone of sssl-ftlsim)
 #   make reproduction  docs/REPRODUCTION.md from measured rows (TRACES=DIR with the real traces)
 #   make mutants    tests/mutants.py: the mutants of the sample that have no verdict yet (COUNT=20 for some)
 #   make policy     licences and sources of all dependencies
@@ -124,6 +125,7 @@ bench: deps $(RUBLK)
 	tests/bench/sim.py $(BENCH_ARGS) --json $(BENCH_RESULT) $(if $(FTLSIM),--ftlsim $(FTLSIM))
 	tests/bench/volume.py $(BENCH_ARGS) --json $(BENCH_RESULT)
 	tests/bench/nbd.py $(BENCH_ARGS) --json $(BENCH_RESULT)
+	tests/bench/mount.py $(BENCH_ARGS) --json $(BENCH_RESULT)
 	tests/bench/model.py $(BENCH_ARGS) --json $(BENCH_RESULT)
 	tests/bench/ublk.py $(BENCH_ARGS) --json $(BENCH_RESULT)
 

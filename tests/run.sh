@@ -1,7 +1,8 @@
 #!/bin/bash
-# What `make test` does. One build makes and lints everything; then suites and scripts run in two lanes side by side: on two cores a
-# machine under QEMU takes one. Both lanes end with native scripts, which they share. Prints each part's own lines as it ends and, at last, the seconds that each took.
-# A part that fails ends its lane; the other one goes on, so that one run tells of both.
+# What `make test` does. One build makes and lints everything; then suites and scripts run in two
+# lanes side by side: on two cores a machine under QEMU takes one. Both lanes end with native
+# scripts, which they share. Prints each part's own lines when it ends and, at the end, the seconds
+# of each. A part that fails ends its lane; the other one continues, so that one run tests both.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 # Nothing is edited and built again here: incremental building would only cost.

@@ -259,7 +259,7 @@ def test_the_page_shows_the_kept_results(tmp_path, capsys):
 
 
 def results_with_all_tables(tmp_path, capsys):
-    for name in ("nbd", "volume", "sim", "model", "ublk"):
+    for name in ("nbd", "volume", "sim", "mount", "model", "ublk"):
         path, _ = results(tmp_path, "all.json", [20.0, 21.0, 22.0], capsys, script=name)
         kept = measure.read(path)["sections"][name]
         measure.store(path, name, {**kept, "tables": [{"name": "What", "columns": ["name", "us"], "rows": [["row", 1.5]]}]})
@@ -280,7 +280,7 @@ def test_every_script_is_in_the_command(tmp_path):
     """`make bench` runs all that measure beside a peer, and keeps their results in one file."""
     make = Path(__file__).resolve().parents[1] / "Makefile"
     recipe = make.read_text().split("\nbench:")[1].split("\n\n")[0]
-    for name in ("sim", "volume", "nbd", "model", "ublk"):
+    for name in ("sim", "volume", "nbd", "mount", "model", "ublk"):
         assert f"tests/bench/{name}.py $(BENCH_ARGS) --json $(BENCH_RESULT)" in recipe
 
 

@@ -155,6 +155,19 @@ pub trait Layer: Send + Sync {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
         self.below().write(offset, data)
     }
+    /// Executes writes in this order; by default one by one, as each meets what the layer does to a
+    /// write.
+    fn write_many(&self, writes: &[(u64, &[u8])], results: &mut Vec<io::Result<Completion>>) {
+        self.write_each(writes, results);
+    }
+    /// Executes writes one by one.
+    fn write_each(&self, writes: &[(u64, &[u8])], results: &mut Vec<io::Result<Completion>>) {
+        results.extend(
+            writes
+                .iter()
+                .map(|(offset, data)| self.write(*offset, data)),
+        );
+    }
     /// Makes the range read as zeros and releases its space.
     fn trim(&self, offset: u64, len: u64) -> io::Result<Completion> {
         self.below().trim(offset, len)
@@ -200,6 +213,10 @@ impl<L: Layer> BlockDevice for L {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
         Layer::write(self, offset, data)
+    }
+
+    fn write_many(&self, writes: &[(u64, &[u8])], results: &mut Vec<io::Result<Completion>>) {
+        Layer::write_many(self, writes, results);
     }
 
     fn trim(&self, offset: u64, len: u64) -> io::Result<Completion> {

@@ -116,8 +116,8 @@ fn write(out: &mut impl Write, text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Checks that a file of results can be written, and leaves nothing behind: a result that nobody can
-/// keep need not be computed. A pipe is not opened: its reader would see an end of file.
+/// Checks before a run that a file of results can be written, and leaves no file behind. A pipe is
+/// not opened: its reader would see an end of file.
 ///
 /// # Errors
 /// It cannot be written; the message names the option that asks for it.

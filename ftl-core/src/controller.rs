@@ -51,19 +51,18 @@ pub(crate) trait Mapping<S: Store>: GarbageCollect<S> {
     /// Writes consecutive pages.
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError>;
 
-    /// Writes pages of any addresses in this order; `written` counts those that are written.
-    fn write_scattered_pages(
-        &mut self,
-        lpns: &[Lpn],
-        data: &[u8],
-        written: &mut usize,
-    ) -> Result<(), FtlError> {
+    /// Returns the most pages that [`Mapping::write_scattered_pages`] appends in a run; 1 if it
+    /// writes them one by one.
+    fn scattered_pages(&self) -> u32 {
+        1
+    }
+
+    /// Writes pages of any addresses in this order.
+    fn write_scattered_pages(&mut self, lpns: &[Lpn], data: &[u8]) -> Result<(), FtlError> {
         let page = data.len() / lpns.len();
-        for (lpn, bytes) in lpns.iter().zip(data.chunks_exact(page)) {
-            self.write_pages(*lpn, bytes)?;
-            *written += 1;
-        }
-        Ok(())
+        lpns.iter()
+            .zip(data.chunks_exact(page))
+            .try_for_each(|(lpn, bytes)| self.write_pages(*lpn, bytes))
     }
 
     /// Makes `count` pages read as zeros.
@@ -387,14 +386,11 @@ where
         Ok(self.space.flash.now())
     }
 
-    fn write_scattered(
-        &mut self,
-        at: Nanos,
-        lpns: &[Lpn],
-        data: &[u8],
-        written: &mut usize,
-    ) -> Result<Nanos, FtlError> {
-        *written = 0;
+    fn scattered_pages(&self) -> u32 {
+        Mapping::scattered_pages(self)
+    }
+
+    fn write_scattered(&mut self, at: Nanos, lpns: &[Lpn], data: &[u8]) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
         self.begin();
         self.gc.refuse_if_read_only()?;
@@ -406,7 +402,7 @@ where
         lpns.iter().for_each(|lpn| self.check_request(*lpn, 1));
         let steps = self.timed_steps();
         self.space.stalls.begin_write();
-        let outcome = self.write_scattered_pages(lpns, data, written);
+        let outcome = self.write_scattered_pages(lpns, data);
         self.space.stalls.end_write();
         outcome?;
         self.add_ram_time(steps);

@@ -39,6 +39,23 @@ impl CopyBuffer {
         self.load_first(space, block, u32::MAX, cause)
     }
 
+    /// As [`Self::load`], for a block of the controller's own pages, which
+    /// [`Space::append_own_copy`] relocates.
+    pub(crate) fn load_own<S: Store>(
+        &mut self,
+        space: &mut Space<S>,
+        block: Pbn,
+        cause: Cause,
+    ) -> Result<(), FtlError> {
+        self.list_first(space, block, u32::MAX);
+        let data = &mut self.data[..self.from.len() * space.geometry().page_len()];
+        let (from, records) = (&self.from, &mut self.records);
+        if !from.is_empty() && !(space.flash).read_pages_in_place(from, data, records, cause)? {
+            self.mark_lost(0, space.flash.health());
+        }
+        Ok(())
+    }
+
     /// As [`Self::load`], with at most the first `most` valid pages.
     pub(crate) fn load_first<S: Store>(
         &mut self,
@@ -47,20 +64,24 @@ impl CopyBuffer {
         most: u32,
         cause: Cause,
     ) -> Result<(), FtlError> {
-        let mut pages = std::mem::take(&mut self.from);
-        pages.clear();
-        space.table.list_valid(block, &mut pages);
-        pages.truncate(index(most));
-        debug_assert!(
-            pages.len() <= space.geometry().block_pages(),
-            "{} valid pages of block {block}",
-            pages.len()
-        );
-        self.unknown.clear();
-        self.records.resize(pages.len(), [0; OOB_SLOT]);
+        self.list_first(space, block, most);
+        let pages = std::mem::take(&mut self.from);
         let outcome = self.read_run(space, 0, &pages, cause);
         self.from = pages;
         outcome
+    }
+
+    fn list_first<S: Store>(&mut self, space: &Space<S>, block: Pbn, most: u32) {
+        self.from.clear();
+        space.table.list_valid(block, &mut self.from);
+        self.from.truncate(index(most));
+        debug_assert!(
+            self.from.len() <= space.geometry().block_pages(),
+            "{} valid pages of block {block}",
+            self.from.len()
+        );
+        self.unknown.clear();
+        self.records.resize(self.from.len(), [0; OOB_SLOT]);
     }
 
     /// As [`Self::load`], with the given pages of any blocks.

@@ -53,25 +53,22 @@ pub trait Ftl<S: Store>: Send {
     /// [`FtlError::PowerLost`].
     fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError>;
 
+    /// Returns the most pages of one [`Ftl::write_scattered`]; 1 if the scheme would write them one
+    /// by one.
+    fn scattered_pages(&self) -> u32 {
+        1
+    }
+
     /// Writes pages of any addresses, one for each of `lpns`, in this order: a later page of an
-    /// address replaces an earlier one. `written` becomes the number of pages that are written, from
-    /// the first on, also on an error.
+    /// address replaces an earlier one. On an error any of them may have been written.
     ///
     /// # Errors
     /// As [`Ftl::write`].
-    fn write_scattered(
-        &mut self,
-        at: Nanos,
-        lpns: &[Lpn],
-        data: &[u8],
-        written: &mut usize,
-    ) -> Result<Nanos, FtlError> {
-        *written = 0;
+    fn write_scattered(&mut self, at: Nanos, lpns: &[Lpn], data: &[u8]) -> Result<Nanos, FtlError> {
         let mut done = at;
         let page = data.len() / lpns.len().max(1);
         for (lpn, bytes) in lpns.iter().zip(data.chunks_exact(page)) {
             done = done.max(self.write(at, *lpn, bytes)?);
-            *written += 1;
         }
         Ok(done)
     }

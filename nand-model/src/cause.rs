@@ -195,6 +195,12 @@ impl Counters {
         self.faults[fault.index()] += 1;
     }
 
+    /// Erases of all causes.
+    #[inline]
+    pub fn erases(&self) -> u64 {
+        self.by_cause.iter().map(|counts| counts.erases).sum()
+    }
+
     /// Sum over all causes.
     pub fn total(&self) -> OpCounts {
         self.by_cause

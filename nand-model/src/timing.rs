@@ -173,7 +173,7 @@ impl Clocks {
         die.busy
     }
 
-    /// The same on a device that suspends programs or erases.
+    /// [`Clocks::program_run`] on a device that suspends programs or erases.
     #[cold]
     fn schedule_programs(&mut self, at: Nanos, die: u32, times: &CellTimes, run: PageRun) -> Nanos {
         let (bus, bus_ns) = (self.dies[index(die)].bus, self.timing.bus_ns);
@@ -204,7 +204,7 @@ pub(crate) struct PageRun {
 /// Cell time of the reads, or of the programs, of a block by page offset.
 #[derive(Clone, Debug)]
 pub(crate) struct CellTimes {
-    /// Of the page at the offset.
+    /// By offset: the time of that page.
     each: Vec<Nanos>,
     /// Sum over all pages before the offset.
     before: Vec<Nanos>,

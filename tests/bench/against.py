@@ -3,10 +3,11 @@
 
     tests/bench/against.py OLD.json NEW.json
 
-For each point: the median of our figure in both and its change; the median of the ratio beside each peer in both. A change
-counts as one if the ranges over the rounds do not overlap, else it is marked `=`. Ratios say more than figures, because a
-slower hour of the machine slows the peers too. A point that was noisy in one of the files is marked. Points of only one file
-are listed. Exits with 1 if a file has no results, or the files have no point in common.
+For each point: the median of our figure in both and its change; the median of the ratio beside each
+peer in both. A change counts as one if the ranges over the rounds do not overlap, else it is marked
+`=`. Ratios say more than figures, because a slower hour of the machine slows the peers too. A point
+that was noisy in one of the files is marked. Points of only one file are listed. Exits with 1 if a
+file has no results, or the files have no point in common.
 """
 
 import argparse

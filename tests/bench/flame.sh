@@ -1,13 +1,14 @@
 #!/bin/bash
 # Draws a flame graph of ftld under a load over NBD: where its CPU time goes, user and kernel.
 # usage: flame.sh LOAD FILE.svg
-#   LOAD     4k-read, 4k-write (queue depth 32), 128k-read, 128k-write (queue depth 4), fill (a new image, sequentially)
-#   SCHEME (pagemap)  OP (28)  SIZE (1GiB)  of the device; all loads but fill are on an aged one
-#   SECONDS_OF (5)    how long it is sampled
+#   LOAD     4k-read, 4k-write (queue depth 32), 128k-read, 128k-write (queue depth 4),
+#            fill (a new image, sequentially)
+#   SCHEME (pagemap)  OP (28)  SIZE (1GiB)  of the device; all loads but fill run on an aged one
+#   SECONDS_OF (5)    duration of the sampling
 #   FTLD     program to profile, instead of building this tree
 #   MINWIDTH (0.5)    percent of the width below which a frame is left out
-# Samples the CPU clock 997 times a second by perf, which needs no hardware counters; inferno draws. Prints the ten functions
-# that take most themselves.
+# Samples the CPU clock 997 times a second by perf, which needs no hardware counters; inferno draws.
+# Prints the ten functions with the largest own share.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 fail() { echo "flame.sh: $*" >&2; exit 1; }
@@ -61,7 +62,8 @@ sampler=$!
 run_fio "${load[@]}"
 wait "$sampler" || fail "perf: $(tail -n 3 "$work/perf.log")"
 perf script --no-inline -i "$work/perf.data" 2> /dev/null > "$work/samples"
-$tools/inferno-collapse-perf < "$work/samples" 2> /dev/null > "$work/stacks"
+# A thread that has ended is known by its number alone.
+$tools/inferno-collapse-perf < "$work/samples" 2> /dev/null | sed -E 's/^:[0-9]+[^;]*;/connection;/; s/;\[unknown\]//g' > "$work/stacks"
 [ -s "$work/stacks" ] || fail "perf took no sample"
 title="ftld ${SCHEME:-pagemap}, $name, over-provisioning ${OP:-28} %: CPU time"
 $tools/inferno-flamegraph --minwidth "${MINWIDTH:-0.5}" --title "$title" --countname samples --deterministic < "$work/stacks" > "$output"

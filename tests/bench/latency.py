@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""Accuracy of `--latency emulate` over NBD: emulated response times beside those that a client sees, by fio's nbd engine.
+"""Accuracy of `--latency emulate` over NBD: emulated response times beside those that a client sees,
+by fio's nbd engine.
 
     tests/bench/latency.py [--short] [--seconds N] [--ftld PROGRAM] [--folder FOLDER]
 
 Two kinds of devices, both from TOML files and read at random in pages of 4 KiB:
 
-- *Constant*: all time is the controller's, where requests do not wait for each other. So the emulated time of every read is
-  known, at each queue depth, and the client's p50, p99 and p99.9 are compared with it. A point holds if p50 is within 5 % of
-  the emulated time and p99 within 10 %. The highest rate of a point that holds is printed for every time.
-- *Dies*: 1, 4 or 16 dies on a channel each, reads of 200 us, no other time. Reads queue on the dies, and the mean emulated
-  time of the reads, from /status, is compared with the mean that the client sees.
+- *Constant*: all time is the controller's, where requests do not wait for each other. So the
+  emulated time of every read is known, at each queue depth, and the client's p50, p99 and p99.9 are
+  compared with it. A point holds if p50 is within 5 % of the emulated time and p99 within 10 %. The
+  highest rate of a point that holds is printed for every time.
+- *Dies*: 1, 4 or 16 dies on a channel each, reads of 200 us, no other time. Reads queue on the
+  dies, and the mean emulated time of the reads, from /status, is compared with the mean that the
+  client sees.
 
-The client's times contain the socket and the client itself. The load of the machine is printed before and after: figures of a
-machine that does something else say more about that. Exits with 1 if something fails, not if a point does not hold.
+The client's times contain the socket and the client itself. The load of the machine is printed
+before and after: figures of a machine that does something else say more about that. Exits with 1 if
+something fails, not if a point does not hold.
 """
 
 import argparse

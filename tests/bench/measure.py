@@ -1,15 +1,16 @@
 """What the benchmarks share: interleaved rounds, ratios beside peers, noise, results as JSON.
 
-A *point* is a quantity that several *contenders* have. In every round all contenders are measured, one after the other; who
-comes first changes from round to round. The first contender is ours. A ratio is ours : theirs within a round; shown are the
-median of the ratios and their range. A goal is a bound of the median.
+A *point* is a quantity that several *contenders* have. In every round all contenders are measured
+in turn; each round begins with another one. The first contender is ours. A ratio is ours : theirs
+within a round; the median of the ratios and their range are shown. A goal is a bound of the median.
 
-A point is *noisy* if other processes used more than `OTHERS_MAX` CPUs meanwhile, or if the ratios of a goal spread by more
-than `SPREAD_MAX` of their median. What the machine did is counted in /proc/stat; the benchmark's own share is that of its
-processes and of the servers that it names (`own`). A noisy point is marked, and counted in the last line.
+A point is *noisy* if other processes used more than `OTHERS_MAX` CPUs meanwhile, or if the ratios
+of a goal spread by more than `SPREAD_MAX` of their median. What the machine did is counted in
+/proc/stat; the benchmark's own share is that of its processes and of the servers that it names
+(`own`). A noisy point is marked, and counted in the last line.
 
-`--json FILE` adds the results to a file as the section of this script, beside those of other scripts; `against.py` compares
-two such files.
+`--json FILE` adds the results to a file as the section of this script, beside those of other
+scripts; `against.py` compares two such files.
 """
 
 import argparse
@@ -305,7 +306,7 @@ def facts():
     model = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     return {
         "revision": revision, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "cpus": os.cpu_count(),
-        "cpu": model[0] if model else platform.machine(), "kernel": platform.release(),
+        "cpu": model[0] if model else platform.machine(), "kernel": platform.release().split("-")[0],
     }
 
 

@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""Model of the daemon's CPU time: a request costs a constant and, for each flash page that it reads or programs, another one.
+"""Model of the daemon's CPU time: a constant cost per request, and one per flash page.
 
-    tests/bench/model.py [--short] [--rounds N] [--only TEXT] [--json FILE] [--ftld PROGRAM] [--folder FOLDER]
+    tests/bench/model.py [--short] [--rounds N] [--only TEXT] [--json FILE] [--ftld PROGRAM]
+                         [--folder FOLDER]
 
 Two loads over NBD on `pagemap` of mlc-4k, aged by three times its size in random writes:
 
-- *writes* of 4 KiB at queue depth 32 at several over-provisionings. The pages are the programs per write, which garbage
-  collection makes: cost = request + programs x page.
-- *reads* of several sizes at queue depth 4 on the device with 28 %. The pages are those of the request.
+- *writes* of 4 KiB at queue depth 32 at several over-provisionings. The pages are the programs per
+  write, which garbage collection makes: cost = request + programs x page.
+- *reads* of several sizes at queue depth 4 on the device with 28 %. The pages are those of the
+  request.
 
-The model of each load is fitted to its first and its last row alone, and predicts the others; printed are predicted and
-measured CPU times per request. Then the cost of a 4 KiB request by size of the device, which the model takes for constant.
-CPU time is that of all the daemon's threads, median of the rounds. Exits with 1 if something fails, not if a prediction is
-more than 20 % off.
+The model of each load is fitted to its first and its last row, and predicts the others; predicted
+and measured CPU times per request are printed. Then the cost of a 4 KiB request by size of the
+device is printed, which the model assumes to be constant. CPU time is that of all the daemon's
+threads, median of the rounds. Exits with 1 if something fails, not if a prediction is more than 20 % off.
 """
 
 import statistics

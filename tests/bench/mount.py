@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
 """Time from the start of `ftld` to its `ready` line, on an image whose daemon was killed.
 
-    tests/bench/mount.py [--size SIZE ...] [--scheme NAME ...] [--rounds N] [--overwrite PERCENT] [--cold]
-                         [--ftld PROGRAM] [--folder FOLDER] [--json FILE]
+    tests/bench/mount.py [--short] [--rounds N] [--only TEXT] [--json FILE] [--size GIB]...
+                         [--scheme NAME]... [--overwrite PERCENT] [--under-load] [--cold] [--keep]
+                         [--ftld PROGRAM] [--folder FOLDER]
 
-For each scheme and size: a new image on mlc-4k is filled over NBD, a part of it is written again at random so that the scheme
-collects garbage, FLUSH, and SIGKILL. Then, round after round: start, time until `ready`, and SIGKILL again. Two rows are shown:
-*after load* is the first start after the writes, *idle* the median of the later ones, with no request between. With `--under-load`
-the first kill hits the daemon during random writes, without a FLUSH. The image is in the host's page cache as far as that has
-room; with `--cold` the pages of the image leave the cache before each start (needs no rights: posix_fadvise). The load of the machine is
-printed: seconds of a machine that does something else say more about that, CPU seconds less so. The targets are per 64 GiB of size; shown are the
-seconds measured and the same scaled to 64 GiB.
+For each scheme and size: a new image on mlc-4k is filled over NBD, a part of it is written again at
+random so that the scheme collects garbage, FLUSH, and SIGKILL. Then, round after round: start, time
+until `ready`, and SIGKILL again. Two figures are shown: *after load* is the first start after the
+writes, *idle* the median of the later ones, with no request between. With `--under-load` the first
+kill hits the daemon during random writes, without a FLUSH. The image is in the host's page cache as
+far as that has room; with `--cold` its pages leave the cache before each start (needs no rights:
+posix_fadvise). The targets are seconds per 64 GiB of size: figures are scaled to that, and the
+table has the seconds measured and the CPU seconds, which other work on the machine changes less.
 
-Needs fio with the nbd engine. Exits with 1 if something fails, not if a target is missed: machines differ.
+Needs fio with the nbd engine. Exits with 1 if something fails, not if a target is missed: machines
+differ.
 """
 
-import argparse
-import json
 import os
 import signal
 import statistics
@@ -26,7 +27,9 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from measure import ROOT, Run, at_most, build, parser
+from servers import need
+
 GIB = 1 << 30
 # Seconds per 64 GiB; schemes that are not named keep their map in spare bytes.
 ON_FLASH = {"pagemap": 0.3, "lazyftl": 0.3, "dftl": 0.3, "tpftl": 0.3, "dopftl": 0.3}
@@ -95,11 +98,8 @@ class Image:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def load():
-    return os.getloadavg()[0]
-
-
-def measure(args, folder, scheme, gib):
+def measure(args, run, folder, scheme, gib):
+    """Measures a scheme; returns the rows of the table."""
     image = Image(args, folder, scheme, gib)
     image.start()
     try:
@@ -115,41 +115,39 @@ def measure(args, folder, scheme, gib):
             image.kill()
         if not args.keep:
             image.path.unlink(missing_ok=True)
-    goal = ON_FLASH.get(scheme, IN_SPARE_BYTES)
-    rows = []
+    goal, rows = at_most(ON_FLASH.get(scheme, IN_SPARE_BYTES)), []
     for name, starts in [("after load", times[:1]), ("idle", times[1:])]:
-        seconds, cpu = [wall for wall, _ in starts], [cpu for _, cpu in starts]
-        median, median_cpu = statistics.median(seconds), statistics.median(cpu)
-        scaled = median * 64 / gib
-        row = dict(scheme=scheme, gib=gib, kind=name, seconds=seconds, cpu_seconds=cpu, median=median, median_cpu=median_cpu)
-        rows.append(row | dict(per_64_gib=scaled, target=goal, load=load()))
-        verdict = "met" if scaled <= goal else "MISSED"
-        shown = f"{median:.3f} | {min(seconds):.3f}-{max(seconds):.3f} | {median_cpu:.3f} | {scaled:.2f} | {goal} {verdict}"
-        print(f"| {scheme} | {gib} | {name} | {shown} | {load():.1f} |", flush=True)
+        what = f"{scheme}, {gib:g} GiB, {name}"
+        run.figure(what, "s per 64 GiB", [wall * 64 / gib for wall, _ in starts], goal)
+        rows.append([what, *(statistics.median(column) for column in zip(*starts))])
     return rows
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", type=float, action="append", help="GiB; may be repeated (default 1, 8)")
-    parser.add_argument("--scheme", action="append", help="may be repeated (default pagemap, lazyftl, mnftl)")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--overwrite", type=int, default=25, help="percent of the size that is written again (default 25)")
-    parser.add_argument("--under-load", action="store_true", help="kill during writes")
-    parser.add_argument("--cold", action="store_true", help="the image leaves the page cache before each start")
-    parser.add_argument("--keep", action="store_true", help="keep the images")
-    parser.add_argument("--ftld", default=ROOT / "target/release/ftld", type=Path)
-    parser.add_argument("--folder", type=Path, help="for images (default: a temporary one)")
-    parser.add_argument("--json", type=Path, help="write the rows to this file")
-    args = parser.parse_args()
-    rows = []
-    with tempfile.TemporaryDirectory(dir=args.folder, prefix="ftld-mount.") as folder:
-        print("| scheme | GiB | kill | s | spread | CPU s | s per 64 GiB | target | load |\n|---|---|---|---|---|---|---|---|---|")
-        for gib in args.size or [1, 8]:
+    options = parser(__doc__)
+    options.add_argument("--size", type=float, action="append", metavar="GIB", help="may be repeated (default 1, 8; short: 0.25)")
+    options.add_argument("--scheme", action="append", help="may be repeated (default pagemap, lazyftl, mnftl)")
+    options.add_argument("--overwrite", type=int, default=25, help="percent of the size that is written again (default 25)")
+    options.add_argument("--under-load", action="store_true", help="kill during writes")
+    options.add_argument("--cold", action="store_true", help="the image leaves the page cache before each start")
+    options.add_argument("--keep", action="store_true", help="keep the images")
+    options.add_argument("--ftld", type=Path, help="program to measure, instead of building this tree")
+    options.add_argument("--folder", default=str(ROOT / "target" / "bench"), help="where images are; not a tmpfs")
+    args = options.parse_args()
+    need("fio")
+    if args.ftld is None:
+        build("--package", "ftld", "--bin", "ftld")
+        args.ftld = ROOT / "target" / "release" / "ftld"
+    run, rows = Run("mount", args), []
+    Path(args.folder).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=args.folder, prefix="mount.") as folder:
+        for gib in args.size or ([0.25] if args.short else [1, 8]):
             for scheme in args.scheme or ["pagemap", "lazyftl", "mnftl"]:
-                rows += measure(args, Path(folder), scheme, int(gib) if gib == int(gib) else gib)
-    if args.json:
-        args.json.write_text(json.dumps({"version": 1, "bench": "mount", "rows": rows}, indent=1))
+                if run.wants(f"{scheme}, {gib:g} GiB"):
+                    rows += measure(args, run, Path(folder), scheme, gib)
+    if rows:
+        run.table("Start after a kill", ["scheme, size, kill", "s until ready", "CPU s until ready"], rows)
+    run.finish()
 
 
 if __name__ == "__main__":

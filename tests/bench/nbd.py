@@ -1,25 +1,29 @@
 #!/usr/bin/env python3
 """NBD benchmark: ftld beside other NBD servers, over unix sockets, by fio's nbd engine.
 
-    tests/bench/nbd.py [--short] [--rounds N] [--only TEXT] [--json FILE] [--ftld PROGRAM]... [--folder FOLDER]
+    tests/bench/nbd.py [--short] [--rounds N] [--only TEXT] [--json FILE] [--seconds N]
+                       [--ftld PROGRAM]... [--folder FOLDER]
 
-The servers of a group run at once, but only one is spoken to at a time: point after point, round after round, one after the
-other. Groups, each with servers of its own:
+The servers of a group run at once, but only one has a load at a time: point after point, round
+after round, one after the other. Groups, each with servers of its own:
 
-- *4k*: `pagemap` on mlc-4k with 28 % over-provisioning and `lazyftl` at 7 %, after a sequential fill and three times the size in
-  random writes, so that GC runs all along: the number of runs is printed. Writes have the response times that the client sees.
-- *128k aged*: `pagemap` as above. Writes overwrite the device once, sequentially; before each round ftld's device is aged again
-  by random writes of twice its size. With `--verify once` also, if the program has that option.
+- *4k*: `pagemap` on mlc-4k with 28 % over-provisioning and `lazyftl` at 7 %, after a sequential
+  fill and three times the size in random writes, so that GC runs all along: the number of runs is
+  printed. Writes have the response times that the client sees.
+- *128k aged*: `pagemap` as above. Writes overwrite the device once, sequentially; before each round
+  ftld's device is aged again by random writes of twice its size. Reads also with `--verify once`,
+  if the program has that option.
 - *128k sequential*: `pagemap`, only ever written sequentially.
 - *fill*: new images of `lazyftl` and `pagemap` at 7 %, written once.
-- *memory*: every scheme: the largest sum of anonymous and locked memory while fio reads and writes at random over two
-  connections, less the RAM that the scheme reports.
+- *memory*: every scheme: the largest sum of anonymous and locked memory while fio reads and writes
+  at random over two connections, less the RAM that the scheme reports.
 
-`--only` takes a part of `GROUP: POINT`, for example `4k: write`. With several `--ftld`, the first one is ours, and the others
-(B, C, ...) run beside it. Images are in the page cache, like the file of the file servers.
+`--only` takes a part of `GROUP: POINT`, for example `4k: write`. With several `--ftld`, the first
+one is ours, and the others (B, C, ...) run beside it. Images are in the page cache, like the file
+of the file servers.
 
-Needs fio with the nbd engine, nbdkit, qemu-nbd and nbd-server. Exits with 1 if something fails, not if a target is missed:
-machines differ.
+Needs fio with the nbd engine, nbdkit, qemu-nbd and nbd-server. Exits with 1 if something fails, not
+if a target is missed: machines differ.
 """
 
 import statistics

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Writes the tables of docs/PERFORMANCE.md from kept results.
 
-    tests/bench/page.py RESULT.json     keeps the results as tests/results/performance.json, and writes the tables
-    tests/bench/page.py --check         fails if the tables are not what the kept results make
+    tests/bench/page.py RESULT.json   keeps the results as tests/results/performance.json, and
+                                      writes the tables
+    tests/bench/page.py --check       fails if the tables differ from those of the kept results
 
-A table stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; a name that this script does not know is an error. In
-place of a table whose script has not run stands its command. Lines outside are written by hand.
+A table stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; a name that this script does
+not know is an error. In place of a table whose script has not run stands its command. Lines outside
+are written by hand.
 """
 
 import argparse
@@ -118,6 +120,7 @@ TABLES = {
     "ublk": calls,
     "simulation": lambda results: contenders(results, "sim"),
     "schemes": lambda results: tables(results, "sim"),
+    "mount": lambda results: tables(results, "mount"),
     "model": lambda results: tables(results, "model"),
 }
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Cost of `--record`: fio's random writes over NBD, without a recording, with one, and with one without data.
+"""Cost of `--record`: fio's random writes over NBD, without a recording, with one, and with one
+without data.
 
     tests/bench/recording.py [--rounds N] [--seconds N] [--ftld PROGRAM] [--folder FOLDER]
 
-Three devices of `pagemap`, 256 MiB each, are filled once. In each round fio writes 4 KiB of incompressible data at random, at
-queue depth 32, to one after the other. Printed are medians over the rounds: writes per second, their ratio to those without a
-recording in the same round, and CPU time per write of the threads that serve requests and of `ftld-record`. The load of the
-machine is printed before and after. Exits with 1 if something fails.
+Three devices of `pagemap`, 256 MiB each, are filled once. In each round fio writes 4 KiB of
+incompressible data at random, at queue depth 32, to one after the other. Printed are medians over
+the rounds: writes per second, their ratio to those without a recording in the same round, and CPU
+time per write of the threads that serve requests and of `ftld-record`. The load of the machine is
+printed before and after. Exits with 1 if something fails.
 """
 
 import argparse

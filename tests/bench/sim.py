@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Simulation benchmark: how many host writes, or flash operations, a CPU-second buys.
 
-    tests/bench/sim.py [--short] [--rounds N] [--only TEXT] [--json FILE] [--ftlsim DIR] [--sim PROGRAM]...
+    tests/bench/sim.py [--short] [--rounds N] [--only TEXT] [--json FILE] [--ftlsim DIR]
+                       [--sim PROGRAM]...
 
-`pagemap` runs beside plain C loops, interleaved round by round. With `--ftlsim`, one of them is the greedy page map of
-sssl-ftlsim, a public simulator that is known for its speed: DIR is a clone of https://github.com/pjd-nu/sssl-ftlsim, compiled
-here with `cc -O3` and a driver of ours. The other, always there, is greedy.c: as little as a page map can do, four bytes a
-page. Every scheme then runs a 1 GiB device, for its flash operations per CPU-second and its memory. Loads are uniform random
-one-page writes after a sequential fill and three times the device in writes. A round of a scheme ends after a number of flash
-operations, because a write can cost one scheme hundreds of what it costs another. With several `--sim`, programs like
-`bench_sim`, the first one is ours, and the others (B, C, ...) run beside it.
-Exits with 1 if a run fails, not if a target is missed: machines differ.
+`pagemap` runs beside plain C loops, interleaved round by round. With `--ftlsim`, one of them is the
+greedy page map of sssl-ftlsim, a public simulator that is known for its speed: DIR is a clone of
+https://github.com/pjd-nu/sssl-ftlsim, compiled here with `cc -O3` and a driver of ours. The other,
+always there, is greedy.c: as little as a page map can do, four bytes a page. Every scheme then runs
+a 1 GiB device, for its flash operations per CPU-second and its memory. Loads are uniform random
+one-page writes after a sequential fill and three times the device in writes. A round of a scheme
+ends after a number of flash operations, because a write can cost one scheme hundreds of what it
+costs another. With several `--sim`, programs like `bench_sim`, the first one is ours, and the
+others (B, C, ...) run beside it. Exits with 1 if a run fails, not if a target is missed: machines
+differ.
 """
 
 import statistics

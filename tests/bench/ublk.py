@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""ublk benchmark: system calls and CPU time per request at queue depth 32, beside rublk null and loop in the same guest.
+"""ublk benchmark: system calls and CPU time per request at queue depth 32, beside rublk null and loop
+in the same guest.
 
-    tests/bench/ublk.py [--short] [--rounds N] [--only TEXT] [--json FILE] [--schemes "NAME..."] [--log FILE]
+    tests/bench/ublk.py [--short] [--rounds N] [--only TEXT] [--json FILE] [--schemes "NAME..."]
+                        [--log FILE]
 
-Boots the QEMU guest of tests/guest with tests/guest/ublk_bench.sh. It counts in the kernel, by thread, the system calls of each
-server while fio reads and writes: random requests of 4 KiB and sequential ones of 128 KiB. ftld's devices have 28 %
-over-provisioning and are aged by three times their size in random writes; images and the file behind loop are on a tmpfs. A
-ratio compares ours to theirs, so less is better. The guest's times are those of an emulated machine: CPU times have no target,
-and only large factors say something. `--log` reads the log of an earlier run of the guest instead. Exits with 1 if something
-fails, not if a target is missed.
+Boots the QEMU guest of tests/guest with tests/guest/ublk_bench.sh. It counts in the kernel, by
+thread, the system calls of each server while fio reads and writes: random requests of 4 KiB and
+sequential ones of 128 KiB. ftld's devices have 28 % over-provisioning and are aged by three times
+their size in random writes; images and the file behind loop are on a tmpfs. A ratio compares ours
+to theirs, so less is better. The guest's times are those of an emulated machine: CPU times have no
+target, and only large factors say something. `--log` reads the log of an earlier run of the guest
+instead. Exits with 1 if something fails, not if a target is missed.
 """
 
 import os

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Volume benchmark: threads of one process read and write a volume at random, 4 KiB each, without a transport.
+"""Volume benchmark: threads of one process read and write a volume at random, 4 KiB each, without a
+transport.
 
-    tests/bench/volume.py [--short] [--rounds N] [--only TEXT] [--json FILE] [--set KEY=VALUE]... [--folder FOLDER]
+    tests/bench/volume.py [--short] [--rounds N] [--only TEXT] [--json FILE] [--set KEY=VALUE]...
+                          [--folder FOLDER]
 
-`bench_volume` opens `pagemap` on mlc-4k with 28 % over-provisioning, fills it and ages it by three times its size in random
-writes. Shown is the rate of two threads beside that of one, in the same round, and the CPU time of a request. If the program
-has the option `--shards`, the same again with 2. `--set` adds an option of the daemon's file, as TOML. Exits with 1 if
-something fails, not if a target is missed.
+`bench_volume` opens `pagemap` on mlc-4k with 28 % over-provisioning, fills it and ages it by three
+times its size in random writes. Shown is the rate of two threads beside that of one, in the same
+round, and the CPU time of a request. If the program has the option `--shards`, the same again with
+2. `--set` adds an option of the daemon's file, as TOML. Exits with 1 if something fails, not if a
+target is missed.
 """
 
 import statistics

@@ -6,7 +6,8 @@
 #   FIO_SECONDS (5)  KILLS (3)  SCHEMES (lazyftl pagemap; or all)  what the scripts do
 #   FAULTS (3)        faults for each kind of journal in sqlite
 #   CRASHES (1)       how often host_crash_ext4 has its machine killed
-#   BENCH_ROUNDS (5)  BENCH_MIB (64)  BENCH_REQUESTS (4000)  rounds, size and requests of ublk_bench, which `all` leaves out
+#   BENCH_ROUNDS (5)  BENCH_MIB (64)  BENCH_REQUESTS (4000)  rounds, size and requests of
+#                     ublk_bench, which `all` leaves out
 #   SIZE              of the device; without it each script's own, small one
 #   FIO_MIB (32)      how much fio writes before it reads it back
 #   GUEST_TIMEOUT (1200)  seconds until a machine is taken for hung

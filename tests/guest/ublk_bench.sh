@@ -1,7 +1,8 @@
 # shellcheck shell=dash
-# What a request costs a ublk server: system calls and CPU time, of ftld beside rublk null and loop. Times of an emulated
-# machine say little; these are counts, and CPU times of the same machine. All servers run at once, round after round, one
-# after the other. Run by tests/bench/ublk.py, which reads the lines with "figures":
+# System calls and CPU time per request of a ublk server: ftld, and rublk null and loop. All servers
+# run at once, and have the load one after the other, round after round. The machine is emulated, so
+# CPU times compare only with each other. Run by tests/bench/ublk.py, which reads the lines with
+# "figures":
 #     figures SERVER LOAD REQUESTS SYSTEM_CALLS CPU_NS NAME=COUNT...
 # shellcheck source=tests/lib.sh
 . /bin/lib.sh
@@ -48,7 +49,8 @@ run_fio() {
 requests_done() { awk '{ print $1 + $5 }' "/sys/block/ublkb$1/stat"; }
 # cpu_ns PID: CPU time of all threads.
 cpu_ns() { cat /proc/"$1"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f\n", sum }'; }
-# calls PID: NAME=COUNT of the system calls that its threads made, most frequent first, after their sum.
+# calls PID: the sum of the system calls of its threads, then NAME=COUNT of each, most frequent
+# first.
 calls() {
   cat "$COUNTS" > /tmp/counts
   ls /proc/"$1"/task > /tmp/threads

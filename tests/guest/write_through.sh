@@ -1,6 +1,7 @@
 # shellcheck shell=dash
-# The kernel's write_cache switch under a volatile write cache that loses everything at a power cut: with "write through" the kernel
-# sends no FLUSH, so the daemon has to notice the switch, write back what is dirty, and acknowledge only what is durable.
+# The kernel's write_cache switch under a volatile write cache that loses everything at a power cut.
+# With "write through" the kernel sends no FLUSH, so the daemon has to detect the switch, write back
+# dirty data, and acknowledge only durable writes.
 # shellcheck source=tests/lib.sh
 . /bin/lib.sh
 image=/var/lib/ftld/ublkb0.ftld
@@ -19,8 +20,8 @@ dirty() { ftld status --json | tr -d ' \n' | grep -o '"dirty_bytes":[0-9]*' | cu
 # shellcheck disable=SC2317 # called by soon
 is_dirty() { [ "$(dirty)" = "$1" ]; }
 start() { serve --image "$image" --size "${SIZE:-64MiB}" --write-cache 16MiB --cache-model lost /dev/ublkb0 || give_up "no device"; }
-# cut NAME: a power cut, and a restart.
-cut() {
+# lose_power NAME: a power cut, and a restart.
+lose_power() {
   step "$1: power cut" ftld inject power-cut --seed 7
   soon "$1: the daemon ends" 20 ended "$FTLD"
   wait "$FTLD"
@@ -34,7 +35,7 @@ for at in 0 1 2 3; do soon "piece $at: old data, flushed" 5 put old $at fsync; d
 same "the kernel's switch" "$(cat $switch)" "write back"
 soon "a write without FLUSH" 5 put unflushed 0
 soon "it is in the cache alone" 5 is_dirty $piece
-cut "write back"
+lose_power "write back"
 soon "write back: the cut lost it" 1 holds old 0
 
 soon "a write that waits in the cache" 5 put waiting 1
@@ -48,7 +49,7 @@ soon "write through: a write with fsync" 5 put with_fsync 3 fsync
 sleep 0.3 # figures are published ten times a second
 same "write through: bytes that are dirty" "$(dirty)" 0
 same "write through: FLUSHes that the kernel sent" $(($(flushes_done ublkb0) - ${flushes:--1})) 0
-cut "write through"
+lose_power "write through"
 soon "write through: what was dirty is there" 1 holds waiting 1
 soon "write through: what was not flushed is there" 1 holds without_fsync 2
 soon "write through: what fsync returned for is there" 1 holds with_fsync 3

@@ -91,6 +91,13 @@ impl Layer for Faulty {
         })
     }
 
+    fn write_many(&self, writes: &[(u64, &[u8])], results: &mut Vec<io::Result<Completion>>) {
+        if !self.faults.is_armed() {
+            return self.device.write_many(writes, results);
+        }
+        self.write_each(writes, results);
+    }
+
     fn trim(&self, offset: u64, len: u64) -> io::Result<Completion> {
         self.change(offset, len, |device| device.trim(offset, len))
     }

@@ -334,3 +334,27 @@ fn what_does_not_fit_the_device_is_refused() {
     }
     assert!(!rig.faults.is_armed() && rig.faults.in_force(SIZE).is_empty());
 }
+
+#[test]
+fn each_write_of_a_batch_meets_the_faults() {
+    let device: Arc<Ram> = Arc::default();
+    let faults: Arc<Faults> = Arc::default();
+    let faulty = Faulty::new(device.clone(), faults.clone());
+    let data = [7; 4096];
+    let writes: Vec<(u64, &[u8])> = (0..3).map(|page| (page * 4096, &data[..])).collect();
+    let failed = |faulty: &Faulty| -> Vec<bool> {
+        let mut results = Vec::new();
+        BlockDevice::write_many(faulty, &writes, &mut results);
+        results.iter().map(|result| result.is_err()).collect()
+    };
+    assert_eq!(failed(&faulty), [false; 3]);
+    let hits = Hits {
+        offset: Some(4096),
+        length: Some(4096),
+        ..Hits::default()
+    };
+    faults
+        .run(&FaultCommand::WriteErrors(hits), &*device)
+        .unwrap();
+    assert_eq!(failed(&faulty), [false, true, false]);
+}

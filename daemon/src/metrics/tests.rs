@@ -153,9 +153,13 @@ fn every_label_combination_exists_from_the_start_and_counters_begin_at_0() {
             .iter()
             .filter(|label| !label.values.is_empty())
         {
+            // A device has the shards that it was made with; this one has one.
+            let count = match label.name {
+                "shard" => 1,
+                _ => label.values.len(),
+            };
             let with = |set: &String| {
-                label
-                    .values
+                label.values[..count]
                     .iter()
                     .map(|v| format!("{set},{}=\"{v}\"", label.name))
                     .collect()

@@ -452,7 +452,9 @@ mod tests {
     fn a_file_that_cannot_be_created_is_named() {
         let failure = Log::create(Path::new("/nonexistent/x.csv")).err().unwrap();
         assert!(
-            failure.message.starts_with("/nonexistent/x.csv: No such"),
+            failure
+                .message
+                .starts_with("--log /nonexistent/x.csv: there is no folder /nonexistent"),
             "{failure}"
         );
     }

@@ -1,6 +1,6 @@
-//! Reports while a start takes long: opening an image and mounting its scheme may read much.
+//! Reports during a long start: opening an image and mounting its scheme may read many records.
 //!
-//! Invariant: no report after the guard is dropped. Nothing here touches the image.
+//! Invariant: no report after the guard is dropped. Nothing here reads or writes the image.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 /// Time until the first report, and between two.
 pub(super) const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// Calls a function every so often until it is dropped.
+/// Calls a function at regular intervals until it is dropped.
 pub(super) struct LongStart {
     done: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl LongStart {
-    /// Calls `report` with the time since the begin, every `every`. Without a thread for it there
-    /// are no reports.
+    /// Calls `report` with the time since the start, once per `every`. If no thread can be created,
+    /// there are no reports.
     pub(super) fn watch(every: Duration, report: impl Fn(Duration) + Send + 'static) -> LongStart {
         let (done, wait) = channel::<()>();
         let begun = Instant::now();

@@ -1,9 +1,11 @@
-//! Writes that are executed together: one lock, one append to the flash, one write of the image.
+//! Writes that are executed together: one lock, one append to the flash, one write of the image. On
+//! a device of several shards that is so for the writes of each shard.
 //!
-//! Invariants: the order of the versions is that of the batch. A request is acknowledged only when
-//! all its pages are in the store. If the scheme refuses some, the batch is executed again one by
-//! one, so that each request gets a result of its own; after a failure of the device, that is an
-//! error. If power fails, each page of the batch is its old or its new content.
+//! Invariants: in a shard, the order of the versions is that of the batch; one address is in one
+//! shard. A request is acknowledged only when all its pages are in the store. If the scheme refuses
+//! some, the writes of that shard are executed again one by one, so that each request gets a result
+//! of its own; after a failure of the device, that is an error. If power fails, each page of the
+//! batch is its old or its new content.
 
 use super::Volume;
 use super::host::Op;
@@ -12,7 +14,7 @@ use super::request::Request;
 use crate::convert::{index, narrow, to_u64};
 use crate::device::{BlockDevice, Completion};
 use ftl_core::{FtlError, Lpn};
-use nand_model::{Nanos, Store};
+use nand_model::{Nanos, SHARDS_MAX, Store};
 use std::io;
 
 /// Pages of a batch, and their addresses. The buffers are reused.
@@ -48,19 +50,18 @@ impl Batch {
 }
 
 impl<S: Store> Core<S> {
-    /// Writes the whole pages of one shard; `written` counts them, also on an error.
+    /// Writes the whole pages of one shard.
     fn write_batch(
         &mut self,
         at: Nanos,
         shard: usize,
         members: &[Member<'_>],
-        written: &mut usize,
     ) -> Result<Nanos, FtlError> {
         let own = || members.iter().filter(|member| member.shard == shard);
         self.batch.fill(own(), self.scratch.len());
         let start = self.paged().handled(at);
         let Batch { lpns, data } = &self.batch;
-        let done = self.ftl.write_scattered(start, lpns, data, written)?;
+        let done = self.ftl.write_scattered(start, lpns, data)?;
         if let Some(last) = own().next_back() {
             self.note_write(at, last.offset, last.data);
         }
@@ -90,21 +91,27 @@ impl<S: Store + 'static> Volume<S> {
     }
 
     /// Returns how many of these writes, from the first on, can be executed together: whole pages,
-    /// each in one stripe, on a device that nothing delays, at most an extent.
+    /// each in one stripe, on a device that nothing delays, in each shard at most what its scheme
+    /// appends in a run.
     fn batch_length(&self, writes: &[(u64, &[u8])]) -> usize {
         let shape = &self.shape;
         if self.has_cache() || shape.emulate || shape.read_only || self.is_paused() {
             return 0;
         }
-        let (page, mut bytes) = (u64::from(shape.page_bytes), 0);
+        let page = u64::from(shape.page_bytes);
+        let mut bytes = [0; index(SHARDS_MAX)];
         let fits = |(offset, data): &&(u64, &[u8])| {
             let length = to_u64(data.len());
-            bytes += length;
             let whole = offset.is_multiple_of(page) && length.is_multiple_of(page) && length > 0;
             let inside = offset
                 .checked_add(length)
                 .is_some_and(|end| end <= shape.size);
-            whole && inside && bytes <= shape.write_bytes && shape.stripes.has_one(*offset, length)
+            if !(whole && inside && shape.stripes.has_one(*offset, length)) {
+                return false;
+            }
+            let of_shard = &mut bytes[shape.stripes.place(*offset).0];
+            *of_shard += length;
+            *of_shard <= shape.batch_bytes
         };
         writes.iter().take_while(fits).count()
     }
@@ -127,57 +134,42 @@ impl<S: Store + 'static> Volume<S> {
                 self.run_together(shard, &mut members);
             }
         }
-        for member in members {
-            let Member {
-                mut request,
-                offset,
-                data,
-                is_done,
-                ..
-            } = member;
-            if is_done {
-                results.push(request.end(Ok(())));
-            } else {
-                let result = self
-                    .writable()
-                    .and_then(|()| self.write_extents(&mut request, offset, data));
-                results.push(request.end(self.with_power(result)));
-            }
+        for mut member in members {
+            let result = match member.is_done {
+                true => Ok(()),
+                // Executed one by one, each request gets its own error, and its own time.
+                false => self.writable().and_then(|()| {
+                    self.write_extents(&mut member.request, member.offset, member.data)
+                }),
+            };
+            results.push(member.request.end(self.with_power(result)));
         }
     }
 
-    /// Executes the writes of one shard. Marks those that are done, from the first on, and may be
-    /// acknowledged.
-    fn run_together(&self, number: usize, members: &mut [Member<'_>]) {
-        let Ok(mut guard) = self.lock_to_change(&self.shards[number], true) else {
+    /// Executes the writes of one shard as one. They are done, and may be acknowledged, all or none
+    /// of them; in that case they are to be executed one by one.
+    fn run_together(&self, shard: usize, members: &mut [Member<'_>]) {
+        // No request of the batch begins here: a step of a paused device counts them one by one.
+        let Ok(mut guard) = self.lock_to_change(&self.shards[shard], false) else {
             return;
         };
-        let mut written = 0;
-        let times = self.run(&mut guard, true, |core| {
+        if self.is_paused() {
+            return;
+        }
+        let outcome = self.run(&mut guard, true, |core| {
             let start = core.clock.start(self.unlocked.counters.depth());
-            let outcome = core.write_batch(start, number, members, &mut written);
-            if written > 0 {
-                self.unlocked.note_accepted();
-            }
-            let done = outcome.inspect_err(|error| self.unlocked.note_failed(error))?;
-            for _ in members.iter().filter(|member| member.shard == number) {
+            let done = core
+                .write_batch(start, shard, members)
+                .inspect_err(|error| self.unlocked.note_failed(error))?;
+            self.unlocked.note_accepted();
+            for member in members.iter_mut().filter(|member| member.shard == shard) {
+                member.request.executed(start, done);
                 core.clock.done(done);
             }
-            Ok((start, done))
+            Ok(())
         });
-        drop(guard);
-        // Executed one by one, each request gets its own error, and its own time.
-        let Ok((start, done)) = self.with_power(times) else {
-            return;
-        };
-        for member in members.iter_mut().filter(|member| member.shard == number) {
-            let pages = member.data.len() / index(self.shape.page_bytes);
-            if written < pages {
-                return;
-            }
-            written -= pages;
-            member.request.executed(start, done);
-            member.is_done = true;
+        for member in members.iter_mut().filter(|member| member.shard == shard) {
+            member.is_done = outcome.is_ok();
         }
     }
 }

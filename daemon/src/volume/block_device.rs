@@ -204,12 +204,15 @@ impl<S: Store + 'static> Volume<S> {
             self.look(extent.shard, request, extent.is_last, |core, at| {
                 core.read_deferred(at, extent.at, buf, deferred)
             })?;
+            let is_held = deferred.is_held();
             // A panic is no evidence about the page: the scheme reads it again.
             let copied = catch_unwind(AssertUnwindSafe(|| deferred.finish(reader, buf)));
             if copied.unwrap_or(false) {
                 return Ok(());
             }
-            self.unlocked.counters.reads_repeated.fetch_add(1, Relaxed);
+            if is_held {
+                self.unlocked.counters.reads_repeated.fetch_add(1, Relaxed);
+            }
             self.look(extent.shard, request, extent.is_last, |core, at| {
                 core.read(at, extent.at, buf)
             })

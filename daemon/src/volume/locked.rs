@@ -98,7 +98,14 @@ impl<S: Store> Core<S> {
         buf: &mut [u8],
         deferred: &mut DeferredRead,
     ) -> Result<Nanos, FtlError> {
-        self.paged().read_deferred(at, offset, buf, deferred)
+        let erases = self.ftl.chip().counters().erases();
+        let read = self.paged().read_deferred(at, offset, buf, deferred);
+        // A read may collect garbage, for the mapping pages that leave a cache. Then the pages may
+        // have moved since they were found.
+        let stayed = self.ftl.chip().counters().erases() == erases;
+        let pin = stayed.then(|| self.ftl.chip().store().pin()).flatten();
+        deferred.hold(pin.filter(|_| read.is_ok()));
+        read
     }
 
     /// Makes everything on the flash safe.

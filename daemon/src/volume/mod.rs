@@ -1,16 +1,13 @@
 //! The scheme behind its lock: bytes in, pages out. A transport thread runs its request inline:
-//! split, run, complete.
+//! split, run, complete. A device has one chip, or several *shards*: chips of one shape with a lock
+//! each, between which its bytes are striped.
 //!
-//!
-//! A device has one chip, or several *shards*: chips of one shape with a lock each, between which its
-//! bytes are striped.
-//!
-//! Invariants: a lock is held for one bounded extent and never across a wait for the host's storage.
-//! Nobody holds two locks. When a verb returns `Ok`, everything that it acknowledges is in the store and survives
-//! the death of this process. Nothing is acknowledged after a failed sync, or after the flash lost
-//! power. [`Volume::run`] is the only place that catches a panic of the scheme: the device then
-//! refuses writes. If the scheme's tables may be half changed, it refuses reads too, since a wrong
-//! page is worse than none.
+//! Invariants: a lock is held for one bounded extent and never across a wait for the host's
+//! storage. Nobody holds two locks. When a verb returns `Ok`, everything that it acknowledges is in
+//! the store and survives the death of this process. Nothing is acknowledged after a failed sync,
+//! or after the flash lost power. [`Volume::run`] is the only place that catches a panic of the
+//! scheme: the device then refuses writes. If the scheme's tables may be half changed, it refuses
+//! reads too, since a wrong page is worse than none.
 //!
 //! If power fails here, [`Ftl::flush`] followed by the store's sync decides what survives; the
 //! volume has no state of its own on the image.
@@ -189,6 +186,8 @@ struct Shape {
     extent_bytes: u64,
     /// Most bytes of an extent of a write.
     write_bytes: u64,
+    /// Most bytes of writes that are executed together.
+    batch_bytes: u64,
     /// Unit of atomicity.
     unit_bytes: u32,
     /// Whether completions are delayed until the emulated flash has finished.
@@ -243,12 +242,15 @@ impl<S: Store + 'static> Volume<S> {
             "pages of {page} bytes"
         );
         let erases = chips[0].ftl.chip().store().erase_credit_full();
+        let scattered = chips.iter().map(|chip| chip.ftl.scattered_pages());
+        let scattered = u64::from(scattered.min().unwrap_or(1));
         let shape = Shape {
             size: options.size,
             stripes: Stripes::new(chips.len(), striping),
             page_bytes: geometry.page_bytes,
             extent_bytes,
             write_bytes: extent_bytes,
+            batch_bytes: extent_bytes.min(scattered * page),
             unit_bytes: geometry.page_bytes.min(4096),
             emulate: options.emulate,
             read_only: options.read_only,

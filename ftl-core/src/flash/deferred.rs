@@ -2,9 +2,10 @@
 //! checks them later, without the scheme.
 //!
 //! Invariants: a page that the second half accepts passes the checks of [`Flash::read_host`]: data
-//! and record are whole, and the record names the logical page. If one does not, nothing is decided:
-//! the caller reads again, in one piece. The pages stay where they are until [`DeferredRead::finish`]
-//! returns. Nothing is written.
+//! and record are whole, and the record names the logical page. If a page fails them, the caller
+//! reads again, in one piece, and that read decides. The pages keep their places while the read has
+//! a pin. It gets the pin last: a scheme that collects garbage in the same call would wait for its
+//! own reader. Nothing is written.
 
 use super::Flash;
 use crate::addr::Lpn;
@@ -31,6 +32,18 @@ impl DeferredRead {
         self.runs.clear();
         self.pin = None;
         (self.first, self.at) = (first.raw(), at);
+    }
+
+    /// Holds the pages where they are, until [`DeferredRead::finish`] or the next
+    /// [`DeferredRead::begin`]. Call it before the scheme is released, with a pin only if no block
+    /// was erased since `begin`. Without a pin, `finish` refuses.
+    pub fn hold(&mut self, pin: Option<Pin>) {
+        self.pin = pin;
+    }
+
+    /// Returns whether the pages stay where they are until [`DeferredRead::finish`] copies them.
+    pub fn is_held(&self) -> bool {
+        self.pin.is_some()
     }
 
     /// Copies the pages into the caller's buffer. Returns whether all are good; otherwise the whole
@@ -66,17 +79,14 @@ impl<S: Store> Flash<S> {
         self.deferred = None;
     }
 
-    /// Lets the following host reads leave their pages to `deferred`, until [`Flash::end_deferring`].
+    /// Makes the following host reads leave their pages to `deferred`, until
+    /// [`Flash::end_deferring`].
     pub(crate) fn defer_reads(&mut self, deferred: &mut DeferredRead) {
         deferred.page_bytes = self.geometry().page_len();
-        deferred.pin = self.chip().store().pin();
-        self.deferred = deferred
-            .pin
-            .is_some()
-            .then(|| std::mem::take(&mut deferred.runs));
+        self.deferred = Some(std::mem::take(&mut deferred.runs));
     }
 
-    /// Ends what [`Flash::defer_reads`] began.
+    /// Makes host reads copy their pages again, and passes the deferred runs to `deferred`.
     pub(crate) fn end_deferring(&mut self, deferred: &mut DeferredRead) {
         if let Some(runs) = self.deferred.take() {
             deferred.runs = runs;

@@ -1,18 +1,22 @@
 //! Copies of the controller's own pages, for a store that keeps no data.
 
+use super::own::set_word;
 use crate::format::Role;
 use crate::int::index;
 use nand_model::{Geometry, Pbn, Ppn};
-use rustc_hash::FxHashMap;
 
 /// Data of the controller's own pages (all but host data), for a store that keeps none. The chip
 /// still counts and times their reads.
 #[derive(Default)]
 pub(super) struct MetadataCopies {
-    /// Pages by block and offset; those without data are empty.
-    blocks: FxHashMap<u32, Vec<Box<[u8]>>>,
+    /// By block, its pages by offset, or none at all; pages without data are empty.
+    blocks: Vec<Vec<Box<[u8]>>>,
+    /// Number of pages with data.
+    kept: usize,
     /// Memory of removed pages: every new mapping page replaces an old one.
     unused: Vec<Box<[u8]>>,
+    /// Lists of erased blocks, with empty pages.
+    unused_lists: Vec<Vec<Box<[u8]>>>,
 }
 
 impl MetadataCopies {
@@ -22,47 +26,104 @@ impl MetadataCopies {
             geometry.page_len(),
             "data of page {ppn} is not one page long"
         );
-        let pages = self
-            .blocks
-            .entry(geometry.block_of(ppn).raw())
-            .or_insert_with(|| vec![Box::default(); geometry.block_pages()]);
-        let page = &mut pages[index(geometry.offset_of(ppn))];
-        if page.is_empty()
-            && let Some(unused) = self.unused.pop()
-        {
-            *page = unused;
+        let page = match self.unused.pop() {
+            Some(mut unused) => {
+                unused.copy_from_slice(data);
+                unused
+            }
+            None => data.into(),
+        };
+        self.insert(geometry, ppn, page);
+    }
+
+    /// Makes the copy of `from` that of `to`, and changes these words in it.
+    pub(super) fn change_owner(
+        &mut self,
+        geometry: &Geometry,
+        from: Ppn,
+        to: Ppn,
+        changes: &[(u32, u32)],
+    ) {
+        let mut page = self.take(geometry, from);
+        assert!(!page.is_empty(), "page {from} has no copy");
+        for (number, word) in changes {
+            set_word(&mut page, *number, *word);
         }
-        match page.is_empty() {
-            true => *page = data.into(),
-            false => page.copy_from_slice(data),
+        self.insert(geometry, to, page);
+    }
+
+    /// Keeps these bytes as the copy of a page, in exchange for unused ones.
+    pub(super) fn exchange(&mut self, geometry: &Geometry, ppn: Ppn, bytes: &mut Box<[u8]>) {
+        let other = match self.unused.pop() {
+            Some(unused) => unused,
+            None => vec![0; bytes.len()].into(),
+        };
+        let page = std::mem::replace(bytes, other);
+        self.insert(geometry, ppn, page);
+    }
+
+    fn insert(&mut self, geometry: &Geometry, ppn: Ppn, page: Box<[u8]>) {
+        let block = geometry.block_of(ppn).index();
+        if self.blocks.len() <= block {
+            self.blocks.resize_with(block + 1, Vec::new);
+        }
+        let pages = &mut self.blocks[block];
+        if pages.is_empty() {
+            let unused = self.unused_lists.pop();
+            *pages = unused.unwrap_or_else(|| vec![Box::default(); geometry.block_pages()]);
+        }
+        let old = std::mem::replace(&mut pages[index(geometry.offset_of(ppn))], page);
+        self.kept += 1;
+        self.release(old);
+    }
+
+    fn take(&mut self, geometry: &Geometry, ppn: Ppn) -> Box<[u8]> {
+        let pages = self.blocks.get_mut(geometry.block_of(ppn).index());
+        let page = pages.and_then(|pages| pages.get_mut(index(geometry.offset_of(ppn))));
+        let page = page.map(std::mem::take).unwrap_or_default();
+        self.kept -= usize::from(!page.is_empty());
+        page
+    }
+
+    /// Keeps the memory of a page that was replaced.
+    fn release(&mut self, page: Box<[u8]>) {
+        if !page.is_empty() {
+            self.kept -= 1;
+            self.unused.push(page);
         }
     }
 
     pub(super) fn remove(&mut self, geometry: &Geometry, ppn: Ppn) {
-        if let Some(pages) = self.blocks.get_mut(&geometry.block_of(ppn).raw()) {
-            let page = std::mem::take(&mut pages[index(geometry.offset_of(ppn))]);
-            if !page.is_empty() {
-                self.unused.push(page);
-            }
+        let page = self.take(geometry, ppn);
+        if !page.is_empty() {
+            self.unused.push(page);
         }
     }
 
     /// Removes the pages of an erased block.
     pub(super) fn remove_block(&mut self, block: Pbn) {
-        let pages = self.blocks.remove(&block.raw()).unwrap_or_default();
-        self.unused
-            .extend(pages.into_iter().filter(|page| !page.is_empty()));
+        let Some(pages) = self.blocks.get_mut(block.index()) else {
+            return;
+        };
+        let mut pages = std::mem::take(pages);
+        if !pages.is_empty() {
+            for page in &mut pages {
+                self.release(std::mem::take(page));
+            }
+            self.unused_lists.push(pages);
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
+        self.kept == 0
     }
 
     /// Returns all pages with their data.
     pub(super) fn into_pages(self, geometry: &Geometry) -> Vec<(Ppn, Box<[u8]>)> {
-        let pages = self.blocks.into_iter().flat_map(|(block, pages)| {
+        let blocks = (0..).map(Pbn::new).zip(self.blocks);
+        let pages = blocks.flat_map(|(block, pages)| {
             let pages = pages.into_iter().zip(0..);
-            pages.map(move |(data, page)| (geometry.page(Pbn::new(block), page), data))
+            pages.map(move |(data, page)| (geometry.page(block, page), data))
         });
         pages.filter(|(_, data)| !data.is_empty()).collect()
     }
@@ -78,7 +139,9 @@ impl MetadataCopies {
         let Some(first) = pages.clone().next() else {
             return;
         };
-        if let Some(own) = self.blocks.get(&geometry.block_of(first).raw()) {
+        if let Some(own) = self.blocks.get(geometry.block_of(first).index())
+            && !own.is_empty()
+        {
             let page_bytes = geometry.page_len();
             for (page, ppn) in data.chunks_mut(page_bytes).zip(pages) {
                 match &own[index(geometry.offset_of(ppn))] {
@@ -89,8 +152,10 @@ impl MetadataCopies {
         }
     }
 
+    #[inline]
     pub(super) fn get(&self, geometry: &Geometry, ppn: Ppn) -> Option<&[u8]> {
-        let page = &self.blocks.get(&geometry.block_of(ppn).raw())?[index(geometry.offset_of(ppn))];
+        let pages = self.blocks.get(geometry.block_of(ppn).index())?;
+        let page = pages.get(index(geometry.offset_of(ppn)))?;
         (!page.is_empty()).then_some(page)
     }
 }

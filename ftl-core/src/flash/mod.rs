@@ -3,6 +3,7 @@
 
 mod deferred;
 mod kept;
+mod own;
 mod program;
 mod read;
 
@@ -11,6 +12,7 @@ use crate::ram::{run_pages, vec_bytes, vec_most};
 pub use deferred::DeferredRead;
 use kept::MetadataCopies;
 use nand_model::{Chip, Geometry, Health, Nanos, PlacedRun, Ppn, Store};
+pub(crate) use own::OwnPage;
 
 /// A chip with the counters that every program needs.
 pub(crate) struct Flash<S> {

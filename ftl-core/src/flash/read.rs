@@ -149,6 +149,22 @@ impl<S: Store> Flash<S> {
         records: &mut [[u8; OOB_SLOT]],
         cause: Cause,
     ) -> Result<bool, NandError> {
+        let good = self.read_pages_in_place(pages, data, records, cause)?;
+        if let Some(kept) = &self.kept {
+            kept.restore(self.chip.geometry(), pages.iter().copied(), data);
+        }
+        Ok(good)
+    }
+
+    /// As [`Flash::read_pages`], but over a store that keeps no data, the copies of the
+    /// controller's own pages stay where they are. [`Flash::program_own_copy`] moves them.
+    pub(crate) fn read_pages_in_place(
+        &mut self,
+        pages: &[Ppn],
+        data: &mut [u8],
+        records: &mut [[u8; OOB_SLOT]],
+        cause: Cause,
+    ) -> Result<bool, NandError> {
         debug_assert_eq!(
             (data.len(), records.len()),
             (pages.len() * self.geometry().page_len(), pages.len()),
@@ -160,9 +176,6 @@ impl<S: Store> Flash<S> {
         self.now = self
             .chip
             .read_pages(self.now, pages, data, oobs, &mut self.health, cause)?;
-        if let Some(kept) = &self.kept {
-            kept.restore(self.chip.geometry(), pages.iter().copied(), data);
-        }
         // Avoids a branch per page.
         let all_records = || {
             records
@@ -226,6 +239,23 @@ impl<S: Store> Flash<S> {
         data: &mut [u8],
         cause: Cause,
     ) -> Result<Option<Oob>, FtlError> {
+        let oob = self.read_into(ppn, data, cause)?;
+        if let Some(kept) = &self.kept
+            && oob.is_some()
+            && let Some(own) = kept.get(self.chip.geometry(), ppn)
+        {
+            data.copy_from_slice(own);
+        }
+        Ok(oob)
+    }
+
+    /// Reads a page as the chip returns it: over a store without data, without its content.
+    pub(super) fn read_into(
+        &mut self,
+        ppn: Ppn,
+        data: &mut [u8],
+        cause: Cause,
+    ) -> Result<Option<Oob>, FtlError> {
         let mut bytes = [0; OOB_BYTES];
         match self.chip.read(self.now, ppn, data, &mut bytes, cause) {
             Ok(done) => self.now = done,
@@ -234,13 +264,6 @@ impl<S: Store> Flash<S> {
                 ..
             }) => return Ok(None),
             Err(other) => return Err(other.into()),
-        }
-        if let Some(own) = self
-            .kept
-            .as_ref()
-            .and_then(|kept| kept.get(self.chip.geometry(), ppn))
-        {
-            data.copy_from_slice(own);
         }
         Ok(Oob::decode(&bytes))
     }

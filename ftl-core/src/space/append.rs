@@ -7,7 +7,7 @@
 use super::{NEVER, NO_BLOCK, OpenBlock, Space, StreamId};
 use crate::block_table::State;
 use crate::error::FtlError;
-use crate::flash::Flash;
+use crate::flash::{Flash, OwnPage};
 use crate::format::{OOB_SLOT, PageTag};
 use crate::int::{index, to_u32};
 use nand_model::{Cause, Geometry, NandError, Pbn, Ppn, RunError, Store};
@@ -71,7 +71,7 @@ impl<S: Store> Space<S> {
         Ok(ppn)
     }
 
-    /// The same for any state of the stream.
+    /// [`Space::append_page`] for any stream: without an open block, or with gaps in it.
     #[cold]
     fn append_page_anyhow(
         &mut self,
@@ -114,6 +114,35 @@ impl<S: Store> Space<S> {
             let bytes = count * flash.geometry().page_len();
             flash.program_copies(first, epoch, &mut records[..count], &data[..bytes], cause)
         })
+    }
+
+    /// Appends a new version of one of the controller's own pages.
+    pub(crate) fn append_own(
+        &mut self,
+        stream: StreamId,
+        tag: PageTag,
+        page: &mut OwnPage,
+        cause: Cause,
+    ) -> Result<Ppn, FtlError> {
+        let appended = self.append_with(stream, 1, |flash, ppn, epoch, _| {
+            flash.program_own(ppn, epoch, tag, page, cause)
+        });
+        appended.map(|(ppn, _)| ppn)
+    }
+
+    /// Appends a copy of one of the controller's own pages like [`Space::append_copies`].
+    pub(crate) fn append_own_copy(
+        &mut self,
+        stream: StreamId,
+        from: Ppn,
+        record: &mut [u8; OOB_SLOT],
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<Ppn, FtlError> {
+        let appended = self.append_with(stream, 1, |flash, to, epoch, _| {
+            flash.program_own_copy(from, to, epoch, record, data, cause)
+        });
+        appended.map(|(ppn, _)| ppn)
     }
 
     /// Appends one page with a scheme part in its OOB area. `fill` writes that part for the page

@@ -3,7 +3,8 @@
 //! Invariants: bytes leave a map only as copies ([`MappedFile::read_at`]), so no reference into it
 //! exists. A map that has lost a page (its file was cut off, or its disk failed) reports [`Lost`]
 //! from then on: the page reads as zeros, and every read that could have copied them is refused. A
-//! SIGBUS at any other address has the effect that it had without this crate.
+//! SIGBUS at any other address has the effect that it had without this crate. A thread that blocks
+//! SIGBUS must not read: the kernel then kills the process.
 //!
 //! Nothing is written, so a power failure has no effect here.
 #![cfg(target_os = "linux")]

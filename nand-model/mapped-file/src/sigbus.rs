@@ -10,7 +10,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Most maps at a time: the handler looks at all of them.
+/// Maximum number of maps at a time: the handler searches all of them.
 const WATCHES: usize = 256;
 
 /// A watched map.
@@ -52,7 +52,9 @@ impl Watch {
 
     fn holds(&self, address: usize) -> bool {
         let base = self.base.load(Ordering::SeqCst);
-        base != 0 && (base..self.end.load(Ordering::SeqCst)).contains(&address)
+        let end = self.end.load(Ordering::SeqCst);
+        // The end changes only while the base is 0.
+        base != 0 && (base..end).contains(&address) && self.base.load(Ordering::SeqCst) == base
     }
 }
 
@@ -152,7 +154,7 @@ fn replace_page(address: usize) -> bool {
     there != libc::MAP_FAILED
 }
 
-/// Does what would happen without this crate.
+/// Passes the signal to the disposition that was there before.
 fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let before = BEFORE.get();
     let handler = before.map_or(libc::SIG_DFL, |before| before.sa_sigaction);

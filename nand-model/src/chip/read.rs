@@ -120,8 +120,8 @@ impl<S: Store> Chip<S> {
 
     /// Reads a run of pages without their bytes, for a caller that copies them by
     /// [`Store::reader`]: times and counts equal those of [`Chip::read_run`]. Returns `None`, and
-    /// charges nothing, if the chip itself has to read the run: some page is erased, or a fault plan
-    /// affects reads.
+    /// charges nothing, if the chip itself has to read the run: a page is erased, a fault plan
+    /// affects reads, or the store names no place.
     ///
     /// # Errors
     ///

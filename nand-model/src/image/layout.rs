@@ -6,10 +6,12 @@
 //! 4096     header copy 1
 //! 8192     block table: one 64-byte entry per block
 //! ...      program counts: one byte per page, valid after a clean close only
+//! ...      seal map: sectors of 512 bytes, one bit per slot
 //! ...      slots, each: slot header, page records, padding to 4 KiB, data pages, padding to 4 KiB
 //! ```
 
 use super::record::{CORE_BYTES, HINT_HEAD_BYTES, TABLE_ENTRY_BYTES};
+use super::seal::{SEAL_SECTOR_BYTES, SealSector};
 use crate::convert::{index, to_u64, to_usize};
 use crate::geometry::Geometry;
 
@@ -33,6 +35,7 @@ pub(crate) struct Layout {
     pub(crate) hints: bool,
     pub(crate) slots: u32,
     counts_at: u64,
+    seals_at: u64,
     slots_at: u64,
     meta_bytes: u64,
     slot_bytes: u64,
@@ -57,7 +60,9 @@ impl Layout {
             meta_bytes + (pages * u64::from(geometry.page_bytes)).next_multiple_of(PAGE);
         let counts_at =
             2 * PAGE + (to_u64(geometry.block_slots() * TABLE_ENTRY_BYTES)).next_multiple_of(PAGE);
-        let slots_at = counts_at + geometry.pages().next_multiple_of(PAGE);
+        let seals_at = counts_at + geometry.pages().next_multiple_of(PAGE);
+        let seal_bytes = to_u64(seal_sectors(slots) * SEAL_SECTOR_BYTES);
+        let slots_at = seals_at + seal_bytes.next_multiple_of(PAGE);
         let file_bytes = u64::from(slots)
             .checked_mul(slot_bytes)
             .and_then(|all| all.checked_add(slots_at));
@@ -65,13 +70,13 @@ impl Layout {
             .filter(|&all| i64::try_from(all).is_ok())
             .ok_or("more bytes than a file can have")?;
         debug_assert!(
-            [counts_at, slots_at, meta_bytes, slot_bytes]
+            [counts_at, seals_at, slots_at, meta_bytes, slot_bytes]
                 .iter()
                 .all(|at| at.is_multiple_of(PAGE)),
             "areas begin at pages of the host"
         );
         debug_assert!(
-            counts_at < slots_at && slots_at < file_bytes,
+            counts_at < seals_at && seals_at < slots_at && slots_at < file_bytes,
             "areas follow one another"
         );
         let record_bytes = to_usize(record_bytes);
@@ -81,6 +86,7 @@ impl Layout {
             hints,
             slots,
             counts_at,
+            seals_at,
             slots_at,
             meta_bytes,
             slot_bytes,
@@ -126,6 +132,16 @@ impl Layout {
         self.counts_at + to_u64(block * self.pages())
     }
 
+    /// Sectors of the seal map.
+    pub(crate) fn seal_sectors(&self) -> usize {
+        seal_sectors(self.slots)
+    }
+
+    pub(crate) fn seal_sector_at(&self, number: usize) -> u64 {
+        debug_assert!(number < self.seal_sectors(), "no sector {number} of seals");
+        self.seals_at + to_u64(number * SEAL_SECTOR_BYTES)
+    }
+
     #[inline]
     pub(crate) fn slot_at(&self, slot: u32) -> u64 {
         debug_assert!(slot <= self.slots, "slot {slot} of {}", self.slots);
@@ -166,6 +182,10 @@ impl Layout {
     }
 }
 
+fn seal_sectors(slots: u32) -> usize {
+    SealSector::of(slots.saturating_sub(1)) + 1
+}
+
 /// A record consists of its core, the OOB and optionally a hint. Without a hint, only the cores
 /// must not cross a sector; with one, the hint must not either, because it is changed in place.
 fn record_bytes(oob_bytes: u64, hints: bool) -> u64 {
@@ -192,7 +212,9 @@ mod tests {
             let layout = Layout::new(profile.with_blocks(100).geometry, profile.nop, 16).unwrap();
             let last = layout.geometry.pages_per_block - 1;
             assert!(layout.entry_at(100) <= layout.counts_at(0));
-            assert!(layout.counts_at(100) <= layout.slot_at(0));
+            assert!(layout.counts_at(100) <= layout.seal_sector_at(0));
+            let last_sector = layout.seal_sectors() - 1;
+            assert!(layout.seal_sector_at(last_sector) < layout.slot_at(0));
             assert_eq!(layout.slot_at(1) % PAGE, 0);
             assert!(layout.record_at(0, last) + layout.record_bytes as u64 <= layout.data_at(0, 0));
             assert!(

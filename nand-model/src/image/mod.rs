@@ -12,6 +12,7 @@ mod header;
 mod layout;
 mod part;
 mod record;
+mod seal;
 mod sections;
 
 pub use error::ImageError;
@@ -21,6 +22,7 @@ pub(crate) use record::{
     CORE_BYTES, Core, HINT_HEAD_BYTES, Hint, Mark, SLOT_HEADER_BYTES, SlotHeader,
     TABLE_ENTRY_BYTES, TableEntry, is_zero,
 };
+pub(crate) use seal::{SEAL_SECTOR_BYTES, SealSector};
 
 use crate::profile::Profile;
 

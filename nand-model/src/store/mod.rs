@@ -201,13 +201,13 @@ pub trait Store: Send + 'static {
         None
     }
 
-    /// Holds the places that [`Store::place`] names from now on, until the pin is dropped; `None` if
+    /// Keeps the places that [`Store::place`] names from now on until the pin is dropped; `None` if
     /// the store has no reader.
     fn pin(&self) -> Option<Pin> {
         None
     }
 
-    /// Returns where a run of programmed pages of one block is stored, for [`Store::reader`]; `None`
+    /// Returns the place of a run of programmed pages of one block, for [`Store::reader`]; `None`
     /// if the store itself has to read it.
     fn place(&self, _first: Ppn, _count: u32) -> Option<PlacedRun> {
         None

@@ -193,6 +193,7 @@ struct Map {
     record: usize,
     meta: usize,
     slot: usize,
+    seals: usize,
     slots: usize,
 }
 
@@ -205,6 +206,7 @@ impl Map {
         let counts = 2 * PAGE + up(64 * blocks, PAGE);
         let meta = up(512 + pages * record, PAGE);
         let slot = meta + up(pages * page_bytes, PAGE);
+        let seals = counts + up(blocks * pages, PAGE);
         Map {
             counts,
             pages,
@@ -213,7 +215,9 @@ impl Map {
             record,
             meta,
             slot,
-            slots: counts + up(blocks * pages, PAGE),
+            seals,
+            // The first sector of the seal map has 4,000 slots, more than these images.
+            slots: seals + PAGE,
         }
     }
 }
@@ -251,6 +255,12 @@ fn edit(geometry: &Geometry, bytes: &mut Vec<u8>, input: &mut Input) {
             overwrite(&mut bytes[at..], input);
         }
         _ if !whole => {}
+        2 if page % 4 == 3 => {
+            let sector = &mut bytes[map.seals..][..512];
+            let at = usize::from(input.u16()) % 508;
+            overwrite(&mut sector[at..508], input);
+            seal(sector, 508, crc32c(&0u32.to_le_bytes()));
+        }
         2 => {
             let copy = &mut bytes[page % 2 * PAGE..][..PAGE];
             let at = usize::from(input.u16()) % (PAGE - 4);

@@ -20,7 +20,7 @@ use libublk::helpers::IoBuf;
 use libublk::io::{UblkDev, UblkIOCtx, UblkQueue};
 use libublk::{BufDesc, BufDescList, UblkError, UblkIORes, UblkUringData, sys as abi};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::signal::SigSet;
+use nix::sys::signal::{SigSet, Signal};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tracing::error;
 
@@ -131,6 +131,21 @@ impl Gate {
     }
 }
 
+/// Blocks the signals that other threads handle, but not those of this thread's own faults. The map
+/// of the image turns SIGBUS into an error of the request; blocked, it would kill the process.
+fn block_signals() -> nix::Result<()> {
+    let mut signals = SigSet::all();
+    for fault in [
+        Signal::SIGBUS,
+        Signal::SIGSEGV,
+        Signal::SIGILL,
+        Signal::SIGFPE,
+    ] {
+        signals.remove(fault);
+    }
+    signals.thread_block()
+}
+
 /// Serves queue `id` until the device stops; returns false if it had to end before.
 pub(super) fn run(
     id: u16,
@@ -140,7 +155,7 @@ pub(super) fn run(
     helpers: Helpers,
 ) -> bool {
     // Other threads handle signals.
-    if let Err(error) = SigSet::all().thread_block() {
+    if let Err(error) = block_signals() {
         error!(%error, queue = id, "cannot block signals on a ublk queue");
     }
     let _ = nix::sys::prctl::set_name(c"ftld-ublk");
@@ -235,7 +250,8 @@ impl Queue<'_> {
         self.q.ublk_submit_sqe_sync(poll.build().user_data(data))
     }
 
-    /// Serves what has arrived together, in order; writes in a row are executed together.
+    /// Serves the events that have arrived together, in order; consecutive writes are executed
+    /// together.
     fn serve(&mut self, mut events: &[(u64, i32)]) -> Result<(), UblkError> {
         while let Some(&(data, res)) = events.first() {
             let writes = events
@@ -281,6 +297,12 @@ impl Queue<'_> {
                 writes.push((request.offset, data));
             }
             self.device.write_many(&writes, &mut results);
+            // A request without a result would never be answered.
+            assert_eq!(
+                results.len(),
+                writes.len(),
+                "a result for each write of a batch"
+            );
             Ok(())
         });
         drop(entered);
@@ -464,7 +486,7 @@ impl Flusher {
         thread::Builder::new()
             .name("ftld-flush".into())
             .spawn(move || {
-                let _ = SigSet::all().thread_block();
+                let _ = block_signals();
                 for Job {
                     tag,
                     moved,

@@ -114,6 +114,9 @@ impl Ftl<MemStore> for Toy {
         }
         Ok(at + 500_000 * self.slow)
     }
+    fn scattered_pages(&self) -> u32 {
+        16
+    }
     fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
         self.note("trim", first, count)?;
         (first.raw()..first.raw() + count).for_each(|page| drop(self.pages.remove(&page)));

@@ -219,7 +219,11 @@ fn what_the_scheme_refuses_in_a_batch_fails_and_nothing_else() {
     assert_eq!(write_pages(&volume, &[5, 7, 6]), [0, ENOSPC, 0]);
     assert!(volume.writes_failing().is_none(), "the last one succeeded");
     handles.set(7, Trap::Panic);
-    assert_eq!(write_pages(&volume, &[5, 7, 6]), [EIO; 3]);
+    assert_eq!(
+        write_pages(&volume, &[5, 7, 6]),
+        [EPERM; 3],
+        "the device has failed"
+    );
     let writes = *volume.host().of(Op::Write);
     assert_eq!((writes.completed, writes.in_flight), (2, 0));
 }

@@ -158,21 +158,15 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
         }
     }
 
-    fn write_scattered_pages(
-        &mut self,
-        lpns: &[Lpn],
-        data: &[u8],
-        written: &mut usize,
-    ) -> Result<(), FtlError> {
-        if self.map.streams.host().len() == 1 {
-            return self.append_run(lpns.len(), |i| lpns[i], data, written);
+    fn scattered_pages(&self) -> u32 {
+        match self.map.streams.host() {
+            [_] => self.space.geometry().pages_per_block,
+            _ => 1,
         }
-        let page = self.space.geometry().page_bytes as usize;
-        for (lpn, bytes) in lpns.iter().zip(data.chunks_exact(page)) {
-            self.write_page(*lpn, bytes)?;
-            *written += 1;
-        }
-        Ok(())
+    }
+
+    fn write_scattered_pages(&mut self, lpns: &[Lpn], data: &[u8]) -> Result<(), FtlError> {
+        self.append_run(lpns.len(), |i| lpns[i], data)
     }
 
     fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
@@ -351,17 +345,15 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             self.space.flash.end_parts(parts);
             return Ok(());
         }
-        self.append_run(count, |i| first.plus(i as u32), data, &mut 0)
+        self.append_run(count, |i| first.plus(i as u32), data)
     }
 
-    /// Appends pages in runs; `lpn_of` returns the logical page of each number from 0 on. `written`
-    /// counts the pages that are written.
+    /// Appends pages in runs; `lpn_of` returns the logical page of each number from 0 on.
     fn append_run(
         &mut self,
         count: usize,
         lpn_of: impl Fn(usize) -> Lpn,
         data: &[u8],
-        written: &mut usize,
     ) -> Result<(), FtlError> {
         let page = self.space.geometry().page_bytes as usize;
         let mut done = 0;
@@ -387,7 +379,6 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             }
             self.stats.host_pages_written += taken as u64;
             done += taken as usize;
-            *written += taken as usize;
             self.advance_checkpoint(taken)?;
         }
         Ok(())

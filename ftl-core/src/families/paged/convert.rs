@@ -6,9 +6,9 @@
 //! mapping pages are new, and mount finds the other entries in the recovery window. A block leaves
 //! the window only after the mapping pages that replaced its entries are safe.
 
-use super::map::{entry_at, set_entry};
-use super::pending::Pending;
-use super::{MAP, PagedFtl, Policy};
+use super::map::entry_at;
+use super::pending::{Change, Pending};
+use super::{MAP, PagedFtl, Policy, UNMAPPED};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::events::EventKind;
@@ -20,13 +20,6 @@ use nand_model::{Cause, Pbn, Ppn, Store};
 /// mapping blocks of one conversion. Mount extends the window by this number and by that of the
 /// lanes, since the parts of one request may open a block each.
 pub(crate) const WINDOW_SLACK: u64 = 16;
-
-/// An entry being written into its mapping page.
-struct Written {
-    lpn: u32,
-    /// The page that the mapping page named before, if it is still counted as valid.
-    superseded: Option<Ppn>,
-}
 
 impl<S: Store, P: Policy> PagedFtl<S, P> {
     /// Converts one block if the update and cold area has no room for `more` blocks. Also converts
@@ -50,15 +43,22 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
 
     /// Returns the full block whose conversion writes the fewest mapping pages; of several, the
     /// oldest.
-    fn cheapest(&self) -> Option<Pbn> {
+    fn cheapest(&mut self) -> Option<Pbn> {
+        self.count_costs();
         let filled = self
             .map
             .pending
             .blocks()
             .filter(|(block, _)| self.space.table.state(*block) == State::Full);
         filled
-            .min_by_key(|(_, buffer)| (buffer.cost, buffer.epoch))
+            .min_by_key(|(_, buffer)| (buffer.cost(), buffer.epoch))
             .map(|(block, _)| block)
+    }
+
+    /// Counts the conversion costs of the full blocks.
+    pub(crate) fn count_costs(&mut self) {
+        let (pending, table) = (&mut self.map.pending, &self.space.table);
+        pending.count_costs(|block| table.state(block) == State::Full);
     }
 
     /// Converts the blocks that would get too old for the window, before a mapping block is opened
@@ -103,12 +103,12 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
         );
         let (began, before) = (self.space.flash.now(), self.stats.convert_map_pages);
         let nested = std::mem::replace(&mut self.map.converting, true);
-        let outcome = self
-            .map
-            .pending
-            .pages_to_write(block)
-            .into_iter()
-            .try_for_each(|vtpn| self.write_back(vtpn, Cause::Convert));
+        let mut pages = std::mem::take(&mut self.map.to_write);
+        self.map.pending.list_pages_to_write(block, &mut pages);
+        let outcome = pages
+            .iter()
+            .try_for_each(|vtpn| self.write_back(*vtpn, Cause::Convert));
+        self.map.to_write = pages;
         self.map.converting = nested;
         outcome?;
         self.map.pending.remove_block(block);
@@ -144,59 +144,68 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
         if self.space.room(MAP) == 0 && !self.map.converting {
             self.enforce_window()?;
         }
-        let Some(dirty) = self.map.pending.dirty(vtpn) else {
+        let dirty = self.map.pending.dirty(vtpn);
+        if dirty == 0 {
             return Ok(());
-        };
-        let plain = |lpn: &u32| {
-            let entry = self
-                .map
-                .pending
-                .get(*lpn)
-                .expect("dirty entries are pending");
-            !entry.invalidate && entry.ppn().is_none_or(|ppn| self.space.is_safe(ppn))
-        };
-        let plain = P::LOOKS_UP_WRITES && dirty.lpns.iter().all(plain);
+        }
+        let has_superseded = self.leave_unsafe(vtpn);
+        let plain = P::LOOKS_UP_WRITES && !has_superseded && self.map.left.is_empty();
         self.load_map_page(vtpn, plain, cause)?;
-        let Some((written, left)) = self.compose(vtpn) else {
-            return Ok(());
+        let reached = match self.map.left.len() as u32 {
+            0 => self.space.flash.pseq(),
+            left if left == dirty => return Ok(()),
+            _ => self.map.pending.dirty_since(vtpn) - 1,
         };
-        let reached = match self.map.pending.dirty(vtpn) {
-            Some(dirty) if !left.is_empty() => dirty.since - 1,
-            _ => self.space.flash.pseq(),
-        };
+        self.compose(vtpn);
         self.program_map_page(vtpn, reached, cause)?;
         self.stats.convert_map_pages += 1;
-        let lpns: Vec<u32> = written.iter().map(|w| w.lpn).collect();
-        self.map.pending.clean(vtpn, &lpns, left);
-        for old in written.into_iter().filter_map(|w| w.superseded) {
-            self.invalidate(old, cause)?;
+        self.map.pending.clean(vtpn, &self.map.left);
+        for i in 0..self.map.superseded.len() {
+            let old = self.map.superseded[i];
+            if old != UNMAPPED {
+                self.invalidate(Ppn::new(old), cause)?;
+            }
         }
         Ok(())
     }
 
-    /// Puts the dirty entries into `map_page`. Returns `None` if there are none to write.
-    fn compose(&mut self, vtpn: u32) -> Option<(Vec<Written>, Vec<u32>)> {
-        let first = self.pages_of(vtpn).start;
-        let mut written = Vec::new();
-        let mut left = Vec::new();
-        for &lpn in &self.map.pending.dirty(vtpn)?.lpns {
-            let entry = self
-                .map
-                .pending
-                .get(lpn)
-                .expect("dirty entries are pending");
+    /// Lists in `left` the dirty entries whose page can still be lost. Returns whether any other
+    /// one supersedes a page that is still counted as valid.
+    fn leave_unsafe(&mut self, vtpn: u32) -> bool {
+        let map = &mut self.map;
+        map.left.clear();
+        let mut has_superseded = false;
+        for Change { index, entry, .. } in map.pending.changes(vtpn) {
             if entry.ppn().is_some_and(|ppn| !self.space.is_safe(ppn)) {
-                left.push(lpn);
+                map.left.push(index);
+            } else {
+                has_superseded |= entry.invalidate;
+            }
+        }
+        has_superseded
+    }
+
+    /// Puts the dirty entries into `map_page`, except those in `left`. Lists the pages that they
+    /// supersede in `superseded`, in the order of the changes.
+    fn compose(&mut self, vtpn: u32) {
+        let map = &mut self.map;
+        map.superseded.clear();
+        map.superseded
+            .resize(map.pending.dirty(vtpn) as usize, UNMAPPED);
+        let mut left = map.left.iter().copied().peekable();
+        for change in map.pending.changes(vtpn) {
+            if left.next_if_eq(&change.index).is_some() {
                 continue;
             }
-            let old = entry_at(&self.map.map_page, lpn - first);
-            set_entry(&mut self.map.map_page, lpn - first, entry.ppn());
-            written.push(Written {
-                lpn,
-                superseded: old.filter(|_| entry.invalidate),
-            });
+            let (index, entry) = (u32::from(change.index), change.entry);
+            if entry.invalidate
+                && let Some(old) = entry_at(self.space.flash.own(&map.map_page), index)
+            {
+                map.superseded[usize::from(change.order)] = old.raw();
+            }
+            let to = entry.ppn().map_or(UNMAPPED, Ppn::raw);
+            map.map_page.set_word(index, to);
         }
-        (!written.is_empty()).then_some((written, left))
     }
 
     /// Programs `map_page` as the newest version of a mapping page.
@@ -222,10 +231,12 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
             lpn: vtpn,
             ver: upto,
         };
-        let ppn = self.space.append(MAP, &[tag], &self.map.map_page, cause)?.0;
+        let page = &mut self.map.map_page;
+        let ppn = self.space.append_own(MAP, tag, page, cause)?;
         self.set_directory(vtpn, Some(ppn));
         self.map.upto[vtpn as usize] = upto;
-        self.map.policy.on_writeback(vtpn, &self.map.map_page);
+        let page = self.space.flash.own(&self.map.map_page);
+        self.map.policy.on_writeback(vtpn, page);
         Ok(())
     }
 
@@ -263,9 +274,7 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
         }
         for vtpn in self.map.pending.dirty_pages() {
             self.ensure_space(MAP)?;
-            if self.map.pending.dirty(vtpn).is_some() {
-                self.write_back(vtpn, Cause::Translation)?;
-            }
+            self.write_back(vtpn, Cause::Translation)?;
         }
         Ok(())
     }

@@ -64,10 +64,6 @@ pub(crate) fn entry_at(page: &[u8], index: u32) -> Option<Ppn> {
         .map(Ppn::new)
 }
 
-pub(crate) fn set_entry(page: &mut [u8], index: u32, to: Option<Ppn>) {
-    page[4 * index as usize..][..4].copy_from_slice(&to.map_or(UNMAPPED, Ppn::raw).to_le_bytes());
-}
-
 impl<S: Store, P: Policy> PagedFtl<S, P> {
     /// Returns the number of entries per mapping page.
     #[inline]
@@ -111,10 +107,11 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
         self.stalled_by(Cause::Translation, |ftl| {
             ftl.read_map_page(vtpn, Cause::Translation)
         })?;
+        let page = self.space.flash.own(&self.map.map_page);
         self.map
             .policy
-            .load(vtpn, &self.map.map_page, lpn.raw(), more, &self.map.pending);
-        Ok(entry_at(&self.map.map_page, index))
+            .load(vtpn, page, lpn.raw(), more, &self.map.pending);
+        Ok(entry_at(page, index))
     }
 
     /// Points a page at its new location, or at none. The old page becomes invalid now if it is
@@ -168,22 +165,31 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
         cause: Cause,
     ) -> Result<(), FtlError> {
         if self.map.directory[vtpn as usize] == UNMAPPED {
-            self.map.map_page.fill(0xFF);
+            self.map.map_page.renew().fill(0xFF);
             return Ok(());
         }
         if self
             .map
             .policy
-            .copy_page(vtpn, plain, &mut self.map.map_page)
+            .copy_page(vtpn, plain, self.map.map_page.renew())
         {
             return Ok(());
         }
         self.read_map_page(vtpn, cause)
     }
 
+    /// Returns the entry at `index` of the mapping page in `map_page`.
+    #[inline]
+    pub(crate) fn loaded_entry(&self, index: u32) -> Option<Ppn> {
+        entry_at(self.space.flash.own(&self.map.map_page), index)
+    }
+
     fn read_map_page(&mut self, vtpn: u32, cause: Cause) -> Result<(), FtlError> {
         let ppn = Ppn::new(self.map.directory[vtpn as usize]);
-        let oob = self.space.flash.read(ppn, &mut self.map.map_page, cause)?;
+        let oob = self
+            .space
+            .flash
+            .read_own(ppn, &mut self.map.map_page, cause)?;
         match oob {
             Some(oob) if oob.tag.role == Role::Map && oob.tag.lpn == vtpn => Ok(()),
             Some(oob) => Err(FtlError::Corrupt(format!(

@@ -50,7 +50,7 @@ use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, Params};
 use crate::controller::{Controller, Mapping, check_size, ram_entry};
 use crate::error::FtlError;
-use crate::flash::Flash;
+use crate::flash::{Flash, OwnPage};
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::Start;
 use crate::gc::placement::{self, DataStreams};
@@ -201,7 +201,7 @@ pub(crate) struct PagedMap<P> {
     upto: Vec<u64>,
     mapped: Mapped,
     /// The mapping page being read or composed.
-    pub(crate) map_page: Vec<u8>,
+    pub(crate) map_page: OwnPage,
     /// Converted blocks: the epoch, and the last program of the conversion. Programs up to that one
     /// must be safe before the block leaves the recovery window.
     converted: VecDeque<(u64, u64)>,
@@ -212,6 +212,15 @@ pub(crate) struct PagedMap<P> {
     /// `pseq` at the start of the last checkpoint.
     last_checkpoint: u64,
     tags: Vec<PageTag>,
+    /// Mapping pages that a conversion writes.
+    to_write: Vec<u32>,
+    /// Entries that a write-back leaves out, by index in their mapping page, ascending.
+    left: Vec<u16>,
+    /// Pages that a write-back supersedes, or [`UNMAPPED`], in the order of the changes.
+    superseded: Vec<u32>,
+    /// Of a GC run: the mapping pages of relocated pages that are not cached; by page of the
+    /// victim, whether it stays there because it is superseded.
+    relocated: (Vec<u32>, Vec<bool>),
 }
 
 /// A scheme over a chip.
@@ -294,18 +303,28 @@ impl<S: Store, P: Policy> Mapping<S> for PagedFtl<S, P> {
                 }
             }
             self.space.flash.delay_parts(&mut parts);
-            self.map.tags.clear();
-            self.map.tags.extend((0..wanted).map(|i| PageTag {
-                role: self.map.settings.host_role,
-                flags: Flags::NONE,
-                lpn: first.raw() + done + i,
-                ver: self.next_ver + i as u64,
-            }));
             let bytes = &data[done as usize * page..][..wanted as usize * page];
             let seq = self.space.flash.pseq() + 1;
-            let (ppn, taken) = self
-                .space
-                .append(stream, &self.map.tags, bytes, Cause::Host)?;
+            let (role, lpn, ver) = (
+                self.map.settings.host_role,
+                first.raw() + done,
+                self.next_ver,
+            );
+            let tag = |i: u32| PageTag {
+                role,
+                flags: Flags::NONE,
+                lpn: lpn + i,
+                ver: ver + u64::from(i),
+            };
+            let (ppn, taken) = if wanted == 1 {
+                let ppn = (self.space).append_page(stream, tag(0), bytes, Cause::Host)?;
+                (ppn, 1)
+            } else {
+                let tags = &mut self.map.tags;
+                tags.clear();
+                tags.extend((0..wanted).map(tag));
+                self.space.append(stream, tags, bytes, Cause::Host)?
+            };
             self.next_ver += taken as u64;
             self.track_buffer_block(ppn, stream);
             for i in 0..taken {
@@ -383,19 +402,30 @@ impl<S: Store, P: Policy> Mapping<S> for PagedFtl<S, P> {
         // A logical page has at most one pending entry.
         let logical = u64::from(self.logical_pages);
         let (most, counted) = (bounds.entries.min(logical), bounds.counted.min(logical));
-        let (table_most, indexes_most) = pending.bytes_most(most, bounds.blocks, pages);
+        let (table_most, indexes_most) = pending.bytes_most(most, bounds.blocks);
         let touched = TRIM_PAGES / self.per_page() as u64 + 2;
         let (trims, trims_most) = map.trims.ram(&geometry, touched.min(pages));
         let directory = vec_bytes::<u32>(map.directory.capacity());
         let tables = directory + vec_bytes::<u64>(map.upto.capacity());
         let (mapped, placement) = (map.mapped.bytes(), map.streams.bytes());
-        let fixed = vec_bytes::<u8>(map.map_page.capacity());
-        let work = fixed
+        let work = map.map_page.ram()
             + vec_bytes::<PageTag>(map.tags.capacity())
             + vec_bytes::<(u64, u64)>(map.converted.capacity())
+            + vec_bytes::<u32>(map.to_write.capacity())
+            + vec_bytes::<u16>(map.left.capacity())
+            + vec_bytes::<u32>(map.superseded.capacity())
+            + vec_bytes::<u32>(map.relocated.0.capacity())
+            + vec_bytes::<bool>(map.relocated.1.capacity())
             + map.writer.as_ref().map_or(0, Writer::bytes);
-        let work_most = fixed
-            + vec_most::<PageTag>(geometry.pages_per_block as u64)
+        // Buffers for the pages of a block, and for the entries of a mapping page.
+        let (block, entries) = (geometry.pages_per_block.into(), self.per_page().into());
+        let work_most = u64::from(geometry.page_bytes)
+            + vec_most::<(u32, u32)>(entries)
+            + vec_most::<PageTag>(block)
+            + vec_most::<u32>(2 * block)
+            + vec_most::<bool>(block)
+            + vec_most::<u32>(entries)
+            + vec_most::<u16>(entries)
             + vec_most::<(u64, u64)>(bounds.blocks)
             + Writer::bytes_most(&geometry, self.logical_pages);
         let entries = pending.len() as u64;
@@ -456,8 +486,8 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
         let vtpns = map_pages(&geometry, logical_pages) as usize;
         let map = PagedMap {
             scheme,
-            pending: Pending::new(geometry, !at_once),
-            map_page: vec![0; geometry.page_bytes as usize],
+            pending: Pending::new(geometry, map_pages(&geometry, logical_pages), !at_once),
+            map_page: OwnPage::new(geometry.page_len()),
             settings,
             policy,
             streams,
@@ -470,6 +500,10 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
             writer: None,
             last_checkpoint: 0,
             tags: Vec::new(),
+            to_write: Vec::new(),
+            left: Vec::new(),
+            superseded: Vec::new(),
+            relocated: Default::default(),
         };
         Controller::start(start, space, gc, CHECKPOINT, logical_pages, map)
     }

@@ -8,7 +8,6 @@
 //!
 //! If power fails, the victim still exists: it is erased only when no copy can be lost.
 
-use super::map::entry_at;
 use super::{MAP, PagedFtl, Policy, UNMAPPED};
 use crate::block_table::State;
 use crate::copy::misplaced;
@@ -46,6 +45,7 @@ impl<S: Store, P: Policy> GarbageCollect<S> for PagedFtl<S, P> {
         if fewest < pages - pages / 16 || self.map.settings.buffer_blocks.is_none() {
             return Ok(best);
         }
+        self.count_costs();
         let table = &self.space.table;
         let filled = self
             .map
@@ -53,7 +53,7 @@ impl<S: Store, P: Policy> GarbageCollect<S> for PagedFtl<S, P> {
             .blocks()
             .filter(|(block, _)| table.state(*block) == State::Full);
         let emptier = filled
-            .map(|(block, buffer)| (table.valid_count(block), buffer.cost, buffer.epoch, block))
+            .map(|(block, buffer)| (table.valid_count(block), buffer.cost(), buffer.epoch, block))
             .min();
         match emptier.filter(|(valid, ..)| *valid < fewest) {
             Some((.., block)) => {
@@ -83,11 +83,12 @@ impl<S: Store, P: Policy> GarbageCollect<S> for PagedFtl<S, P> {
         if is_map {
             self.expire_records();
         }
-        let of_pages = if is_map { cause.of_map() } else { cause };
-        self.gc.pages.load(&mut self.space, victim, of_pages)?;
         if is_map {
-            self.move_map_pages(of_pages)
+            let cause = cause.of_map();
+            self.gc.pages.load_own(&mut self.space, victim, cause)?;
+            self.move_map_pages(cause)
         } else {
+            self.gc.pages.load(&mut self.space, victim, cause)?;
             self.move_data_pages(victim, cause)
         }
     }
@@ -166,8 +167,8 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
                 )));
             }
             let pages = &mut self.gc.pages;
-            let (record, data) = (&mut pages.records[i..=i], &pages.data[i * page..][..page]);
-            let (to, _) = self.space.append_copies(MAP, record, data, cause)?;
+            let (record, data) = (&mut pages.records[i], &pages.data[i * page..][..page]);
+            let to = self.space.append_own_copy(MAP, from, record, data, cause)?;
             if tag.role == Role::Map {
                 self.set_directory(tag.lpn, Some(to));
             } else {
@@ -185,11 +186,13 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
         let page = self.space.geometry().page_bytes as usize;
         let (mut next, mut moved) = (0, 0);
         let total = self.gc.pages.from.len();
-        let mut uncached: Vec<u32> = Vec::new();
+        let (mut uncached, mut stays) = std::mem::take(&mut self.map.relocated);
+        uncached.clear();
+        stays.clear();
         // Decided before the first relocation: the loop makes none of the later pages pending.
-        let stays = (0..total)
-            .map(|i| self.skip_superseded(i))
-            .collect::<Result<Vec<bool>, _>>()?;
+        for i in 0..total {
+            stays.push(self.skip_superseded(i)?);
+        }
         let mut parts = self.space.flash.begin_parts();
         while next < total {
             self.space.flash.next_part(&mut parts);
@@ -225,28 +228,30 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
                 {
                     return Err(misplaced(from, lpn));
                 }
-                self.space.table.set_invalid(from);
                 if !self.map.policy.on_relocate(lpn, to) {
                     uncached.push(lpn / self.per_page());
                 }
                 next += 1;
             }
+            let copied = &self.gc.pages.from[next - taken as usize..next];
+            self.space.table.set_pages_invalid(copied);
             moved += taken;
         }
         self.space.flash.end_parts(parts);
         self.map.streams.keep_lane(false);
-        self.write_uncached(uncached, cause.of_map())?;
-        Ok(moved)
+        let outcome = self.write_uncached(&mut uncached, cause.of_map());
+        self.map.relocated = (uncached, stays);
+        outcome.map(|()| moved)
     }
 
     /// Writes the mapping pages of relocated pages whose entries are not cached, each once.
-    fn write_uncached(&mut self, mut vtpns: Vec<u32>, cause: Cause) -> Result<(), FtlError> {
+    fn write_uncached(&mut self, vtpns: &mut Vec<u32>, cause: Cause) -> Result<(), FtlError> {
         vtpns.sort_unstable();
         vtpns.dedup();
         let nested = std::mem::replace(&mut self.map.converting, true);
         let outcome = vtpns
-            .into_iter()
-            .try_for_each(|vtpn| self.write_back(vtpn, cause));
+            .iter()
+            .try_for_each(|vtpn| self.write_back(*vtpn, cause));
         self.map.converting = nested;
         outcome
     }
@@ -303,7 +308,7 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
             }
             self.load_map_page(vtpn, false, cause)?;
             for lpn in self.pages_of(vtpn) {
-                let here = entry_at(&self.map.map_page, lpn % self.per_page());
+                let here = self.loaded_entry(lpn % self.per_page());
                 // If a newer version is pending, the map's entry is current only while the
                 // invalidate flag is set.
                 let counts = self

@@ -13,7 +13,7 @@
 //! block. At that limit, the records with the fewest mapping pages to write are made obsolete. If
 //! power fails, mount replays the records that a mapping page does not contain.
 
-use super::map::entry_at;
+use super::pending::Change;
 use super::{MAP, PagedFtl, Policy};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
@@ -179,8 +179,8 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
     fn drop_map_page(&mut self, vtpn: u32) -> Result<(), FtlError> {
         let pages = self.pages_of(vtpn);
         for lpn in pages.clone() {
-            let entry = self.map.pending.forget(lpn);
-            let superseded = entry_at(&self.map.map_page, lpn - pages.start);
+            let entry = self.map.pending.get(lpn);
+            let superseded = self.loaded_entry(lpn - pages.start);
             if entry.is_none_or(|entry| entry.invalidate) {
                 superseded.map_or(Ok(()), |old| self.invalidate(old, Cause::Trim))?;
             }
@@ -189,7 +189,7 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
             }
             self.map.mapped.set(lpn, false);
         }
-        self.map.pending.forget_dirty(vtpn);
+        self.map.pending.forget_page(vtpn);
         self.set_directory(vtpn, None);
         self.map.policy.dropped(vtpn);
         Ok(())
@@ -259,15 +259,10 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
 
     /// Writes a mapping page that contains all changes so far.
     fn write_contained(&mut self, vtpn: u32) -> Result<(), FtlError> {
-        if let Some(dirty) = self.map.pending.dirty(vtpn) {
-            let unsafe_page = |lpn: &u32| {
-                self.map
-                    .pending
-                    .get(*lpn)
-                    .and_then(|e| e.ppn())
-                    .is_some_and(|p| !self.space.is_safe(p))
-            };
-            if dirty.lpns.iter().any(unsafe_page) {
+        if self.map.pending.dirty(vtpn) > 0 {
+            let unsafe_page =
+                |change: Change| (change.entry.ppn()).is_some_and(|ppn| !self.space.is_safe(ppn));
+            if self.map.pending.changes(vtpn).any(unsafe_page) {
                 self.space.make_safe()?;
             }
             return self.write_back(vtpn, Cause::Trim);

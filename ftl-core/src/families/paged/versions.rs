@@ -205,7 +205,7 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
         let versions = window.evidence.versions(pages.clone());
         match newest {
             Some((version, data)) => {
-                self.map.map_page.copy_from_slice(&data);
+                self.map.map_page.renew().copy_from_slice(&data);
                 self.map.directory[vtpn as usize] = version.ppn.raw();
                 self.adopt_valid(version.ppn)?;
                 if window.evidence.suspects.needs_rewrite(version.ppn) {
@@ -224,7 +224,7 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
                 )
             }
             None => {
-                self.map.map_page.fill(0xFF);
+                self.map.map_page.renew().fill(0xFF);
                 self.resolve_pages(pages, upto, 0, window, versions, &trims, rewrites)
             }
         }
@@ -283,7 +283,7 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
         for lpn in pages.clone() {
             let (group, others) = rest.split_at(rest.partition_point(|v| v.oob.tag.lpn == lpn));
             rest = others;
-            let named = entry_at(&self.map.map_page, lpn - pages.start);
+            let named = self.loaded_entry(lpn - pages.start);
             let trim = trims
                 .iter()
                 .filter(|t| t.content.lpn <= lpn && lpn - t.content.lpn < t.content.count);

@@ -94,7 +94,7 @@ fn an_entry_that_was_used_again_outlives_those_that_were_not() {
     use crate::families::paged::pending::Pending;
     let (mut cmt, pending) = (
         Cmt::new(8, 512),
-        Pending::new(profile("lazyftl", 200).geometry, false),
+        Pending::new(profile("lazyftl", 200).geometry, 16, false),
     );
     let page = vec![0; 2048];
     let load = |cmt: &mut Cmt, lpn| {

@@ -6,7 +6,6 @@
 use super::node::{Extent, Form, compress};
 use crate::controller::ram_entry;
 use crate::families::paged::Policy;
-use crate::families::paged::map::{entry_at, set_entry};
 use crate::families::paged::pending::Pending;
 use crate::format::UNMAPPED;
 use crate::map_cache::Lists;
@@ -81,6 +80,8 @@ pub(super) struct Cache {
     evictions: Evictions,
     /// The page just evicted, for the caller that writes it.
     evicted: Option<(u32, Form)>,
+    /// Memory for an original page.
+    unused_page: Option<Box<[u32]>>,
 }
 
 impl Cache {
@@ -108,6 +109,7 @@ impl Cache {
             steps: 0,
             evictions: Evictions::default(),
             evicted: None,
+            unused_page: None,
         }
     }
 
@@ -211,13 +213,38 @@ impl Cache {
         true
     }
 
-    /// Applies pending entries to the entries read from flash.
-    fn with_pending(&self, vtpn: u32, mut entries: Vec<u32>, pending: &Pending) -> Form {
-        for lpn in pending.dirty(vtpn).map_or(&[][..], |dirty| &dirty.lpns) {
-            let entry = pending.get(*lpn).expect("dirty entries are pending");
-            entries[(lpn % self.shape.per_page) as usize] = entry.ppn().map_or(UNMAPPED, Ppn::raw);
+    /// Caches a mapping page: `fill` writes what is on flash, pending entries are newer.
+    fn insert_page(&mut self, vtpn: u32, pending: &Pending, fill: impl FnOnce(&mut [u32])) {
+        let mut entries = match self.unused_page.take() {
+            Some(unused) => unused,
+            None => vec![UNMAPPED; self.shape.per_page as usize].into(),
+        };
+        fill(&mut entries);
+        for change in pending.changes(vtpn) {
+            entries[usize::from(change.index)] = change.entry.ppn().map_or(UNMAPPED, Ppn::raw);
         }
-        Form::new(&entries, self.shape.extents)
+        let form = match compress(&entries, self.shape.extents) {
+            Some(extents) => {
+                self.unused_page = Some(entries);
+                Form::Compressed(extents)
+            }
+            None => Form::Original(entries),
+        };
+        self.insert(vtpn, form);
+    }
+
+    /// Keeps the memory of a page that leaves the cache.
+    fn discard(&mut self, form: Form) {
+        if let Form::Original(entries) = form {
+            self.unused_page = Some(entries);
+        }
+    }
+
+    /// Forgets the page just evicted, if it is this one.
+    fn discard_evicted(&mut self, vtpn: u32) {
+        if let Some((_, form)) = self.evicted.take_if(|(evicted, _)| *evicted == vtpn) {
+            self.discard(form);
+        }
     }
 
     /// Compresses an original page instead of its eviction. Returns false if it must be evicted.
@@ -231,7 +258,7 @@ impl Cache {
         let Form::Original(entries) = &node.form else {
             return false;
         };
-        let Some(extents) = compress(entries.iter().copied(), self.shape.extents) else {
+        let Some(extents) = compress(entries, self.shape.extents) else {
             return false;
         };
         let was = self.shape.stock(&node.form);
@@ -260,9 +287,11 @@ impl Policy for Cache {
     }
 
     fn load(&mut self, vtpn: u32, page: &[u8], _: u32, _: u32, pending: &Pending) {
-        let raw = |offset| entry_at(page, offset).map_or(UNMAPPED, Ppn::raw);
-        let form = self.with_pending(vtpn, (0..self.shape.per_page).map(raw).collect(), pending);
-        self.insert(vtpn, form);
+        let (words, _) = page.as_chunks::<4>();
+        self.insert_page(vtpn, pending, |entries| {
+            let pairs = entries.iter_mut().zip(words);
+            pairs.for_each(|(entry, word)| *entry = u32::from_le_bytes(*word));
+        });
     }
 
     fn on_relocate(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
@@ -272,9 +301,7 @@ impl Policy for Cache {
     fn on_write(&mut self, lpn: u32, to: Ppn, is_new: bool, pending: &Pending) {
         if !self.set(lpn, Some(to)) && is_new {
             let vtpn = lpn / self.shape.per_page;
-            let form =
-                self.with_pending(vtpn, vec![UNMAPPED; self.shape.per_page as usize], pending);
-            self.insert(vtpn, form);
+            self.insert_page(vtpn, pending, |entries| entries.fill(UNMAPPED));
         }
     }
 
@@ -290,23 +317,24 @@ impl Policy for Cache {
                 .expect("a listed slot is taken")
                 .vtpn;
             let form = self.remove(vtpn)?;
-            let is_dirty = pending.dirty(vtpn).is_some();
+            let is_dirty = pending.dirty(vtpn) > 0;
             self.evictions.note(is_dirty);
             if is_dirty {
                 self.evicted = Some((vtpn, form));
                 return Some(vtpn);
             }
+            self.discard(form);
         }
         None
     }
 
     fn on_writeback(&mut self, vtpn: u32, _: &[u8]) {
-        self.evicted.take_if(|(evicted, _)| *evicted == vtpn);
+        self.discard_evicted(vtpn);
     }
 
     fn dropped(&mut self, vtpn: u32) {
         self.remove(vtpn);
-        self.evicted.take_if(|(evicted, _)| *evicted == vtpn);
+        self.discard_evicted(vtpn);
     }
 
     fn copy_page(&mut self, vtpn: u32, plain: bool, out: &mut [u8]) -> bool {
@@ -324,9 +352,7 @@ impl Policy for Cache {
         let Some(form) = cached.or(evicted).filter(|_| plain) else {
             return false;
         };
-        for (index, raw) in (0..).zip(form.entries(self.shape.per_page)) {
-            set_entry(out, index, mapped(raw));
-        }
+        form.encode(out);
         true
     }
 
@@ -344,6 +370,11 @@ impl Policy for Cache {
         let real = vec_bytes::<Option<Node>>(self.nodes.capacity())
             + vec_bytes::<u32>(self.unused.capacity())
             + forms.chain(evicted).sum::<u64>()
+            + (self
+                .unused_page
+                .iter()
+                .map(|page| vec_bytes::<u32>(page.len())))
+            .sum::<u64>()
             + self.used.bytes();
         let shape = &self.shape;
         let pages = self.slots.len() as u64;
@@ -359,7 +390,7 @@ impl Policy for Cache {
         let most = vec_most::<Option<Node>>(nodes)
             + vec_most::<u32>(nodes)
             + forms
-            + extra * original
+            + (extra + 1) * original
             + self.used.bytes_most(nodes);
         let paper = shape.blocks as u64 * shape.block_bytes as u64;
         let cached = self.nodes.iter().flatten().count() as u64;

@@ -48,24 +48,29 @@ pub(super) enum Form {
 
 /// Returns the runs of a mapping page, including unmapped ones; `None` if there are more than
 /// `max`.
-pub(super) fn compress(entries: impl Iterator<Item = u32>, max: u32) -> Option<Vec<Extent>> {
-    let mut extents: Vec<Extent> = Vec::new();
-    for (offset, ppn) in (0..).zip(entries) {
-        if let Some(last) = extents
-            .last_mut()
-            .filter(|last| last.is_followed_by(offset, ppn))
-        {
-            last.len += 1;
-            continue;
-        }
-        if extents.len() as u32 == max {
+pub(super) fn compress(entries: &[u32], max: u32) -> Option<Vec<Extent>> {
+    let mut runs = 1;
+    for pair in entries.windows(2) {
+        let next = if pair[0] == UNMAPPED {
+            UNMAPPED
+        } else {
+            pair[0] + 1
+        };
+        runs += u32::from(pair[1] != next);
+        if runs > max {
             return None;
         }
-        extents.push(Extent {
-            offset: offset as u16,
-            len: 1,
-            ppn,
-        });
+    }
+    let mut extents: Vec<Extent> = Vec::with_capacity(runs as usize);
+    for (offset, ppn) in (0..).zip(entries) {
+        match extents.last_mut() {
+            Some(last) if last.is_followed_by(offset, *ppn) => last.len += 1,
+            _ => extents.push(Extent {
+                offset: offset as u16,
+                len: 1,
+                ppn: *ppn,
+            }),
+        }
     }
     Some(extents)
 }
@@ -81,7 +86,7 @@ impl Form {
 
     /// Returns the smaller form of these entries.
     pub(super) fn new(entries: &[u32], max: u32) -> Form {
-        match compress(entries.iter().copied(), max) {
+        match compress(entries, max) {
             Some(extents) => Form::Compressed(extents),
             None => Form::Original(entries.into()),
         }
@@ -105,6 +110,27 @@ impl Form {
                 covering
                     .next()
                     .expect("the extents cover every entry of the page")
+            }
+        }
+    }
+
+    /// Writes all entries into a mapping page.
+    pub(super) fn encode(&self, page: &mut [u8]) {
+        let (words, _) = page.as_chunks_mut::<4>();
+        match self {
+            Form::Original(entries) => {
+                let pairs = words.iter_mut().zip(entries);
+                pairs.for_each(|(word, ppn)| *word = ppn.to_le_bytes());
+            }
+            Form::Compressed(extents) => {
+                for extent in extents {
+                    let first = extent.offset as usize;
+                    let words = words[first..].iter_mut().take(extent.len as usize);
+                    for (word, offset) in words.zip(extent.offset as u32..) {
+                        let ppn = extent.at(offset).expect("the offset is in the extent");
+                        *word = ppn.to_le_bytes();
+                    }
+                }
             }
         }
     }

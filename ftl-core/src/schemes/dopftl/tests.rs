@@ -91,6 +91,10 @@ fn forms_agree_with_a_plain_array_under_random_changes() {
         let original = matches!(form, node::Form::Original(_));
         forms[original as usize] += 1;
         assert_eq!(form.entries(per_page), model);
+        let mut page = vec![0; 4 * model.len()];
+        form.encode(&mut page);
+        let words = model.iter().flat_map(|ppn| ppn.to_le_bytes());
+        assert!(page.into_iter().eq(words));
         assert!((0..per_page).all(|offset| form.get(offset) == model[offset as usize]));
         if original {
             form = node::Form::new(&model, max);
@@ -157,7 +161,7 @@ fn with_ctpa_finding_a_page_takes_a_step_and_without_it_the_list_is_walked() {
         page_bytes: 512,
         ..profile("slc-2k", 64).geometry
     };
-    let pending = Pending::new(geometry, false);
+    let pending = Pending::new(geometry, 16, false);
     let steps = |ctpa: bool| {
         let mut cache = Cache::new(Shape { ctpa, ..SHAPE });
         (0..3).for_each(|vtpn| cache.load(vtpn, &mapping_page(false), 0, 0, &pending));
@@ -183,7 +187,7 @@ fn a_fixed_share_keeps_the_forms_apart() {
         page_bytes: 512,
         ..profile("slc-2k", 64).geometry
     };
-    let pending = Pending::new(geometry, false);
+    let pending = Pending::new(geometry, 16, false);
     // Room for one original page and four compressed ones.
     let mut cache = Cache::new(Shape {
         original: Some(4),
@@ -223,7 +227,7 @@ fn what_is_compressed_on_its_way_out_stays_once() {
     };
     let shape = SHAPE;
     let mut cache = Cache::new(shape);
-    let pending = Pending::new(geometry, false);
+    let pending = Pending::new(geometry, 16, false);
     let page = mapping_page;
     for (vtpn, scattered) in [(0, true), (1, true), (2, false)] {
         cache.load(vtpn, &page(scattered), vtpn * 128, 0, &pending);

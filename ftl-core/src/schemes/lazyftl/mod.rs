@@ -10,9 +10,10 @@
 //! writes, and there is no merge.
 //!
 //! RAM by the paper: 4 bytes and two flag bits per page of the two areas, the directory, and a
-//! small LRU cache of whole mapping pages (14 there). Allocated: the UMT is a hash table with
-//! reverse indexes per mapping page and per block. Added are one bit per logical page (mapped), one
-//! per physical page (valid), and 8 bytes per mapping page (`upto`).
+//! small LRU cache of whole mapping pages (14 there). Allocated: the UMT is a list of 8 bytes per
+//! entry for each mapping page, with the logical page of every page of the two areas. Added are two
+//! bits per logical page (mapped, in the UMT), one per physical page (valid), 4 bytes per block,
+//! and 56 bytes per mapping page (its list, `upto`).
 //!
 //! Deviations from the paper, where it is silent or relies on features that MLC does not have:
 //! - A page is marked invalid in its OOB area only with `lazy.valid_tracking=oob_mark` (default if

@@ -6,24 +6,35 @@ use crate::controller::ram_entry;
 use crate::families::paged::Policy;
 use crate::families::paged::map::entry_at;
 use crate::families::paged::pending::Pending;
-use crate::ram::{hash_bytes, hash_most, run_pages, tree_bytes, tree_most};
+use crate::format::UNMAPPED;
+use crate::ram::{hash_bytes, hash_most, run_pages, tree_bytes, tree_most, vec_bytes};
 use crate::stats::{Evictions, RamEntry, RamPart};
 use nand_model::Ppn;
 use rustc_hash::FxHashMap;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, VecDeque};
 
+/// A cached entry.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    to: Option<Ppn>,
+    lpn: u32,
+    /// Physical page, or [`UNMAPPED`].
+    ppn: u32,
     used: u64,
+}
+
+impl Entry {
+    fn to(&self) -> Option<Ppn> {
+        (self.ppn != UNMAPPED).then(|| Ppn::new(self.ppn))
+    }
 }
 
 /// The cached entries of one mapping page.
 #[derive(Clone, Debug, Default)]
 struct Node {
-    entries: BTreeMap<u32, Entry>,
-    /// Logical pages by last use.
-    by_use: BTreeMap<u64, u32>,
+    /// By ascending logical page.
+    entries: Vec<Entry>,
+    /// Last uses and logical pages, ascending.
+    by_use: VecDeque<(u64, u32)>,
     /// Sum of the last uses.
     heat: u64,
 }
@@ -33,12 +44,31 @@ impl Node {
         self.heat / self.entries.len().max(1) as u64
     }
 
-    fn put(&mut self, lpn: u32, entry: Entry) {
-        if let Some(old) = self.entries.insert(lpn, entry) {
-            self.by_use.remove(&old.used);
-            self.heat -= old.used;
+    #[inline]
+    fn find(&self, lpn: u32) -> Result<usize, usize> {
+        self.entries.binary_search_by_key(&lpn, |entry| entry.lpn)
+    }
+
+    #[inline]
+    fn get(&self, lpn: u32) -> Option<&Entry> {
+        self.find(lpn).ok().map(|at| &self.entries[at])
+    }
+
+    /// Adds an entry, or replaces it. Its use is newer than all others.
+    fn put(&mut self, entry: Entry) {
+        match self.find(entry.lpn) {
+            Ok(at) => {
+                let old = std::mem::replace(&mut self.entries[at], entry);
+                self.forget_use(old.used);
+            }
+            Err(at) => self.entries.insert(at, entry),
         }
-        self.by_use.insert(entry.used, lpn);
+        debug_assert!(
+            self.by_use
+                .back()
+                .is_none_or(|(used, _)| *used < entry.used)
+        );
+        self.by_use.push_back((entry.used, entry.lpn));
         self.heat += entry.used;
         debug_assert_eq!(
             self.by_use.len(),
@@ -48,11 +78,36 @@ impl Node {
     }
 
     fn remove(&mut self, lpn: u32) {
-        let old = self.entries.remove(&lpn).expect("the entry is cached");
-        self.by_use.remove(&old.used);
-        self.heat -= old.used;
+        let at = self.find(lpn).expect("the entry is cached");
+        let old = self.entries.remove(at);
+        self.forget_use(old.used);
+        let (used, capacity) = (self.entries.len(), self.entries.capacity());
+        if capacity > KEPT && used < capacity / 4 {
+            self.entries.shrink_to(KEPT.max(2 * used));
+            self.by_use.shrink_to(KEPT.max(2 * used));
+        }
+    }
+
+    fn forget_use(&mut self, used: u64) {
+        let at = self.by_use.binary_search_by_key(&used, |(used, _)| *used);
+        let at = at.expect("a cached entry has a place in the order of use");
+        self.by_use.remove(at);
+        self.heat -= used;
+    }
+
+    fn bytes(&self) -> u64 {
+        vec_bytes::<Entry>(self.entries.capacity())
+            + vec_bytes::<(u64, u32)>(self.by_use.capacity())
+    }
+
+    /// Returns the bytes of all nodes at most, with this many entries.
+    fn bytes_most(entries: u64, nodes: u64) -> u64 {
+        (4 * entries + KEPT as u64 * nodes) * (size_of::<Entry>() + size_of::<(u64, u32)>()) as u64
     }
 }
+
+/// Entries for which an almost empty node keeps its memory.
+const KEPT: usize = 4;
 
 /// Sequential phases: detected by a decreasing or increasing number of cached nodes.
 #[derive(Clone, Copy, Debug)]
@@ -139,18 +194,21 @@ impl Nodes {
 
     fn insert(&mut self, lpn: u32, to: Option<Ppn>) {
         self.clock += 1;
-        let used = self.clock;
+        let (used, ppn) = (self.clock, to.map_or(UNMAPPED, Ppn::raw));
         self.with_node(lpn / self.per_page, |node| {
-            node.put(lpn, Entry { to, used })
+            node.put(Entry { lpn, ppn, used })
         });
     }
 
     fn set(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
-        let entry = self
-            .nodes
-            .get_mut(&(lpn / self.per_page))
-            .and_then(|node| node.entries.get_mut(&lpn));
-        entry.map(|entry| entry.to = to).is_some()
+        let Some(node) = self.nodes.get_mut(&(lpn / self.per_page)) else {
+            return false;
+        };
+        let at = node.find(lpn);
+        if let Ok(at) = at {
+            node.entries[at].ppn = to.map_or(UNMAPPED, Ppn::raw);
+        }
+        at.is_ok()
     }
 
     /// Returns the number of entries to load beyond the request: in a sequential phase, as many as
@@ -165,7 +223,7 @@ impl Nodes {
             return 0;
         };
         let before = (1..=lpn % self.per_page)
-            .take_while(|back| node.entries.contains_key(&(lpn - back)))
+            .take_while(|back| node.find(lpn - back).is_ok())
             .count();
         let room = self.bytes.saturating_sub(self.size()) / ENTRY_BYTES;
         let coldest = self
@@ -182,17 +240,14 @@ impl Policy for Nodes {
     fn get(&mut self, lpn: u32, _: bool) -> Option<Option<Ppn>> {
         let node = self.nodes.get(&(lpn / self.per_page));
         self.steps += 1 + u64::from(node.is_some());
-        let to = node?.entries.get(&lpn)?.to;
+        let to = node?.get(lpn)?.to();
         self.insert(lpn, to);
         Some(to)
     }
 
     fn peek(&self, lpn: u32) -> Option<Option<Ppn>> {
-        self.nodes
-            .get(&(lpn / self.per_page))?
-            .entries
-            .get(&lpn)
-            .map(|entry| entry.to)
+        let node = self.nodes.get(&(lpn / self.per_page))?;
+        node.get(lpn).map(Entry::to)
     }
 
     fn load(&mut self, vtpn: u32, page: &[u8], lpn: u32, more: u32, pending: &Pending) {
@@ -226,19 +281,15 @@ impl Policy for Nodes {
             let node = &self.nodes[&vtpn];
             let known = node
                 .by_use
-                .values()
-                .find(|lpn| pending.get(**lpn).is_none())
-                .copied();
+                .iter()
+                .map(|(_, lpn)| *lpn)
+                .find(|lpn| pending.get(*lpn).is_none());
             let (evicted, written) = match known {
                 Some(lpn) => (lpn, false),
-                None => (
-                    *node
-                        .by_use
-                        .values()
-                        .next()
-                        .expect("a node has at least one entry"),
-                    true,
-                ),
+                None => {
+                    let oldest = node.by_use.front();
+                    (oldest.expect("a node has at least one entry").1, true)
+                }
             };
             self.with_node(vtpn, |node| node.remove(evicted));
             self.evictions.note(written);
@@ -253,7 +304,8 @@ impl Policy for Nodes {
 
     fn dropped(&mut self, vtpn: u32) {
         if let Some(node) = self.nodes.get_mut(&vtpn) {
-            node.entries.values_mut().for_each(|entry| entry.to = None);
+            let entries = node.entries.iter_mut();
+            entries.for_each(|entry| entry.ppn = UNMAPPED);
         }
     }
 
@@ -271,24 +323,17 @@ impl Policy for Nodes {
     }
 
     fn ram(&self) -> Vec<RamEntry> {
-        let trees = self.nodes.values().map(|node| {
-            let entries = node.entries.len();
-            tree_bytes::<u32, Entry>(entries) + tree_bytes::<u64, u32>(entries)
-        });
         let real = hash_bytes::<u32, Node>(self.nodes.capacity())
             + tree_bytes::<(u64, u32), ()>(self.by_heat.len())
-            + trees.sum::<u64>();
+            + self.nodes.values().map(Node::bytes).sum::<u64>();
         // Prefetches and the entries of a request exceed the limit until the next eviction.
         let entries =
             (self.bytes / ENTRY_BYTES) as u64 + run_pages(4 * self.per_page) + self.per_page as u64;
-        // A node that is not full has a leaf of its own in either tree.
         let pages = self.logical_pages.div_ceil(self.per_page);
         let nodes = (self.bytes / (ENTRY_BYTES + NODE_BYTES)).min(pages) as u64 + 2;
         let most = hash_most::<u32, Node>(nodes)
             + tree_most::<(u64, u32), ()>(nodes)
-            + nodes * (tree_most::<u32, Entry>(1) + tree_most::<u64, u32>(1))
-            + tree_most::<u32, Entry>(entries)
-            + tree_most::<u64, u32>(entries);
+            + Node::bytes_most(entries, nodes);
         let (cached, paper) = (self.entries as u64, self.bytes as u64);
         vec![ram_entry(RamPart::MapCache, cached, paper, real, most)]
     }

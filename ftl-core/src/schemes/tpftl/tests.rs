@@ -47,7 +47,7 @@ mod cache {
     }
 
     fn pending() -> Pending {
-        let mut pending = Pending::new(profile("lazyftl", 200).geometry, false);
+        let mut pending = Pending::new(profile("lazyftl", 200).geometry, 16, false);
         pending.add_block(Pbn::new(0), 1);
         pending
     }

@@ -95,6 +95,11 @@ impl Counts {
         }
     }
 
+    /// Whether no page of the block can be programmed again.
+    pub(super) fn is_full(&self, block: usize) -> bool {
+        self.programs.is_empty() && usize::from(self.frontier[block]) == self.pages
+    }
+
     pub(super) fn is_blank(&self, block: usize) -> bool {
         if self.programs.is_empty() {
             return self.frontier[block] == 0;

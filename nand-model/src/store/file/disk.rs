@@ -151,7 +151,7 @@ impl FileDisk {
 /// Bytes of the host's RAM.
 fn ram_bytes() -> u64 {
     let info = rustix::system::sysinfo();
-    u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit))
+    info.totalram.saturating_mul(u64::from(info.mem_unit))
 }
 
 impl Disk for FileDisk {
@@ -161,7 +161,7 @@ impl Disk for FileDisk {
         if bytes <= ram_bytes()
             && let Ok(map) = MappedFile::new(&self.file, bytes)
         {
-            // Only an open maps, so there is no earlier map.
+            // A store maps once, when it is created or opened.
             let _ = self.map.set(map);
         }
     }

@@ -1,7 +1,9 @@
 //! Health marks of single pages.
 //!
 //! Invariants: a mark is written to the file before RAM is updated, and belongs to the operation
-//! that programmed its page. A host crash may lose a mark; a mark of an undone operation is void.
+//! that programmed its page. A block with a marked page has no seal: the first mark clears the seal
+//! and waits until that is synced, under the caller's lock. Only injected faults set marks. A host
+//! crash may lose a mark; a mark of an undone operation is void.
 
 use super::FileStore;
 use crate::addr::Ppn;
@@ -40,13 +42,14 @@ impl FileStore {
         let mut record = std::mem::take(&mut self.scratch);
         let found = self.read_record(ppn, &mut record);
         self.scratch = record;
-        let Some((_, _, core)) = found? else {
+        let Some((slot, _, core)) = found? else {
             return Ok(());
         };
         // A page that was marked before gets no cause: undoing the cause would make the page good
         // again.
         let cause = cause.filter(|_| !self.unhealthy.contains_key(&ppn.raw()));
         let mark = Mark { health, cause };
+        self.sync.unseal(slot)?;
         self.write_mark(ppn, core.seq, mark)?;
         if health == Health::Good {
             self.unhealthy.remove(&ppn.raw());

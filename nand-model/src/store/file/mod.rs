@@ -10,7 +10,7 @@
 //!   all its writes;
 //! - an erase moves the block to another slot at once. The old slot is written again only when a
 //!   header on the disk itself records the erase as synced;
-//! - the old slot is not written either while a reader outside the store's lock holds a [`Pin`] from
+//! - nor is the old slot written while a reader outside the store's lock holds a [`Pin`] from
 //!   before the erase;
 //! - a record belongs to its slot's current life if and only if its number is above the first
 //!   number of that life. So a reused slot needs no clearing.
@@ -31,6 +31,7 @@ mod pins;
 mod program;
 mod read;
 mod reader;
+mod seals;
 #[cfg(any(test, feature = "sim"))]
 mod sim;
 mod slots;
@@ -170,6 +171,12 @@ impl FileStore {
         if let Err(error) = done {
             self.sync.fail(&error);
         }
+    }
+
+    /// Whether a block's records can change no more before its next erase.
+    fn is_complete(&self, block: usize) -> bool {
+        let is_marked = |&ppn: &u32| self.layout.geometry.block_of(Ppn::new(ppn)).index() == block;
+        self.counts.is_full(block) && !self.unhealthy.keys().any(is_marked)
     }
 
     /// Location of a page: block, slot and offset; `None` if its block was never used.

@@ -3,7 +3,7 @@
 //!
 //! Time is divided into *epochs*. A reader pins the epoch in which it begins. The epoch advances
 //! when the one before it has no reader left, so readers are in two epochs at most, and one counter
-//! for each parity is enough. What was freed in epoch e is out of reach two epochs later.
+//! for each parity is enough. A slot that was freed in epoch e has no reader two epochs later.
 //!
 //! Invariants: only the store's owner pins and advances; a reader unpins from any thread, and takes
 //! no lock meanwhile. Pins are in RAM: the death of the process ends them all.
@@ -50,8 +50,8 @@ impl Pins {
         self.epoch
     }
 
-    /// Advances as far as the readers allow, and returns an epoch: what was freed before it is out of
-    /// every reader's reach.
+    /// Advances as far as the readers allow. Returns an epoch: no reader copies from a slot that
+    /// was freed before it.
     #[inline]
     pub(super) fn settled(&mut self) -> u64 {
         for _ in 0..GRACE {

@@ -34,7 +34,11 @@ impl FileStore {
         if self.counts.may_hold(block, page, count) {
             return self.program_over(first, count, data, oobs, health);
         }
-        self.write_pages(first, count, data, oobs, (health, None))
+        self.write_pages(first, count, data, oobs, (health, None))?;
+        if let Some(slot) = self.blocks[block].slot.filter(|_| self.is_complete(block)) {
+            self.sync.seal_when_synced(slot, self.sync.last_seq());
+        }
+        Ok(())
     }
 
     /// Writes pages into blank cells. `marks` contains each page's health, and its tag if it was
@@ -171,6 +175,9 @@ impl FileStore {
         );
         if self.read_record(ppn, &mut Vec::new())?.is_some() {
             return self.mark(ppn, Health::Lost, None);
+        }
+        if let Some((_, slot, _)) = self.locate(ppn) {
+            self.sync.unseal(slot)?;
         }
         self.write_pages(ppn, 1, &cells.data, &cells.oob, (health, Some(cells.tag)))
     }

@@ -40,8 +40,8 @@ pub enum Verify {
     /// At every read.
     #[default]
     Always,
-    /// At the first read since the page was programmed or the image was opened. Data that changes in
-    /// the image afterwards is not noticed.
+    /// At the first read since the page was programmed or the image was opened. Later corruption in
+    /// the image is not detected.
     Once,
 }
 
@@ -88,7 +88,7 @@ impl Verified {
         word.fetch_or(bit, Ordering::Relaxed);
     }
 
-    /// Forgets a slot, whose life ends. No reader has a pin on it.
+    /// Clears the bits of a slot before its next life. No reader has a pin on it.
     pub(super) fn clear(&self, slot: u32) {
         let first = index(slot) * self.words_per_slot;
         self.words[first..first + self.words_per_slot]

@@ -1,8 +1,8 @@
 //! Slots: the free ones, their assignment to blocks, and the release of their space to the host.
 //!
 //! Invariants: a slot is in one of the lists of [`Slots`] or belongs to one block; a slot that an
-//! erase freed is written again only when that erase is durable, and when no reader outside the
-//! store's lock may still copy from it ([`Pins`]).
+//! erase freed is written again only when that erase is durable, and so its seal is cleared on the
+//! disk, and when no reader outside the store's lock may still copy from it ([`Pins`]).
 //!
 //! If the host fails between the write of a slot header and the sync that covers it, the block is
 //! in its old slot, which was not written since.
@@ -187,6 +187,7 @@ impl FileStore {
             assert_ne!(left, slot, "an erase moves the block to another slot");
             let newest = self.slots.pending.back().map_or(0, |freed| freed.seq);
             assert!(newest < erase_seq, "erase {erase_seq} after erase {newest}");
+            self.sync.clear_seal(left);
             self.slots.pending.push_back(Freed {
                 slot: left,
                 seq: erase_seq,

@@ -5,10 +5,11 @@
 //! number is *durable* when a header with that number is on the disk itself, which takes one more
 //! sync. The stores of one file form a *group*: one fdatasync serves all of them.
 //!
-//! Invariants: a header contains number S only after everything of its store up to S was synced.
-//! The overwritten header copy is never the newest one known to be on the disk, except by an open,
-//! which writes the same bytes. After a failed sync no operation of any store becomes synced.
-//! fdatasync runs without any lock that a program or erase needs. A closed store writes no header.
+//! Invariants: a header contains number S only after everything of its store up to S was synced,
+//! and is written after the changed seals of that store. The overwritten header copy is never the
+//! newest one known to be on the disk, except by an open, which writes the same bytes. After a
+//! failed sync no operation of any store becomes synced. fdatasync runs without any lock that a
+//! program or erase needs. A closed store writes no header.
 //!
 //! If the host fails here, one header copy of each store may be torn; the other one is durable and
 //! contains at least [`SyncHandle::durable_seq`].
@@ -17,12 +18,13 @@ mod group;
 mod header_copies;
 
 use super::disk::Disk;
+use super::seals::Seals;
 use crate::image::{CacheSection, Header, Layout};
 use group::{Group, Member, State, StoreFile, nanos};
 use header_copies::HeaderCopies;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const EIO: i32 = 5;
@@ -79,6 +81,7 @@ impl SyncHandle {
         header: Header,
         copy: usize,
         last_seq: u64,
+        seals: Seals,
     ) -> Self {
         let seq = header.synced_seq;
         assert!(
@@ -90,6 +93,7 @@ impl SyncHandle {
             last: AtomicU64::new(last_seq),
             synced: AtomicU64::new(last_seq),
             durable: AtomicU64::new(seq),
+            seals: Mutex::new(seals),
         });
         let file = StoreFile {
             disk: disk.clone(),
@@ -118,6 +122,7 @@ impl SyncHandle {
                 last: load(&own.last),
                 synced: load(&own.synced),
                 durable: load(&own.durable),
+                seals: Mutex::new(std::mem::take(&mut *own.seals())),
             }));
             let alone = std::mem::take(&mut handle.lock().files);
             assert_eq!(alone.len(), 1, "a store of another group");
@@ -240,7 +245,7 @@ impl SyncHandle {
         file.copies.header.hour = hour;
         file.copies.is_unwritten = true;
         if writes && !file.closed {
-            file.write_header(self.synced_seq(), true);
+            self.own.write_header(file, self.synced_seq(), true);
         }
     }
 
@@ -259,6 +264,37 @@ impl SyncHandle {
         self.group.wake.notify_all();
     }
 
+    /// Seals a slot as soon as operation `seq`, which completed it, is synced.
+    pub(super) fn seal_when_synced(&self, slot: u32, seq: u64) {
+        self.own.seals().seal_when_synced(slot, seq);
+    }
+
+    /// Clears the seal of a slot that an erase frees. The caller publishes that erase afterwards:
+    /// when it is durable, so is this.
+    pub(super) fn clear_seal(&self, slot: u32) {
+        self.own.seals().clear(slot);
+    }
+
+    /// Clears a slot's seal before a record of it changes. If the file may contain the seal, waits
+    /// until the cleared one is synced.
+    pub(super) fn unseal(&self, slot: u32) -> Result<(), SyncError> {
+        if !self.own.seals().holds(slot) {
+            return Ok(());
+        }
+        let mut state = self.lock_idle();
+        if !self.own.seals().clear(slot) {
+            return Ok(());
+        }
+        let file = self.own_file(&mut state);
+        self.own.write_header(file, self.synced_seq(), true);
+        if let Some(errno) = file.copies.errno {
+            self.own.seals().restore(slot);
+            return Err(SyncError::Header(errno));
+        }
+        drop(state);
+        self.force()
+    }
+
     /// Syncs everything and then a header with this `clean` flag.
     pub(super) fn write_clean(&self, clean: bool) -> Result<(), SyncError> {
         self.force()?;
@@ -270,7 +306,7 @@ impl SyncHandle {
         let mut state = self.lock_idle();
         let file = self.own_file(&mut state);
         file.copies.header.info.clean = clean;
-        file.write_header(self.synced_seq(), true);
+        self.own.write_header(file, self.synced_seq(), true);
         if let Some(errno) = file.copies.errno {
             return Err(SyncError::Header(errno));
         }
@@ -292,7 +328,7 @@ impl SyncHandle {
         let mut state = self.lock_idle();
         let file = self.own_file(&mut state);
         let before = std::mem::replace(&mut file.copies.header.info.cache_area, area);
-        file.write_header(self.synced_seq(), true);
+        self.own.write_header(file, self.synced_seq(), true);
         if let Some(errno) = file.copies.errno {
             file.copies.header.info.cache_area = before;
             return Err(SyncError::Header(errno));

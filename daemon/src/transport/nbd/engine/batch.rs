@@ -1,8 +1,8 @@
-//! Small WRITEs that have arrived together are given to the device together.
+//! Small WRITEs that have arrived together are passed to the device together.
 //!
 //! Invariants: only requests whose payload has arrived, and that [`check`](Engine::check) accepts,
-//! are in a batch; everything else takes the ordinary way. Each is counted and answered as if it
-//! had been alone, in the order of arrival. If power fails, any of them may have been applied,
+//! are in a batch; all others are executed one by one. Each is counted and answered as if it had
+//! been alone, in the order of arrival. If power fails, any of them may have been applied,
 //! unacknowledged.
 
 use super::replies::Failure;
@@ -12,12 +12,12 @@ use crate::device::BlockDevice;
 use crate::transport::nbd::buffer::Buffer;
 use crate::transport::nbd::wire::{command, command_flag as cf, decode_request, request_len};
 
-/// Bytes from which a WRITE is executed alone: it is a batch by itself.
+/// Payload bytes from which a WRITE is executed alone: batching would not make it cheaper.
 const LARGE: u64 = 64 << 10;
-/// Most bytes of the payloads of a batch.
+/// Maximum bytes of input that a batch covers.
 const BATCH: usize = 512 << 10;
 
-/// A WRITE in the input: whom to answer, and where its payload is.
+/// A WRITE in the input: its reply, and the range of its payload.
 pub(super) struct Arrived {
     to: ReplyTo,
     from: usize,
@@ -33,6 +33,10 @@ impl Engine {
         input: &mut Buffer,
         out: &mut Buffer,
     ) -> bool {
+        // A paused device executes one request and then blocks: each reply leaves before the next.
+        if device.is_paused() {
+            return false;
+        }
         let mut arrived = std::mem::take(&mut self.arrived);
         let end = self.find_writes(input.filled(), &mut arrived);
         let several = arrived.len() > 1;

@@ -237,3 +237,14 @@ fn a_finished_flush_signals_the_event() {
         thread::yield_now();
     }
 }
+
+#[test]
+fn a_queue_blocks_signals_but_not_those_of_its_own_faults() {
+    let blocked = thread::spawn(|| {
+        block_signals().unwrap();
+        SigSet::thread_get_mask().unwrap()
+    });
+    let blocked = blocked.join().unwrap();
+    assert!(blocked.contains(Signal::SIGTERM) && blocked.contains(Signal::SIGINT));
+    assert!(!blocked.contains(Signal::SIGBUS) && !blocked.contains(Signal::SIGSEGV));
+}

@@ -7,7 +7,7 @@ use super::*;
 fn state_of(ftl: &mut Lazy<MemStore>, lpn: u32) -> (char, u8) {
     ftl.load_map_page(lpn / ftl.per_page(), false, Cause::Translation)
         .unwrap();
-    let named = entry_at(&ftl.map.map_page, lpn % ftl.per_page());
+    let named = ftl.loaded_entry(lpn % ftl.per_page());
     let Some(entry) = ftl.map.pending.get(lpn) else {
         return (if named.is_some() { 'D' } else { 'A' }, 0);
     };
@@ -251,7 +251,7 @@ fn emulated_time_is_the_papers_charges_with_its_smallest_ram() {
 fn a_lookup_examines_the_pending_entry_and_then_the_cache() {
     use crate::families::paged::Policy;
     let geometry = profile("lazyftl", 200).geometry;
-    let pending = crate::families::paged::pending::Pending::new(geometry, true);
+    let pending = crate::families::paged::pending::Pending::new(geometry, 16, true);
     let mut cache = super::WholePages::new(&geometry, 2);
     cache.load(0, &vec![0; geometry.page_len()], 0, 0, &pending);
     // A pending page; one of a cached mapping page; one of a mapping page that is not cached.

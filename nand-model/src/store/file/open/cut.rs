@@ -4,6 +4,7 @@
 //! Invariants: operations at or below the synced number are not searched for, because they are on
 //! the disk. This module only reads, so after an interrupted open the next one finds the same cut.
 
+use super::super::seals::FoundSeals;
 use super::holes::Holes;
 use super::{Found, Meta, Opener};
 use crate::convert::{index, to_u32, to_u64, to_usize};
@@ -22,17 +23,21 @@ pub(super) struct Pass {
     pub(super) newest: u64,
     /// By slot: whether it has records beyond the synced number.
     pub(super) late: Vec<bool>,
+    /// Slots that were skipped because of their seals.
+    pub(super) sealed: u32,
     /// By slot: whether the pages of its block are collected.
     pub(super) collected: Vec<bool>,
 }
 
 impl Opener<'_> {
-    /// Reads the records of every slot once. Finds the cut, and collects the pages of blocks that
-    /// no cut can change. After a failed sync only synced operations count (`trust_synced_only`).
+    /// Reads the records of every slot without a seal, once. Finds the cut, and collects the pages
+    /// of blocks that no cut can change. After a failed sync only synced operations count
+    /// (`trust_synced_only`).
     pub(super) fn read_slots(
         &self,
         synced_seq: u64,
         heads: &[Option<SlotHeader>],
+        seals: &FoundSeals,
         trust_synced_only: bool,
         found: &mut Found,
     ) -> Result<Pass, ImageError> {
@@ -47,12 +52,18 @@ impl Opener<'_> {
             cut: synced_seq,
             newest: synced_seq,
             late: vec![false; heads.len()],
+            sealed: 0,
             collected: vec![false; heads.len()],
         };
         let is_certain = self.certain_slots(synced_seq, heads);
         let mut holes = Holes::new(self.disk);
         let (mut meta, mut data) = (Meta::default(), Vec::new());
         for (slot, head) in (0..).zip(heads) {
+            if seals.is_sealed(slot) {
+                // All its operations are synced, whether it belongs to a block or not.
+                pass.sealed += 1;
+                continue;
+            }
             let meta_bytes = to_u64(self.layout.meta_bytes());
             if head.is_none() && holes.is_hole(self.layout.slot_at(slot), meta_bytes) {
                 continue;

@@ -27,15 +27,18 @@ pub(super) use parts::new_headers;
 use parts::{Part, only, read_parts};
 
 use super::disk::{Disk, FileDisk, Mode, Unsynced};
+use super::seals::{FoundSeals, Seals};
 use super::sync::SyncHandle;
 use super::{Block, Counts, FileStore, Slots};
+use crate::addr::{Pbn, Ppn};
 use crate::convert::{index, to_u32, to_u64};
 use crate::image::{
-    Core, Header, ImageError, ImageInfo, ImageSpec, Layout, Mark, Striping, TableEntry,
+    Core, Header, ImageError, ImageInfo, ImageSpec, Layout, Mark, SEAL_SECTOR_BYTES, Striping,
+    TableEntry,
 };
 use crate::store::BlockFacts;
 use crc32c::crc32c;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -64,6 +67,9 @@ pub struct OpenReport {
     pub ops_kept: u64,
     /// Operations undone because an earlier one was missing.
     pub ops_dropped: u64,
+    /// Slots whose records an unclean open did not have to read: their seals say that these are
+    /// synced.
+    pub slots_sealed: u32,
     /// Duration of the opening.
     pub took: Duration,
 }
@@ -284,7 +290,18 @@ impl FileStore {
         (header.info.sync_failed, header.undoing) = (false, false);
         // If this fails, it is unknown which header copy is on the disk, so neither may change.
         disk.sync().map_err(|e| io_error(path, "sync it", e))?;
-        let sync = SyncHandle::new(disk.clone(), layout, header, copy, last_seq);
+        let marked: HashSet<Pbn> = (found.unhealthy.keys())
+            .map(|&ppn| layout.geometry.block_of(Ppn::new(ppn)))
+            .collect();
+        let complete = layout
+            .geometry
+            .all_blocks()
+            .filter(|block| found.counts.is_full(block.index()) && !marked.contains(block));
+        let seals = Seals::new(
+            &layout,
+            complete.filter_map(|block| found.blocks[block.index()].slot),
+        );
+        let sync = SyncHandle::new(disk.clone(), layout, header, copy, last_seq, seals);
         sync.write_clean_flag(false)
             .map_err(|e| io_error(path, "sync it", e.into()))?;
         let Found {
@@ -375,6 +392,13 @@ impl Opener<'_> {
             Core::decode(slot, to_u32(page), record)
         }));
         Ok(())
+    }
+
+    /// Reads the seal map.
+    fn read_seals(&self) -> Result<FoundSeals, ImageError> {
+        let mut bytes = vec![0; self.layout.seal_sectors() * SEAL_SECTOR_BYTES];
+        self.read(self.layout.seal_sector_at(0), &mut bytes)?;
+        Ok(FoundSeals::decode(&bytes))
     }
 
     fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), ImageError> {

@@ -204,6 +204,7 @@ impl FileStore {
             report.sync_failed |= found.sync_failed;
             report.ops_kept += found.ops_kept;
             report.ops_dropped += found.ops_dropped;
+            report.slots_sealed += found.slots_sealed;
             stores.push(store);
         }
         let stores = share_syncs(&disk, stores);

@@ -21,16 +21,18 @@ impl Opener<'_> {
         report: &mut OpenReport,
     ) -> Result<Found, ImageError> {
         let heads = self.read_heads()?;
-        let synced_seq = header.synced_seq;
+        let seals = self.read_seals()?;
+        let synced_seq = header.synced_seq.max(seals.synced_seq);
         let mut found = Found::new(self.layout, self.info);
         let trust_synced_only = header.info.sync_failed;
-        let pass = self.read_slots(synced_seq, &heads, trust_synced_only, &mut found)?;
+        let pass = self.read_slots(synced_seq, &heads, &seals, trust_synced_only, &mut found)?;
         let cut = pass.cut;
         assert!(
             cut >= synced_seq,
             "a cut at {cut} undoes operation {synced_seq}"
         );
         header.synced_seq = cut;
+        report.slots_sealed = pass.sealed;
         report.ops_kept = cut - synced_seq;
 
         for (block, entry) in self.read_entries()?.into_iter().enumerate() {
@@ -75,14 +77,18 @@ impl Opener<'_> {
                 }
             }
         }
-        let mut meta = Meta::default();
+        let (mut meta, all_programmed) = (Meta::default(), vec![1; self.layout.pages()]);
         for block in 0..found.blocks.len() {
             let Block {
                 slot, erase_seq, ..
             } = found.blocks[block];
-            if let Some(slot) = slot.filter(|&slot| !pass.collected[index(slot)]) {
-                self.read_meta(slot, &mut meta)?;
-                self.collect(block, erase_seq, cut, &meta, &mut found);
+            match slot {
+                Some(slot) if seals.is_sealed(slot) => found.counts.set(block, &all_programmed),
+                Some(slot) if !pass.collected[index(slot)] => {
+                    self.read_meta(slot, &mut meta)?;
+                    self.collect(block, erase_seq, cut, &meta, &mut found);
+                }
+                _ => {}
             }
         }
         self.clear_void_marks(&found)?;

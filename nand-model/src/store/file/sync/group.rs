@@ -6,12 +6,13 @@ use super::EIO;
 use super::header_copies::HeaderCopies;
 use crate::image::Layout;
 use crate::store::file::disk::Disk;
+use crate::store::file::seals::Seals;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Numbers of one store.
+/// Numbers and seals of one store.
 pub(super) struct Member {
     /// Position in the group.
     pub(super) index: usize,
@@ -19,6 +20,8 @@ pub(super) struct Member {
     pub(super) last: AtomicU64,
     pub(super) synced: AtomicU64,
     pub(super) durable: AtomicU64,
+    /// Locked last: nobody waits for anything else with it.
+    pub(super) seals: Mutex<Seals>,
 }
 
 /// The stores of one file.
@@ -52,13 +55,6 @@ pub(super) struct StoreFile {
     pub(super) copies: HeaderCopies,
     /// The last operation when the running sync began.
     pub(super) target: u64,
-}
-
-impl StoreFile {
-    pub(super) fn write_header(&mut self, synced_seq: u64, always: bool) {
-        self.copies
-            .write(&*self.disk, &self.layout, synced_seq, always);
-    }
 }
 
 /// A duration on the host's clock, in ns.
@@ -133,11 +129,11 @@ impl Group {
             // must not trust it.
             file.copies.header.info.sync_failed = true;
             let synced = member.synced.load(Ordering::Acquire);
-            file.write_header(synced, true);
+            member.write_header(file, synced, true);
             if file.copies.errno.is_some() {
                 // The copy to be replaced may have been the only one with this number; a torn copy
                 // has none.
-                file.write_header(synced, true);
+                member.write_header(file, synced, true);
             }
         }
         let _ = self.disk.sync();
@@ -161,6 +157,40 @@ impl Member {
         );
         self.durable.store(durable, Ordering::Release);
         self.synced.store(target, Ordering::Release);
-        file.write_header(target, false);
+        self.write_header(file, target, false);
+    }
+
+    /// Writes the changed seals, and then a header with `synced_seq`, unless that is unchanged.
+    /// Everything up to `synced_seq` is synced.
+    pub(super) fn write_header(&self, file: &mut StoreFile, synced_seq: u64, always: bool) {
+        if !always && file.copies.are_current(synced_seq) {
+            return;
+        }
+        // A header ahead of the seals would permit writes to slots that are sealed on the disk.
+        // After a failed sync no slot is written, and the header has to record that failure.
+        if let Err(error) = self.write_seals(file, synced_seq)
+            && !file.copies.header.info.sync_failed
+        {
+            file.copies.errno = Some(error.raw_os_error().unwrap_or(EIO));
+            return;
+        }
+        file.copies.write(&*file.disk, &file.layout, synced_seq);
+    }
+
+    /// Writes the changed sectors of the seal map; everything up to `synced_seq` is synced.
+    fn write_seals(&self, file: &StoreFile, synced_seq: u64) -> io::Result<()> {
+        let Some((numbers, bytes)) = self.seals().take_dirty(synced_seq) else {
+            return Ok(());
+        };
+        let at = file.layout.seal_sector_at(numbers.start);
+        let written = file.disk.write_at(at, &bytes);
+        if written.is_err() {
+            self.seals().add_dirty(numbers);
+        }
+        Ok(written?)
+    }
+
+    pub(super) fn seals(&self) -> MutexGuard<'_, Seals> {
+        self.seals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

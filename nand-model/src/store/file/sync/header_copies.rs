@@ -45,17 +45,13 @@ impl HeaderCopies {
         self.copies[self.durable]
     }
 
-    /// Writes `synced_seq` into the copy that is not durable, unless the header is unchanged.
-    pub(super) fn write(
-        &mut self,
-        disk: &dyn Disk,
-        layout: &Layout,
-        synced_seq: u64,
-        always: bool,
-    ) {
-        if !always && !self.is_unwritten && self.copies.iter().all(|&said| said == synced_seq) {
-            return;
-        }
+    /// Whether both copies in the file are the header, with this synced number.
+    pub(super) fn are_current(&self, synced_seq: u64) -> bool {
+        !self.is_unwritten && self.copies.iter().all(|&said| said == synced_seq)
+    }
+
+    /// Writes the header with `synced_seq` into the copy that is not durable.
+    pub(super) fn write(&mut self, disk: &dyn Disk, layout: &Layout, synced_seq: u64) {
         assert!(
             synced_seq >= self.header.synced_seq,
             "the header takes operation {} back to {synced_seq}",

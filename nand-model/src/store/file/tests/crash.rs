@@ -5,7 +5,7 @@ use crate::image::PAGE;
 
 #[test]
 fn whatever_a_host_crash_keeps_is_a_prefix_with_everything_synced() {
-    let (mut states, mut dropped, mut erases) = (0, 0u64, 0u32);
+    let (mut states, mut dropped, mut erases, mut sealed) = (0, 0u64, 0u32, 0);
     for (shape, profile) in shapes().into_iter().enumerate() {
         for seed in 0..16 {
             let mut rig = Rig::new(profile, seed);
@@ -18,6 +18,7 @@ fn whatever_a_host_crash_keeps_is_a_prefix_with_everything_synced() {
                         for how in Crash::kinds(rig.rng.next_u64()) {
                             let label = (shape, seed, round, step, how);
                             let disk = rig.disk.crashed(how);
+                            sealed += open(&disk.copy(), Access::ReadOnly).unwrap().1.slots_sealed;
                             let (store, cut) = rig.check(&disk, floor, &label);
                             drop(store);
                             let (store, again) = rig.check(&disk, cut, &label);
@@ -42,8 +43,10 @@ fn whatever_a_host_crash_keeps_is_a_prefix_with_everything_synced() {
             }
         }
     }
-    println!("{states} crash states, {dropped} operations dropped, {erases} erases");
-    assert!(states > 3000 && dropped > 5000 && erases > 2000);
+    println!(
+        "{states} crash states, {dropped} operations dropped, {erases} erases, {sealed} slots sealed"
+    );
+    assert!(states > 3000 && dropped > 5000 && erases > 2000 && sealed > 2000);
 }
 
 #[test]

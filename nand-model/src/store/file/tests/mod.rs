@@ -5,6 +5,7 @@
 mod crash;
 mod open;
 mod readers;
+mod seals;
 mod shards;
 mod sim;
 mod sync;
