@@ -76,7 +76,8 @@ impl<S: Store> PageIo<'_, S> {
         })
     }
 
-    /// Reads an extent, but may leave whole pages of `buf` to [`DeferredRead::finish`].
+    /// Reads an extent, but may leave whole pages of `buf` to [`DeferredRead::finish`]. After an
+    /// extent that ends in part of a page it leaves none: the read of that page may collect garbage.
     ///
     /// # Errors
     /// As [`Ftl::read_deferred`].
@@ -88,6 +89,9 @@ impl<S: Store> PageIo<'_, S> {
         deferred: &mut DeferredRead,
     ) -> Result<Nanos, FtlError> {
         deferred.begin(Lpn::new(0), 0);
+        if self.span(offset, to_u64(buf.len())).tail.is_some() {
+            return self.read(at, offset, buf);
+        }
         self.read_with(at, offset, buf, |ftl, at, lpn, from, body| {
             deferred.begin(lpn, from);
             ftl.read_deferred(at, lpn, body, deferred)

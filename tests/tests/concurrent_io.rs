@@ -194,12 +194,8 @@ fn a_read_that_failed_holds_nothing() {
         };
         volume.inject(&Injection::BitErrors(lost)).unwrap();
         let mut buf = vec![0; 2 * page];
-        // The tail of each read is a part of a page, which is read under the lock.
         let failed = (0..PAGES - 1)
-            .filter(|at| {
-                let bytes = &mut buf[..page + 16];
-                volume.read(u64::from(*at) * page as u64, bytes).is_err()
-            })
+            .filter(|at| volume.read(u64::from(*at) * page as u64, &mut buf).is_err())
             .count();
         // All writes are of this thread, and erase more often than there are spare slots.
         for version in 2..40 {
@@ -210,4 +206,40 @@ fn a_read_that_failed_holds_nothing() {
     });
     let failed = ended.recv_timeout(std::time::Duration::from_secs(100));
     assert!(failed.expect("writes wait for a reader that has ended") > 0);
+}
+
+/// A read during which a block is erased returns what it found before, and is charged once.
+#[test]
+fn a_read_that_collects_garbage_is_charged_once() {
+    for scheme in ["dftl", "gftl"] {
+        let (volume, page) = volume(scheme);
+        let (mut rng, mut contents) = (SplitMix::new(3), vec![0; PAGES as usize]);
+        let (mut buf, mut read, mut during) = (vec![0; page * 16], 0, 0);
+        let erases = || {
+            volume.publish(true);
+            volume.flash().counters.total().erases
+        };
+        for next in 1..=WRITES {
+            let at = rng.number(PAGES);
+            fill(at, next, &mut buf[..page]);
+            let offset = |at: u32| u64::from(at) * page as u64;
+            volume.write(offset(at), &buf[..page]).unwrap();
+            contents[at as usize] = next;
+            let first = rng.number(PAGES);
+            let count = 1 + rng.number((PAGES - first).min(16));
+            let (bytes, before) = (&mut buf[..count as usize * page], erases());
+            volume.read(offset(first), bytes).unwrap();
+            for (at, content) in (first..).zip(bytes.chunks_exact(page)) {
+                let seen = version(at, content);
+                assert_eq!(seen, contents[at as usize], "{scheme}: page {at}");
+            }
+            read += u64::from(count);
+            during += erases() - before;
+        }
+        assert!(during > 0, "{scheme}: no read erased a block");
+        assert_eq!(volume.host().reads_repeated, 0, "{scheme}");
+        volume.publish(true);
+        let charged = volume.flash().scheme.host_pages_read;
+        assert_eq!(charged, read, "{scheme}: pages read");
+    }
 }

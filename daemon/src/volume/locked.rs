@@ -98,12 +98,9 @@ impl<S: Store> Core<S> {
         buf: &mut [u8],
         deferred: &mut DeferredRead,
     ) -> Result<Nanos, FtlError> {
-        let erases = self.ftl.chip().counters().erases();
         let read = self.paged().read_deferred(at, offset, buf, deferred);
-        // A read may collect garbage, for the mapping pages that leave a cache. Then the pages may
-        // have moved since they were found.
-        let stayed = self.ftl.chip().counters().erases() == erases;
-        let pin = stayed.then(|| self.ftl.chip().store().pin()).flatten();
+        // Last: a read may collect garbage, for the mapping pages that leave a cache.
+        let pin = self.ftl.chip().store().pin();
         deferred.hold(pin.filter(|_| read.is_ok()));
         read
     }

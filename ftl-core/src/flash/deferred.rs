@@ -5,7 +5,8 @@
 //! and record are whole, and the record names the logical page. If a page fails them, the caller
 //! reads again, in one piece, and that read decides. The pages keep their places while the read has
 //! a pin. It gets the pin last: a scheme that collects garbage in the same call would wait for its
-//! own reader. Nothing is written.
+//! own reader. Such a call copies the pages that it has found before it erases a block, so no read
+//! is charged twice. Nothing is written.
 
 use super::Flash;
 use crate::addr::Lpn;
@@ -20,10 +21,40 @@ pub struct DeferredRead {
     /// Offset of that byte in the caller's buffer.
     at: usize,
     page_bytes: usize,
-    /// Runs to copy, each with its first logical page.
-    runs: Vec<(u32, PlacedRun)>,
+    runs: Vec<DeferredRun>,
     pin: Option<Pin>,
     records: Vec<u8>,
+}
+
+/// A run of pages that was found, and not yet copied into the caller's buffer.
+#[derive(Debug)]
+pub(super) struct DeferredRun {
+    /// Logical page of its first page.
+    lpn: u32,
+    place: PlacedRun,
+    /// The data, if a block was erased since the run was found; empty if a page was not good.
+    copy: Option<Vec<u8>>,
+}
+
+impl DeferredRun {
+    pub(super) fn new(lpn: u32, place: PlacedRun) -> DeferredRun {
+        DeferredRun {
+            lpn,
+            place,
+            copy: None,
+        }
+    }
+
+    /// Copies the pages from their place. Returns whether all are good.
+    fn read(&self, reader: &PageReader, pin: &Pin, records: &mut Vec<u8>, data: &mut [u8]) -> bool {
+        let is_ours = |i: u32, spare: &[u8]| {
+            let mut slot = [0xFF; OOB_SLOT];
+            slot[..OOB_BYTES].copy_from_slice(&spare[..OOB_BYTES]);
+            Oob::decode(&slot)
+                .is_some_and(|oob| oob.tag.lpn == self.lpn + i && !oob.tag.flags.has(Flags::LOST))
+        };
+        reader.read(pin, &self.place, records, data, is_ours)
+    }
 }
 
 impl DeferredRead {
@@ -35,8 +66,8 @@ impl DeferredRead {
     }
 
     /// Holds the pages where they are, until [`DeferredRead::finish`] or the next
-    /// [`DeferredRead::begin`]. Call it before the scheme is released, with a pin only if no block
-    /// was erased since `begin`. Without a pin, `finish` refuses.
+    /// [`DeferredRead::begin`]. Call it before the scheme is released. Without a pin, `finish`
+    /// refuses.
     pub fn hold(&mut self, pin: Option<Pin>) {
         self.pin = pin;
     }
@@ -52,22 +83,18 @@ impl DeferredRead {
         let Some(pin) = self.pin.take() else {
             return self.runs.is_empty();
         };
-        self.runs.iter().all(|(lpn, run)| {
-            let from = self.at + (lpn - self.first) as usize * self.page_bytes;
-            let bytes = run.count() as usize * self.page_bytes;
-            let is_ours = |i: u32, spare: &[u8]| {
-                let mut slot = [0xFF; OOB_SLOT];
-                slot[..OOB_BYTES].copy_from_slice(&spare[..OOB_BYTES]);
-                Oob::decode(&slot)
-                    .is_some_and(|oob| oob.tag.lpn == lpn + i && !oob.tag.flags.has(Flags::LOST))
-            };
-            reader.read(
-                &pin,
-                run,
-                &mut self.records,
-                &mut buf[from..][..bytes],
-                is_ours,
-            )
+        self.runs.iter().all(|run| {
+            let from = self.at + (run.lpn - self.first) as usize * self.page_bytes;
+            let bytes = run.place.count() as usize * self.page_bytes;
+            let data = &mut buf[from..][..bytes];
+            match &run.copy {
+                None => run.read(reader, &pin, &mut self.records, data),
+                Some(copy) if copy.len() == bytes => {
+                    data.copy_from_slice(copy);
+                    true
+                }
+                Some(_) => false,
+            }
         })
     }
 }
@@ -90,6 +117,22 @@ impl<S: Store> Flash<S> {
     pub(crate) fn end_deferring(&mut self, deferred: &mut DeferredRead) {
         if let Some(runs) = self.deferred.take() {
             deferred.runs = runs;
+        }
+    }
+
+    /// Copies what the current read has left to its caller, before an erase frees its place.
+    pub(super) fn copy_deferred(&mut self) {
+        let Some(runs) = &mut self.deferred else {
+            return;
+        };
+        let (page, mut records) = (self.chip.geometry().page_len(), Vec::new());
+        for run in runs.iter_mut().filter(|run| run.copy.is_none()) {
+            let (reader, pin) = (self.chip.store().reader(), self.chip.store().pin());
+            let mut data = vec![0; run.place.count() as usize * page];
+            let is_good = reader
+                .zip(pin)
+                .is_some_and(|(reader, pin)| run.read(&reader, &pin, &mut records, &mut data));
+            run.copy = Some(if is_good { data } else { Vec::new() });
         }
     }
 }

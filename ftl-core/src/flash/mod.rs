@@ -10,8 +10,9 @@ mod read;
 use crate::format::{Flags, OOB_SLOT, Oob};
 use crate::ram::{run_pages, vec_bytes, vec_most};
 pub use deferred::DeferredRead;
+use deferred::DeferredRun;
 use kept::MetadataCopies;
-use nand_model::{Chip, Geometry, Health, Nanos, PlacedRun, Ppn, Store};
+use nand_model::{Chip, Geometry, Health, Nanos, Ppn, Store};
 pub(crate) use own::OwnPage;
 
 /// A chip with the counters that every program needs.
@@ -33,7 +34,7 @@ pub(crate) struct Flash<S> {
     /// Results of a host read, page by page.
     found: Vec<(Option<Oob>, bool)>,
     /// Runs that the current host read leaves to its caller; `None` if it copies them itself.
-    deferred: Option<Vec<(u32, PlacedRun)>>,
+    deferred: Option<Vec<DeferredRun>>,
     /// Only over a store that keeps no data.
     kept: Option<MetadataCopies>,
 }

@@ -270,6 +270,7 @@ impl<S: Store> Flash<S> {
     }
 
     pub(crate) fn erase(&mut self, block: Pbn, cause: Cause) -> Result<(), NandError> {
+        self.copy_deferred();
         let at = self.wait();
         self.now = self.chip.erase(at, block, cause)?;
         if let Some(kept) = &mut self.kept {

@@ -1,6 +1,6 @@
 //! Reads of host data, of the controller's own pages, and of records alone.
 
-use super::Flash;
+use super::{DeferredRun, Flash};
 use crate::error::FtlError;
 use crate::format::{Flags, LOST, OOB_BYTES, OOB_SLOT, Oob, UNMAPPED};
 use crate::int::{index, to_u32};
@@ -121,7 +121,7 @@ impl<S: Store> Flash<S> {
             let placed = self.chip.place_run(self.now, first, count, Cause::Host)?;
             if let Some((done, run)) = placed {
                 self.now = done;
-                runs.push((lpn, run));
+                runs.push(DeferredRun::new(lpn, run));
                 return Ok(());
             }
         }
