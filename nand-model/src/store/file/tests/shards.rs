@@ -1,13 +1,16 @@
 //! Several stores in one file: one sync serves all of them, and a host crash cuts each on its own.
 
 use super::*;
-use crate::image::{ImageSpec, PAGE, Striping};
+use crate::image::{ImageSpec, PAGE, SEAL_SECTOR_BYTES, Striping};
+use crate::store::file::seals::FoundSeals;
 
 /// One rig per shard, on one disk.
 struct Shards {
     disk: SimDisk,
     rigs: Vec<Rig>,
     rng: SplitMix,
+    /// Slots that opens did not have to read.
+    sealed: std::cell::Cell<u32>,
 }
 
 fn spec(profile: Profile) -> ImageSpec {
@@ -38,6 +41,7 @@ impl Shards {
             rigs: rigs.collect(),
             disk,
             rng,
+            sealed: std::cell::Cell::default(),
         }
     }
 
@@ -69,6 +73,7 @@ impl Shards {
         let (mut stores, report) = disk
             .open_shards(Access::ReadWrite)
             .unwrap_or_else(|e| panic!("{how:?}: {e}"));
+        self.sealed.set(self.sealed.get() + report.slots_sealed);
         let mut cuts = Vec::new();
         for ((store, rig), &floor) in stores.iter_mut().zip(&self.rigs).zip(floors) {
             let cut = store.sync.last_seq();
@@ -100,7 +105,7 @@ impl Shards {
 
 #[test]
 fn a_host_crash_cuts_each_shard_on_its_own_and_never_what_was_synced() {
-    let (mut states, mut apart) = (0, 0);
+    let (mut states, mut apart, mut sealed) = (0, 0, 0);
     for (profile, count) in shapes().into_iter().zip([2, 4]) {
         for seed in 0..12 {
             let mut shards = Shards::new(profile, count, seed);
@@ -131,10 +136,108 @@ fn a_host_crash_cuts_each_shard_on_its_own_and_never_what_was_synced() {
                 let (stores, cuts) = shards.check(&disk, &floors, &(count, seed, round, how));
                 shards.continue_on(disk, stores, &cuts);
             }
+            sealed += shards.sealed.get();
         }
     }
-    println!("{states} crash states, {apart} with one of two shards cut");
-    assert!(states > 5000 && apart > 500, "{states} {apart}");
+    println!("{states} crash states, {apart} with one of two shards cut, {sealed} slots sealed");
+    assert!(
+        states > 5000 && apart > 500 && sealed > 1000,
+        "{states} {apart} {sealed}"
+    );
+}
+
+/// Slots of each shard that an open does not have to read, by the seal map of its part.
+fn seals(shards: &mut Shards) -> Vec<u32> {
+    let bytes = shards.disk.bytes();
+    let layout = shards.rigs[0].store().layout;
+    let parts = bytes.chunks_exact(layout.file_bytes as usize);
+    let sealed = |part: &[u8]| {
+        let at = layout.seal_sector_at(0) as usize;
+        let map = &part[at..][..layout.seal_sectors() * SEAL_SECTOR_BYTES];
+        let map = FoundSeals::decode(map);
+        (0..layout.slots)
+            .filter(|slot| map.is_sealed(*slot))
+            .count() as u32
+    };
+    parts.map(sealed).collect()
+}
+
+#[test]
+fn each_shard_has_seals_of_its_own_and_any_sync_writes_those_of_all() {
+    let mut shards = Shards::new(shapes()[0], 3, 11);
+    for (place, block) in [(0, 0), (2, 0), (2, 1), (2, 2)] {
+        let rig = &mut shards.rigs[place];
+        while rig.now().pages[block].contains(&0) {
+            rig.program(block);
+        }
+    }
+    assert_eq!(
+        seals(&mut shards),
+        [0, 0, 0],
+        "no sync has covered anything"
+    );
+    let handles = shards.handles();
+    handles[1].force().unwrap();
+    assert_eq!(seals(&mut shards), [1, 0, 3], "a sync by another shard");
+    // The slot with the same number in another shard keeps its seal.
+    shards.rigs[2].erase(0);
+    handles[1].force().unwrap();
+    assert_eq!(seals(&mut shards), [1, 0, 2]);
+    let floors = shards.synced();
+    for how in Crash::kinds(7) {
+        let disk = shards.disk.crashed(how);
+        shards.check(&disk, &floors, &how);
+    }
+    // A cleared seal is on the disk before a mark is written: that takes one sync.
+    let ppn = shards.rigs[0].store().layout.geometry.page(Pbn::new(0), 0);
+    let before = shards.disk.syncs();
+    shards.rigs[0]
+        .store()
+        .set_health(ppn, Health::DataLost)
+        .unwrap();
+    assert_eq!(shards.disk.syncs() - before, 1);
+    assert_eq!(seals(&mut shards), [0, 0, 2]);
+}
+
+/// Slots of a shard are used again only when their seal is cleared on the disk, also if the host
+/// refuses to write the map or the header of one of the shards for a while.
+#[test]
+fn a_seal_or_header_that_cannot_be_written_holds_up_its_shard_alone() {
+    for seed in 0..24 {
+        let mut shards = Shards::new(shapes()[0], 2, 4000 + seed);
+        (0..160).for_each(|_| shards.step());
+        let handles = shards.handles();
+        let settle_all = || {
+            for handle in &handles {
+                let _ = handle.settle(handle.last_seq());
+            }
+        };
+        settle_all();
+        shards.rigs.iter_mut().for_each(|rig| rig.erase(0));
+        shards.disk.fail_writes(WriteFault {
+            after: seed % 4,
+            count: 1,
+            arrives: 0,
+            errno: ENOSPC,
+            needs_room: false,
+        });
+        handles[0].force().unwrap();
+        let last = shards.last();
+        assert_eq!(shards.synced(), last, "the data of both is synced");
+        handles[1].force().unwrap();
+        let mut durable = handles.iter().map(SyncHandle::durable_seq).zip(&last);
+        assert!(durable.any(|(durable, &last)| durable == last));
+        settle_all();
+        shards.disk.clear_faults();
+        for step in 0..40 {
+            shards.step();
+            let floors = shards.synced();
+            for how in Crash::kinds(seed * 100 + step) {
+                let label = (seed, step, how);
+                shards.check(&shards.disk.crashed(how), &floors, &label);
+            }
+        }
+    }
 }
 
 #[test]
