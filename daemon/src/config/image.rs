@@ -69,6 +69,18 @@ impl ImageRequirements {
         };
         let wanted = self.size.unwrap_or(default);
         let striping = striping(&profile.geometry, self.shards.unwrap_or(1));
+        if let Some(of) = striping.filter(|of| {
+            // Each chip needs a stripe; a size of 0 follows from the flash.
+            wanted > 0 && wanted.div_ceil(of.stripe_bytes) < u64::from(of.count)
+        }) {
+            return Err(Failure::usage(format!(
+                "--shards {}: a device of {wanted} bytes has {} of the stripes of {} bytes, and each \
+                 shard needs one; choose fewer shards or a larger --size",
+                of.count,
+                wanted.div_ceil(of.stripe_bytes),
+                of.stripe_bytes
+            )));
+        }
         let of_chip = striping.map_or(wanted, |of| of.shard_bytes(wanted));
         let layout = match raw {
             None => scheme.layout(&profile, of_chip, op_percent / 100.0, &self.params),

@@ -17,7 +17,7 @@ pub use create::{Made, create};
 pub(crate) use label::{Label, fits, read_label};
 
 use crate::config::{Config, Latency};
-use crate::convert::{to_f64, to_u64};
+use crate::convert::{index, to_f64, to_u64};
 use crate::failure::{Exit, Failure};
 use crate::private_lock::is_open_to_others;
 use crate::volume::write_cache::{CacheOptions, Opening};
@@ -94,6 +94,8 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
                 image.display()
             )));
         }
+        let shards = config.requirements.shards.unwrap_or(1);
+        refuse_order(index(shards), config.write_cache)?;
         let made = create(config)?;
         tracing::info!(
             "created {}: {} bytes on {} of {} bytes raw, scheme {}{}",
@@ -113,6 +115,8 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     let info = peek(image).map_err(|error| image_failure(&error))?;
     let label = read_label(image, &info)?;
     contradiction(image, &config.requirements, &info, &label)?;
+    // Before the image is open: a refusal must not leave it unclean.
+    refuse_order(index(info.shards()), config.write_cache)?;
     if !config.read_only {
         close_to_others(image);
     }
