@@ -58,10 +58,16 @@ impl Setup {
         }
     }
 
-    /// Returns the same device on several chips, with short stripes.
+    /// Returns the same device on several chips, with short stripes. The cache of each has room for
+    /// two trims, as that of any device made by the program.
     pub fn on_shards(self, count: u32, seed: u64) -> Setup {
         let pages = [1, 2, 4][SplitMix::new(seed).index(3)];
+        let bytes = self.cache.bytes.max(u64::from(count) * (32 << 10));
         Setup {
+            cache: CacheOptions {
+                bytes,
+                ..self.cache
+            },
             striping: Some(Striping {
                 count,
                 stripe_bytes: pages * u64::from(self.page),

@@ -36,6 +36,7 @@ use area::area_of;
 use format::{HEAD_BYTES, Head, RING_BLOCK, State, bitmap_bytes};
 use ftl_core::FtlError;
 use index::Index;
+use nand_model::SHARDS_MAX;
 use requests::host_error;
 use ring::Ring;
 use std::io;
@@ -44,6 +45,9 @@ use trims::Trims;
 
 /// Smallest cache of the command line, in bytes.
 pub const CACHE_BYTES_MIN: u64 = 1 << 20;
+// The smallest cache of the most shards: half of each ring holds what a trim needs, with units of
+// 4 KiB.
+const _: () = assert!(CACHE_BYTES_MIN / SHARDS_MAX as u64 >= 2 * (3 * RING_BLOCK + 2 * 4096));
 /// Sizes of a cache are multiples of this many bytes.
 pub const CACHE_BYTES_STEP: u64 = 4096;
 /// Time after which a dirty unit is written back in the background.
