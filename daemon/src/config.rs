@@ -21,7 +21,7 @@ use crate::volume::write_cache::CacheOptions;
 use clap::Args;
 use ftl_core::schemes::{self, Scheme};
 use ftl_core::{FtlError, Params, near_miss};
-use nand_model::Verify;
+use nand_model::{SHARDS_MAX, Verify};
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use strum::IntoStaticStr;
@@ -292,6 +292,7 @@ impl DeviceOptions {
             size: self.size.or(other.size),
             profile: self.profile.or(other.profile),
             op: self.op.or(other.op),
+            shards: self.shards.or(other.shards),
             metrics: self.metrics.or(other.metrics),
             metrics_host: self.metrics_host.or(other.metrics_host),
             latency: self.latency.or(other.latency),
@@ -415,11 +416,17 @@ impl DeviceOptions {
                 "--op {op} is not a percentage from 0.1 to 1000"
             )));
         }
+        if let Some(shards) = self.shards.filter(|n| !(1..=SHARDS_MAX).contains(n)) {
+            return Err(Failure::usage(format!(
+                "--shards {shards}: a device has 1 to {SHARDS_MAX} shards"
+            )));
+        }
         Ok(ImageRequirements {
             scheme: self.scheme.clone(),
             profile,
             size: self.size()?,
             op: self.op,
+            shards: self.shards,
             params: self.params()?,
         })
     }

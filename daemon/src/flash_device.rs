@@ -22,8 +22,14 @@ impl FlashDevice {
     /// Returns the device of a recording, with its number of blocks.
     ///
     /// # Errors
-    /// The scheme or the flash is none that this program knows.
+    /// The scheme or the flash is none that this program knows, or the device had several chips.
     pub(crate) fn recorded(flash: &Flash, recording: &str) -> Result<FlashDevice, Failure> {
+        if let Some(shards) = flash.shards {
+            return Err(Failure::usage(format!(
+                "{recording}: recorded on a device of {shards} shards, and a simulated device has one \
+                 chip; record a device with one, or leave the model of the flash out"
+            )));
+        }
         Ok(FlashDevice {
             scheme: find_scheme(&flash.scheme)?,
             profile: recorded_profile(flash, recording)?.0,

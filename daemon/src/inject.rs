@@ -18,6 +18,7 @@ use nand_model::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 use strum::{EnumCount, IntoStaticStr, VariantArray, VariantNames};
 
@@ -95,6 +96,36 @@ pub struct Injected {
     pub facts: Value,
     /// Seed of a power cut.
     pub cut_seed: Option<u64>,
+}
+
+impl Injected {
+    /// Returns what was injected into these shards of a device with `count`, as one.
+    pub(crate) fn of_shards(
+        mut all: Vec<Injected>,
+        shards: Range<usize>,
+        count: usize,
+    ) -> Injected {
+        assert_eq!(all.len(), shards.len(), "a fault for each shard");
+        if count == 1 {
+            return all.remove(0);
+        }
+        let is_cut = all.iter().any(|injected| injected.kind == Kind::PowerCut);
+        let of =
+            |(shard, injected): (usize, &Injected)| format!("shard {shard}: {}", injected.text);
+        let texts: Vec<_> = shards.clone().zip(&all).map(of).collect();
+        let facts: Vec<_> = all.iter().map(|injected| &injected.facts).collect();
+        Injected {
+            kind: all[0].kind,
+            count: if is_cut {
+                1
+            } else {
+                all.iter().map(|injected| injected.count).sum()
+            },
+            text: texts.join("; "),
+            facts: json!({"first_shard": shards.start, "shards": facts}),
+            cut_seed: all[0].cut_seed,
+        }
+    }
 }
 
 const PROGRAM_CUTS: [(&str, ProgramCut); 7] = [
@@ -189,6 +220,9 @@ pub struct BadBlock {
     /// Seed of random choices [default: a new one, printed in the answer]
     #[arg(long, value_name = "N", requires = "count")]
     pub seed: Option<u64>,
+    /// Chip of the blocks, from 0 on; needed if the device has several shards
+    #[arg(long, value_name = "K")]
+    pub shard: Option<u32>,
 }
 
 /// Bits that are wrong when pages are read.
@@ -215,6 +249,9 @@ pub struct BitErrors {
     /// Seed of random choices [default: a new one, printed in the answer]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+    /// Chip of the pages, from 0 on; needed if the device has several shards, except with --factor
+    #[arg(long, value_name = "K")]
+    pub shard: Option<u32>,
 }
 
 impl Injection {
@@ -231,6 +268,54 @@ impl Injection {
                 return None;
             }
         })
+    }
+
+    /// Returns the shards that the fault is for, of a device with `count`.
+    ///
+    /// # Errors
+    /// The shard does not exist, or the fault names none and needs one.
+    pub(crate) fn shards(&self, count: usize) -> Result<Range<usize>, Failure> {
+        let (shard, is_of_all) = match self {
+            Injection::BadBlock(bad) => (bad.shard, false),
+            Injection::BitErrors(errors) => (errors.shard, errors.factor.is_some()),
+            _ => (None, true),
+        };
+        match shard.map(index) {
+            Some(shard) if shard < count => Ok(shard..shard + 1),
+            Some(shard) => Err(Failure::usage(format!(
+                "no shard {shard}; the device has 0 to {}",
+                count - 1
+            ))),
+            None if is_of_all || count == 1 => Ok(0..count),
+            None => Err(Failure::usage(format!(
+                "the device has {count} shards with blocks of their own; add --shard K, from 0 to {}",
+                count - 1
+            ))),
+        }
+    }
+
+    /// Returns the seed of its random choices, on the first shard.
+    pub(crate) fn seed(&self) -> u64 {
+        let seed = match self {
+            Injection::PowerCut(cut) => cut.seed,
+            Injection::BadBlock(bad) => bad.seed,
+            Injection::BitErrors(errors) => errors.seed,
+            _ => None,
+        };
+        seed.unwrap_or_else(fresh_seed)
+    }
+
+    /// Returns the fault of one of several shards: each has a seed of its own.
+    pub(crate) fn for_shard(&self, seed: u64, shard: usize) -> Injection {
+        let mut of = self.clone();
+        let seed = Some(seed.wrapping_add(to_u64(shard)));
+        match &mut of {
+            Injection::PowerCut(cut) => cut.seed = seed,
+            Injection::BadBlock(bad) => bad.seed = seed,
+            Injection::BitErrors(errors) => errors.seed = seed,
+            _ => {}
+        }
+        of
     }
 
     /// Applies the injection to the chip.

@@ -46,6 +46,10 @@ pub struct DeviceOptions {
     /// Over-provisioning in percent of the size
     #[arg(long, value_name = "PERCENT", env = "FTLD_OP", value_parser = percent)]
     pub op: Option<f64>,
+    /// Number of flash chips of a new image, 1 to 16; requests to different ones run in parallel
+    /// [default: 1]
+    #[arg(long, value_name = "N", env = "FTLD_SHARDS")]
+    pub shards: Option<u32>,
     /// Address for the live page, /metrics, /healthz and /status, or `off` [default:
     /// 127.0.0.1:9917, or the next free port]
     #[arg(long, value_name = "ADDR|off", env = "FTLD_METRICS")]

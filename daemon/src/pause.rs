@@ -76,7 +76,7 @@ fn step<S: Store + 'static>(volume: &Volume<S>, step: Step) -> Result<Value, Fai
     while stepping() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let noted = volume.noted_since(from, EVENTS_TOLD);
+    let noted = volume.noted_since(&from, EVENTS_TOLD);
     let text = match (stepping(), noted.is_empty()) {
         (true, _) => {
             "step pending: it goes on until its events or requests have come; `ftld pause` ends it"
@@ -84,9 +84,9 @@ fn step<S: Store + 'static>(volume: &Volume<S>, step: Step) -> Result<Value, Fai
         (false, true) => "step done, without an event",
         (false, false) => "step done",
     };
-    let told = |(number, event): &(u64, Event)| {
+    let told = |(shard, number, event): &(usize, u64, Event)| {
         json!({
-            "number": number, "kind": event.kind.name(), "block": event.block.map(|block| block.raw()), "pages": event.pages,
+            "shard": shard, "number": number, "kind": event.kind.name(), "block": event.block.map(|block| block.raw()), "pages": event.pages,
             "began_ns": event.at, "took_ns": event.took,
         })
     };

@@ -36,6 +36,8 @@ pub struct InstanceInfo {
     pub scheme: &'static str,
     /// The flash device.
     pub profile: Profile,
+    /// Number of its chips.
+    pub shards: u32,
     /// Device size in bytes.
     pub size: u64,
     /// Bytes that the scheme can map.
@@ -61,8 +63,10 @@ pub struct StatusSnapshot {
     pub facts: Arc<InstanceInfo>,
     /// Host requests.
     pub host: HostView,
-    /// Flash state, as last published.
+    /// Flash state, as last published: the sum over all shards.
     pub flash: Arc<FlashSnapshot>,
+    /// Flash state of each shard.
+    pub flash_by_shard: Vec<Arc<FlashSnapshot>>,
     /// Counters of the NBD server; all zero without one.
     pub nbd: NbdSnapshot,
     /// Requests to the daemon itself.
@@ -114,7 +118,27 @@ pub trait StatusSource: Send + Sync {
 }
 
 impl InstanceInfo {
-    /// Returns the geometry of the flash.
+    /// Returns the data bytes of all pages of all chips.
+    pub fn raw_bytes(&self) -> u64 {
+        self.geometry().data_bytes() * u64::from(self.shards)
+    }
+
+    /// Returns the pages of all chips.
+    pub fn pages(&self) -> u64 {
+        self.geometry().pages() * u64::from(self.shards)
+    }
+
+    /// Returns the blocks of all chips.
+    pub fn blocks(&self) -> u32 {
+        self.geometry().blocks * self.shards
+    }
+
+    /// Returns the dies of all chips.
+    pub fn dies(&self) -> u32 {
+        self.geometry().dies() * self.shards
+    }
+
+    /// Returns the geometry of each chip.
     pub fn geometry(&self) -> &Geometry {
         &self.profile.geometry
     }
@@ -204,7 +228,7 @@ impl StatusSnapshot {
             "image": image, "scheme": scheme, "profile": profile.name, "size_bytes": size,
             "latency": latency.name(),
             "page_bytes": self.facts.geometry().page_bytes,
-            "raw_bytes": self.facts.geometry().data_bytes(), "host_written_bytes": self.flash.host_written_bytes, "metrics": metrics, "uptime_seconds": uptime,
+            "raw_bytes": self.facts.raw_bytes(), "shards": self.shards_json(), "host_written_bytes": self.flash.host_written_bytes, "metrics": metrics, "uptime_seconds": uptime,
             "read_only_reason": self.read_only_reason(), "failure": self.failure,
             "writes_failing": self.writes_failing.map(WritesFailing::text), "waiting_for": self.waiting_for,
             "host_behind": self.host_behind(), "recording": self.recording.as_ref().map(RecordingView::json),
@@ -238,6 +262,20 @@ impl StatusSnapshot {
             "power_loss_protection": cache.protected, "write_through": cache.write_through,
             "last_cut_units": {"new": cut.new, "torn": cut.torn, "old": cut.old, "lost": cut.lost},
         })
+    }
+
+    /// Returns the shards in short; a device of one chip has one.
+    fn shards_json(&self) -> Value {
+        let shard = |flash: &Arc<FlashSnapshot>| {
+            let ops = flash.counters.total();
+            json!({
+                "reads": ops.reads, "programs": ops.programs, "erases": ops.erases,
+                "free_blocks": flash.scheme.blocks.free, "valid_pages": flash.scheme.valid_pages,
+                "erases_mean": flash.wear.mean, "erase_credit": flash.erase_credit,
+                "write_cache_dirty_bytes": flash.cache.dirty_bytes,
+            })
+        };
+        self.flash_by_shard.iter().map(shard).collect()
     }
 
     fn injected_json(&self) -> Value {

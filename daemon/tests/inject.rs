@@ -278,6 +278,40 @@ fn bad_blocks_retire_and_nothing_is_lost() {
     assert_eq!(daemon.exit_code(), Some(0));
 }
 
+/// Each shard has blocks of its own, numbered from 0 on; a fault names the shard.
+#[test]
+fn a_fault_of_a_device_with_shards_is_in_the_one_that_it_names() {
+    let host = Host::new();
+    let daemon = host.serve(&["--shards", "2", "--scheme", "pagemap"]);
+    let mut client = daemon.client();
+    let bad = ["inject", "bad-block", "--block", "3"];
+    host.fails(&bad, 2, &["2 shards", "add --shard K, from 0 to 1"]);
+    for (shard, part) in [("2", "no shard 2; the device has 0 to 1"), ("-1", "'-1'")] {
+        host.fails(&[&bad[..], &["--shard", shard]].concat(), 2, &[part]);
+    }
+    assert_eq!(injected(&daemon, "bad_block"), 0.0);
+    let (code, text, error) = host.run(&[&bad[..], &["--shard", "1"]].concat());
+    assert_eq!(code, 0, "{error}");
+    assert!(text.contains("shard 1: "), "{text}");
+    for value in 1..=8 {
+        for page in 0..PAGES {
+            let data = content(page, value);
+            assert_eq!(client.write(0, (page * PAGE) as u64, &data).error, 0);
+        }
+    }
+    let begun = Instant::now();
+    let grown = || host.json(&["status", "--json"])["wear"]["bad_grown"].clone();
+    while grown() != 1 {
+        assert!(begun.elapsed().as_secs() < 20, "{}", grown());
+    }
+    let device = client.read(0, (PAGES * PAGE) as u64).data;
+    let mut pages = device.chunks(PAGE).enumerate();
+    assert!(pages.all(|(page, found)| found == content(page, 8)));
+    let cut = host.json(&["inject", "power-cut", "--seed", "4", "--json"]);
+    assert_eq!(cut["shards"].as_array().map(Vec::len), Some(2), "{cut}");
+    ends_powerless(&host, daemon);
+}
+
 #[test]
 fn bit_errors_are_corrected_or_an_error_and_never_wrong_data() {
     let host = Host::new();

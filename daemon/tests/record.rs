@@ -392,3 +392,43 @@ fn verdicts_are_not_written_into_another_file() {
     assert_eq!(code, 0, "{error}");
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), ledger);
 }
+
+/// A recording of a device with several shards names their number. It is replayed on one chip; the
+/// model of the flash, which needs the device itself, refuses it.
+#[test]
+fn a_recording_of_shards_is_replayed_on_one_chip() {
+    let host = Host::new();
+    let file = recording(&host);
+    let path = file.to_str().unwrap();
+    let daemon = host.serve(&["--shards", "3", "--record", path]);
+    let mut client = daemon.client();
+    let data: Vec<u8> = (0..200u8).flat_map(page).collect();
+    client.write(0, 0, &data);
+    client.write(FUA, 1 << 20, &page(9));
+    assert_eq!(client.read(0, 200 * 4096).data, data);
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(daemon.exit_code(), Some(0));
+    let expected = [Kind::Write, Kind::Write, Kind::Flush, Kind::Read];
+    assert_eq!(kinds(&entries(&file, false)), expected);
+    let reader = Reader::open(&file, false).unwrap();
+    let head = reader.head();
+    let flash = head.flash.as_ref().unwrap();
+    assert_eq!((head.size, flash.shards), (2 << 20, Some(3)));
+    let row = host.json(&["replay", path, "--json"]);
+    assert_eq!(row["scheme"], "lazyftl");
+    assert_eq!(row["device"]["size_bytes"], 2 << 20);
+    let explore = [
+        "crashes",
+        path,
+        "--check",
+        "true",
+        "--jobs",
+        "1",
+        "--scratch",
+    ];
+    let explore = [&explore[..], &[host.folder.path().to_str().unwrap()]].concat();
+    assert_eq!(host.run(&explore).0, 0);
+    let of_flash = [&explore[..], &["--model", "flash"]].concat();
+    let parts = ["a device of 3 shards", "leave the model of the flash out"];
+    host.fails(&of_flash, 2, &parts);
+}

@@ -34,6 +34,7 @@ impl StatusSource for Observer {
             facts: self.facts.clone(),
             host: self.volume.host(),
             flash: self.volume.flash(),
+            flash_by_shard: self.volume.flash_by_shard(),
             nbd: Default::default(),
             service: self.service.view(),
             injected: self.volume.injected(),
@@ -109,6 +110,7 @@ fn reads_and_metrics_go_on_while_a_flush_waits_for_a_slow_disk() {
         image: config.image.clone(),
         scheme: stack.scheme,
         profile: stack.profile,
+        shards: 1,
         size: volume.size(),
         logical_bytes: stack.logical_bytes,
         metrics: None,
@@ -161,5 +163,5 @@ fn reads_and_metrics_go_on_while_a_flush_waits_for_a_slow_disk() {
     drop((writer, reader));
     service.stop(StopHow::Remove).unwrap();
     runtime.shutdown_background();
-    stack::close_store(volume.close().unwrap()).unwrap();
+    stack::close_stores(volume.close().unwrap()).unwrap();
 }

@@ -31,6 +31,7 @@ pub mod schemes;
 mod space;
 mod stalls;
 mod stats;
+mod sum;
 mod trims;
 mod wear;
 
@@ -47,3 +48,4 @@ pub use stats::{
     BlockCounts, BlockUse, BlockView, Evictions, Lookups, MountReport, RamEntry, RamPart,
     RamReport, SchemeStats, StreamKind, StreamView,
 };
+pub use sum::{add_ram, add_streams};

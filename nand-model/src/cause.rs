@@ -132,7 +132,49 @@ pub struct Counters {
     faults: [u64; Fault::COUNT],
 }
 
+impl OpCounts {
+    fn plus(&self, other: &OpCounts) -> OpCounts {
+        OpCounts {
+            reads: self.reads + other.reads,
+            partial_reads: self.partial_reads + other.partial_reads,
+            programs: self.programs + other.programs,
+            oob_programs: self.oob_programs + other.oob_programs,
+            erases: self.erases + other.erases,
+        }
+    }
+}
+
 impl Counters {
+    /// Adds the counts of another chip.
+    pub fn add(&mut self, other: &Counters) {
+        let Counters {
+            by_cause,
+            read_busy_ns,
+            program_busy_ns,
+            erase_busy_ns,
+            program_fails,
+            erase_fails,
+            uncorrectable_reads,
+            corrected_bits,
+            read_retries,
+            copybacks,
+            faults,
+        } = other;
+        let causes = self.by_cause.iter_mut().zip(by_cause);
+        causes.for_each(|(sum, counts)| *sum = sum.plus(counts));
+        self.read_busy_ns += read_busy_ns;
+        self.program_busy_ns += program_busy_ns;
+        self.erase_busy_ns += erase_busy_ns;
+        self.program_fails += program_fails;
+        self.erase_fails += erase_fails;
+        self.uncorrectable_reads += uncorrectable_reads;
+        self.corrected_bits += corrected_bits;
+        self.read_retries += read_retries;
+        self.copybacks += copybacks;
+        let kinds = self.faults.iter_mut().zip(faults);
+        kinds.for_each(|(sum, count)| *sum += count);
+    }
+
     /// Counts of one cause.
     #[inline]
     pub fn of(&self, cause: Cause) -> &OpCounts {
@@ -163,13 +205,7 @@ impl Counters {
     pub fn total(&self) -> OpCounts {
         self.by_cause
             .iter()
-            .fold(OpCounts::default(), |sum, c| OpCounts {
-                reads: sum.reads + c.reads,
-                partial_reads: sum.partial_reads + c.partial_reads,
-                programs: sum.programs + c.programs,
-                oob_programs: sum.oob_programs + c.oob_programs,
-                erases: sum.erases + c.erases,
-            })
+            .fold(OpCounts::default(), |sum, c| sum.plus(c))
     }
 }
 

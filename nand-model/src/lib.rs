@@ -48,7 +48,7 @@ pub use fault::{
 pub use geometry::{Geometry, PageSplit};
 pub use image::{
     CacheSection, FORMAT_VERSION, ImageError, ImageInfo, ImageSpec, NAME_BYTES_MAX,
-    PARAMS_BYTES_MAX,
+    PARAMS_BYTES_MAX, SHARDS_MAX, ShardSection, Striping,
 };
 pub use pairing::{BITS_MAX, PairTable, Pairing, TABLE_PAGES_MAX};
 pub use profile::{

@@ -4,6 +4,7 @@
 # journal, everything that fsync made durable is there (fsync_markers.rs; its markers go straight to a disk of their own), and the
 # file system check is clean.
 #   CRASHES (1)   shared out between two schemes
+#   SHARDS (1)    chips of the device
 # shellcheck source=tests/lib.sh
 . /bin/lib.sh
 folder=/var/lib/ftld markers=/dev/vdb
@@ -36,7 +37,8 @@ if [ ! -e "$image" ]; then
   rm -f $folder/*.ftld
   dd if=/dev/zero of=$markers bs=1M conv=fsync 2> /dev/null
   echo 0 > $folder/durable
-  serve --scheme "$(scheme_at "$crashes")" --size "${SIZE:-64MiB}" --image "$image" /dev/ublkb0 || finish
+  serve --scheme "$(scheme_at "$crashes")" --size "${SIZE:-64MiB}" --shards "${SHARDS:-1}" --image "$image" \
+    /dev/ublkb0 || finish
   step "$(scheme_at "$crashes"): mkfs" mkfs.ext4 -q -F -b 4096 -J size=4 /dev/ublkb0 || finish
 else
   serve --image "$image" /dev/ublkb0 || finish

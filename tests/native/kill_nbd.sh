@@ -1,6 +1,6 @@
 #!/bin/bash
-# kill -9 at random moments under load, for every scheme, and with a write cache: see kill_nbd.py.
-#   KILLS (3)  SEED (1)
+# kill -9 at random moments under load, for every scheme, with a write cache, and with several shards: see kill_nbd.py.
+#   KILLS (3)  SEED (1)  SHARDS (2): of a device of several chips, under 4 connections with FUA and FLUSH
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 here=$(dirname "$0")
 . "$here/../lib.sh"
@@ -22,5 +22,14 @@ for model in any ordered; do
     --write-cache 1MiB --cache-model "$model" 2> "$SCRATCH/kill.log" ||
     { bad "$scheme with a write cache, $model: data or daemon lost"; tail -n 30 "$SCRATCH/kill.log"; }
   step "$scheme with a write cache, $model: ftld check" ftld check "$folder/default.ftld"
+done
+shards=${SHARDS:-2}
+for scheme in $(echo "$names" | head -n 2); do
+  folder=$SCRATCH/shards-$scheme
+  mkdir "$folder"
+  CONNECTIONS=4 /usr/bin/python3 "$here/kill_nbd.py" "$(command -v ftld)" "$scheme" "$folder" "$KILLS" "${SEED:-1}" \
+    --shards "$shards" 2> "$SCRATCH/kill.log" ||
+    { bad "$scheme on $shards shards: data or daemon lost"; tail -n 30 "$SCRATCH/kill.log"; }
+  step "$scheme on $shards shards: ftld check" ftld check "$folder/default.ftld"
 done
 finish

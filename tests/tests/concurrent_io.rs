@@ -51,7 +51,9 @@ fn volume(scheme: &str) -> (Volume<FileStore>, usize) {
         boot_id: "boot",
     };
     let path = Path::new("simulated disk");
-    let stack = volume_on(path, store, false, Latency::None, cache, |inner| inner);
+    let stack = volume_on(path, vec![store], false, Latency::None, cache, |inner| {
+        inner
+    });
     (stack.expect("a volume").volume, page as usize)
 }
 

@@ -23,11 +23,9 @@ pub fn create(config: &Config, age: Option<ImageAge>, as_json: bool) -> Result<(
     });
     bar.finish_and_clear();
     let made = made?;
-    let (image, raw) = (
-        config.image.display(),
-        made.layout.profile.geometry.data_bytes(),
-    );
-    let effective = made.layout.effective_op_percent(made.bad_blocks);
+    let (image, raw) = (config.image.display(), made.raw_bytes());
+    let shards = made.shards();
+    let effective = made.layout.effective_op_percent(made.bad_blocks / shards);
     let paper: u64 = made.ram.iter().map(|entry| entry.paper_bytes).sum();
     let real: u64 = made.ram.iter().map(|entry| entry.allocated_bytes).sum();
     if as_json {
@@ -36,7 +34,8 @@ pub fn create(config: &Config, age: Option<ImageAge>, as_json: bool) -> Result<(
             "create",
             json!({
                 "image": config.image, "scheme": made.scheme.name, "profile": made.layout.profile.name,
-                "size_bytes": made.size, "raw_bytes": raw, "blocks": geometry.blocks, "op_percent": made.op_percent,
+                "size_bytes": made.size, "raw_bytes": raw, "blocks": geometry.blocks * shards, "shards": shards,
+                "stripe_bytes": made.striping.map(|striping| striping.stripe_bytes), "op_percent": made.op_percent,
                 "effective_op_percent": effective, "ram_paper_bytes": paper, "ram_allocated_bytes": real,
                 "age": made.aged,
             }),
@@ -48,7 +47,7 @@ pub fn create(config: &Config, age: Option<ImageAge>, as_json: bool) -> Result<(
         .map_or(String::new(), |aged| aged_text(aged, age));
     print(&format!(
         "{image}: {} ({} bytes) for the host on {} of raw {} flash, scheme {}, over-provisioning {} %, \
-         effective {effective:.1} %, RAM {} (paper), {} (allocated){aged}\n",
+         effective {effective:.1} %, RAM {} (paper), {} (allocated){}{aged}\n",
         show_size(made.size),
         made.size,
         show_size(raw),
@@ -56,7 +55,8 @@ pub fn create(config: &Config, age: Option<ImageAge>, as_json: bool) -> Result<(
         made.scheme.name,
         made.op_percent,
         show_size(paper),
-        show_size(real)
+        show_size(real),
+        made.chips_text()
     ))
 }
 

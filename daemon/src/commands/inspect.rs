@@ -2,19 +2,20 @@
 
 use super::choices::profile_json;
 use super::recording;
-use crate::convert::{index, to_u64};
+use crate::convert::{index, narrow, to_u32, to_u64};
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
 use crate::output::{counted, print, print_json};
 use crate::profile_file;
 use crate::size::show_size;
 use crate::stack;
+use crate::volume::Stripes;
 use crate::volume::write_cache::{self, Loaded, Opening};
 use ftl_core::format::{OOB_BYTES, Oob};
 use ftl_core::{Ftl, Lpn};
 use ftld_traces::recording::Reader;
 use nand_model::store::{FileStore, peek};
-use nand_model::{Bad, Cause, Chip, Geometry, ImageInfo, Part, Pbn, Ppn};
+use nand_model::{Bad, CacheSection, Cause, Chip, ImageInfo, Part, Pbn, Ppn};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -68,16 +69,22 @@ pub fn inspect(dirs: &Dirs, image: &str, wanted: &InspectOptions) -> Result<(), 
     value["image"] = json!(path);
     value["write_cache"] = cache_json(&path, &info)?;
     if wanted.blocks || wanted.page.is_some() || wanted.lpn.is_some() {
-        let mut ftl = open_chip(&path)?;
+        let mut chips = Chips::open(&path)?;
         if wanted.blocks {
-            value["blocks"] = blocks_json(ftl.chip());
+            let all = chips.ftls.iter().enumerate();
+            let blocks = all.flat_map(|(shard, ftl)| blocks_json(shard, ftl.chip()));
+            value["blocks"] = blocks.collect();
         }
         if let Some(page) = &wanted.page {
-            let ppn = parse_page(page, &info.profile.geometry)?;
-            value["page"] = page_json(ftl.chip_mut(), ppn);
+            let (shard, ppn) = parse_page(page, &info)?;
+            value["page"] = page_json(chips.ftls[shard].chip_mut(), ppn);
+            value["page"]["shard"] = shard.into();
         }
         if let Some(lpn) = wanted.lpn {
-            value["lpn"] = lpn_json(&mut *ftl, lpn)?;
+            let (shard, own) = chips.place(lpn)?;
+            value["lpn"] = lpn_json(&mut *chips.ftls[shard], own)?;
+            value["lpn"]["lpn"] = lpn.into();
+            value["lpn"]["shard"] = shard.into();
         }
     }
     if wanted.json {
@@ -102,16 +109,31 @@ fn cache_json(path: &Path, info: &ImageInfo) -> Result<Value, Failure> {
     };
     let failed = |error: std::io::Error| Failure::io(path.display(), &error);
     let mut value = json!({"area_bytes": section.bytes});
-    match write_cache::peek(path, section, &opening).map_err(failed)? {
-        Loaded::Pending(pending) => {
-            value["pending_entries"] = pending.entries.into();
-            value["pending_units"] = pending.units.into();
-            value["unit_bytes"] = pending.cache.unit().into();
+    let mut add = |key: &str, count: u64| {
+        value[key] = (value[key].as_u64().unwrap_or(0) + count).into();
+    };
+    let (mut unit, mut why) = (None, None);
+    // Each shard has an equal part of the area.
+    let bytes = section.bytes / u64::from(info.shards());
+    for shard in 0..u64::from(info.shards()) {
+        let at = section.at + shard * bytes;
+        match write_cache::peek(path, CacheSection { at, bytes }, &opening).map_err(failed)? {
+            Loaded::Pending(pending) => {
+                add("pending_entries", pending.entries);
+                add("pending_units", pending.units);
+                unit = Some(pending.cache.unit());
+            }
+            Loaded::Lost(lost) => {
+                add("lost_units", lost.units);
+                why = Some(lost.why);
+            }
         }
-        Loaded::Lost(lost) => {
-            value["lost_units"] = lost.units.into();
-            value["lost_because"] = lost.why.into();
-        }
+    }
+    if let Some(unit) = unit {
+        value["unit_bytes"] = unit.into();
+    }
+    if let Some(why) = why {
+        value["lost_because"] = why.into();
     }
     Ok(value)
 }
@@ -133,10 +155,45 @@ fn cache_text(cache: &Value) -> Option<String> {
     })
 }
 
-/// Mounts the scheme in memory, so that a logical page can be looked up. Fails if the image is in
-/// use.
-fn open_chip(path: &std::path::Path) -> Result<Box<dyn Ftl<FileStore>>, Failure> {
-    stack::open_in_memory(path).map(|(_, ftl)| ftl)
+/// The chips of an image, mounted in memory.
+struct Chips {
+    info: ImageInfo,
+    ftls: Vec<Box<dyn Ftl<FileStore>>>,
+    stripes: Stripes,
+}
+
+impl Chips {
+    /// Mounts the scheme in memory. Fails if the image is in use.
+    fn open(path: &Path) -> Result<Chips, Failure> {
+        let (info, ftls) = stack::open_in_memory(path)?;
+        let stripes = Stripes::new(ftls.len(), info.shard.map(|shard| shard.striping));
+        Ok(Chips {
+            info,
+            ftls,
+            stripes,
+        })
+    }
+
+    /// Returns the logical pages of the device.
+    fn pages(&self) -> u32 {
+        let page = u64::from(self.info.profile.geometry.page_bytes);
+        u32::try_from(self.info.size.div_ceil(page)).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the shard of a logical page of the device, and its number there.
+    fn place(&self, lpn: u32) -> Result<(usize, u32), Failure> {
+        if lpn >= self.pages() {
+            return Err(Failure::usage(format!(
+                "--lpn {lpn}: the device has {} logical pages",
+                self.pages()
+            )));
+        }
+        let page = u64::from(self.info.profile.geometry.page_bytes);
+        let at = u64::from(lpn) * page;
+        let piece = self.stripes.pieces(at..at + page).next();
+        let piece = piece.expect("a page is not empty");
+        Ok((piece.shard, narrow(piece.at / page)))
+    }
 }
 
 /// `ftld check`: compares the tables with the flash, and reads every page.
@@ -145,16 +202,28 @@ fn open_chip(path: &std::path::Path) -> Result<Box<dyn Ftl<FileStore>>, Failure>
 /// The image cannot be opened or mounted, a table is wrong, or a page cannot be read.
 pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
     let path = path_of(dirs, image)?;
-    let (info, mut ftl) = stack::open_in_memory(&path)?;
+    let mut chips = Chips::open(&path)?;
+    let (info, scheme) = (chips.info.clone(), chips.ftls[0].scheme());
     let cache = cache_json(&path, &info)?;
     let failed = |error: ftl_core::FtlError| {
         Failure::failed(format!("{}: checking: {error}", path.display()))
     };
-    let mut findings = ftl.check().map_err(failed)?;
-    let report = ftl.stats().mount;
-    let unreadable = unreadable(&mut *ftl);
+    let mut findings = Vec::new();
+    let (mut scanned, mut discarded) = (0, 0);
+    let count = chips.ftls.len();
+    for (shard, ftl) in chips.ftls.iter_mut().enumerate() {
+        let named = |finding| match count {
+            1 => finding,
+            _ => format!("shard {shard}: {finding}"),
+        };
+        findings.extend(ftl.check().map_err(failed)?.into_iter().map(named));
+        let mount = ftl.stats().mount;
+        scanned += mount.pages_scanned;
+        discarded += mount.pages_discarded;
+    }
+    let unreadable = unreadable(&mut chips)?;
     if !unreadable.is_empty() {
-        let page = ftl.chip().geometry().page_bytes;
+        let page = info.profile.geometry.page_bytes;
         let shown: Vec<_> = unreadable
             .iter()
             .take(RUNS_SHOWN)
@@ -178,8 +247,8 @@ pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
             .map(|run| json!([run.first, run.pages]))
             .collect();
         let report = json!({
-            "image": path, "scheme": ftl.scheme(), "clean": info.clean, "pages_scanned": report.pages_scanned,
-            "pages_discarded": report.pages_discarded, "findings": findings, "unreadable": runs,
+            "image": path, "scheme": scheme, "clean": info.clean, "pages_scanned": scanned,
+            "pages_discarded": discarded, "findings": findings, "unreadable": runs,
             "write_cache": cache,
         });
         print_json("check", report)?;
@@ -192,7 +261,7 @@ pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
         print(&format!(
             "{}: good ({stop}; scheme {})\n",
             path.display(),
-            ftl.scheme()
+            scheme
         ))?;
         if let Some(text) = cache_text(&cache) {
             print(&format!("{text}\n"))?;
@@ -237,11 +306,13 @@ impl Run {
 }
 
 /// Returns the mapped logical pages whose data is lost.
-fn unreadable(ftl: &mut dyn Ftl<FileStore>) -> Vec<Run> {
-    let mut page = vec![0; index(ftl.chip().geometry().page_bytes)];
+fn unreadable(chips: &mut Chips) -> Result<Vec<Run>, Failure> {
+    let mut page = vec![0; index(chips.info.profile.geometry.page_bytes)];
     let mut runs: Vec<Run> = Vec::new();
-    for lpn in 0..ftl.logical_pages() {
-        if ftl.read(0, Lpn::new(lpn), &mut page).is_ok() {
+    for lpn in 0..chips.pages() {
+        let (shard, own) = chips.place(lpn)?;
+        let read = chips.ftls[shard].read(0, Lpn::new(own), &mut page);
+        if read.is_ok() {
             continue;
         }
         match runs.last_mut().filter(|run| run.first + run.pages == lpn) {
@@ -252,7 +323,7 @@ fn unreadable(ftl: &mut dyn Ftl<FileStore>) -> Vec<Run> {
             }),
         }
     }
-    runs
+    Ok(runs)
 }
 
 fn header_json(info: &ImageInfo) -> Value {
@@ -261,7 +332,8 @@ fn header_json(info: &ImageInfo) -> Value {
     let params: Vec<_> = info.params.lines().collect();
     json!({
         "version": info.version, "uuid": uuid, "scheme": info.scheme, "params": params, "profile": info.profile.name,
-        "size_bytes": info.size, "raw_bytes": g.data_bytes(), "clean": info.clean, "sync_failed": info.sync_failed,
+        "size_bytes": info.size, "raw_bytes": g.data_bytes() * u64::from(info.shards()), "shards": info.shards(),
+        "stripe_bytes": info.shard.map(|shard| shard.striping.stripe_bytes), "clean": info.clean, "sync_failed": info.sync_failed,
         "geometry": {
             "channels": g.channels, "ways": g.ways, "planes": g.planes, "blocks": g.blocks,
             "pages_per_block": g.pages_per_block, "page_bytes": g.page_bytes, "oob_bytes": g.oob_bytes,
@@ -270,32 +342,37 @@ fn header_json(info: &ImageInfo) -> Value {
     })
 }
 
-fn blocks_json(chip: &Chip<FileStore>) -> Value {
+/// Returns the blocks of a shard, numbered behind those of the shards before it.
+fn blocks_json(shard: usize, chip: &Chip<FileStore>) -> Vec<Value> {
+    let before = to_u32(shard) * chip.geometry().blocks;
     let block = |block: Pbn| {
         let bad = chip.bad(block).map(|bad| match bad {
             Bad::Factory => "factory",
             Bad::Grown => "grown",
         });
         json!({
-            "block": block.raw(), "erases": chip.erase_count(block), "programmed_pages": chip.frontier(block), "bad": bad,
+            "block": before + block.raw(), "shard": shard, "erases": chip.erase_count(block), "programmed_pages": chip.frontier(block), "bad": bad,
         })
     };
     chip.geometry().all_blocks().map(block).collect()
 }
 
-fn parse_page(text: &str, geometry: &Geometry) -> Result<Ppn, Failure> {
+/// Returns the shard of a page, and the page there. Blocks are numbered shard by shard.
+fn parse_page(text: &str, info: &ImageInfo) -> Result<(usize, Ppn), Failure> {
+    let geometry = &info.profile.geometry;
+    let blocks = geometry.blocks * info.shards();
     let parts = text
         .split_once(':')
         .and_then(|(block, page)| Some((block.parse().ok()?, page.parse().ok()?)));
-    let inside =
-        |&(block, page): &(u32, u32)| block < geometry.blocks && page < geometry.pages_per_block;
+    let inside = |&(block, page): &(u32, u32)| block < blocks && page < geometry.pages_per_block;
     let (block, page) = parts.filter(inside).ok_or_else(|| {
-        let (blocks, pages) = (geometry.blocks, geometry.pages_per_block);
+        let pages = geometry.pages_per_block;
         Failure::usage(format!(
             "--page {text:?} is not BLOCK:PAGE with {blocks} blocks of {pages} pages"
         ))
     })?;
-    Ok(geometry.page(Pbn::new(block), page))
+    let ppn = geometry.page(Pbn::new(block % geometry.blocks), page);
+    Ok((index(block / geometry.blocks), ppn))
 }
 
 fn page_json(chip: &mut Chip<FileStore>, ppn: Ppn) -> Value {
@@ -376,12 +453,6 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn lpn_json(ftl: &mut dyn Ftl<FileStore>, lpn: u32) -> Result<Value, Failure> {
-    if lpn >= ftl.logical_pages() {
-        return Err(Failure::usage(format!(
-            "--lpn {lpn}: the device has {} logical pages",
-            ftl.logical_pages()
-        )));
-    }
     let failed =
         |error: ftl_core::FtlError| Failure::failed(format!("logical page {lpn}: {error}"));
     let mapped = ftl.is_mapped(Lpn::new(lpn)).map_err(failed)?;
@@ -417,6 +488,18 @@ fn copies_of(chip: &mut Chip<FileStore>, lpn: u32) -> Vec<Value> {
     copies
 }
 
+/// Returns how the bytes lie on several chips; empty for one.
+fn chips_text(value: &Value) -> String {
+    let stripe = value["stripe_bytes"].as_u64();
+    stripe.map_or(String::new(), |bytes| {
+        format!(
+            ", {} chips in stripes of {}",
+            value["shards"],
+            show_size(bytes)
+        )
+    })
+}
+
 fn text(value: &Value, flash: &str) -> String {
     let size = |key: &str| value[key].as_u64().map_or("-".into(), show_size);
     let word = |key: &str| value[key].as_str().unwrap_or("-").to_owned();
@@ -428,7 +511,7 @@ fn text(value: &Value, flash: &str) -> String {
         .filter_map(Value::as_str)
         .collect();
     let mut text = format!(
-        "{}: format {}, uuid {}\n  scheme    {}\n  params    {}\n  device    {} on {} of raw {} flash\n  \
+        "{}: format {}, uuid {}\n  scheme    {}\n  params    {}\n  device    {} on {} of raw {} flash{}\n  \
          geometry  {} blocks of {} pages of {}+{} bytes\n  flash     {}  shutdown  {}\n",
         word("image"),
         value["version"],
@@ -438,6 +521,7 @@ fn text(value: &Value, flash: &str) -> String {
         size("size_bytes"),
         size("raw_bytes"),
         word("profile"),
+        chips_text(value),
         g["blocks"],
         g["pages_per_block"],
         g["page_bytes"],

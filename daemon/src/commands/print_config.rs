@@ -109,6 +109,7 @@ fn of_image(key: &str, info: &ImageInfo, label: &Label) -> Option<Value> {
         "profile" => info.profile.name.into(),
         "size" => info.size.to_string().into(),
         "op" => label.op_percent?.into(),
+        "shards" => i64::from(info.shards()).into(),
         "set" => Value::Table(set()),
         _ => return None,
     })
@@ -126,6 +127,7 @@ fn default(key: &str, config: &Config, dirs: &Dirs) -> Option<(Value, &'static s
         "size" => SIZE_DEFAULT.to_string().into(),
         "profile" => Profile::default_profile().name.into(),
         "op" => OP_DEFAULT.into(),
+        "shards" => 1.into(),
         "metrics" => METRICS_DEFAULT.to_string().into(),
         "latency" => config.latency.name().into(),
         "verify" => match config.verify {

@@ -53,6 +53,9 @@ pub fn status(dirs: &Dirs, name: Option<&str>, brief: bool, as_json: bool) -> Re
         text(&status["profile"]),
         text(&status["scheme"])
     ));
+    if let Some(shards) = shards_text(&status) {
+        lines.push(format!("  {:<10} {shards}", "shards"));
+    }
     let host = &status["host"];
     lines.push(format!(
         "  {:<10} read {}, written {}, flushes {}",
@@ -129,6 +132,22 @@ pub fn status(dirs: &Dirs, name: Option<&str>, brief: bool, as_json: bool) -> Re
     let (state, text) = (text(&status["state"]), wrapped(&lines.join("\n")));
     let painted = format!(": {} (pid", Tone::of_state(&state).paint(&state));
     print_text(&text.replacen(&format!(": {state} (pid"), &painted, 1))
+}
+
+/// Returns the chips of a device that has several.
+fn shards_text(status: &Value) -> Option<String> {
+    let shards = status["shards"].as_array().filter(|all| all.len() > 1)?;
+    let of = |key: &str| {
+        let counts: Vec<_> = shards.iter().map(|shard| shard[key].to_string()).collect();
+        counts.join(", ")
+    };
+    Some(format!(
+        "{}: programs {}; erases {}; free blocks {}",
+        shards.len(),
+        of("programs"),
+        of("erases"),
+        of("free_blocks")
+    ))
 }
 
 /// Returns where requests are recorded, and how much.

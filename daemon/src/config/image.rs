@@ -5,9 +5,10 @@
 
 use super::{find_scheme, usage};
 use crate::failure::Failure;
+use crate::volume::striping;
 use ftl_core::Params;
 use ftl_core::schemes::{Layout, SCHEMES, Scheme};
-use nand_model::{Capacity, Profile};
+use nand_model::{Capacity, Profile, Striping};
 
 /// Default over-provisioning in percent.
 pub(crate) const OP_DEFAULT: f64 = 7.0;
@@ -26,6 +27,8 @@ pub struct ImageRequirements {
     pub size: Option<u64>,
     /// Over-provisioning in percent.
     pub op: Option<f64>,
+    /// Number of chips.
+    pub shards: Option<u32>,
     /// Scheme parameters.
     pub params: Params,
 }
@@ -34,8 +37,10 @@ pub struct ImageRequirements {
 pub(crate) struct NewDevice {
     /// The scheme.
     pub(crate) scheme: &'static Scheme,
-    /// Shape of the flash and logical pages.
+    /// Shape of the flash and logical pages of each chip.
     pub(crate) layout: Layout,
+    /// The stripes over several chips.
+    pub(crate) striping: Option<Striping>,
     /// Bytes the host sees.
     pub(crate) size: u64,
     /// Requested over-provisioning in percent.
@@ -63,8 +68,22 @@ impl ImageRequirements {
             Capacity::Blocks(_) => 0,
         };
         let wanted = self.size.unwrap_or(default);
+        let striping = striping(&profile.geometry, self.shards.unwrap_or(1));
+        if let Some(of) = striping.filter(|of| {
+            // Each chip needs a stripe; a size of 0 follows from the flash.
+            wanted > 0 && wanted.div_ceil(of.stripe_bytes) < u64::from(of.count)
+        }) {
+            return Err(Failure::usage(format!(
+                "--shards {}: a device of {wanted} bytes has {} of the stripes of {} bytes, and each \
+                 shard needs one; choose fewer shards or a larger --size",
+                of.count,
+                wanted.div_ceil(of.stripe_bytes),
+                of.stripe_bytes
+            )));
+        }
+        let of_chip = striping.map_or(wanted, |of| of.shard_bytes(wanted));
         let layout = match raw {
-            None => scheme.layout(&profile, wanted, op_percent / 100.0, &self.params),
+            None => scheme.layout(&profile, of_chip, op_percent / 100.0, &self.params),
             Some(_) if wanted == 0 => {
                 return Err(Failure::usage(format!(
                     "--raw on profile {}, whose size follows from its raw flash; add --size",
@@ -81,14 +100,26 @@ impl ImageRequirements {
             layout.profile.geometry.pages()
         );
         let whole = logical_pages * u64::from(profile.geometry.page_bytes);
-        let size = if wanted > 0 { wanted } else { whole };
+        let size = match striping {
+            _ if wanted > 0 => wanted,
+            None => whole,
+            Some(of) => whole / of.stripe_bytes * of.stripe_bytes * u64::from(of.count),
+        };
+        if let Some(of) = striping.filter(|_| size == 0) {
+            return Err(Failure::usage(format!(
+                "--shards {}: a stripe has {} bytes, and each chip {whole}; choose a larger flash, or \
+                 leave the option out",
+                of.count, of.stripe_bytes
+            )));
+        }
         assert!(
-            size > 0 && size <= whole,
-            "a device of {size} bytes on {logical_pages} logical pages"
+            size > 0 && striping.map_or(size, |of| of.shard_bytes(size)) <= whole,
+            "a device of {size} bytes on chips of {logical_pages} logical pages"
         );
         Ok(NewDevice {
             scheme,
             layout,
+            striping,
             size,
             op_percent,
         })

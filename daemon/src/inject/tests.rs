@@ -84,6 +84,7 @@ fn what_is_left_to_chance_repeats_from_its_seed() {
             count: Some(5),
             seed: Some(seed),
             block: Vec::new(),
+            shard: None,
         }
         .apply(&mut chip())
         .unwrap()
@@ -171,4 +172,86 @@ fn what_cannot_be_is_named() {
         6,
         "the six that are left"
     );
+}
+
+/// The shards that a fault is for, of a device with `count`, or the message.
+fn places(injection: &Injection, count: usize) -> Result<Range<usize>, String> {
+    injection.shards(count).map_err(|failure| {
+        assert_eq!(failure.exit, Exit::Usage);
+        failure.message
+    })
+}
+
+#[test]
+fn a_fault_of_blocks_names_its_shard_and_a_power_cut_is_one_of_all() {
+    let bad = |shard| {
+        Injection::BadBlock(BadBlock {
+            block: vec![1],
+            shard,
+            ..BadBlock::default()
+        })
+    };
+    let errors = |shard, factor| {
+        Injection::BitErrors(BitErrors {
+            count: Some(1),
+            shard,
+            factor,
+            ..BitErrors::default()
+        })
+    };
+    for of_blocks in [&bad as &dyn Fn(_) -> _, &|shard| errors(shard, None)] {
+        assert_eq!(places(&of_blocks(None), 1), Ok(0..1));
+        assert_eq!(places(&of_blocks(Some(0)), 1), Ok(0..1));
+        assert_eq!(places(&of_blocks(Some(2)), 3), Ok(2..3));
+        for (shard, count, part) in [
+            (Some(1), 1, "no shard 1; the device has 0 to 0"),
+            (Some(3), 3, "no shard 3; the device has 0 to 2"),
+            (Some(u32::MAX), 16, "the device has 0 to 15"),
+            (None, 3, "add --shard K, from 0 to 2"),
+        ] {
+            let message = places(&of_blocks(shard), count).unwrap_err();
+            assert!(message.contains(part), "{message}");
+        }
+    }
+    assert_eq!(places(&errors(None, Some(2.0)), 4), Ok(0..4));
+    assert_eq!(places(&errors(Some(1), Some(2.0)), 4), Ok(1..2));
+    assert_eq!(
+        places(&Injection::PowerCut(PowerCut::default()), 4),
+        Ok(0..4)
+    );
+}
+
+/// Shards whose power fails together do not leave the same outcome, and a seed repeats them all.
+#[test]
+fn each_shard_has_a_seed_of_its_own_and_the_answer_has_all() {
+    let cut = Injection::PowerCut(PowerCut {
+        after: Some(5),
+        seed: Some(9),
+        ..PowerCut::default()
+    });
+    let outcomes = |seed| -> Vec<_> {
+        (0..16)
+            .map(|shard| cut.for_shard(seed, shard).apply(&mut chip()).unwrap())
+            .collect()
+    };
+    let facts =
+        |all: &[Injected]| -> Vec<Value> { all.iter().map(|one| one.facts.clone()).collect() };
+    let all = outcomes(cut.seed());
+    assert_eq!(facts(&all), facts(&outcomes(9)));
+    let seeds: std::collections::BTreeSet<_> = all.iter().map(|one| one.cut_seed).collect();
+    assert_eq!(seeds.len(), 16);
+    let of_each = facts(&all);
+    let sum = Injected::of_shards(all, 0..16, 16);
+    assert_eq!((sum.count, sum.kind), (1, Kind::PowerCut), "one cut");
+    assert_eq!(sum.facts, json!({"first_shard": 0, "shards": of_each}));
+    let bad = Injection::BadBlock(BadBlock {
+        block: vec![1, 2],
+        ..BadBlock::default()
+    });
+    let one = || bad.apply(&mut chip()).unwrap();
+    let alone = Injected::of_shards(vec![one()], 0..1, 1);
+    assert_eq!((alone.text, alone.facts), (one().text, one().facts));
+    let named = Injected::of_shards(vec![one()], 2..3, 4);
+    assert_eq!((named.count, &named.facts["first_shard"]), (2, &json!(2)));
+    assert!(named.text.starts_with("shard 2: "), "{}", named.text);
 }

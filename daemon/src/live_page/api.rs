@@ -39,9 +39,9 @@ pub(crate) fn device(facts: &InstanceInfo) -> String {
     let answer = json!({
         "name": facts.name, "target": facts.target, "version": env!("CARGO_PKG_VERSION"), "scheme": scheme,
         "profile": facts.profile.name, "cell": facts.cell(), "endurance": facts.profile.endurance,
-        "size_bytes": facts.size, "logical_bytes": facts.logical_bytes, "raw_bytes": geometry.data_bytes(),
-        "blocks": geometry.blocks, "pages_per_block": geometry.pages_per_block, "page_bytes": geometry.page_bytes,
-        "dies": geometry.channels * geometry.ways, "latency": facts.latency.name(),
+        "size_bytes": facts.size, "logical_bytes": facts.logical_bytes, "raw_bytes": facts.raw_bytes(), "shards": facts.shards,
+        "blocks": facts.blocks(), "pages_per_block": geometry.pages_per_block, "page_bytes": geometry.page_bytes,
+        "dies": facts.dies(), "latency": facts.latency.name(),
         "uses": BlockUse::ALL.map(BlockUse::name), "events": EventKind::ALL.map(EventKind::name),
         "causes": Cause::ALL.map(Cause::name),
     });

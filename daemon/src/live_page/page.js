@@ -232,7 +232,7 @@ function describe() {
     $('scheme-about').textContent = scheme.about || '';
     $('scheme-facts').textContent = 'Maps: ' + scheme.mapping + '. RAM: ' + scheme.ram + '. ' + scheme.paper + '.';
   }
-  $('foot').textContent = 'ftld ' + device.version + ', ' + device.blocks + ' blocks of ' + device.pages_per_block + ' pages of ' + bytes(device.page_bytes);
+  $('foot').textContent = 'ftld ' + device.version + ', ' + (device.shards > 1 ? device.shards + ' chips, ' : '') + device.blocks + ' blocks of ' + device.pages_per_block + ' pages of ' + bytes(device.page_bytes);
 }
 
 // ---- drawing
@@ -489,11 +489,14 @@ function drawValid() {
 }
 
 function facts(map, i) {
-  const first = i * map.perCell, last = Math.min(first + map.perCell, map.blocks) - 1, mean = first < last ? 'on average ' : '';
+  // Each shard has as many cells; the last of each may have fewer blocks.
+  const cells = map.used.length / device.shards, blocks = map.blocks / device.shards, shard = Math.floor(i / cells);
+  const first = shard * blocks + (i % cells) * map.perCell, last = Math.min(first + map.perCell, (shard + 1) * blocks) - 1, mean = first < last ? 'on average ' : '';
   const use = device.uses[map.used[i]];
+  const chip = device.shards > 1 ? 'Shard ' + shard + ': ' : '';
   const name = first < last ? 'Blocks ' + first + ' to ' + last + ': mostly ' + use : 'Block ' + first + ': ' + use;
   const age = map.age[i] ? ', ' + mean + map.age[i] + ' blocks opened since' : '';
-  return name + ', ' + mean + map.valid[i] + ' of ' + device.pages_per_block + ' pages valid, ' + mean + map.erases[i] + ' erases of ' + device.endurance + ' rated' + age;
+  return chip + name + ', ' + mean + map.valid[i] + ' of ' + device.pages_per_block + ' pages valid, ' + mean + map.erases[i] + ' erases of ' + device.endurance + ' rated' + age;
 }
 
 let dots = [];
@@ -555,6 +558,7 @@ function drawTables() {
     ['write amplification, last 10 s', fixed(newest.waf), true],
     ['write amplification, since the start', fixed(status.write_amplification), true],
     ['free blocks', short(status.blocks.free) + ' of ' + short(device.blocks), true],
+    ...(device.shards > 1 ? [['free blocks by shard', status.shards.map(shard => short(shard.free_blocks)).join(', ')]] : []),
     ['reads', short(newest.reads || 0) + '/s, ' + bytes(newest.readBytes || 0) + '/s'],
     ['writes', short(newest.writes || 0) + '/s, ' + bytes(newest.writeBytes || 0) + '/s'],
     ['GC runs', short(newest.gc || 0) + '/s'],

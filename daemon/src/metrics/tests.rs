@@ -21,6 +21,7 @@ pub(crate) fn fresh() -> StatusSnapshot {
         image: "/var/lib/ftld/ublkb0.ftld".into(),
         scheme: "pagemap",
         profile: Profile::default_profile().with_blocks(100),
+        shards: 1,
         size: 40 << 20,
         logical_bytes: 40 << 20,
         metrics: None,
@@ -50,12 +51,15 @@ pub(crate) fn fresh() -> StatusSnapshot {
         wear: Wear::default(),
         erase_credit: u32::MAX,
         blocks_to_refresh: 0,
+        blocks: 100,
         cache: Default::default(),
     };
+    let flash = Arc::new(flash);
     StatusSnapshot {
         facts: Arc::new(facts),
         host: HostView::default(),
-        flash: Arc::new(flash),
+        flash_by_shard: vec![flash.clone()],
+        flash,
         nbd: Default::default(),
         service: Default::default(),
         injected: Default::default(),
@@ -149,9 +153,13 @@ fn every_label_combination_exists_from_the_start_and_counters_begin_at_0() {
             .iter()
             .filter(|label| !label.values.is_empty())
         {
+            // A device has the shards that it was made with; this one has one.
+            let count = match label.name {
+                "shard" => 1,
+                _ => label.values.len(),
+            };
             let with = |set: &String| {
-                label
-                    .values
+                label.values[..count]
                     .iter()
                     .map(|v| format!("{set},{}=\"{v}\"", label.name))
                     .collect()

@@ -122,6 +122,7 @@ fn flash_of(image: &Path) -> Result<Flash, Failure> {
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect(),
         profile: profile_file::to_toml(&recorded_profile(info.profile)),
+        shards: info.shard.map(|shard| shard.striping.count),
         logical_pages: stack::logical_pages(&info),
         seed: stack::factory_seed(&info),
     })

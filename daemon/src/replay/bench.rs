@@ -70,6 +70,7 @@ impl Bench {
             layout,
             size,
             op_percent,
+            ..
         } = requirements.device(needed, raw)?;
         if let Some(needed) = needed.filter(|needed| *needed > size) {
             return Err(Failure::usage(format!(

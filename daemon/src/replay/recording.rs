@@ -84,7 +84,9 @@ pub(super) fn fill(
 
 fn is_same(job: &Job, head: &Head, flash: &Flash) -> bool {
     let size = job.size.as_deref().map(parse_size);
-    job.preset.is_none()
+    // A simulation has one chip: of a device with several, it takes scheme and size.
+    flash.shards.is_none()
+        && job.preset.is_none()
         && job.profile.is_none()
         && job.op.is_none()
         && job.raw.is_none()

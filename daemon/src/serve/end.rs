@@ -48,7 +48,7 @@ pub(super) fn close(volume: &Volume<DaemonStore>, image: &Path) -> Result<(), Fa
         .close()
         .map_err(|error| Failure::io(format!("{}: closing", image.display()), &error));
     if volume.is_powerless() {
-        stack::leave_store(closed?, image)?;
+        stack::leave_stores(closed?, image)?;
         let message = format!(
             "{}: power cut injected; restart to recover",
             image.display()
@@ -61,5 +61,5 @@ pub(super) fn close(volume: &Volume<DaemonStore>, image: &Path) -> Result<(), Fa
             image.display()
         )));
     }
-    stack::close_store(closed?)
+    stack::close_stores(closed?)
 }

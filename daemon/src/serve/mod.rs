@@ -13,6 +13,7 @@ mod until_stop;
 use crate::activation::InheritedSockets;
 use crate::background::Background;
 use crate::config::Config;
+use crate::convert::to_u32;
 use crate::device::BlockDevice;
 use crate::failure::{Exit, Failure};
 use crate::faults::{Faults, Faulty};
@@ -307,6 +308,7 @@ fn describe(
         image: opened.image,
         scheme: opened.scheme,
         profile: opened.profile,
+        shards: to_u32(opened.volume.shards()),
         size: opened.volume.size(),
         logical_bytes: opened.logical_bytes,
         metrics,

@@ -35,6 +35,7 @@ impl StatusSource for Served {
             facts: self.facts.clone(),
             host: self.volume.host(),
             flash: self.volume.flash(),
+            flash_by_shard: self.volume.flash_by_shard(),
             injected: self.injected(),
             faults: self.faults.in_force(self.facts.size),
             service: self.service.view(),

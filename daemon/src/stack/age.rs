@@ -3,11 +3,12 @@
 //! Invariants: the image has no name yet, so nothing is synced before the end, and a failure or a
 //! power cut leaves no image. Every page contains its own number, as little-endian words.
 
-use super::{Label, close_store, ftl_failure, mount};
+use super::{Label, close_stores, ftl_failure, mount};
 use crate::aging::{Aged, Conditioned, ImageAge, overwrite};
-use crate::convert::{index, to_u64};
+use crate::convert::{index, narrow, to_u64};
 use crate::failure::Failure;
 use crate::pages::PageIo;
+use crate::volume::Stripes;
 use ftl_core::{Ftl, FtlError, Lpn};
 use nand_model::store::FileStore;
 use nand_model::{Nanos, SplitMix};
@@ -26,20 +27,29 @@ pub(super) fn age(
     age: ImageAge,
     tick: &mut dyn FnMut(f64),
 ) -> Result<Conditioned, Failure> {
-    let store =
+    let stores =
         FileStore::open_unsynced(unfinished).map_err(|error| super::image_failure(&error))?;
-    let seed = super::factory_seed(store.info());
-    let mut device = AgedImage::new(mount(image, store, label)?);
-    let written = overwrite(&mut device, age.written, seed, tick);
+    let info = stores[0].info().clone();
+    let stripes = Stripes::new(stores.len(), info.shard.map(|shard| shard.striping));
+    let seeds: Vec<_> = stores
+        .iter()
+        .map(|store| super::factory_seed(store.info()))
+        .collect();
+    let mounted = stores.into_iter().map(|store| mount(image, store, label));
+    let mut device = AgedImage::new(mounted.collect::<Result<_, _>>()?, stripes, info.size);
+    let written = overwrite(&mut device, age.written, seeds[0], tick);
     let written = written.map_err(|error| ftl_failure(image, "ageing", &error))?;
-    let mut ftl = device.ftl;
-    ftl.shutdown(device.now)
-        .map_err(|error| ftl_failure(image, "ageing", &error))?;
-    let mut store = ftl.into_chip().into_store();
-    if age.is_worn {
-        wear(&mut store, seed).map_err(|error| Failure::io(image.display(), &error))?;
+    let mut stores = Vec::new();
+    for (AgedChip { mut ftl, now }, seed) in device.chips.into_iter().zip(seeds) {
+        ftl.shutdown(now)
+            .map_err(|error| ftl_failure(image, "ageing", &error))?;
+        let mut store = ftl.into_chip().into_store();
+        if age.is_worn {
+            wear(&mut store, seed).map_err(|error| Failure::io(image.display(), &error))?;
+        }
+        stores.push(store);
     }
-    close_store(store)?;
+    close_stores(stores)?;
     let synced = std::fs::File::open(unfinished).and_then(|file| file.sync_all());
     synced.map_err(|error| Failure::io(image.display(), &error))?;
     Ok(written)
@@ -57,19 +67,38 @@ fn wear(store: &mut FileStore, seed: u64) -> io::Result<()> {
 }
 
 struct AgedImage {
-    ftl: Box<dyn Ftl<FileStore>>,
-    now: Nanos,
+    chips: Vec<AgedChip>,
+    stripes: Stripes,
+    /// Bytes of the device.
+    size: u64,
     page: Vec<u8>,
 }
 
+struct AgedChip {
+    ftl: Box<dyn Ftl<FileStore>>,
+    now: Nanos,
+}
+
 impl AgedImage {
-    fn new(ftl: Box<dyn Ftl<FileStore>>) -> AgedImage {
-        let page = vec![0; index(ftl.chip().geometry().page_bytes)];
-        AgedImage {
+    fn new(ftls: Vec<Box<dyn Ftl<FileStore>>>, stripes: Stripes, size: u64) -> AgedImage {
+        let page = vec![0; index(ftls[0].chip().geometry().page_bytes)];
+        let chip = |ftl: Box<dyn Ftl<FileStore>>| AgedChip {
             now: ftl.chip().busy_until(),
             ftl,
+        };
+        AgedImage {
+            chips: ftls.into_iter().map(chip).collect(),
+            stripes,
+            size,
             page,
         }
+    }
+
+    /// Returns the chip of a page, and its first byte there.
+    fn place(&mut self, page: u32) -> (&mut AgedChip, u64, &mut [u8]) {
+        let at = u64::from(page) * to_u64(self.page.len());
+        let piece = self.stripes.pieces(at..at + 1).next().expect("a byte");
+        (&mut self.chips[piece.shard], piece.at, &mut self.page)
     }
 }
 
@@ -81,12 +110,13 @@ fn stamp(page: &mut [u8], lpn: u32) {
 
 impl Aged for AgedImage {
     fn logical_pages(&self) -> u32 {
-        self.ftl.logical_pages()
+        let pages = self.size.div_ceil(to_u64(self.page.len()));
+        u32::try_from(pages).expect("pages of a device that was created")
     }
 
     /// Writes a block at a time.
     fn fill(&mut self, pages: Range<u32>, tick: &mut dyn FnMut(u32)) -> Result<(), FtlError> {
-        let block = self.ftl.chip().geometry().pages_per_block;
+        let block = self.chips[0].ftl.chip().geometry().pages_per_block;
         let bytes = self.page.len();
         let mut first = pages.start;
         while first < pages.end {
@@ -95,11 +125,13 @@ impl Aged for AgedImage {
             for (page, lpn) in data.chunks_exact_mut(bytes).zip(first..) {
                 stamp(page, lpn);
             }
+            // A stripe has whole blocks.
+            let (chip, at, scratch) = self.place(first);
             let mut io = PageIo {
-                ftl: &mut *self.ftl,
-                scratch: &mut self.page,
+                ftl: &mut *chip.ftl,
+                scratch,
             };
-            self.now = io.write(self.now, u64::from(first) * to_u64(bytes), &data)?;
+            chip.now = io.write(chip.now, at, &data)?;
             tick(next);
             first = next;
         }
@@ -107,12 +139,15 @@ impl Aged for AgedImage {
     }
 
     fn write_page(&mut self, lpn: Lpn) -> Result<(), FtlError> {
-        stamp(&mut self.page, lpn.raw());
-        self.now = self.ftl.write(self.now, lpn, &self.page)?;
+        let (chip, at, page) = self.place(lpn.raw());
+        stamp(page, lpn.raw());
+        let own = Lpn::new(narrow(at / to_u64(page.len())));
+        chip.now = chip.ftl.write(chip.now, own, page)?;
         Ok(())
     }
 
     fn programs(&self) -> u64 {
-        self.ftl.chip().counters().total().programs
+        let chips = self.chips.iter().map(|chip| chip.ftl.chip().counters());
+        chips.map(|counters| counters.total().programs).sum()
     }
 }

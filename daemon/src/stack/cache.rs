@@ -4,6 +4,7 @@
 //! request, or they stay in the area and reads find them. An area without a use is removed, so that
 //! any build opens the image.
 
+use crate::convert::to_u64;
 use crate::failure::Failure;
 use crate::volume::Volume;
 use crate::volume::write_cache::{
@@ -55,31 +56,52 @@ impl Image<'_> {
         volume: &mut Volume<FileStore>,
         options: Option<CacheOptions>,
     ) -> Result<(), Failure> {
-        let mut last = None;
+        let mut last = vec![None; volume.shards()];
         if let Some(section) = self.section {
-            let area = Box::new(self.area.clone());
-            let loaded = WriteCache::load(area, section.bytes, &self.opening)
-                .map_err(|error| self.failed("reading its write cache", &error))?;
-            match loaded {
-                Loaded::Lost(lost) => last = Some(self.note_lost(&lost)),
-                Loaded::Pending(pending) => {
-                    last = pending.cut;
-                    self.note_pending(&pending);
-                    volume.set_cache(pending.cache);
-                    if self.read_only || !self.replay(volume)? {
-                        last.into_iter().for_each(|cut| volume.set_last_cut(cut));
-                        return Ok(());
-                    }
-                    drop(volume.take_cache());
+            let caches = self.load(section, &mut last)?;
+            if caches.iter().any(Option::is_some) {
+                volume.set_caches(caches);
+                if self.read_only || !self.replay(volume)? {
+                    volume.set_last_cut(&last);
+                    return Ok(());
                 }
+                volume.take_caches();
             }
         }
         if !self.read_only {
             self.renew(volume, options)
                 .map_err(|error| self.failed("making its write cache", &error))?;
         }
-        last.into_iter().for_each(|cut| volume.set_last_cut(cut));
+        volume.set_last_cut(&last);
         Ok(())
+    }
+
+    /// Reads the caches of an earlier daemon: one for each shard, which have equal parts of the area.
+    /// A shard whose entries do not count has none.
+    fn load(
+        &self,
+        section: CacheSection,
+        last: &mut [Option<CutCounts>],
+    ) -> Result<Vec<Option<WriteCache>>, Failure> {
+        let bytes = section.bytes / to_u64(last.len());
+        let mut caches = Vec::new();
+        for (number, last) in (0..).zip(last) {
+            let area = Box::new(self.area.from(number * bytes));
+            let loaded = WriteCache::load(area, bytes, &self.opening)
+                .map_err(|error| self.failed("reading its write cache", &error))?;
+            caches.push(match loaded {
+                Loaded::Lost(lost) => {
+                    *last = Some(self.note_lost(&lost));
+                    None
+                }
+                Loaded::Pending(pending) => {
+                    *last = pending.cut;
+                    self.note_pending(&pending);
+                    Some(pending.cache)
+                }
+            });
+        }
+        Ok(caches)
     }
 
     fn note_lost(&self, lost: &Lost) -> CutCounts {
@@ -143,12 +165,15 @@ impl Image<'_> {
         volume: &mut Volume<FileStore>,
         options: Option<CacheOptions>,
     ) -> io::Result<()> {
-        let wanted = options.map(|options| WriteCache::area_bytes(options.bytes));
+        let shards = to_u64(volume.shards());
+        let options = options.map(|options| options.share(shards));
+        let part = options.map(|options| WriteCache::area_bytes(options.bytes));
+        let wanted = part.map(|bytes| bytes * shards);
         let has = self.area.section().map(|section| section.bytes);
         if self.section.is_some() && (has.is_none() || has != wanted) {
             self.area.detach()?;
         }
-        let (Some(options), Some(bytes)) = (options, wanted) else {
+        let (Some(options), Some(part), Some(bytes)) = (options, part, wanted) else {
             return Ok(());
         };
         let page_bytes = self.opening.page_bytes;
@@ -158,25 +183,25 @@ impl Image<'_> {
             page_bytes,
             logical_bytes: self.opening.logical_bytes,
         };
-        let salt = salt()?;
-        let make = || {
-            let area = Box::new(self.area.clone());
+        let make = |number| {
+            let area = Box::new(self.area.from(number * part));
             let (uuid, boot_id) = (self.opening.uuid, self.opening.boot_id);
-            WriteCache::format(area, shape, uuid, boot_id, salt)
+            WriteCache::format(area, shape, uuid, boot_id, salt()?).map(Some)
         };
-        let cache = if has == wanted {
-            let cache = make()?;
+        let make_all = || (0..shards).map(make).collect::<io::Result<Vec<_>>>();
+        let caches = if has == wanted {
+            let caches = make_all()?;
             self.area.sync()?;
-            cache
+            caches
         } else {
-            let mut cache = None;
+            let mut caches = Vec::new();
             self.area.attach(bytes, |_| {
-                cache = Some(make()?);
+                caches = make_all()?;
                 Ok(())
             })?;
-            cache.expect("made by the attachment")
+            caches
         };
-        volume.set_cache(cache);
+        volume.set_caches(caches);
         Ok(())
     }
 }

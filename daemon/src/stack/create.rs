@@ -9,28 +9,56 @@ use crate::aging::{Conditioned, ImageAge};
 use crate::config::{Config, NewDevice, usage};
 use crate::failure::Failure;
 use crate::flash_device::FlashDevice;
+use crate::size::show_size;
 use ftl_core::schemes::{Layout, Scheme};
-use ftl_core::{FtlConfig, FtlError, RamReport};
+use ftl_core::{FtlConfig, FtlError, RamReport, add_ram};
 use nand_model::store::FileStore;
-use nand_model::{ImageError, ImageSpec};
+use nand_model::{ImageError, ImageSpec, Striping};
 use std::path::Path;
 
 /// Properties of a new image.
 pub struct Made {
     /// The scheme.
     pub scheme: &'static Scheme,
-    /// Shape of the flash and logical pages.
+    /// Shape of the flash and logical pages of each chip.
     pub layout: Layout,
+    /// The stripes over several chips.
+    pub striping: Option<Striping>,
     /// Bytes the host sees.
     pub size: u64,
     /// Requested over-provisioning in percent.
     pub op_percent: f64,
-    /// Blocks bad from the factory.
+    /// Blocks bad from the factory, of all chips.
     pub bad_blocks: u32,
-    /// RAM of the scheme's tables.
+    /// RAM of the scheme's tables, of all chips.
     pub ram: RamReport,
     /// How it was aged, if it was.
     pub aged: Option<Conditioned>,
+}
+
+impl Made {
+    /// Returns the number of chips.
+    pub fn shards(&self) -> u32 {
+        self.striping.map_or(1, |striping| striping.count)
+    }
+
+    /// Returns how the bytes lie on several chips; empty for one.
+    pub fn chips_text(&self) -> String {
+        self.striping.map_or(
+            String::new(),
+            |Striping {
+                 count,
+                 stripe_bytes,
+             }| {
+                format!(", {count} chips in stripes of {}", show_size(stripe_bytes))
+            },
+        )
+    }
+
+    /// Returns the bytes of all pages of the flash.
+    pub fn raw_bytes(&self) -> u64 {
+        self.layout.profile.geometry.data_bytes() * u64::from(self.shards())
+    }
 }
 
 /// Creates a new image and formats it.
@@ -58,6 +86,7 @@ pub(crate) fn create_aged(
     let NewDevice {
         scheme,
         layout,
+        striping,
         size,
         op_percent,
     } = requirements.device(None, None)?;
@@ -79,7 +108,8 @@ pub(crate) fn create_aged(
     let elsewhere = "choose another place with --image or FTLD_STATE_DIR";
     std::fs::create_dir_all(folder).map_err(|error| Failure::folder(folder, &error, elsewhere))?;
     let unfinished = Unfinished::named_after(image);
-    let store = FileStore::create(unfinished.path(), &spec).map_err(|error| match error {
+    let stores = FileStore::create_shards(unfinished.path(), &spec, striping);
+    let stores = stores.map_err(|error| match error {
         // The temporary name is of no interest.
         ImageError::Io { source, .. } => {
             let failure = Failure::io(format!("{}: cannot create it", image.display()), &source);
@@ -92,7 +122,12 @@ pub(crate) fn create_aged(
         params: requirements.params.clone(),
         op_percent: Some(op_percent),
     };
-    let (bad_blocks, ram) = format(image, store, layout, &label)?;
+    let (mut bad_blocks, mut ram) = (0, RamReport::new());
+    for store in stores {
+        let (bad, tables) = format(image, store, layout, &label)?;
+        bad_blocks += bad;
+        add_ram(&mut ram, &tables);
+    }
     let aged = match age {
         None => None,
         Some(age) => Some(age::age(image, unfinished.path(), &label, age, tick)?),
@@ -105,6 +140,7 @@ pub(crate) fn create_aged(
     Ok(Made {
         scheme,
         layout,
+        striping,
         size,
         op_percent,
         bad_blocks,
@@ -113,7 +149,7 @@ pub(crate) fn create_aged(
     })
 }
 
-/// Formats an image; returns the number of bad blocks and the scheme's RAM.
+/// Formats one chip of an image; returns the number of bad blocks and the scheme's RAM.
 fn format(
     image: &Path,
     store: FileStore,

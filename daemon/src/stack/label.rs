@@ -100,6 +100,12 @@ pub(super) fn contradiction(
             )));
         }
     }
+    if let Some(shards) = requirements
+        .shards
+        .filter(|shards| *shards != info.shards())
+    {
+        return differs("shards:", info.shards().to_string(), shards.to_string());
+    }
     if let Some(size) = requirements.size.filter(|size| *size != info.size) {
         return differs("size", format!("{} bytes", info.size), format!("{size}"));
     }

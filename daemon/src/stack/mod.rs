@@ -17,11 +17,11 @@ pub use create::{Made, create};
 pub(crate) use label::{Label, fits, read_label};
 
 use crate::config::{Config, Latency};
-use crate::convert::to_f64;
+use crate::convert::{index, to_f64, to_u64};
 use crate::failure::{Exit, Failure};
 use crate::private_lock::is_open_to_others;
-use crate::volume::write_cache::Opening;
-use crate::volume::{Durable, Volume, VolumeOptions};
+use crate::volume::write_cache::{CacheOptions, Opening};
+use crate::volume::{Durable, MountedChip, Volume, VolumeOptions};
 use cache::Image;
 use ftl_core::{Ftl, FtlConfig, FtlError, Start};
 use label::contradiction;
@@ -52,7 +52,7 @@ pub struct Stack {
     pub was_clean: bool,
     /// Whether this start created the image.
     pub is_new: bool,
-    /// The image's syncs.
+    /// The image's syncs, as the first shard sees them.
     pub sync: SyncHandle,
 }
 
@@ -94,14 +94,17 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
                 image.display()
             )));
         }
+        let shards = config.requirements.shards.unwrap_or(1);
+        refuse_order(index(shards), config.write_cache)?;
         let made = create(config)?;
         tracing::info!(
-            "created {}: {} bytes on {} of {} bytes raw, scheme {}",
+            "created {}: {} bytes on {} of {} bytes raw, scheme {}{}",
             image.display(),
             made.size,
             made.layout.profile.name,
-            made.layout.profile.geometry.data_bytes(),
-            made.scheme.name
+            made.raw_bytes(),
+            made.scheme.name,
+            made.chips_text()
         );
     }
     let access = if config.read_only {
@@ -112,6 +115,8 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     let info = peek(image).map_err(|error| image_failure(&error))?;
     let label = read_label(image, &info)?;
     contradiction(image, &config.requirements, &info, &label)?;
+    // Before the image is open: a refusal must not leave it unclean.
+    refuse_order(index(info.shards()), config.write_cache)?;
     if !config.read_only {
         close_to_others(image);
     }
@@ -119,8 +124,8 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     let long_start = LongStart::watch(REPORT_EVERY, move |since| {
         tracing::info!("{shown}: still mounting after {} s", since.as_secs());
     });
-    let (mut store, report) =
-        FileStore::open(image, access).map_err(|error| image_failure(&error))?;
+    let (mut stores, report) =
+        FileStore::open_shards(image, access).map_err(|error| image_failure(&error))?;
     if !report.was_clean {
         tracing::warn!(
             "{}: unclean shutdown; {} operations recovered, {} rolled back",
@@ -135,7 +140,9 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
             image.display()
         );
     }
-    store.set_verify(config.verify);
+    for store in &mut stores {
+        store.set_verify(config.verify);
+    }
     let boot_id = boot_id().or_else(|failure| match config.write_cache {
         Some(_) => Err(failure),
         // No entry counts then.
@@ -146,45 +153,58 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
         boot_id: &boot_id,
     };
     let (read_only, latency) = (config.read_only, config.latency);
-    let stack = volume_on(image, store, read_only, latency, cache, |durable| durable)?;
+    let stack = volume_on(image, stores, read_only, latency, cache, |durable| durable)?;
     drop(long_start);
     Ok(Stack { is_new, ..stack })
 }
 
-/// Mounts the scheme of an open image and creates a volume on it. The mount is durable before the
-/// first request, with the entries of an earlier write cache. `wrap` may insert a layer between the volume and the host's storage.
+/// Mounts the scheme of an open image on each of its chips and creates a volume on them. The mounts
+/// are durable before the first request, with the entries of an earlier write cache. `wrap` may
+/// insert a layer between the volume and the host's storage, for each chip.
 ///
 /// # Errors
-/// The image's scheme is unknown, does not mount, or the mount cannot be synced.
+/// The image's scheme is unknown, does not mount, or the mounts cannot be synced.
 pub fn volume_on(
     image: &Path,
-    store: FileStore,
+    stores: Vec<FileStore>,
     read_only: bool,
     latency: Latency,
     cache: CacheUse<'_>,
-    wrap: impl FnOnce(Arc<dyn Durable<FileStore>>) -> Arc<dyn Durable<FileStore>>,
+    wrap: impl Fn(Arc<dyn Durable<FileStore>>) -> Arc<dyn Durable<FileStore>>,
 ) -> Result<Stack, Failure> {
-    let (label, was_clean) = (read_label(image, store.info())?, store.info().clean);
-    let (size, profile, sync) = (store.info().size, store.info().profile, store.sync_handle());
-    let (uuid, sync_failed) = (store.info().uuid, store.info().sync_failed);
-    let (area, section) = (store.cache_area(), store.info().cache_area);
-    let ftl = mount(image, store, &label)?;
-    if !was_clean {
-        let found = ftl.stats().mount;
-        tracing::info!(
-            "{}: mounted: {} pages scanned, {} rewritten or discarded, {:.1} ms of flash time",
-            image.display(),
-            found.pages_scanned,
-            found.pages_discarded,
-            to_f64(found.total_ns()) / 1e6
-        );
+    let first = stores[0].info().clone();
+    let (label, shard) = (read_label(image, &first)?, first.shard);
+    refuse_order(stores.len(), cache.options)?;
+    let was_clean = stores.iter().all(|store| store.info().clean);
+    let (size, profile, area) = (first.size, first.profile, stores[0].cache_area());
+    let mut syncs: Vec<SyncHandle> = Vec::new();
+    let mut chips: Vec<MountedChip<FileStore>> = Vec::new();
+    for store in stores {
+        let sync = store.sync_handle();
+        let ftl = mount(image, store, &label)?;
+        if !was_clean {
+            let found = ftl.stats().mount;
+            tracing::info!(
+                "{}: mounted: {} pages scanned, {} rewritten or discarded, {:.1} ms of flash time",
+                image.display(),
+                found.pages_scanned,
+                found.pages_discarded,
+                to_f64(found.total_ns()) / 1e6
+            );
+        }
+        let durable = Some(wrap(Arc::new(ImageSync(sync.clone()))));
+        chips.push(MountedChip { ftl, durable });
+        syncs.push(sync);
     }
     if !read_only {
-        // The mount is synced before the first request.
-        let synced = sync.sync_through(sync.last_seq());
+        // The mounts are synced before the first request.
+        let mut syncs = syncs.iter();
+        let synced = syncs.try_for_each(|sync| sync.sync_through(sync.last_seq()));
         synced.map_err(|error| Failure::failed(format!("{}: {error}", image.display())))?;
     }
-    let logical_bytes = u64::from(ftl.logical_pages()) * u64::from(profile.geometry.page_bytes);
+    let pages = u64::from(chips[0].ftl.logical_pages());
+    let chip_bytes = pages * u64::from(profile.geometry.page_bytes);
+    let logical_bytes = chip_bytes * to_u64(chips.len());
     assert!(
         size <= logical_bytes,
         "an image of {size} bytes on a scheme of {logical_bytes} bytes"
@@ -194,17 +214,17 @@ pub fn volume_on(
         read_only,
         emulate: latency == Latency::Emulate,
     };
-    let mut volume = Volume::new(ftl, options, Some(wrap(Arc::new(ImageSync(sync.clone())))));
+    let mut volume = Volume::sharded(chips, shard.map(|shard| shard.striping), options);
     let opened = Image {
         path: image,
         area,
-        section,
+        section: first.cache_area,
         opening: Opening {
-            uuid,
+            uuid: first.uuid,
             boot_id: cache.boot_id,
-            sync_failed,
+            sync_failed: first.sync_failed,
             page_bytes: profile.geometry.page_bytes,
-            logical_bytes,
+            logical_bytes: chip_bytes,
         },
         read_only,
     };
@@ -216,8 +236,19 @@ pub fn volume_on(
         logical_bytes,
         was_clean,
         is_new: false,
-        sync,
+        sync: syncs.swap_remove(0),
     })
+}
+
+/// Refuses a write cache whose order several chips cannot keep.
+fn refuse_order(shards: usize, cache: Option<CacheOptions>) -> Result<(), Failure> {
+    match cache {
+        Some(options) if shards > 1 && options.keeps_order() => Err(Failure::usage(format!(
+            "--cache-model ordered: the device has {shards} shards with a cache each, which keep no \
+             common order; choose any or lost, or an image with one shard"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Removes other users' access to an image owned by this user: a user who can open an image can
@@ -264,46 +295,55 @@ fn mount(
     Ok(ftl)
 }
 
-/// Opens an image without ever changing it, and mounts its scheme in memory.
+/// Opens an image without ever changing it, and mounts its scheme in memory, on each of its chips.
 ///
 /// # Errors
 /// The image is in use, damaged, or its scheme does not mount.
-pub fn open_in_memory(image: &Path) -> Result<(ImageInfo, Box<dyn Ftl<FileStore>>), Failure> {
-    let (store, _) =
-        FileStore::open(image, Access::ReadOnly).map_err(|error| image_failure(&error))?;
-    let info = store.info().clone();
+pub fn open_in_memory(image: &Path) -> Result<(ImageInfo, Vec<Box<dyn Ftl<FileStore>>>), Failure> {
+    let (stores, report) =
+        FileStore::open_shards(image, Access::ReadOnly).map_err(|error| image_failure(&error))?;
+    let mut info = stores[0].info().clone();
+    info.clean = report.was_clean;
     let label = read_label(image, &info)?;
-    Ok((info, mount(image, store, &label)?))
+    let stores = stores.into_iter();
+    let ftls = stores.map(|store| mount(image, store, &label));
+    Ok((info, ftls.collect::<Result<_, _>>()?))
 }
 
-/// Returns the logical pages of an image: enough for its size. A size beyond `u32::MAX` pages gives
-/// `u32::MAX`, which no scheme has room for.
+/// Returns the logical pages of each chip of an image: enough for its size. A size beyond `u32::MAX`
+/// pages gives `u32::MAX`, which no scheme has room for.
 pub fn logical_pages(info: &ImageInfo) -> u32 {
     let page = u64::from(info.profile.geometry.page_bytes);
-    u32::try_from(info.size.div_ceil(page)).unwrap_or(u32::MAX)
+    u32::try_from(info.shard_bytes().div_ceil(page)).unwrap_or(u32::MAX)
 }
 
-/// Returns the seed of an image's bad blocks from the factory.
+/// Returns the seed of a chip's bad blocks from the factory.
 pub(crate) fn factory_seed(info: &ImageInfo) -> u64 {
-    u64::from_le_bytes(info.uuid[..8].try_into().expect("eight bytes"))
+    let seed = u64::from_le_bytes(info.uuid[..8].try_into().expect("eight bytes"));
+    let index = info.shard.map_or(0, |shard| shard.index);
+    seed.wrapping_add(u64::from(index))
 }
 
-/// Closes the image after a clean shutdown of its scheme and marks its header clean.
+/// Closes the stores of an image after a clean shutdown of its scheme and marks their headers clean.
 ///
 /// # Errors
 /// The image cannot be written or synced.
-pub fn close_store(store: DaemonStore) -> Result<(), Failure> {
-    store.close().map_err(|error| image_failure(&error))
+pub fn close_stores(stores: Vec<DaemonStore>) -> Result<(), Failure> {
+    let mut stores = stores.into_iter();
+    stores.try_for_each(|store| store.close().map_err(|error| image_failure(&error)))
 }
 
-/// Closes the image of a flash without power: syncs everything and leaves the header marked
+/// Closes the image of a flash without power: syncs everything and leaves its headers marked
 /// unclean.
 ///
 /// # Errors
 /// The image cannot be synced.
-pub fn leave_store(store: DaemonStore, image: &Path) -> Result<(), Failure> {
-    let sync = store.sync_handle();
-    let settled = sync.settle(sync.last_seq()).map_err(io::Error::from);
+pub fn leave_stores(stores: Vec<DaemonStore>, image: &Path) -> Result<(), Failure> {
+    let settle = |store: &DaemonStore| {
+        let sync = store.sync_handle();
+        sync.settle(sync.last_seq()).map_err(io::Error::from)
+    };
+    let settled = stores.iter().try_for_each(settle);
     let synced = settled.and_then(|()| std::fs::File::open(image)?.sync_all());
     synced.map_err(|error| Failure::io(image.display(), &error))
 }

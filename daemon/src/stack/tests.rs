@@ -49,7 +49,7 @@ fn overwriting_without_a_flush_outlives_the_spare_room_and_loses_nothing() {
         erases > 4 * u64::from(spare),
         "{erases} erases, room for {spare}"
     );
-    close_store(stack.volume.close().unwrap()).unwrap();
+    close_stores(stack.volume.close().unwrap()).unwrap();
     let again = open_or_create(&config).unwrap();
     assert!(again.volume.flash().scheme.mount.clean);
     for (at, &round) in rounds.iter().enumerate().filter(|(_, round)| **round > 0) {
@@ -57,6 +57,67 @@ fn overwriting_without_a_flush_outlives_the_spare_room_and_loses_nothing() {
         again.volume.read(at as u64 * 1024, &mut found).unwrap();
         assert!(found == page(round, at as u64), "page {at}");
     }
+}
+
+#[test]
+fn shards_are_one_device_with_one_sync_and_are_named_where_the_options_differ() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), "torture", Some("8MiB"));
+    config.requirements.shards = Some(3);
+    let made = create(&config).unwrap();
+    assert_eq!((made.size, made.shards()), (8 << 20, 3));
+    let stripe = made.striping.unwrap().stripe_bytes;
+    let stack = open_or_create(&config).unwrap();
+    let volume = &stack.volume;
+    assert_eq!((volume.size(), volume.shards()), (8 << 20, 3));
+    let mut content: Vec<u8> = (0..8u32 << 18).flat_map(u32::to_le_bytes).collect();
+    for part in content.chunks(3 << 20).enumerate() {
+        volume.write((part.0 as u64) * (3 << 20), part.1).unwrap();
+    }
+    let before = stack.sync.stats().count;
+    volume.flush(FlushOf::Everything).unwrap().wait().unwrap();
+    assert_eq!(stack.sync.stats().count, before + 1, "one sync for all");
+    // Across three stripes, from a byte inside a page.
+    let (from, len) = (stripe as usize - 700, 2 * stripe as usize + 900);
+    volume.trim(from as u64, len as u64).unwrap();
+    content[from..from + len].fill(0);
+    let extents = volume.extents(0, 8 << 20, 10).unwrap();
+    assert_eq!(extents.iter().filter(|extent| !extent.mapped).count(), 1);
+    assert_eq!(
+        extents.iter().map(|extent| extent.len).sum::<u64>(),
+        8 << 20
+    );
+    let read = |volume: &Volume<FileStore>| {
+        let mut bytes = vec![1; 8 << 20];
+        volume.read(0, &mut bytes).unwrap();
+        bytes
+    };
+    assert!(read(volume) == content);
+    volume.publish(true);
+    let (sum, shards) = (volume.flash(), volume.flash_by_shard());
+    let programs = |flash: &crate::volume::FlashSnapshot| flash.counters.total().programs;
+    assert!(shards.iter().all(|shard| programs(shard) > 2000));
+    assert_eq!(
+        shards.iter().map(|s| programs(s)).sum::<u64>(),
+        programs(&sum)
+    );
+    assert_eq!(sum.blocks, 3 * shards[0].blocks);
+    close_stores(volume.close().unwrap()).unwrap();
+    let again = open_or_create(&config).unwrap();
+    assert!(again.was_clean && read(&again.volume) == content);
+    // A daemon that dies: everything acknowledged is there.
+    again.volume.write(stripe - 512, &[9; 1024]).unwrap();
+    content[stripe as usize - 512..][..1024].fill(9);
+    drop(again);
+    config.requirements.shards = Some(2);
+    let refused = open_or_create(&config).err().unwrap();
+    assert!(
+        refused.message.contains("the image has shards: 3, not 2"),
+        "{refused}"
+    );
+    config.requirements.shards = None;
+    let after = open_or_create(&config).unwrap();
+    assert!(!after.was_clean && read(&after.volume) == content);
 }
 
 #[test]
@@ -72,7 +133,7 @@ fn two_flushes_that_overlap_share_a_sync_and_a_later_one_does_not() {
     };
     let stack = volume_on(
         &config.image,
-        store,
+        vec![store],
         false,
         Latency::None,
         cache,

@@ -6,10 +6,12 @@
 
 use super::host::Op;
 use super::locked::Core;
+use super::shard::Shard;
 use super::snapshot::FlashSnapshot;
 use super::unlocked::{NO_DATA, WELL};
 use super::watch::{BlockMap, EventsView};
-use super::{EIO, Idle, Volume, WATCHED};
+use super::write_cache::WriteCache;
+use super::{EIO, Idle, Volume, WATCHED, sums};
 use crate::convert::millis;
 use nand_model::Store;
 use std::io;
@@ -45,9 +47,11 @@ impl<S: Store + 'static> Volume<S> {
                 < WATCHED
     }
 
-    /// Returns the last published block map. Never waits for a request.
+    /// Returns the last published block map, that of one shard after that of the other. Never waits
+    /// for a request.
     pub fn blocks(&self) -> Arc<BlockMap> {
-        self.map.lock().clone()
+        let maps = self.shards.iter().map(|shard| shard.map.lock().clone());
+        sums::block_map(maps.collect())
     }
 
     /// Returns the newest published events from number `from` on, at most `most`. Never waits for a
@@ -57,23 +61,30 @@ impl<S: Store + 'static> Volume<S> {
     }
 
     /// Publishes a new snapshot and, while a client watches, the block map and the events. Waits
-    /// for the lock only if `insist`; returns whether it got the lock.
+    /// for the locks only if `insist`; returns whether it got all of them.
     pub fn publish(&self, insist: bool) -> bool {
-        let mut scan = self.is_watched().then(|| self.scan.lock());
-        let next = self.shown.lock().next();
-        let mut guard = match self.core.try_lock() {
+        let mut got_all = true;
+        for (number, shard) in self.shards.iter().enumerate() {
+            got_all &= self.publish_shard(number, shard, insist);
+        }
+        *self.published.lock() = sums::snapshot(&self.shards);
+        got_all
+    }
+
+    fn publish_shard(&self, number: usize, shard: &Shard<S>, insist: bool) -> bool {
+        let mut scan = self.is_watched().then(|| shard.scan.lock());
+        let next = self.shown.lock().next_of(number);
+        let mut guard = match shard.try_lock() {
             Some(guard) => guard,
-            None if insist => self.lock(),
+            None if insist => shard.lock(),
             None => return false,
         };
         if self.unlocked.health.load(Relaxed) >= NO_DATA {
             return true;
         }
+        guard.note_events();
         let taken = self.run(&mut guard, false, |core| {
             core.look_at_wear();
-            self.unlocked
-                .events
-                .store(core.ftl.events().total(), Relaxed);
             let written = self.unlocked.counters.of(Op::Write).bytes.load(Relaxed);
             let changed = scan.as_mut().is_some_and(|scan| scan.slice(&*core.ftl));
             let events = match scan {
@@ -93,23 +104,29 @@ impl<S: Store + 'static> Volume<S> {
         let Ok((snapshot, changed, events)) = taken else {
             return true;
         };
-        *self.published.lock() = Arc::new(snapshot);
+        *shard.published.lock() = Arc::new(snapshot);
         if let Some(scan) = scan.filter(|_| changed) {
-            *self.map.lock() = Arc::new(scan.map().clone());
+            *shard.map.lock() = Arc::new(scan.map().clone());
         }
-        self.shown.lock().add(events);
+        self.shown.lock().add(number, events);
         true
     }
 
-    /// Does background work of about `budget` flash operations, if the lock is free.
+    /// Does background work of about `budget` flash operations in each shard whose lock is free.
     pub fn idle(&self, budget: u32) -> Idle {
+        let shards = self.shards.iter();
+        let left = shards.map(|shard| self.idle_shard(shard, budget));
+        left.reduce(Idle::soonest).unwrap_or(Idle::Settled)
+    }
+
+    fn idle_shard(&self, shard: &Shard<S>, budget: u32) -> Idle {
         if self.shape.read_only || self.unlocked.health.load(Relaxed) != WELL {
             return Idle::Settled;
         }
         if self.paused().is_some() {
             return Idle::After(Duration::from_secs(1));
         }
-        let Some(mut guard) = self.core.try_lock() else {
+        let Some(mut guard) = shard.try_lock() else {
             return Idle::More;
         };
         // A pause that began meanwhile has ended when its command is answered.
@@ -120,7 +137,7 @@ impl<S: Store + 'static> Volume<S> {
             .as_mut()
             .is_some_and(|core| core.erases_left() < self.shape.erases_eager)
         {
-            self.tell_short();
+            self.tell_short(shard);
             return Idle::Settled;
         }
         let work = |core: &mut Core<S>| match core.clock.until(core.ftl.chip().busy_until()) {
@@ -128,85 +145,106 @@ impl<S: Store + 'static> Volume<S> {
             None if core.ftl.idle(core.clock.start(1), budget)? => Ok(Idle::More),
             None => Ok(Idle::Settled),
         };
-        self.run(&mut guard, true, work).unwrap_or(Idle::Settled)
+        let left = self.run(&mut guard, true, work);
+        drop(guard);
+        self.with_power(left).unwrap_or(Idle::Settled)
     }
 
-    /// Discards a bounded part of the image's freed space, if the lock is free.
+    /// Discards a bounded part of the freed space of each shard whose lock is free.
     pub fn discard_freed_space(&self) {
         if self.shape.read_only || self.unlocked.health.load(Relaxed) != WELL {
             return;
         }
-        let (Some(durable), Some(mut guard)) = (&self.durable, self.core.try_lock()) else {
-            return;
-        };
-        if let Some(Err(error)) = guard
-            .as_mut()
-            .map(|core| durable.discard_freed_space(core.ftl.chip_mut().store_mut()))
-        {
-            tracing::debug!("giving space back: {error}");
+        for shard in &self.shards {
+            let (Some(durable), Some(mut guard)) = (&shard.durable, shard.try_lock()) else {
+                continue;
+            };
+            if let Some(Err(error)) = guard
+                .as_mut()
+                .map(|core| durable.discard_freed_space(core.ftl.chip_mut().store_mut()))
+            {
+                tracing::debug!("giving space back: {error}");
+            }
         }
     }
 
     /// Waits up to `patience` for erases to run short, then for the sync that makes more erases
     /// possible.
     pub fn reclaim_when_short(&self, patience: Duration) {
+        let is_short = |shard: &Shard<S>| shard.short.load(Relaxed);
         let (lock, told) = &self.unlocked.short_told;
         let mut guard = lock.lock();
-        let quiet = |_: &mut ()| !self.unlocked.short.load(Relaxed);
+        let quiet = |_: &mut ()| !self.shards.iter().any(is_short);
         told.wait_while_for(&mut guard, quiet, patience);
         drop(guard);
-        if self.unlocked.short.load(Relaxed) {
-            let mark = self.mark(&mut self.lock());
-            let _ = self.wait_for_erased_space(mark);
-            self.unlocked.short.store(false, Relaxed);
+        for shard in self.shards.iter().filter(|shard| is_short(shard)) {
+            let mark = shard.lock().mark();
+            let _ = self.wait_for_erased_space(shard, mark);
+            shard.short.store(false, Relaxed);
         }
     }
 
-    /// Flushes, writes a checkpoint, waits for the host's storage and returns the store. Later
-    /// requests fail with `EIO`. A read-only or failed volume, or one whose flash loses power
-    /// meanwhile, only returns the store.
+    /// Flushes, writes checkpoints, waits for the host's storage and returns the stores of all
+    /// shards. Later requests fail with `EIO`. A read-only or failed volume, or one whose flash
+    /// loses power meanwhile, only returns the stores.
     ///
     /// # Errors
-    /// `EIO` if the volume was closed already, if the scheme failed to shut down, or if the last
-    /// sync failed.
-    pub fn close(&self) -> io::Result<S> {
+    /// `EIO` if the volume was closed already, if a scheme failed to shut down, or if the last sync
+    /// failed.
+    pub fn close(&self) -> io::Result<Vec<S>> {
         self.resume();
+        let eio = || io::Error::from_raw_os_error(EIO);
         let is_well = || !self.shape.read_only && self.unlocked.health.load(Relaxed) == WELL;
-        let drained = if self.shape.has_cache && is_well() && self.lock().is_some() {
+        if self.shards.iter().any(|shard| shard.lock().is_none()) {
+            return Err(eio());
+        }
+        let drained = if self.has_cache() && is_well() {
             self.drain_to_close()
         } else {
             Ok(false)
         };
-        let mut guard = self.lock();
-        if guard.is_none() {
-            return Err(io::Error::from_raw_os_error(EIO));
-        }
-        let well = is_well();
-        let stopped = if well {
-            self.run(&mut guard, true, |core| {
-                core.ftl.shutdown(core.clock.start(1)).map(drop)
-            })
-        } else {
-            Ok(())
-        };
-        let mark = self.mark(&mut guard);
-        let Some(mut core) = guard.take() else {
-            return Err(io::Error::from_raw_os_error(EIO));
-        };
-        drop(guard);
-        if !self.is_powerless() {
-            stopped?;
+        let (mut cores, mut marks) = (Vec::new(), Vec::new());
+        let (mut stopped, mut were_well) = (Ok(()), true);
+        for shard in &self.shards {
+            let mut guard = shard.lock();
+            let well = is_well();
             if well {
-                self.wait(mark)?;
-                if let Some(cache) = &mut core.cache {
-                    if drained? {
-                        cache.detach()
-                    } else {
-                        cache.seal()
-                    }?;
+                let shut_down = self.run(&mut guard, true, |core| {
+                    core.ftl.shutdown(core.clock.start(1)).map(drop)
+                });
+                stopped = stopped.and(shut_down);
+            }
+            were_well &= well;
+            marks.extend(Self::mark_of(&mut guard));
+            cores.push(guard.take().ok_or_else(eio)?);
+        }
+        if self.is_powerless() {
+            // In a shard that had not noticed, too.
+            cores.iter_mut().for_each(Core::lose_power);
+        } else {
+            stopped?;
+            if were_well {
+                self.unlocked.wait(&marks)?;
+                let caches = cores.iter_mut().filter_map(|core| core.cache.as_mut());
+                if self.has_cache() {
+                    end_caches(caches.map(|cache| &mut **cache), drained?)?;
                 }
             }
         }
-        Ok(core.ftl.into_chip().into_store())
+        let stores = cores.into_iter();
+        Ok(stores
+            .map(|core| core.ftl.into_chip().into_store())
+            .collect())
     }
+}
+
+/// Ends the use of drained caches, which have one area; keeps the entries of others.
+fn end_caches<'a>(
+    mut caches: impl Iterator<Item = &'a mut WriteCache>,
+    drained: bool,
+) -> io::Result<()> {
+    if drained {
+        return caches.next().map_or(Ok(()), WriteCache::detach);
+    }
+    caches.try_for_each(WriteCache::seal)
 }

@@ -1,18 +1,20 @@
-//! Writes that are executed together: one lock, one append to the flash, one write of the image.
+//! Writes that are executed together: one lock, one append to the flash, one write of the image. On
+//! a device of several shards that is so for the writes of each shard.
 //!
-//! Invariants: the order of the versions is that of the batch. A request is acknowledged only when
-//! all its pages are in the store. If the scheme refuses some, the batch is executed again one by
-//! one, so that each request gets a result of its own; after a failure of the device, that is an
-//! error. If power fails, each page of the batch is its old or its new content.
+//! Invariants: in a shard, the order of the versions is that of the batch; one address is in one
+//! shard. A request is acknowledged only when all its pages are in the store. If the scheme refuses
+//! some, the writes of that shard are executed again one by one, so that each request gets a result
+//! of its own; after a failure of the device, that is an error. If power fails, each page of the
+//! batch is its old or its new content.
 
 use super::Volume;
 use super::host::Op;
 use super::locked::Core;
 use super::request::Request;
-use crate::convert::{narrow, to_u64};
+use crate::convert::{index, narrow, to_u64};
 use crate::device::{BlockDevice, Completion};
 use ftl_core::{FtlError, Lpn};
-use nand_model::{Nanos, Store};
+use nand_model::{Nanos, SHARDS_MAX, Store};
 use std::io;
 
 /// Pages of a batch, and their addresses. The buffers are reused.
@@ -22,12 +24,24 @@ pub(super) struct Batch {
     data: Vec<u8>,
 }
 
+/// One write of a batch, in one shard.
+struct Member<'a> {
+    request: Request<'a>,
+    shard: usize,
+    /// First byte in the shard.
+    at: u64,
+    /// First byte in the device.
+    offset: u64,
+    data: &'a [u8],
+    is_done: bool,
+}
+
 impl Batch {
-    fn fill(&mut self, writes: &[(u64, &[u8])], page: usize) {
+    fn fill<'a>(&mut self, writes: impl Iterator<Item = &'a Member<'a>>, page: usize) {
         self.lpns.clear();
         self.data.clear();
-        for (offset, data) in writes {
-            let first: u32 = narrow(offset / to_u64(page));
+        for Member { at, data, .. } in writes {
+            let first: u32 = narrow(at / to_u64(page));
             let pages: u32 = narrow(to_u64(data.len() / page));
             self.lpns.extend((first..first + pages).map(Lpn::new));
             self.data.extend_from_slice(data);
@@ -36,13 +50,20 @@ impl Batch {
 }
 
 impl<S: Store> Core<S> {
-    fn write_batch(&mut self, at: Nanos, writes: &[(u64, &[u8])]) -> Result<Nanos, FtlError> {
-        self.batch.fill(writes, self.scratch.len());
-        let at = self.paged().handled(at);
+    /// Writes the whole pages of one shard.
+    fn write_batch(
+        &mut self,
+        at: Nanos,
+        shard: usize,
+        members: &[Member<'_>],
+    ) -> Result<Nanos, FtlError> {
+        let own = || members.iter().filter(|member| member.shard == shard);
+        self.batch.fill(own(), self.scratch.len());
+        let start = self.paged().handled(at);
         let Batch { lpns, data } = &self.batch;
-        let done = self.ftl.write_scattered(at, lpns, data)?;
-        if let Some((offset, data)) = writes.last() {
-            self.note_write(*offset, data);
+        let done = self.ftl.write_scattered(start, lpns, data)?;
+        if let Some(last) = own().next_back() {
+            self.note_write(at, last.offset, last.data);
         }
         Ok(done)
     }
@@ -70,65 +91,85 @@ impl<S: Store + 'static> Volume<S> {
     }
 
     /// Returns how many of these writes, from the first on, can be executed together: whole pages,
-    /// on a device that nothing delays, at most what the scheme appends in a run.
+    /// each in one stripe, on a device that nothing delays, in each shard at most what its scheme
+    /// appends in a run.
     fn batch_length(&self, writes: &[(u64, &[u8])]) -> usize {
         let shape = &self.shape;
-        if shape.has_cache || shape.emulate || shape.read_only || self.is_paused() {
+        if self.has_cache() || shape.emulate || shape.read_only || self.is_paused() {
             return 0;
         }
-        let (page, mut bytes) = (u64::from(shape.page_bytes), 0);
+        let page = u64::from(shape.page_bytes);
+        let mut bytes = [0; index(SHARDS_MAX)];
         let fits = |(offset, data): &&(u64, &[u8])| {
             let length = to_u64(data.len());
-            bytes += length;
             let whole = offset.is_multiple_of(page) && length.is_multiple_of(page) && length > 0;
             let inside = offset
                 .checked_add(length)
                 .is_some_and(|end| end <= shape.size);
-            whole && inside && bytes <= shape.batch_bytes
+            if !(whole && inside && shape.stripes.has_one(*offset, length)) {
+                return false;
+            }
+            let of_shard = &mut bytes[shape.stripes.place(*offset).0];
+            *of_shard += length;
+            *of_shard <= shape.batch_bytes
         };
         writes.iter().take_while(fits).count()
     }
 
     fn write_together(&self, writes: &[(u64, &[u8])], results: &mut Vec<io::Result<Completion>>) {
-        let begin = |(_, data): &(u64, &[u8])| {
-            Request::begin(&self.unlocked, Op::Write, to_u64(data.len()))
-        };
-        let mut requests: Vec<Request<'_>> = writes.iter().map(begin).collect();
-        let is_done = self.run_together(writes, &mut requests);
-        for (mut request, (offset, data)) in requests.into_iter().zip(writes) {
-            let result = match is_done {
+        let mut members: Vec<Member<'_>> = Vec::with_capacity(writes.len());
+        for &(offset, data) in writes {
+            let (shard, at) = self.shape.stripes.place(offset);
+            members.push(Member {
+                request: Request::begin(&self.unlocked, Op::Write, to_u64(data.len())),
+                shard,
+                at,
+                offset,
+                data,
+                is_done: false,
+            });
+        }
+        for shard in 0..self.shards.len() {
+            if members.iter().any(|member| member.shard == shard) {
+                self.run_together(shard, &mut members);
+            }
+        }
+        for mut member in members {
+            let result = match member.is_done {
                 true => Ok(()),
                 // Executed one by one, each request gets its own error, and its own time.
-                false => self
-                    .writable()
-                    .and_then(|()| self.write_extents(&mut request, *offset, data)),
+                false => self.writable().and_then(|()| {
+                    self.write_extents(&mut member.request, member.offset, member.data)
+                }),
             };
-            results.push(request.end(result));
+            results.push(member.request.end(self.with_power(result)));
         }
     }
 
-    /// Executes the writes as one. Returns whether all of them may be acknowledged; otherwise they
-    /// are to be executed one by one.
-    fn run_together(&self, writes: &[(u64, &[u8])], requests: &mut [Request<'_>]) -> bool {
+    /// Executes the writes of one shard as one. They are done, and may be acknowledged, all or none
+    /// of them; in that case they are to be executed one by one.
+    fn run_together(&self, shard: usize, members: &mut [Member<'_>]) {
         // No request of the batch begins here: a step of a paused device counts them one by one.
-        let Ok(mut guard) = self.lock_to_change(false) else {
-            return false;
+        let Ok(mut guard) = self.lock_to_change(&self.shards[shard], false) else {
+            return;
         };
         if self.is_paused() {
-            return false;
+            return;
         }
         let outcome = self.run(&mut guard, true, |core| {
             let start = core.clock.start(self.unlocked.counters.depth());
             let done = core
-                .write_batch(start, writes)
+                .write_batch(start, shard, members)
                 .inspect_err(|error| self.unlocked.note_failed(error))?;
             self.unlocked.note_accepted();
-            for request in requests.iter_mut() {
-                request.executed(start, done);
+            for member in members.iter_mut().filter(|member| member.shard == shard) {
+                member.request.executed(start, done);
                 core.clock.done(done);
             }
             Ok(())
         });
-        outcome.is_ok()
+        for member in members.iter_mut().filter(|member| member.shard == shard) {
+            member.is_done = outcome.is_ok();
+        }
     }
 }

@@ -6,7 +6,8 @@
 
 use super::host::Op;
 use super::locked::Core;
-use super::request::{FlushWait, Request};
+use super::request::{FlushWait, Mark, Request};
+use super::shard::{Locked, Shard};
 use super::unlocked::{NO_POWER, WELL};
 use super::{EINVAL, EIO, ENOSPC, EPERM, EXTENT_PAGES, Volume};
 use crate::convert::{to_u64, to_usize};
@@ -14,9 +15,9 @@ use crate::device::{BlockDevice, Completion, Extent, Flush, FlushOf};
 use crate::pages::extent_end;
 use ftl_core::{DeferredRead, FtlError};
 use nand_model::{Nanos, PageReader, Store};
-use parking_lot::MutexGuard;
 use std::cell::RefCell;
 use std::io;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -26,11 +27,11 @@ thread_local! {
 }
 
 impl<S: Store + 'static> Volume<S> {
-    /// Returns the lock once the pause gate admits an extent; `first` marks the first extent of a
-    /// request.
-    fn lock_to_begin(&self, first: bool) -> MutexGuard<'_, Option<Core<S>>> {
+    /// Returns the lock of a shard once the pause gate admits an extent; `first` marks the first
+    /// extent of a request.
+    fn lock_to_begin<'a>(&self, shard: &'a Shard<S>, first: bool) -> Locked<'a, S> {
         loop {
-            let guard = self.lock();
+            let guard = shard.lock();
             match self
                 .unlocked
                 .pause_gate
@@ -38,7 +39,6 @@ impl<S: Store + 'static> Volume<S> {
             {
                 Ok(()) => return guard,
                 Err(wait) => {
-                    self.unlocked.events.store(self.noted(&guard), Relaxed);
                     drop(guard);
                     self.unlocked.pause_gate.wait(wait);
                 }
@@ -49,11 +49,12 @@ impl<S: Store + 'static> Volume<S> {
     /// Runs one bounded extent of a request that changes the flash.
     pub(super) fn change(
         &self,
+        shard: &Shard<S>,
         request: &mut Request<'_>,
         last: bool,
         verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
     ) -> io::Result<()> {
-        let mut guard = self.lock_to_change(request.begins())?;
+        let mut guard = self.lock_to_change(shard, request.begins())?;
         let is_write = request.is_write();
         self.run(&mut guard, true, |core| {
             let changed = request.step(core, last, verb);
@@ -67,22 +68,24 @@ impl<S: Store + 'static> Volume<S> {
         })
     }
 
-    /// Returns the lock once a change may begin: the store accepts the erases of one extent.
-    pub(super) fn lock_to_change(
+    /// Returns the lock of a shard once a change may begin: its store accepts the erases of one
+    /// extent.
+    pub(super) fn lock_to_change<'a>(
         &self,
+        shard: &'a Shard<S>,
         first: bool,
-    ) -> io::Result<MutexGuard<'_, Option<Core<S>>>> {
-        let mut guard = self.lock_to_begin(first);
+    ) -> io::Result<Locked<'a, S>> {
+        let mut guard = self.lock_to_begin(shard, first);
         self.writable()?;
         let left = guard.as_ref().map_or(u32::MAX, Core::erases_left);
         if left < self.shape.erases_eager {
-            self.tell_short();
+            self.tell_short(shard);
         }
         if left < self.shape.erases_low {
-            let mark = self.mark(&mut guard);
+            let mark = guard.mark();
             drop(guard);
-            self.wait_for_erased_space(mark)?;
-            guard = self.lock_to_begin(false);
+            self.wait_for_erased_space(shard, mark)?;
+            guard = self.lock_to_begin(shard, false);
         }
         Ok(guard)
     }
@@ -90,12 +93,35 @@ impl<S: Store + 'static> Volume<S> {
     /// Runs one bounded extent of a request that changes nothing visible to the host.
     pub(super) fn look(
         &self,
+        shard: &Shard<S>,
         request: &mut Request<'_>,
         last: bool,
         verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
     ) -> io::Result<()> {
-        let mut guard = self.lock_to_begin(request.begins());
+        let mut guard = self.lock_to_begin(shard, request.begins());
         self.run(&mut guard, false, |core| request.step(core, last, verb))
+    }
+
+    /// Makes a shard safe on its flash; returns what has to be durable then.
+    fn flush_shard(
+        &self,
+        shard: &Shard<S>,
+        request: &mut Request<'_>,
+    ) -> io::Result<Option<Mark<S>>> {
+        if shard.has_cache {
+            self.drain_for_flush(shard, request)?;
+        }
+        let mut guard = self.lock_to_begin(shard, request.begins());
+        if self.unlocked.health.load(Relaxed) != WELL {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        self.run(&mut guard, true, |core| {
+            request.step(core, true, |core, at| {
+                core.flush(at)
+                    .inspect_err(|error| self.unlocked.note_failed(error))
+            })
+        })?;
+        Ok(Self::mark_of(&mut guard))
     }
 
     pub(super) fn writable(&self) -> io::Result<()> {
@@ -134,8 +160,8 @@ impl<S: Store + 'static> Volume<S> {
     fn read_extents(
         &self,
         request: &mut Request<'_>,
-        mut offset: u64,
-        mut buf: &mut [u8],
+        offset: u64,
+        buf: &mut [u8],
     ) -> io::Result<()> {
         let end = offset + to_u64(buf.len());
         assert!(
@@ -143,19 +169,25 @@ impl<S: Store + 'static> Volume<S> {
             "a read up to byte {end} of a device of {} bytes",
             self.shape.size
         );
-        while offset < end {
-            let next = extent_end(offset, end, self.shape.extent_bytes);
-            assert!(next > offset, "an extent of a read is empty");
-            let (part, rest) = buf.split_at_mut(to_usize(next - offset));
-            match &self.reader {
-                Some(reader) if !self.shape.has_cache => {
-                    self.read_outside(request, next == end, offset, part, reader)?;
+        let mut left = buf.len();
+        self.each_extent(
+            request,
+            offset..end,
+            self.shape.extent_bytes,
+            |extent, request| {
+                let part = &mut buf[extent.place_after(offset)];
+                left -= part.len();
+                match &extent.shard.reader {
+                    Some(reader) if !extent.shard.has_cache => {
+                        self.read_outside(&extent, request, part, reader)
+                    }
+                    _ => self.look(extent.shard, request, extent.is_last, |core, at| {
+                        core.read(at, extent.at, part)
+                    }),
                 }
-                _ => self.look(request, next == end, |core, at| core.read(at, offset, part))?,
-            }
-            (buf, offset) = (rest, next);
-        }
-        assert!(buf.is_empty(), "a read has filled its buffer");
+            },
+        )?;
+        assert_eq!(left, 0, "bytes of a read that no extent had");
         Ok(())
     }
 
@@ -163,15 +195,14 @@ impl<S: Store + 'static> Volume<S> {
     /// outside it. If one is not good, the scheme reads the extent, and decides what that means.
     fn read_outside(
         &self,
+        extent: &ShardExtent<'_, S>,
         request: &mut Request<'_>,
-        last: bool,
-        offset: u64,
         buf: &mut [u8],
         reader: &PageReader,
     ) -> io::Result<()> {
         DEFERRED.with_borrow_mut(|deferred| {
-            self.look(request, last, |core, at| {
-                core.read_deferred(at, offset, buf, deferred)
+            self.look(extent.shard, request, extent.is_last, |core, at| {
+                core.read_deferred(at, extent.at, buf, deferred)
             })?;
             let is_held = deferred.is_held();
             // A panic is no evidence about the page: the scheme reads it again.
@@ -182,15 +213,17 @@ impl<S: Store + 'static> Volume<S> {
             if is_held {
                 self.unlocked.counters.reads_repeated.fetch_add(1, Relaxed);
             }
-            self.look(request, last, |core, at| core.read(at, offset, buf))
+            self.look(extent.shard, request, extent.is_last, |core, at| {
+                core.read(at, extent.at, buf)
+            })
         })
     }
 
     pub(super) fn write_extents(
         &self,
         request: &mut Request<'_>,
-        mut offset: u64,
-        mut data: &[u8],
+        offset: u64,
+        data: &[u8],
     ) -> io::Result<()> {
         let end = offset + to_u64(data.len());
         assert!(
@@ -198,33 +231,67 @@ impl<S: Store + 'static> Volume<S> {
             "a write up to byte {end} of a device of {} bytes",
             self.shape.size
         );
-        while offset < end {
-            let next = extent_end(offset, end, self.shape.write_bytes);
-            assert!(next > offset, "an extent of a write is empty");
-            let (part, rest) = data.split_at(to_usize(next - offset));
-            if self.shape.has_cache {
-                self.write_cached(request, next == end, offset, part)?;
-            } else {
-                self.change(request, next == end, |core, at| {
-                    let done = core.paged().write(at, offset, part)?;
-                    core.note_write(offset, part);
+        let mut left = data.len();
+        self.each_extent(
+            request,
+            offset..end,
+            self.shape.write_bytes,
+            |extent, request| {
+                let part = &data[extent.place_after(offset)];
+                left -= part.len();
+                if extent.shard.has_cache {
+                    return self.write_cached(&extent, request, part);
+                }
+                self.change(extent.shard, request, extent.is_last, |core, at| {
+                    let done = core.paged().write(at, extent.at, part)?;
+                    core.note_write(at, extent.offset, part);
                     Ok(done)
-                })?;
+                })
+            },
+        )?;
+        assert_eq!(left, 0, "bytes of a write that no extent had");
+        Ok(())
+    }
+
+    /// Runs each extent of a range of the device, shard by shard.
+    fn each_extent<'a>(
+        &'a self,
+        request: &mut Request<'_>,
+        range: Range<u64>,
+        extent_bytes: u64,
+        mut run: impl FnMut(ShardExtent<'a, S>, &mut Request<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let stripes = self.shape.stripes;
+        for (place, (number, range)) in stripes.ranges(range).enumerate() {
+            if place > 0 {
+                request.next_shard();
             }
-            (data, offset) = (rest, next);
+            let mut at = range.start;
+            while at < range.end {
+                let next = stripes.extent_end(at, range.end, extent_bytes);
+                assert!(next > at, "an extent of a request is empty");
+                let extent = ShardExtent {
+                    shard: &self.shards[number],
+                    at,
+                    offset: stripes.offset_of(number, at),
+                    len: next - at,
+                    is_last: next == range.end,
+                };
+                run(extent, request)?;
+                at = next;
+            }
         }
-        assert!(data.is_empty(), "a write has taken all its data");
         Ok(())
     }
 
     fn zero(&self, op: Op, offset: u64, len: u64) -> io::Result<Completion> {
         let mut request = self.begin(op, offset, len)?;
         let result = self.zero_extents(&mut request, offset, offset + len);
-        let zeroed = request.end(result)?;
+        let zeroed = request.end(self.with_power(result))?;
         self.flush_through(zeroed)
     }
 
-    fn zero_extents(&self, request: &mut Request<'_>, mut offset: u64, end: u64) -> io::Result<()> {
+    fn zero_extents(&self, request: &mut Request<'_>, offset: u64, end: u64) -> io::Result<()> {
         let length = u64::from(EXTENT_PAGES) * u64::from(self.shape.page_bytes);
         assert!(
             offset <= end && end <= self.shape.size,
@@ -232,19 +299,48 @@ impl<S: Store + 'static> Volume<S> {
             self.shape.size
         );
         self.writable()?;
-        while offset < end {
-            let next = extent_end(offset, end, length);
-            assert!(next > offset, "an extent of zeros is empty");
-            if self.shape.has_cache {
-                self.zero_cached(request, next == end, offset, next - offset)?;
-            } else {
-                self.change(request, next == end, |core, at| {
-                    core.paged().zero(at, offset, next - offset)
-                })?;
+        // Zeros have no data: an extent is as long as in a device of one chip, over many stripes.
+        for (place, (number, range)) in self.shape.stripes.ranges(offset..end).enumerate() {
+            if place > 0 {
+                request.next_shard();
             }
-            offset = next;
+            let (shard, mut at) = (&self.shards[number], range.start);
+            while at < range.end {
+                let next = extent_end(at, range.end, length);
+                let (len, is_last) = (next - at, next == range.end);
+                assert!(len > 0, "an extent of zeros is empty");
+                if shard.has_cache {
+                    self.zero_cached(shard, request, is_last, at, len)?;
+                } else {
+                    self.change(shard, request, is_last, |core, now| {
+                        core.paged().zero(now, at, len)
+                    })?;
+                }
+                at = next;
+            }
         }
         Ok(())
+    }
+}
+
+/// One extent of a request, in one shard.
+pub(super) struct ShardExtent<'a, S: Store> {
+    pub(super) shard: &'a Shard<S>,
+    /// First byte in the shard.
+    pub(super) at: u64,
+    /// First byte in the device.
+    pub(super) offset: u64,
+    /// Number of bytes.
+    pub(super) len: u64,
+    /// Whether it is the last one of the request in this shard.
+    pub(super) is_last: bool,
+}
+
+impl<S: Store> ShardExtent<'_, S> {
+    /// Returns its place in the data of a request that begins at byte `begin`.
+    fn place_after(&self, begin: u64) -> Range<usize> {
+        let from = to_usize(self.offset - begin);
+        from..from + to_usize(self.len)
     }
 }
 
@@ -275,7 +371,7 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {
         let mut request = self.begin(Op::Read, offset, to_u64(buf.len()))?;
-        let result = self.read_extents(&mut request, offset, buf);
+        let result = self.with_power(self.read_extents(&mut request, offset, buf));
         request.end(result)
     }
 
@@ -284,7 +380,7 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
         let result = self
             .writable()
             .and_then(|()| self.write_extents(&mut request, offset, data));
-        let written = request.end(result)?;
+        let written = request.end(self.with_power(result))?;
         self.flush_through(written)
     }
 
@@ -306,33 +402,19 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
         }
         let mut request = Request::begin(&self.unlocked, Op::Flush, 0);
         if self.shape.read_only {
-            return Ok(Box::new(FlushWait::<S>::new(request, None)));
+            return Ok(Box::new(FlushWait::<S>::new(request, Vec::new())));
         }
-        if self.shape.has_cache
-            && let Err(error) = self.drain_for_flush(&mut request)
-        {
-            return Err(request.fail(error));
+        let mut marks = Vec::with_capacity(self.shards.len());
+        for (place, shard) in self.shards.iter().enumerate() {
+            if place > 0 {
+                request.next_shard();
+            }
+            match self.with_power(self.flush_shard(shard, &mut request)) {
+                Ok(mark) => marks.extend(mark),
+                Err(error) => return Err(request.fail(error)),
+            }
         }
-        let mut guard = self.lock_to_begin(request.begins());
-        let health = self.unlocked.health.load(Relaxed);
-        let flushed = if health == WELL {
-            let flush = |core: &mut Core<S>, at| {
-                core.flush(at)
-                    .inspect_err(|error| self.unlocked.note_failed(error))
-            };
-            self.run(&mut guard, true, |core| request.step(core, true, flush))
-        } else {
-            Err(io::Error::from_raw_os_error(EIO))
-        };
-        let mark = self.mark(&mut guard);
-        drop(guard);
-        if let Err(error) = flushed {
-            return Err(request.fail(error));
-        }
-        Ok(Box::new(FlushWait::new(
-            request,
-            self.durable.clone().map(|durable| (durable, mark)),
-        )))
+        Ok(Box::new(FlushWait::new(request, marks)))
     }
 
     fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>> {
@@ -340,12 +422,30 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
             .checked_add(len)
             .filter(|&end| end <= self.shape.size && max > 0);
         let end = end.ok_or_else(|| io::Error::from_raw_os_error(EINVAL))?;
-        let extents = self.run(&mut self.lock_to_begin(true), false, |core| {
-            core.extents(offset, end, max)
-        })?;
+        let mut extents: Vec<Extent> = Vec::new();
+        let mut seen = 0;
+        let most = u64::from(EXTENT_PAGES) * u64::from(self.shape.page_bytes);
+        for (place, piece) in self.shape.stripes.pieces(offset..end).enumerate() {
+            let shard = &self.shards[piece.shard];
+            let found = self.run(&mut self.lock_to_begin(shard, place == 0), false, |core| {
+                core.extents(piece.at, piece.at + piece.len, max)
+            })?;
+            let covered: u64 = found.iter().map(|extent| extent.len).sum();
+            seen += covered;
+            for extent in found {
+                match extents.last_mut() {
+                    Some(last) if last.mapped == extent.mapped => last.len += extent.len,
+                    _ => extents.push(extent),
+                }
+            }
+            if extents.len() > max || covered < piece.len || seen >= most {
+                break;
+            }
+        }
+        extents.truncate(max);
         assert!(
-            extents.len() <= max && extents.iter().all(|extent| extent.len > 0),
-            "{} extents, some of them perhaps empty; {max} were requested",
+            extents.iter().all(|extent| extent.len > 0),
+            "an empty extent among {}",
             extents.len()
         );
         Ok(extents)

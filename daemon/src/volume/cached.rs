@@ -3,11 +3,12 @@
 //! Invariants: one hold of the lock has one bounded step: an append, or the write-back of one run.
 //! If power fails between two steps, every unit that is not written back is still dirty.
 
+use super::block_device::ShardExtent;
 use super::request::Request;
+use super::shard::Shard;
 use super::unlocked::WELL;
 use super::write_cache::{CacheView, CutCounts, Reason, WriteCache};
 use super::{Core, EIO, Volume};
-use crate::convert::to_u64;
 use crate::device::{BlockDevice, Completion, DelayedCompletion, FlushOf};
 use ftl_core::FtlError;
 use nand_model::{Nanos, Store};
@@ -19,45 +20,55 @@ use std::time::Duration;
 const AGED_RUNS: u32 = 64;
 
 impl<S: Store + 'static> Volume<S> {
-    /// Gives the volume a write cache. Called before the first request.
-    pub fn set_cache(&mut self, cache: WriteCache) {
-        let unit = u64::from(cache.unit());
-        let most = cache.extent_bytes();
-        let extent = self.shape.extent_bytes;
-        self.shape.has_cache = true;
-        self.shape.unit_bytes = cache.unit();
-        self.shape.write_bytes = if most < extent { most } else { extent };
-        assert!(
-            self.shape.write_bytes.is_multiple_of(unit),
-            "extents of {} bytes split units of {unit}",
-            self.shape.write_bytes
-        );
-        if let Some(core) = self.core.get_mut() {
-            core.cache = Some(Box::new(cache));
+    /// Gives shards a write cache: one for each, or `None` where there is none. Called before the
+    /// first request.
+    pub fn set_caches(&mut self, caches: Vec<Option<WriteCache>>) {
+        assert_eq!(caches.len(), self.shards.len(), "a place for each shard");
+        for (shard, cache) in self.shards.iter_mut().zip(caches) {
+            let Some(cache) = cache else { continue };
+            let unit = u64::from(cache.unit());
+            self.shape.unit_bytes = cache.unit();
+            self.shape.write_bytes = self.shape.write_bytes.min(cache.extent_bytes());
+            assert!(
+                self.shape.write_bytes.is_multiple_of(unit),
+                "extents of {} bytes split units of {unit}",
+                self.shape.write_bytes
+            );
+            shard.has_cache = true;
+            if let Some(core) = shard.get_mut() {
+                core.cache = Some(Box::new(cache));
+            }
         }
     }
 
-    /// Takes the cache away: later requests go to the flash. Called before the first request.
-    pub fn take_cache(&mut self) -> Option<WriteCache> {
-        self.shape.has_cache = false;
+    /// Takes the caches away: later requests go to the flash. Called before the first request.
+    pub fn take_caches(&mut self) {
         self.shape.unit_bytes = self.shape.page_bytes.min(4096);
         self.shape.write_bytes = self.shape.extent_bytes;
-        let core = self.core.get_mut().as_mut()?;
-        let cache = core.cache.take()?;
-        core.last_cache = CacheView {
-            capacity_bytes: 0,
-            dirty_bytes: 0,
-            ..cache.view()
-        };
-        Some(*cache)
+        for shard in &mut self.shards {
+            shard.has_cache = false;
+            let Some(core) = shard.get_mut() else {
+                continue;
+            };
+            let Some(cache) = core.cache.take() else {
+                continue;
+            };
+            core.last_cache = CacheView {
+                capacity_bytes: 0,
+                dirty_bytes: 0,
+                ..cache.view()
+            };
+        }
     }
 
-    /// Records the outcome of a power cut or host crash that this start found.
-    pub fn set_last_cut(&mut self, counts: CutCounts) {
-        if let Some(core) = self.core.get_mut() {
-            core.last_cache.last_cut = counts;
-            if let Some(cache) = &mut core.cache {
-                cache.set_last_cut(counts);
+    /// Records the outcome of a power cut or host crash that this start found, by shard.
+    pub fn set_last_cut(&mut self, counts: &[Option<CutCounts>]) {
+        for (shard, counts) in self.shards.iter_mut().zip(counts) {
+            if let (Some(core), Some(counts)) = (shard.get_mut(), *counts) {
+                core.last_cache.last_cut = counts;
+                if let Some(cache) = &mut core.cache {
+                    cache.set_last_cut(counts);
+                }
             }
         }
     }
@@ -65,10 +76,11 @@ impl<S: Store + 'static> Volume<S> {
     /// Runs a bounded step of a request on the cache, besides its own extents.
     fn step_cache(
         &self,
+        shard: &Shard<S>,
         request: &mut Request<'_>,
         verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
     ) -> io::Result<()> {
-        let mut guard = self.lock_to_change(request.begins())?;
+        let mut guard = self.lock_to_change(shard, request.begins())?;
         self.run(&mut guard, true, |core| {
             let stepped = request.step(core, false, verb);
             stepped.inspect_err(|error| self.unlocked.note_failed(error))
@@ -78,6 +90,7 @@ impl<S: Store + 'static> Volume<S> {
     /// Runs one extent of a change once the cache has what it needs.
     fn change_cached(
         &self,
+        shard: &Shard<S>,
         request: &mut Request<'_>,
         last: bool,
         need: impl Fn(&WriteCache) -> super::write_cache::Need,
@@ -86,7 +99,7 @@ impl<S: Store + 'static> Volume<S> {
         loop {
             let mut ready = false;
             while !ready {
-                self.step_cache(request, |core, at| {
+                self.step_cache(shard, request, |core, at| {
                     let (cache, mut io) = core.cached().expect("a cache");
                     let need = need(cache);
                     ready = cache.has(need);
@@ -98,7 +111,7 @@ impl<S: Store + 'static> Volume<S> {
                 })?;
             }
             let mut is_full = false;
-            self.change(request, last, |core, at| {
+            self.change(shard, request, last, |core, at| {
                 let done = verb(core, at)?;
                 // Another request took the room meanwhile.
                 is_full = done.is_none();
@@ -112,21 +125,26 @@ impl<S: Store + 'static> Volume<S> {
 
     pub(super) fn write_cached(
         &self,
+        extent: &ShardExtent<'_, S>,
         request: &mut Request<'_>,
-        last: bool,
-        offset: u64,
         data: &[u8],
     ) -> io::Result<()> {
-        let len = to_u64(data.len());
+        let ShardExtent {
+            at: begin,
+            len,
+            is_last,
+            ..
+        } = *extent;
         self.change_cached(
+            extent.shard,
             request,
-            last,
-            |cache| cache.need_of_write(offset, len),
+            is_last,
+            |cache| cache.need_of_write(begin, len),
             |core, at| {
                 let (cache, mut io) = core.cached().expect("a cache");
-                let done = cache.write(&mut io, at, offset, data)?;
+                let done = cache.write(&mut io, at, begin, data)?;
                 if done.is_some() {
-                    core.note_write(offset, data);
+                    core.note_write(at, extent.offset, data);
                 }
                 Ok(done)
             },
@@ -135,12 +153,14 @@ impl<S: Store + 'static> Volume<S> {
 
     pub(super) fn zero_cached(
         &self,
+        shard: &Shard<S>,
         request: &mut Request<'_>,
         last: bool,
         offset: u64,
         len: u64,
     ) -> io::Result<()> {
         self.change_cached(
+            shard,
             request,
             last,
             |cache| cache.need_of_trim(offset, len),
@@ -151,15 +171,19 @@ impl<S: Store + 'static> Volume<S> {
         )
     }
 
-    /// Writes back everything that a FLUSH which begins now has to cover.
-    pub(super) fn drain_for_flush(&self, request: &mut Request<'_>) -> io::Result<()> {
+    /// Writes back everything of a shard that a FLUSH which begins now has to cover.
+    pub(super) fn drain_for_flush(
+        &self,
+        shard: &Shard<S>,
+        request: &mut Request<'_>,
+    ) -> io::Result<()> {
         let mut target = None;
         loop {
             if self.unlocked.health.load(Relaxed) != WELL {
                 return Err(io::Error::from_raw_os_error(EIO));
             }
             let mut is_done = false;
-            self.step_cache(request, |core, at| {
+            self.step_cache(shard, request, |core, at| {
                 let (cache, mut io) = core.cached().expect("a cache");
                 let target = *target.get_or_insert_with(|| cache.begin_flush());
                 is_done = cache.has_flushed(target);
@@ -177,7 +201,7 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Makes a finished change durable if the kernel treats the device as one without a cache.
     pub(super) fn flush_through(&self, changed: Completion) -> io::Result<Completion> {
-        if !self.shape.has_cache || !self.unlocked.write_through.load(Relaxed) {
+        if !self.has_cache() || !self.unlocked.write_through.load(Relaxed) {
             return Ok(changed);
         }
         let flushed = self.flush(FlushOf::Everything)?.wait()?;
@@ -186,7 +210,7 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Returns whether there is a write cache.
     pub fn has_cache(&self) -> bool {
-        self.shape.has_cache
+        self.shards.iter().any(|shard| shard.has_cache)
     }
 
     /// Sets whether the kernel sends no FLUSH and no FUA, because it was told that the device has no
@@ -215,14 +239,20 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Writes back what has been dirty for at least `age`, while the lock is free.
     pub fn write_back_aged(&self, age: Duration) {
-        if !self.shape.has_cache || self.shape.read_only || self.paused().is_some() {
+        for shard in self.cached_shards() {
+            self.write_back_aged_of(shard, age);
+        }
+    }
+
+    fn write_back_aged_of(&self, shard: &Shard<S>, age: Duration) {
+        if self.shape.read_only || self.paused().is_some() {
             return;
         }
         for _ in 0..AGED_RUNS {
             if self.unlocked.health.load(Relaxed) != WELL {
                 return;
             }
-            let Some(mut guard) = self.core.try_lock() else {
+            let Some(mut guard) = shard.try_lock() else {
                 return;
             };
             if self.paused().is_some() {
@@ -230,7 +260,7 @@ impl<S: Store + 'static> Volume<S> {
             }
             let left = guard.as_mut().map_or(0, |core| core.erases_left());
             if left < self.shape.erases_eager {
-                return self.tell_short();
+                return self.tell_short(shard);
             }
             let aged = self.run(&mut guard, true, |core| {
                 let at = core.clock.start(1);
@@ -242,18 +272,19 @@ impl<S: Store + 'static> Volume<S> {
                     _ => Ok(false),
                 }
             });
-            if !matches!(aged, Ok(true)) {
+            drop(guard);
+            if !matches!(self.with_power(aged), Ok(true)) {
                 return;
             }
         }
     }
 
-    /// Writes everything back and flushes the flash, without a request. Returns the scheme's error
-    /// if the flash or the host refuses.
-    fn drain(&self, reason: Reason) -> io::Result<Result<(), FtlError>> {
+    /// Writes everything of a shard back and flushes its flash, without a request. Returns the
+    /// scheme's error if the flash or the host refuses.
+    fn drain(&self, shard: &Shard<S>, reason: Reason) -> io::Result<Result<(), FtlError>> {
         let mut target = None;
         loop {
-            let mut guard = self.lock_to_change(false)?;
+            let mut guard = self.lock_to_change(shard, false)?;
             let mut is_done = false;
             let mut refused = None;
             self.run(&mut guard, true, |core| {
@@ -290,12 +321,15 @@ impl<S: Store + 'static> Volume<S> {
     /// # Errors
     /// The volume failed meanwhile.
     pub fn replay_cache(&self) -> io::Result<Result<(), FtlError>> {
-        let drained = self.drain(Reason::Mount)?;
-        if drained.is_ok() {
-            let mark = self.mark(&mut self.lock());
-            self.wait(mark)?;
+        let mut marks = Vec::new();
+        for shard in self.cached_shards() {
+            if let Err(error) = self.drain(shard, Reason::Mount)? {
+                return Ok(Err(error));
+            }
+            marks.extend(Self::mark_of(&mut shard.lock()));
         }
-        Ok(drained)
+        self.unlocked.wait(&marks)?;
+        Ok(Ok(()))
     }
 
     /// Keeps the entries of an earlier daemon for later starts, under any boot id.
@@ -303,27 +337,39 @@ impl<S: Store + 'static> Volume<S> {
     /// # Errors
     /// The host cannot write or sync the area.
     pub fn seal_cache(&self) -> io::Result<()> {
-        let mut guard = self.lock();
-        let cache = guard.as_mut().and_then(|core| core.cache.as_mut());
-        cache.map_or(Ok(()), |cache| cache.seal())
+        for shard in self.cached_shards() {
+            let mut guard = shard.lock();
+            let cache = guard.as_mut().and_then(|core| core.cache.as_mut());
+            cache.map_or(Ok(()), |cache| cache.seal())?;
+        }
+        Ok(())
     }
 
-    /// Writes the cache back before a clean shutdown. Returns whether nothing is left.
+    /// Writes the caches back before a clean shutdown. Returns whether nothing is left.
     pub(super) fn drain_to_close(&self) -> io::Result<bool> {
-        let drained = self.drain(Reason::Shutdown)?;
-        let (bytes, error) = match drained {
-            Ok(()) => return Ok(true),
-            Err(error) => (self.flash_cache_dirty(), error),
-        };
-        tracing::warn!(
-            "{bytes} bytes stay in the write cache of the image: {error}; the next start reads them"
-        );
-        Ok(false)
+        for shard in self.cached_shards() {
+            if let Err(error) = self.drain(shard, Reason::Shutdown)? {
+                let bytes = self.dirty_bytes();
+                tracing::warn!(
+                    "{bytes} bytes stay in the write cache of the image: {error}; the next start \
+                     reads them"
+                );
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
-    fn flash_cache_dirty(&self) -> u64 {
-        let guard = self.lock();
-        let cache = guard.as_ref().and_then(|core| core.cache.as_ref());
-        cache.map_or(0, |cache| cache.view().dirty_bytes)
+    fn cached_shards(&self) -> impl Iterator<Item = &Shard<S>> {
+        self.shards.iter().filter(|shard| shard.has_cache)
+    }
+
+    fn dirty_bytes(&self) -> u64 {
+        let dirty = |shard: &Shard<S>| {
+            let guard = shard.lock();
+            let cache = guard.as_ref().and_then(|core| core.cache.as_ref());
+            cache.map_or(0, |cache| cache.view().dirty_bytes)
+        };
+        self.cached_shards().map(dirty).sum()
     }
 }

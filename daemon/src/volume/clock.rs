@@ -7,36 +7,40 @@
 //! request therefore starts at the wall clock, or when the host's queue, at its actual depth, would
 //! have had room.
 
-use crate::convert::{nanos, to_usize};
+use crate::convert::{nanos, to_u64, to_usize};
 use nand_model::Nanos;
 use std::time::{Duration, Instant};
 
 /// Number of latest completions that a clock keeps, latest first.
 const KEPT: usize = 64;
 
-/// Mapping from wall time to emulated time.
-#[derive(Debug)]
+/// Mapping from wall time to emulated time, of one chip. The chips of a device have one origin and
+/// one base.
+#[derive(Clone, Debug)]
 pub(super) struct Clock {
     origin: Instant,
     /// Emulated time at the origin.
     base: Nanos,
     emulate: bool,
+    /// Chips that share the host's queue.
+    chips: u64,
     latest: Vec<Nanos>,
 }
 
 impl Clock {
-    /// Creates a clock that starts at `base`.
-    pub(super) fn new(base: Nanos, emulate: bool) -> Self {
+    /// Creates a clock that starts at `base`, of one of this many chips.
+    pub(super) fn new(base: Nanos, emulate: bool, chips: usize) -> Self {
         Clock {
             origin: Instant::now(),
             base,
             emulate,
+            chips: to_u64(chips),
             latest: Vec::with_capacity(KEPT + 1),
         }
     }
 
     /// Returns when a request may start on the flash with `depth` requests in flight, itself
-    /// included.
+    /// included. Each chip has its share of them.
     #[inline]
     pub(super) fn start(&self, depth: u64) -> Nanos {
         let now = self.now();
@@ -48,7 +52,8 @@ impl Clock {
             "{} latest completions, limited to {KEPT}",
             self.latest.len()
         );
-        let behind = (to_usize(depth.max(1)) - 1).min(KEPT - 1);
+        let share = depth.div_ceil(self.chips).max(1);
+        let behind = (to_usize(share) - 1).min(KEPT - 1);
         now.max(self.latest.get(behind).copied().unwrap_or(0))
     }
 
@@ -103,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_request_waits_for_as_many_as_the_queue_is_short_of() {
-        let mut clock = Clock::new(0, false);
+        let mut clock = Clock::new(0, false, 1);
         let far = 1 << 60;
         for done in [far, far + 30, far + 10] {
             assert_eq!(clock.done(done), None);
@@ -113,6 +118,12 @@ mod tests {
             [far + 30, far + 10, far]
         );
         assert!(clock.start(4) < far, "the queue had room all along");
+        let shared = Clock {
+            chips: 3,
+            ..clock.clone()
+        };
+        let starts = [1, 3, 4, 6, 7].map(|depth| shared.start(depth));
+        assert_eq!(starts, [1, 1, 2, 2, 3].map(|depth| clock.start(depth)));
         assert_eq!(
             clock.reached(far),
             far,
@@ -125,7 +136,7 @@ mod tests {
 
     #[test]
     fn emulating_a_request_starts_when_it_comes_and_is_due_when_the_flash_is_done() {
-        let mut clock = Clock::new(5_000_000, true);
+        let mut clock = Clock::new(5_000_000, true, 1);
         let due = clock.done(65_000_000_000).unwrap();
         assert_eq!(
             due - clock.origin,
@@ -143,6 +154,6 @@ mod tests {
                 .is_some_and(|left| left < Duration::from_secs(65))
         );
         assert_eq!(clock.until(5_000_000), None);
-        assert_eq!(Clock::new(0, false).until(u64::MAX), None);
+        assert_eq!(Clock::new(0, false, 1).until(u64::MAX), None);
     }
 }

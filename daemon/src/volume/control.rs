@@ -6,17 +6,18 @@
 use super::Volume;
 use super::pause_gate::{PAUSE_MAX, Paused, Step};
 use super::unlocked::NO_POWER;
-use super::write_cache::Outcome;
+use super::write_cache::{Outcome, WriteCache};
 use crate::failure::Failure;
 use crate::inject::{Injected, Injection, Kind};
 use ftl_core::Event;
 use nand_model::Store;
+use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use strum::EnumCount;
 
 impl<S: Store + 'static> Volume<S> {
-    /// Injects a flash fault between two extents.
+    /// Injects a flash fault between two extents. A power cut is one of all shards.
     ///
     /// # Errors
     /// The device is read-only, failed or stopping, or the fault cannot be injected.
@@ -26,26 +27,68 @@ impl<S: Store + 'static> Volume<S> {
                 "the image is served with --read-only and is not changed",
             ));
         }
-        let mut guard = self.lock();
-        if let Some(why) = self.failure() {
-            return Err(Failure::failed(format!(
-                "the device has failed already ({why}); restart it"
-            )));
+        let places = injection.shards(self.shards.len())?;
+        let mut all: Vec<Injected> = Vec::new();
+        let (mut is_off, seed) = (false, injection.seed());
+        for (number, shard) in self
+            .shards
+            .iter()
+            .enumerate()
+            .filter(|(n, _)| places.contains(n))
+        {
+            let injection = match self.shards.len() {
+                1 => injection.clone(),
+                _ => injection.for_shard(seed, number),
+            };
+            let mut guard = shard.lock();
+            if let Some(why) = self.failure().filter(|_| !is_off) {
+                return Err(Failure::failed(format!(
+                    "the device has failed already ({why}); restart it"
+                )));
+            }
+            let core = guard
+                .as_mut()
+                .ok_or_else(|| Failure::failed("already stopping"))?;
+            let injected = injection.apply(core.ftl.chip_mut())?;
+            if let (Some(cache), Some(seed)) = (&mut core.cache, injected.cut_seed) {
+                cache.set_cut_seed(seed);
+            }
+            if !core.ftl.chip().powered() {
+                core.lose_power();
+                is_off = true;
+            }
+            all.push(injected);
         }
-        let core = guard
-            .as_mut()
-            .ok_or_else(|| Failure::failed("already stopping"))?;
-        let injected = injection.apply(core.ftl.chip_mut())?;
-        if let (Some(cache), Some(seed)) = (&mut core.cache, injected.cut_seed) {
-            cache.set_cut_seed(seed);
-        }
+        let injected = Injected::of_shards(all, places, self.shards.len());
         tracing::warn!("injected: {}", injected.text);
         self.unlocked.injected[injected.kind.index()].fetch_add(injected.count, Relaxed);
-        if !core.ftl.chip().powered() {
-            core.lose_power();
+        if is_off {
             self.unlocked.lose_power();
+            self.power_off();
         }
         Ok(injected)
+    }
+
+    /// Passes a request's result on. If power failed in it, the other shards lose theirs, each
+    /// between two of its operations or at the one that its own fault names.
+    pub(super) fn with_power<R>(&self, result: io::Result<R>) -> io::Result<R> {
+        if result.is_err() && self.is_powerless() {
+            self.power_off();
+        }
+        result
+    }
+
+    /// Takes the power of all shards, once.
+    fn power_off(&self) {
+        if self.unlocked.power_is_off.swap(true, Relaxed) {
+            return;
+        }
+        for shard in &self.shards {
+            if let Some(core) = shard.lock().as_mut() {
+                core.ftl.chip_mut().power_off();
+                core.lose_power();
+            }
+        }
     }
 
     /// Returns the number of injected faults, in the order of [`Kind`].
@@ -66,14 +109,16 @@ impl<S: Store + 'static> Volume<S> {
         self.unlocked.health.load(Relaxed) == NO_POWER
     }
 
-    /// Cancels a pending power cut. Returns whether there is power.
+    /// Cancels pending power cuts. Returns whether there is power.
     pub fn keep_power(&self) -> bool {
-        if let Some(core) = self
-            .lock()
-            .as_mut()
-            .filter(|core| core.ftl.chip().faults().is_some())
-        {
-            core.ftl.chip_mut().update_faults(|plan| plan.cut = None);
+        for shard in &self.shards {
+            if let Some(core) = shard
+                .lock()
+                .as_mut()
+                .filter(|core| core.ftl.chip().faults().is_some())
+            {
+                core.ftl.chip_mut().update_faults(|plan| plan.cut = None);
+            }
         }
         !self.is_powerless()
     }
@@ -90,7 +135,7 @@ impl<S: Store + 'static> Volume<S> {
             )));
         }
         self.unlocked.pause_gate.pause(length.min(PAUSE_MAX));
-        drop(self.lock());
+        self.shards.iter().for_each(|shard| drop(shard.lock()));
         tracing::warn!(
             "paused for at most {} s: requests wait; `ftld resume` ends it",
             length.min(PAUSE_MAX).as_secs()
@@ -103,24 +148,37 @@ impl<S: Store + 'static> Volume<S> {
     /// # Errors
     /// The device is not paused, so the answer would be old at once.
     pub fn cache_outcome(&self, seed: Option<u64>) -> Result<Option<Outcome>, Failure> {
-        let guard = self.lock();
-        if self.paused().is_none() {
-            return Err(Failure::failed(
-                "the device is not paused; `ftld pause` pauses it",
-            ));
+        let mut outcomes = Vec::new();
+        for (number, shard) in (0u64..).zip(&self.shards) {
+            let guard = shard.lock();
+            if self.paused().is_none() {
+                return Err(Failure::failed(
+                    "the device is not paused; `ftld pause` pauses it",
+                ));
+            }
+            let cache = guard.as_ref().and_then(|core| core.cache.as_deref());
+            let seed = seed.map(|seed| seed.wrapping_add(number));
+            let outcome = |cache: &WriteCache| {
+                let begin = number * cache.area_len();
+                Some((begin, cache.outcome(seed)?))
+            };
+            outcomes.extend(cache.and_then(outcome));
         }
-        let cache = guard.as_ref().and_then(|core| core.cache.as_deref());
-        Ok(cache.and_then(|cache| cache.outcome(seed)))
+        Ok(Outcome::of_shards(outcomes))
     }
 
     /// Runs a paused device for a step; the step restarts the pause with its original length.
-    /// Returns the number of the first event that the step may produce.
+    /// Returns the number of the first event of each shard that the step may produce.
     ///
     /// # Errors
     /// The device is not paused.
-    pub fn step(&self, step: Step) -> Result<u64, Failure> {
-        let events = self.noted(&self.lock());
-        if !self.unlocked.pause_gate.step(step, events) {
+    pub fn step(&self, step: Step) -> Result<Vec<u64>, Failure> {
+        self.shards
+            .iter()
+            .for_each(|shard| shard.lock().note_events());
+        let events = self.shards.iter().map(|shard| shard.events.load(Relaxed));
+        let events: Vec<u64> = events.collect();
+        if !self.unlocked.pause_gate.step(step, events.iter().sum()) {
             return Err(Failure::failed(
                 "the device is not paused; `ftld pause` pauses it",
             ));
@@ -129,14 +187,18 @@ impl<S: Store + 'static> Volume<S> {
         Ok(events)
     }
 
-    /// Returns the first `most` events from number `from` on. Waits for the lock.
-    pub(crate) fn noted_since(&self, from: u64, most: usize) -> Vec<(u64, Event)> {
-        let guard = self.lock();
-        let events = guard.iter().flat_map(|core| core.ftl.events().since(from));
-        events
-            .take(most)
-            .map(|(number, event)| (number, *event))
-            .collect()
+    /// Returns the first `most` events of each shard from its number on, with the shard. Waits for
+    /// the locks.
+    pub(crate) fn noted_since(&self, from: &[u64], most: usize) -> Vec<(usize, u64, Event)> {
+        let mut noted = Vec::new();
+        for (number, (shard, from)) in self.shards.iter().zip(from).enumerate() {
+            let guard = shard.lock();
+            let events = guard.iter().flat_map(|core| core.ftl.events().since(*from));
+            noted.extend(events.take(most).map(|(event, of)| (number, event, *of)));
+        }
+        noted.sort_by_key(|(_, _, event)| event.at);
+        noted.truncate(most);
+        noted
     }
 
     /// Ends a pause. Returns whether there was one.
@@ -150,8 +212,6 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Returns the pause, if there is one. Never waits for a request.
     pub fn paused(&self) -> Option<Paused> {
-        self.unlocked
-            .pause_gate
-            .paused(self.unlocked.events.load(Relaxed))
+        self.unlocked.pause_gate.paused(self.events_noted())
     }
 }

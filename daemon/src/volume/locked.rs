@@ -67,9 +67,10 @@ impl<S: Store> Core<S> {
         self.cache.as_deref_mut().map(|cache| (cache, io))
     }
 
-    /// Records the newest extent that the host wrote.
-    pub(super) fn note_write(&mut self, offset: u64, data: &[u8]) {
+    /// Records the newest extent that the host wrote, from byte `offset` of the device on.
+    pub(super) fn note_write(&mut self, at: Nanos, offset: u64, data: &[u8]) {
         self.last_write = Some(LastWrite {
+            at,
             offset,
             bytes: to_u64(data.len()),
         });

@@ -1,12 +1,13 @@
 //! The scheme behind its lock: bytes in, pages out. A transport thread runs its request inline:
-//! split, run, complete.
+//! split, run, complete. A device has one chip, or several *shards*: chips of one shape with a lock
+//! each, between which its bytes are striped.
 //!
-//! Invariants: the lock is held for one bounded extent and never across a wait for the host's
-//! storage. When a verb returns `Ok`, everything that it acknowledges is in the store and survives
-//! the death of this process. Nothing is acknowledged after a failed sync, or after the flash lost
-//! power. [`Volume::run`] is the only place that catches a panic of the scheme: the device then
-//! refuses writes. If the scheme's tables may be half changed, it refuses reads too, since a wrong
-//! page is worse than none.
+//! Invariants: a lock is held for one bounded extent and never across a wait for the host's
+//! storage. Nobody holds two locks. When a verb returns `Ok`, everything that it acknowledges is in
+//! the store and survives the death of this process. Nothing is acknowledged after a failed sync,
+//! or after the flash lost power. [`Volume::run`] is the only place that catches a panic of the
+//! scheme: the device then refuses writes. If the scheme's tables may be half changed, it refuses
+//! reads too, since a wrong page is worse than none.
 //!
 //! If power fails here, [`Ftl::flush`] followed by the store's sync decides what survives; the
 //! volume has no state of its own on the image.
@@ -22,35 +23,38 @@ mod host;
 mod locked;
 mod pause_gate;
 mod request;
+mod shard;
 mod snapshot;
+mod stripes;
+mod sums;
 mod unlocked;
 mod watch;
 pub mod write_cache;
 
-use crate::convert::to_usize;
 pub use histogram::{BOUNDS_NS, Histogram, HistogramView};
 pub use host::{ErrorClass, HostCounters, HostView, Op, OpView, Queue, SIZE_BOUNDS};
 pub use pause_gate::{PAUSE_DEFAULT, PAUSE_MAX, Paused, Step};
 pub use snapshot::{FlashSnapshot, LastWrite, WEAR_BOUNDS, Wear};
 pub use watch::{BlockMap, CELLS_MAX, Cell, EventsView, UseCounts};
 
+use crate::convert::to_u32;
 use crate::failure::panic_text;
 use crate::pages::extent_bytes;
-use batch::Batch;
 use clock::Clock;
 use ftl_core::{Ftl, FtlError};
 use locked::Core;
-use nand_model::{PageReader, Store};
-use parking_lot::{Mutex, MutexGuard};
-use snapshot::WearScan;
+use nand_model::{Store, Striping};
+use parking_lot::Mutex;
+use request::Mark;
+use shard::{Locked, Shard};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+pub(crate) use stripes::{Stripes, striping};
 use unlocked::{NO_DATA, NO_WRITES, Unlocked, WELL, errno};
-use watch::{BlockScan, Shown};
-use write_cache::CacheView;
+use watch::Shown;
 
 /// Maximum pages per extent of a trim, or per block-status query.
 const EXTENT_PAGES: u32 = 16_384;
@@ -112,6 +116,17 @@ pub enum Idle {
     After(Duration),
 }
 
+impl Idle {
+    /// Returns which of two has to be looked at sooner.
+    fn soonest(self, other: Idle) -> Idle {
+        match (self, other) {
+            (Idle::Settled, other) | (other, Idle::Settled) => other,
+            (Idle::More, _) | (_, Idle::More) => Idle::More,
+            (Idle::After(one), Idle::After(other)) => Idle::After(one.min(other)),
+        }
+    }
+}
+
 /// Reason why the host's storage currently refuses changes. Temporary, unlike [`Volume::failure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WritesFailing {
@@ -149,20 +164,24 @@ impl WritesFailing {
 pub struct Volume<S: Store> {
     shape: Shape,
     unlocked: Arc<Unlocked>,
-    core: Mutex<Option<Core<S>>>,
-    durable: Option<Arc<dyn Durable<S>>>,
-    /// Copies pages outside the lock, where the store permits it.
-    reader: Option<PageReader>,
+    shards: Vec<Shard<S>>,
+    /// The sum of what the shards have published.
     published: Mutex<Arc<FlashSnapshot>>,
-    /// Locked only by [`Volume::publish`], before the request lock.
-    scan: Mutex<BlockScan>,
-    map: Mutex<Arc<BlockMap>>,
     shown: Mutex<Shown>,
+}
+
+/// A mounted chip of a device.
+pub struct MountedChip<S: Store> {
+    /// The scheme on the chip.
+    pub ftl: Box<dyn Ftl<S>>,
+    /// Durability of its store; `None` for a store in memory.
+    pub durable: Option<Arc<dyn Durable<S>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     size: u64,
+    stripes: Stripes,
     page_bytes: u32,
     extent_bytes: u64,
     /// Most bytes of an extent of a write.
@@ -171,8 +190,6 @@ struct Shape {
     batch_bytes: u64,
     /// Unit of atomicity.
     unit_bytes: u32,
-    /// Whether there is a write cache.
-    has_cache: bool,
     /// Whether completions are delayed until the emulated flash has finished.
     emulate: bool,
     read_only: bool,
@@ -192,12 +209,29 @@ impl<S: Store + 'static> Volume<S> {
         options: VolumeOptions,
         durable: Option<Arc<dyn Durable<S>>>,
     ) -> Self {
-        let geometry = *ftl.chip().geometry();
+        Volume::sharded(vec![MountedChip { ftl, durable }], None, options)
+    }
+
+    /// Creates a volume from the mounted schemes of its shards.
+    ///
+    /// # Panics
+    /// If a scheme has fewer pages than its part of `options.size` needs, or the chips differ in
+    /// their shape.
+    pub fn sharded(
+        chips: Vec<MountedChip<S>>,
+        striping: Option<Striping>,
+        options: VolumeOptions,
+    ) -> Self {
+        let geometry = *chips[0].ftl.chip().geometry();
         let page = u64::from(geometry.page_bytes);
-        assert!(
-            options.size <= u64::from(ftl.logical_pages()) * page,
-            "volume larger than its scheme"
-        );
+        let mapped = striping.map_or(options.size, |of| of.shard_bytes(options.size));
+        for MountedChip { ftl, .. } in &chips {
+            assert!(
+                mapped <= u64::from(ftl.logical_pages()) * page,
+                "volume larger than its scheme"
+            );
+            assert_eq!(*ftl.chip().geometry(), geometry, "shards of one shape");
+        }
         let extent_bytes = extent_bytes(&geometry);
         assert!(
             extent_bytes.is_multiple_of(page),
@@ -207,47 +241,41 @@ impl<S: Store + 'static> Volume<S> {
             page > 0 && page.is_multiple_of(512),
             "pages of {page} bytes"
         );
-        let erases = ftl.chip().store().erase_credit_full();
-        let reader = ftl.chip().store().reader();
-        let scattered = ftl.scattered_pages();
-        // The emulated time of the mount ends before the first request.
-        let clock = Clock::new(ftl.chip().busy_until(), options.emulate);
-        let mut core = Core {
-            ftl,
-            scratch: vec![0; to_usize(page)],
-            batch: Batch::default(),
-            clock,
-            scan: WearScan::default(),
-            wear: Wear::default(),
-            last_write: None,
-            cache: None,
-            last_cache: CacheView::default(),
+        let erases = chips[0].ftl.chip().store().erase_credit_full();
+        let scattered = chips.iter().map(|chip| chip.ftl.scattered_pages());
+        let scattered = u64::from(scattered.min().unwrap_or(1));
+        let shape = Shape {
+            size: options.size,
+            stripes: Stripes::new(chips.len(), striping),
+            page_bytes: geometry.page_bytes,
+            extent_bytes,
+            write_bytes: extent_bytes,
+            batch_bytes: extent_bytes.min(scattered * page),
+            unit_bytes: geometry.page_bytes.min(4096),
+            emulate: options.emulate,
+            read_only: options.read_only,
+            erases_low: ERASES_LOW.min(erases / 4),
+            erases_eager: erases / 2,
         };
-        while !core.look_at_wear() {}
-        let published = Mutex::new(Arc::new(FlashSnapshot::take(&core, 0)));
+        // The emulated time of all mounts ends before the first request.
+        let mounted = chips.iter().map(|chip| chip.ftl.chip().busy_until());
+        let clock = Clock::new(mounted.max().unwrap_or(0), options.emulate, chips.len());
+        let cells = CELLS_MAX / to_u32(chips.len());
+        let shard = |chip: MountedChip<S>| Shard::new(chip.ftl, chip.durable, clock.clone(), cells);
+        let shards: Vec<_> = chips.into_iter().map(shard).collect();
+        let published = Mutex::new(sums::snapshot(&shards));
         Volume {
-            shape: Shape {
-                size: options.size,
-                page_bytes: geometry.page_bytes,
-                extent_bytes,
-                write_bytes: extent_bytes,
-                batch_bytes: extent_bytes.min(u64::from(scattered) * page),
-                unit_bytes: geometry.page_bytes.min(4096),
-                has_cache: false,
-                emulate: options.emulate,
-                read_only: options.read_only,
-                erases_low: ERASES_LOW.min(erases / 4),
-                erases_eager: erases / 2,
-            },
+            shape,
             unlocked: Arc::new(Unlocked::new()),
-            core: Mutex::new(Some(core)),
-            durable,
-            reader,
+            shown: Mutex::new(Shown::new(shards.len(), geometry.blocks)),
+            shards,
             published,
-            scan: Mutex::new(BlockScan::new(geometry.blocks)),
-            map: Mutex::default(),
-            shown: Mutex::default(),
         }
+    }
+
+    /// Returns the number of shards.
+    pub fn shards(&self) -> usize {
+        self.shards.len()
     }
 
     /// Returns the current host counters.
@@ -265,9 +293,16 @@ impl<S: Store + 'static> Volume<S> {
         self.unlocked.at_storage.load(Relaxed) > 0
     }
 
-    /// Returns the last published flash snapshot. Never waits for a request.
+    /// Returns the last published flash snapshot, the sum over all shards. Never waits for a
+    /// request.
     pub fn flash(&self) -> Arc<FlashSnapshot> {
         self.published.lock().clone()
+    }
+
+    /// Returns the last published snapshot of each shard. Never waits for a request.
+    pub fn flash_by_shard(&self) -> Vec<Arc<FlashSnapshot>> {
+        let shards = self.shards.iter();
+        shards.map(|shard| shard.published.lock().clone()).collect()
     }
 
     /// Returns the cause of a permanent failure, if any.
@@ -281,35 +316,44 @@ impl<S: Store + 'static> Volume<S> {
         (errno != 0).then_some(WritesFailing { errno })
     }
 
-    /// Returns the number of events recorded so far.
-    fn noted(&self, guard: &MutexGuard<'_, Option<Core<S>>>) -> u64 {
-        guard.as_ref().map_or(0, |core| core.ftl.events().total())
+    /// Returns the number of events of all shards, as far as they are known without their locks.
+    fn events_noted(&self) -> u64 {
+        let shards = self.shards.iter();
+        shards.map(|shard| shard.events.load(Relaxed)).sum()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Core<S>>> {
-        self.core.lock()
+    /// Returns the number of events recorded so far; only those of the locked shard are up to date.
+    fn noted(&self, locked: &Locked<'_, S>) -> u64 {
+        locked.note_events();
+        self.events_noted()
     }
 
     /// Runs a verb of the scheme; its only caller. Turns errors into errnos and panics into a
     /// read-only device.
     fn run<R>(
         &self,
-        guard: &mut MutexGuard<'_, Option<Core<S>>>,
+        locked: &mut Locked<'_, S>,
         changes: bool,
         verb: impl FnOnce(&mut Core<S>) -> Result<R, FtlError>,
     ) -> io::Result<R> {
         let eio = || io::Error::from_raw_os_error(EIO);
-        let core = guard.as_mut().ok_or_else(eio)?;
+        let shard = locked.shard;
+        let core = locked.as_mut().ok_or_else(eio)?;
         if self.unlocked.health.load(Relaxed) >= NO_DATA {
             return Err(eio());
         }
         match catch_unwind(AssertUnwindSafe(|| verb(&mut *core))) {
-            Ok(result) => result.map_err(|error| {
-                if matches!(error, FtlError::PowerLost) {
-                    core.lose_power();
+            Ok(result) => {
+                if self.unlocked.pause_gate.is_paused() {
+                    shard.events.store(core.ftl.events().total(), Relaxed);
                 }
-                self.refuse(&error)
-            }),
+                result.map_err(|error| {
+                    if matches!(error, FtlError::PowerLost) {
+                        core.lose_power();
+                    }
+                    self.refuse(shard, &error)
+                })
+            }
             Err(panic) => {
                 let why = format!(
                     "internal error in scheme {}: {}",
@@ -325,10 +369,10 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Returns the errno. If a sync failed while the scheme waited for erased space, the device
     /// fails.
-    fn refuse(&self, error: &FtlError) -> io::Error {
+    fn refuse(&self, shard: &Shard<S>, error: &FtlError) -> io::Error {
         let of_host = matches!(error, FtlError::Host(_) | FtlError::HostFull);
         let lost = of_host
-            && self
+            && shard
                 .durable
                 .as_ref()
                 .is_some_and(|durable| durable.failed());
@@ -344,17 +388,18 @@ impl<S: Store + 'static> Volume<S> {
         catch_unwind(AssertUnwindSafe(|| core.ftl.scheme())).unwrap_or("unknown")
     }
 
-    fn tell_short(&self) {
-        if !self.unlocked.short.swap(true, Relaxed) {
+    fn tell_short(&self, shard: &Shard<S>) {
+        if !shard.short.swap(true, Relaxed) {
             let (lock, told) = &self.unlocked.short_told;
             drop(lock.lock());
             told.notify_all();
         }
     }
 
-    /// Waits for erased space. A full host fails the request; a failed sync fails the device.
-    fn wait_for_erased_space(&self, mark: u64) -> io::Result<()> {
-        let Some(durable) = &self.durable else {
+    /// Waits for erased space of a shard. A full host fails the request; a failed sync fails the
+    /// device.
+    fn wait_for_erased_space(&self, shard: &Shard<S>, mark: u64) -> io::Result<()> {
+        let Some(durable) = &shard.durable else {
             return Ok(());
         };
         self.unlocked
@@ -372,17 +417,11 @@ impl<S: Store + 'static> Volume<S> {
             })
     }
 
-    fn mark(&self, guard: &mut MutexGuard<'_, Option<Core<S>>>) -> u64 {
-        match (&self.durable, guard.as_mut()) {
-            (Some(durable), Some(core)) => durable.mark(core.ftl.chip_mut().store_mut()),
-            _ => 0,
-        }
-    }
-
-    fn wait(&self, mark: u64) -> io::Result<()> {
-        self.durable
-            .as_ref()
-            .map_or(Ok(()), |durable| self.unlocked.wait(&**durable, mark))
+    /// Returns the durability of a shard, with the number of the newest operation in its store.
+    fn mark_of(locked: &mut Locked<'_, S>) -> Option<Mark<S>> {
+        let mark = locked.mark();
+        let durable = locked.shard.durable.clone()?;
+        Some(Mark { durable, mark })
     }
 }
 

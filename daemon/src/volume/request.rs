@@ -52,11 +52,14 @@ pub(super) struct Request<'a> {
     bytes: u64,
     began: Instant,
     unlocked: &'a Arc<Unlocked>,
-    /// Emulated start time.
+    /// Emulated start time, on the current shard.
     start: Option<Nanos>,
     /// Whether its first extent has begun.
     begun: bool,
+    /// Emulated end, on the current shard.
     done: Nanos,
+    /// Longest emulated time on one of the shards before.
+    longest: Option<Nanos>,
     due: Option<Instant>,
 }
 
@@ -71,8 +74,21 @@ impl<'a> Request<'a> {
             start: None,
             begun: false,
             done: 0,
+            longest: None,
             due: None,
         }
+    }
+
+    /// Continues on another shard, whose flash works at the same time.
+    pub(super) fn next_shard(&mut self) {
+        self.longest = self.emulated();
+        (self.start, self.done) = (None, 0);
+    }
+
+    /// Returns the emulated time so far, if the request reached the flash.
+    fn emulated(&self) -> Option<Nanos> {
+        let here = self.start.map(|start| self.done.saturating_sub(start));
+        self.longest.max(here)
     }
 
     /// Returns true once, before the first extent.
@@ -85,7 +101,8 @@ impl<'a> Request<'a> {
         self.op == Op::Write
     }
 
-    /// Runs one extent: all extents of a request start at the same emulated instant.
+    /// Runs one extent: all extents of a request start at the same emulated instant on a shard.
+    /// `last` marks the last one on the shard.
     pub(super) fn step<S: Store>(
         &mut self,
         core: &mut Core<S>,
@@ -102,7 +119,7 @@ impl<'a> Request<'a> {
         );
         self.done = self.done.max(done);
         if last {
-            self.due = core.clock.done(self.done);
+            self.due = self.due.max(core.clock.done(self.done));
         }
         Ok(())
     }
@@ -118,7 +135,7 @@ impl<'a> Request<'a> {
             return Err(self.fail(error));
         }
         assert!(
-            self.start.is_some() || self.bytes == 0,
+            self.emulated().is_some() || self.bytes == 0,
             "{} bytes of type {:?} succeeded without the flash",
             self.bytes,
             self.op
@@ -150,12 +167,11 @@ impl<'a> Request<'a> {
     }
 
     fn facts(&self) -> Facts {
-        let emulated = self.start.map(|start| self.done.saturating_sub(start));
         Facts {
             op: self.op,
             bytes: self.bytes,
             began: self.began,
-            emulated,
+            emulated: self.emulated(),
             due: self.due,
         }
     }
@@ -169,33 +185,38 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A FLUSH that waits for the store's sync. Dropped without waiting, it counts as failed.
+/// The newest operation of a store, to wait for.
+pub(super) struct Mark<S> {
+    pub(super) durable: Arc<dyn Durable<S>>,
+    pub(super) mark: u64,
+}
+
+/// A FLUSH that waits for the stores' sync. Dropped without waiting, it counts as failed.
 pub(super) struct FlushWait<S> {
     request: InFlight,
-    sync: Option<(Arc<dyn Durable<S>>, u64)>,
+    /// One mark for each shard.
+    marks: Vec<Mark<S>>,
 }
 
 impl<S> FlushWait<S> {
-    pub(super) fn new(request: Request<'_>, sync: Option<(Arc<dyn Durable<S>>, u64)>) -> Self {
+    pub(super) fn new(request: Request<'_>, marks: Vec<Mark<S>>) -> Self {
         assert_eq!(
             request.op,
             Op::Flush,
             "a request that is no flush waits for a sync"
         );
-        let errno = sync.is_some().then_some(EIO);
+        let errno = (!marks.is_empty()).then_some(EIO);
         FlushWait {
             request: request.in_flight(errno),
-            sync,
+            marks,
         }
     }
 }
 
 impl<S> Flush for FlushWait<S> {
     fn wait(self: Box<Self>) -> io::Result<Completion> {
-        let FlushWait { mut request, sync } = *self;
-        if let Some((durable, mark)) = sync {
-            request.unlocked.wait(&*durable, mark)?;
-        }
+        let FlushWait { mut request, marks } = *self;
+        request.unlocked.wait(&marks)?;
         request.errno = None;
         request.facts.due = request.facts.due.filter(|due| *due > Instant::now());
         Ok(request.completion())

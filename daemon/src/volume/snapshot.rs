@@ -41,6 +41,8 @@ pub struct FlashSnapshot {
     pub erase_credit: u32,
     /// Blocks due for refresh.
     pub blocks_to_refresh: u32,
+    /// All blocks.
+    pub blocks: u32,
     /// The write cache; all zero without one.
     pub cache: CacheView,
 }
@@ -48,6 +50,8 @@ pub struct FlashSnapshot {
 /// Extent of a host write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastWrite {
+    /// Emulated time at which it started.
+    pub at: Nanos,
     /// First byte.
     pub offset: u64,
     /// Number of bytes.
@@ -175,6 +179,7 @@ impl FlashSnapshot {
             ram: ftl.ram_report(),
             wear,
             erase_credit: chip.store().erase_credit(),
+            blocks: chip.geometry().blocks,
             blocks_to_refresh: to_u32(chip.blocks_to_refresh().len()),
             cache: core
                 .cache

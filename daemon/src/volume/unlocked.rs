@@ -5,8 +5,8 @@
 
 use super::host::{ErrorClass, HostCounters};
 use super::pause_gate::PauseGate;
-use super::request::Facts;
-use super::{Durable, EINVAL, EIO, ENOSPC, EPERM, WritesFailing};
+use super::request::{Facts, Mark};
+use super::{EINVAL, EIO, ENOSPC, EPERM, WritesFailing};
 use crate::convert::{millis, nanos};
 use crate::inject::Kind;
 use ftl_core::FtlError;
@@ -26,6 +26,8 @@ pub(super) struct Unlocked {
     /// Errno of the last refused change; 0 after a successful one.
     pub(super) refused: AtomicI32,
     worn_out_told: AtomicBool,
+    /// Whether all shards know that power is lost.
+    pub(super) power_is_off: AtomicBool,
     /// Signals the loss of power to the task that serves the device.
     pub(super) power_lost: Notify,
     /// In the order of [`Kind`].
@@ -37,10 +39,7 @@ pub(super) struct Unlocked {
     /// first.
     pub(super) watched_ms: AtomicU64,
     pub(super) pause_gate: PauseGate,
-    /// Events recorded, as of the last snapshot or the last request that had to wait.
-    pub(super) events: AtomicU64,
-    /// Whether erases run short.
-    pub(super) short: AtomicBool,
+    /// Signals that erases of a shard run short.
     pub(super) short_told: (Mutex<()>, Condvar),
     /// Number of waits for the host's storage in progress.
     pub(super) at_storage: AtomicU64,
@@ -65,14 +64,13 @@ impl Unlocked {
             failure: Mutex::new(None),
             refused: AtomicI32::new(0),
             worn_out_told: AtomicBool::new(false),
+            power_is_off: AtomicBool::new(false),
             power_lost: Notify::new(),
             injected: Default::default(),
             origin: Instant::now(),
             last_request_ms: AtomicU64::new(0),
             watched_ms: AtomicU64::new(0),
             pause_gate: PauseGate::default(),
-            events: AtomicU64::new(0),
-            short: AtomicBool::new(false),
             short_told: (Mutex::new(()), Condvar::new()),
             at_storage: AtomicU64::new(0),
             write_through: AtomicBool::new(false),
@@ -142,12 +140,18 @@ impl Unlocked {
         io::Error::from_raw_os_error(errno(error))
     }
 
-    pub(super) fn wait<S>(&self, durable: &dyn Durable<S>, mark: u64) -> io::Result<()> {
+    /// Waits until the marks of all shards are durable. The sync that serves the first one that
+    /// needs it serves the others.
+    pub(super) fn wait<S>(&self, marks: &[Mark<S>]) -> io::Result<()> {
+        if marks.is_empty() {
+            return Ok(());
+        }
         if self.health.load(Relaxed) != WELL {
             return Err(io::Error::from_raw_os_error(EIO));
         }
         let began = Instant::now();
-        let synced = self.at_storage(|| durable.wait(mark));
+        let wait = |Mark { durable, mark }: &Mark<S>| durable.wait(*mark);
+        let synced = self.at_storage(|| marks.iter().try_for_each(wait));
         self.counters.sync.record(nanos(began.elapsed()));
         synced.map_err(|error| self.sync_failed(&error))
     }

@@ -1,7 +1,7 @@
 //! Block map and newest events of a volume, for the live page. The background thread updates them
 //! in slices under the request lock, and only while a client watches.
 
-use crate::convert::{index, narrow, to_u64};
+use crate::convert::{index, narrow, to_u32, to_u64};
 use ftl_core::{BlockUse, Event, Ftl};
 use nand_model::{Pbn, Store};
 use std::collections::VecDeque;
@@ -58,8 +58,9 @@ pub(super) struct BlockScan {
 }
 
 impl BlockScan {
-    pub(super) fn new(blocks: u32) -> Self {
-        let per_cell = blocks.div_ceil(CELLS_MAX).max(1);
+    /// Creates a scan whose map has at most `most` cells.
+    pub(super) fn new(blocks: u32, most: u32) -> Self {
+        let per_cell = blocks.div_ceil(most).max(1);
         let unseen = Cell {
             used: BlockUse::Free,
             valid: 0,
@@ -68,8 +69,8 @@ impl BlockScan {
         };
         let cells = vec![unseen; index(blocks.div_ceil(per_cell))];
         assert!(
-            cells.len() <= index(CELLS_MAX),
-            "{} cells of {per_cell} blocks, limited to {CELLS_MAX}",
+            cells.len() <= index(most),
+            "{} cells of {per_cell} blocks, limited to {most}",
             cells.len()
         );
         BlockScan {
@@ -173,10 +174,15 @@ fn look<S: Store>(ftl: &dyn Ftl<S>, blocks: std::ops::Range<u32>) -> (Cell, UseC
     (cell, uses)
 }
 
-/// The newest events with their numbers.
-#[derive(Clone, Debug, Default)]
+/// The newest events of all shards with their numbers in the device: those of one shard keep their
+/// order.
+#[derive(Clone, Debug)]
 pub(super) struct Shown {
     next: u64,
+    /// Number of the first event of each shard that is not yet added.
+    next_of: Vec<u64>,
+    /// Blocks of a shard: those of the device are numbered shard by shard.
+    blocks: u32,
     events: VecDeque<(u64, Event)>,
 }
 
@@ -190,20 +196,33 @@ pub struct EventsView {
 }
 
 impl Shown {
-    /// Returns the number of the first event not yet added.
-    pub(super) fn next(&self) -> u64 {
-        self.next
+    pub(super) fn new(shards: usize, blocks: u32) -> Shown {
+        Shown {
+            next: 0,
+            next_of: vec![0; shards],
+            blocks,
+            events: VecDeque::new(),
+        }
     }
 
-    pub(super) fn add(&mut self, fresh: Vec<(u64, Event)>) {
-        assert!(
-            fresh.first().is_none_or(|(number, _)| *number >= self.next),
-            "event {:?} was added already: the next is {}",
-            fresh.first(),
-            self.next
-        );
-        self.next = fresh.last().map_or(self.next, |(number, _)| number + 1);
-        self.events.extend(fresh);
+    /// Returns the number of the first event of a shard that is not yet added.
+    pub(super) fn next_of(&self, shard: usize) -> u64 {
+        self.next_of[shard]
+    }
+
+    pub(super) fn add(&mut self, shard: usize, fresh: Vec<(u64, Event)>) {
+        let before = to_u32(shard) * self.blocks;
+        for (number, mut event) in fresh {
+            let next = &mut self.next_of[shard];
+            assert!(
+                number >= *next,
+                "event {number} was added already: the next is {next}"
+            );
+            self.next += number + 1 - *next;
+            *next = number + 1;
+            event.block = event.block.map(|block| Pbn::new(before + block.raw()));
+            self.events.push_back((self.next - 1, event));
+        }
         self.events
             .drain(..self.events.len().saturating_sub(EVENTS_SHOWN));
         assert!(
@@ -240,7 +259,7 @@ mod tests {
 
     #[test]
     fn the_newest_events_are_shown_and_older_ones_make_room() {
-        let mut shown = Shown::default();
+        let mut shown = Shown::new(1, 8);
         let event = Event {
             kind: EventKind::Convert,
             block: None,
@@ -249,6 +268,7 @@ mod tests {
             took: 0,
         };
         shown.add(
+            0,
             (5..EVENTS_SHOWN as u64 + 10)
                 .map(|number| (number, event))
                 .collect(),
@@ -267,7 +287,10 @@ mod tests {
             (numbers(last - 1, 100), numbers(0, 2)),
             (vec![last - 1, last], vec![last - 1, last])
         );
-        assert_eq!((numbers(last + 1, 100), shown.next()), (vec![], last + 1));
+        assert_eq!(
+            (numbers(last + 1, 100), shown.next_of(0)),
+            (vec![], last + 1)
+        );
     }
 
     /// Returns a small device after enough overwrites to erase blocks.
@@ -295,7 +318,7 @@ mod tests {
     fn a_scan_sees_every_block_and_counts_what_is_new() {
         let mut ftl = used_device();
         let blocks = ftl.chip().geometry().blocks;
-        let mut scan = BlockScan::new(blocks);
+        let mut scan = BlockScan::new(blocks, CELLS_MAX);
         assert!(scan.slice(&*ftl));
         assert_eq!(scan.map().generation, 1);
         let alone: Vec<Cell> = (0..blocks)
@@ -409,7 +432,7 @@ mod tests {
             (4097, 2, 2049),
             (1 << 22, 1024, 4096),
         ] {
-            let scan = BlockScan::new(blocks);
+            let scan = BlockScan::new(blocks, CELLS_MAX);
             assert_eq!((scan.map.per_cell, scan.map.cells.len()), (per_cell, cells));
         }
     }

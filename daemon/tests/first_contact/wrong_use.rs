@@ -39,6 +39,28 @@ const WRONG: &[(&str, i32, &[&str])] = &[
     ("create --size -1", 2, &["'-1'", "`ftld create --help`"]),
     ("create --op seven", 2, &["\"seven\"", "7 or 12.5%"]),
     ("create --op 0", 2, &["--op 0", "0.1 to 1000"]),
+    ("create --shards 0", 2, &["--shards 0", "1 to 16 shards"]),
+    ("create --shards 17", 2, &["--shards 17", "1 to 16 shards"]),
+    (
+        "create --shards two",
+        2,
+        &["'two'", "'--shards <N>'", "`ftld create --help`"],
+    ),
+    (
+        "create --size 1MiB --shards 3",
+        2,
+        &["--shards 3", "choose fewer shards or a larger --size"],
+    ),
+    (
+        "--shards 0 nbd://[::1]:0",
+        2,
+        &["--shards 0", "1 to 16 shards"],
+    ),
+    (
+        "--shards 2 --write-cache 1MiB --cache-model ordered nbd://[::1]:0",
+        2,
+        &["--cache-model ordered", "2 shards"],
+    ),
     (
         "create --scheme lazyftk",
         2,
@@ -218,6 +240,35 @@ fn wrong_use_is_one_line_that_names_the_thing_and_the_way_out() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// An image keeps its shards; another number is refused, and the image stays as it is.
+#[test]
+fn shards_other_than_the_images_are_refused() {
+    let host = Host::new();
+    let (one, two) = (["--name", "one"], ["--name", "two", "--shards", "2"]);
+    for own in [&one[..], &two] {
+        host.json(&[&["create", "--size", "4MiB", "--json"], own].concat());
+    }
+    let before = walk(host.folder.path());
+    let bytes = |path: &std::path::PathBuf| std::fs::read(path).unwrap();
+    let content: Vec<_> = before.iter().map(bytes).collect();
+    for (name, shards, has) in [
+        ("one", "2", "1, not 2"),
+        ("two", "3", "2, not 3"),
+        ("two", "1", "2, not 1"),
+    ] {
+        let start = ["--name", name, "--shards", shards, "nbd://[::1]:0"];
+        let parts = [&format!("{name}.ftld")[..], has, "leave the option out"];
+        host.fails(&start, 2, &parts);
+        let (_, _, error) = host.run(&start);
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+    let ordered = ["--write-cache", "1MiB", "--cache-model", "ordered"];
+    let start = [&["--name", "two"], &ordered[..], &["nbd://[::1]:0"]].concat();
+    host.fails(&start, 2, &["2 shards", "choose any or lost"]);
+    assert_eq!(walk(host.folder.path()), before);
+    assert!(before.iter().map(bytes).eq(content), "an image has changed");
 }
 
 /// Files in a folder and below.

@@ -7,7 +7,10 @@ use super::fields::{Put, Take};
 use super::layout::{COPY_BYTES, Layout};
 use super::part;
 use super::sections::{self, Section};
-use super::{CacheSection, FORMAT_VERSION, ImageInfo, NAME_BYTES_MAX, PARAMS_BYTES_MAX};
+use super::{
+    CacheSection, FORMAT_VERSION, ImageInfo, NAME_BYTES_MAX, PARAMS_BYTES_MAX, SHARDS_MAX,
+    ShardSection, Striping,
+};
 use crate::convert::to_u32;
 use crc32c::crc32c;
 
@@ -103,6 +106,8 @@ fn checks(copy: &[u8]) -> bool {
 const DEVICE: u16 = 1;
 /// The translation layer and its parameters.
 const SCHEME: u16 = 3;
+/// The part of a file that has several.
+const SHARDS: u16 = 5;
 /// The area of a write cache.
 const CACHE: u16 = 6;
 
@@ -115,6 +120,7 @@ impl Header {
             (self.undoing, UNDOING),
         ];
         let mut sections = vec![self.device(), part::section(&info.profile), scheme(info)];
+        sections.extend(info.shard.map(shard));
         sections.extend(info.cache_area.map(cache));
         sections.extend_from_slice(&self.unknown);
         let mut list = Put(Vec::new());
@@ -186,6 +192,7 @@ impl Header {
         let named = take_section(&mut sections, part::NAMED)?;
         let own = take_section(&mut sections, part::OWN)?;
         let scheme = needed_section(&mut sections, SCHEME)?;
+        let shard = take_section(&mut sections, SHARDS)?;
         let cache = take_section(&mut sections, CACHE)?;
         if let Some(section) = sections.iter().find(|section| section.is_needed) {
             return Err(HeaderFault::Unknown(section.unknown()));
@@ -215,8 +222,17 @@ impl Header {
         let mut take = Take(&scheme);
         let (scheme, params) = (take.text(NAME_BYTES_MAX)?, take.text(PARAMS_BYTES_MAX)?);
         take.end()?;
-        let cache_area = cache.map(|fields| cache_of(Take(&fields), &layout));
+        let shard = shard.map(|fields| shard_of(Take(&fields), profile.geometry.page_bytes));
+        let shard = shard.transpose()?;
+        let end = slots_end(&layout, shard)?;
+        let cache_area = cache.map(|fields| cache_of(Take(&fields), end));
         let cache_area = cache_area.transpose()?;
+        if let (Some(shard), Some(_)) = (shard.filter(|shard| shard.index > 0), cache_area) {
+            let index = shard.index;
+            return Err(HeaderFault::Contradiction(format!(
+                "a write cache in part {index}; part 0 alone may have one"
+            )));
+        }
         let [clean, sync_failed, undoing] =
             [CLEAN, SYNC_FAILED, UNDOING].map(|flag| flags & flag != 0);
         let info = ImageInfo {
@@ -229,6 +245,7 @@ impl Header {
             clean,
             sync_failed,
             cache_area,
+            shard,
         };
         Ok(Header {
             info,
@@ -267,20 +284,57 @@ fn cache(area: CacheSection) -> Section {
     Section::needed(CACHE, put)
 }
 
-/// The area begins where the slots end.
-fn cache_of(mut take: Take<'_>, layout: &Layout) -> Result<CacheSection, String> {
+/// The area begins where the slots of the last part end.
+fn cache_of(mut take: Take<'_>, slots_end: u64) -> Result<CacheSection, String> {
     let (at, bytes) = (take.u64()?, take.u64()?);
     take.end()?;
     let end = at
         .checked_add(bytes)
         .filter(|end| i64::try_from(*end).is_ok());
-    if at != layout.file_bytes || bytes == 0 || end.is_none() {
+    if at != slots_end || bytes == 0 || end.is_none() {
         return Err(format!(
-            "a write cache of {bytes} bytes at byte {at}; the slots end at byte {}",
-            layout.file_bytes
+            "a write cache of {bytes} bytes at byte {at}; the slots end at byte {slots_end}"
         ));
     }
     Ok(CacheSection { at, bytes })
+}
+
+fn shard(shard: ShardSection) -> Section {
+    let mut put = Put(Vec::new());
+    put.u32(shard.index);
+    put.u32(shard.striping.count);
+    put.u64(shard.striping.stripe_bytes);
+    Section::needed(SHARDS, put)
+}
+
+fn shard_of(mut take: Take<'_>, page_bytes: u32) -> Result<ShardSection, String> {
+    let (index, count, stripe_bytes) = (take.u32()?, take.u32()?, take.u64()?);
+    take.end()?;
+    let is_possible = (2..=SHARDS_MAX).contains(&count)
+        && index < count
+        && (1..1 << 48).contains(&stripe_bytes)
+        && stripe_bytes.is_multiple_of(u64::from(page_bytes));
+    if !is_possible {
+        return Err(format!(
+            "shard {index} of {count} with stripes of {stripe_bytes} bytes; at most {SHARDS_MAX} \
+             shards, and whole pages of {page_bytes} bytes, are possible"
+        ));
+    }
+    Ok(ShardSection {
+        index,
+        striping: Striping {
+            count,
+            stripe_bytes,
+        },
+    })
+}
+
+/// Returns where the slots of the last part end.
+fn slots_end(layout: &Layout, shard: Option<ShardSection>) -> Result<u64, String> {
+    let parts = shard.map_or(1, |shard| shard.striping.count);
+    let end = layout.file_bytes.checked_mul(u64::from(parts));
+    let end = end.filter(|end| i64::try_from(*end).is_ok());
+    end.ok_or_else(|| "more bytes than a file can have".into())
 }
 
 fn scheme(info: &ImageInfo) -> Section {

@@ -83,6 +83,7 @@ classes! {
     CutCache: "power cut with data in the write cache",
     KillCache: "kill with data in the write cache",
     CrashCache: "host crash with data in the write cache",
+    Shards: "several shards",
     Counters: "counters equal to the traffic",
 }
 

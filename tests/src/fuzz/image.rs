@@ -148,8 +148,8 @@ pub fn run(data: &[u8]) {
 }
 
 fn look(path: &Path) {
-    let mut ftl = match open_in_memory(path) {
-        Ok((_, ftl)) => ftl,
+    let ftls = match open_in_memory(path) {
+        Ok((_, ftls)) => ftls,
         Err(failure) => {
             let known = matches!(failure.exit, Exit::Damaged | Exit::Failed | Exit::Usage);
             assert!(
@@ -160,11 +160,13 @@ fn look(path: &Path) {
             return;
         }
     };
-    let mut page = vec![0; ftl.chip().geometry().page_bytes as usize];
-    for lpn in (0..ftl.logical_pages()).map(Lpn::new) {
-        let _ = ftl.read(0, lpn, &mut page);
+    for mut ftl in ftls {
+        let mut page = vec![0; ftl.chip().geometry().page_bytes as usize];
+        for lpn in (0..ftl.logical_pages()).map(Lpn::new) {
+            let _ = ftl.read(0, lpn, &mut page);
+        }
+        let _ = ftl.check();
     }
-    let _ = ftl.check();
 }
 
 /// Writes a sparse file, with holes as in the daemon's images.

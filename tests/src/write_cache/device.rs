@@ -8,7 +8,7 @@ use ftld::volume::Volume;
 use ftld::volume::write_cache::{CacheOptions, Model};
 use ftld_battery::rig::Cells;
 use nand_model::store::{Access, FileStore, SimDisk};
-use nand_model::{Chip, Geometry, ImageSpec, Profile, SplitMix};
+use nand_model::{Chip, Geometry, ImageSpec, Profile, SplitMix, Striping};
 use std::path::Path;
 
 /// Number of schemes of the suite.
@@ -28,7 +28,9 @@ pub struct Setup {
     pub page: u32,
     /// Logical pages.
     pub pages: u32,
-    /// The cache.
+    /// Shards and bytes of a stripe; `None` for one chip.
+    pub striping: Option<Striping>,
+    /// The cache, of all shards together.
     pub cache: CacheOptions,
 }
 
@@ -42,6 +44,7 @@ impl Setup {
             scheme,
             page,
             pages: 24 + rng.number(40),
+            striping: None,
             cache: CacheOptions {
                 // Room for all writes of a round, so that none is written back before a FLUSH.
                 bytes: match model {
@@ -53,6 +56,30 @@ impl Setup {
                 protected,
             },
         }
+    }
+
+    /// Returns the same device on several chips, with short stripes. The cache of each has room for
+    /// two trims, as that of any device made by the program.
+    pub fn on_shards(self, count: u32, seed: u64) -> Setup {
+        let pages = [1, 2, 4][SplitMix::new(seed).index(3)];
+        let bytes = self.cache.bytes.max(u64::from(count) * (32 << 10));
+        Setup {
+            cache: CacheOptions {
+                bytes,
+                ..self.cache
+            },
+            striping: Some(Striping {
+                count,
+                stripe_bytes: pages * u64::from(self.page),
+            }),
+            ..self
+        }
+    }
+
+    /// Bytes of the smallest cache: each shard has its part.
+    pub(super) fn room(&self) -> u64 {
+        let shards = self.striping.map_or(1, |of| u64::from(of.count));
+        self.cache.bytes / shards
     }
 
     /// Bytes of the device; it may end inside a page.
@@ -72,7 +99,8 @@ impl Setup {
             endurance: 1 << 20,
             ..profile
         };
-        let room = u64::from(self.pages) * u64::from(self.page);
+        let size = u64::from(self.pages) * u64::from(self.page);
+        let room = self.striping.map_or(size, |of| of.shard_bytes(size));
         let params = Params::default();
         let layout = scheme
             .layout(&profile, room.next_multiple_of(4096), 0.15, &params)
@@ -83,18 +111,21 @@ impl Setup {
             scheme: scheme.name.into(),
             params: String::new(),
         };
-        let (disk, store) = SimDisk::create(&spec, 12).map_err(|error| told(&error))?;
-        let chip = Chip::open(layout.profile, store).map_err(|error| told(&error))?;
-        let config = FtlConfig {
-            logical_pages: self.pages,
-            params,
-        };
-        let mut ftl = scheme
-            .start(chip, &config, Start::Format)
-            .map_err(|error| told(&error))?;
-        ftl.shutdown(0).map_err(|error| told(&error))?;
-        let store = ftl.into_chip().into_store();
-        store.close().map_err(|error| told(&error))?;
+        let (disk, stores) =
+            SimDisk::create_shards(&spec, self.striping, 12).map_err(|error| told(&error))?;
+        for store in stores {
+            let chip = Chip::open(layout.profile, store).map_err(|error| told(&error))?;
+            let config = FtlConfig {
+                logical_pages: (room / u64::from(self.page)) as u32,
+                params: params.clone(),
+            };
+            let mut ftl = scheme
+                .start(chip, &config, Start::Format)
+                .map_err(|error| told(&error))?;
+            ftl.shutdown(0).map_err(|error| told(&error))?;
+            let store = ftl.into_chip().into_store();
+            store.close().map_err(|error| told(&error))?;
+        }
         Ok(disk)
     }
 
@@ -107,8 +138,8 @@ impl Setup {
         disk: &SimDisk,
         options: Option<CacheOptions>,
     ) -> Result<Volume<FileStore>, String> {
-        let (store, _) = disk
-            .open(Access::ReadWrite)
+        let (stores, _) = disk
+            .open_shards(Access::ReadWrite)
             .map_err(|error| format!("open: {error}"))?;
         let boot_id = disk.boot_id();
         let cache = CacheUse {
@@ -116,7 +147,7 @@ impl Setup {
             boot_id: &boot_id,
         };
         let path = Path::new("simulated disk");
-        let stack = volume_on(path, store, false, Latency::None, cache, |inner| inner);
+        let stack = volume_on(path, stores, false, Latency::None, cache, |inner| inner);
         Ok(stack.map_err(|failure| format!("mount: {failure}"))?.volume)
     }
 }

@@ -298,7 +298,7 @@ impl Run {
 
     /// Returns whether something may have reached the flash without a completed FLUSH.
     fn may_have_written_back(&self) -> bool {
-        self.wrote_back || self.appended > self.setup.cache.bytes / 2
+        self.wrote_back || self.appended > self.setup.room() / 2
     }
 
     fn note_cut(&mut self, counts: CutCounts, seen: Seen) {
@@ -376,8 +376,9 @@ impl Run {
     fn stop(&mut self) -> Result<(), String> {
         let told = |error: &dyn std::fmt::Display| format!("stop: {error}");
         let before = self.setup.make()?.length();
-        let store = self.volume.close().map_err(|error| told(&error))?;
-        store.close().map_err(|error| told(&error))?;
+        for store in self.volume.close().map_err(|error| told(&error))? {
+            store.close().map_err(|error| told(&error))?;
+        }
         if self.disk.length() != before {
             return Err(format!(
                 "an image of {} bytes is {} bytes long after a clean stop",

@@ -395,6 +395,7 @@ fn flash_states_keep_what_was_flushed() {
             scheme: scheme.name.into(),
             params: BTreeMap::new(),
             profile: profile_file::to_toml(&recorded_profile(layout.profile)),
+            shards: None,
             logical_pages: layout.logical_pages,
             seed: 3,
         };

@@ -49,7 +49,7 @@ pub(super) const FAMILIES: &[Family] = &[
         fill: |view, to| {
             to.value(
                 &[],
-                to_f64(view.facts.geometry().data_bytes()) / to_f64(view.facts.size.max(1)) - 1.0,
+                to_f64(view.facts.raw_bytes()) / to_f64(view.facts.size.max(1)) - 1.0,
             );
         },
     },
@@ -58,7 +58,7 @@ pub(super) const FAMILIES: &[Family] = &[
         kind: Kind::Gauge,
         labels: &[],
         help: "Data bytes of the raw flash, bad blocks included.",
-        fill: |view, to| to.value(&[], to_f64(view.facts.geometry().data_bytes())),
+        fill: |view, to| to.value(&[], to_f64(view.facts.raw_bytes())),
     },
     Family {
         name: "ftld_nand_page_bytes",
@@ -79,7 +79,7 @@ pub(super) const FAMILIES: &[Family] = &[
         kind: Kind::Gauge,
         labels: &[],
         help: "Dies of the flash; each executes one operation at a time.",
-        fill: |view, to| to.value(&[], f64::from(view.facts.geometry().dies())),
+        fill: |view, to| to.value(&[], f64::from(view.facts.dies())),
     },
     Family {
         name: "ftld_device_start_time_seconds",

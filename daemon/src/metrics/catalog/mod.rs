@@ -17,6 +17,7 @@ mod nbd;
 mod recording;
 mod scheme;
 mod service;
+mod shards;
 mod space;
 mod wear;
 
@@ -126,7 +127,7 @@ const BY_STATE: &[Label] = &[label(
 )];
 
 /// The families of every part, in output order.
-const PARTS: [&[Family]; 12] = [
+const PARTS: [&[Family]; 13] = [
     device::FAMILIES,
     host::FAMILIES,
     cache::FAMILIES,
@@ -134,6 +135,7 @@ const PARTS: [&[Family]; 12] = [
     space::FAMILIES,
     gc::FAMILIES,
     wear::FAMILIES,
+    shards::FAMILIES,
     scheme::FAMILIES,
     durability::FAMILIES,
     nbd::FAMILIES,

@@ -27,7 +27,7 @@ pub(super) const FAMILIES: &[Family] = &[
             to.value(&["free"], to_f64(free));
             to.value(
                 &["other"],
-                to_f64(geometry.pages().saturating_sub(free + scheme.valid_pages)),
+                to_f64(view.facts.pages().saturating_sub(free + scheme.valid_pages)),
             );
         },
     },

@@ -104,7 +104,7 @@ pub(super) const FAMILIES: &[Family] = &[
 fn remaining_writes(view: &StatusSnapshot) -> f64 {
     let (geometry, wear) = (view.facts.geometry(), &view.flash.wear);
     let bad = wear.bad_factory + wear.bad_grown;
-    let good = f64::from(geometry.blocks.saturating_sub(bad));
+    let good = f64::from(view.facts.blocks().saturating_sub(bad));
     let erases = (f64::from(view.facts.profile.endurance) - wear.mean).max(0.0);
     let block_bytes = f64::from(geometry.pages_per_block) * page_bytes(view);
     let amplification = view.write_amplification().filter(|ratio| *ratio > 0.0);

@@ -54,7 +54,9 @@ fn with_cache(volume: &mut Volume<MemStore>, options: CacheOptions) -> Memory {
         logical_bytes: u64::from(PAGES) * PAGE as u64,
     };
     let area = Box::new(memory.clone());
-    volume.set_cache(WriteCache::format(area, shape, [1; 16], "boot", 5).unwrap());
+    volume.set_caches(vec![Some(
+        WriteCache::format(area, shape, [1; 16], "boot", 5).unwrap(),
+    )]);
     memory
 }
 
@@ -122,7 +124,7 @@ fn a_flush_covers_a_write_that_a_later_one_superseded() {
     let (volume, handles, _) = cached();
     volume.write(0, &[1; 1024]).unwrap();
     volume.write(8 * 1024, &[1; 1024]).unwrap();
-    let mut guard = volume.core.lock();
+    let mut guard = volume.shards[0].lock();
     let (cache, mut io) = guard.as_mut().unwrap().cached().unwrap();
     let target = cache.begin_flush();
     // Between two steps of the FLUSH other requests take the lock.
@@ -171,7 +173,7 @@ fn a_trim_writes_dirty_units_back_first_and_a_replay_does_not_undo_it() {
 fn a_flush_ends_the_entries_that_it_covers_although_newer_ones_wait() {
     let (volume, _, memory) = cached();
     volume.write(1024, &[1; 1024]).unwrap();
-    let mut guard = volume.core.lock();
+    let mut guard = volume.shards[0].lock();
     let core = guard.as_mut().unwrap();
     let (cache, mut io) = core.cached().unwrap();
     let target = cache.begin_flush();
@@ -206,7 +208,7 @@ fn a_flash_that_takes_no_more_writes_keeps_what_is_acknowledged_readable() {
     assert_eq!(pending.units, 2);
     *handles.trap.lock().unwrap() = None;
     let (mut again, handles) = toy(None, false);
-    again.set_cache(pending.cache);
+    again.set_caches(vec![Some(pending.cache)]);
     assert_eq!(
         errno_of(again.write(0, &[1; 512])),
         EPERM,
@@ -310,7 +312,7 @@ fn a_trim_that_a_cut_may_have_undone_reads_as_zeros_before_it_is_repeated() {
     };
     let (mut again, handles) = toy(None, false);
     again.write(2 * 1024, &[7; 1024]).unwrap();
-    again.set_cache(pending.cache);
+    again.set_caches(vec![Some(pending.cache)]);
     let expected = [[1; 1024], [0; 1024], [1; 1024]].concat();
     for replayed in [false, true] {
         let mut pages = [9; 3 * 1024];

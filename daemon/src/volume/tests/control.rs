@@ -57,7 +57,7 @@ fn everything_that_http_has_is_answered_while_a_request_holds_the_lock() {
     let seen = Seen(volume, Default::default(), ServiceCounters::default());
     let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
-        let request = seen.0.lock();
+        let request = seen.0.shards[0].lock();
         scope.spawn(|| {
             for path in [
                 "/",
@@ -142,7 +142,7 @@ fn a_cut_that_strikes_a_verb_ends_the_device_and_one_taken_back_does_not() {
         .inject(&crate::inject::Injection::PowerCut(cut))
         .unwrap();
     let armed = || {
-        volume
+        volume.shards[0]
             .lock()
             .as_ref()
             .unwrap()

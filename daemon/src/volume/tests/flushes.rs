@@ -10,7 +10,7 @@ use std::sync::mpsc;
 
 /// Returns the number of verbs that changed the store so far.
 fn changes(volume: &Volume<MemStore>) -> u64 {
-    volume
+    volume.shards[0]
         .lock()
         .as_ref()
         .expect("not closed")

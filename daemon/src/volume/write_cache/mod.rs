@@ -36,6 +36,7 @@ use area::area_of;
 use format::{HEAD_BYTES, Head, RING_BLOCK, State, bitmap_bytes};
 use ftl_core::FtlError;
 use index::Index;
+use nand_model::SHARDS_MAX;
 use requests::host_error;
 use ring::Ring;
 use std::io;
@@ -44,6 +45,9 @@ use trims::Trims;
 
 /// Smallest cache of the command line, in bytes.
 pub const CACHE_BYTES_MIN: u64 = 1 << 20;
+// The smallest cache of the most shards: half of each ring holds what a trim needs, with units of
+// 4 KiB.
+const _: () = assert!(CACHE_BYTES_MIN / SHARDS_MAX as u64 >= 2 * (3 * RING_BLOCK + 2 * 4096));
 /// Sizes of a cache are multiples of this many bytes.
 pub const CACHE_BYTES_STEP: u64 = 4096;
 /// Time after which a dirty unit is written back in the background.
@@ -68,6 +72,15 @@ impl CacheOptions {
     /// Returns whether a power cut leaves a prefix of the acknowledged writes.
     pub fn keeps_order(&self) -> bool {
         self.model == Model::Ordered && !self.protected
+    }
+
+    /// Returns the options of the cache of one of this many shards.
+    pub(crate) fn share(self, shards: u64) -> CacheOptions {
+        let bytes = self.bytes.div_ceil(shards);
+        CacheOptions {
+            bytes: bytes.next_multiple_of(CACHE_BYTES_STEP),
+            ..self
+        }
     }
 
     /// Returns whether entries stay in the ring until the flash has been flushed: a power cut then
@@ -203,6 +216,11 @@ impl WriteCache {
             view: CacheView::of(&shape.options),
             scratch: Vec::new(),
         }
+    }
+
+    /// Returns the bytes of its area.
+    pub(super) fn area_len(&self) -> u64 {
+        area_of(self.head.ring_bytes)
     }
 
     /// Returns the unit of atomicity in bytes.

@@ -35,6 +35,9 @@ pub struct Flash {
     pub params: BTreeMap<String, String>,
     /// The flash device as a TOML file for `--profile`, with all its blocks.
     pub profile: String,
+    /// Number of chips, if there are several: profile, pages and seed are those of the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shards: Option<u32>,
     /// Logical pages of the scheme.
     pub logical_pages: u32,
     /// Seed of the bad blocks from the factory.

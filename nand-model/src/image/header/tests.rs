@@ -17,6 +17,7 @@ fn header(profile: &Profile) -> Header {
         clean: true,
         sync_failed: false,
         cache_area: None,
+        shard: None,
     };
     Header {
         info,
@@ -53,6 +54,53 @@ fn the_area_of_a_write_cache_begins_where_the_slots_end() {
             matches!(read, Err(HeaderFault::Contradiction(_))),
             "{read:?}"
         );
+    }
+}
+
+#[test]
+fn a_part_of_several_tells_its_place_and_the_stripes() {
+    let mut header = header(&PROFILES[0]);
+    let geometry = header.info.profile.geometry;
+    let layout = Layout::new(geometry, header.info.profile.nop, header.spare_slots).unwrap();
+    let page = u64::from(geometry.page_bytes);
+    let shard = |index, count, stripe_bytes| {
+        let striping = Striping {
+            count,
+            stripe_bytes,
+        };
+        Some(ShardSection { index, striping })
+    };
+    for index in 0..4 {
+        header.info.shard = shard(index, 4, 8 * page);
+        assert_eq!(Header::decode(&header.encode()), Ok(header.clone()));
+    }
+    let wrong = [
+        shard(0, 1, page),
+        shard(0, 0, page),
+        shard(0, SHARDS_MAX + 1, page),
+        shard(4, 4, page),
+        shard(0, 4, 0),
+        shard(0, 4, page + 1),
+        shard(0, 4, 1 << 48),
+    ];
+    for wrong in wrong {
+        header.info.shard = wrong;
+        let read = Header::decode(&header.encode());
+        assert!(
+            matches!(read, Err(HeaderFault::Contradiction(_))),
+            "{wrong:?}: {read:?}"
+        );
+    }
+    // The area of a write cache lies behind the last part, and the first one names it.
+    let area = |at| Some(CacheSection { at, bytes: 4096 });
+    for (index, at, is_right) in [
+        (0, 4 * layout.file_bytes, true),
+        (0, layout.file_bytes, false),
+        (1, 4 * layout.file_bytes, false),
+    ] {
+        (header.info.shard, header.info.cache_area) = (shard(index, 4, page), area(at));
+        let read = Header::decode(&header.encode());
+        assert_eq!(read.is_ok(), is_right, "part {index}, byte {at}: {read:?}");
     }
 }
 

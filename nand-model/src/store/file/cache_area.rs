@@ -11,12 +11,22 @@ use std::io;
 
 /// The area of a write cache, attached or not. It may not outlive the store.
 #[derive(Clone, Debug)]
-pub struct CacheArea(pub(super) SyncHandle);
+pub struct CacheArea {
+    pub(super) sync: SyncHandle,
+    /// First byte that it reads and writes, in the area.
+    pub(super) begin: u64,
+}
 
 impl CacheArea {
+    /// Returns the same area with positions that count from byte `begin` on.
+    pub fn from(&self, begin: u64) -> CacheArea {
+        let sync = self.sync.clone();
+        CacheArea { sync, begin }
+    }
+
     /// The attached area.
     pub fn section(&self) -> Option<CacheSection> {
-        self.0.cache_area()
+        self.sync.cache_area()
     }
 
     /// Attaches an area of `bytes` in two steps: makes the file long enough, allocates the space and
@@ -30,14 +40,15 @@ impl CacheArea {
         bytes: u64,
         fill: impl FnOnce(&CacheArea) -> io::Result<()>,
     ) -> io::Result<()> {
-        let (disk, at) = self.0.file();
+        let (disk, at) = self.sync.file();
         assert!(bytes > 0, "an area of no bytes");
         assert!(self.section().is_none(), "an area is attached");
         disk.set_len(at + bytes)?;
         disk.allocate(at, bytes)?;
         fill(self)?;
-        self.0.force()?;
-        self.0.write_cache_area(Some(CacheSection { at, bytes }))?;
+        self.sync.force()?;
+        self.sync
+            .write_cache_area(Some(CacheSection { at, bytes }))?;
         Ok(())
     }
 
@@ -49,9 +60,9 @@ impl CacheArea {
     /// The host refuses a write or a sync; the area is then still attached.
     pub fn detach(&self) -> io::Result<()> {
         if self.section().is_some() {
-            self.0.write_cache_area(None)?;
+            self.sync.write_cache_area(None)?;
         }
-        let (disk, at) = self.0.file();
+        let (disk, at) = self.sync.file();
         // A file that stays too long is no error.
         let _ = disk.set_len(at);
         Ok(())
@@ -63,8 +74,8 @@ impl CacheArea {
     ///
     /// The host cannot read the file.
     pub fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
-        let (disk, begin) = self.0.file();
-        disk.read_at(begin + at, buf)
+        let (disk, begin) = self.sync.file();
+        disk.read_at(begin + self.begin + at, buf)
     }
 
     /// Writes bytes from `at` on.
@@ -73,11 +84,11 @@ impl CacheArea {
     ///
     /// The host refuses the write, or a sync failed; part of the bytes may have arrived.
     pub fn write_at(&self, at: u64, buf: &[u8]) -> io::Result<()> {
-        if let Some(failure) = self.0.failure() {
+        if let Some(failure) = self.sync.failure() {
             return Err(failure.into());
         }
-        let (disk, begin) = self.0.file();
-        Ok(disk.write_at(begin + at, buf)?)
+        let (disk, begin) = self.sync.file();
+        Ok(disk.write_at(begin + self.begin + at, buf)?)
     }
 
     /// Syncs the file.
@@ -86,11 +97,11 @@ impl CacheArea {
     ///
     /// The sync failed, now or earlier.
     pub fn sync(&self) -> io::Result<()> {
-        Ok(self.0.force()?)
+        Ok(self.sync.force()?)
     }
 
     /// Refuses every later change and sync of the image.
     pub fn fail(&self, error: &io::Error) {
-        self.0.fail(error);
+        self.sync.fail(error);
     }
 }

@@ -109,9 +109,13 @@ impl FileStore {
         self.sync.clone()
     }
 
-    /// Returns the area of a write cache behind the slots, attached or not.
+    /// Returns the area of a write cache behind the slots, attached or not. Only the first store of
+    /// a file attaches one.
     pub fn cache_area(&self) -> CacheArea {
-        CacheArea(self.sync.clone())
+        CacheArea {
+            sync: self.sync.clone(),
+            begin: 0,
+        }
     }
 
     /// Whether changes stay in memory.

@@ -14,14 +14,14 @@
 //!
 //! If the host fails, each sector of the map has its old or its new state. Both are correct: they
 //! differ in slots that are complete and synced, or not used again yet. docs/FORMAT.md has the
-//! proof.
+//! proof. Each store of a file with several has a map of its own.
 
 use crate::image::{Layout, SEAL_SECTOR_BYTES, SealSector};
 use std::collections::HashMap;
 use std::ops::Range;
 
 /// The seal map, and the complete slots that no sync has covered yet.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Seals {
     sectors: Vec<SealSector>,
     /// Sectors that differ from the file, and those between them.

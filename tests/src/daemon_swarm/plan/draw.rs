@@ -4,8 +4,8 @@ use super::{ALL, Action, Ask, DaemonEnd, Plan, Verb, WIRES};
 use ftl_core::schemes::SCHEMES;
 use ftld::volume::write_cache::{CacheOptions, Model};
 use ftld_battery::rig::{Cells, has_param};
-use nand_model::SplitMix;
 use nand_model::store::{Crash, End};
+use nand_model::{SplitMix, Striping};
 
 /// Device sizes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,6 +70,7 @@ pub fn draw(seed: u64) -> Plan {
     } else {
         page * pick(&mut rng, &[1, 2, 3, 8])
     };
+    let striping = striping(seed, page);
     let plan = Plan {
         seed,
         scheme: scheme.name.to_owned(),
@@ -85,7 +86,15 @@ pub fn draw(seed: u64) -> Plan {
         } else {
             1 << 20
         },
-        cache: cache(seed),
+        striping,
+        cache: cache(seed).map(|cache| match (striping, cache.model) {
+            // Several caches keep no common order.
+            (Some(_), Model::Ordered) => CacheOptions {
+                model: Model::Any,
+                ..cache
+            },
+            _ => cache,
+        }),
         params: if ram {
             vec![("mlam.ack".into(), "buffer".into())]
         } else {
@@ -115,6 +124,15 @@ pub fn draw(seed: u64) -> Plan {
         draw.step();
     }
     draw.plan
+}
+
+/// Draws the shards of a run, with short stripes: a request has parts in several of them.
+fn striping(seed: u64, page: u32) -> Option<Striping> {
+    let mut rng = SplitMix::new(seed ^ 0x05A2_D500);
+    rng.one_in(3).then(|| Striping {
+        count: [2, 2, 3, 4][rng.index(4)],
+        stripe_bytes: u64::from(page) * [1, 2, 4, 8][rng.index(4)],
+    })
 }
 
 /// Draws the write cache of a run. Its own generator leaves the rest of the plan as it is.

@@ -7,6 +7,7 @@ mod text;
 use ftl_core::schemes::Scheme;
 use ftld::volume::write_cache::CacheOptions;
 use ftld_battery::rig::Cells;
+use nand_model::Striping;
 use nand_model::store::{Crash, End};
 
 pub use draw::draw;
@@ -177,6 +178,8 @@ pub struct Plan {
     pub checkpoint: u32,
     /// Bytes per piece of a request.
     pub piece: u32,
+    /// Shards and bytes of a stripe; `None` for one chip.
+    pub striping: Option<Striping>,
     /// Write cache of the daemon.
     pub cache: Option<CacheOptions>,
     /// Scheme parameters besides the defaults.

@@ -3,6 +3,7 @@
 use super::{Action, Ask, DaemonEnd, Plan, VERBS, WIRES};
 use ftld::volume::write_cache::CacheOptions;
 use ftld_battery::rig::Cells;
+use nand_model::Striping;
 use nand_model::store::{Crash, End};
 use std::fmt;
 use std::fmt::Display;
@@ -122,6 +123,9 @@ impl Display for Plan {
             "plan {seed} {scheme} {} {page} {block} {size} {op} {spare} {checkpoint} {piece}{wires}",
             self.cells.name()
         )?;
+        if let Some(striping) = &self.striping {
+            writeln!(f, "shards {} {}", striping.count, striping.stripe_bytes)?;
+        }
         if let Some(cache) = &self.cache {
             let (model, tear) = (cache.model.name(), cache.tear.unwrap_or(0));
             let plp = if cache.protected { " plp" } else { "" };
@@ -283,10 +287,17 @@ pub fn parse(text: &str) -> Result<Plan, String> {
     let wires = head.0.map(wire).collect::<Result<Vec<_>, _>>()?;
     let mut params = Vec::new();
     let mut actions = Vec::new();
-    let mut cache = None;
+    let (mut cache, mut striping) = (None, None);
     for line in lines {
         match line.split_whitespace().collect::<Vec<_>>()[..] {
             ["set", key, value] => params.push((key.to_owned(), value.to_owned())),
+            ["shards", count, stripe] => {
+                let wrong = || format!("{line:?} are no shards");
+                striping = Some(Striping {
+                    count: count.parse().map_err(|_| wrong())?,
+                    stripe_bytes: stripe.parse().map_err(|_| wrong())?,
+                });
+            }
             ["cache", bytes, model, tear, ref plp @ ..] => {
                 let wrong = || format!("{line:?} is no write cache");
                 cache = Some(CacheOptions {
@@ -310,6 +321,7 @@ pub fn parse(text: &str) -> Result<Plan, String> {
         spare,
         checkpoint,
         piece,
+        striping,
         cache,
         params,
         wires,

@@ -50,8 +50,11 @@ pub(super) fn make(plan: &Plan) -> Result<SimDisk, String> {
         text + &format!("{key}={value}\n")
     });
     let told = |error: &dyn std::fmt::Display| format!("plan: {error}");
+    let chip_bytes = plan
+        .striping
+        .map_or(plan.size, |of| of.shard_bytes(plan.size));
     // A device may end inside a page, although the command line never creates one.
-    let room = plan.size.next_multiple_of(4096);
+    let room = chip_bytes.next_multiple_of(4096);
     let layout = scheme.layout(&profile_of(plan), room, f64::from(plan.op) / 100.0, &params);
     let layout = layout.map_err(|error| told(&error))?;
     let spec = ImageSpec {
@@ -60,21 +63,24 @@ pub(super) fn make(plan: &Plan) -> Result<SimDisk, String> {
         scheme: scheme.name.into(),
         params: text,
     };
-    let (disk, store) = SimDisk::create(&spec, plan.spare).map_err(|error| told(&error))?;
-    let chip = Chip::open(layout.profile, store).map_err(|error| told(&error))?;
-    let logical_pages = plan.size.div_ceil(u64::from(plan.page)) as u32;
-    let config = FtlConfig {
-        logical_pages,
-        params,
-    };
-    let mut ftl = scheme
-        .start(chip, &config, Start::Format)
-        .map_err(|error| told(&error))?;
-    ftl.shutdown(0).map_err(|error| told(&error))?;
-    ftl.into_chip()
-        .into_store()
-        .close()
-        .map_err(|error| told(&error))?;
+    let (disk, stores) =
+        SimDisk::create_shards(&spec, plan.striping, plan.spare).map_err(|error| told(&error))?;
+    let logical_pages = chip_bytes.div_ceil(u64::from(plan.page)) as u32;
+    for store in stores {
+        let chip = Chip::open(layout.profile, store).map_err(|error| told(&error))?;
+        let config = FtlConfig {
+            logical_pages,
+            params: params.clone(),
+        };
+        let mut ftl = scheme
+            .start(chip, &config, Start::Format)
+            .map_err(|error| told(&error))?;
+        ftl.shutdown(0).map_err(|error| told(&error))?;
+        ftl.into_chip()
+            .into_store()
+            .close()
+            .map_err(|error| told(&error))?;
+    }
     Ok(disk)
 }
 
@@ -83,12 +89,12 @@ pub(super) fn open(
     disk: &SimDisk,
     gate: Option<&Arc<Gate>>,
 ) -> Result<Volume<FileStore>, String> {
-    let (store, _) = disk
-        .open(Access::ReadWrite)
+    let (stores, _) = disk
+        .open_shards(Access::ReadWrite)
         .map_err(|error| format!("open: {error}"))?;
     let stack = volume_on(
         Path::new(NAME),
-        store,
+        stores,
         false,
         Latency::None,
         CacheUse {

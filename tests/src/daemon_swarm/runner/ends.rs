@@ -67,7 +67,10 @@ impl<'a> Run<'a> {
         let excused =
             self.is_lossy() || self.fuse.is_some() || self.disk.bad_syncs() > 0 || self.cut;
         let closed = self.volume.close().map_err(|error| error.to_string());
-        let closed = closed.and_then(|store| store.close().map_err(|error| error.to_string()));
+        let closed = closed.and_then(|stores| {
+            let mut stores = stores.into_iter();
+            stores.try_for_each(|store| store.close().map_err(|error| error.to_string()))
+        });
         self.after_kill = false;
         match closed {
             Err(why) if !excused => Err(format!("stop: {why}")),

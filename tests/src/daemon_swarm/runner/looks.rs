@@ -53,8 +53,8 @@ impl<'a> Run<'a> {
     pub(super) fn look_read_only(&mut self, end: End) -> Result<(), String> {
         let disk = self.disk.ended(end);
         let writes = disk.writes();
-        let (store, _) = disk
-            .open(Access::ReadOnly)
+        let (stores, _) = disk
+            .open_shards(Access::ReadOnly)
             .map_err(|error| format!("read-only open: {error}"))?;
         let boot_id = disk.boot_id();
         let cache = CacheUse {
@@ -62,7 +62,7 @@ impl<'a> Run<'a> {
             boot_id: &boot_id,
         };
         let path = Path::new(NAME);
-        let stack = volume_on(path, store, true, Latency::None, cache, |inner| inner);
+        let stack = volume_on(path, stores, true, Latency::None, cache, |inner| inner);
         let volume = Arc::new(
             stack
                 .map_err(|failure| format!("read-only mount: {failure}"))?

@@ -190,6 +190,9 @@ impl<'a> Run<'a> {
             after_kill: false,
             report: Report::default(),
         };
+        if plan.striping.is_some() {
+            run.note(Class::Shards);
+        }
         run.serve()?;
         Ok(run)
     }

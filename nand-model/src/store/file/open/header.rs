@@ -7,14 +7,15 @@
 use super::{Opener, io_error};
 use crate::image::{
     COPY_BYTES, FORMAT_VERSION, Header, HeaderFault, ImageError, ImageInfo, ImageSpec, Layout,
-    NAME_BYTES_MAX, PARAMS_BYTES_MAX, choose_header,
+    NAME_BYTES_MAX, PARAMS_BYTES_MAX, ShardSection, choose_header,
 };
 use crate::store::file::disk::Disk;
 use std::path::Path;
 
-pub(in crate::store::file) fn new_header(
+pub(super) fn new_header(
     path: &Path,
     spec: &ImageSpec,
+    shard: Option<ShardSection>,
 ) -> Result<Header, ImageError> {
     let bad = |reason: String| ImageError::BadSpec {
         path: path.into(),
@@ -45,6 +46,7 @@ pub(in crate::store::file) fn new_header(
         clean: false,
         sync_failed: false,
         cache_area: None,
+        shard,
     };
     let spare_slots = Layout::spare_slots_for(&spec.profile.geometry);
     let header = Header {
@@ -64,16 +66,18 @@ pub(in crate::store::file) fn new_header(
     }
 }
 
+/// Reads the header of the part at byte `at`, of which the disk has `length` bytes.
 pub(super) fn read_header(
     path: &Path,
     disk: &dyn Disk,
+    at: u64,
     length: u64,
 ) -> Result<(Header, usize), ImageError> {
     let mut copies = vec![0; 2 * COPY_BYTES];
     let real = copies
         .len()
         .min(usize::try_from(length).unwrap_or(usize::MAX));
-    disk.read_at(0, &mut copies[..real])
+    disk.read_at(at, &mut copies[..real])
         .map_err(|e| io_error(path, "read its header", e))?;
     let (first, second) = copies.split_at(COPY_BYTES);
     choose_header([first, second]).map_err(|fault| match fault {
@@ -93,7 +97,10 @@ pub(super) fn read_header(
     })
 }
 
-pub(super) fn layout_of(path: &Path, header: &Header) -> Result<Layout, ImageError> {
+pub(in crate::store::file) fn layout_of(
+    path: &Path,
+    header: &Header,
+) -> Result<Layout, ImageError> {
     let profile = &header.info.profile;
     let layout = Layout::new(profile.geometry, profile.nop, header.spare_slots);
     layout.map_err(|reason| ImageError::Contradiction {

@@ -17,21 +17,24 @@
 mod cut;
 mod header;
 mod holes;
+mod parts;
 mod recover;
 mod rewrite;
 mod table;
 
-pub(super) use header::new_header;
-use header::{layout_of, read_header};
+use header::layout_of;
+pub(super) use parts::new_headers;
+use parts::{Part, only, read_parts};
 
-use super::disk::{Disk, FileDisk, Mode, Overlay, Unsynced};
+use super::disk::{Disk, FileDisk, Mode, Unsynced};
 use super::seals::{FoundSeals, Seals};
 use super::sync::SyncHandle;
 use super::{Block, Counts, FileStore, Slots};
 use crate::addr::{Pbn, Ppn};
 use crate::convert::{index, to_u32, to_u64};
 use crate::image::{
-    Core, Header, ImageError, ImageInfo, ImageSpec, Layout, Mark, SEAL_SECTOR_BYTES, TableEntry,
+    Core, Header, ImageError, ImageInfo, ImageSpec, Layout, Mark, SEAL_SECTOR_BYTES, Striping,
+    TableEntry,
 };
 use crate::store::BlockFacts;
 use crc32c::crc32c;
@@ -39,7 +42,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Upper bound of erases of a block; counting on from there must not overflow.
 pub(super) const ERASES_MAX: u32 = 1 << 31;
@@ -85,33 +88,13 @@ pub fn peek(path: impl AsRef<Path>) -> Result<ImageInfo, ImageError> {
     let path = path.as_ref();
     let disk = FileDisk::open(path, Mode::Peek)?;
     let (length, _) = disk.sizes().map_err(|e| io_error(path, "look at it", e))?;
-    let (header, _) = read_header(path, &disk, length)?;
-    check_length(path, &layout_of(path, &header)?, &header, length)?;
-    Ok(header.info)
-}
-
-/// Checks that the file is as long as its header says.
-fn check_length(
-    path: &Path,
-    layout: &Layout,
-    header: &Header,
-    length: u64,
-) -> Result<(), ImageError> {
-    let cache_area = header.info.cache_area.map_or(0, |area| area.bytes);
-    let wanted_bytes = layout.file_bytes + cache_area;
-    if length >= wanted_bytes {
-        return Ok(());
-    }
-    Err(ImageError::TooShort {
-        path: path.into(),
-        allocated_bytes: length,
-        wanted_bytes,
-    })
+    let parts = read_parts(path, &disk, length)?;
+    Ok(parts[0].header.info.clone())
 }
 
 impl FileStore {
-    /// Creates a new image. The file must not exist; if creation fails, it does not exist
-    /// afterwards.
+    /// Creates a new image of one chip. The file must not exist; if creation fails, it does not
+    /// exist afterwards.
     ///
     /// # Errors
     ///
@@ -121,14 +104,28 @@ impl FileStore {
     /// - [`ImageError::Io`]: the host refused the file, its size, a write or a sync.
     pub fn create(path: impl AsRef<Path>, spec: &ImageSpec) -> Result<FileStore, ImageError> {
         let path = path.as_ref();
-        let header = new_header(path, spec)?;
+        FileStore::create_shards(path, spec, None).and_then(|stores| only(path, stores))
+    }
+
+    /// Creates a new image with a chip as in `spec` for each shard.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`FileStore::create`].
+    pub fn create_shards(
+        path: impl AsRef<Path>,
+        spec: &ImageSpec,
+        striping: Option<Striping>,
+    ) -> Result<Vec<FileStore>, ImageError> {
+        let path = path.as_ref();
+        let headers = new_headers(path, spec, striping)?;
         let disk = FileDisk::open(path, Mode::Create)?;
-        let made = layout_of(path, &header).and_then(|layout| {
-            disk.set_len(layout.file_bytes)
+        let made = layout_of(path, &headers[0]).and_then(|layout| {
+            disk.set_len(layout.file_bytes * to_u64(headers.len()))
                 .map_err(|e| io_error(path, "give it its size", e))?;
-            let store = FileStore::create_on(path, Arc::new(disk), header)?;
+            let stores = FileStore::create_shards_on(path, Arc::new(disk), headers)?;
             sync_folder(path).map_err(|e| io_error(path, "sync its folder", e))?;
-            Ok(store)
+            Ok(stores)
         });
         if made.is_err() {
             let _ = std::fs::remove_file(path);
@@ -136,8 +133,23 @@ impl FileStore {
         made
     }
 
-    /// Opens an image. A read-only open writes nothing, even after a crash: recovery happens in
-    /// memory.
+    /// Opens an image of one chip. A read-only open writes nothing, even after a crash: recovery
+    /// happens in memory.
+    ///
+    /// # Errors
+    ///
+    /// - those of [`FileStore::open_shards`];
+    /// - [`ImageError::Contradiction`]: the image has several shards.
+    pub fn open(
+        path: impl AsRef<Path>,
+        access: Access,
+    ) -> Result<(FileStore, OpenReport), ImageError> {
+        let path = path.as_ref();
+        let (stores, report) = FileStore::open_shards(path, access)?;
+        Ok((only(path, stores)?, report))
+    }
+
+    /// Opens an image with all its shards, in their order.
     ///
     /// # Errors
     ///
@@ -147,10 +159,10 @@ impl FileStore {
     ///   check;
     /// - [`ImageError::Io`]: the host refused a read, a write or a sync. The next open finds the
     ///   same image.
-    pub fn open(
+    pub fn open_shards(
         path: impl AsRef<Path>,
         access: Access,
-    ) -> Result<(FileStore, OpenReport), ImageError> {
+    ) -> Result<(Vec<FileStore>, OpenReport), ImageError> {
         let path = path.as_ref();
         let mode = if access == Access::ReadOnly {
             Mode::ReadOnly
@@ -161,12 +173,12 @@ impl FileStore {
         let (length, kept) = disk.sizes().map_err(|e| io_error(path, "look at it", e))?;
         // Creation writes the table in full. A file with much less allocated space (some file
         // systems compress) is a sparse forgery, and no reason to allocate memory.
-        let (header, _) = read_header(path, &disk, length)?;
-        let table_bytes = to_u64(layout_of(path, &header)?.table_bytes());
+        let parts = read_parts(path, &disk, length)?;
+        let table_bytes = to_u64(parts[0].layout.table_bytes() * parts.len());
         if table_bytes > 1 << 20 && kept.saturating_mul(16) < table_bytes {
             return Err(damaged(path, "it keeps less than its block table".into()));
         }
-        FileStore::open_on(path, Arc::new(disk), length, access)
+        FileStore::open_shards_on(path, Arc::new(disk), length, access)
     }
 
     /// Opens an image that nobody uses yet, without any sync: the caller syncs the file when the
@@ -175,12 +187,12 @@ impl FileStore {
     /// # Errors
     ///
     /// Those of [`FileStore::open`].
-    pub fn open_unsynced(path: impl AsRef<Path>) -> Result<FileStore, ImageError> {
+    pub fn open_unsynced(path: impl AsRef<Path>) -> Result<Vec<FileStore>, ImageError> {
         let path = path.as_ref();
         let disk = FileDisk::open(path, Mode::ReadWrite)?;
         let (length, _) = disk.sizes().map_err(|e| io_error(path, "look at it", e))?;
         let disk = Arc::new(Unsynced(disk));
-        FileStore::open_on(path, disk, length, Access::ReadWrite).map(|(store, _)| store)
+        FileStore::open_shards_on(path, disk, length, Access::ReadWrite).map(|(stores, _)| stores)
     }
 
     /// Writes a new image to a disk of zeros.
@@ -207,28 +219,22 @@ impl FileStore {
         disk.sync().map_err(|e| io_error(path, "sync it", e))?;
         disk.write_at(layout.copy_at(0), &header.encode())
             .map_err(|e| io_error(path, "write its header", e.into()))?;
-        disk.map(layout.file_bytes);
         let found = Found::new(layout, &header.info);
         FileStore::begin(path, disk, layout, header, 0, 0, found, false)
     }
 
-    /// Opens the image on a disk of `length` bytes.
-    pub(super) fn open_on(
+    /// Opens one part of an image.
+    fn open_part(
         path: &Path,
         disk: Arc<dyn Disk>,
-        length: u64,
-        access: Access,
+        part: Part,
+        read_only: bool,
     ) -> Result<(FileStore, OpenReport), ImageError> {
-        let begun = Instant::now();
-        let read_only = access == Access::ReadOnly;
-        let disk: Arc<dyn Disk> = if read_only {
-            Arc::new(Overlay::new(disk))
-        } else {
-            disk
-        };
-        let (mut header, copy) = read_header(path, &*disk, length)?;
-        let layout = layout_of(path, &header)?;
-        check_length(path, &layout, &header, length)?;
+        let Part {
+            mut header,
+            copy,
+            layout,
+        } = part;
         let opener = Opener {
             path,
             disk: &*disk,
@@ -236,9 +242,6 @@ impl FileStore {
             info: &header.info.clone(),
             read_only,
         };
-        if !read_only {
-            disk.map(layout.file_bytes);
-        }
         opener.rewrite_header(copy)?;
         let mut report = OpenReport {
             was_clean: header.info.clean,
@@ -255,7 +258,6 @@ impl FileStore {
         // The copy in the file contains a lower number than the cut.
         let last_seq = std::mem::replace(&mut header.synced_seq, synced_seq);
         let store = FileStore::begin(path, disk, layout, header, copy, last_seq, found, read_only)?;
-        report.took = begun.elapsed();
         Ok((store, report))
     }
 

@@ -11,10 +11,10 @@ use faults::is_due;
 pub use faults::{Crash, End, Freeze, ReadFault, SyncFault, WriteFault};
 
 use super::disk::{Disk, WriteError};
-use super::open::{Access, OpenReport, new_header};
+use super::open::{Access, OpenReport, new_headers};
 use super::{FileStore, Layout};
 use crate::convert::{to_u64, to_usize};
-use crate::image::{ImageError, ImageSpec, PAGE, PAGE_LEN, is_zero};
+use crate::image::{ImageError, ImageSpec, PAGE, PAGE_LEN, Striping, is_zero};
 use crate::rng::SplitMix;
 use std::collections::BTreeSet;
 use std::io;
@@ -65,9 +65,25 @@ impl SimDisk {
     ///
     /// [`ImageError::BadSpec`] if no image can be made of `spec` with that number of spare slots.
     pub fn create(spec: &ImageSpec, spare_slots: u32) -> Result<(SimDisk, FileStore), ImageError> {
+        let (disk, mut stores) = SimDisk::create_shards(spec, None, spare_slots)?;
+        Ok((disk, stores.pop().expect("one chip")))
+    }
+
+    /// Creates a new image with a chip as in `spec` for each shard.
+    ///
+    /// # Errors
+    ///
+    /// As [`SimDisk::create`].
+    pub fn create_shards(
+        spec: &ImageSpec,
+        striping: Option<Striping>,
+        spare_slots: u32,
+    ) -> Result<(SimDisk, Vec<FileStore>), ImageError> {
         let path = Path::new(NAME);
-        let mut header = new_header(path, spec)?;
-        header.spare_slots = spare_slots;
+        let mut headers = new_headers(path, spec, striping)?;
+        for header in &mut headers {
+            header.spare_slots = spare_slots;
+        }
         let profile = &spec.profile;
         let layout = Layout::new(profile.geometry, profile.nop, spare_slots).map_err(|reason| {
             ImageError::BadSpec {
@@ -75,9 +91,10 @@ impl SimDisk {
                 reason,
             }
         })?;
-        let disk = SimDisk::holding(vec![0; to_usize(layout.file_bytes)]);
-        let store = FileStore::create_on(path, Arc::new(disk.clone()), header)?;
-        Ok((disk, store))
+        let bytes = to_usize(layout.file_bytes) * headers.len();
+        let disk = SimDisk::holding(vec![0; bytes]);
+        let stores = FileStore::create_shards_on(path, Arc::new(disk.clone()), headers)?;
+        Ok((disk, stores))
     }
 
     /// A disk with these bytes, synced.
@@ -106,8 +123,19 @@ impl SimDisk {
     ///
     /// As [`FileStore::open`], except for those of the path and the lock.
     pub fn open(&self, access: Access) -> Result<(FileStore, OpenReport), ImageError> {
-        let length = to_u64(self.lock().cache.len());
-        FileStore::open_on(Path::new(NAME), Arc::new(self.clone()), length, access)
+        let (mut stores, report) = self.open_shards(access)?;
+        assert_eq!(stores.len(), 1, "shards of a disk opened as one chip");
+        Ok((stores.pop().expect("one chip"), report))
+    }
+
+    /// Opens the image with all its shards, as [`SimDisk::open`].
+    ///
+    /// # Errors
+    ///
+    /// As [`SimDisk::open`].
+    pub fn open_shards(&self, access: Access) -> Result<(Vec<FileStore>, OpenReport), ImageError> {
+        let length = self.length();
+        FileStore::open_shards_on(Path::new(NAME), Arc::new(self.clone()), length, access)
     }
 
     /// Returns a copy of the disk in its current state: cache, disk, unsynced writes and pending

@@ -87,7 +87,7 @@ fn syncs_beside_the_work_promise_no_more_than_they_did() {
     }
 }
 
-struct Finally<'a>(&'a std::sync::atomic::AtomicBool);
+pub(super) struct Finally<'a>(pub(super) &'a std::sync::atomic::AtomicBool);
 
 impl Drop for Finally<'_> {
     fn drop(&mut self) {

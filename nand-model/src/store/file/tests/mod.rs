@@ -6,6 +6,7 @@ mod crash;
 mod open;
 mod readers;
 mod seals;
+mod shards;
 mod sim;
 mod sync;
 
@@ -79,6 +80,11 @@ pub(super) fn content(seed: u64, bytes: usize) -> Vec<u8> {
 impl Rig {
     fn new(profile: Profile, seed: u64) -> Rig {
         let (disk, store) = fresh(profile, 3);
+        Rig::on(profile, disk, store, seed)
+    }
+
+    /// A rig on a new store.
+    fn on(profile: Profile, disk: SimDisk, store: FileStore, seed: u64) -> Rig {
         let geometry = profile.geometry;
         let blank = Model {
             erase_counts: vec![0; geometry.blocks as usize],
