@@ -295,11 +295,14 @@ fn mount(
     Ok(ftl)
 }
 
+/// A scheme that is mounted on a chip of an image.
+pub type ImageFtl = Box<dyn Ftl<FileStore>>;
+
 /// Opens an image without ever changing it, and mounts its scheme in memory, on each of its chips.
 ///
 /// # Errors
 /// The image is in use, damaged, or its scheme does not mount.
-pub fn open_in_memory(image: &Path) -> Result<(ImageInfo, Vec<Box<dyn Ftl<FileStore>>>), Failure> {
+pub fn open_in_memory(image: &Path) -> Result<(ImageInfo, Vec<ImageFtl>), Failure> {
     let (stores, report) =
         FileStore::open_shards(image, Access::ReadOnly).map_err(|error| image_failure(&error))?;
     let mut info = stores[0].info().clone();

@@ -4,6 +4,7 @@ mod cache;
 mod control;
 mod flushes;
 mod requests;
+mod shards;
 mod time;
 
 use super::*;
@@ -212,6 +213,11 @@ fn make(
     options: VolumeOptions,
     slow: u64,
 ) -> (Volume<MemStore>, Handles) {
+    let (ftl, handles) = toy_on_chip(slow);
+    (Volume::new(ftl, options, durable), handles)
+}
+
+fn toy_on_chip(slow: u64) -> (Box<dyn Ftl<MemStore>>, Handles) {
     let profile = Profile::find("torture").unwrap().with_blocks(8);
     let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
     let handles = Handles::default();
@@ -224,7 +230,7 @@ fn make(
         trap,
         slow,
     };
-    (Volume::new(Box::new(ftl), options, durable), handles)
+    (Box::new(ftl), handles)
 }
 
 fn errno_of<T>(result: io::Result<T>) -> i32 {

@@ -1,0 +1,179 @@
+//! Several shards: what one of them does holds up no other, and a batch is split between them.
+
+use super::*;
+use crate::device::{BlockDevice, FlushOf};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// Pages of a stripe.
+const STRIPE: u64 = 4;
+
+/// A device of two toys.
+fn pair(durable: Option<Arc<dyn Durable<MemStore>>>) -> (Volume<MemStore>, [Handles; 2]) {
+    let ((one, first), (other, second)) = (toy_on_chip(1), toy_on_chip(1));
+    let chips = [one, other].map(|ftl| {
+        let durable = durable.clone();
+        MountedChip { ftl, durable }
+    });
+    let striping = Some(Striping {
+        count: 2,
+        stripe_bytes: STRIPE * PAGE as u64,
+    });
+    let options = VolumeOptions {
+        size: 2 * u64::from(PAGES) * PAGE as u64,
+        read_only: false,
+        emulate: false,
+    };
+    let volume = Volume::sharded(chips.into(), striping, options);
+    (volume, [first, second])
+}
+
+/// Writes pages of the device, each with its place in the list, in one batch; returns the errnos.
+fn write_pages(volume: &Volume<MemStore>, pages: &[u64]) -> Vec<i32> {
+    let data: Vec<_> = (0..pages.len()).map(|i| vec![i as u8 + 1; PAGE]).collect();
+    let offsets = pages.iter().map(|page| page * PAGE as u64);
+    let writes: Vec<_> = offsets.zip(data.iter().map(Vec::as_slice)).collect();
+    let mut results = Vec::new();
+    volume.write_many(&writes, &mut results);
+    let errno = |error: io::Error| error.raw_os_error().unwrap();
+    let results = results.into_iter();
+    results
+        .map(|result| result.map_or_else(errno, |_| 0))
+        .collect()
+}
+
+fn first_byte(volume: &Volume<MemStore>, page: u64) -> u8 {
+    let mut data = [0; PAGE];
+    volume.read(page * PAGE as u64, &mut data).unwrap();
+    data[0]
+}
+
+/// A request that does not end on one shard does not hold up those on the other: no lock is common
+/// to both.
+#[test]
+fn requests_on_another_shard_do_not_wait() {
+    let (volume, [first, _]) = pair(None);
+    let (volume, until) = (&volume, Arc::new(Mutex::new(())));
+    let held = until.lock().unwrap();
+    first.set(1, Trap::Hang(until.clone()));
+    std::thread::scope(|scope| {
+        let (done, ended) = channel();
+        let slow = scope.spawn(|| volume.write(PAGE as u64, &[9; PAGE]).map(drop));
+        while first.calls.lock().unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        scope.spawn(move || {
+            // All verbs but FLUSH, which is one of all shards.
+            let at = STRIPE * PAGE as u64;
+            volume.write(at, &[1; 2 * PAGE]).unwrap();
+            assert_eq!(write_pages(volume, &[4, 5, 6]), [0; 3]);
+            assert_eq!(first_byte(volume, 5), 2);
+            volume.trim(at, PAGE as u64).unwrap();
+            volume.write_zeroes(at + PAGE as u64, 512).unwrap();
+            volume.extents(at, PAGE as u64, 8).unwrap();
+            // What shows the device waits for none, either.
+            assert!(!volume.publish(false), "one of the locks is held");
+            volume.flash();
+            volume.idle(1);
+            done.send(()).unwrap();
+        });
+        let ended = ended.recv_timeout(Duration::from_secs(20));
+        assert!(!slow.is_finished(), "the first shard was busy all along");
+        drop(held);
+        slow.join().unwrap().unwrap();
+        ended.expect("the other shard waited");
+    });
+    assert_eq!(first_byte(volume, 1), 9);
+}
+
+#[test]
+fn a_batch_is_split_by_shard_and_keeps_its_order_in_each() {
+    let (volume, [first, second]) = pair(None);
+    // Pages 0 to 3 and 8 to 11 are in the first shard, the others in the second.
+    assert_eq!(write_pages(&volume, &[5, 0, 8, 5, 13, 0]), [0; 6]);
+    assert_eq!(first.calls(), ["write 0+1", "write 4+1", "write 0+1"]);
+    assert_eq!(second.calls(), ["write 1+1", "write 1+1", "write 5+1"]);
+    let seen = [0, 5, 8, 13].map(|page| first_byte(&volume, page));
+    assert_eq!(seen, [6, 4, 3, 5], "a later write of a page counts");
+    first.calls();
+    second.calls();
+    // One with bytes on both is no part of a batch; what is before it and behind it is.
+    let data = vec![7; 2 * PAGE];
+    let page = PAGE as u64;
+    let writes = [(0, &data[..]), (3 * page, &data), (5 * page, &data)];
+    let mut results = Vec::new();
+    volume.write_many(&writes, &mut results);
+    assert!(results.iter().all(Result::is_ok));
+    assert_eq!(first.calls(), ["write 0+2", "write 3+1"]);
+    assert_eq!(second.calls(), ["write 0+1", "write 1+2"]);
+    let writes = *volume.host().of(Op::Write);
+    assert_eq!((writes.completed, writes.in_flight), (9, 0));
+    assert_eq!(writes.bytes, 12 * page);
+}
+
+#[test]
+fn what_one_shard_refuses_in_a_batch_is_done_again_there_alone() {
+    let (volume, [first, second]) = pair(None);
+    second.set(1, Trap::Fail(FtlError::HostFull));
+    assert_eq!(write_pages(&volume, &[4, 0, 5, 1, 6]), [0, 0, ENOSPC, 0, 0]);
+    assert_eq!(first.calls(), ["write 0+1", "write 1+1"], "once");
+    let again = [
+        "write 0+1",
+        "write 1+1",
+        "write 0+1",
+        "write 1+1",
+        "write 2+1",
+    ];
+    assert_eq!(second.calls(), again);
+    *second.trap.lock().unwrap() = None;
+    let seen = [4, 0, 5, 1, 6].map(|page| first_byte(&volume, page));
+    assert_eq!(seen, [1, 2, 0, 4, 5]);
+    let writes = *volume.host().of(Op::Write);
+    assert_eq!((writes.completed, writes.in_flight), (4, 0));
+}
+
+/// A shard takes as many pages of a batch as its scheme appends in a run, whatever is on another.
+#[test]
+fn the_length_of_a_batch_is_that_of_a_shard() {
+    let (volume, [first, second]) = pair(None);
+    let pages: Vec<u64> = (0..40).collect();
+    assert_eq!(write_pages(&volume, &pages), [0; 40]);
+    // 16 pages of each, then the rest.
+    let calls = |handles: &Handles| handles.calls().len();
+    assert_eq!((calls(&first), calls(&second)), (20, 20));
+    assert!(
+        pages
+            .iter()
+            .all(|page| first_byte(&volume, *page) == *page as u8 + 1)
+    );
+}
+
+/// A FLUSH, and so a request with FUA, is one of all shards, and waits for the number of each.
+#[test]
+fn a_flush_is_one_of_all_shards() {
+    let gate = Arc::new(Gate::default());
+    *gate.open.lock().unwrap() = true;
+    let (volume, [first, second]) = pair(Some(gate.clone()));
+    volume.write(0, &[1; PAGE]).unwrap();
+    volume.write(0, &[2; PAGE]).unwrap();
+    volume.write(STRIPE * PAGE as u64, &[3; PAGE]).unwrap();
+    for of in [
+        FlushOf::Everything,
+        FlushOf::Request {
+            offset: 0,
+            len: PAGE as u64,
+        },
+    ] {
+        first.calls();
+        second.calls();
+        gate.marks.lock().unwrap().clear();
+        drop(volume.flush(of).unwrap().wait().unwrap());
+        assert_eq!(
+            [first.calls(), second.calls()].map(|calls| calls.len()),
+            [1, 1]
+        );
+        let marks = gate.marks.lock().unwrap().clone();
+        assert_eq!(marks.len(), 2, "{marks:?}");
+        assert_eq!(marks[0], marks[1] + 1, "the first shard has one write more");
+    }
+}
