@@ -279,7 +279,11 @@ impl Checkpoints {
         if !pages.keys().copied().take(index(total)).eq(0..total) {
             return Ok(None);
         }
-        let pages: Vec<Ppn> = pages.range(..total).map(|(_, (ppn, _))| *ppn).collect();
+        let pages: Vec<Ppn> = pages
+            .values()
+            .take(index(total))
+            .map(|(ppn, _)| *ppn)
+            .collect();
         let geometry = space.geometry();
         let mut chunks = Vec::with_capacity(pages.len());
         let (mut data, mut records) = (Vec::new(), Vec::new());
