@@ -69,9 +69,9 @@ def schemes():
 class Daemon:
     """`ftld` over NBD on an instance of its own below `folder`; started again, it takes up its image."""
 
-    def __init__(self, folder, name, *options):
+    def __init__(self, folder, name, *options, image=None):
         self.folder, self.name = Path(folder), name
-        self.image = self.folder / f"{name}.ftld"
+        self.image = Path(image or self.folder / f"{name}.ftld")
         self.uri = f"nbd+unix:///?socket={self.folder / name}.sock"
         self.environment = dict(os.environ, FTLD_RUNTIME_DIR=f"{folder}/run", FTLD_STATE_DIR=str(folder))
         self.process = None
