@@ -234,6 +234,7 @@ impl FileStore {
             mut header,
             copy,
             layout,
+            records_failure,
         } = part;
         let opener = Opener {
             path,
@@ -253,7 +254,8 @@ impl FileStore {
             opener.read_table(header.synced_seq)?
         } else {
             let rewrites_all = header.info.sync_failed || header.undoing;
-            opener.recover(&mut header, copy, rewrites_all, &mut report)?
+            let trust = (rewrites_all, records_failure);
+            opener.recover(&mut header, copy, trust, &mut report)?
         };
         // The copy in the file contains a lower number than the cut.
         let last_seq = std::mem::replace(&mut header.synced_seq, synced_seq);

@@ -4,7 +4,9 @@
 //! Invariants: the headers of all parts are read and compared before any part is changed. Parts are
 //! opened one after the other: if the host fails between two of them, the next open finds the first
 //! one as a stopped daemon leaves it, and the others unchanged. A sync that failed counts for all
-//! parts; part 0, which names the cache area, is the first to forget it.
+//! parts; part 0, which names the cache area, is the first to forget it. But a part is cut at its
+//! synced number only if its own header records the failure: otherwise that number may be older than
+//! the last FLUSH.
 
 use super::header::{layout_of, new_header, read_header};
 use super::{Access, FileStore, OpenReport, damaged};
@@ -22,6 +24,9 @@ pub(super) struct Part {
     /// The newest copy of the header.
     pub(super) copy: usize,
     pub(super) layout: Layout,
+    /// Whether its own header records a failed sync, so that its synced number includes everything
+    /// that was acknowledged.
+    pub(super) records_failure: bool,
 }
 
 /// Returns the headers of a new image, one per part.
@@ -66,7 +71,8 @@ pub(super) fn read_parts(
         let reason = format!("part 0 of {count}: part {} is in its place", shard.index);
         return Err(damaged(path, reason));
     }
-    // A sync that failed was one of the whole file.
+    // A sync that failed was one of the whole file. The disk may lack the headers that record it in
+    // some parts; these are as after a host crash without such a record.
     let has_failed = parts.iter().any(|part| part.header.info.sync_failed);
     for part in &mut parts {
         part.header.info.sync_failed = has_failed;
@@ -78,6 +84,7 @@ fn read_part(path: &Path, disk: &dyn Disk, at: u64, length: u64) -> Result<Part,
     let (header, copy) = read_header(path, disk, at, length)?;
     let layout = layout_of(path, &header)?;
     Ok(Part {
+        records_failure: header.info.sync_failed,
         header,
         copy,
         layout,

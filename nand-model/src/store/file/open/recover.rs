@@ -12,19 +12,20 @@ use crate::store::file::Block;
 
 impl Opener<'_> {
     /// Recovers an image after an unclean stop: see the module's header. Leaves `header` with the
-    /// cut as synced number; the caller syncs and writes it. `copy` is its newest copy.
+    /// cut as synced number; the caller syncs and writes it. `copy` is its newest copy. Whether all
+    /// is rewritten, and whether operations beyond the synced number are lost with a failed sync,
+    /// is the caller's word.
     pub(super) fn recover(
         &self,
         header: &mut Header,
         copy: usize,
-        rewrites_all: bool,
+        (rewrites_all, trust_synced_only): (bool, bool),
         report: &mut OpenReport,
     ) -> Result<Found, ImageError> {
         let heads = self.read_heads()?;
         let seals = self.read_seals()?;
         let synced_seq = header.synced_seq.max(seals.synced_seq);
         let mut found = Found::new(self.layout, self.info);
-        let trust_synced_only = header.info.sync_failed;
         let pass = self.read_slots(synced_seq, &heads, &seals, trust_synced_only, &mut found)?;
         let cut = pass.cut;
         assert!(
