@@ -150,7 +150,8 @@ impl<S: Store + 'static> Volume<S> {
         self.with_power(left).unwrap_or(Idle::Settled)
     }
 
-    /// Discards a bounded part of the freed space of each shard whose lock is free.
+    /// Discards a bounded part of the freed space of each shard whose lock is free; nothing while
+    /// the device is paused, since its image may be copied meanwhile.
     pub fn discard_freed_space(&self) {
         if self.shape.read_only || self.unlocked.health.load(Relaxed) != WELL {
             return;
@@ -159,6 +160,9 @@ impl<S: Store + 'static> Volume<S> {
             let (Some(durable), Some(mut guard)) = (&shard.durable, shard.try_lock()) else {
                 continue;
             };
+            if self.paused().is_some() {
+                return;
+            }
             if let Some(Err(error)) = guard
                 .as_mut()
                 .map(|core| durable.discard_freed_space(core.ftl.chip_mut().store_mut()))
