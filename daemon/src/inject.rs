@@ -18,7 +18,6 @@ use nand_model::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 use strum::{EnumCount, IntoStaticStr, VariantArray, VariantNames};
 
@@ -100,20 +99,21 @@ pub struct Injected {
 
 impl Injected {
     /// Returns what was injected into these shards of a device with `count`, as one.
-    pub(crate) fn of_shards(
-        mut all: Vec<Injected>,
-        shards: Range<usize>,
-        count: usize,
-    ) -> Injected {
+    pub(crate) fn of_shards(mut all: Vec<Injected>, shards: &[usize], count: usize) -> Injected {
         assert_eq!(all.len(), shards.len(), "a fault for each shard");
         if count == 1 {
             return all.remove(0);
         }
         let is_cut = all.iter().any(|injected| injected.kind == Kind::PowerCut);
         let of =
-            |(shard, injected): (usize, &Injected)| format!("shard {shard}: {}", injected.text);
-        let texts: Vec<_> = shards.clone().zip(&all).map(of).collect();
-        let facts: Vec<_> = all.iter().map(|injected| &injected.facts).collect();
+            |(shard, injected): (&usize, &Injected)| format!("shard {shard}: {}", injected.text);
+        let texts: Vec<_> = shards.iter().zip(&all).map(of).collect();
+        let with_shard = |(shard, injected): (&usize, &Injected)| {
+            let mut facts = injected.facts.clone();
+            facts["shard"] = (*shard).into();
+            facts
+        };
+        let facts: Vec<_> = shards.iter().zip(&all).map(with_shard).collect();
         Injected {
             kind: all[0].kind,
             count: if is_cut {
@@ -122,7 +122,7 @@ impl Injected {
                 all.iter().map(|injected| injected.count).sum()
             },
             text: texts.join("; "),
-            facts: json!({"first_shard": shards.start, "shards": facts}),
+            facts: json!({"shards": facts}),
             cut_seed: all[0].cut_seed,
         }
     }
@@ -220,7 +220,7 @@ pub struct BadBlock {
     /// Seed of random choices [default: a new one, printed in the answer]
     #[arg(long, value_name = "N", requires = "count")]
     pub seed: Option<u64>,
-    /// Chip of the blocks, from 0 on; needed if the device has several shards
+    /// Chip of the random blocks, from 0 on; needed if the device has several shards
     #[arg(long, value_name = "K")]
     pub shard: Option<u32>,
 }
@@ -249,7 +249,7 @@ pub struct BitErrors {
     /// Seed of random choices [default: a new one, printed in the answer]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Chip of the pages, from 0 on; needed if the device has several shards, except with --factor
+    /// Chip of the random pages, from 0 on; needed with --count if the device has several shards
     #[arg(long, value_name = "K")]
     pub shard: Option<u32>,
 }
@@ -270,25 +270,59 @@ impl Injection {
         })
     }
 
-    /// Returns the shards that the fault is for, of a device with `count`.
+    /// Returns the blocks that it names, and the shard.
+    fn named(&self) -> (Vec<u32>, Option<u32>) {
+        match self {
+            Injection::BadBlock(bad) => (bad.block.clone(), bad.shard),
+            Injection::BitErrors(errors) => (errors.block.into_iter().collect(), errors.shard),
+            _ => (Vec::new(), None),
+        }
+    }
+
+    /// Returns the shards that the fault is for, of a device with `count`, each of `blocks` blocks.
+    /// Blocks are numbered shard by shard.
     ///
     /// # Errors
-    /// The shard does not exist, or the fault names none and needs one.
-    pub(crate) fn shards(&self, count: usize) -> Result<Range<usize>, Failure> {
-        let (shard, is_of_all) = match self {
-            Injection::BadBlock(bad) => (bad.shard, false),
-            Injection::BitErrors(errors) => (errors.shard, errors.factor.is_some()),
-            _ => (None, true),
-        };
-        match shard.map(index) {
-            Some(shard) if shard < count => Ok(shard..shard + 1),
-            Some(shard) => Err(Failure::usage(format!(
+    /// The shard or a block does not exist, a block is in another shard, or the fault names neither
+    /// and needs one.
+    pub(crate) fn shards(&self, count: usize, blocks: u32) -> Result<Vec<usize>, Failure> {
+        let (named, shard) = self.named();
+        let shard = shard.map(index);
+        if let Some(shard) = shard.filter(|&shard| shard >= count) {
+            return Err(Failure::usage(format!(
                 "no shard {shard}; the device has 0 to {}",
                 count - 1
-            ))),
-            None if is_of_all || count == 1 => Ok(0..count),
+            )));
+        }
+        let is_of_all = match self {
+            Injection::BadBlock(_) => false,
+            Injection::BitErrors(errors) => errors.factor.is_some(),
+            _ => true,
+        };
+        let mut of_blocks = Vec::new();
+        for block in named {
+            let own = index(block / blocks);
+            if own >= count {
+                let last = to_u64(count) * u64::from(blocks) - 1;
+                return Err(Failure::usage(format!(
+                    "no block {block}; the flash has 0 to {last}"
+                )));
+            }
+            if let Some(shard) = shard.filter(|&shard| shard != own) {
+                return Err(Failure::usage(format!(
+                    "block {block} is in shard {own}, not {shard}; leave --shard out"
+                )));
+            }
+            of_blocks.push(own);
+        }
+        of_blocks.sort_unstable();
+        of_blocks.dedup();
+        match shard {
+            _ if !of_blocks.is_empty() => Ok(of_blocks),
+            Some(shard) => Ok(vec![shard]),
+            None if is_of_all || count == 1 => Ok((0..count).collect()),
             None => Err(Failure::usage(format!(
-                "the device has {count} shards with blocks of their own; add --shard K, from 0 to {}",
+                "the device has {count} shards; add --shard K, from 0 to {}",
                 count - 1
             ))),
         }
@@ -305,29 +339,34 @@ impl Injection {
         seed.unwrap_or_else(fresh_seed)
     }
 
-    /// Returns the fault of one of several shards: each has a seed of its own.
-    pub(crate) fn for_shard(&self, seed: u64, shard: usize) -> Injection {
+    /// Returns the fault of one of several shards, of `blocks` blocks each: with a seed and blocks
+    /// of its own.
+    pub(crate) fn for_shard(&self, seed: u64, shard: usize, blocks: u32) -> Injection {
         let mut of = self.clone();
         let seed = Some(seed.wrapping_add(to_u64(shard)));
         match &mut of {
             Injection::PowerCut(cut) => cut.seed = seed,
-            Injection::BadBlock(bad) => bad.seed = seed,
+            Injection::BadBlock(bad) => {
+                bad.seed = seed;
+                bad.block.retain(|block| index(block / blocks) == shard);
+            }
             Injection::BitErrors(errors) => errors.seed = seed,
             _ => {}
         }
         of
     }
 
-    /// Applies the injection to the chip.
+    /// Applies the injection to the chip. The shards before it have `before` blocks, which the
+    /// numbers of blocks count.
     ///
     /// # Errors
     /// It is a fault of requests, the block or page does not exist, or its state does not allow the
     /// fault.
-    pub fn apply<S: Store>(&self, chip: &mut Chip<S>) -> Result<Injected, Failure> {
+    pub fn apply<S: Store>(&self, chip: &mut Chip<S>, before: u32) -> Result<Injected, Failure> {
         match self {
             Injection::PowerCut(cut) => cut.apply(chip),
-            Injection::BadBlock(bad) => bad.apply(chip),
-            Injection::BitErrors(errors) => errors.apply(chip),
+            Injection::BadBlock(bad) => bad.apply(chip, before),
+            Injection::BitErrors(errors) => errors.apply(chip, before),
             _ => Err(Failure::usage(
                 "a fault of requests does not reach the flash",
             )),
@@ -376,7 +415,7 @@ impl PowerCut {
 }
 
 impl BadBlock {
-    fn apply<S: Store>(&self, chip: &mut Chip<S>) -> Result<Injected, Failure> {
+    fn apply<S: Store>(&self, chip: &mut Chip<S>, before: u32) -> Result<Injected, Failure> {
         let block_faults = chip.faults().map_or(&[][..], |plan| &plan.block_faults);
         let doomed: Vec<_> = block_faults.iter().map(|fault| fault.block).collect();
         let seed = self.seed.unwrap_or_else(fresh_seed);
@@ -391,7 +430,7 @@ impl BadBlock {
             None => self
                 .block
                 .iter()
-                .map(|&block| good_block(chip, &doomed, block))
+                .map(|&block| good_block(chip, &doomed, block, before))
                 .collect::<Result<_, _>>()?,
         };
         chip.update_faults(|plan| {
@@ -406,7 +445,7 @@ impl BadBlock {
             blocks.iter().all(|block| chip.bad(*block).is_none()),
             "a fault is planned for a bad block"
         );
-        let numbers: Vec<_> = blocks.iter().map(|block| block.raw()).collect();
+        let numbers: Vec<_> = blocks.iter().map(|block| before + block.raw()).collect();
         let list = list(numbers.iter().map(u32::to_string));
         Ok(Injected {
             kind: Kind::BadBlock,
@@ -431,8 +470,13 @@ fn list(items: impl ExactSizeIterator<Item = String>) -> String {
 }
 
 /// Returns the block with this number, if it can still go bad.
-fn good_block<S: Store>(chip: &Chip<S>, doomed: &[Pbn], number: u32) -> Result<Pbn, Failure> {
-    let block = a_block(chip, number)?;
+fn good_block<S: Store>(
+    chip: &Chip<S>,
+    doomed: &[Pbn],
+    number: u32,
+    before: u32,
+) -> Result<Pbn, Failure> {
+    let block = a_block(chip, number, before)?;
     if chip.bad(block).is_some() {
         return Err(Failure::failed(format!("block {number} is bad already")));
     }
@@ -444,15 +488,14 @@ fn good_block<S: Store>(chip: &Chip<S>, doomed: &[Pbn], number: u32) -> Result<P
     Ok(block)
 }
 
-fn a_block<S: Store>(chip: &Chip<S>, number: u32) -> Result<Pbn, Failure> {
+fn a_block<S: Store>(chip: &Chip<S>, number: u32, before: u32) -> Result<Pbn, Failure> {
     let blocks = chip.geometry().blocks;
-    if number < blocks {
-        Ok(Pbn::new(number))
-    } else {
-        Err(Failure::usage(format!(
-            "no block {number}; the flash has 0 to {}",
-            blocks - 1
-        )))
+    match number.checked_sub(before) {
+        Some(own) if own < blocks => Ok(Pbn::new(own)),
+        _ => Err(Failure::usage(format!(
+            "no block {number}; the flash has {before} to {}",
+            before + blocks - 1
+        ))),
     }
 }
 
@@ -471,14 +514,14 @@ fn sample<T>(mut from: Vec<T>, count: u32, seed: u64, what: &str) -> Result<Vec<
 }
 
 impl BitErrors {
-    fn apply<S: Store>(&self, chip: &mut Chip<S>) -> Result<Injected, Failure> {
+    fn apply<S: Store>(&self, chip: &mut Chip<S>, before: u32) -> Result<Injected, Failure> {
         let seed = self.seed.unwrap_or_else(fresh_seed);
         if let Some(factor) = self.factor {
             return everywhere(chip, factor, seed);
         }
         let pages = match (self.count, self.block, self.page) {
             (Some(count), ..) => sample(programmed_pages(chip), count, seed, "programmed pages")?,
-            (None, Some(block), Some(page)) => vec![programmed_page(chip, block, page)?],
+            (None, Some(block), Some(page)) => vec![programmed_page(chip, block, page, before)?],
             _ => {
                 return Err(Failure::usage(
                     "bit errors need a page (--block, --page), --count or --factor",
@@ -499,7 +542,10 @@ impl BitErrors {
         let geometry = chip.geometry();
         let named: Vec<_> = pages
             .iter()
-            .map(|ppn| [geometry.block_of(*ppn).raw(), geometry.offset_of(*ppn)])
+            .map(|ppn| {
+                let block = before + geometry.block_of(*ppn).raw();
+                [block, geometry.offset_of(*ppn)]
+            })
             .collect();
         let list = list(named.iter().map(|[block, page]| format!("{block}:{page}")));
         let fate = if corrected {
@@ -547,8 +593,16 @@ fn programmed_pages<S: Store>(chip: &Chip<S>) -> Vec<Ppn> {
         .collect()
 }
 
-fn programmed_page<S: Store>(chip: &Chip<S>, number: u32, page: u32) -> Result<Ppn, Failure> {
-    let (block, pages) = (a_block(chip, number)?, chip.geometry().pages_per_block);
+fn programmed_page<S: Store>(
+    chip: &Chip<S>,
+    number: u32,
+    page: u32,
+    before: u32,
+) -> Result<Ppn, Failure> {
+    let (block, pages) = (
+        a_block(chip, number, before)?,
+        chip.geometry().pages_per_block,
+    );
     if page >= pages {
         return Err(Failure::usage(format!(
             "no page {page}; a block has 0 to {}",

@@ -13,7 +13,7 @@ fn chip() -> Chip<MemStore> {
 }
 
 fn refused(injection: Injection, exit: Exit, part: &str) {
-    let failure = injection.apply(&mut chip()).unwrap_err();
+    let failure = injection.apply(&mut chip(), 0).unwrap_err();
     assert!(
         failure.exit == exit && failure.message.contains(part),
         "{failure:?}"
@@ -86,7 +86,7 @@ fn what_is_left_to_chance_repeats_from_its_seed() {
             block: Vec::new(),
             shard: None,
         }
-        .apply(&mut chip())
+        .apply(&mut chip(), 0)
         .unwrap()
         .facts
     };
@@ -151,10 +151,10 @@ fn what_cannot_be_is_named() {
         "no outcome \"gone\"; there are not-started, mixed",
     );
     let mut chip = chip();
-    assert_eq!(bad(&[1, 2]).apply(&mut chip).unwrap().count, 2);
+    assert_eq!(bad(&[1, 2]).apply(&mut chip, 0).unwrap().count, 2);
     assert!(
         bad(&[2])
-            .apply(&mut chip)
+            .apply(&mut chip, 0)
             .unwrap_err()
             .message
             .contains("block 2 fails at its next")
@@ -162,31 +162,38 @@ fn what_cannot_be_is_named() {
     assert!(chip.erase(0, Pbn::new(1), Cause::Gc).is_err());
     assert!(
         bad(&[1])
-            .apply(&mut chip)
+            .apply(&mut chip, 0)
             .unwrap_err()
             .message
             .contains("block 1 is bad already")
     );
     assert_eq!(
-        count(6).apply(&mut chip).unwrap().count,
+        count(6).apply(&mut chip, 0).unwrap().count,
         6,
         "the six that are left"
     );
 }
 
 /// The shards that a fault is for, of a device with `count`, or the message.
-fn places(injection: &Injection, count: usize) -> Result<Range<usize>, String> {
-    injection.shards(count).map_err(|failure| {
+fn places(injection: &Injection, count: usize) -> Result<Vec<usize>, String> {
+    injection.shards(count, 8).map_err(|failure| {
         assert_eq!(failure.exit, Exit::Usage);
         failure.message
     })
 }
 
 #[test]
-fn a_fault_of_blocks_names_its_shard_and_a_power_cut_is_one_of_all() {
+fn a_fault_of_blocks_is_in_their_shards_and_a_power_cut_is_one_of_all() {
+    let blocks = |block: &[u32], shard| {
+        Injection::BadBlock(BadBlock {
+            block: block.to_vec(),
+            shard,
+            ..BadBlock::default()
+        })
+    };
     let bad = |shard| {
         Injection::BadBlock(BadBlock {
-            block: vec![1],
+            count: Some(1),
             shard,
             ..BadBlock::default()
         })
@@ -200,9 +207,9 @@ fn a_fault_of_blocks_names_its_shard_and_a_power_cut_is_one_of_all() {
         })
     };
     for of_blocks in [&bad as &dyn Fn(_) -> _, &|shard| errors(shard, None)] {
-        assert_eq!(places(&of_blocks(None), 1), Ok(0..1));
-        assert_eq!(places(&of_blocks(Some(0)), 1), Ok(0..1));
-        assert_eq!(places(&of_blocks(Some(2)), 3), Ok(2..3));
+        assert_eq!(places(&of_blocks(None), 1), Ok(vec![0]));
+        assert_eq!(places(&of_blocks(Some(0)), 1), Ok(vec![0]));
+        assert_eq!(places(&of_blocks(Some(2)), 3), Ok(vec![2]));
         for (shard, count, part) in [
             (Some(1), 1, "no shard 1; the device has 0 to 0"),
             (Some(3), 3, "no shard 3; the device has 0 to 2"),
@@ -213,11 +220,29 @@ fn a_fault_of_blocks_names_its_shard_and_a_power_cut_is_one_of_all() {
             assert!(message.contains(part), "{message}");
         }
     }
-    assert_eq!(places(&errors(None, Some(2.0)), 4), Ok(0..4));
-    assert_eq!(places(&errors(Some(1), Some(2.0)), 4), Ok(1..2));
+    // Eight blocks a shard, numbered shard by shard.
+    assert_eq!(places(&blocks(&[17, 0, 16], None), 3), Ok(vec![0, 2]));
+    assert_eq!(places(&blocks(&[17], Some(2)), 3), Ok(vec![2]));
+    for (injection, part) in [
+        (blocks(&[24], None), "no block 24; the flash has 0 to 23"),
+        (blocks(&[u32::MAX], None), "the flash has 0 to 23"),
+        (
+            blocks(&[17], Some(1)),
+            "block 17 is in shard 2, not 1; leave --shard out",
+        ),
+    ] {
+        let message = places(&injection, 3).unwrap_err();
+        assert!(message.contains(part), "{message}");
+    }
+    let Injection::BadBlock(own) = blocks(&[17, 0, 16], None).for_shard(1, 2, 8) else {
+        panic!("another fault")
+    };
+    assert_eq!(own.block, [17, 16]);
+    assert_eq!(places(&errors(None, Some(2.0)), 4), Ok(vec![0, 1, 2, 3]));
+    assert_eq!(places(&errors(Some(1), Some(2.0)), 4), Ok(vec![1]));
     assert_eq!(
         places(&Injection::PowerCut(PowerCut::default()), 4),
-        Ok(0..4)
+        Ok(vec![0, 1, 2, 3])
     );
 }
 
@@ -231,7 +256,7 @@ fn each_shard_has_a_seed_of_its_own_and_the_answer_has_all() {
     });
     let outcomes = |seed| -> Vec<_> {
         (0..16)
-            .map(|shard| cut.for_shard(seed, shard).apply(&mut chip()).unwrap())
+            .map(|shard| cut.for_shard(seed, shard, 8).apply(&mut chip(), 0).unwrap())
             .collect()
     };
     let facts =
@@ -241,17 +266,45 @@ fn each_shard_has_a_seed_of_its_own_and_the_answer_has_all() {
     let seeds: std::collections::BTreeSet<_> = all.iter().map(|one| one.cut_seed).collect();
     assert_eq!(seeds.len(), 16);
     let of_each = facts(&all);
-    let sum = Injected::of_shards(all, 0..16, 16);
+    let places: Vec<usize> = (0..16).collect();
+    let sum = Injected::of_shards(all, &places, 16);
     assert_eq!((sum.count, sum.kind), (1, Kind::PowerCut), "one cut");
-    assert_eq!(sum.facts, json!({"first_shard": 0, "shards": of_each}));
+    for (shard, alone) in of_each.iter().enumerate() {
+        let mut named = alone.clone();
+        named["shard"] = shard.into();
+        assert_eq!(sum.facts["shards"][shard], named);
+    }
     let bad = Injection::BadBlock(BadBlock {
         block: vec![1, 2],
         ..BadBlock::default()
     });
-    let one = || bad.apply(&mut chip()).unwrap();
-    let alone = Injected::of_shards(vec![one()], 0..1, 1);
+    let one = || bad.apply(&mut chip(), 0).unwrap();
+    let alone = Injected::of_shards(vec![one()], &[0], 1);
     assert_eq!((alone.text, alone.facts), (one().text, one().facts));
-    let named = Injected::of_shards(vec![one()], 2..3, 4);
-    assert_eq!((named.count, &named.facts["first_shard"]), (2, &json!(2)));
+    let named = Injected::of_shards(vec![one()], &[2], 4);
+    assert_eq!(
+        (named.count, &named.facts["shards"][0]["shard"]),
+        (2, &json!(2))
+    );
     assert!(named.text.starts_with("shard 2: "), "{}", named.text);
+}
+
+/// Blocks are numbered shard by shard, in the fault and in its answer.
+#[test]
+fn the_numbers_of_blocks_count_the_shards_before() {
+    let blocks = chip().geometry().blocks;
+    let bad = |block| {
+        Injection::BadBlock(BadBlock {
+            block: vec![block],
+            ..BadBlock::default()
+        })
+    };
+    let mut second = chip();
+    let answer = bad(blocks + 3).apply(&mut second, blocks).unwrap();
+    assert_eq!(answer.facts["blocks"], json!([blocks + 3]));
+    let faults = &second.faults().unwrap().block_faults;
+    assert!(faults.iter().all(|fault| fault.block == Pbn::new(3)));
+    let outside = bad(3).apply(&mut second, blocks).unwrap_err();
+    let range = format!("the flash has {blocks} to {}", 2 * blocks - 1);
+    assert!(outside.message.contains(&range), "{}", outside.message);
 }

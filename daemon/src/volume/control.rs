@@ -7,6 +7,7 @@ use super::Volume;
 use super::pause_gate::{PAUSE_MAX, Paused, Step};
 use super::unlocked::NO_POWER;
 use super::write_cache::{Outcome, WriteCache};
+use crate::convert::to_u32;
 use crate::failure::Failure;
 use crate::inject::{Injected, Injection, Kind};
 use ftl_core::Event;
@@ -27,7 +28,12 @@ impl<S: Store + 'static> Volume<S> {
                 "the image is served with --read-only and is not changed",
             ));
         }
-        let places = injection.shards(self.shards.len())?;
+        let blocks = self.shards[0]
+            .lock()
+            .as_ref()
+            .map(|core| core.ftl.chip().geometry().blocks)
+            .ok_or_else(|| Failure::failed("already stopping"))?;
+        let places = injection.shards(self.shards.len(), blocks)?;
         let mut all: Vec<Injected> = Vec::new();
         let (mut is_off, seed) = (false, injection.seed());
         for (number, shard) in self
@@ -38,7 +44,7 @@ impl<S: Store + 'static> Volume<S> {
         {
             let injection = match self.shards.len() {
                 1 => injection.clone(),
-                _ => injection.for_shard(seed, number),
+                _ => injection.for_shard(seed, number, blocks),
             };
             let mut guard = shard.lock();
             if let Some(why) = self.failure().filter(|_| !is_off) {
@@ -49,7 +55,7 @@ impl<S: Store + 'static> Volume<S> {
             let core = guard
                 .as_mut()
                 .ok_or_else(|| Failure::failed("already stopping"))?;
-            let injected = injection.apply(core.ftl.chip_mut())?;
+            let injected = injection.apply(core.ftl.chip_mut(), to_u32(number) * blocks)?;
             if let (Some(cache), Some(seed)) = (&mut core.cache, injected.cut_seed) {
                 cache.set_cut_seed(seed);
             }
@@ -59,7 +65,7 @@ impl<S: Store + 'static> Volume<S> {
             }
             all.push(injected);
         }
-        let injected = Injected::of_shards(all, places, self.shards.len());
+        let injected = Injected::of_shards(all, &places, self.shards.len());
         tracing::warn!("injected: {}", injected.text);
         self.unlocked.injected[injected.kind.index()].fetch_add(injected.count, Relaxed);
         if is_off {
