@@ -111,7 +111,7 @@ function stages(a, b) {
     ['Host page', (writes > 1 ? writes + ' writes, the last one: ' : '') + (to > from ? 'pages ' + from + ' to ' + to : 'page ' + from)
       + ' (' + bytes(length) + ' at byte ' + offset + ')', []],
     ['Stream', (streams.length ? 'Pages appended to ' + streams.map(streamText).join('; ') : 'No page programmed') + '. By cause: ' + told(programs),
-      streams.filter(s => s.block !== null).map(s => Math.floor(s.block / map.perCell))],
+      streams.filter(s => s.block !== null).map(s => cellOf(map, s.block))],
     ['Block', more.length ? 'More valid pages in ' + names(more) : 'No block has more valid pages', more],
     ['Older version', fewer.length ? 'Fewer valid pages in ' + names(fewer) : 'No block has fewer valid pages', fewer],
     ['Map', ofMap.length ? 'Pages programmed for it: ' + told(ofMap)
@@ -400,10 +400,10 @@ function drawMap() {
     g.strokeRect(i % columns * size - 1, Math.floor(i / columns) * size - 1, size + 1, size + 1);
   };
   const { newest, blocks } = victims();
-  for (const block of blocks) mark(Math.floor(block / map.perCell), C.red, 2);
-  if (newest) { const cell = Math.floor(newest[2] / map.perCell); mark(cell, 'var(--ink)', 5); mark(cell, C.red, 3); }
+  for (const block of blocks) mark(cellOf(map, block), C.red, 2);
+  if (newest) { const cell = cellOf(map, newest[2]); mark(cell, 'var(--ink)', 5); mark(cell, C.red, 3); }
   const event = held && shown().events[cursor];
-  if (event && event[2] !== null && event !== newest) mark(Math.floor(event[2] / map.perCell), 'var(--ink)', 2);
+  if (event && event[2] !== null && event !== newest) mark(cellOf(map, event[2]), 'var(--ink)', 2);
   if (way && way.told >= 0) for (const cell of way.stages[way.told][2]) mark(cell, LINE, 4);
   const i = pointed >= 0 ? pointed : chosen;
   mark(i, 'var(--ink)', 2);
@@ -486,6 +486,12 @@ function drawValid() {
     entries.push([C.red, 'victim: block ' + newest[2] + ' with ' + newest[3] + '; mean of the last ' + found.length + ' victims (dashed) ' + last.toFixed(1)]);
   }
   legend('valid-legend', entries);
+}
+
+// The cell of a block. Each shard begins with a new cell.
+function cellOf(map, block) {
+  const cells = map.used.length / device.shards, blocks = map.blocks / device.shards, shard = Math.floor(block / blocks);
+  return shard * cells + Math.floor(block % blocks / map.perCell);
 }
 
 function facts(map, i) {
