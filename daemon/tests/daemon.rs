@@ -334,6 +334,34 @@ fn damage_is_exit_8_and_nothing_is_written_to_it() {
     }
 }
 
+/// What `inspect` prints can be given back to it, on a device of several shards too.
+#[test]
+fn a_place_that_inspect_prints_is_the_one_that_it_takes() {
+    let host = Host::new();
+    let create = [
+        "create", "--name", "two", "--size", "8MiB", "--scheme", "pagemap", "--shards", "2", "--age",
+        "1",
+    ];
+    assert_eq!(host.run(&create).0, 0);
+    let mut shards = std::collections::BTreeSet::new();
+    for lpn in ["0", "127", "128", "700", "2047"] {
+        let page = host.json(&["inspect", "two", "--lpn", lpn, "--json"])["lpn"].clone();
+        assert_eq!(page["lpn"].to_string(), lpn);
+        shards.insert(page["shard"].as_u64());
+        let copies = page["copies"].as_array().unwrap();
+        assert!(!copies.is_empty(), "{page}");
+        for copy in copies {
+            let place = format!("{}:{}", copy["block"], copy["page"]);
+            let seen = host.json(&["inspect", "two", "--page", &place, "--json"])["page"].clone();
+            assert_eq!(seen["record"], copy["record"], "{place}");
+            assert_eq!(seen["record"]["lpn"].to_string(), lpn, "{place}");
+            assert_eq!(seen["place"]["block"], copy["block"]);
+            assert_eq!(seen["shard"], page["shard"]);
+        }
+    }
+    assert_eq!(shards.len(), 2, "pages of one shard alone");
+}
+
 #[test]
 fn looking_never_changes_a_byte_also_after_a_cut() {
     let host = Host::new();

@@ -77,13 +77,14 @@ pub fn inspect(dirs: &Dirs, image: &str, wanted: &InspectOptions) -> Result<(), 
         }
         if let Some(page) = &wanted.page {
             let (shard, ppn) = parse_page(page, &info)?;
-            value["page"] = page_json(chips.ftls[shard].chip_mut(), ppn);
+            let numbers = chips.numbers(shard);
+            value["page"] = page_json(chips.ftls[shard].chip_mut(), ppn, &numbers);
             value["page"]["shard"] = shard.into();
         }
         if let Some(lpn) = wanted.lpn {
             let (shard, own) = chips.place(lpn)?;
-            value["lpn"] = lpn_json(&mut *chips.ftls[shard], own)?;
-            value["lpn"]["lpn"] = lpn.into();
+            let numbers = chips.numbers(shard);
+            value["lpn"] = lpn_json(&mut *chips.ftls[shard], own, &numbers)?;
             value["lpn"]["shard"] = shard.into();
         }
     }
@@ -180,6 +181,17 @@ impl Chips {
         u32::try_from(self.info.size.div_ceil(page)).unwrap_or(u32::MAX)
     }
 
+    /// Returns how the device numbers the blocks and logical pages of a shard.
+    fn numbers(&self, shard: usize) -> Numbers {
+        let geometry = &self.info.profile.geometry;
+        Numbers {
+            shard,
+            before: to_u32(shard) * geometry.blocks,
+            page_bytes: u64::from(geometry.page_bytes),
+            stripes: self.stripes,
+        }
+    }
+
     /// Returns the shard of a logical page of the device, and its number there.
     fn place(&self, lpn: u32) -> Result<(usize, u32), Failure> {
         if lpn >= self.pages() {
@@ -193,6 +205,26 @@ impl Chips {
         let piece = self.stripes.pieces(at..at + page).next();
         let piece = piece.expect("a page is not empty");
         Ok((piece.shard, narrow(piece.at / page)))
+    }
+}
+
+/// How the device numbers what a shard has: its blocks follow those of the shards before it.
+struct Numbers {
+    shard: usize,
+    /// Blocks of the shards before it.
+    before: u32,
+    page_bytes: u64,
+    stripes: Stripes,
+}
+
+impl Numbers {
+    fn block(&self, own: Pbn) -> u32 {
+        self.before + own.raw()
+    }
+
+    fn lpn(&self, own: u32) -> u64 {
+        let at = u64::from(own) * self.page_bytes;
+        self.stripes.offset_of(self.shard, at) / self.page_bytes
     }
 }
 
@@ -375,9 +407,10 @@ fn parse_page(text: &str, info: &ImageInfo) -> Result<(usize, Ppn), Failure> {
     Ok((index(block / geometry.blocks), ppn))
 }
 
-fn page_json(chip: &mut Chip<FileStore>, ppn: Ppn) -> Value {
+fn page_json(chip: &mut Chip<FileStore>, ppn: Ppn, numbers: &Numbers) -> Value {
     let geometry = *chip.geometry();
-    let place = json!({"block": geometry.block_of(ppn).raw(), "page": geometry.offset_of(ppn)});
+    let place =
+        json!({"block": numbers.block(geometry.block_of(ppn)), "page": geometry.offset_of(ppn)});
     if !chip.is_programmed(ppn) {
         return json!({"place": place, "state": "erased"});
     }
@@ -397,14 +430,18 @@ fn page_json(chip: &mut Chip<FileStore>, ppn: Ppn) -> Value {
         .collect();
     json!({
         "place": place, "state": if lost.is_empty() { "readable" } else { "damaged" }, "lost": lost,
-        "oob": tag.map(|tag| format!("{tag:?}")), "record": tag.map(|tag| record_json(&tag)), "data_head": data_ok.then(|| hex(&data[..32.min(data.len())])),
+        "oob": tag.map(|tag| format!("{tag:?}")), "record": tag.map(|tag| record_json(&tag, numbers)), "data_head": data_ok.then(|| hex(&data[..32.min(data.len())])),
     })
 }
 
-/// Returns the record in a page's OOB area.
-fn record_json(oob: &Oob) -> Value {
+/// Returns the record in a page's OOB area, with the device's number of a logical page.
+fn record_json(oob: &Oob, numbers: &Numbers) -> Value {
     let role = format!("{:?}", oob.tag.role).to_lowercase();
-    json!({"role": role, "lpn": oob.tag.lpn, "ver": oob.tag.ver, "pseq": oob.pseq, "epoch": oob.epoch})
+    let lpn = match oob.tag.role.is_host_data() {
+        true => numbers.lpn(oob.tag.lpn),
+        false => oob.tag.lpn.into(),
+    };
+    json!({"role": role, "lpn": lpn, "ver": oob.tag.ver, "pseq": oob.pseq, "epoch": oob.epoch})
 }
 
 /// Returns a record as text; without one, the reason.
@@ -452,22 +489,23 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn lpn_json(ftl: &mut dyn Ftl<FileStore>, lpn: u32) -> Result<Value, Failure> {
+fn lpn_json(ftl: &mut dyn Ftl<FileStore>, lpn: u32, numbers: &Numbers) -> Result<Value, Failure> {
+    let named = numbers.lpn(lpn);
     let failed =
-        |error: ftl_core::FtlError| Failure::failed(format!("logical page {lpn}: {error}"));
+        |error: ftl_core::FtlError| Failure::failed(format!("logical page {named}: {error}"));
     let mapped = ftl.is_mapped(Lpn::new(lpn)).map_err(failed)?;
     let mut page = vec![0; index(ftl.chip().geometry().page_bytes)];
     let read = ftl.read(0, Lpn::new(lpn), &mut page);
-    let copies = copies_of(ftl.chip_mut(), lpn);
+    let copies = copies_of(ftl.chip_mut(), lpn, numbers);
     Ok(json!({
-        "lpn": lpn, "mapped": mapped, "error": read.as_ref().err().map(ToString::to_string),
+        "lpn": named, "mapped": mapped, "error": read.as_ref().err().map(ToString::to_string),
         "data_head": read.is_ok().then(|| hex(&page[..32.min(page.len())])), "copies": copies,
     }))
 }
 
 /// Returns every readable page with data of the host whose OOB area names this logical page, valid
 /// and invalid, wherever it is stored.
-fn copies_of(chip: &mut Chip<FileStore>, lpn: u32) -> Vec<Value> {
+fn copies_of(chip: &mut Chip<FileStore>, lpn: u32, numbers: &Numbers) -> Vec<Value> {
     let geometry = *chip.geometry();
     let mut oob = vec![0; OOB_BYTES.min(index(geometry.oob_bytes))];
     let mut copies = Vec::new();
@@ -479,8 +517,8 @@ fn copies_of(chip: &mut Chip<FileStore>, lpn: u32) -> Vec<Value> {
             // Mapping pages and checkpoints have numbers of their own.
             let is_wanted = |oob: &Oob| oob.tag.role.is_host_data() && oob.tag.lpn == lpn;
             if let Some(tag) = Oob::decode(&oob).filter(is_wanted) {
-                let (block, page) = (block.raw(), geometry.offset_of(ppn));
-                let (oob, record) = (format!("{tag:?}"), record_json(&tag));
+                let (block, page) = (numbers.block(block), geometry.offset_of(ppn));
+                let (oob, record) = (format!("{tag:?}"), record_json(&tag, numbers));
                 copies.push(json!({"block": block, "page": page, "oob": oob, "record": record}));
             }
         }

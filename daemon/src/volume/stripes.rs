@@ -114,7 +114,7 @@ impl Stripes {
     }
 
     /// Returns the address in the device of a byte of a shard.
-    pub(super) fn offset_of(self, shard: usize, at: u64) -> u64 {
+    pub(crate) fn offset_of(self, shard: usize, at: u64) -> u64 {
         let stripe = at / self.bytes * self.shards + to_u64(shard);
         stripe * self.bytes + at % self.bytes
     }
