@@ -339,8 +339,8 @@ fn damage_is_exit_8_and_nothing_is_written_to_it() {
 fn a_place_that_inspect_prints_is_the_one_that_it_takes() {
     let host = Host::new();
     let create = [
-        "create", "--name", "two", "--size", "8MiB", "--scheme", "pagemap", "--shards", "2", "--age",
-        "1",
+        "create", "--name", "two", "--size", "8MiB", "--scheme", "pagemap", "--shards", "2",
+        "--age", "1",
     ];
     assert_eq!(host.run(&create).0, 0);
     let mut shards = std::collections::BTreeSet::new();
