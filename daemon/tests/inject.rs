@@ -284,15 +284,32 @@ fn a_fault_of_a_device_with_shards_is_in_the_one_that_it_names() {
     let host = Host::new();
     let daemon = host.serve(&["--shards", "2", "--scheme", "pagemap"]);
     let mut client = daemon.client();
-    let bad = ["inject", "bad-block", "--block", "3"];
+    let bad = ["inject", "bad-block", "--count", "1"];
     host.fails(&bad, 2, &["2 shards", "add --shard K, from 0 to 1"]);
     for (shard, part) in [("2", "no shard 2; the device has 0 to 1"), ("-1", "'-1'")] {
         host.fails(&[&bad[..], &["--shard", shard]].concat(), 2, &[part]);
     }
+    // Blocks are numbered shard by shard.
+    let image = host.json(&["inspect", "default", "--json"]);
+    let blocks = image["geometry"]["blocks"].as_u64().unwrap();
+    let [own, none] = [blocks + 3, 2 * blocks].map(|block| block.to_string());
+    let bad = |block| ["inject", "bad-block", "--block", block];
+    host.fails(
+        &bad(&none),
+        2,
+        &[&format!("no block {none}; the flash has")],
+    );
+    let other = [&bad(&own)[..], &["--shard", "0"]].concat();
+    host.fails(&other, 2, &[&format!("block {own} is in shard 1, not 0")]);
     assert_eq!(injected(&daemon, "bad_block"), 0.0);
-    let (code, text, error) = host.run(&[&bad[..], &["--shard", "1"]].concat());
+    let (code, text, error) = host.run(&bad(&own));
     assert_eq!(code, 0, "{error}");
-    assert!(text.contains("shard 1: "), "{text}");
+    assert!(
+        text.contains(&format!(
+            "shard 1: at the next program or erase these blocks go bad: {own}\n"
+        )),
+        "{text}"
+    );
     for value in 1..=8 {
         for page in 0..PAGES {
             let data = content(page, value);
