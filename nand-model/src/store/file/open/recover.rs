@@ -12,9 +12,9 @@ use crate::store::file::Block;
 
 impl Opener<'_> {
     /// Recovers an image after an unclean stop: see the module's header. Leaves `header` with the
-    /// cut as synced number; the caller syncs and writes it. `copy` is its newest copy. Whether all
-    /// is rewritten, and whether operations beyond the synced number are lost with a failed sync,
-    /// is the caller's word.
+    /// cut as synced number; the caller syncs and writes it. `copy` is its newest copy.
+    /// `rewrites_all`: the page cache may differ from the disk. `trust_synced_only`: the header
+    /// records a failed sync, so operations beyond its synced number are dropped.
     pub(super) fn recover(
         &self,
         header: &mut Header,
