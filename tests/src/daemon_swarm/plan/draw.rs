@@ -87,13 +87,18 @@ pub fn draw(seed: u64) -> Plan {
             1 << 20
         },
         striping,
-        cache: cache(seed).map(|cache| match (striping, cache.model) {
-            // Several caches keep no common order.
-            (Some(_), Model::Ordered) => CacheOptions {
-                model: Model::Any,
+        cache: cache(seed).map(|cache| match striping {
+            None => cache,
+            Some(striping) => CacheOptions {
+                // Each shard has an equal part, which holds at least what a trim needs.
+                bytes: cache.bytes * u64::from(striping.count),
+                // Several caches keep no common order.
+                model: match cache.model {
+                    Model::Ordered => Model::Any,
+                    model => model,
+                },
                 ..cache
             },
-            _ => cache,
         }),
         params: if ram {
             vec![("mlam.ack".into(), "buffer".into())]
