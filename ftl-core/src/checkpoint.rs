@@ -25,8 +25,21 @@ use std::collections::BTreeMap;
 pub(crate) struct Found {
     /// Set number.
     pub(crate) id: u64,
-    /// Payload and `upto` per chunk.
-    pub(crate) chunks: Vec<(Vec<u8>, u64)>,
+    /// The payloads of all chunks, one after the other.
+    pub(crate) bytes: Vec<u8>,
+    /// By chunk: end of its payload, and its `upto`.
+    ends: Vec<(usize, u64)>,
+}
+
+impl Found {
+    /// Iterates over payload and `upto` of the chunks.
+    pub(crate) fn chunks(&self) -> impl ExactSizeIterator<Item = (&[u8], u64)> {
+        let mut begin = 0;
+        self.ends.iter().map(move |&(end, upto)| {
+            let payload = &self.bytes[std::mem::replace(&mut begin, end)..end];
+            (payload, upto)
+        })
+    }
 }
 
 /// Writer and owner of checkpoint sets.
@@ -49,7 +62,7 @@ struct Writing {
 }
 
 /// Number of complete sets kept.
-const KEPT: usize = 2;
+pub(crate) const KEPT: usize = 2;
 
 impl Checkpoints {
     pub(crate) fn new(stream: StreamId) -> Self {
@@ -203,11 +216,13 @@ impl Checkpoints {
     }
 
     /// Reads every set on flash. Keeps the newest complete sets, releases the others, and returns
-    /// the kept ones, oldest first.
+    /// the newest `wanted` of those kept, oldest first. The others are read only for their
+    /// integrity: a set can be as large as the map.
     pub(crate) fn load<S: Store>(
         &mut self,
         space: &mut Space<S>,
         heads: &[Head],
+        wanted: usize,
         scanned: &mut u64,
     ) -> Result<Vec<Found>, FtlError> {
         assert!(
@@ -244,20 +259,20 @@ impl Checkpoints {
         }
         self.next_id = sets.keys().next_back().map_or(1, |newest| newest + 1);
         let mut found = Vec::new();
-        for (id, pages) in sets.iter().rev() {
-            if found.len() < KEPT {
-                found.extend(Self::read_set(space, *id, pages)?);
+        for (&id, pages) in sets.iter().rev() {
+            if self.complete.len() == KEPT {
+                break;
+            }
+            let is_wanted = found.len() < wanted;
+            if let Some(set) = Self::read_set(space, id, pages, is_wanted)? {
+                found.extend(is_wanted.then_some(set));
+                let own = blocks.iter().filter(|(_, of)| **of == id);
+                self.complete
+                    .push((id, own.map(|(block, _)| *block).collect()));
             }
         }
         found.reverse();
-        for set in &found {
-            let own = blocks
-                .iter()
-                .filter(|(_, id)| **id == set.id)
-                .map(|(block, _)| *block)
-                .collect();
-            self.complete.push((set.id, own));
-        }
+        self.complete.reverse();
         assert!(
             self.complete.len() <= KEPT,
             "{} checkpoints are kept, at most {KEPT} can be",
@@ -266,11 +281,13 @@ impl Checkpoints {
         Ok(found)
     }
 
-    /// Reads a set, several pages of a block at once; `None` if it is not complete.
+    /// Reads a set, several pages of a block at once; `None` if it is not complete. Keeps its
+    /// content if that is wanted.
     fn read_set<S: Store>(
         space: &mut Space<S>,
         id: u64,
         pages: &BTreeMap<u32, (Ppn, bool)>,
+        is_wanted: bool,
     ) -> Result<Option<Found>, FtlError> {
         let commits = pages.values().position(|(_, commit)| *commit);
         let Some(total) = commits.map(|last| to_u32(last + 1)) else {
@@ -285,7 +302,16 @@ impl Checkpoints {
             .map(|(ppn, _)| *ppn)
             .collect();
         let geometry = space.geometry();
-        let mut chunks = Vec::with_capacity(pages.len());
+        let mut found = Found {
+            id,
+            bytes: Vec::new(),
+            ends: Vec::new(),
+        };
+        if is_wanted {
+            found
+                .bytes
+                .reserve_exact(pages.len() * Self::chunk_bytes(&geometry));
+        }
         let (mut data, mut records) = (Vec::new(), Vec::new());
         for run in pages.chunk_by(|a, b| a < b && geometry.block_of(*a) == geometry.block_of(*b)) {
             data.resize(run.len() * geometry.page_len(), 0);
@@ -301,11 +327,17 @@ impl Checkpoints {
                 let Some((head, payload)) = chunk.filter(|_| is_good) else {
                     return Ok(None);
                 };
-                chunks.push((payload.to_vec(), head.upto));
+                if is_wanted {
+                    found.bytes.extend_from_slice(payload);
+                    found.ends.push((found.bytes.len(), head.upto));
+                }
             }
         }
-        debug_assert_eq!(chunks.len(), pages.len(), "chunks of set {id}");
-        Ok(Some(Found { id, chunks }))
+        debug_assert!(
+            !is_wanted || found.ends.len() == pages.len(),
+            "chunks of set {id}"
+        );
+        Ok(Some(found))
     }
 
     /// Returns whether a kept set is stored in this block.

@@ -188,20 +188,15 @@ impl ShutdownState {
         logical_pages: u32,
         scanned: &mut u64,
     ) -> Result<Option<ShutdownState>, FtlError> {
-        let found = checkpoints.load(space, heads, scanned)?;
+        let found = checkpoints.load(space, heads, 1, scanned)?;
         let Some(newest) = found
             .last()
             .filter(|set| set.id + 1 == checkpoints.next_id())
         else {
             return Ok(None);
         };
-        let bytes: Vec<u8> = newest
-            .chunks
-            .iter()
-            .flat_map(|(payload, _)| payload.iter().copied())
-            .collect();
         let damaged = |what: &str| FtlError::Corrupt(format!("checkpoint {}: {what}", newest.id));
-        let stop = ShutdownState::decode(&bytes)
+        let stop = ShutdownState::decode(&newest.bytes)
             .ok_or_else(|| damaged("the shutdown state cannot be decoded"))?;
         if stop.logical_pages != u64::from(logical_pages) || stop.blocks.len() != heads.len() {
             return Err(damaged(

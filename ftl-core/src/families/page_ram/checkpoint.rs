@@ -334,7 +334,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         heads: &[Head],
         scanned: &mut u64,
     ) -> Result<LoadedCheckpoint, FtlError> {
-        let found = self.checkpoints.load(&mut self.space, heads, scanned)?;
+        let found = self.checkpoints.load(&mut self.space, heads, 1, scanned)?;
         let mut loaded = LoadedCheckpoint::default();
         if let Some(newest) = found.last() {
             loaded = self.read_checkpoint(newest)?;
@@ -348,15 +348,12 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         let entries = MapWriter::entries(&geometry) as usize;
         let map_chunks = MapWriter::map_chunks(&geometry, self.logical_pages) as usize;
         let damaged = |what: &str| FtlError::Corrupt(format!("checkpoint {}: {what}", set.id));
-        let head_chunks = set
-            .chunks
-            .len()
+        let mut chunks = set.chunks();
+        let head_chunks = (chunks.len())
             .checked_sub(map_chunks)
             .ok_or_else(|| damaged("fewer chunks than the map needs"))?;
-        let head: Vec<u8> = set.chunks[..head_chunks]
-            .iter()
-            .flat_map(|(payload, _)| payload.clone())
-            .collect();
+        let head = chunks.by_ref().take(head_chunks);
+        let head: Vec<u8> = head.flat_map(|(payload, _)| payload).copied().collect();
         let head =
             CheckpointHead::decode(&head).ok_or_else(|| damaged("the head cannot be decoded"))?;
         if head.logical_pages != self.logical_pages {
@@ -371,24 +368,25 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             return Err(damaged("a sequence number exceeds the maximum"));
         }
         let mut coverage = Vec::with_capacity(map_chunks);
-        let pages: Vec<_> = (0..self.logical_pages).map(Lpn::new).collect();
-        for (part, (payload, upto)) in pages.chunks(entries).zip(&set.chunks[head_chunks..]) {
+        let firsts = (0..self.logical_pages).step_by(entries);
+        for (first, (payload, upto)) in firsts.zip(chunks) {
+            let part = first..(first + entries as u32).min(self.logical_pages);
             let Some((ver, payload)) = payload
                 .split_first_chunk()
                 .filter(|(_, rest)| rest.len() == part.len() * 4)
             else {
                 return Err(damaged("the length of a chunk is wrong"));
             };
-            for (lpn, bytes) in part.iter().zip(payload.chunks_exact(4)) {
+            for (lpn, bytes) in part.map(Lpn::new).zip(payload.chunks_exact(4)) {
                 let entry = u32::from_le_bytes(bytes.try_into().expect("four bytes"));
                 let ppn = (entry != UNMAPPED).then(|| Ppn::new(entry));
                 if ppn.is_some_and(|ppn| !geometry.contains(ppn)) {
                     return Err(damaged("an entry names a page that does not exist"));
                 }
-                self.map.pages.set(*lpn, ppn);
+                self.map.pages.set(lpn, ppn);
             }
             coverage.push(ChunkCoverage {
-                upto: *upto,
+                upto,
                 ver: u64::from_le_bytes(*ver),
             });
         }

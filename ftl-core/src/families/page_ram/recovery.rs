@@ -192,18 +192,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
                 self.map.pages.set(Lpn::new(lpn), Some(ppn));
             }
         }
-        self.drop_dangling(loaded, window);
-        assert_eq!(
-            (self.map.mapped, self.space.table.valid_pages()),
-            (0, 0),
-            "pages were counted before the map is complete"
-        );
-        for lpn in (0..self.logical_pages).map(Lpn::new) {
-            if let Some(ppn) = self.map.pages.get(lpn) {
-                self.map.mapped += 1;
-                self.adopt_valid(ppn)?;
-            }
-        }
+        self.adopt_mapped(loaded, window)?;
         self.adopt_trims(loaded, window, &mut rewrites)?;
         Ok(rewrites)
     }
@@ -265,34 +254,51 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
         }
     }
 
-    /// Drops entries of the checkpoint that point into blocks reused since. Their page was
-    /// rewritten, and that version is torn or was never acknowledged as safe. Such entries cannot
-    /// exist; if one does, a read must not return another page's data.
-    fn drop_dangling(&mut self, loaded: &LoadedCheckpoint, window: &Window) {
-        if loaded.coverage.is_empty() {
-            return;
-        }
+    /// Marks the pages of the map valid. Drops entries of the checkpoint that point into blocks
+    /// reused since. Their page was rewritten, and that version is torn or was never acknowledged as
+    /// safe. Such entries cannot exist; if one does, a read must not return another page's data.
+    fn adopt_mapped(&mut self, loaded: &LoadedCheckpoint, window: &Window) -> Result<(), FtlError> {
+        assert_eq!(
+            (self.map.mapped, self.space.table.valid_pages()),
+            (0, 0),
+            "pages were counted before the map is complete"
+        );
         // In ascending order of logical pages, like the loop.
-        let mut rest = window.evidence.all();
+        let mut versions = window.evidence.all();
         for lpn in (0..self.logical_pages).map(Lpn::new) {
-            let count = rest
-                .iter()
-                .take_while(|v| v.oob.tag.lpn == lpn.raw())
-                .count();
-            let (versions, others) = rest.split_at(count);
-            rest = others;
             let Some(ppn) = self.map.pages.get(lpn) else {
                 continue;
             };
-            let block = self.space.geometry().block_of(ppn);
-            let in_window = self.space.table.epoch(block) >= loaded.begin_epoch;
-            let blank = self.space.table.state(block) != State::Full;
-            let is_seen = || versions.iter().any(|version| version.ppn == ppn);
-            if blank || (in_window && !is_seen()) {
+            let older = versions.iter().take_while(|v| v.oob.tag.lpn < lpn.raw());
+            versions = &versions[older.count()..];
+            if self.is_dangling(lpn, ppn, loaded, versions) {
                 self.map.pages.set(lpn, None);
                 self.stats.mount.pages_discarded += 1;
+            } else {
+                self.map.mapped += 1;
+                self.adopt_valid(ppn)?;
             }
         }
+        Ok(())
+    }
+
+    /// Returns whether this entry points into a block that was reused since the checkpoint, but the
+    /// scan has not found its page. `versions` begin with those of the logical page.
+    fn is_dangling(
+        &self,
+        lpn: Lpn,
+        ppn: Ppn,
+        loaded: &LoadedCheckpoint,
+        versions: &[Version],
+    ) -> bool {
+        if loaded.coverage.is_empty() {
+            return false;
+        }
+        let block = self.space.geometry().block_of(ppn);
+        let in_window = self.space.table.epoch(block) >= loaded.begin_epoch;
+        let mut own = versions.iter().take_while(|v| v.oob.tag.lpn == lpn.raw());
+        self.space.table.state(block) != State::Full
+            || (in_window && !own.any(|version| version.ppn == ppn))
     }
 
     fn adopt_trims(

@@ -87,12 +87,7 @@ impl Content {
 
     /// Returns the content of a complete set, if it was made for a device of this size.
     pub(crate) fn of(set: &Found, logical_pages: u32, mapping_pages: usize) -> Option<Content> {
-        let bytes: Vec<u8> = set
-            .chunks
-            .iter()
-            .flat_map(|(payload, _)| payload.iter().copied())
-            .collect();
-        let content = Content::decode(&bytes)?;
+        let content = Content::decode(&set.bytes)?;
         let fits = content.logical_pages == logical_pages as u64
             && content.directory.len() == mapping_pages;
         let counts = content.begin_pseq.max(content.begin_epoch) <= COUNTER_FOUND_MAX;

@@ -19,6 +19,7 @@ use super::checkpoint::Content;
 use super::window::Window;
 use super::{MAP, PagedFtl, Policy};
 use crate::block_table::State;
+use crate::checkpoint::KEPT;
 use crate::error::FtlError;
 use crate::format::Role;
 use crate::gc::GarbageCollect;
@@ -36,7 +37,7 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
         self.end_step("scan heads");
         let sets = self
             .checkpoints
-            .load(&mut self.space, &heads, &mut scanned)?;
+            .load(&mut self.space, &heads, KEPT, &mut scanned)?;
         let mut base = self.newest_checkpoint(&sets);
         self.end_step("load checkpoint");
         let mut window = self.scan_window(&heads, base.as_ref(), &mut scanned)?;
