@@ -327,6 +327,12 @@ fn a_fault_of_a_device_with_shards_is_in_the_one_that_it_names() {
     let cut = host.json(&["inject", "power-cut", "--seed", "4", "--json"]);
     assert_eq!(cut["shards"].as_array().map(Vec::len), Some(2), "{cut}");
     ends_powerless(&host, daemon);
+    let _again = host.serve_with(&[], &[("FTLD_LOG", "info")]);
+    let log = host.log();
+    for shard in 0..2 {
+        let mounted = format!(": shard {shard} of 2: mounted: ");
+        assert_eq!(log.matches(&mounted).count(), 1, "{log}");
+    }
 }
 
 #[test]

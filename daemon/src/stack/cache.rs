@@ -4,12 +4,12 @@
 //! request, or they stay in the area and reads find them. An area without a use is removed, so that
 //! any build opens the image.
 
-use crate::convert::to_u64;
+use crate::convert::{to_u64, to_usize};
 use crate::failure::Failure;
-use crate::volume::Volume;
 use crate::volume::write_cache::{
     CacheOptions, CutCounts, Loaded, Lost, Opening, Pending, Shape, WriteCache,
 };
+use crate::volume::{Volume, shard_text};
 use ftl_core::FtlError;
 use nand_model::store::FileStore;
 use nand_model::{CacheArea, CacheSection};
@@ -84,19 +84,21 @@ impl Image<'_> {
         last: &mut [Option<CutCounts>],
     ) -> Result<Vec<Option<WriteCache>>, Failure> {
         let bytes = section.bytes / to_u64(last.len());
+        let count = last.len();
         let mut caches = Vec::new();
         for (number, last) in (0..).zip(last) {
             let area = Box::new(self.area.from(number * bytes));
+            let named = shard_text(to_usize(number), count);
             let loaded = WriteCache::load(area, bytes, &self.opening)
                 .map_err(|error| self.failed("reading its write cache", &error))?;
             caches.push(match loaded {
                 Loaded::Lost(lost) => {
-                    *last = Some(self.note_lost(&lost));
+                    *last = Some(self.note_lost(&named, &lost));
                     None
                 }
                 Loaded::Pending(pending) => {
                     *last = pending.cut;
-                    self.note_pending(&pending);
+                    self.note_pending(&named, &pending);
                     Some(pending.cache)
                 }
             });
@@ -104,9 +106,9 @@ impl Image<'_> {
         Ok(caches)
     }
 
-    fn note_lost(&self, lost: &Lost) -> CutCounts {
+    fn note_lost(&self, named: &str, lost: &Lost) -> CutCounts {
         tracing::warn!(
-            "{}: the write cache is lost, because {}: {} dirty units",
+            "{}: {named}the write cache is lost, because {}: {} dirty units",
             self.path.display(),
             lost.why,
             lost.units
@@ -117,46 +119,60 @@ impl Image<'_> {
         }
     }
 
-    fn note_pending(&self, pending: &Pending) {
+    fn note_pending(&self, named: &str, pending: &Pending) {
         let image = self.path.display();
         if let Some(cut) = pending.cut {
             tracing::warn!(
-                "{image}: write cache after the power cut: {} dirty units: {}",
+                "{image}: {named}write cache after the power cut: {} dirty units: {}",
                 cut.units(),
                 cut.text()
             );
         }
         if pending.entries > 0 {
             tracing::info!(
-                "{image}: {} units of {} entries of the write cache to write back",
+                "{image}: {named}{} units of {} entries of the write cache to write back",
                 pending.units,
                 pending.entries
             );
         }
     }
 
-    /// Writes entries back. Returns false if the flash refuses some: the cache then keeps them.
-    fn replay(&self, volume: &Volume<FileStore>) -> Result<bool, Failure> {
-        let replayed = volume
+    /// Writes entries back. Returns false if the flash refuses some: the caches of these shards then
+    /// keep them.
+    fn replay(&self, volume: &mut Volume<FileStore>) -> Result<bool, Failure> {
+        let refused = volume
             .replay_cache()
             .map_err(|error| self.failed("writing its write cache back", &error))?;
-        match replayed {
-            Ok(()) => Ok(true),
-            Err(error @ (FtlError::ReadOnly(_) | FtlError::MediaLost(_))) => {
-                tracing::warn!(
-                    "{}: the flash does not take the entries of the write cache: {error}; they stay \
-                     in the image, reads find them, and writes are refused",
-                    self.path.display()
-                );
-                let sealed = volume.seal_cache();
-                sealed.map_err(|error| self.failed("keeping its write cache", &error))?;
-                Ok(false)
+        let count = volume.shards();
+        for (number, error) in &refused {
+            let (image, shard) = (self.path.display(), shard_text(*number, count));
+            if !matches!(error, FtlError::ReadOnly(_) | FtlError::MediaLost(_)) {
+                return Err(Failure::failed(format!(
+                    "{image}: {shard}writing its write cache back: {error}; nothing is lost, start \
+                     it again"
+                )));
             }
-            Err(error) => Err(Failure::failed(format!(
-                "{}: writing its write cache back: {error}; nothing is lost, start it again",
-                self.path.display()
-            ))),
+            let (whose, rest) = match count {
+                1 => ("", ""),
+                _ => (
+                    " to this shard",
+                    "; shards without such entries have no write cache",
+                ),
+            };
+            tracing::warn!(
+                "{image}: {shard}the flash does not take the entries of the write cache: {error}; \
+                 {} bytes stay in the image, reads find them, and writes{whose} and FLUSH are \
+                 refused{rest}",
+                volume.dirty_bytes(*number)
+            );
         }
+        if refused.is_empty() {
+            return Ok(true);
+        }
+        let refused: Vec<_> = refused.into_iter().map(|(number, _)| number).collect();
+        let kept = volume.keep_caches(&refused);
+        kept.map_err(|error| self.failed("keeping its write cache", &error))?;
+        Ok(false)
     }
 
     /// Replaces the area by that of a new cache, or removes it.

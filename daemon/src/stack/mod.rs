@@ -21,7 +21,7 @@ use crate::convert::{index, to_f64, to_u64};
 use crate::failure::{Exit, Failure};
 use crate::private_lock::is_open_to_others;
 use crate::volume::write_cache::{CacheOptions, Opening};
-use crate::volume::{Durable, MountedChip, Volume, VolumeOptions};
+use crate::volume::{Durable, MountedChip, Volume, VolumeOptions, shard_text};
 use cache::Image;
 use ftl_core::{Ftl, FtlConfig, FtlError, Start};
 use label::contradiction;
@@ -181,11 +181,13 @@ pub fn volume_on(
     let mut chips: Vec<MountedChip<FileStore>> = Vec::new();
     for store in stores {
         let sync = store.sync_handle();
+        let named = shard_of(store.info());
         let ftl = mount(image, store, &label)?;
         if !was_clean {
             let found = ftl.stats().mount;
             tracing::info!(
-                "{}: mounted: {} pages scanned, {} rewritten or discarded, {:.1} ms of flash time",
+                "{}: {named}mounted: {} pages scanned, {} rewritten or discarded, {:.1} ms of flash \
+                 time",
                 image.display(),
                 found.pages_scanned,
                 found.pages_discarded,
@@ -269,14 +271,22 @@ fn close_to_others(image: &Path) {
     }
 }
 
+/// Returns what begins a line about this chip of an image.
+fn shard_of(info: &ImageInfo) -> String {
+    info.shard.map_or(String::new(), |shard| {
+        shard_text(index(shard.index), index(shard.striping.count))
+    })
+}
+
 /// Mounts the image's scheme.
 fn mount(
     image: &Path,
     store: FileStore,
     label: &Label,
 ) -> Result<Box<dyn Ftl<FileStore>>, Failure> {
-    let failed = |error: FtlError| ftl_failure(image, "mounting", &error);
     let info = store.info();
+    let what = format!("{}mounting", shard_of(info));
+    let failed = |error: FtlError| ftl_failure(image, &what, &error);
     let logical_pages = logical_pages(info);
     let chip = Chip::open(info.profile, store).map_err(|error| failed(error.into()))?;
     let config = FtlConfig {

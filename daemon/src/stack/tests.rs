@@ -283,3 +283,72 @@ fn a_papers_device_fixes_the_flash_and_the_size_follows() {
         "{too_large}"
     );
 }
+
+/// A shard whose flash takes no more writes keeps its write cache; the other shards serve.
+#[test]
+fn one_worn_out_shard_does_not_freeze_the_caches_of_the_others() {
+    // The last shard has entries to write back at the next start only if the daemon dies.
+    for dies in [true, false] {
+        serve_beside_a_worn_out_shard(dies);
+    }
+}
+
+fn serve_beside_a_worn_out_shard(dies: bool) {
+    use crate::inject::{BadBlock, Injection};
+    use crate::volume::write_cache::Model;
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), "torture", Some("2MiB"));
+    config.requirements.shards = Some(3);
+    config.write_cache = Some(CacheOptions {
+        bytes: 1 << 20,
+        model: Model::Any,
+        tear: None,
+        protected: false,
+    });
+    let first = open_or_create(&config).unwrap().volume;
+    let stripe = {
+        let info = peek(&config.image).unwrap();
+        info.shard.unwrap().striping.stripe_bytes
+    };
+    // A page of each shard waits in the caches; the flash of the middle one takes nothing more.
+    let place = |shard: u64| shard * stripe;
+    (0..3).for_each(|shard| drop(first.write(place(shard), &page(1, shard)).unwrap()));
+    let middle = &first.flash_by_shard()[1];
+    let bad = BadBlock {
+        count: Some(middle.blocks - middle.scheme.blocks.bad),
+        shard: Some(1),
+        ..BadBlock::default()
+    };
+    first.inject(&Injection::BadBlock(bad)).unwrap();
+    let flush = |volume: &Volume<DaemonStore>| {
+        let flush = volume.flush(FlushOf::Everything);
+        flush.and_then(|flush| flush.wait()).is_ok()
+    };
+    assert!(!flush(&first), "the middle shard refuses");
+    let read = |volume: &Volume<DaemonStore>, shard: u64| {
+        let mut found = vec![0; 1024];
+        volume.read(place(shard), &mut found).unwrap();
+        found
+    };
+    match dies {
+        true => drop(first),
+        false => close_stores(first.close().unwrap()).unwrap(),
+    }
+    for round in 2..4 {
+        let again = open_or_create(&config).unwrap().volume;
+        for shard in 0..3 {
+            let before = if shard == 1 { 1 } else { round - 1 };
+            assert!(read(&again, shard) == page(before, shard), "shard {shard}");
+            let written = again.write(place(shard), &page(round, shard));
+            assert_eq!(written.is_ok(), shard != 1, "shard {shard}");
+        }
+        assert!(!flush(&again));
+        // One start ends with a clean stop, one with the daemon's death.
+        if round == 2 {
+            close_stores(again.close().unwrap()).unwrap();
+        }
+    }
+    let last = open_or_create(&config).unwrap().volume;
+    let rounds = [3, 1, 3];
+    assert!((0..3).all(|shard| read(&last, shard) == page(rounds[shard as usize], shard)));
+}

@@ -5,9 +5,9 @@
 
 use super::block_device::ShardExtent;
 use super::request::Request;
-use super::shard::Shard;
+use super::shard::{Shard, shard_text};
 use super::unlocked::WELL;
-use super::write_cache::{CacheView, CutCounts, Reason, WriteCache};
+use super::write_cache::{CutCounts, Reason, WriteCache};
 use super::{Core, EIO, Volume};
 use crate::device::{BlockDevice, Completion, DelayedCompletion, FlushOf};
 use ftl_core::FtlError;
@@ -46,19 +46,33 @@ impl<S: Store + 'static> Volume<S> {
         self.shape.unit_bytes = self.shape.page_bytes.min(4096);
         self.shape.write_bytes = self.shape.extent_bytes;
         for shard in &mut self.shards {
-            shard.has_cache = false;
-            let Some(core) = shard.get_mut() else {
-                continue;
-            };
-            let Some(cache) = core.cache.take() else {
-                continue;
-            };
-            core.last_cache = CacheView {
-                capacity_bytes: 0,
-                dirty_bytes: 0,
-                ..cache.view()
-            };
+            shard.take_cache();
         }
+    }
+
+    /// Keeps the entries of an earlier daemon that the flash of these shards refused, for later
+    /// starts, under any boot id. The other shards, whose entries are on the flash and synced, go on
+    /// without a cache. Called before the first request.
+    ///
+    /// # Errors
+    /// The host cannot write or sync the area.
+    pub fn keep_caches(&mut self, refused: &[usize]) -> io::Result<()> {
+        for (number, shard) in self.shards.iter_mut().enumerate() {
+            if refused.contains(&number) {
+                continue;
+            }
+            // Or a later start would write these entries over what the host writes from now on.
+            if let Some(mut cache) = shard.take_cache() {
+                cache.forget()?;
+            }
+        }
+        // Syncs the others' headers, too: they are in the same file.
+        for shard in self.cached_shards() {
+            let mut guard = shard.lock();
+            let cache = guard.as_mut().and_then(|core| core.cache.as_mut());
+            cache.map_or(Ok(()), |cache| cache.seal())?;
+        }
+        Ok(())
     }
 
     /// Records the outcome of a power cut or host crash that this start found, by shard.
@@ -315,61 +329,54 @@ impl<S: Store + 'static> Volume<S> {
         }
     }
 
-    /// Writes the entries of an earlier daemon to the flash and waits until they are durable.
-    /// Returns the scheme's error if the flash or the host refuses one; nothing is lost then.
+    /// Writes the entries of an earlier daemon to the flash, shard by shard, and waits until they are
+    /// durable. Returns the shards whose flash, or whose host, refuses one, with the scheme's error;
+    /// nothing is lost then.
     ///
     /// # Errors
     /// The volume failed meanwhile.
-    pub fn replay_cache(&self) -> io::Result<Result<(), FtlError>> {
-        let mut marks = Vec::new();
-        for shard in self.cached_shards() {
-            if let Err(error) = self.drain(shard, Reason::Mount)? {
-                return Ok(Err(error));
+    pub fn replay_cache(&self) -> io::Result<Vec<(usize, FtlError)>> {
+        let (mut marks, mut refused) = (Vec::new(), Vec::new());
+        for (number, shard) in self.shards.iter().enumerate() {
+            if !shard.has_cache {
+                continue;
             }
-            marks.extend(Self::mark_of(&mut shard.lock()));
+            match self.drain(shard, Reason::Mount)? {
+                Ok(()) => marks.extend(Self::mark_of(&mut shard.lock())),
+                Err(error) => refused.push((number, error)),
+            }
         }
         self.unlocked.wait(&marks)?;
-        Ok(Ok(()))
+        Ok(refused)
     }
 
-    /// Keeps the entries of an earlier daemon for later starts, under any boot id.
-    ///
-    /// # Errors
-    /// The host cannot write or sync the area.
-    pub fn seal_cache(&self) -> io::Result<()> {
-        for shard in self.cached_shards() {
-            let mut guard = shard.lock();
-            let cache = guard.as_mut().and_then(|core| core.cache.as_mut());
-            cache.map_or(Ok(()), |cache| cache.seal())?;
-        }
-        Ok(())
-    }
-
-    /// Writes the caches back before a clean shutdown. Returns whether nothing is left.
+    /// Writes the caches back before a clean shutdown, shard by shard. Returns whether nothing is
+    /// left.
     pub(super) fn drain_to_close(&self) -> io::Result<bool> {
-        for shard in self.cached_shards() {
+        let mut is_drained = true;
+        for (number, shard) in self.shards.iter().enumerate() {
+            if !shard.has_cache {
+                continue;
+            }
             if let Err(error) = self.drain(shard, Reason::Shutdown)? {
-                let bytes = self.dirty_bytes();
+                is_drained = false;
                 tracing::warn!(
-                    "{bytes} bytes stay in the write cache of the image: {error}; the next start \
-                     reads them"
+                    "{}{} bytes stay in the write cache of the image: {error}; the next start \
+                     reads them",
+                    shard_text(number, self.shards.len()),
+                    shard.dirty_bytes()
                 );
-                return Ok(false);
             }
         }
-        Ok(true)
+        Ok(is_drained)
+    }
+
+    /// Returns the bytes of a shard that wait in its write cache.
+    pub(crate) fn dirty_bytes(&self, shard: usize) -> u64 {
+        self.shards[shard].dirty_bytes()
     }
 
     fn cached_shards(&self) -> impl Iterator<Item = &Shard<S>> {
         self.shards.iter().filter(|shard| shard.has_cache)
-    }
-
-    fn dirty_bytes(&self) -> u64 {
-        let dirty = |shard: &Shard<S>| {
-            let guard = shard.lock();
-            let cache = guard.as_ref().and_then(|core| core.cache.as_ref());
-            cache.map_or(0, |cache| cache.view().dirty_bytes)
-        };
-        self.cached_shards().map(dirty).sum()
     }
 }

@@ -46,6 +46,7 @@ use locked::Core;
 use nand_model::{Store, Striping};
 use parking_lot::Mutex;
 use request::Mark;
+pub(crate) use shard::shard_text;
 use shard::{Locked, Shard};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

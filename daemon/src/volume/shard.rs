@@ -7,7 +7,7 @@ use super::batch::Batch;
 use super::locked::Core;
 use super::snapshot::{FlashSnapshot, Wear, WearScan};
 use super::watch::{BlockMap, BlockScan};
-use super::write_cache::CacheView;
+use super::write_cache::{CacheView, WriteCache};
 use super::{Clock, Durable};
 use crate::convert::to_usize;
 use ftl_core::Ftl;
@@ -91,6 +91,34 @@ impl<S: Store> Shard<S> {
     /// Returns the state under the lock, before the first request.
     pub(super) fn get_mut(&mut self) -> Option<&mut Core<S>> {
         self.core.get_mut().as_mut()
+    }
+
+    /// Takes the write cache away: later requests go to the flash. Called before the first request.
+    pub(super) fn take_cache(&mut self) -> Option<Box<WriteCache>> {
+        self.has_cache = false;
+        let core = self.get_mut()?;
+        let cache = core.cache.take()?;
+        core.last_cache = CacheView {
+            capacity_bytes: 0,
+            dirty_bytes: 0,
+            ..cache.view()
+        };
+        Some(cache)
+    }
+
+    /// Returns the bytes that wait in the write cache.
+    pub(super) fn dirty_bytes(&self) -> u64 {
+        let guard = self.lock();
+        let cache = guard.as_ref().and_then(|core| core.cache.as_ref());
+        cache.map_or(0, |cache| cache.view().dirty_bytes)
+    }
+}
+
+/// Returns what begins a line about one shard of a device with `count`: nothing for one chip.
+pub(crate) fn shard_text(number: usize, count: usize) -> String {
+    match count {
+        1 => String::new(),
+        _ => format!("shard {number} of {count}: "),
     }
 }
 

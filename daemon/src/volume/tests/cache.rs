@@ -214,7 +214,7 @@ fn a_flash_that_takes_no_more_writes_keeps_what_is_acknowledged_readable() {
         EPERM,
         "not before a replay"
     );
-    again.replay_cache().unwrap().unwrap();
+    assert!(again.replay_cache().unwrap().is_empty());
     assert!(handles.calls().contains(&"write 1+1".to_owned()));
 }
 
@@ -318,7 +318,7 @@ fn a_trim_that_a_cut_may_have_undone_reads_as_zeros_before_it_is_repeated() {
         let mut pages = [9; 3 * 1024];
         again.read(1024, &mut pages).unwrap();
         assert_eq!(pages[..], expected, "replayed: {replayed}");
-        again.replay_cache().unwrap().unwrap();
+        assert!(again.replay_cache().unwrap().is_empty());
     }
     assert!(handles.calls().contains(&"trim 2+1".to_owned()));
 }

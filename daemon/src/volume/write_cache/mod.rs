@@ -294,6 +294,17 @@ impl WriteCache {
         self.area.sync()
     }
 
+    /// Drops the entries of an earlier daemon, which are on the flash and synced. The caller syncs
+    /// the image before the first request.
+    ///
+    /// # Errors
+    /// The host cannot write the area.
+    pub(super) fn forget(&mut self) -> io::Result<()> {
+        assert!(self.is_drained(), "dirty units are forgotten");
+        self.ring.release();
+        self.save(State::Closed)
+    }
+
     /// Ends the use of a drained cache: the image has no area then.
     ///
     /// # Errors
