@@ -111,7 +111,7 @@ fn stamp(page: &mut [u8], lpn: u32) {
 impl Aged for AgedImage {
     fn logical_pages(&self) -> u32 {
         let pages = self.size.div_ceil(to_u64(self.page.len()));
-        u32::try_from(pages).expect("pages of a device that was created")
+        u32::try_from(pages).expect("ageing is refused on a device of more pages")
     }
 
     /// Writes a block at a time.
@@ -120,7 +120,7 @@ impl Aged for AgedImage {
         let bytes = self.page.len();
         let mut first = pages.start;
         while first < pages.end {
-            let next = ((first / block + 1) * block).min(pages.end);
+            let next = (first - first % block).saturating_add(block).min(pages.end);
             let mut data = vec![0; index(next - first) * bytes];
             for (page, lpn) in data.chunks_exact_mut(bytes).zip(first..) {
                 stamp(page, lpn);

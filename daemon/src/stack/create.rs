@@ -93,6 +93,16 @@ pub(crate) fn create_aged(
     if image.symlink_metadata().is_ok() {
         return Err(image_failure(&ImageError::Exists(image.clone())));
     }
+    // Ageing counts the pages of the device, which several chips may have more of than one.
+    let page = u64::from(layout.profile.geometry.page_bytes);
+    let most = u64::from(u32::MAX) * page;
+    if age.is_some() && size > most {
+        return Err(Failure::usage(format!(
+            "--age: a device of {size} bytes has more than 2^32 - 1 pages of {page} bytes; choose \
+             a --size of at most {} bytes, or leave the option out",
+            most - most % 4096
+        )));
+    }
     let params = params_text(&requirements.params, op_percent);
     let spec = ImageSpec {
         profile: layout.profile,

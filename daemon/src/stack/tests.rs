@@ -352,3 +352,24 @@ fn serve_beside_a_worn_out_shard(dies: bool) {
     let rounds = [3, 1, 3];
     assert!((0..3).all(|shard| read(&last, shard) == page(rounds[shard as usize], shard)));
 }
+
+/// More pages than one chip can have are on several, and ageing numbers those of the device.
+#[test]
+fn ageing_a_device_of_too_many_pages_is_refused_before_an_image_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), "mlc-4k", Some("17TiB"));
+    config.requirements.shards = Some(3);
+    let refused = create_aged(&config, Some("0".parse().unwrap()), &mut |_| ());
+    let refused = refused.err().unwrap();
+    assert_eq!(refused.exit, Exit::Usage);
+    let parts = [
+        "--age",
+        "2^32 - 1 pages of 4096 bytes",
+        "--size of at most 17592186040320",
+    ];
+    assert!(
+        parts.iter().all(|part| refused.message.contains(part)),
+        "{refused}"
+    );
+    assert!(!config.image.exists());
+}
