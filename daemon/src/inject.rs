@@ -356,6 +356,18 @@ impl Injection {
         of
     }
 
+    /// Checks, without a change, that the chip can take the injection; as [`Injection::apply`]. Only
+    /// named blocks are on several shards and may be refused on one of them.
+    ///
+    /// # Errors
+    /// A block is bad, or fails already.
+    pub(crate) fn check<S: Store>(&self, chip: &Chip<S>, before: u32) -> Result<(), Failure> {
+        match self {
+            Injection::BadBlock(bad) if bad.count.is_none() => bad.named(chip, before).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// Applies the injection to the chip. The shards before it have `before` blocks, which the
     /// numbers of blocks count.
     ///
@@ -415,23 +427,27 @@ impl PowerCut {
 }
 
 impl BadBlock {
+    /// Returns the named blocks, which can still go bad.
+    fn named<S: Store>(&self, chip: &Chip<S>, before: u32) -> Result<Vec<Pbn>, Failure> {
+        let doomed = doomed(chip);
+        let blocks = self.block.iter();
+        blocks
+            .map(|&block| good_block(chip, &doomed, block, before))
+            .collect()
+    }
+
     fn apply<S: Store>(&self, chip: &mut Chip<S>, before: u32) -> Result<Injected, Failure> {
-        let block_faults = chip.faults().map_or(&[][..], |plan| &plan.block_faults);
-        let doomed: Vec<_> = block_faults.iter().map(|fault| fault.block).collect();
         let seed = self.seed.unwrap_or_else(fresh_seed);
         let blocks = match self.count {
             Some(count) => {
+                let doomed = doomed(chip);
                 let good = chip
                     .geometry()
                     .all_blocks()
                     .filter(|b| chip.bad(*b).is_none() && !doomed.contains(b));
                 sample(good.collect(), count, seed, "good blocks")?
             }
-            None => self
-                .block
-                .iter()
-                .map(|&block| good_block(chip, &doomed, block, before))
-                .collect::<Result<_, _>>()?,
+            None => self.named(chip, before)?,
         };
         chip.update_faults(|plan| {
             for block in &blocks {
@@ -467,6 +483,12 @@ fn list(items: impl ExactSizeIterator<Item = String>) -> String {
     } else {
         shown
     }
+}
+
+/// Returns the blocks that fail at their next program or erase.
+fn doomed<S: Store>(chip: &Chip<S>) -> Vec<Pbn> {
+    let faults = chip.faults().map_or(&[][..], |plan| &plan.block_faults);
+    faults.iter().map(|fault| fault.block).collect()
 }
 
 /// Returns the block with this number, if it can still go bad.

@@ -34,8 +34,15 @@ impl<S: Store + 'static> Volume<S> {
             .map(|core| core.ftl.chip().geometry().blocks)
             .ok_or_else(|| Failure::failed("already stopping"))?;
         let places = injection.shards(self.shards.len(), blocks)?;
-        let mut all: Vec<Injected> = Vec::new();
         let (mut is_off, seed) = (false, injection.seed());
+        // All or none, as far as no request changes a shard in between.
+        for &number in &places {
+            if let Some(core) = self.shards[number].lock().as_ref() {
+                let own = injection.for_shard(seed, number, blocks);
+                own.check(core.ftl.chip(), to_u32(number) * blocks)?;
+            }
+        }
+        let mut all: Vec<Injected> = Vec::new();
         for (number, shard) in self
             .shards
             .iter()

@@ -177,3 +177,22 @@ fn a_flush_is_one_of_all_shards() {
         assert_eq!(marks[0], marks[1] + 1, "the first shard has one write more");
     }
 }
+
+/// Blocks of two shards fail together or not at all.
+#[test]
+fn a_fault_that_one_shard_refuses_is_in_none() {
+    use crate::inject::{BadBlock, Injection};
+    let (volume, _) = pair(None);
+    let blocks = volume.flash().blocks / 2;
+    let bad = |block: &[u32]| {
+        let block = block.to_vec();
+        volume.inject(&Injection::BadBlock(BadBlock {
+            block,
+            ..BadBlock::default()
+        }))
+    };
+    bad(&[blocks]).unwrap();
+    let refused = bad(&[0, blocks]).unwrap_err();
+    assert!(refused.message.contains("already"), "{refused}");
+    assert_eq!(bad(&[0]).unwrap().count, 1, "the first was not armed");
+}
