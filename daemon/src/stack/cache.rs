@@ -146,9 +146,10 @@ impl Image<'_> {
         let count = volume.shards();
         for (number, error) in &refused {
             let (image, shard) = (self.path.display(), shard_text(*number, count));
+            let why = volume.error_text(*number, error);
             if !matches!(error, FtlError::ReadOnly(_) | FtlError::MediaLost(_)) {
                 return Err(Failure::failed(format!(
-                    "{image}: {shard}writing its write cache back: {error}; nothing is lost, start \
+                    "{image}: {shard}writing its write cache back: {why}; nothing is lost, start \
                      it again"
                 )));
             }
@@ -160,7 +161,7 @@ impl Image<'_> {
                 ),
             };
             tracing::warn!(
-                "{image}: {shard}the flash does not take the entries of the write cache: {error}; \
+                "{image}: {shard}the flash does not take the entries of the write cache: {why}; \
                  {} bytes stay in the image, reads find them, and writes{whose} and FLUSH are \
                  refused{rest}",
                 volume.dirty_bytes(*number)

@@ -361,10 +361,10 @@ impl<S: Store + 'static> Volume<S> {
             if let Err(error) = self.drain(shard, Reason::Shutdown)? {
                 is_drained = false;
                 tracing::warn!(
-                    "{}{} bytes stay in the write cache of the image: {error}; the next start \
-                     reads them",
+                    "{}{} bytes stay in the write cache of the image: {}; the next start reads them",
                     shard_text(number, self.shards.len()),
-                    shard.dirty_bytes()
+                    shard.dirty_bytes(),
+                    self.error_text(number, &error)
                 );
             }
         }

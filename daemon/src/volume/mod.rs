@@ -262,8 +262,10 @@ impl<S: Store + 'static> Volume<S> {
         let mounted = chips.iter().map(|chip| chip.ftl.chip().busy_until());
         let clock = Clock::new(mounted.max().unwrap_or(0), options.emulate, chips.len());
         let cells = CELLS_MAX / to_u32(chips.len());
-        let shard = |chip: MountedChip<S>| Shard::new(chip.ftl, chip.durable, clock.clone(), cells);
-        let shards: Vec<_> = chips.into_iter().map(shard).collect();
+        let shard = |(number, chip): (usize, MountedChip<S>)| {
+            Shard::new(number, chip.ftl, chip.durable, clock.clone(), cells)
+        };
+        let shards: Vec<_> = chips.into_iter().enumerate().map(shard).collect();
         let published = Mutex::new(sums::snapshot(&shards));
         Volume {
             shape,
@@ -382,7 +384,23 @@ impl<S: Store + 'static> Volume<S> {
                 .unlocked
                 .sync_failed(&io::Error::from_raw_os_error(errno(error)));
         }
-        self.unlocked.refuse(error)
+        self.unlocked.refuse(error, |error| {
+            let named = shard_text(shard.number, self.shards.len());
+            named + &self.error_text(shard.number, error)
+        })
+    }
+
+    /// Returns the error of a shard as text, with the device's number of a logical page.
+    pub(crate) fn error_text(&self, shard: usize, error: &FtlError) -> String {
+        let page = u64::from(self.shape.page_bytes);
+        match error {
+            FtlError::MediaLost(own) => {
+                let at = u64::from(*own) * page;
+                let number = self.shape.stripes.offset_of(shard, at) / page;
+                format!("data of logical page {number} cannot be read")
+            }
+            error => error.to_string(),
+        }
     }
 
     fn scheme_name(&self, core: &Core<S>) -> &'static str {

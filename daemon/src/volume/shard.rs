@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// One chip of a device, with its scheme and what it has published.
 pub(super) struct Shard<S: Store> {
+    /// From 0 on.
+    pub(super) number: usize,
     core: Mutex<Option<Core<S>>>,
     pub(super) durable: Option<Arc<dyn Durable<S>>>,
     /// Copies pages outside the lock, where the store permits it.
@@ -44,6 +46,7 @@ pub(super) struct Locked<'a, S: Store> {
 impl<S: Store> Shard<S> {
     /// Creates a shard with the clock of the device; a map of its blocks has at most `cells` cells.
     pub(super) fn new(
+        number: usize,
         ftl: Box<dyn Ftl<S>>,
         durable: Option<Arc<dyn Durable<S>>>,
         clock: Clock,
@@ -64,6 +67,7 @@ impl<S: Store> Shard<S> {
         };
         while !core.look_at_wear() {}
         Shard {
+            number,
             published: Mutex::new(Arc::new(FlashSnapshot::take(&core, 0))),
             core: Mutex::new(Some(core)),
             durable,

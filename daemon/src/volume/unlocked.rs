@@ -127,15 +127,19 @@ impl Unlocked {
         }
     }
 
-    /// Logs errors that need attention and returns the errno.
-    pub(super) fn refuse(&self, error: &FtlError) -> io::Error {
+    /// Logs errors that need attention, as `told` names them, and returns the errno.
+    pub(super) fn refuse(
+        &self,
+        error: &FtlError,
+        told: impl FnOnce(&FtlError) -> String,
+    ) -> io::Error {
         match error {
-            FtlError::ReadOnly(why) if !self.worn_out_told.swap(true, Relaxed) => {
-                tracing::error!("device is now read-only: {why}");
+            FtlError::ReadOnly(_) if !self.worn_out_told.swap(true, Relaxed) => {
+                tracing::error!("{}", told(error));
             }
             FtlError::ReadOnly(_) => {}
             FtlError::PowerLost => self.lose_power(),
-            error => tracing::warn!("request failed: {error}"),
+            error => tracing::warn!("request failed: {}", told(error)),
         }
         io::Error::from_raw_os_error(errno(error))
     }

@@ -196,3 +196,20 @@ fn a_fault_that_one_shard_refuses_is_in_none() {
     assert!(refused.message.contains("already"), "{refused}");
     assert_eq!(bad(&[0]).unwrap().count, 1, "the first was not armed");
 }
+
+/// `inspect` numbers the pages of the device; a scheme those of its chip.
+#[test]
+fn an_error_names_the_shard_and_the_devices_page() {
+    let (volume, [_, second]) = pair(None);
+    second.set(5, Trap::Fail(FtlError::MediaLost(5)));
+    // Page 5 of the second shard is page 13 of the device.
+    let read = volume.read(13 * PAGE as u64, &mut [0; PAGE]);
+    assert_eq!(read.err().and_then(|error| error.raw_os_error()), Some(EIO));
+    let text = volume.error_text(1, &FtlError::MediaLost(5));
+    assert_eq!(text, "data of logical page 13 cannot be read");
+    let text = volume.error_text(0, &FtlError::MediaLost(5));
+    assert_eq!(text, "data of logical page 9 cannot be read");
+    let (one, _) = toy(None, false);
+    let error = FtlError::MediaLost(5);
+    assert_eq!(one.error_text(0, &error), error.to_string());
+}
