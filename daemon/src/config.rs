@@ -482,5 +482,13 @@ pub(crate) fn find_scheme(name: &str) -> Result<&'static Scheme, Failure> {
     })
 }
 
+/// Returns the value of `--verify`.
+pub(crate) fn verify_name(verify: Verify) -> &'static str {
+    match verify {
+        Verify::Always => "always",
+        Verify::Once => "once",
+    }
+}
+
 #[cfg(test)]
 mod tests;

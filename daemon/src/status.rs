@@ -1,7 +1,7 @@
 //! Status of an instance: one snapshot, and its JSON, for `/status`, the control socket and the
 //! metrics. `commands/instances.rs` prints it.
 
-use crate::config::Latency;
+use crate::config::{Latency, verify_name};
 use crate::convert::to_f64;
 use crate::failure::Failure;
 use crate::inject::Kind;
@@ -14,7 +14,7 @@ use crate::volume::{
     BOUNDS_NS, BlockMap, ErrorClass, EventsView, FlashSnapshot, HistogramView, HostView, Op,
     Paused, WritesFailing,
 };
-use nand_model::{Cause, Geometry, Pbn, Profile};
+use nand_model::{Cause, Geometry, Pbn, Profile, Verify};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,6 +48,8 @@ pub struct InstanceInfo {
     pub read_only: bool,
     /// Latency model of requests.
     pub latency: Latency,
+    /// When reads check page data.
+    pub verify: Verify,
     /// Start time.
     pub started: SystemTime,
     /// Duration of opening the image and mounting its scheme.
@@ -214,21 +216,15 @@ impl StatusSnapshot {
             profile,
             size,
             metrics,
-            latency,
             ..
         } = &*self.facts;
-        let uptime = self
-            .facts
-            .started
-            .elapsed()
-            .unwrap_or_default()
-            .as_secs_f64();
+        let uptime = self.facts.started.elapsed().unwrap_or_default();
         json!({
             "name": name, "pid": std::process::id(), "state": self.state(), "target": target, "transport": transport,
             "image": image, "scheme": scheme, "profile": profile.name, "size_bytes": size,
-            "latency": latency.name(),
+            "latency": self.facts.latency.name(), "verify": verify_name(self.facts.verify),
             "page_bytes": self.facts.geometry().page_bytes,
-            "raw_bytes": self.facts.raw_bytes(), "shards": self.shards_json(), "host_written_bytes": self.flash.host_written_bytes, "metrics": metrics, "uptime_seconds": uptime,
+            "raw_bytes": self.facts.raw_bytes(), "shards": self.shards_json(), "host_written_bytes": self.flash.host_written_bytes, "metrics": metrics, "uptime_seconds": uptime.as_secs_f64(),
             "read_only_reason": self.read_only_reason(), "failure": self.failure,
             "writes_failing": self.writes_failing.map(WritesFailing::text), "waiting_for": self.waiting_for,
             "host_behind": self.host_behind(), "recording": self.recording.as_ref().map(RecordingView::json),

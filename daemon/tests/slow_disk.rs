@@ -116,6 +116,7 @@ fn reads_and_metrics_go_on_while_a_flush_waits_for_a_slow_disk() {
         metrics: None,
         read_only: false,
         latency: Latency::None,
+        verify: config.verify,
         started: SystemTime::now(),
         opened_in: Duration::ZERO,
         was_clean: stack.was_clean,

@@ -113,7 +113,7 @@ fn image_json(dirs: &Dirs, name: &str) -> Value {
     match peek(&image) {
         Ok(info) => json!({
             "name": name, "state": "stopped", "image": image, "scheme": info.scheme,
-            "profile": info.profile.name, "size_bytes": info.size,
+            "profile": info.profile.name, "size_bytes": info.size, "shards": info.shards(),
         }),
         Err(_) => json!({"name": name, "state": "unreadable", "image": image}),
     }
@@ -208,7 +208,7 @@ fn lock_image(image: &Path) -> Result<File, Failure> {
 }
 
 fn instance_json(dirs: &Dirs, name: &str) -> Value {
-    const KEYS: [&str; 11] = [
+    const KEYS: [&str; 12] = [
         "name",
         "pid",
         "state",
@@ -217,6 +217,7 @@ fn instance_json(dirs: &Dirs, name: &str) -> Value {
         "scheme",
         "profile",
         "size_bytes",
+        "shards",
         "write_amplification",
         "uptime_seconds",
         "metrics",
@@ -224,6 +225,9 @@ fn instance_json(dirs: &Dirs, name: &str) -> Value {
     let mut instance = status_of(dirs, name);
     if let Some(fields) = instance.as_object_mut() {
         fields.retain(|key, _| KEYS.contains(&key.as_str()));
+        if let Some(shards) = fields.get_mut("shards") {
+            *shards = shards.as_array().map(Vec::len).into();
+        }
     }
     instance
 }

@@ -1,6 +1,6 @@
 //! `ftld --print-config`: the effective configuration, and the source of each option.
 
-use crate::config::{Config, Layers, METRICS_DEFAULT, OP_DEFAULT, SIZE_DEFAULT};
+use crate::config::{Config, Layers, METRICS_DEFAULT, OP_DEFAULT, SIZE_DEFAULT, verify_name};
 use crate::failure::Failure;
 use crate::instance::Dirs;
 use crate::options::{DeviceArgs, DeviceOptions};
@@ -9,7 +9,7 @@ use crate::stack::{self, Label};
 use crate::transport;
 use ftl_core::schemes::SCHEMES;
 use nand_model::store::peek;
-use nand_model::{ImageInfo, Profile, Verify};
+use nand_model::{ImageInfo, Profile};
 use serde_json::json;
 use toml::Value;
 
@@ -130,11 +130,7 @@ fn default(key: &str, config: &Config, dirs: &Dirs) -> Option<(Value, &'static s
         "shards" => 1.into(),
         "metrics" => METRICS_DEFAULT.to_string().into(),
         "latency" => config.latency.name().into(),
-        "verify" => match config.verify {
-            Verify::Always => "always",
-            Verify::Once => "once",
-        }
-        .into(),
+        "verify" => verify_name(config.verify).into(),
         "record-data" => "on".into(),
         "tls" => if config.tls.is_some() {
             "require"

@@ -56,6 +56,7 @@ pub fn status(dirs: &Dirs, name: Option<&str>, brief: bool, as_json: bool) -> Re
     if let Some(shards) = shards_text(&status) {
         lines.push(format!("  {:<10} {shards}", "shards"));
     }
+    lines.push(format!("  {:<10} {}", "verify", text(&status["verify"])));
     let host = &status["host"];
     lines.push(format!(
         "  {:<10} read {}, written {}, flushes {}",
@@ -225,7 +226,7 @@ fn by_cause(status: &Value) -> Vec<(String, f64)> {
 
 /// Returns what the text shows.
 fn brief_json(status: &Value) -> Value {
-    const KEYS: [&str; 16] = [
+    const KEYS: [&str; 17] = [
         "name",
         "pid",
         "state",
@@ -236,6 +237,7 @@ fn brief_json(status: &Value) -> Value {
         "profile",
         "size_bytes",
         "raw_bytes",
+        "verify",
         "uptime_seconds",
         "write_amplification",
         "wear",
@@ -247,6 +249,7 @@ fn brief_json(status: &Value) -> Value {
     for key in KEYS {
         brief[key] = status[key].clone();
     }
+    brief["shards"] = status["shards"].as_array().map(Vec::len).into();
     let host = &status["host"];
     brief["read_bytes"] = host["read"]["bytes"].clone();
     brief["written_bytes"] = host["write"]["bytes"].clone();

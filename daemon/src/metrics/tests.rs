@@ -27,6 +27,7 @@ pub(crate) fn fresh() -> StatusSnapshot {
         metrics: None,
         read_only: false,
         latency: crate::config::Latency::None,
+        verify: Default::default(),
         started: SystemTime::now(),
         opened_in: Duration::from_millis(250),
         was_clean: true,

@@ -314,6 +314,7 @@ fn describe(
         metrics,
         read_only: config.read_only,
         latency: config.latency,
+        verify: config.verify,
         started: SystemTime::now(),
         opened_in: opened.opened_in,
         was_clean: opened.was_clean,

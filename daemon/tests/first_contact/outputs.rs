@@ -132,9 +132,19 @@ fn p99_9_and_the_effective_over_provisioning_are_in_every_summary() {
     ] {
         assert!(heads.contains(&head), "no {head} in {heads:?}");
     }
-    let _daemon = host.serve(&[]);
+    let _daemon = host.serve(&["--verify", "once", "--shards", "2"]);
+    let list = host.json(&["list", "--json"]);
+    assert_eq!(list["instances"][0]["shards"], 2, "{list}");
+    let status = host.json(&["status", "--json"]);
+    assert_eq!(status["verify"], "once", "{status}");
+    let (_, text, _) = host.run(&["status"]);
+    assert!(text.contains("  verify     once\n"), "{text}");
     let brief = host.json(&["status", "--brief", "--json"]);
     assert!(brief["write_amplification_by_cause"].is_object(), "{brief}");
+    assert_eq!(
+        (&brief["shards"], &brief["verify"]),
+        (&2.into(), &"once".into())
+    );
     let lines = serde_json::to_string_pretty(&brief)
         .unwrap()
         .lines()
