@@ -5,10 +5,13 @@ mod program;
 
 use ftld_traces::recording::{Entry, Kind, Reader};
 use nbd_support::client::{FLUSH, FUA, TRIM, WRITE_ZEROES};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use program::{Host, page};
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 fn entries(file: &Path, cut_off: bool) -> Vec<Entry> {
@@ -417,6 +420,18 @@ fn a_recording_of_shards_is_replayed_on_one_chip() {
     let row = host.json(&["replay", path, "--json"]);
     assert_eq!(row["scheme"], "lazyftl");
     assert_eq!(row["device"]["size_bytes"], 2 << 20);
+    let (_, _, said) = host.run(&["replay", path]);
+    let parts = ["3 shards", "on one chip", "record a device with one shard"];
+    assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    for command in [&["replay", path, "--seeds", "2"][..], &["compare", path]] {
+        let (code, _, said) = host.run(&[command, &["--scheme", "pagemap"]].concat());
+        assert_eq!(
+            (code, said.matches("on one chip").count()),
+            (0, 1),
+            "{said}"
+        );
+    }
     let explore = [
         "crashes",
         path,
@@ -431,4 +446,32 @@ fn a_recording_of_shards_is_replayed_on_one_chip() {
     let of_flash = [&explore[..], &["--model", "flash"]].concat();
     let parts = ["a device of 3 shards", "leave the model of the flash out"];
     host.fails(&of_flash, 2, &parts);
+}
+
+/// A paper's device has its flash on each shard: the size of all does not fit one chip.
+#[test]
+fn a_recording_of_shards_of_fixed_flash_is_refused_with_the_reason() {
+    let host = Host::new();
+    let file = recording(&host);
+    let path = file.to_str().unwrap();
+    let fixed = ["--profile", "lazyftl", "--shards", "2", "--metrics", "off"];
+    let mut start = host.command(&[&fixed[..], &["--record", path]].concat());
+    let mut daemon = start.stdout(Stdio::piped()).spawn().unwrap();
+    let mut ready = String::new();
+    let mut out = BufReader::new(daemon.stdout.take().unwrap());
+    out.read_line(&mut ready).unwrap();
+    let pid = Pid::from_raw(daemon.id().try_into().unwrap());
+    kill(pid, Signal::SIGTERM).unwrap();
+    assert!(daemon.wait().unwrap().success(), "{ready}");
+    let size = Reader::open(&file, false).unwrap().head().size;
+    let replay = ["replay", path];
+    let parts = [
+        "2 shards",
+        "one chip",
+        "lazyftl has 8192 blocks",
+        "--profile",
+    ];
+    host.fails(&replay, 2, &parts);
+    let other = [&replay[..], &["--profile", "slc-2k", "--json"]].concat();
+    assert_eq!(host.json(&other)["device"]["size_bytes"], size);
 }

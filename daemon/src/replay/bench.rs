@@ -44,6 +44,22 @@ pub(super) struct Bench {
     recorded_seed: Option<u64>,
 }
 
+/// Returns why a job has no device; of a recording of several shards, with the reason that follows
+/// from them.
+fn of_shards(job: &Job, failure: Failure) -> Result<Failure, Failure> {
+    Ok(match recording::shards(job)? {
+        Some(shards) if job.profile.is_none() => {
+            let what = format!(
+                "{}: recorded on {shards} shards, and a replay has one chip: {failure}; name a \
+                 --profile whose flash follows from the size",
+                job.workload
+            );
+            Failure::new(failure.exit, what)
+        }
+        _ => failure,
+    })
+}
+
 impl Bench {
     pub(super) fn new(
         job: &Job,
@@ -71,7 +87,9 @@ impl Bench {
             size,
             op_percent,
             ..
-        } = requirements.device(needed, raw)?;
+        } = requirements
+            .device(needed, raw)
+            .or_else(|failure| Err(of_shards(job, failure)?))?;
         if let Some(needed) = needed.filter(|needed| *needed > size) {
             return Err(Failure::usage(format!(
                 "{} touches {needed} bytes in extents of 1 MiB, more than the device of {size} bytes has; add --size {needed}, \

@@ -66,6 +66,7 @@ pub fn replay(args: &ReplayArgs, as_json: bool) -> Result<(), Failure> {
     let source = Source::new(&args.job)?;
     args.watch.check(&source)?;
     source.check()?;
+    tell_shards(&args.job)?;
     let (bar, began) = (bar(), Instant::now());
     let row = run_watched(&args.job, &args.watch, &mut |share, doing| {
         if began.elapsed() > SOON {
@@ -221,7 +222,20 @@ fn run_unguarded(
 /// # Errors
 /// The trace cannot be read, or it is cut off.
 pub(crate) fn check_trace(job: &Job) -> Result<(), Failure> {
-    Source::new(job)?.check()
+    Source::new(job)?.check()?;
+    tell_shards(job)
+}
+
+/// Says that a recording of several shards is replayed on one chip.
+fn tell_shards(job: &Job) -> Result<(), Failure> {
+    if let Some(shards) = recording::shards(job)? {
+        tracing::warn!(
+            "{}: recorded on {shards} shards, replayed on one chip: counters and times are not those \
+             of the device; for equal ones record a device with one shard",
+            job.workload
+        );
+    }
+    Ok(())
 }
 
 /// Returns the bytes of the extents that a job's trace touches, if they determine the size of the

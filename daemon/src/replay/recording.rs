@@ -42,6 +42,12 @@ pub(super) fn device(job: &Job) -> Result<Option<(FlashDevice, u64)>, Failure> {
     Ok(Some((device, head.size)))
 }
 
+/// Returns the number of shards of the recorded device, if it had several.
+pub(super) fn shards(job: &Job) -> Result<Option<u32>, Failure> {
+    let flash = head(job)?.and_then(|head| head.flash);
+    Ok(flash.and_then(|flash| flash.shards))
+}
+
 /// Fills in what the job does not say about its device from the recording.
 pub(super) fn fill(
     job: &Job,
