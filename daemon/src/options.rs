@@ -1,6 +1,7 @@
 //! Options of a device as typed, not yet checked.
 
 use clap::Args;
+use nand_model::SHARDS_MAX;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -48,7 +49,7 @@ pub struct DeviceOptions {
     pub op: Option<f64>,
     /// Number of flash chips of a new image, 1 to 16; requests to different ones run in parallel
     /// [default: 1]
-    #[arg(long, value_name = "N", env = "FTLD_SHARDS")]
+    #[arg(long, value_name = "N", env = "FTLD_SHARDS", value_parser = shards, allow_negative_numbers = true)]
     pub shards: Option<u32>,
     /// Address for the live page, /metrics, /healthz and /status, or `off` [default:
     /// 127.0.0.1:9917, or the next free port]
@@ -128,6 +129,12 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let number = number.strip_suffix('%').unwrap_or(number).trim_end();
     let wrong = |_| format!("{text:?} is not a percentage; write for example 7 or 12.5%");
     number.parse().map_err(wrong)
+}
+
+/// Reads a number of shards.
+fn shards(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|n| (1..=SHARDS_MAX).contains(n));
+    number.ok_or_else(|| format!("a device has 1 to {SHARDS_MAX} shards"))
 }
 
 fn set_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {

@@ -4,9 +4,10 @@
 
 use super::label::params_text;
 use super::unfinished::{Unfinished, folder_of, name_image, sync_folder};
-use super::{Label, age, factory_seed, image_failure};
+use super::{Label, age, factory_seed, image_failure, refuse_order};
 use crate::aging::{Conditioned, ImageAge};
 use crate::config::{Config, NewDevice, usage};
+use crate::convert::index;
 use crate::failure::Failure;
 use crate::flash_device::FlashDevice;
 use crate::size::show_size;
@@ -90,6 +91,8 @@ pub(crate) fn create_aged(
         size,
         op_percent,
     } = requirements.device(None, None)?;
+    let shards = striping.map_or(1, |striping| striping.count);
+    refuse_order(index(shards), config.write_cache)?;
     if image.symlink_metadata().is_ok() {
         return Err(image_failure(&ImageError::Exists(image.clone())));
     }

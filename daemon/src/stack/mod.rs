@@ -94,8 +94,6 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
                 image.display()
             )));
         }
-        let shards = config.requirements.shards.unwrap_or(1);
-        refuse_order(index(shards), config.write_cache)?;
         let made = create(config)?;
         tracing::info!(
             "created {}: {} bytes on {} of {} bytes raw, scheme {}{}",

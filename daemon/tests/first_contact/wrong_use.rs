@@ -39,23 +39,44 @@ const WRONG: &[(&str, i32, &[&str])] = &[
     ("create --size -1", 2, &["'-1'", "`ftld create --help`"]),
     ("create --op seven", 2, &["\"seven\"", "7 or 12.5%"]),
     ("create --op 0", 2, &["--op 0", "0.1 to 1000"]),
-    ("create --shards 0", 2, &["--shards 0", "1 to 16 shards"]),
-    ("create --shards 17", 2, &["--shards 17", "1 to 16 shards"]),
+    ("create --shards 0", 2, &["'0'", "1 to 16 shards"]),
+    ("create --shards 17", 2, &["'17'", "1 to 16 shards"]),
     (
         "create --shards two",
         2,
-        &["'two'", "'--shards <N>'", "`ftld create --help`"],
+        &[
+            "'two'",
+            "'--shards <N>'",
+            "1 to 16 shards",
+            "`ftld create --help`",
+        ],
+    ),
+    (
+        "create --shards -1",
+        2,
+        &[
+            "'-1'",
+            "'--shards <N>'",
+            "1 to 16 shards",
+            "`ftld create --help`",
+        ],
+    ),
+    (
+        "--shards x nbd://[::1]:0",
+        2,
+        &["'x'", "'--shards <N>'", "1 to 16 shards", "`ftld --help`"],
+    ),
+    (
+        "create --shards 2 --write-cache 1MiB --cache-model ordered",
+        2,
+        &["--cache-model ordered", "2 shards", "choose any or lost"],
     ),
     (
         "create --size 1MiB --shards 3",
         2,
         &["--shards 3", "choose fewer shards or a larger --size"],
     ),
-    (
-        "--shards 0 nbd://[::1]:0",
-        2,
-        &["--shards 0", "1 to 16 shards"],
-    ),
+    ("--shards 0 nbd://[::1]:0", 2, &["'0'", "1 to 16 shards"]),
     (
         "--shards 2 --write-cache 1MiB --cache-model ordered nbd://[::1]:0",
         2,
