@@ -20,6 +20,7 @@ differ.
 """
 
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -143,11 +144,17 @@ def main():
         args.ftld = ROOT / "target" / "release" / "ftld"
     run, rows = Run("mount", args), []
     Path(args.folder).mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=args.folder, prefix="mount.") as folder:
+    folder = Path(tempfile.mkdtemp(dir=args.folder, prefix="mount."))
+    try:
         for gib in args.size or ([0.25] if args.short else [1, 8]):
             for scheme in args.scheme or ["pagemap", "lazyftl", "mnftl"]:
                 if run.wants(f"{scheme}, {gib:g} GiB"):
-                    rows += measure(args, run, Path(folder), scheme, gib)
+                    rows += measure(args, run, folder, scheme, gib)
+    finally:
+        if not args.keep:
+            shutil.rmtree(folder)
+    if args.keep:
+        print(f"images are kept in {folder}")
     if rows:
         run.table("Start after a kill", ["scheme, size, kill", "s until ready", "CPU s until ready"], rows)
     run.finish()
