@@ -9,7 +9,15 @@ const NS_PER_S: u64 = 1_000_000_000;
 
 /// Splits a line into exactly `N` columns at commas.
 pub(crate) fn columns<const N: usize>(line: &str) -> Result<[&str; N], String> {
-    exactly(line.split(',').map(str::trim))
+    // Columns are short: a search of its own for each comma costs more than this loop.
+    let mut begin = 0;
+    let ends = line.bytes().enumerate();
+    let ends = ends.filter_map(|(at, byte)| (byte == b',').then_some(at));
+    exactly(ends.chain([line.len()]).map(|end| {
+        let column = &line[begin..end];
+        begin = end + 1;
+        column.trim()
+    }))
 }
 
 /// Splits a line into exactly `N` columns at blanks.
@@ -20,14 +28,18 @@ pub(crate) fn words<const N: usize>(line: &str) -> Result<[&str; N], String> {
 fn exactly<'a, const N: usize>(
     parts: impl Iterator<Item = &'a str>,
 ) -> Result<[&'a str; N], String> {
-    let parts: Vec<_> = parts.collect();
-    let found = parts.len();
-    parts.try_into().map_err(|_| {
-        format!(
-            "{found} column{}, not {N}",
-            if found == 1 { "" } else { "s" }
-        )
-    })
+    let (mut columns, mut found) = ([""; N], 0);
+    for part in parts {
+        if let Some(column) = columns.get_mut(found) {
+            *column = part;
+        }
+        found += 1;
+    }
+    if found == N {
+        return Ok(columns);
+    }
+    let plural = if found == 1 { "" } else { "s" };
+    Err(format!("{found} column{plural}, not {N}"))
 }
 
 /// Parses a whole, nonnegative number.
@@ -77,16 +89,23 @@ pub(crate) fn time(name: &str, text: &str, unit_ns: u64) -> Result<u64, String> 
     if whole.is_empty() || !digits(whole) || !digits(fraction) {
         return Err(wrong());
     }
-    let fraction = &fraction[..fraction.len().min(18)];
-    assert!(
-        fraction.len() <= 18,
-        "a fraction of more digits than are kept"
-    );
-    let scale = 10u128.pow(to_u32(fraction.len()));
-    let value: u128 = format!("{whole}{fraction}").parse().map_err(|_| wrong())?;
     assert!(unit_ns > 0, "{name} in units of no time");
-    let ns = value.checked_mul(u128::from(unit_ns)).ok_or_else(wrong)? / scale;
-    u64::try_from(ns).map_err(|_| format!("{name} {} is too large", shown(text)))
+    // Only digits are left: a number that cannot be parsed is too large.
+    let whole = whole.parse::<u64>().ok();
+    let whole = whole.and_then(|whole| whole.checked_mul(unit_ns));
+    let fraction = &fraction[..fraction.len().min(18)];
+    let rest = match fraction {
+        "" => Some(0),
+        _ => {
+            let value = u128::from(fraction.parse::<u64>().map_err(|_| wrong())?);
+            let scale = 10u128.pow(to_u32(fraction.len()));
+            u64::try_from(value * u128::from(unit_ns) / scale).ok()
+        }
+    };
+    whole
+        .zip(rest)
+        .and_then(|(whole, rest)| whole.checked_add(rest))
+        .ok_or_else(|| format!("{name} {} is too large", shown(text)))
 }
 
 /// Parses decimal seconds.
@@ -96,15 +115,22 @@ pub(crate) fn seconds(name: &str, text: &str) -> Result<u64, String> {
 
 /// Parses `R`, `W`, `read`, `write`, or a trim.
 pub(crate) fn letter(text: &str) -> Result<Op, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "r" | "read" => Ok(Op::Read),
-        "w" | "write" => Ok(Op::Write),
-        "t" | "d" | "trim" | "discard" => Ok(Op::Trim),
-        _ => Err(format!(
-            "operation {:?} is neither a read nor a write",
-            shown(text)
-        )),
-    }
+    const NAMES: [(&str, Op); 8] = [
+        ("r", Op::Read),
+        ("w", Op::Write),
+        ("read", Op::Read),
+        ("write", Op::Write),
+        ("t", Op::Trim),
+        ("d", Op::Trim),
+        ("trim", Op::Trim),
+        ("discard", Op::Trim),
+    ];
+    let found = NAMES
+        .iter()
+        .find(|(name, _)| text.eq_ignore_ascii_case(name));
+    found
+        .map(|(_, op)| *op)
+        .ok_or_else(|| format!("operation {:?} is neither a read nor a write", shown(text)))
 }
 
 /// Parses an operation encoded as one digit each for read and write.

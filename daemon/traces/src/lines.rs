@@ -121,8 +121,12 @@ impl Lines {
                 }
             }
         }
-        let text = std::str::from_utf8(self.line.trim_ascii()).ok();
-        let printable = |text: &&str| !text.contains(|c: char| c.is_control() && c != '\t');
+        let line = self.line.trim_ascii();
+        let text = std::str::from_utf8(line).ok();
+        let is_plain = |line: &[u8]| line.iter().all(|b| matches!(b, b' '..=b'~' | b'\t'));
+        let is_text = |text: &str| !text.contains(|c: char| c.is_control() && c != '\t');
+        // Most lines are ASCII, which is soon seen.
+        let printable = |text: &&str| is_plain(line) || is_text(text);
         let binary =
             || TraceError::content(&self.file, format!("line {}: {NOT_TEXT}", self.number));
         text.filter(printable).map(Some).ok_or_else(binary)
