@@ -66,7 +66,7 @@ HUNTERS = [
     hunter("ftl-core", "-p ftld-core --lib", {"ftl-core"}, level=1, most=60, args=SKIPPED),
     hunter("swarm", f"{TESTS} swarm", CORE, ends=False, **DRAWN),
     hunter("regressions", f"{TESTS} regressions", CORE, most=10, ends=False),
-    hunter("nand-model", "-p nand-model", {"nand-model"}, most=10, ends=False),
+    hunter("nand-model", "-p nand-model", {"nand-model"}, most=25, ends=False),
     hunter("ftld lib", "-p ftld --no-default-features --lib", {"daemon"}, level=0, most=30),
     hunter("nbd_engine", f"{NBD} nbd_engine", {"daemon"}, level=0, most=20),
     hunter("nbd_commands", f"{NBD} nbd_commands", {"daemon"}, level=0, most=20),
