@@ -1,5 +1,8 @@
 use super::*;
-use nand_model::{Cause, Profile, store::MemStore};
+use crate::failure::Exit;
+use nand_model::{Cause, Pbn, Profile, store::MemStore};
+use serde_json::{Value, json};
+use strum::VariantArray;
 
 fn chip() -> Chip<MemStore> {
     let profile = Profile::find("torture").unwrap().with_blocks(8);

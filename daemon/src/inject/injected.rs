@@ -1,0 +1,101 @@
+//! Kinds of faults, and the answer to an injection.
+//!
+//! Invariant: an answer contains the random choices that were made.
+
+use serde_json::{Value, json};
+use strum::{EnumCount, IntoStaticStr, VariantArray, VariantNames};
+
+/// Kinds of faults.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray, VariantNames,
+)]
+#[strum(serialize_all = "snake_case")]
+#[repr(usize)]
+pub enum Kind {
+    /// The flash loses power.
+    PowerCut,
+    /// A block fails.
+    BadBlock,
+    /// Bit errors.
+    BitErrors,
+    /// A FLUSH fails.
+    FlushFails,
+    /// A write fails.
+    WriteErrors,
+    /// A read fails.
+    ReadErrors,
+    /// A request takes longer.
+    Slow,
+    /// A request waits.
+    Hang,
+}
+
+impl Kind {
+    /// Returns the index in a table with one entry per kind.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Returns the lower-case name, as in metric labels.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// Result of an injection.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Injected {
+    /// Kind of fault.
+    pub kind: Kind,
+    /// Number of affected blocks or pages; otherwise 1.
+    pub count: u64,
+    /// Human-readable text.
+    pub text: String,
+    /// Machine-readable result, with the random choices made.
+    pub facts: Value,
+    /// Seed of a power cut.
+    pub cut_seed: Option<u64>,
+}
+
+impl Injected {
+    /// Returns what was injected into these shards of a device with `count`, as one.
+    pub(crate) fn of_shards(mut all: Vec<Injected>, shards: &[usize], count: usize) -> Injected {
+        assert_eq!(all.len(), shards.len(), "a fault for each shard");
+        if count == 1 {
+            return all.remove(0);
+        }
+        let is_cut = all.iter().any(|injected| injected.kind == Kind::PowerCut);
+        let of =
+            |(shard, injected): (&usize, &Injected)| format!("shard {shard}: {}", injected.text);
+        let texts: Vec<_> = shards.iter().zip(&all).map(of).collect();
+        let with_shard = |(shard, injected): (&usize, &Injected)| {
+            let mut facts = injected.facts.clone();
+            facts["shard"] = (*shard).into();
+            facts
+        };
+        let facts: Vec<_> = shards.iter().zip(&all).map(with_shard).collect();
+        Injected {
+            kind: all[0].kind,
+            count: if is_cut {
+                1
+            } else {
+                all.iter().map(|injected| injected.count).sum()
+            },
+            text: texts.join("; "),
+            facts: json!({"shards": facts}),
+            cut_seed: all[0].cut_seed,
+        }
+    }
+}
+
+/// Lists the first items, human-readable.
+pub(super) fn list(items: impl ExactSizeIterator<Item = String>) -> String {
+    const SHOWN: usize = 8;
+    let more = items.len().saturating_sub(SHOWN);
+    let shown = items.take(SHOWN).collect::<Vec<_>>().join(", ");
+    if more > 0 {
+        format!("{shown} and {more} more")
+    } else {
+        shown
+    }
+}
