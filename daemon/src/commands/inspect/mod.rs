@@ -1,0 +1,100 @@
+//! `ftld inspect` and `ftld check`: examine an image without changing it, also after a power cut.
+
+mod cache;
+mod check;
+mod chips;
+mod text;
+mod values;
+
+pub use check::check;
+
+use super::recording;
+use crate::failure::Failure;
+use crate::instance::Dirs;
+use crate::output::{print, print_json};
+use crate::profile_file;
+use crate::stack;
+use cache::cache_json;
+use chips::Chips;
+use ftld_traces::recording::Reader;
+use nand_model::store::peek;
+use serde_json::json;
+use std::path::PathBuf;
+use text::text;
+use values::{blocks_json, header_json, lpn_json, page_json, parse_page};
+
+/// Options of `ftld inspect`.
+#[derive(Clone, Debug, Default)]
+pub struct InspectOptions {
+    /// Every block.
+    pub blocks: bool,
+    /// One page as `BLOCK:PAGE`.
+    pub page: Option<String>,
+    /// One logical page.
+    pub lpn: Option<u32>,
+    /// The flash device alone, as a TOML file.
+    pub toml: bool,
+    /// JSON instead of text.
+    pub json: bool,
+}
+
+/// Returns a path, or the image of an instance by name.
+///
+/// # Errors
+/// There is neither.
+pub(super) fn path_of(dirs: &Dirs, image: &str) -> Result<PathBuf, Failure> {
+    let (path, of_instance) = (PathBuf::from(image), dirs.image(image));
+    if image.contains('/') || path.exists() {
+        return Ok(path);
+    }
+    if of_instance.symlink_metadata().is_ok() {
+        return Ok(of_instance);
+    }
+    Err(Failure::failed(format!(
+        "{image}: no such image, neither a file {image} here nor {}; `ftld list --all` shows all",
+        of_instance.display()
+    )))
+}
+
+/// `ftld inspect`.
+///
+/// # Errors
+/// The image is in use, damaged, or not an image; the page or block does not exist.
+pub fn inspect(dirs: &Dirs, image: &str, wanted: &InspectOptions) -> Result<(), Failure> {
+    let path = path_of(dirs, image)?;
+    if path.is_file() && Reader::detects(&path).unwrap_or(false) {
+        return recording::inspect(&path, wanted);
+    }
+    let info = peek(&path).map_err(|error| stack::image_failure(&error))?;
+    if wanted.toml {
+        return print(&profile_file::to_toml(&info.profile));
+    }
+    let mut value = header_json(&info);
+    value["image"] = json!(path);
+    value["write_cache"] = cache_json(&path, &info)?;
+    if wanted.blocks || wanted.page.is_some() || wanted.lpn.is_some() {
+        let mut chips = Chips::open(&path)?;
+        if wanted.blocks {
+            let all = chips.ftls.iter().enumerate();
+            let blocks = all.flat_map(|(shard, ftl)| blocks_json(shard, ftl.chip()));
+            value["blocks"] = blocks.collect();
+        }
+        if let Some(page) = &wanted.page {
+            let (shard, ppn) = parse_page(page, &info)?;
+            let numbers = chips.numbers(shard);
+            value["page"] = page_json(chips.ftls[shard].chip_mut(), ppn, &numbers);
+            value["page"]["shard"] = shard.into();
+        }
+        if let Some(lpn) = wanted.lpn {
+            let (shard, own) = chips.place(lpn)?;
+            let numbers = chips.numbers(shard);
+            value["lpn"] = lpn_json(&mut *chips.ftls[shard], own, &numbers)?;
+            value["lpn"]["shard"] = shard.into();
+        }
+    }
+    if wanted.json {
+        print_json("inspect", value)
+    } else {
+        print(&text(&value, &profile_file::summary(&info.profile)))
+    }
+}
