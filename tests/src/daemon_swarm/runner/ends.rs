@@ -76,7 +76,8 @@ impl<'a> Run<'a> {
             Err(why) if !excused => Err(format!("stop: {why}")),
             Err(_) => {
                 self.look_at_faults()?;
-                Ok(self.is_lossy())
+                // A stop that fails writes no more than a kill does.
+                Ok(self.may_lose(End::Kill))
             }
             Ok(()) => {
                 self.note(Class::Stop);
