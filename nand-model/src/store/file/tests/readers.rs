@@ -170,3 +170,33 @@ fn verified_once_a_page_is_checked_again_in_its_next_life_alone() {
     rot(&store, slot);
     assert!(!reads(&store), "slots {first_slot} and {slot}");
 }
+
+/// Blocks of more pages than a word has bits: no page behind the first word stays verified.
+#[test]
+fn the_last_page_of_a_long_block_is_checked_in_its_next_life_too() {
+    let [mut profile, _] = shapes();
+    profile.geometry.pages_per_block = 70;
+    let (_disk, mut store) = fresh(profile, 2);
+    store.set_verify(Verify::Once);
+    let reader = store.reader().unwrap();
+    let reads = |store: &FileStore| {
+        let pin = store.pin().unwrap();
+        let run = store.place(profile.geometry.page(Pbn::new(0), 0), 70);
+        let mut data = vec![0; 70 * profile.geometry.page_len()];
+        reader.read(&pin, &run.unwrap(), &mut Vec::new(), &mut data, |_, _| true)
+    };
+    fill(&mut store, 0, 1..71);
+    assert!(reads(&store));
+    let verified = store.blocks[0].slot.unwrap();
+    loop {
+        erase(&mut store, 0);
+        fill(&mut store, 0, 101..171);
+        settle(&store);
+        if store.blocks[0].slot.unwrap() == verified {
+            break;
+        }
+    }
+    let at = store.layout.data_at(verified, 69);
+    store.disk.write_at(at, &[0xAA]).unwrap();
+    assert!(!reads(&store), "page 69 has not been checked in this life");
+}

@@ -215,3 +215,27 @@ fn a_failed_sync_ends_the_cache_area_with_the_first_open_after_it() {
         [(true, true, None), (true, true, None), (false, false, None)]
     );
 }
+
+/// A header written and then torn between two syncs leaves the other copy the durable one, which no
+/// write may touch.
+#[test]
+fn a_header_torn_after_it_was_written_is_not_taken_for_durable() {
+    for [seed, arrives] in (0..8).flat_map(|seed| [0, 40, 100].map(|arrives| [seed, arrives])) {
+        let (disk, mut store) = fresh(shapes()[0], 3);
+        let handle = store.sync_handle();
+        store.erase(Pbn::new(0), BlockFacts::default()).unwrap();
+        handle.settle(handle.last_seq()).unwrap();
+        let durable = handle.durable_seq();
+        store.set_hour(41);
+        disk.fail_write(0, arrives as usize, EIO);
+        store.set_hour(42);
+        assert!(!disk.has_write_faults(), "the second header was refused");
+        handle.force().unwrap();
+        assert!(handle.durable_seq() >= durable, "a durable number fell");
+        for how in Crash::kinds(seed) {
+            let opened = open(&disk.crashed(how), Access::ReadWrite);
+            let (store, _) = opened.unwrap_or_else(|e| panic!("{arrives}, {how:?}: {e}"));
+            assert!(store.sync.last_seq() >= durable, "{arrives}, {how:?}");
+        }
+    }
+}
