@@ -347,3 +347,20 @@ impl Checkpoints {
             .any(|(_, blocks)| blocks.contains(&block))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// If the newest set cannot be read, a mount uses the older one: what that lacks must still be
+    /// on flash.
+    #[test]
+    fn what_only_the_newest_set_contains_is_not_contained_in_both() {
+        let mut checkpoints = Checkpoints::new(0);
+        checkpoints.complete.push((4, Vec::new()));
+        assert!(!checkpoints.both_since(4), "there is one set");
+        checkpoints.complete.push((5, Vec::new()));
+        assert!(checkpoints.both_since(4));
+        assert!(!checkpoints.both_since(5));
+    }
+}

@@ -213,3 +213,59 @@ fn an_error_names_the_shard_and_the_devices_page() {
     let error = FtlError::MediaLost(5);
     assert_eq!(one.error_text(0, &error), error.to_string());
 }
+
+/// Extents end where one shard has found as many as were wanted; those of the next shard do not
+/// continue them.
+#[test]
+fn a_limit_of_extents_reached_amid_a_stripe_ends_the_reply() {
+    use crate::device::Extent;
+    let (volume, _) = pair(None);
+    let page = PAGE as u64;
+    // Stripe 0 has a hole, data and a hole; stripe 1 is a hole, stripe 2 data.
+    volume.write(page, &[1; PAGE]).unwrap();
+    volume.write(2 * STRIPE * page, &[1; 4 * PAGE]).unwrap();
+    let extent = |pages, mapped| Extent {
+        len: pages * page,
+        mapped,
+    };
+    let all = [
+        extent(1, false),
+        extent(1, true),
+        extent(6, false),
+        extent(4, true),
+    ];
+    for max in 1..=all.len() {
+        let found = volume.extents(0, 3 * STRIPE * page, max).unwrap();
+        assert_eq!(found, all[..max], "at most {max}");
+    }
+}
+
+/// A pause that begins while a batch runs on one shard holds up its writes on the next.
+#[test]
+fn a_pause_amid_a_batch_counts_the_rest_one_by_one() {
+    use crate::volume::tests::control::settled;
+    let (volume, [first, second]) = pair(None);
+    let (volume, until) = (&volume, Arc::new(Mutex::new(())));
+    let held = until.lock().unwrap();
+    first.set(1, Trap::Hang(until.clone()));
+    std::thread::scope(|scope| {
+        let batch = scope.spawn(|| write_pages(volume, &[1, STRIPE, STRIPE + 1]));
+        while first.calls.lock().unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        // The pause waits for the lock of the first shard, but counts from its beginning.
+        let pause = scope.spawn(|| volume.pause(Duration::from_secs(60)).map(drop));
+        while !volume.is_paused() {
+            std::thread::yield_now();
+        }
+        drop(held);
+        pause.join().unwrap().unwrap();
+        volume.step(Step::Requests(1)).unwrap();
+        // The write of the first shard is done; the step is one of the second shard.
+        assert_eq!(settled(volume, 2), 2);
+        let stepped = second.calls();
+        volume.resume();
+        assert_eq!(batch.join().unwrap(), [0; 3]);
+        assert_eq!(stepped, ["write 0+1"], "a step of one request");
+    });
+}
