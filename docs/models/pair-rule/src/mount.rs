@@ -78,7 +78,7 @@ impl State {
     }
 
     /// The page that a set's map names, if it can still be what it was. Code:
-    /// `ftl-core/src/families/page_ram/recovery.rs`: `drop_dangling`.
+    /// `ftl-core/src/families/page_ram/recovery.rs`: `is_dangling`.
     fn named_page(
         &self,
         config: &Config,
