@@ -1,9 +1,9 @@
 //! Background work. One thread publishes snapshots and, while no request is in flight, runs GC and
 //! releases file space, in small slices under the request lock. Another thread syncs when erased
-//! space runs short; it waits without the lock.
+//! space runs short, and before much is without a sync; it waits without the lock.
 
 use crate::volume::write_cache::AGE;
-use crate::volume::{Idle, Volume};
+use crate::volume::{Idle, UnsyncedAge, Volume};
 use nand_model::Store;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -75,9 +75,11 @@ impl Background {
             })?;
         }
         let volume = volume.clone();
-        // Starts the sync that frees erased space before a request has to wait for it.
+        let mut unsynced = UnsyncedAge::new(Instant::now());
         background.repeat("ftld-sync", Duration::ZERO, move || {
-            volume.reclaim_when_short(SYNC_PATIENCE)
+            // Starts the sync that frees erased space before a request has to wait for it.
+            volume.reclaim_when_short(SYNC_PATIENCE);
+            volume.sync_when_due(&mut unsynced, Instant::now());
         })?;
         Ok(background)
     }

@@ -63,6 +63,9 @@ impl Durable<FileStore> for ImageSync {
     fn mark(&self, _store: &mut FileStore) -> u64 {
         self.0.last_seq()
     }
+    fn synced(&self) -> u64 {
+        self.0.synced_seq()
+    }
     fn wait(&self, mark: u64) -> io::Result<()> {
         self.0.sync_through(mark).map_err(io::Error::from)
     }

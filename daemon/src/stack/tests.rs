@@ -2,6 +2,8 @@ use super::*;
 use crate::device::{BlockDevice, FlushOf};
 use crate::instance::Dirs;
 use crate::options::{DeviceArgs, DeviceOptions};
+use crate::volume::{UNSYNCED_AGE_MAX, UnsyncedAge};
+use std::time::Instant;
 
 fn config(folder: &Path, profile: &str, size: Option<&str>) -> Config {
     let dirs = Dirs {
@@ -56,6 +58,36 @@ fn overwriting_without_a_flush_outlives_the_spare_room_and_loses_nothing() {
         let mut found = vec![0; 1024];
         again.volume.read(at as u64 * 1024, &mut found).unwrap();
         assert!(found == page(round, at as u64), "page {at}");
+    }
+}
+
+#[test]
+fn a_sync_without_a_request_leaves_a_start_nothing_to_verify() {
+    for shards in [1, 3] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = config(folder.path(), "torture", Some("8MiB"));
+        config.requirements.shards = Some(shards);
+        let kept_after_a_kill = |syncs: bool| {
+            let stack = open_or_create(&config).unwrap();
+            let before = stack.sync.stats().count;
+            for at in 0..2048 {
+                let data = page(u64::from(syncs), at);
+                stack.volume.write(at * 1024, &data).unwrap();
+            }
+            if syncs {
+                let now = Instant::now();
+                let mut age = UnsyncedAge::new(now);
+                stack.volume.sync_when_due(&mut age, now);
+                assert_eq!(stack.sync.stats().count, before, "nothing is old");
+                stack.volume.sync_when_due(&mut age, now + UNSYNCED_AGE_MAX);
+                assert_eq!(stack.sync.stats().count, before + 1, "one sync for all");
+            }
+            drop(stack);
+            let opened = FileStore::open_shards(&config.image, Access::ReadOnly);
+            opened.unwrap().1.ops_kept
+        };
+        assert!(kept_after_a_kill(false) >= 2048);
+        assert_eq!(kept_after_a_kill(true), 0);
     }
 }
 

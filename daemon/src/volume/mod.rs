@@ -28,6 +28,7 @@ mod snapshot;
 mod stripes;
 mod sums;
 mod unlocked;
+mod unsynced;
 mod watch;
 pub mod write_cache;
 
@@ -55,6 +56,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 pub(crate) use stripes::{Stripes, striping};
 use unlocked::{NO_DATA, NO_WRITES, Unlocked, WELL, errno};
+pub use unsynced::{MOST_AGE as UNSYNCED_AGE_MAX, UnsyncedAge};
 use watch::Shown;
 
 /// Maximum pages per extent of a trim, or per block-status query.
@@ -73,6 +75,8 @@ const ENOSPC: i32 = 28;
 pub trait Durable<S>: Send + Sync {
     /// Returns the number of the newest operation in the store; short, called under the lock.
     fn mark(&self, store: &mut S) -> u64;
+    /// Returns the number of the newest operation that a sync covers, with all before it.
+    fn synced(&self) -> u64;
     /// Blocks until everything up to `mark` is durable; concurrent waiters share a sync. Never
     /// called under the lock.
     ///

@@ -153,6 +153,9 @@ impl Durable<FileStore> for Unblocked {
     fn mark(&self, store: &mut FileStore) -> u64 {
         self.inner.mark(store)
     }
+    fn synced(&self) -> u64 {
+        self.inner.synced()
+    }
     fn wait(&self, mark: u64) -> io::Result<()> {
         self.inner.wait(mark)
     }

@@ -69,6 +69,7 @@ classes! {
     PartOfAPage: "write or trim of a part of a page",
     TwoWriters: "two writers in one page at once",
     TrimRacesRead: "trim at once with a read",
+    BackgroundSync: "sync without a request",
     IdleRaces: "background work beside requests",
     Paused: "pause, step and resume under requests",
     HoleInRead: "hole in a structured read",

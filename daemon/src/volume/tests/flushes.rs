@@ -3,10 +3,12 @@
 use super::control::settled;
 use super::{Gate, PAGE, errno_of, toy};
 use crate::device::{BlockDevice, Completion, FlushOf};
+use crate::volume::unsynced::MOST_AGE;
 use crate::volume::*;
 use nand_model::store::MemStore;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc;
+use std::time::Instant;
 
 /// Returns the number of verbs that changed the store so far.
 fn changes(volume: &Volume<MemStore>) -> u64 {
@@ -94,6 +96,46 @@ fn a_flush_waits_for_a_mark_that_covers_its_own_flush_and_every_earlier_acknowle
         matches!(waited()[..], [mark] if mark > newest),
         "a stop waits for its last change"
     );
+}
+
+/// Looks twice, `MOST_AGE` apart, whether the image has to be synced.
+fn look_for_old_operations(volume: &Volume<MemStore>) {
+    let now = Instant::now();
+    let mut age = UnsyncedAge::new(now);
+    volume.sync_when_due(&mut age, now);
+    volume.sync_when_due(&mut age, now + MOST_AGE);
+}
+
+#[test]
+fn old_operations_are_synced_without_a_request() {
+    let gate = Gate::closed();
+    gate.let_go();
+    let (volume, _) = toy(Some(gate.clone()), false);
+    let waited = || std::mem::take(&mut *gate.marks.lock().unwrap());
+    volume.write(0, &[1; PAGE]).unwrap();
+    look_for_old_operations(&volume);
+    assert_eq!(waited(), [changes(&volume)]);
+    assert_eq!(volume.host().of(Op::Flush).completed, 0);
+    gate.synced.store(changes(&volume), Relaxed);
+    look_for_old_operations(&volume);
+    assert!(waited().is_empty(), "everything is synced");
+    volume.write(0, &[1; PAGE]).unwrap();
+    volume.pause(Duration::from_secs(60)).unwrap();
+    look_for_old_operations(&volume);
+    assert!(
+        waited().is_empty(),
+        "a copy of the image may be in progress"
+    );
+    volume.resume();
+    look_for_old_operations(&volume);
+    assert_eq!(waited(), [changes(&volume)]);
+    gate.fails.store(true, Relaxed);
+    look_for_old_operations(&volume);
+    assert_eq!(errno_of(volume.write(0, &[1; PAGE])), EPERM);
+    assert!(volume.failure().unwrap().contains("sync"));
+    waited();
+    look_for_old_operations(&volume);
+    assert!(waited().is_empty(), "the device has failed");
 }
 
 #[test]

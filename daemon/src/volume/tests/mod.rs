@@ -247,11 +247,15 @@ struct Gate {
     /// Marks of all waits.
     marks: Mutex<Vec<u64>>,
     fails: AtomicBool,
+    synced: AtomicU64,
 }
 
 impl Durable<MemStore> for Gate {
     fn mark(&self, store: &mut MemStore) -> u64 {
         store.hour().into()
+    }
+    fn synced(&self) -> u64 {
+        self.synced.load(Relaxed)
     }
     fn wait(&self, mark: u64) -> io::Result<()> {
         self.marks.lock().unwrap().push(mark);

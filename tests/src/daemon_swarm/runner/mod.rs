@@ -26,6 +26,7 @@ use ftld::volume::Volume;
 use ftld_battery::classes::Classes;
 use ftld_battery::watch::watched;
 use nand_model::store::{End, FileStore, Freeze, SimDisk};
+use races::sync_old_operations;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -231,6 +232,18 @@ impl<'a> Run<'a> {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
+    /// Syncs old operations, as the daemon does without a request.
+    fn sync_in_background(&mut self) {
+        if self.gate.is_held() {
+            return;
+        }
+        let before = self.disk.unsynced();
+        sync_old_operations(&self.volume);
+        if before > 0 && self.disk.unsynced() == 0 {
+            self.note(Class::BackgroundSync);
+        }
+    }
+
     fn act(&mut self, action: &Action) -> Result<(), String> {
         match self.before_write.take() {
             Some((_, end))
@@ -310,6 +323,7 @@ impl<'a> Run<'a> {
                     self.volume.write_back_aged(Duration::ZERO);
                 }
                 self.volume.discard_freed_space();
+                self.sync_in_background();
             }
             Action::Leave(who, hang_up) => self.leave(*who, hang_up.map(|after| after as usize))?,
             Action::ReadOnly(end) => self.look_read_only(*end)?,

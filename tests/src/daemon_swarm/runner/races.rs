@@ -6,12 +6,12 @@ use crate::daemon_swarm::Class;
 use crate::daemon_swarm::client::Reply;
 use crate::daemon_swarm::oracle::{Change, fill};
 use crate::daemon_swarm::plan::{Ask, Verb};
-use ftld::volume::{Idle, Step, Volume};
+use ftld::volume::{Idle, Step, UNSYNCED_AGE_MAX, UnsyncedAge, Volume};
 use nand_model::store::FileStore;
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
 /// Request of a racer: cookie, payload, request, version.
@@ -192,6 +192,14 @@ pub(super) fn race_alone(
     Ok(log)
 }
 
+/// Lets time pass for the volume until its oldest operation has to be synced.
+pub(super) fn sync_old_operations(volume: &Volume<FileStore>) {
+    let now = Instant::now();
+    let mut age = UnsyncedAge::new(now);
+    volume.sync_when_due(&mut age, now);
+    volume.sync_when_due(&mut age, now + UNSYNCED_AGE_MAX);
+}
+
 /// Runs background work until the racers are done. Returns whether there was any.
 fn work_behind(volume: &Volume<FileStore>, done: &AtomicBool) -> bool {
     let mut worked = false;
@@ -200,6 +208,7 @@ fn work_behind(volume: &Volume<FileStore>, done: &AtomicBool) -> bool {
         volume.publish(false);
         volume.discard_freed_space();
         volume.reclaim_when_short(Duration::ZERO);
+        sync_old_operations(volume);
         std::thread::yield_now();
     }
     worked
