@@ -8,8 +8,9 @@
 For each scheme and size: a new image on mlc-4k is filled over NBD, or with `--written` the first
 part of it; some of that is written again at random so that the scheme collects garbage, FLUSH, and
 SIGKILL. Then, round after round: start, time
-until `ready`, and SIGKILL again. Two figures are shown: *after load* is the first start after the
-writes, *idle* the median of the later ones, with no request between. With `--under-load` the first
+until `ready`, and SIGKILL again. Three figures are shown: *after load* is the first start after the
+writes, *idle* the median of the later ones, with no request between, and *without FLUSH* the start
+after the first part was overwritten in order and no FLUSH followed. With `--under-load` the first
 kill hits the daemon during random writes, without a FLUSH. The image is in the host's page cache as
 far as that has room; with `--cold` its pages leave the cache before each start (needs no rights:
 posix_fadvise). The targets are seconds per 64 GiB of size: figures are scaled to that, and the
@@ -36,6 +37,8 @@ GIB = 1 << 30
 # Seconds per 64 GiB; schemes that are not named keep their map in spare bytes.
 ON_FLASH = {"pagemap": 0.3, "lazyftl": 0.3, "dftl": 0.3, "tpftl": 0.3, "dopftl": 0.3}
 IN_SPARE_BYTES = 1.0
+# Seconds of a start after writes without a FLUSH.
+UNFLUSHED = 0.5
 
 
 class Image:
@@ -91,6 +94,11 @@ class Image:
         else:
             self.kill()
 
+    def overwrite_without_flush(self):
+        self.start()
+        self.finish(self.fio(rw="write", bs="256k", iodepth=4))
+        self.kill()
+
     def finish(self, fio):
         if fio.wait() != 0:
             sys.exit(f"{self.scheme}: fio failed")
@@ -113,15 +121,24 @@ def measure(args, run, folder, scheme, gib):
                 image.drop_cache()
             times.append(image.start())
             image.kill()
+        image.overwrite_without_flush()
+        if args.cold:
+            image.drop_cache()
+        unflushed = image.start()
+        image.kill()
     finally:
         if image.process:
             image.kill()
         if not args.keep:
             image.path.unlink(missing_ok=True)
     goal, rows = at_most(ON_FLASH.get(scheme, IN_SPARE_BYTES)), []
-    for name, starts in [("after load", times[:1]), ("idle", times[1:])]:
-        what = f"{scheme}, {gib:g} GiB, {name}"
-        run.figure(what, "s per 64 GiB", [wall * 64 / gib for wall, _ in starts], goal)
+    for name, starts in [("after load", times[:1]), ("idle", times[1:]), ("without FLUSH", [unflushed])]:
+        what, walls = f"{scheme}, {gib:g} GiB, {name}", [wall for wall, _ in starts]
+        if name == "without FLUSH":
+            # What a start verifies does not grow with the size.
+            run.figure(what, "s", walls, at_most(UNFLUSHED))
+        else:
+            run.figure(what, "s per 64 GiB", [wall * 64 / gib for wall in walls], goal)
         rows.append([what, *(statistics.median(column) for column in zip(*starts))])
     return rows
 
