@@ -165,13 +165,15 @@ fn recording_text(recording: &Value) -> String {
     )
 }
 
-/// Returns the state of the write cache, if there is one.
+/// Returns the state of the write cache, if there is one or none is announced.
 fn cache_text(status: &Value) -> Option<String> {
     let cache = &status["write_cache"];
     let size = |key: &str| show_size(cache[key].as_u64().unwrap_or(0));
-    cache["capacity_bytes"]
-        .as_u64()
-        .filter(|bytes| *bytes > 0)?;
+    if cache["capacity_bytes"].as_u64()? == 0 {
+        let is_durable = cache["write_through"] == true;
+        return is_durable
+            .then(|| "none announced: every write is durable when it completes".into());
+    }
     let loses = match cache["power_loss_protection"] == true {
         true => "power-loss protection",
         false => cache["model"].as_str().unwrap_or("-"),
