@@ -180,7 +180,7 @@ fn remove_image(image: &Path) -> Result<(), Failure> {
             let path = image.display();
             return Err(Failure::new(
                 Exit::Damaged,
-                format!("{path}: not an ftld image, so it stays; remove it with `rm {path}`"),
+                format!("{path}: not an ftld image, so it stays"),
             ));
         }
         Err(error @ (ImageError::Io { .. } | ImageError::NotFound(_))) => {
