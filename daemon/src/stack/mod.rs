@@ -98,7 +98,7 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
         }
         let made = create(config)?;
         tracing::info!(
-            "created {}: {} bytes on {} of {} bytes raw, scheme {}{}",
+            "created {}: {} on {} of {} raw, scheme {}{}",
             image.display(),
             show_size(made.size),
             made.layout.profile.name,
@@ -162,6 +162,9 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     let (read_only, latency) = (config.read_only, config.latency);
     let stack = volume_on(image, stores, read_only, latency, cache, |durable| durable)?;
     drop(long_start);
+    if !report.was_clean {
+        tracing::warn!("{}: {}", image.display(), recovered(&stack.volume));
+    }
     Ok(Stack { is_new, ..stack })
 }
 
@@ -247,6 +250,16 @@ pub fn volume_on(
         is_new: false,
         sync: syncs.swap_remove(0),
     })
+}
+
+/// Returns what the mount after an unclean shutdown did.
+fn recovered(volume: &Volume<FileStore>) -> String {
+    let flash = volume.flash();
+    let mount = &flash.scheme.mount;
+    format!(
+        "recovered from a power cut, a kill or a crash: {} pages scanned, {} rewritten or discarded",
+        mount.pages_scanned, mount.pages_discarded
+    )
 }
 
 /// Refuses a write cache whose order several chips cannot keep.
