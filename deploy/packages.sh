@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds packages with Debian's dpkg-deb and rpmbuild, and a static archive: the program, manual pages, completions, documents and
 # licences; the packages also have units, udev rule and configuration file.
-# usage: packages.sh deb|rpm|static...      prints the path of each
+# usage: packages.sh deb|rpm|static|documents...      prints the path of each; documents: the folder that the others contain
 #   OUT      folder for them; without it target/packages. It is emptied
 #   BUILT    folder with the programs; without it deploy/build.sh builds them. The static program is always built
 #   VERSION  of the packages; without it that of Cargo.toml. Tests of upgrades need an older one
@@ -12,11 +12,11 @@ set -euo pipefail
 umask 022
 export LC_ALL=C TZ=UTC
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || { echo "usage: deploy/packages.sh deb|rpm|static..." >&2; exit 2; }
+[ $# -gt 0 ] || { echo "usage: deploy/packages.sh deb|rpm|static|documents..." >&2; exit 2; }
 for kind; do
   case $kind in
-  deb | rpm | static) ;;
-  *) echo "packages: $kind is none of deb, rpm, static" >&2; exit 2 ;;
+  deb | rpm | static | documents) ;;
+  *) echo "packages: $kind is none of deb, rpm, static, documents" >&2; exit 2 ;;
   esac
 done
 out=$(realpath -m "${OUT:-target/packages}")
@@ -27,6 +27,20 @@ export SOURCE_DATE_EPOCH
 
 # put MODE FOLDER FILE...
 put() { install -D -m "$1" -t "$2" "${@:3}"; }
+
+# put_documents FOLDER: the documents in the folders of the repository, so that their links hold, with their pictures and examples.
+put_documents() {
+  local file
+  put 644 "$1" README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE-MIT LICENSE-APACHE
+  while read -r file; do
+    install -D -m "$([ -x "$file" ] && echo 755 || echo 644)" "$file" "$1/$file"
+  done < <(find docs -name target -prune -o -name __pycache__ -prune -o -type f -print | sort)
+}
+
+build_documents() {
+  put_documents "$out/documents"
+  echo "$out/documents"
+}
 
 # lay_out PROGRAM WORK: manual pages and completions as the program prints them.
 lay_out() {
@@ -51,7 +65,7 @@ lay_out_system() {
   put 644 "$root/etc/ftld" deploy/ublkb0.toml
   put 644 "$root/usr/lib/systemd/system" deploy/systemd/*
   put 644 "$root/usr/lib/udev/rules.d" deploy/udev/*
-  put 644 "$doc" docs/*.md README.md CHANGELOG.md SECURITY.md LICENSE-MIT LICENSE-APACHE
+  put_documents "$doc"
   deploy/licences.py > "$doc/LICENCES-OF-CRATES"
   put 644 "$doc/prometheus" deploy/prometheus/ftld.rules.yml
   put 644 "$doc/examples" deploy/slurm-array.sh deploy/parallel.sh
@@ -106,9 +120,8 @@ build_static() {
   program=$(deploy/build.sh static)
   lay_out "$program" "$out/static-parts"
   put 755 "$top" "$out/static-parts/ftld"
-  put 644 "$top" README.md CHANGELOG.md SECURITY.md LICENSE-MIT LICENSE-APACHE
+  put_documents "$top"
   for section in 5 7 8; do put 644 "$top/man/man$section" "$out/static-parts"/man/*."$section".gz; done
-  put 644 "$top/docs" docs/*.md docs/*.png
   put 755 "$top/examples" docs/examples/ledger.py
   put 755 "$top/examples/checks" deploy/checks/*
   install -D -m 644 "$out/static-parts/bash" "$top/completions/ftld.bash"

@@ -128,6 +128,25 @@ def check_instances(browser, text):
     return other
 
 
+def check_idle(browser, text):
+    """Axes of a device without a load have numbers that a person can read, and there is a line that makes one."""
+    browser.until("!document.getElementById('idle').hidden", "an idle page names no load")
+    if "fio --name=load" not in text("idle-line") or "--rw=randwrite" not in text("idle-line"):
+        fail(f"the load to paste is {text('idle-line')!r}")
+    labels = browser.eval("""(() => { const seen = [], plain = CanvasRenderingContext2D.prototype.fillText;
+      CanvasRenderingContext2D.prototype.fillText = function (words, ...at) {
+        seen.push([this.canvas.id, words]); return plain.call(this, words, ...at); };
+      draw(); CanvasRenderingContext2D.prototype.fillText = plain; return seen; })()""")
+    numbers = collections.defaultdict(list)
+    for plot, words in labels:
+        if re.match(r"[0-9]", words):
+            numbers[plot].append(words)
+    if len(numbers) < 6 or any(len(set(of)) < len(of) or "e-" in "".join(of) for of in numbers.values()):
+        fail(f"the axes of an idle device are {dict(numbers)}")
+    if any("." in words for words in numbers["valid"]):
+        fail(f"a number of blocks is no fraction: {numbers['valid']}")
+
+
 def check_way(browser, command):
     """The page tells the stages of a write one after the other."""
     browser.until("before !== null", "the page does not see the pause")
@@ -233,7 +252,9 @@ def main():
             foreign = [path for path in paths if not path.startswith("/") and not path.startswith(("data:", "about:"))]
             if foreign:
                 fail(f"other hosts were asked: {foreign}")
-            check_instances(browser, lambda id: browser.eval(f"document.getElementById({id!r}).textContent"))
+            text = lambda id: browser.eval(f"document.getElementById({id!r}).textContent")
+            check_instances(browser, text)
+            check_idle(browser, text)
             if browser.errors:
                 fail(f"errors on the console: {browser.errors}")
             print(f"live page in {browser.name}: {time.monotonic() - began:.1f} s, colours {modes}, requests {dict(paths)}, 0 to other hosts, 0 errors")

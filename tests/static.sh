@@ -25,6 +25,7 @@ for file in man/man8/ftld.8.gz completions/ftld.bash completions/_ftld completio
   examples/ledger.py examples/checks/ext4.sh LICENSE-MIT LICENSE-APACHE LICENCES-OF-CRATES; do
   step "$file" test -s "$folder/$file"
 done
+step "no link of its documents is dead" tests/dead_links.py "$folder"
 step "the licence of musl" grep -qx musl "$folder/LICENCES-OF-CRATES"
 
 in_root() { chroot "$root" /ftld "$@"; }

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from dead_links import dead_links
 from documents.check import FOREIGN, FOREIGN_COMMANDS, FOREIGN_OPTIONS, findings, glossary, missing_documents
 from documents.facts import Facts
 
@@ -50,6 +51,18 @@ def test_what_is_deployed():
     assert len(names) >= 12
     found = [finding for name in names for finding in findings(FACTS, name, (ROOT / name).read_text())]
     assert not found, show(found)
+
+
+def test_the_documents_of_the_packages(tmp_path):
+    """No link is dead, and pictures and examples are there."""
+    command = [ROOT / "deploy/packages.sh", "documents"]
+    out = {**os.environ, "OUT": str(tmp_path / "packages")}
+    folder = Path(subprocess.run(command, env=out, check=True, capture_output=True, text=True).stdout.strip())
+    assert not dead_links(folder), show(dead_links(folder))
+    for name in ("docs/live-page.png", "docs/examples/qlc-16-dies.toml", "docs/examples/my-scheme/src/lib.rs"):
+        assert (folder / name).is_file(), name
+    (folder / "docs/NAND.md").unlink()
+    assert dead_links(folder), "a link to a document that is missing is found"
 
 
 def test_the_glossary():

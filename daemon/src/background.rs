@@ -61,16 +61,15 @@ impl Background {
         background.repeat("ftld-background", PUBLISH_EVERY, move || worker.tick())?;
         if volume.has_cache() {
             let volume = volume.clone();
-            let file = write_through;
-            let mut looked = Instant::now();
             background.repeat("ftld-cache", PUBLISH_EVERY, move || {
                 volume.write_back_aged(AGE);
-                if looked.elapsed() >= LOOK_AT_KERNEL_EVERY {
-                    looked = Instant::now();
-                    let text = file.as_deref().map(std::fs::read_to_string);
-                    if let Some(Ok(text)) = text {
-                        volume.set_write_through(text.trim() == "write through");
-                    }
+            })?;
+        }
+        if let Some(file) = write_through {
+            let volume = volume.clone();
+            background.repeat("ftld-kernel", LOOK_AT_KERNEL_EVERY, move || {
+                if let Ok(text) = std::fs::read_to_string(&file) {
+                    volume.set_write_through(text.trim() == "write through");
                 }
             })?;
         }

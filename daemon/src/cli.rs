@@ -1,14 +1,16 @@
 //! Command line; without a subcommand, `ftld` serves a device.
 
 use crate::aging::ImageAge;
+use crate::commands::start_line;
 use crate::compare::CompareArgs;
 use crate::crashes::CrashesArgs;
 use crate::duration::parse_seconds;
 use crate::failure::{Exit, Failure};
 use crate::faults::{Clear, FlushFails, Hang, Hits, Slow};
 use crate::inject::{BadBlock, BitErrors, PowerCut};
+use crate::instance::{Dirs, check_name};
 use crate::options::DeviceArgs;
-use crate::output::STYLES;
+use crate::output::{STYLES, width};
 use crate::replay::{ReplayArgs, Run};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -143,6 +145,9 @@ pub enum Command {
         /// Show the images of stopped instances, too
         #[arg(short, long)]
         all: bool,
+        /// Print the names alone, those of stopped instances, too; for completions.
+        #[arg(long, hide = true)]
+        names: bool,
     },
     /// Copy an image; that of a running instance as a power cut would leave it
     #[command(
@@ -158,10 +163,11 @@ pub enum Command {
         #[arg(long, value_name = "N")]
         seed: Option<u64>,
     },
-    /// Remove the default image of a stopped instance, and its log
+    /// Remove the default images of stopped instances, and their logs
     Rm {
-        /// Name of the instance
-        name: String,
+        /// Names of the instances
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
     },
     /// Show the state of a running instance
     Status {
@@ -187,6 +193,9 @@ pub enum Command {
         /// Remove the device even if open
         #[arg(long)]
         force: bool,
+        /// Stop all running instances
+        #[arg(long, conflicts_with = "name")]
+        all: bool,
     },
     /// Reattach a device whose daemon died
     Recover(Box<ServeArgs>),
@@ -253,8 +262,14 @@ pub enum Inject {
     /// Cut the flash's power: the device is removed and its daemon ends; restart to recover
     PowerCut(On<PowerCut>),
     /// Make blocks fail at their next program or erase
+    #[command(
+        override_usage = "ftld inject bad-block [OPTIONS]\n       <--block <N>|--count <K>> [NAME]"
+    )]
     BadBlock(On<BadBlock>),
     /// Add bit errors to page reads
+    #[command(
+        override_usage = "ftld inject bit-errors [OPTIONS]\n       <--block <N>|--count <K>|--factor <F>> [NAME]"
+    )]
     BitErrors(On<BitErrors>),
     /// Let FLUSHes fail with EIO
     FlushFails(On<FlushFails>),
@@ -287,6 +302,60 @@ pub struct On<F: Args> {
     pub fault: F,
 }
 
+/// Options that only a device in service has.
+const SERVING: &[&str] = &[
+    "metrics",
+    "metrics_host",
+    "latency",
+    "verify",
+    "tls",
+    "tls_cert",
+    "tls_key",
+    "tls_client_ca",
+    "record",
+    "record_data",
+    "read_only",
+    "write_cache",
+    "cache_model",
+    "cache_tear",
+    "cache_plp",
+    "write_cache_announce",
+];
+/// Options that only a new image has.
+const MAKING: &[&str] = &["preset", "scheme", "size", "profile", "op", "shards", "set"];
+/// Options that `ftld doctor` checks nothing about.
+const UNCHECKED: &[&str] = &[
+    "metrics_host",
+    "latency",
+    "verify",
+    "record",
+    "record_data",
+    "read_only",
+    "write_cache",
+    "cache_model",
+    "cache_tear",
+    "cache_plp",
+    "write_cache_announce",
+];
+
+/// Returns the command line. Commands accept all options of a device, as a configuration file has
+/// them, and show those that matter to them.
+pub(crate) fn command() -> clap::Command {
+    let shown = [
+        ("create", SERVING),
+        ("recover", MAKING),
+        ("doctor", UNCHECKED),
+    ];
+    shown.iter().fold(Cli::command(), |all, (name, hidden)| {
+        all.mut_subcommand(name, |command| {
+            let command = command.after_help("The other options of `ftld` are accepted, too.");
+            let hide =
+                |command: clap::Command, id: &&str| command.mut_arg(id, |arg| arg.hide(true));
+            hidden.iter().fold(command, hide)
+        })
+    })
+}
+
 impl Cli {
     /// Reads the command line and the environment. `--help` and `--version` end the process.
     ///
@@ -297,10 +366,10 @@ impl Cli {
     }
 
     fn parse_args(args: Vec<OsString>) -> Result<Cli, Failure> {
-        let command = Cli::command();
+        let command = command().term_width(width());
         let first = args.iter().skip(1).find(|word| *word != "--json");
         if let Some(word) = first.and_then(|word| word.to_str()) {
-            known_command(&command, word)?;
+            known_command(&command, word, &args)?;
         }
         let named = named_command(&command, &args);
         let matches = command.try_get_matches_from(json_last(args));
@@ -356,15 +425,36 @@ fn json_last(mut args: Vec<OsString>) -> Vec<OsString> {
     args
 }
 
+/// Words that other programs have for a start.
+const STARTS: [&str; 5] = ["start", "restart", "run", "serve", "up"];
+
 /// Refuses a first word that is neither an option, a command nor a target.
-fn known_command(command: &clap::Command, word: &str) -> Result<(), Failure> {
+fn known_command(command: &clap::Command, word: &str, args: &[OsString]) -> Result<(), Failure> {
     let is_target = word.contains(['/', ':']) || word.ends_with(".ftld");
     let is_known = word == "help" || command.find_subcommand(word).is_some();
     if word.is_empty() || word.starts_with('-') || is_target || is_known {
         return Ok(());
     }
+    if STARTS.contains(&word) {
+        let next = args.iter().skip_while(|arg| *arg != word).nth(1);
+        let name = next.and_then(|name| name.to_str()).unwrap_or("NAME");
+        return Err(Failure::usage(format!(
+            "no command {word:?}; an instance starts with its target, and continues on its image: `{}`",
+            start_line(name)
+        )));
+    }
+    if check_name(word).is_ok() && Dirs::from_env().image(word).exists() {
+        return Err(Failure::usage(format!(
+            "no command {word:?}, but an instance: `{}` starts it, `ftld status {word}` shows it",
+            start_line(word)
+        )));
+    }
     let names = command.get_subcommands().map(clap::Command::get_name);
-    let hint = near_miss(word, names);
+    // Any command with this letter is near to a single one.
+    let hint = match word.len() {
+        1 => String::new(),
+        _ => near_miss(word, names),
+    };
     Err(Failure::usage(format!(
         "no command {word:?}{hint}, and no target such as /dev/ublkb0 or nbd://127.0.0.1:10809; see `ftld --help`"
     )))

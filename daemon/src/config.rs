@@ -82,8 +82,10 @@ pub struct Config {
     pub tls: Option<TlsOptions>,
     /// Whether the image is opened read-only.
     pub read_only: bool,
-    /// The volatile write cache; `None` for none.
+    /// The write cache; `None` for none.
     pub write_cache: Option<CacheOptions>,
+    /// Whether the device announces a volatile cache.
+    pub announces_cache: bool,
     /// The recording of all requests, if there is one.
     pub record: Option<Record>,
 }
@@ -163,6 +165,7 @@ impl Layers {
             read_only: options.read_only,
             record: options.record()?,
             write_cache: options.write_cache()?,
+            announces_cache: options.announces_cache()?,
             target,
             name,
         })
@@ -308,6 +311,7 @@ impl DeviceOptions {
             cache_model: self.cache_model.or(other.cache_model),
             cache_tear: self.cache_tear.or(other.cache_tear),
             cache_plp: self.cache_plp || other.cache_plp,
+            write_cache_announce: self.write_cache_announce.or(other.write_cache_announce),
             name: self.name.or(other.name),
             set: other.set.into_iter().chain(self.set).collect(),
         }

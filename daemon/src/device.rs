@@ -90,6 +90,12 @@ pub trait BlockDevice: Send + Sync {
     fn is_paused(&self) -> bool {
         false
     }
+    /// Returns whether the device announces a volatile cache: an acknowledged request may be lost
+    /// until a FLUSH. If not, its users send no FLUSH, and a transport executes every request that
+    /// changes data as one with FUA. It may change while the device is in use.
+    fn has_volatile_cache(&self) -> bool {
+        true
+    }
     /// Reads `buf.len()` bytes.
     ///
     /// # Errors
@@ -205,6 +211,10 @@ impl<L: Layer> BlockDevice for L {
 
     fn is_paused(&self) -> bool {
         Layer::is_paused(self)
+    }
+
+    fn has_volatile_cache(&self) -> bool {
+        self.below().has_volatile_cache()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {

@@ -265,7 +265,7 @@ fn make_folder(dir: &Path, mode: u32) -> Result<(), Failure> {
     let owner = nix::unistd::geteuid().as_raw();
     if !(meta.is_dir() && (meta.uid() == owner || meta.uid() == 0) && meta.mode() & 0o022 == 0) {
         let message = format!(
-            "{}: others could write to it; remove it or set FTLD_RUNTIME_DIR",
+            "{}: others could write to it; set FTLD_RUNTIME_DIR to a folder of this user",
             dir.display()
         );
         return Err(Failure::new(Exit::Permission, message));

@@ -127,11 +127,15 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Schemes { name, long }) => commands::schemes(name.as_deref(), long, json),
         Some(Command::Profiles { name, toml }) => commands::profiles(name.as_deref(), toml, json),
         Some(Command::Presets) => commands::presets(json),
-        Some(Command::List { all }) => commands::list(&dirs, all, json),
+        Some(Command::List { names: true, .. }) => commands::names(&dirs),
+        Some(Command::List { all, .. }) => commands::list(&dirs, all, json),
         Some(Command::Clone { image, copy, seed }) => {
             commands::clone(&dirs, &image, &copy, seed, json)
         }
-        Some(Command::Rm { name }) => commands::remove(&dirs, &name, json),
+        Some(Command::Rm { names }) => {
+            let mut names = names.iter();
+            names.try_for_each(|name| commands::remove(&dirs, name, json))
+        }
         Some(Command::Status {
             name,
             watch: None,
@@ -143,7 +147,10 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             ..
         }) => commands::watch(&dirs, name.as_deref(), seconds, json),
         Some(Command::Top { delay }) => top::top(&dirs, delay),
-        Some(Command::Stop { name, force }) => commands::stop(&dirs, name.as_deref(), force),
+        Some(Command::Stop {
+            all: true, force, ..
+        }) => commands::stop_all(&dirs, force),
+        Some(Command::Stop { name, force, .. }) => commands::stop(&dirs, name.as_deref(), force),
         Some(Command::Pause { name, length }) => {
             commands::pause(&dirs, name.as_deref(), PauseCommand::Pause(length), json)
         }

@@ -105,6 +105,11 @@ pub struct DeviceOptions {
     /// Power-loss protection: a power cut loses nothing of the write cache
     #[arg(long, env = "FTLD_CACHE_PLP")]
     pub cache_plp: bool,
+    /// Whether the device announces a volatile write cache: with none, as drives with power-loss
+    /// protection do, the kernel sends no FLUSH, and every write is durable when it completes
+    /// [default: volatile]
+    #[arg(long, value_name = "volatile|none", env = "FTLD_WRITE_CACHE_ANNOUNCE")]
+    pub write_cache_announce: Option<String>,
     /// Name of the instance [default: that of the target]
     #[arg(long, value_name = "NAME", env = "FTLD_NAME")]
     pub name: Option<String>,

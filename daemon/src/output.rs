@@ -7,14 +7,32 @@ use clap::builder::styling::{Style, Styles};
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// Colours of help and errors; answers use the same.
 pub(crate) const STYLES: Styles = Styles::styled();
 
-/// Most columns of a line of text; a longer word has a line of its own.
-pub(crate) const WIDTH: usize = 100;
+/// Most columns of a line of text, also without a terminal.
+const WIDTH_MOST: usize = 100;
+/// Fewest columns that lines are broken for.
+const WIDTH_LEAST: usize = 40;
+
+/// Returns the columns of a line of text: those of `COLUMNS` or the terminal, 40 to 100. A longer
+/// word has a line of its own.
+pub(crate) fn width() -> usize {
+    let told = std::env::var("COLUMNS").ok();
+    let told = told
+        .and_then(|text| text.parse().ok())
+        .filter(|columns| *columns > 0);
+    let terminal = || {
+        let (columns, _) = terminal_size::terminal_size_of(io::stdout())?;
+        Some(usize::from(columns.0)).filter(|columns| *columns > 0)
+    };
+    let columns = told.or_else(terminal).unwrap_or(WIDTH_MOST);
+    columns.clamp(WIDTH_LEAST, WIDTH_MOST)
+}
 
 /// What a word tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +49,7 @@ impl Tone {
         match state {
             "serving" => Tone::Good,
             "failed" | "disk-full" | "host-error" | "unreadable" => Tone::Bad,
-            "stopped" | "of another user" => Tone::Plain,
+            "stopped" | "in use" | "of another user" => Tone::Plain,
             _ => Tone::Warning,
         }
     }
@@ -48,13 +66,17 @@ impl Tone {
     }
 }
 
-/// Breaks lines that are longer than [`WIDTH`] between words. What follows is below the text behind
+/// Breaks lines that are longer than [`width`] between words. What follows is below the text behind
 /// a line's last gap, if that is in its first half, and else indented.
 pub(crate) fn wrapped(text: &str) -> String {
+    wrapped_to(text, width())
+}
+
+fn wrapped_to(text: &str, width: usize) -> String {
     let mut out = String::new();
     for line in text.lines() {
         let begin = line.chars().take_while(|c| *c == ' ').count();
-        let characters: Vec<char> = line.chars().take(WIDTH / 2).collect();
+        let characters: Vec<char> = line.chars().take(width / 2).collect();
         let gap = (begin + 2..characters.len())
             .rev()
             .find(|at| characters[*at - 2..*at] == [' ', ' '] && characters[*at] != ' ');
@@ -63,7 +85,7 @@ pub(crate) fn wrapped(text: &str) -> String {
         // A gap belongs to the word behind it.
         for (i, word) in words(line).into_iter().enumerate() {
             let length = word.chars().count();
-            if i > 0 && used + length > WIDTH && used > hang {
+            if i > 0 && used + length > width && used > hang {
                 let word = word.trim_start();
                 out += &format!("\n{:hang$}{word}", "");
                 used = hang + word.chars().count();
@@ -89,6 +111,64 @@ fn words(line: &str) -> Vec<&str> {
     }
     words.push(&line[from..]);
     words
+}
+
+/// Returns the rows of a table with their columns aligned: numbers to the right. Columns that do not
+/// fit a line of `width` continue on another one, indented: a cell is never broken. `paint` colours
+/// a cell, given its row and column.
+pub(crate) fn table<const N: usize>(
+    rows: &[[String; N]],
+    width: usize,
+    paint: impl Fn(usize, usize) -> Tone,
+) -> String {
+    let widest = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..N).map(widest).collect();
+    let is_number = |column: usize| {
+        let mut cells = rows.iter().skip(1).map(|row| row[column].as_str());
+        cells.all(|cell| cell == "-" || cell.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let lines = lines_of(&widths, width);
+    let mut text = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        for (place, columns) in lines.iter().enumerate() {
+            if place > 0 {
+                text += &" ".repeat(INDENT);
+            }
+            for column in columns.clone() {
+                let cell = &row[column];
+                let space = " ".repeat(widths[column] - cell.chars().count());
+                let cell = paint(number, column).paint(cell);
+                text += &match (column + 1 == columns.end, is_number(column)) {
+                    (true, true) => format!("{space}{cell}\n"),
+                    (true, false) => format!("{cell}\n"),
+                    (false, true) => format!("{space}{cell}  "),
+                    (false, false) => format!("{cell}{space}  "),
+                };
+            }
+        }
+    }
+    text
+}
+
+/// Indentation of a row's further lines.
+const INDENT: usize = 4;
+
+/// Returns the columns of each line: as many as fit, at least one.
+fn lines_of(widths: &[usize], width: usize) -> Vec<Range<usize>> {
+    let (mut lines, mut from, mut used) = (Vec::new(), 0, 0);
+    for (column, wide) in widths.iter().enumerate() {
+        if column > from && used + 2 + wide > width {
+            lines.push(from..column);
+            (from, used) = (column, INDENT + wide);
+        } else {
+            used += wide + if column > from { 2 } else { 0 };
+        }
+    }
+    lines.push(from..widths.len());
+    lines
 }
 
 /// Writes text for people to standard output, with its colours if that is a terminal.
@@ -200,19 +280,54 @@ mod tests {
     #[test]
     fn long_lines_break_between_words_below_their_text() {
         let words = "word ".repeat(40);
-        let text = wrapped(&format!("  --set key=…  {words}\n\n  short  one\n"));
+        for width in [40, 60, 80, 100] {
+            let text = wrapped_to(&format!("  --set key=…  {words}\n\n  short  one\n"), width);
+            let lines = text.lines().map(|line| line.chars().count());
+            assert!(lines.max() <= Some(width), "{text}");
+        }
+        let text = wrapped_to(&format!("  --set key=…  {words}\n\n  short  one\n"), 100);
         let lines: Vec<&str> = text.lines().collect();
-        assert!(
-            lines.iter().all(|line| line.chars().count() <= WIDTH),
-            "{text}"
-        );
         assert!(lines[0].starts_with("  --set key=…  word word"), "{text}");
         assert!(lines[1].starts_with(&format!("{:15}word", "")), "{text}");
         assert_eq!(lines[lines.len() - 2..], ["", "  short  one"]);
         let joined: Vec<&str> = text.split_whitespace().collect();
         assert_eq!(joined.iter().filter(|word| **word == "word").count(), 40);
         let path = format!("  image  /{}", "x".repeat(200));
-        assert_eq!(wrapped(&path), path + "\n", "a word is not broken");
+        assert_eq!(wrapped_to(&path, 100), path + "\n", "a word is not broken");
+    }
+
+    #[test]
+    fn columns_are_aligned_and_continue_whole_on_a_line_of_their_own() {
+        let rows = [
+            ["NAME", "STATE", "SIZE", "TARGET"],
+            ["a", "serving", "8 MiB", "-"],
+            ["longer", "stopped", "16 MiB", "nbd://127.0.0.1:10809/x"],
+        ];
+        let rows = rows.map(|row| row.map(str::to_owned));
+        let shown = |width| {
+            let painted = table(&rows, width, |row, column| match (row, column) {
+                (1.., 1) => Tone::of_state(&rows[row][column]),
+                _ => Tone::Plain,
+            });
+            assert!(painted.contains("\u{1b}["), "{painted:?}");
+            anstream::adapter::strip_str(&painted).to_string()
+        };
+        assert_eq!(
+            shown(48),
+            "NAME    STATE      SIZE  TARGET\n\
+             a       serving   8 MiB  -\n\
+             longer  stopped  16 MiB  nbd://127.0.0.1:10809/x\n"
+        );
+        assert_eq!(
+            shown(47),
+            "NAME    STATE      SIZE\n    TARGET\n\
+             a       serving   8 MiB\n    -\n\
+             longer  stopped  16 MiB\n    nbd://127.0.0.1:10809/x\n"
+        );
+        let narrow = shown(16);
+        for line in narrow.lines().filter(|line| !line.contains("nbd:")) {
+            assert!(line.chars().count() <= 16, "{narrow}");
+        }
     }
 
     #[test]

@@ -98,7 +98,10 @@ fn open(path: &Path) -> io::Result<File> {
         .open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() || meta.uid() != nix::unistd::geteuid().as_raw() {
-        let text = format!("{} is not a file of this user; remove it", path.display());
+        let text = format!(
+            "{} is not a file of this user; choose another folder with FTLD_RUNTIME_DIR",
+            path.display()
+        );
         return Err(io::Error::new(ErrorKind::PermissionDenied, text));
     }
     if is_open_to_others(&meta) {

@@ -232,11 +232,7 @@ fn options_that_contradict_the_image_are_refused_by_name() {
     let before = std::fs::read(host.image("default")).unwrap();
     let off = ["--metrics", "off"];
     for (option, value, part) in [
-        (
-            "--size",
-            "8MiB",
-            "the image has size 4194304 bytes, not 8388608",
-        ),
+        ("--size", "8MiB", "the image has size 4 MiB, not 8 MiB"),
         (
             "--profile",
             "slc-2k",

@@ -254,6 +254,27 @@ fn a_device_of_no_size_has_nothing_to_read() {
     assert_eq!(out.filled()[4..8], 22u32.to_be_bytes());
 }
 
+/// A WRITE, also of a batch, a TRIM and a WRITE_ZEROES each wait for a sync of their own.
+#[test]
+fn without_a_volatile_cache_every_change_is_durable_before_its_reply() {
+    let ram = Ram::without_volatile_cache(SIZE);
+    let export = Export::of(&ram, ExportInfo::default());
+    let mut engine = Engine::new(Session::SIMPLE, &export, &limits());
+    let (mut input, mut out, mut syncs) = (Buffer::new(64), Buffer::new(64), Vec::new());
+    let ask = |command| Ask {
+        flags: 0,
+        command,
+        offset: 0,
+        length: 512,
+    };
+    input.push(&encode(Mode::Simple, &[1, 1, 4, 6].map(ask)));
+    for _ in 0..8 {
+        engine.advance(&ram, &mut input, &mut out, &mut syncs);
+    }
+    assert_eq!((syncs.len(), out.len()), (4, 0), "no reply before its sync");
+    assert_eq!(ram.flushes.load(SeqCst), 4);
+}
+
 /// An engine over memory whose completions are due as told, in milliseconds after `start`.
 struct Slow {
     ram: Ram,

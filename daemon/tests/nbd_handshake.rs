@@ -60,6 +60,9 @@ fn flags_follow_the_mode_and_the_device() {
     assert_eq!(flags(&mut client), SIMPLE | 128);
     client.option(11, &[]);
     assert_eq!(flags(&mut client), SIMPLE | 128 | 4096);
+    let rig = Rig::with(Ram::without_volatile_cache(MIB), Limits::default());
+    let mut client = Client::hello(&rig.socket);
+    assert_eq!(flags(&mut client), SIMPLE & !(4 | 8), "no FLUSH, no FUA");
     let rig = Rig::with(Ram::read_only(MIB), Limits::default());
     assert_eq!(
         flags(&mut Client::hello(&rig.socket)),

@@ -24,7 +24,7 @@ impl Params {
         match self.0.get(key) {
             None => Ok(default),
             Some(text) => text.parse().map_err(|_| {
-                FtlError::Config(format!("parameter {key}: {text:?} is not a valid value"))
+                FtlError::Config(format!("parameter {key}: {text:?} is not {}", kind::<T>()))
             }),
         }
     }
@@ -34,20 +34,23 @@ impl Params {
     /// # Errors
     /// [`FtlError::Config`] if the text is not a value of this type, or the value is outside the
     /// range.
-    pub fn within<T: FromStr + PartialOrd + Display>(
+    pub fn within<T: FromStr + PartialOrd + Display + Clone>(
         &self,
         key: &str,
         default: T,
         range: RangeInclusive<T>,
     ) -> Result<T, FtlError> {
-        let value = self.get(key, default)?;
-        if range.contains(&value) {
-            return Ok(value);
+        let value = self.get(key, default);
+        if let Some(value) = value.as_ref().ok().filter(|value| range.contains(*value)) {
+            return Ok(value.clone());
         }
         let (least, most) = range.into_inner();
-        Err(FtlError::Config(format!(
-            "parameter {key}: {value} is not within {least} to {most}"
-        )))
+        Err(match value {
+            Ok(value) => FtlError::Config(format!(
+                "parameter {key}: {value} is not within {least} to {most}"
+            )),
+            Err(error) => FtlError::Config(format!("{error}, from {least} to {most}")),
+        })
     }
 
     /// Returns whether `key` is `default` (or not set) rather than `other`.
@@ -88,12 +91,24 @@ impl Params {
     }
 }
 
+/// Returns what a parameter of this type takes.
+fn kind<T>() -> &'static str {
+    match std::any::type_name::<T>() {
+        "f32" | "f64" => "a number",
+        "bool" => "true or false",
+        _ => "a whole number in range",
+    }
+}
+
 /// Returns a "did you mean" suffix for messages about an unknown name, or an empty string if no
 /// known name is similar.
 pub fn near_miss<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let near = known
         .into_iter()
-        .map(|name| (strsim::jaro_winkler(word, name), name))
+        .map(|name| {
+            let near = strsim::jaro_winkler(&word.to_lowercase(), &name.to_lowercase());
+            (near, name)
+        })
         .filter(|(score, _)| *score > 0.8);
     let best = near.max_by(|a, b| a.0.total_cmp(&b.0));
     best.map_or(String::new(), |(_, name)| {
@@ -117,4 +132,35 @@ pub struct FtlConfig {
     pub logical_pages: u32,
     /// The scheme's own parameters.
     pub params: Params,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_near_name_is_found_in_any_case() {
+        assert_eq!(
+            near_miss("LazyFTL", ["pagemap", "lazyftl"]),
+            " (did you mean \"lazyftl\"?)"
+        );
+        assert_eq!(near_miss("zzz", ["pagemap", "lazyftl"]), "");
+    }
+
+    #[test]
+    fn a_wrong_value_names_what_would_be_right() {
+        let mut params = Params::default();
+        params.set("k", "abc");
+        let message = |error: FtlError| error.to_string();
+        let number = params.within("k", 3, 1..=8).unwrap_err();
+        assert_eq!(
+            message(number),
+            "parameter k: \"abc\" is not a whole number in range, from 1 to 8"
+        );
+        let yes = message(params.get("k", true).unwrap_err());
+        assert!(yes.ends_with("is not true or false"), "{yes}");
+        params.set("k", "9");
+        let much = message(params.within("k", 3, 1..=8).unwrap_err());
+        assert!(much.ends_with("9 is not within 1 to 8"), "{much}");
+    }
 }

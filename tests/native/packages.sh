@@ -15,7 +15,7 @@ control() { cat "$SCRATCH/control"/{postinst,postrm}; }
 same "the program runs from it" "$("$root/usr/bin/ftld" -V)" "ftld $(dpkg-deb -f "$deb" Version | cut -d- -f1)"
 for file in /usr/lib/systemd/system/ftld@.service /usr/lib/systemd/system/ftld-nbd@.socket /usr/lib/udev/rules.d/61-ftld.rules \
   /etc/ftld/ublkb0.toml /usr/share/man/man8/ftld.8.gz /usr/share/man/man5/ftld.toml.5.gz /usr/share/man/man7/ftld-schemes.7.gz \
-  /usr/share/bash-completion/completions/ftld /usr/share/doc/ftld/OPERATING.md; do
+  /usr/share/bash-completion/completions/ftld /usr/share/doc/ftld/docs/OPERATING.md; do
   step "$file is in it" test -s "$root$file"
   step "$file is in the .rpm" sh -c "rpm -qlp $rpm 2> /dev/null | grep -qx '$file'"
 done
@@ -35,4 +35,5 @@ step "completions are a script of bash" bash -n "$root/usr/share/bash-completion
 same "lines of its scripts that start or stop a service" \
   "$(count 'systemctl +(try-)?(re)?(start|stop|load-or)|invoke-rc|deb-systemd-invoke' control)" 0
 same "the .rpm has the same version" "$(rpm -qp --qf '%{VERSION}' "$rpm" 2> /dev/null)" "$(dpkg-deb -f "$deb" Version | cut -d- -f1)"
+step "no link of its documents is dead" tests/dead_links.py "$root/usr/share/doc/ftld"
 finish

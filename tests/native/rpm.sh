@@ -29,7 +29,7 @@ step "install 0.1.0" rpm --root "$root" --dbpath /var/lib/rpm -i --nodeps "$old"
 step "every file is as packed" rpm --root "$root" --dbpath /var/lib/rpm -V --nodeps ftld
 for file in /usr/bin/ftld /usr/lib/systemd/system/ftld@.service /usr/lib/udev/rules.d/61-ftld.rules \
   /usr/share/man/man8/ftld.8.gz /usr/share/bash-completion/completions/ftld /usr/share/zsh/site-functions/_ftld \
-  /usr/share/doc/ftld/OPERATING.md /usr/share/doc/ftld/LICENSE-MIT; do
+  /usr/share/doc/ftld/docs/OPERATING.md /usr/share/doc/ftld/LICENSE-MIT; do
   step "$file" test -s "$root$file"
 done
 same "configuration files" "$(rpm_here -qc ftld)" /etc/ftld/ublkb0.toml

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn the_command_line_is_sound() {
-    Cli::command().debug_assert();
+    command().debug_assert();
 }
 
 fn parsed(line: &str) -> Result<Cli, String> {
@@ -26,6 +26,13 @@ fn wrong_use_is_one_line_with_a_way_out() {
         ),
         ("ftld --json stauts", "did you mean \"status\"?"),
         (
+            "ftld start c",
+            "no command \"start\"; an instance starts with its target, and continues on its image: \
+             `ftld --name c TARGET`",
+        ),
+        ("ftld start ublkb0", "`ftld /dev/ublkb0`"),
+        ("ftld c", "no command \"c\", and no target"),
+        (
             "ftld frobnicate now",
             "no command \"frobnicate\", and no target",
         ),
@@ -36,7 +43,7 @@ fn wrong_use_is_one_line_with_a_way_out() {
         ),
         (
             "ftld inject bad-block",
-            "--block <N>; see `ftld inject bad-block --help`",
+            "<--block <N>|--count <K>>; see `ftld inject bad-block --help`",
         ),
         (
             "ftld pause --for 5h",
@@ -69,4 +76,59 @@ fn lengths_of_a_pause_are_read_as_people_write_them() {
     for wrong in ["5h", "-1s", "11m", "0"] {
         assert!(seconds(wrong).is_err(), "{wrong}");
     }
+}
+
+/// Words of a help page are as far apart as its lines allow, and none is broken.
+#[test]
+fn every_help_page_fits_its_terminal_without_a_broken_word() {
+    fn pages(command: &clap::Command, width: usize, name: &str) {
+        let mut page = command.clone().term_width(width);
+        let long = page.render_long_help().to_string();
+        let wide = command
+            .clone()
+            .term_width(1000)
+            .render_long_help()
+            .to_string();
+        let words = |text: &str| {
+            let words = text.split_whitespace().map(str::to_owned);
+            words.collect::<Vec<_>>()
+        };
+        assert_eq!(words(&long), words(&wide), "{name} at {width}");
+        for line in long.lines().filter(|line| line.chars().count() > width) {
+            let longest = words(line).iter().map(|word| word.chars().count()).max();
+            assert!(longest > Some(width / 2), "{name} at {width}: {line}");
+        }
+        for below in command.get_subcommands() {
+            pages(below, width, &format!("{name} {}", below.get_name()));
+        }
+    }
+    for width in [60, 80, 100] {
+        let mut command = command();
+        command.build();
+        pages(&command, width, "ftld");
+    }
+}
+
+#[test]
+fn a_command_shows_the_options_that_matter_to_it() {
+    let shown = |name: &str| {
+        let mut command = command();
+        let command = command.find_subcommand_mut(name).unwrap();
+        command.render_help().to_string()
+    };
+    let [create, recover, doctor] = ["create", "recover", "doctor"].map(shown);
+    assert!(
+        create.contains("--scheme") && !create.contains("--metrics"),
+        "{create}"
+    );
+    assert!(
+        recover.contains("--metrics") && !recover.contains("--scheme"),
+        "{recover}"
+    );
+    assert!(
+        doctor.contains("--tls-cert") && !doctor.contains("--cache-tear"),
+        "{doctor}"
+    );
+    // Accepted all the same: a line of serving can be taken over.
+    assert!(parsed("ftld create --metrics off").is_ok());
 }

@@ -4,10 +4,11 @@ use crate::control::{self, Request};
 use crate::failure::{Exit, Failure};
 use crate::inject::Injection;
 use crate::instance::{Dirs, Instance, check_name};
-use crate::output::{Tone, counted, print, print_json, print_text};
+use crate::output::{Tone, counted, print, print_json, print_text, table, width, wrapped};
 use crate::pause::PauseCommand;
 use crate::record::check_mark;
 use crate::size::show_size;
+use crate::target::Target;
 use crate::{stack, transport};
 use ftl_core::near_miss;
 use nand_model::ImageError;
@@ -43,7 +44,15 @@ pub fn list(dirs: &Dirs, all: bool, as_json: bool) -> Result<(), Failure> {
         };
         return print(&format!("no instance is running{hint}\n"));
     }
-    let heading = ["NAME", "STATE", "SCHEME", "SIZE", "WAF", "TARGET OR IMAGE"];
+    let heading = [
+        "NAME",
+        "STATE",
+        "SCHEME",
+        "SIZE",
+        "WAF",
+        "PAGE",
+        "TARGET OR IMAGE",
+    ];
     let mut rows = vec![heading.map(str::to_owned)];
     for instance in &instances {
         let field = |key: &str| instance[key].as_str().unwrap_or("-");
@@ -57,42 +66,90 @@ pub fn list(dirs: &Dirs, all: bool, as_json: bool) -> Result<(), Failure> {
         let place = instance["target"].as_str().unwrap_or(field("image"));
         let text = ["name", "state", "scheme"].map(|key| field(key).to_owned());
         let [name, state, scheme] = text;
-        rows.push([name, state, scheme, size, ratio, place.to_owned()]);
+        let page = page_of(instance).unwrap_or_else(|| "-".into());
+        rows.push([name, state, scheme, size, ratio, page, place.to_owned()]);
     }
-    print_text(&aligned(&rows))
+    let mut text = table(&rows, width(), |row, column| match (row, column) {
+        (1.., STATE) => Tone::of_state(&rows[row][column]),
+        _ => Tone::Plain,
+    });
+    let is_waiting = |instance: &&Value| {
+        let state = instance["state"].as_str().unwrap_or_default();
+        [CLEAN, UNCLEAN].contains(&state)
+    };
+    if let Some(name) = instances.iter().find(is_waiting).map(|one| &one["name"]) {
+        let line = start_line(name.as_str().unwrap_or_default());
+        text += &wrapped(&format!(
+            "\n`{line}` starts {} again; unclean: a power cut, a kill or a crash, and the start recovers.",
+            name.as_str().unwrap_or_default()
+        ));
+    }
+    print_text(&text)
+}
+
+/// `ftld list --names`: every running or stopped instance, a line each.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn names(dirs: &Dirs) -> Result<(), Failure> {
+    let mut all = dirs.names();
+    all.extend(images(dirs));
+    all.sort();
+    all.dedup();
+    print(
+        &all.iter()
+            .fold(String::new(), |text, name| text + name + "\n"),
+    )
 }
 
 /// Index of the state in a row of `ftld list`.
 const STATE: usize = 1;
 
-/// Returns the rows with their columns aligned: numbers to the right, the last one as it is. The
-/// state has its colour.
-fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.max().unwrap_or(0)
-    };
-    let is_number = |column: usize| {
-        let mut cells = rows.iter().skip(1).map(|row| row[column].as_str());
-        cells.all(|cell| cell == "-" || cell.starts_with(|c: char| c.is_ascii_digit()))
-    };
-    let mut text = String::new();
-    for (number, row) in rows.iter().enumerate() {
-        for (column, cell) in row.iter().enumerate() {
-            let tone = match (number, column) {
-                (1.., STATE) => Tone::of_state(cell),
-                _ => Tone::Plain,
-            };
-            let space = " ".repeat(width(column) - cell.chars().count());
-            let cell = tone.paint(cell);
-            text += &match (column + 1 == N, is_number(column)) {
-                (true, _) => format!("{cell}\n"),
-                (false, true) => format!("{space}{cell}  "),
-                (false, false) => format!("{cell}{space}  "),
-            };
-        }
+/// State of an image after a clean shutdown.
+const CLEAN: &str = "stopped";
+/// State of an image after a power cut, a kill or a crash.
+const UNCLEAN: &str = "unclean";
+
+/// Returns the address of an instance's live page.
+pub(crate) fn page_of(status: &Value) -> Option<String> {
+    let metrics = status["metrics"].as_str()?;
+    Some(
+        metrics
+            .strip_suffix("metrics")
+            .unwrap_or(metrics)
+            .to_owned(),
+    )
+}
+
+/// Returns the command that starts the instance of this name: a device has the name of its target.
+pub(crate) fn start_line(name: &str) -> String {
+    match Target::parse(&format!("/dev/{name}")) {
+        Ok(target) => format!("ftld {target}"),
+        Err(_) => format!("ftld --name {name} TARGET"),
     }
-    text
+}
+
+/// Adds to the failure of a command whose instance does not run how its image was left, and the
+/// command that starts it.
+fn with_image(dirs: &Dirs, name: &str, failure: Failure) -> Failure {
+    if failure.exit != Exit::NotRunning {
+        return failure;
+    }
+    let found = image_json(dirs, name);
+    let left = match found["state"].as_str() {
+        Some(CLEAN) => "after a clean shutdown",
+        Some(UNCLEAN) => "after a power cut, a kill or a crash, from which the start recovers",
+        _ => return failure,
+    };
+    let image = dirs.image(name);
+    let line = start_line(name);
+    Failure::new(
+        Exit::NotRunning,
+        format!(
+            "instance {name:?} is not running; `{line}` starts it on {} {left}",
+            image.display()
+        ),
+    )
 }
 
 /// Returns the names of the default images.
@@ -111,10 +168,17 @@ fn images(dirs: &Dirs) -> Vec<String> {
 fn image_json(dirs: &Dirs, name: &str) -> Value {
     let image = dirs.image(name);
     match peek(&image) {
-        Ok(info) => json!({
-            "name": name, "state": "stopped", "image": image, "scheme": info.scheme,
-            "profile": info.profile.name, "size_bytes": info.size, "shards": info.shards(),
-        }),
+        Ok(info) => {
+            let state = match info.clean {
+                true => CLEAN,
+                false if is_in_use(&image) => "in use",
+                false => UNCLEAN,
+            };
+            json!({
+                "name": name, "state": state, "image": image, "scheme": info.scheme,
+                "profile": info.profile.name, "size_bytes": info.size, "shards": info.shards(),
+            })
+        }
         Err(_) => json!({"name": name, "state": "unreadable", "image": image}),
     }
 }
@@ -180,7 +244,7 @@ fn remove_image(image: &Path) -> Result<(), Failure> {
             let path = image.display();
             return Err(Failure::new(
                 Exit::Damaged,
-                format!("{path}: not an ftld image, so it stays; remove it with `rm {path}`"),
+                format!("{path}: not an ftld image, so it stays"),
             ));
         }
         Err(error @ (ImageError::Io { .. } | ImageError::NotFound(_))) => {
@@ -190,6 +254,11 @@ fn remove_image(image: &Path) -> Result<(), Failure> {
         Ok(_) | Err(_) => {}
     }
     std::fs::remove_file(image).map_err(|error| Failure::io(image.display(), &error))
+}
+
+/// Returns whether another process has locked an image.
+fn is_in_use(image: &Path) -> bool {
+    lock_image(image).is_err_and(|failure| failure.exit == Exit::InUse)
 }
 
 /// Locks an image against every other user of it, readers included, as long as the file is open.
@@ -282,7 +351,7 @@ pub(super) fn ask_status(dirs: &Dirs, name: &str) -> Result<Value, Failure> {
             Some(target) if failure.exit == Exit::NotRunning => {
                 transport::orphan_error(name, &target)
             }
-            _ => failure,
+            _ => with_image(dirs, name, failure),
         },
     )
 }
@@ -360,6 +429,30 @@ pub fn inject(
     ))
 }
 
+/// `ftld stop --all`: stops the running instances of this user, one after the other.
+///
+/// # Errors
+/// Some do not stop; the message names each, with the reason of the first.
+pub fn stop_all(dirs: &Dirs, force: bool) -> Result<(), Failure> {
+    let mut names = dirs.names();
+    names.retain(|name| dirs.holder(name).is_some());
+    let stopped = names
+        .iter()
+        .map(|name| (name, stop(dirs, Some(name), force)));
+    let failed: Vec<_> = stopped
+        .filter_map(|(name, done)| Some((name, done.err()?)))
+        .collect();
+    match &failed[..] {
+        [] => Ok(()),
+        [(_, only)] => Err(Failure::new(only.exit, only.message.clone())),
+        [(_, first), rest @ ..] => {
+            let rest: Vec<_> = rest.iter().map(|(name, _)| name.as_str()).collect();
+            let message = format!("{}; not stopped either: {}", first.message, rest.join(", "));
+            Err(Failure::new(first.exit, message))
+        }
+    }
+}
+
 /// `ftld stop`.
 ///
 /// # Errors
@@ -398,25 +491,4 @@ pub fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure>
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_are_aligned_and_the_state_has_its_colour() {
-        let rows = [
-            ["NAME", "STATE", "SIZE", "TARGET"],
-            ["a", "serving", "8 MiB", "-"],
-            ["longer", "stopped", "16 MiB", "x"],
-        ];
-        let text = aligned(&rows.map(|row| row.map(str::to_owned)));
-        assert!(text.contains(&Tone::Good.paint("serving")), "{text:?}");
-        let text = anstream::adapter::strip_str(&text).to_string();
-        let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[0], "NAME    STATE      SIZE  TARGET");
-        assert_eq!(lines[1], "a       serving   8 MiB  -");
-        assert_eq!(lines[2], "longer  stopped  16 MiB  x");
-    }
 }

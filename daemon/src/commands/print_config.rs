@@ -132,6 +132,7 @@ fn default(key: &str, config: &Config, dirs: &Dirs) -> Option<(Value, &'static s
         "latency" => config.latency.name().into(),
         "verify" => verify_name(config.verify).into(),
         "record-data" => "on".into(),
+        "write-cache-announce" => "volatile".into(),
         "tls" => if config.tls.is_some() {
             "require"
         } else {

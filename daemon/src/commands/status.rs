@@ -1,10 +1,10 @@
 //! `ftld status`, once and at intervals.
 
-use super::instances::{ask_status, pick};
+use super::instances::{ask_status, page_of, pick};
 use crate::convert::whole;
 use crate::failure::Failure;
 use crate::instance::Dirs;
-use crate::output::{Tone, print, print_json, print_text, with_schema, wrapped};
+use crate::output::{Tone, print, print_json, print_text, width, with_schema, wrapped};
 use crate::rates::{Latency, Rates, show_ns};
 use crate::size::show_size;
 use crate::volume::write_cache::CutCounts;
@@ -44,6 +44,9 @@ pub fn status(dirs: &Dirs, name: Option<&str>, brief: bool, as_json: bool) -> Re
         ("metrics", "metrics"),
     ] {
         lines.push(format!("  {label:<10} {}", text(&status[key])));
+    }
+    if let Some(page) = page_of(&status) {
+        lines.push(format!("  {:<10} {page}", "page"));
     }
     let raw = size(&status["raw_bytes"]);
     lines.push(format!(
@@ -165,13 +168,15 @@ fn recording_text(recording: &Value) -> String {
     )
 }
 
-/// Returns the state of the write cache, if there is one.
+/// Returns the state of the write cache, if there is one or none is announced.
 fn cache_text(status: &Value) -> Option<String> {
     let cache = &status["write_cache"];
     let size = |key: &str| show_size(cache[key].as_u64().unwrap_or(0));
-    cache["capacity_bytes"]
-        .as_u64()
-        .filter(|bytes| *bytes > 0)?;
+    if cache["capacity_bytes"].as_u64()? == 0 {
+        let is_durable = cache["write_through"] == true;
+        return is_durable
+            .then(|| "none announced: every write is durable when it completes".into());
+    }
     let loses = match cache["power_loss_protection"] == true {
         true => "power-loss protection",
         false => cache["model"].as_str().unwrap_or("-"),
@@ -282,43 +287,107 @@ pub fn watch(dirs: &Dirs, name: Option<&str>, seconds: f64, as_json: bool) -> Re
         if as_json {
             print(&format!("{}\n", with_schema("status", now.clone())))?;
         } else {
-            let heading = if line % HEADING_EVERY == 0 {
-                HEADING
-            } else {
-                ""
+            let columns = columns(width());
+            let heading = match line % HEADING_EVERY {
+                0 => line_of(&columns, |column| column.head.to_owned()),
+                _ => String::new(),
             };
-            print(&format!("{heading}{}\n", rates(&before, &now)))?;
+            print(&(heading + &rates(&columns, &before, &now)))?;
         }
         before = now;
     }
     Ok(())
 }
 
-const HEADING: &str = "state           read/s    write/s   ops/s      p99 WAF now   life free blk moved/s map hit  erases\n";
+/// A column of `ftld status --watch`.
+struct Column {
+    head: &'static str,
+    width: usize,
+    /// Narrow terminals leave out the columns with the largest numbers.
+    rank: usize,
+    of: fn(&Rates, &Value) -> String,
+}
 
-/// Returns the line of the time between two status answers.
-fn rates(before: &Value, now: &Value) -> String {
-    let rates = Rates::between(before, now);
-    let shown = |number: Option<f64>, digits: usize| {
-        number.map_or("-".into(), |number| format!("{number:.digits$}"))
-    };
-    format!(
-        "{:<11} {:>10} {:>10} {:>7.0} {:>8} {:>7} {:>6} {:>8} {:>7.0} {:>7} {:>3}-{}",
-        now["state"].as_str().unwrap_or("-"),
-        show_size(whole(rates.read_bytes)),
-        show_size(whole(rates.written_bytes)),
-        rates.requests,
+const fn column(
+    head: &'static str,
+    width: usize,
+    rank: usize,
+    of: fn(&Rates, &Value) -> String,
+) -> Column {
+    Column {
+        head,
+        width,
+        rank,
+        of,
+    }
+}
+
+static COLUMNS: [Column; 11] = [
+    column("state", 10, 0, |_, now| {
+        now["state"].as_str().unwrap_or("-").to_owned()
+    }),
+    column("read/s", 10, 2, |rates, _| {
+        show_size(whole(rates.read_bytes))
+    }),
+    column("write/s", 10, 1, |rates, _| {
+        show_size(whole(rates.written_bytes))
+    }),
+    column("ops/s", 7, 5, |rates, _| format!("{:.0}", rates.requests)),
+    column("p99", 8, 4, |rates, _| {
         rates
             .latency
-            .map_or("-".into(), |latency| show_ns(latency.p99)),
-        shown(rates.write_amplification, 2),
-        shown(now["write_amplification"].as_f64(), 2),
-        now["blocks"]["free"],
-        rates.gc_pages,
-        shown(rates.hit_ratio, 3),
-        now["wear"]["min"],
-        now["wear"]["max"],
-    )
+            .map_or("-".into(), |latency| show_ns(latency.p99))
+    }),
+    column("WAF now", 7, 3, |rates, _| {
+        shown(rates.write_amplification, 2)
+    }),
+    column("life", 6, 8, |_, now| {
+        shown(now["write_amplification"].as_f64(), 2)
+    }),
+    column("free blk", 8, 6, |_, now| now["blocks"]["free"].to_string()),
+    column("GC pages/s", 10, 7, |rates, _| {
+        format!("{:.0}", rates.gc_pages)
+    }),
+    column("map hit", 7, 10, |rates, _| shown(rates.hit_ratio, 3)),
+    column("erases", 7, 9, |_, now| {
+        format!("{}-{}", now["wear"]["min"], now["wear"]["max"])
+    }),
+];
+
+fn shown(number: Option<f64>, digits: usize) -> String {
+    number.map_or("-".into(), |number| format!("{number:.digits$}"))
+}
+
+/// Returns the columns that fit a line of `width`: whole ones, the most wanted first.
+fn columns(width: usize) -> Vec<&'static Column> {
+    let needs = |most: usize| {
+        let kept = COLUMNS.iter().filter(|column| column.rank <= most);
+        kept.map(|column| column.width + 1).sum::<usize>() - 1
+    };
+    let most = (0..COLUMNS.len()).rev().find(|most| needs(*most) <= width);
+    let kept = COLUMNS.iter();
+    kept.filter(|column| column.rank <= most.unwrap_or(0))
+        .collect()
+}
+
+/// Returns a line of cells, the first one to the left.
+fn line_of(columns: &[&Column], cell: impl Fn(&Column) -> String) -> String {
+    let mut line = String::new();
+    for (place, column) in columns.iter().enumerate() {
+        let (cell, width) = (cell(column), column.width);
+        line += &match place {
+            0 => format!("{cell:<width$}"),
+            _ => format!(" {cell:>width$}"),
+        };
+    }
+    line.truncate(line.trim_end().len());
+    line + "\n"
+}
+
+/// Returns the line of the time between two status answers.
+fn rates(columns: &[&Column], before: &Value, now: &Value) -> String {
+    let rates = Rates::between(before, now);
+    line_of(columns, |column| (column.of)(&rates, now))
 }
 
 #[cfg(test)]
@@ -337,8 +406,19 @@ mod tests {
                     "hits_write": 2 * programs, "lookups_write": 3 * programs},
             })
         };
-        let line = rates(&look(10.0, 4096 * 100, 100), &look(12.0, 4096 * 300, 200));
+        let (before, now) = (look(10.0, 4096 * 100, 100), look(12.0, 4096 * 300, 200));
+        let line = rates(&columns(100), &before, &now);
         let words: Vec<_> = line.split_whitespace().collect();
+        // A narrow terminal has fewer columns, and each of them whole.
+        for width in [40, 60, 80, 100] {
+            let columns = columns(width);
+            let heads = line_of(&columns, |column| column.head.to_owned());
+            let line = rates(&columns, &before, &now);
+            for text in [&heads, &line] {
+                assert!(text.trim_end().chars().count() <= width, "{text}");
+            }
+            assert!(line.contains(" 400 KiB"), "{line}");
+        }
         assert_eq!(
             words,
             [

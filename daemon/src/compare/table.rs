@@ -3,7 +3,7 @@
 use super::cells::{Cell, cells};
 use super::labels::Labels;
 use crate::convert::{to_f64, whole};
-use crate::output::{WIDTH, wrapped};
+use crate::output::{width, wrapped};
 use crate::replay::{Quantity, Response, Row, Summary, estimate};
 use crate::size::show_size;
 use crate::statistics::{Difference, Estimate};
@@ -307,10 +307,10 @@ pub(super) fn text(rows: &[&Row]) -> String {
         lines.extend(of.iter().map(|cell| line(cell, &labels)));
         lines.extend(of.first().map(optimum));
         text += &wrapped(workload);
-        text += &format!("{}\n", columns(&lines));
+        text += &format!("{}\n", columns(&lines, width()));
         for Ratios { title, lines } in ratios(&of, &labels) {
             text += &wrapped(&format!("  {title}"));
-            text += &format!("{}\n", columns(&lines));
+            text += &format!("{}\n", columns(&lines, width()));
         }
     }
     text
@@ -320,8 +320,8 @@ pub(super) fn text(rows: &[&Row]) -> String {
 const CONTINUED: [&str; 4] = ["p99", "p99.9", "max", "stddev"];
 
 /// Returns the lines as one table, or as several with the same labels if it is wider than
-/// [`WIDTH`]. Columns without a value are left out.
-fn columns(lines: &[Vec<String>]) -> String {
+/// `most` columns. Columns without a value are left out.
+fn columns(lines: &[Vec<String>], most: usize) -> String {
     let Some((heads, values)) = lines.split_first() else {
         return String::new();
     };
@@ -344,14 +344,14 @@ fn columns(lines: &[Vec<String>]) -> String {
     let mut tables: Vec<Vec<usize>> = Vec::new();
     for mut group in groups {
         match tables.last_mut() {
-            Some(table) if label + wide(table) + wide(&group) <= WIDTH => table.append(&mut group),
+            Some(table) if label + wide(table) + wide(&group) <= most => table.append(&mut group),
             _ => tables.push(Vec::new()),
         }
         // A group that is too wide for a line by itself is divided.
         for column in group {
             match tables.last_mut() {
                 Some(table)
-                    if table.is_empty() || label + wide(table) + wide(&[column]) <= WIDTH =>
+                    if table.is_empty() || label + wide(table) + wide(&[column]) <= most =>
                 {
                     table.push(column)
                 }
@@ -385,7 +385,7 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell_and_lines_at_most_100() {
         let mut line = vec!["1".to_owned(); COLUMNS.len() + 1];
         (line[0], line[2]) = ("lazyftl".into(), "12.345".into());
-        let text = columns(&[heads(), line.clone()]);
+        let text = columns(&[heads(), line.clone()], 100);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[0],
@@ -403,7 +403,7 @@ mod tests {
         // What belongs together stays together; what nobody has is left out.
         line[4] = "1234567.8".into();
         (8..12).for_each(|at| line[at] = "1234567.8".into());
-        let text = columns(&[heads(), line.clone()]);
+        let text = columns(&[heads(), line.clone()], 100);
         assert!(
             text.lines()
                 .next()
@@ -419,15 +419,17 @@ mod tests {
             "{text}"
         );
         (8..12).for_each(|at| line[at] = "-".into());
-        let text = columns(&[heads(), line]);
+        let text = columns(&[heads(), line.clone()], 100);
         assert!(!text.contains("read mean us"), "{text}");
-        for text in [text, columns(&[vec!["x".repeat(70); 3]])] {
+        let narrow = columns(&[heads(), line], 60);
+        let wide = columns(&[vec!["x".repeat(70); 3]], 100);
+        for (text, width) in [(text, 100), (wide, 100), (narrow, 60)] {
             let shown = text.lines().filter(|line| !line.is_empty());
             assert!(shown.clone().count() > 1, "{text}");
             assert!(
                 shown
                     .filter(|line| !line.contains("xx"))
-                    .all(|line| line.chars().count() <= WIDTH),
+                    .all(|line| line.chars().count() <= width),
                 "{text}"
             );
         }

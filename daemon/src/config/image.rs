@@ -5,6 +5,7 @@
 
 use super::{find_scheme, usage};
 use crate::failure::Failure;
+use crate::size::show_size;
 use crate::volume::striping;
 use ftl_core::Params;
 use ftl_core::schemes::{Layout, SCHEMES, Scheme};
@@ -74,11 +75,12 @@ impl ImageRequirements {
             wanted > 0 && wanted.div_ceil(of.stripe_bytes) < u64::from(of.count)
         }) {
             return Err(Failure::usage(format!(
-                "--shards {}: a device of {wanted} bytes has {} of the stripes of {} bytes, and each \
-                 shard needs one; choose fewer shards or a larger --size",
+                "--shards {}: a device of {} has {} of the stripes of {}, and each shard needs one; \
+                 choose fewer shards or a larger --size",
                 of.count,
+                show_size(wanted),
                 wanted.div_ceil(of.stripe_bytes),
-                of.stripe_bytes
+                show_size(of.stripe_bytes)
             )));
         }
         let of_chip = striping.map_or(wanted, |of| of.shard_bytes(wanted));
@@ -107,9 +109,11 @@ impl ImageRequirements {
         };
         if let Some(of) = striping.filter(|_| size == 0) {
             return Err(Failure::usage(format!(
-                "--shards {}: a stripe has {} bytes, and each chip {whole}; choose a larger flash, or \
-                 leave the option out",
-                of.count, of.stripe_bytes
+                "--shards {}: a stripe has {}, and each chip {}; choose a larger flash, or leave the \
+                 option out",
+                of.count,
+                show_size(of.stripe_bytes),
+                show_size(whole)
             )));
         }
         assert!(

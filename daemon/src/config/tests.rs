@@ -254,6 +254,17 @@ fn a_write_cache_that_cannot_be_is_refused_with_the_way_out() {
             "--cache-tear is about a write cache",
         ),
         (
+            with(
+                |o| o.write_cache_announce = Some("none".into()),
+                Some("1MiB"),
+            ),
+            "add --cache-plp, or leave one of the two out",
+        ),
+        (
+            with(|o| o.write_cache_announce = Some("no".into()), None),
+            "neither volatile nor none",
+        ),
+        (
             with(|o| o.cache_tear = Some(700), Some("1MiB")),
             "none of 512, 1024",
         ),

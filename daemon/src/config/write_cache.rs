@@ -52,6 +52,21 @@ impl DeviceOptions {
         }))
     }
 
+    /// Returns whether the device announces a volatile cache.
+    pub(super) fn announces_cache(&self) -> Result<bool, Failure> {
+        match self.write_cache_announce.as_deref() {
+            None | Some("volatile") => Ok(true),
+            Some("none") if self.write_cache.is_some() && !self.cache_plp => Err(Failure::usage(
+                "--write-cache-announce none: a power cut loses what is in this --write-cache, so \
+                 the device announces it; add --cache-plp, or leave one of the two out",
+            )),
+            Some("none") => Ok(false),
+            Some(other) => Err(Failure::usage(format!(
+                "--write-cache-announce {other:?} is neither volatile nor none"
+            ))),
+        }
+    }
+
     fn cache_model(&self) -> Result<Model, Failure> {
         let Some(text) = &self.cache_model else {
             return Ok(Model::default());

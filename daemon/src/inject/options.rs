@@ -1,7 +1,7 @@
 //! Options of the faults of the flash, on the command line and over the control socket.
 
-use clap::Args;
 use clap::builder::PossibleValuesParser;
+use clap::{ArgGroup, Args};
 use nand_model::{EraseCut, PartnerCut, ProgramCut};
 use serde::{Deserialize, Serialize};
 
@@ -58,9 +58,10 @@ pub struct PowerCut {
 /// Blocks that fail at their next program or erase.
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
+#[command(group = ArgGroup::new("blocks").args(["block", "count"]).required(true))]
 pub struct BadBlock {
     /// This block; repeatable
-    #[arg(long, value_name = "N", required_unless_present = "count")]
+    #[arg(long, value_name = "N")]
     pub block: Vec<u32>,
     /// This many blocks at random
     #[arg(long, value_name = "K", conflicts_with = "block")]
@@ -76,9 +77,10 @@ pub struct BadBlock {
 /// Bits that are wrong when pages are read.
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
+#[command(group = ArgGroup::new("pages").args(["block", "count", "factor"]).required(true))]
 pub struct BitErrors {
     /// Block of the page with the bit errors, which last until it is erased
-    #[arg(long, value_name = "N", requires = "page", required_unless_present_any = ["count", "factor"])]
+    #[arg(long, value_name = "N", requires = "page")]
     pub block: Option<u32>,
     /// Page number inside the block
     #[arg(long, value_name = "P", requires = "block")]

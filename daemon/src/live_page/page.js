@@ -253,6 +253,9 @@ function nice(max) {
   return power * (lead <= 1 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10);
 }
 
+// The same for counts: half of it is whole.
+const niceCount = max => { const top = Math.max(2, nice(max)), lead = top / 10 ** Math.floor(Math.log10(top)); return lead === 5 || lead === 1 && top < 10 ? 2 * top : top; };
+
 // Seconds that the plots show: as far back as there is something to show.
 function span() {
   const { ticks } = shown(), long = ticks.length ? ticks[ticks.length - 1].at - ticks[0].at : 0;
@@ -296,10 +299,11 @@ function line(g, points, paint, width, dash) {
   g.setLineDash([]);
 }
 
-function series(id, lines, { low = 0, high, log = false, unit = 1, label = short }) {
+// `least` is the upper end of the axis of an idle device.
+function series(id, lines, { low = 0, high, least = 1, log = false, unit = 1, label = short }) {
   const ticks = shown().ticks, area = surface(id), last = ticks.length ? ticks[ticks.length - 1].at : 0;
   const values = lines.map(([, , of]) => ticks.map(of));
-  const top = high || nice(Math.max(...values.flat().filter(v => v !== null), low + 1e-9) / unit) * unit;
+  const top = high || nice(Math.max(...values.flat().filter(v => v !== null), least) / unit) * unit;
   const at = axes(area, low, top, log, label, span());
   lines.forEach(([paint, width, , dash], k) =>
     line(area.g, values[k].map((v, i) => [at.x(last - ticks[i].at), v === null ? null : at.y(v)]), paint, width, dash));
@@ -318,9 +322,10 @@ function drawHost() {
     return;
   }
   const [read, write] = plot === 'bytes' ? ['readBytes', 'writeBytes'] : ['reads', 'writes'];
-  const top = Math.max(1, ...shown().ticks.map(t => Math.max(t[read], t[write]))), show = plot === 'bytes' ? bytes : short;
+  const least = plot === 'bytes' ? 1 << 20 : 10;
+  const top = Math.max(least, ...shown().ticks.map(t => Math.max(t[read], t[write]))), show = plot === 'bytes' ? bytes : short;
   const unit = plot === 'bytes' ? 1024 ** Math.floor(Math.log2(top) / 10) : 1;
-  const ends = series('host', [[C.green, 1.8, t => t[read]], [C.blue, 1.8, t => t[write]]], { unit, label: v => show(v).replace('.0 ', ' ') });
+  const ends = series('host', [[C.green, 1.8, t => t[read]], [C.blue, 1.8, t => t[write]]], { unit, least, label: v => show(v).replace('.0 ', ' ') });
   legend('host-legend', [[C.green, 'reads ' + show(ends[0] || 0) + '/s'], [C.blue, 'writes ' + show(ends[1] || 0) + '/s']]);
 }
 
@@ -332,7 +337,7 @@ function drawCauses() {
   const ticks = shown().ticks, area = surface('causes'), { g } = area;
   const seen = device.causes.filter(c => ticks.some(t => t.programs[c] > 0));
   const totals = ticks.map(t => seen.reduce((sum, c) => sum + t.programs[c], 0));
-  const last = ticks.length ? ticks[ticks.length - 1].at : 0, at = axes(area, 0, nice(Math.max(...totals, 1)), false, short, span());
+  const last = ticks.length ? ticks[ticks.length - 1].at : 0, at = axes(area, 0, nice(Math.max(...totals, 10)), false, short, span());
   const base = ticks.map(() => 0);
   for (const c of seen) {
     const upper = ticks.map((t, i) => base[i] + t.programs[c]);
@@ -466,7 +471,7 @@ function drawValid() {
   const empty = ['free', 'released', 'bad'].map(use => device.uses.indexOf(use)), valid = [...map.valid].filter((_, i) => !empty.includes(map.used[i]));
   const each = Math.ceil((pages + 1) / BARS), bars = Array(Math.ceil((pages + 1) / each)).fill(0);
   for (const n of valid) bars[Math.min(Math.floor(n / each), bars.length - 1)] += map.perCell;
-  const at = axes(area, 0, nice(Math.max(...bars, 1)), false, short, 1, ['0', pages + ' valid pages']), wide = (at.right - at.left) / bars.length;
+  const at = axes(area, 0, niceCount(Math.max(...bars)), false, short, 1, ['0', pages + ' valid pages']), wide = (at.right - at.left) / bars.length;
   const x = n => at.left + (n + .5) / each * wide, { found, newest } = victims(), mean = of => of.reduce((a, b) => a + b, 0) / of.length;
   g.fillStyle = color(LINE);
   bars.forEach((n, i) => { if (n) g.fillRect(at.left + i * wide, Math.min(at.y(n), at.bottom - 1), Math.max(1, wide - 1), Math.max(1, at.bottom - at.y(n))); });
@@ -567,7 +572,7 @@ function drawTables() {
     ...(device.shards > 1 ? [['free blocks by shard', status.shards.map(shard => short(shard.free_blocks)).join(', ')]] : []),
     ['reads', short(newest.reads || 0) + '/s, ' + bytes(newest.readBytes || 0) + '/s'],
     ['writes', short(newest.writes || 0) + '/s, ' + bytes(newest.writeBytes || 0) + '/s'],
-    ['GC runs', short(newest.gc || 0) + '/s'],
+    ['copied by GC', short(newest.programs ? newest.programs.gc : 0) + ' pages/s in ' + short(newest.gc || 0) + ' runs/s'],
     ['requests in flight', Object.values(status.host).reduce((sum, o) => sum + o.in_flight, 0)],
     ['latency', device.latency === 'emulate' ? 'as on the flash' : 'not emulated'],
   ]);
@@ -618,8 +623,21 @@ function drawState() {
   $('back').disabled = $('next').disabled = !now.events.length;
 }
 
+// Until the first load of this start: a command line for one. It writes only if nothing is stored.
+function drawIdle() {
+  // The host itself reads a few blocks of a new device.
+  const { status } = now, hidden = !device || !status || status.host.write.completed > 0 || status.host.read.completed > 100;
+  $('idle').hidden = hidden;
+  if (hidden || $('idle-line').textContent) return;
+  const { target } = device, is_nbd = target.startsWith('nbd');
+  const engine = is_nbd ? "--ioengine=nbd --uri='" + target + "'" : '--filename=' + target + ' --direct=1';
+  const what = status.scheme_stats.mapped_pages ? '--rw=randread' : '--rw=randwrite --norandommap';
+  $('idle-line').textContent = 'fio --name=load ' + engine + ' ' + what + ' --bs=4k --size=' + device.size_bytes + ' --time_based --runtime=60';
+}
+
 function draw() {
   drawState();
+  drawIdle();
   if (!device || !shown().status) return;
   drawWay(); drawMap(); drawValid(); drawHost(); drawWaf(); drawCauses(); drawLatency(); drawEvents(); drawCache(); drawTables();
 }

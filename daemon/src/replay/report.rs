@@ -10,7 +10,7 @@ use nand_model::Cause;
 
 /// Adds a line: name, the scheme's value, the bound's value.
 fn line(text: &mut String, what: &str, scheme: &str, optimum: &str) {
-    let line = format!("{what:<30} {scheme:>16} {optimum:>16}");
+    let line = format!("{what:<28} {scheme:>15} {optimum:>15}");
     *text += line.trim_end();
     text.push('\n');
 }

@@ -254,6 +254,9 @@ fn start_device(
     };
     let control = control::bind(&dirs.control(&config.name))?;
     let volume = opened.volume.clone();
+    if !config.announces_cache || was_left_without_flush(target) {
+        volume.announce_no_cache();
+    }
     let faults = Arc::<Faults>::default();
     let mut device: Arc<dyn BlockDevice> = Arc::new(Faulty::new(volume, faults.clone()));
     if let Some(recorder) = &recorder {
@@ -344,6 +347,18 @@ fn kernel_write_cache(target: &str) -> Option<PathBuf> {
     Some(PathBuf::from(format!(
         "/sys/block/{name}/queue/write_cache"
     )))
+}
+
+/// Returns whether a dead daemon left this device as one without a volatile cache: the kernel keeps
+/// that, and sends no FLUSH to the next daemon either.
+fn was_left_without_flush(target: &Target) -> bool {
+    let target = target.to_string();
+    let is_left = || {
+        let name = target.strip_prefix("/dev/")?;
+        transport::orphaned_target(name)
+    };
+    let says = kernel_write_cache(&target).and_then(|file| std::fs::read_to_string(file).ok());
+    says.is_some_and(|text| text.trim() == "write through") && is_left().is_some()
 }
 
 /// Starts the background work.

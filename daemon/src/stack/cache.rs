@@ -6,6 +6,7 @@
 
 use crate::convert::{to_u64, to_usize};
 use crate::failure::Failure;
+use crate::size::show_size;
 use crate::volume::write_cache::{
     CacheOptions, CutCounts, Loaded, Lost, Opening, Pending, Shape, WriteCache,
 };
@@ -162,9 +163,9 @@ impl Image<'_> {
             };
             tracing::warn!(
                 "{image}: {shard}the flash does not take the entries of the write cache: {why}; \
-                 {} bytes stay in the image, reads find them, and writes{whose} and FLUSH are \
+                 {} stay in the image, reads find them, and writes{whose} and FLUSH are \
                  refused{rest}",
-                volume.dirty_bytes(*number)
+                show_size(volume.dirty_bytes(*number))
             );
         }
         if refused.is_empty() {

@@ -101,8 +101,9 @@ pub(crate) fn create_aged(
     let most = u64::from(u32::MAX) * page;
     if age.is_some() && size > most {
         return Err(Failure::usage(format!(
-            "--age: a device of {size} bytes has more than 2^32 - 1 pages of {page} bytes; choose \
-             a --size of at most {} bytes, or leave the option out",
+            "--age: a device of {} has more than 2^32 - 1 pages of {page} bytes; choose a --size of \
+             at most {} bytes, or leave the option out",
+            show_size(size),
             most - most % 4096
         )));
     }

@@ -5,7 +5,9 @@
 
 use crate::config::{Config, ImageRequirements, find_scheme};
 use crate::failure::{Exit, Failure};
+use crate::instance::Dirs;
 use crate::profile_file;
+use crate::size::show_size;
 use ftl_core::Params;
 use ftl_core::schemes::Scheme;
 use nand_model::{ImageInfo, Profile};
@@ -53,6 +55,15 @@ pub(crate) fn read_label(image: &Path, info: &ImageInfo) -> Result<Label, Failur
     Ok(label)
 }
 
+/// Returns a size for people; with its bytes, if it is not round.
+fn size_text(bytes: u64) -> String {
+    let text = show_size(bytes);
+    match text.contains('.') {
+        true => format!("{text} ({bytes} bytes)"),
+        false => text,
+    }
+}
+
 /// Checks whether the image can be served with this configuration.
 pub(crate) fn fits(config: &Config, info: &ImageInfo) -> Result<(), Failure> {
     contradiction(
@@ -61,6 +72,15 @@ pub(crate) fn fits(config: &Config, info: &ImageInfo) -> Result<(), Failure> {
         info,
         &read_label(&config.image, info)?,
     )
+}
+
+/// Returns how an image makes room for a new one: the command, if it is an instance's own image.
+pub(super) fn other_image(image: &Path) -> String {
+    let name = image.file_stem().and_then(|name| name.to_str());
+    let name = name.filter(|name| Dirs::from_env().image(name) == image);
+    name.map_or(String::new(), |name| {
+        format!("; `ftld rm {name}` removes it, with its data, for a new one")
+    })
 }
 
 /// Checks the options against an existing image; a contradicting option is a usage error.
@@ -72,8 +92,9 @@ pub(super) fn contradiction(
 ) -> Result<(), Failure> {
     let differs = |what: &str, has: String, asked: String| {
         Err(Failure::usage(format!(
-            "{}: the image has {what} {has}, not {asked}; leave the option out, or choose another --image",
-            image.display()
+            "{}: the image has {what} {has}, not {asked}; leave the option out, or choose another --image{}",
+            image.display(),
+            other_image(image)
         )))
     };
     if let Some(scheme) = requirements
@@ -107,7 +128,7 @@ pub(super) fn contradiction(
         return differs("shards:", info.shards().to_string(), shards.to_string());
     }
     if let Some(size) = requirements.size.filter(|size| *size != info.size) {
-        return differs("size", format!("{} bytes", info.size), format!("{size}"));
+        return differs("size", size_text(info.size), size_text(size));
     }
     if let (Some(asked), Some(has)) = (requirements.op, label.op_percent)
         && asked != has

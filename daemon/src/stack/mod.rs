@@ -14,12 +14,14 @@ mod unfinished;
 pub use cache::{CacheUse, boot_id};
 pub(crate) use create::create_aged;
 pub use create::{Made, create};
+use label::other_image;
 pub(crate) use label::{Label, fits, read_label};
 
-use crate::config::{Config, Latency};
+use crate::config::{Config, ImageRequirements, Latency};
 use crate::convert::{index, to_f64, to_u64};
 use crate::failure::{Exit, Failure};
 use crate::private_lock::is_open_to_others;
+use crate::size::show_size;
 use crate::volume::write_cache::{CacheOptions, Opening};
 use crate::volume::{Durable, MountedChip, Volume, VolumeOptions, shard_text};
 use cache::Image;
@@ -99,11 +101,11 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
         }
         let made = create(config)?;
         tracing::info!(
-            "created {}: {} bytes on {} of {} bytes raw, scheme {}{}",
+            "created {}: {} on {} of {} raw, scheme {}{}",
             image.display(),
-            made.size,
+            show_size(made.size),
             made.layout.profile.name,
-            made.raw_bytes(),
+            show_size(made.raw_bytes()),
             made.scheme.name,
             made.chips_text()
         );
@@ -116,6 +118,13 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     let info = peek(image).map_err(|error| image_failure(&error))?;
     let label = read_label(image, &info)?;
     contradiction(image, &config.requirements, &info, &label)?;
+    if !is_new && config.requirements != ImageRequirements::default() {
+        let other = other_image(image);
+        tracing::info!(
+            "{}: continues on the image of an earlier start{other}",
+            image.display()
+        );
+    }
     // Before the image is open: a refusal must not leave it unclean.
     refuse_order(index(info.shards()), config.write_cache)?;
     if !config.read_only {
@@ -156,6 +165,9 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     let (read_only, latency) = (config.read_only, config.latency);
     let stack = volume_on(image, stores, read_only, latency, cache, |durable| durable)?;
     drop(long_start);
+    if !report.was_clean {
+        tracing::warn!("{}: {}", image.display(), recovered(&stack.volume));
+    }
     Ok(Stack { is_new, ..stack })
 }
 
@@ -241,6 +253,16 @@ pub fn volume_on(
         is_new: false,
         sync: syncs.swap_remove(0),
     })
+}
+
+/// Returns what the mount after an unclean shutdown did.
+fn recovered(volume: &Volume<FileStore>) -> String {
+    let flash = volume.flash();
+    let mount = &flash.scheme.mount;
+    format!(
+        "recovered from a power cut, a kill or a crash: {} pages scanned, {} rewritten or discarded",
+        mount.pages_scanned, mount.pages_discarded
+    )
 }
 
 /// Refuses a write cache whose order several chips cannot keep.

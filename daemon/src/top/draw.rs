@@ -1,6 +1,7 @@
 //! The screen of `ftld top`: instances above, the selected one below.
 
 use super::screen::{Column, Instance, Screen};
+use crate::commands::page_of;
 use crate::convert::whole;
 use crate::rates::show_ns;
 use crate::rates::{Latency, Rates, number};
@@ -11,8 +12,10 @@ use ratatui::style::{Style, Stylize};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, TableState, Wrap};
 
-/// Narrower terminals have fewer columns.
-const WIDE: u16 = 92;
+/// Frames that are narrower have the causes below the facts.
+const WIDE: u16 = 84;
+/// Least columns of a name.
+const NAME_LEAST: usize = 8;
 /// Lines of the selected instance, its frame included.
 const DETAILS: u16 = 12;
 /// Width of the bar of the largest cause.
@@ -27,37 +30,37 @@ q, F10, Ctrl-C        quit
 
 All figures are those of the last interval. WAF: flash programs per page written. P99, mean and the \
 other times: reads and writes as the host saw them, interpolated within a bucket of the histogram. \
-QUEUE: requests in flight. GC/s: pages that garbage collection copied. FREE: erased blocks.";
+QUEUE: requests in flight. GC pages/s: pages that garbage collection copied. FREE: erased blocks. \
+A narrow terminal has fewer columns.";
 
-/// A column: what it is called, how wide, and whether narrow terminals have it.
+/// A column: its title, and the terminals that have it.
 struct Shape {
     column: Option<Column>,
     title: &'static str,
-    width: u16,
-    always: bool,
+    /// Narrow terminals leave out the columns with the largest numbers.
+    rank: usize,
 }
 
-const fn shape(title: &'static str, width: u16, column: Option<Column>, always: bool) -> Shape {
+const fn shape(title: &'static str, rank: usize, column: Option<Column>) -> Shape {
     Shape {
         column,
         title,
-        width,
-        always,
+        rank,
     }
 }
 
-const SHAPES: [Shape; 11] = [
-    shape("NAME", 12, Some(Column::Name), true),
-    shape("STATE", 9, None, true),
-    shape("SCHEME", 10, None, false),
-    shape("READ/s", 9, Some(Column::Read), true),
-    shape("WRITE/s", 9, Some(Column::Write), true),
-    shape("IOPS", 7, Some(Column::Requests), true),
-    shape("P99", 8, Some(Column::Latency), true),
-    shape("QUEUE", 5, None, true),
-    shape("WAF", 6, Some(Column::Amplification), true),
-    shape("GC/s", 7, Some(Column::Gc), false),
-    shape("FREE", 6, Some(Column::Free), true),
+static SHAPES: [Shape; 11] = [
+    shape("NAME", 0, Some(Column::Name)),
+    shape("STATE", 1, None),
+    shape("SCHEME", 10, None),
+    shape("READ/s", 3, Some(Column::Read)),
+    shape("WRITE/s", 2, Some(Column::Write)),
+    shape("IOPS", 7, Some(Column::Requests)),
+    shape("P99", 5, Some(Column::Latency)),
+    shape("QUEUE", 8, None),
+    shape("WAF", 4, Some(Column::Amplification)),
+    shape("GC pages/s", 9, Some(Column::Gc)),
+    shape("FREE", 6, Some(Column::Free)),
 ];
 
 /// Draws the screen.
@@ -102,28 +105,51 @@ pub(super) fn draw(frame: &mut Frame, screen: &Screen) {
 }
 
 fn instances(frame: &mut Frame, area: Rect, screen: &Screen) {
-    let shown = |shape: &&Shape| shape.always || area.width >= WIDE;
-    let shapes: Vec<&Shape> = SHAPES.iter().filter(shown).collect();
-    let heads = shapes.iter().map(|shape| {
+    let rows = screen.sorted();
+    let fitting = fitting(&rows, area.width.into());
+    let heads = fitting.iter().map(|(shape, _)| {
         let sorted = shape.column == Some(screen.sorted_by());
         let text = aligned(shape, shape.title.to_owned());
         Cell::from(if sorted { text.underlined() } else { text })
     });
-    let rows = screen.sorted().into_iter().map(|one| {
-        let cells = shapes
+    let cells = rows.iter().map(|one| {
+        let cells = fitting
             .iter()
-            .map(|shape| Cell::from(aligned(shape, cell(one, shape.title))));
+            .map(|(shape, _)| Cell::from(aligned(shape, cell(one, shape.title))));
         Row::new(cells).style(style(one))
     });
-    let widths = shapes.iter().map(|shape| match shape.title {
-        "NAME" => Constraint::Min(shape.width),
-        _ => Constraint::Length(shape.width),
+    let widths = fitting.iter().map(|(shape, width)| match shape.title {
+        "NAME" => Constraint::Min(*width),
+        _ => Constraint::Length(*width),
     });
-    let table = Table::new(rows, widths.collect::<Vec<_>>())
+    let table = Table::new(cells, widths.collect::<Vec<_>>())
         .header(Row::new(heads).bold())
         .row_highlight_style(Style::new().reversed());
     let mut state = TableState::new().with_selected(screen.selected_row());
     frame.render_stateful_widget(table, area, &mut state);
+}
+
+/// Returns the columns that fit, each with the width of its widest cell: a number is never cut.
+fn fitting(rows: &[&Instance], width: usize) -> Vec<(&'static Shape, u16)> {
+    let widest = |shape: &Shape| {
+        let cells = rows
+            .iter()
+            .map(|one| cell(one, shape.title).chars().count());
+        let widest = cells.max().unwrap_or(0).max(shape.title.len());
+        // A name may be cut; it has what is left.
+        if shape.title == "NAME" {
+            widest.min(NAME_LEAST)
+        } else {
+            widest
+        }
+    };
+    let widths: Vec<_> = SHAPES.iter().map(|shape| (shape, widest(shape))).collect();
+    let kept = |most: usize| widths.iter().filter(move |(shape, _)| shape.rank <= most);
+    let needs = |most: usize| kept(most).map(|(_, wide)| wide + 1).sum::<usize>() - 1;
+    let most = (0..SHAPES.len()).rev().find(|most| needs(*most) <= width);
+    kept(most.unwrap_or(0))
+        .map(|(shape, wide)| (*shape, u16::try_from(*wide).unwrap_or(u16::MAX)))
+        .collect()
 }
 
 /// Names on the left, numbers on the right.
@@ -161,7 +187,7 @@ fn cell(instance: &Instance, title: &str) -> String {
                 .map_or("-".into(), |latency| show_ns(latency.p99))
         }),
         "WAF" => rate(|rates| two_digits(rates.write_amplification)),
-        "GC/s" => rate(|rates| format!("{:.0}", rates.gc_pages)),
+        "GC pages/s" => rate(|rates| format!("{:.0}", rates.gc_pages)),
         "QUEUE" if status["host"].is_object() => queue(instance).to_string(),
         "FREE" if status["blocks"].is_object() => status["blocks"]["free"].to_string(),
         _ => "-".into(),
@@ -184,12 +210,19 @@ fn instance(frame: &mut Frame, area: Rect, instance: &Instance) {
     let inner = frame_of.inner(area);
     frame.render_widget(frame_of, area);
     let [top, graph] = Layout::vertical([Constraint::Min(6), Constraint::Length(3)]).areas(inner);
-    let [left, right] = Layout::horizontal([Constraint::Fill(4), Constraint::Fill(3)])
-        .spacing(1)
-        .areas(top);
-    let facts = Paragraph::new(facts(instance)).wrap(Wrap { trim: false });
-    frame.render_widget(facts, left);
-    frame.render_widget(Paragraph::new(causes(instance)), right);
+    let (facts, causes) = (facts(instance), causes(instance));
+    if area.width < WIDE {
+        let both = [facts, causes].concat();
+        let both = Paragraph::new(both).wrap(Wrap { trim: false });
+        frame.render_widget(both, top);
+    } else {
+        let [left, right] = Layout::horizontal([Constraint::Fill(4), Constraint::Fill(3)])
+            .spacing(1)
+            .areas(top);
+        let facts = Paragraph::new(facts).wrap(Wrap { trim: false });
+        frame.render_widget(facts, left);
+        frame.render_widget(Paragraph::new(causes), right);
+    }
     let shown: Vec<u64> = instance
         .requests
         .iter()
@@ -222,10 +255,10 @@ fn facts(instance: &Instance) -> Vec<Line<'static>> {
         size("size_bytes"),
         size("raw_bytes")
     ))];
+    lines.push(Line::from(text("target")));
     lines.push(Line::from(format!(
-        "{}  {}",
-        text("target"),
-        text("metrics")
+        "page {}",
+        page_of(status).unwrap_or_else(|| "off".into())
     )));
     lines.push(Line::from("        mean      p50      p99    p99.9").dim());
     let rates = instance.rates.as_ref();
@@ -337,12 +370,41 @@ mod tests {
         assert!(text.contains("erases per block: 1 to 9"), "{text}");
     }
 
+    /// A cell that is cut from the left is another number.
+    #[test]
+    fn no_number_is_cut_at_any_width() {
+        let mut screen = Screen::new(Duration::from_secs(1));
+        screen.update(vec![serving("demo", 1.0, 0)]);
+        // 123.46 MiB/s: the longest cells that a size has.
+        screen.update(vec![serving("demo", 2.0, 31606)]);
+        let one = screen.selected().unwrap();
+        let whole: Vec<_> = SHAPES.iter().map(|shape| cell(one, shape.title)).collect();
+        assert!(whole.contains(&"123.46 MiB".to_owned()), "{whole:?}");
+        for width in [40, 60, 80, 100, 132] {
+            let text = drawn(&screen, width, 40);
+            let row = text.lines().nth(2).unwrap().trim_matches('"').trim_end();
+            let shown = fitting(&[one], width.into());
+            let cells: Vec<_> = shown
+                .iter()
+                .map(|(shape, _)| cell(one, shape.title))
+                .collect();
+            let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(words(row), words(&cells.join(" ")), "{width}: {text}");
+            assert!(cells.len() >= 4, "{width}: {text}");
+            // The selected instance: what a wide screen tells, a narrow one does, too.
+            for part in ["24.8 \u{b5}s", "31606", "mean 4.5 of"] {
+                let all = text.replace(['"', '\n', '\u{2502}'], " ");
+                assert!(words(&all).contains(part), "{width}: no {part} in {text}");
+            }
+        }
+    }
+
     #[test]
     fn a_narrow_terminal_has_fewer_columns_and_a_tiny_one_does_no_harm() {
         let mut screen = Screen::new(Duration::from_secs(1));
         screen.update(vec![serving("demo", 1.0, 0)]);
         assert!(drawn(&screen, 100, 24).contains("SCHEME"));
-        let narrow = drawn(&screen, 80, 24);
+        let narrow = drawn(&screen, 60, 24);
         assert!(
             !narrow.contains("SCHEME") && narrow.contains("FREE"),
             "{narrow}"

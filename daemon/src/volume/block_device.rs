@@ -287,8 +287,7 @@ impl<S: Store + 'static> Volume<S> {
     fn zero(&self, op: Op, offset: u64, len: u64) -> io::Result<Completion> {
         let mut request = self.begin(op, offset, len)?;
         let result = self.zero_extents(&mut request, offset, offset + len);
-        let zeroed = request.end(self.with_power(result))?;
-        self.flush_through(zeroed)
+        request.end(self.with_power(result))
     }
 
     fn zero_extents(&self, request: &mut Request<'_>, offset: u64, end: u64) -> io::Result<()> {
@@ -369,6 +368,10 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
         self.unlocked.pause_gate.is_paused()
     }
 
+    fn has_volatile_cache(&self) -> bool {
+        !self.unlocked.write_through.load(Relaxed)
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {
         let mut request = self.begin(Op::Read, offset, to_u64(buf.len()))?;
         let result = self.with_power(self.read_extents(&mut request, offset, buf));
@@ -380,8 +383,7 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
         let result = self
             .writable()
             .and_then(|()| self.write_extents(&mut request, offset, data));
-        let written = request.end(self.with_power(result))?;
-        self.flush_through(written)
+        request.end(self.with_power(result))
     }
 
     fn write_many(&self, writes: &[(u64, &[u8])], results: &mut Vec<io::Result<Completion>>) {

@@ -9,7 +9,8 @@ use super::shard::{Shard, shard_text};
 use super::unlocked::WELL;
 use super::write_cache::{CutCounts, Reason, WriteCache};
 use super::{Core, EIO, Volume};
-use crate::device::{BlockDevice, Completion, DelayedCompletion, FlushOf};
+use crate::device::{BlockDevice, FlushOf};
+use crate::size::show_size;
 use ftl_core::FtlError;
 use nand_model::{Nanos, Store};
 use std::io;
@@ -213,23 +214,20 @@ impl<S: Store + 'static> Volume<S> {
         }
     }
 
-    /// Makes a finished change durable if the kernel treats the device as one without a cache.
-    pub(super) fn flush_through(&self, changed: Completion) -> io::Result<Completion> {
-        if !self.has_cache() || !self.unlocked.write_through.load(Relaxed) {
-            return Ok(changed);
-        }
-        let flushed = self.flush(FlushOf::Everything)?.wait()?;
-        Ok(DelayedCompletion::later(changed, flushed))
-    }
-
     /// Returns whether there is a write cache.
     pub fn has_cache(&self) -> bool {
         self.shards.iter().any(|shard| shard.has_cache)
     }
 
+    /// Announces no volatile cache: every change is durable before its acknowledgement. Called
+    /// before the first request.
+    pub fn announce_no_cache(&self) {
+        self.unlocked.write_through.store(true, Relaxed);
+    }
+
     /// Sets whether the kernel sends no FLUSH and no FUA, because it was told that the device has no
-    /// volatile cache: then every change is durable before its acknowledgement. What waits in the
-    /// cache becomes durable first.
+    /// volatile cache: then every change is durable before its acknowledgement. What was
+    /// acknowledged before becomes durable at once.
     pub fn set_write_through(&self, on: bool) {
         if self.unlocked.write_through.swap(on, Relaxed) == on {
             return;
@@ -247,7 +245,7 @@ impl<S: Store + 'static> Volume<S> {
                 .flush(FlushOf::Everything)
                 .and_then(|flush| flush.wait())
         {
-            tracing::error!("the flush of the write cache failed: {error}");
+            tracing::error!("the FLUSH for it failed: {error}");
         }
     }
 
@@ -361,9 +359,9 @@ impl<S: Store + 'static> Volume<S> {
             if let Err(error) = self.drain(shard, Reason::Shutdown)? {
                 is_drained = false;
                 tracing::warn!(
-                    "{}{} bytes stay in the write cache of the image: {}; the next start reads them",
+                    "{}{} stay in the write cache of the image: {}; the next start reads them",
                     shard_text(number, self.shards.len()),
-                    shard.dirty_bytes(),
+                    show_size(shard.dirty_bytes()),
                     self.error_text(number, &error)
                 );
             }

@@ -43,7 +43,8 @@ pub(super) struct Unlocked {
     pub(super) short_told: (Mutex<()>, Condvar),
     /// Number of waits for the host's storage in progress.
     pub(super) at_storage: AtomicU64,
-    /// Whether the kernel sends neither FLUSH nor FUA.
+    /// Whether users send neither FLUSH nor FUA: no volatile cache is announced, or the kernel was
+    /// told that there is none.
     pub(super) write_through: AtomicBool,
 }
 

@@ -16,6 +16,7 @@ pub(crate) struct Ram {
     state: Mutex<State>,
     size: u64,
     read_only: bool,
+    volatile_cache: bool,
     /// Reads and writes that touch it fail with EIO.
     pub(crate) broken: Mutex<Option<Range<u64>>>,
     pub(crate) gate: Arc<Gate>,
@@ -40,6 +41,7 @@ impl Ram {
             state: Mutex::new(state),
             size,
             read_only: false,
+            volatile_cache: true,
             broken: Mutex::new(None),
             gate: Arc::default(),
             flushes: AtomicU64::new(0),
@@ -52,6 +54,14 @@ impl Ram {
     pub(crate) fn read_only(size: u64) -> Self {
         Ram {
             read_only: true,
+            ..Ram::new(size)
+        }
+    }
+
+    #[allow(dead_code, reason = "not every user wants one")]
+    pub(crate) fn without_volatile_cache(size: u64) -> Self {
+        Ram {
+            volatile_cache: false,
             ..Ram::new(size)
         }
     }
@@ -109,6 +119,9 @@ impl BlockDevice for Ram {
     }
     fn read_only(&self) -> bool {
         self.read_only
+    }
+    fn has_volatile_cache(&self) -> bool {
+        self.volatile_cache
     }
     fn is_paused(&self) -> bool {
         self.paused.load(Ordering::SeqCst)

@@ -9,7 +9,7 @@ pub enum ImageError {
     #[error("{path}: no such image; create it first, or check the path", path = .0.display())]
     NotFound(PathBuf),
     /// A new image must not replace a file.
-    #[error("{path}: file exists and is not overwritten; open it, remove it or choose another path", path = .0.display())]
+    #[error("{path}: file exists and is not overwritten; choose another path", path = .0.display())]
     Exists(PathBuf),
     /// A directory, device, pipe or symbolic link.
     #[error("{path}: not a regular file (symbolic links are not followed); name the image itself", path = .0.display())]
@@ -18,7 +18,7 @@ pub enum ImageError {
     #[error("{path}: in use by another process; stop that one first", path = .0.display())]
     InUse(PathBuf),
     /// Neither header copy starts with the magic bytes.
-    #[error("{path}: not an ftld image; check the path, or remove the file and create a new one", path = .0.display())]
+    #[error("{path}: not an ftld image, and it is left as it is; check the path", path = .0.display())]
     NotAnImage(PathBuf),
     /// Written by another version of the program.
     #[error(

@@ -51,6 +51,7 @@ fn negotiate(mut security: Security, full: Option<usize>, bytes: &[u8], piece: u
         info: info(),
         size: 1 << 30,
         read_only: false,
+        volatile_cache: true,
         preferred: 4096,
     };
     let limits = Limits::default();

@@ -2,7 +2,7 @@
 
 use super::cache::{cache_json, cache_text};
 use super::chips::Chips;
-use super::path_of;
+use super::{named_user, path_of};
 use crate::convert::{index, to_u64};
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 /// The image cannot be opened or mounted, a table is wrong, or a page cannot be read.
 pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
     let path = path_of(dirs, image)?;
-    let mut chips = Chips::open(&path)?;
+    let mut chips = Chips::open(&path).map_err(|failure| named_user(dirs, &path, failure))?;
     let (info, scheme) = (chips.info.clone(), chips.ftls[0].scheme());
     let cache = cache_json(&path, &info)?;
     let failed = |error: ftl_core::FtlError| {

@@ -8,8 +8,8 @@ mod values;
 
 pub use check::check;
 
-use super::recording;
-use crate::failure::Failure;
+use super::{recording, status_of};
+use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
 use crate::output::{print, print_json};
 use crate::profile_file;
@@ -19,7 +19,7 @@ use chips::Chips;
 use ftld_traces::recording::Reader;
 use nand_model::store::peek;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use text::text;
 use values::{blocks_json, header_json, lpn_json, page_json, parse_page};
 
@@ -56,6 +56,28 @@ pub(super) fn path_of(dirs: &Dirs, image: &str) -> Result<PathBuf, Failure> {
     )))
 }
 
+/// Adds to the failure for an image in use the instance that uses it.
+pub(super) fn named_user(dirs: &Dirs, image: &Path, failure: Failure) -> Failure {
+    if failure.exit != Exit::InUse {
+        return failure;
+    }
+    let path = image.canonicalize().unwrap_or_else(|_| image.to_owned());
+    let uses = |name: &String| {
+        let status = status_of(dirs, name);
+        status["image"].as_str().map(Path::new) == Some(&path)
+    };
+    match dirs.names().into_iter().find(uses) {
+        Some(name) => Failure::new(
+            failure.exit,
+            format!(
+                "{}: in use by instance {name:?}; `ftld stop {name}` ends it, `ftld status {name}` shows it",
+                image.display()
+            ),
+        ),
+        None => failure,
+    }
+}
+
 /// `ftld inspect`.
 ///
 /// # Errors
@@ -73,7 +95,7 @@ pub fn inspect(dirs: &Dirs, image: &str, wanted: &InspectOptions) -> Result<(), 
     value["image"] = json!(path);
     value["write_cache"] = cache_json(&path, &info)?;
     if wanted.blocks || wanted.page.is_some() || wanted.lpn.is_some() {
-        let mut chips = Chips::open(&path)?;
+        let mut chips = Chips::open(&path).map_err(|failure| named_user(dirs, &path, failure))?;
         if wanted.blocks {
             let all = chips.ftls.iter().enumerate();
             let blocks = all.flat_map(|(shard, ftl)| blocks_json(shard, ftl.chip()));

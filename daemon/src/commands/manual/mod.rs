@@ -1,13 +1,14 @@
 //! Manual pages and completions, generated from the definitions of the command line.
 
+mod completions;
 mod examples;
 
-use crate::cli::Cli;
+pub use completions::completions;
+
+use crate::cli::command;
 use crate::failure::{Exit, Failure};
 use crate::options::DeviceOptions;
-use crate::output::print;
-use clap::{Arg, Args, Command, CommandFactory};
-use clap_complete::Shell;
+use clap::{Arg, Args, Command};
 use clap_mangen::Man;
 use examples::Example;
 use ftl_core::schemes::SCHEMES;
@@ -18,16 +19,6 @@ use strum::VariantArray;
 /// The version in the foot of every page.
 const VERSION: &str = concat!("ftld ", env!("CARGO_PKG_VERSION"));
 
-/// `ftld completions`.
-///
-/// # Errors
-/// Standard output cannot be written.
-pub fn completions(shell: Shell) -> Result<(), Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "ftld", &mut script);
-    print(&String::from_utf8_lossy(&script))
-}
-
 /// `ftld man`: `ftld(8)` and a page for every subcommand, `ftld.toml(5)`, `ftld-schemes(7)`.
 ///
 /// # Errors
@@ -35,7 +26,7 @@ pub fn completions(shell: Shell) -> Result<(), Failure> {
 pub fn manual(folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder.display(), &error))?;
     // There is a page for every subcommand but `help`, so no page may refer to `ftld help`.
-    let mut program = Cli::command()
+    let mut program = command()
         .disable_help_subcommand(true)
         .mut_subcommand("inject", |inject| inject.disable_help_subcommand(true));
     program.build();
@@ -253,6 +244,7 @@ fn of_the_program() -> Roff {
         "/run/ftld/NAME/",
         "its process number and control socket, while it runs",
     );
+    page.control("PP", []);
     page.text([roman(
         "For other users than root: $XDG_CONFIG_HOME/ftld, $XDG_STATE_HOME/ftld and $XDG_RUNTIME_DIR/ftld.",
     )]);
@@ -391,6 +383,7 @@ fn schemes_page() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::Cli;
     use clap::Parser;
 
     /// Returns the words of a line up to a redirection, without quotes.
@@ -405,7 +398,7 @@ mod tests {
     #[test]
     fn every_page_has_examples_that_the_program_takes() {
         let mut pages = Vec::new();
-        let mut program = Cli::command().disable_help_subcommand(true);
+        let mut program = command().disable_help_subcommand(true);
         program = program.mut_subcommand("inject", |inject| inject.disable_help_subcommand(true));
         program.build();
         command_pages(&program, &mut pages);

@@ -52,7 +52,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_write_cache_write_through",
         kind: Kind::Gauge,
         labels: &[],
-        help: "1 while the kernel sends no FLUSH, so that every write waits until it is durable.",
+        help: "1 while no volatile cache is announced, so that every write waits until it is durable.",
         fill: |view, to| to.value(&[], f64::from(u8::from(view.flash.cache.write_through))),
     },
     Family {

@@ -77,7 +77,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_host_fua_ios_total",
         kind: Kind::Counter,
         labels: &[],
-        help: "Host requests with FUA; each also counts as a FLUSH.",
+        help: "Host requests executed with FUA; each also counts as a FLUSH.",
         fill: |view, to| to.value(&[], to_f64(view.host.fua)),
     },
     Family {

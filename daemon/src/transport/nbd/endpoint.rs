@@ -270,7 +270,7 @@ fn is_stale(path: &Path) -> io::Result<bool> {
         Err(error) => return Err(error),
     };
     if !meta.file_type().is_socket() {
-        let text = "the path exists and is not a socket; remove it or choose another";
+        let text = "the path exists and is not a socket; choose another path";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
     match std::os::unix::net::UnixStream::connect(path) {

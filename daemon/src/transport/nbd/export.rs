@@ -21,6 +21,8 @@ pub struct Export {
     pub size: u64,
     /// Whether writes are refused.
     pub read_only: bool,
+    /// Whether acknowledged requests may be lost until a FLUSH.
+    pub volatile_cache: bool,
     /// Preferred request size in bytes, a power of two.
     pub preferred: u32,
 }
@@ -32,6 +34,7 @@ impl Export {
             info,
             size: device.size(),
             read_only: device.read_only(),
+            volatile_cache: device.has_volatile_cache(),
             preferred: device
                 .preferred_block()
                 .clamp(512, 1 << 20)
@@ -47,13 +50,17 @@ impl Export {
     /// Returns the transmission flags for a connection in this mode; the kernel's netlink interface
     /// takes those of [`Mode::Simple`].
     pub fn flags(&self, mode: Mode) -> u16 {
-        let mut flags =
-            flag::HAS_FLAGS | flag::SEND_FLUSH | flag::CAN_MULTI_CONN | flag::SEND_CACHE;
+        let mut flags = flag::HAS_FLAGS | flag::CAN_MULTI_CONN | flag::SEND_CACHE;
+        if self.volatile_cache {
+            flags |= flag::SEND_FLUSH;
+        }
         if self.read_only {
             flags |= flag::READ_ONLY;
         } else {
-            flags |=
-                flag::SEND_FUA | flag::SEND_TRIM | flag::SEND_WRITE_ZEROES | flag::SEND_FAST_ZERO;
+            flags |= flag::SEND_TRIM | flag::SEND_WRITE_ZEROES | flag::SEND_FAST_ZERO;
+            if self.volatile_cache {
+                flags |= flag::SEND_FUA;
+            }
         }
         match mode {
             Mode::Simple => flags,

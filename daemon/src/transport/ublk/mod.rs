@@ -380,7 +380,10 @@ fn set_parameters(dev: &mut UblkDev, device: &dyn BlockDevice) -> Result<(), lib
     // Every slot's command, the flusher's wake-up and the alarm may complete at once.
     dev.tgt.cq_depth = dev.tgt.cq_depth.saturating_mul(2);
     let params = &mut dev.tgt.params;
-    params.basic.attrs = abi::UBLK_ATTR_VOLATILE_CACHE | abi::UBLK_ATTR_FUA;
+    params.basic.attrs = match device.has_volatile_cache() {
+        true => abi::UBLK_ATTR_VOLATILE_CACHE | abi::UBLK_ATTR_FUA,
+        false => 0,
+    };
     params.basic.logical_bs_shift = logical;
     params.basic.physical_bs_shift = physical;
     params.basic.io_min_shift = physical;

@@ -83,8 +83,9 @@ fn perform(device: &dyn BlockDevice, request: &Request, buffer: &mut [u8]) -> io
         abi::UBLK_IO_OP_WRITE_ZEROES => (0, device.write_zeroes(offset, len)?),
         _ => return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
     };
-    let durable = request.fua && request.op != abi::UBLK_IO_OP_READ;
-    if durable {
+    // Asked after the request: what was acknowledged before the answer changed is flushed then.
+    let is_change = request.op != abi::UBLK_IO_OP_READ;
+    if is_change && (request.fua || !device.has_volatile_cache()) {
         let flush = device.flush(FlushOf::Request { offset, len })?;
         Ok(Step::Wait(flush, moved, hold))
     } else {
@@ -258,12 +259,13 @@ impl Queue<'_> {
                 .iter()
                 .map_while(|&(data, res)| self.plain_write(data, res))
                 .count();
-            if writes > 1 {
+            if writes > 1 && self.device.has_volatile_cache() {
                 self.write_many(&events[..writes])?;
+                events = &events[writes..];
             } else {
                 self.event(data, res)?;
+                events = &events[1..];
             }
-            events = &events[writes.max(1)..];
         }
         Ok(())
     }
@@ -297,6 +299,10 @@ impl Queue<'_> {
                 writes.push((request.offset, data));
             }
             self.device.write_many(&writes, &mut results);
+            if !self.device.has_volatile_cache() {
+                // It changed meanwhile.
+                self.device.flush(FlushOf::Everything)?.wait()?;
+            }
             // A request without a result would never be answered.
             assert_eq!(
                 results.len(),

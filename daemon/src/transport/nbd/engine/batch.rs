@@ -8,9 +8,11 @@
 use super::replies::Failure;
 use super::{Engine, ReplyTo};
 use crate::convert::{to_u64, to_usize};
-use crate::device::BlockDevice;
+use crate::device::{BlockDevice, FlushOf};
 use crate::transport::nbd::buffer::Buffer;
-use crate::transport::nbd::wire::{command, command_flag as cf, decode_request, request_len};
+use crate::transport::nbd::wire::{
+    Errno, command, command_flag as cf, decode_request, request_len,
+};
 
 /// Payload bytes from which a WRITE is executed alone: batching would not make it cheaper.
 const LARGE: u64 = 64 << 10;
@@ -34,7 +36,8 @@ impl Engine {
         out: &mut Buffer,
     ) -> bool {
         // A paused device executes one request and then blocks: each reply leaves before the next.
-        if device.is_paused() {
+        // Without a volatile cache, each write is durable before its reply.
+        if device.is_paused() || !device.has_volatile_cache() {
             return false;
         }
         let mut arrived = std::mem::take(&mut self.arrived);
@@ -59,6 +62,11 @@ impl Engine {
         let writes: Vec<_> = arrived.iter().map(payload).collect();
         let mut results = Vec::with_capacity(writes.len());
         device.write_many(&writes, &mut results);
+        // It changed meanwhile.
+        let flushed = match device.has_volatile_cache() {
+            true => Ok(None),
+            false => (device.flush(FlushOf::Everything)).and_then(|flush| flush.wait()),
+        };
         assert_eq!(
             results.len(),
             arrived.len(),
@@ -67,7 +75,11 @@ impl Engine {
         for (write, result) in arrived.iter().zip(results) {
             self.tally.count(command::WRITE);
             self.tally.written += to_u64(write.upto - write.from);
-            self.answer(write.to, result.map_err(Failure::from), out);
+            let answer = match &flushed {
+                Ok(_) => result.map_err(Failure::from),
+                Err(error) => Err(Failure::new(Errno::from_io(error), &error.to_string())),
+            };
+            self.answer(write.to, answer, out);
         }
     }
 

@@ -133,7 +133,7 @@ impl Engine {
             }
             command::TRIM => {
                 let answer = device.trim(offset, length).map_err(Failure::from);
-                let durable = durable(fua, offset, length);
+                let durable = durable(device, fua, offset, length);
                 self.complete(device, to, durable, answer, out, syncs);
             }
             // NO_HOLE guarantees space for a later write, which an FTL has for every logical page.
@@ -141,7 +141,7 @@ impl Engine {
             // mapping never is.
             command::WRITE_ZEROES => {
                 let answer = device.write_zeroes(offset, length).map_err(Failure::from);
-                let durable = durable(fua, offset, length);
+                let durable = durable(device, fua, offset, length);
                 self.complete(device, to, durable, answer, out, syncs);
             }
             // There is no faster cache to fill.

@@ -60,7 +60,7 @@ impl Engine {
             };
         } else {
             let len = at + to_u64(length) - to.offset;
-            let durable = durable(fua, to.offset, len);
+            let durable = durable(device, fua, to.offset, len);
             self.complete(device, to, durable, answer, out, syncs);
         }
         None
@@ -107,7 +107,14 @@ impl Engine {
     }
 }
 
-/// Returns what a request with or without FUA has to make durable.
-pub(super) fn durable(fua: bool, offset: u64, len: u64) -> Option<FlushOf> {
-    fua.then_some(FlushOf::Request { offset, len })
+/// Returns what a finished request with or without FUA has to make durable. Without a volatile cache
+/// clients send no FLUSH. Asked after the request: what was acknowledged before the answer changed
+/// is flushed then.
+pub(super) fn durable(
+    device: &dyn BlockDevice,
+    fua: bool,
+    offset: u64,
+    len: u64,
+) -> Option<FlushOf> {
+    (fua || !device.has_volatile_cache()).then_some(FlushOf::Request { offset, len })
 }

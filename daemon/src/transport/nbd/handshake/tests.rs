@@ -13,6 +13,7 @@ fn export() -> Export {
         info,
         size: 1 << 30,
         read_only: false,
+        volatile_cache: true,
         preferred: 4096,
     }
 }

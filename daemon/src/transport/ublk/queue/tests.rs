@@ -8,6 +8,7 @@ struct Ram {
     bytes: Mutex<Vec<u8>>,
     flushes: Mutex<u32>,
     fuas: Mutex<u32>,
+    volatile: bool,
 }
 
 struct Instantly;
@@ -24,6 +25,7 @@ impl Ram {
             bytes: Mutex::new(vec![7; 8192]),
             flushes: Mutex::new(0),
             fuas: Mutex::new(0),
+            volatile: true,
         }
     }
 
@@ -52,6 +54,9 @@ impl BlockDevice for Ram {
     }
     fn read_only(&self) -> bool {
         false
+    }
+    fn has_volatile_cache(&self) -> bool {
+        self.volatile
     }
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {
         self.range(offset, buf.len() as u64, |bytes| buf.copy_from_slice(bytes))
@@ -139,6 +144,19 @@ fn flush_and_forced_unit_access_wait_and_a_forced_read_does_not() {
     assert_eq!(run(abi::UBLK_IO_OP_WRITE_ZEROES, true), (true, 0));
     assert_eq!(run(abi::UBLK_IO_OP_READ, true), (false, 512));
     assert_eq!((*ram.flushes.lock(), *ram.fuas.lock()), (3, 2));
+}
+
+#[test]
+fn without_a_volatile_cache_every_change_waits_until_it_is_durable() {
+    let mut ram = Ram::new();
+    ram.volatile = false;
+    let mut buffer = vec![0; 4096];
+    let mut run = |op| moved(perform(&ram, &request(op, 0, 512), &mut buffer).unwrap());
+    assert_eq!(run(abi::UBLK_IO_OP_WRITE), (true, 512));
+    assert_eq!(run(abi::UBLK_IO_OP_DISCARD), (true, 0));
+    assert_eq!(run(abi::UBLK_IO_OP_WRITE_ZEROES), (true, 0));
+    assert_eq!(run(abi::UBLK_IO_OP_READ), (false, 512));
+    assert_eq!(*ram.fuas.lock(), 3);
 }
 
 #[test]
