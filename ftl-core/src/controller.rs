@@ -149,6 +149,7 @@ where
             "checkpoints go to stream {checkpoints} of {}",
             controller.space.streams()
         );
+        controller.gc.begin_session(&controller.space);
         match start {
             Start::Format => {
                 controller.space.format();
