@@ -97,6 +97,12 @@ pub(crate) trait Mapping<S: Store>: GarbageCollect<S> {
     /// Returns the RAM of the map; the controller adds the parts that all schemes share.
     fn ram(&self) -> RamReport;
 
+    /// Returns whether GC must be able to select this full block. Some families have blocks that
+    /// they empty in other ways.
+    fn needs_gc(&self, _block: Pbn) -> bool {
+        true
+    }
+
     /// Compares the map with the chip; appends one line per error.
     fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError>;
 }
@@ -149,6 +155,7 @@ where
             "checkpoints go to stream {checkpoints} of {}",
             controller.space.streams()
         );
+        controller.gc.begin_session(&controller.space);
         match start {
             Start::Format => {
                 controller.space.format();
@@ -323,6 +330,18 @@ where
 
     fn audit_blocks(&self) -> Vec<String> {
         let mut wrong = self.space.table.audit();
+        wrong.extend(self.space.audit());
+        // A read-only device runs no GC.
+        if !self.gc.is_read_only() {
+            let lost = |block: &Pbn| {
+                self.space.is_forgotten(*block, &self.checkpoints) && self.needs_gc(*block)
+            };
+            let blocks = self.space.geometry().all_blocks().filter(lost);
+            wrong.extend(blocks.map(|block| {
+                let valid = self.space.table.valid_count(block);
+                format!("full block {block} with {valid} valid pages is not in the victim index")
+            }));
+        }
         let counts = self.space.table.counts();
         let sum =
             counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;

@@ -1,7 +1,8 @@
 //! Generated runs with combined faults, under every scheme: see [`ftld_battery::swarm`].
 //!
 //! The short form draws 400 runs from a new seed, which it prints. `FTLD_SWARM_SECONDS` sets the
-//! drawing time, `FTLD_SWARM_RUNS` the largest number of runs, `FTLD_SEED` the first seed.
+//! drawing time: a run of less than some minutes draws a few schemes. `FTLD_SWARM_RUNS` sets the
+//! largest number of runs, `FTLD_SEED` the first seed.
 //! `FTLD_SCHEME` selects one scheme; `FTLD_SWARM_FAILURES` (1) is the number of failures that ends
 //! the suite. `FTLD_SWARM_LEDGER=FILE` adds the counts of events to those in the file.
 //! `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan in its text form.
@@ -12,6 +13,7 @@ use ftld_battery::classes::Classes;
 use ftld_battery::swarm::plan::{self, Plan};
 use ftld_battery::swarm::{seed_of_run, shrink, situations};
 use ftld_tests::{announce, fresh_seed};
+use nand_model::SplitMix;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -24,16 +26,42 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
+fn drawn_scheme(name: &str) -> &'static Scheme {
+    Scheme::find(name).unwrap_or_else(|| panic!("FTLD_SCHEME: no scheme {name:?}"))
+}
+
 /// Draws the plan of a seed, for the scheme in `FTLD_SCHEME` or for any.
 fn drawn(seed: u64) -> Plan {
     match std::env::var("FTLD_SCHEME") {
-        Ok(name) => Plan::of(
-            Scheme::find(&name).unwrap_or_else(|| panic!("FTLD_SCHEME: no scheme {name:?}")),
-            seed,
-        ),
+        Ok(name) => Plan::of(drawn_scheme(&name), seed),
         Err(_) => Plan::draw(SCHEMES, seed),
     }
 }
+
+/// The same, unless its scheme is not one of these.
+fn drawn_of(few: &[&str], seed: u64) -> Option<Plan> {
+    let any = std::env::var_os("FTLD_SCHEME").is_none();
+    if any && !few.contains(&Plan::scheme_of(SCHEMES, seed).name) {
+        return None;
+    }
+    Some(drawn(seed))
+}
+
+/// Schemes of a run of this many seconds: each gets [`SECONDS_EACH`] of them at least. So a short
+/// run finds what needs many runs of one scheme, and many short runs cover all.
+fn few_schemes(first: u64, seconds: u64) -> Vec<&'static str> {
+    let mut names: Vec<_> = SCHEMES.iter().map(|scheme| scheme.name).collect();
+    let mut rng = SplitMix::new(first);
+    for at in (1..names.len()).rev() {
+        names.swap(at, rng.below(at as u64 + 1) as usize);
+    }
+    let few = (seconds / SECONDS_EACH).max(1);
+    names.truncate(usize::try_from(few).unwrap_or(names.len()));
+    names
+}
+
+/// Seconds of a run that one scheme gets at least.
+const SECONDS_EACH: u64 = 20;
 
 /// Counts and failures of all workers.
 struct Tally {
@@ -98,7 +126,14 @@ fn random_plans_lose_nothing_flushed() {
     if let Some(path) = &ledger {
         Classes::check_ledger(path, first, &all_classes());
     }
-    announce(&format!("swarm: FTLD_SEED={first}"));
+    let few = match std::env::var("FTLD_SCHEME") {
+        Ok(name) => vec![drawn_scheme(&name).name],
+        Err(_) => few_schemes(first, seconds),
+    };
+    announce(&format!(
+        "swarm: FTLD_SEED={first}, schemes: {}",
+        few.join(" ")
+    ));
     let failures_left = AtomicU64::new(number("FTLD_SWARM_FAILURES").unwrap_or(1));
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let tally = Mutex::new(Tally {
@@ -114,7 +149,9 @@ fn random_plans_lose_nothing_flushed() {
                 break;
             }
             let seed = seed_of_run(first, number);
-            let plan = drawn(seed);
+            let Some(plan) = drawn_of(&few, seed) else {
+                continue;
+            };
             let outcome = shrink::outcome(&plan, &mut classes);
             classes.end_run();
             if let Err(why) = outcome {

@@ -88,8 +88,9 @@ fn kills_lose_nothing_and_host_crashes_nothing_flushed() {
     for report in runs("kills and crashes", rounds, false, &[]) {
         total.add(&report);
     }
-    let ends = [total.kills, total.crashes, total.stops, total.cuts];
-    assert!(ends.iter().all(|&count| count > 0), "{total:?}");
+    let stops = [total.stops, total.stops_interrupted];
+    let ends = [total.kills, total.crashes, total.cuts].into_iter();
+    assert!(ends.chain(stops).all(|count| count > 0), "{total:?}");
 }
 
 #[test]
@@ -108,6 +109,7 @@ fn each_of_several_shards_loses_what_the_model_says_and_nothing_flushed() {
     for report in runs("kills and crashes of shards", cuts / 2, false, &[2, 4]) {
         total.add(&report);
     }
-    let ends = [total.kills, total.crashes, total.stops, total.cuts];
-    assert!(ends.iter().all(|&count| count > 0), "{total:?}");
+    let stops = [total.stops, total.stops_interrupted, total.refusals];
+    let ends = [total.kills, total.crashes, total.cuts].into_iter();
+    assert!(ends.chain(stops).all(|count| count > 0), "{total:?}");
 }

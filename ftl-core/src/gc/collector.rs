@@ -74,6 +74,11 @@ impl GcState {
         }
     }
 
+    /// Begins a session of the device.
+    pub(crate) fn begin_session<S: Store>(&mut self, space: &Space<S>) {
+        self.scrub.begin(space);
+    }
+
     /// Sets the policy that chooses victims; `None` is greedy.
     pub(crate) fn set_policy<S: Store>(
         &mut self,

@@ -6,6 +6,7 @@
 use crate::block_table::State;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
+use crate::int::narrow;
 use crate::space::Space;
 use nand_model::{Pbn, Store};
 
@@ -21,23 +22,33 @@ const SETTLED_HOURS: u32 = 1;
 /// Reads of a block after which fresh data is rewritten, too.
 const MANY_READS: u32 = 10_000;
 
-/// Progress of the scrub.
+/// Progress of the scrub. The device's clock alone determines the block that is due: so a session
+/// begins where the one before it ended, and sessions of any length read all blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scrub {
     hours: u32,
-    /// Start of the round: the hour and the first block.
-    round: Option<(u32, u32)>,
-    /// Blocks of the round that were checked.
-    done: u32,
+    /// Blocks that were due so far, counted over all rounds.
+    done: u64,
 }
 
 impl Scrub {
     pub(crate) fn new(params: &Params) -> Result<Self, FtlError> {
         Ok(Scrub {
             hours: params.get(PARAM.key, 168)?,
-            round: None,
             done: 0,
         })
+    }
+
+    /// Begins a session: the blocks that were due before are those of earlier ones.
+    pub(crate) fn begin<S: Store>(&mut self, space: &Space<S>) {
+        self.done = self.due(space);
+    }
+
+    /// Returns the number of blocks due by now, over all rounds.
+    fn due<S: Store>(&self, space: &Space<S>) -> u64 {
+        let now = space.flash.chip().hour(space.flash.now());
+        let rounds = u64::from(now) * u64::from(space.geometry().blocks);
+        rounds.checked_div(u64::from(self.hours)).unwrap_or(0)
     }
 
     /// Returns the next block to read, if one is due. Chips without bit errors need no scrub.
@@ -52,28 +63,15 @@ impl Scrub {
 
     #[cold]
     fn next_due<S: Store>(&mut self, space: &Space<S>) -> Option<Pbn> {
-        let blocks = space.geometry().blocks;
-        let now = space.flash.chip().hour(space.flash.now());
-        // The first block differs after every start: otherwise some blocks would never be read.
-        let (began, first) = *self
-            .round
-            .get_or_insert((now, (space.flash.pseq() % blocks as u64) as u32));
-        let due = (now - began) as u64 * blocks as u64 / self.hours as u64;
-        while (self.done as u64) < due.min(blocks as u64) {
-            let block = Pbn::new((first + self.done) % blocks);
+        let (due, blocks) = (self.due(space), u64::from(space.geometry().blocks));
+        // One round is enough, however much time has passed.
+        self.done = self.done.max(due.saturating_sub(blocks));
+        while self.done < due {
+            let block = Pbn::new(narrow(self.done % blocks));
             self.done += 1;
             if space.table.state(block) == State::Full || space.is_open_for_unit(block) {
                 return Some(block);
             }
-        }
-        assert!(
-            self.done <= blocks,
-            "{} blocks of {blocks} were read in a round",
-            self.done
-        );
-        if self.done == blocks {
-            // One round is enough, however long the device was off.
-            (self.round, self.done) = (Some((now, first)), 0);
         }
         None
     }

@@ -24,6 +24,7 @@
 //! this one took are free again.
 
 mod append;
+mod audit;
 mod mount;
 mod padding;
 mod pool;

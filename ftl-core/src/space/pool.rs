@@ -90,9 +90,14 @@ impl FreePool {
         Some((best.1, !self.unconfirmed.remove(&best.1)))
     }
 
+    /// Returns all blocks.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = Pbn> {
+        self.by_wear.iter().flatten().map(|(_, block)| *block)
+    }
+
     /// Returns the blocks whose last erase is known to have ended.
     pub(super) fn confirmed(&self) -> impl Iterator<Item = Pbn> {
-        let blocks = self.by_wear.iter().flatten().map(|(_, block)| *block);
-        blocks.filter(|block| !self.unconfirmed.contains(block))
+        self.blocks()
+            .filter(|block| !self.unconfirmed.contains(block))
     }
 }

@@ -17,6 +17,8 @@ const READS_PER_NOTE: u32 = 1024;
 impl<S: Store> Chip<S> {
     /// Returns the raw bit error rate of a block of which `pages` pages are being read.
     pub(super) fn rber(&mut self, at: Nanos, block: Pbn, pages: u32) -> f64 {
+        // A device that is only read, and killed, must not forget the hours of its use.
+        self.write_hour(at);
         let hour = self.hour(at);
         let facts = &mut self.blocks[block.index()];
         let before = facts.reads;

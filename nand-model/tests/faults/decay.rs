@@ -41,6 +41,19 @@ fn decaying(bit_errors: f64) -> FaultPlan {
 }
 
 #[test]
+fn reads_store_the_hours_of_use() {
+    let mut chip = worn_chip(in_memory(small("torture")), 1);
+    chip.set_faults(decaying(1.0));
+    let mut data = vec![0; chip.geometry().page_len()];
+    let three_hours = 3 * 3_600_000_000_000 + 5;
+    let page = chip.geometry().page(Pbn::new(0), 3);
+    chip.read(three_hours, page, &mut data, &mut [], Cause::Host)
+        .unwrap();
+    // A killed process only keeps what the store has.
+    assert_eq!(chip.store().hour(), 3);
+}
+
+#[test]
 fn data_decays_with_age_and_is_refreshed_by_writing_it_anew() {
     let mut chip = worn_chip(in_memory(small("torture")), 3_000);
     chip.set_faults(decaying(15.0));

@@ -52,6 +52,8 @@ classes! {
     Kill: "kill, the page cache lives on",
     CrashAfterKill: "host crash after a restart on the page cache",
     Stop: "stop and start",
+    EndInStop: "host crash or kill inside a stop",
+    EndInDetach: "host crash or kill inside a stop that empties the write cache",
     StopAmid: "stop with requests in flight",
     Left: "disconnect with requests in flight",
     Broken: "power cut inside a read of several pieces",

@@ -3,7 +3,7 @@
 use super::device::Setup;
 use super::oracle::{Change, Oracle, Seen};
 use ftld::device::{BlockDevice, FlushOf};
-use ftld::inject::{Injection, PowerCut};
+use ftld::inject::{BadBlock, Injection, PowerCut};
 use ftld::volume::Volume;
 use ftld::volume::write_cache::{CutCounts, Model};
 use nand_model::SplitMix;
@@ -23,6 +23,10 @@ pub struct Report {
     pub crashes: u64,
     /// Clean stops.
     pub stops: u64,
+    /// Clean stops that ended before they were complete.
+    pub stops_interrupted: u64,
+    /// Restarts with a shard whose flash refuses its entries, after writes to the others.
+    pub refusals: u64,
     /// Starts that ended before they were complete.
     pub starts_interrupted: u64,
     /// Completed FLUSHes, FUA included.
@@ -53,6 +57,8 @@ impl Report {
             (&mut self.kills, other.kills),
             (&mut self.crashes, other.crashes),
             (&mut self.stops, other.stops),
+            (&mut self.stops_interrupted, other.stops_interrupted),
+            (&mut self.refusals, other.refusals),
             (&mut self.starts_interrupted, other.starts_interrupted),
             (&mut self.flushes, other.flushes),
             (&mut self.units.new, other.units.new),
@@ -84,6 +90,8 @@ struct Run {
     appended: u64,
     /// Whether the round has trims.
     trims: bool,
+    /// Whether the flash of a shard takes no more writes: the run ends.
+    is_over: bool,
     report: Report,
 }
 
@@ -104,11 +112,15 @@ pub fn run(setup: Setup, seed: u64, rounds: u64, cuts_only: bool) -> Result<Repo
         wrote_back: false,
         appended: 0,
         trims: true,
+        is_over: false,
         report: Report::default(),
     };
     for round in 0..rounds {
         run.round(cuts_only)
             .map_err(|why| format!("{setup:?}, seed {seed}, round {round}: {why}"))?;
+        if run.is_over {
+            break;
+        }
     }
     Ok(run.report)
 }
@@ -229,6 +241,7 @@ impl Run {
         self.note_written_back();
         match self.rng.below(8) {
             _ if cuts_only => self.cut(),
+            0 if self.setup.striping.is_some() => self.refuse(),
             0..3 => self.cut(),
             3..5 => self.kill(),
             5 | 6 => self.crash(),
@@ -373,25 +386,116 @@ impl Run {
         Ok(())
     }
 
+    /// Stops. Some stops end inside: by a kill, or by a host crash.
     fn stop(&mut self) -> Result<(), String> {
-        let told = |error: &dyn std::fmt::Display| format!("stop: {error}");
         let before = self.setup.make()?.length();
+        let end = match self.rng.below(4) {
+            0 => Some(End::Kill),
+            1 => Some(End::Crash(Crash::Sectors(self.rng.next_u64()))),
+            _ => None,
+        };
+        if end.is_some() {
+            let at = match self.rng.one_in(3) {
+                true => Freeze::Sync(self.rng.below(6)),
+                false => Freeze::Write(self.rng.below(24)),
+            };
+            self.disk.freeze_at(at);
+        }
+        self.close()?;
+        let frozen = end.and_then(|_| self.disk.take_frozen());
+        let disk = match (end, frozen) {
+            (Some(end), Some(frozen)) => {
+                self.report.stops_interrupted += 1;
+                frozen.ended(end)
+            }
+            (_, None) if self.disk.length() != before => {
+                return Err(format!(
+                    "an image of {} bytes is {} bytes long after a clean stop",
+                    before,
+                    self.disk.length()
+                ));
+            }
+            _ => {
+                self.report.stops += 1;
+                self.disk.ended(End::Kill)
+            }
+        };
+        let volume = self.setup.open(&disk)?;
+        let bytes = Self::contents(&volume)?;
+        let judged = match end {
+            Some(End::Crash(_)) => self.oracle.judge_any(&bytes).map(drop),
+            _ => self.oracle.judge_exact(&bytes),
+        };
+        judged.map_err(|why| format!("after a stop, {end:?}: {why}"))?;
+        self.begin(disk, volume, bytes);
+        Ok(())
+    }
+
+    fn close(&self) -> Result<(), String> {
+        let told = |error: &dyn std::fmt::Display| format!("stop: {error}");
         for store in self.volume.close().map_err(|error| told(&error))? {
             store.close().map_err(|error| told(&error))?;
         }
-        if self.disk.length() != before {
-            return Err(format!(
-                "an image of {} bytes is {} bytes long after a clean stop",
-                before,
-                self.disk.length()
-            ));
+        Ok(())
+    }
+
+    /// The flash of one shard takes no more writes. The others serve, and what the host writes to
+    /// them stays over restarts, whatever their caches had.
+    fn refuse(&mut self) -> Result<(), String> {
+        let of = self.setup.striping.expect("several shards");
+        let shard = self.rng.number(of.count);
+        let flash = &self.volume.flash_by_shard()[shard as usize];
+        let bad = BadBlock {
+            count: Some(flash.blocks - flash.scheme.blocks.bad),
+            seed: Some(self.rng.below(1 << 32)),
+            shard: Some(shard),
+            ..BadBlock::default()
+        };
+        self.volume
+            .inject(&Injection::BadBlock(bad))
+            .map_err(|failure| failure.message)?;
+        // Every block of the shard fails, or the shard has nothing to write back.
+        let refuses = !self.flush();
+        self.is_over = refuses;
+        let mut disk = self.disk.ended(End::Kill);
+        for _ in 0..1 + 2 * u64::from(refuses) {
+            let volume = self.setup.open(&disk)?;
+            let bytes = Self::contents(&volume)?;
+            self.oracle
+                .judge_exact(&bytes)
+                .map_err(|why| format!("with shard {shard} refusing: {why}"))?;
+            self.begin(disk, volume, bytes);
+            if refuses {
+                for _ in 0..8 {
+                    self.write_beside(shard)?;
+                }
+                self.report.refusals += 1;
+                if self.rng.one_in(3) {
+                    self.close()?;
+                }
+            }
+            disk = self.disk.ended(End::Kill);
         }
-        let disk = self.disk.ended(End::Kill);
-        let volume = self.setup.open(&disk)?;
-        let bytes = Self::contents(&volume)?;
-        self.oracle.judge_exact(&bytes)?;
-        self.report.stops += 1;
-        self.begin(disk, volume, bytes);
+        Ok(())
+    }
+
+    /// Writes a part of a stripe of another shard.
+    fn write_beside(&mut self, shard: u32) -> Result<(), String> {
+        let of = self.setup.striping.expect("several shards");
+        let number = self.rng.below(self.setup.size().div_ceil(of.stripe_bytes));
+        if number % u64::from(of.count) == u64::from(shard) {
+            return Ok(());
+        }
+        let offset = number * of.stripe_bytes;
+        let length = of.stripe_bytes.min(self.setup.size() - offset);
+        let change = Change {
+            offset,
+            data: vec![self.rng.byte(); length as usize],
+        };
+        self.oracle.submit(change.clone());
+        let written = self.volume.write(offset, &change.data);
+        written.map_err(|error| format!("write beside shard {shard}: {error}"))?;
+        self.oracle.acknowledged();
         Ok(())
     }
 

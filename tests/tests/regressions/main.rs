@@ -7,6 +7,7 @@ mod mounts_cut_in_a_row;
 mod mounts_in_a_row;
 mod programs_fail_before_a_cut;
 mod rotted_mapping_page;
+mod scrub_of_short_sessions;
 mod torn_page_after_clean_stop;
 mod torn_page_left_alone;
 mod torn_page_without_mark;

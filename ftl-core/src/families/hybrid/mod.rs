@@ -319,6 +319,10 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
         ]
     }
 
+    fn needs_gc(&self, block: Pbn) -> bool {
+        self.map.data.owner(block).is_none() && self.map.logs.get(block).is_none()
+    }
+
     fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
         wrong.extend(self.map.logs.audit(|ppn| geometry.block_of(ppn)));

@@ -61,7 +61,7 @@ use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use checkpoint::Writer;
 use map::Mapped;
-use nand_model::{Cause, Chip, Geometry, Ppn, Profile, Store};
+use nand_model::{Cause, Chip, Geometry, Pbn, Ppn, Profile, Store};
 use pending::Pending;
 pub(crate) use policy::Policy;
 pub(crate) use settings::{Settings, docs};
@@ -449,6 +449,10 @@ impl<S: Store, P: Policy> Mapping<S> for PagedFtl<S, P> {
             ram_entry(RamPart::Work, 1, 0, work, work_most),
         ]);
         report
+    }
+
+    fn needs_gc(&self, block: Pbn) -> bool {
+        self.map.settings.buffer_blocks.is_none() || !self.map.pending.holds(block)
     }
 
     fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {

@@ -74,7 +74,7 @@ use crate::wear::{WEAR_GAP_PARAM, WEAR_POLICY_PARAM};
 use buffer::Buffer;
 use cost::Cost;
 use mapping::{LevelMap, Location};
-use nand_model::{Cause, Chip, Geometry, Profile, Store};
+use nand_model::{Cause, Chip, Geometry, Pbn, Profile, Store};
 use rows::Rows;
 use settings::Settings;
 use shape::Shape;
@@ -397,6 +397,10 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
             ),
             ram_entry(RamPart::Work, 1, 0, rows, rows_most),
         ]
+    }
+
+    fn needs_gc(&self, block: Pbn) -> bool {
+        self.map.superblocks.owner(block).is_none()
     }
 
     fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {

@@ -5,11 +5,14 @@ use crate::cuts::cut_during;
 use crate::rig::Rig;
 use ftl_core::FtlError;
 use ftl_core::schemes::SchemeStore;
-use nand_model::store::{Crash, FileStore, MemStore, ReadFault, SimDisk};
-use nand_model::{Access, Cut, FaultPlan, ImageSpec, SyncHandle};
+use nand_model::store::{Crash, FileStore, MemStore, ReadFault, SimDisk, WriteFault};
+use nand_model::{Access, Chip, Cut, FaultPlan, ImageSpec, SyncHandle};
 
 /// Spare slots of an image: few, so that runs reuse them.
 const SPARE_SLOTS: u32 = 6;
+
+/// Bytes of the header of a slot (docs/FORMAT.md): an erase writes one, and programs write more.
+const SLOT_HEADER_BYTES: usize = 64;
 
 /// Storage of a device's bytes.
 pub(super) trait World: Sized {
@@ -30,11 +33,11 @@ pub(super) trait World: Sized {
 
     /// Cuts power inside a mount, if the store does not survive a failed mount. The mount runs to
     /// its end, and the operation is then cut on the flash before it. Returns whether the mount had
-    /// that many operations; `None` if the store survives.
+    /// that many operations; `None` if the store survives. `arm` gives the mount's chip its faults.
     fn cut_inside_mount(
         &mut self,
         rig: &Rig,
-        environment: &FaultPlan,
+        arm: &mut dyn FnMut(&mut Chip<Self::Store>),
         cut: Cut,
     ) -> Option<Result<bool, FtlError>>;
 
@@ -74,18 +77,19 @@ impl World for Memory {
     fn cut_inside_mount(
         &mut self,
         rig: &Rig,
-        environment: &FaultPlan,
+        arm: &mut dyn FnMut(&mut Chip<MemStore>),
         cut: Cut,
     ) -> Option<Result<bool, FtlError>> {
-        if environment.is_silent() {
-            // The journal does not contain programs and erases without effect.
-            return Some(Ok(false));
-        }
         let before = self.0.take().expect("the device is down");
         let mut recorded = before.clone();
         recorded.record();
         let mut chip = rig.open(recorded);
-        chip.set_faults(environment.clone());
+        arm(&mut chip);
+        if chip.faults().is_some_and(FaultPlan::is_silent) {
+            // The journal does not contain programs and erases without effect.
+            self.0 = Some(before);
+            return Some(Ok(false));
+        }
         let changes = match rig.mount(chip) {
             Ok(ftl) => ftl.into_chip().into_store().take_record(),
             Err(error) => return Some(Err(error)),
@@ -165,7 +169,7 @@ impl World for OnDisk {
     fn cut_inside_mount(
         &mut self,
         _: &Rig,
-        _: &FaultPlan,
+        _: &mut dyn FnMut(&mut Chip<FileStore>),
         _: Cut,
     ) -> Option<Result<bool, FtlError>> {
         None
@@ -188,6 +192,14 @@ impl World for OnDisk {
 pub(super) fn inject(disk: &SimDisk, fault: DiskFault) {
     match fault {
         DiskFault::Writes(fault) => disk.fail_writes(fault),
+        DiskFault::Erases(count, errno) => disk.fail_writes(WriteFault {
+            after: 0,
+            count,
+            arrives: 0,
+            errno,
+            needs_room: false,
+            longest: SLOT_HEADER_BYTES,
+        }),
         DiskFault::Syncs(fault) => disk.fail_syncs_as(fault),
         DiskFault::Reads(permille, count) => {
             let bytes = disk.length();

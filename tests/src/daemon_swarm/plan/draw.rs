@@ -428,6 +428,10 @@ impl Draw {
     pub(super) fn end_daemon(&mut self) {
         let look = !self.rng.one_in(3);
         match self.rng.below(6) {
+            0 if self.rng.one_in(2) => {
+                let (writes, end) = (self.rng.below(24), self.end());
+                self.act(Action::EndInStop(writes, end));
+            }
             0 => self.act(Action::End(DaemonEnd::Stop, look)),
             1 => {
                 let (first, writes, second) = (self.end(), self.rng.below(14), self.end());

@@ -133,6 +133,8 @@ pub enum Action {
     End(DaemonEnd, bool),
     /// The same, but the first start ends right before its n-th write.
     EndTwice(End, u64, End),
+    /// Stops; the daemon or its host ends right before the stop's n-th write.
+    EndInStop(u64, End),
     /// Checks the state that an end right before a later host write would leave.
     CheckBeforeWrite(u64, End),
     /// Makes a later host write fail: after this number of writes and of bytes, with this errno.

@@ -73,6 +73,9 @@ impl Display for Action {
                     end_text(*second)
                 )
             }
+            Action::EndInStop(writes, end) => {
+                write!(f, "end-in-stop {writes} {}", end_text(*end))
+            }
             Action::CheckBeforeWrite(writes, end) => {
                 write!(f, "check-before-write {writes} {}", end_text(*end))
             }
@@ -221,6 +224,7 @@ pub(super) fn action(line: &str) -> Result<Action, String> {
             Action::End(how, w.word()? == "look")
         }
         "end-twice" => Action::EndTwice(w.end()?, w.number()?, w.end()?),
+        "end-in-stop" => Action::EndInStop(w.number()?, w.end()?),
         "check-before-write" => Action::CheckBeforeWrite(w.number()?, w.end()?),
         "fail-write" => Action::FailWrite(w.number()?, w.number()?, w.number()?),
         "fail-syncs" => Action::FailSyncs(w.number()?),

@@ -31,8 +31,38 @@ impl<'a> Run<'a> {
         self.restart(disk, rollback, look)
     }
 
+    /// Stops; an end follows right before this write of the stop, or after it.
+    pub(super) fn end_in_stop(&mut self, writes: u64, end: End) -> Result<(), String> {
+        self.end_sessions()?;
+        let dirty = self.plan.cache.is_some() && self.is_dirty();
+        self.before_write = None;
+        self.disk.freeze_at(Freeze::Write(writes));
+        let may_lose = self.may_lose(end);
+        let lossy = self.close()?;
+        let (disk, rollback) = match self.disk.take_frozen() {
+            Some(frozen) => {
+                self.judged(end);
+                self.note(Class::EndInStop);
+                if dirty {
+                    self.note(Class::EndInDetach);
+                }
+                (frozen.ended(end), lossy || may_lose)
+            }
+            None => (self.disk.ended(End::Kill), lossy),
+        };
+        self.after_kill = end == End::Kill;
+        self.abandon();
+        self.restart(disk, rollback, true)
+    }
+
     /// Shuts down cleanly. Returns whether data that was not durable may be lost.
     pub(super) fn stop(&mut self) -> Result<bool, String> {
+        self.end_sessions()?;
+        self.close()
+    }
+
+    /// Completes all requests and ends all sessions.
+    fn end_sessions(&mut self) -> Result<(), String> {
         let amid = !self.open.is_empty();
         self.stopping = true;
         for connection in &mut self.connections {
@@ -63,7 +93,11 @@ impl<'a> Run<'a> {
                 nbd.connected, nbd.in_flight
             ));
         }
-        self.count()?;
+        self.count()
+    }
+
+    /// Closes volume and image. Returns whether data that was not durable may be lost.
+    fn close(&mut self) -> Result<bool, String> {
         let excused =
             self.is_lossy() || self.fuse.is_some() || self.disk.bad_syncs() > 0 || self.cut;
         let closed = self.volume.close().map_err(|error| error.to_string());

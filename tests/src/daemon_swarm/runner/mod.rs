@@ -249,7 +249,10 @@ impl<'a> Run<'a> {
             Some((_, end))
                 if !matches!(
                     action,
-                    Action::Race(..) | Action::End(..) | Action::EndTwice(..)
+                    Action::Race(..)
+                        | Action::End(..)
+                        | Action::EndTwice(..)
+                        | Action::EndInStop(..)
                 ) =>
             {
                 self.before_write = Some((self.oracle.clone(), end));
@@ -288,6 +291,7 @@ impl<'a> Run<'a> {
             }
             Action::End(how, look) => self.end_daemon(*how, *look)?,
             Action::EndTwice(first, writes, second) => self.end_twice(*first, *writes, *second)?,
+            Action::EndInStop(writes, end) => self.end_in_stop(*writes, *end)?,
             Action::CheckBeforeWrite(writes, end) => {
                 self.disk.freeze_at(Freeze::Write(*writes));
                 self.before_write = Some((self.oracle.clone(), *end));

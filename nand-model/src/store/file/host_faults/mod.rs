@@ -43,6 +43,7 @@ fn fail(disk: &SimDisk, call: Call, after: u64, count: u64) {
                 arrives,
                 errno: ENOSPC,
                 needs_room: false,
+                longest: usize::MAX,
             });
         }
         Call::Sync => disk.fail_syncs_as(SyncFault {

@@ -28,6 +28,8 @@ pub struct WriteFault {
     /// Only writes that allocate space fail, as on a full disk: into a page that was never written
     /// or was punched. Others are not counted.
     pub needs_room: bool,
+    /// Longest write that fails, in bytes. Longer ones are not counted.
+    pub longest: usize,
 }
 
 /// Reads of a range that fail with EIO.

@@ -199,7 +199,7 @@ impl SimDisk {
         self.lock().log.len()
     }
 
-    /// All writes and punches so far, including failed ones.
+    /// All writes, punches and changes of the length so far, including failed ones.
     pub fn writes(&self) -> u64 {
         self.lock().writes
     }
@@ -228,6 +228,7 @@ impl SimDisk {
             arrives,
             errno,
             needs_room: false,
+            longest: usize::MAX,
         });
     }
 
@@ -382,10 +383,11 @@ impl Disk for SimDisk {
         Ok(())
     }
 
-    /// The host keeps a new length; unsynced writes behind a new end are gone.
+    /// A write that the host keeps at once, unlike others: the new length. Unsynced writes behind a new end are gone.
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         let mut sim = self.lock();
         sim.freeze(false);
+        sim.writes += 1;
         let bytes = to_usize(bytes);
         sim.cache.resize(bytes, 0);
         sim.disk.resize(bytes, 0);

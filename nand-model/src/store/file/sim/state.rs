@@ -80,7 +80,8 @@ impl Sim {
         let fault = self
             .write_fault
             .as_mut()
-            .filter(|fault| needs_room || !fault.needs_room)?;
+            .filter(|fault| needs_room || !fault.needs_room)
+            .filter(|fault| bytes <= fault.longest)?;
         let failing = is_due(&mut fault.after, &mut fault.count).then_some(*fault);
         self.write_fault = self.write_fault.filter(|fault| fault.count > 0);
         failing

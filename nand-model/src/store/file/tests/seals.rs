@@ -179,6 +179,7 @@ fn a_seal_that_cannot_be_cleared_refuses_the_mark() {
             arrives,
             errno: ENOSPC,
             needs_room: false,
+            longest: usize::MAX,
         });
         let mut refused = 0;
         while disk.has_write_faults() {
@@ -210,6 +211,7 @@ fn a_slot_with_a_seal_on_the_disk_is_not_used_again() {
             arrives: 0,
             errno: ENOSPC,
             needs_room: false,
+            longest: usize::MAX,
         });
         for _ in 0..4 {
             let _ = handle.sync_through(handle.last_seq());

@@ -220,6 +220,7 @@ fn a_seal_or_header_that_cannot_be_written_holds_up_its_shard_alone() {
             arrives: 0,
             errno: ENOSPC,
             needs_room: false,
+            longest: usize::MAX,
         });
         handles[0].force().unwrap();
         let last = shards.last();

@@ -56,6 +56,7 @@ fn writes_fail_as_often_as_asked_and_reads_and_punches_too() {
         arrives: 600,
         errno: ENOSPC,
         needs_room: false,
+        longest: usize::MAX,
     };
     disk.fail_writes(fault);
     let seen: Vec<_> = (0..4)
@@ -103,6 +104,7 @@ fn writes_fail_as_often_as_asked_and_reads_and_punches_too() {
         arrives: 0,
         errno: ENOSPC,
         needs_room: true,
+        longest: usize::MAX,
     });
     assert_eq!(
         [0, 1, 2, 3].map(|page| write(page).is_ok()),

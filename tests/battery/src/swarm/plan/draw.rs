@@ -8,11 +8,16 @@ use ftl_core::schemes::Scheme;
 use nand_model::{Fault, Pairing, SplitMix};
 
 impl Plan {
+    /// The scheme of the plan of a seed ([`Plan::draw`]).
+    pub fn scheme_of(schemes: &'static [Scheme], seed: u64) -> &'static Scheme {
+        draw_scheme(schemes, &mut SplitMix::new(seed))
+    }
+
     /// The plan of a seed, for one of these schemes. It differs from [`Plan::of`] even with one
     /// scheme, because the choice of the scheme is a draw, too.
     pub fn draw(schemes: &'static [Scheme], seed: u64) -> Plan {
         let mut rng = SplitMix::new(seed);
-        let scheme = &schemes[rng.below(schemes.len() as u64) as usize];
+        let scheme = draw_scheme(schemes, &mut rng);
         Plan::draw_for(scheme, seed, &mut rng)
     }
 
@@ -42,6 +47,10 @@ impl Plan {
         plan.steps = Steps::new(&plan, rng).draw();
         plan
     }
+}
+
+fn draw_scheme(schemes: &'static [Scheme], rng: &mut SplitMix) -> &'static Scheme {
+    &schemes[rng.below(schemes.len() as u64) as usize]
 }
 
 pub(super) fn pick<T: Copy>(rng: &mut SplitMix, list: &[T]) -> T {

@@ -9,7 +9,7 @@ mod draw;
 mod parameters;
 mod steps;
 
-use crate::rig::{Cells, Rig};
+use crate::rig::{Cells, Rig, has_param};
 use crate::workload::HostOp;
 use ftl_core::format::trim::TrimBitmap;
 use ftl_core::schemes::Scheme;
@@ -105,8 +105,8 @@ pub enum Step {
     Down(Down, Restart),
     /// This many hours pass.
     Age(u32),
-    /// A page is read this many times.
-    Hammer(u32, u32),
+    /// Pages from this one on are read this many times; the last number is that of the pages.
+    Hammer(u32, u32, u32),
     /// A programmed page gets this many wrong bits; the number chooses the page, optionally among
     /// mapping pages.
     WrongBits(u32, u32, bool),
@@ -132,6 +132,10 @@ pub enum Step {
 pub enum Down {
     /// A clean stop.
     Stop,
+    /// A clean stop in which power fails, if it has that many operations.
+    StopCut(Cut),
+    /// A clean stop; the host crashes before this write or sync of it.
+    StopCrash(Freeze, Crash),
     /// The process is killed.
     Kill,
     /// The emulated flash loses power.
@@ -156,6 +160,9 @@ pub enum Inside {
     Cut(Cut, Option<Crash>),
     /// The host crashes before this write or sync of the image.
     Crash(Freeze, Crash),
+    /// So many of the next blocks that the mount opens fail at a program after this many; then
+    /// power is cut.
+    Fails(u32, u32, Cut),
     /// The process is killed when the mount is complete.
     Kill,
 }
@@ -165,6 +172,8 @@ pub enum Inside {
 pub enum DiskFault {
     /// Writes fail.
     Writes(WriteFault),
+    /// So many erases of blocks fail with this errno.
+    Erases(u64, i32),
     /// Syncs fail.
     Syncs(SyncFault),
     /// So many reads of a part of the image fail; the part begins at this permille of it.
@@ -272,7 +281,7 @@ impl Device {
                 | HostOp::Trim { lpn, count }
                 | HostOp::Read { lpn, count },
             ) => (lpn, count),
-            Step::Hammer(lpn, _) => (lpn, 1),
+            Step::Hammer(lpn, _, count) => (lpn, count),
             Step::DieFails(die) if die >= self.dies.0 * self.dies.1 => {
                 return Err(format!(
                     "{step}: the device has {} dies",
@@ -288,6 +297,16 @@ impl Device {
             ));
         }
         Ok(())
+    }
+
+    /// Hours in which the scrub reads every block; 0 if it never does.
+    pub fn scrub_hours(&self) -> u32 {
+        let given = self.params.iter().find(|(key, _)| key == "scrub.hours");
+        match given {
+            Some((_, hours)) => hours.parse().expect("the scheme accepts it"),
+            None if has_param(self.scheme, "scrub.hours") => 168,
+            None => 0,
+        }
     }
 
     /// Whether it has more than 100 mapping pages and several chunks of its trim bitmap.

@@ -12,6 +12,8 @@ pub(super) struct Steps<'a> {
     plan: &'a Plan,
     rng: &'a mut SplitMix,
     steps: Vec<Step>,
+    /// Whether the host neither sends FLUSH nor FUA.
+    never_flushes: bool,
     /// Weights of the kinds of event in this run, in the order of [`EVENTS`].
     weights: [u64; EVENTS.len()],
 }
@@ -55,6 +57,7 @@ impl<'a> Steps<'a> {
     pub(super) fn new(plan: &'a Plan, rng: &'a mut SplitMix) -> Self {
         // A random subset of kinds per run: a kind that is rare among all is frequent among a few.
         let on_disk = plan.device.on_disk;
+        let never_flushes = rng.one_in(6);
         let mut weights = [0; EVENTS.len()];
         loop {
             for (event, weight) in EVENTS.iter().zip(&mut weights) {
@@ -70,6 +73,7 @@ impl<'a> Steps<'a> {
                     plan,
                     rng,
                     steps: Vec::new(),
+                    never_flushes,
                     weights,
                 };
             }
@@ -116,6 +120,12 @@ impl<'a> Steps<'a> {
                 self.event();
             }
         }
+        if !large && self.rng.one_in(6) {
+            self.cuts_at_one_page();
+        }
+        if !large && self.plan.has_mild_bit_errors() && self.rng.one_in(3) {
+            self.short_sessions();
+        }
         let length = self.rng.below(30);
         self.requests(first, length);
         let last = self.down();
@@ -126,7 +136,10 @@ impl<'a> Steps<'a> {
     fn requests(&mut self, kind: Kind, count: u64) {
         let pages = self.plan.device.pages;
         let seed = self.rng.next_u64();
+        let never_flushes = self.never_flushes;
         let mut requests: Vec<_> = Workload::continued(kind, pages, seed)
+            .map(|op| if never_flushes { unflushed(op) } else { op })
+            .filter(|op| !never_flushes || *op != HostOp::Flush)
             .take(count as usize)
             .map(Step::Do)
             .collect();
@@ -169,9 +182,53 @@ impl<'a> Steps<'a> {
                         count: end - first,
                     }));
                 }
-                1 => self.steps.push(Step::Do(HostOp::Flush)),
+                1 if !self.never_flushes => self.steps.push(Step::Do(HostOp::Flush)),
                 _ => {}
             }
+        }
+    }
+
+    /// A flushed page, and cuts at its later versions and inside the mounts after them.
+    fn cuts_at_one_page(&mut self) {
+        let lpn = self.rng.below(u64::from(self.plan.device.pages)) as u32;
+        let write = Step::Do(HostOp::Write {
+            lpn,
+            count: 1,
+            fua: false,
+        });
+        self.steps.extend([write.clone(), Step::Do(HostOp::Flush)]);
+        for _ in 0..2 + self.rng.below(3) {
+            let cut = draw_cut(self.rng, 2);
+            let mut restart = Restart::default();
+            while self.rng.one_in(2) && restart.inside.len() < 3 {
+                restart.inside.push(self.cut_in_mount());
+            }
+            self.steps.extend([Step::Cut(cut, restart), write.clone()]);
+            if self.rng.one_in(2) {
+                self.steps.push(write.clone());
+            }
+        }
+        self.steps
+            .push(Step::Down(Down::PowerOff, Restart::default()));
+    }
+
+    /// Sessions shorter than a round of the scrub, and reads of several pages at a time.
+    fn short_sessions(&mut self) {
+        let device = &self.plan.device;
+        let hours = device.scrub_hours().max(1);
+        for number in 0..14 {
+            let count = (1 + self.rng.below(7) as u32).min(device.pages);
+            let lpn = self.rng.below(u64::from(device.pages - count + 1)) as u32;
+            let times = pick(self.rng, &[1, 60, 400]);
+            let how = pick(self.rng, &[Down::Stop, Down::Kill, Down::Kill]);
+            if number % 4 == 0 {
+                self.steps.push(Step::Hammer(lpn, times, count));
+            }
+            self.steps.extend([
+                Step::Age(hours.div_ceil(8)),
+                Step::Do(HostOp::Idle(1 << 20)),
+                Step::Down(how, Restart::default()),
+            ]);
         }
     }
 
@@ -252,13 +309,44 @@ impl<'a> Steps<'a> {
 
     fn down(&mut self) -> Step {
         let how = match self.rng.below(4) {
-            0 => Down::Stop,
+            0 => self.stop(),
             1 => Down::Kill,
             2 if self.plan.device.on_disk => Down::Crash(draw_crash(self.rng)),
             _ => Down::PowerOff,
         };
         let restart = self.restart(3);
         Step::Down(how, restart)
+    }
+
+    /// A clean stop, interrupted or not.
+    fn stop(&mut self) -> Down {
+        match self.rng.below(4) {
+            0 => {
+                let reach = pick(self.rng, &[2, 8, 30]);
+                Down::StopCut(draw_cut(self.rng, reach))
+            }
+            1 if self.plan.device.on_disk => {
+                let at = if self.rng.one_in(2) {
+                    Freeze::Sync(self.rng.below(4))
+                } else {
+                    Freeze::Write(self.rng.below(30))
+                };
+                Down::StopCrash(at, draw_crash(self.rng))
+            }
+            _ => Down::Stop,
+        }
+    }
+
+    /// A cut at one of the first operations of a mount, whose programs may fail before it.
+    fn cut_in_mount(&mut self) -> Inside {
+        let reach = pick(self.rng, &[2, 10, 40]);
+        let cut = draw_cut(self.rng, reach);
+        // A device with every bad block has no room for more.
+        if !self.plan.device.worn && self.rng.one_in(3) {
+            return Inside::Fails(1, self.rng.below(5) as u32, cut);
+        }
+        let crash = (self.plan.device.on_disk && self.rng.one_in(3)).then(|| draw_crash(self.rng));
+        Inside::Cut(cut, crash)
     }
 
     fn crash_with_restart(&mut self) -> Step {
@@ -276,12 +364,7 @@ impl<'a> Steps<'a> {
         }
         while self.rng.one_in(rarity) && restart.inside.len() < 4 {
             let inside = match self.rng.below(if on_disk { 5 } else { 2 }) {
-                0 | 1 => {
-                    let reach = pick(self.rng, &[2, 10, 40]);
-                    let cut = draw_cut(self.rng, reach);
-                    let crash = (on_disk && self.rng.one_in(3)).then(|| draw_crash(self.rng));
-                    Inside::Cut(cut, crash)
-                }
+                0 | 1 => self.cut_in_mount(),
                 2 | 3 => {
                     let at = if self.rng.one_in(3) {
                         Freeze::Sync(self.rng.below(4))
@@ -303,7 +386,7 @@ impl<'a> Steps<'a> {
             0 => Step::Age(pick(self.rng, &[1, 24, 200, 1_000])),
             1 => {
                 let lpn = self.rng.below(u64::from(self.plan.device.pages)) as u32;
-                Step::Hammer(lpn, pick(self.rng, &[10, 200, 1_500]))
+                Step::Hammer(lpn, pick(self.rng, &[10, 200, 1_500]), 1)
             }
             _ => {
                 let corrected = if self.plan.device.cells() == Cells::Slc {
@@ -345,7 +428,11 @@ impl<'a> Steps<'a> {
 
     fn disk(&mut self) -> Step {
         let count = pick(self.rng, &[1, 1, 2, u64::MAX]);
-        match self.rng.below(8) {
+        match self.rng.below(9) {
+            8 => Step::Disk(DiskFault::Erases(
+                pick(self.rng, &[1, 2, 6]),
+                pick(self.rng, &[EIO, ENOSPC]),
+            )),
             0 => Step::Mend,
             1..4 => {
                 let seed = if self.rng.one_in(2) {
@@ -378,9 +465,27 @@ impl<'a> Steps<'a> {
                     arrives,
                     errno,
                     needs_room,
+                    longest: usize::MAX,
                 }))
             }
         }
+    }
+}
+
+/// The request without FUA.
+fn unflushed(op: HostOp) -> HostOp {
+    match op {
+        HostOp::Write { lpn, count, .. } => HostOp::Write {
+            lpn,
+            count,
+            fua: false,
+        },
+        HostOp::WriteZeroes { lpn, count, .. } => HostOp::WriteZeroes {
+            lpn,
+            count,
+            fua: false,
+        },
+        other => other,
     }
 }
 

@@ -37,6 +37,13 @@ pub(super) fn correctable_bits(plan: &Plan) -> u32 {
     }
 }
 
+impl Plan {
+    /// Whether its chip has bit errors, of which the ECC corrects all.
+    pub(in crate::swarm) fn has_mild_bit_errors(&self) -> bool {
+        self.parts.bit_errors > 0 && cost_of(self) == Cost::Nothing
+    }
+}
+
 /// Multiple of the part's bit error rate up to which a run loses a page with a probability of less
 /// than 1e-6.
 fn mild_bit_errors(plan: &Plan) -> u32 {

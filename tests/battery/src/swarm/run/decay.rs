@@ -10,9 +10,9 @@ use ftl_core::format::{Oob, Role};
 use nand_model::{Cause, Chip, Pbn, Ppn, SplitMix, Store};
 
 impl<'p, W: World> Runner<'p, W> {
-    pub(super) fn hammer(&mut self, lpn: u32, times: u32) -> Verdict {
+    pub(super) fn hammer(&mut self, lpn: u32, times: u32, count: u32) -> Verdict {
         for _ in 0..times {
-            match self.compare(lpn, 1) {
+            match self.compare(lpn, count) {
                 Ok(()) => {}
                 Err(Trouble::Wrong(what)) => return Err(what),
                 Err(Trouble::Refused(FtlError::PowerLost)) => return self.power_lost_in_request(),

@@ -6,21 +6,24 @@
 
 mod cost;
 mod decay;
+mod exposure;
 mod notes;
 mod requests;
 mod restart;
 
 use super::oracle::Oracle;
-use super::plan::{Parts, Plan, Restart, Step};
+use super::plan::{DiskFault, Parts, Plan, Restart, Step};
 use super::situations::KINDS;
 use super::world;
 use super::world::{Memory, OnDisk, World};
 use crate::classes::Classes;
 use crate::rig::Rig;
 use cost::cost_of;
+use exposure::Exposure;
 use ftl_core::{Ftl, Start};
 use nand_model::{
-    BlockFault, Chip, Cut, DieFailure, FaultPlan, Nanos, Pbn, Ppn, SplitMix, SyncHandle,
+    BlockFault, Chip, Cut, DieFailure, Fault, FaultPlan, Nanos, Pbn, Ppn, SplitMix, Store,
+    SyncHandle,
 };
 use std::collections::{HashMap, VecDeque};
 
@@ -75,6 +78,20 @@ struct Runner<'p, W: World> {
     gave_up: bool,
     /// Bits that were made wrong, by page.
     wrong: HashMap<Ppn, u32>,
+    /// Reads of the blocks, and the scrub.
+    exposure: Exposure,
+    /// Logical page of the last interrupted write, and the cuts that followed each other at it.
+    cut_page: Option<(u32, u32)>,
+    /// Merges and erases up to the last FLUSH or mount.
+    flushed_at: (u64, u64),
+    /// Blocks of the current mount in which a program fails, and the programs before it.
+    failing: Option<(u32, u32)>,
+    /// Bad blocks before a mount with such blocks that power failed in.
+    bad_before: Option<usize>,
+    /// Bad blocks when the chip was opened last.
+    bad_at_open: usize,
+    /// Whether the disk refuses erases.
+    erases_fail: bool,
     /// Whether the device was shut down cleanly since it last served, without a later fault.
     stopped: bool,
 }
@@ -101,6 +118,13 @@ impl<'p, W: World> Runner<'p, W> {
             worn: Vec::new(),
             gave_up: false,
             wrong: HashMap::new(),
+            exposure: Exposure::default(),
+            cut_page: None,
+            flushed_at: (0, 0),
+            failing: None,
+            bad_before: None,
+            bad_at_open: 0,
+            erases_fail: false,
             stopped: false,
         };
         runner.format()?;
@@ -137,6 +161,7 @@ impl<'p, W: World> Runner<'p, W> {
         }
         if !self.gave_up {
             self.compare_all()
+                .and_then(|()| self.check())
                 .map_err(|why| format!("at the end: {why}"))?;
             self.tally();
         }
@@ -157,7 +182,7 @@ impl<'p, W: World> Runner<'p, W> {
                 self.note_decay("retention");
                 Ok(())
             }
-            Step::Hammer(lpn, times) => self.hammer(*lpn, *times),
+            Step::Hammer(lpn, times, count) => self.hammer(*lpn, *times, *count),
             Step::WrongBits(page, bits, of_map) => self.wrong_bits(*page, *bits, *of_map),
             Step::LostOob(page, of_map) => self.lost_oob(*page, *of_map),
             // A failed die stays failed, and the chip survives the loss of only one.
@@ -181,6 +206,7 @@ impl<'p, W: World> Runner<'p, W> {
             }
             Step::Disk(fault) => {
                 self.disk_fails = true;
+                self.erases_fail = matches!(fault, DiskFault::Erases(..));
                 self.world
                     .disk()
                     .into_iter()
@@ -189,7 +215,7 @@ impl<'p, W: World> Runner<'p, W> {
             }
             Step::Mend => {
                 self.mend();
-                Ok(())
+                self.check()
             }
             Step::Sync => {
                 // A background sync acknowledges nothing, so its failure affects only later
@@ -217,6 +243,14 @@ impl<'p, W: World> Runner<'p, W> {
         self.ftl().chip_mut()
     }
 
+    /// Merges and erases so far.
+    fn merges_and_erases(&self) -> (u64, u64) {
+        let ftl = self.ftl.as_ref().expect("the device serves");
+        let stats = ftl.stats();
+        let merges = stats.switch_merges + stats.partial_merges + stats.full_merges;
+        (merges, ftl.chip().counters().total().erases)
+    }
+
     /// The faults of the parts, and a cut.
     fn environment(&self, cut: Option<Cut>) -> FaultPlan {
         let Parts {
@@ -237,6 +271,42 @@ impl<'p, W: World> Runner<'p, W> {
         plan.rates = rates.iter().copied().collect();
         plan
     }
+}
+
+/// Gives the chip of a mount its faults: in `failing.0` blocks of each die, a program fails after
+/// `failing.1` others.
+fn arm<S: Store>(chip: &mut Chip<S>, mut plan: FaultPlan, failing: Option<(u32, u32)>) {
+    if let Some((blocks, after)) = failing {
+        let fault = Fault::ProgramFail;
+        let of = |block| BlockFault {
+            block,
+            fault,
+            after,
+        };
+        plan.block_faults = next_blocks(chip, blocks).map(of).collect();
+    }
+    chip.set_faults(plan);
+}
+
+/// The blocks of each die that a mount opens next: blank ones, the least worn first.
+fn next_blocks<S: Store>(chip: &Chip<S>, count: u32) -> impl Iterator<Item = Pbn> + use<S> {
+    let geometry = *chip.geometry();
+    let is_blank = |block: &Pbn| chip.bad(*block).is_none() && chip.frontier(*block) == 0;
+    let mut blank: Vec<Pbn> = geometry.all_blocks().filter(is_blank).collect();
+    blank.sort_by_key(|block| (chip.erase_count(*block), *block));
+    (0..geometry.dies()).flat_map(move |die| {
+        let of_die = blank.iter().filter(|block| geometry.die_of(**block) == die);
+        of_die.take(count as usize).copied().collect::<Vec<_>>()
+    })
+}
+
+/// Number of bad blocks.
+fn bad_blocks<S: Store>(chip: &Chip<S>) -> usize {
+    let mut blocks = chip.geometry().all_blocks();
+    blocks
+        .by_ref()
+        .filter(|block| chip.bad(*block).is_some())
+        .count()
 }
 
 /// The blocks that the data sheet allows to be bad, chosen by the seed.

@@ -4,6 +4,7 @@ use super::Runner;
 use super::decay::read_role;
 use crate::rig::Cells;
 use crate::swarm::world::World;
+use crate::workload::HostOp;
 use ftl_core::format::Role;
 use nand_model::{Cause, CutHits, EraseCut, Fault, PartnerCut, ProgramCut};
 use std::collections::BTreeSet;
@@ -81,6 +82,36 @@ impl<'p, W: World> Runner<'p, W> {
             .into_iter()
             .filter(|(_, happened)| *happened)
             .for_each(|(class, _)| self.classes.note(class));
+    }
+
+    /// Counts the power cuts that followed each other at one logical page.
+    pub(super) fn note_cut_page(&mut self, op: &HostOp) {
+        self.cut_page = match (*op, self.cut_page) {
+            (HostOp::Write { lpn, count: 1, .. }, Some((same, cuts))) if lpn == same => {
+                Some((lpn, cuts + 1))
+            }
+            (HostOp::Write { lpn, count: 1, .. }, _) => Some((lpn, 1)),
+            _ => None,
+        };
+        self.note_cuts_at_one_page();
+    }
+
+    pub(super) fn note_cuts_at_one_page(&mut self) {
+        let many = self.cut_page.is_some_and(|(_, cuts)| cuts >= 3);
+        self.classes
+            .note_times("three cuts at one logical page", u64::from(many));
+    }
+
+    /// Counts a cut after a merge and an erase without a FLUSH between them, where pages are
+    /// paired.
+    pub(super) fn note_unflushed_merges(&mut self) {
+        let (merges, erases) = self.merges_and_erases();
+        let unflushed = merges > self.flushed_at.0 && erases > self.flushed_at.1;
+        let paired = self.plan.device.cells() != Cells::Slc;
+        self.classes.note_times(
+            "merge and erase without FLUSH, then power cut",
+            u64::from(unflushed && paired),
+        );
     }
 
     pub(super) fn note_environment(&mut self) {

@@ -35,8 +35,12 @@ impl<'p, W: World> Runner<'p, W> {
             .iter()
             .for_each(|(lpn, value)| self.oracle.submit(*lpn, *value));
         let excused = self.host_fails();
+        let before = self.reads_before(op);
         let outcome = self.perform(op, &written);
         self.requests += 1;
+        if outcome.is_ok() {
+            self.note_background_reads(before)?;
+        }
         match outcome {
             Ok(()) => {
                 written
@@ -44,11 +48,16 @@ impl<'p, W: World> Runner<'p, W> {
                     .for_each(|(lpn, value)| self.oracle.acknowledge(*lpn, *value));
                 if is_barrier(op) {
                     self.oracle.flushed();
+                    self.cut_page = None;
+                    self.flushed_at = self.merges_and_erases();
                 }
                 Ok(())
             }
             Err(Trouble::Wrong(what)) => Err(what),
-            Err(Trouble::Refused(FtlError::PowerLost)) => self.power_lost_in_request(),
+            Err(Trouble::Refused(FtlError::PowerLost)) => {
+                self.note_cut_page(op);
+                self.power_lost_in_request()
+            }
             Err(Trouble::Refused(error)) => {
                 written
                     .iter()
@@ -82,7 +91,8 @@ impl<'p, W: World> Runner<'p, W> {
             HostOp::Read { lpn, count } => return self.compare(lpn, count),
             HostOp::Idle(budget) => {
                 let now = self.latest;
-                self.ftl().idle(now, budget)?;
+                let more = self.ftl().idle(now, budget)?;
+                self.exposure.is_idle = !more;
                 self.latest = self.latest.max(self.chip().busy_until());
                 return Ok(());
             }
@@ -134,6 +144,9 @@ impl<'p, W: World> Runner<'p, W> {
             .as_ref()
             .is_some_and(|sync| sync.failure().is_some());
         match &error {
+            FtlError::HostFull | FtlError::Host(_) if self.erases_fail && !sync_failed => {
+                self.classes.note("erase refused by the host")
+            }
             FtlError::HostFull if self.disk_fails => self.classes.note("ENOSPC"),
             FtlError::Host(_) if self.disk_fails || sync_failed => self.classes.note("EIO"),
             FtlError::ReadOnly(_) if sync_failed => {}
@@ -178,11 +191,7 @@ impl<'p, W: World> Runner<'p, W> {
     }
 
     fn bad_blocks(&mut self) -> usize {
-        let chip = self.ftl().chip();
-        chip.geometry()
-            .all_blocks()
-            .filter(|block| chip.bad(*block).is_some())
-            .count()
+        super::bad_blocks(self.chip())
     }
 
     /// The device cannot continue: its content is read once more.

@@ -1,14 +1,14 @@
 //! A device goes down and restarts: losses in between, faults inside mounts, and the checks after a
 //! mount.
 
-use super::{Runner, Verdict};
+use super::{Runner, Verdict, arm, bad_blocks};
 use crate::host::blocks_add_up;
 use crate::swarm::oracle::Cost;
 use crate::swarm::plan::{Down, Inside, Restart};
 use crate::swarm::world;
 use crate::swarm::world::World;
 use ftl_core::FtlError;
-use nand_model::Cut;
+use nand_model::{Chip, Cut};
 
 impl<'p, W: World> Runner<'p, W> {
     pub(super) fn power_lost_in_request(&mut self) -> Verdict {
@@ -16,6 +16,7 @@ impl<'p, W: World> Runner<'p, W> {
             return Err("power was lost, and no cut was armed".into());
         };
         self.classes.note("power cut");
+        self.note_unflushed_merges();
         self.note_in_flight();
         self.power_lost = true;
         self.take_down();
@@ -26,6 +27,7 @@ impl<'p, W: World> Runner<'p, W> {
     pub(super) fn take_down(&mut self) {
         self.tally();
         self.scan();
+        self.remember_reads(false);
         self.drop_sync();
         let Some(ftl) = self.ftl.take() else { return };
         if self.world.disk().is_some() {
@@ -51,7 +53,37 @@ impl<'p, W: World> Runner<'p, W> {
     pub(super) fn down(&mut self, how: Down, restart: &'p Restart) -> Verdict {
         self.armed = None;
         match how {
-            Down::Stop => return self.stop(restart),
+            Down::Stop => {
+                if self.shut_down()? {
+                    self.stopped &= restart.crash.is_none() && restart.inside.is_empty();
+                    return self.restart(restart);
+                }
+                return Ok(());
+            }
+            Down::StopCut(cut) => {
+                self.chip().update_faults(|plan| plan.cut = Some(cut));
+                if self.shut_down()? {
+                    self.stopped = false;
+                    return self.restart(restart);
+                }
+                return Ok(());
+            }
+            Down::StopCrash(at, how) => {
+                self.world
+                    .disk()
+                    .into_iter()
+                    .for_each(|disk| disk.freeze_at(at));
+                if !self.shut_down()? {
+                    return Ok(());
+                }
+                self.stopped = false;
+                let class = match self.thaw() {
+                    true => "host crash inside a clean stop",
+                    false => "host crash",
+                };
+                self.crash(how, class);
+                return self.restart(restart);
+            }
             Down::Kill => {
                 let dirty = self.world.disk().is_some_and(|disk| disk.unsynced() > 0);
                 self.classes.note(if dirty {
@@ -74,22 +106,27 @@ impl<'p, W: World> Runner<'p, W> {
         self.restart(restart)
     }
 
-    fn stop(&mut self, restart: &'p Restart) -> Verdict {
+    /// Stops cleanly, as far as faults let it. Returns false if the device is at its end.
+    fn shut_down(&mut self) -> Result<bool, String> {
+        self.check()
+            .map_err(|why| format!("before the stop: {why}"))?;
         let now = self.latest;
         match self.ftl().shutdown(now) {
             Ok(_) => {}
             Err(FtlError::PowerLost) => {
+                self.classes.note("power cut");
+                self.classes.note("power cut inside a clean stop");
                 self.power_lost = true;
                 self.take_down();
-                return self.restart(restart);
+                return Ok(true);
             }
             Err(error) => {
                 self.refused(error)?;
                 if self.gave_up {
-                    return Ok(());
+                    return Ok(false);
                 }
                 self.take_down();
-                return self.restart(restart);
+                return Ok(true);
             }
         }
         // A write that used the last good blocks may have succeeded without a later one.
@@ -102,6 +139,7 @@ impl<'p, W: World> Runner<'p, W> {
         }
         self.tally();
         self.scan();
+        self.remember_reads(true);
         let store = self.ftl.take().expect("it served").into_chip().into_store();
         let closed = self.world.close(store);
         self.drop_sync();
@@ -115,10 +153,8 @@ impl<'p, W: World> Runner<'p, W> {
         self.stopped = self.oracle.cost() == Cost::Nothing
             && read_only.is_none()
             && !self.disk_fails
-            && !self.power_lost
-            && restart.crash.is_none()
-            && restart.inside.is_empty();
-        self.restart(restart)
+            && !self.power_lost;
+        Ok(true)
     }
 
     /// Crashes the host; counted if some writes had not reached the disk.
@@ -130,12 +166,13 @@ impl<'p, W: World> Runner<'p, W> {
             .into_iter()
             .for_each(|disk| world::crash(disk, how));
         // A new disk: the host replaced the failing one.
-        self.disk_fails = false;
+        (self.disk_fails, self.erases_fail) = (false, false);
+        self.exposure.forget();
         self.power_lost = true;
     }
 
     pub(super) fn mend(&mut self) {
-        self.disk_fails = false;
+        (self.disk_fails, self.erases_fail) = (false, false);
         self.world
             .disk()
             .into_iter()
@@ -185,6 +222,17 @@ impl<'p, W: World> Runner<'p, W> {
                     self.crash(how, "power cut, then host crash");
                 }
             }
+            Inside::Fails(blocks, after, cut) => {
+                self.failing = Some((blocks, after));
+                let is_cut = self.cut_inside_mount(cut);
+                self.failing = None;
+                if is_cut? {
+                    self.classes.note("power cut inside a mount");
+                    self.power_lost = true;
+                } else {
+                    self.bad_before = None;
+                }
+            }
             Inside::Crash(at, how) => {
                 self.world
                     .disk()
@@ -213,16 +261,33 @@ impl<'p, W: World> Runner<'p, W> {
 
     /// Returns whether the mount reached the cut.
     fn cut_inside_mount(&mut self, cut: Cut) -> Result<bool, Failed> {
-        let environment = self.environment(None);
-        if let Some(outcome) = self.world.cut_inside_mount(self.rig, &environment, cut) {
-            return outcome.map_err(|error| self.mount_failed(error));
+        let (environment, failing, mut bad) = (self.environment(None), self.failing, 0);
+        let mut prepare = |chip: &mut Chip<W::Store>| {
+            bad = bad_blocks(chip);
+            arm(chip, environment.clone(), failing);
+        };
+        let outcome = self.world.cut_inside_mount(self.rig, &mut prepare, cut);
+        if let Some(outcome) = outcome {
+            let is_cut = outcome.map_err(|error| self.mount_failed(error))?;
+            self.note_cut_in_mount(is_cut, bad);
+            return Ok(is_cut);
         }
         let outcome = self.mount(Some(cut));
         self.take_down();
+        self.note_cut_in_mount(matches!(outcome, Err(Failed::Power)), self.bad_at_open);
         match outcome {
             Ok(()) => Ok(false),
             Err(Failed::Power) => Ok(true),
             Err(failed) => Err(failed),
+        }
+    }
+
+    /// Records a cut inside a mount: cuts at one page, and bad blocks for the next opening.
+    fn note_cut_in_mount(&mut self, is_cut: bool, bad: usize) {
+        if is_cut {
+            self.bad_before = self.failing.map(|_| bad);
+            self.cut_page = self.cut_page.map(|(lpn, cuts)| (lpn, cuts + 1));
+            self.note_cuts_at_one_page();
         }
     }
 
@@ -266,13 +331,22 @@ impl<'p, W: World> Runner<'p, W> {
         let store = self.world.open().map_err(Failed::Host)?;
         self.sync = W::sync_handle(&store);
         let mut chip = self.rig.open(store);
+        self.compare_reads(&chip).map_err(Failed::Violation)?;
+        self.bad_at_open = bad_blocks(&chip);
+        let failed = self.bad_before.take();
+        self.classes.note_times(
+            "program failure in a mount, then power cut",
+            u64::from(failed.is_some_and(|before| before < self.bad_at_open)),
+        );
         // The device's clock continues: emulated instants count from the opening.
         self.done.clear();
         self.latest = 0;
-        chip.set_faults(self.environment(cut));
+        arm(&mut chip, self.environment(cut), self.failing);
         match self.rig.mount(chip) {
             Ok(ftl) => {
                 self.ftl = Some(ftl);
+                self.flushed_at = self.merges_and_erases();
+                self.begin_session();
                 let stats = self.ftl().stats();
                 let writes_checkpoints = !self
                     .plan
@@ -344,7 +418,7 @@ impl<'p, W: World> Runner<'p, W> {
         Ok(())
     }
 
-    fn check(&mut self) -> Verdict {
+    pub(super) fn check(&mut self) -> Verdict {
         let blocks = self.rig.profile.geometry.blocks;
         if self.oracle.cost() > Cost::Nothing {
             return blocks_add_up(&self.ftl().stats(), blocks);
@@ -352,6 +426,8 @@ impl<'p, W: World> Runner<'p, W> {
         let wrong = match self.ftl().check() {
             // It may have to write back a mapping page before it reads another.
             Err(FtlError::Host(_) | FtlError::HostFull) if self.host_fails() => return Ok(()),
+            // An armed cut; the next request notices it.
+            Err(FtlError::PowerLost) => return Ok(()),
             checked => checked.map_err(|error| format!("check failed: {error}"))?,
         };
         if !wrong.is_empty() {

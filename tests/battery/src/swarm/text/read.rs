@@ -67,6 +67,14 @@ impl<'a> Line<'a> {
             .map_err(|_| format!("{:?}: {word:?} is no number", self.text))
     }
 
+    /// The last number, if there is one.
+    fn rest<T: FromStr>(&mut self) -> Result<Option<T>, String> {
+        match self.words.clone().next() {
+            Some(_) => self.number().map(Some),
+            None => Ok(None),
+        }
+    }
+
     pub(super) fn count(&mut self) -> Result<u64, String> {
         if self.has("all") {
             Ok(u64::MAX)
@@ -90,6 +98,11 @@ impl<'a> Line<'a> {
             .into_iter()
             .find(|fault| fault.name() == word)
             .ok_or_else(|| format!("{word:?} is no fault"))
+    }
+
+    fn freeze(&mut self) -> Result<Freeze, String> {
+        let numbered = [Freeze::Write as fn(u64) -> Freeze, Freeze::Sync];
+        named(self.word()?, &[], &numbered)
     }
 
     pub(super) fn cut(&mut self) -> Result<Cut, String> {
@@ -149,14 +162,8 @@ pub(super) fn restart<'a>(parts: impl Iterator<Item = &'a str>) -> Result<Restar
                     };
                     Inside::Cut(cut, how)
                 }
-                "crash" => {
-                    let at = named(
-                        line.word()?,
-                        &[],
-                        &[Freeze::Write as fn(u64) -> Freeze, Freeze::Sync],
-                    )?;
-                    Inside::Crash(at, crash(line.word()?)?)
-                }
+                "crash" => Inside::Crash(line.freeze()?, crash(line.word()?)?),
+                "fails" => Inside::Fails(line.number()?, line.number()?, line.cut()?),
                 "kill" => Inside::Kill,
                 other => return Err(format!("{part:?}: what is {other:?}?")),
             }),
@@ -202,6 +209,8 @@ impl FromStr for Step {
             "down" => {
                 let how = match line.word()? {
                     "stop" => Down::Stop,
+                    "stop_cut" => Down::StopCut(line.cut()?),
+                    "stop_crash" => Down::StopCrash(line.freeze()?, crash(line.word()?)?),
                     "kill" => Down::Kill,
                     "power_off" => Down::PowerOff,
                     "crash" => Down::Crash(crash(line.word()?)?),
@@ -210,7 +219,7 @@ impl FromStr for Step {
                 Step::Down(how, restart(parts.by_ref())?)
             }
             "age" => Step::Age(line.number()?),
-            "hammer" => Step::Hammer(line.number()?, line.number()?),
+            "hammer" => Step::Hammer(line.number()?, line.number()?, line.rest()?.unwrap_or(1)),
             "wrong_bits" => Step::WrongBits(line.number()?, line.number()?, line.has("map")),
             "lost_oob" => Step::LostOob(line.number()?, line.has("map")),
             "die_fails" => Step::DieFails(line.number()?),
@@ -222,15 +231,13 @@ impl FromStr for Step {
                     arrives: line.number()?,
                     errno: line.number()?,
                     needs_room: line.has("room"),
+                    longest: usize::MAX,
                 }),
+                "erases_fail" => DiskFault::Erases(line.count()?, line.number()?),
                 "syncs_fail" => DiskFault::Syncs(SyncFault {
                     after: line.number()?,
                     count: line.count()?,
-                    seed: if line.words.clone().next().is_some() {
-                        Some(line.number()?)
-                    } else {
-                        None
-                    },
+                    seed: line.rest()?,
                 }),
                 "reads_fail" => DiskFault::Reads(line.number()?, line.count()?),
                 other => return Err(format!("{text:?}: what is {other:?}?")),

@@ -61,13 +61,20 @@ impl Display for Step {
             Step::Do(op) => write_request(f, op),
             Step::Cut(cut, restart) => write!(f, "cut {}{restart}", Words(cut)),
             Step::Down(Down::Stop, restart) => write!(f, "down stop{restart}"),
+            Step::Down(Down::StopCut(cut), restart) => {
+                write!(f, "down stop_cut {}{restart}", Words(cut))
+            }
+            Step::Down(Down::StopCrash(at, how), restart) => {
+                write!(f, "down stop_crash {} {}{restart}", name(at), Words(how))
+            }
             Step::Down(Down::Kill, restart) => write!(f, "down kill{restart}"),
             Step::Down(Down::PowerOff, restart) => write!(f, "down power_off{restart}"),
             Step::Down(Down::Crash(how), restart) => {
                 write!(f, "down crash {}{restart}", Words(how))
             }
             Step::Age(hours) => write!(f, "age {hours}"),
-            Step::Hammer(lpn, times) => write!(f, "hammer {lpn} {times}"),
+            Step::Hammer(lpn, times, 1) => write!(f, "hammer {lpn} {times}"),
+            Step::Hammer(lpn, times, count) => write!(f, "hammer {lpn} {times} {count}"),
             Step::WrongBits(page, bits, of_map) => {
                 write!(
                     f,
@@ -86,6 +93,7 @@ impl Display for Step {
                 arrives,
                 errno,
                 needs_room,
+                ..
             })) => {
                 let room = if *needs_room { " room" } else { "" };
                 write!(
@@ -93,6 +101,9 @@ impl Display for Step {
                     "disk writes_fail {after} {} {arrives} {errno}{room}",
                     Count(*count)
                 )
+            }
+            Step::Disk(DiskFault::Erases(count, errno)) => {
+                write!(f, "disk erases_fail {} {errno}", Count(*count))
             }
             Step::Disk(DiskFault::Syncs(SyncFault { after, count, seed })) => {
                 write!(f, "disk syncs_fail {after} {}", Count(*count))?;
@@ -140,6 +151,9 @@ impl Display for Restart {
                 write!(f, " ; inside cut {} crash {}", Words(cut), Words(how))
             }
             Inside::Crash(at, how) => write!(f, " ; inside crash {} {}", name(at), Words(how)),
+            Inside::Fails(blocks, after, cut) => {
+                write!(f, " ; inside fails {blocks} {after} {}", Words(cut))
+            }
             Inside::Kill => write!(f, " ; inside kill"),
         })
     }
