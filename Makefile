@@ -1,5 +1,6 @@
 # What to type here. Continuous integration uses the same names.
-#   make run        build, and serve a device (ARGS="--scheme lazyftl /dev/ublkb0" and the like)
+#   make run        build, and serve a device (ARGS="--scheme lazyftl /dev/ublkb0" and the like); needs
+#                   a C compiler, libclang and Rust
 #   make check      the quick gate: format, lints, unit tests, and that scripts fail without evidence
 #   make test       everything a machine can do: half an hour, and ten minutes to build it
 #   make long-test  the same at acceptance length
@@ -10,7 +11,7 @@
 #   make policy     licences and sources of all dependencies
 #   make packages   target/packages/ftld.deb and ftld.rpm
 #   make release    deploy/release.sh: everything that a release has, in target/release-VERSION (TRIAL=--trial before the tag)
-#   make deps       install what these need; as another user than root, say what to type
+#   make deps       install what the tests need; as another user than root, say what to type
 
 CARGO ?= cargo
 ARGS ?=
@@ -25,7 +26,8 @@ FLAMEGRAPH := $(TOOLS)/bin/inferno-flamegraph
 
 .PHONY: run check scripts test long-test bench mutants reproduction packages release deps policy
 
-run: deps
+run:
+	@tests/deps.sh run
 	$(CARGO) run --release -p ftld --bin ftld -- $(ARGS)
 
 check:
@@ -80,7 +82,8 @@ $(FLAMEGRAPH):
 mutants: deps $(MUTANTS)
 	tests/mutants.py $(if $(COUNT),--count $(COUNT))
 
-packages: deps
+packages:
+	@tests/deps.sh packages
 	deploy/packages.sh deb rpm
 
 release:

@@ -355,3 +355,62 @@ def test_a_canary_applies(patch):
 
 def test_there_are_canaries():
     assert len(CANARIES) >= 40
+
+
+HERE = Path(__file__).parent
+DEPS = HERE / "deps.sh"
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Runs `deps.sh run` on a machine without dpkg and apt-get, with these programs alone; LIBCLANG_PATH is a folder of its own."""
+    programs, libraries = tmp_path / "bin", tmp_path / "lib"
+    programs.mkdir()
+    libraries.mkdir()
+    for name in "bash awk head id mktemp paste rm sed sort tr".split():
+        (programs / name).symlink_to(shutil.which(name))
+
+    def run(cc="exit 0", libclang=True, cargo="echo cargo 1.95.0 of a day"):
+        for name, body in {"cc": cc, "cargo": cargo}.items():
+            (programs / name).unlink(missing_ok=True)
+            if body:
+                (programs / name).write_text(f"#!{programs}/bash\n{body}\n")
+                (programs / name).chmod(0o755)
+        if libclang:
+            (libraries / "libclang-17.so.1").touch()
+        environment = {"PATH": str(programs), "HOME": str(tmp_path), "LIBCLANG_PATH": str(libraries)}
+        done = subprocess.run([programs / "bash", DEPS, "run"], env=environment, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def test_a_machine_that_can_build(machine):
+    assert machine() == (0, "")
+
+
+LACKING = {
+    "no compiler": (dict(cc=None), "not found: cc"),
+    "a compiler without the C library": (dict(cc="exit 1"), "not found: cc"),
+    "no libclang": (dict(libclang=False), "not found: libclang"),
+    "neither": (dict(cc=None, libclang=False), "not found: cc libclang"),
+    "no cargo": (dict(cargo=None), "there is no cargo"),
+    "an old cargo": (dict(cargo="echo cargo 1.87.0"), "cargo 1.87.0 is older"),
+}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_a_machine_that_cannot_build(machine, name):
+    """It names what is missing and changes nothing."""
+    lacking, said = LACKING[name]
+    code, text = machine(**lacking)
+    assert code == 1 and said in text, text
+    if said.startswith("not found"):
+        assert "dnf install" in text and "--no-default-features" in text, text
+
+
+def test_cargo_beside_the_path(machine, tmp_path):
+    (tmp_path / ".cargo/bin").mkdir(parents=True)
+    (tmp_path / ".cargo/bin/cargo").symlink_to("/bin/true")
+    code, text = machine(cargo=None)
+    assert code == 1 and ". ~/.cargo/env" in text, text
