@@ -34,12 +34,13 @@ check:
 	$(CARGO) fmt --check
 	$(CARGO) fmt --check --manifest-path docs/models/pair-rule/Cargo.toml
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) test --workspace --lib
-	$(MAKE) scripts
+	$(CARGO) test --workspace --lib --test first_contact
+	BUILT=target/debug $(MAKE) scripts
 
 # Shell scripts have no finding of shellcheck, the helpers of the suites fail when their evidence is
 # taken away, documents name what there is, and docs/RESULTS.md is what its command writes. Debian's
-# python has pytest; another one on the PATH may not. BUILT is the folder of a program that is built.
+# python has pytest; another one on the PATH may not. BUILT is the folder of a program that is built:
+# in `make check` first_contact has built it, which runs the program.
 scripts:
 	shellcheck $$(find tests deploy -name '*.sh') $$(grep -rlE --exclude='*.sh' --exclude-dir=run '^#!.*sh$$' tests deploy .ci)
 	[ -n "$$BUILT" ] || $(CARGO) build -q -p ftld
