@@ -1,5 +1,6 @@
 # What to type here. Continuous integration uses the same names.
-#   make run        build, and serve a device (ARGS="--scheme lazyftl /dev/ublkb0" and the like)
+#   make run        build, and serve a device (ARGS="--scheme lazyftl /dev/ublkb0" and the like); needs
+#                   a C compiler, libclang and Rust
 #   make check      the quick gate: format, lints, unit tests, and that scripts fail without evidence
 #   make test       everything a machine can do: half an hour, and ten minutes to build it
 #   make long-test  the same at acceptance length
@@ -10,7 +11,7 @@
 #   make policy     licences and sources of all dependencies
 #   make packages   target/packages/ftld.deb and ftld.rpm
 #   make release    deploy/release.sh: everything that a release has, in target/release-VERSION (TRIAL=--trial before the tag)
-#   make deps       install what these need; as another user than root, say what to type
+#   make deps       install what the tests need; as another user than root, say what to type
 
 CARGO ?= cargo
 ARGS ?=
@@ -25,19 +26,21 @@ FLAMEGRAPH := $(TOOLS)/bin/inferno-flamegraph
 
 .PHONY: run check scripts test long-test bench mutants reproduction packages release deps policy
 
-run: deps
+run:
+	@tests/deps.sh run
 	$(CARGO) run --release -p ftld --bin ftld -- $(ARGS)
 
 check:
 	$(CARGO) fmt --check
 	$(CARGO) fmt --check --manifest-path docs/models/pair-rule/Cargo.toml
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) test --workspace --lib
-	$(MAKE) scripts
+	$(CARGO) test --workspace --lib --test first_contact
+	BUILT=target/debug $(MAKE) scripts
 
 # Shell scripts have no finding of shellcheck, the helpers of the suites fail when their evidence is
 # taken away, documents name what there is, and docs/RESULTS.md is what its command writes. Debian's
-# python has pytest; another one on the PATH may not. BUILT is the folder of a program that is built.
+# python has pytest; another one on the PATH may not. BUILT is the folder of a program that is built:
+# in `make check` first_contact has built it, which runs the program.
 scripts:
 	shellcheck $$(find tests deploy -name '*.sh') $$(grep -rlE --exclude='*.sh' --exclude-dir=run '^#!.*sh$$' tests deploy .ci)
 	[ -n "$$BUILT" ] || $(CARGO) build -q -p ftld
@@ -80,7 +83,8 @@ $(FLAMEGRAPH):
 mutants: deps $(MUTANTS)
 	tests/mutants.py $(if $(COUNT),--count $(COUNT))
 
-packages: deps
+packages:
+	@tests/deps.sh packages
 	deploy/packages.sh deb rpm
 
 release:

@@ -8,6 +8,7 @@ suites (`tests/native/harness.py`) are treated alike.
 """
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -355,3 +356,104 @@ def test_a_canary_applies(patch):
 
 def test_there_are_canaries():
     assert len(CANARIES) >= 40
+
+
+HERE = Path(__file__).parent
+DEPS = HERE / "deps.sh"
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Runs `deps.sh run` on a machine without dpkg and apt-get, with these programs alone; LIBCLANG_PATH is a folder of its own."""
+    programs, libraries = tmp_path / "bin", tmp_path / "lib"
+    programs.mkdir()
+    libraries.mkdir()
+    for name in "bash awk head id mktemp paste rm sed sort tr".split():
+        (programs / name).symlink_to(shutil.which(name))
+
+    def run(cc="exit 0", libclang=True, cargo="echo cargo 1.95.0 of a day"):
+        for name, body in {"cc": cc, "cargo": cargo}.items():
+            (programs / name).unlink(missing_ok=True)
+            if body:
+                (programs / name).write_text(f"#!{programs}/bash\n{body}\n")
+                (programs / name).chmod(0o755)
+        if libclang:
+            (libraries / "libclang-17.so.1").touch()
+        environment = {"PATH": str(programs), "HOME": str(tmp_path), "LIBCLANG_PATH": str(libraries)}
+        done = subprocess.run([programs / "bash", DEPS, "run"], env=environment, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def test_a_machine_that_can_build(machine):
+    assert machine() == (0, "")
+
+
+LACKING = {
+    "no compiler": (dict(cc=None), "not found: cc"),
+    "a compiler without the C library": (dict(cc="exit 1"), "not found: cc"),
+    "no libclang": (dict(libclang=False), "not found: libclang"),
+    "neither": (dict(cc=None, libclang=False), "not found: cc libclang"),
+    "no cargo": (dict(cargo=None), "there is no cargo"),
+    "an old cargo": (dict(cargo="echo cargo 1.87.0"), "cargo 1.87.0 is older"),
+}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_a_machine_that_cannot_build(machine, name):
+    """It names what is missing and changes nothing."""
+    lacking, said = LACKING[name]
+    code, text = machine(**lacking)
+    assert code == 1 and said in text, text
+    if said.startswith("not found"):
+        assert "dnf install" in text and "--no-default-features" in text, text
+
+
+def test_cargo_beside_the_path(machine, tmp_path):
+    (tmp_path / ".cargo/bin").mkdir(parents=True)
+    (tmp_path / ".cargo/bin/cargo").symlink_to("/bin/true")
+    code, text = machine(cargo=None)
+    assert code == 1 and ". ~/.cargo/env" in text, text
+
+
+# What other programs say.
+OF_OTHERS = (
+    "server requires TLS encryption first", "A TLS fatal alert has been received", "recovery complete", "a line of the administrator",
+    "Aborting journal", "blocked for more than", "ordering cycle", "Watchdog timeout",
+)
+
+
+def messages():
+    """String literals of the programs and scripts that the suites start, without those of their tests; whitespace is one blank."""
+    for folder, endings in {"daemon": "rs", "ftl-core": "rs", "nand-model": "rs", "tests/src": "rs", "deploy": "sh", "docs/examples": "py"}.items():
+        for path in (HERE.parent / folder).rglob(f"*.{endings}"):
+            if not {"tests", "tests.rs", "target"}.intersection(path.relative_to(HERE.parent / folder).parts):
+                text = re.sub(r"^\s*//.*$", "", path.read_text(), flags=re.M) if endings == "rs" else path.read_text()
+                for literal in re.findall(r'"((?:[^"\\]|\\.)*)"', text, re.S):
+                    yield re.sub(r"\\\n\s*|\s+", lambda gap: "" if gap[0][0] == "\\" else " ", literal)
+
+
+def compared(path):
+    """What a script expects a program to say: line and text, without words that hold a value or a pattern."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        for text in re.findall(r"""(?:refused "[^"]*" \d+|status_says|grep -[acoqwF]+) (?:-- )?("(?:[^"\\]|\\.)*"|'[^']*')""", line):
+            for part in re.split(r"\S*[^A-Za-z ,;-]\S*", text[1:-1]):
+                if len(re.findall(r"[A-Za-z]{2,}", part)) > 1:
+                    yield number, part.strip(" ,;-")
+
+
+def test_scripts_expect_messages_that_there_are():
+    """A changed message breaks scripts that run in a machine of their own, which `make check` does not start."""
+    known = "\n".join(messages())
+    scripts = [path for folder in ("guest", "native", "systemd") for path in (HERE / folder).glob("*.sh")]
+    found = [(path, number, part) for path in scripts for number, part in compared(path) if part not in OF_OTHERS]
+    assert len(found) >= 20
+    stale = [f"{path.relative_to(HERE.parent)}:{number}: no program says {part!r}" for path, number, part in found if part not in known]
+    assert not stale, "\n".join(stale)
+
+
+def test_a_message_that_nobody_says(tmp_path):
+    script = tmp_path / "x.sh"
+    script.write_text("refused \"x\" 3 \"is served by process $PID\" ftld\nstep x sh -c 'tail log | grep -w \"all is well\"'\n")
+    assert list(compared(script)) == [(1, "is served by process"), (2, "all is well")]
