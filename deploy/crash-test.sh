@@ -1,7 +1,7 @@
 #!/bin/bash
 # Records a run of your software on a new device, then visits the states that a power cut could have left of it. No root.
 # usage: crash-test.sh [--size 64MiB] [--out FOLDER] --check CHECK [--crashes OPTION]... -- COMMAND...
-#   COMMAND finds FTLD_URI (NBD) and FTLD_SOCKET, and reports what it has committed by `ftld mark TEXT`
+#   COMMAND finds FTLD_URI (NBD), FTLD_SOCKET and FTLD_NAME, and reports what it has committed by `ftld mark TEXT`
 #   CHECK   as for `ftld crashes`: finds FTLD_IMAGE, FTLD_URI and FTLD_MARK
 # Writes run.rec, crashes.xml (JUnit) and crashes.html into the folder, the current one if none is named; none of them may be there.
 # Exit code: 0 no state failed, 1 a state failed or could not be checked, 2 wrong use or a device that failed, 3 COMMAND failed.
@@ -35,12 +35,17 @@ for file in run.rec crashes.xml crashes.html; do
   [ ! -e "$out/$file" ] || fail "$out/$file exists; move it away, or name another folder by --out"
 done
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/ftld-crash-test.XXXXXX") || fail "no folder for the device in ${TMPDIR:-/tmp}"
+work=$(mktemp -d "$(realpath "${TMPDIR:-/tmp}")/ftld-crash-test.XXXXXX") || fail "no folder for the device in ${TMPDIR:-/tmp}"
 server=''
 # shellcheck disable=SC2317 # called by the trap
 clean_up() {
-  [ -z "$server" ] || kill "$server" 2> /dev/null
-  rm -rf "$work"
+  [ -z "$server" ] || { kill "$server" && wait "$server"; } 2> /dev/null
+  # Never across a mount: what COMMAND mounted there belongs to somebody else.
+  if grep -qF " $work/" /proc/self/mountinfo; then
+    echo "crash-test.sh: $work stays: something is mounted in it" >&2
+  else
+    rm -rf --one-file-system "$work"
+  fi
 }
 trap clean_up EXIT
 export FTLD_STATE_DIR=$work/state FTLD_RUNTIME_DIR=$work/run FTLD_CONFIG_DIR=$work/etc FTLD_METRICS=off
@@ -58,14 +63,14 @@ ready*) ;;
   fail "the device did not start"
   ;;
 esac
-export FTLD_URI
+export FTLD_URI FTLD_NAME=disk
 "$@"
 rc=$?
 if [ $rc != 0 ]; then
   echo "crash-test.sh: $1 ended with exit code $rc; nothing is explored, $out/run.rec is its recording" >&2
   exit 3
 fi
-unset FTLD_URI FTLD_SOCKET
+unset FTLD_URI FTLD_SOCKET FTLD_NAME
 kill "$server"
 wait "$server" || { cat "$work/log" >&2; fail "the device failed while it was recorded"; }
 server=''

@@ -68,6 +68,9 @@ use target::Target;
 ///
 /// A program with its own scheme calls [`ftl_core::schemes::add`] first.
 pub fn main() -> ExitCode {
+    if let Some(code) = crashes::supervise() {
+        return code;
+    }
     let logging = logging::start();
     let as_json = cli::asks_for_json();
     match logging.and_then(|()| Cli::read()).and_then(run) {

@@ -45,6 +45,13 @@ def _program():
     return found
 
 
+def _remove(folder):
+    """Removes a folder, unless something is mounted in it: that belongs to somebody else."""
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    if not any(line.split()[4].startswith(f"{folder}/") for line in mounts):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 class Device:
     """A device. `options` are those of the command line: write_cache="1MiB" is --write-cache 1MiB,
     cache_plp=True is --cache-plp. `image` is an image that is there already. `record` is True, or the path of the recording; each start after
@@ -181,7 +188,7 @@ class Device:
         if self._process is not None:
             self._process.wait()
             self._process.stdout.close()
-        shutil.rmtree(self._sockets, ignore_errors=True)
+        _remove(self._sockets)
 
     def _signal(self, number):
         if not self.running:

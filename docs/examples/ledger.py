@@ -4,7 +4,8 @@
 usage: ledger.py run DEVICE ORDERS [careless]    append orders; `ftld mark` reports each that is committed
        ledger.py check IMAGE                       is every order there that the head counts, and every reported one?
 
-DEVICE is a block device, or an NBD URI (that needs libnbd for Python: Debian's python3-libnbd).
+DEVICE is a block device, or an NBD URI (that needs libnbd for Python: Debian's python3-libnbd). Its
+instance of ftld, which gets the marks, is called `ledger`, unless FTLD_NAME names another.
 The head is the first block: the number of orders. Order N is block N. careless forgets an fsync.
 """
 
@@ -48,13 +49,14 @@ def opened(device):
 
 def run(device, orders, careless):
     write, sync = opened(device)
+    mark = ["ftld", "mark", "--name", os.environ.get("FTLD_NAME", "ledger")]
     for number in range(1, orders + 1):
         write(block(b"ORDR", number), number * BLOCK)
         if not careless:
             sync()  # The order is durable before the head counts it.
         write(block(b"HEAD", number), 0)
         sync()
-        subprocess.run(["ftld", "mark", str(number)], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(mark + [str(number)], check=True, stdout=subprocess.DEVNULL)
 
 
 def check(image):

@@ -24,7 +24,7 @@ pub enum Model {
 pub enum At {
     /// After every write, trim, FLUSH and mark
     Request,
-    /// During every FLUSH
+    /// Just before every FLUSH takes effect; by the model flash, in its operations
     Flush,
     /// After every mark
     Mark,

@@ -183,6 +183,7 @@ mod tests {
     fn neighbours_with_the_same_index_are_one_run() {
         let open = |unit, newest| OpenUnit {
             unit,
+            slot: unit,
             candidates: vec![crate::crashes::content::ZEROS; 3],
             requests: vec![0, 1, 2],
             newest,

@@ -1,26 +1,23 @@
-//! Runs the user's check on a state: a shell command that finds the image in its environment and
-//! answers with its exit code.
+//! The user's check on a state: a shell command that finds the image in its environment and answers
+//! with its exit code. A [`Supervisor`] runs the checks of a job one after the other.
 
-use crate::convert::{to_u64, to_usize};
+use super::supervisor::{End, Ending, Task, program};
 use crate::failure::Failure;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
 
-/// Bytes of a check's output that are kept: its end.
-const OUTPUT_MAX: u64 = 16 << 10;
-
-/// What a check finds in its environment, besides that of this process.
-pub(super) struct Environment<'a> {
-    pub(super) image: &'a Path,
-    pub(super) uri: &'a str,
-    pub(super) mark: &'a str,
-    pub(super) case: &'a str,
-}
+/// Time between two looks whether the check is still wanted.
+const LOOK_EVERY: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 20_000_000,
+};
 
 /// The command and its limits.
 #[derive(Clone)]
@@ -41,6 +38,8 @@ pub(super) enum Verdict {
     TimedOut(Duration),
     /// It changed the length of its image, or removed it.
     Resized,
+    /// It ended like this, and left something that cannot be removed.
+    Left(Box<Verdict>, String),
     /// The scheme did not mount the flash: a bug of ours.
     NotMounted(String),
 }
@@ -48,6 +47,18 @@ pub(super) enum Verdict {
 impl Verdict {
     pub(super) fn passed(&self) -> bool {
         *self == Verdict::Passed
+    }
+
+    /// Returns whether another run of the check may end in another way.
+    pub(super) fn is_of_this_run(&self) -> bool {
+        matches!(self, Verdict::TimedOut(_) | Verdict::Left(..))
+    }
+
+    pub(super) fn is_timeout(&self) -> bool {
+        match self {
+            Verdict::Left(verdict, _) => verdict.is_timeout(),
+            verdict => matches!(verdict, Verdict::TimedOut(_)),
+        }
     }
 
     /// Returns the verdict in words.
@@ -58,6 +69,7 @@ impl Verdict {
             Verdict::Signal(signal) => format!("ended by signal {signal}"),
             Verdict::TimedOut(after) => format!("no answer within {} s", after.as_secs_f64()),
             Verdict::Resized => "the check changed the length of its image".into(),
+            Verdict::Left(verdict, what) => format!("{}, and it left {what}", verdict.text()),
             Verdict::NotMounted(why) => format!("the flash does not mount: {why}"),
         }
     }
@@ -69,108 +81,109 @@ pub(super) struct Checked {
     pub(super) output: String,
 }
 
-impl Check {
-    /// Runs the check in a process group of its own, with an empty folder for its files below this
-    /// one.
+/// A process that runs checks. Whatever a check starts is a descendant of it.
+pub(super) struct Supervisor {
+    process: Child,
+    socket: UnixStream,
+    answers: BufReader<UnixStream>,
+}
+
+impl Supervisor {
+    /// Starts a supervisor. `folder` is that of its job.
     ///
     /// # Errors
-    /// The shell cannot be started, or does not find the command.
-    pub(super) fn run(&self, folder: &Path, on: &Environment<'_>) -> Result<Checked, Failure> {
-        let failed = |error: io::Error| Failure::io("the check", &error);
-        let mut output = tempfile::tempfile_in(folder).map_err(failed)?;
-        let stdout = output.try_clone().map_err(failed)?;
-        let stderr = output.try_clone().map_err(failed)?;
-        let work = WorkFolder::create(folder.join("work")).map_err(failed)?;
-        let mut child = Command::new("/bin/sh")
-            .arg("-c")
-            .arg(&self.command)
-            .env("FTLD_IMAGE", on.image)
-            .env("FTLD_URI", on.uri)
-            .env("FTLD_MARK", on.mark)
-            .env("FTLD_CASE", on.case)
-            .env("FTLD_WORK", &work.0)
-            .env("TMPDIR", &work.0)
-            .stdin(Stdio::null())
-            .stdout(stdout)
-            .stderr(stderr)
+    /// The host refuses a process.
+    pub(super) fn start(folder: &Path, image: &Path, uri: &str) -> io::Result<Supervisor> {
+        let (socket, its) = UnixStream::pair()?;
+        let environment: [(&str, &OsStr); 3] = [
+            ("FTLD_IMAGE", image.as_os_str()),
+            ("FTLD_URI", uri.as_ref()),
+            ("FTLD_WORK", folder.as_os_str()),
+        ];
+        let process = program()?
+            .envs(environment)
+            .stdin(OwnedFd::from(its))
+            .stdout(Stdio::null())
+            // Ctrl-C is for the explorer, which ends its supervisors.
             .process_group(0)
-            .spawn()
-            .map_err(failed)?;
-        let status = self.wait(&mut child).map_err(failed)?;
-        let output = tail(&mut output).map_err(failed)?;
-        let verdict = match status {
-            None => Verdict::TimedOut(self.timeout),
-            Some(status) => match (status.code(), status.signal()) {
-                (Some(0), _) => Verdict::Passed,
-                (Some(code @ (126 | 127)), _) => {
-                    return Err(Failure::failed(format!(
-                        "the check cannot be run (exit code {code}): {}",
-                        output.trim()
-                    )));
-                }
-                (Some(code), _) => Verdict::Failed(code),
-                (None, signal) => Verdict::Signal(signal.unwrap_or(0)),
-            },
-        };
-        Ok(Checked { verdict, output })
+            .spawn()?;
+        Ok(Supervisor {
+            process,
+            answers: BufReader::new(socket.try_clone()?),
+            socket,
+        })
     }
 
-    /// Waits for the end; kills what is left of the group, whether it ended or not.
-    fn wait(&self, child: &mut Child) -> io::Result<Option<ExitStatus>> {
-        let pid = Pid::from_child(child);
-        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
-        let end = Instant::now() + self.timeout;
-        let in_time = loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let timeout = rustix::event::Timespec {
-                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: left.subsec_nanos().into(),
-            };
-            let mut poll = [rustix::event::PollFd::new(
-                &pidfd,
-                rustix::event::PollFlags::IN,
-            )];
-            match rustix::event::poll(&mut poll, Some(&timeout)) {
-                Ok(0) => break false,
-                Ok(_) => break true,
-                Err(rustix::io::Errno::INTR) => {}
+    /// Runs the check; returns `None` once `unwanted` says so.
+    ///
+    /// # Errors
+    /// The shell cannot be started or does not find the command, or the supervisor was killed.
+    pub(super) fn run(
+        &mut self,
+        check: &Check,
+        mark: &str,
+        case: &str,
+        unwanted: impl Fn() -> bool,
+    ) -> Result<Option<Checked>, Failure> {
+        let task = Task {
+            command: check.command.clone(),
+            timeout: check.timeout,
+            mark: mark.into(),
+            case: case.into(),
+        };
+        let Some(Ending { end, output, left }) = self.ask(&task, unwanted).map_err(|error| {
+            Failure::failed(format!("the supervisor of a check was killed: {error}"))
+        })?
+        else {
+            return Ok(None);
+        };
+        let verdict = match end {
+            End::TimedOut => Verdict::TimedOut(check.timeout),
+            End::Signal(signal) => Verdict::Signal(signal),
+            End::Exit(0) => Verdict::Passed,
+            End::Exit(code @ (126 | 127)) => {
+                let output = output.trim();
+                let why = format!("the check cannot be run (exit code {code}): {output}");
+                return Err(Failure::failed(why));
+            }
+            End::Exit(code) => Verdict::Failed(code),
+            End::NotStarted(why) => {
+                return Err(Failure::failed(format!("the check cannot be run: {why}")));
+            }
+        };
+        let verdict = match left {
+            None => verdict,
+            Some(what) => Verdict::Left(Box::new(verdict), what),
+        };
+        Ok(Some(Checked { verdict, output }))
+    }
+
+    fn ask(&mut self, task: &Task, unwanted: impl Fn() -> bool) -> io::Result<Option<Ending>> {
+        let line = serde_json::to_string(task)? + "\n";
+        self.socket.write_all(line.as_bytes())?;
+        loop {
+            if unwanted() {
+                return Ok(None);
+            }
+            let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+            match poll(&mut fds, Some(&LOOK_EVERY)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => break,
                 Err(error) => return Err(error.into()),
             }
-        };
-        // The group may be gone already.
-        let _ = kill_process_group(pid, Signal::KILL);
-        let status = child.wait()?;
-        Ok(in_time.then_some(status))
-    }
-}
-
-/// Folder for a check's own files; removed with them.
-struct WorkFolder(PathBuf);
-
-impl WorkFolder {
-    fn create(path: PathBuf) -> io::Result<WorkFolder> {
-        match std::fs::create_dir(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                std::fs::remove_dir_all(&path)?;
-                std::fs::create_dir(&path)?;
-            }
-            made => made?,
         }
-        Ok(WorkFolder(path))
+        let mut answer = String::new();
+        if self.answers.read_line(&mut answer)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Some(serde_json::from_str(&answer)?))
     }
 }
 
-impl Drop for WorkFolder {
+impl Drop for Supervisor {
+    /// Ends the check, if one runs, with all that it started.
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = self.socket.write_all(super::supervisor::END.as_bytes());
+        let _ = self.process.wait();
     }
-}
-
-fn tail(output: &mut File) -> io::Result<String> {
-    let length = output.seek(SeekFrom::End(0))?;
-    output.seek(SeekFrom::Start(length.saturating_sub(OUTPUT_MAX)))?;
-    let mut bytes = Vec::with_capacity(to_usize(length.min(OUTPUT_MAX)));
-    output.take(OUTPUT_MAX).read_to_end(&mut bytes)?;
-    assert!(to_u64(bytes.len()) <= OUTPUT_MAX, "the end of an output");
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -5,7 +5,7 @@
 
 use super::content::Content;
 use super::timeline::{Timeline, What};
-use crate::convert::index;
+use crate::convert::{index, to_u32};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ pub(super) struct Cursor<'a> {
     next: usize,
     durable: Arc<Vec<Content>>,
     durable_sum: u128,
+    /// By slot, as the durable contents.
     dirty: BTreeMap<u32, Vec<Version>>,
     mark: Option<u32>,
 }
@@ -34,6 +35,8 @@ pub(super) struct Cursor<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OpenUnit {
     pub(super) unit: u32,
+    /// Its place in contents by slot.
+    pub(super) slot: u32,
     /// The durable content, then newer ones.
     pub(super) candidates: Vec<Content>,
     /// Requests that wrote the candidates; 0 for the durable one.
@@ -47,6 +50,7 @@ pub(super) struct Point {
     /// Number of the last acknowledged entry of the recording.
     pub(super) number: u64,
     pub(super) mark: Option<u32>,
+    /// By slot.
     pub(super) durable: Arc<Vec<Content>>,
     pub(super) durable_sum: u128,
     /// In the order of units.
@@ -57,10 +61,10 @@ impl<'a> Cursor<'a> {
     /// Starts before the first event.
     pub(super) fn new(timeline: &'a Timeline) -> Cursor<'a> {
         let durable = timeline.base.clone();
-        let sum = |sum: u128, (unit, content): (u32, &Content)| {
-            sum.wrapping_add(timeline.contents.term(unit, *content))
+        let sum = |sum: u128, (unit, content): (&u32, &Content)| {
+            sum.wrapping_add(timeline.contents.term(*unit, *content))
         };
-        let durable_sum = (0..).zip(durable.iter()).fold(0, sum);
+        let durable_sum = timeline.written.iter().zip(durable.iter()).fold(0, sum);
         Cursor {
             timeline,
             next: 0,
@@ -78,13 +82,13 @@ impl<'a> Cursor<'a> {
         self.next += 1;
         match &event.what {
             What::Change { certain, .. } => {
-                for (unit, content) in self.timeline.changed(&event.what) {
-                    let versions = self.dirty.entry(unit).or_default();
+                for (slot, content) in self.timeline.changed(&event.what) {
+                    let versions = self.dirty.entry(slot).or_default();
                     let last = versions
                         .last()
                         .map(|version| (version.content, version.certain));
                     let same = (content, true);
-                    if last.unwrap_or((self.durable[index(unit)], true)) != same {
+                    if last.unwrap_or((self.durable[index(slot)], true)) != same {
                         versions.push(Version {
                             content,
                             end: event.end,
@@ -93,7 +97,7 @@ impl<'a> Cursor<'a> {
                         });
                     }
                     if versions.is_empty() {
-                        self.dirty.remove(&unit);
+                        self.dirty.remove(&slot);
                     }
                 }
             }
@@ -105,11 +109,11 @@ impl<'a> Cursor<'a> {
 
     /// Makes durable what was acknowledged before the FLUSH began.
     fn flush(&mut self, begin: u64, covers: Option<Range<u32>>) {
-        let covers = covers.unwrap_or(0..self.timeline.units);
-        let units: Vec<u32> = self.dirty.range(covers).map(|(unit, _)| *unit).collect();
+        let covers = covers.unwrap_or(0..to_u32(self.durable.len()));
+        let slots: Vec<u32> = self.dirty.range(covers).map(|(slot, _)| *slot).collect();
         let contents = &self.timeline.contents;
-        for unit in units {
-            let versions = self.dirty.get_mut(&unit).expect("a dirty unit");
+        for slot in slots {
+            let versions = self.dirty.get_mut(&slot).expect("a dirty unit");
             let covered = |version: &Version| version.certain && version.end < begin;
             let Some(newest) = versions.iter().rposition(covered) else {
                 continue;
@@ -117,9 +121,10 @@ impl<'a> Cursor<'a> {
             let content = versions[newest].content;
             versions.drain(..=newest);
             if versions.is_empty() {
-                self.dirty.remove(&unit);
+                self.dirty.remove(&slot);
             }
-            let durable = &mut Arc::make_mut(&mut self.durable)[index(unit)];
+            let unit = self.timeline.written[index(slot)];
+            let durable = &mut Arc::make_mut(&mut self.durable)[index(slot)];
             self.durable_sum = self
                 .durable_sum
                 .wrapping_sub(contents.term(unit, *durable))
@@ -134,14 +139,15 @@ impl<'a> Cursor<'a> {
         let event = self.next - 1;
         let now = self.timeline.events[event].end;
         let mut open: BTreeMap<u32, OpenUnit> = BTreeMap::new();
-        let unit_of = |unit: u32| OpenUnit {
-            unit,
-            candidates: vec![self.durable[index(unit)]],
+        let unit_of = |slot: u32| OpenUnit {
+            unit: self.timeline.written[index(slot)],
+            slot,
+            candidates: vec![self.durable[index(slot)]],
             requests: vec![0],
             newest: 0,
         };
-        for (&unit, versions) in &self.dirty {
-            let at = open.entry(unit).or_insert_with(|| unit_of(unit));
+        for (&slot, versions) in &self.dirty {
+            let at = open.entry(slot).or_insert_with(|| unit_of(slot));
             for version in versions {
                 if version.certain {
                     at.newest = u32::try_from(at.candidates.len()).expect("few versions");
@@ -158,8 +164,8 @@ impl<'a> Cursor<'a> {
             if event.begin >= now {
                 continue;
             }
-            for (unit, content) in self.timeline.changed(&event.what) {
-                let at = open.entry(unit).or_insert_with(|| unit_of(unit));
+            for (slot, content) in self.timeline.changed(&event.what) {
+                let at = open.entry(slot).or_insert_with(|| unit_of(slot));
                 if at.candidates.last() != Some(&content) {
                     at.candidates.push(content);
                     at.requests.push(event.number);

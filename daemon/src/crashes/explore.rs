@@ -4,7 +4,6 @@
 
 use super::args::{At, CrashesArgs, Model};
 use super::case::Case;
-use super::check::Verdict;
 use super::cursor::{Cursor, Point};
 use super::flash::{Device, Run};
 use super::ledger::{Kept, Ledger};
@@ -18,7 +17,6 @@ use crate::failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, channel, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -27,8 +25,10 @@ const STRIDES: [usize; 4] = [64, 16, 4, 1];
 /// Failed states whose shrinking is tried.
 const SHRUNK_MAX: usize = 3;
 
-/// Events at which power fails.
-pub(super) fn points(timeline: &Timeline, at: At, every: u64) -> Vec<usize> {
+/// Events after which power fails; by the model `flash`, events in whose operations it fails. A
+/// FLUSH has taken effect after its event, so what it can lose is lost after the event before it.
+pub(super) fn points(timeline: &Timeline, args: &CrashesArgs) -> Vec<usize> {
+    let (at, model) = (args.at, args.model);
     let wanted = |what: &What| match at {
         At::Request => true,
         At::Flush => matches!(what, What::Flush { .. }),
@@ -37,8 +37,13 @@ pub(super) fn points(timeline: &Timeline, at: At, every: u64) -> Vec<usize> {
     let events = timeline.events.iter().enumerate();
     events
         .filter(|(_, event)| wanted(&event.what))
-        .map(|(index, _)| index)
-        .step_by(crate::convert::to_usize(every))
+        .filter_map(
+            |(index, _)| match at == At::Flush && model != Model::Flash {
+                true => index.checked_sub(1),
+                false => Some(index),
+            },
+        )
+        .step_by(crate::convert::to_usize(args.every))
         .collect()
 }
 
@@ -48,7 +53,8 @@ pub(super) struct Explorer<'a> {
     shared: Arc<Shared>,
     ledger: Option<Ledger>,
     report: Report,
-    interrupted: Arc<AtomicBool>,
+    /// Entry after which the first checked state was taken.
+    first: Option<u64>,
     work: SyncSender<Work>,
     done: Receiver<Result<Done, Failure>>,
     bar: ProgressBar,
@@ -66,10 +72,10 @@ pub(super) fn explore(
     jobs: u32,
 ) -> Result<Report, Failure> {
     let timeline = shared.timeline.clone();
-    let points = points(&timeline, args.at, args.every);
+    let points = points(&timeline, args);
     if points.is_empty() {
         return Err(Failure::usage(format!(
-            "--at {}: the recording has none of them",
+            "--at {}: the recording has no point of this kind",
             serde_json::to_string(&args.at)
                 .unwrap_or_default()
                 .trim_matches('"')
@@ -91,7 +97,7 @@ pub(super) fn explore(
         shared: shared.clone(),
         ledger,
         report: Report::new(args, &timeline, to_u64(points.len()), jobs),
-        interrupted: crate::interrupt::flag()?,
+        first: None,
         work,
         done,
         bar: bar(to_u64(points.len())),
@@ -106,7 +112,11 @@ pub(super) fn explore(
                     loop {
                         let next = queue.lock().recv();
                         let Ok(next) = next else { return worker };
-                        if tell.send(worker.run(next)).is_err() {
+                        let done = worker.run(next);
+                        if done.is_err() {
+                            worker.give_up();
+                        }
+                        if tell.send(done).is_err() {
                             return worker;
                         }
                     }
@@ -116,6 +126,9 @@ pub(super) fn explore(
         drop(tell);
         let visited = explorer.visit(&timeline, &points);
         let visited = visited.and_then(|()| explorer.drain());
+        if visited.is_err() {
+            shared.give_up();
+        }
         // Without the sender and receiver the workers end.
         let Explorer {
             report,
@@ -167,7 +180,7 @@ impl Explorer<'_> {
         Ok(())
     }
 
-    /// Visits points in order; `only_newest` takes one state of each and does not count it.
+    /// Visits points in order; `only_newest` takes one state of each and does not count the point.
     fn pass(
         &mut self,
         timeline: &Timeline,
@@ -185,27 +198,30 @@ impl Explorer<'_> {
             let point = cursor.point();
             if only_newest {
                 let (case, choice) = models::prefix(&point);
+                self.first = Some(point.number);
+                self.report.states += 1;
                 self.offer(&point, case, &choice)?;
                 continue;
             }
-            match self.args.model {
-                Model::Prefix => {
-                    let (case, choice) = models::prefix(&point);
-                    self.report.states += 1;
-                    self.offer(&point, case, &choice)?;
-                }
-                _ => {
-                    for choice in models::cache(&point, self.args.states, self.args.seed) {
-                        let case = Case::cache(point.number, &point.open, &choice);
-                        self.report.states += 1;
-                        self.offer(&point, case, &choice)?;
-                    }
-                }
+            let newest = models::newest(&point);
+            let choices = match self.args.model {
+                Model::Prefix => vec![newest.clone()],
+                _ => models::cache(&point, self.args.states, self.args.seed),
+            };
+            for choice in choices {
+                let case = match self.args.model {
+                    Model::Prefix => models::prefix(&point).0,
+                    _ => Case::cache(point.number, &point.open, &choice),
+                };
+                // The first state was counted when it was taken.
+                let is_first = self.first == Some(point.number) && choice == newest;
+                self.report.states += u64::from(!is_first);
+                self.offer(&point, case, &choice)?;
             }
-            self.advance();
             if self.is_over() {
                 break;
             }
+            self.advance();
         }
         Ok(())
     }
@@ -242,10 +258,10 @@ impl Explorer<'_> {
                     state: Source::Flash(Box::new(dead)),
                 })?;
             }
-            self.advance();
             if self.is_over() {
                 break;
             }
+            self.advance();
         }
         Ok(())
     }
@@ -312,18 +328,21 @@ impl Explorer<'_> {
                 self.note_known(kept);
                 return Ok(());
             }
+            Found::Skipped => {
+                self.is_over();
+                return Ok(());
+            }
             Found::Checked(checked) => checked,
         };
         self.report.checked += 1;
         self.report.check_seconds += done.took.as_secs_f64();
         let mark = done.mark.map_or("", |mark| self.shared.mark(mark));
-        // A check that was too slow once may be fast enough the next time.
-        let timed_out = matches!(checked.verdict, Verdict::TimedOut(_));
-        if let (Some(ledger), Some(key), false) = (&mut self.ledger, done.key, timed_out) {
+        let of_this_run = checked.verdict.is_of_this_run();
+        if let (Some(ledger), Some(key), false) = (&mut self.ledger, done.key, of_this_run) {
             ledger.add(key, &done.case, mark, &checked.verdict, &checked.output)?;
         }
         if !checked.verdict.passed() {
-            self.report.timed_out += u64::from(timed_out);
+            self.report.timed_out += u64::from(checked.verdict.is_timeout());
             self.report.add(FailedCase {
                 case: done.case,
                 mark: mark.to_owned(),
@@ -335,6 +354,10 @@ impl Explorer<'_> {
     }
 
     fn note_known(&mut self, kept: Kept) {
+        if !kept.passed && !self.shared.count_failure() {
+            self.is_over();
+            return;
+        }
         self.report.from_ledger += 1;
         self.report.checked += 1;
         if !kept.passed {
@@ -361,12 +384,11 @@ impl Explorer<'_> {
         ));
     }
 
-    /// Returns whether enough states have failed, or the user has interrupted.
+    /// Returns whether enough states have failed, or the user has interrupted; the report says so.
     fn is_over(&mut self) -> bool {
-        self.report.interrupted |= self.interrupted.load(Relaxed);
-        let most = self.args.failures;
-        self.report.stopped |= most > 0 && self.report.failed >= most;
-        self.report.interrupted || self.report.stopped
+        self.report.interrupted |= self.shared.is_interrupted();
+        self.report.stopped |= self.shared.has_enough();
+        self.shared.is_over()
     }
 }
 
@@ -385,7 +407,10 @@ fn shrink_failed(
         let Case::Cache { entry, units } = &case else {
             continue;
         };
-        let (point, choice) = find(&shared.timeline, *entry, Some(units))?;
+        // A case of a ledger may be none of this recording.
+        let Ok((point, choice)) = find(&shared.timeline, *entry, Some(units)) else {
+            continue;
+        };
         if let Some(shrunk) = shrink(worker, shared, &point, choice)? {
             let mark = point.mark.map_or("", |mark| shared.mark(mark));
             report.shrunk(FailedCase {

@@ -5,13 +5,15 @@
 //! of their acknowledgements, so an operation has the same number in every run. Background work and
 //! the write cache of the recorded device are left out.
 
-use super::content::{Content, Contents, ZEROS};
+use super::content::{Content, ZEROS};
 use super::models::State;
 use super::timeline::{Timeline, What};
 use crate::convert::{index, narrow, to_u64, to_usize};
 use crate::failure::Failure;
 use crate::flash_device::FlashDevice;
 use crate::pages::{PageIo, extent_bytes, extent_end};
+use crate::size::show_size;
+use crate::sys;
 use ftl_core::{Ftl, FtlError, Lpn, Start};
 use ftld_traces::recording::Kind;
 use nand_model::store::{Change, MemStore};
@@ -19,11 +21,13 @@ use nand_model::{Chip, Cut, Nanos, SplitMix};
 use std::path::Path;
 use std::sync::Arc;
 
+/// Memory of a block and of a logical page in the tables of chip and scheme, at least.
+const BLOCK_BYTES: u64 = 64;
+const PAGE_BYTES: u64 = 8;
+
 /// The recorded device without its content.
 pub(super) struct Device {
     flash: FlashDevice,
-    units: u32,
-    unit_bytes: u32,
 }
 
 /// A device in memory that executes the recording.
@@ -59,11 +63,35 @@ impl Device {
                 "{name}: names no flash; use --model cache or prefix"
             ))
         })?;
-        Ok(Device {
+        let device = Device {
             flash: FlashDevice::recorded(flash, &name.to_string())?,
-            units: timeline.units,
-            unit_bytes: timeline.unit_bytes,
-        })
+        };
+        let (page, unit) = (to_u64(device.page()), u64::from(timeline.unit_bytes));
+        let room = u64::from(flash.logical_pages) * page;
+        if !page.is_multiple_of(unit) || timeline.head.size > room {
+            return Err(Failure::failed(format!(
+                "{name}: {} bytes in units of {unit} do not fit {} flash pages of {page}; the \
+                 recording is damaged, or of an older ftld: use --model cache or prefix",
+                timeline.head.size, flash.logical_pages
+            )));
+        }
+        device.has_memory(&name.to_string())?;
+        Ok(device)
+    }
+
+    /// Refuses a chip whose tables alone do not fit the memory.
+    fn has_memory(&self, recording: &str) -> Result<(), Failure> {
+        let blocks = u64::from(self.flash.profile.geometry.blocks) * BLOCK_BYTES;
+        let wanted = blocks + u64::from(self.flash.config.logical_pages) * PAGE_BYTES;
+        match sys::memory_available() {
+            Some(free) if wanted > free => Err(Failure::failed(format!(
+                "{recording}: its flash needs {} of memory, {} is available; use --model cache or \
+                 prefix",
+                show_size(wanted),
+                show_size(free)
+            ))),
+            _ => Ok(()),
+        }
     }
 
     fn page(&self) -> usize {
@@ -91,9 +119,9 @@ impl<'a> Run<'a> {
             now: 0,
         };
         let base = timeline.base.clone();
-        for (unit, content) in (0..).zip(base.iter()) {
+        for (unit, content) in timeline.written.iter().zip(base.iter()) {
             if *content != ZEROS {
-                run.write_unit(unit, *content)?;
+                run.write_unit(*unit, *content)?;
             }
         }
         run.now = run.ftl.flush(run.now).map_err(of_run)?;
@@ -155,7 +183,8 @@ impl<'a> Run<'a> {
                     return Ok(());
                 };
                 let contents: Vec<_> = parts.iter().map(|(_, content)| *content).collect();
-                let offset = u64::from(*first) * u64::from(self.timeline.unit_bytes);
+                let first = self.timeline.written[index(*first)];
+                let offset = u64::from(first) * u64::from(self.timeline.unit_bytes);
                 self.write(offset, &contents)
             }
             What::Change { .. } => {
@@ -236,20 +265,24 @@ impl Dead {
     /// Mounts the flash and reads everything.
     ///
     /// # Errors
-    /// The scheme does not mount, or a page cannot be read: the text says why.
-    pub(super) fn mount(self, contents: &Contents) -> Result<State, String> {
+    /// The scheme does not mount, a page cannot be read, or data is where no request wrote any: the
+    /// text says which.
+    pub(super) fn mount(self, timeline: &Timeline) -> Result<State, String> {
+        let contents = &timeline.contents;
         let device = &self.device;
         let chip =
             Chip::open(device.flash.profile, self.store).map_err(|error| error.to_string())?;
         let FlashDevice { scheme, config, .. } = &device.flash;
         let ftl = scheme.start(chip, config, Start::Mount);
         let mut ftl = ftl.map_err(|error| error.to_string())?;
-        let unit = index(device.unit_bytes);
-        let per_page = narrow(to_u64(device.page() / unit));
+        let unit = u64::from(timeline.unit_bytes);
+        let per_page = narrow(to_u64(device.page()) / unit);
+        let units = narrow(timeline.head.size / unit);
         let mut page = vec![0; device.page()];
-        let mut durable = vec![ZEROS; index(device.units)];
+        let mut durable = vec![ZEROS; timeline.written.len()];
+        let mut slots = (0..).zip(timeline.written.iter()).peekable();
         let (mut now, mut sum) = (0, 0u128);
-        for number in 0..device.units.div_ceil(per_page) {
+        for number in 0..units.div_ceil(per_page) {
             let lpn = Lpn::new(number);
             if !ftl.is_mapped(lpn).map_err(|error| error.to_string())? {
                 continue;
@@ -257,9 +290,14 @@ impl Dead {
             now = ftl
                 .read(now, lpn, &mut page)
                 .map_err(|error| format!("logical page {number}: {error}"))?;
-            for (at, bytes) in (number * per_page..device.units).zip(page.chunks(unit)) {
+            for (at, bytes) in (number * per_page..units).zip(page.chunks(to_usize(unit))) {
                 let content = contents.id_of(bytes).map_err(|error| error.to_string())?;
-                durable[index(at)] = content;
+                while slots.next_if(|(_, unit)| **unit < at).is_some() {}
+                match slots.next_if(|(_, unit)| **unit == at) {
+                    Some((slot, _)) => durable[slot] = content,
+                    None if content == ZEROS => {}
+                    None => return Err(format!("unit {at} has data that no request wrote")),
+                }
                 sum = sum.wrapping_add(contents.term(at, content));
             }
         }

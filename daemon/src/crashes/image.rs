@@ -11,6 +11,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Bytes written at once at most.
@@ -22,6 +23,8 @@ pub(super) struct RawImage {
     file: File,
     size: u64,
     unit: u64,
+    /// The unit of each slot.
+    written: Arc<Vec<u32>>,
     has: Vec<Content>,
     /// Identity and times of the file when the last state was complete.
     stamp: Option<Stamp>,
@@ -45,18 +48,20 @@ impl RawImage {
     ///
     /// # Errors
     /// The host refuses.
-    pub(super) fn create(path: PathBuf, units: u32, unit_bytes: u32) -> io::Result<RawImage> {
-        let (unit, size) = (
-            u64::from(unit_bytes),
-            u64::from(units) * u64::from(unit_bytes),
-        );
+    pub(super) fn create(
+        path: PathBuf,
+        size: u64,
+        unit_bytes: u32,
+        written: Arc<Vec<u32>>,
+    ) -> io::Result<RawImage> {
         let file = RawImage::new_file(&path, size)?;
         Ok(RawImage {
             path,
             file,
             size,
-            unit,
-            has: vec![ZEROS; index(units)],
+            unit: u64::from(unit_bytes),
+            has: vec![ZEROS; written.len()],
+            written,
             stamp: None,
         })
     }
@@ -100,12 +105,12 @@ impl RawImage {
         };
         let mut result = Ok(());
         let unit = to_usize(self.unit);
-        state.each(|number, content| {
-            let has = &mut self.has[index(number)];
+        state.each(|slot, content| {
+            let has = &mut self.has[index(slot)];
             if *has == content || result.is_err() {
                 return;
             }
-            let at = u64::from(number) * self.unit;
+            let at = u64::from(self.written[index(slot)]) * self.unit;
             result = (|| {
                 if run.end() != at || run.bytes.len() + unit > RUN_BYTES {
                     run.write(&self.file)?;
@@ -219,18 +224,17 @@ impl BlockDevice for ImageDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     #[test]
     fn a_change_by_the_check_never_stays_in_the_next_state() {
         let folder = tempfile::tempdir().unwrap();
         let contents = Contents::new(folder.path(), 512).unwrap();
         let path = folder.path().join("image");
-        let mut image = RawImage::create(path.clone(), 2, 512).unwrap();
+        let mut image = RawImage::create(path.clone(), 1024, 512, Arc::new(vec![0])).unwrap();
         for byte in 1..=20 {
             let content = contents.id_of(&[byte; 512]).unwrap();
             let state = State {
-                durable: Arc::new(vec![content, ZEROS]),
+                durable: Arc::new(vec![content]),
                 changed: Vec::new(),
                 sum: 0,
             };

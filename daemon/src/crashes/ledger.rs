@@ -13,8 +13,11 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
+
+/// Longest line: the case names many units, the output is bounded.
+const LINE_MAX: u64 = 64 << 20;
 
 /// Identity of an exploration.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +80,13 @@ impl Ledger {
                 + i128::from(recording.mtime_nsec()),
             check: args.check.clone(),
         };
-        let mut file = File::options()
+        // A pipe or an endless device has no end to append to.
+        if std::fs::metadata(path).is_ok_and(|of| !of.is_file() && !of.is_dir()) {
+            return Err(Failure::usage(format!(
+                "--ledger {name}: is no regular file; name one, or a new file"
+            )));
+        }
+        let file = File::options()
             .read(true)
             .append(true)
             .create(true)
@@ -89,58 +98,65 @@ impl Ledger {
             let why = format!("{name}: another exploration writes it; wait until that has ended");
             return Err(Failure::new(Exit::InUse, why));
         }
-        let mut text = String::new();
-        file.read_to_string(&mut text)
-            .map_err(|error| match error.kind() {
-                ErrorKind::InvalidData => foreign(&name),
-                _ => failed(error),
-            })?;
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        // Nothing is cut off a file before it proved to be a ledger.
-        if whole == 0 && !line_of(&subject)?.starts_with(&text) {
-            return Err(foreign(&name));
-        }
-        let mut lines = text[..whole].lines();
-        let mut ledger = Ledger { name, file };
-        let mut known = HashMap::new();
-        match lines.next() {
-            None => {
-                ledger.cut(text.len(), whole)?;
-                ledger.write(&subject)?;
-            }
-            Some(first) => {
-                let of: Subject = serde_json::from_str(first).map_err(|_| foreign(&ledger.name))?;
-                if of != subject {
-                    return Err(Failure::usage(format!(
-                        "{}: has verdicts of another recording or check ({}, {:?}); give another --ledger",
-                        ledger.name, of.recording, of.check
-                    )));
+        let length = file.metadata().map_err(failed)?.len();
+        let mut lines = Lines {
+            source: BufReader::new(file.try_clone().map_err(failed)?),
+            whole: 0,
+        };
+        let mut ledger = Ledger {
+            name: name.clone(),
+            file,
+        };
+        let first = match lines.next().map_err(failed)? {
+            Next::Whole(line) => Some(line),
+            Next::Part(part) => {
+                // Nothing is cut off a file before it proved to be a ledger.
+                if !line_of(&subject)?.as_bytes().starts_with(&part) {
+                    return Err(foreign(&ledger.name));
                 }
-                ledger.cut(text.len(), whole)?;
+                None
+            }
+        };
+        let Some(first) = first else {
+            ledger.cut(length, 0)?;
+            ledger.write(&subject)?;
+            return Ok((Some(ledger), HashMap::new()));
+        };
+        let of: Subject = serde_json::from_slice(&first).map_err(|_| foreign(&ledger.name))?;
+        if of != subject {
+            return Err(Failure::usage(format!(
+                "{}: has verdicts of another recording or check ({}, {:?}); give another --ledger",
+                ledger.name, of.recording, of.check
+            )));
+        }
+        let (mut known, mut unknown) = (HashMap::new(), 0u64);
+        while let Next::Whole(line) = lines.next().map_err(failed)? {
+            match verdict(&line) {
+                Some((key, kept)) => drop(known.insert(key, kept)),
+                None => unknown += 1,
             }
         }
-        for line in lines {
-            let line: Line = serde_json::from_str(line).map_err(|_| foreign(&ledger.name))?;
-            let key = u128::from_str_radix(&line.key, 16).map_err(|_| foreign(&ledger.name))?;
-            let kept = Kept {
-                case: Case::parse(&line.case)?,
-                passed: line.passed,
-                said: line.said,
-                mark: line.mark,
-                output: line.output,
-            };
-            known.insert(key, kept);
+        if unknown > 0 {
+            tracing::warn!(
+                "{}: {} no verdict; such states are checked again",
+                ledger.name,
+                match unknown {
+                    1 => "1 line is".to_owned(),
+                    several => format!("{several} lines are"),
+                }
+            );
         }
+        ledger.cut(length, lines.whole)?;
         Ok((Some(ledger), known))
     }
 
     /// Cuts off the part of a line that a killed run left.
-    fn cut(&mut self, len: usize, whole: usize) -> Result<(), Failure> {
-        if whole == len {
+    fn cut(&mut self, length: u64, whole: u64) -> Result<(), Failure> {
+        if whole == length {
             return Ok(());
         }
         self.file
-            .set_len(to_u64(whole))
+            .set_len(whole)
             .map_err(|error| Failure::io(&self.name, &error))
     }
 
@@ -179,6 +195,46 @@ impl Ledger {
             .write_all(line_of(line)?.as_bytes())
             .map_err(|error| Failure::io(&self.name, &error))
     }
+}
+
+/// Reads a ledger line by line: its length is no bound of the memory.
+struct Lines {
+    source: BufReader<File>,
+    /// Bytes of the lines so far.
+    whole: u64,
+}
+
+enum Next {
+    Whole(Vec<u8>),
+    /// The last line without its end; empty at the end of the file.
+    Part(Vec<u8>),
+}
+
+impl Lines {
+    fn next(&mut self) -> std::io::Result<Next> {
+        let mut line = Vec::new();
+        let mut source = (&mut self.source).take(LINE_MAX);
+        let bytes = source.read_until(b'\n', &mut line)?;
+        if line.last() != Some(&b'\n') {
+            return Ok(Next::Part(line));
+        }
+        self.whole += to_u64(bytes);
+        Ok(Next::Whole(line))
+    }
+}
+
+/// Returns the verdict of a line with its key, if it is one.
+fn verdict(line: &[u8]) -> Option<(u128, Kept)> {
+    let line: Line = serde_json::from_slice(line).ok()?;
+    let key = u128::from_str_radix(&line.key, 16).ok()?;
+    let kept = Kept {
+        case: Case::parse(&line.case).ok()?,
+        passed: line.passed,
+        said: line.said,
+        mark: line.mark,
+        output: line.output,
+    };
+    Some((key, kept))
 }
 
 fn line_of(line: &impl Serialize) -> Result<String, Failure> {

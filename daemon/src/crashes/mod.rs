@@ -5,9 +5,12 @@
 //! [`models`] or [`flash`] (states) -> [`worker`] (image, check) -> [`report`]. A state is a content
 //! number per unit; equal states are checked once.
 //!
-//! Invariants: the recording is only read. States follow from the recording, the options and the
-//! seed. Everything else is written below one scratch folder, which is removed at the end. If the
-//! process dies, a ledger has the verdicts so far.
+//! Checks run in a [`supervisor`] process for each job, which leaves nothing of them.
+//!
+//! Invariants: the recording is only read, and none of its numbers is used unchecked. States follow
+//! from the recording, the options and the seed. Everything else is written below one [`scratch`]
+//! folder, which is removed at the end, never across a mount. If the process dies, a ledger has the
+//! verdicts so far.
 
 mod args;
 mod case;
@@ -20,27 +23,27 @@ mod image;
 mod ledger;
 mod models;
 mod report;
+mod scratch;
 mod shrink;
+mod supervisor;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod visit;
 mod worker;
 
 pub use args::{At, CrashesArgs, Model};
+pub use supervisor::supervise;
+pub use visit::visit;
 
-use crate::convert::to_u64;
-use crate::failure::{Exit, Failure};
-use crate::output;
-use crate::size::show_size;
+use crate::failure::Failure;
+use crate::{interrupt, output};
 use case::Case;
-use content::ZEROS;
 use flash::{Device, Run};
-use nix::sys::statvfs::statvfs;
 use report::{About, FailedCase, Report};
-use std::collections::HashSet;
+use scratch::Scratch;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tempfile::TempDir;
 use timeline::Timeline;
 use worker::{Found, Shared, Source, Work, Worker};
 
@@ -66,6 +69,11 @@ pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
         output::writable(option, path)?;
     }
     let case = args.case.as_deref().map(Case::parse).transpose()?;
+    // One case ends at once; its supervisor removes the folder.
+    let interrupted = match case {
+        Some(_) => Arc::default(),
+        None => interrupt::flag()?,
+    };
     let scratch = Scratch::create(args)?;
     let timeline = Timeline::read(&args.recording, args.cut_off, scratch.path())?;
     let jobs = match case {
@@ -76,7 +84,7 @@ pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
         }),
     };
     scratch.has_room(&timeline, jobs)?;
-    let shared = Shared::new(timeline, args);
+    let shared = Shared::new(timeline, args, interrupted);
     match case {
         Some(case) => show(args, &shared, scratch.path(), &case, json),
         None => {
@@ -91,19 +99,18 @@ fn finish(args: &CrashesArgs, shared: &Shared, report: &Report, json: bool) -> R
     let about = About {
         timeline: &shared.timeline,
     };
-    let write = |option: &str, path: &Path, text: String| {
-        std::fs::write(path, text).map_err(|error| output::unwritable(option, path, &error))
+    // A file that cannot be written does not take the report with it.
+    let write = |option: &str, path: &Option<PathBuf>, text: Result<String, Failure>| {
+        let Some(path) = path else { return Ok(()) };
+        std::fs::write(path, text?).map_err(|error| output::unwritable(option, path, &error))
     };
-    if let Some(path) = &args.junit {
-        write("--junit", path, report::junit(report, &about)?)?;
-    }
-    if let Some(path) = &args.html {
-        write("--html", path, report::html(report, &about))?;
-    }
+    let junit = write("--junit", &args.junit, report::junit(report, &about));
+    let html = write("--html", &args.html, Ok(report::html(report, &about)));
     match json {
         true => output::print_json("crashes", report.json(&about))?,
         false => output::print(&report::text(report, &about))?,
     }
+    junit.and(html)?;
     if report.failed > 0 {
         let checked = output::counted(report.checked, "state");
         let what = format!("{} of {checked} failed", report.failed);
@@ -151,10 +158,10 @@ fn show(
     let Found::Checked(checked) = done.verdict else {
         unreachable!("the only case has no equal and no earlier verdict");
     };
-    if let Some(keep) = &args.keep {
-        std::fs::copy(worker.image(), keep)
-            .map_err(|error| output::unwritable("--keep", keep, &error))?;
-    }
+    let kept = args.keep.as_ref().map_or(Ok(()), |keep| {
+        let copied = std::fs::copy(worker.image(), keep).map(drop);
+        copied.map_err(|error| output::unwritable("--keep", keep, &error))
+    });
     let about = About { timeline };
     let failed = FailedCase {
         case: case.clone(),
@@ -189,6 +196,7 @@ fn show(
         text += &format!("the check: {}\n", failed.said);
         output::print(&text)?;
     }
+    kept?;
     match checked.verdict.passed() {
         true => Ok(()),
         false => Err(Failure::failed(format!("{case}: {}", failed.said))),
@@ -226,62 +234,4 @@ fn cut_flash(
     Err(Failure::usage(format!(
         "the recording has no entry {entry}"
     )))
-}
-
-/// Folder of all temporary files, removed when it is dropped.
-struct Scratch(TempDir);
-
-impl Scratch {
-    fn create(args: &CrashesArgs) -> Result<Scratch, Failure> {
-        let folder = args.scratch.clone().unwrap_or_else(|| {
-            let shm = PathBuf::from("/dev/shm");
-            match std::env::var_os("TMPDIR") {
-                Some(folder) => folder.into(),
-                None if tempfile::tempfile_in(&shm).is_ok() => shm,
-                None => std::env::temp_dir(),
-            }
-        });
-        tempfile::Builder::new()
-            .prefix("ftld-crashes-")
-            .tempdir_in(&folder)
-            .map(Scratch)
-            .map_err(|error| {
-                let what = format!("{}: {error}; choose another by --scratch", folder.display());
-                Failure::failed(what)
-            })
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    /// Refuses a folder without room for the images.
-    fn has_room(&self, timeline: &Timeline, jobs: u32) -> Result<(), Failure> {
-        let Ok(fs) = statvfs(self.path()) else {
-            return Ok(());
-        };
-        let free = fs.blocks_available() * fs.fragment_size();
-        // No state has more units with data than were ever written.
-        let mut written: HashSet<u32> = HashSet::new();
-        let base = (0..).zip(timeline.base.iter());
-        written.extend(
-            base.filter(|(_, content)| **content != ZEROS)
-                .map(|(unit, _)| unit),
-        );
-        written.extend(timeline.parts.iter().map(|(unit, _)| *unit));
-        let image = to_u64(written.len()) * u64::from(timeline.unit_bytes);
-        let wanted = image * u64::from(jobs);
-        if wanted <= free {
-            return Ok(());
-        }
-        Err(Failure::new(
-            Exit::Failed,
-            format!(
-                "{}: {} free, {jobs} images need up to {}; free some, choose another folder by --scratch, or fewer --jobs",
-                self.path().display(),
-                show_size(free),
-                show_size(wanted)
-            ),
-        ))
-    }
 }

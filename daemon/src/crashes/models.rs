@@ -10,8 +10,9 @@ use std::sync::Arc;
 /// Content of a whole device.
 #[derive(Clone)]
 pub(super) struct State {
+    /// By slot.
     pub(super) durable: Arc<Vec<Content>>,
-    /// Units that differ from `durable`, in order.
+    /// Slots that differ from `durable`, in order.
     pub(super) changed: Vec<(u32, Content)>,
     /// Equal for equal contents.
     pub(super) sum: u128,
@@ -30,7 +31,7 @@ impl State {
         for (unit, candidate) in point.open.iter().zip(choice) {
             let (old, new) = (unit.candidates[0], unit.candidates[index(*candidate)]);
             if old != new {
-                changed.push((unit.unit, new));
+                changed.push((unit.slot, new));
                 sum = sum
                     .wrapping_sub(contents.term(unit.unit, old))
                     .wrapping_add(contents.term(unit.unit, new));
@@ -43,14 +44,14 @@ impl State {
         }
     }
 
-    /// Calls `each` with the content of every unit, in order.
+    /// Calls `each` with every slot and its content, in order.
     pub(super) fn each(&self, mut each: impl FnMut(u32, Content)) {
         let mut changed = self.changed.iter().peekable();
-        for (unit, durable) in (0..).zip(self.durable.iter()) {
-            let new = changed.next_if(|(at, _)| *at == unit);
-            each(unit, new.map_or(*durable, |(_, content)| *content));
+        for (slot, durable) in (0..).zip(self.durable.iter()) {
+            let new = changed.next_if(|(at, _)| *at == slot);
+            each(slot, new.map_or(*durable, |(_, content)| *content));
         }
-        assert!(changed.next().is_none(), "changed units in order");
+        assert!(changed.next().is_none(), "changed slots in order");
     }
 }
 

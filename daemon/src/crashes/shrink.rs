@@ -59,7 +59,10 @@ pub(super) fn shrink(
             }
             let case = Case::cache(point.number, &point.open, &fewer);
             let state = State::of(point, &fewer, &shared.timeline.contents);
-            let checked = worker.check(&state, point.mark, &case)?;
+            let checked = worker.check(&state, point.mark, &case, || shared.is_interrupted())?;
+            let Some(checked) = checked else {
+                return Ok(found);
+            };
             checks += 1;
             if !checked.verdict.passed() {
                 found = Some(Shrunk { case, checked });

@@ -2,14 +2,21 @@
 //!
 //! A unit is the device's unit of atomicity: a power cut leaves each unit with one of its contents.
 //! A request that covers a part of a unit gives it a new content as a whole, as the device does.
+//!
+//! Memory grows with what the recording contains, not with the device: contents are kept by *slot*,
+//! the number of a unit among those that ever had data. All other units are zeros at every moment.
 
 use super::content::{Content, Contents, ZEROS};
-use crate::convert::{index, narrow, to_u64, to_usize};
+use crate::convert::{index, narrow, to_u32, to_usize};
 use crate::failure::Failure;
 use ftld_traces::recording::{Entry, Head, Kind, Reader};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Smallest and largest unit of atomicity, in bytes.
+const UNIT_BYTES: std::ops::RangeInclusive<u32> = 512..=64 << 10;
 
 /// One event: a change, a FLUSH or a mark.
 pub(super) struct Event {
@@ -31,12 +38,12 @@ pub(super) enum What {
         kind: Kind,
         /// Index range in [`Timeline::parts`].
         parts: Range<usize>,
-        /// Units that become zeros as a whole.
+        /// Slots whose units become zeros as a whole.
         zeros: Range<u32>,
         /// False for a failed request: it may have happened, in part.
         certain: bool,
     },
-    /// Everything acknowledged before its begin is durable; with a range, only these units.
+    /// Everything acknowledged before its begin is durable; with a range, only these slots.
     Flush { covers: Option<Range<u32>> },
     /// Index in [`Timeline::marks`].
     Mark(u32),
@@ -46,11 +53,14 @@ pub(super) enum What {
 pub(super) struct Timeline {
     pub(super) head: Head,
     pub(super) unit_bytes: u32,
-    pub(super) units: u32,
-    /// Contents before the first event.
+    /// Units that ever had data, in order: the unit of each slot.
+    pub(super) written: Arc<Vec<u32>>,
+    /// Contents before the first event, by slot.
     pub(super) base: Arc<Vec<Content>>,
+    /// Bytes of initial content that could not be read when the recording began.
+    pub(super) unreadable: Vec<Range<u64>>,
     pub(super) events: Vec<Event>,
-    /// Units that changes cover in part or with data.
+    /// Slots that changes cover in part or with data.
     pub(super) parts: Vec<(u32, Content)>,
     pub(super) marks: Vec<String>,
     /// For each event the smallest begin of it and all later ones.
@@ -75,24 +85,27 @@ impl Timeline {
                 "{name}: recorded without data; record again without `--record-data off`"
             )));
         }
-        if unit < 512 || !unit.is_power_of_two() || !head.size.is_multiple_of(u64::from(unit)) {
+        let is_unit = UNIT_BYTES.contains(&unit) && unit.is_power_of_two();
+        if !is_unit || !head.size.is_multiple_of(u64::from(unit)) {
             return Err(Failure::failed(format!(
                 "{name}: a device of {} bytes with units of {unit}; the recording is damaged",
                 head.size
             )));
         }
-        let units = u32::try_from(head.size / u64::from(unit)).map_err(|_| {
-            Failure::failed(format!(
+        if u32::try_from(head.size / u64::from(unit)).is_err() {
+            return Err(Failure::failed(format!(
                 "{name}: the device is too large: {} bytes",
                 head.size
-            ))
-        })?;
+            )));
+        }
         let contents =
             Contents::new(scratch, unit).map_err(|error| Failure::io(scratch.display(), &error))?;
         let mut builder = Builder {
-            unit,
-            now: vec![ZEROS; index(units)],
+            unit: u64::from(unit),
+            size: head.size,
+            now: BTreeMap::new(),
             base: None,
+            unreadable: Vec::new(),
             events: Vec::new(),
             parts: Vec::new(),
             marks: Vec::new(),
@@ -101,25 +114,38 @@ impl Timeline {
         };
         for (number, entry) in (1..).zip(&mut reader) {
             let full = |error| Failure::io(format!("{}: contents", scratch.display()), &error);
-            let entry = entry.map_err(failed)?;
-            let has_data = matches!(entry.kind, Kind::Write | Kind::Base);
-            if has_data && to_u64(entry.data.len()) != entry.length {
-                return Err(Failure::failed(format!(
-                    "{name}: entry {number} has {} bytes of data for {}; the recording is damaged",
-                    entry.data.len(),
-                    entry.length
-                )));
-            }
-            builder.add(number, &entry).map_err(full)?;
+            builder.add(number, &entry.map_err(failed)?).map_err(full)?;
         }
         let Builder {
             now,
             base,
-            events,
-            parts,
+            unreadable,
+            mut events,
+            mut parts,
             marks,
             ..
         } = builder;
+        let base = base.unwrap_or(now);
+        let units = base.keys().copied();
+        let mut written: Vec<u32> = units.chain(parts.iter().map(|(unit, _)| *unit)).collect();
+        written.sort_unstable();
+        written.dedup();
+        let slot = |unit: u32| to_u32(written.partition_point(|at| *at < unit));
+        for (unit, _) in &mut parts {
+            *unit = slot(*unit);
+        }
+        for event in &mut events {
+            let (What::Change { zeros: units, .. }
+            | What::Flush {
+                covers: Some(units),
+            }) = &mut event.what
+            else {
+                continue;
+            };
+            *units = slot(units.start)..slot(units.end);
+        }
+        let content = |unit| base.get(unit).copied().unwrap_or(ZEROS);
+        let base = written.iter().map(content).collect();
         let mut earliest: Vec<_> = events.iter().map(|event| event.begin).collect();
         for at in (1..earliest.len()).rev() {
             earliest[at - 1] = earliest[at - 1].min(earliest[at]);
@@ -132,8 +158,9 @@ impl Timeline {
         Ok(Timeline {
             head,
             unit_bytes: unit,
-            units,
-            base: Arc::new(base.unwrap_or(now)),
+            written: Arc::new(written),
+            base: Arc::new(base),
+            unreadable,
             events,
             parts,
             marks,
@@ -143,13 +170,13 @@ impl Timeline {
         })
     }
 
-    /// Returns the units of a change with their new contents.
+    /// Returns the slots of a change with their new contents.
     pub(super) fn changed(&self, what: &What) -> impl Iterator<Item = (u32, Content)> {
         let (parts, zeros) = match what {
             What::Change { parts, zeros, .. } => (parts.clone(), zeros.clone()),
             _ => (0..0, 0..0),
         };
-        let zeros = zeros.map(|unit| (unit, ZEROS));
+        let zeros = zeros.map(|slot| (slot, ZEROS));
         self.parts[parts].iter().copied().chain(zeros)
     }
 
@@ -168,11 +195,14 @@ impl Timeline {
 }
 
 struct Builder<'a> {
-    unit: u32,
-    /// Newest content of each unit.
-    now: Vec<Content>,
-    base: Option<Vec<Content>>,
+    unit: u64,
+    size: u64,
+    /// Newest content of each unit that has had data.
+    now: BTreeMap<u32, Content>,
+    base: Option<BTreeMap<u32, Content>>,
+    unreadable: Vec<Range<u64>>,
     events: Vec<Event>,
+    /// Parts, and the ranges of the events, by unit until all are known.
     parts: Vec<(u32, Content)>,
     marks: Vec<String>,
     contents: &'a Contents,
@@ -185,9 +215,14 @@ impl Builder<'_> {
             return Ok(());
         }
         let parts = self.parts.len();
+        let range = self.within(entry);
         if entry.kind == Kind::Base {
-            self.cover(entry, true)?;
-            self.parts.truncate(parts);
+            if entry.errno == 0 {
+                self.write(&range, &entry.data, true)?;
+                self.parts.truncate(parts);
+            } else if !range.is_empty() {
+                self.unreadable.push(range);
+            }
             return Ok(());
         }
         if self.base.is_none() {
@@ -195,22 +230,27 @@ impl Builder<'_> {
         }
         let what = match entry.kind {
             Kind::Write | Kind::Trim | Kind::WriteZeroes => {
-                let zeros = self.cover(entry, entry.errno == 0)?;
+                let certain = entry.errno == 0;
+                let zeros = match entry.kind {
+                    Kind::Write => self.write(&range, &entry.data, certain).map(|()| 0..0)?,
+                    _ => self.zero(&range, certain)?,
+                };
                 What::Change {
                     kind: entry.kind,
                     parts: parts..self.parts.len(),
                     zeros,
-                    certain: entry.errno == 0,
+                    certain,
                 }
             }
             Kind::Flush if entry.errno != 0 => return Ok(()),
             Kind::Flush => What::Flush {
-                covers: entry.fua.then(|| self.whole(entry.offset, entry.length)),
+                covers: entry.fua.then(|| self.touched(&range)),
             },
             Kind::Mark => {
-                let text = String::from_utf8_lossy(&entry.data).into_owned();
-                self.marks.push(text);
-                What::Mark(narrow(to_u64(self.marks.len() - 1)))
+                let text = String::from_utf8_lossy(&entry.data);
+                // No environment variable has a NUL.
+                self.marks.push(text.replace('\0', "\u{fffd}"));
+                What::Mark(to_u32(self.marks.len() - 1))
             }
             Kind::Read | Kind::Base => unreachable!("handled above"),
         };
@@ -225,56 +265,77 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// The units that a byte range touches.
-    fn whole(&self, offset: u64, length: u64) -> Range<u32> {
-        let unit = u64::from(self.unit);
-        narrow(offset / unit)..narrow((offset + length).div_ceil(unit))
+    /// The bytes of the device that an entry covers: a failed one may reach beyond its end.
+    fn within(&self, entry: &Entry) -> Range<u64> {
+        let end = entry.offset.saturating_add(entry.length);
+        entry.offset.min(self.size)..end.min(self.size)
     }
 
-    /// Appends the new contents of a change to `parts`; returns the units that become zeros.
-    fn cover(&mut self, entry: &Entry, certain: bool) -> std::io::Result<Range<u32>> {
-        let unit = u64::from(self.unit);
-        let (begin, end) = (entry.offset, entry.offset + entry.length);
-        let data = matches!(entry.kind, Kind::Write | Kind::Base).then_some(&entry.data[..]);
-        let mut zeros = 0..0;
-        for number in self.whole(begin, entry.length) {
-            let start = u64::from(number) * unit;
-            let (from, to) = (begin.max(start), end.min(start + unit));
-            let is_whole = to - from == unit;
-            let content = match data {
-                None if is_whole => {
-                    zeros.start = if zeros.is_empty() {
-                        number
-                    } else {
-                        zeros.start
-                    };
-                    zeros.end = number + 1;
-                    if certain {
-                        self.now[index(number)] = ZEROS;
-                    }
-                    continue;
-                }
-                Some(data) if is_whole => {
-                    let at = to_usize(from - begin);
-                    self.contents.id_of(&data[at..at + index(self.unit)])?
-                }
-                _ => {
-                    self.contents
-                        .read(self.now[index(number)], &mut self.buffer)?;
-                    let part = &mut self.buffer[to_usize(from - start)..to_usize(to - start)];
-                    match data {
-                        Some(data) => part
-                            .copy_from_slice(&data[to_usize(from - begin)..to_usize(to - begin)]),
-                        None => part.fill(0),
-                    }
-                    self.contents.id_of(&self.buffer)?
-                }
-            };
-            if certain {
-                self.now[index(number)] = content;
-            }
-            self.parts.push((number, content));
+    /// The units that a byte range touches.
+    fn touched(&self, range: &Range<u64>) -> Range<u32> {
+        match range.is_empty() {
+            true => 0..0,
+            false => narrow(range.start / self.unit)..narrow(range.end.div_ceil(self.unit)),
         }
-        Ok(zeros)
+    }
+
+    /// Appends the new contents of a write to `parts`.
+    fn write(&mut self, range: &Range<u64>, data: &[u8], certain: bool) -> std::io::Result<()> {
+        for number in self.touched(range) {
+            let start = u64::from(number) * self.unit;
+            let (from, to) = (range.start.max(start), range.end.min(start + self.unit));
+            let data = &data[to_usize(from - range.start)..to_usize(to - range.start)];
+            self.part(number, to_usize(from - start), certain, |part| {
+                part[..data.len()].copy_from_slice(data);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Appends the new contents of units that become zeros in part to `parts`; returns the units
+    /// that become zeros as a whole.
+    fn zero(&mut self, range: &Range<u64>, certain: bool) -> std::io::Result<Range<u32>> {
+        let touched = self.touched(range);
+        let whole = narrow(range.start.div_ceil(self.unit))..narrow(range.end / self.unit);
+        let whole = if whole.is_empty() { 0..0 } else { whole };
+        // At most the first and the last one.
+        let ends = [touched.start, touched.end.saturating_sub(1)];
+        let ends = &ends[..touched.len().min(2)];
+        for &number in ends.iter().filter(|number| !whole.contains(*number)) {
+            let start = u64::from(number) * self.unit;
+            let from = to_usize(range.start.max(start) - start);
+            let to = to_usize(range.end.min(start + self.unit) - start);
+            self.part(number, from, certain, |part| part[..to - from].fill(0))?;
+        }
+        if certain {
+            let zeros: Vec<u32> = self
+                .now
+                .range(whole.clone())
+                .map(|(unit, _)| *unit)
+                .collect();
+            for unit in zeros {
+                self.now.remove(&unit);
+            }
+        }
+        Ok(whole)
+    }
+
+    /// Appends the content of a unit with a change from one of its bytes on.
+    fn part(
+        &mut self,
+        number: u32,
+        from: usize,
+        certain: bool,
+        change: impl FnOnce(&mut [u8]),
+    ) -> std::io::Result<()> {
+        let old = self.now.get(&number).copied().unwrap_or(ZEROS);
+        self.contents.read(old, &mut self.buffer)?;
+        change(&mut self.buffer[from..]);
+        let content = self.contents.id_of(&self.buffer)?;
+        if certain {
+            self.now.insert(number, content);
+        }
+        self.parts.push((number, content));
+        Ok(())
     }
 }

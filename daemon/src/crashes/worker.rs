@@ -2,8 +2,7 @@
 
 use super::args::CrashesArgs;
 use super::case::Case;
-use super::check::{Check, Checked, Environment, Verdict};
-use super::content::Contents;
+use super::check::{Check, Checked, Supervisor, Verdict};
 use super::flash::Dead;
 use super::image::{ImageDevice, RawImage};
 use super::ledger::{Kept, Known};
@@ -16,6 +15,7 @@ use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -52,6 +52,8 @@ pub(super) enum Found {
     /// An earlier run checked an equal case.
     Known(Kept),
     Checked(Checked),
+    /// The exploration had ended.
+    Skipped,
 }
 
 /// What all workers share.
@@ -62,11 +64,22 @@ pub(super) struct Shared {
     pub(super) seen: Mutex<HashSet<u128>>,
     /// Verdicts of earlier runs.
     pub(super) known: Mutex<Known>,
+    /// Whether the user has interrupted.
+    interrupted: Arc<AtomicBool>,
+    /// Whether a check could not be run.
+    broken: AtomicBool,
+    /// Failed states so far, and how many end the exploration; 0 for never.
+    failures: AtomicU64,
+    failures_max: u64,
 }
 
 impl Shared {
     /// Nothing is checked yet.
-    pub(super) fn new(timeline: Timeline, args: &CrashesArgs) -> Arc<Shared> {
+    pub(super) fn new(
+        timeline: Timeline,
+        args: &CrashesArgs,
+        interrupted: Arc<AtomicBool>,
+    ) -> Arc<Shared> {
         Arc::new(Shared {
             timeline: Arc::new(timeline),
             check: Check {
@@ -75,7 +88,36 @@ impl Shared {
             },
             seen: Mutex::default(),
             known: Mutex::default(),
+            interrupted,
+            broken: AtomicBool::new(false),
+            failures: AtomicU64::new(0),
+            failures_max: args.failures,
         })
+    }
+
+    /// Returns whether nothing more is to be checked: what waits is skipped, and running checks end.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_interrupted() || self.has_enough() || self.broken.load(Relaxed)
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Relaxed)
+    }
+
+    /// Returns whether enough states have failed.
+    pub(super) fn has_enough(&self) -> bool {
+        self.failures_max > 0 && self.failures.load(Relaxed) >= self.failures_max
+    }
+
+    /// Counts a failed state; returns false if enough had failed before.
+    pub(super) fn count_failure(&self) -> bool {
+        let before = self.failures.fetch_add(1, Relaxed);
+        self.failures_max == 0 || before < self.failures_max
+    }
+
+    /// Ends the exploration, because a check could not be run.
+    pub(super) fn give_up(&self) {
+        self.broken.store(true, Relaxed);
     }
 
     /// Returns what identifies a state with its obligation.
@@ -94,18 +136,16 @@ impl Shared {
     pub(super) fn mark(&self, mark: u32) -> &str {
         &self.timeline.marks[crate::convert::index(mark)]
     }
-
-    fn contents(&self) -> &Contents {
-        &self.timeline.contents
-    }
 }
 
-/// An image, its NBD server and a folder for the check.
+/// An image, its NBD server, and a supervisor of the checks.
 pub(super) struct Worker {
     shared: Arc<Shared>,
     folder: PathBuf,
     image: RawImage,
     uri: String,
+    /// `None` before the first check, and after one that was ended.
+    supervisor: Option<Supervisor>,
     /// Ends the NBD server when it is dropped.
     _server: oneshot::Sender<()>,
 }
@@ -125,25 +165,28 @@ impl Worker {
         std::fs::create_dir(&folder).map_err(failed)?;
         let path = folder.join("image");
         let timeline = &shared.timeline;
-        let (units, unit) = (timeline.units, timeline.unit_bytes);
-        let image = RawImage::create(path.clone(), units, unit).map_err(failed)?;
-        let device = ImageDevice {
-            path,
-            size: timeline.head.size,
-            unit,
-        };
+        let (size, unit) = (timeline.head.size, timeline.unit_bytes);
+        let image = RawImage::create(path.clone(), size, unit, timeline.written.clone());
+        let image = image.map_err(failed)?;
+        let device = ImageDevice { path, size, unit };
         let (uri, server) = serve(device, folder.join("nbd"))?;
         Ok(Worker {
             shared: shared.clone(),
             folder,
             image,
             uri,
+            supervisor: None,
             _server: server,
         })
     }
 
     pub(super) fn image(&self) -> &Path {
         self.image.path()
+    }
+
+    /// Ends the exploration, because a check could not be run.
+    pub(super) fn give_up(&self) {
+        self.shared.give_up();
     }
 
     /// Checks one case, unless an equal one was checked.
@@ -160,31 +203,50 @@ impl Worker {
             verdict,
             took: began.elapsed(),
         };
-        let state = match work.state {
-            Source::State(state) => state,
-            Source::Flash(dead) => match mounted(*dead, shared.contents()) {
-                Ok(state) => state,
+        if shared.is_over() {
+            return Ok(done(None, Found::Skipped));
+        }
+        let (key, checked) = match work.state {
+            Source::State(state) => self.check_new(&state, work.mark, &work.case)?,
+            Source::Flash(dead) => match mounted(*dead, &shared.timeline) {
+                Ok(state) => self.check_new(&state, work.mark, &work.case)?,
                 Err(why) => {
                     let checked = Checked {
                         verdict: Verdict::NotMounted(why),
                         output: String::new(),
                     };
-                    return Ok(done(None, Found::Checked(checked)));
+                    (None, Found::Checked(checked))
                 }
             },
         };
-        let key = shared.key(&state, work.mark);
-        if !shared.seen.lock().insert(key) {
-            return Ok(done(Some(key), Found::Equal));
+        let is_failure = matches!(&checked, Found::Checked(of) if !of.verdict.passed());
+        if is_failure && !shared.count_failure() {
+            return Ok(done(key, Found::Skipped));
         }
-        if let Some(kept) = shared.known(key) {
-            return Ok(done(Some(key), Found::Known(kept)));
-        }
-        let checked = self.check(&state, work.mark, &work.case)?;
-        Ok(done(Some(key), Found::Checked(checked)))
+        Ok(done(key, checked))
     }
 
-    /// Brings a state into the image and runs the check on it.
+    /// Checks a state, unless an equal one was checked. Returns also its key.
+    fn check_new(
+        &mut self,
+        state: &State,
+        mark: Option<u32>,
+        case: &Case,
+    ) -> Result<(Option<u128>, Found), Failure> {
+        let shared = self.shared.clone();
+        let key = shared.key(state, mark);
+        if !shared.seen.lock().insert(key) {
+            return Ok((Some(key), Found::Equal));
+        }
+        if let Some(kept) = shared.known(key) {
+            return Ok((Some(key), Found::Known(kept)));
+        }
+        let checked = self.check(state, mark, case, || shared.is_over())?;
+        Ok((Some(key), checked.map_or(Found::Skipped, Found::Checked)))
+    }
+
+    /// Brings a state into the image and runs the check on it; returns `None` once `unwanted` says
+    /// so.
     ///
     /// # Errors
     /// As [`Worker::run`].
@@ -193,30 +255,33 @@ impl Worker {
         state: &State,
         mark: Option<u32>,
         case: &Case,
-    ) -> Result<Checked, Failure> {
+        unwanted: impl Fn() -> bool,
+    ) -> Result<Option<Checked>, Failure> {
         let shared = self.shared.clone();
         self.image
-            .put(state, shared.contents())
+            .put(state, &shared.timeline.contents)
             .map_err(|error| Failure::io(self.image.path().display(), &error))?;
-        let mut checked = shared.check.run(
-            &self.folder,
-            &Environment {
-                image: self.image.path(),
-                uri: &self.uri,
-                mark: mark.map_or("", |mark| shared.mark(mark)),
-                case: &case.to_string(),
-            },
-        )?;
+        let mut supervisor = match self.supervisor.take() {
+            Some(supervisor) => supervisor,
+            None => Supervisor::start(&self.folder, self.image.path(), &self.uri)
+                .map_err(|error| Failure::io("the supervisor of a check", &error))?,
+        };
+        let mark = mark.map_or("", |mark| shared.mark(mark));
+        let checked = supervisor.run(&shared.check, mark, &case.to_string(), unwanted)?;
+        let Some(mut checked) = checked else {
+            return Ok(None);
+        };
+        self.supervisor = Some(supervisor);
         if self.image.was_resized() {
             checked.verdict = Verdict::Resized;
         }
-        Ok(checked)
+        Ok(Some(checked))
     }
 }
 
 /// Mounts a flash. A scheme that panics does not mount it.
-fn mounted(dead: Dead, contents: &Contents) -> Result<State, String> {
-    let mount = AssertUnwindSafe(|| dead.mount(contents));
+fn mounted(dead: Dead, timeline: &Timeline) -> Result<State, String> {
+    let mount = AssertUnwindSafe(|| dead.mount(timeline));
     std::panic::catch_unwind(mount).unwrap_or_else(|panic| {
         let text = panic
             .downcast_ref::<String>()

@@ -27,6 +27,7 @@ use crate::convert::{nanos, to_u64};
 use crate::device::BlockDevice;
 use crate::failure::Failure;
 use crate::transport;
+pub use ftld_traces::recording::MARK_MAX;
 use ftld_traces::recording::{DATA_MAX, Entry, Head, Kind, Moment};
 use order::{Order, Turn};
 use parking_lot::Mutex;
@@ -44,8 +45,6 @@ use writer::Message;
 
 /// Most bytes of entries on their way into the file.
 pub const BYTES_MAX: u64 = 32 << 20;
-/// Longest text of a mark in bytes, as JSON: a line of the control socket has room for it.
-pub const MARK_MAX: usize = 3 << 10;
 
 /// State of a recording at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -298,12 +297,15 @@ pub fn not_recorded() -> Failure {
 /// Checks the text of a mark.
 ///
 /// # Errors
-/// The text is empty or too long.
+/// The text is empty, too long, or contains a NUL, which no environment variable can have.
 pub fn check_mark(text: &str) -> Result<(), Failure> {
     let bytes = serde_json::Value::from(text).to_string().len();
     match bytes {
         _ if text.is_empty() => Err(Failure::usage(
             "a mark without text is found by nobody; give one, such as `ftld mark 'before the fsync'`",
+        )),
+        _ if text.contains('\0') => Err(Failure::usage(
+            "a mark with a NUL: a check finds its text in FTLD_MARK, where none can be; leave it out",
         )),
         _ if bytes > MARK_MAX => Err(Failure::usage(format!(
             "a mark of {bytes} bytes as JSON; at most {MARK_MAX} fit: shorten the text"

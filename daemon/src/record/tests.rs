@@ -412,6 +412,7 @@ fn entries_are_in_the_file_within_a_second() {
 fn a_mark_has_a_text_that_fits() {
     for (text, part) in [
         (String::new(), "a mark without text"),
+        ("committed\0 1".into(), "a mark with a NUL"),
         (
             "x".repeat(MARK_MAX),
             "a mark of 3074 bytes as JSON; at most 3072",

@@ -11,6 +11,7 @@ const CASES_MAX: usize = 20;
 /// Returns the page.
 pub(in crate::crashes) fn html(report: &Report, about: &About<'_>) -> String {
     let verdict = match report.failed {
+        0 if report.interrupted => "<p class=\"bad\">No state failed so far.</p>".to_owned(),
         0 => "<p class=\"good\">No state failed.</p>".to_owned(),
         failed => format!("<p class=\"bad\">{} failed.</p>", counted(failed, "state")),
     };
@@ -70,16 +71,18 @@ pub(in crate::crashes) fn html(report: &Report, about: &About<'_>) -> String {
             );
         }
     }
-    let note = match (report.interrupted, report.stopped) {
-        (true, _) => "<p>Interrupted: states are missing.</p>",
-        (_, true) => "<p>Stopped after enough failed states: states are missing.</p>",
-        _ => "",
-    };
+    let mut note = String::new();
+    if let Some(why) = report.incomplete() {
+        note += &format!("<p>States are missing: {why}.</p>\n");
+    }
+    if let Some(missing) = about.missing() {
+        note += &format!("<p>{}.</p>\n", escaped(&missing));
+    }
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>ftld crashes: {title}</title>\n<style>\n{STYLE}</style>\n\
-         <h1>Crash states of {title}</h1>\n{verdict}\n{note}\n<table>\n{table}</table>\n{cases}</html>\n",
+         <h1>Crash states of {title}</h1>\n{verdict}\n{note}<table>\n{table}</table>\n{cases}</html>\n",
         title = escaped(&report.recording)
     )
 }

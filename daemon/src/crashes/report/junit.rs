@@ -1,4 +1,5 @@
-//! The report as JUnit XML: one test case for all states that passed, one for each failed state.
+//! The report as JUnit XML: one test case for all states that passed, one for each failed state, and
+//! an error if states are missing.
 
 use super::{About, Report, name};
 use crate::failure::Failure;
@@ -23,6 +24,13 @@ pub(in crate::crashes) fn junit(report: &Report, about: &About<'_>) -> Result<St
     good.set_classname("ftld.crashes");
     good.set_system_out(super::text(report, about));
     suite.add_test_case(good);
+    if let Some(why) = report.incomplete() {
+        let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+        status.set_message(why);
+        let mut case = TestCase::new("all states are checked", status);
+        case.set_classname("ftld.crashes");
+        suite.add_test_case(case);
+    }
     for failed in report.shortest.iter().chain(&report.cases) {
         let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
         let mut description = about.explain(&failed.case).join("\n");

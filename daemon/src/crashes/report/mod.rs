@@ -144,6 +144,16 @@ impl Report {
         shell(&words)
     }
 
+    /// Returns why states are missing, if some are.
+    pub(super) fn incomplete(&self) -> Option<String> {
+        let so_far = format!("{} of {} points visited", self.points, self.points_all);
+        match (self.interrupted, self.stopped) {
+            (true, _) => Some(format!("interrupted, {so_far}")),
+            (_, true) => Some(format!("stopped after enough failed states, {so_far}")),
+            _ => None,
+        }
+    }
+
     /// Returns the states that were checked per minute and core.
     pub(super) fn rate(&self) -> f64 {
         let here = to_f64(self.checked - self.from_ledger);
@@ -174,6 +184,7 @@ impl Report {
             "flushes": self.counts[1],
             "marks": self.counts[2],
             "recording_cut_off": self.was_cut_off,
+            "unreadable_bytes": about.unreadable(),
             "points": self.points,
             "points_all": self.points_all,
             "states": self.states,
@@ -197,6 +208,23 @@ pub(super) struct About<'a> {
 }
 
 impl About<'_> {
+    /// Returns the bytes of initial content that the recording lacks.
+    fn unreadable(&self) -> u64 {
+        let ranges = self.timeline.unreadable.iter();
+        ranges.map(|range| range.end - range.start).sum()
+    }
+
+    /// Returns what the states do not contain, if anything.
+    pub(super) fn missing(&self) -> Option<String> {
+        let first = self.timeline.unreadable.first()?;
+        Some(format!(
+            "{} of initial content, first at byte {}, could not be read when the recording began: \
+             the states have zeros there",
+            crate::size::show_size(self.unreadable()),
+            first.start
+        ))
+    }
+
     /// Returns what a case means, one sentence a line.
     pub(super) fn explain(&self, case: &Case) -> Vec<String> {
         let entry = case.entry();

@@ -50,6 +50,9 @@ pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
         report.rate(),
         counted(report.jobs.into(), "job")
     );
+    if let Some(missing) = about.missing() {
+        let _ = writeln!(out, "{missing}");
+    }
     if report.interrupted {
         out += "interrupted; with --ledger FILE the same command continues\n";
     } else if report.stopped {

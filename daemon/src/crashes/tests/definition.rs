@@ -102,7 +102,11 @@ proptest! {
                 let expected = allowed(&requests, unit, now);
                 let found: BTreeSet<u8> = match point.open.iter().find(|open| u64::from(open.unit) == unit) {
                     Some(open) => open.candidates.iter().map(|id| value(&timeline, *id)).collect(),
-                    None => BTreeSet::from([value(&timeline, point.durable[unit as usize])]),
+                    None => {
+                        let slot = timeline.written.binary_search(&(unit as u32));
+                        let content = slot.map_or(ZEROS, |slot| point.durable[slot]);
+                        BTreeSet::from([value(&timeline, content)])
+                    }
                 };
                 prop_assert_eq!(&found, &expected, "unit {} at {}", unit, now);
             }
@@ -111,7 +115,8 @@ proptest! {
             for choice in models::cache(&point, 8, 5) {
                 let state = models::State::of(&point, &choice, &timeline.contents);
                 let (mut sum, mut contents) = (0u128, Vec::new());
-                state.each(|unit, content| {
+                state.each(|slot, content| {
+                    let unit = timeline.written[slot as usize];
                     sum = sum.wrapping_add(timeline.contents.term(unit, content));
                     contents.push(content);
                 });

@@ -1,6 +1,8 @@
 //! Explorations of recordings made here, against states that follow from the definition of a FLUSH.
 
 mod definition;
+mod hostile;
+mod leaves;
 
 use super::args::{At, CrashesArgs, Model};
 use super::case::Case;
@@ -8,10 +10,11 @@ use super::content::ZEROS;
 use super::cursor::Cursor;
 use super::explore::{explore, points};
 use super::models;
-use super::report::{About, Report, junit, text};
+use super::report::{About, Report, html, junit, text};
+use super::scratch::Scratch;
 use super::timeline::{Timeline, What};
 use super::worker::Shared;
-use super::{Scratch, crashes};
+use super::{crashes, visit};
 use crate::failure::{Exit, Failure};
 use crate::profile_file;
 use crate::record::recorded_profile;
@@ -22,6 +25,7 @@ use nand_model::Profile;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -150,9 +154,18 @@ impl Saved {
     fn explored(&self, args: &CrashesArgs) -> Result<(Report, Arc<Timeline>), Failure> {
         let scratch = Scratch::create(args)?;
         let timeline = Timeline::read(&self.path, args.cut_off, scratch.path())?;
-        let shared = Shared::new(timeline, args);
+        let shared = Shared::new(timeline, args, Arc::default());
         let report = explore(args, &shared, scratch.path(), args.jobs.unwrap())?;
         Ok((report, shared.timeline.clone()))
+    }
+}
+
+/// Not a test: the supervisor of the other tests' checks, which start this program with its name.
+#[test]
+#[ignore = "other tests enter it"]
+fn supervisor_of_checks() {
+    if std::env::var_os("FTLD_WORK").is_some() {
+        super::supervisor::serve().unwrap();
     }
 }
 
@@ -245,9 +258,98 @@ fn enough_failures_end_the_exploration() {
         jobs: Some(1),
         ..saved.args("exit 3")
     };
-    let (report, _) = saved.explored(&args).unwrap();
-    assert!(report.stopped && report.failed < 6, "{report:?}");
+    let (report, timeline) = saved.explored(&args).unwrap();
+    assert!(report.stopped, "{report:?}");
+    assert_eq!((report.checked, report.failed), (1, 1), "{report:?}");
+    assert!(report.states >= report.checked, "{report:?}");
     assert_eq!(report.cases[0].said, "exit code 3");
+    let about = About {
+        timeline: &timeline,
+    };
+    let xml = junit(&report, &about).unwrap();
+    assert!(
+        xml.contains("<error") && xml.contains("stopped after enough"),
+        "{xml}"
+    );
+    // Several workers fail at the same time, and no more are counted than were asked for.
+    let args = CrashesArgs {
+        failures: 3,
+        jobs: Some(4),
+        ..args
+    };
+    let (report, _) = saved.explored(&args).unwrap();
+    assert_eq!((report.failed, report.checked), (3, 3), "{report:?}");
+    assert!(report.states >= report.checked, "{report:?}");
+}
+
+/// What an interruption ends is no verdict, and no report of it is green.
+#[test]
+fn an_interruption_ends_the_running_check_and_no_report_is_green() {
+    let saved = commits(false);
+    let args = CrashesArgs {
+        jobs: Some(1),
+        ..saved.args("touch $FTLD_IMAGE.began; sleep 30")
+    };
+    let scratch = Scratch::create(&args).unwrap();
+    let timeline = Timeline::read(&saved.path, false, scratch.path()).unwrap();
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let shared = Shared::new(timeline, &args, interrupted.clone());
+    let began = scratch.path().join("0/image.began");
+    let report = std::thread::scope(|scope| {
+        let exploring = scope.spawn(|| explore(&args, &shared, scratch.path(), 1));
+        while !began.exists() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        interrupted.store(true, Relaxed);
+        exploring.join().unwrap().unwrap()
+    });
+    assert!(report.interrupted && report.checked == 0, "{report:?}");
+    let about = About {
+        timeline: &shared.timeline,
+    };
+    let xml = junit(&report, &about).unwrap();
+    assert!(
+        xml.contains("errors=\"1\"") && xml.contains("interrupted, "),
+        "{xml}"
+    );
+    let page = html(&report, &about);
+    assert!(!page.contains("class=\"good\""), "{page}");
+}
+
+/// Before a FLUSH has taken effect, everything since the one before it can be lost.
+#[test]
+fn a_cut_at_a_flush_loses_what_the_flush_would_keep() {
+    let saved = commits(true);
+    let newest = r#"[ "$(tr -d '\0 ' < "$FTLD_IMAGE" | wc -c)" -gt 0 ]"#;
+    let at = |model, at, check: &str| {
+        let args = CrashesArgs {
+            model,
+            at,
+            ..saved.args(check)
+        };
+        saved.explored(&args).unwrap().0
+    };
+    let report = at(Model::Cache, At::Flush, "true");
+    // Two writes before each FLUSH: neither, one, the other, both.
+    assert_eq!((report.points, report.states), (10, 40), "{report:?}");
+    assert!(at(Model::Cache, At::Flush, newest).failed > 0);
+    // All acknowledged requests, in order, are one state each.
+    let report = at(Model::Prefix, At::Flush, newest);
+    assert_eq!((report.points, report.states, report.failed), (10, 10, 0));
+    // A FLUSH with nothing before it can lose nothing.
+    let mut recorder = Recorder::new(4);
+    recorder.flush();
+    recorder.mark("first");
+    let saved = recorder.save();
+    let args = CrashesArgs {
+        at: At::Flush,
+        ..saved.args("true")
+    };
+    let failure = saved.explored(&args).map(|_| ()).unwrap_err();
+    assert!(
+        failure.message.contains("no point of this kind"),
+        "{failure}"
+    );
 }
 
 #[test]
@@ -327,6 +429,24 @@ fn a_ledger_continues_and_refuses_another_check() {
         (second.checked, second.failed),
         (whole.checked, whole.failed)
     );
+    // A line that is no verdict, and a verdict on a case of another recording, are no end.
+    let text = std::fs::read_to_string(&ledger).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let case = lines[1].find("\"case\":\"").unwrap() + 8;
+    let wrong = format!("{}cache/nonsense\"}}", &lines[1][..case]);
+    let forged = lines[2].replacen("\"case\":\"", "\"case\":\"cache/9/9=9\",\"x\":\"", 1);
+    let mut some = vec![lines[0], "not JSON", &wrong, &forged];
+    some.extend(&lines[3..]);
+    std::fs::write(&ledger, some.join("\n") + "\n").unwrap();
+    let (third, _) = saved.explored(&args).unwrap();
+    assert_eq!((third.checked, third.failed), (whole.checked, whole.failed));
+    assert_eq!(third.from_ledger, whole.checked - 1);
+    let endless = CrashesArgs {
+        ledger: Some("/dev/full".into()),
+        ..args.clone()
+    };
+    let failure = saved.explored(&endless).map(|_| ()).unwrap_err();
+    assert!(failure.message.contains("is no regular file"), "{failure}");
     let other = CrashesArgs {
         check: "true".into(),
         ..args
@@ -379,7 +499,7 @@ fn what_cannot_be_explored_is_one_message() {
         at: At::Mark,
         ..saved.args("true")
     };
-    assert!(message(&saved, marks).contains("has none of them"));
+    assert!(message(&saved, marks).contains("no point of this kind"));
 }
 
 /// The real scheme on the real chip: what was flushed is there after a cut in any operation.
@@ -401,16 +521,7 @@ fn flash_states_keep_what_was_flushed() {
         };
         for with_flush in [true, false] {
             let mut recorder = Recorder::on(&head(256, Some(flash.clone())));
-            let base = vec![7; 4096];
-            let none = Moment::default();
-            recorder.push(
-                Kind::Base,
-                false,
-                0,
-                (200 * UNIT, UNIT),
-                (none, none),
-                &base,
-            );
+            recorder.entry(Kind::Base, 200 * UNIT, UNIT, &[7; 4096]);
             for unit in 0..10 {
                 recorder.write(unit, &format!("r{unit} "));
                 if with_flush {
@@ -488,7 +599,11 @@ fn all_choices_are_taken_if_they_are_few() {
         some,
         "states follow from the seed"
     );
-    assert_eq!(points(&timeline, At::Request, 4).len(), 2);
+    let fourth = CrashesArgs {
+        every: 4,
+        ..saved.args("true")
+    };
+    assert_eq!(points(&timeline, &fourth).len(), 2);
     let whole = |what: &What| timeline.changed(what).all(|(_, content)| content != ZEROS);
     assert!(timeline.events.iter().all(|event| whole(&event.what)));
 }

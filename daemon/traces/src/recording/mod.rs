@@ -29,6 +29,8 @@ pub const MAGIC: [u8; 8] = *b"FTLDREC\0";
 pub const VERSION: u32 = 1;
 /// Longest data or text of an entry.
 pub const DATA_MAX: usize = 64 << 20;
+/// Longest text of a mark in bytes, as JSON: it fits a line of the control socket.
+pub const MARK_MAX: usize = 3 << 10;
 /// Bytes of entries from which on a chunk is written.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Longest head.

@@ -1,6 +1,9 @@
 //! Reads a recording, chunk by chunk.
 
-use super::{CHUNK_BYTES, CHUNK_HEADER, Chunk, DATA_MAX, Entry, HEAD_MAX, Head, MAGIC, VERSION};
+use super::{
+    CHUNK_BYTES, CHUNK_HEADER, Chunk, DATA_MAX, Entry, HEAD_MAX, Head, Kind, MAGIC, MARK_MAX,
+    VERSION,
+};
 use crate::convert::{index, to_f64, to_u64, to_usize};
 use crate::error::TraceError;
 use crc32c::crc32c;
@@ -20,6 +23,9 @@ pub struct Reader {
     plain: Vec<u8>,
     at: usize,
     entries: u64,
+    /// Moment at which the last entry ended, and whether all so far are initial content.
+    last_end: Option<u64>,
+    only_content: bool,
     /// Bytes of the file, and of its chunks read so far.
     bytes: u64,
     bytes_read: u64,
@@ -65,6 +71,8 @@ impl Reader {
             plain: Vec::new(),
             at: 0,
             entries: 0,
+            last_end: None,
+            only_content: true,
             bytes,
             bytes_read: 0,
             cut_off_is_end,
@@ -99,13 +107,44 @@ impl Reader {
         }
         let mut rest = &self.plain[self.at..];
         let entry = Entry::decode(&mut rest).map_err(|what| self.damaged(&what))?;
-        let end = entry.offset.checked_add(entry.length);
-        if entry.errno == 0 && end.is_none_or(|end| end > self.head.size) {
-            return Err(self.damaged("an entry is beyond the end of the device"));
-        }
+        self.check(&entry).map_err(|what| self.damaged(&what))?;
         self.at = self.plain.len() - rest.len();
         self.entries += 1;
+        self.last_end = Some(entry.end.seq);
+        self.only_content &= entry.kind == Kind::Base;
         Ok(Some(entry))
+    }
+
+    /// Checks the numbers of an entry against the head and the entry before it. A failed request may
+    /// reach beyond the end of the device, but its last byte has a number.
+    fn check(&self, entry: &Entry) -> Result<(), String> {
+        let end = entry.offset.checked_add(entry.length);
+        if end.is_none_or(|end| entry.errno == 0 && end > self.head.size) {
+            return Err("an entry is beyond the end of the device".into());
+        }
+        let (begin, end) = (entry.begin.seq, entry.end.seq);
+        let follows = self.last_end.is_none_or(|last| last < end);
+        if begin >= end || end == u64::MAX || !follows {
+            return Err(format!("an entry has the moments {begin} and {end}"));
+        }
+        if entry.kind == Kind::Base && !self.only_content {
+            return Err("initial content is behind a request".into());
+        }
+        let length = to_u64(entry.data.len());
+        let fits = match entry.kind {
+            Kind::Write => !self.head.has_data || length == entry.length,
+            // A piece that could not be read has none.
+            Kind::Base => length == if entry.errno == 0 { entry.length } else { 0 },
+            Kind::Mark => entry.data.len() <= MARK_MAX,
+            _ => length == 0,
+        };
+        match fits {
+            true => Ok(()),
+            false => Err(format!(
+                "an entry has {length} bytes of data for a length of {}",
+                entry.length
+            )),
+        }
     }
 
     /// Reads the next chunk; returns false at the end.

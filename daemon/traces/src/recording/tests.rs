@@ -29,6 +29,14 @@ fn entry(kind: Kind, offset: u64, data: Vec<u8>) -> Entry {
     }
 }
 
+/// Gives the entries moments of their own, in order.
+fn timed(mut entries: Vec<Entry>) -> Vec<Entry> {
+    for (seq, entry) in (0..).step_by(2).zip(&mut entries) {
+        (entry.begin.seq, entry.end.seq) = (seq, seq + 1);
+    }
+    entries
+}
+
 fn written(entries: &[Entry]) -> Vec<u8> {
     let mut writer = Writer::create(Vec::new(), &head()).unwrap();
     for entry in entries {
@@ -60,7 +68,7 @@ fn some_entries() -> Vec<Entry> {
         length: 0,
         ..entry(Kind::Mark, 0, b"committed 17".to_vec())
     });
-    entries
+    timed(entries)
 }
 
 #[test]
@@ -84,7 +92,7 @@ fn a_chunk_that_does_not_compress_is_stored_as_it_is() {
         };
         entry(Kind::Write, i * 2048, (0..2048).map(byte).collect())
     });
-    let random: Vec<_> = random.collect();
+    let random: Vec<_> = timed(random.collect());
     let alike: Vec<_> = some_entries();
     let bytes = written(&random);
     let plain = random.len() * (Entry::BYTES + 2048);
@@ -95,7 +103,7 @@ fn a_chunk_that_does_not_compress_is_stored_as_it_is() {
         bytes.len()
     );
     assert_eq!(read(&bytes, false).unwrap(), (random.clone(), false));
-    let both = [random, alike].concat();
+    let both = timed([random, alike].concat());
     assert!(written(&both).len() < bytes.len() + 40_000);
     assert_eq!(read(&written(&both), false).unwrap(), (both, false));
 }
@@ -126,6 +134,84 @@ fn another_version_and_other_files_are_named() {
         text.contains("version 9; this ftld reads version 1"),
         "{text}"
     );
+}
+
+/// A forged entry with a check that holds is one message, before anything uses its numbers.
+#[test]
+fn numbers_that_no_device_records_are_damage() {
+    let good = || entry(Kind::Write, 4096, vec![1; 4096]);
+    let base = || entry(Kind::Base, 0, vec![1; 4096]);
+    let moments = |begin, end| Entry {
+        begin: Moment { seq: begin, ns: 0 },
+        end: Moment { seq: end, ns: 0 },
+        ..good()
+    };
+    let failed = |offset, length| Entry {
+        errno: 5,
+        offset,
+        length,
+        ..entry(Kind::Trim, 0, Vec::new())
+    };
+    let unreadable = Entry {
+        errno: 5,
+        length: 4096,
+        ..entry(Kind::Base, 0, Vec::new())
+    };
+    let text = |bytes: usize| Entry {
+        length: 0,
+        ..entry(Kind::Mark, 0, vec![b'x'; bytes])
+    };
+    let refused = [
+        (
+            "beyond the end",
+            vec![Entry {
+                length: 1,
+                ..entry(Kind::Trim, u64::MAX, vec![])
+            }],
+        ),
+        ("beyond the end", vec![failed(u64::MAX - 1, 4)]),
+        ("beyond the end", vec![entry(Kind::Write, 1 << 20, vec![1])]),
+        ("moments 3 and 3", vec![moments(3, 3)]),
+        ("moments 4 and 3", vec![moments(4, 3)]),
+        (
+            "moments 0 and 18446744073709551615",
+            vec![moments(0, u64::MAX)],
+        ),
+        ("moments 1 and 2", vec![good(), moments(1, 2)]),
+        ("behind a request", timed(vec![good(), base()])),
+        (
+            "1 bytes of data",
+            vec![Entry {
+                length: 2,
+                ..entry(Kind::Write, 0, vec![1])
+            }],
+        ),
+        ("1 bytes of data", vec![entry(Kind::Read, 0, vec![1])]),
+        (
+            "0 bytes of data",
+            vec![Entry {
+                errno: 0,
+                ..unreadable.clone()
+            }],
+        ),
+        ("4096 bytes of data", vec![Entry { errno: 5, ..base() }]),
+        ("3073 bytes of data", vec![text(MARK_MAX + 1)]),
+    ];
+    for (part, entries) in refused {
+        let error = read(&written(&entries), false).unwrap_err();
+        assert!(
+            error.contains(part) && error.contains("damaged"),
+            "{part}: {error}"
+        );
+    }
+    // What docs/RECORDING.md allows.
+    let allowed = timed(vec![
+        unreadable,
+        base(),
+        failed(1 << 62, 1 << 62),
+        text(MARK_MAX),
+    ]);
+    assert_eq!(read(&written(&allowed), false).unwrap().0, allowed);
 }
 
 proptest! {

@@ -1,0 +1,200 @@
+//! The folder of all temporary files. It is never removed across a mount: what is mounted there
+//! belongs to somebody else.
+
+use super::CrashesArgs;
+use super::timeline::Timeline;
+use crate::convert::to_u64;
+use crate::failure::{Exit, Failure};
+use crate::size::show_size;
+use crate::sys;
+use nix::mount::{MntFlags, umount2};
+use nix::sys::statvfs::statvfs;
+use nix::unistd::geteuid;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{File, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Prefix of the folders' names.
+const PREFIX: &str = "ftld-crashes-";
+
+/// Folder of an exploration, removed when it is dropped.
+pub(super) struct Scratch {
+    path: PathBuf,
+    /// Locked as long as the explorer lives.
+    _lock: File,
+}
+
+impl Scratch {
+    /// Creates the folder, and removes those of explorations that were killed.
+    ///
+    /// # Errors
+    /// The place cannot be written.
+    pub(super) fn create(args: &CrashesArgs) -> Result<Scratch, Failure> {
+        let place = args.scratch.clone().unwrap_or_else(|| {
+            let shm = PathBuf::from("/dev/shm");
+            match std::env::var_os("TMPDIR") {
+                Some(folder) => folder.into(),
+                None if tempfile::tempfile_in(&shm).is_ok() => shm,
+                None => std::env::temp_dir(),
+            }
+        });
+        remove_orphans(&place);
+        locked_folder(&place).map_err(|error| {
+            let what = format!("{}: {error}; choose another by --scratch", place.display());
+            Failure::failed(what)
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Refuses a folder without room for the images.
+    pub(super) fn has_room(&self, timeline: &Timeline, jobs: u32) -> Result<(), Failure> {
+        let Ok(fs) = statvfs(&self.path) else {
+            return Ok(());
+        };
+        let free = fs.blocks_available() * fs.fragment_size();
+        // No state has more units with data than were ever written.
+        let image = to_u64(timeline.written.len()) * u64::from(timeline.unit_bytes);
+        let wanted = image.saturating_mul(u64::from(jobs));
+        if wanted <= free {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Exit::Failed,
+            format!(
+                "{}: {} free, {jobs} images need up to {}; free some, choose another folder by --scratch, or fewer --jobs",
+                self.path.display(),
+                show_size(free),
+                show_size(wanted)
+            ),
+        ))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(what) = unmount(&self.path).and_then(|()| remove(&self.path)) {
+            tracing::warn!("the exploration left {what}");
+        }
+    }
+}
+
+/// Creates a locked folder. Its path is the real one, as in the mount table.
+fn locked_folder(place: &Path) -> io::Result<Scratch> {
+    let place = place.canonicalize()?;
+    loop {
+        let path = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .tempdir_in(&place)?
+            .keep();
+        // Another exploration may take it for an orphan before it is locked.
+        let lock = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            opened => opened?,
+        };
+        flock(&lock, FlockOperation::LockExclusive)?;
+        if path.exists() {
+            return Ok(Scratch { path, _lock: lock });
+        }
+    }
+}
+
+/// Removes the folders of this user's explorations that were killed: nobody has locked them.
+fn remove_orphans(place: &Path) {
+    let Ok(entries) = std::fs::read_dir(place) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let is_ours = |of: &Metadata| of.is_dir() && of.uid() == geteuid().as_raw();
+        if !entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(PREFIX.as_bytes())
+            || !entry.path().symlink_metadata().is_ok_and(|of| is_ours(&of))
+        {
+            continue;
+        }
+        let (Ok(path), Ok(folder)) = (entry.path().canonicalize(), File::open(entry.path())) else {
+            continue;
+        };
+        let lock = flock(&folder, FlockOperation::NonBlockingLockExclusive);
+        if lock.is_ok() {
+            let _ = unmount(&path).and_then(|()| remove(&path));
+        }
+    }
+}
+
+/// Unmounts everything below a folder, the last mount first.
+///
+/// # Errors
+/// A mount stays; the text names it.
+pub(super) fn unmount(folder: &Path) -> Result<(), String> {
+    for mount in mounts_below(folder)?.iter().rev() {
+        let flags = MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW;
+        if umount2(mount, flags).is_err() {
+            unmount_as_user(mount);
+        }
+    }
+    match mounts_below(folder)?.first() {
+        None => Ok(()),
+        Some(mount) => Err(format!("a mount at {}", mount.display())),
+    }
+}
+
+/// Unmounts what a user may mount by a program with more rights: FUSE, and what fstab permits.
+fn unmount_as_user(mount: &Path) {
+    for (program, options) in [
+        ("fusermount3", "-uz"),
+        ("fusermount", "-uz"),
+        ("umount", "-l"),
+    ] {
+        let mut command = Command::new(program);
+        command.arg(options).arg(mount).stdin(Stdio::null());
+        let ended = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        if ended.is_ok_and(|status| status.success()) {
+            return;
+        }
+    }
+}
+
+fn mounts_below(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let mounts = sys::mounts(Path::new("/proc/self/mountinfo"));
+    let mounts = mounts.map_err(|error| format!("{}: mounts: {error}", folder.display()))?;
+    let paths = mounts.into_iter().map(|mount| mount.path);
+    Ok(paths.filter(|path| path.starts_with(folder)).collect())
+}
+
+/// Removes a folder with everything in it. The caller has unmounted what was mounted there.
+///
+/// # Errors
+/// Something stays; the text names it.
+pub(super) fn remove(folder: &Path) -> Result<(), String> {
+    let removed = match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            make_writable(folder);
+            std::fs::remove_dir_all(folder)
+        }
+        removed => removed,
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(format!("{}: {error}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Lets its owner remove what is in a folder.
+fn make_writable(folder: &Path) {
+    let _ = std::fs::set_permissions(folder, Permissions::from_mode(0o700));
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            make_writable(&entry.path());
+        }
+    }
+}

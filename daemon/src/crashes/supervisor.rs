@@ -1,0 +1,336 @@
+//! The process that runs checks: this program again, one for each job.
+//!
+//! Invariants: it is the reaper of every descendant, whatever session or parent a process chose, and
+//! kills all of them at the end of a check. As root a check has a mount namespace of its own, which
+//! ends with it. If the explorer dies, the supervisor kills the check and removes the job's folder.
+
+use super::scratch;
+use crate::convert::{to_u64, to_usize};
+use crate::sys;
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, pidfd_open};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// Bytes of a check's output that are kept: its end.
+const OUTPUT_MAX: usize = 16 << 10;
+/// Longest wait for processes that were killed.
+const REAP_MAX: Duration = Duration::from_secs(5);
+/// Time between two looks for them.
+const REAP_EVERY: Duration = Duration::from_millis(1);
+/// Line that ends a supervisor.
+pub(super) const END: &str = "end\n";
+/// Name by which this program knows that it is one.
+const NAME: &str = "ftld-check";
+
+/// One run of the check.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Task {
+    pub(super) command: String,
+    pub(super) timeout: Duration,
+    pub(super) mark: String,
+    pub(super) case: String,
+}
+
+/// How it ended.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Ending {
+    pub(super) end: End,
+    /// End of its output.
+    pub(super) output: String,
+    /// What it left that cannot be removed.
+    pub(super) left: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) enum End {
+    Exit(i32),
+    Signal(i32),
+    TimedOut,
+    NotStarted(String),
+}
+
+/// Returns the command that starts a supervisor.
+pub(super) fn program() -> io::Result<Command> {
+    #[cfg(not(test))]
+    return Ok({
+        // Also after an upgrade has replaced the file.
+        let mut program = Command::new("/proc/self/exe");
+        program.arg0(NAME);
+        program
+    });
+    // The main function of a test program is not ours: one of its tests becomes the supervisor.
+    #[cfg(test)]
+    return std::env::current_exe().map(|path| {
+        let mut program = Command::new(path);
+        program.args([
+            "--ignored",
+            "--exact",
+            "crashes::tests::supervisor_of_checks",
+        ]);
+        program
+    });
+}
+
+/// Runs checks if this process was started to do so, and returns its exit code.
+pub fn supervise() -> Option<ExitCode> {
+    let name = std::env::args_os().next()?;
+    (name == NAME).then(|| match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ftld: the supervisor of a check: {error}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// Runs the checks that the explorer asks for at standard input, which is a socket.
+pub(super) fn serve() -> io::Result<()> {
+    let folder = std::env::var_os("FTLD_WORK").map(PathBuf::from);
+    let folder = folder.ok_or(io::ErrorKind::NotFound)?;
+    nix::sys::prctl::set_child_subreaper(true)?;
+    let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut tasks = BufReader::new(socket.try_clone()?);
+    loop {
+        let mut line = String::new();
+        let read = tasks.read_line(&mut line).unwrap_or(0);
+        if read == 0 {
+            // The explorer has died. The last supervisor finds its folder empty.
+            scratch::unmount(&folder)
+                .and_then(|()| scratch::remove(&folder))
+                .ok();
+            folder.parent().map(std::fs::remove_dir);
+            return Ok(());
+        }
+        if line == END {
+            return Ok(());
+        }
+        if let Some(ending) = run(&serde_json::from_str(&line)?, &folder, &socket)? {
+            let answer = serde_json::to_string(&ending)? + "\n";
+            // An explorer that has died is met above.
+            let _ = socket.write_all(answer.as_bytes());
+        }
+    }
+}
+
+/// Runs a check, with an empty folder for its files. Returns `None` if the explorer does not want it
+/// any more.
+fn run(task: &Task, folder: &Path, socket: &UnixStream) -> io::Result<Option<Ending>> {
+    let work = work_folder(folder)?;
+    let (mut output, writer) = io::pipe()?;
+    rustix::fs::fcntl_setfl(&output, rustix::fs::OFlags::NONBLOCK)?;
+    let mut shell = Command::new("/bin/sh");
+    shell
+        .arg("-c")
+        .arg(&task.command)
+        .env("FTLD_MARK", &task.mark)
+        .env("FTLD_CASE", &task.case)
+        .env("FTLD_WORK", &work)
+        .env("TMPDIR", &work)
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .process_group(0);
+    let mut tail = Tail::default();
+    let (end, mut left) = match spawn(shell) {
+        Err(error) => (Some(End::NotStarted(error.to_string())), Vec::new()),
+        Ok(shell) => {
+            let pid = Pid::from_raw(i32::try_from(shell.id()).expect("a process id"));
+            let waited = wait(pid, task.timeout, socket, &mut output, &mut tail);
+            let (status, left) = end_all(pid);
+            let end = match (waited?, status) {
+                (Waited::Unwanted, _) => None,
+                (Waited::Ended, Some(WaitStatus::Exited(_, code))) => Some(End::Exit(code)),
+                (Waited::Ended, Some(WaitStatus::Signaled(_, signal, _))) => {
+                    Some(End::Signal(signal as i32))
+                }
+                (Waited::Ended | Waited::TooLong, _) => Some(End::TimedOut),
+            };
+            (end, left)
+        }
+    };
+    tail.take(&mut output);
+    let removed = scratch::unmount(folder).and_then(|()| scratch::remove(&work));
+    left.extend(removed.err());
+    Ok(end.map(|end| Ending {
+        end,
+        output: tail.text(),
+        left: (!left.is_empty()).then(|| left.join(", ")),
+    }))
+}
+
+/// Creates an empty folder; a check before may have left one that cannot be removed.
+fn work_folder(folder: &Path) -> io::Result<PathBuf> {
+    for number in 0u64.. {
+        let name = match number {
+            0 => "work".into(),
+            number => format!("work-{number}"),
+        };
+        match std::fs::create_dir(folder.join(&name)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| folder.join(name)),
+        }
+    }
+    unreachable!("a free name")
+}
+
+/// Starts the shell in a mount namespace of its own, if the host permits one. A namespace belongs to
+/// a thread, and ends with the last process in it.
+fn spawn(mut shell: Command) -> io::Result<Child> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let _ = sys::own_mount_namespace();
+            shell.spawn()
+        });
+        thread.join().expect("the thread does not panic")
+    })
+}
+
+enum Waited {
+    Ended,
+    TooLong,
+    /// The explorer has written, or has died.
+    Unwanted,
+}
+
+fn wait(
+    shell: Pid,
+    timeout: Duration,
+    socket: &UnixStream,
+    output: &mut PipeReader,
+    tail: &mut Tail,
+) -> io::Result<Waited> {
+    let shell = rustix::process::Pid::from_raw(shell.as_raw()).expect("a process id");
+    let pidfd = pidfd_open(shell, PidfdFlags::empty())?;
+    let end = Instant::now() + timeout;
+    let mut has_output = true;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let (ended, asked, written) = {
+            let mut fds = [
+                PollFd::new(&pidfd, PollFlags::IN),
+                PollFd::new(socket, PollFlags::IN),
+                PollFd::new(&*output, PollFlags::IN),
+            ];
+            let some = if has_output { 3 } else { 2 };
+            match poll(&mut fds[..some], Some(&left)) {
+                Ok(0) => return Ok(Waited::TooLong),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let [ended, asked, written] = fds.each_ref().map(|fd| !fd.revents().is_empty());
+            (ended, asked, written)
+        };
+        if asked {
+            return Ok(Waited::Unwanted);
+        }
+        if ended {
+            return Ok(Waited::Ended);
+        }
+        // Endless output does not delay the end.
+        if Instant::now() >= end {
+            return Ok(Waited::TooLong);
+        }
+        if written {
+            has_output = tail.take_once(output);
+        }
+    }
+}
+
+/// Kills the check and all that it started, and reaps them. Returns how the shell ended, and the
+/// processes that do not end.
+fn end_all(shell: Pid) -> (Option<WaitStatus>, Vec<String>) {
+    // The group may be gone already.
+    let _ = killpg(shell, Signal::SIGKILL);
+    let give_up = Instant::now() + REAP_MAX;
+    let mut status = None;
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Err(Errno::EINTR) => {}
+            Err(_) => return (status, Vec::new()),
+            Ok(WaitStatus::StillAlive) => {
+                let children = children();
+                for pid in &children {
+                    let _ = kill(*pid, Signal::SIGKILL);
+                }
+                if Instant::now() >= give_up {
+                    let name = |pid: &Pid| format!("process {pid}, which does not end");
+                    return (status, children.iter().map(name).collect());
+                }
+                std::thread::sleep(REAP_EVERY);
+            }
+            Ok(ended) if ended.pid() == Some(shell) => status = Some(ended),
+            Ok(_) => {}
+        }
+    }
+}
+
+/// Returns the children of this process: processes whose parent has died are among them.
+fn children() -> Vec<Pid> {
+    let own = Pid::this().as_raw().to_string();
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let is_child = |pid: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // The name may contain spaces and brackets; state and parent follow the last bracket.
+        let parent = stat
+            .rsplit_once(") ")
+            .and_then(|(_, rest)| rest.split(' ').nth(1));
+        parent == Some(&own)
+    };
+    let name = |entry: io::Result<std::fs::DirEntry>| {
+        let name = entry.ok()?.file_name();
+        OsStr::to_str(&name)?.parse().ok()
+    };
+    let processes = processes.filter_map(name).filter(is_child);
+    processes.map(Pid::from_raw).collect()
+}
+
+/// The last bytes of an output.
+#[derive(Default)]
+struct Tail(VecDeque<u8>);
+
+impl Tail {
+    /// Takes a part of what is there; returns false at the end.
+    fn take_once(&mut self, output: &mut PipeReader) -> bool {
+        let mut bytes = [0; OUTPUT_MAX];
+        match output.read(&mut bytes) {
+            Ok(0) => false,
+            Ok(length) => {
+                self.0.extend(&bytes[..length]);
+                let over = self.0.len().saturating_sub(OUTPUT_MAX);
+                self.0.drain(..over);
+                true
+            }
+            Err(error) => error.kind() == io::ErrorKind::Interrupted,
+        }
+    }
+
+    /// Takes what is there; a process that could not be killed may write on.
+    fn take(&mut self, output: &mut PipeReader) {
+        let reads = to_u64(OUTPUT_MAX) / 64;
+        (0..to_usize(reads)).all(|_| self.take_once(output));
+    }
+
+    fn text(self) -> String {
+        let bytes: Vec<u8> = self.0.into();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}

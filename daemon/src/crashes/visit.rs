@@ -1,0 +1,64 @@
+//! The states of a recording without a check.
+
+use super::args::{CrashesArgs, Model};
+use super::cursor::Cursor;
+use super::explore::points;
+use super::flash::{Device, Run};
+use super::ledger::Ledger;
+use super::models::{self, State};
+use super::scratch::Scratch;
+use super::timeline::{Timeline, What};
+use crate::convert::to_u64;
+use crate::failure::Failure;
+use std::sync::Arc;
+
+/// Makes every state that [`super::crashes`] would check, and reads the ledger. Returns the number of
+/// states. A fuzzer does so with forged recordings.
+///
+/// # Errors
+/// The recording or the ledger cannot be used, or a flash of the model `flash` does not mount.
+pub fn visit(args: &CrashesArgs) -> Result<u64, Failure> {
+    let scratch = Scratch::create(args)?;
+    let timeline = Timeline::read(&args.recording, args.cut_off, scratch.path())?;
+    scratch.has_room(&timeline, 1)?;
+    Ledger::open(args)?;
+    let points = points(&timeline, args);
+    match args.model {
+        Model::Flash => visit_flash(args, &timeline, &points),
+        _ => Ok(visit_cache(args, &timeline, &points)),
+    }
+}
+
+fn visit_cache(args: &CrashesArgs, timeline: &Timeline, points: &[usize]) -> u64 {
+    let (mut cursor, mut states) = (Cursor::new(timeline), 0);
+    while let Some(event) = cursor.step() {
+        if points.binary_search(&event).is_err() {
+            continue;
+        }
+        let point = cursor.point();
+        for choice in models::cache(&point, args.states, args.seed) {
+            let state = State::of(&point, &choice, &timeline.contents);
+            state.each(|slot, _| assert!(timeline.written.len() > crate::convert::index(slot)));
+            states += 1;
+        }
+    }
+    states
+}
+
+fn visit_flash(args: &CrashesArgs, timeline: &Timeline, points: &[usize]) -> Result<u64, Failure> {
+    let device = Arc::new(Device::of(&args.recording, timeline)?);
+    let (mut run, mut states) = (Run::start(device, timeline)?, 0);
+    for (index, event) in timeline.events.iter().enumerate() {
+        if points.binary_search(&index).is_err() || matches!(event.what, What::Mark(_)) {
+            run.step(index)?;
+            continue;
+        }
+        let operations = run.step_recorded(index)?;
+        for (op, outcome) in run.draw(&operations, args.states, args.seed) {
+            let dead = run.cut(&operations, op, outcome).expect("a drawn cut");
+            let mounted = dead.mount(timeline).map_err(Failure::failed)?;
+            states += to_u64(mounted.changed.len()) + 1;
+        }
+    }
+    Ok(states)
+}
