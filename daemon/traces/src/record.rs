@@ -34,3 +34,7 @@ pub const ADDRESS_MAX: u64 = 1 << 50;
 
 /// Largest length of a read or write, 1 GiB.
 pub const LENGTH_MAX: u64 = 1 << 30;
+
+/// Largest time after the first record, ns: 100 years. No trace is longer, and several in a row do
+/// not overflow.
+pub const TIME_MAX: u64 = 100 * 366 * 86_400 * 1_000_000_000;

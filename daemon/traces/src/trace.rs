@@ -1,15 +1,19 @@
 //! A trace file as a stream of records: detects the format, and reports what it cannot read.
 
-use crate::dialect::{DIALECTS, Parse, TraceFormat};
+use crate::dialect::{BYTES, DIALECTS, Parse, TraceFormat, Units};
 use crate::error::TraceError;
 use crate::fields::shown;
 use crate::lines::Lines;
-use crate::record::{ADDRESS_MAX, Record};
+use crate::record::{ADDRESS_MAX, Record, TIME_MAX};
 use crate::recording::{Reader, Requests};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Lines that must exclude another reading of the columns than that of the format.
+const SAMPLE: usize = 256;
 
 /// Open trace. It ends after the first error.
 pub struct Trace {
+    file: PathBuf,
     source: Source,
     ended: bool,
 }
@@ -20,7 +24,8 @@ enum Source {
 }
 
 impl Trace {
-    /// Opens a trace, or a recording; without a dialect, the content determines the format.
+    /// Opens a trace, or a recording; without a dialect, the content determines the format. Content
+    /// with another reading is refused.
     /// `cut_off` takes a recording without its end mark as far as it goes.
     ///
     /// # Errors
@@ -35,6 +40,7 @@ impl Trace {
             false => Source::Lines(LineTrace::open(path, dialect)?),
         };
         Ok(Trace {
+            file: path.into(),
             source,
             ended: false,
         })
@@ -45,6 +51,14 @@ impl Trace {
         match &self.source {
             Source::Lines(lines) => lines.dialect.name,
             Source::Recording(_) => "recording",
+        }
+    }
+
+    /// Returns the units of its columns.
+    pub fn units(&self) -> Units {
+        match &self.source {
+            Source::Lines(lines) => lines.dialect.units,
+            Source::Recording(_) => Units::new("ns", BYTES, BYTES),
         }
     }
 
@@ -84,8 +98,12 @@ impl LineTrace {
     fn open(path: &Path, dialect: Option<&'static TraceFormat>) -> Result<Self, TraceError> {
         let mut lines = Lines::open(path)?;
         let empty = || TraceError::content(path, "nothing in it; expected a block trace");
-        let first = lines.peek()?.ok_or_else(empty)?;
-        let dialect = dialect.map_or_else(|| detect(path, first), Ok)?;
+        // The first line, if it cannot be read.
+        let sample = lines.look_ahead(SAMPLE);
+        let dialect = match sample.first() {
+            Some(_) => dialect.map_or_else(|| detect(path, &sample), Ok)?,
+            None => return Err(lines.next().err().unwrap_or_else(empty)),
+        };
         Ok(LineTrace {
             lines,
             dialect,
@@ -132,11 +150,9 @@ impl LineTrace {
             }
         }
         if self.begin_ns.is_none() {
-            let none = format!(
-                "no request in {} lines; expected {}",
-                self.lines.number(),
-                self.dialect.line
-            );
+            let expected = || format!("expected {}", self.dialect.line);
+            let why = self.parser.without_request().unwrap_or_else(expected);
+            let none = format!("no request in {} lines; {why}", self.lines.number());
             return Err(TraceError::content(self.lines.file(), none));
         }
         Ok(None)
@@ -154,6 +170,17 @@ impl Iterator for Trace {
             Source::Lines(lines) => lines.next_record().transpose(),
             Source::Recording(requests) => requests.next(),
         };
+        let next = match next {
+            Some(Ok(record)) if record.time_ns > TIME_MAX => {
+                let what = format!(
+                    "{}: more than 100 years after the first request; check the unit of its times: {}",
+                    self.place(),
+                    self.units()
+                );
+                Some(Err(TraceError::content(&self.file, what)))
+            }
+            next => next,
+        };
         self.ended = !matches!(next, Some(Ok(_)));
         next
     }
@@ -163,8 +190,9 @@ impl Iterator for Trace {
 const CUT_OFF: &str =
     "; the file ends in the middle of this line: copy it again, or remove the line";
 
-fn detect(file: &Path, first: &str) -> Result<&'static TraceFormat, TraceError> {
-    DIALECTS
+fn detect(file: &Path, sample: &[&str]) -> Result<&'static TraceFormat, TraceError> {
+    let first = sample.first().copied().unwrap_or_default();
+    let format = DIALECTS
         .iter()
         .find(|dialect| dialect.begins(first))
         .ok_or_else(|| {
@@ -175,7 +203,14 @@ fn detect(file: &Path, first: &str) -> Result<&'static TraceFormat, TraceError> 
                 names.join(", ")
             );
             TraceError::content(file, what)
-        })
+        })?;
+    match (format.other_reading)(sample) {
+        None => Ok(format),
+        Some(readings) => {
+            let what = format!("line {:?} has two readings: {readings}", shown(first));
+            Err(TraceError::content(file, what))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -263,6 +298,136 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_content() {
+        let marked = [b"\xef\xbb\xbf", PLAIN.as_bytes()].concat();
+        assert_eq!(read(&marked), read(PLAIN.as_bytes()));
+        assert!(read(b"\xef\xbb\xbf# a comment\n5,W,4096,512\n").is_ok());
+        let later = b"5,W,4096,512\n\xef\xbb\xbf6,W,4096,512\n";
+        assert!(read(later).unwrap_err().contains("line 2: time"));
+    }
+
+    #[test]
+    fn binary_output_of_blktrace_names_the_program_that_converts_it() {
+        for magic in [0x6561_7407_u32.to_le_bytes(), 0x6561_7407_u32.to_be_bytes()] {
+            let bytes = [&magic[..], &[0; 44]].concat();
+            let error = read(&bytes).unwrap_err();
+            assert!(error.contains("run blkparse -i FILE -o"), "{error}");
+        }
+        assert!(read(b"eats").unwrap_err().contains("no format known"));
+    }
+
+    #[test]
+    fn times_of_a_century_are_refused_in_every_format() {
+        let far = [
+            "1,W,0,512\n9999999999999999,W,0,512\n",
+            "0,0,512,W,0.5\n0,0,512,W,9999999999.5\n",
+            "0.5 0 1 1 0\n9999999999999.5 0 1 1 0\n",
+            "fio version 3 iolog\n1 f add\n1 f write 0 512\n9999999999999999 f write 0 512\n",
+            "fio version 2 iolog\nf add\nf write 0 512\nf wait 9999999999999999 0\nf write 0 512\n",
+        ];
+        for text in far {
+            let error = read(text.as_bytes()).unwrap_err();
+            assert!(error.contains("more than 100 years after"), "{error}");
+            assert!(
+                error.contains("times in ") && error.contains("line "),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn lines_with_two_readings_are_refused_with_both() {
+        let cases = [
+            (
+                "0.000 0 1048576 4096 1\n0.120 0 524288 16384 0\n",
+                "FILE: line \"0.000 0 1048576 4096 1\" has two readings: as disksim, in 512-byte sectors, \
+                 the first request is 2 MiB at 512 MiB; in bytes, 4 KiB at 1 MiB; add --format disksim \
+                 (times in ms, sectors) or --format disksim-bytes (times in ms, bytes)",
+            ),
+            (
+                "0 0 1048576 4096 1\n120 0 524288 16384 0\n",
+                "add --format mqsim (times in ns, sectors) or --format disksim-bytes",
+            ),
+            (
+                "1538323200,1048576,4096,1,7\n",
+                "add --format tencent for sectors, or convert",
+            ),
+            (
+                "1000,0,4096,W,0\n2000,8192,4096,R,0\n3000,16384,4096,W,0\n",
+                "as spc, 1000 is a disk (ASU) and 0 its time in s; or 1000 is the time and 0 the disk",
+            ),
+            (
+                "1000,W,0,4096,0\n2000,R,8192,4096,0\n",
+                "as alibaba, 1000 is a disk and 0 its time in us; or 1000 is the time and 0 the disk",
+            ),
+        ];
+        for (text, part) in cases {
+            let error = read(text.as_bytes()).unwrap_err();
+            assert!(
+                error.contains(part) && error.lines().count() == 1,
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_line_with_one_reading_decides() {
+        let formats = [
+            ("0.000 0 1048576 4096 1\n0.120 0 524288 8 0\n", "disksim"),
+            ("0.000 0 1048576 4096 1\n0.120 0 524288 512 10\n", "disksim"),
+            // As sectors these are 2 GiB.
+            (
+                "0.000 0 1048576 4194304 1\n0.120 0 524288 16384 0\n",
+                "disksim-bytes",
+            ),
+            ("0 0 1048576 4096 1\n120 0 524288 8 0\n", "mqsim"),
+            (
+                "1538323200,1048576,4096,1,7\n1538323200,8,8,1,7\n",
+                "tencent",
+            ),
+            (
+                "Timestamp,Offset,Size,IOType,VolumeID\n1538323200,1048576,4096,1,7\n",
+                "tencent",
+            ),
+            ("0,0,4096,W,1000\n0,8192,4096,R,2000\n", "spc"),
+            ("1,0,4096,W,1000\n2,8192,4096,R,2000.5\n", "spc"),
+            ("1,W,0,4096,1577808000000046\n", "alibaba"),
+            ("2,W,0,4096,46\n1,W,0,4096,47\n", "alibaba"),
+            (
+                "device_id,opcode,offset,length,timestamp\n1,W,0,4096,46\n",
+                "alibaba",
+            ),
+        ];
+        for (text, format) in formats {
+            let file = file(text.as_bytes());
+            let trace = Trace::open(file.path(), None, false)
+                .unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(trace.format(), format, "{text}");
+        }
+        // A name decides as well, before any line.
+        let file = file(b"0.000 0 1048576 4096 1\n");
+        let named = |name| Trace::open(file.path(), TraceFormat::find(name), false).unwrap();
+        let first = |name| named(name).next().unwrap().unwrap();
+        let of = |record: Record| (record.offset_bytes, record.length_bytes);
+        assert_eq!(of(first("disksim")), (512 << 20, 2 << 20));
+        assert_eq!(of(first("disksim-bytes")), (1 << 20, 4096));
+        assert_eq!(
+            named("disksim-bytes").units().to_string(),
+            "times in ms, offsets and lengths in bytes"
+        );
+    }
+
+    #[test]
+    fn blkparse_without_queue_events_names_the_events_that_it_has() {
+        let text = "202,16 7 5 675.7 661 D W 95839968 + 80 [k]\n202,16 7 6 675.8 661 C W 95839968 + 80 [0]\n";
+        let error = read(text.as_bytes()).unwrap_err();
+        assert!(
+            error.contains("no request in 2 lines; events D and none Q"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Flushes and empty requests contain no bytes and are skipped; the lines after the events are a
 //! summary.
 
-use super::{Parse, TraceFormat};
+use super::{Parse, SECTORS, TraceFormat, Units, no_other_reading};
 use crate::fields::{SECTOR, bytes, number, record, seconds, shown};
 use crate::record::{Op, Record};
 
@@ -11,11 +11,20 @@ pub(super) const DIALECT: TraceFormat = TraceFormat {
     name: "blkparse",
     title: "blkparse text",
     line: "major,minor cpu sequence seconds pid Q RWBS sector + sectors [process] (512-byte sectors; only events Q count)",
-    parser: || Box::new(BlkParse { summary: false }),
+    units: Units::new("s", SECTORS, SECTORS),
+    parser: || {
+        Box::new(BlkParse {
+            summary: false,
+            dispatched: false,
+        })
+    },
+    other_reading: no_other_reading,
 };
 
 struct BlkParse {
     summary: bool,
+    /// An event `D` was seen: a request that was issued to the driver.
+    dispatched: bool,
 }
 
 impl Parse for BlkParse {
@@ -32,6 +41,7 @@ impl Parse for BlkParse {
         let at = seconds("time", word("time")?)?;
         number("process", word("process")?)?;
         let (action, kind) = (word("action")?, word("RWBS")?);
+        self.dispatched |= action == "D";
         let Some(op) = operation(action, kind)? else {
             return Ok(None);
         };
@@ -57,6 +67,14 @@ impl Parse for BlkParse {
                 .nth(3)
                 .is_some_and(|time| time.contains('.'))
             && self.line(line).is_ok()
+    }
+
+    fn without_request(&self) -> Option<String> {
+        self.dispatched.then(|| {
+            "events D and none Q, so it has what reached the drive, not what the host asked for; record Q \
+             (blktrace -a queue), or replay the events D: awk '$6 == \"D\" { $6 = \"Q\" } 1'"
+                .into()
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 //! `wait` in microseconds. Version 3 begins every line with microseconds since the start, as fio
 //! writes them. Each file is a separate device, numbered in the order of addition.
 
-use super::{Parse, TraceFormat};
+use super::{BYTES, Parse, TraceFormat, Units, no_other_reading};
 use crate::convert::to_u64;
 use crate::fields::{number, record, shown};
 use crate::record::{Op, Record};
@@ -11,6 +11,7 @@ pub(super) const DIALECT: TraceFormat = TraceFormat {
     name: "fio",
     title: "fio iolog, version 2 or 3",
     line: "\"fio version 2 iolog\" or 3 in the first line, then [microseconds] FILE ACTION [OFFSET LENGTH]",
+    units: Units::new("us", BYTES, BYTES),
     parser: || {
         Box::new(Fio {
             version: None,
@@ -18,6 +19,7 @@ pub(super) const DIALECT: TraceFormat = TraceFormat {
             files: Vec::new(),
         })
     },
+    other_reading: no_other_reading,
 };
 
 struct Fio {

@@ -1,6 +1,7 @@
 //! Formats of published traces, one file each.
 //!
-//! No two formats accept the same first line, so the first line alone determines the format.
+//! The first line determines the format. Some formats have the same columns as other layouts: then
+//! the first lines must exclude the other reading, or the trace is refused (`readings.rs`).
 
 mod alibaba;
 mod ascii;
@@ -8,6 +9,7 @@ mod blkparse;
 mod fio;
 mod msr;
 mod plain;
+mod readings;
 mod spc;
 mod systor;
 mod tencent;
@@ -15,6 +17,7 @@ mod tencent;
 mod tests;
 
 use crate::record::Record;
+use std::fmt;
 
 /// Trace format.
 pub struct TraceFormat {
@@ -24,7 +27,63 @@ pub struct TraceFormat {
     pub title: &'static str,
     /// Example of a line.
     pub line: &'static str,
+    /// Units of its columns.
+    pub units: Units,
     pub(crate) parser: fn() -> Box<dyn Parse>,
+    /// Returns another reading that the first lines do not exclude, and the way out.
+    pub(crate) other_reading: fn(&[&str]) -> Option<String>,
+}
+
+/// Units of the columns of a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Units {
+    /// Unit of a time.
+    pub time: &'static str,
+    /// Unit of an offset: [`BYTES`] or [`SECTORS`].
+    pub offset: &'static str,
+    /// Unit of a length: [`BYTES`] or [`SECTORS`].
+    pub length: &'static str,
+}
+
+/// Unit of offsets and lengths.
+pub const BYTES: &str = "bytes";
+/// Unit of offsets and lengths.
+pub const SECTORS: &str = "512-byte sectors";
+
+impl Units {
+    pub(crate) const fn new(
+        time: &'static str,
+        offset: &'static str,
+        length: &'static str,
+    ) -> Self {
+        Units {
+            time,
+            offset,
+            length,
+        }
+    }
+}
+
+impl fmt::Display for Units {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Units {
+            time,
+            offset,
+            length,
+        } = self;
+        match offset == length {
+            true => write!(f, "times in {time}, offsets and lengths in {offset}"),
+            false => write!(
+                f,
+                "times in {time}, offsets in {offset}, lengths in {length}"
+            ),
+        }
+    }
+}
+
+/// For a format whose columns no other layout has.
+fn no_other_reading(_: &[&str]) -> Option<String> {
+    None
 }
 
 /// Converts lines to records, in order.
@@ -37,6 +96,11 @@ pub(crate) trait Parse: Send {
     fn begins(&mut self, line: &str) -> bool {
         self.line(line).is_ok()
     }
+
+    /// Returns why a whole trace had no request, and the way out.
+    fn without_request(&self) -> Option<String> {
+        None
+    }
 }
 
 /// All formats.
@@ -47,6 +111,7 @@ pub const DIALECTS: &[TraceFormat] = &[
     blkparse::DIALECT,
     fio::DIALECT,
     ascii::DISKSIM,
+    ascii::DISKSIM_BYTES,
     ascii::MQSIM,
     systor::DIALECT,
     alibaba::DIALECT,

@@ -1,7 +1,7 @@
 //! MSR Cambridge (Narayanan et al., FAST 2008; SNIA IOTTA 388): times in units of 100 ns since
 //! 1601.
 
-use super::{Table, TraceFormat};
+use super::{BYTES, Table, TraceFormat, Units, no_other_reading};
 use crate::fields::{columns, letter, number, record, time};
 use crate::record::Record;
 
@@ -9,12 +9,14 @@ pub(super) const DIALECT: TraceFormat = TraceFormat {
     name: "msr",
     title: "MSR Cambridge CSV",
     line: "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime (100 ns, Read or Write, bytes)",
+    units: Units::new("100 ns", BYTES, BYTES),
     parser: || {
         Table::boxed(
             Some("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime"),
             parse,
         )
     },
+    other_reading: no_other_reading,
 };
 
 fn parse(line: &str) -> Result<Record, String> {

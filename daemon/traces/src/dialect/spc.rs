@@ -1,7 +1,7 @@
 //! Storage Performance Council (SPC trace file format 1.0.1; UMass Financial and WebSearch): one
 //! address space per ASU.
 
-use super::{Table, TraceFormat};
+use super::{BYTES, SECTORS, Table, TraceFormat, Units, readings};
 use crate::fields::{SECTOR, bytes, letter, number, record, seconds};
 use crate::record::Record;
 
@@ -9,7 +9,9 @@ pub(super) const DIALECT: TraceFormat = TraceFormat {
     name: "spc",
     title: "SPC",
     line: "ASU,LBA,Size,Opcode,Timestamp (512-byte sectors, bytes, R or W, seconds)",
+    units: Units::new("s", SECTORS, BYTES),
     parser: || Table::boxed(None, parse),
+    other_reading: other_reading,
 };
 
 fn parse(line: &str) -> Result<Record, String> {
@@ -26,4 +28,18 @@ fn parse(line: &str) -> Result<Record, String> {
         offset,
         number("size", size)?,
     )
+}
+
+/// Times with a point are seconds; without one, the first column may be the time.
+fn other_reading(lines: &[&str]) -> Option<String> {
+    let has_point = |line: &&str| line.split(',').nth(4).is_some_and(|at| at.contains('.'));
+    if lines.iter().any(has_point) {
+        return None;
+    }
+    let (asu, at) = readings::swapped(lines, 4)?;
+    Some(format!(
+        "as spc, {asu} is a disk (ASU) and {at} its time in s; or {asu} is the time and {at} the disk; \
+         add --format spc, or convert it to plain, with times in us and bytes: \
+         awk -F, -v OFS=, '{{ print $1, $4, $2, $3 }}'"
+    ))
 }

@@ -1,6 +1,6 @@
 //! SYSTOR '17 (Lee et al., a VDI's storage; SNIA IOTTA 4928): one address space per LUN.
 
-use super::{Table, TraceFormat};
+use super::{BYTES, Table, TraceFormat, Units, no_other_reading};
 use crate::fields::{columns, letter, number, record, seconds};
 use crate::record::Record;
 
@@ -8,7 +8,9 @@ pub(super) const DIALECT: TraceFormat = TraceFormat {
     name: "systor",
     title: "SYSTOR '17 CSV",
     line: "Timestamp,Response,IOType,LUN,Offset,Size (seconds, seconds or nothing, R or W, bytes)",
+    units: Units::new("s", BYTES, BYTES),
     parser: || Table::boxed(Some("Timestamp,Response,IOType,LUN,Offset,Size"), parse),
+    other_reading: no_other_reading,
 };
 
 fn parse(line: &str) -> Result<Record, String> {

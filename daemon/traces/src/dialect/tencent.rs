@@ -1,7 +1,7 @@
 //! Tencent's cloud block storage (Zhang et al., USENIX ATC 2020; SNIA IOTTA 27917): times in whole
 //! seconds, one address space per volume.
 
-use super::{Table, TraceFormat};
+use super::{SECTORS, Table, TraceFormat, Units, readings};
 use crate::fields::{SECTOR, bytes, columns, digit, number, record, seconds};
 use crate::record::Record;
 
@@ -9,7 +9,9 @@ pub(super) const DIALECT: TraceFormat = TraceFormat {
     name: "tencent",
     title: "Tencent CSV",
     line: "Timestamp,Offset,Size,IOType,VolumeID (seconds, 512-byte sectors, 0 read or 1 write)",
+    units: Units::new("s", SECTORS, SECTORS),
     parser: || Table::boxed(Some("Timestamp,Offset,Size,IOType,VolumeID"), parse),
+    other_reading: other_reading,
 };
 
 fn parse(line: &str) -> Result<Record, String> {
@@ -22,4 +24,11 @@ fn parse(line: &str) -> Result<Record, String> {
         bytes("offset", offset, SECTOR)?,
         bytes("size", size, SECTOR)?,
     )
+}
+
+fn other_reading(lines: &[&str]) -> Option<String> {
+    let readings = readings::sectors_or_bytes(&DIALECT, lines)?;
+    Some(format!(
+        "{readings}; add --format tencent for sectors, or convert it to plain, with times in us and bytes"
+    ))
 }

@@ -223,6 +223,31 @@ fn samples() -> Vec<Sample> {
             ],
         },
         Sample {
+            name: "disksim-bytes",
+            lines: &["0.000 0 1048576 4194304 1", "0.120 3 524288 16384 0"],
+            records: vec![
+                at(0, Read, 0, 1 << 20, 4 << 20),
+                at(120_000, Write, 3, 512 << 10, 16 << 10),
+            ],
+            bad: &[
+                ("0.000 0 1048576", "3 columns, not 5"),
+                ("0.000 0 -1048576 4096 0", "offset -1048576 is negative"),
+                (
+                    "0.000 0 99999999999999999999 4096 0",
+                    "offset 99999999999999999999 is too large",
+                ),
+                ("0.000 0 1048576 0 0", "length is 0"),
+                (
+                    "0.000 0 61100 4096 0",
+                    "offset 61100 is not a multiple of 512 bytes",
+                ),
+                (
+                    "0.000 0 1048576 4096 2",
+                    "operation \"2\" is neither 1 (read) nor 0 (write)",
+                ),
+            ],
+        },
+        Sample {
             name: "mqsim",
             lines: &["938513000 4 264719034 16 0", "938828000 3 0 1 1"],
             records: vec![
@@ -392,7 +417,7 @@ proptest::proptest! {
     /// Any line is a record, nothing, or an error of one line.
     #[test]
     fn no_line_panics(
-        sample in 0..10usize,
+        sample in 0..11usize,
         cut in 0..200usize,
         noise in "[-0-9a-zA-Z,+./ \\t]{0,24}",
         version in proptest::sample::select(vec!["2", "3"]),

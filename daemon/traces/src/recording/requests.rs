@@ -71,7 +71,7 @@ impl Requests {
 
     fn take(&mut self) -> Option<Option<Record>> {
         let Reverse(Begin(seq, record)) = self.waiting.pop()?;
-        self.next = seq + 1;
+        self.next = seq.saturating_add(1);
         Some(record)
     }
 
