@@ -70,6 +70,9 @@ use target::Target;
 pub fn main() -> ExitCode {
     let logging = logging::start();
     let as_json = cli::asks_for_json();
+    if let Err(error) = sys::survive_file_size_limit() {
+        tracing::warn!("a limit of file sizes ends this process: {error}");
+    }
     match logging.and_then(|()| Cli::read()).and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -428,9 +428,7 @@ impl<S: Store + 'static> Volume<S> {
                     return self.unlocked.sync_failed(&error);
                 }
                 tracing::warn!("waiting for erased space: {error}");
-                let full = error.kind() == io::ErrorKind::StorageFull
-                    || error.kind() == io::ErrorKind::QuotaExceeded;
-                let errno = if full { ENOSPC } else { EIO };
+                let errno = if is_full(&error) { ENOSPC } else { EIO };
                 self.unlocked.note_refused(errno);
                 io::Error::from_raw_os_error(errno)
             })
@@ -446,3 +444,9 @@ impl<S: Store + 'static> Volume<S> {
 
 #[cfg(test)]
 mod tests;
+/// Returns whether the host has no room: its file system, a quota, or the limit of a file's size.
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
