@@ -2,9 +2,11 @@
 //! releases file space, in small slices under the request lock. Another thread syncs when erased
 //! space runs short; it waits without the lock.
 
+use crate::failure::panic_text;
 use crate::volume::write_cache::AGE;
 use crate::volume::{Idle, Volume};
 use nand_model::Store;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -58,26 +60,28 @@ impl Background {
             settled: None,
             tidied: Instant::now(),
         };
-        background.repeat("ftld-background", PUBLISH_EVERY, move || worker.tick())?;
+        background.repeat(volume, "ftld-background", PUBLISH_EVERY, move || {
+            worker.tick();
+        })?;
         if volume.has_cache() {
-            let volume = volume.clone();
+            let cached = volume.clone();
             let file = write_through;
             let mut looked = Instant::now();
-            background.repeat("ftld-cache", PUBLISH_EVERY, move || {
-                volume.write_back_aged(AGE);
+            background.repeat(volume, "ftld-cache", PUBLISH_EVERY, move || {
+                cached.write_back_aged(AGE);
                 if looked.elapsed() >= LOOK_AT_KERNEL_EVERY {
                     looked = Instant::now();
                     let text = file.as_deref().map(std::fs::read_to_string);
                     if let Some(Ok(text)) = text {
-                        volume.set_write_through(text.trim() == "write through");
+                        cached.set_write_through(text.trim() == "write through");
                     }
                 }
             })?;
         }
-        let volume = volume.clone();
+        let short = volume.clone();
         // Starts the sync that frees erased space before a request has to wait for it.
-        background.repeat("ftld-sync", Duration::ZERO, move || {
-            volume.reclaim_when_short(SYNC_PATIENCE)
+        background.repeat(volume, "ftld-sync", Duration::ZERO, move || {
+            short.reclaim_when_short(SYNC_PATIENCE)
         })?;
         Ok(background)
     }
@@ -88,16 +92,25 @@ impl Background {
         self.turns.clone()
     }
 
-    fn repeat(
+    /// Starts a thread that works every so often. If it panics, the device fails: nobody would miss
+    /// it otherwise.
+    fn repeat<S: Store + 'static>(
         &mut self,
-        name: &str,
+        volume: &Arc<Volume<S>>,
+        name: &'static str,
         every: Duration,
         mut work: impl FnMut() + Send + 'static,
     ) -> std::io::Result<()> {
         let (stop, stopped) = channel::<()>();
+        let volume = volume.clone();
         let again = move || {
-            while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                work();
+            let repeated = catch_unwind(AssertUnwindSafe(|| {
+                while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                    work();
+                }
+            }));
+            if let Err(panic) = repeated {
+                volume.note_dead_thread(name, panic_text(&*panic));
             }
         };
         self.stop.push(stop);
@@ -172,4 +185,23 @@ impl<S: Store + 'static> Worker<S> {
         }
         true
     }
+}
+
+/// Starts a thread that panics at once.
+#[cfg(test)]
+pub(crate) fn start_panicking<S: Store + 'static>(
+    volume: &Arc<Volume<S>>,
+    name: &'static str,
+) -> std::io::Result<()> {
+    let mut background = Background {
+        stop: Vec::new(),
+        threads: Vec::new(),
+        turns: Arc::default(),
+    };
+    background.repeat(volume, name, Duration::ZERO, || panic!("planted"))?;
+    background
+        .threads
+        .drain(..)
+        .for_each(|thread| drop(thread.join()));
+    Ok(())
 }

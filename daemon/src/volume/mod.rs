@@ -313,6 +313,12 @@ impl<S: Store + 'static> Volume<S> {
         self.unlocked.failure.lock().clone()
     }
 
+    /// Refuses writes because one of the daemon's own threads has died of a panic.
+    pub(crate) fn note_dead_thread(&self, name: &str, panic: &str) {
+        let why = format!("internal error: thread {name} has ended: {panic}");
+        self.unlocked.fail(NO_WRITES, why);
+    }
+
     /// Returns why writes fail, from the first failed write to the next successful one.
     pub fn writes_failing(&self) -> Option<WritesFailing> {
         let errno = self.unlocked.refused.load(Relaxed);
@@ -442,11 +448,11 @@ impl<S: Store + 'static> Volume<S> {
     }
 }
 
-#[cfg(test)]
-mod tests;
 /// Returns whether the host has no room: its file system, a quota, or the limit of a file's size.
 fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
+#[cfg(test)]
+mod tests;
