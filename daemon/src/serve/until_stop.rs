@@ -125,6 +125,7 @@ async fn until_end(
             _ = interrupt.recv() => (Event::Signal, None),
             () = served.volume.power_lost() => return Ok(StopHow::Remove),
             Some(asked) = asked.recv() => match asked {
+                asked if asked.is_abandoned() => continue,
                 ControlCommand::Stop { force, answer } => (if force { Event::ForcedStop } else { Event::Stop }, Some(answer)),
                 ControlCommand::Pause { action, answer } => {
                     tokio::spawn(pause(served.volume.clone(), action, answer));
