@@ -2,9 +2,11 @@
 //! releases file space, in small slices under the request lock. Another thread syncs when erased
 //! space runs short, and before much is without a sync; it waits without the lock.
 
+use crate::failure::panic_text;
 use crate::volume::write_cache::AGE;
 use crate::volume::{Idle, UnsyncedAge, Volume};
 use nand_model::Store;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -58,27 +60,29 @@ impl Background {
             settled: None,
             tidied: Instant::now(),
         };
-        background.repeat("ftld-background", PUBLISH_EVERY, move || worker.tick())?;
+        background.repeat(volume, "ftld-background", PUBLISH_EVERY, move || {
+            worker.tick();
+        })?;
         if volume.has_cache() {
-            let volume = volume.clone();
-            background.repeat("ftld-cache", PUBLISH_EVERY, move || {
-                volume.write_back_aged(AGE);
+            let cached = volume.clone();
+            background.repeat(volume, "ftld-cache", PUBLISH_EVERY, move || {
+                cached.write_back_aged(AGE);
             })?;
         }
         if let Some(file) = write_through {
-            let volume = volume.clone();
-            background.repeat("ftld-kernel", LOOK_AT_KERNEL_EVERY, move || {
+            let told = volume.clone();
+            background.repeat(volume, "ftld-kernel", LOOK_AT_KERNEL_EVERY, move || {
                 if let Ok(text) = std::fs::read_to_string(&file) {
-                    volume.set_write_through(text.trim() == "write through");
+                    told.set_write_through(text.trim() == "write through");
                 }
             })?;
         }
-        let volume = volume.clone();
+        let syncs = volume.clone();
         let mut unsynced = UnsyncedAge::new(Instant::now());
-        background.repeat("ftld-sync", Duration::ZERO, move || {
+        background.repeat(volume, "ftld-sync", Duration::ZERO, move || {
             // Starts the sync that frees erased space before a request has to wait for it.
-            volume.reclaim_when_short(SYNC_PATIENCE);
-            volume.sync_when_due(&mut unsynced, Instant::now());
+            syncs.reclaim_when_short(SYNC_PATIENCE);
+            syncs.sync_when_due(&mut unsynced, Instant::now());
         })?;
         Ok(background)
     }
@@ -89,16 +93,25 @@ impl Background {
         self.turns.clone()
     }
 
-    fn repeat(
+    /// Starts a thread that works every so often. If it panics, the device fails: nobody would miss
+    /// it otherwise.
+    fn repeat<S: Store + 'static>(
         &mut self,
-        name: &str,
+        volume: &Arc<Volume<S>>,
+        name: &'static str,
         every: Duration,
         mut work: impl FnMut() + Send + 'static,
     ) -> std::io::Result<()> {
         let (stop, stopped) = channel::<()>();
+        let volume = volume.clone();
         let again = move || {
-            while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                work();
+            let repeated = catch_unwind(AssertUnwindSafe(|| {
+                while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                    work();
+                }
+            }));
+            if let Err(panic) = repeated {
+                volume.note_dead_thread(name, panic_text(&*panic));
             }
         };
         self.stop.push(stop);
@@ -173,4 +186,23 @@ impl<S: Store + 'static> Worker<S> {
         }
         true
     }
+}
+
+/// Starts a thread that panics at once.
+#[cfg(test)]
+pub(crate) fn start_panicking<S: Store + 'static>(
+    volume: &Arc<Volume<S>>,
+    name: &'static str,
+) -> std::io::Result<()> {
+    let mut background = Background {
+        stop: Vec::new(),
+        threads: Vec::new(),
+        turns: Arc::default(),
+    };
+    background.repeat(volume, name, Duration::ZERO, || panic!("planted"))?;
+    background
+        .threads
+        .drain(..)
+        .for_each(|thread| drop(thread.join()));
+    Ok(())
 }

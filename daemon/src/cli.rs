@@ -78,7 +78,7 @@ pub enum Command {
     /// Show the content of an image or of a recording; never changes it
     Inspect {
         /// Path of an image or a recording, or name of an instance
-        image: String,
+        image: OsString,
         /// Show every block
         #[arg(long)]
         blocks: bool,
@@ -95,7 +95,7 @@ pub enum Command {
     /// Mount an image, compare every table with the flash and read every page; never changes it
     Check {
         /// Path of an image, or name of an instance
-        image: String,
+        image: OsString,
     },
     /// Run a trace or a synthetic workload through a scheme, in emulated time and in memory; one
     /// row with --json
@@ -156,9 +156,9 @@ pub enum Command {
     Clone {
         /// Path of an image, or name of an instance
         #[arg(value_name = "NAME|IMAGE")]
-        image: String,
+        image: OsString,
         /// Path of the copy, or name of a new instance
-        copy: String,
+        copy: OsString,
         /// Seed of what a running instance's write cache loses
         #[arg(long, value_name = "N")]
         seed: Option<u64>,

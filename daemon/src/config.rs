@@ -279,7 +279,14 @@ impl DeviceOptions {
             .into_iter()
     }
 
-    /// Returns these options as a file's table.
+    /// Returns the paths among the values.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        let files = [&self.tls_cert, &self.tls_key, &self.tls_client_ca];
+        let all = files.into_iter().chain([&self.image, &self.record]);
+        all.flatten().map(PathBuf::as_path)
+    }
+
+    /// Returns these options as a file's table; bytes of paths that are no UTF-8 are replaced.
     pub(crate) fn table(&self) -> toml::Table {
         let mut table = toml::Table::try_from(self).expect("plain data");
         table.retain(|_, value| *value != toml::Value::Boolean(false));

@@ -13,9 +13,11 @@ use crate::pause::PauseCommand;
 use crate::status::StatusSource;
 use crate::sys;
 use crate::target::SOCKET_PATH_MAX;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +75,7 @@ impl Request {
     }
 }
 
-/// Requests over the socket that change the instance.
+/// Requests over the socket that change the instance. One whose client has left is not executed.
 #[derive(Debug)]
 pub enum ControlCommand {
     /// Stop the instance.
@@ -97,6 +99,17 @@ pub enum ControlCommand {
         /// Receives the result of the command.
         answer: oneshot::Sender<Result<Value, Failure>>,
     },
+}
+
+impl ControlCommand {
+    /// Returns whether nobody waits for the answer any more.
+    pub fn is_abandoned(&self) -> bool {
+        match self {
+            ControlCommand::Stop { answer, .. } => answer.is_closed(),
+            ControlCommand::Inject { answer, .. } => answer.is_closed(),
+            ControlCommand::Pause { answer, .. } => answer.is_closed(),
+        }
+    }
 }
 
 /// Checks that a control socket can have this path.
@@ -123,7 +136,7 @@ pub fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, Failure> {
     let failed =
         |error: std::io::Error| Failure::io(format!("control socket {}", path.display()), &error);
     match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
     }
     sys::listen_privately(path, BACKLOG).map_err(failed)
@@ -161,11 +174,17 @@ async fn connection(
     observed: Arc<dyn StatusSource>,
     asked: mpsc::Sender<ControlCommand>,
 ) -> std::io::Result<()> {
+    let descriptor = stream.as_fd().try_clone_to_owned();
     let (read, mut write) = stream.split();
     let mut read = tokio::io::BufReader::new(read);
+    let file = descriptor?;
     loop {
         let mut line = String::new();
         if (&mut read).take(LINE_MAX).read_line(&mut line).await? == 0 {
+            return Ok(());
+        }
+        // Who has given up does not want it any more.
+        if is_closed(&file) {
             return Ok(());
         }
         let request = serde_json::from_str::<Request>(&line);
@@ -186,6 +205,14 @@ async fn connection(
             return Ok(());
         }
     }
+}
+
+/// Returns whether the client has closed its socket; one that only ended its requests has not.
+fn is_closed(socket: &OwnedFd) -> bool {
+    let mut poll = [PollFd::new(socket.as_fd(), PollFlags::empty())];
+    let is_ready = nix::poll::poll(&mut poll, PollTimeout::ZERO).is_ok_and(|ready| ready > 0);
+    let events = poll[0].revents().unwrap_or(PollFlags::empty());
+    is_ready && events.intersects(PollFlags::POLLHUP | PollFlags::POLLERR)
 }
 
 async fn handle_request(
@@ -228,7 +255,7 @@ async fn pass_on<T>(
     what: ControlCommand,
     told: oneshot::Receiver<T>,
 ) -> Result<T, Failure> {
-    let stopping = || Failure::failed("already stopping");
+    let stopping = || Failure::new(Exit::NotRunning, "already stopping");
     asked.send(what).await.map_err(|_| stopping())?;
     told.await.map_err(|_| stopping())
 }
@@ -243,22 +270,30 @@ pub(crate) fn not_permitted(dirs: &Dirs, name: &str) -> Failure {
     Failure::new(Exit::Permission, message)
 }
 
-/// Sends a request to a running instance. Exit 3 if none answers.
+/// Sends a request to a running instance. Exit 3 if there is none, or if it ends before it answers.
 ///
 /// # Errors
 /// No instance of this name answers, or it refuses the request.
 pub fn ask(dirs: &Dirs, name: &str, request: &Request) -> Result<Value, Failure> {
     let path = dirs.control(name);
     let not_running = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => not_permitted(dirs, name),
+        ErrorKind::PermissionDenied => not_permitted(dirs, name),
         _ => Failure::new(
             Exit::NotRunning,
             format!("instance {name:?} is not running; `ftld list` shows those that are"),
         ),
     };
     let mut stream = std::os::unix::net::UnixStream::connect(&path).map_err(not_running)?;
-    let failed =
-        |error: std::io::Error| Failure::io(format!("instance {name:?} does not answer"), &error);
+    let ended = || {
+        Failure::new(
+            Exit::NotRunning,
+            format!("instance {name:?} ended before it answered; `ftld list` shows those that run"),
+        )
+    };
+    let failed = |error: std::io::Error| match error.kind() {
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => ended(),
+        _ => Failure::io(format!("instance {name:?} does not answer"), &error),
+    };
     stream
         .set_read_timeout(Some(CLIENT_TIMEOUT))
         .map_err(failed)?;
@@ -274,6 +309,9 @@ pub fn ask(dirs: &Dirs, name: &str, request: &Request) -> Result<Value, Failure>
     BufReader::new(stream)
         .read_line(&mut answer)
         .map_err(failed)?;
+    if !answer.ends_with('\n') {
+        return Err(ended());
+    }
     let answer: Value = serde_json::from_str(&answer).map_err(|error| {
         Failure::failed(format!(
             "instance {name:?} gave no sensible answer: {error}"
@@ -341,6 +379,129 @@ mod tests {
         };
         tokio::join!(async { served.await.unwrap() }, ask);
         assert_eq!(still.service.view().control, [2, 1, 0, 1, 1, 1]);
+    }
+
+    /// Starts a server on a pair of sockets with one client.
+    fn served() -> (
+        UnixStream,
+        impl Future<Output = std::io::Result<()>>,
+        mpsc::Receiver<ControlCommand>,
+    ) {
+        let (asked, commands) = mpsc::channel(1);
+        let (server, client) = UnixStream::pair().unwrap();
+        let still: Arc<dyn StatusSource> = Arc::new(Still::default());
+        (client, connection(server, still, asked), commands)
+    }
+
+    /// A daemon that stood still finds the commands of clients that have given up.
+    #[tokio::test]
+    async fn a_command_whose_client_has_left_is_not_executed() {
+        let (mut client, server, mut commands) = served();
+        client.write_all(b"{\"command\":\"stop\"}\n").await.unwrap();
+        drop(client);
+        let ended = tokio::time::timeout(Duration::from_secs(5), server).await;
+        ended.expect("it waits for an answer").unwrap();
+        assert!(commands.try_recv().is_err(), "it left before it was read");
+        // One that only ended its requests waits for the answer.
+        let (mut client, server, mut commands) = served();
+        client.write_all(b"{\"command\":\"stop\"}\n").await.unwrap();
+        client.shutdown().await.unwrap();
+        let (served, command) = tokio::join!(server, async {
+            let command = commands.recv().await.unwrap();
+            assert!(!command.is_abandoned());
+            let ControlCommand::Stop { answer, .. } = command else {
+                panic!("a stop")
+            };
+            answer.send(Vec::new()).unwrap();
+        });
+        let ((), ()) = (served.unwrap(), command);
+        // One that leaves while its command waits for its turn.
+        let (answer, told) = oneshot::channel();
+        let command = ControlCommand::Stop {
+            force: false,
+            answer,
+        };
+        assert!(!command.is_abandoned());
+        drop(told);
+        assert!(command.is_abandoned());
+    }
+
+    /// An instance that ends closes the connections that it has not answered yet.
+    #[test]
+    fn an_instance_that_ends_before_it_answers_is_not_running() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = |part: &str| folder.path().join(part);
+        let dirs = Dirs {
+            config: below("etc"),
+            state: below("state"),
+            runtime: below("run"),
+        };
+        std::fs::create_dir_all(dirs.of("a")).unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(dirs.control("a")).unwrap();
+        let ends: [fn(std::os::unix::net::UnixStream); 4] = [
+            // Before it reads: the client's write or read fails.
+            drop,
+            // With the request unread: a reset.
+            |client| {
+                std::thread::sleep(Duration::from_millis(20));
+                drop(client);
+            },
+            |client| drop(BufReader::new(client).read_line(&mut String::new())),
+            |mut client| {
+                let mut reader = BufReader::new(client.try_clone().unwrap());
+                reader.read_line(&mut String::new()).unwrap();
+                client.write_all(b"{\"state\":").unwrap();
+            },
+        ];
+        let requests = [
+            Request::Status {},
+            Request::Stop { force: false },
+            Request::Mark { text: "m".into() },
+            Request::Pause {
+                action: PauseCommand::Resume,
+            },
+        ];
+        for end in ends {
+            for request in &requests {
+                std::thread::scope(|scope| {
+                    scope.spawn(|| end(listener.accept().unwrap().0));
+                    let failure = ask(&dirs, "a", request).unwrap_err();
+                    assert_eq!(failure.exit, Exit::NotRunning, "{request:?}: {failure}");
+                    assert!(failure.message.contains("`ftld list`"), "{failure}");
+                });
+            }
+        }
+    }
+
+    /// A misspelt field must not be a command without it.
+    #[test]
+    fn an_unknown_field_is_refused_in_every_command() {
+        for known in [
+            r#"{"command":"status"}"#,
+            r#"{"command":"stop","force":true}"#,
+            r#"{"command":"mark","text":"m"}"#,
+            r#"{"command":"pause","action":{"pause":1.0}}"#,
+            r#"{"command":"pause","action":{"events":1}}"#,
+            r#"{"command":"inject","fault":{"kind":"power-cut","after":1}}"#,
+            r#"{"command":"inject","fault":{"kind":"bad-block","block":[1]}}"#,
+            r#"{"command":"inject","fault":{"kind":"bit-errors"}}"#,
+            r#"{"command":"inject","fault":{"kind":"flush-fails","count":1}}"#,
+            r#"{"command":"inject","fault":{"kind":"write-errors","offset":0}}"#,
+            r#"{"command":"inject","fault":{"kind":"read-errors","count":1}}"#,
+            r#"{"command":"inject","fault":{"kind":"slow","extra":0.1,"offset":0}}"#,
+            r#"{"command":"inject","fault":{"kind":"hang","time":1.0,"length":4096}}"#,
+            r#"{"command":"inject","fault":{"kind":"clear"}}"#,
+        ] {
+            serde_json::from_str::<Request>(known)
+                .unwrap_or_else(|error| panic!("{known}: {error}"));
+            // In the command, and in its innermost part.
+            let outer = known.replacen('{', r#"{"sed":1,"#, 1);
+            let at = known.rfind('{').unwrap();
+            let inner = format!(r#"{}{{"sed":1,{}"#, &known[..at], &known[at + 1..]);
+            for wrong in [outer, inner] {
+                assert!(serde_json::from_str::<Request>(&wrong).is_err(), "{wrong}");
+            }
+        }
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod notify;
 pub mod options;
 pub mod output;
 pub mod pages;
+mod path_json;
 pub mod pause;
 pub mod preset;
 mod private_lock;
@@ -72,6 +73,9 @@ pub fn main() -> ExitCode {
         return code;
     }
     let logging = logging::start();
+    if let Err(error) = sys::survive_file_size_limit() {
+        tracing::warn!("a limit of file sizes ends this process: {error}");
+    }
     let as_json = cli::asks_for_json();
     match logging.and_then(|()| Cli::read()).and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
@@ -80,7 +84,7 @@ pub fn main() -> ExitCode {
                 eprintln!("{}", failure.json());
             } else {
                 let prefix = output::Tone::Bad.paint("ftld:");
-                anstream::eprintln!("{prefix} {failure}");
+                anstream::eprintln!("{prefix} {}", quote::plain(&failure.message, &[]));
             }
             ExitCode::from(failure.exit.code())
         }

@@ -1,5 +1,6 @@
 //! Options of a device as typed, not yet checked.
 
+use crate::path_json;
 use clap::Args;
 use nand_model::SHARDS_MAX;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -37,6 +38,7 @@ pub struct DeviceOptions {
     pub scheme: Option<String>,
     /// Image file; created if missing
     #[arg(long, value_name = "PATH", env = "FTLD_IMAGE")]
+    #[serde(serialize_with = "path_json::serialize")]
     pub image: Option<PathBuf>,
     /// Size that the host sees, such as 1GiB
     #[arg(long, value_name = "SIZE", env = "FTLD_SIZE")]
@@ -73,16 +75,20 @@ pub struct DeviceOptions {
     pub tls: Option<String>,
     /// PEM file of the NBD server's certificate, followed by the chain to its authority
     #[arg(long, value_name = "PEM", env = "FTLD_TLS_CERT")]
+    #[serde(serialize_with = "path_json::serialize")]
     pub tls_cert: Option<PathBuf>,
     /// PEM file of the certificate's private key
     #[arg(long, value_name = "PEM", env = "FTLD_TLS_KEY")]
+    #[serde(serialize_with = "path_json::serialize")]
     pub tls_key: Option<PathBuf>,
     /// PEM file of authorities; every NBD client needs a certificate from one of them; without it
     /// all clients are admitted
     #[arg(long, value_name = "PEM", env = "FTLD_TLS_CLIENT_CA")]
+    #[serde(serialize_with = "path_json::serialize")]
     pub tls_client_ca: Option<PathBuf>,
     /// Record every request into a new file, for `ftld replay` and `ftld inspect`
     #[arg(long, value_name = "FILE", env = "FTLD_RECORD")]
+    #[serde(serialize_with = "path_json::serialize")]
     pub record: Option<PathBuf>,
     /// Whether a recording contains the data: on or off [default: on]
     #[arg(long, value_name = "on|off", env = "FTLD_RECORD_DATA")]

@@ -3,6 +3,7 @@
 //! `CLICOLOR_FORCE`.
 
 use crate::failure::Failure;
+use crate::quote;
 use clap::builder::styling::{Style, Styles};
 use serde_json::Value;
 use std::fs::File;
@@ -176,7 +177,16 @@ fn lines_of(widths: &[usize], width: usize) -> Vec<Range<usize>> {
 /// # Errors
 /// Standard output is not writable.
 pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
-    write(&mut anstream::stdout().lock(), text)
+    let styles = [STYLES.get_valid(), STYLES.get_invalid(), STYLES.get_error()];
+    let mut sequences: Vec<_> = styles
+        .iter()
+        .map(|style| style.render().to_string())
+        .collect();
+    sequences.extend(styles.iter().map(|style| style.render_reset().to_string()));
+    write(
+        &mut anstream::stdout().lock(),
+        &quote::plain(text, &sequences),
+    )
 }
 
 /// Writes to standard output; a closed pipe is not an error.
@@ -184,7 +194,7 @@ pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
 /// # Errors
 /// Standard output is not writable.
 pub fn print(text: &str) -> Result<(), Failure> {
-    write(&mut io::stdout().lock(), text)
+    write(&mut io::stdout().lock(), &quote::plain(text, &[]))
 }
 
 fn write(out: &mut impl Write, text: &str) -> Result<(), Failure> {

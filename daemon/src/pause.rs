@@ -1,7 +1,9 @@
 //! `ftld pause`, `step` and `resume`: pause the device for inspection, for a limited time. Requests
 //! wait meanwhile and none fails ([`crate::volume`]); read-only inspection continues.
 
+use crate::convert::to_u64;
 use crate::failure::Failure;
+use crate::output::counted;
 use crate::volume::{PAUSE_MAX, Step, Volume};
 use ftl_core::Event;
 use nand_model::Store;
@@ -77,12 +79,18 @@ fn step<S: Store + 'static>(volume: &Volume<S>, step: Step) -> Result<Value, Fai
         std::thread::sleep(Duration::from_millis(5));
     }
     let noted = volume.noted_since(&from, EVENTS_TOLD);
-    let text = match (stepping(), noted.is_empty()) {
-        (true, _) => {
+    let text: String = match (stepping(), to_u64(noted.len()), step) {
+        (true, _, _) => {
             "step pending: it goes on until its events or requests have come; `ftld pause` ends it"
+                .into()
         }
-        (false, true) => "step done, without an event",
-        (false, false) => "step done",
+        (false, 0, _) => "step done, without an event".into(),
+        // A part of a request is executed whole.
+        (false, came, Step::Events(wanted)) if came > wanted => {
+            let last = counted(came - wanted, "more event");
+            format!("step done; the request that caused the last one caused {last}")
+        }
+        (false, _, _) => "step done".to_owned(),
     };
     let told = |(shard, number, event): &(usize, u64, Event)| {
         json!({

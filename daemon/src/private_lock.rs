@@ -20,6 +20,15 @@ pub(crate) struct PrivateLock {
     file: File,
 }
 
+/// Outcome of an attempt to lock an open file.
+enum Attempt {
+    Taken(PrivateLock),
+    /// Another process holds the lock.
+    Held,
+    /// The previous holder has removed the file since it was opened.
+    Removed,
+}
+
 impl PrivateLock {
     /// Takes the lock, creating its file if missing; `None` if another process holds it.
     ///
@@ -27,24 +36,31 @@ impl PrivateLock {
     /// The file cannot be created or belongs to another user.
     pub(crate) fn take(path: &Path) -> io::Result<Option<PrivateLock>> {
         loop {
-            let file = open(path)?;
-            match fcntl(&file, FcntlArg::F_OFD_SETLK(&whole_file())) {
-                Ok(_) => {}
-                Err(Errno::EAGAIN | Errno::EACCES) => return Ok(None),
-                Err(errno) => return Err(errno.into()),
-            }
-            // The previous holder may have removed the opened file.
-            let now = fs::symlink_metadata(path);
-            if now.is_ok_and(|now| {
-                file.metadata()
-                    .is_ok_and(|ours| (ours.dev(), ours.ino()) == (now.dev(), now.ino()))
-            }) {
-                return Ok(Some(PrivateLock {
-                    path: path.to_owned(),
-                    file,
-                }));
+            match PrivateLock::lock(path, open(path)?)? {
+                Attempt::Taken(lock) => return Ok(Some(lock)),
+                Attempt::Held => return Ok(None),
+                Attempt::Removed => {}
             }
         }
+    }
+
+    /// Locks a file that was opened under this path.
+    fn lock(path: &Path, file: File) -> io::Result<Attempt> {
+        match fcntl(&file, FcntlArg::F_OFD_SETLK(&whole_file())) {
+            Ok(_) => {}
+            Err(Errno::EAGAIN | Errno::EACCES) => return Ok(Attempt::Held),
+            Err(errno) => return Err(errno.into()),
+        }
+        let now = fs::symlink_metadata(path);
+        let is_same = now.is_ok_and(|now| {
+            file.metadata()
+                .is_ok_and(|ours| (ours.dev(), ours.ino()) == (now.dev(), now.ino()))
+        });
+        let path = path.to_owned();
+        Ok(match is_same {
+            true => Attempt::Taken(PrivateLock { path, file }),
+            false => Attempt::Removed,
+        })
     }
 
     /// Returns whether the previous holder died without removing the file.
@@ -129,6 +145,27 @@ mod tests {
         again.sign().unwrap();
         drop(again);
         assert!(PrivateLock::take(&path).unwrap().unwrap().was_left());
+    }
+
+    /// One ends, one has opened its file before, one comes after: the file of the second is gone.
+    #[test]
+    fn of_three_takers_around_a_removal_one_has_the_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pid");
+        let first = PrivateLock::take(&path).unwrap().unwrap();
+        let (second, early) = (open(&path).unwrap(), open(&path).unwrap());
+        let held = PrivateLock::lock(&path, early).unwrap();
+        assert!(matches!(held, Attempt::Held));
+        first.remove();
+        let third = PrivateLock::take(&path).unwrap();
+        assert!(third.is_some());
+        let late = PrivateLock::lock(&path, second).unwrap();
+        assert!(matches!(late, Attempt::Removed), "two have the lock");
+        assert!(PrivateLock::take(&path).unwrap().is_none());
+        drop(third);
+        // The file stays without its holder: the next one has it, and nobody else.
+        let fourth = PrivateLock::take(&path).unwrap();
+        assert!(fourth.is_some() && PrivateLock::take(&path).unwrap().is_none());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Texts quoted for other languages: HTML and the POSIX shell.
+//! Texts quoted for other languages: HTML, the POSIX shell and terminals.
 
 /// Returns a text that is safe in HTML and SVG, also as the value of an attribute.
 pub(crate) fn escaped(text: &str) -> String {
@@ -23,5 +23,38 @@ fn quoted(word: &str) -> String {
         word.into()
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// Returns a text without control characters besides line feed and tab, but with these `sequences`:
+/// names in images, traces and files may have any, and a terminal would obey.
+pub(crate) fn plain(text: &str, sequences: &[String]) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(c) = rest.chars().next() {
+        let allowed = sequences
+            .iter()
+            .find(|allowed| !allowed.is_empty() && rest.starts_with(allowed.as_str()));
+        let length = allowed.map_or(c.len_utf8(), String::len);
+        let is_end_of_line = rest.starts_with("\r\n");
+        match allowed.is_some() || is_end_of_line || !c.is_control() || c == '\n' || c == '\t' {
+            true => out += &rest[..length],
+            false => out.extend(c.escape_default()),
+        }
+        rest = &rest[length..];
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_do_not_reach_a_terminal_and_colours_do() {
+        let red = "\u{1b}[31m".to_owned();
+        let text = format!("{red}name\u{1b}[2J\u{9b}1m\u{7f}\r \u{7}é\t\r\n");
+        let expected = format!("{red}name\\u{{1b}}[2J\\u{{9b}}1m\\u{{7f}}\\r \\u{{7}}é\t\r\n");
+        assert_eq!(plain(&text, &[red]), expected);
+        assert_eq!(plain("", &[]), "");
     }
 }

@@ -6,6 +6,7 @@ use crate::convert::to_f64;
 use crate::failure::Failure;
 use crate::inject::Kind;
 pub use crate::live_page::PageState;
+use crate::path_json;
 use crate::record::{RecordingView, not_recorded};
 use crate::service_counters::{ServiceCounters, ServiceView};
 use crate::transport::nbd::NbdSnapshot;
@@ -219,9 +220,9 @@ impl StatusSnapshot {
             ..
         } = &*self.facts;
         let uptime = self.facts.started.elapsed().unwrap_or_default();
-        json!({
+        let mut status = json!({
             "name": name, "pid": std::process::id(), "state": self.state(), "target": target, "transport": transport,
-            "image": image, "scheme": scheme, "profile": profile.name, "size_bytes": size,
+            "scheme": scheme, "profile": profile.name, "size_bytes": size,
             "latency": self.facts.latency.name(), "verify": verify_name(self.facts.verify),
             "page_bytes": self.facts.geometry().page_bytes,
             "raw_bytes": self.facts.raw_bytes(), "shards": self.shards_json(), "host_written_bytes": self.flash.host_written_bytes, "metrics": metrics, "uptime_seconds": uptime.as_secs_f64(),
@@ -240,7 +241,9 @@ impl StatusSnapshot {
             "host": self.host_json(), "nand": self.nand_json(), "blocks": self.blocks_json(), "wear": self.wear_json(),
             "scheme_stats": self.scheme_json(), "ram": self.ram_json(), "faults_injected": self.injected_json(), "faults": self.faults,
             "write_cache": self.cache_json(),
-        })
+        });
+        path_json::put(&mut status, "image", image);
+        status
     }
 
     fn cache_json(&self) -> Value {

@@ -70,6 +70,21 @@ pub fn lower_oom_score() -> io::Result<()> {
     std::fs::write("/proc/self/oom_score_adj", "-1000")
 }
 
+/// Lets a write beyond the limit of a file's size fail with `EFBIG`: by default the kernel ends the
+/// process with SIGXFSZ. A program that this one starts has the default again.
+///
+/// # Errors
+/// The kernel refuses the handler.
+pub fn survive_file_size_limit() -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    let _context = runtime.enter();
+    // The handler stays when the stream and the runtime are gone.
+    signal(SignalKind::from_raw(libc::SIGXFSZ)).map(drop)
+}
+
 /// Restricts new files and sockets to their owner.
 pub fn private_umask() {
     nix::sys::stat::umask(Mode::from_bits_truncate(0o077));

@@ -8,6 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use program::{Host, page};
 use rustix::fs::{FlockOperation, flock};
+use serde_json::Value;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::SeqCst};
 
 #[test]
@@ -177,4 +178,68 @@ fn what_cannot_be_copied_is_named_and_leaves_nothing() {
     let mut names: Vec<_> = names.map(|name| name.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["a.ftld", "text.ftld"]);
+}
+
+/// Paths may have any bytes: JSON shows them readably, and the files are those that were named.
+#[test]
+fn paths_that_are_no_utf_8_are_used_as_they_are() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
+    let host = Host::new();
+    let odd = host.folder.path().join(OsStr::from_bytes(b"f\xFFolder"));
+    std::fs::create_dir(&odd).unwrap();
+    let image = odd.join(OsStr::from_bytes(b"im\xFFage"));
+    let run = |args: &[&str], paths: &[&Path]| {
+        let mut command = host.command(args);
+        command.env("FTLD_STATE_DIR", &odd).args(paths);
+        let output = command.output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), text, error)
+    };
+    let json = |args: &[&str], paths: &[&Path]| {
+        let (code, text, error) = run(args, paths);
+        assert_eq!(code, Some(0), "{args:?}: {error}");
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let new = ["create", "--profile", "torture", "--size", "1MiB", "--json"];
+    let made = json(&[&new[..], &["--image"]].concat(), &[&image]);
+    let shown = made["image"].as_str().unwrap();
+    assert!(shown.ends_with("f\u{fffd}older/im\u{fffd}age"), "{shown}");
+    json(&["inspect", "--json"], &[&image]);
+    json(&["check", "--json"], &[&image]);
+    json(&[&new[..], &["--name", "stopped"]].concat(), &[]);
+    let all = json(&["list", "--all", "--json"], &[]);
+    assert_eq!(all["instances"][0]["name"], "stopped", "{all}");
+    json(&["--print-config", "--json", "--image"], &[&image]);
+    let (code, _, error) = run(&["--print-config", "--image"], &[&image]);
+    assert!(code == Some(2) && error.contains("no UTF-8"), "{error}");
+    let copy = odd.join(OsStr::from_bytes(b"co\xFFpy"));
+    json(&["clone", "--json"], &[&image, &copy]);
+    assert!(copy.exists());
+    json(&["rm", "stopped", "--json"], &[]);
+    // The daemon has the path itself, whatever links lead to it.
+    let link = host.folder.path().join("link");
+    std::os::unix::fs::symlink(&odd, &link).unwrap();
+    let served = link.join("served");
+    let record = link.join("run.rec");
+    let daemon = host.serve(&[
+        "--image",
+        served.to_str().unwrap(),
+        "--record",
+        record.to_str().unwrap(),
+    ]);
+    assert_eq!(daemon.client().write(0, 0, &program::page(7)).error, 0);
+    assert_eq!(daemon.get("/status").0, "HTTP/1.1 200 OK");
+    let status = host.json(&["status", "--json"]);
+    assert!(
+        status["image"]
+            .as_str()
+            .unwrap()
+            .ends_with("f\u{fffd}older/served")
+    );
+    let copy = host.folder.path().join("copy");
+    host.json(&["clone", "default", copy.to_str().unwrap(), "--json"]);
+    assert!(copy.exists());
 }

@@ -87,3 +87,27 @@ fn health_names_the_cause_while_every_write_fails_and_serves_again_when_one_succ
         assert_serving(&host, &daemon);
     }
 }
+
+/// A limit of a file's size is a disk without room: by default the kernel ends the process.
+#[test]
+fn a_limit_of_file_sizes_refuses_writes_and_ends_nobody() {
+    let host = Host::new();
+    let program = env!("CARGO_BIN_EXE_ftld");
+    // In 512-byte blocks, as the shell counts.
+    let mut limited = std::process::Command::new("sh");
+    let image = host.folder.path().join("new.ftld");
+    limited.args(["-c", "ulimit -f 16; exec \"$0\" \"$@\"", program]);
+    limited.args([
+        "create",
+        "--profile",
+        "torture",
+        "--size",
+        "1MiB",
+        "--image",
+    ]);
+    let output = limited.arg(&image).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("File too large"), "{error}");
+    assert!(!image.exists(), "no part of it is left");
+}

@@ -33,7 +33,7 @@ pub enum NandError {
     /// Power is off: every operation fails until the chip is powered on again.
     #[error("power lost")]
     PowerLost,
-    /// The host file system is full. Nothing happened to the flash: the same operation may be
+    /// The host file system is full, or a limit of the host is reached. Nothing happened to the flash: the same operation may be
     /// retried later.
     #[error("no space left on the host for the image")]
     HostFull,
@@ -45,10 +45,11 @@ pub enum NandError {
 impl From<std::io::Error> for NandError {
     fn from(error: std::io::Error) -> Self {
         const EIO: i32 = 5;
+        const EFBIG: i32 = 27;
         const ENOSPC: i32 = 28;
         const EDQUOT: i32 = 122;
         match error.raw_os_error() {
-            Some(ENOSPC | EDQUOT) => NandError::HostFull,
+            Some(ENOSPC | EDQUOT | EFBIG) => NandError::HostFull,
             Some(errno) => NandError::Host(errno),
             None => NandError::Host(EIO),
         }

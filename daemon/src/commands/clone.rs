@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::instance::{Dirs, check_name};
 use crate::interrupt;
 use crate::output::{print, print_json};
+use crate::path_json;
 use crate::pause::PauseCommand;
 use crate::size::show_size;
 use crate::stack::{self, Unfinished};
@@ -21,6 +22,7 @@ use nand_model::store::peek;
 use nix::sys::statvfs::statvfs;
 use rustix::fs::{FlockOperation, Mode, OFlags, SeekFrom};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -44,8 +46,8 @@ const RENEW_EVERY: Duration = Duration::from_secs(5);
 /// or has no room, or the host refuses to read or write.
 pub fn clone(
     dirs: &Dirs,
-    source: &str,
-    copy: &str,
+    source: &OsStr,
+    copy: &OsStr,
     seed: Option<u64>,
     as_json: bool,
 ) -> Result<(), Failure> {
@@ -64,12 +66,11 @@ pub fn clone(
 }
 
 /// Returns the path of the copy: a path, or the default image of an instance by name.
-fn copy_path(dirs: &Dirs, copy: &str) -> Result<PathBuf, Failure> {
-    if copy.contains('/') || copy.ends_with(".ftld") {
-        return Ok(copy.into());
+fn copy_path(dirs: &Dirs, copy: &OsStr) -> Result<PathBuf, Failure> {
+    match path_json::name_in(copy).filter(|name| !name.ends_with(".ftld")) {
+        None => Ok(copy.into()),
+        Some(name) => check_name(name).map(|()| dirs.image(name)),
     }
-    check_name(copy)?;
-    Ok(dirs.image(copy))
 }
 
 /// The image to copy, open and locked, or that of a running instance.
@@ -81,11 +82,10 @@ struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    fn find(dirs: &'a Dirs, source: &str) -> Result<Source<'a>, Failure> {
-        let is_name = !source.contains('/') && dirs.holder(source).is_some();
-        if is_name {
-            let image = served_by(dirs, source)?;
-            return Source::open(image, Some((dirs, source.to_owned())));
+    fn find(dirs: &'a Dirs, source: &OsStr) -> Result<Source<'a>, Failure> {
+        if let Some(name) = path_json::name_in(source).filter(|name| dirs.holder(name).is_some()) {
+            let image = served_by(dirs, name)?;
+            return Source::open(image, Some((dirs, name.to_owned())));
         }
         let image = super::inspect::path_of(dirs, source)?;
         let open = Source::open(image, None)?;
@@ -194,8 +194,8 @@ impl<'a> Source<'a> {
 /// Returns the image of a running instance.
 fn served_by(dirs: &Dirs, name: &str) -> Result<PathBuf, Failure> {
     let status = control::ask(dirs, name, &Request::Status {})?;
-    let image = status["image"].as_str().map(PathBuf::from);
-    image.ok_or_else(|| Failure::failed(format!("instance {name:?} names no image")))
+    path_json::get(&status, "image")
+        .ok_or_else(|| Failure::failed(format!("instance {name:?} names no image")))
 }
 
 /// Copies the data of a sparse file; what lies before [`HEAD`] last. Returns the bytes copied.
@@ -347,7 +347,7 @@ impl Made {
             .cut
             .map(|cut| json!({"new": cut.new, "torn": cut.torn, "old": cut.old, "lost": cut.lost}));
         json!({
-            "image": source.image, "copy": copy, "instance": source.running.as_ref().map(|(_, name)| name),
+            "image": path_json::shown(&source.image), "copy": path_json::shown(copy), "instance": source.running.as_ref().map(|(_, name)| name),
             "reflink": self.is_reflink, "copied_bytes": self.bytes,
             "waited_seconds": self.waited.map(|waited| waited.as_secs_f64()), "write_cache_units": cut,
         })
@@ -373,5 +373,53 @@ impl Made {
             text += &format!("; {} units of its write cache: {}", cut.units(), cut.text());
         }
         text + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+
+    /// Paused at both ends of the copy, and not between.
+    #[test]
+    fn a_device_that_ran_and_is_paused_again_spoils_the_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = |part: &str| folder.path().join(part);
+        let dirs = Dirs {
+            config: below("etc"),
+            state: below("state"),
+            runtime: below("run"),
+        };
+        std::fs::create_dir_all(dirs.of("a")).unwrap();
+        let listener = UnixListener::bind(dirs.control("a")).unwrap();
+        let paused = |runs| json!({"paused": {"runs": runs, "seconds_left": 30.0}});
+        let running = json!({"paused": null});
+        for (now, is_good) in [
+            (paused(4), true),
+            (paused(5), false),
+            (running.clone(), false),
+        ] {
+            // Not paused before; the pause; its runs; those at the end; the end of the pause.
+            let answers =
+                [&running, &json!({}), &paused(4), &now, &json!({})].map(Value::to_string);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for answer in &answers {
+                        let (mut client, _) = listener.accept().unwrap();
+                        let mut reader = BufReader::new(client.try_clone().unwrap());
+                        reader.read_line(&mut String::new()).unwrap();
+                        client.write_all(format!("{answer}\n").as_bytes()).unwrap();
+                    }
+                });
+                let pause = Pause::begin(&dirs, "a").unwrap();
+                let checked = pause.check();
+                assert_eq!(checked.is_ok(), is_good, "{now}");
+                if let Err(failure) = checked {
+                    assert!(failure.message.contains("clone it again"), "{failure}");
+                }
+            });
+        }
     }
 }

@@ -4,6 +4,7 @@ use crate::aging::{Conditioned, ImageAge};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::output::{print, print_json};
+use crate::path_json;
 use crate::replay::{SOON, bar, show};
 use crate::size::show_size;
 use crate::stack;
@@ -33,7 +34,7 @@ pub fn create(config: &Config, age: Option<ImageAge>, as_json: bool) -> Result<(
         return print_json(
             "create",
             json!({
-                "image": config.image, "scheme": made.scheme.name, "profile": made.layout.profile.name,
+                "image": path_json::shown(&config.image), "scheme": made.scheme.name, "profile": made.layout.profile.name,
                 "size_bytes": made.size, "raw_bytes": raw, "blocks": geometry.blocks * shards, "shards": shards,
                 "stripe_bytes": made.striping.map(|striping| striping.stripe_bytes), "op_percent": made.op_percent,
                 "effective_op_percent": effective, "ram_paper_bytes": paper, "ram_allocated_bytes": real,

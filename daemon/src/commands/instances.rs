@@ -5,6 +5,7 @@ use crate::failure::{Exit, Failure};
 use crate::inject::Injection;
 use crate::instance::{Dirs, Instance, check_name};
 use crate::output::{Tone, counted, print, print_json, print_text, table, width, wrapped};
+use crate::path_json;
 use crate::pause::PauseCommand;
 use crate::record::check_mark;
 use crate::size::show_size;
@@ -175,11 +176,12 @@ fn image_json(dirs: &Dirs, name: &str) -> Value {
                 false => UNCLEAN,
             };
             json!({
-                "name": name, "state": state, "image": image, "scheme": info.scheme,
-                "profile": info.profile.name, "size_bytes": info.size, "shards": info.shards(),
+                "name": name, "state": state, "image": path_json::shown(&image),
+                "scheme": info.scheme, "profile": info.profile.name, "size_bytes": info.size,
+                "shards": info.shards(),
             })
         }
-        Err(_) => json!({"name": name, "state": "unreadable", "image": image}),
+        Err(_) => json!({"name": name, "state": "unreadable", "image": path_json::shown(&image)}),
     }
 }
 
@@ -226,7 +228,7 @@ pub fn remove(dirs: &Dirs, name: &str, as_json: bool) -> Result<(), Failure> {
         _ => {}
     }
     if as_json {
-        let image = has_image.then_some(image);
+        let image = has_image.then(|| path_json::shown(&image));
         return print_json("rm", json!({"name": name, "image": image}));
     }
     let removed = if has_image { image } else { log };

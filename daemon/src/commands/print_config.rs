@@ -37,6 +37,14 @@ pub fn print_config(args: &DeviceArgs, dirs: &Dirs, as_json: bool) -> Result<(),
             json!({"options": entries.iter().map(of).collect::<Vec<_>>()}),
         );
     }
+    let typed = layers.options();
+    if let Some(path) = typed.paths().find(|path| path.to_str().is_none()) {
+        return Err(Failure::usage(format!(
+            "{}: this path is no UTF-8, and a configuration file is; give it on the command line, or \
+             see the other values with --json",
+            path.display()
+        )));
+    }
     print(&entries.iter().map(Entry::line).collect::<String>())
 }
 

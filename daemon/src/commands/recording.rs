@@ -4,6 +4,7 @@ use super::InspectOptions;
 use crate::convert::to_f64;
 use crate::failure::Failure;
 use crate::output::{print, print_json};
+use crate::path_json;
 use crate::size::show_size;
 use ftld_traces::recording::{Entry, Kind, Reader};
 use serde_json::json;
@@ -67,7 +68,7 @@ pub(super) fn inspect(path: &Path, wanted: &InspectOptions) -> Result<(), Failur
             ((*name).to_owned(), value)
         };
         let entries: serde_json::Map<_, _> = counts.iter().map(count).collect();
-        let value = json!({"recording": path, "head": head, "entries": entries, "seconds": seconds, "cut_off": reader.was_cut_off()});
+        let value = json!({"recording": path_json::shown(path), "head": head, "entries": entries, "seconds": seconds, "cut_off": reader.was_cut_off()});
         return print_json("inspect-recording", value);
     }
     let mut text = format!(

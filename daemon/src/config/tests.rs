@@ -297,3 +297,116 @@ fn a_write_cache_takes_at_most_half_of_the_memory_to_spare() {
     assert_eq!(cache_bytes("1GiB", None), Ok(1 << 30));
     assert_eq!(cache_bytes("1MiB", spare), Ok(1 << 20), "the smallest");
 }
+
+/// Two values of each option key, as written in a file.
+fn samples(key: &str) -> [&'static str; 2] {
+    match key {
+        "preset" => ["\"lazyftl-paper\"", "\"dopftl-paper\""],
+        "scheme" => ["\"dftl\"", "\"pagemap\""],
+        "profile" => ["\"slc-2k\"", "\"mlc-4k\""],
+        "image" | "tls-cert" | "tls-key" | "tls-client-ca" | "record" => ["\"/a\"", "\"/b\""],
+        "size" => ["\"64MiB\"", "\"128MiB\""],
+        "op" => ["8.0", "9.0"],
+        "shards" => ["2", "3"],
+        "metrics" => ["\"off\"", "\"127.0.0.1:1\""],
+        "metrics-host" => ["\"a\"", "\"b\""],
+        "latency" => ["\"emulate\"", "\"none\""],
+        "verify" => ["\"once\"", "\"always\""],
+        "tls" => ["\"optional\"", "\"require\""],
+        "record-data" => ["\"off\"", "\"on\""],
+        "write-cache" => ["\"1MiB\"", "\"2MiB\""],
+        "cache-model" => ["\"ordered\"", "\"lost\""],
+        "cache-tear" => ["512", "1024"],
+        "read-only" | "cache-plp" => ["true", "true"],
+        "name" => ["\"a\"", "\"b\""],
+        "set" => ["{\"gc.policy\" = \"greedy\"}", "{\"gc.policy\" = \"fifo\"}"],
+        other => {
+            panic!("option {other} has no sample: add one, so that every source of it is tested")
+        }
+    }
+}
+
+/// What an option needs beside it.
+fn companions(key: &str) -> &'static str {
+    match key {
+        "tls" | "tls-client-ca" => "tls-cert = \"/c\"\ntls-key = \"/k\"\n",
+        "tls-cert" => "tls-key = \"/k\"\n",
+        "tls-key" => "tls-cert = \"/c\"\n",
+        "record-data" => "record = \"/r\"\n",
+        "cache-model" | "cache-tear" | "cache-plp" => "write-cache = \"1MiB\"\n",
+        _ => "",
+    }
+}
+
+fn options_of(text: &str) -> DeviceOptions {
+    toml::from_str(text).unwrap()
+}
+
+/// A key that a source lacks is ignored there, silently: a `tls-client-ca` in a file that is ignored
+/// admits clients without a certificate.
+#[test]
+fn every_option_has_every_source_and_the_same_effect_from_each() {
+    for key in DeviceOptions::keys() {
+        let [one, other] = samples(&key);
+        let of = |value: &str| options_of(&format!("{key} = {value}\n"));
+        let typed_text = |value: &str| match value.trim_matches('"') {
+            "{\"gc.policy\" = \"greedy\"}" => "gc.policy=greedy".to_owned(),
+            plain => plain.to_owned(),
+        };
+        // From a file, below what is typed.
+        let from_file = DeviceOptions::default().or(of(one));
+        assert_eq!(from_file, of(one), "{key} from a file");
+        assert!(from_file.table().contains_key(&key), "{key} from a file");
+        let both = of(one).or(of(other));
+        if key == "set" {
+            assert_eq!(both.set, ["gc.policy=fifo", "gc.policy=greedy"]);
+        } else {
+            assert_eq!(both, of(one), "{key}: what is typed has priority");
+        }
+        // From the command line, and from the environment under the name that is documented.
+        let command = DeviceOptions::augment_args(clap::Command::new("ftld"));
+        let id = key.replace('-', "_");
+        let arg = command
+            .get_arguments()
+            .find(|arg| arg.get_id() == id.as_str());
+        let variable = format!("FTLD_{}", id.to_uppercase());
+        let has = arg.and_then(|arg| arg.get_env());
+        assert_eq!(has, Some(std::ffi::OsStr::new(&variable)), "{key}");
+        let flag = match one {
+            "true" => vec![format!("--{key}")],
+            value => vec![format!("--{key}"), typed_text(value)],
+        };
+        let words = std::iter::once("ftld".to_owned()).chain(flag);
+        let matches = command.try_get_matches_from(words).unwrap();
+        let typed_options = <DeviceOptions as clap::FromArgMatches>::from_arg_matches(&matches);
+        assert_eq!(typed_options.unwrap(), of(one), "{key} on the command line");
+        // The configuration is the same, and not the default.
+        let text = format!("{}{key} = {one}\n", companions(&key));
+        let typed_config = typed(None, &options_of(&text)).unwrap();
+        let file_config = with_file(&text, &DeviceOptions::default()).unwrap();
+        assert_eq!(file_config, typed_config, "{key}");
+        // A certificate without its key, and the other way round, is refused.
+        let without = typed(None, &options_of(companions(&key)));
+        assert_ne!(Ok(file_config), without, "{key} has no effect");
+    }
+}
+
+#[test]
+fn what_a_preset_gives_is_taken_and_gives_way_to_every_other_source() {
+    for preset in crate::preset::PRESETS {
+        let name = format!("preset = {:?}\n", preset.name);
+        let given = preset.device().table();
+        assert!(!given.is_empty(), "{}", preset.name);
+        let whole = options_of(&name).with_preset().unwrap().table();
+        for (key, value) in &given {
+            assert_eq!(whole.get(key), Some(value), "{}: {key}", preset.name);
+            let own = samples(key).map(|sample| options_of(&format!("{key} = {sample}\n")));
+            let own = own
+                .into_iter()
+                .find(|own| own.table().get(key) != Some(value));
+            let typed = own.unwrap();
+            let options = typed.clone().or(options_of(&name)).with_preset().unwrap();
+            assert_eq!(options.table().get(key), typed.table().get(key), "{key}");
+        }
+    }
+}

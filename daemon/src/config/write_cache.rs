@@ -4,7 +4,9 @@ use crate::failure::Failure;
 use crate::options::DeviceOptions;
 use crate::size::{parse_size, show_size};
 use crate::sys;
-use crate::volume::write_cache::{CACHE_BYTES_MIN, CACHE_BYTES_STEP, CacheOptions, Model};
+use crate::volume::write_cache::{
+    CACHE_BYTES_MAX, CACHE_BYTES_MIN, CACHE_BYTES_STEP, CacheOptions, Model,
+};
 use strum::VariantArray;
 
 /// Units that a cache may have, in bytes.
@@ -89,6 +91,12 @@ pub(super) fn cache_bytes(text: &str, available: Option<u64>) -> Result<u64, Fai
         return Err(wrong(format!(
             "a write cache has at least {}; leave the option out for none",
             show_size(CACHE_BYTES_MIN)
+        )));
+    }
+    if bytes > CACHE_BYTES_MAX {
+        return Err(wrong(format!(
+            "a write cache has at most {}; choose a smaller one",
+            show_size(CACHE_BYTES_MAX)
         )));
     }
     if !bytes.is_multiple_of(CACHE_BYTES_STEP) {

@@ -52,7 +52,7 @@ pub struct FlushFails {
 
 /// Requests that take longer.
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Slow {
     /// Time that is added to every request, such as 50ms
     #[arg(long, value_name = "TIME", value_parser = seconds)]
@@ -65,7 +65,7 @@ pub struct Slow {
 
 /// Requests that wait.
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Hang {
     /// Time from now on in which requests wait, such as 10s
     #[arg(long = "for", value_name = "TIME", value_parser = seconds)]

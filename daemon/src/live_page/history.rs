@@ -327,6 +327,21 @@ mod tests {
         assert_eq!(read(&mut history, 3)["samples"], 0);
     }
 
+    /// A snapshot is older than the look at it, by more or less: each figure has its own time.
+    #[test]
+    fn host_and_flash_are_counted_over_their_own_times() {
+        let (mut history, began) = (History::default(), Instant::now());
+        for (taken, at) in [(0, 50), (900, 1050), (2100, 2150)] {
+            let mut view = after(at, began);
+            Arc::make_mut(&mut view.flash).taken = began + Duration::from_millis(taken);
+            history.add(view, began + Duration::from_millis(at));
+        }
+        let answer = read(&mut history, 0);
+        assert_eq!(answer["at_ms"], json!([1000, 2100]));
+        assert_eq!(answer["host_ms"], json!([1000, 1100]));
+        assert_eq!(answer["flash_ms"], json!([900, 1200]));
+    }
+
     #[test]
     fn ten_minutes_are_kept_in_a_ring_of_a_fixed_size() {
         let (mut history, began) = (History::default(), Instant::now());

@@ -26,7 +26,7 @@ pub use file::{NewRecording, head_of};
 use crate::convert::{nanos, to_u64};
 use crate::device::BlockDevice;
 use crate::failure::Failure;
-use crate::transport;
+use crate::{path_json, transport};
 pub use ftld_traces::recording::MARK_MAX;
 use ftld_traces::recording::{DATA_MAX, Entry, Head, Kind, Moment};
 use order::{Order, Turn};
@@ -71,7 +71,7 @@ impl RecordingView {
             waits,
             failure,
         } = self;
-        json!({"file": file, "entries": entries, "bytes": bytes, "waits": waits, "failure": failure})
+        json!({"file": path_json::shown(file), "entries": entries, "bytes": bytes, "waits": waits, "failure": failure})
     }
 }
 

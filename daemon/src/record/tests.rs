@@ -438,3 +438,18 @@ fn a_file_is_never_overwritten_and_goes_with_a_failed_start() {
     let error = error.unwrap().message;
     assert!(error.contains("there is no folder"), "{error}");
 }
+
+/// The thread that writes dies: requests that wait for room go on, and the status says why.
+#[test]
+fn a_thread_that_dies_ends_the_recording_and_not_the_device() {
+    let device = Ram::new();
+    let recorder = recorder_into(tempfile::tempfile().unwrap(), &device, true);
+    super::writer::guarded(&recorder.shared, || panic!("planted"));
+    let why = recorder.view().failure.unwrap();
+    assert!(why.contains("ftld-record has ended: planted"), "{why}");
+    // More than all room.
+    for _ in 0..3 {
+        recorder.shared.room.take(super::BYTES_MAX);
+    }
+    assert!(recorder.mark("m").is_err() && recorder.finish().is_err());
+}

@@ -6,10 +6,12 @@
 
 use super::Shared;
 use super::order::Turn;
+use crate::failure::panic_text;
 use ftld_traces::recording::{Entry, Head, Writer};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
@@ -49,7 +51,7 @@ pub(super) fn start(
     let writer = Writer::create(file, head)?;
     shared.bytes.store(writer.bytes(), Relaxed);
     let thread = Thread {
-        shared,
+        shared: shared.clone(),
         writer: Some(writer),
         turn: 0,
         early: HashMap::new(),
@@ -58,7 +60,18 @@ pub(super) fn start(
     };
     std::thread::Builder::new()
         .name("ftld-record".into())
-        .spawn(move || thread.run(&messages))
+        .spawn(move || guarded(&shared, || thread.run(&messages)))
+}
+
+/// Runs the thread. If it panics, the recording has failed, and no request waits for room any more.
+pub(super) fn guarded(shared: &Shared, run: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+        let panic = panic_text(&*panic);
+        shared.fail(&format!(
+            "internal error: thread ftld-record has ended: {panic}"
+        ));
+        shared.room.open();
+    }
 }
 
 /// Nothing more is recorded.

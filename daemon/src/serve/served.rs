@@ -6,6 +6,7 @@
 use crate::failure::Failure;
 use crate::faults::Faults;
 use crate::inject::Kind;
+use crate::path_json;
 use crate::record::{Recorder, not_recorded};
 use crate::service_counters::ServiceCounters;
 use crate::stack::DaemonStore;
@@ -71,7 +72,7 @@ impl StatusSource for Served {
     fn mark(&self, text: &str) -> Result<Value, Failure> {
         let recorder = self.recorder.as_ref().ok_or_else(not_recorded)?;
         let seq = recorder.mark(text)?;
-        Ok(json!({"seq": seq, "file": recorder.view().file}))
+        Ok(json!({"seq": seq, "file": path_json::shown(&recorder.view().file)}))
     }
 
     fn page(&self) -> &PageState {

@@ -7,7 +7,7 @@ use super::metrics_port::Http;
 use super::served::Served;
 use crate::control::ControlCommand;
 use crate::device::{BlockDevice, FlushOf};
-use crate::failure::Failure;
+use crate::failure::{Failure, panic_text};
 use crate::inject::{Injected, Injection};
 use crate::instance::Dirs;
 use crate::live_page::{history, neighbours};
@@ -53,25 +53,43 @@ pub(super) fn run(
         );
         let observed = served.clone() as Arc<dyn StatusSource>;
         if !matches!(http, Http::Off) {
-            tokio::spawn(history::record(observed.clone()));
+            spawn(served, "history", history::record(observed.clone()));
         }
         if http.is_loopback() {
-            tokio::spawn(neighbours::refresh(dirs.clone(), observed.clone()));
+            let refresh = neighbours::refresh(dirs.clone(), observed.clone());
+            spawn(served, "neighbours", refresh);
         }
         match http {
             Http::Off => {}
-            Http::Listens(listener) => drop(tokio::spawn(http::serve(listener, observed, hosts))),
-            Http::Taken(addr) => drop(tokio::spawn(http::serve_when_free(addr, observed, hosts))),
+            Http::Listens(listener) => {
+                spawn(served, "http", http::serve(listener, observed, hosts))
+            }
+            Http::Taken(addr) => {
+                spawn(served, "http", http::serve_when_free(addr, observed, hosts))
+            }
         }
         let (ask, asked) = mpsc::channel(4);
-        tokio::spawn(control::serve(
-            control,
-            served.clone() as Arc<dyn StatusSource>,
-            ask,
-        ));
+        let observed = served.clone() as Arc<dyn StatusSource>;
+        spawn(served, "control", control::serve(control, observed, ask));
         ready();
         until_end(served, service, signals, asked).await
     })
+}
+
+/// Starts a task of the runtime. If it panics, the device fails: nobody would miss it otherwise.
+fn spawn<T: Send + 'static>(
+    served: &Arc<Served>,
+    name: &'static str,
+    task: impl Future<Output = T> + Send + 'static,
+) {
+    let (task, volume) = (tokio::spawn(task), served.volume.clone());
+    tokio::spawn(async move {
+        if let Err(error) = task.await
+            && let Ok(panic) = error.try_into_panic()
+        {
+            volume.note_dead_thread(name, panic_text(&*panic));
+        }
+    });
 }
 
 /// Reports that the device is ready for its first request.
@@ -107,6 +125,7 @@ async fn until_end(
             _ = interrupt.recv() => (Event::Signal, None),
             () = served.volume.power_lost() => return Ok(StopHow::Remove),
             Some(asked) = asked.recv() => match asked {
+                asked if asked.is_abandoned() => continue,
                 ControlCommand::Stop { force, answer } => (if force { Event::ForcedStop } else { Event::Stop }, Some(answer)),
                 ControlCommand::Pause { action, answer } => {
                     tokio::spawn(pause(served.volume.clone(), action, answer));

@@ -5,7 +5,7 @@
 //! any build opens the image.
 
 use crate::convert::{to_u64, to_usize};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::size::show_size;
 use crate::volume::write_cache::{
     CacheOptions, CutCounts, Loaded, Lost, Opening, Pending, Shape, WriteCache,
@@ -93,6 +93,7 @@ impl Image<'_> {
             let loaded = WriteCache::load(area, bytes, &self.opening)
                 .map_err(|error| self.failed("reading its write cache", &error))?;
             caches.push(match loaded {
+                Loaded::Damaged(why) => return Err(damaged(self.path, &named, &why)),
                 Loaded::Lost(lost) => {
                     *last = Some(self.note_lost(&named, &lost));
                     None
@@ -222,6 +223,17 @@ impl Image<'_> {
         volume.set_caches(caches);
         Ok(())
     }
+}
+
+/// Returns the failure for a write cache whose header contradicts itself; `named` begins with the
+/// shard.
+pub(crate) fn damaged(image: &Path, named: &str, why: &str) -> Failure {
+    let message = format!(
+        "{}: damaged: {named}the header of its write cache contradicts itself ({why}); restore the \
+         image from a copy",
+        image.display()
+    );
+    Failure::new(Exit::Damaged, message)
 }
 
 /// Returns a number that nobody else knows. It is from the kernel, not from `/dev/urandom`: a root

@@ -11,6 +11,7 @@ mod label;
 mod long_start;
 mod unfinished;
 
+pub(crate) use cache::damaged as damaged_cache;
 pub use cache::{CacheUse, boot_id};
 pub(crate) use create::create_aged;
 pub use create::{Made, create};

@@ -8,7 +8,7 @@ use super::pause_gate::{PAUSE_MAX, Paused, Step};
 use super::unlocked::NO_POWER;
 use super::write_cache::{Outcome, WriteCache};
 use crate::convert::to_u32;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::inject::{Injected, Injection, Kind};
 use ftl_core::Event;
 use nand_model::Store;
@@ -32,7 +32,7 @@ impl<S: Store + 'static> Volume<S> {
             .lock()
             .as_ref()
             .map(|core| core.ftl.chip().geometry().blocks)
-            .ok_or_else(|| Failure::failed("already stopping"))?;
+            .ok_or_else(already_stopping)?;
         let places = injection.shards(self.shards.len(), blocks)?;
         let (mut is_off, seed) = (false, injection.seed());
         // All or none, as far as no request changes a shard in between.
@@ -59,9 +59,7 @@ impl<S: Store + 'static> Volume<S> {
                     "the device has failed already ({why}); restart it"
                 )));
             }
-            let core = guard
-                .as_mut()
-                .ok_or_else(|| Failure::failed("already stopping"))?;
+            let core = guard.as_mut().ok_or_else(already_stopping)?;
             let injected = injection.apply(core.ftl.chip_mut(), to_u32(number) * blocks)?;
             if let (Some(cache), Some(seed)) = (&mut core.cache, injected.cut_seed) {
                 cache.set_cut_seed(seed);
@@ -227,4 +225,9 @@ impl<S: Store + 'static> Volume<S> {
     pub fn paused(&self) -> Option<Paused> {
         self.unlocked.pause_gate.paused(self.events_noted())
     }
+}
+
+/// Returns the failure for a command to a volume that is closed.
+fn already_stopping() -> Failure {
+    Failure::new(Exit::NotRunning, "already stopping")
 }

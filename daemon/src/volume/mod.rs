@@ -317,6 +317,12 @@ impl<S: Store + 'static> Volume<S> {
         self.unlocked.failure.lock().clone()
     }
 
+    /// Refuses writes because one of the daemon's own threads has died of a panic.
+    pub(crate) fn note_dead_thread(&self, name: &str, panic: &str) {
+        let why = format!("internal error: thread {name} has ended: {panic}");
+        self.unlocked.fail(NO_WRITES, why);
+    }
+
     /// Returns why writes fail, from the first failed write to the next successful one.
     pub fn writes_failing(&self) -> Option<WritesFailing> {
         let errno = self.unlocked.refused.load(Relaxed);
@@ -432,9 +438,7 @@ impl<S: Store + 'static> Volume<S> {
                     return self.unlocked.sync_failed(&error);
                 }
                 tracing::warn!("waiting for erased space: {error}");
-                let full = error.kind() == io::ErrorKind::StorageFull
-                    || error.kind() == io::ErrorKind::QuotaExceeded;
-                let errno = if full { ENOSPC } else { EIO };
+                let errno = if is_full(&error) { ENOSPC } else { EIO };
                 self.unlocked.note_refused(errno);
                 io::Error::from_raw_os_error(errno)
             })
@@ -446,6 +450,12 @@ impl<S: Store + 'static> Volume<S> {
         let durable = locked.shard.durable.clone()?;
         Some(Mark { durable, mark })
     }
+}
+
+/// Returns whether the host has no room: its file system, a quota, or the limit of a file's size.
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 #[cfg(test)]

@@ -154,7 +154,7 @@ impl PauseGate {
         );
         pause.until = pause.until.max(Instant::now() + pause.length);
         pause.goal = match step {
-            Step::Events(count) => Goal::Events(events + count),
+            Step::Events(count) => Goal::Events(events.saturating_add(count)),
             Step::Requests(count) => Goal::Requests(count),
         };
         state.runs += 1;

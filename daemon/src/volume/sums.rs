@@ -177,6 +177,9 @@ pub(super) fn block_map(mut maps: Vec<Arc<BlockMap>>) -> Arc<BlockMap> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::volume::LastWrite;
+    use ftl_core::{RamEntry, StreamKind, StreamView};
+    use std::collections::BTreeSet;
 
     #[test]
     fn the_wear_of_two_chips_is_that_of_all_their_blocks() {
@@ -199,5 +202,177 @@ mod tests {
         assert_eq!(both.distribution, all.distribution);
         assert_eq!(of(&one).with(&Wear::default()), of(&one));
         assert_eq!(Wear::default().with(&of(&one)), of(&one));
+    }
+
+    /// How a figure of the device follows from those of its shards.
+    #[derive(Clone, Copy, Debug)]
+    enum Rule {
+        Sum,
+        /// Each shard has the figure of the whole device.
+        Whole,
+        Least,
+        Most,
+    }
+
+    /// Returns all figures of a snapshot; a new field has to be named here, with its rule.
+    fn figures(of: &FlashSnapshot) -> Vec<(&'static str, Rule, u64)> {
+        use Rule::{Least, Most, Sum, Whole};
+        let FlashSnapshot {
+            taken: _,
+            host_written_bytes,
+            emulated_ns,
+            last_write,
+            streams,
+            counters,
+            scheme,
+            events,
+            gc_pages,
+            ram,
+            wear,
+            erase_credit,
+            blocks_to_refresh,
+            blocks,
+            cache,
+        } = of;
+        let CacheView {
+            capacity_bytes,
+            dirty_bytes,
+            read_hit_bytes,
+            written_back_bytes,
+            failed_write_backs,
+            model: _,
+            protected: _,
+            write_through: _,
+            last_cut,
+        } = cache;
+        let mut all = vec![
+            ("host_written_bytes", Whole, *host_written_bytes),
+            ("emulated_ns", Most, *emulated_ns),
+            ("last_write", Most, last_write.map_or(0, |write| write.at)),
+            ("erase_credit", Least, u64::from(*erase_credit)),
+            ("blocks_to_refresh", Sum, u64::from(*blocks_to_refresh)),
+            ("blocks", Sum, u64::from(*blocks)),
+            ("read_busy_ns", Sum, counters.read_busy_ns),
+            ("program_busy_ns", Sum, counters.program_busy_ns),
+            ("cache capacity", Sum, *capacity_bytes),
+            ("cache dirty", Sum, *dirty_bytes),
+            ("cache hits", Sum, *read_hit_bytes),
+            ("cache failed", Sum, *failed_write_backs),
+            ("wear min", Least, u64::from(wear.min)),
+            ("wear max", Most, u64::from(wear.max)),
+            ("bad_factory", Sum, u64::from(wear.bad_factory)),
+            ("bad_grown", Sum, u64::from(wear.bad_grown)),
+            ("gc_runs", Sum, scheme.gc_runs),
+            ("mapped_pages", Sum, scheme.mapped_pages),
+            ("valid_pages", Sum, scheme.valid_pages),
+            ("checkpoints", Sum, scheme.checkpoints),
+            ("lookups", Sum, scheme.lookups_read.total),
+            ("free blocks", Sum, u64::from(scheme.blocks.free)),
+            ("scanned", Sum, scheme.mount.pages_scanned),
+        ];
+        let mut add = |name, counts: &[u64]| {
+            all.extend(counts.iter().map(|count| (name, Sum, *count)));
+        };
+        add("cache written back", written_back_bytes);
+        add("cut", &last_cut.by_name());
+        add("wear", &wear.distribution);
+        add("gc_pages", gc_pages);
+        add(
+            "streams",
+            &streams.iter().map(|of| of.pages).collect::<Vec<_>>(),
+        );
+        for of in events {
+            add("events", &[of.count, of.pages, of.took]);
+        }
+        for of in ram {
+            let RamEntry {
+                part: _,
+                entries,
+                paper_bytes,
+                allocated_bytes,
+                most_bytes,
+            } = of;
+            add(
+                "ram",
+                &[*entries, *paper_bytes, *allocated_bytes, *most_bytes],
+            );
+        }
+        all
+    }
+
+    /// Returns the snapshot of shard `n` of a device: no two figures are equal.
+    fn shard(n: u64) -> FlashSnapshot {
+        let mut last = 1000 * n;
+        let mut next = || {
+            last += 1;
+            last
+        };
+        let mut of = FlashSnapshot::clone(&crate::metrics::fresh_view().flash);
+        of.host_written_bytes = 77;
+        (of.emulated_ns, of.erase_credit) = (next(), next() as u32);
+        of.last_write = Some(LastWrite {
+            at: next(),
+            offset: n,
+            bytes: n,
+        });
+        (of.blocks_to_refresh, of.blocks) = (next() as u32, next() as u32);
+        of.streams = vec![StreamView {
+            kind: StreamKind::Host,
+            number: 0,
+            pages: next(),
+            block: None,
+        }];
+        (of.counters.read_busy_ns, of.counters.program_busy_ns) = (next(), next());
+        let cache = &mut of.cache;
+        (cache.capacity_bytes, cache.dirty_bytes) = (next(), next());
+        (cache.read_hit_bytes, cache.failed_write_backs) = (next(), next());
+        cache.written_back_bytes.fill_with(&mut next);
+        cache.last_cut = CutCounts {
+            new: next(),
+            torn: next(),
+            old: next(),
+            lost: next(),
+        };
+        of.gc_pages.fill_with(&mut next);
+        of.wear.distribution.fill_with(&mut next);
+        (of.wear.min, of.wear.max) = (next() as u32, next() as u32);
+        (of.wear.bad_factory, of.wear.bad_grown) = (next() as u32, next() as u32);
+        for event in &mut of.events {
+            (event.count, event.pages, event.took) = (next(), next(), next());
+        }
+        let scheme = &mut of.scheme;
+        (scheme.gc_runs, scheme.mapped_pages) = (next(), next());
+        (scheme.valid_pages, scheme.checkpoints) = (next(), next());
+        (scheme.lookups_read.total, scheme.blocks.free) = (next(), next() as u32);
+        scheme.mount.pages_scanned = next();
+        for part in &mut of.ram {
+            (part.entries, part.paper_bytes) = (next(), next());
+            (part.allocated_bytes, part.most_bytes) = (next(), next());
+        }
+        of
+    }
+
+    /// Each figure of a device of three shards against those of its shards.
+    #[test]
+    fn every_figure_of_a_device_follows_from_those_of_its_shards() {
+        let shards = [1, 3, 2].map(shard);
+        let mut sum = shards[0].clone();
+        sum.add(&shards[1], shards[0].blocks);
+        sum.add(&shards[2], shards[0].blocks + shards[1].blocks);
+        let each: Vec<_> = shards.iter().map(figures).collect();
+        let seen: BTreeSet<u64> = each.iter().flatten().map(|(_, _, value)| *value).collect();
+        let all = each.iter().map(Vec::len).sum::<usize>();
+        assert_eq!(seen.len(), all - 2, "no two figures are equal but one");
+        for (place, (name, rule, found)) in figures(&sum).into_iter().enumerate() {
+            let of = each.iter().map(|figures| figures[place].2);
+            let expected = match rule {
+                Rule::Sum => of.sum(),
+                Rule::Whole | Rule::Most => of.max().unwrap(),
+                Rule::Least => of.min().unwrap(),
+            };
+            assert_eq!(found, expected, "{name}, {rule:?}");
+        }
+        // Write amplification: the programs of all for the bytes of the device.
+        assert_eq!(sum.host_written_bytes, shards[0].host_written_bytes);
     }
 }

@@ -8,10 +8,12 @@ use super::pause_gate::PauseGate;
 use super::request::{Facts, Mark};
 use super::{EINVAL, EIO, ENOSPC, EPERM, WritesFailing};
 use crate::convert::{millis, nanos};
+use crate::failure::panic_text;
 use crate::inject::Kind;
 use ftl_core::FtlError;
 use parking_lot::{Condvar, Mutex};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64};
 use std::time::Instant;
@@ -161,13 +163,18 @@ impl Unlocked {
         synced.map_err(|error| self.sync_failed(&error))
     }
 
-    /// Waits for the host's storage and counts the wait while it lasts.
-    pub(super) fn at_storage<R>(&self, wait: impl FnOnce() -> R) -> R {
+    /// Waits for the host's storage and counts the wait while it lasts. A panic fails the device,
+    /// whatever thread waits.
+    pub(super) fn at_storage(&self, wait: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.at_storage.fetch_add(1, Relaxed);
-        let result = wait();
+        let waited = catch_unwind(AssertUnwindSafe(wait));
         let waits = self.at_storage.fetch_sub(1, Relaxed);
         assert!(waits > 0, "a wait for the storage ended twice");
-        result
+        waited.unwrap_or_else(|panic| {
+            let panic = panic_text(&*panic);
+            self.fail(NO_WRITES, format!("internal error in a sync: {panic}"));
+            Err(io::Error::from_raw_os_error(EIO))
+        })
     }
 
     pub(super) fn sync_failed(&self, error: &io::Error) -> io::Error {

@@ -21,6 +21,8 @@ const SECTIONS_AT: usize = 64;
 const CLEAN: u32 = 1;
 const SYNC_FAILED: u32 = 2;
 const UNDOING: u32 = 4;
+/// Least unit of a device's size.
+const SECTOR_BYTES: u64 = 512;
 /// Upper bound of valid numbers; keeps the arithmetic on sequence numbers inside `u64`.
 pub(crate) const SEQ_MAX: u64 = 1 << 62;
 
@@ -212,6 +214,11 @@ impl Header {
         let mut take = Take(&device);
         let (size, spare_slots) = (take.u64()?, take.u32()?);
         take.end()?;
+        if size == 0 || !size.is_multiple_of(SECTOR_BYTES) {
+            return Err(HeaderFault::Contradiction(format!(
+                "a device of {size} bytes; sizes are positive multiples of {SECTOR_BYTES}"
+            )));
+        }
         let layout = Layout::new(profile.geometry, profile.nop, spare_slots)?;
         if spare_slots > profile.geometry.blocks / 8 + 65_536 {
             return Err(HeaderFault::Contradiction(format!(

@@ -96,6 +96,8 @@ pub struct MemStore {
     journal: Option<Vec<Change>>,
     /// Pages that the simulated host has space for.
     room: Option<u64>,
+    /// Erases left before a sync, as this store tells; it needs none.
+    erase_credit: u32,
 }
 
 impl MemStore {
@@ -119,6 +121,7 @@ impl MemStore {
             unhealthy: HashMap::new(),
             journal: None,
             room: None,
+            erase_credit: u32::MAX,
         }
     }
 
@@ -126,6 +129,11 @@ impl MemStore {
     /// for unlimited space.
     pub fn set_room(&mut self, pages: Option<u64>) {
         self.room = pages;
+    }
+
+    /// Sets the erases that the store tells before it needs a sync: `u32::MAX` at first.
+    pub fn set_erase_credit(&mut self, left: u32) {
+        self.erase_credit = left;
     }
 
     /// Starts to journal changes.
@@ -235,6 +243,10 @@ impl MemStore {
 }
 
 impl Store for MemStore {
+    fn erase_credit(&self) -> u32 {
+        self.erase_credit
+    }
+
     fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()> {
         for block in self.geometry.all_blocks() {
             each(

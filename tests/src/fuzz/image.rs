@@ -2,29 +2,41 @@
 //! recomputed, and truncation at any offset.
 //!
 //! Properties: opening it as `ftld check` does has one of two results. Either the scheme mounts and
-//! each page is readable or an error, or one message has the exit code of a damaged image. The file
-//! does not change.
+//! each page is readable or an error, or one message has the exit code of a damaged image. A write
+//! cache has entries for the next start, is lost, or is damaged. The file does not change.
 
 use super::Input;
 use crc32c::{crc32c, crc32c_append};
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{FtlConfig, Lpn, Params, Start};
+use ftld::config::Latency;
+use ftld::device::BlockDevice;
 use ftld::failure::Exit;
-use ftld::stack::open_in_memory;
+use ftld::stack::{CacheUse, logical_pages, open_in_memory, volume_on};
+use ftld::volume::write_cache::{CACHE_BYTES_MIN, CacheOptions, Loaded, Model, Opening, peek};
 use ftld_battery::workload::{HostOp, Kind, Workload};
-use nand_model::store::FileStore;
-use nand_model::{Chip, Geometry, ImageSpec, Pairing, Profile};
+use nand_model::store::{Access, FileStore};
+use nand_model::{CacheSection, Chip, Geometry, ImageInfo, ImageSpec, Pairing, Profile};
 use std::path::Path;
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
 const SIZE: u64 = 64 << 10;
 const PAGE: usize = 4096;
+/// Identity of every image.
+const UUID: [u8; 16] = [7; 16];
+/// Boot id and salt of the write cache.
+const BOOT_ID: &str = "a boot";
+const SALT: u64 = 5;
+/// Bytes of the write cache's area before its ring.
+const RING_AT: usize = 2 * PAGE;
 
 /// Undamaged image.
 struct Base {
     geometry: Geometry,
     bytes: Vec<u8>,
+    /// Where the area of its write cache begins.
+    cache: Option<usize>,
 }
 
 /// Images of every scheme, after a clean and an unclean shutdown.
@@ -56,7 +68,104 @@ fn own_device() -> &'static Base {
     })
 }
 
+/// Returns an image with entries of a write cache, as a killed daemon leaves them.
+fn with_cache() -> &'static Base {
+    static BASE: OnceLock<Base> = OnceLock::new();
+    BASE.get_or_init(|| {
+        let (folder, geometry) = image_of(&SCHEMES[0], true, &torture());
+        let path = folder.path().join("image");
+        let (stores, _) = FileStore::open_shards(&path, Access::ReadWrite).expect("its own image");
+        // The slots end where the file ends.
+        let at = std::fs::metadata(&path).expect("its own file").len();
+        let cache = CacheUse {
+            options: Some(CacheOptions {
+                bytes: CACHE_BYTES_MIN,
+                model: Model::Any,
+                tear: None,
+                protected: false,
+            }),
+            boot_id: BOOT_ID,
+        };
+        let stack = volume_on(&path, stores, false, Latency::None, cache, |durable| {
+            durable
+        });
+        let volume = stack.expect("an honest image opens").volume;
+        for page in 0..8 {
+            let written = volume.write(page * 1024, &[page as u8; 2048]);
+            drop(written.expect("an honest device works"));
+        }
+        drop(
+            volume
+                .trim(16 << 10, 8 << 10)
+                .expect("an honest device works"),
+        );
+        drop(volume);
+        let mut bytes = identified(&path);
+        let at = usize::try_from(at).expect("a small image");
+        fix_cache(&mut bytes[at..]);
+        Base {
+            geometry,
+            bytes,
+            cache: Some(at),
+        }
+    })
+}
+
+/// Gives a cache area a fixed identity and salt.
+fn fix_cache(area: &mut [u8]) {
+    for copy in [0, 2048] {
+        area[copy + 16..copy + 32].copy_from_slice(&UUID);
+        area[copy + 56..copy + 64].copy_from_slice(&SALT.to_le_bytes());
+        seal(&mut area[copy..][..512], 508, 0);
+    }
+    let mut at = RING_AT;
+    while area[at..].starts_with(b"FTLDWCE\0") {
+        at += seal_entry(&mut area[at..]);
+    }
+}
+
+/// Writes the check of an entry of the ring; returns its bytes.
+fn seal_entry(entry: &mut [u8]) -> usize {
+    let number = |place: usize| {
+        let bytes = entry[8 + 8 * place..][..8].try_into().expect("eight bytes");
+        usize::try_from(u64::from_le_bytes(bytes)).unwrap_or(usize::MAX)
+    };
+    let data = if number(2) == 1 {
+        number(4).saturating_mul(1024)
+    } else {
+        0
+    };
+    let length = data.min(entry.len() - 512);
+    let check = crc32c_append(crc32c(&SALT.to_le_bytes()), &entry[..508]);
+    let check = crc32c_append(check, &entry[512..][..length]);
+    entry[508..512].copy_from_slice(&check.to_le_bytes());
+    512 + length
+}
+
 fn base(scheme: &'static Scheme, clean: bool, torture: &Profile) -> Base {
+    let (folder, geometry) = image_of(scheme, clean, torture);
+    Base {
+        geometry,
+        bytes: identified(&folder.path().join("image")),
+        cache: None,
+    }
+}
+
+/// Returns the bytes of an image. Its identity is random; a fixed one makes runs repeatable.
+fn identified(path: &Path) -> Vec<u8> {
+    let mut bytes = std::fs::read(path).expect("its own file");
+    for copy in bytes[..2 * PAGE]
+        .chunks_exact_mut(PAGE)
+        .filter(|copy| copy.starts_with(b"FTLDIMG"))
+    {
+        copy[16..32].copy_from_slice(&UUID);
+        seal(copy, PAGE - 4, 0);
+    }
+    bytes
+}
+
+/// Makes the image of a used device.
+fn image_of(scheme: &'static Scheme, clean: bool, torture: &Profile) -> (TempDir, Geometry) {
     let mut params = Params::default();
     params.set("ckpt.interval", "100");
     params
@@ -108,32 +217,24 @@ fn base(scheme: &'static Scheme, clean: bool, torture: &Profile) -> Base {
             .close()
             .expect("an honest image closes");
     }
-    let mut bytes = std::fs::read(&path).expect("its own file");
-    // The identity is random; a fixed one makes runs repeatable.
-    for copy in bytes[..2 * PAGE]
-        .chunks_exact_mut(PAGE)
-        .filter(|copy| copy.starts_with(b"FTLDIMG"))
-    {
-        copy[16..32].fill(7);
-        seal(copy, PAGE - 4, 0);
-    }
-    Base {
-        geometry: layout.profile.geometry,
-        bytes,
-    }
+    (folder, layout.profile.geometry)
 }
 
-/// Runs one input. The first byte selects the image, 255 that of a device of the user's own; edits
-/// follow.
+/// Runs one input. The first byte selects the image, 255 that of a device of the user's own, 254 the
+/// one with a write cache; edits follow.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let base = match input.u8() {
         255 => own_device(),
+        254 => with_cache(),
         number => &bases()[usize::from(number) % bases().len()],
     };
     let mut bytes = base.bytes.clone();
     while !input.is_empty() {
-        edit(&base.geometry, &mut bytes, &mut input);
+        match base.cache.filter(|at| *at + RING_AT + PAGE <= bytes.len()) {
+            Some(at) if input.u8() % 4 > 0 => edit_cache(&mut bytes[at..], &mut input),
+            _ => edit(&base.geometry, &mut bytes, &mut input),
+        }
     }
     thread_local!(static FOLDER: TempDir = tempfile::tempdir().expect("a temporary folder"));
     FOLDER.with(|folder| {
@@ -148,8 +249,8 @@ pub fn run(data: &[u8]) {
 }
 
 fn look(path: &Path) {
-    let ftls = match open_in_memory(path) {
-        Ok((_, ftls)) => ftls,
+    let (info, ftls) = match open_in_memory(path) {
+        Ok(opened) => opened,
         Err(failure) => {
             let known = matches!(failure.exit, Exit::Damaged | Exit::Failed | Exit::Usage);
             assert!(
@@ -160,12 +261,47 @@ fn look(path: &Path) {
             return;
         }
     };
+    look_at_cache(path, &info);
     for mut ftl in ftls {
         let mut page = vec![0; ftl.chip().geometry().page_bytes as usize];
         for lpn in (0..ftl.logical_pages()).map(Lpn::new) {
             let _ = ftl.read(0, lpn, &mut page);
         }
         let _ = ftl.check();
+    }
+}
+
+fn look_at_cache(path: &Path, info: &ImageInfo) {
+    let Some(section) = info.cache_area else {
+        return;
+    };
+    let page_bytes = info.profile.geometry.page_bytes;
+    let opening = Opening {
+        uuid: info.uuid,
+        boot_id: BOOT_ID,
+        sync_failed: info.sync_failed,
+        page_bytes,
+        logical_bytes: u64::from(logical_pages(info)) * u64::from(page_bytes),
+    };
+    let bytes = section.bytes / u64::from(info.shards());
+    for shard in 0..u64::from(info.shards()) {
+        let at = section.at + shard * bytes;
+        match peek(path, CacheSection { at, bytes }, &opening) {
+            Ok(Loaded::Pending(pending)) => {
+                let counts = pending.cut.map_or(0, |cut| cut.units());
+                assert!(
+                    counts <= section.bytes / 512,
+                    "{counts} units at a power cut"
+                );
+                assert!(
+                    pending.units <= section.bytes / 512,
+                    "{} units",
+                    pending.units
+                );
+            }
+            Ok(Loaded::Damaged(why)) => assert!(!why.is_empty(), "a reason"),
+            Ok(Loaded::Lost(_)) | Err(_) => {}
+        }
     }
 }
 
@@ -311,6 +447,28 @@ fn edit(geometry: &Geometry, bytes: &mut Vec<u8>, input: &mut Input) {
             }
             let check = crc32c_append(place ^ page as u32, &record[..20]);
             record[20..24].copy_from_slice(&check.to_le_bytes());
+        }
+    }
+}
+
+/// Edits a cache area and recomputes its checks: a header copy, the bitmap, or an entry.
+fn edit_cache(area: &mut [u8], input: &mut Input) {
+    let (kind, place) = (input.u8() % 4, input.u8());
+    match kind {
+        0 | 1 => {
+            let copy = &mut area[usize::from(kind) * 2048..][..512];
+            overwrite(&mut copy[usize::from(place)..508], input);
+            seal(copy, 508, 0);
+        }
+        2 => overwrite(&mut area[PAGE + usize::from(place)..RING_AT], input),
+        _ => {
+            let mut at = RING_AT;
+            for _ in 0..place % 8 {
+                at = (at + seal_entry(&mut area[at..])).min(area.len() - PAGE);
+            }
+            let entry = &mut area[at..];
+            overwrite(&mut entry[usize::from(input.u8() % 48)..508], input);
+            seal_entry(entry);
         }
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! Invariant: the area is only read, and may be in use by a daemon.
 
+use crate::convert::{index, to_usize};
 use crate::failure::Failure;
 use crate::size::show_size;
 use crate::stack;
+use crate::volume::shard_text;
 use crate::volume::write_cache::{self, Loaded, Opening};
 use nand_model::{CacheSection, ImageInfo};
 use serde_json::{Value, json};
@@ -38,6 +40,10 @@ pub(super) fn cache_json(path: &Path, info: &ImageInfo) -> Result<Value, Failure
                 add("pending_entries", pending.entries);
                 add("pending_units", pending.units);
                 unit = Some(pending.cache.unit());
+            }
+            Loaded::Damaged(why) => {
+                let named = shard_text(to_usize(shard), index(info.shards()));
+                return Err(stack::damaged_cache(path, &named, &why));
             }
             Loaded::Lost(lost) => {
                 add("lost_units", lost.units);

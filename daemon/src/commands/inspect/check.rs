@@ -7,15 +7,17 @@ use crate::convert::{index, to_u64};
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
 use crate::output::{counted, print, print_json};
+use crate::path_json;
 use crate::size::show_size;
 use ftl_core::Lpn;
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 
 /// `ftld check`: compares the tables with the flash, and reads every page.
 ///
 /// # Errors
 /// The image cannot be opened or mounted, a table is wrong, or a page cannot be read.
-pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
+pub fn check(dirs: &Dirs, image: &OsStr, as_json: bool) -> Result<(), Failure> {
     let path = path_of(dirs, image)?;
     let mut chips = Chips::open(&path).map_err(|failure| named_user(dirs, &path, failure))?;
     let (info, scheme) = (chips.info.clone(), chips.ftls[0].scheme());
@@ -62,7 +64,7 @@ pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
             .map(|run| json!([run.first, run.pages]))
             .collect();
         let report = json!({
-            "image": path, "scheme": scheme, "clean": info.clean, "pages_scanned": scanned,
+            "image": path_json::shown(&path), "scheme": scheme, "clean": info.clean, "pages_scanned": scanned,
             "pages_discarded": discarded, "findings": findings, "unreadable": runs,
             "write_cache": cache,
         });

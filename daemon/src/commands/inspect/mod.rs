@@ -12,13 +12,14 @@ use super::{recording, status_of};
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
 use crate::output::{print, print_json};
+use crate::path_json;
 use crate::profile_file;
 use crate::stack;
 use cache::cache_json;
 use chips::Chips;
 use ftld_traces::recording::Reader;
 use nand_model::store::peek;
-use serde_json::json;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use text::text;
 use values::{blocks_json, header_json, lpn_json, page_json, parse_page};
@@ -42,11 +43,12 @@ pub struct InspectOptions {
 ///
 /// # Errors
 /// There is neither.
-pub(super) fn path_of(dirs: &Dirs, image: &str) -> Result<PathBuf, Failure> {
-    let (path, of_instance) = (PathBuf::from(image), dirs.image(image));
-    if image.contains('/') || path.exists() {
+pub(super) fn path_of(dirs: &Dirs, image: &OsStr) -> Result<PathBuf, Failure> {
+    let path = PathBuf::from(image);
+    let Some(image) = path_json::name_in(image).filter(|_| !path.exists()) else {
         return Ok(path);
-    }
+    };
+    let of_instance = dirs.image(image);
     if of_instance.symlink_metadata().is_ok() {
         return Ok(of_instance);
     }
@@ -82,7 +84,7 @@ pub(super) fn named_user(dirs: &Dirs, image: &Path, failure: Failure) -> Failure
 ///
 /// # Errors
 /// The image is in use, damaged, or not an image; the page or block does not exist.
-pub fn inspect(dirs: &Dirs, image: &str, wanted: &InspectOptions) -> Result<(), Failure> {
+pub fn inspect(dirs: &Dirs, image: &OsStr, wanted: &InspectOptions) -> Result<(), Failure> {
     let path = path_of(dirs, image)?;
     if path.is_file() && Reader::detects(&path).unwrap_or(false) {
         return recording::inspect(&path, wanted);
@@ -92,7 +94,7 @@ pub fn inspect(dirs: &Dirs, image: &str, wanted: &InspectOptions) -> Result<(), 
         return print(&profile_file::to_toml(&info.profile));
     }
     let mut value = header_json(&info);
-    value["image"] = json!(path);
+    path_json::put(&mut value, "image", &path);
     value["write_cache"] = cache_json(&path, &info)?;
     if wanted.blocks || wanted.page.is_some() || wanted.lpn.is_some() {
         let mut chips = Chips::open(&path).map_err(|failure| named_user(dirs, &path, failure))?;

@@ -170,6 +170,32 @@ fn allowed(requests: &[Timed], unit: u64, now: u64) -> BTreeSet<u8> {
     contents
 }
 
+/// A failed write may not have happened, so a part that is written after it is written over what was
+/// there before.
+#[test]
+fn a_part_written_after_a_failed_write_leaves_the_rest_as_it_was() {
+    let mut recorder = Recorder::new(2);
+    recorder.entry(Kind::Write, 0, UNIT, &[1; 4096]);
+    recorder.flush();
+    let moments = (recorder.moment(), recorder.moment());
+    recorder.push(Kind::Write, false, 5, (0, UNIT), moments, &[2; 4096]);
+    recorder.entry(Kind::Write, 0, 512, &[3; 512]);
+    let saved = recorder.save();
+    let timeline = saved.timeline();
+    let mut cursor = Cursor::new(&timeline);
+    while cursor.step().is_some() {}
+    let point = cursor.point();
+    let open = point.open.iter().find(|open| open.unit == 0).unwrap();
+    let ends = |id: &Content| {
+        let mut bytes = vec![0; 4096];
+        timeline.contents.read(*id, &mut bytes).unwrap();
+        (bytes[0], bytes[4095])
+    };
+    let found: BTreeSet<(u8, u8)> = open.candidates.iter().map(ends).collect();
+    let expected = BTreeSet::from([(1, 1), (2, 2), (3, 1)]);
+    assert!(found.is_superset(&expected), "{found:?}");
+}
+
 /// The check may want another content under another mark.
 #[test]
 fn an_equal_state_is_checked_again_under_another_mark() {

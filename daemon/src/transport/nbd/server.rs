@@ -458,3 +458,37 @@ impl Drop for Release<'_> {
         self.shared.slots().remove(&self.id);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection that came earlier need not be the one that has been silent for longer.
+    #[test]
+    fn the_longest_silence_and_the_oldest_handshake_leave_first() {
+        let connected = |silent: bool| {
+            let silence = Arc::<StallClock>::default();
+            if silent {
+                silence.set(true);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            let (end, _) = oneshot::channel();
+            Slot::Connected { silence, _end: end }
+        };
+        let mut slots = BTreeMap::new();
+        for (id, silent) in [(4, true), (2, true), (3, true), (1, false)] {
+            slots.insert(id, connected(silent));
+        }
+        let left = |slots: &BTreeMap<u64, Slot>| longest_silence(slots).map(|(id, _)| id);
+        for expected in [4, 2, 3] {
+            assert_eq!(left(&slots), Some(expected));
+            slots.remove(&expected);
+        }
+        assert_eq!(left(&slots), None, "one between messages is not silent");
+        for id in [7, 5] {
+            let since = Instant::now();
+            slots.insert(id, Slot::Negotiating { since, task: None });
+        }
+        assert_eq!(oldest_handshake(&slots).map(|(id, _)| id), Some(5));
+    }
+}

@@ -24,10 +24,12 @@ pub fn orphaned_target(name: &str) -> Option<Target> {
 /// Returns the kernel's device that is served from this image, or was by a daemon that died.
 pub fn device_on(image: &Path) -> Option<Target> {
     let image = std::fs::canonicalize(image).ok()?;
+    // As the device names it.
+    let image = image.to_string_lossy();
     let entries = std::fs::read_dir("/dev").ok()?.flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let mut targets = names.filter_map(|name| Target::parse(&format!("/dev/{name}")).ok());
-    targets.find(|target| image_of(target).is_some_and(|text| Path::new(&text) == image))
+    targets.find(|target| image_of(target).is_some_and(|text| text == image))
 }
 
 /// Returns the image of the kernel's device: of any ublk device of ftld's, of an NBD device that a

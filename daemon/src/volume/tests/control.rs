@@ -1,6 +1,6 @@
 //! Power cuts, pauses, and the published state of a busy or hanging volume.
 
-use super::{PAGE, Trap, errno_of, toy};
+use super::{Gate, PAGE, Trap, errno_of, toy};
 use crate::device::{BlockDevice, FlushOf};
 use crate::service_counters::ServiceCounters;
 use crate::volume::*;
@@ -323,4 +323,70 @@ fn a_scheme_that_hangs_is_stuck_and_goes_on_when_it_does() {
             }
         );
     });
+}
+
+#[test]
+fn a_pause_holds_a_write_that_waited_for_erased_space_when_it_began() {
+    let gate = Gate::closed();
+    let (volume, handles) = toy(Some(gate.clone()), false);
+    let set_credit = |left| {
+        let mut guard = volume.shards[0].lock();
+        let chip = guard.as_mut().unwrap().ftl.chip_mut();
+        chip.store_mut().set_erase_credit(left);
+    };
+    set_credit(3);
+    std::thread::scope(|scope| {
+        let write = scope.spawn(|| volume.write(PAGE as u64, &[1; PAGE]).map(drop));
+        while gate.waits.load(Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        volume.pause(Duration::from_secs(60)).unwrap();
+        set_credit(u32::MAX);
+        gate.let_go();
+        assert_eq!(settled(&volume, 0), 0);
+        let calls = handles.calls();
+        volume.resume();
+        write.join().unwrap().unwrap();
+        assert_eq!(calls, [""; 0], "while it was paused");
+    });
+    assert_eq!(handles.calls(), ["write 1+1"]);
+}
+
+/// No thread of the daemon dies unseen.
+#[test]
+fn a_background_thread_that_dies_fails_the_device() {
+    let (volume, _) = toy(None, false);
+    let volume = Arc::new(volume);
+    volume.write(PAGE as u64, &[1; PAGE]).unwrap();
+    crate::background::start_panicking(&volume, "ftld-sync").unwrap();
+    let until = Instant::now() + Duration::from_secs(10);
+    while volume.failure().is_none() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let why = volume.failure().expect("a failure");
+    assert!(why.contains("thread ftld-sync has ended: planted"), "{why}");
+    assert_eq!(errno_of(volume.write(0, &[1; PAGE])), EPERM);
+    volume.read(PAGE as u64, &mut [0; PAGE]).unwrap();
+    let seen = Seen(
+        toy(None, false).0,
+        Default::default(),
+        ServiceCounters::default(),
+    );
+    seen.0.note_dead_thread("ftld-cache", "planted");
+    let answer = crate::metrics::http::get("/healthz", Some("localhost"), &seen);
+    assert_eq!(answer.status().as_u16(), 503);
+    let status: serde_json::Value = crate::status::StatusSource::view(&seen).json();
+    assert_eq!(status["state"], "failed");
+}
+
+#[test]
+fn a_step_of_any_length_is_taken() {
+    let (volume, _) = toy(None, false);
+    volume.write(0, &[1; PAGE]).unwrap();
+    volume.pause(Duration::from_secs(60)).unwrap();
+    for step in [Step::Events(u64::MAX), Step::Requests(u64::MAX)] {
+        volume.step(step).unwrap();
+        volume.write(0, &[1; PAGE]).unwrap();
+        assert!(volume.paused().unwrap().stepping, "{step:?}");
+    }
 }

@@ -226,3 +226,19 @@ fn changes_that_wait_while_a_sync_fails_are_refused() {
         "nothing reached the scheme"
     );
 }
+
+/// A thread that waits for a sync may be one of a transport, which only sees an error.
+#[test]
+fn a_sync_that_panics_fails_the_device() {
+    let gate = Gate::closed();
+    let (volume, _) = toy(Some(gate.clone()), false);
+    volume.write(0, &[1; PAGE]).unwrap();
+    gate.panics.store(true, Relaxed);
+    let flush = volume.flush(FlushOf::Everything).unwrap();
+    assert_eq!(errno_of(flush.wait()), EIO);
+    let why = volume.failure().unwrap();
+    assert_eq!(why, "internal error in a sync: planted");
+    assert!(!volume.waits_for_storage(), "nobody waits any more");
+    assert_eq!(errno_of(volume.write(0, &[1; PAGE])), EPERM);
+    volume.read(0, &mut [0; PAGE]).unwrap();
+}

@@ -29,6 +29,8 @@ struct Toy {
     calls: Arc<Mutex<Vec<String>>>,
     /// Page and behaviour of the next trap.
     trap: Arc<Mutex<Option<(u32, Trap)>>>,
+    /// Turns of background work left.
+    work: Arc<AtomicU64>,
     /// Slowdown factor.
     slow: u64,
 }
@@ -45,6 +47,7 @@ enum Trap {
 struct Handles {
     calls: Arc<Mutex<Vec<String>>>,
     trap: Arc<Mutex<Option<(u32, Trap)>>>,
+    work: Arc<AtomicU64>,
 }
 
 impl Handles {
@@ -130,7 +133,8 @@ impl Ftl<MemStore> for Toy {
         Ok(at + 1_000_000 * (self.slow - 1))
     }
     fn idle(&mut self, _at: Nanos, _budget: u32) -> Result<bool, FtlError> {
-        Ok(false)
+        let left = |left: u64| left.checked_sub(1);
+        Ok(self.work.fetch_update(Relaxed, Relaxed, left).is_ok())
     }
     fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.note("shutdown", Lpn::new(u32::MAX - 1), 0)?;
@@ -221,13 +225,14 @@ fn toy_on_chip(slow: u64) -> (Box<dyn Ftl<MemStore>>, Handles) {
     let profile = Profile::find("torture").unwrap().with_blocks(8);
     let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
     let handles = Handles::default();
-    let Handles { calls, trap } = handles.clone();
+    let Handles { calls, trap, work } = handles.clone();
     let ftl = Toy {
         chip,
         events: EventLog::default(),
         pages: HashMap::new(),
         calls,
         trap,
+        work,
         slow,
     };
     (Box::new(ftl), handles)
@@ -248,6 +253,7 @@ struct Gate {
     marks: Mutex<Vec<u64>>,
     fails: AtomicBool,
     synced: AtomicU64,
+    panics: AtomicBool,
 }
 
 impl Durable<MemStore> for Gate {
@@ -260,6 +266,7 @@ impl Durable<MemStore> for Gate {
     fn wait(&self, mark: u64) -> io::Result<()> {
         self.marks.lock().unwrap().push(mark);
         self.waits.fetch_add(1, Relaxed);
+        assert!(!self.panics.load(Relaxed), "planted");
         let mut open = self.open.lock().unwrap();
         while !*open {
             open = self.moved.wait(open).unwrap();

@@ -10,26 +10,39 @@ const STRIPE: u64 = 4;
 
 /// A device of two toys.
 fn pair(durable: Option<Arc<dyn Durable<MemStore>>>) -> (Volume<MemStore>, [Handles; 2]) {
-    let ((one, first), (other, second)) = (toy_on_chip(1), toy_on_chip(1));
-    let chips = [one, other].map(|ftl| {
+    let (volume, handles) = toys(&[1, 1], durable);
+    let Ok(handles) = handles.try_into() else {
+        panic!("two shards")
+    };
+    (volume, handles)
+}
+
+/// A device of toys with these slowdowns.
+fn toys(
+    slow: &[u64],
+    durable: Option<Arc<dyn Durable<MemStore>>>,
+) -> (Volume<MemStore>, Vec<Handles>) {
+    let made = slow.iter().map(|slow| toy_on_chip(*slow));
+    let (ftls, handles): (Vec<_>, Vec<_>) = made.unzip();
+    let chips = ftls.into_iter().map(|ftl| {
         let durable = durable.clone();
         MountedChip { ftl, durable }
     });
     let striping = Some(Striping {
-        count: 2,
+        count: slow.len() as u32,
         stripe_bytes: STRIPE * PAGE as u64,
     });
     let options = VolumeOptions {
-        size: 2 * u64::from(PAGES) * PAGE as u64,
+        size: slow.len() as u64 * u64::from(PAGES) * PAGE as u64,
         read_only: false,
         emulate: false,
     };
-    let volume = Volume::sharded(chips.into(), striping, options);
-    (volume, [first, second])
+    let volume = Volume::sharded(chips.collect(), striping, options);
+    (volume, handles)
 }
 
 /// Writes pages of the device, each with its place in the list, in one batch; returns the errnos.
-fn write_pages(volume: &Volume<MemStore>, pages: &[u64]) -> Vec<i32> {
+pub(super) fn write_pages(volume: &Volume<MemStore>, pages: &[u64]) -> Vec<i32> {
     let data: Vec<_> = (0..pages.len()).map(|i| vec![i as u8 + 1; PAGE]).collect();
     let offsets = pages.iter().map(|page| page * PAGE as u64);
     let writes: Vec<_> = offsets.zip(data.iter().map(Vec::as_slice)).collect();
@@ -268,4 +281,40 @@ fn a_pause_amid_a_batch_counts_the_rest_one_by_one() {
         assert_eq!(batch.join().unwrap(), [0; 3]);
         assert_eq!(stepped, ["write 0+1"], "a step of one request");
     });
+}
+
+/// The chips work at the same time: a request takes as long as on the slowest.
+#[test]
+fn a_request_takes_the_time_of_its_slowest_shard_wherever_that_is() {
+    for slow in [[3, 1, 2], [1, 3, 2], [1, 2, 3]] {
+        let (volume, _) = toys(&slow, None);
+        let all = 3 * STRIPE as usize * PAGE;
+        volume.write(0, &vec![1; all]).unwrap();
+        volume.read(0, &mut vec![0; all]).unwrap();
+        drop(volume.flush(FlushOf::Everything).unwrap().wait().unwrap());
+        let host = volume.host();
+        let took = [Op::Write, Op::Read, Op::Flush].map(|op| host.of(op).emulated.sum_ns);
+        assert_eq!(took, [1_500_000, 150_000, 2_000_000], "{slow:?}");
+    }
+}
+
+#[test]
+fn a_device_has_idle_work_while_any_shard_has() {
+    for busy in 0..3 {
+        let (volume, handles) = toys(&[1; 3], None);
+        handles[busy].work.store(2, Relaxed);
+        let left = [(); 3].map(|()| volume.idle(1));
+        let expected = [Idle::More, Idle::More, Idle::Settled];
+        assert_eq!(left, expected, "shard {busy} has some");
+    }
+    let after = |seconds| Idle::After(Duration::from_secs(seconds));
+    for (one, other, sooner) in [
+        (Idle::Settled, Idle::Settled, Idle::Settled),
+        (Idle::Settled, after(1), after(1)),
+        (Idle::Settled, Idle::More, Idle::More),
+        (after(2), after(1), after(1)),
+        (after(1), Idle::More, Idle::More),
+    ] {
+        assert_eq!((one.soonest(other), other.soonest(one)), (sooner, sooner));
+    }
 }

@@ -1,6 +1,7 @@
 //! Emulated time: counting, delays, and the start of background work.
 
-use super::{Gate, PAGE, SLOW, errno_of, slow_toy, toy};
+use super::shards::write_pages;
+use super::{Gate, PAGE, PAGES, SLOW, errno_of, make, slow_toy, toy};
 use crate::device::{BlockDevice, FlushOf};
 use crate::volume::*;
 use nand_model::store::MemStore;
@@ -130,5 +131,52 @@ fn background_work_waits_for_the_emulated_flash() {
         let volume = start(emulate);
         drop(volume.write(0, &[1; PAGE]).unwrap());
         assert_eq!(matches!(volume.idle(1), Idle::After(_)), emulate);
+    }
+}
+
+/// A batch takes the time of its writes at the depth of its queue, and leaves the queue that they
+/// leave.
+#[test]
+fn a_batch_takes_the_time_and_the_queue_of_its_writes() {
+    const HOUR: u64 = 3_600_000_000_000;
+    let options = VolumeOptions {
+        size: u64::from(PAGES) * PAGE as u64,
+        read_only: false,
+        emulate: false,
+    };
+    // When the next requests may start, by the depth of the queue.
+    let starts = |volume: &Volume<MemStore>| {
+        let guard = volume.shards[0].lock();
+        let clock = &guard.as_ref().unwrap().clock;
+        [1, 2, 3, 4, 5].map(|depth| clock.start(depth) / HOUR)
+    };
+    let write = |volume: &Volume<MemStore>, page: u64| {
+        drop(volume.write(page * PAGE as u64, &[1; PAGE]).unwrap());
+    };
+    for together in [false, true] {
+        // A write takes ten hours.
+        let (volume, _) = make(None, options, SLOW);
+        if together {
+            assert_eq!(write_pages(&volume, &[1, 2, 3]), [0; 3]);
+        } else {
+            // As many in flight as in the batch.
+            let in_flight = &volume.unlocked.counters.of(Op::Write).in_flight;
+            in_flight.fetch_add(2, Relaxed);
+            (1..4).for_each(|page| write(&volume, page));
+            in_flight.fetch_sub(2, Relaxed);
+        }
+        assert_eq!(starts(&volume), [10, 10, 10, 0, 0], "together: {together}");
+        write(&volume, 4);
+        assert_eq!(starts(&volume), [20, 10, 10, 10, 0], "together: {together}");
+        assert_eq!(write_pages(&volume, &[5, 6]), [0; 2]);
+        // Two in flight: both began when the one before the last had ended.
+        assert_eq!(
+            starts(&volume),
+            [20, 20, 20, 10, 10],
+            "together: {together}"
+        );
+        let writes = *volume.host().of(Op::Write);
+        assert_eq!((writes.completed, writes.in_flight), (6, 0));
+        assert_eq!(writes.emulated.sum_ns, 6 * 500_000 * SLOW);
     }
 }

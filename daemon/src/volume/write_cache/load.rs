@@ -12,16 +12,22 @@
 use super::format::{Bitmap, EntryHead, HEAD_BYTES, Head, Kind, RING_BLOCK, State, bitmap_bytes};
 use super::index::Version;
 use super::ring::Ring;
-use super::{Area, CacheOptions, CutCounts, Model, Outcome, Shape, WriteCache, area_of};
+use super::{
+    Area, CACHE_BYTES_MAX, CACHE_BYTES_STEP, CacheOptions, CutCounts, Model, Outcome, Shape,
+    WriteCache, area_of,
+};
 use crate::convert::{to_u64, to_usize};
+use crate::size::show_size;
+use crate::sys;
 use nand_model::CacheSection;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Largest ring of an image, in bytes: more is a forgery and no reason to allocate memory.
-const RING_BYTES_MAX: u64 = 1 << 38;
+/// Bound of numbers that grow: no cache lives long enough to reach it, and sums stay below
+/// `u64::MAX`.
+const NUMBER_MAX: u64 = 1 << 62;
 
 /// An attached cache area at the start of a daemon.
 pub enum Loaded {
@@ -29,6 +35,8 @@ pub enum Loaded {
     Lost(Lost),
     /// Its entries have to be written back.
     Pending(Box<Pending>),
+    /// Its header passes its check, and yet no cache wrote it: the reason.
+    Damaged(String),
 }
 
 /// Entries that do not count.
@@ -74,9 +82,13 @@ impl WriteCache {
     /// The host cannot read it.
     pub fn load(area: Box<dyn Area>, bytes: u64, opening: &Opening<'_>) -> io::Result<Loaded> {
         let lost = |why, units| Ok(Loaded::Lost(Lost { why, units }));
-        let Some(head) = read_head(&*area, bytes, opening)? else {
+        let Some(head) = read_head(&*area, bytes)? else {
             return lost("the header of its area is damaged", 0);
         };
+        if let Some(why) = contradiction(&head, bytes, opening) {
+            return Ok(Loaded::Damaged(why));
+        }
+        fits_memory(head.ring_bytes, sys::memory_available())?;
         let chain = Chain::read(&*area, &head, opening.logical_bytes)?;
         let cache = chain.cache(area, head.clone(), opening)?;
         let units = cache.index.len();
@@ -95,25 +107,71 @@ impl WriteCache {
     }
 }
 
-fn read_head(area: &dyn Area, bytes: u64, opening: &Opening<'_>) -> io::Result<Option<Head>> {
+fn read_head(area: &dyn Area, bytes: u64) -> io::Result<Option<Head>> {
     if bytes < HEAD_BYTES {
         return Ok(None);
     }
     let mut copies = vec![0; to_usize(HEAD_BYTES)];
     area.read_at(0, &mut copies)?;
-    Ok(Head::newest(&copies).filter(|head| {
-        let unit = head.unit;
-        head.uuid == opening.uuid
-            && (1..=RING_BYTES_MAX).contains(&head.ring_bytes)
-            && head.ring_bytes.is_multiple_of(RING_BLOCK)
-            && area_of(head.ring_bytes) == bytes
-            && unit >= 512
-            && unit.is_multiple_of(512)
-            && opening.page_bytes.is_multiple_of(unit)
-            && head.tail.is_multiple_of(RING_BLOCK)
-            && head.tail < 1 << 62
-            && head.tail_seq < 1 << 62
-    }))
+    Ok(Head::newest(&copies))
+}
+
+/// Returns what a header in an area of `bytes` says that no cache writes.
+fn contradiction(head: &Head, bytes: u64, opening: &Opening<'_>) -> Option<String> {
+    let Head {
+        generation,
+        uuid,
+        ring_bytes,
+        unit,
+        tail,
+        tail_seq,
+        cut,
+        ..
+    } = head;
+    if *uuid != opening.uuid {
+        return Some("it is that of another image".into());
+    }
+    let is_unit =
+        [512, 1024, 2048, 4096].contains(unit) && opening.page_bytes.is_multiple_of(*unit);
+    if !is_unit {
+        let page = opening.page_bytes;
+        return Some(format!("units of {unit} bytes in pages of {page} bytes"));
+    }
+    // The least ring has room for the entries of one trim, twice.
+    let least = 2 * (3 * RING_BLOCK + 2 * u64::from(*unit));
+    let is_ring = (least..=CACHE_BYTES_MAX).contains(ring_bytes)
+        && ring_bytes.is_multiple_of(CACHE_BYTES_STEP)
+        && area_of(*ring_bytes) == bytes;
+    if !is_ring {
+        return Some(format!("a ring of {ring_bytes} bytes in {bytes} bytes"));
+    }
+    if *generation >= NUMBER_MAX || *tail_seq >= NUMBER_MAX {
+        return Some("a number that cannot have been reached".into());
+    }
+    if *tail >= NUMBER_MAX || !tail.is_multiple_of(RING_BLOCK) {
+        return Some(format!("entries from byte {tail} on"));
+    }
+    // Each dirty unit is in the ring.
+    let room = ring_bytes / u64::from(*unit);
+    let counts = cut.by_name().into_iter();
+    let units = counts.fold(0u64, u64::saturating_add);
+    (units > room).then(|| format!("a power cut of {units} units in a ring of {room}"))
+}
+
+/// Refuses a ring for which this host has no memory; an allocation that fails ends the process.
+fn fits_memory(ring_bytes: u64, available: Option<u64>) -> io::Result<()> {
+    match available {
+        Some(available) if ring_bytes > available => Err(io::Error::new(
+            io::ErrorKind::OutOfMemory,
+            format!(
+                "it is kept in memory and has {}, and this host has {} to spare; open the image on \
+                 a host with more",
+                show_size(ring_bytes),
+                show_size(available)
+            ),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Entries from the tail on.

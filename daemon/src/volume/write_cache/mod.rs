@@ -45,6 +45,8 @@ use trims::Trims;
 
 /// Smallest cache of the command line, in bytes.
 pub const CACHE_BYTES_MIN: u64 = 1 << 20;
+/// Largest cache, in bytes; an image with more is a forgery.
+pub const CACHE_BYTES_MAX: u64 = 1 << 36;
 // The smallest cache of the most shards: half of each ring holds what a trim needs, with units of
 // 4 KiB.
 const _: () = assert!(CACHE_BYTES_MIN / SHARDS_MAX as u64 >= 2 * (3 * RING_BLOCK + 2 * 4096));

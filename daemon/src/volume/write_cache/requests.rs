@@ -6,20 +6,15 @@ use super::ring::Entry;
 use super::{Need, Reason, WriteCache};
 use crate::convert::{narrow, to_u64, to_usize};
 use crate::pages::PageIo;
-use crate::volume::{EIO, ENOSPC};
+use crate::volume::{EIO, is_full};
 use ftl_core::{FtlError, Lpn};
 use nand_model::{Nanos, Store};
 use std::io;
 
 /// Returns the error of the host as one of the scheme.
 pub(super) fn host_error(error: &io::Error) -> FtlError {
-    let full = matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    );
     match error.raw_os_error() {
-        _ if full => FtlError::HostFull,
-        Some(ENOSPC) => FtlError::HostFull,
+        _ if is_full(error) => FtlError::HostFull,
         errno => FtlError::Host(errno.unwrap_or(EIO)),
     }
 }

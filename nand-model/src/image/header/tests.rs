@@ -405,3 +405,26 @@ fn a_hostile_device_is_an_error_or_a_possible_device() {
     }
     assert!(accepted > 100, "{accepted} changes left a device");
 }
+
+/// A host has blocks of 512 bytes at least.
+#[test]
+fn a_device_has_whole_sectors() {
+    for (size, is_right) in [
+        (0, false),
+        (1, false),
+        (511, false),
+        (512, true),
+        (513, false),
+        (4096 + 512, true),
+    ] {
+        let mut header = header(&PROFILES[0]);
+        header.info.size = size;
+        match Header::decode(&header.encode()) {
+            Ok(_) => assert!(is_right, "{size} bytes"),
+            Err(HeaderFault::Contradiction(why)) => {
+                assert!(!is_right && why.contains("multiples of 512"), "{why}");
+            }
+            Err(fault) => panic!("{size} bytes: {fault:?}"),
+        }
+    }
+}

@@ -116,7 +116,7 @@ pub(super) struct Opening {
 pub(super) struct StallClock(Mutex<Option<Instant>>);
 
 impl StallClock {
-    fn set(&self, silent: bool) {
+    pub(super) fn set(&self, silent: bool) {
         *self.0.lock() = silent.then(Instant::now);
     }
 
