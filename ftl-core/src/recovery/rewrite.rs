@@ -109,9 +109,10 @@ impl Rewrites {
         Ok(programmed)
     }
 
-    /// Makes full blocks with valid pages collectable. Returns the blocks without valid pages,
-    /// which may be released: pinned blocks only if `pinned_wait` is false. Blocks that the scheme
-    /// handles itself (`of_scheme`) stay as they are.
+    /// Makes full blocks with valid pages collectable, in the order in which they were opened: of
+    /// equal blocks GC takes the oldest first, before the mount and after it. Returns the blocks
+    /// without valid pages, which may be released: pinned blocks only if `pinned_wait` is false.
+    /// Blocks that the scheme handles itself (`of_scheme`) stay as they are.
     pub(crate) fn classify_blocks<S: Store>(
         &self,
         space: &mut Space<S>,
@@ -119,17 +120,21 @@ impl Rewrites {
         pinned_wait: bool,
         of_scheme: impl Fn(Pbn) -> bool,
     ) -> Vec<Pbn> {
-        let mut empty = Vec::new();
+        let (mut valid, mut empty) = (Vec::new(), Vec::new());
         for block in space.geometry().all_blocks() {
             let is_full = space.table.state(block) == State::Full;
             if !is_full || of_scheme(block) || checkpoints.owns(block) {
                 continue;
             }
             if space.table.valid_count(block) > 0 {
-                space.table.set_collectable(block);
+                valid.push((space.table.epoch(block), block));
             } else if !(pinned_wait && self.pinned.contains(&block)) {
                 empty.push(block);
             }
+        }
+        valid.sort_unstable();
+        for (_, block) in valid {
+            space.table.set_collectable(block);
         }
         empty
     }

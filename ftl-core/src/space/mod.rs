@@ -283,8 +283,7 @@ impl<S: Store> Space<S> {
             epoch < self.next_epoch,
             "epoch {epoch} of block {block} was not observed before it is adopted"
         );
-        self.table.set_open(block, role, epoch);
-        self.table.set_state(block, State::Full);
+        self.table.adopt_full(block, role, epoch);
         if self.flash.chip().bad(block).is_some() {
             self.failing.push(block);
         }

@@ -101,3 +101,38 @@ impl FreePool {
             .filter(|block| !self.unconfirmed.contains(block))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks are striped over two dies, so even numbers are on die 0.
+    #[test]
+    fn the_least_worn_block_is_taken_and_of_equal_ones_the_lowest_number() {
+        let mut pool = FreePool::new(Geometry {
+            channels: 2,
+            ways: 1,
+            planes: 1,
+            blocks: 8,
+            pages_per_block: 4,
+            page_bytes: 512,
+            oob_bytes: 64,
+        });
+        for (block, erases) in [(5, 3), (4, 3), (6, 2), (1, 2), (2, 3), (7, 3)] {
+            pool.put(Pbn::new(block), erases, true);
+        }
+        let mut take = |worn, die| pool.take(worn, die).map(|(block, _)| block.raw());
+        assert_eq!(take(false, Some(0)), Some(6), "of this die");
+        assert_eq!([take(false, None), take(false, None)], [Some(1), Some(2)]);
+        assert_eq!(
+            take(true, None),
+            Some(7),
+            "the most worn, the highest number"
+        );
+        assert_eq!(
+            [take(false, None), take(false, Some(0))],
+            [Some(4), Some(5)]
+        );
+        assert_eq!(take(false, None), None);
+    }
+}

@@ -18,10 +18,12 @@ impl<S: Store, P: Policy> MountByScan<S> for HybridFtl<S, P> {
     }
 
     fn rebuild_tables(&mut self, newest: &ScanResult) -> Result<(), FtlError> {
+        let geometry = self.space.geometry();
         // The purpose of an open log block is unknown after a mount.
         (FIRST_LOG..self.map.first_data).try_for_each(|stream| self.space.seal(stream))?;
+        let mut logged = Vec::new();
         for lbn in (0..self.logical_blocks()).map(Lbn::new) {
-            self.adopt_logical_block(lbn, newest);
+            self.adopt_logical_block(lbn, newest, &mut logged);
             let stream = self.data_stream(lbn);
             if self
                 .space
@@ -30,6 +32,11 @@ impl<S: Store, P: Policy> MountByScan<S> for HybridFtl<S, P> {
             {
                 self.space.seal(stream)?;
             }
+        }
+        // Log blocks age in the order in which they were opened, as before the mount.
+        logged.sort_by_key(|(_, ppn)| self.space.table.epoch(geometry.block_of(*ppn)));
+        for (lpn, ppn) in logged {
+            self.map.logs.insert(lpn, geometry.block_of(ppn), ppn, None);
         }
         Ok(())
     }
@@ -45,7 +52,8 @@ impl<S: Store, P: Policy> MountByScan<S> for HybridFtl<S, P> {
 }
 
 impl<S: Store, P: Policy> HybridFtl<S, P> {
-    fn adopt_logical_block(&mut self, lbn: Lbn, newest: &ScanResult) {
+    /// Sets the data block of a logical block. Appends the pages in log blocks to `logged`.
+    fn adopt_logical_block(&mut self, lbn: Lbn, newest: &ScanResult, logged: &mut Vec<(Lpn, Ppn)>) {
         let geometry = self.space.geometry();
         let found: Vec<(Lpn, Ppn)> = self
             .pages_of(lbn)
@@ -83,7 +91,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             if best.is_some_and(|(best, _)| best == block) {
                 self.map.data.set_page(lpn, ppn);
             } else {
-                self.map.logs.insert(lpn, block, ppn, None);
+                logged.push((lpn, ppn));
             }
         }
     }

@@ -4,10 +4,11 @@
 use super::{HybridFtl, Policy};
 use crate::addr::Lpn;
 use crate::config::{FtlConfig, Params};
+use crate::events::EventKind;
 use crate::ftl::{Ftl, Start};
 use crate::schemes::Scheme;
 use nand_model::store::MemStore;
-use nand_model::{Chip, Geometry, Profile, SplitMix};
+use nand_model::{Chip, Geometry, Pbn, Profile, SplitMix};
 
 /// A device of a scheme.
 pub(crate) struct Device {
@@ -52,6 +53,24 @@ pub(crate) fn write(ftl: &mut dyn Ftl<MemStore>, lpn: u32, count: u32) {
     let at = ftl.chip().busy_until();
     ftl.write(at, Lpn::new(lpn), &vec![1; page * count as usize])
         .unwrap();
+}
+
+/// Returns the age rank of the log block that is merged when blocks are short: 0 for the oldest.
+pub(crate) fn victim_rank<P: Policy>(ftl: &mut HybridFtl<MemStore, P>) -> Option<usize> {
+    ftl.with_policy_view(|policy, view| {
+        let victim = policy.victim(view)?;
+        view.logs.iter().position(|log| log.block == victim)
+    })
+}
+
+/// Starts a policy on blocks of four pages, writes ten logical blocks, then these single pages.
+/// Returns the rank of its victim.
+pub(crate) fn rank_after<P: Policy>(policy: P, writes: &[u32]) -> Option<usize> {
+    let params = [("wear.policy", "none"), ("log.blocks", "8")];
+    let mut ftl = started(policy, part_of_rose(64, 4), 40, &params);
+    write(&mut ftl, 0, 40);
+    writes.iter().for_each(|lpn| write(&mut ftl, *lpn, 1));
+    victim_rank(&mut ftl)
 }
 
 /// Returns the pages programmed and the blocks erased so far.
@@ -208,6 +227,48 @@ fn agrees_on(mut device: Device, pages: u32) {
         );
     }
     assert!(merges > 10, "{merges} merges");
+}
+
+/// FAST merges its log blocks in the order in which it filled them. A mount finds their pages in the
+/// order of logical pages, which is the opposite here.
+#[test]
+fn a_mount_keeps_the_order_of_log_blocks() {
+    let params = [
+        ("wear.policy", "none"),
+        ("log.blocks", "3"),
+        ("fast.predict", "np"),
+    ];
+    for clean in [true, false] {
+        let mut device = Device::of("fast", part_of_rose(64, 64), 20 * 64, &params);
+        device.write(0, 20 * 64, 1);
+        let mut logs = Vec::new();
+        for lbn in [9, 5, 1] {
+            device.write(64 * lbn + 63, 1, 2);
+            let chip = device.ftl.chip();
+            let is_new = |block: &Pbn| chip.programmed(*block) == 1;
+            logs.extend(chip.geometry().all_blocks().find(is_new));
+            (0..63)
+                .rev()
+                .for_each(|page| _ = device.write(64 * lbn + page, 1, 2));
+        }
+        if clean {
+            device.ftl.shutdown(0).unwrap();
+        }
+        let mut device = device.remount();
+        let before = device.ftl.events().since(0).count();
+        for page in 0..2 * 64 + 1 {
+            device.write(64 * 12 + page, 1, 3);
+        }
+        let merged: Vec<Pbn> = (device.ftl.events().since(0).skip(before))
+            .filter(|(_, event)| event.kind == EventKind::Gc)
+            .filter_map(|(_, event)| event.block)
+            .collect();
+        assert!(
+            merged.starts_with(&logs),
+            "clean: {clean}: {merged:?}, not {logs:?}"
+        );
+        device.assert_sound();
+    }
 }
 
 #[test]

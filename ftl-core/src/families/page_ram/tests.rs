@@ -2,7 +2,7 @@ use super::*;
 use crate::format::UNMAPPED;
 use crate::schemes::FlatMap;
 use nand_model::store::MemStore;
-use nand_model::{Geometry, Nanos, SplitMix, Suspend};
+use nand_model::{Geometry, Nanos, Pbn, SplitMix, Suspend};
 
 fn start(
     chip: Chip<MemStore>,
@@ -289,4 +289,47 @@ fn reads_beside_gc_are_faster_on_a_device_that_suspends() {
         part(&suspended, 99),
         part(&plain, 99)
     );
+}
+
+/// FIFO takes blocks in the order of closing, and other rules take the oldest of equal blocks. The
+/// order after a mount is that of opening, which is the same for one stream, and not that of numbers.
+#[test]
+fn a_mount_keeps_the_order_of_blocks() {
+    let profile = torture(40);
+    let params = [
+        ("gc.policy", "fifo"),
+        ("gc.placement", "single"),
+        ("ckpt.interval", "0"),
+    ];
+    let config = config(450, &params);
+    let order = |ftl: &PageMapFtl<MemStore, FlatMap>| -> Vec<Pbn> {
+        ftl.space.table.victims_by_closing().collect()
+    };
+    for clean in [true, false] {
+        let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+        let mut ftl = create::<_, FlatMap>(chip, &config, Start::Format).unwrap();
+        let mut rng = SplitMix::new(3);
+        for _ in 0..4_000 {
+            let lpn = Lpn::new(rng.below(450) as u32);
+            ftl.write(0, lpn, &page(&profile.geometry, 1)).unwrap();
+        }
+        let mut before = order(&ftl);
+        assert!(before.len() > 20 && !before.is_sorted(), "{before:?}");
+        if clean {
+            ftl.shutdown(0).unwrap();
+        }
+        let mut chip = Box::new(ftl).into_chip();
+        chip.power_on();
+        let ftl = create::<_, FlatMap>(chip, &config, Start::Mount).unwrap();
+        let mut after = order(&ftl);
+        let ages: Vec<u32> = (after.iter())
+            .map(|block| ftl.space.table.unchanged_for(*block))
+            .collect();
+        assert!(ages.is_sorted_by(|a, b| a > b), "clean: {clean}: {ages:?}");
+        // A clean shutdown collects blocks for its checkpoint.
+        after.retain(|block| before.contains(block));
+        before.retain(|block| after.contains(block));
+        assert!(before.len() > 20, "clean: {clean}: {before:?}");
+        assert_eq!(after, before, "clean: {clean}");
+    }
 }

@@ -7,6 +7,10 @@ use nand_model::{Geometry, Ppn};
 const BLOCKS: [(u32, u64, u32); 4] = [(2, 1, 9), (5, 30, 9), (5, 6, 0), (8, 90, 2)];
 
 fn table() -> BlockTable {
+    table_of(&BLOCKS)
+}
+
+fn table_of(blocks: &[(u32, u64, u32); 4]) -> BlockTable {
     let mut table = BlockTable::new(Geometry {
         channels: 1,
         ways: 1,
@@ -19,11 +23,11 @@ fn table() -> BlockTable {
     table.keep_order_of_closing();
     let geometry = table.geometry();
     let mut changes: Vec<(u64, u32)> = (0..)
-        .zip(BLOCKS)
+        .zip(*blocks)
         .map(|(block, (_, age, _))| (100 - age, block))
         .collect();
     // Blocks are closed in order of their numbers, and changed in order of their ages.
-    for block in geometry.all_blocks().take(BLOCKS.len()) {
+    for block in geometry.all_blocks().take(blocks.len()) {
         table.set_open(block, crate::format::Role::Data, 1 + block.raw() as u64);
         table.set_valid_run(geometry.page(block, 0), 10);
         table.set_state(block, crate::block_table::State::Full);
@@ -33,7 +37,7 @@ fn table() -> BlockTable {
     for (epoch, block) in changes {
         table.set_open(Pbn::new(7), crate::format::Role::Data, epoch);
         let first = geometry.page(Pbn::new(block), 0).raw();
-        let valid = BLOCKS[block as usize].0;
+        let valid = blocks[block as usize].0;
         (valid..10).for_each(|offset| table.set_invalid(Ppn::new(first + offset)));
     }
     table.set_open(Pbn::new(7), crate::format::Role::Data, 100);
@@ -68,6 +72,27 @@ fn each_policy_chooses_as_its_source_says() {
     // Ten draws from four blocks: all of them, with this seed.
     assert_eq!(choice("d_choices"), Some(0));
     assert_eq!(choice("greedy"), None);
+}
+
+/// Blocks 0 and 2 have the scores 0.8 / 0.4 x 2 = 4 and 0.5 / 1 x 8 = 4.
+#[test]
+fn of_equal_scores_the_emptiest_block_is_taken() {
+    const EQUAL: [(u32, u64, u32); 4] = [(2, 1, 0), (8, 3, 0), (5, 7, 0), (9, 2, 0)];
+    let table = table_of(&EQUAL);
+    let candidates = Candidates {
+        table: &table,
+        erases: &|_| 0,
+    };
+    let score = |c: &Candidate| c.age * (1.0 - c.utilisation) / (2.0 * c.utilisation);
+    let scores = candidates
+        .longest_unchanged()
+        .map(|c| (c.block.raw(), score(&c)));
+    let best: Vec<u32> = scores
+        .filter(|(_, score)| *score == 4.0)
+        .map(|(block, _)| block)
+        .collect();
+    assert_eq!(best, [0, 2]);
+    assert_eq!(candidates.best(score), Some(Pbn::new(0)));
 }
 
 /// On a new device, u / (1 - u) / age x (0 + 1): 0.25 / 2 = 0.125; 1 / 31 = 0.032; 4 / 91 = 0.044.

@@ -1,8 +1,9 @@
 //! Sharing of log blocks, and merge costs on ROSE's device: reads take 88 us, programs 263 us,
 //! erases 2,000 us.
 
+use super::Asast;
 use crate::families::hybrid::tests::rose_part::{COPY, ERASE, WRITE};
-use crate::families::hybrid::tests::{Device, agrees_with_a_model};
+use crate::families::hybrid::tests::{Device, agrees_with_a_model, rank_after};
 
 #[test]
 fn it_agrees_with_a_model() {
@@ -117,4 +118,26 @@ fn a_group_whose_merges_are_many_is_halved() {
     assert_eq!(worst.iter().max(), Some(&16));
     assert!(worst[20..].iter().all(|merges| *merges <= 8), "{worst:?}");
     device.assert_sound();
+}
+
+/// Logical block 3 fills two log blocks with two valid pages each; then logical block 1 gets one.
+#[test]
+fn of_a_groups_log_blocks_with_equally_many_valid_pages_the_oldest_is_merged() {
+    let rank = |by_use, writes: &[u32]| {
+        let policy = Asast {
+            adapts: false,
+            most_logs: 0,
+            pages_per_block: 4,
+            sizes: vec![0; 10],
+            changed: 0,
+            by_use,
+            used: Default::default(),
+            writes: 0,
+        };
+        rank_after(policy, writes)
+    };
+    let two = [12, 13, 12, 13, 14, 15, 14, 15];
+    assert_eq!(rank(true, &two), Some(0));
+    assert_eq!(rank(true, &[&two[..], &[5, 12]].concat()), Some(2), "LRU");
+    assert_eq!(rank(false, &[&two[..], &[5, 6]].concat()), Some(0));
 }

@@ -1,7 +1,8 @@
 //! The three kinds of merge, at their cost on the device of the LazyFTL paper: reads take 80 us,
 //! programs 200 us, erases 1,500 us.
 
-use crate::families::hybrid::tests::{Device, SLC, agrees_with_a_model};
+use super::Bast;
+use crate::families::hybrid::tests::{Device, SLC, agrees_with_a_model, rank_after};
 use nand_model::{Cause, OpCounts};
 
 const US: u64 = 1_000;
@@ -119,4 +120,24 @@ fn copies_and_erases_of_merges_are_not_those_of_gc() {
         assert_eq!(*gc, OpCounts::default(), "{pages} pages");
         device.assert_sound();
     }
+}
+
+/// The log blocks are those of the logical blocks 3 and 1, in the order of their age.
+#[test]
+fn of_equally_many_valid_pages_the_oldest_log_block_is_merged() {
+    let rank = |by_use, writes: &[u32]| {
+        let policy = Bast {
+            by_use,
+            used: Default::default(),
+            writes: 0,
+        };
+        rank_after(policy, writes)
+    };
+    assert_eq!(rank(false, &[13, 14, 5]), Some(1), "it has fewer");
+    assert_eq!(rank(false, &[13, 5, 13]), Some(0));
+    assert_eq!(
+        rank(true, &[13, 5, 13]),
+        Some(1),
+        "the other was used since"
+    );
 }

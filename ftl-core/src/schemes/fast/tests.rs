@@ -1,8 +1,9 @@
 //! Targets of writes, and merge costs on ROSE's device: reads take 88 us, programs 263 us, erases
 //! 2,000 us.
 
+use super::{Fast, Predict};
 use crate::families::hybrid::tests::rose_part::{COPY, ERASE, WRITE};
-use crate::families::hybrid::tests::{Device, agrees_with_a_model, part_of_rose, work};
+use crate::families::hybrid::tests::{Device, agrees_with_a_model, part_of_rose, rank_after, work};
 
 #[test]
 fn it_agrees_with_a_model() {
@@ -150,4 +151,18 @@ fn a_request_for_a_whole_logical_block_takes_a_new_data_block() {
     assert_eq!(device.write(64, 64, 3), 64 * WRITE + ERASE);
     assert_eq!((device.read(64).0, device.read(70).0), (3, 3));
     device.assert_sound();
+}
+
+/// The first of three random log blocks is the oldest, and its merge is the most expensive.
+#[test]
+fn random_log_blocks_are_merged_round_robin() {
+    let policy = Fast {
+        predict: Predict::Never,
+        merges_broken: true,
+        large: 4,
+        owner: None,
+        next: 0,
+    };
+    let writes = [1, 5, 9, 13, 2, 2, 2, 2, 6, 6, 6, 6];
+    assert_eq!(rank_after(policy, &writes), Some(0));
 }

@@ -104,7 +104,7 @@ fn start<S: Store>(
 struct Slot {
     /// Its logical block.
     owner: Option<Lbn>,
-    /// Number of random writes before its last write.
+    /// Its last write, in sequential writes.
     used: u64,
 }
 
@@ -153,6 +153,8 @@ struct Last {
     large: u32,
     pages_per_block: u32,
     slots: Vec<Slot>,
+    /// Pages written sequentially so far.
+    sequential: u64,
     /// Slots by owner.
     slot_of: FxHashMap<Lbn, usize>,
     /// Maximum number of hot log blocks, once the total maximum is known.
@@ -182,6 +184,7 @@ impl Last {
                 .div_ceil(geometry.page_bytes),
             pages_per_block: geometry.pages_per_block,
             slots: vec![Slot::default(); sequential],
+            sequential: 0,
             slot_of: FxHashMap::default(),
             hot_quota: None,
             recent: Recent::default(),
@@ -233,9 +236,10 @@ impl Last {
             }
             self.slot_of.insert(write.lbn, slot);
         }
+        self.sequential += 1;
         self.slots[slot] = Slot {
             owner,
-            used: self.recent.writes,
+            used: self.sequential,
         };
         Some(Route::Log(stream(slot)))
     }

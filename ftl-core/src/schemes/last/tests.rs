@@ -70,6 +70,27 @@ fn several_logical_blocks_are_written_in_sequence_side_by_side() {
     device.assert_sound();
 }
 
+/// No random write separates the sequential ones: a clock of random writes would stand still, and
+/// the first log block would go, whichever was written last.
+#[test]
+fn the_sequential_log_block_written_longest_ago_makes_room() {
+    let mut device = full_device("16");
+    for page in [64, 128, 64 + 4] {
+        assert_eq!(device.write(page, 4, 2), 4 * WRITE);
+    }
+    assert_eq!(
+        device.write(64 * 3, 4, 2),
+        4 * WRITE + 60 * COPY + ERASE,
+        "one of the two is filled up"
+    );
+    assert_eq!(
+        device.write(64 + 8, 4, 2),
+        4 * WRITE,
+        "logical block 1 keeps its log block"
+    );
+    device.assert_sound();
+}
+
 #[test]
 fn pages_overwritten_soon_die_together() {
     // Eight log blocks: one sequential; of the other seven, the hot partition may have up to five
@@ -143,6 +164,16 @@ fn the_cold_block_with_the_cheapest_merge_goes_first() {
     assert_eq!(device.write(64 * 13, 1, 2), cost(1, 0), "the fifth has 1");
     (1..64).for_each(|n| _ = device.write(64 * 13 + n, 1, 2));
     device.assert_sound();
+}
+
+/// Two cold log blocks have 64 pages of two logical blocks each.
+#[test]
+fn of_equally_cheap_cold_blocks_the_oldest_is_merged() {
+    let mut ftl = asked();
+    for n in 0..128 {
+        tests::write(&mut ftl, 64 * (6 - 2 * (n / 64) + n % 2) + n % 64, 1);
+    }
+    assert_eq!(tests::victim_rank(&mut ftl), Some(0));
 }
 
 /// Starts LAST so that tests can ask its policy: every page of 20 logical blocks is written, and

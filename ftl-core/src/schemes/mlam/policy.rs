@@ -303,6 +303,17 @@ mod tests {
         assert_eq!(order(Policy::Mlam, 0.75), [7, 5, 6]);
         assert_eq!(order(Policy::Lru, 0.5), [7, 5, 6]);
         assert_eq!(order(Policy::Size, 0.5), [6, 5, 7]);
+        let tied = Lpn::new(4 * shape.superblock_pages()).run(200);
+        tied.for_each(|lpn| buffer.write(lpn, &[0; 512]));
+        let order = |policy, alpha| {
+            let found = candidates(&buffer, &shape, policy, alpha, 4);
+            found.iter().map(|c| c.logical).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            order(Policy::Size, 0.5),
+            [6, 5, 4, 7],
+            "of equal sizes the older"
+        );
         let best = candidates(&buffer, &shape, Policy::Mlam, 0.5, 1);
         assert_eq!(best[0].logical, 6, "the first of |R| = 1");
     }

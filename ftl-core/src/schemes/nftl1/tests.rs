@@ -1,7 +1,8 @@
 //! Costs of reads and folds, on the device of the LazyFTL paper: reads take 80 us, of OOB areas 20
 //! us, programs 200 us, erases 1,500 us.
 
-use crate::families::hybrid::tests::{Device, SLC, agrees_with_a_model};
+use super::Nftl1;
+use crate::families::hybrid::tests::{Device, SLC, agrees_with_a_model, rank_after};
 
 const US: u64 = 1_000;
 
@@ -37,4 +38,11 @@ fn a_full_replacement_block_is_folded() {
         (65, 99, 1)
     );
     device.assert_sound();
+}
+
+/// The replacement blocks are those of the logical blocks 3, 1 and 2, in the order of their age.
+#[test]
+fn the_pair_with_the_most_used_pages_is_folded_and_of_equal_ones_the_oldest() {
+    assert_eq!(rank_after(Nftl1, &[13, 5, 9, 9]), Some(2));
+    assert_eq!(rank_after(Nftl1, &[13, 5, 9]), Some(0));
 }

@@ -16,6 +16,8 @@
 //! - RAM contains which offsets are free, so no read is needed. Pages have OOB areas, which a mount
 //!   reads.
 //! - Over-provisioning limits the number of blocks in lists; `log.blocks` sets another number.
+//! - Of equally long lists, the one whose last block is oldest is folded. Mostly all lists have two
+//!   blocks, so this rule decides. A rule by number would fold a list again as soon as it grows.
 //! - If pages must be programmed in order, a list's blocks are appended to, so that the first one
 //!   with room takes any page: an adaptation, and a cheaper scheme.
 //! - Trims, mount by scan, wear levelling, refresh and scrub are additions.
@@ -97,13 +99,6 @@ impl Nftln {
         }
         left
     }
-
-    /// Returns the last block of the list.
-    fn last(&self, lbn: Lbn, view: &View) -> Option<(LogStream, Pbn)> {
-        self.streams(lbn)
-            .rev()
-            .find_map(|stream| Some((stream, view.logs.newest(stream)?.block)))
-    }
 }
 
 impl Policy for Nftln {
@@ -151,14 +146,11 @@ impl Policy for Nftln {
             // Log blocks found by a mount.
             return Some(found.block);
         }
-        let longer = |log: &LogBlock| {
-            log.stream
-                .map(|stream| (stream % self.added, std::cmp::Reverse(stream)))
-        };
-        let (_, longest) = view.logs.iter().filter_map(longer).max()?;
-        let lbn = Lbn::new(longest.0 / self.added);
-        self.folded = Some(lbn);
-        self.last(lbn, view).map(|(_, block)| block)
+        let place = |log: &&LogBlock| log.stream.map(|stream| stream % self.added);
+        // The newest block comes first here, and of equal places the last one is taken.
+        let last = view.logs.iter().rev().max_by_key(place)?;
+        self.folded = Some(Lbn::new(last.stream? / self.added));
+        Some(last.block)
     }
 
     fn may_become_data(&self, _: &LogBlock) -> bool {

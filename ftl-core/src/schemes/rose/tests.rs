@@ -4,7 +4,7 @@ use super::*;
 use crate::addr::Lpn;
 use crate::events::EventKind;
 use crate::families::hybrid::tests::{
-    self, Device, agrees_with_a_model, part_of_rose, started, work,
+    self, Device, agrees_with_a_model, part_of_rose, started, victim_rank, work,
 };
 use nand_model::store::MemStore;
 use nand_model::{PageOrder, Profile, SplitMix};
@@ -144,14 +144,6 @@ fn scores(ftl: &mut HybridFtl<MemStore, Rose>) -> Vec<f64> {
     })
 }
 
-/// Returns the age rank of the victim: 0 for the oldest log block.
-fn victim(ftl: &mut HybridFtl<MemStore, Rose>) -> Option<usize> {
-    ftl.with_policy_view(|policy, view| {
-        let victim = policy.victim(view)?;
-        view.logs.iter().position(|log| log.block == victim)
-    })
-}
-
 /// Equation 5 on the state of Figure 4, with Table 1's values: a copy takes 88 + 263 = 351 us, an
 /// erase 2,000 us, the age weight is 1, alpha 0.5. By data block, live and dead pages: A 0 and 2, B
 /// 1 and 2, C 0 and 1. Log block L has a live page of B, M one of C, N pages of A and B:
@@ -170,7 +162,7 @@ fn victim(ftl: &mut HybridFtl<MemStore, Rose>) -> Option<usize> {
 fn the_score_is_that_of_equation_5() {
     let mut ftl = asked(&FIGURE_4, &[("log.blocks", "3"), ("rose.fpr", "off")]);
     assert_eq!(scores(&mut ftl), [-4_702.0, -4_175.5, -7_053.0]);
-    assert_eq!(victim(&mut ftl), Some(1), "M");
+    assert_eq!(victim_rank(&mut ftl), Some(1), "M");
     tests::write(&mut ftl, 6, 1);
     assert_eq!(scores(&mut ftl), [-4_525.5, -6_876.5, -4_526.5]);
 }
@@ -184,9 +176,9 @@ fn dead_pages_count_half() {
     let full: Vec<u32> = (0..12).collect();
     let writes = [&full[..], &[0, 1, 0, 1], &[4, 5, 6, 7]].concat();
     let logs = ("log.blocks", "2");
-    assert_eq!(victim(&mut asked(&writes, &[logs])), Some(1));
+    assert_eq!(victim_rank(&mut asked(&writes, &[logs])), Some(1));
     let mut in_full = asked(&writes, &[logs, ("maro.alpha", "1")]);
-    assert_eq!(victim(&mut in_full), Some(0));
+    assert_eq!(victim_rank(&mut in_full), Some(0));
 }
 
 /// Cost-age-time on a new device. The older log block has 3 of 4 pages valid, the other 2: u / (1 -
@@ -198,8 +190,26 @@ fn cost_age_time_weighs_utilisation_on_a_new_device() {
     let writes = [&full[..], &[1, 0, 3, 5], &[5, 4, 4, 4]].concat();
     for (rule, rank) in [("cat", 1), ("rr", 0)] {
         let mut ftl = asked(&writes, &[("log.blocks", "2"), ("rose.victim", rule)]);
-        assert_eq!(victim(&mut ftl), Some(rank), "{rule}");
+        assert_eq!(victim_rank(&mut ftl), Some(rank), "{rule}");
     }
+}
+
+/// The third log block was opened after a merge, so the three have different ages.
+#[test]
+fn round_robin_takes_the_oldest_log_block() {
+    let writes = [&FIGURE_4[..], &[6, 6, 6, 6]].concat();
+    let params = [
+        ("log.blocks", "3"),
+        ("rose.fpr", "off"),
+        ("rose.victim", "rr"),
+    ];
+    let mut ftl = asked(&writes, &params);
+    let ages = ftl.with_policy_view(|_, view| {
+        let age = |log: &LogBlock| view.logs.reclaimed() - log.reclaimed_before;
+        view.logs.iter().map(age).collect::<Vec<_>>()
+    });
+    assert_eq!(ages, [1, 1, 0]);
+    assert_eq!(victim_rank(&mut ftl), Some(0));
 }
 
 /// Figure 3 (b): three data blocks with a free page each, two log blocks. Pages 0 to 3 arrive as one

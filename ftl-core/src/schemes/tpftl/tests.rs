@@ -94,6 +94,43 @@ mod cache {
         );
     }
 
+    /// Five nodes and a sixth come, then the run in the sixth evicts the others. A phase begins when
+    /// three more nodes have gone than come; nodes that come end it.
+    #[test]
+    fn a_sequential_phase_begins_with_lost_nodes_and_not_with_new_ones() {
+        let mut nodes = Nodes::new(6 * 20 + 8 * 5, 3, PER_PAGE, 8192);
+        let pending = pending();
+        let first_of = |nodes: &Nodes, vtpn: u32| nodes.peek(vtpn * PER_PAGE).is_some();
+        let (mut alone, mut prefetched) = (0, 0);
+        (0..5).for_each(|vtpn| nodes.load(vtpn, &page(), vtpn * PER_PAGE, 0, &pending));
+        for lpn in 7 * PER_PAGE..7 * PER_PAGE + 40 {
+            if nodes.get(lpn, false).is_some() {
+                continue;
+            }
+            let lost = (0..5).filter(|vtpn| !first_of(&nodes, *vtpn)).count();
+            nodes.load(7, &page(), lpn, 0, &pending);
+            match (lost >= 3, nodes.peek(lpn + 1).is_some()) {
+                (false, false) => alone += 1,
+                (true, true) => prefetched += 1,
+                (_, more) => panic!("page {lpn}, {lost} nodes lost: prefetched: {more}"),
+            }
+            assert_eq!(nodes.evict(&pending), None);
+        }
+        assert!(alone > 10 && prefetched > 0, "{alone} and {prefetched}");
+    }
+
+    /// Both nodes have the mean 2 of their last uses, 1 and 4, and 2 and 3.
+    #[test]
+    fn of_equally_cold_nodes_the_one_of_the_lower_mapping_page_shrinks() {
+        let mut nodes = Nodes::new(6 * 3 + 8 * 2, 0, PER_PAGE, 4096);
+        for (vtpn, lpn) in [(1, PER_PAGE), (0, 0), (0, 1), (1, PER_PAGE + 1)] {
+            nodes.load(vtpn, &page(), lpn, 0, &pending());
+        }
+        assert_eq!(nodes.evict(&pending()), None);
+        assert_eq!(cached(&nodes, 0..2), [1]);
+        assert_eq!(cached(&nodes, PER_PAGE..PER_PAGE + 2).len(), 2);
+    }
+
     #[test]
     fn a_lookup_examines_the_node_and_then_the_entry() {
         let mut nodes = Nodes::new(6 * 6 + 8 * 2, 0, PER_PAGE, 4096);

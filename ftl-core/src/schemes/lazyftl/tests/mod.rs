@@ -144,6 +144,35 @@ fn block_of(ftl: &Lazy<MemStore>, lpn: u32) -> Pbn {
         .block_of(entry.ppn().expect("not trimmed"))
 }
 
+/// Eleven blocks are converted, and a block of the update area has no valid page. GC converts and
+/// takes that one while each converted block has at least 15/16 of its 64 pages valid: 60.
+#[test]
+fn a_block_of_the_update_area_is_converted_early_while_converted_ones_are_nearly_full() {
+    let victim = |superseded: u32| {
+        let (mut ftl, _) = small_paper_device();
+        (0..64).for_each(|lpn| write(&mut ftl, lpn, 1));
+        let first = block_of(&ftl, 0);
+        // The last of these blocks supersedes pages of the first one, which counts once converted.
+        (64..640).for_each(|lpn| write(&mut ftl, lpn, 1));
+        (0..superseded).for_each(|lpn| write(&mut ftl, lpn, 2));
+        (640..704 - superseded).for_each(|lpn| write(&mut ftl, lpn, 2));
+        let filled: Vec<Pbn> = (ftl.map.pending.blocks().map(|(block, _)| block))
+            .filter(|block| ftl.space.table.state(*block) == State::Full)
+            .collect();
+        (filled.into_iter()).for_each(|block| ftl.convert(block).unwrap());
+        // The block that takes these is full when the last one goes to another.
+        (0..65).for_each(|n| write(&mut ftl, 640, 3 + n));
+        let valid = ftl.space.table.valid_count(first);
+        let converts = ftl.stats.converts;
+        let victim = ftl.select_victim().unwrap().expect("a block to collect");
+        let taken = ftl.space.table.valid_count(victim);
+        assert_sound(&mut ftl);
+        (valid, taken, ftl.stats.converts - converts)
+    };
+    assert_eq!(victim(4), (60, 0, 1));
+    assert_eq!(victim(5), (59, 59, 0));
+}
+
 #[test]
 fn impossible_parameters_are_refused_with_a_reason() {
     let refusals = [
