@@ -51,9 +51,10 @@ held_as() {
 
 # pinned MAJOR:MINOR: processes whose mount tables have this device, one for each namespace. Not even a daemon's may.
 pinned() {
-  local table
+  local table namespace
   grep -lE "^[0-9]+ [0-9]+ $1 " /proc/[0-9]*/mountinfo 2> /dev/null | while read -r table; do
-    echo "$(readlink "${table%mountinfo}ns/mnt") ${table%/mountinfo} $(cat "${table%mountinfo}comm")"
+    namespace=$(readlink "${table%mountinfo}ns/mnt") || continue # this very grep
+    echo "$namespace ${table%/mountinfo} $(cat "${table%mountinfo}comm")"
   done | sort -u -k 1,1
 }
 is_free() { [ -n "$1" ] && [ -r /proc/1/mountinfo ] && [ -z "$(pinned "$1")" ]; }
@@ -144,12 +145,13 @@ unrelated() {
   step "$1 /: unmounting what had the image" umount /other
 }
 
+[ "${STACKED:-few}" = all ] || KILLS=1
 for root in private shared; do
   mount --make-r$root / || bad "mount --make-r$root"
   unrelated $root
   case ${STACKED:-few}-$root in
   all-*) stacks="plain partition lvm_on lvm_on_partition md loop luks" nbd=$stacks ;;
-  few-private) stacks="partition lvm_on md luks" nbd="loop" ;;
+  few-private) stacks="lvm_on md luks" nbd="loop" ;;
   *) stacks="lvm_on_partition" nbd="" ;;
   esac
   for stack in $stacks; do round $root "$stack" /dev/ublkb0; done
