@@ -37,15 +37,14 @@ pub struct Mount {
     pub shared: bool,
 }
 
-/// Reads a `mountinfo` file.
+/// Reads a `mountinfo` file. A mount point's name that is no UTF-8 is garbled.
 ///
 /// # Errors
 /// The file cannot be read.
 pub fn read(table: &Path) -> io::Result<Vec<Mount>> {
-    Ok(fs::read_to_string(table)?
-        .lines()
-        .filter_map(parse)
-        .collect())
+    let table = fs::read(table)?;
+    let lines = String::from_utf8_lossy(&table);
+    Ok(lines.lines().filter_map(parse).collect())
 }
 
 /// Moves the process into a mount namespace of its own that holds the system's folders and the file
@@ -206,6 +205,14 @@ mod tests {
         let slave = parse(&line.replace("shared:1", "master:1")).unwrap();
         assert!(slave.follows && !slave.shared);
         assert!(parse("36 35").is_none());
+    }
+
+    #[test]
+    fn a_name_that_is_no_utf_8_hides_no_other_mount() {
+        let table = tempfile::NamedTempFile::new().unwrap();
+        let lines = b"1 0 8:1 / /a\xff rw - ext4 /dev/a rw\n2 0 8:2 / /b rw - ext4 /dev/b rw\n";
+        fs::write(table.path(), lines).unwrap();
+        assert_eq!(read(table.path()).unwrap()[1].path, Path::new("/b"));
     }
 
     #[test]
