@@ -70,7 +70,7 @@ next() {
   ) 8> "$work/list.lock"
 }
 guest() { part guest env GUEST_JOBS=1 tests/guest/run.sh all; }
-systemd() { part systemd tests/systemd/run.sh kill9 stop_mounted nbd security; }
+systemd() { part systemd tests/systemd/run.sh kill9 private stop_mounted nbd security; }
 
 began=$(seconds) failed=0
 lane format policy build || exit

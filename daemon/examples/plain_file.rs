@@ -98,7 +98,8 @@ fn run() -> Result<(), Box<dyn Error>> {
 fn serve(node: &str, path: &str, size: u64, flush_delay: Duration) -> Result<(), Box<dyn Error>> {
     let left = SigSet::from_iter([Signal::SIGTERM]);
     left.thread_block()?;
-    for refused in sys::prepare_for_block_device() {
+    let prepared = sys::prepare_for_block_device(&[path.into()]);
+    for refused in &prepared.refused {
         eprintln!("plain_file: continues without {refused}");
     }
     let name = node

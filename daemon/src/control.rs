@@ -13,6 +13,7 @@ use crate::pause::PauseCommand;
 use crate::status::StatusSource;
 use crate::sys;
 use crate::target::SOCKET_PATH_MAX;
+use crate::transport::holders::Users;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -82,8 +83,8 @@ pub enum ControlCommand {
     Stop {
         /// Remove the device even if open.
         force: bool,
-        /// Receives the processes that keep the device open.
-        answer: oneshot::Sender<Vec<String>>,
+        /// Receives the users that keep the device open.
+        answer: oneshot::Sender<Users>,
     },
     /// Inject a flash fault.
     Inject {
@@ -226,7 +227,7 @@ async fn handle_request(
         Request::Stop { force } => {
             let (answer, told) = oneshot::channel();
             let holders = pass_on(asked, ControlCommand::Stop { force, answer }, told).await?;
-            Ok(json!({"waiting_for": holders}))
+            Ok(json!(holders))
         }
         Request::Pause { action } => {
             let (answer, told) = oneshot::channel();

@@ -31,7 +31,7 @@ impl Dirs {
         let var = |name: &str| {
             std::env::var_os(name)
                 .filter(|value| !value.is_empty())
-                .map(PathBuf::from)
+                .map(|value| std::path::absolute(&value).unwrap_or_else(|_| value.into()))
         };
         let of_user = |xdg: &str, below_home: &str| {
             // A service may run without HOME.

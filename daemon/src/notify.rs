@@ -190,7 +190,7 @@ fn line(view: &StatusSnapshot, rate: f64) -> String {
 }
 
 fn waiting_line(holders: &[String]) -> String {
-    format!("stopping; device in use: {}", holders.join(", "))
+    format!("stopping; device in use: {}", holders.join("; "))
 }
 
 #[cfg(test)]

@@ -2,36 +2,51 @@
 //!
 //! A process that serves a block device must not wait for that device. Memory it needs under
 //! pressure may become free only after the device has written. So its memory is locked, its
-//! allocations never start I/O, and it has its own mount namespace. Threads started later inherit
-//! all of this, threads started before do not: call these functions first in `main`.
+//! allocations never start I/O, and [its mount namespace](mounts) holds no file system in use that it
+//! does not need. Threads started later inherit all of this, threads started before do not: call
+//! these functions first in `main`.
 
-use std::collections::BTreeSet;
+pub mod mounts;
+
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-use nix::mount::{MntFlags, MsFlags};
-use nix::sched::CloneFlags;
 use nix::sys::mman::MlockAllFlags;
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
 use nix::sys::stat::Mode;
 
-/// Applies all settings, for a process that will serve `/dev/ublkbN` or `/dev/nbdN`. Returns the
-/// rejected settings, for a warning: the device works without them, as long as memory does not run
-/// out.
-pub fn prepare_for_block_device() -> Vec<String> {
+/// What [`prepare_for_block_device`] leaves behind.
+#[derive(Debug, Default)]
+pub struct Prepared {
+    /// The rejected settings, for a warning: the device works without them, as long as memory does
+    /// not run out and nobody mounts a file system on it.
+    pub refused: Vec<String>,
+    /// Keeps the file systems of the needed files in use for other processes, too.
+    pub in_use_outside: Vec<File>,
+}
+
+/// Applies all settings, for a process that will serve `/dev/ublkbN` or `/dev/nbdN`. `paths` are the
+/// files and folders that it will open, beside the system's.
+pub fn prepare_for_block_device(paths: &[PathBuf]) -> Prepared {
+    let mut in_use_outside = Vec::new();
+    let namespace = mounts::own_namespace(paths).map(|held| in_use_outside = held);
     let steps = [
-        ("a mount namespace of its own", own_mount_namespace()),
+        ("a mount namespace of its own", namespace),
         ("allocations that do not wait for I/O", io_flusher()),
         ("memory locked in RAM", lock_memory()),
         ("the last place on the OOM killer's list", lower_oom_score()),
     ];
-    steps
+    let refused = steps
         .into_iter()
         .filter_map(|(what, result)| Some(format!("{what}: {}", result.err()?)))
-        .collect()
+        .collect();
+    Prepared {
+        refused,
+        in_use_outside,
+    }
 }
 
 /// Marks this thread, and threads it starts, as part of the block I/O path: its allocations do not
@@ -111,103 +126,6 @@ pub fn listen_privately(path: &Path, backlog: i32) -> io::Result<UnixListener> {
     Ok(socket.into())
 }
 
-/// Moves the process into its own mount namespace. In a shared one it could be the last holder of a
-/// file system on its own device. Then its exit would wait for a write that only it can serve.
-/// Mounts and unmounts of others still propagate to it. Needs `CAP_SYS_ADMIN`, and no other thread
-/// yet. A service manager may have created the namespace, and forbidden further ones.
-///
-/// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN`.
-pub fn own_mount_namespace() -> io::Result<()> {
-    match nix::sched::unshare(CloneFlags::CLONE_NEWNS) {
-        Err(Errno::EPERM) if !shares_first_mount_namespace()? => return Ok(()),
-        unshared => unshared?,
-    }
-    Ok(nix::mount::mount(
-        None::<&str>,
-        "/",
-        None::<&str>,
-        MsFlags::MS_REC | MsFlags::MS_SLAVE,
-        None::<&str>,
-    )?)
-}
-
-fn shares_first_mount_namespace() -> io::Result<bool> {
-    Ok(std::fs::read_link("/proc/self/ns/mnt")? == std::fs::read_link("/proc/1/ns/mnt")?)
-}
-
-/// Detaches this namespace's copies of mounts of the block devices `devices` (`major:minor`). A
-/// daemon restarted under a mounted device inherits such copies. They would keep the file system
-/// open after its users unmounted it. Copies that are unmounted with their original stay. So do all
-/// mounts in a namespace shared with process 1, where the mount is no copy.
-///
-/// # Errors
-/// The mount table cannot be read, or a copy cannot be detached.
-pub fn detach_mount_copies(devices: &BTreeSet<String>) -> io::Result<()> {
-    if shares_first_mount_namespace()? {
-        return Ok(());
-    }
-    for mount in mounts(Path::new("/proc/self/mountinfo"))? {
-        if devices.contains(&mount.device) && !mount.follows {
-            nix::mount::umount2(&mount.path, MntFlags::MNT_DETACH)?;
-        }
-    }
-    Ok(())
-}
-
-/// One line of a mount table.
-pub struct Mount {
-    /// `major:minor` of the mounted device.
-    pub device: String,
-    /// Mount point.
-    pub path: PathBuf,
-    /// Whether it is unmounted with its original.
-    pub follows: bool,
-}
-
-/// Reads a `mountinfo` file.
-///
-/// # Errors
-/// The file cannot be read.
-pub fn mounts(table: &Path) -> io::Result<Vec<Mount>> {
-    Ok(std::fs::read_to_string(table)?
-        .lines()
-        .filter_map(parse_mount)
-        .collect())
-}
-
-fn parse_mount(line: &str) -> Option<Mount> {
-    let mut words = line.split(' ').skip(2);
-    let device = words.next()?.to_owned();
-    let path = unescape(words.nth(1)?);
-    let follows = words
-        .skip(1)
-        .take_while(|word| *word != "-")
-        .any(|word| word.starts_with("master:"));
-    Some(Mount {
-        device,
-        path: PathBuf::from(path),
-        follows,
-    })
-}
-
-/// Decodes the kernel's octal escapes of space, tab, newline and backslash (three digits).
-fn unescape(word: &str) -> String {
-    let mut out = String::with_capacity(word.len());
-    let mut rest = word;
-    while let Some(at) = rest.find('\\') {
-        let code = rest
-            .get(at + 1..at + 4)
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        let (byte, used) = code.map_or(('\\', 1), |code| (char::from(code), 4));
-        out.push_str(&rest[..at]);
-        out.push(byte);
-        rest = &rest[at + used..];
-    }
-    out.push_str(rest);
-    out
-}
-
 /// Returns the memory available without swapping, in bytes; `None` if the kernel does not report
 /// it.
 pub fn memory_available() -> Option<u64> {
@@ -235,32 +153,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_line_gives_device_and_path() {
-        let line = r"36 35 259:3 / /mnt/my\040disk rw,noatime shared:1 - ext4 /dev/ublkb0 rw";
-        let mount = parse_mount(line).unwrap();
-        assert_eq!(
-            (
-                mount.device.as_str(),
-                mount.path.to_str().unwrap(),
-                mount.follows
-            ),
-            ("259:3", "/mnt/my disk", false)
-        );
-        assert!(
-            parse_mount(&line.replace("shared:1", "shared:9 master:1"))
-                .unwrap()
-                .follows
-        );
-        assert!(parse_mount("36 35").is_none());
-    }
-
-    #[test]
-    fn escapes_are_three_octal_digits() {
-        assert_eq!(unescape(r"a\011b\134c"), "a\tb\\c");
-        assert_eq!(unescape(r"end\04"), r"end\04");
-    }
-
-    #[test]
     fn threads_of_an_io_flusher_are_io_flushers() {
         let inherited = std::thread::spawn(|| {
             io_flusher().map(|()| std::thread::spawn(is_io_flusher).join().unwrap())
@@ -278,6 +170,7 @@ mod tests {
 
     #[test]
     fn a_private_socket_never_has_a_wider_mode_than_its_owners() {
+        use std::collections::BTreeSet;
         use std::os::unix::fs::MetadataExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");

@@ -8,6 +8,8 @@ cd "$(dirname "$0")/../.."
 # Debian 12 has 6.12 beside its own 6.1, which is built without ublk; from Debian 13 on the plain name is new enough.
 names="linux-image-6.12-cloud-amd64 linux-image-cloud-amd64"
 modules="drivers/block/ublk_drv drivers/block/nbd drivers/block/virtio_blk"
+# What is stacked on a device; a kernel may have some of it built in.
+stacked="drivers/md/dm-mod drivers/md/dm-crypt drivers/md/md-mod drivers/md/raid1 drivers/block/loop crypto/xts"
 
 fail() { echo "kernel.sh: $*" >&2; exit 1; }
 
@@ -45,8 +47,9 @@ unpack() {
   tree=$(find "$folder/tree" -path "*/lib/modules/*/kernel" -prune) release=$(find "$folder/tree" -name "vmlinuz*" -type f)
   if [ ! -d "$tree" ] || [ ! -s "$release" ]; then fail "$package has no kernel, or no modules"; fi
   mkdir "$folder/modules"
-  for module in $modules; do
+  for module in $modules $stacked; do
     source=$(find "$tree" -path "*/$module.ko*" | head -n 1)
+    [ -n "$source" ] || [[ " $stacked " != *" $module "* ]] || continue
     case $source in
     *.xz) xz -dc "$source" > "$folder/modules/${module##*/}.ko" ;;
     *.zst) zstd -qdc "$source" > "$folder/modules/${module##*/}.ko" ;;
@@ -55,11 +58,12 @@ unpack() {
     esac
   done
   cp "$release" "$folder/vmlinuz"
+  echo "$stacked" > "$folder/stacked" # one without this file is older, and lacks them
   rm -r "$folder"/*.deb "$folder/tree"
 }
 
 kind=${DEBIAN:+$DEBIAN-}linux
-for ready in target/guest/kernel-"$kind"-*/vmlinuz; do
+for ready in target/guest/kernel-"$kind"-*/stacked; do
   [ -e "$ready" ] && { echo "$PWD/$(dirname "$ready")"; exit; }
 done
 package=$(resolve) || { [ "$(id -u)" = 0 ] && apt-get "${options[@]}" -o APT::Sandbox::User=root update -q >&2 && package=$(resolve); } ||
@@ -69,6 +73,7 @@ part=$(mktemp -d target/guest/part.XXXXXX)
 trap 'rm -rf "$part"' EXIT
 unpack "$package" "$part"
 ready=target/guest/kernel-${DEBIAN:+$DEBIAN-}$package
+rm -rf "$ready"
 mv "$part" "$ready"
 trap - EXIT
 echo "$PWD/$ready"

@@ -4,6 +4,7 @@
 # usage: run.sh all | SCRIPT...      names of guest scripts, without .sh
 #   BUILT            folder with the programs; without it they are built, as a release
 #   FIO_SECONDS (5)  KILLS (3)  SCHEMES (lazyftl pagemap; or all)  what the scripts do
+#   STACKED (few)     what mounts stacks on a device; or all
 #   FAULTS (3)        faults for each kind of journal in sqlite
 #   CRASHES (1)       how often host_crash_ext4 has its machine killed
 #   BENCH_ROUNDS (5)  BENCH_MIB (64)  BENCH_REQUESTS (4000)  rounds, size and requests of
@@ -18,7 +19,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 scripts=("$@")
-[ "$*" != all ] || scripts=(readme ublk_transport nbd_transport ublk_ext4 ublk_kill ublk_latency nbd_kernel power_cut write_through host_crash_ext4 sqlite crash_lesson)
+[ "$*" != all ] || scripts=(readme ublk_transport nbd_transport ublk_ext4 ublk_kill ublk_latency nbd_kernel mounts power_cut write_through host_crash_ext4 sqlite crash_lesson)
 [ ${#scripts[@]} -gt 0 ] || { echo "usage: tests/guest/run.sh all | SCRIPT..." >&2; exit 2; }
 here=tests/guest
 . tests/lib.sh
@@ -32,8 +33,28 @@ cpio_here() { cpio -o -H newc --quiet -R 0:0 | gzip -1; }
 # What seldom changes is packed once: the tools, their libraries, the modules.
 tools=(/bin/busybox "$(command -v fio)" "$(command -v mke2fs)" "$(command -v e2fsck)" "$(command -v nbd-client)" "$(command -v sqlite3)"
   "$(command -v strace)")
-base=$work/base-$(cat "${tools[@]}" "$kernel"/modules/*.ko "$here/mkroot.sh" | md5sum | cut -c1-12).cpio.gz
-[ -e "$base" ] || "$here/mkroot.sh" "$base" "${tools[@]}" "$kernel"/modules/*.ko
+modules=("$kernel"/modules/{ublk_drv,nbd,virtio_blk}.ko)
+# pack NAME FILE...: prints the archive NAME with these files, which it makes if they are new.
+pack() {
+  local archive
+  archive=$work/$1-$(cat "${@:2}" "$here/mkroot.sh" | md5sum | cut -c1-12).cpio.gz
+  [ -e "$archive" ] || "$here/mkroot.sh" "$archive" "${@:2}"
+  echo "$archive"
+}
+base=$(pack base "${tools[@]}" "${modules[@]}")
+
+# What is stacked on a device, for the script that does so: its modules, and their tools.
+stacks=/dev/null
+pack_stacks() {
+  local module modules stacked=()
+  read -ra modules < "$kernel/stacked"
+  for module in "${modules[@]}"; do
+    module=$kernel/modules/${module##*/}.ko
+    [ ! -e "$module" ] || stacked+=("$module")
+  done
+  stacks=$(pack stacks "$(command -v lvm)" "$(command -v mdadm)" "$(command -v cryptsetup)" "${stacked[@]}")
+}
+[[ " ${scripts[*]} " != *" mounts "* ]] || pack_stacks
 
 # Python with the modules that ledger.py needs, for the script that runs it.
 python=$work/python-$(md5sum /usr/bin/python3 | cut -c1-12).cpio.gz
@@ -88,10 +109,11 @@ boot() {
   local script=$1 disk=$run/$1.disk log=$work/$1.log more=/dev/null began
   [ "$script" != crash_lesson ] || more=$python
   [ "$script" != ublk_bench ] || more=$run/rublk.cpio.gz
+  [ "$script" != mounts ] || more=$stacks
   mkdir -p "$run/$script/bin"
   cat > "$run/$script/bin/suite" <<X
 SCRIPT=$script
-export FIO_SECONDS=${FIO_SECONDS:-5} KILLS=${KILLS:-3} SCHEMES="${SCHEMES:-lazyftl pagemap}" CRASHES=${CRASHES:-1} FAULTS=${FAULTS:-3} SIZE=${SIZE:-} FIO_MIB=${FIO_MIB:-32}
+export FIO_SECONDS=${FIO_SECONDS:-5} KILLS=${KILLS:-3} SCHEMES="${SCHEMES:-lazyftl pagemap}" STACKED=${STACKED:-few} CRASHES=${CRASHES:-1} FAULTS=${FAULTS:-3} SIZE=${SIZE:-} FIO_MIB=${FIO_MIB:-32}
 export BENCH_ROUNDS=${BENCH_ROUNDS:-5} BENCH_MIB=${BENCH_MIB:-64} BENCH_REQUESTS=${BENCH_REQUESTS:-4000}
 X
   (cd "$run/$script" && echo bin/suite | cpio_here) | cat "$base" "$more" "$run/own.cpio.gz" "$run/top.cpio.gz" - > "$run/$script.initrd"

@@ -115,6 +115,22 @@ watchdog() {
   same "watchdog: complaints of the kernel" "$(complaints)" 0
 }
 
+# A host where an unmount does not reach the unit's namespace.
+private() {
+  local restarts
+  restarts=$(of NRestarts)
+  step "private /: no propagation" mount --make-rprivate /
+  kill -9 "$(of MainPID)"
+  soon "private /: it serves again" 60 restarted "$restarts"
+  restarts=$(of NRestarts)
+  step "private /: umount" umount $at
+  same "private /: mount tables that still have it" "$(grep -l ' - ext4 /dev/ublkb0 ' /proc/[0-9]*/mountinfo | wc -l)" 0
+  kill -9 "$(of MainPID)"
+  soon "private /: it serves again after another kill" 60 restarted "$restarts"
+  step "private /: propagation again" mount --make-rshared /
+  again "private /"
+}
+
 gone_and_clean() {
   step "$1: the device is gone" test ! -e /dev/ublkb0
   same "$1: result" "$(of Result)" success
@@ -221,7 +237,7 @@ look_back() {
 
 if [ ! -e /root/looked ]; then
   touch /root/looked
-  for case in boot upgrade ${CASES:-kill9 watchdog stop_mounted stop_idle stop_busy nbd security}; do
+  for case in boot upgrade ${CASES:-kill9 private watchdog stop_mounted stop_idle stop_busy nbd security}; do
     began=$(seconds)
     $case
     note "case $case: $(since "$began")"

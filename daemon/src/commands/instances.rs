@@ -10,6 +10,7 @@ use crate::pause::PauseCommand;
 use crate::record::check_mark;
 use crate::size::show_size;
 use crate::target::Target;
+use crate::transport::holders::Users;
 use crate::{stack, transport};
 use ftl_core::near_miss;
 use nand_model::ImageError;
@@ -467,19 +468,13 @@ pub fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure>
         }
         answer => answer?,
     };
-    let holders: Vec<_> = answer["waiting_for"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    if !holders.is_empty() {
+    let users: Users = serde_json::from_value(answer).unwrap_or_default();
+    if !users.is_empty() {
         return Err(Failure::new(
             Exit::InUse,
             format!(
-                "instance {name:?} is in use: {}; it is flushed and stops after last close; \
-                 `ftld stop {name} --force` removes it even if open",
-                holders.join(", ")
+                "instance {name:?} is in use: {users}; it is flushed and stops after last close; \
+                 `ftld stop {name} --force` removes it even if open"
             ),
         ));
     }

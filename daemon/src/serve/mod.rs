@@ -68,7 +68,7 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
     let passed = InheritedSockets::take(&target)?;
     transport::probe(&target, how.recover)?;
     let tls = load_tls(config, &target)?;
-    prepare(&target);
+    let _prepared = prepare(&target, config, dirs);
     control::check_path(&dirs.control(&config.name))?;
     let instance = Instance::take(dirs, &config.name)?;
     if let (Target::Nbd(uri), None) = (&target, &passed.nbd) {
@@ -112,6 +112,7 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
         opened,
         (recorder, faults),
     );
+    leave_folder(&target);
     let device = start_background(served, service)?;
     let stop = serve_until_told((config, dirs), how, log.as_ref(), &device, http, control);
     end_as_told(stop, device)
@@ -456,13 +457,30 @@ fn load_tls(config: &Config, target: &Target) -> Result<Option<Tls>, Failure> {
         .map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// Prepares a process that other processes' block I/O depends on; called before there is a second
-/// thread.
-fn prepare(target: &Target) {
+/// Leaves the caller's working folder: it can be on any file system, even on this device's own. All
+/// paths used from here on are absolute, but for NBD sockets.
+fn leave_folder(target: &Target) {
     if matches!(target, Target::Nbd(_)) {
         return;
     }
-    for refused in sys::prepare_for_block_device() {
+    if let Err(error) = std::env::set_current_dir("/") {
+        tracing::warn!("stays in the caller's folder: {error}");
+    }
+}
+
+/// Prepares a process that other processes' block I/O depends on; called before there is a second
+/// thread. What it returns lives as long as the device.
+fn prepare(target: &Target, config: &Config, dirs: &Dirs) -> sys::Prepared {
+    if matches!(target, Target::Nbd(_)) {
+        return sys::Prepared::default();
+    }
+    let record = config.record.as_ref().map(|record| &record.file);
+    let paths = [&config.image, &dirs.state, &dirs.runtime]
+        .into_iter()
+        .chain(record);
+    let prepared = sys::prepare_for_block_device(&paths.cloned().collect::<Vec<_>>());
+    for refused in &prepared.refused {
         tracing::warn!("continues without {refused}");
     }
+    prepared
 }

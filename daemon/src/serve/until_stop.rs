@@ -18,6 +18,7 @@ use crate::pause::PauseCommand;
 use crate::shutdown::{Action, Event, Shutdown};
 use crate::stack::DaemonStore;
 use crate::status::{InstanceInfo, StatusSource};
+use crate::transport::holders::Users;
 use crate::transport::{Service, StopHow};
 use crate::volume::Volume;
 use crate::{control, notify};
@@ -154,7 +155,7 @@ async fn until_end(
             served.faults.release();
         }
         served.wait_for(if action == Action::FlushAndWait || event == Event::Look {
-            &holders
+            &holders.waiting_for
         } else {
             &[]
         });
@@ -162,7 +163,7 @@ async fn until_end(
             let told = if action == Action::FlushAndWait {
                 holders.clone()
             } else {
-                Vec::new()
+                Users::default()
             };
             let _ = stop.send(told);
         }
@@ -178,11 +179,8 @@ async fn until_end(
                     !holders.is_empty(),
                     "the stop waits for a device that is not open"
                 );
-                notify::waiting(&holders);
-                tracing::warn!(
-                    "in use: {}; flushing; stops after last close",
-                    holders.join(", ")
-                );
+                notify::waiting(&holders.waiting_for);
+                tracing::warn!("in use: {holders}; flushing; stops after last close");
                 flush(served.volume.clone()).await;
             }
         }

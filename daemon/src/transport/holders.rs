@@ -1,31 +1,60 @@
 //! Users of a block device, which must not be removed under them.
 
-use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+mod host;
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
-use crate::sys;
+use serde::{Deserialize, Serialize};
 
-/// Lists the users of `/dev/NAME` or a partition of it, one phrase each: mounts, swap, stacked
-/// devices, and other processes that have it open.
-pub fn of(name: &str) -> Vec<String> {
-    let numbers = device_numbers(name);
-    let mut found = mounts_of(&numbers);
-    found.extend(swaps_of(name));
-    found.extend(
-        names(&folder(name).join("holders"))
-            .into_iter()
-            .map(|name| format!("device {name}")),
-    );
-    found.extend(openers_of(&numbers));
-    found
+/// Users of a device, and how to release it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Users {
+    /// One phrase each: mounts, swap, stacked devices, and processes that have it open.
+    #[serde(default)]
+    pub waiting_for: Vec<String>,
+    /// Shell commands that release the device, in this order. Processes have none.
+    #[serde(default)]
+    pub release: Vec<String>,
 }
 
-/// Lists the users of a device that is being served: it can be opened, which also detects claims of
-/// the kernel.
-pub fn of_live(name: &str) -> Vec<String> {
+impl Users {
+    /// Returns whether nobody uses the device.
+    pub fn is_empty(&self) -> bool {
+        self.waiting_for.is_empty()
+    }
+
+    fn unknown(what: String) -> Users {
+        Users {
+            waiting_for: vec![what],
+            release: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Users {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.waiting_for.join("; "))?;
+        let commands: Vec<_> = self.release.iter().map(|c| format!("`{c}`")).collect();
+        match commands.is_empty() {
+            true => Ok(()),
+            false => write!(f, "; release it with {}", commands.join(", then ")),
+        }
+    }
+}
+
+/// Returns the users of `/dev/NAME`, and of all that is stacked on it: partitions, device mapper
+/// (LVM, LUKS), md, bcache and loop devices, files on its file systems included.
+pub fn of(name: &str) -> Users {
+    host::Host::at("/").users_of(name)
+}
+
+/// Returns the users of a device that is being served: it can be opened, which also detects claims
+/// of the kernel.
+pub fn of_live(name: &str) -> Users {
     match exclude(name) {
         Ok(excluded) => excluded.err().unwrap_or_default(),
         Err(error)
@@ -34,9 +63,9 @@ pub fn of_live(name: &str) -> Vec<String> {
                 Some(libc::ENOENT | libc::ENXIO | libc::ENODEV)
             ) =>
         {
-            Vec::new()
+            Users::default()
         }
-        Err(error) => vec![format!("unknown users ({error})")],
+        Err(error) => Users::unknown(format!("unknown users ({error})")),
     }
 }
 
@@ -45,10 +74,10 @@ pub fn of_live(name: &str) -> Vec<String> {
 ///
 /// # Errors
 /// The device file cannot be opened, for another reason than being in use.
-pub fn exclude(name: &str) -> io::Result<Result<File, Vec<String>>> {
-    let holders = of(name);
-    if !holders.is_empty() {
-        return Ok(Err(holders));
+pub fn exclude(name: &str) -> io::Result<Result<File, Users>> {
+    let users = of(name);
+    if !users.is_empty() {
+        return Ok(Err(users));
     }
     match OpenOptions::new()
         .read(true)
@@ -57,111 +86,8 @@ pub fn exclude(name: &str) -> io::Result<Result<File, Vec<String>>> {
     {
         Ok(file) => Ok(Ok(file)),
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-            Ok(Err(vec!["claimed by the kernel".into()]))
+            Ok(Err(Users::unknown("claimed by the kernel".into())))
         }
         Err(error) => Err(error),
     }
-}
-
-/// Detaches inherited copies of mounts on `/dev/NAME`; see [`sys::detach_mount_copies`].
-///
-/// # Errors
-/// As [`sys::detach_mount_copies`].
-pub fn detach_mount_copies(name: &str) -> io::Result<()> {
-    sys::detach_mount_copies(&device_numbers(name))
-}
-
-/// Returns `major:minor` of the device and its partitions.
-fn device_numbers(name: &str) -> BTreeSet<String> {
-    let folder = folder(name);
-    let parts = names(&folder)
-        .into_iter()
-        .filter(|part| part.starts_with(name))
-        .map(|part| folder.join(part));
-    let all = std::iter::once(folder.clone()).chain(parts);
-    all.filter_map(|folder| fs::read_to_string(folder.join("dev")).ok())
-        .map(|dev| dev.trim().to_owned())
-        .collect()
-}
-
-/// Lists mounts. Every mount namespace has its own table; that of this process contains at most
-/// copies.
-fn mounts_of(numbers: &BTreeSet<String>) -> Vec<String> {
-    let own = fs::read_link("/proc/self/ns/mnt").ok();
-    let mut seen = BTreeSet::new();
-    let mut found = BTreeSet::new();
-    for pid in processes() {
-        let Ok(namespace) = fs::read_link(format!("/proc/{pid}/ns/mnt")) else {
-            continue;
-        };
-        if (pid != 1 && Some(&namespace) == own.as_ref()) || !seen.insert(namespace) {
-            continue;
-        }
-        let table = sys::mounts(Path::new(&format!("/proc/{pid}/mountinfo"))).unwrap_or_default();
-        let ours = table
-            .into_iter()
-            .filter(|mount| numbers.contains(&mount.device));
-        found.extend(ours.map(|mount| format!("mounted on {}", mount.path.display())));
-    }
-    found.into_iter().collect()
-}
-
-fn swaps_of(name: &str) -> Vec<String> {
-    let node = format!("/dev/{name}");
-    let table = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    let paths = table
-        .lines()
-        .filter_map(|line| line.split_whitespace().next());
-    let used = paths.filter(|path| {
-        path.strip_prefix(&node)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('p'))
-    });
-    used.map(|path| format!("swap on {path}")).collect()
-}
-
-fn openers_of(numbers: &BTreeSet<String>) -> Vec<String> {
-    let others = processes().filter(|pid| *pid != std::process::id());
-    let opens = others.filter(|pid| {
-        let files = fs::read_dir(format!("/proc/{pid}/fd"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        files
-            .filter_map(|file| fs::metadata(file.path()).ok())
-            .any(|file| {
-                file.file_type().is_block_device()
-                    && numbers.contains(&format!(
-                        "{}:{}",
-                        libc::major(file.rdev()),
-                        libc::minor(file.rdev())
-                    ))
-            })
-    });
-    opens
-        .map(|pid| format!("open in process {pid} ({})", name_of(pid)))
-        .collect()
-}
-
-fn processes() -> impl Iterator<Item = u32> {
-    names(Path::new("/proc"))
-        .into_iter()
-        .filter_map(|name| name.parse().ok())
-}
-
-fn name_of(pid: u32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/comm"))
-        .unwrap_or_default()
-        .trim()
-        .to_owned()
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect()
-}
-
-fn folder(name: &str) -> PathBuf {
-    Path::new("/sys/block").join(name)
 }

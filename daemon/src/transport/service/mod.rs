@@ -11,6 +11,7 @@ mod worker;
 pub use orphan::{device_on, image_of, orphan_error, orphaned_target, stop_left};
 pub use probe::{default_target, probe, probe_address};
 
+use super::holders::Users;
 use super::nbd::{Listening, NbdStats, Tls};
 use crate::device::BlockDevice;
 use crate::failure::Failure;
@@ -24,10 +25,10 @@ use std::sync::Arc;
 pub trait Service: Send + Sync {
     /// Returns the address for clients, as printed in the ready line.
     fn target(&self) -> String;
-    /// Lists the users that have the device open, one phrase each; the device must not be removed
-    /// under them. Clients that the server can disconnect (NBD clients) are not listed. May block
-    /// for a moment.
-    fn holders(&self) -> Vec<String>;
+    /// Returns the users that have the device open; the device must not be removed under them.
+    /// Clients that the server can disconnect (NBD clients) are not among them. May block for a
+    /// moment.
+    fn holders(&self) -> Users;
     /// Returns the reason if the service ended by itself.
     fn ended(&self) -> Option<String>;
     /// Ends the service within seconds: requests in flight are answered, later requests do not

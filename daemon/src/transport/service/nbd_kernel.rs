@@ -4,8 +4,9 @@ use super::worker::{Worker, small_runtime};
 use super::{Context, Service, StopHow};
 use crate::device::BlockDevice;
 use crate::failure::{Exit, Failure};
+use crate::transport::holders::{self, Users};
+use crate::transport::kernel_queue;
 use crate::transport::nbd::{self, ExportInfo, Limits, NbdStats, kernel};
-use crate::transport::{holders, kernel_queue};
 use crate::volume::Queue;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -28,9 +29,6 @@ impl KernelClient {
         device: Arc<dyn BlockDevice>,
         context: Context<'_>,
     ) -> Result<Self, Failure> {
-        if let Err(error) = holders::detach_mount_copies(&format!("nbd{n}")) {
-            tracing::warn!("copies of mounts on /dev/nbd{n}: {error}");
-        }
         let (leave, left) = watch::channel(false);
         let stats = Arc::<NbdStats>::default();
         let flags = nbd::Export::of(&*device, ExportInfo::default()).flags(nbd::wire::Mode::Simple);
@@ -108,7 +106,7 @@ impl Service for KernelClient {
     fn target(&self) -> String {
         format!("/dev/nbd{}", self.n)
     }
-    fn holders(&self) -> Vec<String> {
+    fn holders(&self) -> Users {
         holders::of_live(&format!("nbd{}", self.n))
     }
     fn kernel_queue(&self) -> Option<Queue> {

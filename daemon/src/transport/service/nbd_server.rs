@@ -4,6 +4,7 @@ use super::worker::{Worker, small_runtime};
 use super::{Context, Service, StopHow};
 use crate::device::BlockDevice;
 use crate::failure::Failure;
+use crate::transport::holders::Users;
 use crate::transport::nbd::{ExportInfo, Limits, Listening, NbdStats, NbdUri, Server};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -73,8 +74,8 @@ impl Service for NbdServer {
     fn target(&self) -> String {
         self.uri.clone()
     }
-    fn holders(&self) -> Vec<String> {
-        Vec::new()
+    fn holders(&self) -> Users {
+        Users::default()
     }
     fn ended(&self) -> Option<String> {
         self.worker

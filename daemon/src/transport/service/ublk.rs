@@ -6,9 +6,9 @@ use super::{Context, Service};
 use crate::device::BlockDevice;
 use crate::failure::{Exit, Failure};
 #[cfg(feature = "ublk")]
-use crate::transport::kernel_queue;
+use crate::transport::ublk::{self, Options, Served};
 #[cfg(feature = "ublk")]
-use crate::transport::ublk::{self, Options, Served, detach_mount_copies};
+use crate::transport::{holders::Users, kernel_queue};
 #[cfg(feature = "ublk")]
 use crate::volume::Queue;
 use std::sync::Arc;
@@ -33,9 +33,6 @@ pub(super) fn start(
     device: Arc<dyn BlockDevice>,
     context: Context<'_>,
 ) -> Result<Arc<dyn Service>, Failure> {
-    if let Err(error) = detach_mount_copies(n) {
-        tracing::warn!("copies of mounts on /dev/ublkb{n}: {error}");
-    }
     let served =
         Served::start(Some(n), device, Options::new(context.image)).map_err(ublk_failure)?;
     if served.recovered() {
@@ -58,7 +55,7 @@ impl Service for Served {
     fn target(&self) -> String {
         self.path().display().to_string()
     }
-    fn holders(&self) -> Vec<String> {
+    fn holders(&self) -> Users {
         Served::holders(self)
     }
     fn kernel_queue(&self) -> Option<Queue> {

@@ -13,6 +13,7 @@ use libublk::sys as abi;
 use super::{Error, Options, present, wait_until};
 use crate::device::BlockDevice;
 use crate::sys;
+use crate::transport::holders::{self, Users};
 
 const CONTROL: &str = "/dev/ublk-control";
 
@@ -195,7 +196,7 @@ pub fn delete(n: u32, force: bool) -> Result<(), Error> {
 }
 
 fn exclusive(n: u32) -> Result<File, Error> {
-    let claim = crate::transport::holders::exclude(&name(n));
+    let claim = holders::exclude(&name(n));
     let claim = claim.map_err(|source| Error::Io {
         what: format!("open {}", node(n).display()),
         source,
@@ -227,22 +228,14 @@ pub(super) fn remove(n: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Lists the users of `/dev/ublkbN`, one phrase each.
-pub fn holders(n: u32) -> Vec<String> {
-    crate::transport::holders::of(&name(n))
+/// Returns the users of `/dev/ublkbN`.
+pub fn holders(n: u32) -> Users {
+    holders::of(&name(n))
 }
 
-/// Lists the users of a device that is being served.
-pub(super) fn live_holders(n: u32) -> Vec<String> {
-    crate::transport::holders::of_live(&name(n))
-}
-
-/// Detaches inherited copies of mounts on device `n`; see [`sys::detach_mount_copies`].
-///
-/// # Errors
-/// As [`sys::detach_mount_copies`].
-pub fn detach_mount_copies(n: u32) -> io::Result<()> {
-    crate::transport::holders::detach_mount_copies(&name(n))
+/// Returns the users of a device that is being served.
+pub(super) fn live_holders(n: u32) -> Users {
+    holders::of_live(&name(n))
 }
 
 fn open(n: u32) -> Result<UblkCtrl, Error> {

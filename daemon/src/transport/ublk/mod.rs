@@ -22,12 +22,11 @@ use libublk::io::UblkDev;
 use libublk::{UblkFlags, sys as abi};
 use parking_lot::Mutex;
 
-pub use control::{
-    State, delete, detach_mount_copies, devices, holders, image_of, probe, state, stop,
-};
+pub use control::{State, delete, devices, holders, image_of, probe, state, stop};
 pub use served::Served;
 
 use crate::device::BlockDevice;
+use crate::transport::holders::Users;
 use queue::{Gate, Helpers};
 
 /// The kernel keeps the device of a dead daemon, and passes its requests in flight to the next
@@ -74,12 +73,12 @@ pub enum Error {
         image: Option<String>,
     },
     /// The device is in use.
-    #[error("/dev/ublkb{n} is in use: {}", .holders.join(", "))]
+    #[error("/dev/ublkb{n} is in use: {holders}")]
     Held {
         /// Device number.
         n: u32,
-        /// One phrase for each user.
-        holders: Vec<String>,
+        /// Its users.
+        holders: Users,
     },
     /// There is no such device.
     #[error("there is no ublk device {0}")]

@@ -10,6 +10,7 @@ use std::{io, sync::mpsc::RecvTimeoutError};
 use super::queue::Gate;
 use super::{Error, Options, Ready, control, serve_behind};
 use crate::device::BlockDevice;
+use crate::transport::holders::Users;
 
 /// Longest time for a stopped device to answer the requests in flight.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
@@ -80,8 +81,8 @@ impl Served {
         self.ready.recovered
     }
 
-    /// Lists its users, one phrase each.
-    pub fn holders(&self) -> Vec<String> {
+    /// Returns its users.
+    pub fn holders(&self) -> Users {
         control::live_holders(self.ready.n)
     }
 
