@@ -135,7 +135,8 @@ def check_idle(browser, text):
         fail(f"the load to paste is {text('idle-line')!r}")
     labels = browser.eval("""(() => { const seen = [], plain = CanvasRenderingContext2D.prototype.fillText;
       CanvasRenderingContext2D.prototype.fillText = function (words, ...at) {
-        seen.push([this.canvas.id, words]); return plain.call(this, words, ...at); };
+        if (this.textBaseline === 'middle') seen.push([this.canvas.id, words]);
+        return plain.call(this, words, ...at); };
       draw(); CanvasRenderingContext2D.prototype.fillText = plain; return seen; })()""")
     numbers = collections.defaultdict(list)
     for plot, words in labels:

@@ -59,7 +59,13 @@ fn no_line_of_a_list_or_a_table_is_longer_than_the_terminal_is_wide() {
                 let path = host.folder.path().display().to_string();
                 let line = line.split(&path).next().unwrap_or(line);
                 let length = line.chars().count();
-                assert!(length <= width, "{command:?} at {width}: {line}");
+                // A workload to be copied is one word, however long.
+                let words = line.split_whitespace().map(|word| word.chars().count());
+                let is_a_word = words.max() > Some(width - 12);
+                assert!(
+                    length <= width || is_a_word,
+                    "{command:?} at {width}: {line}"
+                );
             }
         }
     }
