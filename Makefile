@@ -114,7 +114,7 @@ long-test: deps
 	AT=request tests/native/run.sh crash_postgres
 	SEED=new FAULTS=50 STACKS="sqlite redb ext4 postgres" tests/native/run.sh stacks
 	FAULTS=50 GUEST_TIMEOUT=14400 tests/guest/run.sh sqlite
-	tests/results.py record run-guest env SIZE=1GiB FIO_MIB=128 FIO_SECONDS=120 KILLS=10 CRASHES=20 GUEST_TIMEOUT=14400 SCHEMES=all tests/guest/run.sh all
+	tests/results.py record run-guest env SIZE=1GiB SWAP_MIB=250 FIO_MIB=128 FIO_SECONDS=120 KILLS=10 CRASHES=20 GUEST_TIMEOUT=14400 SCHEMES=all tests/guest/run.sh all
 	tests/results.py record run-systemd tests/systemd/run.sh
 	DEBIAN=trixie tests/systemd/run.sh
 	DEBIAN=testing tests/systemd/run.sh
