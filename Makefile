@@ -2,7 +2,7 @@
 #   make run        build, and serve a device (ARGS="--scheme lazyftl /dev/ublkb0" and the like); needs
 #                   a C compiler, libclang and Rust
 #   make check      the quick gate: format, lints, unit tests, and that scripts fail without evidence
-#   make test       everything a machine can do: half an hour, and ten minutes to build it
+#   make test       everything a machine can do: three quarters of an hour on two cores
 #   make long-test  the same at acceptance length
 #   make bench      speed beside the peers, into target/bench/RESULT.json (BENCH_ARGS=--short for a
 #                   short run; FTLSIM=DIR, a clone of sssl-ftlsim)
