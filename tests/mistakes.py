@@ -83,7 +83,7 @@ OF_NAMED = {
     "recovery_scenarios": f"{TESTS} recovery_scenarios",
     "hunt": f"{TESTS} hunt",
 }
-NAMED_LIMIT = 60  # CPU seconds
+NAMED_LIMIT = 120  # CPU seconds
 
 
 def named(line):

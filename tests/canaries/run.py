@@ -85,7 +85,7 @@ def main():
     # Patches of one crate follow each other, so that the crates below it stay built.
     for name in sorted(names, key=lambda name: sorted(mistakes.crates_of(patches[name][1]))):
         head, diff = patches[name]
-        key = fingerprint(bench, diff)
+        key = "named " * options.named + fingerprint(bench, diff)
         row = known.get(key)
         if not row:
             row = {"key": key, "name": name} | (judge_named(bench, diff, *tests[name]) if options.named else judge(bench, head, diff))
