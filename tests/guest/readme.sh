@@ -11,14 +11,10 @@ mkdir -p /usr/share/doc
 for number in 1 2 3; do dd if=/dev/urandom of=/usr/share/doc/$number bs=1M count=4 2> /dev/null; done
 cd "$SCRATCH" || exit
 
-# as_a_hand LINE: waits before commands that find a daemon in the state where the line before left it; figures are published ten
-# times a second.
-as_a_hand() { case $1 in curl* | ftld*) sleep 1 ;; esac }
-
 # run LINE: a server in the background is waited for.
 run() {
   : > /tmp/readme.out
-  as_a_hand "$1"
+  sleep 1 # as a hand would; figures are published ten times a second
   eval "$1" > /tmp/readme.out 2> /tmp/readme.err || return
   case ${1%%#*} in *"& ") wait_for 60 grep -q '^ready /dev/ublkb0 metrics=http://127.0.0.1:9917/metrics$' /tmp/readme.out ;; esac
 }
@@ -48,7 +44,7 @@ play 8
 same "I/O errors" "$(io_errors ublkb0)" 0
 step "ftld check" ftld check ublkb0
 
-typed() { as_a_hand "$1"; printf '%s\n' "$1"; }
+typed() { printf 'sleep 1; %s\n' "$1"; }
 after() {
   case $1 in
   "ftld step"*) at_least "events of a step" "$(grep -c '^  event [0-9]*: gc, ' /tmp/page.out)" 1 ;;
