@@ -2,7 +2,7 @@
 #   make run        build, and serve a device (ARGS="--scheme lazyftl /dev/ublkb0" and the like); needs
 #                   a C compiler, libclang and Rust
 #   make check      the quick gate: format, lints, unit tests, and that scripts fail without evidence
-#   make test       everything a machine can do: half an hour, and ten minutes to build it
+#   make test       everything a machine can do: three quarters of an hour on two cores
 #   make long-test  the same at acceptance length
 #   make bench      speed beside the peers, into target/bench/RESULT.json (BENCH_ARGS=--short for a
 #                   short run; FTLSIM=DIR, a clone of sssl-ftlsim)
@@ -114,7 +114,7 @@ long-test: deps
 	AT=request tests/native/run.sh crash_postgres
 	SEED=new FAULTS=50 STACKS="sqlite redb ext4 postgres" tests/native/run.sh stacks
 	FAULTS=50 GUEST_TIMEOUT=14400 tests/guest/run.sh sqlite
-	tests/results.py record run-guest env STACKED=all SIZE=1GiB FIO_MIB=128 FIO_SECONDS=120 KILLS=10 CRASHES=20 GUEST_TIMEOUT=14400 SCHEMES=all tests/guest/run.sh all
+	tests/results.py record run-guest env STACKED=all SIZE=1GiB SWAP_MIB=250 FIO_MIB=128 FIO_SECONDS=120 KILLS=10 CRASHES=20 GUEST_TIMEOUT=14400 SCHEMES=all tests/guest/run.sh all
 	tests/results.py record run-systemd tests/systemd/run.sh
 	DEBIAN=trixie tests/systemd/run.sh
 	DEBIAN=testing tests/systemd/run.sh

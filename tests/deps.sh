@@ -17,7 +17,7 @@ packages="build-essential pkg-config clang libclang-dev qemu-system-x86 busybox-
 static=x86_64-unknown-linux-musl
 case ${1:-} in
 "" | run) ;;
-long) packages="$packages postgresql-15 python3-psycopg2 firefox-esr python3-websocket musl-tools buildah crun" ;;
+long) packages="$packages zstd postgresql-15 python3-psycopg2 firefox-esr python3-websocket musl-tools buildah crun" ;;
 packages) packages="build-essential pkg-config clang libclang-dev rpm git python3" ;;
 release) packages="build-essential pkg-config clang libclang-dev musl-tools rpm git python3" ;;
 *) echo "$usage" >&2; exit 2 ;;

@@ -74,6 +74,27 @@ HUNTERS = [
 ]
 
 
+# Suites of the tests that the line `test:` of a canary may name.
+OF_NAMED = {
+    "ftl-core": "-p ftld-core --lib",
+    "nand-model": "-p nand-model --lib",
+    "image": "-p nand-model --test image",
+    "rules": "-p nand-model --test rules",
+    "recovery_scenarios": f"{TESTS} recovery_scenarios",
+    "hunt": f"{TESTS} hunt",
+}
+NAMED_LIMIT = 120  # CPU seconds
+
+
+def named(line):
+    """The one test of a line `SUITE TEST [VARIABLE=VALUE...]`, as a suite."""
+    suite, test, *env = line.split()
+    if suite not in OF_NAMED:
+        raise Failed(f"test: {line}: {suite} is none of {', '.join(OF_NAMED)}")
+    variables = tuple(tuple(one.split("=", 1)) for one in env)
+    return Hunter(f"{suite} {test}", OF_NAMED[suite], frozenset(), 2, NAMED_LIMIT, True, variables, ("--exact", test))
+
+
 class Failed(Exception):
     """The patch cannot be judged; the text says why. `errors` are those of the compiler."""
 
@@ -184,6 +205,30 @@ class Bench:
                 return verdict, spent, text
         return "passed", spent, text
 
+    def require_one_pass(self, one):
+        """Makes sure that a named test is there and passes without a mistake. Returns its CPU seconds."""
+        programs, _ = self.build(one)
+        verdict, seconds, text = self.run(one, programs, one.most)
+        if verdict == "failed":
+            raise Failed(f"{one.name} fails without the mistake, so its verdict means nothing:\n{text}")
+        if verdict != "passed":
+            raise Failed(f"{one.name} was cut off by the limit of {one.most} s of CPU time, without the mistake")
+        if not re.search(r"^test result: ok\. 1 passed", text, re.M):
+            raise Failed(f"there is no test {one.name}:\n{text}")
+        return seconds
+
+    def judge_named(self, diff, one):
+        """The same as `judge` by one test, whose pass `require_one_pass` has seen."""
+        try:
+            self.apply(diff)
+            programs, built = self.build(one)
+            verdict, seconds, text = self.run(one, programs, one.most)
+            found = {"failed": "caught", "passed": "missed"}.get(verdict, "cut off")
+            suite = f"{one.name} ({one.most} s)" if found == "cut off" else one.name
+            return found, suite, seconds, built, text
+        finally:
+            self.revert(diff)
+
     def require_pass(self, one, seconds, diff):
         """Makes sure that the unpatched suite does not fail in twice the CPU time. The copy is left unpatched."""
         wanted = 2 * seconds + 5
@@ -205,13 +250,15 @@ class Bench:
         return 2 * self.took.get(one.name, seconds) < seconds
 
     def judge(self, diff, limit, hunters):
-        """Runs the suites on the patched copy, in order. Returns verdict (`caught`, `timeout` or `missed`), suite, CPU seconds of
-        the runs and of the builds, and what the suite printed last. A timeout is twice the time of the unpatched copy."""
+        """Runs the suites on the patched copy, in order. Returns verdict (`caught`, `timeout`, `cut off` or `missed`), suite, CPU
+        seconds of the runs and of the builds, and what the suite printed last. A timeout is twice the time of the unpatched copy.
+        `missed` means that every suite ended; `cut off` names those that a limit ended, or did not let begin."""
         try:
-            spent, built = 0.0, 0.0
+            spent, built, cut = 0.0, 0.0, []
             for one in hunters:
                 if limit - spent < 1:
-                    break
+                    cut.append(f"{one.name} (0 s)")
+                    continue
                 if not self.planted:
                     self.apply(diff)
                 programs, seconds = self.build(one)
@@ -223,6 +270,10 @@ class Bench:
                     return "caught", one.name, spent, built, text
                 if one.ends and (verdict == "hangs" or verdict == "limit" and self.is_longer(one, seconds, diff)):
                     return "timeout", one.name, spent, built, text
+                if verdict in ("limit", "hangs"):
+                    cut.append(f"{one.name} ({seconds:.0f} s)")
+            if cut:
+                return "cut off", ", ".join(cut), spent, built, ""
             return "missed", "-", spent, built, ""
         finally:
             self.revert(diff)

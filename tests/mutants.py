@@ -111,7 +111,7 @@ def judge(bench, patch, mutant):
         if not failed.errors:
             raise
         return {"verdict": "unviable", "suite": "-", "s": "-"}
-    return {"verdict": {"missed": "survived"}.get(verdict, verdict), "suite": suite, "s": f"{seconds:.1f}"}
+    return {"verdict": {"missed": "survived", "cut off": "survived"}.get(verdict, verdict), "suite": suite, "s": f"{seconds:.1f}"}
 
 
 def equivalent():

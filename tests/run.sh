@@ -12,11 +12,6 @@ export FTLD_SWARM_SECONDS=${FTLD_SWARM_SECONDS:-60}
 # Programs run as the build of the suites made them, with the same checks of overflow as a release.
 export BUILT=target/debug
 
-# Canaries that the sweeps find in seconds without optimisation.
-quick_canaries="acknowledged_before_program blank_look_trusted flush_without_sync gap_overlooked off_by_one_page
-  program_failure_ignored provisional_pages_count released_page_early room_reused_early suspects_kept sync_failure_ignored
-  sync_skipped torn_page_taken trim_resurrected unpadded_flush"
-
 work=$PWD/target/parts
 rm -rf "$work"
 mkdir -p "$work"
@@ -51,8 +46,7 @@ build() { part build linted test -q --workspace --no-run; }
 without_ublk() { part without_ublk linted check -q -p ftld --no-default-features; }
 template() { part template tests/template.sh check -q --all-targets --features program; }
 suites() { part suites linted test --workspace; }
-# shellcheck disable=SC2086 # one word a canary
-canaries() { part canaries tests/canaries/run.py --level 0 --count 2 $quick_canaries; }
+canaries() { part canaries tests/canaries/run.py --named --count 2; }
 scripts() { part scripts make scripts; }
 policy() { part policy sha256sum --check --quiet tests/policy.sha256 || { echo "Cargo.lock or deny.toml changed: make policy"; return 1; }; }
 tools() { part tools make target/tools/bin/fsx; }
@@ -69,7 +63,8 @@ next() {
     grep -m 1 . "$work/list" && sed -i 1d "$work/list"
   ) 8> "$work/list.lock"
 }
-guest() { part guest env GUEST_JOBS=1 tests/guest/run.sh all; }
+# Emulation makes fio's rounds and the kills the longest steps.
+guest() { part guest env GUEST_JOBS=1 FIO_SECONDS=3 KILLS=2 tests/guest/run.sh all; }
 systemd() { part systemd tests/systemd/run.sh kill9 private stop_mounted nbd security; }
 
 began=$(seconds) failed=0

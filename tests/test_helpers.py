@@ -359,6 +359,99 @@ def test_there_are_canaries():
 
 
 HERE = Path(__file__).parent
+sys.path += [str(HERE), str(HERE / "canaries")]
+import mistakes  # noqa: E402
+import run as canaries  # noqa: E402
+
+NAMED = {path.stem: head["test"] for path in CANARIES for head in [canaries.read(path)[0]] if "test" in head}
+
+
+def test_there_are_named_tests():
+    """What `make test` draws from."""
+    assert len(NAMED) >= 10
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_named_test_exists(name):
+    """Where `cargo test` would find it: renaming it must not wait for the draw of its canary."""
+    one = mistakes.named(NAMED[name])
+    words, test = one.select.split(), one.args[-1]
+    crate = {"ftld-core": "ftl-core", "ftld-tests": "tests"}.get(words[1], words[1])
+    folder = HERE.parent / crate / ("tests" if "--test" in words else "src")
+    files = [path for path in folder.rglob("*.rs") if "--test" not in words or words[-1] in path.relative_to(folder).parts[0]]
+    assert any(f"fn {test.split('::')[-1]}()" in path.read_text() for path in files), f"{NAMED[name]}: not in {folder}"
+
+
+class Tree(mistakes.Bench):
+    """A bench without a copy: the suite is a script, before and after the patch."""
+
+    def __init__(self, folder, clean, patched):
+        self.level, self.passed, self.took, self.planted, self.folder = 0, {}, {}, False, folder
+        self.script, self.files = {False: clean, True: patched}, {}
+
+    def apply(self, diff):
+        self.planted = True
+
+    def revert(self, diff):
+        self.planted = False
+
+    def build(self, one):
+        return [(self.folder / self.planted_name(), self.folder)], 0.0
+
+    def planted_name(self):
+        path = self.folder / f"suite-{self.planted}"
+        path.write_text(f"#!/bin/sh\n{self.script[self.planted]}\n")
+        path.chmod(0o755)
+        return path.name
+
+
+PASSES = "echo 'test result: ok. 1 passed'"
+BUSY = "while :; do :; done"
+# A named test without and with the mistake; what is said of the mistake.
+VERDICTS = {
+    (PASSES, "exit 1"): "caught by hunt x",
+    (PASSES, PASSES): "MISSED",
+    (PASSES, BUSY): "CUT OFF by a limit of CPU time: hunt x (1 s)",
+    (BUSY, "exit 1"): "cut off by the limit of 1 s of CPU time, without the mistake",
+    ("exit 1", "exit 1"): "fails without the mistake",
+    ("echo 'test result: ok. 0 passed'", "exit 1"): "there is no test",
+}
+
+
+@pytest.mark.parametrize("scripts", VERDICTS)
+def test_verdict_of_a_named_test(scripts, tmp_path, monkeypatch):
+    monkeypatch.setattr(mistakes, "WORK", tmp_path)
+    monkeypatch.setattr(mistakes, "NAMED_LIMIT", 1)
+    bench = Tree(tmp_path, *scripts)
+    tests = canaries.passing(bench, {"x": {"test": "hunt x"}})
+    row = canaries.judge_named(bench, "", *tests["x"])
+    assert VERDICTS[scripts] in canaries.sentence(row)
+    assert (row["verdict"] in canaries.CAUGHT) == (scripts[1] == "exit 1" and scripts[0] == PASSES)
+
+
+def suite(name, **fields):
+    return mistakes.hunter(name, "", {"daemon"}, **fields)
+
+
+@pytest.mark.parametrize("limit, said", [(9, "short (1 s)"), (0, "short (0 s)")])
+def test_a_suite_that_a_limit_ends_is_not_missed(tmp_path, monkeypatch, limit, said):
+    """Also one for which no time was left."""
+    monkeypatch.setattr(mistakes, "WORK", tmp_path)
+    verdict, suites, *_ = Tree(tmp_path, PASSES, BUSY).judge("", limit, [suite("short", most=1, ends=False)])
+    assert (verdict, suites) == ("cut off", said)
+    assert verdict not in canaries.CAUGHT and "CUT OFF" in canaries.sentence({"verdict": verdict, "suite": suites, "s": 1, "build": 0})
+
+
+def test_suites_that_end_without_a_failure(tmp_path, monkeypatch):
+    monkeypatch.setattr(mistakes, "WORK", tmp_path)
+    assert Tree(tmp_path, PASSES, PASSES).judge("", 9, [suite("a"), suite("b")])[0] == "missed"
+
+
+def test_a_line_that_names_no_suite():
+    with pytest.raises(mistakes.Failed, match="is none of"):
+        mistakes.named("nowhere x")
+
+
 DEPS = HERE / "deps.sh"
 
 

@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 """Plants mistakes, one at a time, in a copy of the tree and runs the suites that must find them.
 
-    tests/canaries/run.py [--count K] [--seed N] [--level N] [--state FILE] [--table FILE] [NAME...]
+    tests/canaries/run.py [--named] [--count K] [--seed N] [--state FILE] [--table FILE] [NAME...]
 
 A mistake is a patch in this folder; its first lines say what is wrong, which situations show it, and which suite should find
 it. Each must be found within 120 s of one core after the build. All are tried unless NAMEs are given or `--count` draws some.
 A run with `--state` continues where it was interrupted: what is caught stays caught while code and patch are the same.
+
+`--named` runs one test instead of suites: that of the line `test: SUITE TEST [VARIABLE=VALUE...]` of a patch, built without
+optimisation. It must pass without the mistake and fail with it. Patches without the line are left out.
+
+What a limit of CPU time ends is `cut off`: no verdict on the mistake, and an error like a missed one.
 """
 
 import argparse
@@ -52,7 +57,7 @@ def main():
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--count", type=mistakes.positive, help="draw so many")
     parser.add_argument("--seed", type=int, help="seed of the draw (default: the time)")
-    parser.add_argument("--level", type=int, default=2, choices=(0, 1, 2), help="of optimisation at most (2): 0 builds soonest and finds least")
+    parser.add_argument("--named", action="store_true", help="run the test that the patch names, and no more")
     parser.add_argument("--state", type=Path, help="file that keeps verdicts")
     parser.add_argument("--table", type=Path, help="file for a Markdown table")
     options = parser.parse_args()
@@ -62,23 +67,28 @@ def main():
     if unknown:
         sys.exit(f"no such canary: {', '.join(sorted(unknown))}; see {HERE}")
     names = options.names or list(patches)
+    if options.named:
+        names = [name for name in names if "test" in patches[name][0]]
+        if not names:
+            sys.exit("none of these patches has a line `test:`")
     seed = options.seed if options.seed is not None else int(time.time())
     if options.count:
         names = random.Random(seed).sample(names, min(options.count, len(names)))
-        print(f"tests/canaries/run.py --seed {seed} --count {options.count}: {', '.join(names)}")
+        of = " ".join(["", *options.names])
+        print(f"tests/canaries/run.py{' --named' * options.named} --seed {seed} --count {options.count}{of}: {', '.join(names)}")
 
-    measured, bench, known = results.state(), mistakes.Bench(options.level), {}
+    measured, bench, known = results.state(), mistakes.Bench(0 if options.named else 2), {}
     if options.state and options.state.exists():
         rows = map(json.loads, options.state.read_text().splitlines())
         known = {row["key"]: row for row in rows if row["verdict"] in CAUGHT}
-    rows = []
+    rows, tests = [], passing(bench, {name: patches[name][0] for name in names}) if options.named else {}
     # Patches of one crate follow each other, so that the crates below it stay built.
     for name in sorted(names, key=lambda name: sorted(mistakes.crates_of(patches[name][1]))):
         head, diff = patches[name]
-        key = fingerprint(bench, diff)
+        key = "named " * options.named + fingerprint(bench, diff)
         row = known.get(key)
         if not row:
-            row = {"key": key, "name": name} | judge(bench, head, diff)
+            row = {"key": key, "name": name} | (judge_named(bench, diff, *tests[name]) if options.named else judge(bench, head, diff))
             if options.state:
                 with open(options.state, "a") as state:
                     state.write(json.dumps(row) + "\n")
@@ -89,7 +99,7 @@ def main():
     bad = [row["name"] for row, _ in rows if row["verdict"] not in CAUGHT]
     mistakes.say(f"{len(rows) - len(bad)} of {len(rows)} caught")
     if bad:
-        sys.exit(f"not caught: {', '.join(bad)}; repeat with tests/canaries/run.py NAME")
+        sys.exit(f"not caught: {', '.join(bad)}; repeat with tests/canaries/run.py{' --named' * options.named} NAME")
 
 
 def judge(bench, head, diff):
@@ -102,15 +112,43 @@ def judge(bench, head, diff):
     return {"verdict": verdict, "suite": suite, "s": round(seconds, 1), "build": round(build, 1), "case": case}
 
 
+def passing(bench, heads):
+    """The named test of each canary, with its CPU seconds on the unpatched copy or the reason why it cannot judge. They run
+    before any patch, so that the copy is built once for them."""
+    tests = {}
+    for name, head in heads.items():
+        try:
+            one = mistakes.named(head["test"])
+            tests[name] = one, bench.require_one_pass(one)
+        except mistakes.Failed as failed:
+            tests[name] = None, str(failed)
+    return tests
+
+
+def judge_named(bench, diff, one, passed):
+    if one is None:
+        return {"verdict": "failed", "why": passed}
+    try:
+        verdict, suite, seconds, build, text = bench.judge_named(diff, one)
+    except mistakes.Failed as failed:
+        return {"verdict": "failed", "why": str(failed)}
+    case = mistakes.case_of(text) if verdict == "caught" else "-"
+    return {"verdict": verdict, "suite": suite, "s": round(seconds, 1), "build": round(build, 1), "case": case, "passed": round(passed, 1)}
+
+
 def sentence(row):
     if row["verdict"] == "failed":
         return row["why"]
     cost = f"{row['s']} s of CPU time (build {row['build']} s)"
+    if "passed" in row:
+        cost += f"; without the mistake it passes in {row['passed']} s"
     if row["verdict"] == "caught":
         return f"caught by {row['suite']} after {cost}: {row['case']}"
     if row["verdict"] == "timeout":
         return f"caught by {row['suite']}, which does not end, after {cost}"
-    return f"MISSED, no suite fails within {cost}"
+    if row["verdict"] == "cut off":
+        return f"CUT OFF by a limit of CPU time: {row['suite']}; no verdict after {cost}"
+    return f"MISSED, no suite fails, after {cost}"
 
 
 def section(rows, measured):
@@ -130,7 +168,7 @@ def section(rows, measured):
     if seconds:
         lines[5] += f" Median {statistics.median(seconds):.1f} s, at most {seconds[-1]:.1f} s."
     for row, head in sorted(rows, key=lambda row: row[0]["name"]):
-        caught = row["suite"] if row["verdict"] in CAUGHT else "**missed**"
+        caught = row["suite"] if row["verdict"] in CAUGHT else f"**{row['verdict']}**"
         case = row.get("case", "-").replace("|", "/")
         lines.append(f"| `{row['name']}` | {head['wrong']} | {caught} | {case} | {row.get('s', '-')} |")
     return "\n".join(lines) + "\n"

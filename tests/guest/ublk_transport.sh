@@ -1,5 +1,6 @@
 # shellcheck shell=dash
 # The ublk transport alone, over a plain file: what the kernel is told, kill -9 under load, stop with and without users.
+#   SWAP_MIB (80)   size of the file that has to be swapped out, of which 2/5 may stay in memory
 # shellcheck source=tests/lib.sh
 . /bin/lib.sh
 IMAGE=/var/lib/ftld/plain
@@ -90,12 +91,14 @@ mkdir -p /tmp/big /sys/fs/cgroup
 mount -t cgroup2 none /sys/fs/cgroup
 echo +memory > /sys/fs/cgroup/cgroup.subtree_control
 mkdir /sys/fs/cgroup/tight
-echo 100M > /sys/fs/cgroup/tight/memory.max
-mount -t tmpfs -o size=300m tmpfs /tmp/big
+: "${SWAP_MIB:=80}"
+kept=$((SWAP_MIB * 2 / 5))
+echo ${kept}M > /sys/fs/cgroup/tight/memory.max
+mount -t tmpfs -o size=$((SWAP_MIB + 8))m tmpfs /tmp/big
 tightly() { (sh -c 'echo 0 > /sys/fs/cgroup/tight/cgroup.procs; exec "$@"' sh "$@"); }
-lines() { yes "a line that is told again and again" | head -c 250000000; }
+lines() { yes "a line that is told again and again" | head -c $((SWAP_MIB << 20)); }
 lines | tightly dd of=/tmp/big/file bs=1M 2> /dev/null
-at_least "swapped out, MiB" "$(awk '/ublkb0/ { print int($4 / 1024) }' /proc/swaps)" 101
+at_least "swapped out, MiB" "$(awk '/ublkb0/ { print int($4 / 1024) }' /proc/swaps)" $((kept + 1))
 if lines | tightly cmp - /tmp/big/file; then ok "swapped in: the same bytes"; else bad "swapped in: other bytes"; fi
 umount /tmp/big
 step "swapoff" swapoff /dev/ublkb0
