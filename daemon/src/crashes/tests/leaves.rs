@@ -101,7 +101,8 @@ fn output_has_a_bound() {
 #[test]
 fn a_folder_without_permissions_is_removed() {
     let saved = commits(true);
-    let check = "mkdir -p $FTLD_WORK/a/b && touch $FTLD_WORK/a/b/c && chmod -R a-rwx $FTLD_WORK/a";
+    let check =
+        "mkdir -p $FTLD_WORK/a/b && touch $FTLD_WORK/a/b/c && chmod 0 $FTLD_WORK/a/b $FTLD_WORK/a";
     assert_eq!(one(&saved, check, 20_000).failed, 0);
     assert_clean(saved.folder.path());
 }
