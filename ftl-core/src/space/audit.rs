@@ -37,11 +37,13 @@ impl<S: Store> Space<S> {
         wrong
     }
 
-    /// Returns whether the block is full and neither in the victim index nor in a checkpoint.
+    /// Returns whether the block is full and neither in the victim index, nor among the failing
+    /// blocks, nor in a checkpoint.
     pub(crate) fn is_forgotten(&self, block: Pbn, checkpoints: &Checkpoints) -> bool {
         self.table.state(block) == State::Full
             && self.table.role(block) != Role::Checkpoint
             && !checkpoints.owns(block)
             && !self.table.is_collectable(block)
+            && !self.failing.contains(&block)
     }
 }
