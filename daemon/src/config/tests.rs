@@ -315,6 +315,7 @@ fn samples(key: &str) -> [&'static str; 2] {
         "tls" => ["\"optional\"", "\"require\""],
         "record-data" => ["\"off\"", "\"on\""],
         "write-cache" => ["\"1MiB\"", "\"2MiB\""],
+        "write-cache-announce" => ["\"none\"", "\"volatile\""],
         "cache-model" => ["\"ordered\"", "\"lost\""],
         "cache-tear" => ["512", "1024"],
         "read-only" | "cache-plp" => ["true", "true"],

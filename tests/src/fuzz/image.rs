@@ -13,7 +13,7 @@ use ftld::config::Latency;
 use ftld::device::BlockDevice;
 use ftld::failure::Exit;
 use ftld::stack::{CacheUse, logical_pages, open_in_memory, volume_on};
-use ftld::volume::write_cache::{CACHE_BYTES_MIN, CacheOptions, Loaded, Model, Opening, peek};
+use ftld::volume::write_cache::{CacheOptions, Loaded, Model, Opening, peek};
 use ftld_battery::workload::{HostOp, Kind, Workload};
 use nand_model::store::{Access, FileStore};
 use nand_model::{CacheSection, Chip, Geometry, ImageInfo, ImageSpec, Pairing, Profile};
@@ -28,7 +28,8 @@ const UUID: [u8; 16] = [7; 16];
 /// Boot id and salt of the write cache.
 const BOOT_ID: &str = "a boot";
 const SALT: u64 = 5;
-/// Bytes of the write cache's area before its ring.
+/// Bytes of the write cache's ring, and of its area before it.
+const RING_BYTES: u64 = 64 << 10;
 const RING_AT: usize = 2 * PAGE;
 
 /// Undamaged image.
@@ -79,7 +80,7 @@ fn with_cache() -> &'static Base {
         let at = std::fs::metadata(&path).expect("its own file").len();
         let cache = CacheUse {
             options: Some(CacheOptions {
-                bytes: CACHE_BYTES_MIN,
+                bytes: RING_BYTES,
                 model: Model::Any,
                 tear: None,
                 protected: false,
