@@ -137,7 +137,7 @@ pub fn workloads(as_json: bool) -> Result<(), Failure> {
     };
     if as_json {
         let generator = |g: &Generator| json!({"name": g.name, "title": g.title, "keys": keys(g.keys), "stands_for": g.stands_for()});
-        let format = |d: &TraceFormat| json!({"name": d.name, "title": d.title, "line": d.line});
+        let format = |d: &TraceFormat| json!({"name": d.name, "title": d.title, "line": d.line, "units": d.units.to_string()});
         let generators: Value = GENERATORS.iter().map(generator).collect();
         let formats: Value = DIALECTS.iter().map(format).collect();
         return print_json(
@@ -163,7 +163,7 @@ pub fn workloads(as_json: bool) -> Result<(), Failure> {
     text += "\nTrace formats, plain or compressed by gzip or zstd:\n";
     DIALECTS
         .iter()
-        .for_each(|d| text += &format!("  {:<10} {}: {}\n", d.name, d.title, d.line));
+        .for_each(|d| text += &format!("  {:<13} {}: {}\n", d.name, d.title, d.line));
     print(&wrapped(&text))
 }
 

@@ -4,7 +4,7 @@ use super::cells::{Cell, cells};
 use super::labels::Labels;
 use crate::convert::{to_f64, whole};
 use crate::output::{WIDTH, wrapped};
-use crate::replay::{Quantity, Response, Row, Summary, estimate};
+use crate::replay::{Quantity, Response, Row, Summary, estimate, trace_format};
 use crate::size::show_size;
 use crate::statistics::{Difference, Estimate};
 
@@ -306,7 +306,12 @@ pub(super) fn text(rows: &[&Row]) -> String {
         let mut lines = vec![heads()];
         lines.extend(of.iter().map(|cell| line(cell, &labels)));
         lines.extend(of.first().map(optimum));
-        text += &wrapped(workload);
+        text += &wrapped(&match of.first().map(|cell| &cell.first().requests) {
+            Some(requests) if requests.format.is_some() => {
+                format!("{workload}: format {}", trace_format(requests))
+            }
+            _ => workload.to_owned(),
+        });
         text += &format!("{}\n", columns(&lines));
         for Ratios { title, lines } in ratios(&of, &labels) {
             text += &wrapped(&format!("  {title}"));

@@ -92,8 +92,8 @@ impl Bench {
             .or_else(|failure| Err(of_shards(job, failure)?))?;
         if let Some(needed) = needed.filter(|needed| *needed > size) {
             return Err(Failure::usage(format!(
-                "{} touches {needed} bytes in extents of 1 MiB, more than the device of {size} bytes has; add --size {needed}, \
-                 or --address fold",
+                "{} touches {needed} bytes in extents of 1 MiB, more than the device of {size} bytes has; if the trace is in \
+                 the units of its --format, add --size {needed}, or --address fold",
                 job.workload
             )));
         }

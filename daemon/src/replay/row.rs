@@ -94,6 +94,9 @@ pub struct Device {
 pub struct Requests {
     /// Format of the trace; `None` for a synthetic workload.
     pub format: Option<String>,
+    /// Units of its times, offsets and lengths; `None` for a synthetic workload.
+    #[serde(default)]
+    pub units: Option<String>,
     /// Requests given to the scheme.
     pub issued: u64,
     /// Requests completed; a run fails unless this equals `issued`.

@@ -262,7 +262,8 @@ fn a_run_that_fails_is_named_and_the_others_go_on() {
     assert_eq!((code, out.lines().count()), (1, 2));
     assert!(
         error.contains("1 of 2 runs failed, first pagemap on")
-            && error.contains("line 2: 4096 bytes at 99999999"),
+            && error.contains("line 2, read as plain")
+            && error.contains("4096 bytes at 99999999"),
         "{error}"
     );
     let found = rows(&out);
