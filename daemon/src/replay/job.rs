@@ -9,7 +9,7 @@ use crate::config::{ImageRequirements, find_scheme};
 use crate::failure::Failure;
 use crate::method::{Precondition, ResponseUnit};
 use crate::options::DeviceOptions;
-use crate::preset::{Preset, Use};
+use crate::preset::{Preset, Use, for_simulation};
 use clap::{Args, ValueEnum};
 use ftl_core::schemes::SCHEMES;
 use ftld_traces::{DIALECTS, TraceFormat};
@@ -232,9 +232,14 @@ impl Job {
             }
             job.method.response_unit = self.method.response_unit.or(Some(preset.response_unit));
         }
+        let recorded = recording::head(&job)?;
+        if recorded.is_none() {
+            let scheme = job.scheme.as_deref().unwrap_or(SCHEMES[0].name);
+            job.set = for_simulation(find_scheme(scheme)?, &job.set);
+        }
         if job.method.age.is_none() && job.method.precondition.is_none() {
             // A recording has its own beginning.
-            job.method.precondition = recording::head(&job)?.map(|_| Precondition::None);
+            job.method.precondition = recorded.map(|_| Precondition::None);
         }
         job.method.precondition = Some(job.method.precondition());
         job.method.response_unit = Some(job.method.response_unit());
