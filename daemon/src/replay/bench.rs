@@ -266,7 +266,7 @@ impl Bench {
                 &begun.stats.convert_costs,
                 &ftl.stats().convert_costs,
             ),
-            map_cache: map_cache(&begun.stats, &ftl.stats()),
+            map_cache: map_cache(begun, &ftl.stats(), sim.lookups_rmw),
             ram: ram(ftl, self.fitted.clone()),
             scheme_stats: counts(&begun.stats, &ftl.stats()),
             optimum: optimum(profile, job, &requests, &responses),

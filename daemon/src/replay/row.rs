@@ -229,7 +229,7 @@ pub struct ConvertCost {
     pub distribution: Vec<(u64, u64)>,
 }
 
-/// Mapping lookups, one per page that the host reads or writes: a hit reads no flash. All are 0 if
+/// Mapping lookups, one per page that is read or written for the host: a hit reads no flash. All are 0 if
 /// the whole map is in RAM; those for writes if the scheme writes without a lookup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MapCache {
@@ -241,6 +241,12 @@ pub struct MapCache {
     pub lookups_write: u64,
     /// Hits among them.
     pub hits_write: u64,
+    /// Lookups for pages that are read because a part of them is written or trimmed.
+    #[serde(default)]
+    pub lookups_rmw: u64,
+    /// Hits among them.
+    #[serde(default)]
+    pub hits_rmw: u64,
     /// Hit ratio of reads; `None` without lookups.
     pub hit_ratio_read: Option<f64>,
     /// Hit ratio of writes; `None` without lookups.

@@ -30,6 +30,9 @@ fn partial_pages_are_read_first() {
     assert_eq!(row["requests"]["format"], "plain");
     let units = "times in us, offsets and lengths in bytes";
     assert_eq!(row["requests"]["units"], units);
+    // What is read to be written is no read of the host.
+    let lookups = ["/map_cache/lookups_read", "/map_cache/lookups_rmw"];
+    assert_eq!(lookups.map(|path| number(&row, path)), [3.0, 3.0 + 1.0]);
     assert_eq!(row.pointer("/flash/host/programs").unwrap(), 4);
 }
 
