@@ -247,7 +247,7 @@ fn flash(text: &mut String, row: &Row) {
     line(
         text,
         "die busy time, s",
-        &seconds(to_f64(busy.read + busy.program + busy.erase)),
+        &seconds(busy.total()),
         &seconds(row.optimum.work_ns),
     );
 }

@@ -310,6 +310,59 @@ pub struct Optimum {
 /// word lines, and the journal of a write buffer.
 pub(crate) const TAXES: [Cause; 3] = [Cause::Checkpoint, Cause::Pad, Cause::Journal];
 
+impl Row {
+    /// Checks a row that was read from a file: whether its figures are some that a run can have.
+    ///
+    /// # Errors
+    /// They are not; the text names one.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let row = serde_json::to_value(self).expect("a row is plain data");
+        check_figures("", &row)?;
+        if self.device.blocks == 0 {
+            return Err("device.blocks is 0".into());
+        }
+        let classes = &self.erases.distribution;
+        if !classes.is_sorted_by(|one, next| one.0 < next.0) {
+            return Err("erases.distribution does not ascend".into());
+        }
+        Ok(())
+    }
+}
+
+/// Largest figure of a row: far beyond any time in ns and any number of pages, and small enough for
+/// sums and charts.
+const FIGURE_MAX: f64 = 1e20;
+
+/// Checks every number of a row but those of its job.
+fn check_figures(path: &str, value: &serde_json::Value) -> Result<(), String> {
+    use serde_json::Value;
+    match value {
+        Value::Number(number) => {
+            let is_figure = |figure: &f64| figure.abs() <= FIGURE_MAX;
+            match number.as_f64().filter(is_figure) {
+                Some(_) => Ok(()),
+                None => Err(format!("{path} is {number}")),
+            }
+        }
+        Value::Array(list) => list.iter().try_for_each(|value| check_figures(path, value)),
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(name, _)| !path.is_empty() || *name != "job")
+            .try_for_each(|(name, value)| {
+                let point = if path.is_empty() { "" } else { "." };
+                check_figures(&format!("{path}{point}{name}"), value)
+            }),
+        _ => Ok(()),
+    }
+}
+
+impl Busy {
+    /// Returns the sum over all operations, ns.
+    pub(crate) fn total(&self) -> f64 {
+        to_f64(self.read) + to_f64(self.program) + to_f64(self.erase)
+    }
+}
+
 impl Operations {
     pub(super) fn between(begun: &OpCounts, done: &OpCounts) -> Operations {
         assert!(
