@@ -342,7 +342,7 @@ fn a_run_that_fails_is_named_and_the_others_go_on() {
             "lazy.cache_pages=1,2",
         ],
         2,
-        &["none of pagemap has this"],
+        &["none of pagemap has this parameter"],
     );
     host.fails(
         &["compare", "--job", "/nonexistent/job"],
