@@ -264,6 +264,11 @@ pub(crate) fn spares(option: &str, path: &Path, (input, is): (&Path, &str)) -> R
     )))
 }
 
+/// Returns a text without UTF-8's byte order mark, which some editors and spreadsheets write first.
+pub(crate) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
 /// Returns a number of things in words: `1 fault`, `2 faults`.
 pub(crate) fn counted(number: u64, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })

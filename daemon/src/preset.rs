@@ -155,17 +155,36 @@ const MLAM: Preset = Preset {
         ("mlam.low", "0.1"),
         ("mlam.high", "0.5"),
         ("mlam.candidates", "4"),
-        // Not published. With 0.5 the buffered share of a superblock, a few hundredths, hardly
-        // counts against its age.
-        ("mlam.alpha", "0.05"),
         ("wear.policy", "none"),
         ("scrub.hours", "0"),
         ("ckpt.interval", "0"),
     ],
-    unsafe_params: &[("mlam.ack", "buffer"), ("nand.pair_policy", "none")],
+    unsafe_params: &[("nand.pair_policy", "none")],
     precondition: Precondition::None,
     response_unit: ResponseUnit::PerRequest,
 };
+
+/// Parameters of every simulation, for the schemes that have them. Acknowledged writes that are not
+/// flushed need no protection there: no daemon can be killed.
+const SIMULATION: &[(&str, &str)] = &[("mlam.ack", "buffer")];
+
+/// Returns parameters, each as KEY=VALUE, with those of every simulation that they do not have.
+pub(crate) fn for_simulation(scheme: &Scheme, own: &[String]) -> Vec<String> {
+    let added = SIMULATION
+        .iter()
+        .filter(|(key, _)| scheme.knows(key) && !has(own, key));
+    added
+        .map(|(key, value)| format!("{key}={value}"))
+        .chain(own.iter().cloned())
+        .collect()
+}
+
+/// Returns whether a list of KEY=VALUE has this key.
+fn has(pairs: &[String], key: &str) -> bool {
+    pairs
+        .iter()
+        .any(|pair| pair.split_once('=').is_some_and(|(own, _)| own == key))
+}
 
 /// All presets. A comparator uses the preset of the paper that measured it.
 pub const PRESETS: &[Preset] = &[
@@ -271,15 +290,11 @@ impl Preset {
         } else {
             &[]
         };
-        let said = |key: &str| {
-            own.iter()
-                .any(|pair| pair.split_once('=').is_some_and(|(own, _)| own == key))
-        };
         let mine = self
             .params
             .iter()
             .chain(apart)
-            .filter(|(key, _)| scheme.knows(key) && !said(key));
+            .filter(|(key, _)| scheme.knows(key) && !has(own, key));
         mine.map(|(key, value)| format!("{key}={value}"))
             .chain(own.iter().cloned())
             .collect()
@@ -343,6 +358,20 @@ mod tests {
                 preset.name
             );
         }
+    }
+
+    #[test]
+    fn a_simulation_acknowledges_in_ram_unless_it_is_told_otherwise() {
+        let of = |scheme: &str, own: &[&str]| {
+            let own: Vec<String> = own.iter().map(|pair| (*pair).to_owned()).collect();
+            for_simulation(Scheme::find(scheme).unwrap(), &own)
+        };
+        assert_eq!(
+            of("mlam", &["mlam.low=0.2"]),
+            ["mlam.ack=buffer", "mlam.low=0.2"]
+        );
+        assert_eq!(of("mlam", &["mlam.ack=journal"]), ["mlam.ack=journal"]);
+        assert_eq!(of("pagemap", &[]), Vec::<String>::new());
     }
 
     #[test]

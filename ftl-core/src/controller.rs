@@ -19,7 +19,9 @@ use crate::int::to_u64;
 use crate::recovery::{MountContext, ShutdownState};
 use crate::space::{Space, StreamId};
 use crate::stalls::StalledBy;
-use crate::stats::{BlockView, MountReport, RamEntry, RamPart, RamReport, SchemeStats, StreamView};
+use crate::stats::{
+    BlockView, Lookups, MountReport, RamEntry, RamPart, RamReport, SchemeStats, StreamView,
+};
 use crate::trims::Trims;
 use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Store};
 
@@ -498,6 +500,10 @@ where
             self.space.geometry().pages()
         );
         stats
+    }
+
+    fn lookups_read(&self) -> Lookups {
+        self.stats.lookups_read
     }
 
     fn block(&self, block: Pbn) -> BlockView {

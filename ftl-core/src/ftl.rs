@@ -9,7 +9,7 @@ use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::events::EventLog;
 use crate::flash::DeferredRead;
-use crate::stats::{BlockView, RamReport, SchemeStats, StreamView};
+use crate::stats::{BlockView, Lookups, RamReport, SchemeStats, StreamView};
 use nand_model::{Chip, Nanos, Pbn, Store};
 
 /// A flash translation layer over a chip with store `S`. One caller at a time. Every verb takes its
@@ -109,6 +109,11 @@ pub trait Ftl<S: Store>: Send {
 
     /// Returns counters and gauges; cheap, does not access flash.
     fn stats(&self) -> SchemeStats;
+
+    /// Returns the mapping lookups for pages read, of [`Ftl::stats`]; cheaper.
+    fn lookups_read(&self) -> Lookups {
+        self.stats().lookups_read
+    }
 
     /// Returns use and valid pages of a block; cheap, does not access flash.
     fn block(&self, block: Pbn) -> BlockView;

@@ -28,7 +28,7 @@ BUFFERS = [16, 32, 64, 128]
 # Bounds of the tables in sizes of the coarsest one: our default, one between, and so much that nothing is reorganised.
 BOUNDS = ["1.25", "2", "6"]
 TIGHT, WIDE = BOUNDS[0], BOUNDS[-1]
-DEVICE = ("--preset", "mlam-paper", "--set", "mlam.alpha=0.5")
+DEVICE = ("--preset", "mlam-paper")
 
 CLAIMS = [
     Claim("lru", '"Compared to the LRU scheme, the MLAM scheme reduces the execution times by 29-64%"', "29 to 64 %", between(29, 64, ("less time", lambda percent: percent > 0), unit=" %")),

@@ -6,7 +6,7 @@ use crate::output::{print, print_json, wrapped};
 use crate::preset::{PRESETS, Preset};
 use crate::profile_file;
 use crate::size::show_size;
-use ftl_core::schemes::{self, MlcUse, SCHEMES, Scheme};
+use ftl_core::schemes::{self, MlcUse, NOT_GRADED, SCHEMES, Scheme};
 use ftld_traces::workload::{COMMON, GENERATORS, Generator, Key};
 use ftld_traces::{DIALECTS, TraceFormat};
 use nand_model::{Capacity, PROFILES, Profile, Suspend};
@@ -72,10 +72,7 @@ fn scheme_text(scheme: &Scheme) -> String {
         ""
     };
     let mut text = format!("{}{default}: {}\n", scheme.name, scheme.title);
-    text += &format!(
-        "  paper    {} (fidelity {})\n",
-        scheme.paper, scheme.fidelity
-    );
+    text += &format!("  paper    {} ({})\n", scheme.paper, fidelity(scheme));
     text += &format!(
         "  mapping  {}\n  RAM      {}\n  MLC      {}\n  {}\n",
         scheme.mapping,
@@ -107,8 +104,17 @@ fn print_schemes(listed: impl Iterator<Item = &'static Scheme>) -> Result<(), Fa
     )
 }
 
+/// Returns how far a scheme is that of its paper, or that nobody judged it.
+fn fidelity(scheme: &Scheme) -> String {
+    match scheme.fidelity {
+        NOT_GRADED => "not graded: a scheme of another crate".into(),
+        grade => format!("fidelity {grade}"),
+    }
+}
+
 fn mlc(scheme: &Scheme) -> &'static str {
     match scheme.mlc {
+        MlcUse::Own => "as its author wrote it",
         MlcUse::AsPublished => "as published",
         MlcUse::Adapted => "by our adaptation",
     }
@@ -137,7 +143,7 @@ pub fn workloads(as_json: bool) -> Result<(), Failure> {
     };
     if as_json {
         let generator = |g: &Generator| json!({"name": g.name, "title": g.title, "keys": keys(g.keys), "stands_for": g.stands_for()});
-        let format = |d: &TraceFormat| json!({"name": d.name, "title": d.title, "line": d.line});
+        let format = |d: &TraceFormat| json!({"name": d.name, "title": d.title, "line": d.line, "units": d.units.to_string()});
         let generators: Value = GENERATORS.iter().map(generator).collect();
         let formats: Value = DIALECTS.iter().map(format).collect();
         return print_json(
@@ -163,7 +169,7 @@ pub fn workloads(as_json: bool) -> Result<(), Failure> {
     text += "\nTrace formats, plain or compressed by gzip or zstd:\n";
     DIALECTS
         .iter()
-        .for_each(|d| text += &format!("  {:<10} {}: {}\n", d.name, d.title, d.line));
+        .for_each(|d| text += &format!("  {:<13} {}: {}\n", d.name, d.title, d.line));
     print(&wrapped(&text))
 }
 

@@ -109,6 +109,10 @@ fn paths(value: &Value) -> Vec<String> {
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
+        // A spreadsheet would run it as a formula.
+        Value::String(text) if text.starts_with(['=', '+', '-', '@', '\t', '\r']) => {
+            format!("'{text}")
+        }
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
@@ -130,7 +134,7 @@ fn statistics(measure: &str, cell: Option<&Summary>) -> [String; STATISTICS.len(
 }
 
 fn quoted(text: String) -> String {
-    if text.contains([',', '"', '\n']) {
+    if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
         text
@@ -146,6 +150,18 @@ mod tests {
         assert_eq!(quoted("a b".into()), "a b");
         assert_eq!(quoted("zipf:a=1,b=2".into()), "\"zipf:a=1,b=2\"");
         assert_eq!(quoted("[\"x\"]".into()), "\"[\"\"x\"\"]\"");
+        assert_eq!(quoted("a\rb".into()), "\"a\rb\"");
+    }
+
+    #[test]
+    fn a_text_is_no_formula() {
+        for text in ["=1+1.csv", "+1", "-2", "@x", "\t=1", "\r=1"] {
+            assert_eq!(shown(&json!(text)), format!("'{text}"));
+        }
+        assert_eq!(
+            [json!("a=1"), json!(-2), json!(null)].map(|value| shown(&value)),
+            ["a=1", "-2", ""]
+        );
     }
 
     #[test]

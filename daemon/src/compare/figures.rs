@@ -154,20 +154,18 @@ fn erases(id: &str, cells: &[Cell<'_>], labels: &[String]) -> String {
 /// Returns the distribution of erases as a curve: highest erase count, and the share of the blocks.
 fn spread(row: &Row) -> Vec<(f64, f64)> {
     let classes = &row.erases.distribution;
-    let blocks: u64 = classes.iter().map(|class| class.1).sum();
+    let blocks: f64 = classes.iter().map(|class| to_f64(class.1)).sum();
     let width = classes.get(1).map_or(1, |second| second.0 - classes[0].0);
-    let mut below = 0;
+    let mut below = 0.0;
     let mut points: Vec<_> = classes
         .first()
         .map(|class| (f64::from(class.0), 0.0))
         .into_iter()
         .collect();
     for &(from, count) in classes {
-        below += count;
-        points.push((
-            f64::from((from + width - 1).min(row.erases.max)),
-            to_f64(below) / to_f64(blocks.max(1)),
-        ));
+        below += to_f64(count);
+        let last = from.saturating_add(width - 1).min(row.erases.max);
+        points.push((f64::from(last), below / blocks.max(1.0)));
     }
     points
 }
@@ -209,10 +207,10 @@ fn ram(cells: &[Cell<'_>], labels: &[String]) -> String {
             .parts
             .iter()
             .filter(|part| Kind::of(&part.part) == kind);
-        parts.map(|part| part.allocated_bytes).sum::<u64>()
+        parts.map(|part| kib(part.allocated_bytes)).sum::<f64>()
     };
     let panel = |head, values| Panel::points(head, kibibytes, vec![Series { name: head, values }]);
-    let kind = |head, kind| panel(head, estimates(cells, |row| Some(kib(of(row, kind)))));
+    let kind = |head, kind| panel(head, estimates(cells, |row| Some(of(row, kind))));
     let panels = [
         panel(
             "paper",
@@ -226,11 +224,7 @@ fn ram(cells: &[Cell<'_>], labels: &[String]) -> String {
     if panels.is_empty() {
         return String::new();
     }
-    let buffers = || {
-        cells
-            .iter()
-            .map(|cell| kib(of(cell.first(), Kind::Buffers)))
-    };
+    let buffers = || cells.iter().map(|cell| of(cell.first(), Kind::Buffers));
     let (least, most) = (
         buffers().fold(f64::INFINITY, f64::min),
         buffers().fold(0.0, f64::max),

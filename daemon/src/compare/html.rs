@@ -115,7 +115,10 @@ fn about(of: &[&Row]) -> String {
 fn tables(of: &[Cell<'_>], labels: &Labels) -> String {
     let mut lines: Vec<_> = of.iter().map(|cell| table::line(cell, labels)).collect();
     lines.insert(0, table::heads());
-    let mut text = rows(&lines, &table::optimum(&of[0]));
+    lines.push(table::optimum(&of[0]));
+    drop_empty_columns(&mut lines);
+    let bound = lines.pop().unwrap_or_default();
+    let mut text = rows(&lines, &bound);
     if cells::is_repeated(of) {
         text += "<p class=\"note\">Means over the seeds, with the 95 % interval, also in the figures; curves are those of the first seed.</p>\n";
     }
@@ -129,6 +132,16 @@ fn tables(of: &[Cell<'_>], labels: &Labels) -> String {
     text
 }
 
+/// Drops the columns that have no value in any line.
+fn drop_empty_columns(lines: &mut [Vec<String>]) {
+    let is_used = |column: usize| lines[1..].iter().any(|line| line[column] != "-");
+    let used: Vec<bool> = (0..lines[0].len()).map(is_used).collect();
+    for line in lines {
+        let mut used = used.iter();
+        line.retain(|_| used.next() == Some(&true));
+    }
+}
+
 /// Returns a table: headings, lines, and the bound if there is one.
 fn rows(lines: &[Vec<String>], bound: &[String]) -> String {
     let cells = |tag: &str, cells: &[String]| {
@@ -138,7 +151,7 @@ fn rows(lines: &[Vec<String>], bound: &[String]) -> String {
             .collect::<String>()
     };
     let mut text = format!(
-        "<div class=\"scroll\"><table><tr>{}</tr>\n",
+        "<div class=\"scroll wide\"><table><tr>{}</tr>\n",
         cells("th", &lines[0])
     );
     for line in &lines[1..] {

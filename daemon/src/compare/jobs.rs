@@ -3,7 +3,7 @@
 use super::{Failed, Outcome, rows};
 use crate::convert::to_u64;
 use crate::failure::{Exit, Failure};
-use crate::output::unwritable;
+use crate::output::{unwritable, without_mark};
 use crate::replay::{Job, Run};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -63,7 +63,9 @@ pub(super) fn read_plan(path: &Path) -> Result<Plan, Failure> {
     let text = text.map_err(|error| Failure::io(&name, &error))?;
     let wrong = |number: usize, error| Failure::usage(format!("{name}: job {number}: {error}"));
     let (mut jobs, mut version) = (Vec::new(), None);
-    for (number, value) in (1..).zip(serde_json::Deserializer::from_str(&text).into_iter()) {
+    for (number, value) in
+        (1..).zip(serde_json::Deserializer::from_str(without_mark(&text)).into_iter())
+    {
         let mut value: Value = value.map_err(|error| wrong(number, error))?;
         if let Some(Value::String(of)) = value.as_object_mut().and_then(|job| job.remove(VERSION)) {
             let first = version.get_or_insert(of.clone());

@@ -155,6 +155,7 @@ pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
         if let Some(plan) = &args.against {
             files.check(plan, &jobs::read_plan(plan)?)?;
         }
+        files.has_rows()?;
         let outcomes: Vec<_> = files.rows.into_iter().map(|row| row.outcome).collect();
         if args.ndjson {
             outcomes

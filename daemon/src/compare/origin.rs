@@ -3,7 +3,7 @@
 
 use super::cells::Cell;
 use crate::quote::{escaped, shell};
-use crate::replay::{Job, Row};
+use crate::replay::{Job, Row, trace_format};
 use crate::size::show_size;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -102,7 +102,7 @@ fn trace(row: &Row) -> String {
     format!(
         "{}: format {}, {} requests in a run, SHA-256 {}",
         row.job.workload,
-        row.requests.format.as_deref().unwrap_or_default(),
+        trace_format(&row.requests),
         row.requests.issued,
         hash.unwrap_or("unknown (a pipe)")
     )

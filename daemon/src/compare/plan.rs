@@ -8,7 +8,7 @@ use crate::replay::{Address, Job, Method, Repeat};
 use clap::Args;
 use ftl_core::near_miss;
 use ftl_core::schemes::{self, Scheme};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// Compared values: every combination is one run.
 #[derive(Args, Clone, Debug)]
@@ -254,10 +254,31 @@ impl Sweep {
                 let names: Vec<_> = schemes.iter().map(|scheme| scheme.name).collect();
                 let known = schemes.iter().flat_map(|scheme| scheme.all_params());
                 let hint = near_miss(key, known.map(|param| param.key));
+                let others = schemes::all().filter(|scheme| scheme.knows(key));
+                let others: Vec<_> = others.map(|scheme| scheme.name).collect();
+                let others = match others.is_empty() {
+                    true => String::new(),
+                    false => format!(
+                        "; {} would; leave it out, or add one of these",
+                        others.join(", ")
+                    ),
+                };
                 return Err(Failure::usage(format!(
-                    "--set {key}: none of {} has this parameter{hint}",
+                    "--set {key}: none of {} has this parameter{hint}{others}",
                     names.join(", ")
                 )));
+            }
+            let without: BTreeSet<&str> = schemes
+                .iter()
+                .filter(|scheme| !scheme.knows(key))
+                .map(|scheme| scheme.name)
+                .collect();
+            if !without.is_empty() {
+                let names: Vec<_> = without.into_iter().collect();
+                tracing::info!(
+                    "--set {key}: not for {}, without this parameter",
+                    names.join(", ")
+                );
             }
             let with =
                 |set: &Vec<String>, value: &str| [&set[..], &[format!("{key}={value}")]].concat();

@@ -3,7 +3,8 @@
 use super::jobs::Plan;
 use super::{FAILURE_SCHEMA, Outcome, jobs};
 use crate::failure::Failure;
-use crate::replay::{Run, SCHEMA, SUMMARY_SCHEMA};
+use crate::output::without_mark;
+use crate::replay::{Row, Run, SCHEMA, SUMMARY_SCHEMA};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -39,7 +40,7 @@ pub(super) fn read(files: &[PathBuf]) -> Result<Files, Failure> {
 /// Parses rows and failures, one a line. Summaries are left out: they follow from the rows.
 pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Placed>, Failure> {
     let mut rows = Vec::new();
-    let lines = text.lines().enumerate();
+    let lines = without_mark(text).lines().enumerate();
     for (number, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
         let place = format!("{}: line {}", file.display(), number + 1);
         let wrong =
@@ -48,7 +49,9 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Placed>, Failure> {
         let value: serde_json::Value = serde_json::from_str(line).map_err(|error| wrong(&error))?;
         let outcome = match value["schema"].as_str() {
             Some(SCHEMA) => {
-                Outcome::Done(serde_json::from_value(value).map_err(|error| wrong(&error))?)
+                let row: Box<Row> = serde_json::from_value(value).map_err(|error| wrong(&error))?;
+                row.check().map_err(|why| wrong(&why))?;
+                Outcome::Done(row)
             }
             Some(FAILURE_SCHEMA) => {
                 Outcome::Failed(serde_json::from_value(value).map_err(|error| wrong(&error))?)
@@ -66,6 +69,28 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Placed>, Failure> {
 const PRINTED: usize = 20;
 
 impl Files {
+    /// Names files without a row.
+    ///
+    /// # Errors
+    /// There is no row at all.
+    pub(super) fn has_rows(&self) -> Result<(), Failure> {
+        let names: Vec<String> = self
+            .empty
+            .iter()
+            .map(|file| file.display().to_string())
+            .collect();
+        let names = names.join(", ");
+        if self.rows.is_empty() {
+            return Err(Failure::failed(format!(
+                "{names}: no row; `ftld compare ... --ndjson` and --append write rows"
+            )));
+        }
+        if !self.empty.is_empty() {
+            tracing::warn!("{names}: no row in it");
+        }
+        Ok(())
+    }
+
     /// Compares the rows with a plan: each job has one row, and each row a job, all of one program.
     ///
     /// # Errors
@@ -166,5 +191,130 @@ impl Files {
                 )
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::csv::Csv;
+    use super::super::{html, table};
+    use super::*;
+    use crate::replay::{self, Job};
+    use proptest::prelude::*;
+    use proptest::sample::{Index, select};
+    use serde_json::{Value, json};
+    use std::sync::LazyLock;
+
+    /// The row of a short run.
+    static ROW: LazyLock<Value> = LazyLock::new(|| {
+        let job = Job {
+            workload: "uniform:requests=300,read=30%".into(),
+            scheme: Some("lazyftl".into()),
+            size: Some("1MiB".into()),
+            ..Job::default()
+        };
+        let row = replay::run(&job, &mut |_, _| ()).unwrap();
+        serde_json::to_value(row).unwrap()
+    });
+
+    fn parsed(row: &Value) -> Result<Vec<Placed>, Failure> {
+        parse(Path::new("rows"), &format!("{row}\n"))
+    }
+
+    /// Shows rows in every way.
+    fn show(read: &[Placed]) {
+        let rows: Vec<&Row> = read
+            .iter()
+            .filter_map(|read| match &read.outcome {
+                Outcome::Done(row) => Some(&**row),
+                Outcome::Failed(_) => None,
+            })
+            .collect();
+        assert!(!table::text(&rows).is_empty());
+        table::nothing_collected(&rows);
+        assert!(html::page(&rows, &[], &["ftld".into()]).ends_with("</html>\n"));
+        for row in &rows {
+            assert!(Csv::default().line(row, None).ends_with('\n'));
+        }
+    }
+
+    /// Returns the paths of all values of a row.
+    fn paths(value: &Value, above: &str, found: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                for (name, below) in fields {
+                    paths(below, &format!("{above}/{name}"), found);
+                }
+            }
+            Value::Array(list) => {
+                for (number, below) in list.iter().enumerate() {
+                    paths(below, &format!("{above}/{number}"), found);
+                }
+            }
+            _ => {}
+        }
+        found.push(above.to_owned());
+    }
+
+    #[test]
+    fn figures_that_no_run_has_are_refused_with_their_name() {
+        assert_eq!(parsed(&ROW).unwrap().len(), 1);
+        for (path, value, part) in [
+            (
+                "/optimum/work_ns",
+                json!(1e300),
+                "line 1: not a row: optimum.work_ns is 1e+300",
+            ),
+            ("/device/blocks", json!(0), "device.blocks is 0"),
+            (
+                "/erases/distribution",
+                json!([[2, 1], [1, 1]]),
+                "does not ascend",
+            ),
+            ("/device/blocks", json!(-1), "invalid value"),
+        ] {
+            let mut row = ROW.clone();
+            *row.pointer_mut(path).unwrap() = value;
+            let failure = parsed(&row).err().unwrap();
+            assert!(failure.message.contains(part), "{failure}");
+        }
+        // Sums of figures that are each possible do not overflow.
+        let mut row = ROW.clone();
+        for path in [
+            "/flash_busy_ns/read",
+            "/flash_busy_ns/program",
+            "/collected/erases",
+        ] {
+            *row.pointer_mut(path).unwrap() = json!(u64::MAX);
+        }
+        row["collected"]["copies"] = json!(0);
+        let text = format!("\u{feff}{row}\n{row}\n");
+        show(&parse(Path::new("rows"), &text).unwrap());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        /// A row with some changed values is refused, or shown.
+        #[test]
+        fn a_forged_row_is_refused_or_shown(
+            changes in prop::collection::vec((any::<Index>(), select(vec![
+                json!(null), json!(0), json!(1), json!(-1), json!(u32::MAX), json!(u64::MAX), json!(1e-308), json!(1e20),
+                json!(1e308), json!(""), json!("=\u{1b}[31m\r\"<x>"), json!([]), json!([[0, 1], [u32::MAX, u64::MAX]]),
+                json!([[-1.0, 0], [2.0, u64::MAX]]), json!({}),
+            ])), 1..4),
+        ) {
+            let mut row = ROW.clone();
+            let mut all = Vec::new();
+            paths(&row, "", &mut all);
+            for (at, value) in changes {
+                if let Some(place) = row.pointer_mut(&all[at.index(all.len())]) {
+                    *place = value;
+                }
+            }
+            if let Ok(read) = parsed(&row) {
+                show(&read);
+            }
+        }
     }
 }

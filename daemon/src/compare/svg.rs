@@ -1,11 +1,18 @@
 //! Parts of SVG text, and labels that fit.
 
 use super::axis::Axis;
-use crate::convert::{to_f64, to_u64};
 use crate::quote::escaped;
 
-/// Width of a character of the plots' font, on average.
-const GLYPH: f64 = 7.0;
+/// Width of a character of the plots' font, of 13 px: that of the widest of the usual fonts.
+fn glyph(c: char) -> f64 {
+    match c {
+        'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' => 4.4,
+        'f' | 'r' | 't' | '(' | ')' | '[' | ']' | '/' | '-' => 5.6,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' => 13.0,
+        '=' | '+' | '<' | '>' | '~' | 'A'..='Z' => 11.0,
+        _ => 8.4,
+    }
+}
 
 /// Position of a text relative to its point.
 #[derive(Clone, Copy)]
@@ -100,7 +107,10 @@ pub(super) fn line(class: &str, anchor: Anchor, (x, y): (f64, f64), text: &str) 
 
 /// Returns a label that fits into a width. The tooltip has the whole label.
 pub(super) fn label(anchor: Anchor, at: (f64, f64), label: &str, width: f64) -> String {
-    let text = line("label", anchor, at, &cut(label, (width / GLYPH) as usize));
+    let length = label.chars().count();
+    let fits = |most: &usize| text_width(&cut(label, *most)) <= width;
+    let most = (0..=length).rev().find(fits).unwrap_or(0);
+    let text = line("label", anchor, at, &cut(label, most));
     format!("<g><title>{}</title>{text}</g>\n", escaped(label))
 }
 
@@ -115,7 +125,7 @@ pub(super) fn svg(title: &str, width: f64, height: f64, body: &str) -> String {
 
 /// Returns the width of a text.
 pub(super) fn text_width(text: &str) -> f64 {
-    GLYPH * to_f64(to_u64(text.chars().count()))
+    text.chars().map(glyph).sum()
 }
 
 /// Returns at most `most` characters. Labels differ at their ends, so the middle is left out.
@@ -142,8 +152,12 @@ mod tests {
         assert_eq!(cut("lazyftl op 7 %", 14), "lazyftl op 7 %");
         assert_eq!(cut("lazyftl op 7 %", 9), "lazy… 7 %");
         assert_eq!(cut("äöüß", 3), "ä…ß");
-        let text = label(Anchor::End, (1.0, 2.0), "<a & \"b\">", 28.0);
+        let text = label(Anchor::End, (1.0, 2.0), "<a & \"b\">", 39.0);
         assert!(text.contains("<title>&lt;a &amp; &quot;b&quot;&gt;</title>"));
         assert!(text.contains(">&lt;a…&gt;</text>"), "{text}");
+        assert!(text_width("mm") > text_width("ii") * 2.0);
+        let name = "pagemap";
+        let text = label(Anchor::End, (1.0, 2.0), name, text_width(name));
+        assert!(text.contains(">pagemap</text>"), "{text}");
     }
 }

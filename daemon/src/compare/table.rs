@@ -4,7 +4,7 @@ use super::cells::{Cell, cells};
 use super::labels::Labels;
 use crate::convert::{to_f64, whole};
 use crate::output::{width, wrapped};
-use crate::replay::{Quantity, Response, Row, Summary, estimate};
+use crate::replay::{Quantity, Response, Row, Summary, estimate, trace_format};
 use crate::size::show_size;
 use crate::statistics::{Difference, Estimate};
 
@@ -118,10 +118,7 @@ const COLUMNS: &[Column] = &[
     },
     Column {
         head: "flash time s",
-        of: |row| {
-            let busy = row.flash_busy_ns;
-            Some(to_f64(busy.read + busy.program + busy.erase))
-        },
+        of: |row| Some(row.flash_busy_ns.total()),
         bound: |row| Some(row.optimum.work_ns),
         show: |ns| format!("{:.2}", ns / 1e9),
         interval: false,
@@ -282,7 +279,10 @@ fn ratio_cells(summary: &Summary) -> impl Iterator<Item = String> {
 /// Returns a warning if no run copied a page to reclaim space; `None` without runs.
 pub(super) fn nothing_collected(rows: &[&Row]) -> Option<String> {
     let nothing = !rows.is_empty() && rows.iter().all(|row| row.collected.copies == 0);
-    let erases: u64 = rows.iter().map(|row| row.collected.erases).sum();
+    let erases: u128 = rows
+        .iter()
+        .map(|row| u128::from(row.collected.erases))
+        .sum();
     nothing.then(|| {
         format!(
             "NOTHING WAS COLLECTED: no run copied a page to reclaim space ({erases} erases in {} runs), so these figures do not \
@@ -306,7 +306,12 @@ pub(super) fn text(rows: &[&Row]) -> String {
         let mut lines = vec![heads()];
         lines.extend(of.iter().map(|cell| line(cell, &labels)));
         lines.extend(of.first().map(optimum));
-        text += &wrapped(workload);
+        text += &wrapped(&match of.first().map(|cell| &cell.first().requests) {
+            Some(requests) if requests.format.is_some() => {
+                format!("{workload}: format {}", trace_format(requests))
+            }
+            _ => workload.to_owned(),
+        });
         text += &format!("{}\n", columns(&lines, width()));
         for Ratios { title, lines } in ratios(&of, &labels) {
             text += &wrapped(&format!("  {title}"));

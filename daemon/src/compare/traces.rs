@@ -4,14 +4,15 @@ use crate::failure::Failure;
 use crate::replay::{Job, check_trace};
 use std::collections::BTreeMap;
 
-/// A trace file, and the format that was asked for.
-type Key = (String, Option<String>);
+/// A trace file, and the method, which has the format that was asked for.
+type Key = (String, String);
 
 /// What is wrong with the traces of a plan.
 pub(super) struct Traces(BTreeMap<Key, Option<Failure>>);
 
 fn key(job: &Job) -> Key {
-    (job.workload.clone(), job.method.format.clone())
+    let method = serde_json::to_string(&job.method).expect("a method is plain data");
+    (job.workload.clone(), method)
 }
 
 impl Traces {

@@ -31,7 +31,10 @@ impl Footprint {
         assert!(first <= last, "a record of no bytes");
         let grains = first / GRAIN..=last / GRAIN;
         if grains.end() - grains.start() + self.extents() >= GRAINS_MAX {
-            return Err("with this the trace touches more than 16 TiB; add --address fold".into());
+            return Err(
+                "with this the trace touches more than 16 TiB; check these units first (--format), then add --address fold"
+                    .into(),
+            );
         }
         self.0.extend(grains.map(|grain| (record.device, grain)));
         Ok(())
@@ -93,8 +96,8 @@ impl AddressRule {
                 let end = offset + len;
                 if end > size {
                     return Err(format!(
-                        "{len} bytes at {offset} reach beyond the device of {size} bytes ({}); add --address compact or fold, or a \
-                         larger --size",
+                        "{len} bytes at {offset} reach beyond the device of {size} bytes ({}); check these units first (--format), \
+                         then add a larger --size, or --address compact or fold",
                         show_size(size)
                     ));
                 }
@@ -104,7 +107,7 @@ impl AddressRule {
                 one_disk(disk, device)?;
                 if len > size {
                     return Err(format!(
-                        "{len} bytes are more than the device of {size} bytes; add a larger --size"
+                        "{len} bytes are more than the device of {size} bytes; check these units first (--format), then add a larger --size"
                     ));
                 }
                 let offset = offset % size;

@@ -19,6 +19,7 @@ pub(super) struct Begun {
     pub(super) now: Nanos,
     pub(super) counters: Counters,
     pub(super) stats: SchemeStats,
+    pub(super) lookups_rmw: Lookups,
     pub(super) erases: Vec<u32>,
 }
 
@@ -29,6 +30,7 @@ impl Begun {
             now: sim.now,
             counters: chip.counters().clone(),
             stats: sim.ftl().stats(),
+            lookups_rmw: sim.lookups_rmw,
             erases: chip
                 .geometry()
                 .all_blocks()
@@ -69,7 +71,9 @@ impl Begun {
     }
 }
 
-pub(super) fn map_cache(begun: &SchemeStats, done: &SchemeStats) -> MapCache {
+/// Returns the lookups of a measurement. The scheme counts a part of a page that is read to be
+/// written as a page read; the host did not read it.
+pub(super) fn map_cache(begun: &Begun, done: &SchemeStats, lookups_rmw: Lookups) -> MapCache {
     let ratio = |hits: u64, of: u64| (of > 0).then(|| to_f64(hits) / to_f64(of));
     let between = |begun: Lookups, done: Lookups| {
         assert!(
@@ -78,16 +82,24 @@ pub(super) fn map_cache(begun: &SchemeStats, done: &SchemeStats) -> MapCache {
         );
         (done.total - begun.total, done.hits - begun.hits)
     };
-    let (lookups_read, hits_read) = between(begun.lookups_read, done.lookups_read);
-    let (lookups_write, hits_write) = between(begun.lookups_write, done.lookups_write);
+    let (lookups_all, hits_all) = between(begun.stats.lookups_read, done.lookups_read);
+    let (lookups_rmw, hits_rmw) = between(begun.lookups_rmw, lookups_rmw);
+    assert!(
+        lookups_rmw <= lookups_all && hits_rmw <= hits_all,
+        "{lookups_rmw} lookups for parts of pages, of {lookups_all} for pages read"
+    );
+    let (lookups_read, hits_read) = (lookups_all - lookups_rmw, hits_all - hits_rmw);
+    let (lookups_write, hits_write) = between(begun.stats.lookups_write, done.lookups_write);
     MapCache {
+        lookups_rmw,
+        hits_rmw,
         lookups_read,
         hits_read,
         lookups_write,
         hits_write,
         hit_ratio_read: ratio(hits_read, lookups_read),
         hit_ratio_write: ratio(hits_write, lookups_write),
-        hit_ratio: ratio(hits_read + hits_write, lookups_read + lookups_write),
+        hit_ratio: ratio(hits_all + hits_write, lookups_all + lookups_write),
     }
 }
 

@@ -92,8 +92,8 @@ impl Bench {
             .or_else(|failure| Err(of_shards(job, failure)?))?;
         if let Some(needed) = needed.filter(|needed| *needed > size) {
             return Err(Failure::usage(format!(
-                "{} touches {needed} bytes in extents of 1 MiB, more than the device of {size} bytes has; add --size {needed}, \
-                 or --address fold",
+                "{} touches {needed} bytes in extents of 1 MiB, more than the device of {size} bytes has; if the trace is in \
+                 the units of its --format, add --size {needed}, or --address fold",
                 job.workload
             )));
         }
@@ -266,7 +266,7 @@ impl Bench {
                 &begun.stats.convert_costs,
                 &ftl.stats().convert_costs,
             ),
-            map_cache: map_cache(&begun.stats, &ftl.stats()),
+            map_cache: map_cache(begun, &ftl.stats(), sim.lookups_rmw),
             ram: ram(ftl, self.fitted.clone()),
             scheme_stats: counts(&begun.stats, &ftl.stats()),
             optimum: optimum(profile, job, &requests, &responses),

@@ -15,6 +15,7 @@ use crate::convert::{index, to_u32, to_usize};
 use crate::failure::Failure;
 use crate::method::ResponseUnit;
 use ftld_traces::{Op, Record};
+use nand_model::Nanos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -33,6 +34,15 @@ pub(super) struct Feed<'a> {
     pub(super) limit: u64,
     /// The share of the workload that the last round replayed.
     pub(super) share: f64,
+}
+
+/// Latest arrival of a request, 292 years: emulated time does not overflow behind it.
+pub(super) const LATEST: Nanos = i64::MAX.unsigned_abs();
+
+/// Returns the arrival of a request of a round that began at `begin`.
+fn arrival(begin: Nanos, time_ns: u64) -> Result<Nanos, &'static str> {
+    let at = begin.checked_add(time_ns).filter(|at| *at <= LATEST);
+    at.ok_or("more than 292 years of emulated time; check the unit of its times (--format), or its rate and --loops")
 }
 
 impl Feed<'_> {
@@ -63,7 +73,9 @@ impl Feed<'_> {
             let mut stream = self
                 .source
                 .begin(self.size, self.job.seed.wrapping_add(u64::from(round)))?;
-            self.requests.format = stream.format().map(str::to_owned);
+            let (format, units) = stream.format().unzip();
+            self.requests.format = format.map(str::to_owned);
+            self.requests.units = units.map(|units| units.to_string());
             while let Some(record) = stream.next() {
                 let record = record.map_err(|error| source::failure(&error))?;
                 if self.requests.issued.is_multiple_of(TICK) {
@@ -77,10 +89,10 @@ impl Feed<'_> {
                 };
                 self.map
                     .place(&record, self.size, &mut extents)
-                    .map_err(|why| failed(&why))?;
+                    .map_err(|why| stream.misplaced(self.job, &why))?;
                 let at = match self.job.method.arrival {
                     Arrival::Closed => under_way.pop().map_or(latest, |Reverse(done)| done),
-                    Arrival::Trace => begin.saturating_add(record.time_ns),
+                    Arrival::Trace => arrival(begin, record.time_ns).map_err(|why| failed(&why))?,
                 };
                 self.requests.out_of_order += u64::from(at < latest);
                 latest = latest.max(at);
@@ -133,11 +145,9 @@ impl Feed<'_> {
             if count.is_multiple_of(TICK) {
                 tick(stream.progress(), "scanning");
             }
-            let failed =
-                |why| Failure::failed(format!("{}: {}: {why}", self.job.workload, stream.place()));
             self.map
                 .place(&record, self.size, &mut extents)
-                .map_err(failed)?;
+                .map_err(|why| stream.misplaced(self.job, &why))?;
             if self.job.method.response_unit() == ResponseUnit::PerRecord {
                 extents.truncate(1);
                 extents.iter_mut().for_each(|extent| extent.len = 1);

@@ -1,5 +1,7 @@
 //! Parameters of one run: options on the command line or a JSON object.
 
+use super::bench::Bench;
+use super::feed::LATEST;
 use super::ram::takes_ram;
 use super::recording;
 use crate::aging::check_age;
@@ -7,7 +9,7 @@ use crate::config::{ImageRequirements, find_scheme};
 use crate::failure::Failure;
 use crate::method::{Precondition, ResponseUnit};
 use crate::options::DeviceOptions;
-use crate::preset::{Preset, Use};
+use crate::preset::{Preset, Use, for_simulation};
 use clap::{Args, ValueEnum};
 use ftl_core::schemes::SCHEMES;
 use ftld_traces::{DIALECTS, TraceFormat};
@@ -230,9 +232,14 @@ impl Job {
             }
             job.method.response_unit = self.method.response_unit.or(Some(preset.response_unit));
         }
+        let recorded = recording::head(&job)?;
+        if recorded.is_none() {
+            let scheme = job.scheme.as_deref().unwrap_or(SCHEMES[0].name);
+            job.set = for_simulation(find_scheme(scheme)?, &job.set);
+        }
         if job.method.age.is_none() && job.method.precondition.is_none() {
             // A recording has its own beginning.
-            job.method.precondition = recording::head(&job)?.map(|_| Precondition::None);
+            job.method.precondition = recorded.map(|_| Precondition::None);
         }
         job.method.precondition = Some(job.method.precondition());
         job.method.response_unit = Some(job.method.response_unit());
@@ -291,6 +298,40 @@ impl Job {
             ..DeviceOptions::default()
         };
         recording::fill(self, options.requirements()?)
+    }
+
+    /// Returns the bytes of the device to which addresses are folded, if they are. What is wrong with
+    /// the device is told by its run.
+    pub(super) fn folded_bytes(&self) -> Option<u64> {
+        if self.method.address != Address::Fold {
+            return None;
+        }
+        let job = self.complete().ok()?;
+        let bench = Bench::new(&job, &job.requirements().ok()?, None);
+        Some(bench.ok()?.size)
+    }
+
+    /// Checks that all passes of a trace end within emulated time, if its timestamps determine it.
+    ///
+    /// # Errors
+    /// They do not.
+    pub(super) fn fits_time(&self, last_ns: u64) -> Result<(), Failure> {
+        let Method {
+            loops,
+            warm_up,
+            arrival,
+            ..
+        } = self.method;
+        let passes = u64::from(loops) + u64::from(warm_up);
+        let ends = last_ns.checked_mul(passes);
+        match ends.filter(|ends| *ends <= LATEST) {
+            None if arrival == Arrival::Trace => Err(Failure::usage(format!(
+                "{}: {passes} passes by its timestamps take more than 292 years; check the unit of its times \
+                 (--format), or take fewer --loops",
+                self.workload
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the requested trace format.

@@ -12,7 +12,6 @@ mod feed;
 mod job;
 mod log;
 mod measure;
-
 mod precondition;
 mod progress;
 mod provenance;
@@ -25,6 +24,7 @@ mod short;
 mod sim;
 mod source;
 mod summary;
+mod survey;
 mod trace_events;
 mod watch;
 
@@ -35,6 +35,7 @@ pub use job::{Address, Arrival, Job, Method};
 pub use measure::{Response, Responses};
 pub use provenance::Run;
 pub use ram::{Ram, RamPart};
+pub(crate) use report::trace_format;
 pub use row::{
     Busy, Collected, ConvertCost, Counts, Device, Erases, MapCache, Operations, Optimum, Requests,
     Row, SCHEMA, Stalls, WriteAmplification,
@@ -65,7 +66,7 @@ pub fn replay(args: &ReplayArgs, as_json: bool) -> Result<(), Failure> {
     args.job.complete()?.requirements()?;
     let source = Source::new(&args.job)?;
     args.watch.check(&source)?;
-    source.check()?;
+    source.check(&args.job)?;
     tell_shards(&args.job)?;
     let (bar, began) = (bar(), Instant::now());
     let row = run_watched(&args.job, &args.watch, &mut |share, doing| {
@@ -220,9 +221,9 @@ fn run_unguarded(
 /// Reads the trace of a job to its end, before anything is run. A job without a trace passes.
 ///
 /// # Errors
-/// The trace cannot be read, or it is cut off.
+/// The trace cannot be read, it is cut off, or its times are too long for the job.
 pub(crate) fn check_trace(job: &Job) -> Result<(), Failure> {
-    Source::new(job)?.check()?;
+    Source::new(job)?.check(job)?;
     tell_shards(job)
 }
 
@@ -291,8 +292,9 @@ fn footprint(source: &Source, job: &Job, tick: Tick<'_>) -> Result<Footprint, Fa
         if count.is_multiple_of(TICK) {
             tick(stream.progress(), "scanning");
         }
-        let failed = |why| Failure::failed(format!("{}: {}: {why}", job.workload, stream.place()));
-        footprint.add(&record).map_err(failed)?;
+        footprint
+            .add(&record)
+            .map_err(|why| stream.misplaced(job, &why))?;
     }
     Ok(footprint)
 }

@@ -117,7 +117,8 @@ pub(super) fn content(job: &Job, page_bytes: u64, pages: u32) -> Result<Vec<Rang
         }
         let page = |at: u64| u32::try_from(at).ok().filter(|page| *page <= pages);
         let first = page(entry.offset / page_bytes);
-        let end = page((entry.offset + entry.length).div_ceil(page_bytes));
+        let end = entry.offset.saturating_add(entry.length);
+        let end = page(end.div_ceil(page_bytes));
         let (Some(first), Some(end)) = (first, end) else {
             return Err(Failure::usage(format!(
                 "{}: {} bytes of initial content at {} reach beyond the device; add a larger --size",

@@ -2,7 +2,7 @@
 
 use super::job::Arrival;
 use super::measure::Response;
-use super::row::{Operations, Row, TAXES};
+use super::row::{Operations, Requests, Row, TAXES};
 use crate::convert::to_f64;
 use crate::method::ResponseUnit;
 use crate::size::show_size;
@@ -193,9 +193,18 @@ fn head(row: &Row) -> String {
         show_size(requests.read_bytes),
         show_size(requests.written_bytes),
         show_size(requests.trimmed_bytes),
-        requests.format.as_deref().unwrap_or("synthetic")
+        trace_format(requests)
     );
     text
+}
+
+/// Returns the format of a trace, with its units.
+pub(crate) fn trace_format(requests: &Requests) -> String {
+    match (&requests.format, &requests.units) {
+        (Some(format), Some(units)) => format!("{format} ({units})"),
+        (Some(format), None) => format.clone(),
+        (None, _) => "synthetic".into(),
+    }
 }
 
 fn flash(text: &mut String, row: &Row) {
@@ -238,7 +247,7 @@ fn flash(text: &mut String, row: &Row) {
     line(
         text,
         "die busy time, s",
-        &seconds(to_f64(busy.read + busy.program + busy.erase)),
+        &seconds(busy.total()),
         &seconds(row.optimum.work_ns),
     );
 }

@@ -94,6 +94,9 @@ pub struct Device {
 pub struct Requests {
     /// Format of the trace; `None` for a synthetic workload.
     pub format: Option<String>,
+    /// Units of its times, offsets and lengths; `None` for a synthetic workload.
+    #[serde(default)]
+    pub units: Option<String>,
     /// Requests given to the scheme.
     pub issued: u64,
     /// Requests completed; a run fails unless this equals `issued`.
@@ -226,7 +229,7 @@ pub struct ConvertCost {
     pub distribution: Vec<(u64, u64)>,
 }
 
-/// Mapping lookups, one per page that the host reads or writes: a hit reads no flash. All are 0 if
+/// Mapping lookups, one per page that is read or written for the host: a hit reads no flash. All are 0 if
 /// the whole map is in RAM; those for writes if the scheme writes without a lookup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MapCache {
@@ -238,6 +241,12 @@ pub struct MapCache {
     pub lookups_write: u64,
     /// Hits among them.
     pub hits_write: u64,
+    /// Lookups for pages that are read because a part of them is written or trimmed.
+    #[serde(default)]
+    pub lookups_rmw: u64,
+    /// Hits among them.
+    #[serde(default)]
+    pub hits_rmw: u64,
     /// Hit ratio of reads; `None` without lookups.
     pub hit_ratio_read: Option<f64>,
     /// Hit ratio of writes; `None` without lookups.
@@ -300,6 +309,59 @@ pub struct Optimum {
 /// Causes of programs for crash safety alone, which the papers do not pay: checkpoints, padding of
 /// word lines, and the journal of a write buffer.
 pub(crate) const TAXES: [Cause; 3] = [Cause::Checkpoint, Cause::Pad, Cause::Journal];
+
+impl Row {
+    /// Checks a row that was read from a file: whether its figures are some that a run can have.
+    ///
+    /// # Errors
+    /// They are not; the text names one.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let row = serde_json::to_value(self).expect("a row is plain data");
+        check_figures("", &row)?;
+        if self.device.blocks == 0 {
+            return Err("device.blocks is 0".into());
+        }
+        let classes = &self.erases.distribution;
+        if !classes.is_sorted_by(|one, next| one.0 < next.0) {
+            return Err("erases.distribution does not ascend".into());
+        }
+        Ok(())
+    }
+}
+
+/// Largest figure of a row: far beyond any time in ns and any number of pages, and small enough for
+/// sums and charts.
+const FIGURE_MAX: f64 = 1e20;
+
+/// Checks every number of a row but those of its job.
+fn check_figures(path: &str, value: &serde_json::Value) -> Result<(), String> {
+    use serde_json::Value;
+    match value {
+        Value::Number(number) => {
+            let is_figure = |figure: &f64| figure.abs() <= FIGURE_MAX;
+            match number.as_f64().filter(is_figure) {
+                Some(_) => Ok(()),
+                None => Err(format!("{path} is {number}")),
+            }
+        }
+        Value::Array(list) => list.iter().try_for_each(|value| check_figures(path, value)),
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(name, _)| !path.is_empty() || *name != "job")
+            .try_for_each(|(name, value)| {
+                let point = if path.is_empty() { "" } else { "." };
+                check_figures(&format!("{path}{point}{name}"), value)
+            }),
+        _ => Ok(()),
+    }
+}
+
+impl Busy {
+    /// Returns the sum over all operations, ns.
+    pub(crate) fn total(&self) -> f64 {
+        to_f64(self.read) + to_f64(self.program) + to_f64(self.erase)
+    }
+}
 
 impl Operations {
     pub(super) fn between(begun: &OpCounts, done: &OpCounts) -> Operations {

@@ -7,7 +7,7 @@ use super::measure::Sides;
 use crate::convert::{index, to_u32, to_u64, to_usize};
 use crate::method::ResponseUnit;
 use crate::pages::{PageIo, extent_bytes, extent_end};
-use ftl_core::{Ftl, FtlError, Lpn, SchemeStats, Span};
+use ftl_core::{Ftl, FtlError, Lookups, Lpn, SchemeStats, Span};
 use ftld_traces::Op;
 use nand_model::Nanos;
 use nand_model::store::OobOnlyStore;
@@ -48,6 +48,9 @@ pub(super) struct Sim {
     /// Response times of the current window of a time series.
     pub(super) window: Option<Sides>,
     pub(super) pages: Pages,
+    /// Mapping lookups for parts of pages that are read to be written, of all time: they are among
+    /// the scheme's for pages read.
+    pub(super) lookups_rmw: Lookups,
     /// End of the last request.
     pub(super) now: Nanos,
     /// The scheme's counters when `pages` was empty.
@@ -66,6 +69,7 @@ impl Sim {
             sides: Sides::default(),
             window: None,
             pages: Pages::default(),
+            lookups_rmw: Lookups::default(),
             now,
             base,
         }
@@ -152,6 +156,9 @@ impl Sim {
         };
         assert!(slice > 0, "slices of no bytes");
         let (mut offset, end, mut done) = (extent.offset, extent.offset + extent.len, at);
+        let page = self.page_bytes();
+        let is_partial = !offset.is_multiple_of(page) || !end.is_multiple_of(page);
+        let before = (op != Op::Read && is_partial).then(|| self.ftl.lookups_read());
         let mut paged = PageIo {
             ftl: &mut *self.ftl,
             scratch: &mut self.scratch,
@@ -166,6 +173,11 @@ impl Sim {
                 Op::Flush => unreachable!("a FLUSH has no extent"),
             });
             offset = next;
+        }
+        if let Some(before) = before {
+            let after = self.ftl.lookups_read();
+            self.lookups_rmw.total += after.total - before.total;
+            self.lookups_rmw.hits += after.hits - before.hits;
         }
         assert!(done >= at, "an extent from {at} ns ended at {done} ns");
         Ok(done)

@@ -2,10 +2,11 @@
 
 use super::job::{Address, Job};
 use super::provenance::sha256;
+use super::survey::Survey;
 use crate::failure::{Exit, Failure};
 use ftl_core::near_miss;
 use ftld_traces::workload::{GENERATORS, Requests};
-use ftld_traces::{Record, Trace, TraceError, TraceFormat, Workload};
+use ftld_traces::{Record, Trace, TraceError, TraceFormat, Units, Workload};
 use std::path::PathBuf;
 
 /// A source of requests; can be read more than once.
@@ -71,12 +72,13 @@ impl Source {
         }
     }
 
-    /// Reads a trace file to its end: a run that fails at its last line would have been for nothing. A
-    /// pipe can be read only once. A last line without a line end is named on standard error.
+    /// Reads the trace file of a job to its end: a run that fails at its last line would have been for
+    /// nothing. A pipe can be read only once. Signs of a wrong unit, and a last line without a line end,
+    /// are named on standard error.
     ///
     /// # Errors
-    /// A line cannot be read, or the file is cut off.
-    pub(super) fn check(&self) -> Result<(), Failure> {
+    /// A line cannot be read, the file is cut off, or its times are too long for the job.
+    pub(super) fn check(&self, job: &Job) -> Result<(), Failure> {
         let Source::Trace {
             file,
             dialect,
@@ -90,8 +92,19 @@ impl Source {
             return Ok(());
         }
         let mut trace = Trace::open(file, *dialect, *cut_off).map_err(|error| failure(&error))?;
+        let mut survey = Survey::new(job.folded_bytes());
         for record in trace.by_ref() {
-            record.map_err(|error| failure(&error))?;
+            let record = record.map_err(|error| failure(&error))?;
+            survey.note(&record);
+        }
+        job.fits_time(survey.last_ns())?;
+        for sign in survey.signs(&trace.units()) {
+            tracing::warn!(
+                "{}: {sign}; read as {} ({}): if its units are others, name the format by --format",
+                file.display(),
+                trace.format(),
+                trace.units()
+            );
         }
         if trace.is_last_line_open() {
             tracing::warn!(
@@ -150,12 +163,24 @@ impl Stream {
         }
     }
 
-    /// Returns the name of the format; `None` for a synthetic workload.
-    pub(super) fn format(&self) -> Option<&'static str> {
+    /// Returns the name of the format, and its units; `None` for a synthetic workload.
+    pub(super) fn format(&self) -> Option<(&'static str, Units)> {
         match self {
-            Stream::Trace { trace, .. } => Some(trace.format()),
+            Stream::Trace { trace, .. } => Some((trace.format(), trace.units())),
             Stream::Made(_) => None,
         }
+    }
+
+    /// Returns the failure of the last request, which has no place on the device, with the units of
+    /// the trace.
+    pub(super) fn misplaced(&self, job: &Job, why: &str) -> Failure {
+        let (workload, place) = (&job.workload, self.place());
+        Failure::failed(match self.format() {
+            None => format!("{workload}: {place}: {why}"),
+            Some((name, units)) => {
+                format!("{workload}: {place}, read as {name} ({units}): {why}")
+            }
+        })
     }
 }
 

@@ -242,6 +242,53 @@ fn every_path_of_a_row_is_a_column() {
 }
 
 #[test]
+fn no_scheme_pays_for_the_death_of_a_daemon() {
+    let host = Host::new();
+    let load = "uniform:requests=2K";
+    let args = ["--size", "16MiB", "--precondition", "none", "--scheme"];
+    let with = |more: &[&str]| replay(&host, &[&[load][..], &args, more].concat());
+    let journal = |row: &Value| row.pointer("/flash/journal/programs").cloned();
+    let row = with(&["mlam"]);
+    assert_eq!(journal(&row), None, "{row}");
+    assert_eq!(row["job"]["set"], serde_json::json!(["mlam.ack=buffer"]));
+    let charged = with(&["mlam", "--set", "mlam.ack=journal"]);
+    assert!(journal(&charged).is_some(), "{charged}");
+}
+
+#[test]
+fn files_of_rows_without_a_row_are_named() {
+    let host = Host::new();
+    host.fails(
+        &["compare", "--rows", "/dev/null"],
+        1,
+        &["/dev/null: no row"],
+    );
+}
+
+#[test]
+fn a_parameter_of_no_compared_scheme_names_those_that_have_it() {
+    let host = Host::new();
+    let args = [
+        "compare",
+        "zipf:requests=10",
+        "--size",
+        "16MiB",
+        "--plan",
+        "--set",
+        "ckpt.interval=0",
+        "--scheme",
+    ];
+    let parts = [
+        "none of bast, fast has this parameter",
+        "pagemap",
+        "would; leave it out",
+    ];
+    host.fails(&[&args[..], &["bast,fast"]].concat(), 2, &parts);
+    let (code, out, _) = host.run(&[&args[..], &["bast,pagemap"]].concat());
+    assert_eq!((code, rows(&out).len()), (0, 2));
+}
+
+#[test]
 fn a_run_that_fails_is_named_and_the_others_go_on() {
     let host = Host::new();
     let short = file(&host, "short.csv", "0,W,0,4096\n1,W,99999999,4096\n");
@@ -262,7 +309,8 @@ fn a_run_that_fails_is_named_and_the_others_go_on() {
     assert_eq!((code, out.lines().count()), (1, 2));
     assert!(
         error.contains("1 of 2 runs failed, first pagemap on")
-            && error.contains("line 2: 4096 bytes at 99999999"),
+            && error.contains("line 2, read as plain")
+            && error.contains("4096 bytes at 99999999"),
         "{error}"
     );
     let found = rows(&out);
@@ -294,7 +342,7 @@ fn a_run_that_fails_is_named_and_the_others_go_on() {
             "lazy.cache_pages=1,2",
         ],
         2,
-        &["none of pagemap has this"],
+        &["none of pagemap has this parameter"],
     );
     host.fails(
         &["compare", "--job", "/nonexistent/job"],

@@ -28,6 +28,11 @@ fn partial_pages_are_read_first() {
     assert_eq!(row["requests"]["pages_read"], 3 + 3);
     assert_eq!(row["requests"]["pages_trimmed"], 1);
     assert_eq!(row["requests"]["format"], "plain");
+    let units = "times in us, offsets and lengths in bytes";
+    assert_eq!(row["requests"]["units"], units);
+    // What is read to be written is no read of the host.
+    let lookups = ["/map_cache/lookups_read", "/map_cache/lookups_rmw"];
+    assert_eq!(lookups.map(|path| number(&row, path)), [3.0, 3.0 + 1.0]);
     assert_eq!(row.pointer("/flash/host/programs").unwrap(), 4);
 }
 
@@ -98,8 +103,9 @@ fn addresses_fit_are_folded_or_compacted() {
         1,
         &[
             path,
-            "line 2: 4096 bytes at 1048580096 reach beyond the device of 16777216 bytes",
-            "--address compact or fold",
+            "line 2, read as plain (times in us, offsets and lengths in bytes): 4096 bytes at 1048580096 reach \
+             beyond the device of 16777216 bytes (16 MiB); check these units first (--format), then add a \
+             larger --size, or --address compact or fold",
         ],
     );
     let fold = replay(
@@ -157,7 +163,11 @@ fn addresses_fit_are_folded_or_compacted() {
     host.fails(
         &["replay", disks, "--size", "1MiB"],
         1,
-        &["line 2: disk 1, after requests to disk 0", "--disk N"],
+        &[
+            "line 2, read as mqsim",
+            "disk 1, after requests to disk 0",
+            "--disk N",
+        ],
     );
     assert_eq!(
         replay(&host, &[disks, "--size", "1MiB", "--disk", "1"])["requests"]["completed"],
@@ -245,6 +255,50 @@ fn by_timestamps_requests_wait_for_each_other_and_the_scheme_works_between_them(
         ),
         (1.into(), 3.into())
     );
+}
+
+#[test]
+fn times_that_emulated_time_cannot_hold_are_refused_before_a_run() {
+    let host = Host::new();
+    let far = file(&host, "far.csv", "1,W,0,512\n2999999999999999,W,0,512\n");
+    let far = far.to_str().unwrap();
+    let by_time = ["--size", "1MiB", "--arrival", "trace"];
+    let args = [&["replay", far, "--loops", "4"][..], &by_time].concat();
+    let part = "4 passes by its timestamps take more than 292 years; check the unit of its times";
+    host.fails(&args, 2, &[part]);
+    let once = ["replay", far, "--size", "1MiB", "--precondition", "none"];
+    let (code, _, error) = host.run(&once);
+    assert_eq!(code, 0, "{error}");
+    let signs = "the last request is 95.1 years after the first; read as plain (times in us,";
+    assert!(error.contains(signs), "{error}");
+    let rare = "uniform:requests=10,rate=0.00000000001";
+    let part =
+        "more than 292 years of emulated time; check the unit of its times (--format), or its rate";
+    host.fails(&[&["replay", rare][..], &by_time].concat(), 1, &[part]);
+}
+
+#[test]
+fn sectors_that_may_be_bytes_are_refused_or_named() {
+    let host = Host::new();
+    let text = "0.000 0 1048576 4096 1\n0.120 0 524288 16384 0\n";
+    let trace = file(&host, "bytes.trace", text);
+    let path = trace.to_str().unwrap();
+    let ways = [
+        "two readings",
+        "--format disksim (",
+        "--format disksim-bytes (",
+    ];
+    host.fails(&["replay", path, "--size", "1GiB"], 1, &ways);
+    let args = ["--size", "1GiB", "--precondition", "none", "--format"];
+    let with =
+        |format: &str| host.run(&[&["replay", path, "--json"][..], &args, &[format]].concat());
+    let (code, out, error) = with("disksim-bytes");
+    assert_eq!((code, error.as_str()), (0, ""));
+    let row: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(number(&row, "/requests/written_bytes"), 16384.0);
+    let (code, _, error) = with("disksim");
+    let sign = "every offset and length is a multiple of 512 sectors, as numbers of bytes are; read as disksim";
+    assert!(code == 0 && error.contains(sign), "{error}");
 }
 
 /// Thirty-two dies on four channels: reads of different pages overlap, as far as they lie on

@@ -43,6 +43,8 @@ pub enum MlcUse {
     AsPublished,
     /// By an adaptation of this implementation, named in the scheme's header.
     Adapted,
+    /// As its author wrote it, in another crate.
+    Own,
 }
 
 /// Description and constructors of a scheme.
@@ -59,7 +61,8 @@ pub struct Scheme {
     pub mapping: &'static str,
     /// RAM of the tables, as a formula.
     pub ram: &'static str,
-    /// A: as its authors did; B: well known, original not available; C: reconstruction.
+    /// A: as its authors did; B: well known, original not available; C: reconstruction;
+    /// [`NOT_GRADED`]: its author's own, in another crate.
     pub fidelity: char,
     /// Use on multi-level cells.
     pub mlc: MlcUse,
@@ -79,6 +82,9 @@ pub struct Scheme {
     /// Constructor over OOB areas alone: replay of traces.
     pub oob_only: Constructor<OobOnlyStore>,
 }
+
+/// Fidelity of a scheme from another crate: nobody has held it against a publication.
+pub const NOT_GRADED: char = '-';
 
 /// Every scheme, the default first. A static, so that the schemes are compiled here. A constant
 /// would compile all functions of every scheme over every store into each crate that names it.
@@ -136,10 +142,10 @@ impl Scheme {
             paper: "",
             mapping: "page, in RAM",
             ram: "",
-            fidelity: 'A',
-            mlc: MlcUse::AsPublished,
+            fidelity: NOT_GRADED,
+            mlc: MlcUse::Own,
             params: &[],
-            shared_params: page_ram::PARAMS,
+            shared_params: const { &page_ram::params_of::<M>() },
             ram_params: &[],
             overhead_blocks: page_ram::overhead_blocks::<M>,
             mem: page_ram::start::<MemStore, M>,

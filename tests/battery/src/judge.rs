@@ -7,6 +7,7 @@ use crate::verdicts::{Budget, Failure, Length, Verdicts};
 use crate::{conformance, host_crashes, power_cuts, swarm, wear};
 use ftl_core::schemes::Scheme;
 use std::fmt::{self, Display};
+use std::panic::{set_hook, take_hook};
 use std::time::{Duration, Instant};
 
 /// A set of cases for one kind of question.
@@ -249,6 +250,9 @@ pub fn judge(scheme: &'static Scheme) -> Score {
 /// The budget has a parameter that the scheme does not understand.
 pub fn judge_within(scheme: &'static Scheme, budget: &Budget) -> Score {
     let mut score = Score { lines: Vec::new() };
+    // Each failure is a line of the score: a panic with its backtrace says nothing more.
+    let hook = take_hook();
+    set_hook(Box::new(|_| {}));
     for battery in Battery::ALL {
         let began = Instant::now();
         let verdicts = battery.run(scheme, budget);
@@ -262,6 +266,7 @@ pub fn judge_within(scheme: &'static Scheme, budget: &Budget) -> Score {
         println!("{line}");
         score.lines.push(line);
     }
+    set_hook(hook);
     println!("{}", Sum(&score));
     score
 }

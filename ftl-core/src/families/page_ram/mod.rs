@@ -30,8 +30,8 @@ use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use checkpoint::MapWriter;
 pub use map::PageMap;
 use nand_model::{Cause, Chip, Ppn, Profile, Store};
-pub(crate) use settings::PARAMS;
 use settings::Settings;
+pub(crate) use settings::{PARAMS, params_of};
 use trims::Trims;
 
 const HOST: StreamId = 0;
@@ -392,6 +392,11 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
             "logical page {lpn} is mapped to an invalid page: {ppn:?}"
         );
         let old = self.map.pages.get(lpn);
+        debug_assert!(
+            old.is_none_or(|old| self.space.table.is_valid(old)),
+            "the map has logical page {lpn} at {old:?}, which no `set` of this page gave last: `get` \
+             returns what the last `set` gave"
+        );
         self.map.pages.set(lpn, ppn);
         self.invalidate_old(old, ppn.is_some());
     }

@@ -1,5 +1,6 @@
 //! Parameters of page maps in RAM.
 
+use super::PageMap;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::gc::placement::{PLACEMENT_PARAM, STRIPE_PARAM, more_streams};
@@ -9,22 +10,48 @@ use crate::wear::{WEAR_GAP_PARAM, WEAR_POLICY_PARAM};
 use nand_model::Profile;
 
 /// Parameters of the schemes of this family.
-pub(crate) const PARAMS: &[ParamDoc] = &[
-    docs::FREE_THRESHOLD,
-    policy::POLICY_PARAM,
-    policy::CHOICES_PARAM,
-    PLACEMENT_PARAM,
-    STRIPE_PARAM,
-    ParamDoc {
-        key: "ckpt.interval",
-        help: "programs between checkpoints, 0 = only if trims need one (default max(65536, 100 x pages))",
-    },
-    WEAR_POLICY_PARAM,
-    WEAR_GAP_PARAM,
-    SCRUB_PARAM,
-    docs::PAIR_POLICY,
-    docs::RAM_TIME,
-];
+pub(crate) const PARAMS: &[ParamDoc] = &params(policy::POLICY_PARAM, PLACEMENT_PARAM);
+
+/// Returns the parameters of a scheme with this map: its own policies and placements, if it has
+/// some, are the defaults.
+pub(crate) const fn params_of<M: PageMap>() -> [ParamDoc; 11] {
+    let policy = match M::POLICIES {
+        [] => policy::POLICY_PARAM,
+        _ => ParamDoc {
+            help: "victim selection: one of the scheme's own (its first is the default), greedy, \
+                   cost_benefit, fifo, d_choices or cat",
+            ..policy::POLICY_PARAM
+        },
+    };
+    let placement = match M::PLACEMENTS {
+        [] => PLACEMENT_PARAM,
+        _ => ParamDoc {
+            help: "assignment of pages to streams: one of the scheme's own (its first is the default), \
+                   copies_apart, single, age, sepbit or mida",
+            ..PLACEMENT_PARAM
+        },
+    };
+    params(policy, placement)
+}
+
+const fn params(policy: ParamDoc, placement: ParamDoc) -> [ParamDoc; 11] {
+    [
+        docs::FREE_THRESHOLD,
+        policy,
+        policy::CHOICES_PARAM,
+        placement,
+        STRIPE_PARAM,
+        ParamDoc {
+            key: "ckpt.interval",
+            help: "programs between checkpoints, 0 = only if trims need one (default max(65536, 100 x pages))",
+        },
+        WEAR_POLICY_PARAM,
+        WEAR_GAP_PARAM,
+        SCRUB_PARAM,
+        docs::PAIR_POLICY,
+        docs::RAM_TIME,
+    ]
+}
 
 /// Validated parameters.
 #[derive(Clone, Copy, Debug)]

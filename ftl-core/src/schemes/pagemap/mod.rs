@@ -15,7 +15,7 @@ use crate::error::FtlError;
 use crate::families::page_ram;
 use crate::format::UNMAPPED;
 use crate::int::{index, to_u64};
-use crate::schemes::Scheme;
+use crate::schemes::{MlcUse, Scheme};
 use nand_model::Ppn;
 
 /// Entry in the table of schemes.
@@ -27,6 +27,8 @@ pub(super) const SCHEME: Scheme = Scheme {
     ram: "4 B per logical page + 1 bit per physical page",
     params: page_ram::PARAMS,
     shared_params: &[],
+    fidelity: 'A',
+    mlc: MlcUse::AsPublished,
     ..Scheme::of_page_map::<FlatMap>()
 };
 
