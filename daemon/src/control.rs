@@ -413,7 +413,7 @@ mod tests {
             let ControlCommand::Stop { answer, .. } = command else {
                 panic!("a stop")
             };
-            answer.send(Vec::new()).unwrap();
+            answer.send(Users::default()).unwrap();
         });
         let ((), ()) = (served.unwrap(), command);
         // One that leaves while its command waits for its turn.

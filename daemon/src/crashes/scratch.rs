@@ -163,7 +163,7 @@ fn unmount_as_user(mount: &Path) {
 }
 
 fn mounts_below(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let mounts = sys::mounts(Path::new("/proc/self/mountinfo"));
+    let mounts = sys::mounts::read(Path::new("/proc/self/mountinfo"));
     let mounts = mounts.map_err(|error| format!("{}: mounts: {error}", folder.display()))?;
     let paths = mounts.into_iter().map(|mount| mount.path);
     Ok(paths.filter(|path| path.starts_with(folder)).collect())

@@ -191,7 +191,7 @@ fn work_folder(folder: &Path) -> io::Result<PathBuf> {
 fn spawn(mut shell: Command) -> io::Result<Child> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(move || {
-            let _ = sys::own_mount_namespace();
+            let _ = sys::mounts::own_copy();
             shell.spawn()
         });
         thread.join().expect("the thread does not panic")

@@ -65,12 +65,32 @@ pub fn own_namespace(paths: &[PathBuf]) -> io::Result<Vec<File>> {
         Err(Errno::EPERM) if is_alone()? => {}
         unshared => {
             unshared?;
-            let all_private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-            nix::mount::mount(None::<&str>, "/", None::<&str>, all_private, None::<&str>)?;
+            propagate(MsFlags::MS_PRIVATE)?;
         }
     }
     release_all_but(&kept)?;
     Ok(in_use_outside)
+}
+
+/// Moves this thread into a copy of its mount namespace: what is mounted in it ends with the last
+/// process in it, and unmounts of others reach it. Needs `CAP_SYS_ADMIN`.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_ADMIN`.
+pub fn own_copy() -> io::Result<()> {
+    nix::sched::unshare(CloneFlags::CLONE_NEWNS)?;
+    propagate(MsFlags::MS_SLAVE)
+}
+
+fn propagate(how: MsFlags) -> io::Result<()> {
+    let how = MsFlags::MS_REC | how;
+    Ok(nix::mount::mount(
+        None::<&str>,
+        "/",
+        None::<&str>,
+        how,
+        None::<&str>,
+    )?)
 }
 
 /// Returns the paths, what they and the running program are links to, and the system's folders.

@@ -24,7 +24,7 @@ fn assert_clean(folder: &Path) {
         let name = entry.unwrap().file_name().into_string().unwrap();
         assert!(!name.starts_with("ftld-crashes-"), "{name} is left");
     }
-    let mounts = mounts(Path::new("/proc/self/mountinfo")).unwrap();
+    let mounts = mounts::read(Path::new("/proc/self/mountinfo")).unwrap();
     let left = mounts.iter().find(|mount| mount.path.starts_with(folder));
     assert!(left.is_none(), "{:?} is mounted", left.unwrap().path);
 }
