@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.."
 fail() { echo "fuzz result: FAILED. $*"; exit 1; }
 command -v c++ > /dev/null || fail "there is no C++ compiler: apt-get install build-essential"
 targets=("$@")
-[ $# -gt 0 ] || targets=(nbd image flash codec config)
+[ $# -gt 0 ] || targets=(nbd image flash codec config recording)
 triple=$(rustc -vV | sed -n 's/^host: //p')
 out=$PWD/target/fuzz
 mkdir -p "$out/bin" "$out/found"

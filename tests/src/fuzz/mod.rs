@@ -9,6 +9,7 @@ pub mod config;
 pub mod flash;
 pub mod image;
 pub mod nbd;
+pub mod recording;
 
 /// Fuzz target, with the name of its binary and of its corpus folder.
 pub struct Target {
@@ -39,6 +40,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "config",
         body: config::run,
+    },
+    Target {
+        name: "recording",
+        body: recording::run,
     },
 ];
 
