@@ -32,10 +32,7 @@ impl Export {
             info,
             size: device.size(),
             read_only: device.read_only(),
-            preferred: device
-                .preferred_block()
-                .clamp(512, 1 << 20)
-                .next_power_of_two(),
+            preferred: device.preferred_block().clamp(512, 1 << 20),
         }
     }
 
