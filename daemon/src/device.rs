@@ -79,9 +79,10 @@ pub trait BlockDevice: Send + Sync {
     /// Returns the logical block size in bytes, 512 by default. Transports may still be
     /// byte-granular.
     fn logical_block(&self) -> u32;
-    /// Returns the unit of atomicity in bytes.
+    /// Returns the unit of atomicity in bytes, a power of two.
     fn physical_block(&self) -> u32;
-    /// Returns the preferred request size in bytes: a flash page.
+    /// Returns the preferred request size in bytes, a power of two: a flash page, or its largest
+    /// part that is one.
     fn preferred_block(&self) -> u32;
     /// Returns whether the device refuses writes with `EPERM` (`--read-only`).
     fn read_only(&self) -> bool;

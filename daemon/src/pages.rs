@@ -223,7 +223,10 @@ impl<S: Store> PageIo<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nand_model::Profile;
+    use ftl_core::schemes::Scheme;
+    use ftl_core::{FtlConfig, Params, Start};
+    use nand_model::store::MemStore;
+    use nand_model::{Chip, Cut, FaultPlan, Profile, atomic_bytes};
 
     #[test]
     fn long_requests_are_cut_at_aligned_slices_of_whole_blocks() {
@@ -244,5 +247,64 @@ mod tests {
             ends,
             [SLICE_BYTES, SLICE_BYTES, SLICE_BYTES, 2 * SLICE_BYTES]
         );
+    }
+
+    /// Writes 24 KiB over older data, with a cut at every flash operation, and reads it back. A unit
+    /// that two pages share would be found half old and half new.
+    #[test]
+    fn a_power_cut_tears_no_unit_of_atomicity_whatever_the_size_of_a_page() {
+        const BYTES: usize = 24 << 10;
+        let torn = |page_bytes: u32, unit: u32| {
+            let mut profile = Profile::find("slc-2k").unwrap().with_blocks(40);
+            profile.geometry.page_bytes = page_bytes;
+            let scheme = Scheme::find("pagemap").unwrap();
+            let config = FtlConfig {
+                logical_pages: 300,
+                params: Params::default(),
+            };
+            let (mut torn, mut scratch) = (0, vec![0; page_bytes as usize]);
+            for op in 0.. {
+                let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+                let mut ftl = scheme.start(chip, &config, Start::Format).unwrap();
+                let mut io = PageIo {
+                    ftl: &mut *ftl,
+                    scratch: &mut scratch,
+                };
+                io.write(0, 0, &[1; BYTES]).unwrap();
+                io.ftl.flush(0).unwrap();
+                io.ftl.chip_mut().set_faults(FaultPlan {
+                    cut: Some(Cut::menu(op, 0)[0]),
+                    ..FaultPlan::default()
+                });
+                if io.write(0, 0, &[2; BYTES]).is_ok() {
+                    break;
+                }
+                let mut chip = ftl.into_chip();
+                chip.power_on();
+                let mut ftl = scheme.start(chip, &config, Start::Mount).unwrap();
+                let mut io = PageIo {
+                    ftl: &mut *ftl,
+                    scratch: &mut scratch,
+                };
+                let mut found = vec![0; BYTES];
+                io.read(0, 0, &mut found).unwrap();
+                let units = found.chunks(unit as usize);
+                torn += units
+                    .filter(|unit| unit.iter().any(|byte| *byte != unit[0]))
+                    .count();
+            }
+            torn
+        };
+        for page_bytes in [1536, 2560, 3072, 6144] {
+            assert_eq!(
+                torn(page_bytes, atomic_bytes(page_bytes)),
+                0,
+                "{page_bytes}"
+            );
+            assert!(
+                torn(page_bytes, 2 * atomic_bytes(page_bytes)) > 0,
+                "{page_bytes}"
+            );
+        }
     }
 }

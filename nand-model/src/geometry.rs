@@ -1,5 +1,5 @@
-//! Counts and sizes, and the only code that splits a [`Ppn`] into a block and a page offset and
-//! joins them again.
+//! Counts and sizes, the unit of atomicity, and the only code that splits a [`Ppn`] into a block
+//! and a page offset and joins them again.
 
 use crate::addr::{Pbn, Ppn};
 use crate::convert::{index, to_u64};
@@ -28,6 +28,19 @@ pub struct Geometry {
 const MAX_PAGES_PER_BLOCK: u32 = 4096;
 const MAX_PAGE_BYTES: u32 = 64 << 10;
 const MAX_OOB_BYTES: u32 = 8 << 10;
+
+/// Returns the unit of atomicity of a device with pages of this size: the largest power of two, up
+/// to 4 KiB, that divides the page. So no unit lies in two pages, and a power cut never tears one.
+pub const fn atomic_bytes(page_bytes: u32) -> u32 {
+    let aligned = aligned_bytes(page_bytes);
+    if aligned < 4096 { aligned } else { 4096 }
+}
+
+/// Returns the largest power of two that divides a page of this size: a request of whole pages, as
+/// hosts that know only powers of two can align it.
+pub const fn aligned_bytes(page_bytes: u32) -> u32 {
+    1 << page_bytes.trailing_zeros()
+}
 
 impl Geometry {
     /// Checks the shape. All other functions of this type assume a valid one.
@@ -235,6 +248,24 @@ impl PageSplit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Pages need only be multiples of 512 bytes.
+    #[test]
+    fn the_unit_of_atomicity_divides_the_page() {
+        let units = [512, 1024, 2048, 4096, 8192, 16384].map(atomic_bytes);
+        assert_eq!(units, [512, 1024, 2048, 4096, 4096, 4096]);
+        let units = [1536, 2560, 3072, 6144, 12288, 20480].map(atomic_bytes);
+        assert_eq!(units, [512, 512, 1024, 2048, 4096, 4096]);
+        for page in (1..=MAX_PAGE_BYTES / 512).map(|sectors| 512 * sectors) {
+            let (unit, aligned) = (atomic_bytes(page), aligned_bytes(page));
+            assert!(unit.is_power_of_two() && (512..=4096).contains(&unit));
+            assert!(
+                page.is_multiple_of(unit) && page.is_multiple_of(aligned),
+                "{page}"
+            );
+            assert!(unit == 4096 || !page.is_multiple_of(2 * unit), "{page}");
+        }
+    }
 
     #[test]
     fn steps_over_dies_change_the_channel_first() {

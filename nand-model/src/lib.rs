@@ -45,7 +45,7 @@ pub use fault::{
     BlockFault, Cut, DieFailure, EraseCut, Fault, FaultPlan, FaultRates, PartnerCut, ProgramCut,
     WrongBits,
 };
-pub use geometry::{Geometry, PageSplit};
+pub use geometry::{Geometry, PageSplit, aligned_bytes, atomic_bytes};
 pub use image::{
     CacheSection, FORMAT_VERSION, ImageError, ImageInfo, ImageSpec, NAME_BYTES_MAX,
     PARAMS_BYTES_MAX, SHARDS_MAX, ShardSection, Striping,

@@ -14,7 +14,7 @@ use crate::convert::{to_u64, to_usize};
 use crate::device::{BlockDevice, Completion, Extent, Flush, FlushOf};
 use crate::pages::extent_end;
 use ftl_core::{DeferredRead, FtlError};
-use nand_model::{Nanos, PageReader, Store};
+use nand_model::{Nanos, PageReader, Store, aligned_bytes};
 use std::cell::RefCell;
 use std::io;
 use std::ops::Range;
@@ -357,7 +357,7 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
     }
 
     fn preferred_block(&self) -> u32 {
-        self.shape.page_bytes
+        aligned_bytes(self.shape.page_bytes)
     }
 
     fn read_only(&self) -> bool {

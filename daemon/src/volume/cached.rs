@@ -12,7 +12,7 @@ use super::{Core, EIO, Volume};
 use crate::device::{BlockDevice, FlushOf};
 use crate::size::show_size;
 use ftl_core::FtlError;
-use nand_model::{Nanos, Store};
+use nand_model::{Nanos, Store, atomic_bytes};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Takes the caches away: later requests go to the flash. Called before the first request.
     pub fn take_caches(&mut self) {
-        self.shape.unit_bytes = self.shape.page_bytes.min(4096);
+        self.shape.unit_bytes = atomic_bytes(self.shape.page_bytes);
         self.shape.write_bytes = self.shape.extent_bytes;
         for shard in &mut self.shards {
             shard.take_cache();

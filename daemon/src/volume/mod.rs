@@ -44,7 +44,7 @@ use crate::pages::extent_bytes;
 use clock::Clock;
 use ftl_core::{Ftl, FtlError};
 use locked::Core;
-use nand_model::{Store, Striping};
+use nand_model::{Store, Striping, atomic_bytes};
 use parking_lot::Mutex;
 use request::Mark;
 pub(crate) use shard::shard_text;
@@ -256,7 +256,7 @@ impl<S: Store + 'static> Volume<S> {
             extent_bytes,
             write_bytes: extent_bytes,
             batch_bytes: extent_bytes.min(scattered * page),
-            unit_bytes: geometry.page_bytes.min(4096),
+            unit_bytes: atomic_bytes(geometry.page_bytes),
             emulate: options.emulate,
             read_only: options.read_only,
             erases_low: ERASES_LOW.min(erases / 4),

@@ -35,10 +35,7 @@ impl Export {
             size: device.size(),
             read_only: device.read_only(),
             volatile_cache: device.has_volatile_cache(),
-            preferred: device
-                .preferred_block()
-                .clamp(512, 1 << 20)
-                .next_power_of_two(),
+            preferred: device.preferred_block().clamp(512, 1 << 20),
         }
     }
 

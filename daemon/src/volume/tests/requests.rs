@@ -3,6 +3,8 @@
 use super::{PAGE, Trap, errno_of, toy};
 use crate::device::{BlockDevice, Extent, FlushOf};
 use crate::volume::*;
+use nand_model::store::MemStore;
+use nand_model::{Chip, Profile};
 
 #[test]
 fn any_byte_extent_reads_back_as_written_and_its_neighbours_stay() {
@@ -252,5 +254,45 @@ fn parts_of_pages_and_writes_beyond_the_end_are_no_batch() {
     assert_eq!(
         handles.calls(),
         ["write 0+1", "write 1+1", "read 4+1", "write 4+1"]
+    );
+}
+
+/// Block layers know only powers of two, and a power cut tears a request at the ends of pages.
+#[test]
+fn the_announced_blocks_are_powers_of_two_that_divide_a_page() {
+    let announced = |page_bytes: u32| {
+        let mut profile = Profile::find("torture").unwrap().with_blocks(40);
+        profile.geometry.page_bytes = page_bytes;
+        let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+        let config = ftl_core::FtlConfig {
+            logical_pages: 200,
+            params: ftl_core::Params::default(),
+        };
+        let scheme = ftl_core::schemes::Scheme::find("pagemap").unwrap();
+        let ftl = scheme.start(chip, &config, ftl_core::Start::Format);
+        let options = VolumeOptions {
+            size: 200 * u64::from(page_bytes),
+            read_only: false,
+            emulate: false,
+        };
+        let mut volume = Volume::new(ftl.unwrap(), options, None);
+        let direct = (volume.physical_block(), volume.preferred_block());
+        volume.take_caches();
+        assert_eq!(direct.0, volume.physical_block(), "pages of {page_bytes}");
+        direct
+    };
+    let pages = [512, 1536, 2560, 3072, 4096, 6144, 12288, 16384];
+    assert_eq!(
+        pages.map(announced),
+        [
+            (512, 512),
+            (512, 512),
+            (512, 512),
+            (1024, 1024),
+            (4096, 4096),
+            (2048, 2048),
+            (4096, 4096),
+            (4096, 16384)
+        ]
     );
 }

@@ -36,7 +36,7 @@ use area::area_of;
 use format::{HEAD_BYTES, Head, RING_BLOCK, State, bitmap_bytes};
 use ftl_core::FtlError;
 use index::Index;
-use nand_model::SHARDS_MAX;
+use nand_model::{SHARDS_MAX, atomic_bytes};
 use requests::host_error;
 use ring::Ring;
 use std::io;
@@ -91,15 +91,10 @@ impl CacheOptions {
         self.model == Model::Ordered || self.protected
     }
 
-    /// Returns the unit of a cache over pages of this size.
+    /// Returns the unit of a cache over pages of this size: a power of two that divides the page.
     pub fn unit(&self, page_bytes: u32) -> u32 {
-        let atomic = page_bytes.min(4096);
-        let unit = self.tear.map_or(atomic, |tear| tear.min(atomic));
-        if page_bytes.is_multiple_of(unit) {
-            unit
-        } else {
-            512
-        }
+        let atomic = atomic_bytes(page_bytes);
+        self.tear.map_or(atomic, |tear| tear.min(atomic))
     }
 }
 

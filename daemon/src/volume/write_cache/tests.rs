@@ -118,5 +118,10 @@ fn the_unit_divides_the_page() {
         [unit(None, 1024), unit(None, 16384), unit(None, 4608)],
         [1024, 4096, 512]
     );
+    assert_eq!([unit(None, 1536), unit(None, 6144)], [512, 2048]);
     assert_eq!([unit(Some(512), 4096), unit(Some(4096), 2048)], [512, 2048]);
+    assert_eq!(
+        [unit(Some(1024), 6144), unit(Some(4096), 6144)],
+        [1024, 2048]
+    );
 }
