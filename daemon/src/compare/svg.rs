@@ -116,9 +116,11 @@ pub(super) fn label(anchor: Anchor, at: (f64, f64), label: &str, width: f64) -> 
 
 /// Returns a plot of this size.
 pub(super) fn svg(title: &str, width: f64, height: f64, body: &str) -> String {
+    // Narrower than this, its text is not readable; then it scrolls.
+    let least = width.min(700.0);
     format!(
-        "<div class=\"scroll\"><svg role=\"img\" aria-label=\"{}\" width=\"{width:.0}\" height=\"{height:.0}\" \
-         viewBox=\"0 0 {width:.0} {height:.0}\">\n{body}</svg></div>\n",
+        "<div class=\"scroll\"><svg role=\"img\" aria-label=\"{}\" style=\"min-width:{least:.0}px\" \
+         width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\">\n{body}</svg></div>\n",
         escaped(title)
     )
 }
