@@ -233,7 +233,7 @@ pub fn run(data: &[u8]) {
     let mut bytes = base.bytes.clone();
     while !input.is_empty() {
         match base.cache.filter(|at| *at + RING_AT + PAGE <= bytes.len()) {
-            Some(at) if input.u8() % 4 > 0 => edit_cache(&mut bytes[at..], &mut input),
+            Some(at) if !input.u8().is_multiple_of(4) => edit_cache(&mut bytes[at..], &mut input),
             _ => edit(&base.geometry, &mut bytes, &mut input),
         }
     }

@@ -62,7 +62,7 @@ fn unreadable_content_is_unknown_and_the_report_says_so() {
     recorder.write(3, "known from here on");
     let saved = recorder.save();
     let (report, timeline) = saved.explored(&saved.args("true")).unwrap();
-    assert_eq!(timeline.unreadable, [2 * UNIT..5 * UNIT]);
+    assert!(matches!(&timeline.unreadable[..], [only] if *only == (2 * UNIT..5 * UNIT)));
     let about = About {
         timeline: &timeline,
     };

@@ -10,7 +10,7 @@ pub(super) const DIALECT: TraceFormat = TraceFormat {
     line: "device_id,opcode,offset,length,timestamp (R or W, bytes, microseconds)",
     units: Units::new("us", BYTES, BYTES),
     parser: || Table::boxed(Some("device_id,opcode,offset,length,timestamp"), parse),
-    other_reading: other_reading,
+    other_reading,
 };
 
 fn parse(line: &str) -> Result<Record, String> {

@@ -11,7 +11,7 @@ pub(super) const DIALECT: TraceFormat = TraceFormat {
     line: "ASU,LBA,Size,Opcode,Timestamp (512-byte sectors, bytes, R or W, seconds)",
     units: Units::new("s", SECTORS, BYTES),
     parser: || Table::boxed(None, parse),
-    other_reading: other_reading,
+    other_reading,
 };
 
 fn parse(line: &str) -> Result<Record, String> {

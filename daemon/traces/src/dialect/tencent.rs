@@ -11,7 +11,7 @@ pub(super) const DIALECT: TraceFormat = TraceFormat {
     line: "Timestamp,Offset,Size,IOType,VolumeID (seconds, 512-byte sectors, 0 read or 1 write)",
     units: Units::new("s", SECTORS, SECTORS),
     parser: || Table::boxed(Some("Timestamp,Offset,Size,IOType,VolumeID"), parse),
-    other_reading: other_reading,
+    other_reading,
 };
 
 fn parse(line: &str) -> Result<Record, String> {
