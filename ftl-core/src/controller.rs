@@ -464,7 +464,11 @@ where
         self.empty_buffers()?;
         self.space.make_safe()?;
         if !self.gc.is_read_only() {
-            self.shut_down()?;
+            match self.shut_down() {
+                // The end of life found here fails no stop: what was acknowledged is durable.
+                Err(FtlError::ReadOnly(_)) => {}
+                written => written?,
+            }
         }
         Ok(self.space.flash.now())
     }

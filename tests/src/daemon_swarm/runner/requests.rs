@@ -13,7 +13,7 @@ use std::time::Duration;
 const UNANSWERED_MAX: usize = 5;
 
 /// Longest time without a reply when nothing delays the request.
-pub(super) const UNANSWERED: Duration = Duration::from_secs(10);
+pub(super) const UNANSWERED: Duration = Duration::from_secs(60);
 
 /// Pages per step of a long trim or block status.
 const LONG_PAGES: u64 = 16_384;
