@@ -37,7 +37,7 @@ pub(crate) fn serialize<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<
     text.serialize(to)
 }
 
-/// Returns whether a name on the command line may be that of an instance.
+/// Returns a word as the name of an instance, unless it is a path.
 pub(crate) fn name_in(word: &OsStr) -> Option<&str> {
     word.to_str().filter(|word| !word.contains('/'))
 }

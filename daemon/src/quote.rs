@@ -38,7 +38,8 @@ pub(crate) fn plain(text: &str, sequences: &[String]) -> String {
         let is_end_of_line = rest.starts_with("\r\n");
         match allowed.is_some() || is_end_of_line || !c.is_control() || c == '\n' || c == '\t' {
             true => out += &rest[..length],
-            false => out.extend(c.escape_default()),
+            // As JSON escapes it: the text may be a document.
+            false => out += &format!("\\u{:04x}", u32::from(c)),
         }
         rest = &rest[length..];
     }
@@ -53,8 +54,14 @@ mod tests {
     fn control_characters_do_not_reach_a_terminal_and_colours_do() {
         let red = "\u{1b}[31m".to_owned();
         let text = format!("{red}name\u{1b}[2J\u{9b}1m\u{7f}\r \u{7}é\t\r\n");
-        let expected = format!("{red}name\\u{{1b}}[2J\\u{{9b}}1m\\u{{7f}}\\r \\u{{7}}é\t\r\n");
+        let expected = format!("{red}name\\u001b[2J\\u009b1m\\u007f\\u000d \\u0007é\t\r\n");
         assert_eq!(plain(&text, &[red]), expected);
         assert_eq!(plain("", &[]), "");
+        let name = serde_json::json!("\u{7f}\u{9b}\u{1b}");
+        let document = plain(&name.to_string(), &[]);
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&document).unwrap(),
+            name
+        );
     }
 }

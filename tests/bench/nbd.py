@@ -7,9 +7,10 @@
 The servers of a group run at once, but only one has a load at a time: point after point, round
 after round, one after the other. Groups, each with servers of its own:
 
-- *4k*: `pagemap` on mlc-4k with 28 % over-provisioning and `lazyftl` at 7 %, after a sequential
-  fill and three times the size in random writes, so that GC runs all along: the number of runs is
-  printed. Writes have the response times that the client sees.
+- *4k*: `pagemap` and `lazyftl` on mlc-4k with 28 % over-provisioning, after a sequential fill and
+  three times the size in random writes, so that GC runs all along: the number of runs is printed.
+  Writes have the response times that the client sees.
+- *OP 7 %*: both at 7 %, random writes.
 - *128k aged*: `pagemap` as above. Writes overwrite the device once, sequentially; before each round
   ftld's device is aged again by random writes of twice its size. Reads also with `--verify once`,
   if the program has that option.

@@ -259,9 +259,11 @@ fn remove_image(image: &Path) -> Result<(), Failure> {
     std::fs::remove_file(image).map_err(|error| Failure::io(image.display(), &error))
 }
 
-/// Returns whether another process has locked an image.
+/// Returns whether another process has locked an image against readers.
 fn is_in_use(image: &Path) -> bool {
-    lock_image(image).is_err_and(|failure| failure.exit == Exit::InUse)
+    use rustix::fs::{FlockOperation, flock};
+    let locked = File::open(image).map(|file| flock(&file, FlockOperation::NonBlockingLockShared));
+    matches!(locked, Ok(Err(rustix::io::Errno::WOULDBLOCK)))
 }
 
 /// Locks an image against every other user of it, readers included, as long as the file is open.

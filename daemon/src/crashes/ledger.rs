@@ -216,7 +216,14 @@ impl Lines {
         let mut source = (&mut self.source).take(LINE_MAX);
         let bytes = source.read_until(b'\n', &mut line)?;
         if line.last() != Some(&b'\n') {
-            return Ok(Next::Part(line));
+            // The rest of a line this long would be cut off with all that follows.
+            return match to_u64(bytes) {
+                LINE_MAX => Err(std::io::Error::other(format!(
+                    "a line longer than {LINE_MAX} bytes begins at byte {}: no ledger",
+                    self.whole
+                ))),
+                _ => Ok(Next::Part(line)),
+            };
         }
         self.whole += to_u64(bytes);
         Ok(Next::Whole(line))

@@ -120,9 +120,8 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     let label = read_label(image, &info)?;
     contradiction(image, &config.requirements, &info, &label)?;
     if !is_new && config.requirements != ImageRequirements::default() {
-        let other = other_image(image);
         tracing::info!(
-            "{}: continues on the image of an earlier start{other}",
+            "{}: continues on the image of an earlier start",
             image.display()
         );
     }

@@ -245,7 +245,7 @@ impl<S: Store + 'static> Volume<S> {
                 .flush(FlushOf::Everything)
                 .and_then(|flush| flush.wait())
         {
-            tracing::error!("the FLUSH for it failed: {error}");
+            tracing::error!("the FLUSH after the switch to write through failed: {error}");
         }
     }
 

@@ -66,7 +66,7 @@ pub(super) fn named_user(dirs: &Dirs, image: &Path, failure: Failure) -> Failure
     let path = image.canonicalize().unwrap_or_else(|_| image.to_owned());
     let uses = |name: &String| {
         let status = status_of(dirs, name);
-        status["image"].as_str().map(Path::new) == Some(&path)
+        path_json::get(&status, "image").as_deref() == Some(&*path)
     };
     match dirs.names().into_iter().find(uses) {
         Some(name) => Failure::new(

@@ -50,14 +50,15 @@ fn a_forgotten_mount_is_not_crossed() {
         let theirs = theirs.display();
         let mount =
             format!("mkdir $FTLD_WORK/m && {enter} mount --bind {theirs} $FTLD_WORK/m || exit 7;");
-        let report = one(&saved, &format!("{mount} sleep 60"), 500);
-        let may_mount = report.cases[0].said == "no answer within 0.5 s";
+        let report = one(&saved, &mount, 20_000);
+        let may_mount = report.failed == 0;
         assert!(
             may_mount || report.cases[0].said == "exit code 7",
             "{report:?}"
         );
-        let report = one(&saved, &mount, 20_000);
-        assert_eq!(report.failed, u64::from(!may_mount), "{report:?}");
+        let hung = one(&saved, &format!("{mount} sleep 60"), 2_000);
+        let said = ["exit code 7", "no answer within 2 s"][usize::from(may_mount)];
+        assert_eq!(hung.cases[0].said, said, "{hung:?}");
     }
     assert_eq!(
         std::fs::read_to_string(theirs.join("file")).unwrap(),
@@ -76,7 +77,7 @@ fn a_daemon_ends_with_its_check() {
         while [ ! -e {0} ]; do sleep 0.01; done",
         file.display()
     );
-    for (and_then, timeout, failed) in [("", 20_000, 0), ("; sleep 60", 300, 1)] {
+    for (and_then, timeout, failed) in [("", 20_000, 0), ("; sleep 60", 2_000, 1)] {
         let report = one(&saved, &format!("{daemon}{and_then}"), timeout);
         assert_eq!(report.failed, failed, "{report:?}");
         assert!(!process_alive(pid_in(&file)), "the daemon runs on");
@@ -89,8 +90,8 @@ fn a_daemon_ends_with_its_check() {
 #[test]
 fn output_has_a_bound() {
     let saved = commits(true);
-    let report = one(&saved, "yes; exit 1", 300);
-    assert_eq!(report.cases[0].said, "no answer within 0.3 s");
+    let report = one(&saved, "yes; exit 1", 2_000);
+    assert_eq!(report.cases[0].said, "no answer within 2 s");
     assert_eq!(report.cases[0].output.len(), 16 << 10);
     let report = one(&saved, "seq 100000; echo the end; exit 3", 20_000);
     assert_eq!(report.cases[0].said, "exit code 3");

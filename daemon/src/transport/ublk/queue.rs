@@ -300,7 +300,7 @@ impl Queue<'_> {
             }
             self.device.write_many(&writes, &mut results);
             if !self.device.has_volatile_cache() {
-                // It changed meanwhile.
+                // The announcement changed during the batch: its writes are flushed here.
                 self.device.flush(FlushOf::Everything)?.wait()?;
             }
             // A request without a result would never be answered.

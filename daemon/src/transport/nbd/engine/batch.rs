@@ -62,7 +62,7 @@ impl Engine {
         let writes: Vec<_> = arrived.iter().map(payload).collect();
         let mut results = Vec::with_capacity(writes.len());
         device.write_many(&writes, &mut results);
-        // It changed meanwhile.
+        // The announcement changed during the batch: its writes are flushed here.
         let flushed = match device.has_volatile_cache() {
             true => Ok(None),
             false => (device.flush(FlushOf::Everything)).and_then(|flush| flush.wait()),
