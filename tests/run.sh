@@ -45,7 +45,7 @@ build() { part build linted test -q --workspace --no-run; }
 # It has to build where there is no libclang.
 without_ublk() { part without_ublk linted check -q -p ftld --no-default-features; }
 template() { part template tests/template.sh check -q --all-targets --features program; }
-suites() { part suites linted test --workspace; }
+suites() { part suites linted test --workspace --no-fail-fast; }
 canaries() { part canaries tests/canaries/run.py --named --count 2; }
 scripts() { part scripts make scripts; }
 policy() { part policy sha256sum --check --quiet tests/policy.sha256 || { echo "Cargo.lock or deny.toml changed: make policy"; return 1; }; }

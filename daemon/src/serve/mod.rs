@@ -475,9 +475,13 @@ fn prepare(target: &Target, config: &Config, dirs: &Dirs) -> sys::Prepared {
         return sys::Prepared::default();
     }
     let record = config.record.as_ref().map(|record| &record.file);
+    // A socket without a path begins with @.
+    let manager = std::env::var_os("NOTIFY_SOCKET").map(PathBuf::from);
+    let manager = manager.filter(|socket| socket.is_absolute());
     let paths = [&config.image, &dirs.state, &dirs.runtime]
         .into_iter()
-        .chain(record);
+        .chain(record)
+        .chain(&manager);
     let prepared = sys::prepare_for_block_device(&paths.cloned().collect::<Vec<_>>());
     for refused in &prepared.refused {
         tracing::warn!("continues without {refused}");

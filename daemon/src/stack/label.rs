@@ -75,7 +75,7 @@ pub(crate) fn fits(config: &Config, info: &ImageInfo) -> Result<(), Failure> {
 }
 
 /// Returns how an image makes room for a new one: the command, if it is an instance's own image.
-pub(super) fn other_image(image: &Path) -> String {
+fn other_image(image: &Path) -> String {
     let name = image.file_stem().and_then(|name| name.to_str());
     let name = name.filter(|name| Dirs::from_env().image(name) == image);
     name.map_or(String::new(), |name| {

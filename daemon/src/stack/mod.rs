@@ -15,7 +15,6 @@ pub(crate) use cache::damaged as damaged_cache;
 pub use cache::{CacheUse, boot_id};
 pub(crate) use create::create_aged;
 pub use create::{Made, create};
-use label::other_image;
 pub(crate) use label::{Label, fits, read_label};
 
 use crate::config::{Config, ImageRequirements, Latency};

@@ -118,40 +118,54 @@ fn pin(path: &Path) -> Option<File> {
     options.open(existing(path)?).ok()
 }
 
-/// Whether no other process is in this process's mount namespace.
+/// Whether no other process is in this process's mount namespace. A process that must not be looked
+/// at may be in it.
 fn is_alone() -> io::Result<bool> {
     let namespace = |process: &Path| fs::read_link(process.join("ns/mnt"));
     let own = namespace(Path::new("/proc/self"))?;
-    let is_other = |entry: &fs::DirEntry| {
-        let pid = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
-        pid.is_some_and(|pid: u32| pid != std::process::id())
-    };
-    let others = fs::read_dir("/proc")?.flatten().filter(is_other);
-    let mut namespaces = others.filter_map(|entry| namespace(&entry.path()).ok());
-    Ok(!namespaces.any(|other| other == own))
+    let pid = std::process::id();
+    if pid != 1 && !Path::new("/proc/1").exists() {
+        // The processes of others are hidden.
+        return Ok(false);
+    }
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let other = name.to_str().and_then(|name| name.parse().ok());
+        if other.is_none_or(|other: u32| other == pid) {
+            continue;
+        }
+        match namespace(&entry.path()) {
+            Ok(other) if other != own => {}
+            Err(error) if has_ended(&error) => {}
+            Ok(_) | Err(_) => return Ok(false),
+        }
+    }
+    Ok(true)
 }
 
-/// Unmounts file systems on which none of `paths` depends, in this namespace only.
+fn has_ended(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
+}
+
+/// Unmounts file systems on which none of `paths` depends, in this namespace only. What is mounted
+/// below one of them goes with it, so a server that is gone is not asked.
 fn release_all_but(paths: &[PathBuf]) -> io::Result<()> {
-    let mut left = usize::MAX;
+    let lazily = MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW;
     loop {
         let all = read(Path::new(OWN_TABLE))?;
-        let surplus = surplus(&all, paths);
-        // Those that remain lie under a mount that stays; nothing can be done about them.
-        if surplus.is_empty() || surplus.len() == left {
-            return Ok(());
-        }
-        left = surplus.len();
-        for mount in surplus.iter().rev() {
-            let lazily = MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW;
+        let (mut is_released, mut refused) = (false, None);
+        for mount in surplus(&all, paths) {
             match nix::mount::umount2(&mount.path, lazily) {
+                Ok(()) => is_released = true,
                 // Gone with the mount above it, or hidden until another one is.
-                Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
-                Err(error) => return Err(error.into()),
+                Err(Errno::EINVAL | Errno::ENOENT) => {}
+                Err(error) => refused = Some(error),
             }
+        }
+        // A mount that was under another one at the same path may be visible now.
+        if !is_released {
+            return refused.map_or(Ok(()), |error| Err(error.into()));
         }
     }
 }

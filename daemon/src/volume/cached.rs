@@ -229,21 +229,27 @@ impl<S: Store + 'static> Volume<S> {
     /// volatile cache: then every change is durable before its acknowledgement. What was
     /// acknowledged before becomes durable at once.
     pub fn set_write_through(&self, on: bool) {
-        if self.unlocked.write_through.swap(on, Relaxed) == on {
+        let is_new = self.unlocked.write_through.swap(on, Relaxed) != on;
+        if is_new {
+            tracing::info!(
+                "the kernel's write cache of the device is {}",
+                if on {
+                    "\"write through\": every write waits until it is durable"
+                } else {
+                    "\"write back\""
+                }
+            );
+        }
+        let owes_flush = is_new || self.unlocked.owes_flush.load(Relaxed);
+        if !on || !owes_flush {
             return;
         }
-        tracing::info!(
-            "the kernel's write cache of the device is {}",
-            if on {
-                "\"write through\": every write waits until it is durable"
-            } else {
-                "\"write back\""
-            }
-        );
-        if on
-            && let Err(error) = self
-                .flush(FlushOf::Everything)
-                .and_then(|flush| flush.wait())
+        let flush = self.flush(FlushOf::Everything);
+        let flushed = flush.and_then(|flush| flush.wait());
+        // The kernel sends no FLUSH, so a failed one is repeated at the next call.
+        self.unlocked.owes_flush.store(flushed.is_err(), Relaxed);
+        if let Err(error) = flushed
+            && is_new
         {
             tracing::error!("the FLUSH after the switch to write through failed: {error}");
         }

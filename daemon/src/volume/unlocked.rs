@@ -48,6 +48,8 @@ pub(super) struct Unlocked {
     /// Whether users send neither FLUSH nor FUA: no volatile cache is announced, or the kernel was
     /// told that there is none.
     pub(super) write_through: AtomicBool,
+    /// Whether the FLUSH that [`write_through`](Self::write_through) needs has failed.
+    pub(super) owes_flush: AtomicBool,
 }
 
 /// Everything is served.
@@ -77,6 +79,7 @@ impl Unlocked {
             short_told: (Mutex::new(()), Condvar::new()),
             at_storage: AtomicU64::new(0),
             write_through: AtomicBool::new(false),
+            owes_flush: AtomicBool::new(false),
         }
     }
 

@@ -23,6 +23,7 @@ use crate::image::{CacheSection, Header, Layout};
 use group::{Group, Member, State, StoreFile, nanos};
 use header_copies::HeaderCopies;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -385,14 +386,21 @@ impl SyncHandle {
             }
             drop(state);
             let begun = Instant::now();
-            let outcome = group.run();
+            let outcome = catch_unwind(AssertUnwindSafe(|| group.run()));
             state = self.lock();
-            match outcome {
-                Ok(()) => group.note_synced(&mut state, begun.elapsed()),
-                Err(error) => group.fail(&mut state, error.raw_os_error().unwrap_or(EIO)),
-            }
+            let noted = outcome.and_then(|outcome| {
+                catch_unwind(AssertUnwindSafe(|| match outcome {
+                    Ok(()) => group.note_synced(&mut state, begun.elapsed()),
+                    Err(error) => group.fail(&mut state, error.raw_os_error().unwrap_or(EIO)),
+                }))
+            });
             state.running = false;
             group.wake.notify_all();
+            if let Err(panic) = noted {
+                // Nobody may trust this sync, and nobody waits for it for ever.
+                group.fail(&mut state, EIO);
+                resume_unwind(panic);
+            }
         }
     }
 

@@ -239,3 +239,19 @@ fn a_header_torn_after_it_was_written_is_not_taken_for_durable() {
         }
     }
 }
+
+#[test]
+fn a_panic_in_a_sync_ends_the_waiting_of_others() {
+    let mut rig = Rig::new(shapes()[0], 5);
+    (0..20).for_each(|_| rig.step());
+    let sync = rig.store().sync_handle();
+    rig.disk.during_sync(|| panic!("planted"));
+    let last = sync.last_seq();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _ = sync.sync_through(last);
+    }));
+    assert!(panicked.is_err());
+    assert!(!sync.is_running());
+    assert_eq!(sync.sync_through(last), Err(SyncError::Failed(5)));
+    sync.stop();
+}
