@@ -93,8 +93,8 @@ impl Background {
         self.turns.clone()
     }
 
-    /// Starts a thread that works every so often. If it panics, the device fails: nobody would miss
-    /// it otherwise.
+    /// Starts a thread that works once per interval. If it panics, the device fails: nothing else
+    /// would report it.
     fn repeat<S: Store + 'static>(
         &mut self,
         volume: &Arc<Volume<S>>,

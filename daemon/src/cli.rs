@@ -450,7 +450,7 @@ fn known_command(command: &clap::Command, word: &str, args: &[OsString]) -> Resu
         )));
     }
     let names = command.get_subcommands().map(clap::Command::get_name);
-    // Any command with this letter is near to a single one.
+    // A single letter is similar to every command that contains it.
     let hint = match word.len() {
         1 => String::new(),
         _ => near_miss(word, names),

@@ -184,7 +184,7 @@ async fn connection(
         if (&mut read).take(LINE_MAX).read_line(&mut line).await? == 0 {
             return Ok(());
         }
-        // Who has given up does not want it any more.
+        // A client that closed its socket does not wait for this command.
         if is_closed(&file) {
             return Ok(());
         }

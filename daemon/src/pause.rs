@@ -85,7 +85,7 @@ fn step<S: Store + 'static>(volume: &Volume<S>, step: Step) -> Result<Value, Fai
                 .into()
         }
         (false, 0, _) => "step done, without an event".into(),
-        // A part of a request is executed whole.
+        // An extent is executed completely, so more events than wanted may come.
         (false, came, Step::Events(wanted)) if came > wanted => {
             let last = counted(came - wanted, "more event");
             format!("step done; the request that caused the last one caused {last}")

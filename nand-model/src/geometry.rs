@@ -30,7 +30,7 @@ const MAX_PAGE_BYTES: u32 = 64 << 10;
 const MAX_OOB_BYTES: u32 = 8 << 10;
 
 /// Returns the unit of atomicity of a device with pages of this size: the largest power of two, up
-/// to 4 KiB, that divides the page. So no unit lies in two pages, and a power cut never tears one.
+/// to 4 KiB, that divides the page. So no unit spans two pages, and a power cut never tears one.
 pub const fn atomic_bytes(page_bytes: u32) -> u32 {
     let aligned = aligned_bytes(page_bytes);
     if aligned < 4096 { aligned } else { 4096 }

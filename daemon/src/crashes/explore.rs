@@ -407,7 +407,7 @@ fn shrink_failed(
         let Case::Cache { entry, units } = &case else {
             continue;
         };
-        // A case of a ledger may be none of this recording.
+        // A ledger may name a case that this recording does not have.
         let Ok((point, choice)) = find(&shared.timeline, *entry, Some(units)) else {
             continue;
         };

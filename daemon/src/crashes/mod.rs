@@ -69,7 +69,7 @@ pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
         output::writable(option, path)?;
     }
     let case = args.case.as_deref().map(Case::parse).transpose()?;
-    // One case ends at once; its supervisor removes the folder.
+    // With --case, Ctrl-C ends this process; the supervisor then removes the folder.
     let interrupted = match case {
         Some(_) => Arc::default(),
         None => interrupt::flag()?,

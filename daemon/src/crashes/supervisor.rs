@@ -32,7 +32,7 @@ const REAP_MAX: Duration = Duration::from_secs(5);
 const REAP_EVERY: Duration = Duration::from_millis(1);
 /// Line that ends a supervisor.
 pub(super) const END: &str = "end\n";
-/// Name by which this program knows that it is one.
+/// Program name (`argv[0]`) that makes this program a supervisor.
 const NAME: &str = "ftld-check";
 
 /// One run of the check.
@@ -119,7 +119,7 @@ pub(super) fn serve() -> io::Result<()> {
         }
         if let Some(ending) = run(&serde_json::from_str(&line)?, &folder, &socket)? {
             let answer = serde_json::to_string(&ending)? + "\n";
-            // An explorer that has died is met above.
+            // If the explorer has died, the next read returns 0.
             let _ = socket.write_all(answer.as_bytes());
         }
     }

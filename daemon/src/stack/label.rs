@@ -74,7 +74,7 @@ pub(crate) fn fits(config: &Config, info: &ImageInfo) -> Result<(), Failure> {
     )
 }
 
-/// Returns how an image makes room for a new one: the command, if it is an instance's own image.
+/// Returns the command that removes an instance's own image; empty for another image.
 fn other_image(image: &Path) -> String {
     let name = image.file_stem().and_then(|name| name.to_str());
     let name = name.filter(|name| Dirs::from_env().image(name) == image);

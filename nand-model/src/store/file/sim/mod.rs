@@ -383,7 +383,8 @@ impl Disk for SimDisk {
         Ok(())
     }
 
-    /// A write that the host keeps at once, unlike others: the new length. Unsynced writes behind a new end are gone.
+    /// The host keeps a new length at once, unlike other writes. Unsynced writes behind a new end
+    /// are gone.
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         let mut sim = self.lock();
         sim.freeze(false);
