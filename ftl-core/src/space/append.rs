@@ -336,7 +336,8 @@ impl<S: Store> Space<S> {
                 open.block
             );
             self.table.set_state(open.block, State::Full);
-            if self.streams[stream].spec.collectable {
+            // The host may have refused the first page. Then no family knows of the block.
+            if self.streams[stream].spec.collectable || open.next == 0 {
                 self.table.set_collectable(open.block);
             }
         }

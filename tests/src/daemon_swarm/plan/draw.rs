@@ -57,7 +57,7 @@ pub fn draw(seed: u64) -> Plan {
     let odd = if rng.one_in(3) {
         0
     } else {
-        rng.below(u64::from(page))
+        rng.below(u64::from(page / 512)) * 512
     };
     let wires = (0..1 + rng.below(4))
         .map(|_| WIRES[rng.below(4) as usize].1)
