@@ -239,7 +239,8 @@ impl<'a> Run<'a> {
         }
         let before = self.disk.unsynced();
         sync_old_operations(&self.volume);
-        if before > 0 && self.disk.unsynced() == 0 {
+        // The header that follows the sync is not synced.
+        if self.disk.unsynced() < before {
             self.note(Class::BackgroundSync);
         }
     }
