@@ -13,7 +13,7 @@ lesson() {
   name=$1 wanted=$2
   shift 2
   serve --size 64MiB --image "/var/lib/ftld/$name.ftld" --record "/tmp/$name.rec" /dev/ublkb0 || finish
-  step "$name: recorded" python3 /bin/ledger.py run /dev/ublkb0 6 "$@"
+  step "$name: recorded" env FTLD_NAME=ublkb0 python3 /bin/ledger.py run /dev/ublkb0 6 "$@"
   step "$name: stop" ftld stop ublkb0
   chmod 644 "/tmp/$name.rec"
   rc=0
