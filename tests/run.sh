@@ -65,7 +65,7 @@ next() {
 }
 # Emulation makes fio's rounds and the kills the longest steps.
 guest() { part guest env GUEST_JOBS=1 FIO_SECONDS=3 KILLS=2 tests/guest/run.sh all; }
-systemd() { part systemd tests/systemd/run.sh kill9 private stop_mounted nbd security; }
+systemd() { part systemd tests/systemd/run.sh kill9 stop_mounted nbd security; }
 
 began=$(seconds) failed=0
 lane format policy build || exit
