@@ -20,8 +20,8 @@ type Counts = (u32, u32);
 /// What the runner knows about reads of blocks.
 #[derive(Default)]
 pub(super) struct Exposure {
-    /// Counts when the device went down; whether it stopped cleanly.
-    left: Option<(Vec<Counts>, bool)>,
+    /// Counts when the device went down.
+    left: Option<Vec<Counts>>,
     /// Whether the last idle time left nothing to do.
     pub(super) is_idle: bool,
     /// Hour up to which all idle time was used, and the one since when.
@@ -53,28 +53,24 @@ impl<'p, W: World> Runner<'p, W> {
     }
 
     /// Remembers the read counts of a device that goes down.
-    pub(super) fn remember_reads(&mut self, cleanly: bool) {
+    pub(super) fn remember_reads(&mut self) {
         self.exposure.left = match &self.ftl {
-            Some(ftl) if self.counts_reads() && !self.host_fails() => {
-                Some((counts(ftl.chip()), cleanly))
-            }
+            Some(ftl) if self.counts_reads() && !self.host_fails() => Some(counts(ftl.chip())),
             _ => None,
         };
     }
 
     /// Compares the read counts of an opened chip with those before.
     pub(super) fn compare_reads(&mut self, chip: &Chip<W::Store>) -> Verdict {
-        let Some((left, cleanly)) = self.exposure.left.take() else {
+        let Some(left) = self.exposure.left.take() else {
             return Ok(());
         };
         for (block, (before, now)) in left.into_iter().zip(counts(chip)).enumerate() {
             if before.0 != now.0 {
                 continue;
             }
-            let noted = match cleanly {
-                true => before.1,
-                false => before.1 / READS_PER_NOTE * READS_PER_NOTE,
-            };
+            // A clean stop stores the exact count, but not that of a block whose erase was cut.
+            let noted = before.1 / READS_PER_NOTE * READS_PER_NOTE;
             // A block without a programmed page has no reads that matter.
             let is_blank = chip.frontier(nand_model::Pbn::new(block as u32)) == 0;
             if now.1 < noted && !is_blank {
@@ -83,7 +79,7 @@ impl<'p, W: World> Runner<'p, W> {
                     before.1, now.1
                 ));
             }
-            if noted > 0 && !cleanly {
+            if noted > 0 {
                 self.classes.note("read counts after a kill");
             }
         }
