@@ -174,6 +174,7 @@ where
             }
             Start::Mount => {
                 controller.space.flash.begin(0);
+                controller.space.let_gc_borrow(true);
                 controller.mount()?;
                 assert!(
                     !controller.space.is_mounting(),
@@ -181,6 +182,7 @@ where
                     controller.name()
                 );
                 controller.gc_after_mount()?;
+                controller.space.let_gc_borrow(false);
             }
         }
         Ok(controller)

@@ -219,7 +219,8 @@ pub(crate) trait GarbageCollect<S: Store>: Sized {
             let (space, gc) = self.parts();
             let (free, waiting, reserve) =
                 (space.free_blocks(), space.released_blocks(), gc.reserve);
-            if free >= wanted && space.failing_block().is_none() {
+            let besides_kept = space.free_besides_kept();
+            if besides_kept >= wanted && space.failing_block().is_none() {
                 (gc.is_short, gc.is_futile) = (false, false);
                 return Ok(());
             }
@@ -236,8 +237,9 @@ pub(crate) trait GarbageCollect<S: Store>: Sized {
                 space.erase_released(Cause::Gc)?;
                 continue;
             }
-            futile = if free + waiting > most { 0 } else { futile + 1 };
-            most = most.max(free + waiting);
+            let gained = besides_kept + waiting;
+            futile = if gained > most { 0 } else { futile + 1 };
+            most = most.max(gained);
             // After this many futile GC runs, no space is left to free.
             let pages = space.geometry().pages_per_block;
             let endless = futile > 2 * pages;
@@ -245,9 +247,14 @@ pub(crate) trait GarbageCollect<S: Store>: Sized {
             gc.is_futile = futile > u32::max(pages / 4, 8);
             gc.is_short = free < reserve || gc.is_futile;
             if endless || !(self.gc_group()? || self.gc_one()?) {
+                if !endless && self.parts().0.borrow_kept_blocks() {
+                    continue;
+                }
                 return self.no_victim(wanted);
             }
-            self.parts().0.erase_released(Cause::Gc)?;
+            let space = self.parts().0;
+            space.erase_released(Cause::Gc)?;
+            space.give_back_kept_blocks();
         }
     }
 

@@ -457,7 +457,7 @@ impl<S: Store> Space<S> {
     #[cold]
     pub(super) fn erase_released_or_fail(&mut self) -> Result<(), FtlError> {
         self.pad_released()?;
-        if self.erase_released(Cause::Gc)? > 0 {
+        if self.erase_released(Cause::Gc)? > 0 || self.borrow_kept_blocks() {
             Ok(())
         } else {
             Err(NO_BLOCK)

@@ -77,8 +77,11 @@ pub(crate) struct Space<S> {
     reserved_pages: u32,
     /// Free blocks that only the rewrites of a mount may take.
     kept_for_mount: u32,
-    /// Whether a mount rewrites pages that a cut may have left unstable.
-    rewriting: bool,
+    /// Whether the blocks kept for a mount may be taken: it rewrites pages that a cut may have left
+    /// unstable, or its GC has no other free block.
+    takes_kept: bool,
+    /// Whether GC may borrow them.
+    may_borrow: bool,
     /// Programs of the chip when the last checkpoint was complete.
     programs_at_checkpoint: u64,
 }
@@ -114,7 +117,8 @@ impl<S: Store> Space<S> {
             may_be_unsafe: false,
             reserved_pages: 0,
             kept_for_mount: 0,
-            rewriting: false,
+            takes_kept: false,
+            may_borrow: false,
             programs_at_checkpoint: 0,
         };
         for spec in streams {
@@ -190,15 +194,20 @@ impl<S: Store> Space<S> {
     }
 
     /// Returns the number of erased blocks that may be taken now: without those kept for a mount,
-    /// unless it rewrites pages.
+    /// unless it rewrites pages or GC borrows them.
     #[inline]
     pub(crate) fn free_blocks(&self) -> u32 {
-        let kept = if self.rewriting {
-            0
+        if self.takes_kept {
+            to_u32(self.pool.len())
         } else {
-            self.kept_for_mount
-        };
-        to_u32(self.pool.len()).saturating_sub(kept)
+            self.free_besides_kept()
+        }
+    }
+
+    /// Returns the number of erased blocks besides those kept for a mount.
+    #[inline]
+    pub(crate) fn free_besides_kept(&self) -> u32 {
+        to_u32(self.pool.len()).saturating_sub(self.kept_for_mount)
     }
 
     /// Returns the number of free blocks that only the rewrites of a mount may take.

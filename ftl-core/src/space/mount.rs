@@ -1,11 +1,12 @@
 //! The space during a mount: pages are provisional until it ends, and its rewrites may take the
-//! blocks kept for them.
+//! blocks kept for them. So may its GC, if no other block is free.
 //!
 //! If power fails before the end, the next mount finds the same state as this one ([`super`]).
 
 use super::Space;
 use crate::error::FtlError;
 use crate::format::{COUNTER_FOUND_MAX, Flags};
+use crate::int::to_u32;
 use crate::scan::provisional;
 use nand_model::Store;
 
@@ -13,7 +14,28 @@ impl<S: Store> Space<S> {
     /// Says whether a mount rewrites pages now: then the blocks kept for it may be taken.
     pub(crate) fn set_rewriting(&mut self, on: bool) {
         assert!(self.mounting, "pages are rewritten outside a mount");
-        self.rewriting = on;
+        self.takes_kept = on;
+    }
+
+    /// Says whether GC may borrow the blocks kept for the rewrites of a mount, as long as no other
+    /// block is free: from the begin of a mount until the device serves. An earlier mount may have
+    /// taken the last other blocks before power failed, or programs failed in them. Its copies
+    /// need no rewrite, because their sources stay until the copies are safe.
+    pub(crate) fn let_gc_borrow(&mut self, allowed: bool) {
+        self.may_borrow = allowed;
+        self.takes_kept = false;
+    }
+
+    /// Borrows the kept blocks if no other block is free. Returns whether there are any.
+    pub(crate) fn borrow_kept_blocks(&mut self) -> bool {
+        let borrows = self.may_borrow && self.free_blocks() == 0 && self.pool.len() > 0;
+        self.takes_kept |= borrows;
+        borrows
+    }
+
+    /// Gives the borrowed blocks back as soon as more are free than those kept.
+    pub(crate) fn give_back_kept_blocks(&mut self) {
+        self.takes_kept &= to_u32(self.pool.len()) <= self.kept_for_mount;
     }
 
     /// Begins a mount: pages programmed from now on are provisional. (Blocks of very few pages have

@@ -273,8 +273,8 @@ impl<'p, W: World> Runner<'p, W> {
     }
 }
 
-/// Gives the chip of a mount its faults: in `failing.0` blocks of each die, a program fails after
-/// `failing.1` others.
+/// Gives the chip of a mount its faults: in `failing.0` blocks a program fails after `failing.1`
+/// others.
 fn arm<S: Store>(chip: &mut Chip<S>, mut plan: FaultPlan, failing: Option<(u32, u32)>) {
     if let Some((blocks, after)) = failing {
         let fault = Fault::ProgramFail;
@@ -283,21 +283,19 @@ fn arm<S: Store>(chip: &mut Chip<S>, mut plan: FaultPlan, failing: Option<(u32, 
             fault,
             after,
         };
-        plan.block_faults = next_blocks(chip, blocks).map(of).collect();
+        plan.block_faults = next_blocks(chip, blocks).into_iter().map(of).collect();
     }
     chip.set_faults(plan);
 }
 
-/// The blocks of each die that a mount opens next: blank ones, the least worn first.
-fn next_blocks<S: Store>(chip: &Chip<S>, count: u32) -> impl Iterator<Item = Pbn> + use<S> {
-    let geometry = *chip.geometry();
+/// The blocks that a mount opens next, if its streams prefer no die: blank ones, the least worn
+/// first.
+fn next_blocks<S: Store>(chip: &Chip<S>, count: u32) -> Vec<Pbn> {
     let is_blank = |block: &Pbn| chip.bad(*block).is_none() && chip.frontier(*block) == 0;
-    let mut blank: Vec<Pbn> = geometry.all_blocks().filter(is_blank).collect();
+    let mut blank: Vec<Pbn> = chip.geometry().all_blocks().filter(is_blank).collect();
     blank.sort_by_key(|block| (chip.erase_count(*block), *block));
-    (0..geometry.dies()).flat_map(move |die| {
-        let of_die = blank.iter().filter(|block| geometry.die_of(**block) == die);
-        of_die.take(count as usize).copied().collect::<Vec<_>>()
-    })
+    blank.truncate(count as usize);
+    blank
 }
 
 /// Number of bad blocks.
