@@ -61,7 +61,7 @@ use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use checkpoint::Writer;
 use map::Mapped;
-use nand_model::{Cause, Chip, Geometry, Pbn, Ppn, Profile, Store};
+use nand_model::{Cause, Chip, Geometry, Pbn, Ppn, PairTable, Profile, Store};
 use pending::Pending;
 pub(crate) use policy::Policy;
 pub(crate) use settings::{Settings, docs};
@@ -94,13 +94,15 @@ pub(crate) fn estimate_blocks(geometry: &Geometry, logical_pages: u32) -> u32 {
 ///
 /// - the map twice (GC of its invalid pages must be cheap), trim records and checkpoints;
 /// - open blocks, blocks that wait for their erase, and the threshold;
-/// - buffer blocks, which GC does not take before their conversion.
+/// - buffer blocks, which GC does not take before their conversion;
+/// - padding of short blocks.
 pub(crate) fn overhead_blocks(
-    geometry: &Geometry,
+    profile: &Profile,
     logical_pages: u32,
     blocks: u32,
     settings: &Settings,
 ) -> u32 {
+    let geometry = &profile.geometry;
     let map = (2 * map_pages(geometry, logical_pages)).div_ceil(geometry.pages_per_block) + 1;
     let trims = Trims::limit(geometry).div_ceil(geometry.pages_per_block) + 1;
     let checkpoints =
@@ -113,6 +115,18 @@ pub(crate) fn overhead_blocks(
         + settings.more_streams
         + 3
         + settings.gc.free_threshold
+        + padding_blocks(profile, logical_pages, settings)
+}
+
+/// Returns the blocks for the padding of short blocks. A conversion may pad every open block. Where
+/// that takes a quarter of a block, GC cannot gain as much: it pads, too.
+fn padding_blocks(profile: &Profile, logical_pages: u32, settings: &Settings) -> u32 {
+    let pages = profile.geometry.pages_per_block;
+    let padding = PairTable::new(profile.pairing, pages).span();
+    if !settings.gc.pair_protection || 4 * padding < pages {
+        return 0;
+    }
+    logical_pages.div_ceil(pages - padding) - logical_pages.div_ceil(pages)
 }
 
 /// Tombstones are pending changes. Few are of use without trims, so the cache comes first.
@@ -184,7 +198,7 @@ pub(crate) fn overhead_of_params(
     let blocks = estimate_blocks(geometry, logical_pages);
     let checkpoint = checkpoint_pages(geometry, logical_pages, blocks);
     let settings = Settings::new(params, geometry, blocks, checkpoint, reserve(profile))?;
-    Ok(overhead_blocks(geometry, logical_pages, blocks, &settings))
+    Ok(overhead_blocks(profile, logical_pages, blocks, &settings))
 }
 
 /// The map, its pending changes, and its checkpoints.

@@ -192,7 +192,7 @@ fn overhead_blocks(
     let chunks = paged::checkpoint_pages(geometry, logical_pages, blocks);
     let (settings, _) = settings(params, profile, blocks, chunks)?;
     Ok(paged::overhead_blocks(
-        geometry,
+        profile,
         logical_pages,
         blocks,
         &settings,
