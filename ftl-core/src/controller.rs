@@ -468,7 +468,7 @@ where
         if !self.gc.is_read_only() {
             match self.shut_down() {
                 // The end of life found here fails no stop: what was acknowledged is durable.
-                Err(FtlError::ReadOnly(_)) => {}
+                Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
                 written => written?,
             }
         }
