@@ -343,8 +343,8 @@ impl<'a> Steps<'a> {
         let cut = draw_cut(self.rng, reach);
         // A device with every bad block has no room for more.
         if !self.plan.device.worn && self.rng.one_in(3) {
-            let blocks = 1 + self.rng.below(2) as u32;
-            return Inside::Fails(blocks, self.rng.below(5) as u32, cut);
+            // The least threshold has room for one failing program.
+            return Inside::Fails(1, self.rng.below(5) as u32, cut);
         }
         let crash = (self.plan.device.on_disk && self.rng.one_in(3)).then(|| draw_crash(self.rng));
         Inside::Cut(cut, crash)
