@@ -61,7 +61,7 @@ use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use checkpoint::Writer;
 use map::Mapped;
-use nand_model::{Cause, Chip, Geometry, Pbn, Ppn, PairTable, Profile, Store};
+use nand_model::{Cause, Chip, Geometry, PairTable, Pbn, Ppn, Profile, Store};
 use pending::Pending;
 pub(crate) use policy::Policy;
 pub(crate) use settings::{Settings, docs};
