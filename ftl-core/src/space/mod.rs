@@ -174,10 +174,9 @@ impl<S: Store> Space<S> {
     }
 
     /// Sets the protection against power cuts. `pair_protection` is off only to demonstrate its
-    /// purpose (docs/DURABILITY.md), never on a real device. Rewrites of a mount alone may take the
-    /// last `kept_for_mount` free blocks. Many failing programs in a row may use up all others and
-    /// make the device read-only; the mount after a cut can still rewrite what the cut left
-    /// unstable.
+    /// purpose (docs/DURABILITY.md), never on a real device. Only a mount may take the last
+    /// `kept_for_mount` free blocks. Many failing programs in a row may use up all others and make
+    /// the device read-only; the mount after a cut can still rewrite what the cut left unstable.
     pub(crate) fn protect(&mut self, pair_protection: bool, kept_for_mount: u32) {
         self.set_pair_protection(pair_protection);
         self.kept_for_mount = kept_for_mount;

@@ -239,7 +239,7 @@ impl Run {
             }
         }
         self.note_written_back();
-        match self.rng.below(8) {
+        match self.rng.below(9) {
             _ if cuts_only => self.cut(),
             0 if self.setup.striping.is_some() => self.refuse(),
             0..3 => self.cut(),
@@ -333,7 +333,10 @@ impl Run {
     fn restart_amid(&mut self, disk: SimDisk) -> Result<SimDisk, String> {
         let mut disk = disk;
         while self.rng.one_in(3) {
-            disk.freeze_at(Freeze::Write(self.rng.below(60)));
+            disk.freeze_at(match self.rng.one_in(3) {
+                true => Freeze::Sync(self.rng.below(6)),
+                false => Freeze::Write(self.rng.below(60)),
+            });
             drop(self.setup.open(&disk)?);
             let Some(frozen) = disk.take_frozen() else {
                 return Ok(disk.ended(End::Kill));
@@ -395,7 +398,7 @@ impl Run {
             _ => None,
         };
         if end.is_some() {
-            let at = match self.rng.one_in(3) {
+            let at = match self.rng.one_in(2) {
                 true => Freeze::Sync(self.rng.below(6)),
                 false => Freeze::Write(self.rng.below(24)),
             };

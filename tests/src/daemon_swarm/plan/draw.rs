@@ -4,7 +4,7 @@ use super::{ALL, Action, Ask, DaemonEnd, Plan, Verb, WIRES};
 use ftl_core::schemes::SCHEMES;
 use ftld::volume::write_cache::{CacheOptions, Model};
 use ftld_battery::rig::{Cells, has_param};
-use nand_model::store::{Crash, End};
+use nand_model::store::{Crash, End, Freeze};
 use nand_model::{SplitMix, Striping};
 
 /// Device sizes.
@@ -425,17 +425,26 @@ impl Draw {
         });
     }
 
+    /// One of the first writes or syncs of a start or a stop.
+    fn freeze(&mut self, writes: u64) -> Freeze {
+        if self.rng.one_in(2) {
+            Freeze::Sync(self.rng.below(6))
+        } else {
+            Freeze::Write(self.rng.below(writes))
+        }
+    }
+
     pub(super) fn end_daemon(&mut self) {
         let look = !self.rng.one_in(3);
         match self.rng.below(6) {
             0 if self.rng.one_in(2) => {
-                let (writes, end) = (self.rng.below(24), self.end());
-                self.act(Action::EndInStop(writes, end));
+                let (at, end) = (self.freeze(24), self.end());
+                self.act(Action::EndInStop(at, end));
             }
             0 => self.act(Action::End(DaemonEnd::Stop, look)),
             1 => {
-                let (first, writes, second) = (self.end(), self.rng.below(14), self.end());
-                self.act(Action::EndTwice(first, writes, second));
+                let (first, at, second) = (self.end(), self.freeze(14), self.end());
+                self.act(Action::EndTwice(first, at, second));
             }
             2 | 3 => self.act(Action::End(DaemonEnd::Sudden(End::Kill), look)),
             _ => {

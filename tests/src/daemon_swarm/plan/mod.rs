@@ -8,7 +8,7 @@ use ftl_core::schemes::Scheme;
 use ftld::volume::write_cache::CacheOptions;
 use ftld_battery::rig::Cells;
 use nand_model::Striping;
-use nand_model::store::{Crash, End};
+use nand_model::store::{Crash, End, Freeze};
 
 pub use draw::draw;
 pub use text::parse;
@@ -131,10 +131,10 @@ pub enum Action {
     CheckState(End, Option<Crash>),
     /// Ends and restarts the daemon; with `true`, reads the whole device afterwards.
     End(DaemonEnd, bool),
-    /// The same, but the first start ends right before its n-th write.
-    EndTwice(End, u64, End),
-    /// Stops; the daemon or its host ends right before the stop's n-th write.
-    EndInStop(u64, End),
+    /// The same, but the first start ends right before this write or sync of it.
+    EndTwice(End, Freeze, End),
+    /// Stops; the daemon or its host ends right before this write or sync of the stop.
+    EndInStop(Freeze, End),
     /// Checks the state that an end right before a later host write would leave.
     CheckBeforeWrite(u64, End),
     /// Makes a later host write fail: after this number of writes and of bytes, with this errno.

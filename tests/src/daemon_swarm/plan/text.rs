@@ -4,7 +4,7 @@ use super::{Action, Ask, DaemonEnd, Plan, VERBS, WIRES};
 use ftld::volume::write_cache::CacheOptions;
 use ftld_battery::rig::Cells;
 use nand_model::Striping;
-use nand_model::store::{Crash, End};
+use nand_model::store::{Crash, End, Freeze};
 use std::fmt;
 use std::fmt::Display;
 use std::fmt::Write;
@@ -24,6 +24,13 @@ fn end_text(end: End) -> String {
     match end {
         End::Kill => "kill".into(),
         End::Crash(how) => crash_text(how),
+    }
+}
+
+fn freeze_text(at: Freeze) -> String {
+    match at {
+        Freeze::Write(writes) => format!("write:{writes}"),
+        Freeze::Sync(syncs) => format!("sync:{syncs}"),
     }
 }
 
@@ -65,16 +72,17 @@ impl Display for Action {
                 };
                 write!(f, "end {how} {}", if *look { "look" } else { "blind" })
             }
-            Action::EndTwice(first, writes, second) => {
+            Action::EndTwice(first, at, second) => {
                 write!(
                     f,
-                    "end-twice {} {writes} {}",
+                    "end-twice {} {} {}",
                     end_text(*first),
+                    freeze_text(*at),
                     end_text(*second)
                 )
             }
-            Action::EndInStop(writes, end) => {
-                write!(f, "end-in-stop {writes} {}", end_text(*end))
+            Action::EndInStop(at, end) => {
+                write!(f, "end-in-stop {} {}", freeze_text(*at), end_text(*end))
             }
             Action::CheckBeforeWrite(writes, end) => {
                 write!(f, "check-before-write {writes} {}", end_text(*end))
@@ -167,6 +175,19 @@ impl Words<'_> {
         }
     }
 
+    pub(super) fn freeze(&mut self) -> Result<Freeze, String> {
+        let word = self.word()?;
+        let at = word.split_once(':').and_then(|(kind, number)| {
+            let number = number.parse().ok()?;
+            match kind {
+                "write" => Some(Freeze::Write(number)),
+                "sync" => Some(Freeze::Sync(number)),
+                _ => None,
+            }
+        });
+        at.ok_or_else(|| format!("no write or sync {word:?}"))
+    }
+
     pub(super) fn ask(&mut self) -> Result<Ask, String> {
         let word = self.word()?;
         let verb = VERBS
@@ -223,8 +244,8 @@ pub(super) fn action(line: &str) -> Result<Action, String> {
             };
             Action::End(how, w.word()? == "look")
         }
-        "end-twice" => Action::EndTwice(w.end()?, w.number()?, w.end()?),
-        "end-in-stop" => Action::EndInStop(w.number()?, w.end()?),
+        "end-twice" => Action::EndTwice(w.end()?, w.freeze()?, w.end()?),
+        "end-in-stop" => Action::EndInStop(w.freeze()?, w.end()?),
         "check-before-write" => Action::CheckBeforeWrite(w.number()?, w.end()?),
         "fail-write" => Action::FailWrite(w.number()?, w.number()?, w.number()?),
         "fail-syncs" => Action::FailSyncs(w.number()?),

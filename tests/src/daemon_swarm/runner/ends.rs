@@ -31,12 +31,12 @@ impl<'a> Run<'a> {
         self.restart(disk, rollback, look)
     }
 
-    /// Stops; an end follows right before this write of the stop, or after it.
-    pub(super) fn end_in_stop(&mut self, writes: u64, end: End) -> Result<(), String> {
+    /// Stops; an end follows right before this write or sync of the stop, or after it.
+    pub(super) fn end_in_stop(&mut self, at: Freeze, end: End) -> Result<(), String> {
         self.end_sessions()?;
         let dirty = self.plan.cache.is_some() && self.is_dirty();
         self.before_write = None;
-        self.disk.freeze_at(Freeze::Write(writes));
+        self.disk.freeze_at(at);
         let may_lose = self.may_lose(end);
         let lossy = self.close()?;
         let (disk, rollback) = match self.disk.take_frozen() {
@@ -176,13 +176,13 @@ impl<'a> Run<'a> {
         self.before_write = None;
     }
 
-    pub(super) fn end_twice(&mut self, first: End, writes: u64, second: End) -> Result<(), String> {
+    pub(super) fn end_twice(&mut self, first: End, at: Freeze, second: End) -> Result<(), String> {
         let disk = self.disk.ended(first);
         let mut rollback = self.may_lose(first);
         self.judged(first);
         self.note_end(first);
         self.after_kill = false;
-        disk.freeze_at(Freeze::Write(writes));
+        disk.freeze_at(at);
         let opened = open(self.plan, &disk, None);
         let kept = disk.take_frozen().map(|frozen| frozen.ended(second));
         if kept.is_some() {

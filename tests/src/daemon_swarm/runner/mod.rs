@@ -291,8 +291,8 @@ impl<'a> Run<'a> {
                 }
             }
             Action::End(how, look) => self.end_daemon(*how, *look)?,
-            Action::EndTwice(first, writes, second) => self.end_twice(*first, *writes, *second)?,
-            Action::EndInStop(writes, end) => self.end_in_stop(*writes, *end)?,
+            Action::EndTwice(first, at, second) => self.end_twice(*first, *at, *second)?,
+            Action::EndInStop(at, end) => self.end_in_stop(*at, *end)?,
             Action::CheckBeforeWrite(writes, end) => {
                 self.disk.freeze_at(Freeze::Write(*writes));
                 self.before_write = Some((self.oracle.clone(), *end));
