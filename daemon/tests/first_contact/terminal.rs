@@ -15,6 +15,7 @@ const SHORT: &str = "uniform:requests=2K";
 fn no_line_of_a_list_or_a_table_is_longer_than_the_terminal_is_wide() {
     let host = Host::new();
     let compare = ["compare", SHORT, "zipf:requests=2K", "--size", "16MiB"];
+    let replay = ["replay", SHORT, "--size", "16MiB", "--age", "1"];
     let seeds = [
         &compare[..],
         &["--scheme", "pagemap,lazyftl", "--seeds", "2"],
@@ -32,6 +33,7 @@ fn no_line_of_a_list_or_a_table_is_longer_than_the_terminal_is_wide() {
         &["workloads"],
         &["presets"],
         &["doctor", "--metrics", "off"],
+        &replay,
         &compare,
         &seeds,
     ]
