@@ -78,7 +78,7 @@ const WRONG: &[(&str, i32, &[&str])] = &[
     ),
     ("--shards 0 nbd://[::1]:0", 2, &["'0'", "1 to 16 shards"]),
     (
-        "--shards 2 --write-cache 1MiB --cache-model ordered nbd://[::1]:0",
+        "--shards 2 --metrics off --write-cache 1MiB --cache-model ordered nbd://[::1]:0",
         2,
         &["--cache-model ordered", "2 shards"],
     ),
@@ -233,6 +233,8 @@ const WRONG: &[(&str, i32, &[&str])] = &[
     ),
 ];
 
+const TARGET: &str = "nbd://[::1]:0";
+
 #[test]
 fn wrong_use_is_one_line_that_names_the_thing_and_the_way_out() {
     let mut wrong = Vec::new();
@@ -279,14 +281,27 @@ fn shards_other_than_the_images_are_refused() {
         ("two", "3", "2, not 3"),
         ("two", "1", "2, not 1"),
     ] {
-        let start = ["--name", name, "--shards", shards, "nbd://[::1]:0"];
+        let start = [
+            "--name",
+            name,
+            "--shards",
+            shards,
+            "--metrics",
+            "off",
+            TARGET,
+        ];
         let parts = [&format!("{name}.ftld")[..], has, "leave the option out"];
         host.fails(&start, 2, &parts);
         let (_, _, error) = host.run(&start);
         assert_eq!(error.lines().count(), 1, "{error}");
     }
     let ordered = ["--write-cache", "1MiB", "--cache-model", "ordered"];
-    let start = [&["--name", "two"], &ordered[..], &["nbd://[::1]:0"]].concat();
+    let start = [
+        &["--name", "two", "--metrics", "off"],
+        &ordered[..],
+        &[TARGET],
+    ]
+    .concat();
     host.fails(&start, 2, &["2 shards", "choose any or lost"]);
     assert_eq!(walk(host.folder.path()), before);
     assert!(before.iter().map(bytes).eq(content), "an image has changed");
