@@ -47,6 +47,7 @@ pub mod serve;
 pub mod service_counters;
 pub mod shutdown;
 pub mod size;
+mod sparse;
 pub mod stack;
 pub mod statistics;
 pub mod status;

@@ -201,6 +201,7 @@ fn power_can_fail_at_once_and_while_stopping() {
         (0, true),
         "{out}{error}"
     );
+    assert!(out.contains("(seed "), "{out}");
     assert!(matches!(
         attempt(&mut client, READ, 0, 0, &[]),
         None | Some(EIO)

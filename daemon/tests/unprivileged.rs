@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use program::{Host, page};
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -327,7 +327,15 @@ fn another_user_is_told_why_nothing_is_shown() {
         if geteuid().is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
-        let output = command.output().unwrap();
+        // A process that another test began while the file was written may still have it open.
+        let output = loop {
+            match command.output() {
+                Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                output => break output.unwrap(),
+            }
+        };
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (
             output.status.code(),

@@ -6,7 +6,6 @@
 //! complete and synced; if power fails before that, `.COPY.new-...` is left.
 
 use crate::control::{self, Request};
-use crate::convert::{to_u64, to_usize};
 use crate::failure::Failure;
 use crate::instance::{Dirs, check_name};
 use crate::interrupt;
@@ -14,26 +13,25 @@ use crate::output::{print, print_json};
 use crate::path_json;
 use crate::pause::PauseCommand;
 use crate::size::show_size;
+use crate::sparse;
 use crate::stack::{self, Unfinished};
 use crate::volume::PAUSE_MAX;
 use crate::volume::write_cache::{self, CutCounts, Outcome};
 use nand_model::ImageError;
 use nand_model::store::peek;
 use nix::sys::statvfs::statvfs;
-use rustix::fs::{FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Bytes copied at once at most.
-const PIECE: u64 = 4 << 20;
 /// Bytes from the start that are copied last; at least the header.
-const HEAD: u64 = PIECE;
+const HEAD: u64 = 4 << 20;
 /// Length of a pause; it is renewed while the copy goes on, and ends by itself if this process dies.
 const PAUSE: Duration = Duration::from_secs(30);
 /// Time between two renewals.
@@ -207,35 +205,11 @@ fn copy_data(
 ) -> Result<u64, Failure> {
     let length = from.metadata().map_err(failed)?.len();
     to.set_len(length).map_err(failed)?;
-    let mut buffer = vec![0; to_usize(PIECE)];
     let mut bytes = 0;
     for part in [HEAD.min(length)..length, 0..HEAD.min(length)] {
-        let mut at = part.start;
-        while let Some(data) = next_data(from, at)
-            .map_err(failed)?
-            .filter(|at| *at < part.end)
-        {
-            let hole = rustix::fs::seek(from, SeekFrom::Hole(data));
-            let hole = hole.map_err(|error| failed(error.into()))?;
-            let end = hole.min(part.end).min(data + PIECE);
-            let piece = &mut buffer[..to_usize(end - data)];
-            from.read_exact_at(piece, data).map_err(failed)?;
-            to.write_all_at(piece, data).map_err(failed)?;
-            bytes += to_u64(piece.len());
-            at = end;
-            keep_on()?;
-        }
+        bytes += sparse::copy(from, to, part, keep_on, failed)?;
     }
     Ok(bytes)
-}
-
-/// Returns where the next data of a file begins.
-fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
-    match rustix::fs::seek(file, SeekFrom::Data(at)) {
-        Ok(at) => Ok(Some(at)),
-        Err(rustix::io::Errno::NXIO) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// A paused instance; runs again when dropped, unless it was paused before.

@@ -3,7 +3,7 @@
 use crate::aging::{Conditioned, ImageAge};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, wrapped};
 use crate::path_json;
 use crate::replay::{SOON, bar, show};
 use crate::size::show_size;
@@ -46,7 +46,7 @@ pub fn create(config: &Config, age: Option<ImageAge>, as_json: bool) -> Result<(
         .aged
         .as_ref()
         .map_or(String::new(), |aged| aged_text(aged, age));
-    print(&format!(
+    print(&wrapped(&format!(
         "{image}: {} ({} bytes) for the host on {} of raw {} flash, scheme {}, over-provisioning {} %, \
          effective {effective:.1} %, RAM {} (paper), {} (allocated){}{aged}\n",
         show_size(made.size),
@@ -58,7 +58,7 @@ pub fn create(config: &Config, age: Option<ImageAge>, as_json: bool) -> Result<(
         show_size(paper),
         show_size(real),
         made.chips_text()
-    ))
+    )))
 }
 
 fn aged_text(aged: &Conditioned, age: Option<ImageAge>) -> String {

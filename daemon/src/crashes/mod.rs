@@ -37,15 +37,26 @@ pub use supervisor::supervise;
 pub use visit::visit;
 
 use crate::failure::Failure;
-use crate::{interrupt, output};
+use crate::{interrupt, output, sparse};
 use case::Case;
 use flash::{Device, Run};
 use report::{About, FailedCase, Report};
 use scratch::Scratch;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use timeline::Timeline;
 use worker::{Found, Shared, Source, Work, Worker};
+
+/// Copies the image of a case to a new file, as sparse as it is.
+fn keep_image(image: &Path, keep: &Path) -> Result<(), Failure> {
+    let failed = |error| output::unwritable("--keep", keep, &error);
+    let from = File::open(image).map_err(failed)?;
+    let to = File::create_new(keep).map_err(failed)?;
+    let length = from.metadata().map_err(failed)?.len();
+    to.set_len(length).map_err(failed)?;
+    sparse::copy(&from, &to, 0..length, &mut || Ok(()), &failed).map(drop)
+}
 
 /// Explores a recording, or shows one case of it.
 ///
@@ -66,6 +77,12 @@ pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
     for (option, path) in results {
         let Some(path) = path else { continue };
         output::spares(option, path, (&args.recording, "the recording"))?;
+        if option == "--keep" && path.symlink_metadata().is_ok() {
+            return Err(Failure::usage(format!(
+                "--keep {0}: the file exists, and no image overwrites one; name another file, or move {0} away",
+                path.display()
+            )));
+        }
         output::writable(option, path)?;
     }
     let case = args.case.as_deref().map(Case::parse).transpose()?;
@@ -108,7 +125,7 @@ fn finish(args: &CrashesArgs, shared: &Shared, report: &Report, json: bool) -> R
     let html = write("--html", &args.html, Ok(report::html(report, &about)));
     match json {
         true => output::print_json("crashes", report.json(&about))?,
-        false => output::print(&report::text(report, &about))?,
+        false => output::print(&output::wrapped(&report::text(report, &about)))?,
     }
     junit.and(html)?;
     if report.failed > 0 {
@@ -158,10 +175,10 @@ fn show(
     let Found::Checked(checked) = done.verdict else {
         unreachable!("the only case has no equal and no earlier verdict");
     };
-    let kept = args.keep.as_ref().map_or(Ok(()), |keep| {
-        let copied = std::fs::copy(worker.image(), keep).map(drop);
-        copied.map_err(|error| output::unwritable("--keep", keep, &error))
-    });
+    let kept = args
+        .keep
+        .as_ref()
+        .map_or(Ok(()), |keep| keep_image(worker.image(), keep));
     let about = About { timeline };
     let failed = FailedCase {
         case: case.clone(),

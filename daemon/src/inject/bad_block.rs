@@ -4,7 +4,7 @@
 //! ends with the daemon.
 
 use super::chance::{fresh_seed, sample};
-use super::injected::list;
+use super::injected::{drawn_by, list};
 use super::{BadBlock, Injected, Kind};
 use crate::convert::to_u64;
 use crate::failure::Failure;
@@ -52,10 +52,11 @@ impl BadBlock {
         );
         let numbers: Vec<_> = blocks.iter().map(|block| before + block.raw()).collect();
         let list = list(numbers.iter().map(u32::to_string));
+        let drawn = drawn_by(self.count.map(|_| seed));
         Ok(Injected {
             kind: Kind::BadBlock,
             count: to_u64(numbers.len()),
-            text: format!("at the next program or erase these blocks go bad: {list}"),
+            text: format!("at the next program or erase these blocks go bad: {list}{drawn}"),
             facts: json!({"blocks": numbers, "seed": self.count.map(|_| seed)}),
             cut_seed: None,
         })

@@ -5,7 +5,7 @@
 
 use super::bad_block::a_block;
 use super::chance::{fresh_seed, sample};
-use super::injected::list;
+use super::injected::{drawn_by, list};
 use super::{BitErrors, Injected, Kind};
 use crate::convert::to_u64;
 use crate::failure::{Exit, Failure};
@@ -51,6 +51,7 @@ impl BitErrors {
             })
             .collect();
         let list = list(named.iter().map(|[block, page]| format!("{block}:{page}")));
+        let drawn = drawn_by(self.count.map(|_| seed));
         let fate = if corrected {
             "corrected when they are read"
         } else {
@@ -60,7 +61,7 @@ impl BitErrors {
             kind: Kind::BitErrors,
             count: to_u64(pages.len()),
             text: format!(
-                "these pages (BLOCK:PAGE) are {fate} until their blocks are erased: {list}"
+                "these pages (BLOCK:PAGE) are {fate} until their blocks are erased: {list}{drawn}"
             ),
             facts: json!({"pages": named, "corrected": corrected, "seed": self.count.map(|_| seed)}),
             cut_seed: None,

@@ -57,6 +57,11 @@ pub struct Injected {
     pub cut_seed: Option<u64>,
 }
 
+/// Returns the end of a text with random choices: the seed that they follow from, if any was drawn.
+pub(super) fn drawn_by(seed: Option<u64>) -> String {
+    seed.map_or(String::new(), |seed| format!(" (seed {seed})"))
+}
+
 impl Injected {
     /// Returns what was injected into these shards of a device with `count`, as one.
     pub(crate) fn of_shards(mut all: Vec<Injected>, shards: &[usize], count: usize) -> Injected {

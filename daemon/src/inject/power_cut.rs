@@ -19,8 +19,8 @@ impl PowerCut {
         };
         let Some(at_op) = self.after else {
             chip.power_off();
-            let text = "power cut: device removed; restart to recover";
-            return Ok(injected(text.into(), json!({"after": null, "seed": seed})));
+            let text = format!("power cut: device removed; restart to recover (seed {seed})");
+            return Ok(injected(text, json!({"after": null, "seed": seed})));
         };
         let mut rng = SplitMix::new(seed);
         let (program_name, program) = choose(&PROGRAM_CUTS, self.program.as_deref(), &mut rng)?;

@@ -84,6 +84,7 @@ impl Feed<'_> {
                         doing,
                     );
                 }
+                let is_early = self.job.method.arrival == Arrival::Trace && stream.is_early();
                 let failed = |why: &dyn std::fmt::Display| {
                     Failure::failed(format!("{}: {}: {why}", self.job.workload, stream.place()))
                 };
@@ -94,7 +95,7 @@ impl Feed<'_> {
                     Arrival::Closed => under_way.pop().map_or(latest, |Reverse(done)| done),
                     Arrival::Trace => arrival(begin, record.time_ns).map_err(|why| failed(&why))?,
                 };
-                self.requests.out_of_order += u64::from(at < latest);
+                self.requests.out_of_order += u64::from(at < latest || is_early);
                 latest = latest.max(at);
                 watch.start(latest, sim)?;
                 if self.job.method.idle {

@@ -187,8 +187,12 @@ fn head(row: &Row) -> String {
         Arrival::Trace if row.job.method.idle => "by timestamps, background GC when idle".into(),
         Arrival::Trace => "by timestamps".to_owned(),
     };
+    let behind = match requests.out_of_order {
+        0 => String::new(),
+        behind => format!(", {behind} of them not in the order of their times"),
+    };
     text += &format!(
-        "requests: {} {how}; read {}, written {}, trimmed {}; format {}\n\n",
+        "requests: {} {how}{behind}; read {}, written {}, trimmed {}; format {}\n\n",
         requests.completed,
         show_size(requests.read_bytes),
         show_size(requests.written_bytes),

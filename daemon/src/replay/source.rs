@@ -1,6 +1,6 @@
 //! Sources of requests: a trace file, or a synthetic workload.
 
-use super::job::{Address, Job};
+use super::job::{Address, Arrival, Job};
 use super::provenance::sha256;
 use super::survey::Survey;
 use crate::failure::{Exit, Failure};
@@ -93,11 +93,16 @@ impl Source {
         }
         let mut trace = Trace::open(file, *dialect, *cut_off).map_err(|error| failure(&error))?;
         let mut survey = Survey::new(job.folded_bytes());
-        for record in trace.by_ref() {
+        while let Some(record) = trace.next() {
             let record = record.map_err(|error| failure(&error))?;
-            survey.note(&record);
+            survey.note(&record, trace.is_early());
         }
         job.fits_time(survey.last_ns())?;
+        if job.method.arrival == Arrival::Trace
+            && let Some(sign) = survey.disorder()
+        {
+            tracing::warn!("{}: {sign}; sort the trace by its times", file.display());
+        }
         for sign in survey.signs(&trace.units()) {
             tracing::warn!(
                 "{}: {sign}; read as {} ({}): if its units are others, name the format by --format",
@@ -161,6 +166,11 @@ impl Stream {
             Stream::Trace { trace, .. } => trace.place(),
             Stream::Made(requests) => format!("request {}", requests.done()),
         }
+    }
+
+    /// Returns whether the last request is earlier than the first one.
+    pub(super) fn is_early(&self) -> bool {
+        matches!(self, Stream::Trace { trace, .. } if trace.is_early())
     }
 
     /// Returns the name of the format, and its units; `None` for a synthetic workload.

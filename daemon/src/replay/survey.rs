@@ -1,11 +1,12 @@
 //! What a whole trace looks like, before anything is run: signs of a wrong unit.
 
 use crate::convert::to_f64;
-use ftld_traces::{Op, Record, SECTORS, Units};
+use ftld_traces::{BYTES, Op, Record, SECTORS, Units};
 
 /// A sector of 512 bytes, read as bytes, is this number of bytes; numbers of bytes are multiples of a
 /// sector, so as sectors they are multiples of this.
-const GRAIN: u64 = 512 * 512;
+const GRAIN: u64 = SECTOR * SECTOR;
+const SECTOR: u64 = 512;
 /// A year; published traces are of weeks.
 const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
 /// Shortest mean time between requests that is no sign of a wrong unit.
@@ -19,6 +20,10 @@ pub(super) struct Survey {
     requests: u64,
     beyond: u64,
     last_ns: u64,
+    /// Requests with an earlier time than one before them.
+    behind: u64,
+    /// Requests shorter than a sector.
+    short: u64,
     /// Every offset, and every length, is a multiple of [`GRAIN`].
     coarse_offsets: bool,
     coarse_lengths: bool,
@@ -33,14 +38,17 @@ impl Survey {
             requests: 0,
             beyond: 0,
             last_ns: 0,
+            behind: 0,
+            short: 0,
             coarse_offsets: true,
             coarse_lengths: true,
             any_offset: false,
         }
     }
 
-    /// Notes a request.
-    pub(super) fn note(&mut self, record: &Record) {
+    /// Notes a request; with `is_early`, it is earlier than the first one.
+    pub(super) fn note(&mut self, record: &Record, is_early: bool) {
+        self.behind += u64::from(is_early || record.time_ns < self.last_ns);
         if record.op == Op::Flush {
             return;
         }
@@ -50,6 +58,7 @@ impl Survey {
         self.coarse_offsets &= offset.is_multiple_of(GRAIN);
         self.coarse_lengths &= length.is_multiple_of(GRAIN);
         self.any_offset |= offset > 0;
+        self.short += u64::from(length < SECTOR);
         let beyond = |size| offset + length > size;
         self.beyond += u64::from(self.device_bytes.is_some_and(beyond));
     }
@@ -57,6 +66,16 @@ impl Survey {
     /// Returns the time of the last request, ns.
     pub(super) fn last_ns(&self) -> u64 {
         self.last_ns
+    }
+
+    /// Returns how many requests are not in the order of their times, if any are not.
+    pub(super) fn disorder(&self) -> Option<String> {
+        (self.behind > 0).then(|| {
+            format!(
+                "{} requests have an earlier time than one before them, and begin with that one",
+                self.behind
+            )
+        })
     }
 
     /// Returns a line for each sign of another unit.
@@ -75,6 +94,12 @@ impl Survey {
         if let Some(numbers) = numbers {
             signs.push(format!(
                 "every {numbers} a multiple of 512 sectors, as numbers of bytes are"
+            ));
+        }
+        if units.length == BYTES && self.short > self.requests / 2 {
+            signs.push(format!(
+                "{} of {} requests are shorter than a sector of 512 bytes, as numbers of sectors are",
+                self.short, self.requests
             ));
         }
         if self.last_ns > YEAR_NS {
@@ -100,19 +125,20 @@ impl Survey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftld_traces::{BYTES, TraceFormat};
+    use ftld_traces::TraceFormat;
 
     fn signs(format: &str, size: Option<u64>, requests: &[(u64, u64, u64)]) -> String {
         let mut survey = Survey::new(size);
         for &(time_ns, offset_bytes, length_bytes) in requests {
             let (op, device) = (Op::Write, 0);
-            survey.note(&Record {
+            let record = Record {
                 time_ns,
                 op,
                 device,
                 offset_bytes,
                 length_bytes,
-            });
+            };
+            survey.note(&record, false);
         }
         survey
             .signs(&TraceFormat::find(format).unwrap().units)
@@ -132,6 +158,10 @@ mod tests {
         assert_eq!(signs("spc", None, &[(0, 0, 4096)]), "");
         assert_eq!(TraceFormat::find("plain").unwrap().units.offset, BYTES);
         assert_eq!(signs("plain", None, &[(0, GRAIN, GRAIN)]), "");
+        let short = "2 of 3 requests are shorter than a sector";
+        let sectors = [(0, 8, 8), (0, 16, 32), (0, 64, 512)];
+        assert!(signs("plain", None, &sectors).starts_with(short));
+        assert_eq!(signs("plain", None, &sectors[1..]), "");
         let years = signs("plain", None, &[(0, 0, 512), (5 * YEAR_NS / 2, 0, 512)]);
         assert_eq!(years, "the last request is 2.5 years after the first");
         let fast: Vec<_> = (0..2000).map(|at| (at, 0, 512)).collect();

@@ -344,6 +344,9 @@ fn a_failed_command_leaves_no_result_and_overwrites_no_input() {
     ] {
         host.fails(args, 2, &["would overwrite the ", "; name another file"]);
     }
+    let case = ["crashes", "run.rec", "--check", "true", "--case"];
+    let keep = [&case[..], &["prefix/1", "--keep", &trace]].concat();
+    host.fails(&keep, 2, &["the file exists", "; name another file"]);
     assert_eq!(std::fs::read_to_string(&trace).unwrap(), text);
 }
 

@@ -255,6 +255,15 @@ fn by_timestamps_requests_wait_for_each_other_and_the_scheme_works_between_them(
         ),
         (1.into(), 3.into())
     );
+    // All after a late first request begin with it.
+    let text = "9000,W,0,4096\n5000,W,0,4096\n7000,W,4096,4096\n";
+    let late = file(&host, "late.csv", text);
+    let args = ["replay", late.to_str().unwrap(), "--size", "1MiB"];
+    let args = [&args[..], &["--precondition", "none", "--arrival", "trace"]].concat();
+    let (_, text, warned) = host.run(&args);
+    let behind = "2 requests have an earlier time than one before them, and begin with that one";
+    assert!(warned.contains(behind), "{warned}");
+    assert!(text.contains("2 of them not in the order"), "{text}");
 }
 
 #[test]

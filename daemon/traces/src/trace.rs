@@ -78,6 +78,11 @@ impl Trace {
         }
     }
 
+    /// Returns whether the last record is earlier than the first one. Its time is 0 then.
+    pub fn is_early(&self) -> bool {
+        matches!(&self.source, Source::Lines(lines) if lines.is_early)
+    }
+
     /// Returns whether the last line that was read has no line end. That line may lack its last digits,
     /// if the file was cut off.
     pub fn is_last_line_open(&self) -> bool {
@@ -92,6 +97,8 @@ struct LineTrace {
     parser: Box<dyn Parse>,
     /// Time of the first record, on the trace's own clock.
     begin_ns: Option<u64>,
+    /// Whether the last record is earlier.
+    is_early: bool,
 }
 
 impl LineTrace {
@@ -109,6 +116,7 @@ impl LineTrace {
             dialect,
             parser: (dialect.parser)(),
             begin_ns: None,
+            is_early: false,
         })
     }
 
@@ -124,6 +132,7 @@ impl LineTrace {
                         self.dialect.name
                     );
                     let begin_ns = *self.begin_ns.get_or_insert(record.time_ns);
+                    self.is_early = record.time_ns < begin_ns;
                     return Ok(Some(Record {
                         time_ns: record.time_ns.saturating_sub(begin_ns),
                         ..record

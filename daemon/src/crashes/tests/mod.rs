@@ -23,6 +23,7 @@ use ftl_core::schemes::Scheme;
 use ftld_traces::recording::{Entry, Flash, Head, Kind, Moment, Writer};
 use nand_model::Profile;
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -606,4 +607,30 @@ fn all_choices_are_taken_if_they_are_few() {
     assert_eq!(points(&timeline, &fourth).len(), 2);
     let whole = |what: &What| timeline.changed(what).all(|(_, content)| content != ZEROS);
     assert!(timeline.events.iter().all(|event| whole(&event.what)));
+}
+
+#[test]
+fn a_kept_image_is_as_sparse_as_its_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let [from, to] = ["state", "kept"].map(|name| folder.path().join(name));
+    let file = std::fs::File::create(&from).unwrap();
+    file.set_len(1 << 30).unwrap();
+    let places = [0, (5 << 20) + 512, (1 << 30) - 100];
+    for at in places {
+        file.write_all_at(&[7; 100], at).unwrap();
+    }
+    super::keep_image(&from, &to).unwrap();
+    let kept = std::fs::File::open(&to).unwrap();
+    let metadata = kept.metadata().unwrap();
+    assert_eq!(metadata.len(), 1 << 30);
+    assert!(metadata.blocks() < 1024, "{} blocks", metadata.blocks());
+    for at in places {
+        let mut seen = [0; 100];
+        kept.read_exact_at(&mut seen, at).unwrap();
+        assert_eq!(seen, [7; 100], "at {at}");
+    }
+    assert!(
+        super::keep_image(&from, &to).is_err(),
+        "an image was overwritten"
+    );
 }

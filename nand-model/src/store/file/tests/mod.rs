@@ -2,6 +2,7 @@
 //! every 512-byte sector keeps any of its contents. In every case, opening must find the state
 //! after some number of operations, at least the synced ones.
 
+mod cache_area;
 mod crash;
 mod open;
 mod readers;

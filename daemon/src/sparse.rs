@@ -1,0 +1,54 @@
+//! Sparse files: copies of their data, without their holes.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::SeekFrom;
+
+use crate::convert::{to_u64, to_usize};
+use crate::failure::Failure;
+
+/// Most bytes that are copied at a time.
+const PIECE: u64 = 1 << 20;
+
+/// Copies the data of a part of a file to the same place of another one. Calls `keep_on` after each
+/// piece. Returns the bytes copied.
+///
+/// # Errors
+/// What `failed` makes of an error of the host, or the error of `keep_on`.
+pub(crate) fn copy(
+    from: &File,
+    to: &File,
+    part: Range<u64>,
+    keep_on: &mut dyn FnMut() -> Result<(), Failure>,
+    failed: &dyn Fn(io::Error) -> Failure,
+) -> Result<u64, Failure> {
+    let mut buffer = vec![0; to_usize(PIECE.min(part.end - part.start))];
+    let (mut at, mut bytes) = (part.start, 0);
+    while let Some(data) = next_data(from, at)
+        .map_err(failed)?
+        .filter(|at| *at < part.end)
+    {
+        let hole = rustix::fs::seek(from, SeekFrom::Hole(data));
+        let hole = hole.map_err(|error| failed(error.into()))?;
+        let end = hole.min(part.end).min(data + PIECE);
+        let piece = &mut buffer[..to_usize(end - data)];
+        from.read_exact_at(piece, data).map_err(failed)?;
+        to.write_all_at(piece, data).map_err(failed)?;
+        bytes += to_u64(piece.len());
+        at = end;
+        keep_on()?;
+    }
+    Ok(bytes)
+}
+
+/// Returns where the next data of a file begins.
+fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
+    match rustix::fs::seek(file, SeekFrom::Data(at)) {
+        Ok(at) => Ok(Some(at)),
+        Err(rustix::io::Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
