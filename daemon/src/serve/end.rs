@@ -63,3 +63,36 @@ pub(super) fn close(volume: &Volume<DaemonStore>, image: &Path) -> Result<(), Fa
     }
     stack::close_stores(closed?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::instance::Dirs;
+    use crate::options::{DeviceArgs, DeviceOptions};
+
+    #[test]
+    fn a_daemon_that_ends_after_a_failure_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let dirs = Dirs {
+            config: folder.path().join("etc"),
+            state: folder.path().join("state"),
+            runtime: folder.path().join("run"),
+        };
+        let options = DeviceOptions {
+            size: Some("16MiB".into()),
+            ..DeviceOptions::default()
+        };
+        let args = DeviceArgs {
+            options,
+            ..DeviceArgs::default()
+        };
+        let config = Config::new(&args, &dirs).unwrap();
+        let volume = stack::open_or_create(&config).unwrap().volume;
+        volume.note_dead_thread("ftld-x", "planted");
+        let failure = close(&volume, &config.image).unwrap_err();
+        assert_eq!(failure.exit, Exit::Failed);
+        let part = "ended after a failure: internal error: thread ftld-x";
+        assert!(failure.message.contains(part), "{failure}");
+    }
+}

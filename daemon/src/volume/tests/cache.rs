@@ -393,3 +393,18 @@ fn a_header_that_no_cache_wrote_is_damage_and_says_why() {
     let taken = load(&Memory(Arc::new(Mutex::new(whole))), "boot");
     assert!(matches!(taken, Loaded::Pending(_)), "as many units as fit");
 }
+
+/// A FLUSH that failed at the switch is owed until one succeeds.
+#[test]
+fn a_flush_that_failed_at_the_switch_to_write_through_is_repeated() {
+    let (volume, handles) = toy(None, false);
+    volume.write(0, &[1; 1024]).unwrap();
+    handles.set(u32::MAX - 1, Trap::Fail(FtlError::HostFull));
+    volume.set_write_through(true);
+    *handles.trap.lock().unwrap() = None;
+    handles.calls();
+    volume.set_write_through(true);
+    assert_eq!(handles.calls(), ["flush 4294967294+0"]);
+    volume.set_write_through(true);
+    assert_eq!(handles.calls(), Vec::<String>::new(), "it is owed no more");
+}

@@ -177,13 +177,14 @@ fn samples() -> Vec<Sample> {
                 "/dev/sdb wait 250 0",
                 "/dev/sdb read 0 8192",
                 "/dev/sdb datasync 0 0",
+                "/dev/sdb wait 50 0",
                 "/dev/sdb trim 0 65536",
                 "/dev/sdb close",
             ],
             records: vec![
                 at(0, Write, 0, 4096, 512),
                 at(250_000, Read, 0, 0, 8192),
-                at(250_000, Trim, 0, 0, 65_536),
+                at(300_000, Trim, 0, 0, 65_536),
             ],
             bad: &[
                 ("/dev/sdb write 40", "offset and length are missing"),

@@ -236,3 +236,32 @@ proptest! {
         let _ = read(&bytes, true);
     }
 }
+
+/// Every chunk passes its check, and one is not there.
+#[test]
+fn a_chunk_that_is_missing_is_found_by_the_end_mark() {
+    let whole = written(&some_entries());
+    let begin = written(&[]).len() - (CHUNK_HEADER + 8);
+    let length = u32::from_le_bytes(whole[begin + 4..begin + 8].try_into().unwrap()) as usize;
+    let without = [&whole[..begin], &whole[begin + CHUNK_HEADER + length..]].concat();
+    let error = read(&without, false).unwrap_err();
+    assert!(error.contains("another number of requests"), "{error}");
+}
+
+#[test]
+fn requests_that_failed_are_not_replayed() {
+    let failed = |entry| Entry { errno: 5, ..entry };
+    let write = |offset| entry(Kind::Write, offset, vec![1; 4096]);
+    let flush = || entry(Kind::Flush, 0, Vec::new());
+    let entries = timed(vec![
+        write(0),
+        failed(write(4096)),
+        failed(flush()),
+        write(8192),
+    ]);
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&written(&entries)).unwrap();
+    let trace = crate::Trace::open(file.path(), None, false).unwrap();
+    let requests: Vec<_> = trace.map(|record| record.unwrap().offset_bytes).collect();
+    assert_eq!(requests, [0, 8192]);
+}
