@@ -20,8 +20,8 @@ type Counts = (u32, u32);
 /// What the runner knows about reads of blocks.
 #[derive(Default)]
 pub(super) struct Exposure {
-    /// Counts when the device went down.
-    left: Option<Vec<Counts>>,
+    /// Counts when the device went down; whether it stopped cleanly.
+    left: Option<(Vec<Counts>, bool)>,
     /// Whether the last idle time left nothing to do.
     pub(super) is_idle: bool,
     /// Hour up to which all idle time was used, and the one since when.
@@ -43,8 +43,14 @@ impl Exposure {
 
 fn counts<S: Store>(chip: &Chip<S>) -> Vec<Counts> {
     let blocks = chip.geometry().all_blocks();
-    let count = |block| (chip.erase_count(block), chip.exposure(0, block).1);
-    blocks.map(count).collect()
+    let reads = |block| match chip.frontier(block) {
+        // A block without a programmed page has no reads that matter.
+        0 => 0,
+        _ => chip.exposure(0, block).1,
+    };
+    blocks
+        .map(|block| (chip.erase_count(block), reads(block)))
+        .collect()
 }
 
 impl<'p, W: World> Runner<'p, W> {
@@ -53,25 +59,28 @@ impl<'p, W: World> Runner<'p, W> {
     }
 
     /// Remembers the read counts of a device that goes down.
-    pub(super) fn remember_reads(&mut self) {
+    pub(super) fn remember_reads(&mut self, cleanly: bool) {
         self.exposure.left = match &self.ftl {
-            Some(ftl) if self.counts_reads() && !self.host_fails() => Some(counts(ftl.chip())),
+            Some(ftl) if self.counts_reads() && !self.host_fails() => {
+                Some((counts(ftl.chip()), cleanly))
+            }
             _ => None,
         };
     }
 
     /// Compares the read counts of an opened chip with those before.
     pub(super) fn compare_reads(&mut self, chip: &Chip<W::Store>) -> Verdict {
-        let Some(left) = self.exposure.left.take() else {
+        let Some((left, cleanly)) = self.exposure.left.take() else {
             return Ok(());
         };
         for (block, (before, now)) in left.into_iter().zip(counts(chip)).enumerate() {
             if before.0 != now.0 {
                 continue;
             }
-            // A clean stop stores the exact count, but not that of a block whose erase was cut.
-            let noted = before.1 / READS_PER_NOTE * READS_PER_NOTE;
-            // A block without a programmed page has no reads that matter.
+            let noted = match cleanly {
+                true => before.1,
+                false => before.1 / READS_PER_NOTE * READS_PER_NOTE,
+            };
             let is_blank = chip.frontier(nand_model::Pbn::new(block as u32)) == 0;
             if now.1 < noted && !is_blank {
                 return Err(format!(
@@ -79,7 +88,7 @@ impl<'p, W: World> Runner<'p, W> {
                     before.1, now.1
                 ));
             }
-            if noted > 0 {
+            if noted > 0 && !cleanly {
                 self.classes.note("read counts after a kill");
             }
         }

@@ -27,7 +27,7 @@ impl<'p, W: World> Runner<'p, W> {
     pub(super) fn take_down(&mut self) {
         self.tally();
         self.scan();
-        self.remember_reads();
+        self.remember_reads(false);
         self.drop_sync();
         let Some(ftl) = self.ftl.take() else { return };
         if self.world.disk().is_some() {
@@ -139,7 +139,7 @@ impl<'p, W: World> Runner<'p, W> {
         }
         self.tally();
         self.scan();
-        self.remember_reads();
+        self.remember_reads(true);
         let store = self.ftl.take().expect("it served").into_chip().into_store();
         let closed = self.world.close(store);
         self.drop_sync();
