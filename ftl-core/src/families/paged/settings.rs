@@ -71,9 +71,10 @@ pub(crate) struct Settings {
     pub(crate) checkpoint_interval: u64,
 }
 
-/// Returns the shortest window of block allocations: every lane opens two blocks.
+/// Returns the shortest window of block allocations: every lane opens two blocks, and as many more
+/// in the GC runs that one conversion needs.
 pub(super) fn age_window_least(more_streams: u32) -> u64 {
-    u64::from(2 * (2 + more_streams)).max(32)
+    u64::from(4 * (2 + more_streams)).max(32)
 }
 
 /// Bounds of the pending changes.

@@ -40,9 +40,14 @@ impl Plan {
             parts,
             steps: Vec::new(),
         };
-        // If the scheme refuses its parameters on this shape, it gets its defaults.
+        // Parameters that the scheme refuses on this shape get their defaults.
         if !plan.device.starts(seed) {
-            plan.device.params.clear();
+            for param in std::mem::take(&mut plan.device.params) {
+                plan.device.params.push(param);
+                if !plan.device.starts(seed) {
+                    plan.device.params.pop();
+                }
+            }
         }
         plan.steps = Steps::new(&plan, rng).draw();
         plan

@@ -188,22 +188,35 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// A flushed page, and cuts at its later versions and inside the mounts after them.
+    /// A flushed page, or all pages of a block, and cuts at its later versions and trims, and inside
+    /// the mounts after them.
     fn cuts_at_one_page(&mut self) {
-        let lpn = self.rng.below(u64::from(self.plan.device.pages)) as u32;
-        let write = Step::Do(HostOp::Write {
-            lpn,
-            count: 1,
-            fua: false,
-        });
+        let device = &self.plan.device;
+        let page = self.rng.below(u64::from(device.pages)) as u32;
+        let (lpn, count) = if self.rng.one_in(3) {
+            let lpn = page - page % device.pages_per_block;
+            (lpn, device.pages_per_block.min(device.pages - lpn))
+        } else {
+            (page, 1)
+        };
+        let fua = false;
+        let write = Step::Do(HostOp::Write { lpn, count, fua });
+        let trim = Step::Do(HostOp::Trim { lpn, count });
         self.steps.extend([write.clone(), Step::Do(HostOp::Flush)]);
         for _ in 0..2 + self.rng.below(3) {
-            let cut = draw_cut(self.rng, 2);
             let mut restart = Restart::default();
             while self.rng.one_in(2) && restart.inside.len() < 3 {
                 restart.inside.push(self.cut_in_mount());
             }
-            self.steps.extend([Step::Cut(cut, restart), write.clone()]);
+            if self.rng.one_in(3) {
+                // The record of the trim is in flight, and what it removes was flushed.
+                self.steps.extend([write.clone(), Step::Do(HostOp::Flush)]);
+                let cut = draw_cut(self.rng, 2);
+                self.steps.extend([Step::Cut(cut, restart), trim.clone()]);
+            } else {
+                let cut = draw_cut(self.rng, u64::from(1 + count));
+                self.steps.extend([Step::Cut(cut, restart), write.clone()]);
+            }
             if self.rng.one_in(2) {
                 self.steps.push(write.clone());
             }
