@@ -23,6 +23,11 @@ const WIDTH_LEAST: usize = 40;
 /// Returns the columns of a line of text: those of `COLUMNS` or the terminal, 40 to 100. A longer
 /// word has a line of its own.
 pub(crate) fn width() -> usize {
+    told_width().unwrap_or(WIDTH_MOST)
+}
+
+/// The same, if there is a terminal or `COLUMNS`.
+fn told_width() -> Option<usize> {
     let told = std::env::var("COLUMNS").ok();
     let told = told
         .and_then(|text| text.parse().ok())
@@ -31,8 +36,8 @@ pub(crate) fn width() -> usize {
         let (columns, _) = terminal_size::terminal_size_of(io::stdout())?;
         Some(usize::from(columns.0)).filter(|columns| *columns > 0)
     };
-    let columns = told.or_else(terminal).unwrap_or(WIDTH_MOST);
-    columns.clamp(WIDTH_LEAST, WIDTH_MOST)
+    let columns = told.or_else(terminal)?;
+    Some(columns.clamp(WIDTH_LEAST, WIDTH_MOST))
 }
 
 /// What a word tells.
@@ -71,6 +76,11 @@ impl Tone {
 /// a line's last gap, if that is in its first half, and else indented.
 pub(crate) fn wrapped(text: &str) -> String {
     wrapped_to(text, width())
+}
+
+/// The same on a terminal. Elsewhere, lines stay whole: logs and scripts search them.
+pub(crate) fn wrapped_on_terminal(text: &str) -> String {
+    told_width().map_or_else(|| text.into(), |width| wrapped_to(text, width))
 }
 
 fn wrapped_to(text: &str, width: usize) -> String {

@@ -3,7 +3,7 @@
 use crate::aging::{Conditioned, ImageAge};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::output::{print, print_json, wrapped};
+use crate::output::{print, print_json, wrapped_on_terminal};
 use crate::path_json;
 use crate::replay::{SOON, bar, show};
 use crate::size::show_size;
@@ -46,7 +46,7 @@ pub fn create(config: &Config, age: Option<ImageAge>, as_json: bool) -> Result<(
         .aged
         .as_ref()
         .map_or(String::new(), |aged| aged_text(aged, age));
-    print(&wrapped(&format!(
+    print(&wrapped_on_terminal(&format!(
         "{image}: {} ({} bytes) for the host on {} of raw {} flash, scheme {}, over-provisioning {} %, \
          effective {effective:.1} %, RAM {} (paper), {} (allocated){}{aged}\n",
         show_size(made.size),

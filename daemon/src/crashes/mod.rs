@@ -125,7 +125,7 @@ fn finish(args: &CrashesArgs, shared: &Shared, report: &Report, json: bool) -> R
     let html = write("--html", &args.html, Ok(report::html(report, &about)));
     match json {
         true => output::print_json("crashes", report.json(&about))?,
-        false => output::print(&output::wrapped(&report::text(report, &about)))?,
+        false => output::print(&report::text(report, &about))?,
     }
     junit.and(html)?;
     if report.failed > 0 {

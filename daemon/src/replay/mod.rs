@@ -44,7 +44,7 @@ pub use short::{Short, run_short};
 pub use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate};
 
 use crate::failure::{Failure, panic_text};
-use crate::output::{print, wrapped};
+use crate::output::{print, wrapped_on_terminal};
 use crate::sys;
 use address::{AddressRule, Footprint};
 use begun::Begun;
@@ -85,7 +85,7 @@ pub fn replay(args: &ReplayArgs, as_json: bool) -> Result<(), Failure> {
     if as_json || args.watch.interval.is_some() {
         print(&(row.line() + "\n"))
     } else {
-        print(&wrapped(&report::table(&row)))
+        print(&wrapped_on_terminal(&report::table(&row)))
     }
 }
 

@@ -11,7 +11,7 @@ pub use check::check;
 use super::{recording, status_of};
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
-use crate::output::{print, print_json, wrapped};
+use crate::output::{print, print_json, wrapped_on_terminal};
 use crate::path_json;
 use crate::profile_file;
 use crate::stack;
@@ -119,7 +119,7 @@ pub fn inspect(dirs: &Dirs, image: &OsStr, wanted: &InspectOptions) -> Result<()
     if wanted.json {
         print_json("inspect", value)
     } else {
-        print(&wrapped(&text(
+        print(&wrapped_on_terminal(&text(
             &value,
             &profile_file::summary(&info.profile),
         )))
