@@ -75,7 +75,7 @@ pub(crate) struct Space<S> {
     may_be_unsafe: bool,
     /// Pages at the end of a block reserved for padding; nonzero only during a mount.
     reserved_pages: u32,
-    /// Free blocks that only the rewrites of a mount may take.
+    /// Free blocks that only a mount may take.
     kept_for_mount: u32,
     /// Whether the blocks kept for a mount may be taken: it rewrites pages that a cut may have left
     /// unstable, or its GC has no other free block.
@@ -209,7 +209,7 @@ impl<S: Store> Space<S> {
         to_u32(self.pool.len()).saturating_sub(self.kept_for_mount)
     }
 
-    /// Returns the number of free blocks that only the rewrites of a mount may take.
+    /// Returns the number of free blocks that only a mount may take.
     pub(crate) fn kept_for_mount(&self) -> u32 {
         self.kept_for_mount
     }
