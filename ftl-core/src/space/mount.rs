@@ -18,9 +18,9 @@ impl<S: Store> Space<S> {
     }
 
     /// Says whether GC may borrow the blocks kept for the rewrites of a mount, as long as no other
-    /// block is free: from the beginning of a mount until the device serves. An earlier mount may have
-    /// taken the last other blocks before power failed, or programs failed in them. Its copies
-    /// need no rewrite, because their sources stay until the copies are safe.
+    /// block is free: until the device serves. An earlier mount may have taken the last other
+    /// blocks before power failed, or programs failed in them. The copies need no rewrite, because
+    /// their sources stay until the copies are safe.
     pub(crate) fn let_gc_borrow(&mut self, allowed: bool) {
         self.may_borrow = allowed;
         self.takes_kept = false;
