@@ -82,7 +82,9 @@ fn cut_off_files_are_refused() {
                 .unwrap();
             for access in [Access::ReadOnly, Access::ReadWrite] {
                 let error = FileStore::open(&copy, access).unwrap_err();
-                let fits = matches!(error, ImageError::TooShort { .. } if length >= 4096)
+                // The last byte of a header copy is one of its check, and may be the 0 that is read
+                // beyond the end.
+                let fits = matches!(error, ImageError::TooShort { .. } if length >= 4095)
                     || matches!(error, ImageError::NotAnImage(_) | ImageError::HeaderDamaged(_) if length < 4096);
                 assert!(fits, "{length}: {error}");
             }
