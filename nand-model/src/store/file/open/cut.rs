@@ -12,9 +12,6 @@ use crate::image::{CORE_BYTES, ImageError, SlotHeader};
 use crc32c::crc32c;
 use std::ops::Range;
 
-/// Pages whose data is read at once: few reads, and their bytes stay in the processor's cache.
-const GROUP_PAGES: usize = 32;
-
 /// What the pass over all slots finds.
 pub(super) struct Pass {
     /// The last operation that stays.
@@ -118,12 +115,8 @@ impl Opener<'_> {
         data: &mut Vec<u8>,
         seen: &mut Seen,
     ) -> Result<(), ImageError> {
-        let is_late = |page: &usize| meta.cores[*page].is_some_and(|core| core.seq > synced_seq);
-        let mut page = 0;
-        while let Some(first) = (page..self.layout.pages()).find(is_late) {
-            let most = self.layout.pages().min(first + GROUP_PAGES);
-            page = (first..most).find(|page| !is_late(page)).unwrap_or(most);
-            self.note_whole(first..page, meta, data, seen)?;
+        for pages in meta.late_runs(synced_seq) {
+            self.note_whole(pages, meta, data, seen)?;
         }
         Ok(())
     }

@@ -40,6 +40,8 @@ use crate::store::BlockFacts;
 use crc32c::crc32c;
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::iter;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -363,6 +365,9 @@ impl Found {
     }
 }
 
+/// Pages whose data is read at once: few calls, and their bytes stay in the processor's cache.
+const GROUP_PAGES: usize = 32;
+
 /// Slot header and records of one slot. One buffer serves one slot after another.
 #[derive(Default)]
 struct Meta {
@@ -370,6 +375,21 @@ struct Meta {
     bytes: Vec<u8>,
     /// By page; `None` if no record is valid there.
     cores: Vec<Option<Core>>,
+}
+
+impl Meta {
+    /// The pages of operations beyond the synced number, as runs of at most [`GROUP_PAGES`].
+    fn late_runs(&self, synced_seq: u64) -> impl Iterator<Item = Range<usize>> {
+        let is_late =
+            move |page: &usize| self.cores[*page].is_some_and(|core| core.seq > synced_seq);
+        let (pages, mut next) = (self.cores.len(), 0);
+        iter::from_fn(move || {
+            let first = (next..pages).find(is_late)?;
+            let most = pages.min(first + GROUP_PAGES);
+            next = (first..most).find(|page| !is_late(page)).unwrap_or(most);
+            Some(first..next)
+        })
+    }
 }
 
 /// Reads an image before its use starts.

@@ -6,7 +6,7 @@
 
 use super::holes::Holes;
 use super::{Meta, Opener, io_error};
-use crate::convert::to_u64;
+use crate::convert::{to_u32, to_u64};
 use crate::image::ImageError;
 
 impl Opener<'_> {
@@ -34,13 +34,12 @@ impl Opener<'_> {
     pub(super) fn rewrite_late(&self, slot: u32, synced_seq: u64) -> Result<(), ImageError> {
         let mut meta = Meta::default();
         self.read_meta(slot, &mut meta)?;
-        let mut data = vec![0; self.layout.geometry.page_len()];
-        for (page, core) in (0..).zip(&meta.cores) {
-            if core.is_some_and(|core| core.seq > synced_seq) {
-                let at = self.layout.data_at(slot, page);
-                self.read(at, &mut data)?;
-                self.write_again(at, &data)?;
-            }
+        let mut data = Vec::new();
+        for pages in meta.late_runs(synced_seq) {
+            data.resize(pages.len() * self.layout.geometry.page_len(), 0);
+            let at = self.layout.data_at(slot, to_u32(pages.start));
+            self.read(at, &mut data)?;
+            self.write_again(at, &data)?;
         }
         self.write_again(self.layout.slot_at(slot), &meta.bytes)
     }
