@@ -174,7 +174,7 @@ where
             }
             Start::Mount => {
                 controller.space.flash.begin(0);
-                controller.space.let_gc_borrow(true);
+                controller.space.let_mount_borrow(true);
                 controller.mount()?;
                 assert!(
                     !controller.space.is_mounting(),
@@ -182,7 +182,7 @@ where
                     controller.name()
                 );
                 controller.gc_after_mount()?;
-                controller.space.let_gc_borrow(false);
+                controller.space.let_mount_borrow(false);
             }
         }
         Ok(controller)

@@ -1,5 +1,5 @@
-//! The folder of all temporary files. It is never removed across a mount: what is mounted there
-//! belongs to somebody else.
+//! The folder of all temporary files. What is mounted below it is unmounted first; if a mount
+//! stays, so does the folder.
 
 use super::CrashesArgs;
 use super::timeline::Timeline;

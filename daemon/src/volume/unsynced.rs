@@ -2,7 +2,7 @@
 //! operation that no sync covers, so these syncs bound the time of that start.
 //!
 //! Invariants: such a sync runs on a thread of its own, without a lock, and acknowledges nothing.
-//! During a pause there is none: a copy of the image may be in progress. If it fails, the device
+//! During a pause none begins: a copy of the image may be in progress. If one fails, the device
 //! fails as after any failed sync.
 //!
 //! If the host crashes here, the image has its state of an earlier operation, as at any moment.

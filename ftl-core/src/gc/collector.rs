@@ -235,6 +235,7 @@ pub(crate) trait GarbageCollect<S: Store>: Sized {
             if space.should_pad_released(wanted, reserve, needs, patient) {
                 space.pad_released()?;
                 space.erase_released(Cause::Gc)?;
+                space.give_back_kept_blocks();
                 continue;
             }
             let gained = besides_kept + waiting;

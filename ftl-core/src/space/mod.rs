@@ -69,7 +69,7 @@ pub(crate) struct Space<S> {
     failing: Vec<Pbn>,
     next_epoch: u64,
     pair_protection: bool,
-    /// Whether a mount after a power cut is in progress.
+    /// Whether a mount programs its pages now.
     mounting: bool,
     /// Whether new pages may be unsafe at first: with paired pages, and during a mount.
     may_be_unsafe: bool,

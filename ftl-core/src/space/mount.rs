@@ -17,16 +17,16 @@ impl<S: Store> Space<S> {
         self.takes_kept = on;
     }
 
-    /// Says whether GC may borrow the blocks kept for the rewrites of a mount, as long as no other
-    /// block is free: until the device serves. An earlier mount may have taken the last other
-    /// blocks before power failed, or programs failed in them. The copies need no rewrite, because
-    /// their sources stay until the copies are safe.
-    pub(crate) fn let_gc_borrow(&mut self, allowed: bool) {
+    /// Says whether a mount may borrow the blocks kept for its rewrites while no other block is
+    /// free: for GC, and for the mapping pages that it writes. An earlier mount may have taken the
+    /// last other blocks before power failed, or programs failed in them. To lose a copy changes no
+    /// content: its source stays until the copy is safe.
+    pub(crate) fn let_mount_borrow(&mut self, allowed: bool) {
         self.may_borrow = allowed;
         self.takes_kept = false;
     }
 
-    /// Borrows the kept blocks if no other block is free. Returns whether there are any.
+    /// Borrows the kept blocks if no other block is free. Returns whether it did.
     pub(crate) fn borrow_kept_blocks(&mut self) -> bool {
         let borrows = self.may_borrow && self.free_blocks() == 0 && self.pool.len() > 0;
         self.takes_kept |= borrows;
@@ -82,7 +82,7 @@ impl<S: Store> Space<S> {
         Ok(())
     }
 
-    /// Returns whether a mount after a power cut is in progress.
+    /// Returns whether a mount programs its pages now.
     #[inline]
     pub(crate) fn is_mounting(&self) -> bool {
         self.mounting

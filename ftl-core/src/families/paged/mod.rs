@@ -64,7 +64,7 @@ use map::Mapped;
 use nand_model::{Cause, Chip, Geometry, PairTable, Pbn, Ppn, Profile, Store};
 use pending::Pending;
 pub(crate) use policy::Policy;
-pub(crate) use settings::{Settings, docs};
+pub(crate) use settings::{Settings, age_window_least, docs};
 use std::collections::VecDeque;
 pub(crate) use trims::Trims;
 
@@ -118,8 +118,9 @@ pub(crate) fn overhead_blocks(
         + padding_blocks(profile, logical_pages, settings)
 }
 
-/// Returns the blocks for the padding of short blocks. A conversion may pad every open block. Where
-/// that takes a quarter of a block, GC cannot gain as much: it pads, too.
+/// Returns the blocks for the padding of short blocks. A conversion may pad every open block.
+/// Where padding takes a quarter of a block or more, GC, which pads too, gains too little: such a
+/// device gets the lost capacity on top.
 fn padding_blocks(profile: &Profile, logical_pages: u32, settings: &Settings) -> u32 {
     let pages = profile.geometry.pages_per_block;
     let padding = PairTable::new(profile.pairing, pages).span();
@@ -142,7 +143,7 @@ pub(crate) const AGE_WINDOW_RAM: RamParam = RamParam {
     range: |layout, params| {
         let geometry = &layout.profile.geometry;
         let lanes = placement::from_params(params, &[], geometry)?.lanes();
-        let least = settings::age_window_least(placement::more_streams(lanes));
+        let least = age_window_least(placement::more_streams(lanes)).max(32);
         Ok((least, least.max(512)))
     },
     share_percent: 100,

@@ -20,7 +20,7 @@ pub(crate) mod docs {
     };
     pub(crate) const AGE_WINDOW: ParamDoc = ParamDoc {
         key: "map.age_window",
-        help: "block allocations after which a block's entries must be in the mapping pages (default 512)",
+        help: "block allocations after which a block's entries must be in the mapping pages (default 512, more with many lanes)",
     };
     pub(crate) const CHECKPOINT_INTERVAL: ParamDoc = ParamDoc {
         key: "ckpt.interval",
@@ -73,8 +73,8 @@ pub(crate) struct Settings {
 
 /// Returns the shortest window of block allocations: every lane opens two blocks, and as many more
 /// in the GC runs that one conversion needs.
-pub(super) fn age_window_least(more_streams: u32) -> u64 {
-    u64::from(4 * (2 + more_streams)).max(32)
+pub(crate) fn age_window_least(more_streams: u32) -> u64 {
+    u64::from(4 * (2 + more_streams))
 }
 
 /// Bounds of the pending changes.
@@ -150,7 +150,7 @@ impl Settings {
             )?,
         };
         // GC opens blocks too: a window that ends before GC has gained a block cannot be kept.
-        let least = age_window_least(more_streams);
+        let least = age_window_least(more_streams).max(32);
         if settings.age_window < least {
             return Err(FtlError::Config(format!(
                 "parameter {}: need at least {least} with the lanes of gc.placement and alloc.stripe",
@@ -158,5 +158,35 @@ impl Settings {
             )));
         }
         Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::families::paged::tests::config;
+
+    #[test]
+    fn eight_lanes_need_a_longer_age_window() {
+        let geometry = Geometry {
+            channels: 8,
+            ..nand_model::Profile::default_profile().geometry
+        };
+        let new = |window, stripe| {
+            let params = [("map.age_window", window), ("alloc.stripe", stripe)];
+            Settings::new(&config(300, &params).params, &geometry, 1000, 10, 5)
+        };
+        assert!(new("32", "1").is_ok());
+        assert!(new("31", "1").is_err());
+        // The host and GC have seven lanes more each.
+        assert!(new("64", "8").is_ok());
+        let error = new("63", "8").unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("map.age_window: need at least 64"),
+            "{error}"
+        );
+        assert_eq!(new("64", "8").unwrap().more_streams, 14);
     }
 }

@@ -178,7 +178,7 @@ fn impossible_parameters_are_refused_with_a_reason() {
     let refusals = [
         ("lazy.buffer_blocks", "3", "at least 4"),
         ("lazy.cache_pages", "0", "at least 1"),
-        ("lazy.age_window", "7", "twice"),
+        ("lazy.age_window", "7", "at least 8"),
         ("lazy.valid_tracking", "oob_mark", "use ram_bitmap"),
         ("lazy.valid_tracking", "lookup", "neither"),
         ("gc.free_threshold", "7", "need 8"),
@@ -209,6 +209,21 @@ fn the_areas_have_room_for_an_open_block_of_every_stream() {
     match start(&[("gc.placement", "age"), ("lazy.buffer_blocks", "8")]) {
         Err(FtlError::Config(text)) => assert!(text.contains("at least 9"), "{text}"),
         _ => panic!("eight blocks for seven streams were taken"),
+    }
+}
+
+#[test]
+fn the_age_window_has_room_for_the_blocks_that_a_conversion_opens() {
+    let device = profile("torture", 160);
+    let start = |window| {
+        let chip = Chip::open(device, MemStore::new(device.geometry)).unwrap();
+        let params = [("gc.placement", "age"), ("lazy.age_window", window)];
+        new(chip, &config(300, &params), Start::Format)
+    };
+    assert!(start("28").is_ok());
+    match start("27") {
+        Err(FtlError::Config(text)) => assert!(text.contains("at least 28"), "{text}"),
+        _ => panic!("a window of 27 blocks for seven lanes was taken"),
     }
 }
 

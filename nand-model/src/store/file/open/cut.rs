@@ -75,7 +75,9 @@ impl Opener<'_> {
                 pass.late[index(slot)] = true;
                 pass.newest = pass.newest.max(last_seq.unwrap_or(0));
                 if !trust_synced_only {
-                    self.note_late(synced_seq, &meta, &mut data, &mut seen)?;
+                    for pages in meta.late_runs(synced_seq) {
+                        self.note_whole(pages, &meta, &mut data, &mut seen)?;
+                    }
                 }
             } else if let Some(head) = head.filter(|_| is_certain[index(slot)]) {
                 self.collect(index(head.block), head.erase_seq, synced_seq, &meta, found);
@@ -105,20 +107,6 @@ impl Opener<'_> {
             }
         }
         certain
-    }
-
-    /// Records the operations beyond the synced number that are complete in the file.
-    fn note_late(
-        &self,
-        synced_seq: u64,
-        meta: &Meta,
-        data: &mut Vec<u8>,
-        seen: &mut Seen,
-    ) -> Result<(), ImageError> {
-        for pages in meta.late_runs(synced_seq) {
-            self.note_whole(pages, meta, data, seen)?;
-        }
-        Ok(())
     }
 
     /// Records the operations of those pages that are complete in the file.
