@@ -5,7 +5,6 @@
 use crate::failure::panic_text;
 use crate::volume::write_cache::AGE;
 use crate::volume::{Idle, UnsyncedAge, Volume};
-use nand_model::Store;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,8 +42,8 @@ pub(crate) struct Background {
 impl Background {
     /// Starts the threads. `write_through` is the kernel's file with the write cache of the device,
     /// if the kernel serves the device.
-    pub(crate) fn start<S: Store + 'static>(
-        volume: &Arc<Volume<S>>,
+    pub(crate) fn start(
+        volume: &Arc<Volume>,
         write_through: Option<PathBuf>,
     ) -> std::io::Result<Background> {
         let turns = Arc::<AtomicU64>::default();
@@ -95,9 +94,9 @@ impl Background {
 
     /// Starts a thread that works once per interval. If it panics, the device fails: nothing else
     /// would report it.
-    fn repeat<S: Store + 'static>(
+    fn repeat(
         &mut self,
-        volume: &Arc<Volume<S>>,
+        volume: &Arc<Volume>,
         name: &'static str,
         every: Duration,
         mut work: impl FnMut() + Send + 'static,
@@ -130,8 +129,8 @@ impl Drop for Background {
     }
 }
 
-struct Worker<S: Store> {
-    volume: Arc<Volume<S>>,
+struct Worker {
+    volume: Arc<Volume>,
     turns: Arc<AtomicU64>,
     skipped: u32,
     /// Time at which background work ran out, and the programs and erases done by then.
@@ -139,7 +138,7 @@ struct Worker<S: Store> {
     tidied: Instant,
 }
 
-impl<S: Store + 'static> Worker<S> {
+impl Worker {
     fn tick(&mut self) {
         let had_it = self.volume.publish(self.skipped >= PATIENCE);
         self.skipped = if had_it { 0 } else { self.skipped + 1 };
@@ -190,10 +189,7 @@ impl<S: Store + 'static> Worker<S> {
 
 /// Starts a thread that panics at once.
 #[cfg(test)]
-pub(crate) fn start_panicking<S: Store + 'static>(
-    volume: &Arc<Volume<S>>,
-    name: &'static str,
-) -> std::io::Result<()> {
+pub(crate) fn start_panicking(volume: &Arc<Volume>, name: &'static str) -> std::io::Result<()> {
     let mut background = Background {
         stop: Vec::new(),
         threads: Vec::new(),

@@ -4,10 +4,10 @@ use crate::config::find_scheme;
 use crate::failure::Failure;
 use crate::profile_file;
 use crate::record::RECORDED;
-use ftl_core::schemes::{Scheme, SchemeStore};
+use ftl_core::schemes::Scheme;
 use ftl_core::{Ftl, FtlConfig, FtlError, Params, Start};
 use ftld_traces::recording::Flash;
-use nand_model::{Chip, Profile};
+use nand_model::{Chip, Profile, Store};
 
 /// A scheme and the chip it runs on, without a store.
 pub(crate) struct FlashDevice {
@@ -45,8 +45,8 @@ impl FlashDevice {
     ///
     /// # Errors
     /// The scheme refuses the configuration, or the store fails.
-    pub(crate) fn format<S: SchemeStore>(&self, store: S) -> Result<Box<dyn Ftl<S>>, FtlError> {
-        let mut chip = Chip::open(self.profile, store)?;
+    pub(crate) fn format(&self, store: impl Store) -> Result<Box<dyn Ftl>, FtlError> {
+        let mut chip = Chip::over(self.profile, store)?;
         chip.mark_factory_bad(self.seed)?;
         let ftl = self.scheme.start(chip, &self.config, Start::Format)?;
         assert_eq!(
@@ -62,10 +62,7 @@ impl FlashDevice {
     ///
     /// # Errors
     /// As [`FlashDevice::format`].
-    pub(crate) fn format_and_mount<S: SchemeStore>(
-        &self,
-        store: S,
-    ) -> Result<Box<dyn Ftl<S>>, FtlError> {
+    pub(crate) fn format_and_mount(&self, store: impl Store) -> Result<Box<dyn Ftl>, FtlError> {
         let mut ftl = self.format(store)?;
         ftl.shutdown(0)?;
         self.scheme

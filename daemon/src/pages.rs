@@ -6,7 +6,7 @@
 
 use crate::convert::{index, to_u32, to_u64};
 use ftl_core::{DeferredRead, Ftl, FtlError, Lpn, Span};
-use nand_model::{Geometry, Nanos, Store};
+use nand_model::{Geometry, Nanos};
 
 /// Bytes per call to a scheme, unless a block is larger.
 const SLICE_BYTES: u64 = 512 << 10;
@@ -43,14 +43,14 @@ pub fn extent_end(offset: u64, end: u64, slice: u64) -> u64 {
 }
 
 /// A scheme, and a buffer for partial pages.
-pub struct PageIo<'a, S: Store> {
+pub struct PageIo<'a> {
     /// The scheme.
-    pub ftl: &'a mut dyn Ftl<S>,
+    pub ftl: &'a mut dyn Ftl,
     /// Buffer of one page.
     pub scratch: &'a mut [u8],
 }
 
-impl<S: Store> PageIo<'_, S> {
+impl PageIo<'_> {
     fn span(&self, offset: u64, len: u64) -> Span {
         debug_assert_eq!(
             self.scratch.len(),
@@ -104,7 +104,7 @@ impl<S: Store> PageIo<'_, S> {
         at: Nanos,
         offset: u64,
         buf: &mut [u8],
-        read_body: impl FnOnce(&mut dyn Ftl<S>, Nanos, Lpn, usize, &mut [u8]) -> Result<Nanos, FtlError>,
+        read_body: impl FnOnce(&mut dyn Ftl, Nanos, Lpn, usize, &mut [u8]) -> Result<Nanos, FtlError>,
     ) -> Result<Nanos, FtlError> {
         let at = self.handled(at);
         let span = self.span(offset, to_u64(buf.len()));
@@ -264,7 +264,7 @@ mod tests {
             };
             let (mut torn, mut scratch) = (0, vec![0; page_bytes as usize]);
             for op in 0.. {
-                let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+                let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
                 let mut ftl = scheme.start(chip, &config, Start::Format).unwrap();
                 let mut io = PageIo {
                     ftl: &mut *ftl,

@@ -6,7 +6,6 @@ use crate::failure::Failure;
 use crate::output::counted;
 use crate::volume::{PAUSE_MAX, Step, Volume};
 use ftl_core::Event;
-use nand_model::Store;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -36,7 +35,7 @@ pub enum PauseCommand {
 impl PauseCommand {
     /// Executes the command. Blocks until the extent in progress is done, or some seconds for a
     /// step.
-    pub(crate) fn apply<S: Store + 'static>(&self, volume: &Volume<S>) -> Result<Value, Failure> {
+    pub(crate) fn apply(&self, volume: &Volume) -> Result<Value, Failure> {
         match *self {
             PauseCommand::Pause(seconds) => {
                 volume.pause(length(seconds)?)?;
@@ -71,7 +70,7 @@ pub fn length(seconds: f64) -> Result<Duration, Failure> {
     })
 }
 
-fn step<S: Store + 'static>(volume: &Volume<S>, step: Step) -> Result<Value, Failure> {
+fn step(volume: &Volume, step: Step) -> Result<Value, Failure> {
     let from = volume.step(step)?;
     let until = Instant::now() + STEP_PATIENCE;
     let stepping = || volume.paused().is_some_and(|pause| pause.stepping);

@@ -51,9 +51,9 @@ fn profile() -> Profile {
     profile
 }
 
-fn volume(scheme: &str, emulate: bool) -> Arc<Volume<MemStore>> {
+fn volume(scheme: &str, emulate: bool) -> Arc<Volume> {
     let profile = profile();
-    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
     let config = FtlConfig {
         logical_pages: 256,
         params: Params::default(),

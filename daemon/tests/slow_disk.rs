@@ -10,7 +10,7 @@ use ftld::instance::Dirs;
 use ftld::metrics::{hosts::Hosts, http};
 use ftld::options::{DeviceArgs, DeviceOptions};
 use ftld::service_counters::ServiceCounters;
-use ftld::stack::{self, DaemonStore};
+use ftld::stack;
 use ftld::status::{InstanceInfo, PageState, StatusSnapshot, StatusSource};
 use ftld::target::Target;
 use ftld::transport::{self, Context, StopHow};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 struct Observer {
-    volume: Arc<Volume<DaemonStore>>,
+    volume: Arc<Volume>,
     facts: Arc<InstanceInfo>,
     page: PageState,
     service: ServiceCounters,

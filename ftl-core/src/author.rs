@@ -48,7 +48,7 @@
 //! // Format: 300 pages on 40 blocks of multi-level cells.
 //! let profile = Profile::find("torture").expect("a profile").with_blocks(40);
 //! let config = FtlConfig { logical_pages: 300, params: Params::default() };
-//! let chip = Chip::open(profile, MemStore::new(profile.geometry))?;
+//! let chip = Chip::over(profile, MemStore::new(profile.geometry))?;
 //! let mut device = SCHEME.start(chip, &config, Start::Format)?;
 //!
 //! // Write, and cut the power during a write.

@@ -276,7 +276,7 @@ mod tests {
         let profile = Profile::find("slc-2k").unwrap().with_blocks(8);
         let pages = profile.geometry.pages_per_block;
         let spec = StreamSpec::new(crate::stats::StreamKind::Host, Role::Data, true);
-        let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+        let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
         let mut space = Space::new(Flash::new(chip), &[spec]);
         space.format();
         let data = vec![7; profile.geometry.page_bytes as usize];

@@ -10,11 +10,12 @@ use crate::error::FtlError;
 use crate::events::EventLog;
 use crate::flash::DeferredRead;
 use crate::stats::{BlockView, Lookups, RamReport, SchemeStats, StreamView};
+use nand_model::store::AnyStore;
 use nand_model::{Chip, Nanos, Pbn, Store};
 
-/// A flash translation layer over a chip with store `S`. One caller at a time. Every verb takes its
+/// A flash translation layer over a chip. One caller at a time. Every verb takes its
 /// earliest start time and returns its completion time, in emulated time.
-pub trait Ftl<S: Store>: Send {
+pub trait Ftl<S: Store = AnyStore>: Send {
     /// Returns the scheme's name, as in the table.
     fn scheme(&self) -> &'static str;
 

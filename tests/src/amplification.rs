@@ -103,7 +103,7 @@ pub fn physical_blocks(logical: u32, over_provisioning: f64) -> u32 {
 
 /// A device under a load.
 pub struct Measured {
-    ftl: Box<dyn Ftl<OobOnlyStore>>,
+    ftl: Box<dyn Ftl>,
     pages: u32,
     draw: Draw,
     /// Whether only the host and GC program pages.
@@ -164,7 +164,7 @@ impl Measured {
         for (key, value) in quiet.iter().chain(params) {
             config.params.set(key, value);
         }
-        let chip = Chip::open(profile, OobOnlyStore::new(geometry)).expect("memory does not fail");
+        let chip = Chip::over(profile, OobOnlyStore::new(geometry)).expect("memory does not fail");
         let is_plain = scheme == "pagemap";
         let scheme = Scheme::find(scheme).expect("a scheme of the table");
         let ftl = scheme.start(chip, &config, Start::Format);

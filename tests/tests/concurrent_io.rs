@@ -7,10 +7,10 @@ use ftl_core::{FtlConfig, Params, Start};
 use ftld::config::Latency;
 use ftld::device::{BlockDevice, FlushOf};
 use ftld::inject::{BitErrors, Injection};
-use ftld::stack::{CacheUse, volume_on};
+use ftld::stack::{CacheUse, close_stores, volume_on};
 use ftld::volume::Volume;
 use ftld_battery::rig::Cells;
-use nand_model::store::{Access, FileStore, SimDisk};
+use nand_model::store::{Access, SimDisk};
 use nand_model::{Chip, ImageSpec, SplitMix};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,7 +23,7 @@ const READERS: u64 = 3;
 /// Reads at least, all readers together.
 const READS: u64 = 200;
 
-fn volume(scheme: &str) -> (Volume<FileStore>, usize) {
+fn volume(scheme: &str) -> (Volume, usize) {
     let scheme = Scheme::find(scheme).expect("a scheme of the table");
     let profile = Cells::Mlc.profile();
     let page = profile.geometry.page_bytes;
@@ -37,14 +37,14 @@ fn volume(scheme: &str) -> (Volume<FileStore>, usize) {
         params: String::new(),
     };
     let (disk, store) = SimDisk::create(&spec, SPARE_SLOTS).unwrap();
-    let chip = Chip::open(layout.profile, store).unwrap();
+    let chip = Chip::over(layout.profile, store).unwrap();
     let config = FtlConfig {
         logical_pages: PAGES,
         params,
     };
     let mut ftl = scheme.start(chip, &config, Start::Format).unwrap();
     ftl.shutdown(0).unwrap();
-    ftl.into_chip().into_store().close().unwrap();
+    close_stores(vec![ftl.into_chip().into_store()]).unwrap();
     let (store, _) = disk.open(Access::ReadWrite).unwrap();
     let cache = CacheUse {
         options: None,

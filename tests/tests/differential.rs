@@ -6,11 +6,10 @@ use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{Ftl, Lpn, Params, Start};
 use ftld_battery::host::Host;
 use ftld_battery::parallel::in_parallel;
-use ftld_battery::rig::{Cells, OVER_PROVISIONING, Rig, has_param};
+use ftld_battery::rig::{Cells, OVER_PROVISIONING, Rig, has_param, into_memory, memory};
 use ftld_battery::swarm::plan::PARAMETERS;
 use ftld_battery::workload::{Kind, Workload};
 use ftld_tests::suite;
-use nand_model::store::MemStore;
 use nand_model::{Cause, Geometry, OpCounts, Profile, SplitMix};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -181,7 +180,7 @@ fn join(numbers: impl IntoIterator<Item = u64>) -> String {
 
 /// Formats the flash operations by cause, the scheme's own counters, and its RAM (paper) and RAM
 /// (allocated).
-fn of_scheme(ftl: &dyn Ftl<MemStore>) -> String {
+fn of_scheme(ftl: &dyn Ftl) -> String {
     let counters = ftl.chip().counters();
     let caused = Cause::ALL
         .iter()
@@ -341,12 +340,12 @@ fn a_run_repeats_from_its_seed() {
         let rig = Rig::new(scheme, Cells::Mlc, PAGES, suite::seed());
         let once = || {
             let mut host = Host::format(&rig);
-            host.ftl.chip_mut().store_mut().record();
+            memory(&mut *host.ftl).record();
             for op in Workload::new(Kind::Mixed, PAGES, rig.seed).take(600) {
                 host.run(&op)
                     .unwrap_or_else(|trouble| panic!("{}: {}", rig.path(), String::from(trouble)));
             }
-            host.cut_power().0.into_store().take_record()
+            into_memory(host.cut_power().0).take_record()
         };
         let (one, other) = (once(), once());
         assert!(

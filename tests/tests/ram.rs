@@ -28,7 +28,7 @@ fn sum(report: &RamReport, of: impl Fn(&ftl_core::RamEntry) -> u64) -> u64 {
 }
 
 /// Fills the device, then writes and trims at random.
-fn load(ftl: &mut dyn Ftl<MemStore>, page_bytes: usize) {
+fn load(ftl: &mut dyn Ftl, page_bytes: usize) {
     let pages = ftl.logical_pages();
     let run = vec![7; 8 * page_bytes];
     let mut rng = SplitMix::new(1);
@@ -50,7 +50,7 @@ fn load(ftl: &mut dyn Ftl<MemStore>, page_bytes: usize) {
 
 /// Runs a scheme, returns its report, and what it had allocated: the heap that its end frees.
 fn measure(scheme: &Scheme, profile: Profile, config: &FtlConfig) -> (RamReport, u64) {
-    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
     let mut ftl = scheme.start(chip, config, Start::Format).unwrap();
     load(&mut *ftl, profile.geometry.page_len());
     let report = ftl.ram_report();

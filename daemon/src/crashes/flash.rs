@@ -34,7 +34,7 @@ pub(super) struct Device {
 pub(super) struct Run<'a> {
     device: Arc<Device>,
     timeline: &'a Timeline,
-    ftl: Box<dyn Ftl<MemStore>>,
+    ftl: Box<dyn Ftl>,
     scratch: Vec<u8>,
     now: Nanos,
 }
@@ -128,7 +128,14 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    fn pages(&mut self) -> PageIo<'_, MemStore> {
+    fn memory(&mut self) -> &mut MemStore {
+        let store = self.ftl.chip_mut().store_mut();
+        store
+            .downcast_mut()
+            .expect("the store that it was made with")
+    }
+
+    fn pages(&mut self) -> PageIo<'_> {
         PageIo {
             ftl: &mut *self.ftl,
             scratch: &mut self.scratch,
@@ -207,10 +214,10 @@ impl<'a> Run<'a> {
     /// # Errors
     /// As [`Run::step`].
     pub(super) fn step_recorded(&mut self, event: usize) -> Result<Operations, Failure> {
-        let before = self.ftl.chip().store().clone();
-        self.ftl.chip_mut().store_mut().record();
+        let before = self.memory().clone();
+        self.memory().record();
         let stepped = self.step(event);
-        let changes = self.ftl.chip_mut().store_mut().take_record();
+        let changes = self.memory().take_record();
         stepped?;
         Ok(Operations { before, changes })
     }
@@ -271,7 +278,7 @@ impl Dead {
         let contents = &timeline.contents;
         let device = &self.device;
         let chip =
-            Chip::open(device.flash.profile, self.store).map_err(|error| error.to_string())?;
+            Chip::over(device.flash.profile, self.store).map_err(|error| error.to_string())?;
         let FlashDevice { scheme, config, .. } = &device.flash;
         let ftl = scheme.start(chip, config, Start::Mount);
         let mut ftl = ftl.map_err(|error| error.to_string())?;

@@ -8,12 +8,12 @@ use super::injected::{drawn_by, list};
 use super::{BadBlock, Injected, Kind};
 use crate::convert::to_u64;
 use crate::failure::Failure;
-use nand_model::{BlockFault, Chip, Fault, Pbn, Store};
+use nand_model::{BlockFault, Chip, Fault, Pbn};
 use serde_json::json;
 
 impl BadBlock {
     /// Returns the named blocks, which can still go bad.
-    pub(super) fn named<S: Store>(&self, chip: &Chip<S>, before: u32) -> Result<Vec<Pbn>, Failure> {
+    pub(super) fn named(&self, chip: &Chip, before: u32) -> Result<Vec<Pbn>, Failure> {
         let doomed = doomed(chip);
         let blocks = self.block.iter();
         blocks
@@ -21,11 +21,7 @@ impl BadBlock {
             .collect()
     }
 
-    pub(super) fn apply<S: Store>(
-        &self,
-        chip: &mut Chip<S>,
-        before: u32,
-    ) -> Result<Injected, Failure> {
+    pub(super) fn apply(&self, chip: &mut Chip, before: u32) -> Result<Injected, Failure> {
         let seed = self.seed.unwrap_or_else(fresh_seed);
         let blocks = match self.count {
             Some(count) => {
@@ -64,18 +60,13 @@ impl BadBlock {
 }
 
 /// Returns the blocks that fail at their next program or erase.
-fn doomed<S: Store>(chip: &Chip<S>) -> Vec<Pbn> {
+fn doomed(chip: &Chip) -> Vec<Pbn> {
     let faults = chip.faults().map_or(&[][..], |plan| &plan.block_faults);
     faults.iter().map(|fault| fault.block).collect()
 }
 
 /// Returns the block with this number, if it can still go bad.
-fn good_block<S: Store>(
-    chip: &Chip<S>,
-    doomed: &[Pbn],
-    number: u32,
-    before: u32,
-) -> Result<Pbn, Failure> {
+fn good_block(chip: &Chip, doomed: &[Pbn], number: u32, before: u32) -> Result<Pbn, Failure> {
     let block = a_block(chip, number, before)?;
     if chip.bad(block).is_some() {
         return Err(Failure::failed(format!("block {number} is bad already")));
@@ -88,7 +79,7 @@ fn good_block<S: Store>(
     Ok(block)
 }
 
-pub(super) fn a_block<S: Store>(chip: &Chip<S>, number: u32, before: u32) -> Result<Pbn, Failure> {
+pub(super) fn a_block(chip: &Chip, number: u32, before: u32) -> Result<Pbn, Failure> {
     let blocks = chip.geometry().blocks;
     match number.checked_sub(before) {
         Some(own) if own < blocks => Ok(Pbn::new(own)),

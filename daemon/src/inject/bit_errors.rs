@@ -9,15 +9,11 @@ use super::injected::{drawn_by, list};
 use super::{BitErrors, Injected, Kind};
 use crate::convert::to_u64;
 use crate::failure::{Exit, Failure};
-use nand_model::{Chip, NandError, Ppn, Store};
+use nand_model::{Chip, NandError, Ppn};
 use serde_json::json;
 
 impl BitErrors {
-    pub(super) fn apply<S: Store>(
-        &self,
-        chip: &mut Chip<S>,
-        before: u32,
-    ) -> Result<Injected, Failure> {
+    pub(super) fn apply(&self, chip: &mut Chip, before: u32) -> Result<Injected, Failure> {
         let seed = self.seed.unwrap_or_else(fresh_seed);
         if let Some(factor) = self.factor {
             return everywhere(chip, factor, seed);
@@ -69,7 +65,7 @@ impl BitErrors {
     }
 }
 
-fn everywhere<S: Store>(chip: &mut Chip<S>, factor: f64, seed: u64) -> Result<Injected, Failure> {
+fn everywhere(chip: &mut Chip, factor: f64, seed: u64) -> Result<Injected, Failure> {
     if !(0.0..=1e9).contains(&factor) {
         return Err(Failure::usage(format!(
             "--factor {factor} is not a number from 0 to 1e9"
@@ -87,7 +83,7 @@ fn everywhere<S: Store>(chip: &mut Chip<S>, factor: f64, seed: u64) -> Result<In
     })
 }
 
-fn programmed_pages<S: Store>(chip: &Chip<S>) -> Vec<Ppn> {
+fn programmed_pages(chip: &Chip) -> Vec<Ppn> {
     let geometry = *chip.geometry();
     let pages = |block| (0..geometry.pages_per_block).map(move |page| geometry.page(block, page));
     geometry
@@ -97,12 +93,7 @@ fn programmed_pages<S: Store>(chip: &Chip<S>) -> Vec<Ppn> {
         .collect()
 }
 
-fn programmed_page<S: Store>(
-    chip: &Chip<S>,
-    number: u32,
-    page: u32,
-    before: u32,
-) -> Result<Ppn, Failure> {
+fn programmed_page(chip: &Chip, number: u32, page: u32, before: u32) -> Result<Ppn, Failure> {
     let (block, pages) = (
         a_block(chip, number, before)?,
         chip.geometry().pages_per_block,

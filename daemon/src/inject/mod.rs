@@ -22,7 +22,7 @@ pub use options::{BadBlock, BitErrors, PowerCut};
 
 use crate::failure::Failure;
 use crate::faults::{Clear, FaultCommand, FlushFails, Hang, Hits, Slow};
-use nand_model::{Chip, Store};
+use nand_model::Chip;
 use serde::{Deserialize, Serialize};
 
 /// Injection requested over the control socket.
@@ -70,7 +70,7 @@ impl Injection {
     ///
     /// # Errors
     /// A block is bad, or fails already.
-    pub(crate) fn check<S: Store>(&self, chip: &Chip<S>, before: u32) -> Result<(), Failure> {
+    pub(crate) fn check(&self, chip: &Chip, before: u32) -> Result<(), Failure> {
         match self {
             Injection::BadBlock(bad) if bad.count.is_none() => bad.named(chip, before).map(drop),
             _ => Ok(()),
@@ -83,7 +83,7 @@ impl Injection {
     /// # Errors
     /// It is a fault of requests, the block or page does not exist, or its state does not allow the
     /// fault.
-    pub fn apply<S: Store>(&self, chip: &mut Chip<S>, before: u32) -> Result<Injected, Failure> {
+    pub fn apply(&self, chip: &mut Chip, before: u32) -> Result<Injected, Failure> {
         match self {
             Injection::PowerCut(cut) => cut.apply(chip),
             Injection::BadBlock(bad) => bad.apply(chip, before),

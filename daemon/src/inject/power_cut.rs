@@ -4,11 +4,11 @@ use super::chance::{choose, fresh_seed};
 use super::options::{ERASE_CUTS, PARTNER_CUTS, PROGRAM_CUTS};
 use super::{Injected, Kind, PowerCut};
 use crate::failure::Failure;
-use nand_model::{Chip, Cut, SplitMix, Store};
+use nand_model::{Chip, Cut, SplitMix};
 use serde_json::json;
 
 impl PowerCut {
-    pub(super) fn apply<S: Store>(&self, chip: &mut Chip<S>) -> Result<Injected, Failure> {
+    pub(super) fn apply(&self, chip: &mut Chip) -> Result<Injected, Failure> {
         let seed = self.seed.unwrap_or_else(fresh_seed);
         let injected = |text: String, facts| Injected {
             kind: Kind::PowerCut,

@@ -4,9 +4,9 @@ use nand_model::{Cause, Pbn, Profile, store::MemStore};
 use serde_json::{Value, json};
 use strum::VariantArray;
 
-fn chip() -> Chip<MemStore> {
+fn chip() -> Chip {
     let profile = Profile::find("torture").unwrap().with_blocks(8);
-    let mut chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    let mut chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
     for page in 0..4 {
         let ppn = chip.geometry().page(Pbn::new(2), page);
         chip.program(0, ppn, &[7; 1024], &[1; 16], Cause::Host)

@@ -10,7 +10,6 @@ use super::sim::Sim;
 use crate::convert::{index, to_f64};
 use crate::method::ResponseUnit;
 use ftl_core::{Ftl, Lookups, SchemeStats, StallTotals};
-use nand_model::store::OobOnlyStore;
 use nand_model::{Cause, Counters, Nanos, PageTimes, Profile};
 use std::collections::BTreeMap;
 
@@ -39,7 +38,7 @@ impl Begun {
         }
     }
 
-    pub(super) fn erases(&self, ftl: &dyn Ftl<OobOnlyStore>) -> Erases {
+    pub(super) fn erases(&self, ftl: &dyn Ftl) -> Erases {
         let chip = ftl.chip();
         let good = || {
             chip.geometry()

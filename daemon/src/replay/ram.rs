@@ -5,7 +5,6 @@ use crate::failure::Failure;
 use crate::size::parse_size;
 use ftl_core::Ftl;
 use ftl_core::schemes::Scheme;
-use nand_model::store::OobOnlyStore;
 use serde::{Deserialize, Serialize};
 
 /// RAM of the scheme's tables.
@@ -35,7 +34,7 @@ pub struct RamPart {
 }
 
 /// Returns the RAM of a scheme; `fitted` parameters follow from the requested RAM.
-pub(super) fn ram(ftl: &dyn Ftl<OobOnlyStore>, fitted: Vec<String>) -> Ram {
+pub(super) fn ram(ftl: &dyn Ftl, fitted: Vec<String>) -> Ram {
     let parts: Vec<_> = ftl
         .ram_report()
         .into_iter()

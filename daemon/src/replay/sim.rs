@@ -10,7 +10,6 @@ use crate::pages::{PageIo, extent_bytes, extent_end};
 use ftl_core::{Ftl, FtlError, Lookups, Lpn, SchemeStats, Span};
 use ftld_traces::Op;
 use nand_model::Nanos;
-use nand_model::store::OobOnlyStore;
 
 /// Maximum of pages per trim call.
 const TRIM_PAGES: u64 = 16_384;
@@ -39,7 +38,7 @@ pub(super) struct Pages {
 
 /// A scheme and its request counters.
 pub(super) struct Sim {
-    ftl: Box<dyn Ftl<OobOnlyStore>>,
+    ftl: Box<dyn Ftl>,
     scratch: Vec<u8>,
     /// Buffer for reads and writes; its content has no meaning.
     buffer: Vec<u8>,
@@ -58,7 +57,7 @@ pub(super) struct Sim {
 }
 
 impl Sim {
-    pub(super) fn new(ftl: Box<dyn Ftl<OobOnlyStore>>, response_unit: ResponseUnit) -> Sim {
+    pub(super) fn new(ftl: Box<dyn Ftl>, response_unit: ResponseUnit) -> Sim {
         let geometry = *ftl.chip().geometry();
         let (now, base) = (ftl.chip().busy_until(), ftl.stats());
         Sim {
@@ -75,7 +74,7 @@ impl Sim {
         }
     }
 
-    pub(super) fn ftl(&self) -> &dyn Ftl<OobOnlyStore> {
+    pub(super) fn ftl(&self) -> &dyn Ftl {
         &*self.ftl
     }
 
@@ -278,16 +277,17 @@ mod tests {
     use super::*;
     use ftl_core::schemes::Scheme;
     use ftl_core::{BlockView, EventLog, FtlConfig, Params, RamReport, Start, StreamView};
+    use nand_model::store::OobOnlyStore;
     use nand_model::{Chip, Pbn, Profile};
 
     /// A scheme that omits, or does not count, some of its operations.
     struct Careless {
-        inner: Box<dyn Ftl<OobOnlyStore>>,
+        inner: Box<dyn Ftl>,
         /// Operations missing in the counts: reads, writes, trims.
         missing: [u64; 3],
     }
 
-    impl Ftl<OobOnlyStore> for Careless {
+    impl Ftl for Careless {
         fn scheme(&self) -> &'static str {
             self.inner.scheme()
         }
@@ -337,13 +337,13 @@ mod tests {
         fn check(&mut self) -> Result<Vec<String>, FtlError> {
             self.inner.check()
         }
-        fn chip(&self) -> &Chip<OobOnlyStore> {
+        fn chip(&self) -> &Chip {
             self.inner.chip()
         }
-        fn chip_mut(&mut self) -> &mut Chip<OobOnlyStore> {
+        fn chip_mut(&mut self) -> &mut Chip {
             self.inner.chip_mut()
         }
-        fn into_chip(self: Box<Self>) -> Chip<OobOnlyStore> {
+        fn into_chip(self: Box<Self>) -> Chip {
             self.inner.into_chip()
         }
     }
@@ -353,7 +353,7 @@ mod tests {
         let layout = scheme
             .layout(Profile::find("torture").unwrap(), 1 << 20, 0.3, &params)
             .unwrap();
-        let chip = Chip::open(layout.profile, OobOnlyStore::new(layout.profile.geometry)).unwrap();
+        let chip = Chip::over(layout.profile, OobOnlyStore::new(layout.profile.geometry)).unwrap();
         let config = FtlConfig {
             logical_pages: layout.logical_pages,
             params,

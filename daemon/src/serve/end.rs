@@ -6,7 +6,6 @@
 use super::served::Served;
 use crate::background::Background;
 use crate::failure::{Exit, Failure};
-use crate::stack::DaemonStore;
 use crate::transport::{Service, StopHow};
 use crate::volume::Volume;
 use crate::{notify, stack};
@@ -43,7 +42,7 @@ pub(super) fn end(
 }
 
 /// Closes the volume with everything on the image.
-pub(super) fn close(volume: &Volume<DaemonStore>, image: &Path) -> Result<(), Failure> {
+pub(super) fn close(volume: &Volume, image: &Path) -> Result<(), Failure> {
     let closed = volume
         .close()
         .map_err(|error| Failure::io(format!("{}: closing", image.display()), &error));

@@ -22,7 +22,6 @@ use crate::metrics::hosts::Hosts;
 use crate::notify::{ProgressSample, TimeoutExtender};
 use crate::record::{NewRecording, Recorded, Recorder, head_of};
 use crate::service_counters::ServiceCounters;
-use crate::stack::DaemonStore;
 use crate::status::{InstanceInfo, PageState, StatusSource};
 use crate::target::Target;
 use crate::transport::nbd::{Listening, Tls};
@@ -166,7 +165,7 @@ fn refuse_new_image_below(target: &Target, config: &Config) -> Result<(), Failur
 
 /// An image with its scheme mounted.
 struct Opened {
-    volume: Arc<Volume<DaemonStore>>,
+    volume: Arc<Volume>,
     image: PathBuf,
     scheme: &'static str,
     profile: Profile,

@@ -9,7 +9,6 @@ use crate::inject::Kind;
 use crate::path_json;
 use crate::record::{Recorder, not_recorded};
 use crate::service_counters::ServiceCounters;
-use crate::stack::DaemonStore;
 use crate::status::{InstanceInfo, PageState, StatusSnapshot, StatusSource};
 use crate::transport::nbd::NbdStats;
 use crate::volume::{BlockMap, EventsView, Volume};
@@ -21,7 +20,7 @@ use strum::EnumCount;
 /// State of a running instance for HTTP and the control socket.
 pub(super) struct Served {
     pub(super) facts: Arc<InstanceInfo>,
-    pub(super) volume: Arc<Volume<DaemonStore>>,
+    pub(super) volume: Arc<Volume>,
     pub(super) nbd: Option<Arc<NbdStats>>,
     pub(super) service: ServiceCounters,
     pub(super) waiting_for: Mutex<Vec<String>>,

@@ -16,7 +16,6 @@ use crate::metrics::http;
 use crate::output::print;
 use crate::pause::PauseCommand;
 use crate::shutdown::{Action, Event, Shutdown};
-use crate::stack::DaemonStore;
 use crate::status::{InstanceInfo, StatusSource};
 use crate::transport::holders::Users;
 use crate::transport::{Service, StopHow};
@@ -189,7 +188,7 @@ async fn until_end(
 
 /// Pauses, steps or resumes; the answer may take as long as a request does.
 async fn pause(
-    volume: Arc<Volume<DaemonStore>>,
+    volume: Arc<Volume>,
     command: PauseCommand,
     answer: oneshot::Sender<Result<Value, Failure>>,
 ) {
@@ -213,7 +212,7 @@ async fn inject(
 }
 
 /// Makes everything durable while a user still has the device open.
-async fn flush(volume: Arc<Volume<DaemonStore>>) {
+async fn flush(volume: Arc<Volume>) {
     let flushing = move || volume.flush(FlushOf::Everything)?.wait();
     let flushed = tokio::task::spawn_blocking(flushing).await;
     if !matches!(flushed, Ok(Ok(_))) {

@@ -12,7 +12,6 @@ use crate::volume::write_cache::{
 };
 use crate::volume::{Volume, shard_text};
 use ftl_core::FtlError;
-use nand_model::store::FileStore;
 use nand_model::{CacheArea, CacheSection};
 use std::io;
 use std::path::Path;
@@ -54,7 +53,7 @@ impl Image<'_> {
     /// Makes the entries of an earlier daemon durable, and gives the volume its cache.
     pub(super) fn open_cache(
         &self,
-        volume: &mut Volume<FileStore>,
+        volume: &mut Volume,
         options: Option<CacheOptions>,
     ) -> Result<(), Failure> {
         let mut last = vec![None; volume.shards()];
@@ -141,7 +140,7 @@ impl Image<'_> {
 
     /// Writes entries back. Returns false if the flash refuses some: the caches of these shards then
     /// keep them.
-    fn replay(&self, volume: &mut Volume<FileStore>) -> Result<bool, Failure> {
+    fn replay(&self, volume: &mut Volume) -> Result<bool, Failure> {
         let refused = volume
             .replay_cache()
             .map_err(|error| self.failed("writing its write cache back", &error))?;
@@ -179,11 +178,7 @@ impl Image<'_> {
     }
 
     /// Replaces the area by that of a new cache, or removes it.
-    fn renew(
-        &self,
-        volume: &mut Volume<FileStore>,
-        options: Option<CacheOptions>,
-    ) -> io::Result<()> {
+    fn renew(&self, volume: &mut Volume, options: Option<CacheOptions>) -> io::Result<()> {
         let shards = to_u64(volume.shards());
         let options = options.map(|options| options.share(shards));
         let part = options.map(|options| WriteCache::area_bytes(options.bytes));

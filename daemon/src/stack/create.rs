@@ -4,7 +4,7 @@
 
 use super::label::params_text;
 use super::unfinished::{Unfinished, folder_of, name_image, sync_folder};
-use super::{Label, age, factory_seed, image_failure, refuse_order};
+use super::{Label, age, close_stores, factory_seed, image_failure, refuse_order};
 use crate::aging::{Conditioned, ImageAge};
 use crate::config::{Config, NewDevice, usage};
 use crate::convert::index;
@@ -186,9 +186,6 @@ fn format(
     let mut ftl = device.format(store).map_err(failed)?;
     let made = (ftl.stats().blocks.bad, ftl.ram_report());
     ftl.shutdown(0).map_err(failed)?;
-    ftl.into_chip()
-        .into_store()
-        .close()
-        .map_err(|error| image_failure(&error))?;
+    close_stores(vec![ftl.into_chip().into_store()])?;
     Ok(made)
 }

@@ -28,8 +28,8 @@ use cache::Image;
 use ftl_core::{Ftl, FtlConfig, FtlError, Start};
 use label::contradiction;
 use long_start::{LongStart, REPORT_EVERY};
-use nand_model::store::{Access, FileStore, SyncHandle, peek};
-use nand_model::{Chip, ImageError, ImageInfo, Profile};
+use nand_model::store::{Access, AnyStore, FileStore, SyncHandle, peek};
+use nand_model::{Chip, ImageError, ImageInfo, Profile, Store};
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -37,13 +37,10 @@ use std::path::Path;
 use std::sync::Arc;
 pub(crate) use unfinished::{Unfinished, folder_of, remove_unfinished};
 
-/// Store of a daemon.
-pub type DaemonStore = FileStore;
-
 /// A volume ready to serve.
 pub struct Stack {
     /// The volume.
-    pub volume: Volume<DaemonStore>,
+    pub volume: Volume,
     /// Name of the scheme.
     pub scheme: &'static str,
     /// The flash.
@@ -61,8 +58,8 @@ pub struct Stack {
 /// Durability of the image file on the host's storage.
 struct ImageSync(SyncHandle);
 
-impl Durable<FileStore> for ImageSync {
-    fn mark(&self, _store: &mut FileStore) -> u64 {
+impl Durable for ImageSync {
+    fn mark(&self, _store: &mut AnyStore) -> u64 {
         self.0.last_seq()
     }
     fn synced(&self) -> u64 {
@@ -77,7 +74,7 @@ impl Durable<FileStore> for ImageSync {
     fn failed(&self) -> bool {
         self.0.failure().is_some()
     }
-    fn discard_freed_space(&self, store: &mut FileStore) -> io::Result<()> {
+    fn discard_freed_space(&self, store: &mut AnyStore) -> io::Result<()> {
         store.trim_free_slots(1).map(drop)
     }
 }
@@ -182,7 +179,7 @@ pub fn volume_on(
     read_only: bool,
     latency: Latency,
     cache: CacheUse<'_>,
-    wrap: impl Fn(Arc<dyn Durable<FileStore>>) -> Arc<dyn Durable<FileStore>>,
+    wrap: impl Fn(Arc<dyn Durable>) -> Arc<dyn Durable>,
 ) -> Result<Stack, Failure> {
     let first = stores[0].info().clone();
     let (label, shard) = (read_label(image, &first)?, first.shard);
@@ -190,7 +187,7 @@ pub fn volume_on(
     let was_clean = stores.iter().all(|store| store.info().clean);
     let (size, profile, area) = (first.size, first.profile, stores[0].cache_area());
     let mut syncs: Vec<SyncHandle> = Vec::new();
-    let mut chips: Vec<MountedChip<FileStore>> = Vec::new();
+    let mut chips: Vec<MountedChip> = Vec::new();
     for store in stores {
         let sync = store.sync_handle();
         let named = shard_of(store.info());
@@ -255,7 +252,7 @@ pub fn volume_on(
 }
 
 /// Returns what the mount after an unclean shutdown did.
-fn recovered(volume: &Volume<FileStore>) -> String {
+fn recovered(volume: &Volume) -> String {
     let flash = volume.flash();
     let mount = &flash.scheme.mount;
     format!(
@@ -301,16 +298,12 @@ fn shard_of(info: &ImageInfo) -> String {
 }
 
 /// Mounts the image's scheme.
-fn mount(
-    image: &Path,
-    store: FileStore,
-    label: &Label,
-) -> Result<Box<dyn Ftl<FileStore>>, Failure> {
+fn mount(image: &Path, store: FileStore, label: &Label) -> Result<Box<dyn Ftl>, Failure> {
     let info = store.info();
     let what = format!("{}mounting", shard_of(info));
     let failed = |error: FtlError| ftl_failure(image, &what, &error);
     let logical_pages = logical_pages(info);
-    let chip = Chip::open(info.profile, store).map_err(|error| failed(error.into()))?;
+    let chip = Chip::over(info.profile, store).map_err(|error| failed(error.into()))?;
     let config = FtlConfig {
         logical_pages,
         params: label.params.clone(),
@@ -328,7 +321,7 @@ fn mount(
 }
 
 /// A scheme that is mounted on a chip of an image.
-pub type ImageFtl = Box<dyn Ftl<FileStore>>;
+pub type ImageFtl = Box<dyn Ftl>;
 
 /// Opens an image without ever changing it, and mounts its scheme in memory, on each of its chips.
 ///
@@ -363,8 +356,8 @@ pub(crate) fn factory_seed(info: &ImageInfo) -> u64 {
 ///
 /// # Errors
 /// The image cannot be written or synced.
-pub fn close_stores(stores: Vec<DaemonStore>) -> Result<(), Failure> {
-    let mut stores = stores.into_iter();
+pub fn close_stores(stores: Vec<AnyStore>) -> Result<(), Failure> {
+    let mut stores = stores.into_iter().map(of_image);
     stores.try_for_each(|store| store.close().map_err(|error| image_failure(&error)))
 }
 
@@ -373,14 +366,20 @@ pub fn close_stores(stores: Vec<DaemonStore>) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The image cannot be synced.
-pub fn leave_stores(stores: Vec<DaemonStore>, image: &Path) -> Result<(), Failure> {
-    let settle = |store: &DaemonStore| {
+pub fn leave_stores(stores: Vec<AnyStore>, image: &Path) -> Result<(), Failure> {
+    let stores: Vec<FileStore> = stores.into_iter().map(of_image).collect();
+    let settle = |store: &FileStore| {
         let sync = store.sync_handle();
         sync.settle(sync.last_seq()).map_err(io::Error::from)
     };
     let settled = stores.iter().try_for_each(settle);
     let synced = settled.and_then(|()| std::fs::File::open(image)?.sync_all());
     synced.map_err(|error| Failure::io(image.display(), &error))
+}
+
+/// Returns the store of a chip that [`mount`] opened.
+fn of_image(store: AnyStore) -> FileStore {
+    store.downcast().expect("the store of an image")
 }
 
 fn ftl_failure(image: &Path, what: &str, error: &FtlError) -> Failure {

@@ -119,7 +119,7 @@ fn shards_are_one_device_with_one_sync_and_are_named_where_the_options_differ() 
         extents.iter().map(|extent| extent.len).sum::<u64>(),
         8 << 20
     );
-    let read = |volume: &Volume<FileStore>| {
+    let read = |volume: &Volume| {
         let mut bytes = vec![1; 8 << 20];
         volume.read(0, &mut bytes).unwrap();
         bytes
@@ -352,12 +352,12 @@ fn serve_beside_a_worn_out_shard(dies: bool) {
         ..BadBlock::default()
     };
     first.inject(&Injection::BadBlock(bad)).unwrap();
-    let flush = |volume: &Volume<DaemonStore>| {
+    let flush = |volume: &Volume| {
         let flush = volume.flush(FlushOf::Everything);
         flush.and_then(|flush| flush.wait()).is_ok()
     };
     assert!(!flush(&first), "the middle shard refuses");
-    let read = |volume: &Volume<DaemonStore>, shard: u64| {
+    let read = |volume: &Volume, shard: u64| {
         let mut found = vec![0; 1024];
         volume.read(place(shard), &mut found).unwrap();
         found

@@ -13,13 +13,13 @@ use super::watch::{BlockMap, EventsView};
 use super::write_cache::WriteCache;
 use super::{EIO, Idle, Volume, WATCHED, sums};
 use crate::convert::millis;
-use nand_model::Store;
+use nand_model::store::AnyStore;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-impl<S: Store + 'static> Volume<S> {
+impl Volume {
     /// Returns the time since the last request ended; zero while requests are in flight.
     pub fn idle_time(&self) -> Duration {
         let last = Duration::from_millis(self.unlocked.last_request_ms.load(Relaxed));
@@ -71,7 +71,7 @@ impl<S: Store + 'static> Volume<S> {
         got_all
     }
 
-    fn publish_shard(&self, number: usize, shard: &Shard<S>, insist: bool) -> bool {
+    fn publish_shard(&self, number: usize, shard: &Shard, insist: bool) -> bool {
         let mut scan = self.is_watched().then(|| shard.scan.lock());
         let next = self.shown.lock().next_of(number);
         let mut guard = match shard.try_lock() {
@@ -119,7 +119,7 @@ impl<S: Store + 'static> Volume<S> {
         left.reduce(Idle::soonest).unwrap_or(Idle::Settled)
     }
 
-    fn idle_shard(&self, shard: &Shard<S>, budget: u32) -> Idle {
+    fn idle_shard(&self, shard: &Shard, budget: u32) -> Idle {
         if self.shape.read_only || self.unlocked.health.load(Relaxed) != WELL {
             return Idle::Settled;
         }
@@ -140,7 +140,7 @@ impl<S: Store + 'static> Volume<S> {
             self.tell_short(shard);
             return Idle::Settled;
         }
-        let work = |core: &mut Core<S>| match core.clock.until(core.ftl.chip().busy_until()) {
+        let work = |core: &mut Core| match core.clock.until(core.ftl.chip().busy_until()) {
             Some(busy) => Ok(Idle::After(busy)),
             None if core.ftl.idle(core.clock.start(1), budget)? => Ok(Idle::More),
             None => Ok(Idle::Settled),
@@ -175,7 +175,7 @@ impl<S: Store + 'static> Volume<S> {
     /// Waits up to `patience` for erases to run short, then for the sync that makes more erases
     /// possible.
     pub fn reclaim_when_short(&self, patience: Duration) {
-        let is_short = |shard: &Shard<S>| shard.short.load(Relaxed);
+        let is_short = |shard: &Shard| shard.short.load(Relaxed);
         let (lock, told) = &self.unlocked.short_told;
         let mut guard = lock.lock();
         let quiet = |_: &mut ()| !self.shards.iter().any(is_short);
@@ -195,7 +195,7 @@ impl<S: Store + 'static> Volume<S> {
     /// # Errors
     /// `EIO` if the volume was closed already, if a scheme failed to shut down, or if the last sync
     /// failed.
-    pub fn close(&self) -> io::Result<Vec<S>> {
+    pub fn close(&self) -> io::Result<Vec<AnyStore>> {
         self.resume();
         let eio = || io::Error::from_raw_os_error(EIO);
         let is_well = || !self.shape.read_only && self.unlocked.health.load(Relaxed) == WELL;

@@ -14,7 +14,7 @@ use super::request::Request;
 use crate::convert::{index, narrow, to_u64};
 use crate::device::{BlockDevice, Completion};
 use ftl_core::{FtlError, Lpn};
-use nand_model::{Nanos, SHARDS_MAX, Store};
+use nand_model::{Nanos, SHARDS_MAX};
 use std::io;
 
 /// Pages of a batch, and their addresses. The buffers are reused.
@@ -49,7 +49,7 @@ impl Batch {
     }
 }
 
-impl<S: Store> Core<S> {
+impl Core {
     /// Writes the whole pages of one shard.
     fn write_batch(
         &mut self,
@@ -69,7 +69,7 @@ impl<S: Store> Core<S> {
     }
 }
 
-impl<S: Store + 'static> Volume<S> {
+impl Volume {
     /// Executes writes in this order, as many together as possible: [`BlockDevice::write_many`].
     ///
     /// [`BlockDevice::write_many`]: crate::device::BlockDevice::write_many

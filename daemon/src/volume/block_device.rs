@@ -14,7 +14,7 @@ use crate::convert::{to_u64, to_usize};
 use crate::device::{BlockDevice, Completion, Extent, Flush, FlushOf};
 use crate::pages::extent_end;
 use ftl_core::{DeferredRead, FtlError};
-use nand_model::{Nanos, PageReader, Store, aligned_bytes};
+use nand_model::{Nanos, PageReader, aligned_bytes};
 use std::cell::RefCell;
 use std::io;
 use std::ops::Range;
@@ -26,10 +26,10 @@ thread_local! {
     static DEFERRED: RefCell<DeferredRead> = RefCell::default();
 }
 
-impl<S: Store + 'static> Volume<S> {
+impl Volume {
     /// Returns the lock of a shard once the pause gate admits an extent; `first` marks the first
     /// extent of a request.
-    fn lock_to_begin<'a>(&self, shard: &'a Shard<S>, first: bool) -> Locked<'a, S> {
+    fn lock_to_begin<'a>(&self, shard: &'a Shard, first: bool) -> Locked<'a> {
         loop {
             let guard = shard.lock();
             match self
@@ -49,10 +49,10 @@ impl<S: Store + 'static> Volume<S> {
     /// Runs one bounded extent of a request that changes the flash.
     pub(super) fn change(
         &self,
-        shard: &Shard<S>,
+        shard: &Shard,
         request: &mut Request<'_>,
         last: bool,
-        verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
+        verb: impl FnOnce(&mut Core, Nanos) -> Result<Nanos, FtlError>,
     ) -> io::Result<()> {
         let mut guard = self.lock_to_change(shard, request.begins())?;
         let is_write = request.is_write();
@@ -72,9 +72,9 @@ impl<S: Store + 'static> Volume<S> {
     /// extent.
     pub(super) fn lock_to_change<'a>(
         &self,
-        shard: &'a Shard<S>,
+        shard: &'a Shard,
         first: bool,
-    ) -> io::Result<Locked<'a, S>> {
+    ) -> io::Result<Locked<'a>> {
         let mut guard = self.lock_to_begin(shard, first);
         self.writable()?;
         let left = guard.as_ref().map_or(u32::MAX, Core::erases_left);
@@ -93,21 +93,17 @@ impl<S: Store + 'static> Volume<S> {
     /// Runs one bounded extent of a request that changes nothing visible to the host.
     pub(super) fn look(
         &self,
-        shard: &Shard<S>,
+        shard: &Shard,
         request: &mut Request<'_>,
         last: bool,
-        verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
+        verb: impl FnOnce(&mut Core, Nanos) -> Result<Nanos, FtlError>,
     ) -> io::Result<()> {
         let mut guard = self.lock_to_begin(shard, request.begins());
         self.run(&mut guard, false, |core| request.step(core, last, verb))
     }
 
     /// Makes a shard safe on its flash; returns what has to be durable then.
-    fn flush_shard(
-        &self,
-        shard: &Shard<S>,
-        request: &mut Request<'_>,
-    ) -> io::Result<Option<Mark<S>>> {
+    fn flush_shard(&self, shard: &Shard, request: &mut Request<'_>) -> io::Result<Option<Mark>> {
         if shard.has_cache {
             self.drain_for_flush(shard, request)?;
         }
@@ -195,7 +191,7 @@ impl<S: Store + 'static> Volume<S> {
     /// outside it. If one is not good, the scheme reads the extent, and decides what that means.
     fn read_outside(
         &self,
-        extent: &ShardExtent<'_, S>,
+        extent: &ShardExtent<'_>,
         request: &mut Request<'_>,
         buf: &mut [u8],
         reader: &PageReader,
@@ -259,7 +255,7 @@ impl<S: Store + 'static> Volume<S> {
         request: &mut Request<'_>,
         range: Range<u64>,
         extent_bytes: u64,
-        mut run: impl FnMut(ShardExtent<'a, S>, &mut Request<'_>) -> io::Result<()>,
+        mut run: impl FnMut(ShardExtent<'a>, &mut Request<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         let stripes = self.shape.stripes;
         for (place, (number, range)) in stripes.ranges(range).enumerate() {
@@ -323,8 +319,8 @@ impl<S: Store + 'static> Volume<S> {
 }
 
 /// One extent of a request, in one shard.
-pub(super) struct ShardExtent<'a, S: Store> {
-    pub(super) shard: &'a Shard<S>,
+pub(super) struct ShardExtent<'a> {
+    pub(super) shard: &'a Shard,
     /// First byte in the shard.
     pub(super) at: u64,
     /// First byte in the device.
@@ -335,7 +331,7 @@ pub(super) struct ShardExtent<'a, S: Store> {
     pub(super) is_last: bool,
 }
 
-impl<S: Store> ShardExtent<'_, S> {
+impl ShardExtent<'_> {
     /// Returns its place in the data of a request that begins at byte `begin`.
     fn place_after(&self, begin: u64) -> Range<usize> {
         let from = to_usize(self.offset - begin);
@@ -343,7 +339,7 @@ impl<S: Store> ShardExtent<'_, S> {
     }
 }
 
-impl<S: Store + 'static> BlockDevice for Volume<S> {
+impl BlockDevice for Volume {
     fn size(&self) -> u64 {
         self.shape.size
     }
@@ -404,7 +400,7 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
         }
         let mut request = Request::begin(&self.unlocked, Op::Flush, 0);
         if self.shape.read_only {
-            return Ok(Box::new(FlushWait::<S>::new(request, Vec::new())));
+            return Ok(Box::new(FlushWait::new(request, Vec::new())));
         }
         let mut marks = Vec::with_capacity(self.shards.len());
         for (place, shard) in self.shards.iter().enumerate() {

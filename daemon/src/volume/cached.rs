@@ -12,7 +12,7 @@ use super::{Core, EIO, Volume};
 use crate::device::{BlockDevice, FlushOf};
 use crate::size::show_size;
 use ftl_core::FtlError;
-use nand_model::{Nanos, Store, atomic_bytes};
+use nand_model::{Nanos, atomic_bytes};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Runs of one turn of the background.
 const AGED_RUNS: u32 = 64;
 
-impl<S: Store + 'static> Volume<S> {
+impl Volume {
     /// Gives shards a write cache: one for each, or `None` where there is none. Called before the
     /// first request.
     pub fn set_caches(&mut self, caches: Vec<Option<WriteCache>>) {
@@ -91,9 +91,9 @@ impl<S: Store + 'static> Volume<S> {
     /// Runs a bounded step of a request on the cache, besides its own extents.
     fn step_cache(
         &self,
-        shard: &Shard<S>,
+        shard: &Shard,
         request: &mut Request<'_>,
-        verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
+        verb: impl FnOnce(&mut Core, Nanos) -> Result<Nanos, FtlError>,
     ) -> io::Result<()> {
         let mut guard = self.lock_to_change(shard, request.begins())?;
         self.run(&mut guard, true, |core| {
@@ -105,11 +105,11 @@ impl<S: Store + 'static> Volume<S> {
     /// Runs one extent of a change once the cache has what it needs.
     fn change_cached(
         &self,
-        shard: &Shard<S>,
+        shard: &Shard,
         request: &mut Request<'_>,
         last: bool,
         need: impl Fn(&WriteCache) -> super::write_cache::Need,
-        mut verb: impl FnMut(&mut Core<S>, Nanos) -> Result<Option<Nanos>, FtlError>,
+        mut verb: impl FnMut(&mut Core, Nanos) -> Result<Option<Nanos>, FtlError>,
     ) -> io::Result<()> {
         loop {
             let mut ready = false;
@@ -140,7 +140,7 @@ impl<S: Store + 'static> Volume<S> {
 
     pub(super) fn write_cached(
         &self,
-        extent: &ShardExtent<'_, S>,
+        extent: &ShardExtent<'_>,
         request: &mut Request<'_>,
         data: &[u8],
     ) -> io::Result<()> {
@@ -168,7 +168,7 @@ impl<S: Store + 'static> Volume<S> {
 
     pub(super) fn zero_cached(
         &self,
-        shard: &Shard<S>,
+        shard: &Shard,
         request: &mut Request<'_>,
         last: bool,
         offset: u64,
@@ -189,7 +189,7 @@ impl<S: Store + 'static> Volume<S> {
     /// Writes back everything of a shard that a FLUSH which begins now has to cover.
     pub(super) fn drain_for_flush(
         &self,
-        shard: &Shard<S>,
+        shard: &Shard,
         request: &mut Request<'_>,
     ) -> io::Result<()> {
         let mut target = None;
@@ -262,7 +262,7 @@ impl<S: Store + 'static> Volume<S> {
         }
     }
 
-    fn write_back_aged_of(&self, shard: &Shard<S>, age: Duration) {
+    fn write_back_aged_of(&self, shard: &Shard, age: Duration) {
         if self.shape.read_only || self.paused().is_some() {
             return;
         }
@@ -299,7 +299,7 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Writes everything of a shard back and flushes its flash, without a request. Returns the
     /// scheme's error if the flash or the host refuses.
-    fn drain(&self, shard: &Shard<S>, reason: Reason) -> io::Result<Result<(), FtlError>> {
+    fn drain(&self, shard: &Shard, reason: Reason) -> io::Result<Result<(), FtlError>> {
         let mut target = None;
         loop {
             let mut guard = self.lock_to_change(shard, false)?;
@@ -380,7 +380,7 @@ impl<S: Store + 'static> Volume<S> {
         self.shards[shard].dirty_bytes()
     }
 
-    fn cached_shards(&self) -> impl Iterator<Item = &Shard<S>> {
+    fn cached_shards(&self) -> impl Iterator<Item = &Shard> {
         self.shards.iter().filter(|shard| shard.has_cache)
     }
 }

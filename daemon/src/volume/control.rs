@@ -11,13 +11,12 @@ use crate::convert::to_u32;
 use crate::failure::{Exit, Failure};
 use crate::inject::{Injected, Injection, Kind};
 use ftl_core::Event;
-use nand_model::Store;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use strum::EnumCount;
 
-impl<S: Store + 'static> Volume<S> {
+impl Volume {
     /// Injects a flash fault between two extents. A power cut is one of all shards.
     ///
     /// # Errors

@@ -14,8 +14,8 @@ use crate::pages::PageIo;
 use ftl_core::{DeferredRead, Ftl, FtlError, Lpn};
 use nand_model::{Nanos, Store};
 
-pub(super) struct Core<S: Store> {
-    pub(super) ftl: Box<dyn Ftl<S>>,
+pub(super) struct Core {
+    pub(super) ftl: Box<dyn Ftl>,
     /// Buffer of one page, for requests that cover a part of a page.
     pub(super) scratch: Vec<u8>,
     /// Pages of writes that are executed together.
@@ -30,7 +30,7 @@ pub(super) struct Core<S: Store> {
     pub(super) last_cache: CacheView,
 }
 
-impl<S: Store> Core<S> {
+impl Core {
     /// Returns the erases that the store accepts before it needs a sync.
     pub(super) fn erases_left(&self) -> u32 {
         self.ftl.chip().store().erase_credit()
@@ -51,7 +51,7 @@ impl<S: Store> Core<S> {
         to_u32(self.scratch.len())
     }
 
-    pub(super) fn paged(&mut self) -> PageIo<'_, S> {
+    pub(super) fn paged(&mut self) -> PageIo<'_> {
         PageIo {
             ftl: &mut *self.ftl,
             scratch: &mut self.scratch,
@@ -59,7 +59,7 @@ impl<S: Store> Core<S> {
     }
 
     /// Returns the cache, if there is one, and the scheme below it.
-    pub(super) fn cached(&mut self) -> Option<(&mut WriteCache, PageIo<'_, S>)> {
+    pub(super) fn cached(&mut self) -> Option<(&mut WriteCache, PageIo<'_>)> {
         let io = PageIo {
             ftl: &mut *self.ftl,
             scratch: &mut self.scratch,

@@ -44,6 +44,7 @@ use crate::pages::extent_bytes;
 use clock::Clock;
 use ftl_core::{Ftl, FtlError};
 use locked::Core;
+use nand_model::store::AnyStore;
 use nand_model::{Store, Striping, atomic_bytes};
 use parking_lot::Mutex;
 use request::Mark;
@@ -72,9 +73,9 @@ const EINVAL: i32 = 22;
 const ENOSPC: i32 = 28;
 
 /// Durability of a store on the host's storage. Stores in memory have none.
-pub trait Durable<S>: Send + Sync {
+pub trait Durable: Send + Sync {
     /// Returns the number of the newest operation in the store; short, called under the lock.
-    fn mark(&self, store: &mut S) -> u64;
+    fn mark(&self, store: &mut AnyStore) -> u64;
     /// Returns the number of the newest operation that a sync covers, with all before it.
     fn synced(&self) -> u64;
     /// Blocks until everything up to `mark` is durable; concurrent waiters share a sync. Never
@@ -96,7 +97,7 @@ pub trait Durable<S>: Send + Sync {
     ///
     /// # Errors
     /// The host refuses to free space; no data is lost.
-    fn discard_freed_space(&self, store: &mut S) -> io::Result<()>;
+    fn discard_freed_space(&self, store: &mut AnyStore) -> io::Result<()>;
 }
 
 /// Options of a volume.
@@ -166,21 +167,21 @@ impl WritesFailing {
 }
 
 /// A block device over a scheme.
-pub struct Volume<S: Store> {
+pub struct Volume {
     shape: Shape,
     unlocked: Arc<Unlocked>,
-    shards: Vec<Shard<S>>,
+    shards: Vec<Shard>,
     /// The sum of what the shards have published.
     published: Mutex<Arc<FlashSnapshot>>,
     shown: Mutex<Shown>,
 }
 
 /// A mounted chip of a device.
-pub struct MountedChip<S: Store> {
+pub struct MountedChip {
     /// The scheme on the chip.
-    pub ftl: Box<dyn Ftl<S>>,
+    pub ftl: Box<dyn Ftl>,
     /// Durability of its store; `None` for a store in memory.
-    pub durable: Option<Arc<dyn Durable<S>>>,
+    pub durable: Option<Arc<dyn Durable>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -204,15 +205,15 @@ struct Shape {
     erases_eager: u32,
 }
 
-impl<S: Store + 'static> Volume<S> {
+impl Volume {
     /// Creates a volume from a mounted scheme.
     ///
     /// # Panics
     /// If the scheme has fewer pages than `options.size` needs.
     pub fn new(
-        ftl: Box<dyn Ftl<S>>,
+        ftl: Box<dyn Ftl>,
         options: VolumeOptions,
-        durable: Option<Arc<dyn Durable<S>>>,
+        durable: Option<Arc<dyn Durable>>,
     ) -> Self {
         Volume::sharded(vec![MountedChip { ftl, durable }], None, options)
     }
@@ -223,7 +224,7 @@ impl<S: Store + 'static> Volume<S> {
     /// If a scheme has fewer pages than its part of `options.size` needs, or the chips differ in
     /// their shape.
     pub fn sharded(
-        chips: Vec<MountedChip<S>>,
+        chips: Vec<MountedChip>,
         striping: Option<Striping>,
         options: VolumeOptions,
     ) -> Self {
@@ -266,7 +267,7 @@ impl<S: Store + 'static> Volume<S> {
         let mounted = chips.iter().map(|chip| chip.ftl.chip().busy_until());
         let clock = Clock::new(mounted.max().unwrap_or(0), options.emulate, chips.len());
         let cells = CELLS_MAX / to_u32(chips.len());
-        let shard = |(number, chip): (usize, MountedChip<S>)| {
+        let shard = |(number, chip): (usize, MountedChip)| {
             Shard::new(number, chip.ftl, chip.durable, clock.clone(), cells)
         };
         let shards: Vec<_> = chips.into_iter().enumerate().map(shard).collect();
@@ -336,7 +337,7 @@ impl<S: Store + 'static> Volume<S> {
     }
 
     /// Returns the number of events recorded so far; only those of the locked shard are up to date.
-    fn noted(&self, locked: &Locked<'_, S>) -> u64 {
+    fn noted(&self, locked: &Locked<'_>) -> u64 {
         locked.note_events();
         self.events_noted()
     }
@@ -345,9 +346,9 @@ impl<S: Store + 'static> Volume<S> {
     /// read-only device.
     fn run<R>(
         &self,
-        locked: &mut Locked<'_, S>,
+        locked: &mut Locked<'_>,
         changes: bool,
-        verb: impl FnOnce(&mut Core<S>) -> Result<R, FtlError>,
+        verb: impl FnOnce(&mut Core) -> Result<R, FtlError>,
     ) -> io::Result<R> {
         let eio = || io::Error::from_raw_os_error(EIO);
         let shard = locked.shard;
@@ -382,7 +383,7 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Returns the errno. If a sync failed while the scheme waited for erased space, the device
     /// fails.
-    fn refuse(&self, shard: &Shard<S>, error: &FtlError) -> io::Error {
+    fn refuse(&self, shard: &Shard, error: &FtlError) -> io::Error {
         let of_host = matches!(error, FtlError::Host(_) | FtlError::HostFull);
         let lost = of_host
             && shard
@@ -413,11 +414,11 @@ impl<S: Store + 'static> Volume<S> {
         }
     }
 
-    fn scheme_name(&self, core: &Core<S>) -> &'static str {
+    fn scheme_name(&self, core: &Core) -> &'static str {
         catch_unwind(AssertUnwindSafe(|| core.ftl.scheme())).unwrap_or("unknown")
     }
 
-    fn tell_short(&self, shard: &Shard<S>) {
+    fn tell_short(&self, shard: &Shard) {
         if !shard.short.swap(true, Relaxed) {
             let (lock, told) = &self.unlocked.short_told;
             drop(lock.lock());
@@ -427,7 +428,7 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Waits for erased space of a shard. A full host fails the request; a failed sync fails the
     /// device.
-    fn wait_for_erased_space(&self, shard: &Shard<S>, mark: u64) -> io::Result<()> {
+    fn wait_for_erased_space(&self, shard: &Shard, mark: u64) -> io::Result<()> {
         let Some(durable) = &shard.durable else {
             return Ok(());
         };
@@ -445,7 +446,7 @@ impl<S: Store + 'static> Volume<S> {
     }
 
     /// Returns the durability of a shard, with the number of the newest operation in its store.
-    fn mark_of(locked: &mut Locked<'_, S>) -> Option<Mark<S>> {
+    fn mark_of(locked: &mut Locked<'_>) -> Option<Mark> {
         let mark = locked.mark();
         let durable = locked.shard.durable.clone()?;
         Some(Mark { durable, mark })

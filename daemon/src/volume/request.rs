@@ -7,7 +7,7 @@
 use super::{Core, Durable, EIO, Op, Unlocked};
 use crate::device::{Completion, DelayedCompletion, Flush};
 use ftl_core::FtlError;
-use nand_model::{Nanos, Store};
+use nand_model::Nanos;
 use std::io;
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 use std::time::Instant;
@@ -103,11 +103,11 @@ impl<'a> Request<'a> {
 
     /// Runs one extent: all extents of a request start at the same emulated instant on a shard.
     /// `last` marks the last one on the shard.
-    pub(super) fn step<S: Store>(
+    pub(super) fn step(
         &mut self,
-        core: &mut Core<S>,
+        core: &mut Core,
         last: bool,
-        verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
+        verb: impl FnOnce(&mut Core, Nanos) -> Result<Nanos, FtlError>,
     ) -> Result<(), FtlError> {
         let at = *self
             .start
@@ -186,20 +186,20 @@ impl<'a> Request<'a> {
 }
 
 /// The newest operation of a store, to wait for.
-pub(super) struct Mark<S> {
-    pub(super) durable: Arc<dyn Durable<S>>,
+pub(super) struct Mark {
+    pub(super) durable: Arc<dyn Durable>,
     pub(super) mark: u64,
 }
 
 /// A FLUSH that waits for the stores' sync. Dropped without waiting, it counts as failed.
-pub(super) struct FlushWait<S> {
+pub(super) struct FlushWait {
     request: InFlight,
     /// One mark for each shard.
-    marks: Vec<Mark<S>>,
+    marks: Vec<Mark>,
 }
 
-impl<S> FlushWait<S> {
-    pub(super) fn new(request: Request<'_>, marks: Vec<Mark<S>>) -> Self {
+impl FlushWait {
+    pub(super) fn new(request: Request<'_>, marks: Vec<Mark>) -> Self {
         assert_eq!(
             request.op,
             Op::Flush,
@@ -213,7 +213,7 @@ impl<S> FlushWait<S> {
     }
 }
 
-impl<S> Flush for FlushWait<S> {
+impl Flush for FlushWait {
     fn wait(self: Box<Self>) -> io::Result<Completion> {
         let FlushWait { mut request, marks } = *self;
         request.unlocked.wait(&marks)?;

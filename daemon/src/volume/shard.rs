@@ -18,11 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// One chip of a device, with its scheme and what it has published.
-pub(super) struct Shard<S: Store> {
+pub(super) struct Shard {
     /// From 0 on.
     pub(super) number: usize,
-    core: Mutex<Option<Core<S>>>,
-    pub(super) durable: Option<Arc<dyn Durable<S>>>,
+    core: Mutex<Option<Core>>,
+    pub(super) durable: Option<Arc<dyn Durable>>,
     /// Copies pages outside the lock, where the store permits it.
     pub(super) reader: Option<PageReader>,
     /// Whether there is a write cache; set before the first request.
@@ -38,17 +38,17 @@ pub(super) struct Shard<S: Store> {
 }
 
 /// A shard whose lock is held.
-pub(super) struct Locked<'a, S: Store> {
-    pub(super) shard: &'a Shard<S>,
-    core: MutexGuard<'a, Option<Core<S>>>,
+pub(super) struct Locked<'a> {
+    pub(super) shard: &'a Shard,
+    core: MutexGuard<'a, Option<Core>>,
 }
 
-impl<S: Store> Shard<S> {
+impl Shard {
     /// Creates a shard with the clock of the device; a map of its blocks has at most `cells` cells.
     pub(super) fn new(
         number: usize,
-        ftl: Box<dyn Ftl<S>>,
-        durable: Option<Arc<dyn Durable<S>>>,
+        ftl: Box<dyn Ftl>,
+        durable: Option<Arc<dyn Durable>>,
         clock: Clock,
         cells: u32,
     ) -> Self {
@@ -80,20 +80,20 @@ impl<S: Store> Shard<S> {
         }
     }
 
-    pub(super) fn lock(&self) -> Locked<'_, S> {
+    pub(super) fn lock(&self) -> Locked<'_> {
         Locked {
             shard: self,
             core: self.core.lock(),
         }
     }
 
-    pub(super) fn try_lock(&self) -> Option<Locked<'_, S>> {
+    pub(super) fn try_lock(&self) -> Option<Locked<'_>> {
         let core = self.core.try_lock()?;
         Some(Locked { shard: self, core })
     }
 
     /// Returns the state under the lock, before the first request.
-    pub(super) fn get_mut(&mut self) -> Option<&mut Core<S>> {
+    pub(super) fn get_mut(&mut self) -> Option<&mut Core> {
         self.core.get_mut().as_mut()
     }
 
@@ -126,7 +126,7 @@ pub(crate) fn shard_text(number: usize, count: usize) -> String {
     }
 }
 
-impl<S: Store> Locked<'_, S> {
+impl Locked<'_> {
     /// Records how many events there are.
     pub(super) fn note_events(&self) {
         if let Some(core) = self.as_ref() {
@@ -143,15 +143,15 @@ impl<S: Store> Locked<'_, S> {
     }
 }
 
-impl<S: Store> Deref for Locked<'_, S> {
-    type Target = Option<Core<S>>;
-    fn deref(&self) -> &Option<Core<S>> {
+impl Deref for Locked<'_> {
+    type Target = Option<Core>;
+    fn deref(&self) -> &Option<Core> {
         &self.core
     }
 }
 
-impl<S: Store> DerefMut for Locked<'_, S> {
-    fn deref_mut(&mut self) -> &mut Option<Core<S>> {
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Option<Core> {
         &mut self.core
     }
 }

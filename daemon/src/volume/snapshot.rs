@@ -93,7 +93,7 @@ impl WearScan {
     const SLICE: u32 = 8192;
 
     /// Scans the next slice. Returns the result after the last block.
-    pub(super) fn slice<S: Store>(&mut self, ftl: &dyn Ftl<S>) -> Option<Wear> {
+    pub(super) fn slice(&mut self, ftl: &dyn Ftl) -> Option<Wear> {
         let chip = ftl.chip();
         let blocks = chip.geometry().blocks;
         let end = blocks.min(self.next + Self::SLICE);
@@ -157,7 +157,7 @@ impl WearScan {
 }
 
 impl FlashSnapshot {
-    pub(super) fn take<S: Store>(core: &Core<S>, host_written_bytes: u64) -> Self {
+    pub(super) fn take(core: &Core, host_written_bytes: u64) -> Self {
         let (ftl, wear) = (&core.ftl, core.wear.clone());
         let chip = ftl.chip();
         assert!(

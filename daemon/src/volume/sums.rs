@@ -6,11 +6,10 @@ use super::watch::BlockMap;
 use super::write_cache::{CacheView, CutCounts, Outcome};
 use crate::convert::to_f64;
 use ftl_core::{add_ram, add_streams};
-use nand_model::Store;
 use std::sync::Arc;
 
 /// Returns the sum of what the shards have published.
-pub(super) fn snapshot<S: Store>(shards: &[Shard<S>]) -> Arc<FlashSnapshot> {
+pub(super) fn snapshot(shards: &[Shard]) -> Arc<FlashSnapshot> {
     let mut all = shards.iter().map(|shard| shard.published.lock().clone());
     let first = all.next().expect("a device has a chip");
     if shards.len() == 1 {

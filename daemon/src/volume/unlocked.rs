@@ -152,7 +152,7 @@ impl Unlocked {
 
     /// Waits until the marks of all shards are durable. The sync that serves the first one that
     /// needs it serves the others.
-    pub(super) fn wait<S>(&self, marks: &[Mark<S>]) -> io::Result<()> {
+    pub(super) fn wait(&self, marks: &[Mark]) -> io::Result<()> {
         if marks.is_empty() {
             return Ok(());
         }
@@ -160,7 +160,7 @@ impl Unlocked {
             return Err(io::Error::from_raw_os_error(EIO));
         }
         let began = Instant::now();
-        let wait = |Mark { durable, mark }: &Mark<S>| durable.wait(*mark);
+        let wait = |Mark { durable, mark }: &Mark| durable.wait(*mark);
         let synced = self.at_storage(|| marks.iter().try_for_each(wait));
         self.counters.sync.record(nanos(began.elapsed()));
         synced.map_err(|error| self.sync_failed(&error))

@@ -9,7 +9,6 @@
 
 use super::unlocked::WELL;
 use super::{Volume, request::Mark};
-use nand_model::Store;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -57,7 +56,7 @@ impl UnsyncedAge {
     }
 }
 
-impl<S: Store + 'static> Volume<S> {
+impl Volume {
     /// Syncs the image if at `now` many operations, or old ones, are without a sync.
     pub fn sync_when_due(&self, age: &mut UnsyncedAge, now: Instant) {
         if self.shape.read_only
@@ -67,10 +66,10 @@ impl<S: Store + 'static> Volume<S> {
             return;
         }
         let shards = self.shards.iter();
-        let marks: Vec<Mark<S>> = shards
+        let marks: Vec<Mark> = shards
             .filter_map(|shard| Self::mark_of(&mut shard.lock()))
             .collect();
-        let progress = |Mark { durable, mark }: &Mark<S>| Progress {
+        let progress = |Mark { durable, mark }: &Mark| Progress {
             newest: *mark,
             synced: durable.synced().min(*mark),
         };

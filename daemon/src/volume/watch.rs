@@ -3,7 +3,7 @@
 
 use crate::convert::{index, narrow, to_u32, to_u64};
 use ftl_core::{BlockUse, Event, Ftl};
-use nand_model::{Pbn, Store};
+use nand_model::Pbn;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -88,7 +88,7 @@ impl BlockScan {
     }
 
     /// Scans the next slice if it is due. Returns whether the map changed.
-    pub(super) fn slice<S: Store>(&mut self, ftl: &dyn Ftl<S>) -> bool {
+    pub(super) fn slice(&mut self, ftl: &dyn Ftl) -> bool {
         assert_eq!(
             ftl.chip().geometry().blocks,
             self.map.blocks,
@@ -140,7 +140,7 @@ impl BlockScan {
 }
 
 /// Returns the cell of these blocks, and their number per use.
-fn look<S: Store>(ftl: &dyn Ftl<S>, blocks: std::ops::Range<u32>) -> (Cell, UseCounts) {
+fn look(ftl: &dyn Ftl, blocks: std::ops::Range<u32>) -> (Cell, UseCounts) {
     let (mut uses, mut valid, mut erases, mut age, mut aged) = (UseCounts::default(), 0, 0, 0, 0);
     let count = to_u64(blocks.len());
     assert!(
@@ -294,14 +294,14 @@ mod tests {
     }
 
     /// Returns a small device after enough overwrites to erase blocks.
-    fn used_device() -> Box<dyn Ftl<MemStore>> {
+    fn used_device() -> Box<dyn Ftl> {
         let profile = Profile::find("torture").unwrap().with_blocks(64);
         let pagemap = Scheme::find("pagemap").unwrap();
         used_device_of(pagemap, profile, Params::default())
     }
 
-    fn used_device_of(scheme: &Scheme, profile: Profile, params: Params) -> Box<dyn Ftl<MemStore>> {
-        let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    fn used_device_of(scheme: &Scheme, profile: Profile, params: Params) -> Box<dyn Ftl> {
+        let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
         let config = FtlConfig {
             logical_pages: 300,
             params,

@@ -49,7 +49,7 @@ impl Stopped {
                 params,
             },
         );
-        let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+        let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
         let mut ftl = scheme.start(chip, &config, Start::Format).unwrap();
         let mut rng = SplitMix::new(7);
         for step in 0..500u64 {
@@ -99,7 +99,7 @@ impl Stopped {
             store.program(*ppn, 1, &cells.data, &cells.oob).unwrap();
         }
         let mut ftl = self.scheme.start(
-            Chip::open(self.profile, store).unwrap(),
+            Chip::over(self.profile, store).unwrap(),
             &self.config,
             Start::Mount,
         )?;

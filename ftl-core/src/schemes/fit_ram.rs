@@ -116,7 +116,7 @@ impl Scheme {
 
     /// Returns the bytes that the scheme allocates at most on this device: what a new one reports.
     fn ram_most(&self, layout: &Layout, params: &Params) -> Result<u64, FtlError> {
-        let chip = Chip::open(layout.profile, OobOnlyStore::new(layout.profile.geometry))?;
+        let chip = Chip::over(layout.profile, OobOnlyStore::new(layout.profile.geometry))?;
         let config = FtlConfig {
             logical_pages: layout.logical_pages,
             params: params.clone(),

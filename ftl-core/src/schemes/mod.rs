@@ -29,12 +29,12 @@ use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::families::page_ram::{self, PageMap};
 use crate::ftl::{Ftl, Start};
-use nand_model::store::{FileStore, MemStore, OobOnlyStore};
-use nand_model::{Chip, Profile, Store};
+use nand_model::store::AnyStore;
+use nand_model::{Chip, Profile};
 use std::sync::{Mutex, PoisonError};
 
-/// Constructor of a scheme on a chip with store `S`.
-pub type Constructor<S> = fn(Chip<S>, &FtlConfig, Start) -> Result<Box<dyn Ftl<S>>, FtlError>;
+/// Constructor of a scheme on a chip.
+pub type Constructor = fn(Chip, &FtlConfig, Start) -> Result<Box<dyn Ftl>, FtlError>;
 
 /// Use of a scheme on multi-level cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,19 +75,15 @@ pub struct Scheme {
     /// Returns the blocks beyond data and over-provisioning: mapping, checkpoints, open blocks,
     /// reserve.
     pub overhead_blocks: fn(&Profile, logical_pages: u32, &Params) -> Result<u32, FtlError>,
-    /// Constructor over memory: tests, crash batteries.
-    pub mem: Constructor<MemStore>,
-    /// Constructor over an image: devices.
-    pub file: Constructor<FileStore>,
-    /// Constructor over OOB areas alone: replay of traces.
-    pub oob_only: Constructor<OobOnlyStore>,
+    /// Constructor.
+    pub constructor: Constructor,
 }
 
 /// Fidelity of a scheme from another crate: nobody has held it against a publication.
 pub const NOT_GRADED: char = '-';
 
 /// Every scheme, the default first. A static, so that the schemes are compiled here. A constant
-/// would compile all functions of every scheme over every store into each crate that names it.
+/// would compile all functions of every scheme into each crate that names it.
 pub static SCHEMES: &[Scheme] = &[
     lazyftl::SCHEME,
     pagemap::SCHEME,
@@ -148,9 +144,7 @@ impl Scheme {
             shared_params: const { &page_ram::params_of::<M>() },
             ram_params: &[],
             overhead_blocks: page_ram::overhead_blocks::<M>,
-            mem: page_ram::start::<MemStore, M>,
-            file: page_ram::start::<FileStore, M>,
-            oob_only: page_ram::start::<OobOnlyStore, M>,
+            constructor: page_ram::start::<AnyStore, M>,
         }
     }
 
@@ -174,37 +168,13 @@ impl Scheme {
     /// # Errors
     /// [`FtlError::Config`] if a parameter is unknown, is not a value, or cannot work on this chip.
     /// Errors of a mount: [`FtlError::Corrupt`] if the flash contradicts itself.
-    pub fn start<S: SchemeStore>(
+    pub fn start(
         &self,
-        chip: Chip<S>,
+        chip: Chip,
         config: &FtlConfig,
         start: Start,
-    ) -> Result<Box<dyn Ftl<S>>, FtlError> {
+    ) -> Result<Box<dyn Ftl>, FtlError> {
         config.params.only(self.all_params())?;
-        S::constructor(self)(chip, config, start)
-    }
-}
-
-/// Stores for which schemes are compiled.
-pub trait SchemeStore: Store + Sized {
-    /// Returns the scheme's constructor over this store.
-    fn constructor(scheme: &Scheme) -> Constructor<Self>;
-}
-
-impl SchemeStore for MemStore {
-    fn constructor(scheme: &Scheme) -> Constructor<Self> {
-        scheme.mem
-    }
-}
-
-impl SchemeStore for FileStore {
-    fn constructor(scheme: &Scheme) -> Constructor<Self> {
-        scheme.file
-    }
-}
-
-impl SchemeStore for OobOnlyStore {
-    fn constructor(scheme: &Scheme) -> Constructor<Self> {
-        scheme.oob_only
+        (self.constructor)(chip, config, start)
     }
 }

@@ -34,7 +34,7 @@ use crate::geometry::{Geometry, PageSplit};
 use crate::pairing::PairTable;
 use crate::profile::{PageOrder, Profile};
 use crate::rng::SplitMix;
-use crate::store::{Bad, BlockFacts, Health, Store};
+use crate::store::{AnyStore, Bad, BlockFacts, Health, Store};
 use crate::timing::{CellTimes, Clocks, Nanos};
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ const HOUR_NS: Nanos = 3_600_000_000_000;
 
 /// An emulated flash device over a store.
 #[derive(Clone, Debug)]
-pub struct Chip<S> {
+pub struct Chip<S = AnyStore> {
     profile: Profile,
     split: PageSplit,
     pairs: PairTable,
@@ -72,6 +72,21 @@ pub struct Chip<S> {
     /// The hour last written to the store.
     written_hour: u32,
     scratch: Vec<u8>,
+}
+
+impl Chip {
+    /// Opens a chip over a store of any type. Schemes run on such chips.
+    ///
+    /// # Errors
+    ///
+    /// As [`Chip::open`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Chip::open`].
+    pub fn over(profile: Profile, store: impl Store) -> Result<Chip, NandError> {
+        Chip::open(profile, AnyStore::new(store))
+    }
 }
 
 impl<S: Store> Chip<S> {

@@ -10,10 +10,12 @@
 //! [`Store::and_oob`]; the chip checks this before the call. Only injected faults break it: a page
 //! programmed twice is [`Health::Lost`] and belongs to no address.
 
+mod any;
 mod file;
 mod mem;
 mod oob_only;
 
+pub use any::AnyStore;
 pub use file::{
     Access, CacheArea, FileStore, OpenReport, PageReader, Pin, PlacedRun, SyncError, SyncHandle,
     SyncStats, Verify, peek,
@@ -26,6 +28,7 @@ pub use oob_only::OobOnlyStore;
 use crate::addr::{Pbn, Ppn};
 use crate::rng::SplitMix;
 use crc32c::crc32c;
+use std::any::Any;
 use std::io;
 
 /// The readable parts of a page; replaces the ECC of a real part.
@@ -142,7 +145,7 @@ fn tag_of(ppn: Ppn, life: u64) -> u32 {
 
 /// Storage of pages and block facts. Runs never cross a block; `first` and the run's length are
 /// within one.
-pub trait Store: Send + 'static {
+pub trait Store: Any + Send {
     /// Calls `each` once per block, in ascending order, with its facts and the program count of
     /// each of its pages since the last erase (0 = erased).
     ///
@@ -329,5 +332,17 @@ pub trait Store: Send + 'static {
     /// The credit after a sync, at least, whatever the state of the blocks.
     fn erase_credit_full(&self) -> u32 {
         u32::MAX
+    }
+
+    /// Releases space of at most `max` slots to the host's file system: free slots, and erased
+    /// blocks other than the latest, which the next erases and programs will use. For idle time;
+    /// returns the number of released slots.
+    ///
+    /// # Errors
+    ///
+    /// The host's, if it cannot release space; EIO after a failed sync. Slots released before the
+    /// error stay released, and the store stays usable.
+    fn trim_free_slots(&mut self, _max: usize) -> io::Result<usize> {
+        Ok(0)
     }
 }

@@ -8,7 +8,7 @@ use crate::verdicts::{Budget, Verdicts};
 use crate::workload::{HostOp, Kind, Workload};
 use ftl_core::schemes::Scheme;
 use ftl_core::{FtlError, Start};
-use nand_model::store::{Crash, FileStore, SimDisk};
+use nand_model::store::{Crash, SimDisk};
 use nand_model::{Access, Cut, FaultPlan, ImageSpec, SplitMix};
 
 /// Pages of the devices here.
@@ -43,7 +43,7 @@ fn spec(rig: &Rig) -> ImageSpec {
 ///
 /// # Panics
 /// The scheme refuses a new device.
-pub fn device(rig: &Rig) -> (SimDisk, Host<'_, FileStore>) {
+pub fn device(rig: &Rig) -> (SimDisk, Host<'_>) {
     let (disk, store) = SimDisk::create(&spec(rig), SPARE_SLOTS).expect("a new image");
     let sync = store.sync_handle();
     let ftl = rig
@@ -59,7 +59,7 @@ pub fn device(rig: &Rig) -> (SimDisk, Host<'_, FileStore>) {
 }
 
 /// Opens the image on the disk and mounts it; nothing is synced yet.
-fn mount<'a>(rig: &'a Rig, disk: &SimDisk, model: Model) -> Result<Host<'a, FileStore>, String> {
+fn mount<'a>(rig: &'a Rig, disk: &SimDisk, model: Model) -> Result<Host<'a>, String> {
     let (store, _) = disk
         .open(Access::ReadWrite)
         .map_err(|error| format!("open: {error}"))?;
@@ -71,7 +71,7 @@ fn mount<'a>(rig: &'a Rig, disk: &SimDisk, model: Model) -> Result<Host<'a, File
 }
 
 /// Mounts and starts to serve: contents read from here on must stay.
-fn serve<'a>(rig: &'a Rig, disk: &SimDisk, model: Model) -> Result<Host<'a, FileStore>, String> {
+fn serve<'a>(rig: &'a Rig, disk: &SimDisk, model: Model) -> Result<Host<'a>, String> {
     let mut host = mount(rig, disk, model)?;
     let sync = host.sync_handle().expect("an image");
     sync.sync_through(sync.last_seq())

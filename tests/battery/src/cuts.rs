@@ -8,10 +8,10 @@
 use crate::coverage::Coverage;
 use crate::host::{Host, is_barrier, values};
 use crate::model::Model;
-use crate::rig::{Rig, has_param};
+use crate::rig::{Rig, has_param, into_memory, memory};
 use crate::workload::{HostOp, Kind, Workload};
 use nand_model::store::{Change, MemStore};
-use nand_model::{Cut, FaultPlan, Pbn};
+use nand_model::{Chip, Cut, FaultPlan, Pbn};
 
 /// A run with a journal, so that it can be cut at every operation.
 pub struct Recording {
@@ -76,9 +76,9 @@ impl Recording {
         requests: impl Iterator<Item = HostOp>,
         enough: impl Fn(&Coverage) -> bool,
     ) -> Recording {
-        let start = host.ftl.chip().store().clone();
+        let start = memory(&mut *host.ftl).clone();
         let (model, first_step) = (host.model.clone(), host.step());
-        host.ftl.chip_mut().store_mut().record();
+        memory(&mut *host.ftl).record();
         let geometry = *host.ftl.chip().geometry();
         let mut coverage = Coverage::default();
         let mut steps: Vec<(HostOp, usize)> = Vec::new();
@@ -86,10 +86,11 @@ impl Recording {
             let before = steps.last().map_or(0, |(_, end)| *end);
             host.run(&op)
                 .unwrap_or_else(|trouble| panic!("{op:?}: {}", String::from(trouble)));
-            let changes = host.ftl.chip().store().recorded();
+            let changes = memory(&mut *host.ftl).recorded();
             coverage.note(&geometry, &op, &changes[before..]);
+            let changes = changes.len();
             coverage.note_stats(&host.ftl.stats());
-            steps.push((op, changes.len()));
+            steps.push((op, changes));
             if enough(&coverage) {
                 break;
             }
@@ -98,7 +99,7 @@ impl Recording {
             .unwrap_or_else(|trouble| panic!("uncut run: {}", String::from(trouble)));
         host.check()
             .unwrap_or_else(|why| panic!("uncut run: {why}"));
-        let mut changes = host.cut_power().0.into_store().take_record();
+        let mut changes = into_memory(host.cut_power().0).take_record();
         // A read may have programmed, too.
         changes.truncate(steps.last().map_or(0, |(_, end)| *end));
         Recording {
@@ -183,7 +184,8 @@ pub fn outcomes(rig: &Rig, next: &Change, seed: u64) -> Vec<Cut> {
 /// # Panics
 /// The change is neither a program nor an erase.
 pub fn cut_during(rig: &Rig, store: &MemStore, next: &Change, cut: Cut) -> MemStore {
-    rig.open(store.clone()).cut_during(next, cut)
+    let chip = Chip::open(rig.profile, store.clone()).expect("memory does not fail");
+    chip.cut_during(next, cut)
 }
 
 /// Records the programs and erases of a mount of this flash, to be cut in turn. Empty if it has
@@ -197,7 +199,7 @@ pub fn record_mount(rig: &Rig, store: &MemStore) -> Result<Vec<Change>, String> 
     let ftl = rig
         .mount(rig.open(store))
         .map_err(|error| format!("mount: {error}"))?;
-    Ok(ftl.into_chip().into_store().take_record())
+    Ok(into_memory(ftl.into_chip()).take_record())
 }
 
 /// Visits the instant before every program and erase of a recorded mount: number, flash, operation.

@@ -5,14 +5,13 @@ use crate::payload::{self, Seen};
 use crate::rig::Rig;
 use crate::workload::HostOp;
 use ftl_core::{Ftl, FtlError, Lpn, SchemeStats, Start};
-use nand_model::store::MemStore;
 use nand_model::{Chip, FaultPlan, Store, SyncHandle};
 
 /// A scheme in service, and its allowed contents.
-pub struct Host<'a, S: Store = MemStore> {
+pub struct Host<'a> {
     rig: &'a Rig,
     /// The scheme.
-    pub ftl: Box<dyn Ftl<S>>,
+    pub ftl: Box<dyn Ftl>,
     /// The allowed contents.
     pub model: Model,
     /// Requests so far; versions are derived from it.
@@ -101,7 +100,7 @@ impl<'a> Host<'a> {
     }
 
     /// Cuts power between two operations.
-    pub fn cut_power(self) -> (Chip<MemStore>, Model) {
+    pub fn cut_power(self) -> (Chip, Model) {
         let mut chip = self.ftl.into_chip();
         chip.power_on();
         (chip, self.model)
@@ -122,9 +121,9 @@ impl<'a> Host<'a> {
     }
 }
 
-impl<'a, S: Store> Host<'a, S> {
+impl<'a> Host<'a> {
     /// A host of a running scheme.
-    pub fn over(rig: &'a Rig, ftl: Box<dyn Ftl<S>>, model: Model) -> Host<'a, S> {
+    pub fn over(rig: &'a Rig, ftl: Box<dyn Ftl>, model: Model) -> Host<'a> {
         Host {
             rig,
             ftl,

@@ -1,6 +1,6 @@
 //! A scheme on a small chip, from one seed.
 
-use ftl_core::schemes::{Scheme, SchemeStore};
+use ftl_core::schemes::Scheme;
 use ftl_core::{Ftl, FtlConfig, FtlError, Params, Start};
 use nand_model::store::MemStore;
 use nand_model::{
@@ -189,7 +189,7 @@ impl Rig {
     }
 
     /// An erased chip.
-    pub fn blank(&self) -> Chip<MemStore> {
+    pub fn blank(&self) -> Chip {
         self.open(MemStore::new(self.profile.geometry))
     }
 
@@ -208,7 +208,7 @@ impl Rig {
 
     /// An erased chip with as many bad blocks as its data sheet allows: the smallest space that the
     /// scheme must work with.
-    pub fn blank_at_end_of_life(&self) -> Chip<MemStore> {
+    pub fn blank_at_end_of_life(&self) -> Chip {
         let spare = self.spare_blocks();
         let mut chip = self.open(MemStore::new(self.profile.geometry));
         let mut rng = SplitMix::new(self.seed);
@@ -229,15 +229,15 @@ impl Rig {
     }
 
     /// A chip over a store.
-    pub fn open<S: Store>(&self, store: S) -> Chip<S> {
-        Chip::open(self.profile, store).expect("memory does not fail")
+    pub fn open(&self, store: impl Store) -> Chip {
+        Chip::over(self.profile, store).expect("memory does not fail")
     }
 
     /// The scheme on a new device.
     ///
     /// # Panics
     /// The scheme refuses a new device.
-    pub fn format(&self) -> Box<dyn Ftl<MemStore>> {
+    pub fn format(&self) -> Box<dyn Ftl> {
         self.scheme
             .start(self.blank(), &self.config, Start::Format)
             .expect("a new device starts")
@@ -247,7 +247,7 @@ impl Rig {
     ///
     /// # Errors
     /// That of the scheme.
-    pub fn mount<S: SchemeStore>(&self, chip: Chip<S>) -> Result<Box<dyn Ftl<S>>, FtlError> {
+    pub fn mount(&self, chip: Chip) -> Result<Box<dyn Ftl>, FtlError> {
         self.scheme.start(chip, &self.config, Start::Mount)
     }
 
@@ -267,4 +267,21 @@ impl Rig {
 /// Whether the scheme understands the parameter.
 pub fn has_param(scheme: &Scheme, key: &str) -> bool {
     scheme.knows(key)
+}
+
+/// Returns the bytes of a scheme's flash in memory.
+///
+/// # Panics
+/// They are elsewhere.
+pub fn memory(ftl: &mut dyn Ftl) -> &mut MemStore {
+    let store = ftl.chip_mut().store_mut();
+    store.downcast_mut().expect("a store in memory")
+}
+
+/// Returns a chip's bytes in memory.
+///
+/// # Panics
+/// They are elsewhere.
+pub fn into_memory(chip: Chip) -> MemStore {
+    chip.into_store().downcast().expect("a store in memory")
 }

@@ -72,7 +72,7 @@ struct Wear {
     mean: f64,
 }
 
-fn wear<S: Store>(chip: &Chip<S>) -> Wear {
+fn wear(chip: &Chip) -> Wear {
     let good = chip
         .geometry()
         .all_blocks()

@@ -43,7 +43,7 @@ fn work(params: &[(&str, &str)]) -> Result<u64, FtlError> {
     params
         .iter()
         .for_each(|(key, value)| config.params.set(key, value));
-    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
     let mut device = SCHEME.start(chip, &config, Start::Format)?;
     let page = vec![1; profile.geometry.page_bytes as usize];
     let mut rng = nand_model::SplitMix::new(1);

@@ -27,7 +27,7 @@ use nix::sys::time::TimeValLike;
 use std::process::ExitCode;
 
 type Failure = Box<dyn std::error::Error>;
-type Device = Box<dyn Ftl<OobOnlyStore>>;
+type Device = Box<dyn Ftl>;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -122,7 +122,7 @@ fn start(
     logical_pages: u32,
     params: Params,
 ) -> Result<Device, Failure> {
-    let chip = Chip::open(profile, OobOnlyStore::new(profile.geometry))?;
+    let chip = Chip::over(profile, OobOnlyStore::new(profile.geometry))?;
     Ok(scheme.start(
         chip,
         &FtlConfig {
@@ -194,7 +194,7 @@ impl Bench {
     }
 }
 
-fn operations(ftl: &dyn Ftl<OobOnlyStore>) -> OpCounts {
+fn operations(ftl: &dyn Ftl) -> OpCounts {
     ftl.chip().counters().total()
 }
 

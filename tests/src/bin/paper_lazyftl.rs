@@ -230,7 +230,7 @@ fn statistics(load: Load, logical_pages: u32, requests: &[Request]) -> Result<()
 /// Device with the times of its reads and writes. Pages are accessed one by one, each when the
 /// previous one is done.
 struct Meter {
-    ftl: Box<dyn Ftl<OobOnlyStore>>,
+    ftl: Box<dyn Ftl>,
     at: Nanos,
     page: Vec<u8>,
     writes: Side,
@@ -255,7 +255,7 @@ impl Meter {
         let scheme = Scheme::find("lazyftl").ok_or("no scheme \"lazyftl\"")?;
         let device = Profile::find("lazyftl").ok_or("no profile \"lazyftl\"")?;
         let layout = scheme.layout(device, 0, OVER_PROVISIONING, &params)?;
-        let chip = Chip::open(layout.profile, OobOnlyStore::new(layout.profile.geometry))?;
+        let chip = Chip::over(layout.profile, OobOnlyStore::new(layout.profile.geometry))?;
         let page = vec![0; layout.profile.geometry.page_bytes as usize];
         let ftl = scheme.start(
             chip,

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 type Failure = Box<dyn std::error::Error>;
-type Device = Box<dyn Ftl<OobOnlyStore>>;
+type Device = Box<dyn Ftl>;
 
 const PAGE_BYTES: u32 = 4096;
 const USAGE: &str = "usage: trace_counts SCHEME BLOCKS PAGES_PER_BLOCK LOGICAL_BLOCKS TRACE MEASURED_FROM [KEY=VALUE ...]";
@@ -117,12 +117,12 @@ fn create(
         config.params.set(key, value);
     }
     let known = Scheme::find(scheme).ok_or_else(|| format!("no scheme {scheme:?}"))?;
-    let chip = Chip::open(profile, OobOnlyStore::new(geometry))?;
+    let chip = Chip::over(profile, OobOnlyStore::new(geometry))?;
     Ok(known.start(chip, &config, Start::Format)?)
 }
 
 /// Returns the counts since `before` as a JSON object.
-fn difference(ftl: &dyn Ftl<OobOnlyStore>, before: &Counters, stats: &SchemeStats) -> String {
+fn difference(ftl: &dyn Ftl, before: &Counters, stats: &SchemeStats) -> String {
     let (now, counted) = (ftl.stats(), ftl.chip().counters());
     let programs: Vec<String> = Cause::ALL
         .iter()

@@ -3,7 +3,7 @@
 
 use ftld::device::{BlockDevice, Completion, Flush, FlushOf, Layer};
 use ftld::volume::{Durable, Volume};
-use nand_model::store::FileStore;
+use nand_model::store::AnyStore;
 use std::cell::Cell;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -145,12 +145,12 @@ impl Gate {
 
 /// Path to the host's storage: a request that waits there for space must not wait for the runner.
 pub(super) struct Unblocked {
-    pub(super) inner: Arc<dyn Durable<FileStore>>,
+    pub(super) inner: Arc<dyn Durable>,
     pub(super) gate: Arc<Gate>,
 }
 
-impl Durable<FileStore> for Unblocked {
-    fn mark(&self, store: &mut FileStore) -> u64 {
+impl Durable for Unblocked {
+    fn mark(&self, store: &mut AnyStore) -> u64 {
         self.inner.mark(store)
     }
     fn synced(&self) -> u64 {
@@ -167,7 +167,7 @@ impl Durable<FileStore> for Unblocked {
     fn failed(&self) -> bool {
         self.inner.failed()
     }
-    fn discard_freed_space(&self, store: &mut FileStore) -> io::Result<()> {
+    fn discard_freed_space(&self, store: &mut AnyStore) -> io::Result<()> {
         self.inner.discard_freed_space(store)
     }
 }
@@ -184,7 +184,7 @@ pub(super) struct Call {
 
 /// The volume, recorded for one connection.
 pub(super) struct Watched {
-    pub(super) volume: Arc<Volume<FileStore>>,
+    pub(super) volume: Arc<Volume>,
     pub(super) gate: Arc<Gate>,
     pub(super) who: usize,
     /// Writes since the last reply.

@@ -10,7 +10,7 @@ use ftl_core::format::{Flags, Oob, PageTag, Role};
 use ftl_core::schemes::SCHEMES;
 use ftl_core::{Lpn, Params};
 use ftld_battery::host::Host;
-use ftld_battery::rig::{Cells, Rig};
+use ftld_battery::rig::{Cells, Rig, into_memory};
 use ftld_battery::workload::{Kind, Workload};
 use nand_model::store::{BlockFacts, Health, MemStore};
 use nand_model::{Bad, Chip, Pbn, Ppn, Store};
@@ -51,13 +51,13 @@ fn base(scheme: &'static ftl_core::schemes::Scheme, cells: Cells) -> Base {
             .unwrap_or_else(|trouble| panic!("{}: {trouble:?}", rig.path()));
     }
     let (chip, _) = host.cut_power();
-    let cut = chip.into_store();
+    let cut = into_memory(chip);
     let mut ftl = rig
         .mount(rig.open(cut.clone()))
         .expect("an honest flash mounts");
     ftl.shutdown(0).expect("an honest flash shuts down");
     Base {
-        stopped: ftl.into_chip().into_store(),
+        stopped: into_memory(ftl.into_chip()),
         cut,
         rig,
     }
@@ -77,7 +77,7 @@ pub fn run(data: &[u8]) {
     while !input.is_empty() {
         edit(&base.rig, &mut store, &mut input);
     }
-    let chip = Chip::open(base.rig.profile, store).expect("memory does not fail");
+    let chip = Chip::over(base.rig.profile, store).expect("memory does not fail");
     let Ok(mut ftl) = base.rig.mount(chip) else {
         return;
     };

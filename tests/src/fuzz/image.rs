@@ -12,7 +12,7 @@ use ftl_core::{FtlConfig, Lpn, Params, Start};
 use ftld::config::Latency;
 use ftld::device::BlockDevice;
 use ftld::failure::Exit;
-use ftld::stack::{CacheUse, logical_pages, open_in_memory, volume_on};
+use ftld::stack::{CacheUse, close_stores, logical_pages, open_in_memory, volume_on};
 use ftld::volume::write_cache::{CacheOptions, Loaded, Model, Opening, peek};
 use ftld_battery::workload::{HostOp, Kind, Workload};
 use nand_model::store::{Access, FileStore};
@@ -189,7 +189,7 @@ fn image_of(scheme: &'static Scheme, clean: bool, torture: &Profile) -> (TempDir
         params: text,
     };
     let store = FileStore::create(&path, &spec).expect("room for an image");
-    let chip = Chip::open(layout.profile, store).expect("a new image opens");
+    let chip = Chip::over(layout.profile, store).expect("a new image opens");
     let config = FtlConfig {
         logical_pages: layout.logical_pages,
         params,
@@ -213,10 +213,7 @@ fn image_of(scheme: &'static Scheme, clean: bool, torture: &Profile) -> (TempDir
     }
     if clean {
         ftl.shutdown(0).expect("an honest device shuts down");
-        ftl.into_chip()
-            .into_store()
-            .close()
-            .expect("an honest image closes");
+        close_stores(vec![ftl.into_chip().into_store()]).expect("an honest image closes");
     }
     (folder, layout.profile.geometry)
 }

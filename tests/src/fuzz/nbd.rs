@@ -14,7 +14,6 @@ use ftld::transport::nbd::wire::{option, reply, u32_at};
 use ftld::transport::nbd::{Export, ExportInfo, Limits, NbdStats, serve_stream};
 use ftld::volume::{Volume, VolumeOptions};
 use ftld_battery::rig::{Cells, Rig};
-use nand_model::store::MemStore;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -134,7 +133,7 @@ fn session(read_only: bool, bytes: &[u8], piece: usize) {
         read_only,
         emulate: false,
     };
-    let volume: Arc<Volume<MemStore>> = Arc::new(Volume::new(ftl, options, None));
+    let volume: Arc<Volume> = Arc::new(Volume::new(ftl, options, None));
     let limits = Limits {
         piece: 4096,
         backlog: 8192,

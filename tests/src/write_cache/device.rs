@@ -3,11 +3,11 @@
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{FtlConfig, Params, Start};
 use ftld::config::Latency;
-use ftld::stack::{CacheUse, volume_on};
+use ftld::stack::{CacheUse, close_stores, volume_on};
 use ftld::volume::Volume;
 use ftld::volume::write_cache::{CacheOptions, Model};
 use ftld_battery::rig::Cells;
-use nand_model::store::{Access, FileStore, SimDisk};
+use nand_model::store::{Access, SimDisk};
 use nand_model::{Chip, Geometry, ImageSpec, Profile, SplitMix, Striping};
 use std::path::Path;
 
@@ -114,7 +114,7 @@ impl Setup {
         let (disk, stores) =
             SimDisk::create_shards(&spec, self.striping, 12).map_err(|error| told(&error))?;
         for store in stores {
-            let chip = Chip::open(layout.profile, store).map_err(|error| told(&error))?;
+            let chip = Chip::over(layout.profile, store).map_err(|error| told(&error))?;
             let config = FtlConfig {
                 logical_pages: (room / u64::from(self.page)) as u32,
                 params: params.clone(),
@@ -123,13 +123,12 @@ impl Setup {
                 .start(chip, &config, Start::Format)
                 .map_err(|error| told(&error))?;
             ftl.shutdown(0).map_err(|error| told(&error))?;
-            let store = ftl.into_chip().into_store();
-            store.close().map_err(|error| told(&error))?;
+            close_stores(vec![ftl.into_chip().into_store()]).map_err(|error| told(&error))?;
         }
         Ok(disk)
     }
 
-    pub(super) fn open(&self, disk: &SimDisk) -> Result<Volume<FileStore>, String> {
+    pub(super) fn open(&self, disk: &SimDisk) -> Result<Volume, String> {
         self.open_with(disk, Some(self.cache))
     }
 
@@ -137,7 +136,7 @@ impl Setup {
         &self,
         disk: &SimDisk,
         options: Option<CacheOptions>,
-    ) -> Result<Volume<FileStore>, String> {
+    ) -> Result<Volume, String> {
         let (stores, _) = disk
             .open_shards(Access::ReadWrite)
             .map_err(|error| format!("open: {error}"))?;

@@ -4,10 +4,11 @@ use super::device::Setup;
 use super::oracle::{Change, Oracle, Seen};
 use ftld::device::{BlockDevice, FlushOf};
 use ftld::inject::{BadBlock, Injection, PowerCut};
+use ftld::stack::close_stores;
 use ftld::volume::Volume;
 use ftld::volume::write_cache::{CutCounts, Model};
 use nand_model::SplitMix;
-use nand_model::store::{Crash, End, FileStore, Freeze, SimDisk};
+use nand_model::store::{Crash, End, Freeze, SimDisk};
 use std::time::Duration;
 
 /// Counts of runs.
@@ -82,7 +83,7 @@ struct Run {
     setup: Setup,
     rng: SplitMix,
     disk: SimDisk,
-    volume: Volume<FileStore>,
+    volume: Volume,
     oracle: Oracle,
     /// Whether a trim or a FLUSH began since the last completed FLUSH: both write back.
     wrote_back: bool,
@@ -212,7 +213,7 @@ impl Run {
         flushed.is_ok()
     }
 
-    fn contents(volume: &Volume<FileStore>) -> Result<Vec<u8>, String> {
+    fn contents(volume: &Volume) -> Result<Vec<u8>, String> {
         let mut bytes = vec![0xA5; volume.size() as usize];
         let read = volume.read(0, &mut bytes);
         read.map_err(|error| format!("read after a restart: {error}"))?;
@@ -436,10 +437,8 @@ impl Run {
 
     fn close(&self) -> Result<(), String> {
         let told = |error: &dyn std::fmt::Display| format!("stop: {error}");
-        for store in self.volume.close().map_err(|error| told(&error))? {
-            store.close().map_err(|error| told(&error))?;
-        }
-        Ok(())
+        let stores = self.volume.close().map_err(|error| told(&error))?;
+        close_stores(stores).map_err(|error| told(&error))
     }
 
     /// The flash of one shard takes no more writes. The others serve, and what the host writes to
@@ -503,7 +502,7 @@ impl Run {
         Ok(())
     }
 
-    fn begin(&mut self, disk: SimDisk, volume: Volume<FileStore>, bytes: Vec<u8>) {
+    fn begin(&mut self, disk: SimDisk, volume: Volume, bytes: Vec<u8>) {
         self.disk = disk;
         self.volume = volume;
         (self.wrote_back, self.appended) = (false, 0);

@@ -5,7 +5,7 @@
 
 use ftld_battery::cuts;
 use ftld_battery::host::Host;
-use ftld_battery::rig::Rig;
+use ftld_battery::rig::{Rig, into_memory};
 use ftld_battery::workload::{HostOp, Kind, Workload};
 use ftld_tests::suite;
 use nand_model::store::{Change, MemStore};
@@ -92,7 +92,7 @@ fn cut_when_full(rig: &Rig, round: u64) -> Result<(Host<'_>, MemStore), String> 
     {}
     let step = host.step();
     let (chip, model) = host.cut_power();
-    let store = chip.into_store();
+    let store = into_memory(chip);
     let mut host = Host::over(
         rig,
         rig.mount(rig.open(store.clone()))

@@ -5,10 +5,9 @@
 use ftl_core::format::{Oob, Role};
 use ftld_battery::cuts;
 use ftld_battery::host::Host;
-use ftld_battery::rig::Rig;
+use ftld_battery::rig::{Rig, into_memory};
 use ftld_battery::workload::HostOp;
 use ftld_tests::suite;
-use nand_model::store::MemStore;
 use nand_model::{Cause, Chip, Health, Ppn, SplitMix, Store};
 use std::collections::BTreeMap;
 
@@ -43,7 +42,7 @@ fn uncorrectable_mapping_page_is_rebuilt_from_the_records() {
             });
         let (mut chip, model) = host.cut_power();
         let newest = newest_mapping_pages(&mut chip);
-        let store = chip.into_store();
+        let store = into_memory(chip);
         for (vtpn, ppn) in newest {
             verdicts.case(
                 &format!("{}/rotted_mapping_page/{vtpn}", rig.path()),
@@ -68,7 +67,7 @@ fn uncorrectable_mapping_page_is_rebuilt_from_the_records() {
 }
 
 /// Returns the newest version of each mapping page, except possibly torn ones.
-fn newest_mapping_pages(chip: &mut Chip<MemStore>) -> BTreeMap<u32, Ppn> {
+fn newest_mapping_pages(chip: &mut Chip) -> BTreeMap<u32, Ppn> {
     let geometry = *chip.geometry();
     let mut oob = vec![0; geometry.oob_bytes as usize];
     let mut newest: BTreeMap<u32, (u64, Ppn)> = BTreeMap::new();

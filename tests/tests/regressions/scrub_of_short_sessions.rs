@@ -9,7 +9,6 @@ use ftld_battery::host::Host;
 use ftld_battery::rig::{Cells, Rig, has_param};
 use ftld_battery::workload::{Kind, Workload};
 use ftld_tests::suite;
-use nand_model::store::MemStore;
 use nand_model::{Chip, FaultPlan, Pbn};
 
 const PAGES: u32 = 192;
@@ -35,7 +34,7 @@ fn sessions_shorter_than_a_round_of_the_scrub_read_every_block() {
     }
 }
 
-fn is_full(ftl: &dyn Ftl<MemStore>, block: Pbn) -> bool {
+fn is_full(ftl: &dyn Ftl, block: Pbn) -> bool {
     let view = ftl.block(block);
     view.valid > 0 && view.used != BlockUse::Open
 }
@@ -48,7 +47,7 @@ fn sessions(rig: &Rig) -> Result<Vec<Pbn>, String> {
         host.run(&op).map_err(String::from)?;
     }
     host.ftl.flush(0).map_err(told)?;
-    let mut chip: Chip<MemStore> = host.cut_power().0;
+    let mut chip: Chip = host.cut_power().0;
     let blocks: Vec<Pbn> = rig.profile.geometry.all_blocks().collect();
     let mut unread = blocks.clone();
     for _ in 0..13 {
@@ -59,7 +58,7 @@ fn sessions(rig: &Rig) -> Result<Vec<Pbn>, String> {
             ..FaultPlan::default()
         });
         let mut ftl = rig.mount(chip).map_err(told)?;
-        let reads = |ftl: &dyn Ftl<MemStore>| -> Vec<u32> {
+        let reads = |ftl: &dyn Ftl| -> Vec<u32> {
             let chip = ftl.chip();
             blocks.iter().map(|b| chip.exposure(0, *b).1).collect()
         };

@@ -7,14 +7,13 @@ use crate::failure::Failure;
 use crate::stack;
 use crate::volume::Stripes;
 use ftl_core::Ftl;
-use nand_model::store::FileStore;
 use nand_model::{ImageInfo, Pbn};
 use std::path::Path;
 
 /// The chips of an image, mounted in memory.
 pub(super) struct Chips {
     pub(super) info: ImageInfo,
-    pub(super) ftls: Vec<Box<dyn Ftl<FileStore>>>,
+    pub(super) ftls: Vec<Box<dyn Ftl>>,
     stripes: Stripes,
 }
 

@@ -6,7 +6,6 @@ use crate::convert::{index, to_u32};
 use crate::failure::Failure;
 use ftl_core::format::{OOB_BYTES, Oob};
 use ftl_core::{Ftl, Lpn};
-use nand_model::store::FileStore;
 use nand_model::{Bad, Cause, Chip, ImageInfo, Part, Pbn, Ppn};
 use serde_json::{Value, json};
 
@@ -27,7 +26,7 @@ pub(super) fn header_json(info: &ImageInfo) -> Value {
 }
 
 /// Returns the blocks of a shard, numbered behind those of the shards before it.
-pub(super) fn blocks_json(shard: usize, chip: &Chip<FileStore>) -> Vec<Value> {
+pub(super) fn blocks_json(shard: usize, chip: &Chip) -> Vec<Value> {
     let before = to_u32(shard) * chip.geometry().blocks;
     let block = |block: Pbn| {
         let bad = chip.bad(block).map(|bad| match bad {
@@ -59,7 +58,7 @@ pub(super) fn parse_page(text: &str, info: &ImageInfo) -> Result<(usize, Ppn), F
     Ok((index(block / geometry.blocks), ppn))
 }
 
-pub(super) fn page_json(chip: &mut Chip<FileStore>, ppn: Ppn, numbers: &Numbers) -> Value {
+pub(super) fn page_json(chip: &mut Chip, ppn: Ppn, numbers: &Numbers) -> Value {
     let geometry = *chip.geometry();
     let place =
         json!({"block": numbers.block(geometry.block_of(ppn)), "page": geometry.offset_of(ppn)});
@@ -100,11 +99,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-pub(super) fn lpn_json(
-    ftl: &mut dyn Ftl<FileStore>,
-    lpn: u32,
-    numbers: &Numbers,
-) -> Result<Value, Failure> {
+pub(super) fn lpn_json(ftl: &mut dyn Ftl, lpn: u32, numbers: &Numbers) -> Result<Value, Failure> {
     let named = numbers.lpn(lpn);
     let failed =
         |error: ftl_core::FtlError| Failure::failed(format!("logical page {named}: {error}"));
@@ -120,7 +115,7 @@ pub(super) fn lpn_json(
 
 /// Returns every readable page with data of the host whose OOB area names this logical page, valid
 /// and invalid, wherever it is stored.
-fn copies_of(chip: &mut Chip<FileStore>, lpn: u32, numbers: &Numbers) -> Vec<Value> {
+fn copies_of(chip: &mut Chip, lpn: u32, numbers: &Numbers) -> Vec<Value> {
     let geometry = *chip.geometry();
     let mut oob = vec![0; OOB_BYTES.min(index(geometry.oob_bytes))];
     let mut copies = Vec::new();

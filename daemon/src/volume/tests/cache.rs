@@ -43,7 +43,7 @@ fn options(model: Model, protected: bool) -> CacheOptions {
     }
 }
 
-fn with_cache(volume: &mut Volume<MemStore>, options: CacheOptions) -> Memory {
+fn with_cache(volume: &mut Volume, options: CacheOptions) -> Memory {
     let memory = Memory::default();
     let area_bytes = WriteCache::area_bytes(options.bytes) as usize;
     memory.0.lock().unwrap().resize(area_bytes, 0);
@@ -60,7 +60,7 @@ fn with_cache(volume: &mut Volume<MemStore>, options: CacheOptions) -> Memory {
     memory
 }
 
-fn cached() -> (Volume<MemStore>, Handles, Memory) {
+fn cached() -> (Volume, Handles, Memory) {
     let (mut volume, handles) = toy(None, false);
     let memory = with_cache(&mut volume, options(Model::Any, false));
     (volume, handles, memory)
@@ -78,7 +78,7 @@ fn load(memory: &Memory, boot_id: &str) -> Loaded {
     WriteCache::load(Box::new(memory.clone()), bytes, &opening).unwrap()
 }
 
-fn flush(volume: &Volume<MemStore>) -> io::Result<()> {
+fn flush(volume: &Volume) -> io::Result<()> {
     volume.flush(FlushOf::Everything)?.wait().map(drop)
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Mutex, mpsc};
 use std::time::Instant;
 
 /// A volume as the HTTP server sees it.
-struct Seen(Volume<MemStore>, crate::status::PageState, ServiceCounters);
+struct Seen(Volume, crate::status::PageState, ServiceCounters);
 
 impl crate::status::StatusSource for Seen {
     fn view(&self) -> crate::status::StatusSnapshot {
@@ -37,7 +37,7 @@ impl crate::status::StatusSource for Seen {
 }
 
 /// Waits until `wanted` writes are done, and 30 ms longer; returns the number done.
-pub(super) fn settled(volume: &Volume<MemStore>, wanted: u64) -> u64 {
+pub(super) fn settled(volume: &Volume, wanted: u64) -> u64 {
     let writes = || volume.host().of(Op::Write).completed;
     let until = Instant::now() + Duration::from_secs(10);
     while writes() < wanted && Instant::now() < until {
@@ -201,7 +201,7 @@ fn a_paused_device_waits_steps_and_goes_on_while_everything_else_works() {
 
 #[test]
 fn a_stop_a_power_cut_and_time_end_a_pause() {
-    let ended_by = |end: &(dyn Fn(&Volume<MemStore>) + Sync), length| {
+    let ended_by = |end: &(dyn Fn(&Volume) + Sync), length| {
         let (volume, _) = toy(None, false);
         volume.pause(length).unwrap();
         std::thread::scope(|scope| {
@@ -332,7 +332,8 @@ fn a_pause_holds_a_write_that_waited_for_erased_space_when_it_began() {
     let set_credit = |left| {
         let mut guard = volume.shards[0].lock();
         let chip = guard.as_mut().unwrap().ftl.chip_mut();
-        chip.store_mut().set_erase_credit(left);
+        let store = chip.store_mut().downcast_mut::<MemStore>();
+        store.unwrap().set_erase_credit(left);
     };
     set_credit(3);
     std::thread::scope(|scope| {

@@ -5,13 +5,12 @@ use super::{Gate, PAGE, errno_of, toy};
 use crate::device::{BlockDevice, Completion, FlushOf};
 use crate::volume::unsynced::MOST_AGE;
 use crate::volume::*;
-use nand_model::store::MemStore;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc;
 use std::time::Instant;
 
 /// Returns the number of verbs that changed the store so far.
-fn changes(volume: &Volume<MemStore>) -> u64 {
+fn changes(volume: &Volume) -> u64 {
     volume.shards[0]
         .lock()
         .as_ref()
@@ -58,7 +57,7 @@ fn a_flush_waits_for_a_mark_that_covers_its_own_flush_and_every_earlier_acknowle
     let (volume, _) = toy(Some(gate.clone()), false);
     let waited = || std::mem::take(&mut *gate.marks.lock().unwrap());
     let page = PAGE as u64;
-    type Verb<'a> = &'a dyn Fn(&Volume<MemStore>) -> io::Result<Completion>;
+    type Verb<'a> = &'a dyn Fn(&Volume) -> io::Result<Completion>;
     let verbs: [Verb<'_>; 4] = [
         &|volume| volume.write(0, &[1; PAGE]),
         &|volume| volume.write(3, &[2; 5]),
@@ -99,7 +98,7 @@ fn a_flush_waits_for_a_mark_that_covers_its_own_flush_and_every_earlier_acknowle
 }
 
 /// Looks twice, `MOST_AGE` apart, whether the image has to be synced.
-fn look_for_old_operations(volume: &Volume<MemStore>) {
+fn look_for_old_operations(volume: &Volume) {
     let now = Instant::now();
     let mut age = UnsyncedAge::new(now);
     volume.sync_when_due(&mut age, now);

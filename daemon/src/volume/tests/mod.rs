@@ -11,7 +11,7 @@ use super::*;
 use ftl_core::{
     BlockUse, BlockView, Event, EventKind, EventLog, Lpn, RamReport, SchemeStats, StreamView,
 };
-use nand_model::store::MemStore;
+use nand_model::store::{AnyStore, MemStore};
 use nand_model::{Chip, Nanos, Pbn, Profile};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -22,7 +22,7 @@ const PAGES: u32 = 64;
 
 /// A scheme that keeps its pages in a table and takes injected traps.
 struct Toy {
-    chip: Chip<MemStore>,
+    chip: Chip,
     /// A write of page 0 is an event.
     events: EventLog,
     pages: HashMap<u32, Vec<u8>>,
@@ -84,7 +84,7 @@ impl Toy {
     }
 }
 
-impl Ftl<MemStore> for Toy {
+impl Ftl for Toy {
     fn scheme(&self) -> &'static str {
         "toy"
     }
@@ -169,21 +169,18 @@ impl Ftl<MemStore> for Toy {
     fn check(&mut self) -> Result<Vec<String>, FtlError> {
         Ok(Vec::new())
     }
-    fn chip(&self) -> &Chip<MemStore> {
+    fn chip(&self) -> &Chip {
         &self.chip
     }
-    fn chip_mut(&mut self) -> &mut Chip<MemStore> {
+    fn chip_mut(&mut self) -> &mut Chip {
         &mut self.chip
     }
-    fn into_chip(self: Box<Self>) -> Chip<MemStore> {
+    fn into_chip(self: Box<Self>) -> Chip {
         self.chip
     }
 }
 
-fn toy(
-    durable: Option<Arc<dyn Durable<MemStore>>>,
-    read_only: bool,
-) -> (Volume<MemStore>, Handles) {
+fn toy(durable: Option<Arc<dyn Durable>>, read_only: bool) -> (Volume, Handles) {
     make(
         durable,
         VolumeOptions {
@@ -196,7 +193,7 @@ fn toy(
 }
 
 /// Creates a volume with emulated latency whose requests take hours.
-fn slow_toy(durable: Option<Arc<dyn Durable<MemStore>>>) -> Volume<MemStore> {
+fn slow_toy(durable: Option<Arc<dyn Durable>>) -> Volume {
     make(
         durable,
         VolumeOptions {
@@ -212,18 +209,14 @@ fn slow_toy(durable: Option<Arc<dyn Durable<MemStore>>>) -> Volume<MemStore> {
 /// Slowdown that makes the shortest verb take an hour.
 const SLOW: u64 = 3_600_000_000_000 / 50_000;
 
-fn make(
-    durable: Option<Arc<dyn Durable<MemStore>>>,
-    options: VolumeOptions,
-    slow: u64,
-) -> (Volume<MemStore>, Handles) {
+fn make(durable: Option<Arc<dyn Durable>>, options: VolumeOptions, slow: u64) -> (Volume, Handles) {
     let (ftl, handles) = toy_on_chip(slow);
     (Volume::new(ftl, options, durable), handles)
 }
 
-fn toy_on_chip(slow: u64) -> (Box<dyn Ftl<MemStore>>, Handles) {
+fn toy_on_chip(slow: u64) -> (Box<dyn Ftl>, Handles) {
     let profile = Profile::find("torture").unwrap().with_blocks(8);
-    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
     let handles = Handles::default();
     let Handles { calls, trap, work } = handles.clone();
     let ftl = Toy {
@@ -256,8 +249,8 @@ struct Gate {
     panics: AtomicBool,
 }
 
-impl Durable<MemStore> for Gate {
-    fn mark(&self, store: &mut MemStore) -> u64 {
+impl Durable for Gate {
+    fn mark(&self, store: &mut AnyStore) -> u64 {
         store.hour().into()
     }
     fn synced(&self) -> u64 {
@@ -283,7 +276,7 @@ impl Durable<MemStore> for Gate {
     fn failed(&self) -> bool {
         self.fails.load(Relaxed)
     }
-    fn discard_freed_space(&self, _: &mut MemStore) -> io::Result<()> {
+    fn discard_freed_space(&self, _: &mut AnyStore) -> io::Result<()> {
         Ok(())
     }
 }

@@ -263,7 +263,7 @@ fn the_announced_blocks_are_powers_of_two_that_divide_a_page() {
     let announced = |page_bytes: u32| {
         let mut profile = Profile::find("torture").unwrap().with_blocks(40);
         profile.geometry.page_bytes = page_bytes;
-        let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+        let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
         let config = ftl_core::FtlConfig {
             logical_pages: 200,
             params: ftl_core::Params::default(),

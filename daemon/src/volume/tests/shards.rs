@@ -9,7 +9,7 @@ use std::time::Duration;
 const STRIPE: u64 = 4;
 
 /// A device of two toys.
-fn pair(durable: Option<Arc<dyn Durable<MemStore>>>) -> (Volume<MemStore>, [Handles; 2]) {
+fn pair(durable: Option<Arc<dyn Durable>>) -> (Volume, [Handles; 2]) {
     let (volume, handles) = toys(&[1, 1], durable);
     let Ok(handles) = handles.try_into() else {
         panic!("two shards")
@@ -18,10 +18,7 @@ fn pair(durable: Option<Arc<dyn Durable<MemStore>>>) -> (Volume<MemStore>, [Hand
 }
 
 /// A device of toys with these slowdowns.
-fn toys(
-    slow: &[u64],
-    durable: Option<Arc<dyn Durable<MemStore>>>,
-) -> (Volume<MemStore>, Vec<Handles>) {
+fn toys(slow: &[u64], durable: Option<Arc<dyn Durable>>) -> (Volume, Vec<Handles>) {
     let made = slow.iter().map(|slow| toy_on_chip(*slow));
     let (ftls, handles): (Vec<_>, Vec<_>) = made.unzip();
     let chips = ftls.into_iter().map(|ftl| {
@@ -42,7 +39,7 @@ fn toys(
 }
 
 /// Writes pages of the device, each with its place in the list, in one batch; returns the errnos.
-pub(super) fn write_pages(volume: &Volume<MemStore>, pages: &[u64]) -> Vec<i32> {
+pub(super) fn write_pages(volume: &Volume, pages: &[u64]) -> Vec<i32> {
     let data: Vec<_> = (0..pages.len()).map(|i| vec![i as u8 + 1; PAGE]).collect();
     let offsets = pages.iter().map(|page| page * PAGE as u64);
     let writes: Vec<_> = offsets.zip(data.iter().map(Vec::as_slice)).collect();
@@ -55,7 +52,7 @@ pub(super) fn write_pages(volume: &Volume<MemStore>, pages: &[u64]) -> Vec<i32> 
         .collect()
 }
 
-fn first_byte(volume: &Volume<MemStore>, page: u64) -> u8 {
+fn first_byte(volume: &Volume, page: u64) -> u8 {
     let mut data = [0; PAGE];
     volume.read(page * PAGE as u64, &mut data).unwrap();
     data[0]

@@ -108,7 +108,7 @@ fn background_work_waits_for_the_emulated_flash() {
         ..Profile::find("torture").unwrap().with_blocks(64)
     };
     let start = |emulate| {
-        let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+        let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
         let config = ftl_core::FtlConfig {
             logical_pages: 256,
             params: ftl_core::Params::default(),
@@ -145,12 +145,12 @@ fn a_batch_takes_the_time_and_the_queue_of_its_writes() {
         emulate: false,
     };
     // When the next requests may start, by the depth of the queue.
-    let starts = |volume: &Volume<MemStore>| {
+    let starts = |volume: &Volume| {
         let guard = volume.shards[0].lock();
         let clock = &guard.as_ref().unwrap().clock;
         [1, 2, 3, 4, 5].map(|depth| clock.start(depth) / HOUR)
     };
-    let write = |volume: &Volume<MemStore>, page: u64| {
+    let write = |volume: &Volume, page: u64| {
         drop(volume.write(page * PAGE as u64, &[1; PAGE]).unwrap());
     };
     for together in [false, true] {

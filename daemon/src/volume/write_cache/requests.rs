@@ -8,7 +8,7 @@ use crate::convert::{narrow, to_u64, to_usize};
 use crate::pages::PageIo;
 use crate::volume::{EIO, is_full};
 use ftl_core::{FtlError, Lpn};
-use nand_model::{Nanos, Store};
+use nand_model::Nanos;
 use std::io;
 
 /// Returns the error of the host as one of the scheme.
@@ -88,9 +88,9 @@ impl WriteCache {
     ///
     /// # Errors
     /// As [`PageIo::read`].
-    pub(in crate::volume) fn read<S: Store>(
+    pub(in crate::volume) fn read(
         &mut self,
-        io: &mut PageIo<'_, S>,
+        io: &mut PageIo<'_>,
         at: Nanos,
         offset: u64,
         buf: &mut [u8],
@@ -128,9 +128,9 @@ impl WriteCache {
     ///
     /// # Errors
     /// The host cannot write the area, or the flash cannot read the rest of a unit at either end.
-    pub(in crate::volume) fn write<S: Store>(
+    pub(in crate::volume) fn write(
         &mut self,
-        io: &mut PageIo<'_, S>,
+        io: &mut PageIo<'_>,
         at: Nanos,
         offset: u64,
         data: &[u8],
@@ -160,9 +160,9 @@ impl WriteCache {
     }
 
     /// Copies the newest content of a unit to a free position of the ring.
-    fn copy_unit<S: Store>(
+    fn copy_unit(
         &mut self,
-        io: &mut PageIo<'_, S>,
+        io: &mut PageIo<'_>,
         at: Nanos,
         number: u64,
         to: u64,
@@ -214,9 +214,9 @@ impl WriteCache {
     ///
     /// # Errors
     /// As [`PageIo::zero`] and [`WriteCache::write`].
-    pub(in crate::volume) fn zero<S: Store>(
+    pub(in crate::volume) fn zero(
         &mut self,
-        io: &mut PageIo<'_, S>,
+        io: &mut PageIo<'_>,
         at: Nanos,
         offset: u64,
         len: u64,
@@ -251,9 +251,9 @@ impl WriteCache {
     }
 
     /// Writes zeros into a part of a unit, unless it has none but zeros.
-    fn zero_part<S: Store>(
+    fn zero_part(
         &mut self,
-        io: &mut PageIo<'_, S>,
+        io: &mut PageIo<'_>,
         at: Nanos,
         offset: u64,
         len: u64,

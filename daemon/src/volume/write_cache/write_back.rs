@@ -10,7 +10,7 @@ use super::{Need, Reason, WriteCache};
 use crate::convert::to_u64;
 use crate::pages::PageIo;
 use ftl_core::FtlError;
-use nand_model::{Nanos, Store};
+use nand_model::Nanos;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -68,9 +68,9 @@ impl WriteCache {
     ///
     /// # Errors
     /// As [`PageIo::write`]; the units stay dirty.
-    pub(in crate::volume) fn write_back<S: Store>(
+    pub(in crate::volume) fn write_back(
         &mut self,
-        io: &mut PageIo<'_, S>,
+        io: &mut PageIo<'_>,
         at: Nanos,
         reason: Reason,
     ) -> Result<Nanos, FtlError> {
@@ -92,9 +92,9 @@ impl WriteCache {
         }
     }
 
-    fn write_run<S: Store>(
+    fn write_run(
         &mut self,
-        io: &mut PageIo<'_, S>,
+        io: &mut PageIo<'_>,
         at: Nanos,
         run: Range<u64>,
         reason: Reason,
@@ -198,9 +198,9 @@ impl WriteCache {
     ///
     /// # Errors
     /// As [`WriteCache::write_back`], or the host cannot write the area.
-    pub(in crate::volume) fn make_room<S: Store>(
+    pub(in crate::volume) fn make_room(
         &mut self,
-        io: &mut PageIo<'_, S>,
+        io: &mut PageIo<'_>,
         at: Nanos,
         need: Need,
     ) -> Result<Nanos, FtlError> {

@@ -7,12 +7,12 @@ use crate::config::{FtlConfig, Params};
 use crate::events::EventKind;
 use crate::ftl::{Ftl, Start};
 use crate::schemes::Scheme;
-use nand_model::store::MemStore;
+use nand_model::store::{AnyStore, MemStore};
 use nand_model::{Chip, Geometry, Pbn, Profile, SplitMix};
 
 /// A device of a scheme.
 pub(crate) struct Device {
-    pub(crate) ftl: Box<dyn Ftl<MemStore>>,
+    pub(crate) ftl: Box<dyn Ftl>,
     scheme: &'static Scheme,
     config: FtlConfig,
 }
@@ -35,7 +35,7 @@ pub(crate) fn started<P: Policy>(
     profile: Profile,
     logical_pages: u32,
     params: &[(&str, &str)],
-) -> HybridFtl<MemStore, P> {
+) -> HybridFtl<AnyStore, P> {
     let mut config = FtlConfig {
         logical_pages,
         params: Params::default(),
@@ -43,12 +43,12 @@ pub(crate) fn started<P: Policy>(
     params
         .iter()
         .for_each(|(key, value)| config.params.set(key, value));
-    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
     HybridFtl::create(chip, &config, Start::Format, policy).unwrap()
 }
 
 /// Writes `count` pages in one request.
-pub(crate) fn write(ftl: &mut dyn Ftl<MemStore>, lpn: u32, count: u32) {
+pub(crate) fn write(ftl: &mut dyn Ftl, lpn: u32, count: u32) {
     let page = ftl.chip().geometry().page_len();
     let at = ftl.chip().busy_until();
     ftl.write(at, Lpn::new(lpn), &vec![1; page * count as usize])
@@ -56,7 +56,7 @@ pub(crate) fn write(ftl: &mut dyn Ftl<MemStore>, lpn: u32, count: u32) {
 }
 
 /// Returns the age rank of the log block that is merged when blocks are short: 0 for the oldest.
-pub(crate) fn victim_rank<P: Policy>(ftl: &mut HybridFtl<MemStore, P>) -> Option<usize> {
+pub(crate) fn victim_rank<P: Policy>(ftl: &mut HybridFtl<AnyStore, P>) -> Option<usize> {
     ftl.with_policy_view(|policy, view| {
         let victim = policy.victim(view)?;
         view.logs.iter().position(|log| log.block == victim)
@@ -74,7 +74,7 @@ pub(crate) fn rank_after<P: Policy>(policy: P, writes: &[u32]) -> Option<usize> 
 }
 
 /// Returns the pages programmed and the blocks erased so far.
-pub(crate) fn work(ftl: &dyn Ftl<MemStore>) -> (u64, u64) {
+pub(crate) fn work(ftl: &dyn Ftl) -> (u64, u64) {
     let total = ftl.chip().counters().total();
     (total.programs, total.erases)
 }
@@ -120,7 +120,7 @@ impl Device {
         params
             .iter()
             .for_each(|(key, value)| config.params.set(key, value));
-        let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+        let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
         Device {
             ftl: scheme.start(chip, &config, Start::Format).unwrap(),
             scheme,

@@ -1,14 +1,10 @@
 use super::*;
 use crate::format::UNMAPPED;
 use crate::schemes::FlatMap;
-use nand_model::store::MemStore;
+use nand_model::store::{AnyStore, MemStore};
 use nand_model::{Geometry, Nanos, Pbn, SplitMix, Suspend};
 
-fn start(
-    chip: Chip<MemStore>,
-    config: &FtlConfig,
-    how: Start,
-) -> Result<Box<dyn Ftl<MemStore>>, FtlError> {
+fn start(chip: Chip, config: &FtlConfig, how: Start) -> Result<Box<dyn Ftl>, FtlError> {
     super::start::<_, FlatMap>(chip, config, how)
 }
 
@@ -27,8 +23,8 @@ fn config(logical_pages: u32, params: &[(&str, &str)]) -> FtlConfig {
     config
 }
 
-fn format(profile: Profile, config: &FtlConfig) -> Box<dyn Ftl<MemStore>> {
-    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+fn format(profile: Profile, config: &FtlConfig) -> Box<dyn Ftl> {
+    let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
     start(chip, config, Start::Format).unwrap()
 }
 
@@ -116,7 +112,7 @@ impl Allowed {
             .iter_mut()
             .for_each(|values| drop(values.drain(..values.len() - 1)));
     }
-    fn check(&mut self, ftl: &mut dyn Ftl<MemStore>, context: &str) {
+    fn check(&mut self, ftl: &mut dyn Ftl, context: &str) {
         for (lpn, allowed) in self.0.iter_mut().enumerate() {
             let mut out = vec![1; 1024];
             ftl.read(0, Lpn::new(lpn as u32), &mut out)
@@ -140,7 +136,7 @@ fn run_until_cut(
     profile: Profile,
     config: &FtlConfig,
     cut: Option<nand_model::Cut>,
-) -> (Chip<MemStore>, Allowed, u64) {
+) -> (Chip, Allowed, u64) {
     let pages = config.logical_pages;
     let mut ftl = format(profile, config);
     ftl.chip_mut().set_faults(nand_model::FaultPlan {
@@ -218,7 +214,7 @@ fn flushed_data_survives_cuts_with_every_outcome() {
 #[test]
 fn open_blocks_of_a_placement_are_no_units() {
     let profile = torture(40);
-    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
     let config = config(250, &[("gc.placement", "sepbit")]);
     let mut ftl = create::<_, FlatMap>(chip, &config, Start::Format).unwrap();
     let mut rng = SplitMix::new(1);
@@ -302,11 +298,11 @@ fn a_mount_keeps_the_order_of_blocks() {
         ("ckpt.interval", "0"),
     ];
     let config = config(450, &params);
-    let order = |ftl: &PageMapFtl<MemStore, FlatMap>| -> Vec<Pbn> {
+    let order = |ftl: &PageMapFtl<AnyStore, FlatMap>| -> Vec<Pbn> {
         ftl.space.table.victims_by_closing().collect()
     };
     for clean in [true, false] {
-        let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+        let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
         let mut ftl = create::<_, FlatMap>(chip, &config, Start::Format).unwrap();
         let mut rng = SplitMix::new(3);
         for _ in 0..4_000 {

@@ -5,7 +5,7 @@
 use super::*;
 use crate::config::{FtlConfig, Params};
 use crate::ftl::Ftl;
-use nand_model::store::MemStore;
+use nand_model::store::{AnyStore, MemStore};
 use nand_model::{BlockFacts, Cut, FaultPlan, Health, Pbn, Profile, SplitMix};
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ pub(crate) trait Subject {
 }
 
 /// The device of a test.
-pub(crate) type Device<T, S = MemStore> = PagedFtl<S, <T as Subject>::Policy>;
+pub(crate) type Device<T, S = AnyStore> = PagedFtl<S, <T as Subject>::Policy>;
 
 pub(crate) fn profile(name: &str, blocks: u32) -> Profile {
     Profile::find(name).unwrap().with_blocks(blocks)
@@ -39,7 +39,7 @@ pub(crate) fn config(logical_pages: u32, params: &[(&str, &str)]) -> FtlConfig {
 }
 
 pub(crate) fn format<T: Subject>(profile: Profile, config: &FtlConfig) -> Device<T> {
-    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
     T::start(chip, config, Start::Format).unwrap()
 }
 

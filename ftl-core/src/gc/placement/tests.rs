@@ -5,7 +5,7 @@ use crate::config::FtlConfig;
 use crate::format::{Flags, PageTag, Role};
 use crate::ftl::Start;
 use crate::schemes::{SCHEMES, Scheme};
-use nand_model::store::MemStore;
+use nand_model::store::{AnyStore, MemStore};
 use nand_model::{Cause, Chip, Nanos, Profile};
 
 fn named(name: &str) -> Box<dyn Placement> {
@@ -89,9 +89,9 @@ fn params(stripe: &str, placement: &str) -> Params {
 }
 
 /// Streams of data that are striped over four dies.
-fn data_streams(profile: Profile, placement: &str) -> (Space<MemStore>, DataStreams) {
+fn data_streams(profile: Profile, placement: &str) -> (Space<AnyStore>, DataStreams) {
     let striped = from_params(&params("4", placement), &[], &profile.geometry).unwrap();
-    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
     let spec = StreamSpec::new(
         crate::stats::StreamKind::Host,
         crate::format::Role::Data,
@@ -155,7 +155,7 @@ fn times(scheme: &Scheme, params: Params) -> (Nanos, Nanos) {
         logical_pages: PAGES,
         params,
     };
-    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
     let mut ftl = scheme.start(chip, &config, Start::Format).unwrap();
     let (mut now, mut begun) = (0, 0);
     let mut data = vec![7; 16 * profile.geometry.page_len()];

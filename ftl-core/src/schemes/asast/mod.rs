@@ -80,9 +80,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     shared_params: hybrid::PARAMS,
     ram_params: hybrid::RAM_PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
-    mem: start,
-    file: start,
-    oob_only: start,
+    constructor: start,
 };
 
 /// Maximum number of logical blocks in a group, as a power of two.

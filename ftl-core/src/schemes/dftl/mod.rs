@@ -62,9 +62,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         paged::AGE_WINDOW_RAM,
     ],
     overhead_blocks,
-    mem: start,
-    file: start,
-    oob_only: start,
+    constructor: start,
 };
 
 /// Bytes of an entry by the paper's count: logical and physical page.

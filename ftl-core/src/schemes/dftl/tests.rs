@@ -33,12 +33,12 @@ fn it_survives_cuts_anywhere() {
 }
 
 /// Makes a device without background work, with `entries` in the cache and all pages written once.
-fn filled(entries: u32) -> (PagedFtl<nand_model::store::MemStore, Cmt>, u64) {
+fn filled(entries: u32) -> (PagedFtl<nand_model::store::AnyStore, Cmt>, u64) {
     filled_with(entries, "0")
 }
 
 /// The same on a device with this `timing.ram`.
-fn filled_with(entries: u32, ram: &str) -> (PagedFtl<nand_model::store::MemStore, Cmt>, u64) {
+fn filled_with(entries: u32, ram: &str) -> (PagedFtl<nand_model::store::AnyStore, Cmt>, u64) {
     use crate::Lpn;
     let profile = profile("lazyftl", 200);
     let mut params = Params::default();
@@ -55,7 +55,7 @@ fn filled_with(entries: u32, ram: &str) -> (PagedFtl<nand_model::store::MemStore
         logical_pages: 4096,
         params,
     };
-    let chip = Chip::open(profile, nand_model::store::MemStore::new(profile.geometry)).unwrap();
+    let chip = Chip::over(profile, nand_model::store::MemStore::new(profile.geometry)).unwrap();
     let mut ftl = new(chip, &config, Start::Format).unwrap();
     let page = vec![7; 2048];
     let mut at = 0;

@@ -92,9 +92,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         paged::AGE_WINDOW_RAM,
     ],
     overhead_blocks,
-    mem: start,
-    file: start,
-    oob_only: start,
+    constructor: start,
 };
 
 /// Bytes of an extent, and of a cached page's head, by the paper.

@@ -72,9 +72,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     shared_params: hybrid::PARAMS,
     ram_params: hybrid::RAM_PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
-    mem: start,
-    file: start,
-    oob_only: start,
+    constructor: start,
 };
 
 /// Log streams of the partitions; higher ones are sequential, one logical block each.

@@ -100,9 +100,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         paged::TOMBSTONES_RAM,
     ],
     overhead_blocks,
-    mem: start,
-    file: start,
-    oob_only: start,
+    constructor: start,
 };
 
 /// Returns the validated parameters and the number of cached pages.

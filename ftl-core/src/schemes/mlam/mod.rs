@@ -150,9 +150,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         share_percent: 100,
     }],
     overhead_blocks,
-    mem: start,
-    file: start,
-    oob_only: start,
+    constructor: start,
 };
 
 /// Stream of the journal, trim records, and pages relocated one by one.

@@ -68,9 +68,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     shared_params: docs::SHARED,
     ram_params: &[],
     overhead_blocks,
-    mem: start,
-    file: start,
-    oob_only: start,
+    constructor: start,
 };
 
 /// Bits of a slot.

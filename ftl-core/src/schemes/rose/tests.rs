@@ -6,7 +6,7 @@ use crate::events::EventKind;
 use crate::families::hybrid::tests::{
     self, Device, agrees_with_a_model, part_of_rose, started, victim_rank, work,
 };
-use nand_model::store::MemStore;
+use nand_model::store::{AnyStore, MemStore};
 use nand_model::{PageOrder, Profile, SplitMix};
 
 const US: u64 = 1_000;
@@ -31,7 +31,7 @@ fn it_agrees_with_a_model() {
     }
 }
 
-fn start(profile: Profile, logical_pages: u32, params: &[(&str, &str)]) -> Box<dyn Ftl<MemStore>> {
+fn start(profile: Profile, logical_pages: u32, params: &[(&str, &str)]) -> Box<dyn Ftl> {
     let mut config = FtlConfig {
         logical_pages,
         params: Params::default(),
@@ -40,14 +40,14 @@ fn start(profile: Profile, logical_pages: u32, params: &[(&str, &str)]) -> Box<d
         .iter()
         .chain(params)
         .for_each(|(key, value)| config.params.set(key, value));
-    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
     Scheme::find("rose")
         .unwrap()
         .start(chip, &config, Start::Format)
         .unwrap()
 }
 
-fn write(ftl: &mut dyn Ftl<MemStore>, lpn: u32, count: u32, n: u64) -> u64 {
+fn write(ftl: &mut dyn Ftl, lpn: u32, count: u32, n: u64) -> u64 {
     let at = ftl.chip().busy_until();
     ftl.write(
         at,
@@ -119,7 +119,7 @@ fn of_equal_costs_the_older_log_block_is_merged() {
 const FIGURE_4: [u32; 18] = [0, 1, 0, 1, 4, 5, 8, 4, 5, 0, 1, 0, 8, 0, 1, 4, 4, 6];
 
 /// Starts ROSE with blocks of four pages, so that tests can ask its policy, and writes single pages.
-fn asked(writes: &[u32], params: &[(&str, &str)]) -> HybridFtl<MemStore, Rose> {
+fn asked(writes: &[u32], params: &[(&str, &str)]) -> HybridFtl<AnyStore, Rose> {
     let mode = [
         ("gc.free_threshold", "2"),
         ("nand.pair_policy", "none"),
@@ -137,7 +137,7 @@ fn asked(writes: &[u32], params: &[(&str, &str)]) -> HybridFtl<MemStore, Rose> {
 }
 
 /// Returns the scores of the log blocks, the oldest first.
-fn scores(ftl: &mut HybridFtl<MemStore, Rose>) -> Vec<f64> {
+fn scores(ftl: &mut HybridFtl<AnyStore, Rose>) -> Vec<f64> {
     ftl.with_policy_view(|policy, view| {
         let score = |log| policy.score(log, view);
         view.logs.iter().map(score).collect()

@@ -72,9 +72,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     shared_params: docs::SHARED,
     ram_params: &[],
     overhead_blocks,
-    mem: start,
-    file: start,
-    oob_only: start,
+    constructor: start,
 };
 
 /// Entries of a middle directory, and of a page table if there is room.

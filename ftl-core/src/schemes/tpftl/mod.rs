@@ -66,9 +66,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         paged::AGE_WINDOW_RAM,
     ],
     overhead_blocks,
-    mem: start,
-    file: start,
-    oob_only: start,
+    constructor: start,
 };
 
 /// Bytes of an entry and of a node's head by the paper's count.

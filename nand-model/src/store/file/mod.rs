@@ -420,6 +420,10 @@ impl Store for FileStore {
     fn erase_credit_full(&self) -> u32 {
         self.layout.slots - self.layout.geometry.blocks
     }
+
+    fn trim_free_slots(&mut self, max: usize) -> io::Result<usize> {
+        self.release_slots(max)
+    }
 }
 
 impl Drop for FileStore {

@@ -78,15 +78,8 @@ impl Slots {
 }
 
 impl FileStore {
-    /// Releases space of at most `max` slots to the host's file system: free slots, and erased
-    /// blocks other than the latest, which the next erases and programs will use. For idle time;
-    /// returns the number of released slots.
-    ///
-    /// # Errors
-    ///
-    /// The host's, if it cannot release space; EIO after a failed sync. Slots released before the
-    /// error stay released, and the store stays usable.
-    pub fn trim_free_slots(&mut self, max: usize) -> io::Result<usize> {
+    /// Releases space of at most `max` slots: see [`Store::trim_free_slots`](crate::Store).
+    pub(super) fn release_slots(&mut self, max: usize) -> io::Result<usize> {
         if self.read_only {
             return Ok(0);
         }

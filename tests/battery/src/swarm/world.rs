@@ -2,10 +2,9 @@
 
 use super::plan::DiskFault;
 use crate::cuts::cut_during;
-use crate::rig::Rig;
+use crate::rig::{Rig, into_memory};
 use ftl_core::FtlError;
-use ftl_core::schemes::SchemeStore;
-use nand_model::store::{Crash, FileStore, MemStore, ReadFault, SimDisk, WriteFault};
+use nand_model::store::{AnyStore, Crash, FileStore, MemStore, ReadFault, SimDisk, WriteFault};
 use nand_model::{Access, Chip, Cut, FaultPlan, ImageSpec, SyncHandle};
 
 /// Spare slots of an image: few, so that runs reuse them.
@@ -16,20 +15,17 @@ const SLOT_HEADER_BYTES: usize = 64;
 
 /// Storage of a device's bytes.
 pub(super) trait World: Sized {
-    /// The store of the chip.
-    type Store: SchemeStore;
-
     /// A blank device.
     fn create(rig: &Rig) -> Self;
 
     /// The store, after the device went down.
-    fn open(&mut self) -> Result<Self::Store, String>;
+    fn open(&mut self) -> Result<AnyStore, String>;
 
     /// Takes the store of a device after an unclean stop.
-    fn leave(&mut self, store: Self::Store);
+    fn leave(&mut self, store: AnyStore);
 
     /// Takes the store of a device after a clean shutdown.
-    fn close(&mut self, store: Self::Store) -> Result<(), String>;
+    fn close(&mut self, store: AnyStore) -> Result<(), String>;
 
     /// Cuts power inside a mount, if the store does not survive a failed mount. The mount runs to
     /// its end, and the operation is then cut on the flash before it. Returns whether the mount had
@@ -37,15 +33,12 @@ pub(super) trait World: Sized {
     fn cut_inside_mount(
         &mut self,
         rig: &Rig,
-        arm: &mut dyn FnMut(&mut Chip<Self::Store>),
+        arm: &mut dyn FnMut(&mut Chip),
         cut: Cut,
     ) -> Option<Result<bool, FtlError>>;
 
     /// The handle for the host's part of a FLUSH.
-    fn sync_handle(store: &Self::Store) -> Option<SyncHandle>;
-
-    /// Releases space to the host.
-    fn give_back(store: &mut Self::Store, slots: usize) -> usize;
+    fn sync_handle(store: &AnyStore) -> Option<SyncHandle>;
 
     /// The simulated disk, where there is one.
     fn disk(&mut self) -> Option<&mut SimDisk>;
@@ -55,21 +48,20 @@ pub(super) trait World: Sized {
 pub(super) struct Memory(Option<MemStore>);
 
 impl World for Memory {
-    type Store = MemStore;
-
     fn create(rig: &Rig) -> Self {
         Memory(Some(MemStore::new(rig.profile.geometry)))
     }
 
-    fn open(&mut self) -> Result<MemStore, String> {
-        Ok(self.0.take().expect("the device is down"))
+    fn open(&mut self) -> Result<AnyStore, String> {
+        let store = self.0.take().expect("the device is down");
+        Ok(AnyStore::new(store))
     }
 
-    fn leave(&mut self, store: MemStore) {
-        self.0 = Some(store);
+    fn leave(&mut self, store: AnyStore) {
+        self.0 = Some(store.downcast().expect("the store of this world"));
     }
 
-    fn close(&mut self, store: MemStore) -> Result<(), String> {
+    fn close(&mut self, store: AnyStore) -> Result<(), String> {
         self.leave(store);
         Ok(())
     }
@@ -77,7 +69,7 @@ impl World for Memory {
     fn cut_inside_mount(
         &mut self,
         rig: &Rig,
-        arm: &mut dyn FnMut(&mut Chip<MemStore>),
+        arm: &mut dyn FnMut(&mut Chip),
         cut: Cut,
     ) -> Option<Result<bool, FtlError>> {
         let before = self.0.take().expect("the device is down");
@@ -91,7 +83,7 @@ impl World for Memory {
             return Some(Ok(false));
         }
         let changes = match rig.mount(chip) {
-            Ok(ftl) => ftl.into_chip().into_store().take_record(),
+            Ok(ftl) => into_memory(ftl.into_chip()).take_record(),
             Err(error) => return Some(Err(error)),
         };
         let mut store = before;
@@ -110,12 +102,8 @@ impl World for Memory {
         Some(Ok(false))
     }
 
-    fn sync_handle(_: &MemStore) -> Option<SyncHandle> {
+    fn sync_handle(_: &AnyStore) -> Option<SyncHandle> {
         None
-    }
-
-    fn give_back(_: &mut MemStore, _: usize) -> usize {
-        0
     }
 
     fn disk(&mut self) -> Option<&mut SimDisk> {
@@ -130,8 +118,6 @@ pub(super) struct OnDisk {
 }
 
 impl World for OnDisk {
-    type Store = FileStore;
-
     fn create(rig: &Rig) -> Self {
         let size = u64::from(rig.config.logical_pages) * u64::from(rig.profile.geometry.page_bytes);
         let scheme = rig.scheme.name.into();
@@ -148,39 +134,36 @@ impl World for OnDisk {
         }
     }
 
-    fn open(&mut self) -> Result<FileStore, String> {
+    fn open(&mut self) -> Result<AnyStore, String> {
         if let Some(new) = self.new.take() {
-            return Ok(new);
+            return Ok(AnyStore::new(new));
         }
         self.disk
             .open(Access::ReadWrite)
-            .map(|(store, _)| store)
+            .map(|(store, _)| AnyStore::new(store))
             .map_err(|error| error.to_string())
     }
 
-    fn leave(&mut self, store: FileStore) {
+    fn leave(&mut self, store: AnyStore) {
         drop(store);
     }
 
-    fn close(&mut self, store: FileStore) -> Result<(), String> {
+    fn close(&mut self, store: AnyStore) -> Result<(), String> {
+        let store: FileStore = store.downcast().expect("the store of this world");
         store.close().map_err(|error| error.to_string())
     }
 
     fn cut_inside_mount(
         &mut self,
         _: &Rig,
-        _: &mut dyn FnMut(&mut Chip<FileStore>),
+        _: &mut dyn FnMut(&mut Chip),
         _: Cut,
     ) -> Option<Result<bool, FtlError>> {
         None
     }
 
-    fn sync_handle(store: &FileStore) -> Option<SyncHandle> {
-        Some(store.sync_handle())
-    }
-
-    fn give_back(store: &mut FileStore, slots: usize) -> usize {
-        store.trim_free_slots(slots).unwrap_or(0)
+    fn sync_handle(store: &AnyStore) -> Option<SyncHandle> {
+        store.downcast_ref().map(FileStore::sync_handle)
     }
 
     fn disk(&mut self) -> Option<&mut SimDisk> {

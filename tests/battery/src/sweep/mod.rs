@@ -11,7 +11,7 @@ mod runs;
 use crate::cuts;
 use crate::host::Host;
 use crate::model::Model;
-use crate::rig::{Cells, Rig};
+use crate::rig::{Cells, Rig, into_memory};
 use crate::verdicts::Budget;
 use crate::workload::{Kind, Workload};
 use ftl_core::schemes::Scheme;
@@ -84,5 +84,5 @@ fn aged(rig: &Rig, kind: Kind, clean: bool) -> (MemStore, Model) {
         host.model.flushed();
     }
     let (chip, model) = host.cut_power();
-    (chip.into_store(), model)
+    (into_memory(chip), model)
 }

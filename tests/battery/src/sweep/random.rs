@@ -2,7 +2,7 @@
 
 use super::mounts::cut_mount;
 use crate::host::Host;
-use crate::rig::Rig;
+use crate::rig::{Rig, into_memory};
 use crate::workload::{Kind, Workload};
 use nand_model::{Cut, EraseCut, FaultPlan, SplitMix};
 
@@ -97,7 +97,7 @@ fn remount_at_random<'a>(
     let step = host.step();
     seen.operations += host.ftl.chip().ops();
     let (chip, model) = host.cut_power();
-    let mut store = chip.into_store();
+    let mut store = into_memory(chip);
     while rng.one_in(4)
         && let Some((struck, done)) = cut_mount(rig, &store, rng)?
     {

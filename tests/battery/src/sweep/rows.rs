@@ -5,7 +5,7 @@ use super::{Outcomes, aged};
 use crate::cuts;
 use crate::cuts::Recording;
 use crate::host::Host;
-use crate::rig::Rig;
+use crate::rig::{Rig, into_memory};
 use crate::verdicts::Verdicts;
 use crate::workload::{HostOp, Kind, Workload};
 use nand_model::{Cut, FaultPlan, SplitMix};
@@ -139,7 +139,7 @@ fn one_of_many<'a>(
     }
     let step = host.step();
     let (chip, model) = host.cut_power();
-    let mut store = chip.into_store();
+    let mut store = into_memory(chip);
     while rng.one_in(4)
         && let Some((struck, _)) = cut_mount(rig, &store, rng)?
     {

@@ -5,7 +5,6 @@ use crate::daemon_swarm::gate::{Gate, Watched};
 use crate::daemon_swarm::plan::{Plan, Wire};
 use ftld::transport::nbd::{ExportInfo, Limits, NbdStats, attach_stream, serve_stream};
 use ftld::volume::Volume;
-use nand_model::store::FileStore;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -80,7 +79,7 @@ impl Woken {
 pub(super) fn connect(
     plan: &Plan,
     who: usize,
-    volume: &Arc<Volume<FileStore>>,
+    volume: &Arc<Volume>,
     gate: &Arc<Gate>,
     stats: &Arc<NbdStats>,
 ) -> Result<Connection, String> {

@@ -5,10 +5,10 @@ use crate::daemon_swarm::plan::Plan;
 use ftl_core::{FtlConfig, Params, Start};
 use ftld::config::Latency;
 use ftld::device::BlockDevice;
-use ftld::stack::{CacheUse, volume_on};
+use ftld::stack::{CacheUse, close_stores, volume_on};
 use ftld::volume::Volume;
 use ftld_battery::rig::has_param;
-use nand_model::store::{Access, FileStore, SimDisk};
+use nand_model::store::{Access, SimDisk};
 use nand_model::{Chip, Geometry, ImageSpec, Profile};
 use std::path::Path;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ pub(super) fn make(plan: &Plan) -> Result<SimDisk, String> {
         SimDisk::create_shards(&spec, plan.striping, plan.spare).map_err(|error| told(&error))?;
     let logical_pages = chip_bytes.div_ceil(u64::from(plan.page)) as u32;
     for store in stores {
-        let chip = Chip::open(layout.profile, store).map_err(|error| told(&error))?;
+        let chip = Chip::over(layout.profile, store).map_err(|error| told(&error))?;
         let config = FtlConfig {
             logical_pages,
             params: params.clone(),
@@ -76,10 +76,7 @@ pub(super) fn make(plan: &Plan) -> Result<SimDisk, String> {
             .start(chip, &config, Start::Format)
             .map_err(|error| told(&error))?;
         ftl.shutdown(0).map_err(|error| told(&error))?;
-        ftl.into_chip()
-            .into_store()
-            .close()
-            .map_err(|error| told(&error))?;
+        close_stores(vec![ftl.into_chip().into_store()]).map_err(|error| told(&error))?;
     }
     Ok(disk)
 }
@@ -88,7 +85,7 @@ pub(super) fn open(
     plan: &Plan,
     disk: &SimDisk,
     gate: Option<&Arc<Gate>>,
-) -> Result<Volume<FileStore>, String> {
+) -> Result<Volume, String> {
     let (stores, _) = disk
         .open_shards(Access::ReadWrite)
         .map_err(|error| format!("open: {error}"))?;
@@ -113,7 +110,7 @@ pub(super) fn open(
 }
 
 /// Reads the whole content of a volume, holes included.
-pub(super) fn contents(volume: &Volume<FileStore>) -> Result<Vec<u8>, String> {
+pub(super) fn contents(volume: &Volume) -> Result<Vec<u8>, String> {
     let mut bytes = vec![0xA5; volume.size() as usize];
     volume
         .read(0, &mut bytes)

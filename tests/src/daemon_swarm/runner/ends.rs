@@ -5,6 +5,7 @@ use super::{Report, Run, Traffic};
 use crate::daemon_swarm::Class;
 use crate::daemon_swarm::gate::Gate;
 use crate::daemon_swarm::plan::DaemonEnd;
+use ftld::stack::close_stores;
 use ftld::volume::Op;
 use nand_model::store::{Crash, End, Freeze, SimDisk};
 use std::collections::BTreeSet;
@@ -101,10 +102,8 @@ impl<'a> Run<'a> {
         let excused =
             self.is_lossy() || self.fuse.is_some() || self.disk.bad_syncs() > 0 || self.cut;
         let closed = self.volume.close().map_err(|error| error.to_string());
-        let closed = closed.and_then(|stores| {
-            let mut stores = stores.into_iter();
-            stores.try_for_each(|store| store.close().map_err(|error| error.to_string()))
-        });
+        let closed =
+            closed.and_then(|stores| close_stores(stores).map_err(|error| error.to_string()));
         self.after_kill = false;
         match closed {
             Err(why) if !excused => Err(format!("stop: {why}")),

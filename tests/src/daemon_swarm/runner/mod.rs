@@ -25,7 +25,7 @@ use ftld::transport::nbd::NbdStats;
 use ftld::volume::Volume;
 use ftld_battery::classes::Classes;
 use ftld_battery::watch::watched;
-use nand_model::store::{End, FileStore, Freeze, SimDisk};
+use nand_model::store::{End, Freeze, SimDisk};
 use races::sync_old_operations;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -118,7 +118,7 @@ struct Run<'a> {
     classes: &'a mut Classes,
     oracle: Oracle,
     disk: SimDisk,
-    volume: Arc<Volume<FileStore>>,
+    volume: Arc<Volume>,
     gate: Arc<Gate>,
     stats: Arc<NbdStats>,
     connections: Vec<Connection>,

@@ -7,7 +7,6 @@ use crate::daemon_swarm::client::Reply;
 use crate::daemon_swarm::oracle::{Change, fill};
 use crate::daemon_swarm::plan::{Ask, Verb};
 use ftld::volume::{Idle, Step, UNSYNCED_AGE_MAX, UnsyncedAge, Volume};
-use nand_model::store::FileStore;
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -193,7 +192,7 @@ pub(super) fn race_alone(
 }
 
 /// Lets time pass for the volume until its oldest operation has to be synced.
-pub(super) fn sync_old_operations(volume: &Volume<FileStore>) {
+pub(super) fn sync_old_operations(volume: &Volume) {
     let now = Instant::now();
     let mut age = UnsyncedAge::new(now);
     volume.sync_when_due(&mut age, now);
@@ -201,7 +200,7 @@ pub(super) fn sync_old_operations(volume: &Volume<FileStore>) {
 }
 
 /// Runs background work until the racers are done. Returns whether there was any.
-fn work_behind(volume: &Volume<FileStore>, done: &AtomicBool) -> bool {
+fn work_behind(volume: &Volume, done: &AtomicBool) -> bool {
     let mut worked = false;
     while !done.load(Ordering::SeqCst) {
         worked |= volume.idle(8) == Idle::More;
@@ -216,7 +215,7 @@ fn work_behind(volume: &Volume<FileStore>, done: &AtomicBool) -> bool {
 
 /// Pauses and resumes the device, sometimes by a step. While it is paused no flash operation
 /// begins.
-fn pause(volume: &Volume<FileStore>, round: u32) -> Result<(), String> {
+fn pause(volume: &Volume, round: u32) -> Result<(), String> {
     if volume.pause(Duration::from_secs(20)).is_err() {
         return Ok(());
     }

@@ -10,7 +10,7 @@ use crate::families::paged::{HOST, MAP, Trims, map_pages};
 use crate::ftl::Ftl;
 use crate::gc::GarbageCollect;
 use crate::{Lpn, Start};
-use nand_model::store::{MemStore, OobOnlyStore};
+use nand_model::store::{AnyStore, MemStore, OobOnlyStore};
 use nand_model::{BlockFault, Cause, Fault, FaultPlan, Nanos, Pbn, SplitMix};
 
 struct LazyFtl;
@@ -24,11 +24,11 @@ impl Subject for LazyFtl {
 
 type Lazy<S> = PagedFtl<S, WholePages>;
 
-fn format(profile: Profile, config: &FtlConfig) -> Lazy<MemStore> {
+fn format(profile: Profile, config: &FtlConfig) -> Lazy<AnyStore> {
     common::format::<LazyFtl>(profile, config)
 }
 
-fn remount(ftl: Lazy<MemStore>, config: &FtlConfig) -> Lazy<MemStore> {
+fn remount(ftl: Lazy<AnyStore>, config: &FtlConfig) -> Lazy<AnyStore> {
     common::remount::<LazyFtl>(ftl, config)
 }
 
@@ -132,12 +132,12 @@ fn every_placement_keeps_what_it_must() {
 }
 
 /// Returns the paper's device with few blocks.
-fn small_paper_device() -> (Lazy<MemStore>, FtlConfig) {
+fn small_paper_device() -> (Lazy<AnyStore>, FtlConfig) {
     let config = config(3000, &[("ckpt.interval", "0"), ("wear.policy", "none")]);
     (format(profile("lazyftl", 80), &config), config)
 }
 
-fn block_of(ftl: &Lazy<MemStore>, lpn: u32) -> Pbn {
+fn block_of(ftl: &Lazy<AnyStore>, lpn: u32) -> Pbn {
     let entry = ftl.map.pending.get(lpn).expect("in the UMT");
     ftl.space
         .geometry()
@@ -186,7 +186,7 @@ fn impossible_parameters_are_refused_with_a_reason() {
     ];
     let device = profile("torture", 56);
     for (key, value, reason) in refusals {
-        let chip = Chip::open(device, MemStore::new(device.geometry)).unwrap();
+        let chip = Chip::over(device, MemStore::new(device.geometry)).unwrap();
         match new(chip, &config(300, &[(key, value)]), Start::Format) {
             Err(FtlError::Config(text)) => {
                 assert!(text.contains(reason) && text.contains(key), "{text}")
@@ -200,7 +200,7 @@ fn impossible_parameters_are_refused_with_a_reason() {
 fn the_areas_have_room_for_an_open_block_of_every_stream() {
     let device = profile("torture", 80);
     let start = |params: &[(&str, &str)]| {
-        let chip = Chip::open(device, MemStore::new(device.geometry)).unwrap();
+        let chip = Chip::over(device, MemStore::new(device.geometry)).unwrap();
         new(chip, &config(300, params), Start::Format)
     };
     // `age` has seven streams of data.
@@ -216,7 +216,7 @@ fn the_areas_have_room_for_an_open_block_of_every_stream() {
 fn the_age_window_has_room_for_the_blocks_that_a_conversion_opens() {
     let device = profile("torture", 160);
     let start = |window| {
-        let chip = Chip::open(device, MemStore::new(device.geometry)).unwrap();
+        let chip = Chip::over(device, MemStore::new(device.geometry)).unwrap();
         let params = [("gc.placement", "age"), ("lazy.age_window", window)];
         new(chip, &config(300, &params), Start::Format)
     };
@@ -233,7 +233,7 @@ fn laid_out(
     bytes: u64,
     op: f64,
     params: &[(&str, &str)],
-) -> (Lazy<MemStore>, FtlConfig) {
+) -> (Lazy<AnyStore>, FtlConfig) {
     let params = config(0, params).params;
     let scheme = Scheme::find("lazyftl").unwrap();
     let layout = scheme
@@ -243,7 +243,7 @@ fn laid_out(
         logical_pages: layout.logical_pages,
         params,
     };
-    let mut chip = Chip::open(layout.profile, MemStore::new(layout.profile.geometry)).unwrap();
+    let mut chip = Chip::over(layout.profile, MemStore::new(layout.profile.geometry)).unwrap();
     chip.mark_factory_bad(9).unwrap();
     (new(chip, &config, Start::Format).unwrap(), config)
 }
@@ -313,7 +313,7 @@ fn a_block_leaves_the_window_only_when_what_superseded_it_is_safe() {
         ("lazy.age_window", "8"),
     ];
     let mut ftl = format(profile("torture", 56), &config(300, &params));
-    let age = |ftl: &mut Lazy<MemStore>, blocks: u64| {
+    let age = |ftl: &mut Lazy<AnyStore>, blocks: u64| {
         let until = ftl.space.next_epoch() + blocks;
         while ftl.space.next_epoch() < until {
             ftl.ensure_space(MAP).unwrap();

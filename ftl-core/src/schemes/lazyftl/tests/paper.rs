@@ -4,7 +4,7 @@ use super::*;
 
 /// Returns the state of a logical page in the paper's Figure 3, from UMT, GMT, and the page that
 /// the GMT references.
-fn state_of(ftl: &mut Lazy<MemStore>, lpn: u32) -> (char, u8) {
+fn state_of(ftl: &mut Lazy<AnyStore>, lpn: u32) -> (char, u8) {
     ftl.load_map_page(lpn / ftl.per_page(), false, Cause::Translation)
         .unwrap();
     let named = ftl.loaded_entry(lpn % ftl.per_page());
@@ -33,11 +33,11 @@ fn state_of(ftl: &mut Lazy<MemStore>, lpn: u32) -> (char, u8) {
 fn pages_go_through_the_states_of_the_papers_example() {
     let (mut ftl, _) = small_paper_device();
     let page = 5;
-    let convert = |ftl: &mut Lazy<MemStore>, block| {
+    let convert = |ftl: &mut Lazy<AnyStore>, block| {
         ftl.space.seal(HOST).unwrap();
         ftl.convert(block).unwrap();
     };
-    let collect = |ftl: &mut Lazy<MemStore>, block| {
+    let collect = |ftl: &mut Lazy<AnyStore>, block| {
         ftl.evacuate(block, Cause::Gc).unwrap();
         assert_eq!(ftl.space.erase_released(Cause::Gc).unwrap(), 1);
     };
@@ -100,7 +100,7 @@ fn a_conversion_costs_a_program_per_mapping_page_and_a_read_per_miss() {
 fn the_papers_tables_have_the_papers_size() {
     let device = Profile::find("lazyftl").unwrap();
     assert_eq!(map_pages(&device.geometry, 524_288), 1024);
-    let chip = Chip::open(*device, OobOnlyStore::new(device.geometry)).unwrap();
+    let chip = Chip::over(*device, OobOnlyStore::new(device.geometry)).unwrap();
     let ftl = new(chip, &config(524_000, &[]), Start::Format).unwrap();
     let report = ftl.ram_report();
     let paper = |part| {
@@ -118,7 +118,7 @@ fn the_papers_tables_have_the_papers_size() {
 
 /// Runs on the paper's device; sums the cost of writes by elapsed time and by operations.
 struct Meter {
-    ftl: Box<dyn Ftl<OobOnlyStore>>,
+    ftl: Box<dyn Ftl>,
     at: Nanos,
     page: Vec<u8>,
     writes: u64,
@@ -139,7 +139,7 @@ impl Meter {
         let layout = scheme
             .layout(device, 0, 0.07, &config(0, &params).params)
             .unwrap();
-        let chip = Chip::open(layout.profile, OobOnlyStore::new(layout.profile.geometry)).unwrap();
+        let chip = Chip::over(layout.profile, OobOnlyStore::new(layout.profile.geometry)).unwrap();
         let ftl = scheme
             .start(chip, &config(layout.logical_pages, &params), Start::Format)
             .unwrap();

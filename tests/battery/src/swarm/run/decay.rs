@@ -147,15 +147,11 @@ impl<'p, W: World> Runner<'p, W> {
     }
 }
 
-pub(super) fn read_role<S: Store>(
-    chip: &mut Chip<S>,
-    page: Ppn,
-    oob: &mut [u8],
-) -> Option<(Role, u32)> {
+pub(super) fn read_role(chip: &mut Chip, page: Ppn, oob: &mut [u8]) -> Option<(Role, u32)> {
     read_record(chip, page, oob).map(|record| (record.tag.role, record.tag.lpn))
 }
 
-fn read_record<S: Store>(chip: &mut Chip<S>, page: Ppn, oob: &mut [u8]) -> Option<Oob> {
+fn read_record(chip: &mut Chip, page: Ppn, oob: &mut [u8]) -> Option<Oob> {
     chip.read_oob(0, page, oob, Cause::Host).ok()?;
     Oob::decode(oob)
 }

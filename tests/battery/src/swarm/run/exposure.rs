@@ -41,7 +41,7 @@ impl Exposure {
     }
 }
 
-fn counts<S: Store>(chip: &Chip<S>) -> Vec<Counts> {
+fn counts(chip: &Chip) -> Vec<Counts> {
     let blocks = chip.geometry().all_blocks();
     let reads = |block| match chip.frontier(block) {
         // A block without a programmed page has no reads that matter.
@@ -69,7 +69,7 @@ impl<'p, W: World> Runner<'p, W> {
     }
 
     /// Compares the read counts of an opened chip with those before.
-    pub(super) fn compare_reads(&mut self, chip: &Chip<W::Store>) -> Verdict {
+    pub(super) fn compare_reads(&mut self, chip: &Chip) -> Verdict {
         let Some((left, cleanly)) = self.exposure.left.take() else {
             return Ok(());
         };

@@ -57,7 +57,7 @@ struct Runner<'p, W: World> {
     plan: &'p Plan,
     rig: &'p Rig,
     world: W,
-    ftl: Option<Box<dyn Ftl<W::Store>>>,
+    ftl: Option<Box<dyn Ftl>>,
     sync: Option<SyncHandle>,
     oracle: Oracle,
     classes: &'p mut Classes,
@@ -228,18 +228,19 @@ impl<'p, W: World> Runner<'p, W> {
             }
             Step::GiveBack(slots) => {
                 let ftl = self.ftl.as_mut().expect("the device serves");
-                let given = W::give_back(ftl.chip_mut().store_mut(), *slots as usize);
+                let store = ftl.chip_mut().store_mut();
+                let given = store.trim_free_slots(*slots as usize).unwrap_or(0);
                 self.classes.note_times("room given back", given as u64);
                 Ok(())
             }
         }
     }
 
-    fn ftl(&mut self) -> &mut dyn Ftl<W::Store> {
+    fn ftl(&mut self) -> &mut dyn Ftl {
         self.ftl.as_deref_mut().expect("the device serves")
     }
 
-    fn chip(&mut self) -> &mut Chip<W::Store> {
+    fn chip(&mut self) -> &mut Chip {
         self.ftl().chip_mut()
     }
 
@@ -275,7 +276,7 @@ impl<'p, W: World> Runner<'p, W> {
 
 /// Gives the chip of a mount its faults: in `failing.0` blocks a program fails after `failing.1`
 /// others.
-fn arm<S: Store>(chip: &mut Chip<S>, mut plan: FaultPlan, failing: Option<(u32, u32)>) {
+fn arm(chip: &mut Chip, mut plan: FaultPlan, failing: Option<(u32, u32)>) {
     if let Some((blocks, after)) = failing {
         let fault = Fault::ProgramFail;
         let of = |block| BlockFault {
@@ -290,7 +291,7 @@ fn arm<S: Store>(chip: &mut Chip<S>, mut plan: FaultPlan, failing: Option<(u32, 
 
 /// The blocks that a mount opens next, if its streams prefer no die: blank ones, the least worn
 /// first.
-fn next_blocks<S: Store>(chip: &Chip<S>, count: u32) -> Vec<Pbn> {
+fn next_blocks(chip: &Chip, count: u32) -> Vec<Pbn> {
     let is_blank = |block: &Pbn| chip.bad(*block).is_none() && chip.frontier(*block) == 0;
     let mut blank: Vec<Pbn> = chip.geometry().all_blocks().filter(is_blank).collect();
     blank.sort_by_key(|block| (chip.erase_count(*block), *block));
@@ -299,7 +300,7 @@ fn next_blocks<S: Store>(chip: &Chip<S>, count: u32) -> Vec<Pbn> {
 }
 
 /// Number of bad blocks.
-fn bad_blocks<S: Store>(chip: &Chip<S>) -> usize {
+fn bad_blocks(chip: &Chip) -> usize {
     let mut blocks = chip.geometry().all_blocks();
     blocks
         .by_ref()

@@ -262,7 +262,7 @@ impl<'p, W: World> Runner<'p, W> {
     /// Returns whether the mount reached the cut.
     fn cut_inside_mount(&mut self, cut: Cut) -> Result<bool, Failed> {
         let (environment, failing, mut bad) = (self.environment(None), self.failing, 0);
-        let mut prepare = |chip: &mut Chip<W::Store>| {
+        let mut prepare = |chip: &mut Chip| {
             bad = bad_blocks(chip);
             arm(chip, environment.clone(), failing);
         };
