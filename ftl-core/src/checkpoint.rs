@@ -17,7 +17,7 @@ use crate::int::{index, to_u32, to_u64};
 use crate::ram::{vec_bytes, vec_most};
 use crate::scan::{Head, scan_block};
 use crate::space::{Space, StreamId};
-use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
+use nand_model::{Cause, Geometry, Pbn, Ppn};
 use std::collections::BTreeMap;
 
 /// A complete set, as read from flash.
@@ -116,11 +116,7 @@ impl Checkpoints {
     }
 
     /// Begins a set of `total` chunks.
-    pub(crate) fn begin<S: Store>(
-        &mut self,
-        space: &mut Space<S>,
-        total: u32,
-    ) -> Result<(), FtlError> {
+    pub(crate) fn begin(&mut self, space: &mut Space, total: u32) -> Result<(), FtlError> {
         assert!(
             self.writing.is_none() && total > 0,
             "a checkpoint of {total} chunks begins; another one is in progress: {}",
@@ -147,9 +143,9 @@ impl Checkpoints {
 
     /// Writes the next chunk, whose content covers programs up to `upto`. If that completes the
     /// set, releases the oldest set and returns the new set's number.
-    pub(crate) fn write<S: Store>(
+    pub(crate) fn write(
         &mut self,
-        space: &mut Space<S>,
+        space: &mut Space,
         payload: &[u8],
         upto: u64,
     ) -> Result<Option<u64>, FtlError> {
@@ -218,9 +214,9 @@ impl Checkpoints {
     /// Reads every set on flash. Keeps the newest complete sets, releases the others, and returns
     /// the newest `wanted` of those kept, oldest first. The others are read only for their
     /// integrity: a set can be as large as the map.
-    pub(crate) fn load<S: Store>(
+    pub(crate) fn load(
         &mut self,
-        space: &mut Space<S>,
+        space: &mut Space,
         heads: &[Head],
         wanted: usize,
         scanned: &mut u64,
@@ -283,8 +279,8 @@ impl Checkpoints {
 
     /// Reads a set, several pages of a block at once; `None` if it is not complete. Keeps its
     /// content if that is wanted.
-    fn read_set<S: Store>(
-        space: &mut Space<S>,
+    fn read_set(
+        space: &mut Space,
         id: u64,
         pages: &BTreeMap<u32, (Ppn, bool)>,
         is_wanted: bool,

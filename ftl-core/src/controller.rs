@@ -23,11 +23,11 @@ use crate::stats::{
     BlockView, Lookups, MountReport, RamEntry, RamPart, RamReport, SchemeStats, StreamView,
 };
 use crate::trims::Trims;
-use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Store};
+use nand_model::{Cause, Chip, Geometry, Nanos, Pbn};
 
 /// A scheme over a chip: the shared parts and the scheme's map.
-pub(crate) struct Controller<S: Store, M> {
-    pub(crate) space: Space<S>,
+pub(crate) struct Controller<M> {
+    pub(crate) space: Space,
     pub(crate) gc: GcState,
     pub(crate) checkpoints: Checkpoints,
     /// Pages visible to the host.
@@ -40,7 +40,7 @@ pub(crate) struct Controller<S: Store, M> {
 
 /// A scheme's map. Before other calls of a request, the controller calls [`Mapping::begin`] and
 /// rejects the request if a read-only device cannot serve it.
-pub(crate) trait Mapping<S: Store>: GarbageCollect<S> {
+pub(crate) trait Mapping: GarbageCollect {
     /// Returns the name in the table of schemes.
     fn name(&self) -> &'static str;
 
@@ -130,14 +130,14 @@ pub(crate) fn ram_entry(part: RamPart, entries: u64, paper: u64, real: u64, most
     }
 }
 
-impl<S: Store, M> Controller<S, M>
+impl<M> Controller<M>
 where
-    Self: Mapping<S>,
+    Self: Mapping,
 {
     /// Assembles a device, then formats or mounts it.
     pub(crate) fn start(
         start: Start,
-        space: Space<S>,
+        space: Space,
         gc: GcState,
         checkpoints: StreamId,
         logical_pages: u32,
@@ -245,7 +245,7 @@ where
         &mut self,
         common: StreamId,
         trims_of: impl FnOnce(&mut M) -> &mut Trims,
-    ) -> MountContext<'_, S> {
+    ) -> MountContext<'_> {
         MountContext {
             space: &mut self.space,
             trims: trims_of(&mut self.map),
@@ -359,9 +359,9 @@ where
     }
 }
 
-impl<S: Store, M: Send> Ftl<S> for Controller<S, M>
+impl<M: Send> Ftl for Controller<M>
 where
-    Self: Mapping<S>,
+    Self: Mapping,
 {
     fn scheme(&self) -> &'static str {
         self.name()
@@ -536,15 +536,15 @@ where
         Ok(wrong)
     }
 
-    fn chip(&self) -> &Chip<S> {
+    fn chip(&self) -> &Chip {
         self.space.flash.chip()
     }
 
-    fn chip_mut(&mut self) -> &mut Chip<S> {
+    fn chip_mut(&mut self) -> &mut Chip {
         self.space.flash.chip_mut()
     }
 
-    fn into_chip(self: Box<Self>) -> Chip<S> {
+    fn into_chip(self: Box<Self>) -> Chip {
         self.space.flash.into_chip()
     }
 }

@@ -5,7 +5,7 @@ use crate::format::{Flags, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
 use crate::int::{index, to_u32, to_u64};
 use crate::ram::{vec_bytes, vec_most};
 use crate::space::Space;
-use nand_model::{Cause, Geometry, Health, Pbn, Ppn, Store};
+use nand_model::{Cause, Geometry, Health, Pbn, Ppn};
 
 /// The valid pages of a block, in page order: data, records as read, and source pages.
 #[derive(Default)]
@@ -30,9 +30,9 @@ impl CopyBuffer {
 
     /// Reads every valid page of the block. Records carry LOST if the data is unreadable. The
     /// caller must [name](CopyBuffer::name) pages whose own record is lost.
-    pub(crate) fn load<S: Store>(
+    pub(crate) fn load(
         &mut self,
-        space: &mut Space<S>,
+        space: &mut Space,
         block: Pbn,
         cause: Cause,
     ) -> Result<(), FtlError> {
@@ -41,9 +41,9 @@ impl CopyBuffer {
 
     /// As [`Self::load`], for a block of the controller's own pages, which
     /// [`Space::append_own_copy`] relocates.
-    pub(crate) fn load_own<S: Store>(
+    pub(crate) fn load_own(
         &mut self,
-        space: &mut Space<S>,
+        space: &mut Space,
         block: Pbn,
         cause: Cause,
     ) -> Result<(), FtlError> {
@@ -57,9 +57,9 @@ impl CopyBuffer {
     }
 
     /// As [`Self::load`], with at most the first `most` valid pages.
-    pub(crate) fn load_first<S: Store>(
+    pub(crate) fn load_first(
         &mut self,
-        space: &mut Space<S>,
+        space: &mut Space,
         block: Pbn,
         most: u32,
         cause: Cause,
@@ -71,7 +71,7 @@ impl CopyBuffer {
         outcome
     }
 
-    fn list_first<S: Store>(&mut self, space: &Space<S>, block: Pbn, most: u32) {
+    fn list_first(&mut self, space: &Space, block: Pbn, most: u32) {
         self.from.clear();
         space.table.list_valid(block, &mut self.from);
         self.from.truncate(index(most));
@@ -85,9 +85,9 @@ impl CopyBuffer {
     }
 
     /// As [`Self::load`], with the given pages of any blocks.
-    pub(crate) fn load_pages<S: Store>(
+    pub(crate) fn load_pages(
         &mut self,
-        space: &mut Space<S>,
+        space: &mut Space,
         pages: &[Ppn],
         cause: Cause,
     ) -> Result<(), FtlError> {
@@ -102,9 +102,9 @@ impl CopyBuffer {
         self.load_into(space, from, cause)
     }
 
-    fn load_into<S: Store>(
+    fn load_into(
         &mut self,
-        space: &mut Space<S>,
+        space: &mut Space,
         from: Vec<Ppn>,
         cause: Cause,
     ) -> Result<(), FtlError> {
@@ -116,9 +116,9 @@ impl CopyBuffer {
 
     /// Reads every programmed page of the block only to let the chip check its health. Returns the
     /// number of pages.
-    pub(crate) fn scan_block<S: Store>(
+    pub(crate) fn scan_block(
         &mut self,
-        space: &mut Space<S>,
+        space: &mut Space,
         block: Pbn,
         cause: Cause,
     ) -> Result<u32, FtlError> {
@@ -130,12 +130,7 @@ impl CopyBuffer {
     }
 
     /// Reads pages, block by block.
-    fn read<S: Store>(
-        &mut self,
-        space: &mut Space<S>,
-        from: &[Ppn],
-        cause: Cause,
-    ) -> Result<(), FtlError> {
+    fn read(&mut self, space: &mut Space, from: &[Ppn], cause: Cause) -> Result<(), FtlError> {
         let geometry = space.geometry();
         self.records.resize(from.len(), [0; OOB_SLOT]);
         let mut done = 0;
@@ -148,9 +143,9 @@ impl CopyBuffer {
     }
 
     /// Reads ascending pages of one block into the buffer positions from `first` on.
-    fn read_run<S: Store>(
+    fn read_run(
         &mut self,
-        space: &mut Space<S>,
+        space: &mut Space,
         first: usize,
         run: &[Ppn],
         cause: Cause,
@@ -266,6 +261,7 @@ mod tests {
     use super::*;
     use crate::flash::Flash;
     use crate::space::StreamSpec;
+    use nand_model::Store;
     use nand_model::store::MemStore;
     use nand_model::{Chip, Profile};
 

@@ -10,12 +10,11 @@ use crate::error::FtlError;
 use crate::events::EventLog;
 use crate::flash::DeferredRead;
 use crate::stats::{BlockView, Lookups, RamReport, SchemeStats, StreamView};
-use nand_model::store::AnyStore;
-use nand_model::{Chip, Nanos, Pbn, Store};
+use nand_model::{Chip, Nanos, Pbn};
 
 /// A flash translation layer over a chip. One caller at a time. Every verb takes its
 /// earliest start time and returns its completion time, in emulated time.
-pub trait Ftl<S: Store = AnyStore>: Send {
+pub trait Ftl: Send {
     /// Returns the scheme's name, as in the table.
     fn scheme(&self) -> &'static str;
 
@@ -135,13 +134,13 @@ pub trait Ftl<S: Store = AnyStore>: Send {
     fn check(&mut self) -> Result<Vec<String>, FtlError>;
 
     /// Returns the chip.
-    fn chip(&self) -> &Chip<S>;
+    fn chip(&self) -> &Chip;
 
     /// Returns the chip, for fault plans and access to the store.
-    fn chip_mut(&mut self) -> &mut Chip<S>;
+    fn chip_mut(&mut self) -> &mut Chip;
 
     /// Drops all state in RAM, as a power cut does, and returns the chip.
-    fn into_chip(self: Box<Self>) -> Chip<S>;
+    fn into_chip(self: Box<Self>) -> Chip;
 }
 
 /// How a device starts.

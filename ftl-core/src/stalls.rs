@@ -5,7 +5,7 @@
 //! nothing.
 
 use crate::gc::GarbageCollect;
-use nand_model::{Cause, Nanos, Store};
+use nand_model::{Cause, Nanos};
 
 /// Host writes that waited for work of one cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Stalls {
 }
 
 /// Measures work of a scheme.
-pub(crate) trait StalledBy<S: Store>: GarbageCollect<S> {
+pub(crate) trait StalledBy: GarbageCollect {
     /// Runs work of this cause. If a host write waits for it, the time counts as a stall.
     fn stalled_by<R>(&mut self, cause: Cause, work: impl FnOnce(&mut Self) -> R) -> R {
         let space = self.parts().0;
@@ -91,7 +91,7 @@ pub(crate) trait StalledBy<S: Store>: GarbageCollect<S> {
     }
 }
 
-impl<S: Store, T: GarbageCollect<S>> StalledBy<S> for T {}
+impl<T: GarbageCollect> StalledBy for T {}
 
 #[cfg(test)]
 mod tests {

@@ -20,7 +20,7 @@ use crate::format::{Flags, PageTag, Role};
 use crate::int::{index, to_u32, to_u64};
 use crate::ram::{tree_bytes, tree_most, vec_bytes};
 use crate::space::{Space, StreamId};
-use nand_model::{Cause, Geometry, Ppn, Store};
+use nand_model::{Cause, Geometry, Ppn};
 use std::collections::BTreeMap;
 
 /// Range of a valid TRIM page, and its version.
@@ -157,9 +157,9 @@ impl Trims {
     }
 
     /// Programs the record of a trim, which is in effect once it is on flash.
-    pub(crate) fn record<S: Store>(
+    pub(crate) fn record(
         &mut self,
-        space: &mut Space<S>,
+        space: &mut Space,
         first: Lpn,
         count: u32,
         ver: u64,
@@ -182,11 +182,7 @@ impl Trims {
 
     /// Writes the bitmap of the next chunk, as of version `ver`, and releases the TRIM pages it
     /// replaces.
-    pub(crate) fn write_bitmap<S: Store>(
-        &mut self,
-        space: &mut Space<S>,
-        ver: u64,
-    ) -> Result<(), FtlError> {
+    pub(crate) fn write_bitmap(&mut self, space: &mut Space, ver: u64) -> Result<(), FtlError> {
         let capacity = TrimBitmap::capacity(space.geometry().page_bytes);
         let lpn = to_u32(self.next_chunk) * capacity;
         assert!(
@@ -212,7 +208,7 @@ impl Trims {
         Ok(())
     }
 
-    fn program<S: Store>(&mut self, space: &mut Space<S>, extent: Extent) -> Result<(), FtlError> {
+    fn program(&mut self, space: &mut Space, extent: Extent) -> Result<(), FtlError> {
         let tag = PageTag {
             role: Role::Trim,
             flags: Flags::NONE,
@@ -225,7 +221,7 @@ impl Trims {
         Ok(())
     }
 
-    fn invalidate_superseded<S: Store>(&mut self, space: &mut Space<S>) {
+    fn invalidate_superseded(&mut self, space: &mut Space) {
         let capacity = TrimBitmap::capacity(space.geometry().page_bytes);
         let bitmaps = &self.bitmaps;
         self.live.retain(|ppn, extent| {

@@ -6,7 +6,7 @@ use crate::error::FtlError;
 use crate::format::Role;
 use crate::int::count_up;
 use crate::space::Space;
-use nand_model::{Pbn, Store};
+use nand_model::Pbn;
 
 /// Relocates cold data into worn blocks. It acts when the gap between the most and the least erased
 /// block exceeds `max(floor, 5 % of the mean)`. The floor is at most a quarter of the rated cycles.
@@ -38,7 +38,7 @@ impl ColdToWorn {
     }
 
     /// Returns the block to relocate, if any. Scans every block: call once per many erases.
-    pub(crate) fn candidate<S: Store>(&self, space: &Space<S>) -> Option<Pbn> {
+    pub(crate) fn candidate(&self, space: &Space) -> Option<Pbn> {
         let (chip, table) = (space.flash.chip(), &space.table);
         let in_use = |block: Pbn, state: State| match state {
             State::Full => true,

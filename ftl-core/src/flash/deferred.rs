@@ -99,7 +99,7 @@ impl DeferredRead {
     }
 }
 
-impl<S: Store> Flash<S> {
+impl Flash {
     /// Makes the following host reads copy their pages.
     #[inline]
     pub(crate) fn copy_reads(&mut self) {

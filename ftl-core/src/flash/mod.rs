@@ -16,8 +16,8 @@ use nand_model::{Chip, Geometry, Health, Nanos, Ppn, Store};
 pub(crate) use own::OwnPage;
 
 /// A chip with the counters that every program needs.
-pub(crate) struct Flash<S> {
-    chip: Chip<S>,
+pub(crate) struct Flash {
+    chip: Chip,
     now: Nanos,
     /// End of the latest program so far.
     ended: Nanos,
@@ -48,8 +48,8 @@ pub(crate) struct Parts {
     end: Nanos,
 }
 
-impl<S: Store> Flash<S> {
-    pub(crate) fn new(mut chip: Chip<S>) -> Self {
+impl Flash {
+    pub(crate) fn new(mut chip: Chip) -> Self {
         let mut kept = (!chip.store().keeps_data()).then(MetadataCopies::default);
         let left = chip.store_mut().take_data();
         if let Some(kept) = &mut kept {
@@ -89,16 +89,16 @@ impl<S: Store> Flash<S> {
         (now, most)
     }
 
-    pub(crate) fn chip(&self) -> &Chip<S> {
+    pub(crate) fn chip(&self) -> &Chip {
         &self.chip
     }
 
-    pub(crate) fn chip_mut(&mut self) -> &mut Chip<S> {
+    pub(crate) fn chip_mut(&mut self) -> &mut Chip {
         &mut self.chip
     }
 
     /// Returns the chip; the copies stay in its store for the next controller.
-    pub(crate) fn into_chip(mut self) -> Chip<S> {
+    pub(crate) fn into_chip(mut self) -> Chip {
         if let Some(kept) = self.kept.take() {
             let pages = kept.into_pages(self.chip.geometry());
             self.chip.store_mut().leave_data(pages);

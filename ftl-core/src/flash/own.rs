@@ -10,7 +10,7 @@ use super::Flash;
 use crate::error::FtlError;
 use crate::format::{Flags, OOB_SLOT, Oob, PageTag};
 use crate::ram::vec_bytes;
-use nand_model::{Cause, Ppn, RunError, Store};
+use nand_model::{Cause, Ppn, RunError};
 
 /// One of the controller's own pages in RAM, or the changes of the copy that stands for it.
 pub(crate) struct OwnPage {
@@ -60,7 +60,7 @@ pub(super) fn set_word(page: &mut [u8], number: u32, word: u32) {
     page[4 * number as usize..][..4].copy_from_slice(&word.to_le_bytes());
 }
 
-impl<S: Store> Flash<S> {
+impl Flash {
     /// Returns the content of the page that was last read, renewed or programmed.
     #[inline]
     pub(crate) fn own<'a>(&'a self, page: &'a OwnPage) -> &'a [u8] {

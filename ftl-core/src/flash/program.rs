@@ -5,9 +5,9 @@ use super::kept::is_own;
 use crate::error::FtlError;
 use crate::format::{Flags, OOB_BYTES, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
 use crate::int::{count_up, to_u32, to_u64};
-use nand_model::{Cause, NandError, Part, Pbn, Ppn, RunError, Store};
+use nand_model::{Cause, NandError, Part, Pbn, Ppn, RunError};
 
-impl<S: Store> Flash<S> {
+impl Flash {
     /// Programs a padding page, which has no mark.
     pub(crate) fn program_padding(
         &mut self,

@@ -4,9 +4,9 @@ use super::{DeferredRun, Flash};
 use crate::error::FtlError;
 use crate::format::{Flags, LOST, OOB_BYTES, OOB_SLOT, Oob, UNMAPPED};
 use crate::int::{index, to_u32};
-use nand_model::{Cause, Health, NandError, Part, Ppn, Store};
+use nand_model::{Cause, Health, NandError, Part, Ppn};
 
-impl<S: Store> Flash<S> {
+impl Flash {
     /// Reads only a page's record and scheme part. Returns `None` if they are blank, foreign or
     /// lost.
     #[inline]

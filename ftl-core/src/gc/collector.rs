@@ -17,7 +17,7 @@ use crate::space::Space;
 use crate::stalls::StalledBy;
 use crate::stats::SchemeStats;
 use crate::wear::ColdToWorn;
-use nand_model::{Cause, Geometry, Pbn, Store};
+use nand_model::{Cause, Geometry, Pbn};
 
 /// Cold blocks that may be relocated at a time, after a burst of erases.
 const MAX_WEAR_MOVES: u64 = 4;
@@ -75,16 +75,12 @@ impl GcState {
     }
 
     /// Begins a session of the device.
-    pub(crate) fn begin_session<S: Store>(&mut self, space: &Space<S>) {
+    pub(crate) fn begin_session(&mut self, space: &Space) {
         self.scrub.begin(space);
     }
 
     /// Sets the policy that chooses victims; `None` is greedy.
-    pub(crate) fn set_policy<S: Store>(
-        &mut self,
-        policy: Option<Box<dyn VictimPolicy>>,
-        space: &mut Space<S>,
-    ) {
+    pub(crate) fn set_policy(&mut self, policy: Option<Box<dyn VictimPolicy>>, space: &mut Space) {
         if policy.as_ref().is_some_and(|policy| policy.wants_order()) {
             space.table.keep_order_of_closing();
         }
@@ -93,7 +89,7 @@ impl GcState {
 
     /// Returns the victim of the policy. Returns the emptiest block if the policy has none, its
     /// victim frees nothing, or the device cannot wait.
-    pub(crate) fn victim<S: Store>(&mut self, space: &mut Space<S>) -> Option<Pbn> {
+    pub(crate) fn victim(&mut self, space: &mut Space) -> Option<Pbn> {
         let emptiest = space.table.greedy_victim()?;
         let Some(policy) = &mut self.policy else {
             return Some(emptiest);
@@ -171,9 +167,9 @@ impl GcState {
 }
 
 /// A scheme with GC of single blocks.
-pub(crate) trait GarbageCollect<S: Store>: Sized {
+pub(crate) trait GarbageCollect: Sized {
     /// Returns the space and the GC state.
-    fn parts(&mut self) -> (&mut Space<S>, &mut GcState);
+    fn parts(&mut self) -> (&mut Space, &mut GcState);
 
     /// Returns the free blocks that relocating this block's valid pages may take.
     fn blocks_to_move(&self, victim: Pbn) -> u32;

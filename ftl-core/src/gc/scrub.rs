@@ -8,7 +8,7 @@ use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::int::narrow;
 use crate::space::Space;
-use nand_model::{Pbn, Store};
+use nand_model::Pbn;
 
 /// The parameter, for the tables of schemes.
 pub(crate) const PARAM: ParamDoc = ParamDoc {
@@ -40,12 +40,12 @@ impl Scrub {
     }
 
     /// Begins a session: the blocks that were due before are those of earlier ones.
-    pub(crate) fn begin<S: Store>(&mut self, space: &Space<S>) {
+    pub(crate) fn begin(&mut self, space: &Space) {
         self.done = self.due(space);
     }
 
     /// Returns the number of blocks due by now, over all rounds.
-    fn due<S: Store>(&self, space: &Space<S>) -> u64 {
+    fn due(&self, space: &Space) -> u64 {
         let now = space.flash.chip().hour(space.flash.now());
         let rounds = u64::from(now) * u64::from(space.geometry().blocks);
         rounds.checked_div(u64::from(self.hours)).unwrap_or(0)
@@ -53,7 +53,7 @@ impl Scrub {
 
     /// Returns the next block to read, if one is due. Chips without bit errors need no scrub.
     #[inline]
-    pub(crate) fn next<S: Store>(&mut self, space: &Space<S>) -> Option<Pbn> {
+    pub(crate) fn next(&mut self, space: &Space) -> Option<Pbn> {
         if self.hours == 0 || !space.flash.chip().has_bit_errors() {
             None
         } else {
@@ -62,7 +62,7 @@ impl Scrub {
     }
 
     #[cold]
-    fn next_due<S: Store>(&mut self, space: &Space<S>) -> Option<Pbn> {
+    fn next_due(&mut self, space: &Space) -> Option<Pbn> {
         let (due, blocks) = (self.due(space), u64::from(space.geometry().blocks));
         // One round is enough, however much time has passed.
         self.done = self.done.max(due.saturating_sub(blocks));
@@ -78,7 +78,7 @@ impl Scrub {
 }
 
 /// Returns the blocks that need a refresh, without those whose data is too fresh to benefit.
-pub(crate) fn due<S: Store>(space: &Space<S>) -> Vec<Pbn> {
+pub(crate) fn due(space: &Space) -> Vec<Pbn> {
     let (chip, now) = (space.flash.chip(), space.flash.now());
     let settled = |block: &Pbn| {
         let (hours, reads) = chip.exposure(now, *block);

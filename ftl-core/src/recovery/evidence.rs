@@ -5,7 +5,7 @@ use crate::flash::Flash;
 use crate::format::Oob;
 use crate::int::index;
 use crate::scan::{BlockEnd, suspects};
-use nand_model::{PageOrder, Pbn, Ppn, Store};
+use nand_model::{PageOrder, Pbn, Ppn};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
@@ -90,7 +90,7 @@ struct Suspect {
 
 impl Suspects {
     /// Adds the suspects of a scanned block.
-    pub(crate) fn note<S: Store>(&mut self, flash: &Flash<S>, block: Pbn, ends: BlockEnd) {
+    pub(crate) fn note(&mut self, flash: &Flash, block: Pbn, ends: BlockEnd) {
         let geometry = flash.geometry();
         let die = geometry.die_of(block);
         self.newest.resize(index(geometry.dies()), 0);

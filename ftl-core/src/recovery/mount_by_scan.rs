@@ -14,11 +14,10 @@ use crate::scan::scan_heads;
 use crate::space::{Space, StreamId};
 use crate::stats::MountReport;
 use crate::trims::Trims;
-use nand_model::Store;
 
 /// Parts of a scheme that the mount fills in.
-pub(crate) struct MountContext<'a, S> {
-    pub(crate) space: &'a mut Space<S>,
+pub(crate) struct MountContext<'a> {
+    pub(crate) space: &'a mut Space,
     pub(crate) trims: &'a mut Trims,
     pub(crate) checkpoints: &'a mut Checkpoints,
     pub(crate) next_ver: &'a mut u64,
@@ -29,8 +28,8 @@ pub(crate) struct MountContext<'a, S> {
 }
 
 /// A scheme that is mounted by a scan of all records.
-pub(crate) trait MountByScan<S: Store>: GarbageCollect<S> {
-    fn parts_to_mount(&mut self) -> MountContext<'_, S>;
+pub(crate) trait MountByScan: GarbageCollect {
+    fn parts_to_mount(&mut self) -> MountContext<'_>;
 
     /// Rebuilds the scheme's tables from the scan result.
     fn rebuild_tables(&mut self, newest: &ScanResult) -> Result<(), FtlError>;
@@ -82,7 +81,7 @@ pub(crate) trait MountByScan<S: Store>: GarbageCollect<S> {
     }
 }
 
-impl<S: Store> MountContext<'_, S> {
+impl MountContext<'_> {
     /// Reads the records, and the state of a clean shutdown if there is one.
     fn scan_oob(&mut self) -> Result<(Option<ShutdownState>, ScanResult), FtlError> {
         let (pages, mut scanned) = (self.logical_pages, 0);

@@ -17,7 +17,7 @@ use crate::int::{index, to_u64};
 use crate::scan::{Head, scan_block};
 use crate::space::{Space, StreamId};
 use crate::trims::{TrimPage, Trims};
-use nand_model::{Pbn, Ppn, Store};
+use nand_model::{Pbn, Ppn};
 use std::collections::HashSet;
 
 /// Result of the scan.
@@ -36,8 +36,8 @@ pub(crate) struct ScanResult {
 /// Reads all records, sets the state of every block, and marks the selected pages valid. `clean` is
 /// set after a clean shutdown: no page can be unstable, and the set contains the blocks whose erase
 /// is known to have ended.
-pub(crate) fn scan_newest<S: Store>(
-    space: &mut Space<S>,
+pub(crate) fn scan_newest(
+    space: &mut Space,
     heads: &[Head],
     trims: &mut Trims,
     checkpoints: &Checkpoints,
@@ -121,9 +121,9 @@ struct Scan {
 }
 
 impl Scan {
-    fn read_block<S: Store>(
+    fn read_block(
         &mut self,
-        space: &mut Space<S>,
+        space: &mut Space,
         block: Pbn,
         logical_pages: u32,
         scanned: &mut u64,
@@ -149,9 +149,9 @@ impl Scan {
 impl ScanResult {
     /// Reads the trim pages. Returns, by logical page, the oldest version that no trim has
     /// discarded.
-    fn adopt_trims<S: Store>(
+    fn adopt_trims(
         &mut self,
-        space: &mut Space<S>,
+        space: &mut Space,
         scan: &mut Scan,
         trims: &mut Trims,
     ) -> Result<Vec<u64>, FtlError> {
@@ -218,12 +218,7 @@ impl ScanResult {
         self.programmed[lpn.index()] = pseq;
     }
 
-    fn classify_blocks<S: Store>(
-        &self,
-        space: &mut Space<S>,
-        checkpoints: &Checkpoints,
-        pinned_wait: bool,
-    ) {
+    fn classify_blocks(&self, space: &mut Space, checkpoints: &Checkpoints, pinned_wait: bool) {
         let empty = self
             .rewrites
             .classify_blocks(space, checkpoints, pinned_wait, |_| false);
@@ -232,9 +227,9 @@ impl ScanResult {
 
     /// Rewrites the pages that the cut may have left unstable, so that they keep the content that
     /// this mount has read. Then releases the blocks that had to wait for the rewrite.
-    pub(crate) fn rewrite<S: Store>(
+    pub(crate) fn rewrite(
         &mut self,
-        space: &mut Space<S>,
+        space: &mut Space,
         trims: &mut Trims,
         checkpoints: &Checkpoints,
         stream: StreamId,
@@ -255,15 +250,15 @@ impl ScanResult {
 }
 
 /// Tables that a rewrite updates.
-struct Tables<'a, S> {
-    space: &'a mut Space<S>,
+struct Tables<'a> {
+    space: &'a mut Space,
     trims: &'a mut Trims,
     stream: StreamId,
     newest: &'a mut ScanResult,
 }
 
-impl<S: Store> Rewriter<S> for Tables<'_, S> {
-    fn space(&mut self) -> &mut Space<S> {
+impl Rewriter for Tables<'_> {
+    fn space(&mut self) -> &mut Space {
         self.space
     }
 

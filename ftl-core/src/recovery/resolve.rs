@@ -12,7 +12,7 @@ use super::evidence::{Evidence, Suspects, Version};
 use super::rewrite::Rewrites;
 use crate::error::FtlError;
 use crate::space::Space;
-use nand_model::{Cause, Ppn, Store};
+use nand_model::{Cause, Ppn};
 
 /// What the map and the trims contain about a logical page.
 #[derive(Clone, Copy, Default)]
@@ -32,8 +32,8 @@ pub(crate) struct MapCandidate {
 ///
 /// # Errors
 /// Power is lost, or the host cannot read the image.
-pub(crate) fn resolve<S: Store>(
-    space: &mut Space<S>,
+pub(crate) fn resolve(
+    space: &mut Space,
     evidence: &Evidence,
     candidate: &MapCandidate,
     versions: &[Version],
@@ -91,8 +91,8 @@ pub(crate) fn resolve<S: Store>(
 ///
 /// # Errors
 /// Power is lost, or the host cannot read the image.
-pub(crate) fn read_page<S: Store>(
-    space: &mut Space<S>,
+pub(crate) fn read_page(
+    space: &mut Space,
     ppn: Ppn,
     discarded: &mut u64,
 ) -> Result<Option<Vec<u8>>, FtlError> {
@@ -117,8 +117,8 @@ pub(crate) struct FoundTrim<T> {
 ///
 /// # Errors
 /// Power is lost, or the host cannot read the image.
-pub(crate) fn read_trims<S: Store, T>(
-    space: &mut Space<S>,
+pub(crate) fn read_trims<T>(
+    space: &mut Space,
     mut records: Vec<Version>,
     suspects: &Suspects,
     discarded: &mut u64,

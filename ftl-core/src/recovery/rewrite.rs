@@ -11,7 +11,7 @@ use crate::checkpoint::Checkpoints;
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role};
 use crate::space::{Space, StreamId};
-use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
+use nand_model::{Cause, Geometry, Pbn, Ppn};
 use std::collections::HashSet;
 
 /// Page to rewrite.
@@ -29,8 +29,8 @@ pub(crate) struct Rewrites {
 }
 
 /// A scheme, or its tables, during a mount.
-pub(crate) trait Rewriter<S: Store> {
-    fn space(&mut self) -> &mut Space<S>;
+pub(crate) trait Rewriter {
+    fn space(&mut self) -> &mut Space;
 
     /// Returns the stream and the role for copies of pages with this role.
     fn copies_of(&self, role: Role) -> (StreamId, Role);
@@ -64,17 +64,14 @@ impl Rewrites {
     ///
     /// # Errors
     /// No block is left, power is lost, or the host cannot write the image.
-    pub(crate) fn program<S: Store>(
-        &mut self,
-        rewriter: &mut impl Rewriter<S>,
-    ) -> Result<u64, FtlError> {
+    pub(crate) fn program(&mut self, rewriter: &mut impl Rewriter) -> Result<u64, FtlError> {
         rewriter.space().set_rewriting(true);
         let programmed = self.program_all(rewriter);
         rewriter.space().set_rewriting(false);
         programmed
     }
 
-    fn program_all<S: Store>(&mut self, rewriter: &mut impl Rewriter<S>) -> Result<u64, FtlError> {
+    fn program_all(&mut self, rewriter: &mut impl Rewriter) -> Result<u64, FtlError> {
         let mut programmed = 0;
         for rewrite in std::mem::take(&mut self.pages) {
             if !rewriter.space().table.is_valid(rewrite.from) {
@@ -113,9 +110,9 @@ impl Rewrites {
     /// equal blocks GC takes the oldest first, before the mount and after it. Returns the blocks
     /// without valid pages, which may be released: pinned blocks only if `pinned_wait` is false.
     /// Blocks that the scheme handles itself (`of_scheme`) stay as they are.
-    pub(crate) fn classify_blocks<S: Store>(
+    pub(crate) fn classify_blocks(
         &self,
-        space: &mut Space<S>,
+        space: &mut Space,
         checkpoints: &Checkpoints,
         pinned_wait: bool,
         of_scheme: impl Fn(Pbn) -> bool,

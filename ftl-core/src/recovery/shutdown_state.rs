@@ -13,7 +13,7 @@ use crate::format::{COUNTER_FOUND_MAX, Role};
 use crate::int::{low_u16, to_u32, to_u64};
 use crate::scan::Head;
 use crate::space::{Space, StreamId};
-use nand_model::{Geometry, Pbn, Store};
+use nand_model::{Geometry, Pbn};
 use std::collections::HashSet;
 
 /// Lowest bits of a block's state: the number of programmed pages.
@@ -46,11 +46,7 @@ impl ShutdownState {
     }
 
     /// Returns the current state. All pages must be safe, and no block may wait for its erase.
-    pub(crate) fn of<S: Store>(
-        space: &Space<S>,
-        next_ver: u64,
-        logical_pages: u32,
-    ) -> ShutdownState {
+    pub(crate) fn of(space: &Space, next_ver: u64, logical_pages: u32) -> ShutdownState {
         assert_eq!(
             space.released_blocks(),
             0,
@@ -157,9 +153,9 @@ impl ShutdownState {
     }
 
     /// Writes the set.
-    pub(crate) fn write<S: Store>(
+    pub(crate) fn write(
         &self,
-        space: &mut Space<S>,
+        space: &mut Space,
         checkpoints: &mut Checkpoints,
     ) -> Result<(), FtlError> {
         let bytes = self.encode();
@@ -181,8 +177,8 @@ impl ShutdownState {
     }
 
     /// Loads the state if the last shutdown was clean and no program or erase followed.
-    pub(crate) fn load<S: Store>(
-        space: &mut Space<S>,
+    pub(crate) fn load(
+        space: &mut Space,
         checkpoints: &mut Checkpoints,
         heads: &[Head],
         logical_pages: u32,
@@ -211,7 +207,7 @@ impl ShutdownState {
         Ok(Some(stop))
     }
 
-    fn still_holds<S: Store>(&self, space: &Space<S>, heads: &[Head]) -> bool {
+    fn still_holds(&self, space: &Space, heads: &[Head]) -> bool {
         let chip = space.flash.chip();
         let is_as_left = |(block, (head, was)): (Pbn, (&Head, &u64))| match *head {
             // Bad blocks are not in use and may have any content.
@@ -243,7 +239,7 @@ impl ShutdownState {
 
     /// Reopens the blocks that were open, except where [`Space::can_resume`] finds a gap in a block
     /// of an append-only stream.
-    pub(crate) fn resume<S: Store>(&self, space: &mut Space<S>) {
+    pub(crate) fn resume(&self, space: &mut Space) {
         for (stream, block) in &self.open {
             let (Ok(stream), Ok(block)) = (StreamId::try_from(*stream), u32::try_from(*block))
             else {

@@ -14,7 +14,7 @@ use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, Oob, Role};
 use crate::int::index;
-use nand_model::{Bad, Cause, Pbn, Ppn, Store};
+use nand_model::{Bad, Cause, Pbn, Ppn};
 
 /// Result of reading a block up to its first readable page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +39,7 @@ pub(crate) enum Head {
 }
 
 /// Reads the head of every block. The index is the block number. `scanned` counts OOB reads.
-pub(crate) fn scan_heads<S: Store>(
-    flash: &mut Flash<S>,
-    scanned: &mut u64,
-) -> Result<Vec<Head>, FtlError> {
+pub(crate) fn scan_heads(flash: &mut Flash, scanned: &mut u64) -> Result<Vec<Head>, FtlError> {
     let geometry = *flash.geometry();
     geometry
         .all_blocks()
@@ -50,11 +47,7 @@ pub(crate) fn scan_heads<S: Store>(
         .collect()
 }
 
-fn scan_head<S: Store>(
-    flash: &mut Flash<S>,
-    block: Pbn,
-    scanned: &mut u64,
-) -> Result<Head, FtlError> {
+fn scan_head(flash: &mut Flash, block: Pbn, scanned: &mut u64) -> Result<Head, FtlError> {
     if flash.chip().bad(block) == Some(Bad::Factory) {
         return Ok(Head::Factory);
     }
@@ -87,8 +80,8 @@ fn scan_head<S: Store>(
 
 /// Returns whether the last page that no cut can have hit is final. If so, the first pages of the
 /// block are committed, and the scan need not read the pages between.
-fn is_committed_by_last_page<S: Store>(
-    flash: &mut Flash<S>,
+fn is_committed_by_last_page(
+    flash: &mut Flash,
     block: Pbn,
     scanned: &mut u64,
 ) -> Result<bool, FtlError> {
@@ -118,8 +111,8 @@ fn is_content((_, oob): &(Ppn, Oob)) -> bool {
 }
 
 /// Calls `each` for every page with a readable, committed record, in ascending order.
-pub(crate) fn scan_block<S: Store>(
-    flash: &mut Flash<S>,
+pub(crate) fn scan_block(
+    flash: &mut Flash,
     block: Pbn,
     scanned: &mut u64,
     mut each: impl FnMut(Ppn, Oob),
@@ -158,8 +151,8 @@ pub(crate) struct BlockEnd {
 
 /// Returns the records of a block's pages in ascending order; `None` where the record is
 /// unreadable. Observes their program numbers, so that none is used again.
-fn read_records<S: Store>(
-    flash: &mut Flash<S>,
+fn read_records(
+    flash: &mut Flash,
     block: Pbn,
     scanned: &mut u64,
 ) -> Result<Vec<(Ppn, Option<Oob>)>, FtlError> {
@@ -184,11 +177,7 @@ fn read_records<S: Store>(
 /// A cut tears the last page of a block and its LSB partner, and a mount does not continue the
 /// block. Such a page is ignored while the block is not full: its record may never have been
 /// complete.
-fn lost_before<S: Store>(
-    flash: &Flash<S>,
-    block: Pbn,
-    slots: &[(Ppn, Option<Oob>)],
-) -> Option<u64> {
+fn lost_before(flash: &Flash, block: Pbn, slots: &[(Ppn, Option<Oob>)]) -> Option<u64> {
     let is_full = index(flash.geometry().pages_per_block) == slots.len();
     let torn: Vec<Ppn> = if is_full && flash.chip().bad(block).is_none() {
         Vec::new()
@@ -202,8 +191,8 @@ fn lost_before<S: Store>(
 }
 
 /// Returns the pages of a block with a readable, committed record, in ascending order.
-fn committed_pages<S: Store>(
-    flash: &mut Flash<S>,
+fn committed_pages(
+    flash: &mut Flash,
     block: Pbn,
     scanned: &mut u64,
 ) -> Result<Vec<(Ppn, Oob)>, FtlError> {
@@ -211,8 +200,8 @@ fn committed_pages<S: Store>(
     Ok(keep_committed(flash, block, slots))
 }
 
-fn keep_committed<S: Store>(
-    flash: &Flash<S>,
+fn keep_committed(
+    flash: &Flash,
     block: Pbn,
     mut slots: Vec<(Ppn, Option<Oob>)>,
 ) -> Vec<(Ppn, Oob)> {
@@ -229,10 +218,7 @@ fn keep_committed<S: Store>(
 }
 
 /// Returns the suspects of a block: its last programmed page and the LSB partners.
-pub(crate) fn suspects<S: Store>(
-    flash: &Flash<S>,
-    block: Pbn,
-) -> impl Iterator<Item = Ppn> + use<S> {
+pub(crate) fn suspects(flash: &Flash, block: Pbn) -> impl Iterator<Item = Ppn> + use<> {
     let geometry = *flash.geometry();
     let last = flash.chip().frontier(block).checked_sub(1);
     let victims: Vec<u32> = last.map_or_else(Vec::new, |last| {

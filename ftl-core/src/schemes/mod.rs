@@ -29,7 +29,6 @@ use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::families::page_ram::{self, PageMap};
 use crate::ftl::{Ftl, Start};
-use nand_model::store::AnyStore;
 use nand_model::{Chip, Profile};
 use std::sync::{Mutex, PoisonError};
 
@@ -144,7 +143,7 @@ impl Scheme {
             shared_params: const { &page_ram::params_of::<M>() },
             ram_params: &[],
             overhead_blocks: page_ram::overhead_blocks::<M>,
-            constructor: page_ram::start::<AnyStore, M>,
+            constructor: page_ram::start::<M>,
         }
     }
 

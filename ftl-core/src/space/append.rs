@@ -10,9 +10,9 @@ use crate::error::FtlError;
 use crate::flash::{Flash, OwnPage};
 use crate::format::{OOB_SLOT, PageTag};
 use crate::int::{index, to_u32};
-use nand_model::{Cause, Geometry, NandError, Pbn, Ppn, RunError, Store};
+use nand_model::{Cause, Geometry, NandError, Pbn, Ppn, RunError};
 
-impl<S: Store> Space<S> {
+impl Space {
     /// Appends as many of the pages as fit into the stream's open block, at least one, and marks
     /// them valid. Returns the first page and the count. If a program fails, the remaining pages go
     /// to another block, and the failing block becomes [`Space::failing_block`].
@@ -198,7 +198,7 @@ impl<S: Store> Space<S> {
         &mut self,
         stream: StreamId,
         wanted: usize,
-        program: impl FnMut(&mut Flash<S>, Ppn, u64, usize) -> Result<(), RunError>,
+        program: impl FnMut(&mut Flash, Ppn, u64, usize) -> Result<(), RunError>,
     ) -> Result<(Ppn, u32), FtlError> {
         self.program_where(stream, wanted, |_, next| next, program)
     }
@@ -243,7 +243,7 @@ impl<S: Store> Space<S> {
         stream: StreamId,
         wanted: usize,
         first_page: impl Fn(&Geometry, Ppn) -> Ppn,
-        mut program: impl FnMut(&mut Flash<S>, Ppn, u64, usize) -> Result<(), RunError>,
+        mut program: impl FnMut(&mut Flash, Ppn, u64, usize) -> Result<(), RunError>,
     ) -> Result<(Ppn, u32), FtlError> {
         debug_assert!(wanted > 0, "no page is to be programmed in stream {stream}");
         loop {

@@ -4,9 +4,9 @@ use super::Space;
 use crate::block_table::State;
 use crate::checkpoint::Checkpoints;
 use crate::format::Role;
-use nand_model::{Pbn, Store};
+use nand_model::Pbn;
 
-impl<S: Store> Space<S> {
+impl Space {
     /// Compares the lists of blocks with their states; returns one line per difference. A block
     /// that is on no list is lost until the next mount.
     pub(crate) fn audit(&self) -> Vec<String> {

@@ -42,15 +42,15 @@ use crate::int::{index, to_u32};
 use crate::ram::{vec_bytes, vec_most};
 use crate::stalls::Stalls;
 use crate::stats::{BlockUse, BlockView, StreamView};
-use nand_model::{Cause, Geometry, Nanos, Pbn, Store};
+use nand_model::{Cause, Geometry, Nanos, Pbn};
 use pool::FreePool;
 use release::Released;
 use std::collections::VecDeque;
 use streams::{NEVER, OpenBlock, RECENT, Stream, UnsafeStreams};
 
 /// Layer between a scheme's tables and the chip.
-pub(crate) struct Space<S> {
-    pub(crate) flash: Flash<S>,
+pub(crate) struct Space {
+    pub(crate) flash: Flash,
     pub(crate) table: BlockTable,
     pub(crate) events: EventLog,
     pub(crate) stalls: Stalls,
@@ -89,9 +89,9 @@ pub(crate) struct Space<S> {
 const NO_BLOCK: FtlError =
     FtlError::ReadOnly("no erased block is left besides those for the next mount");
 
-impl<S: Store> Space<S> {
+impl Space {
     /// Creates a space over an unmounted chip: good blocks are not yet in the pool.
-    pub(crate) fn new(flash: Flash<S>, streams: &[StreamSpec]) -> Self {
+    pub(crate) fn new(flash: Flash, streams: &[StreamSpec]) -> Self {
         let geometry = *flash.geometry();
         assert!(
             index(flash.chip().pairs().span()) <= RECENT,

@@ -8,9 +8,8 @@ use crate::error::FtlError;
 use crate::format::{COUNTER_FOUND_MAX, Flags};
 use crate::int::to_u32;
 use crate::scan::provisional;
-use nand_model::Store;
 
-impl<S: Store> Space<S> {
+impl Space {
     /// Says whether a mount rewrites pages now: then the blocks kept for it may be taken.
     pub(crate) fn set_rewriting(&mut self, on: bool) {
         assert!(self.mounting, "pages are rewritten outside a mount");

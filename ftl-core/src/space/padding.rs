@@ -10,12 +10,12 @@ use super::{Space, StreamId};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::int::index;
-use nand_model::{Cause, NandError, Ppn, Store};
+use nand_model::{Cause, NandError, Ppn};
 
 /// Released blocks that may wait for their erase before padding is programmed for them.
 pub(super) const MAX_WAITING: u32 = 2;
 
-impl<S: Store> Space<S> {
+impl Space {
     /// Returns whether to program padding for released blocks. GC wants `wanted` free blocks, keeps
     /// `reserve`, and will take `needs` blocks for the next victim. A mount delays padding as long
     /// as possible, and so does a `patient` collector: padding between two GC runs would take more

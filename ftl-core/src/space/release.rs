@@ -7,7 +7,7 @@ use super::{Space, StreamId};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::int::to_u32;
-use nand_model::{Cause, NandError, Pbn, Store};
+use nand_model::{Cause, NandError, Pbn};
 
 /// Streams that hold the new versions of a released block's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) struct Released {
     merged: bool,
 }
 
-impl<S: Store> Space<S> {
+impl Space {
     /// Returns a full bad block that still has valid pages; GC takes it before any other.
     pub(crate) fn failing_block(&self) -> Option<Pbn> {
         self.failing.last().copied()

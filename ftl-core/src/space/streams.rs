@@ -235,7 +235,7 @@ impl UnsafeStreams {
     }
 }
 
-impl<S> Space<S> {
+impl Space {
     /// Returns the index of the view of such streams.
     pub(super) fn view_of(&mut self, spec: StreamSpec) -> u8 {
         let StreamSpec { kind, number, .. } = spec;

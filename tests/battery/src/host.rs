@@ -5,7 +5,7 @@ use crate::payload::{self, Seen};
 use crate::rig::Rig;
 use crate::workload::HostOp;
 use ftl_core::{Ftl, FtlError, Lpn, SchemeStats, Start};
-use nand_model::{Chip, FaultPlan, Store, SyncHandle};
+use nand_model::{Chip, FaultPlan, SyncHandle};
 
 /// A scheme in service, and its allowed contents.
 pub struct Host<'a> {

@@ -16,9 +16,9 @@ use crate::gc::GarbageCollect;
 use crate::int::{index, to_u32};
 use crate::space::StreamId;
 use crate::stalls::StalledBy;
-use nand_model::{Cause, Pbn, Ppn, Store};
+use nand_model::{Cause, Pbn, Ppn};
 
-impl<S: Store, P: Policy> HybridFtl<S, P> {
+impl<P: Policy> HybridFtl<P> {
     /// Merges a logical block. `candidate` is a log block that becomes its data block if that is
     /// cheaper. Returns the number of copied pages.
     pub(super) fn merge(

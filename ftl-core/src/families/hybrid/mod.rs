@@ -49,7 +49,7 @@ use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use crate::trims::Trims;
 use data::DataBlocks;
-use nand_model::{Cause, Chip, Geometry, PageOrder, Pairing, Pbn, Ppn, Profile, Store};
+use nand_model::{Cause, Chip, Geometry, PageOrder, Pairing, Pbn, Ppn, Profile};
 
 /// Stream of trim records and of pages that a mount programs.
 const COMMON: StreamId = 0;
@@ -150,12 +150,12 @@ pub(crate) struct Hybrid<P> {
 }
 
 /// A scheme of data blocks and log blocks over a chip.
-pub(crate) type HybridFtl<S, P> = Controller<S, Hybrid<P>>;
+pub(crate) type HybridFtl<P> = Controller<Hybrid<P>>;
 
-impl<S: Store, P: Policy> HybridFtl<S, P> {
+impl<P: Policy> HybridFtl<P> {
     /// Starts a scheme on a chip.
     pub(crate) fn create(
-        chip: Chip<S>,
+        chip: Chip,
         config: &FtlConfig,
         start: Start,
         policy: P,
@@ -205,7 +205,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 }
 
-impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
+impl<P: Policy> Mapping for HybridFtl<P> {
     fn name(&self) -> &'static str {
         P::NAME
     }
@@ -367,7 +367,7 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
     }
 }
 
-impl<S: Store, P: Policy> HybridFtl<S, P> {
+impl<P: Policy> HybridFtl<P> {
     fn logical_blocks(&self) -> u32 {
         self.logical_pages
             .div_ceil(self.space.geometry().pages_per_block)
@@ -405,7 +405,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     /// Returns the logical pages of a logical block.
-    fn pages_of(&self, lbn: Lbn) -> impl Iterator<Item = Lpn> + Clone + use<S, P> {
+    fn pages_of(&self, lbn: Lbn) -> impl Iterator<Item = Lpn> + Clone + use<P> {
         let pages = self.space.geometry().pages_per_block;
         let first = lbn.page(pages, 0);
         first.run(pages.min(self.logical_pages - first.raw()))

@@ -11,11 +11,11 @@ use crate::gc::{GarbageCollect, GcState};
 use crate::int::{narrow, to_u32, to_u64};
 use crate::space::{Space, StreamId};
 use crate::stalls::StalledBy;
-use nand_model::{Cause, Pbn, Ppn, Store};
+use nand_model::{Cause, Pbn, Ppn};
 
-impl<S: Store, P: Policy> GarbageCollect<S> for HybridFtl<S, P> {
+impl<P: Policy> GarbageCollect for HybridFtl<P> {
     #[inline]
-    fn parts(&mut self) -> (&mut Space<S>, &mut GcState) {
+    fn parts(&mut self) -> (&mut Space, &mut GcState) {
         (&mut self.space, &mut self.gc)
     }
 
@@ -126,7 +126,7 @@ impl<S: Store, P: Policy> GarbageCollect<S> for HybridFtl<S, P> {
     }
 }
 
-impl<S: Store, P: Policy> HybridFtl<S, P> {
+impl<P: Policy> HybridFtl<P> {
     /// Makes sure that the stream can take a page without touching the reserve.
     #[inline]
     pub(super) fn ensure_blocks(&mut self, stream: StreamId) -> Result<(), FtlError> {

@@ -9,11 +9,11 @@ use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::Role;
 use crate::recovery::{MountByScan, MountContext, ScanResult};
-use nand_model::{Pbn, Ppn, Store};
+use nand_model::{Pbn, Ppn};
 use std::cmp::Reverse;
 
-impl<S: Store, P: Policy> MountByScan<S> for HybridFtl<S, P> {
-    fn parts_to_mount(&mut self) -> MountContext<'_, S> {
+impl<P: Policy> MountByScan for HybridFtl<P> {
+    fn parts_to_mount(&mut self) -> MountContext<'_> {
         self.mount_context(COMMON, |map| &mut map.trims)
     }
 
@@ -51,7 +51,7 @@ impl<S: Store, P: Policy> MountByScan<S> for HybridFtl<S, P> {
     }
 }
 
-impl<S: Store, P: Policy> HybridFtl<S, P> {
+impl<P: Policy> HybridFtl<P> {
     /// Sets the data block of a logical block. Appends the pages in log blocks to `logged`.
     fn adopt_logical_block(&mut self, lbn: Lbn, newest: &ScanResult, logged: &mut Vec<(Lpn, Ppn)>) {
         let geometry = self.space.geometry();

@@ -7,7 +7,7 @@ use crate::config::{FtlConfig, Params};
 use crate::events::EventKind;
 use crate::ftl::{Ftl, Start};
 use crate::schemes::Scheme;
-use nand_model::store::{AnyStore, MemStore};
+use nand_model::store::MemStore;
 use nand_model::{Chip, Geometry, Pbn, Profile, SplitMix};
 
 /// A device of a scheme.
@@ -35,7 +35,7 @@ pub(crate) fn started<P: Policy>(
     profile: Profile,
     logical_pages: u32,
     params: &[(&str, &str)],
-) -> HybridFtl<AnyStore, P> {
+) -> HybridFtl<P> {
     let mut config = FtlConfig {
         logical_pages,
         params: Params::default(),
@@ -56,7 +56,7 @@ pub(crate) fn write(ftl: &mut dyn Ftl, lpn: u32, count: u32) {
 }
 
 /// Returns the age rank of the log block that is merged when blocks are short: 0 for the oldest.
-pub(crate) fn victim_rank<P: Policy>(ftl: &mut HybridFtl<AnyStore, P>) -> Option<usize> {
+pub(crate) fn victim_rank<P: Policy>(ftl: &mut HybridFtl<P>) -> Option<usize> {
     ftl.with_policy_view(|policy, view| {
         let victim = policy.victim(view)?;
         view.logs.iter().position(|log| log.block == victim)

@@ -7,9 +7,9 @@ use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role};
 use crate::int::to_u64;
 use crate::space::StreamId;
-use nand_model::{Cause, Ppn, Store};
+use nand_model::{Cause, Ppn};
 
-impl<S: Store, P: Policy> HybridFtl<S, P> {
+impl<P: Policy> HybridFtl<P> {
     /// Returns whether the page's offset in its data block is free.
     #[inline]
     pub(super) fn has_free_offset(&self, lpn: Lpn) -> bool {

@@ -16,7 +16,7 @@ use crate::format::COUNTER_FOUND_MAX;
 use crate::gc::GarbageCollect;
 use crate::ram::{vec_bytes, vec_most};
 use crate::scan::Head;
-use nand_model::{Geometry, Ppn, Store};
+use nand_model::{Geometry, Ppn};
 use std::collections::HashSet;
 
 /// A checkpoint in progress: its head as composed at the start, then the map in chunks. Each chunk
@@ -171,7 +171,7 @@ pub(super) struct ChunkCoverage {
     pub(super) ver: u64,
 }
 
-impl<S: Store, M: PageMap> PageMapFtl<S, M> {
+impl<M: PageMap> PageMapFtl<M> {
     /// Advances the checkpoint after `programs` host programs: begins one when it is due, and
     /// writes a few chunks.
     #[inline]

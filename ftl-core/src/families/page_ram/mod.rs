@@ -29,7 +29,7 @@ use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use checkpoint::MapWriter;
 pub use map::PageMap;
-use nand_model::{Cause, Chip, Ppn, Profile, Store};
+use nand_model::{Cause, Chip, Ppn, Profile};
 use settings::Settings;
 pub(crate) use settings::{PARAMS, params_of};
 use trims::Trims;
@@ -80,22 +80,22 @@ pub(crate) struct PageRam<M> {
 }
 
 /// The scheme over a chip.
-pub(crate) type PageMapFtl<S, M> = Controller<S, PageRam<M>>;
+pub(crate) type PageMapFtl<M> = Controller<PageRam<M>>;
 
 /// Starts the scheme of this map.
-pub(crate) fn start<S: Store, M: PageMap>(
-    chip: Chip<S>,
+pub(crate) fn start<M: PageMap>(
+    chip: Chip,
     config: &FtlConfig,
     start: Start,
-) -> Result<Box<dyn Ftl<S>>, FtlError> {
-    Ok(Box::new(create::<S, M>(chip, config, start)?))
+) -> Result<Box<dyn Ftl>, FtlError> {
+    Ok(Box::new(create::<M>(chip, config, start)?))
 }
 
-fn create<S: Store, M: PageMap>(
-    chip: Chip<S>,
+fn create<M: PageMap>(
+    chip: Chip,
     config: &FtlConfig,
     start: Start,
-) -> Result<PageMapFtl<S, M>, FtlError> {
+) -> Result<PageMapFtl<M>, FtlError> {
     let geometry = *chip.geometry();
     check_size(&geometry, config.logical_pages)?;
     let chunks = MapWriter::chunks(&geometry, config.logical_pages);
@@ -134,7 +134,7 @@ fn create<S: Store, M: PageMap>(
     Controller::start(start, space, gc, CHECKPOINT, pages, map)
 }
 
-impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
+impl<M: PageMap> Mapping for PageMapFtl<M> {
     fn name(&self) -> &'static str {
         M::NAME
     }
@@ -273,7 +273,7 @@ impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
     }
 }
 
-impl<S: Store, M: PageMap> PageMapFtl<S, M> {
+impl<M: PageMap> PageMapFtl<M> {
     #[inline(always)]
     fn write_page(&mut self, lpn: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let stream = match self.map.streams.host() {

@@ -10,11 +10,11 @@ use crate::format::{Flags, OOB_SLOT, Oob, PageTag, Role};
 use crate::gc::{GarbageCollect, GcState};
 use crate::int::to_u32;
 use crate::space::{Space, StreamId};
-use nand_model::{Cause, Pbn, Ppn, Store};
+use nand_model::{Cause, Pbn, Ppn};
 
-impl<S: Store, M: PageMap> GarbageCollect<S> for PageMapFtl<S, M> {
+impl<M: PageMap> GarbageCollect for PageMapFtl<M> {
     #[inline]
-    fn parts(&mut self) -> (&mut Space<S>, &mut GcState) {
+    fn parts(&mut self) -> (&mut Space, &mut GcState) {
         (&mut self.space, &mut self.gc)
     }
 
@@ -60,7 +60,7 @@ impl<S: Store, M: PageMap> GarbageCollect<S> for PageMapFtl<S, M> {
     }
 }
 
-impl<S: Store, M: PageMap> PageMapFtl<S, M> {
+impl<M: PageMap> PageMapFtl<M> {
     /// Ensures that the stream can take a page without touching the reserve.
     #[inline(always)]
     pub(super) fn ensure_space(&mut self, stream: StreamId) -> Result<(), FtlError> {

@@ -23,10 +23,10 @@ use crate::recovery::{
 };
 use crate::scan::{Head, scan_block, scan_heads};
 use crate::space::{Space, StreamId};
-use nand_model::{Cause, Pbn, Ppn, Store};
+use nand_model::{Cause, Pbn, Ppn};
 use std::collections::{HashMap, HashSet};
 
-impl<S: Store, M: PageMap> PageMapFtl<S, M> {
+impl<M: PageMap> PageMapFtl<M> {
     /// Mounts the scheme from the flash content.
     pub(super) fn mount_from_checkpoint(&mut self) -> Result<(), FtlError> {
         let mut scanned = 0;
@@ -347,8 +347,8 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     }
 }
 
-impl<S: Store, M: PageMap> Rewriter<S> for PageMapFtl<S, M> {
-    fn space(&mut self) -> &mut Space<S> {
+impl<M: PageMap> Rewriter for PageMapFtl<M> {
+    fn space(&mut self) -> &mut Space {
         &mut self.space
     }
 

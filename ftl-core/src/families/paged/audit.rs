@@ -4,7 +4,7 @@ use super::map::entry_at;
 use super::{PagedFtl, Policy, UNMAPPED};
 use crate::error::FtlError;
 use crate::format::{Oob, Role};
-use nand_model::{Cause, Ppn, Store};
+use nand_model::{Cause, Ppn};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ struct Expected {
     valid: BTreeSet<Ppn>,
 }
 
-impl<S: Store, P: Policy> PagedFtl<S, P> {
+impl<P: Policy> PagedFtl<P> {
     /// Compares every table with the chip. Adds one line per difference.
     pub(crate) fn audit(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
         wrong.extend(self.map.pending.audit());

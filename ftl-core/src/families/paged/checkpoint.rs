@@ -10,7 +10,7 @@ use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
 use crate::ram::{vec_bytes, vec_most};
-use nand_model::{Geometry, Store};
+use nand_model::Geometry;
 
 /// Content of a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Writer {
 /// Chunks written per host program while a checkpoint is in progress.
 const CHUNKS_PER_PROGRAM: u32 = 1;
 
-impl<S: Store, P: Policy> PagedFtl<S, P> {
+impl<P: Policy> PagedFtl<P> {
     /// Advances the checkpoint after `programs` host programs: begins one when it is due, and
     /// writes a few chunks.
     pub(crate) fn advance_checkpoint(&mut self, programs: u32) -> Result<(), FtlError> {

@@ -14,14 +14,14 @@ use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
 use crate::stalls::StalledBy;
-use nand_model::{Cause, Pbn, Ppn, Store};
+use nand_model::{Cause, Pbn, Ppn};
 
 /// Blocks that may be opened between two checks of the window: replacements of failing blocks,
 /// mapping blocks of one conversion. Mount extends the window by this number and by that of the
 /// lanes, since the parts of one request may open a block each.
 pub(crate) const WINDOW_SLACK: u64 = 16;
 
-impl<S: Store, P: Policy> PagedFtl<S, P> {
+impl<P: Policy> PagedFtl<P> {
     /// Converts one block if the update and cold area has no room for `more` blocks. Also converts
     /// a block that would get too old for the recovery window when another block is opened. Open
     /// blocks are included. Returns whether it converted one.

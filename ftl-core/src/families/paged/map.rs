@@ -6,7 +6,7 @@ use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
 use crate::stalls::StalledBy;
 use crate::stats::{Lookups, SchemeStats};
-use nand_model::{Cause, Ppn, Store};
+use nand_model::{Cause, Ppn};
 
 /// One bit per logical page: whether it has data.
 pub(crate) struct Mapped {
@@ -64,7 +64,7 @@ pub(crate) fn entry_at(page: &[u8], index: u32) -> Option<Ppn> {
         .map(Ppn::new)
 }
 
-impl<S: Store, P: Policy> PagedFtl<S, P> {
+impl<P: Policy> PagedFtl<P> {
     /// Returns the number of entries per mapping page.
     #[inline]
     pub(crate) fn per_page(&self) -> u32 {

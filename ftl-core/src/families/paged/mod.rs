@@ -61,7 +61,7 @@ use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use checkpoint::Writer;
 use map::Mapped;
-use nand_model::{Cause, Chip, Geometry, PairTable, Pbn, Ppn, Profile, Store};
+use nand_model::{Cause, Chip, Geometry, PairTable, Pbn, Ppn, Profile};
 use pending::Pending;
 pub(crate) use policy::Policy;
 pub(crate) use settings::{Settings, age_window_least, docs};
@@ -174,10 +174,7 @@ fn reserve(profile: &Profile) -> u32 {
 }
 
 /// Returns the common parameters of a scheme that looks up writes, on this chip.
-pub(crate) fn settings_of<S: Store>(
-    chip: &Chip<S>,
-    config: &FtlConfig,
-) -> Result<Settings, FtlError> {
+pub(crate) fn settings_of(chip: &Chip, config: &FtlConfig) -> Result<Settings, FtlError> {
     let geometry = chip.geometry();
     let checkpoint = checkpoint_pages(geometry, config.logical_pages, geometry.blocks);
     Settings::new(
@@ -239,9 +236,9 @@ pub(crate) struct PagedMap<P> {
 }
 
 /// A scheme over a chip.
-pub(crate) type PagedFtl<S, P> = Controller<S, PagedMap<P>>;
+pub(crate) type PagedFtl<P> = Controller<PagedMap<P>>;
 
-impl<S: Store, P: Policy> Mapping<S> for PagedFtl<S, P> {
+impl<P: Policy> Mapping for PagedFtl<P> {
     fn name(&self) -> &'static str {
         self.map.scheme
     }
@@ -475,11 +472,11 @@ impl<S: Store, P: Policy> Mapping<S> for PagedFtl<S, P> {
     }
 }
 
-impl<S: Store, P: Policy> PagedFtl<S, P> {
+impl<P: Policy> PagedFtl<P> {
     /// Starts a scheme of this family.
     pub(crate) fn create(
         scheme: &'static str,
-        chip: Chip<S>,
+        chip: Chip,
         config: &FtlConfig,
         settings: Settings,
         policy: P,

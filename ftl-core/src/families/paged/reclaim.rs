@@ -15,10 +15,10 @@ use crate::error::FtlError;
 use crate::format::{Flags, Oob, Role};
 use crate::gc::{GarbageCollect, GcState};
 use crate::space::{Space, StreamId};
-use nand_model::{Cause, Pbn, Ppn, Store};
+use nand_model::{Cause, Pbn, Ppn};
 
-impl<S: Store, P: Policy> GarbageCollect<S> for PagedFtl<S, P> {
-    fn parts(&mut self) -> (&mut Space<S>, &mut GcState) {
+impl<P: Policy> GarbageCollect for PagedFtl<P> {
+    fn parts(&mut self) -> (&mut Space, &mut GcState) {
         (&mut self.space, &mut self.gc)
     }
 
@@ -111,7 +111,7 @@ impl<S: Store, P: Policy> GarbageCollect<S> for PagedFtl<S, P> {
     }
 }
 
-impl<S: Store, P: Policy> PagedFtl<S, P> {
+impl<P: Policy> PagedFtl<P> {
     /// Ensures that the stream can take a page, that the areas keep their size and age, and that
     /// the reserve is left.
     #[inline]

@@ -26,10 +26,10 @@ use crate::gc::GarbageCollect;
 use crate::recovery::{Rewrite, Rewriter, Rewrites};
 use crate::scan::{Head, scan_heads};
 use crate::space::{Space, StreamId};
-use nand_model::{Cause, Pbn, Ppn, Store};
+use nand_model::{Cause, Pbn, Ppn};
 use std::collections::HashSet;
 
-impl<S: Store, P: Policy> PagedFtl<S, P> {
+impl<P: Policy> PagedFtl<P> {
     /// Mounts the scheme from the flash content.
     pub(crate) fn mount_from_map(&mut self) -> Result<(), FtlError> {
         let mut scanned = 0;
@@ -199,8 +199,8 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
     }
 }
 
-impl<S: Store, P: Policy> Rewriter<S> for PagedFtl<S, P> {
-    fn space(&mut self) -> &mut Space<S> {
+impl<P: Policy> Rewriter for PagedFtl<P> {
+    fn space(&mut self) -> &mut Space {
         &mut self.space
     }
 

@@ -5,12 +5,12 @@ use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::Oob;
 use crate::space::StreamId;
-use nand_model::{Pbn, Ppn, Store};
+use nand_model::{Pbn, Ppn};
 
 /// Lifespan of a mapped version that is neither pending nor cached.
 const LONG_AGO: u64 = u64::MAX;
 
-impl<S: Store, P: Policy> PagedFtl<S, P> {
+impl<P: Policy> PagedFtl<P> {
     /// Returns the stream of the host's next pages, of `count` from `first` on. Also returns the
     /// number of pages for it, and whether they were looked up.
     #[inline]
@@ -111,7 +111,7 @@ impl<S: Store, P: Policy> PagedFtl<S, P> {
     }
 
     /// Returns the streams with pages of the host or the map.
-    pub(super) fn streams_of_content(&self) -> impl Iterator<Item = StreamId> + use<S, P> {
+    pub(super) fn streams_of_content(&self) -> impl Iterator<Item = StreamId> + use<P> {
         (0..self.space.streams()).filter(|stream| *stream != CHECKPOINT)
     }
 

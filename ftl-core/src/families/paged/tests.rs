@@ -5,23 +5,23 @@
 use super::*;
 use crate::config::{FtlConfig, Params};
 use crate::ftl::Ftl;
-use nand_model::store::{AnyStore, MemStore};
-use nand_model::{BlockFacts, Cut, FaultPlan, Health, Pbn, Profile, SplitMix};
+use nand_model::store::MemStore;
+use nand_model::{BlockFacts, Cut, FaultPlan, Health, Pbn, Profile, SplitMix, Store};
 use std::io;
 use std::sync::{Arc, Mutex};
 
 /// A scheme under test.
 pub(crate) trait Subject {
     type Policy: Policy;
-    fn start<S: Store>(
-        chip: Chip<S>,
+    fn start(
+        chip: Chip,
         config: &FtlConfig,
         how: Start,
-    ) -> Result<PagedFtl<S, Self::Policy>, FtlError>;
+    ) -> Result<PagedFtl<Self::Policy>, FtlError>;
 }
 
 /// The device of a test.
-pub(crate) type Device<T, S = AnyStore> = PagedFtl<S, <T as Subject>::Policy>;
+pub(crate) type Device<T> = PagedFtl<<T as Subject>::Policy>;
 
 pub(crate) fn profile(name: &str, blocks: u32) -> Profile {
     Profile::find(name).unwrap().with_blocks(blocks)
@@ -53,12 +53,12 @@ pub(crate) fn content(page_bytes: u32, n: u64) -> Vec<u8> {
     n.to_le_bytes().repeat(page_bytes as usize / 8)
 }
 
-pub(crate) fn write<S: Store, P: Policy>(ftl: &mut PagedFtl<S, P>, lpn: u32, n: u64) {
+pub(crate) fn write<P: Policy>(ftl: &mut PagedFtl<P>, lpn: u32, n: u64) {
     let page = content(ftl.space.geometry().page_bytes, n);
     ftl.write(0, Lpn::new(lpn), &page).unwrap();
 }
 
-pub(crate) fn read<S: Store, P: Policy>(ftl: &mut PagedFtl<S, P>, lpn: u32) -> u64 {
+pub(crate) fn read<P: Policy>(ftl: &mut PagedFtl<P>, lpn: u32) -> u64 {
     let mut page = vec![1; ftl.space.geometry().page_bytes as usize];
     ftl.read(0, Lpn::new(lpn), &mut page).unwrap();
     let n = u64::from_le_bytes(page[..8].try_into().unwrap());
@@ -69,7 +69,7 @@ pub(crate) fn read<S: Store, P: Policy>(ftl: &mut PagedFtl<S, P>, lpn: u32) -> u
     n
 }
 
-pub(crate) fn assert_sound<S: Store, P: Policy>(ftl: &mut PagedFtl<S, P>) {
+pub(crate) fn assert_sound<P: Policy>(ftl: &mut PagedFtl<P>) {
     assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
 }
 
@@ -164,8 +164,8 @@ impl Shared {
         config: &FtlConfig,
         how: Start,
         cut: Option<Cut>,
-    ) -> Result<Device<T, Shared>, FtlError> {
-        let mut chip = Chip::open(profile, self.clone()).unwrap();
+    ) -> Result<Device<T>, FtlError> {
+        let mut chip = Chip::over(profile, self.clone()).unwrap();
         chip.set_faults(FaultPlan {
             cut,
             ..FaultPlan::default()
@@ -224,7 +224,7 @@ impl Oracle {
             .for_each(|values| drop(values.drain(..values.len() - 1)));
     }
     /// Compares every page; the content read now is the only one allowed from now on.
-    fn compare<S: Store, P: Policy>(&mut self, ftl: &mut PagedFtl<S, P>, story: &str) {
+    fn compare<P: Policy>(&mut self, ftl: &mut PagedFtl<P>, story: &str) {
         for (lpn, values) in (0..).zip(&mut self.0) {
             let got = read(ftl, lpn);
             assert!(
@@ -238,7 +238,7 @@ impl Oracle {
 
 /// Runs random operations until power fails or `steps` are done. Returns whether power held.
 pub(crate) fn work<P: Policy>(
-    ftl: &mut PagedFtl<Shared, P>,
+    ftl: &mut PagedFtl<P>,
     oracle: &mut Oracle,
     rng: &mut SplitMix,
     steps: u64,

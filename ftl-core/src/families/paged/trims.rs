@@ -19,7 +19,7 @@ use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
 use crate::format::{Flags, PageTag, Role};
 use crate::ram::{tree_bytes, tree_most, vec_bytes, vec_most};
-use nand_model::{Cause, Geometry, Ppn, Store};
+use nand_model::{Cause, Geometry, Ppn};
 use std::collections::BTreeMap;
 
 /// A valid trim record.
@@ -85,7 +85,7 @@ pub(crate) fn covers(range: &TrimRange, pages: &std::ops::Range<u32>) -> bool {
     range.lpn <= pages.start && pages.end <= range.lpn + range.count
 }
 
-impl<S: Store, P: Policy> PagedFtl<S, P> {
+impl<P: Policy> PagedFtl<P> {
     /// Trims a range, so that it reads as zeros.
     pub(crate) fn trim_range(&mut self, first: u32, count: u32) -> Result<(), FtlError> {
         if self.map.trims.len() as u32 >= Trims::limit(&self.space.geometry()) {

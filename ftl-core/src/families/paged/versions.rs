@@ -22,7 +22,7 @@ use crate::error::FtlError;
 use crate::format::Role;
 use crate::format::trim::{self, TrimRange};
 use crate::recovery::{FoundTrim, MapCandidate, Rewrites, Version, read_page, read_trims, resolve};
-use nand_model::{Cause, Ppn, Store};
+use nand_model::{Cause, Ppn};
 
 /// A mapping page and its newest readable version.
 pub(super) struct FoundMap {
@@ -37,7 +37,7 @@ pub(super) fn holds(range: &TrimRange, logical_pages: u32) -> bool {
     range.count > 0 && end.is_some_and(|end| end <= logical_pages)
 }
 
-impl<S: Store, P: Policy> PagedFtl<S, P> {
+impl<P: Policy> PagedFtl<P> {
     /// Reads trim records. A record that may still be lost is rewritten, and its copies stay until
     /// then.
     pub(super) fn read_trims(

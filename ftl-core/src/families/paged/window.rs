@@ -14,7 +14,7 @@ use crate::format::trim::TrimRange;
 use crate::format::{Oob, Role};
 use crate::recovery::{Evidence, FoundTrim, Rewrites, Version};
 use crate::scan::{Head, scan_block};
-use nand_model::{Cause, Pbn, Ppn, Store};
+use nand_model::{Cause, Pbn, Ppn};
 use rustc_hash::FxHashMap;
 use std::collections::HashSet;
 
@@ -66,7 +66,7 @@ pub(super) fn is_data(oob: &Oob) -> bool {
     matches!(oob.tag.role, Role::Update | Role::Cold | Role::Data)
 }
 
-impl<S: Store, P: Policy> PagedFtl<S, P> {
+impl<P: Policy> PagedFtl<P> {
     /// Reads every record of the blocks that may contain pages missing from a checkpoint, or else
     /// from the map.
     pub(super) fn scan_window(

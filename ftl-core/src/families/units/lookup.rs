@@ -7,9 +7,9 @@ use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::{LOST, Role, UNMAPPED};
 use crate::int::index;
-use nand_model::{Cause, Ppn, Store};
+use nand_model::{Cause, Ppn};
 
-impl<S: Store, P: Policy> UnitFtl<S, P> {
+impl<P: Policy> UnitFtl<P> {
     /// Returns the physical page of a logical page, [`UNMAPPED`] or [`LOST`].
     pub(crate) fn look_up(&mut self, lpn: Lpn, cause: Cause) -> Result<u32, FtlError> {
         let (unit, k, slot) = self.split(lpn);

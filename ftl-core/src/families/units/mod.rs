@@ -45,7 +45,7 @@ use crate::recovery::{MountByScan, ShutdownState};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use crate::trims::Trims;
-use nand_model::{Cause, Chip, Geometry, Ppn, Profile, Store};
+use nand_model::{Cause, Chip, Geometry, Ppn, Profile};
 use slices::Slices;
 use tables::{GroupLocation, Tables, UnitCache};
 
@@ -107,12 +107,12 @@ pub(crate) struct Units<P> {
 }
 
 /// A scheme of units over a chip.
-pub(crate) type UnitFtl<S, P> = Controller<S, Units<P>>;
+pub(crate) type UnitFtl<P> = Controller<Units<P>>;
 
-impl<S: Store, P: Policy> UnitFtl<S, P> {
+impl<P: Policy> UnitFtl<P> {
     /// Starts a scheme on a chip.
     pub(crate) fn create(
-        chip: Chip<S>,
+        chip: Chip,
         config: &FtlConfig,
         start: Start,
         shape: Shape,
@@ -161,7 +161,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     }
 }
 
-impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
+impl<P: Policy> Mapping for UnitFtl<P> {
     fn name(&self) -> &'static str {
         P::NAME
     }
@@ -332,7 +332,7 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
     }
 }
 
-impl<S: Store, P: Policy> UnitFtl<S, P> {
+impl<P: Policy> UnitFtl<P> {
     pub(crate) fn stream_of(&self, unit: u32) -> StreamId {
         FIRST_UNIT + index(unit)
     }

@@ -13,11 +13,11 @@ use crate::format::{Flags, PageTag, Role};
 use crate::gc::{GarbageCollect, GcState};
 use crate::int::to_u32;
 use crate::space::{Space, StreamId};
-use nand_model::{Cause, Pbn, Ppn, Store};
+use nand_model::{Cause, Pbn, Ppn};
 
-impl<S: Store, P: Policy> GarbageCollect<S> for UnitFtl<S, P> {
+impl<P: Policy> GarbageCollect for UnitFtl<P> {
     #[inline]
-    fn parts(&mut self) -> (&mut Space<S>, &mut GcState) {
+    fn parts(&mut self) -> (&mut Space, &mut GcState) {
         (&mut self.space, &mut self.gc)
     }
 
@@ -165,7 +165,7 @@ impl<S: Store, P: Policy> GarbageCollect<S> for UnitFtl<S, P> {
     }
 }
 
-impl<S: Store, P: Policy> UnitFtl<S, P> {
+impl<P: Policy> UnitFtl<P> {
     /// Makes sure that the stream can take a page without touching the reserve.
     #[inline]
     pub(super) fn ensure_space(&mut self, stream: StreamId) -> Result<(), FtlError> {

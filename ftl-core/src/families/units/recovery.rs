@@ -9,10 +9,10 @@ use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
 use crate::int::index;
 use crate::recovery::{MountByScan, MountContext, ScanResult};
-use nand_model::{Cause, Ppn, Store};
+use nand_model::{Cause, Ppn};
 
-impl<S: Store, P: Policy> MountByScan<S> for UnitFtl<S, P> {
-    fn parts_to_mount(&mut self) -> MountContext<'_, S> {
+impl<P: Policy> MountByScan for UnitFtl<P> {
+    fn parts_to_mount(&mut self) -> MountContext<'_> {
         self.mount_context(COMMON, |map| &mut map.trims)
     }
 
@@ -23,7 +23,7 @@ impl<S: Store, P: Policy> MountByScan<S> for UnitFtl<S, P> {
     }
 }
 
-impl<S: Store, P: Policy> UnitFtl<S, P> {
+impl<P: Policy> UnitFtl<P> {
     /// Puts blocks on the lists of their units, the oldest first.
     fn adopt_blocks(&mut self) -> Result<(), FtlError> {
         let geometry = self.space.geometry();

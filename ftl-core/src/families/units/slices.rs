@@ -15,7 +15,7 @@ use crate::int::{index, to_u64};
 use crate::ram::{vec_bytes, vec_most};
 use crate::space::StreamId;
 use crate::stalls::StalledBy;
-use nand_model::{Cause, Nanos, Pbn, Store};
+use nand_model::{Cause, Nanos, Pbn};
 use std::collections::VecDeque;
 
 /// Released blocks that may wait for their erase before slices program the padding that they need.
@@ -101,7 +101,7 @@ impl Slices {
     }
 }
 
-impl<S: Store, P: Policy> UnitFtl<S, P> {
+impl<P: Policy> UnitFtl<P> {
     /// Runs the slice of a request, before the request is served.
     #[inline]
     pub(super) fn take_slice(&mut self) -> Result<(), FtlError> {

@@ -10,9 +10,9 @@ use crate::error::FtlError;
 use crate::format::{Flags, LOST, PageTag, UNMAPPED};
 use crate::gc::GarbageCollect;
 use crate::int::index;
-use nand_model::{Cause, Pbn, Ppn, Store};
+use nand_model::{Cause, Pbn, Ppn};
 
-impl<S: Store, P: Policy> UnitFtl<S, P> {
+impl<P: Policy> UnitFtl<P> {
     /// Reads the tables that [`Self::unmap`] needs. After the record is programmed, an unreadable
     /// table must not bring trimmed pages back.
     pub(super) fn read_tables_at_ends(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {

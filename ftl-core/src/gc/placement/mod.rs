@@ -21,7 +21,7 @@ use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::int::{index, low_u8};
 use crate::space::{Space, StreamId, StreamSpec};
-use nand_model::{Geometry, Pbn, Store};
+use nand_model::{Geometry, Pbn};
 
 /// The parameter, for the tables of schemes.
 pub(crate) const PLACEMENT_PARAM: ParamDoc = ParamDoc {
@@ -157,9 +157,9 @@ pub(crate) struct DataStreams {
 impl DataStreams {
     /// Creates the streams of this placement. `host` and `copies` are the first stream of either
     /// kind; further ones are added to the space.
-    pub(crate) fn new<S: Store>(
+    pub(crate) fn new(
         striped: Striped,
-        space: &mut Space<S>,
+        space: &mut Space,
         host: (StreamId, StreamSpec),
         copies: (StreamId, StreamSpec),
     ) -> Self {
@@ -258,9 +258,9 @@ impl DataStreams {
 
     /// Returns the stream of a copy from this block. If blocks are short (`is_short`) and the
     /// stream would open one, returns another copy stream that has room.
-    pub(crate) fn of_copy<S: Store>(
+    pub(crate) fn of_copy(
         &mut self,
-        space: &Space<S>,
+        space: &Space,
         from: Pbn,
         age: u64,
         is_short: bool,
@@ -284,7 +284,7 @@ impl DataStreams {
     }
 
     /// Returns the blocks that copies of `pages` pages may open.
-    pub(crate) fn blocks_for_copies<S: Store>(&self, space: &Space<S>, pages: u32) -> u32 {
+    pub(crate) fn blocks_for_copies(&self, space: &Space, pages: u32) -> u32 {
         let room: u32 = self.copies.iter().map(|copy| space.room(*copy)).sum();
         match pages.saturating_sub(room) {
             0 => 0,
@@ -296,7 +296,7 @@ impl DataStreams {
 
     /// Returns a host stream for copies if no block is free, no copy stream has room, and this one
     /// has.
-    pub(crate) fn host_in_need<S: Store>(&self, space: &Space<S>) -> Option<StreamId> {
+    pub(crate) fn host_in_need(&self, space: &Space) -> Option<StreamId> {
         let with_room = |streams: &[StreamId]| {
             let mut streams = streams.iter().copied();
             streams.find(|stream| space.room(*stream) > 0)
@@ -309,7 +309,7 @@ impl DataStreams {
 
     /// Returns the pages that the open blocks of host streams can take. Streams that copies use
     /// anyway are left out: [`Self::blocks_for_copies`] counts them.
-    pub(crate) fn room_of_host<S: Store>(&self, space: &Space<S>) -> u32 {
+    pub(crate) fn room_of_host(&self, space: &Space) -> u32 {
         let apart = self.host.iter().filter(|host| !self.copies.contains(host));
         apart.map(|stream| space.room(*stream)).sum()
     }

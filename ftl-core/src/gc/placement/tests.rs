@@ -5,7 +5,7 @@ use crate::config::FtlConfig;
 use crate::format::{Flags, PageTag, Role};
 use crate::ftl::Start;
 use crate::schemes::{SCHEMES, Scheme};
-use nand_model::store::{AnyStore, MemStore};
+use nand_model::store::MemStore;
 use nand_model::{Cause, Chip, Nanos, Profile};
 
 fn named(name: &str) -> Box<dyn Placement> {
@@ -89,7 +89,7 @@ fn params(stripe: &str, placement: &str) -> Params {
 }
 
 /// Streams of data that are striped over four dies.
-fn data_streams(profile: Profile, placement: &str) -> (Space<AnyStore>, DataStreams) {
+fn data_streams(profile: Profile, placement: &str) -> (Space, DataStreams) {
     let striped = from_params(&params("4", placement), &[], &profile.geometry).unwrap();
     let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
     let spec = StreamSpec::new(

@@ -45,7 +45,7 @@ use crate::ftl::{Ftl, Start};
 use crate::int::{index, to_u32, to_u64};
 use crate::ram::{hash_bytes, hash_most, vec_bytes};
 use crate::schemes::{MlcUse, Scheme};
-use nand_model::{Chip, Pbn, Store};
+use nand_model::{Chip, Pbn};
 use rustc_hash::FxHashMap;
 
 /// Entry in the table of schemes.
@@ -89,11 +89,7 @@ const LARGEST: u8 = 4;
 /// Number of logical blocks in a victim above which its group is halved.
 const MANY_OWNERS: usize = 4;
 
-fn start<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start(chip: Chip, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl>, FtlError> {
     let params = &config.params;
     let adapts = params.choice("asast.adapt", "on", "off")?;
     let group: u32 = params.get("asast.group", if adapts { 1 } else { 4 })?;

@@ -33,7 +33,7 @@ use crate::families::hybrid::{
 use crate::ftl::{Ftl, Start};
 use crate::ram::{hash_bytes, hash_most};
 use crate::schemes::{MlcUse, Scheme};
-use nand_model::{Chip, Pbn, Store};
+use nand_model::{Chip, Pbn};
 use rustc_hash::FxHashMap;
 
 /// Entry in the table of schemes.
@@ -59,11 +59,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     constructor: start,
 };
 
-fn start<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start(chip: Chip, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl>, FtlError> {
     let policy = Bast {
         by_use: config.params.choice("bast.victim", "lru", "least_valid")?,
         used: FxHashMap::default(),

@@ -31,7 +31,7 @@ use crate::families::paged::{self, PagedFtl, Settings, docs};
 use crate::ftl::{Ftl, Start};
 use crate::schemes::{MlcUse, RamParam, Scheme};
 use cmt::Cmt;
-use nand_model::{Chip, Profile, Store};
+use nand_model::{Chip, Profile};
 
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
@@ -88,19 +88,11 @@ fn overhead_blocks(
     paged::overhead_of_params(profile, logical_pages, params)
 }
 
-fn start<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start(chip: Chip, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl>, FtlError> {
     Ok(Box::new(new(chip, config, start)?))
 }
 
-fn new<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<PagedFtl<S, Cmt>, FtlError> {
+fn new(chip: Chip, config: &FtlConfig, start: Start) -> Result<PagedFtl<Cmt>, FtlError> {
     let per_page = chip.geometry().page_bytes / 4;
     let capacity = capacity(&config.params, config.logical_pages)?;
     let settings = Settings {

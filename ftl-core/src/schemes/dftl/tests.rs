@@ -6,11 +6,7 @@ struct Dftl;
 
 impl Subject for Dftl {
     type Policy = Cmt;
-    fn start<S: Store>(
-        chip: Chip<S>,
-        config: &FtlConfig,
-        how: Start,
-    ) -> Result<PagedFtl<S, Cmt>, FtlError> {
+    fn start(chip: Chip, config: &FtlConfig, how: Start) -> Result<PagedFtl<Cmt>, FtlError> {
         new(chip, config, how)
     }
 }
@@ -33,12 +29,12 @@ fn it_survives_cuts_anywhere() {
 }
 
 /// Makes a device without background work, with `entries` in the cache and all pages written once.
-fn filled(entries: u32) -> (PagedFtl<nand_model::store::AnyStore, Cmt>, u64) {
+fn filled(entries: u32) -> (PagedFtl<Cmt>, u64) {
     filled_with(entries, "0")
 }
 
 /// The same on a device with this `timing.ram`.
-fn filled_with(entries: u32, ram: &str) -> (PagedFtl<nand_model::store::AnyStore, Cmt>, u64) {
+fn filled_with(entries: u32, ram: &str) -> (PagedFtl<Cmt>, u64) {
     use crate::Lpn;
     let profile = profile("lazyftl", 200);
     let mut params = Params::default();

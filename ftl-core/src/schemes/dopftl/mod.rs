@@ -29,7 +29,7 @@ use crate::families::paged::{self, PagedFtl, Settings, docs};
 use crate::ftl::{Ftl, Start};
 use crate::schemes::{MlcUse, RamParam, Scheme};
 use cache::{Cache, Shape};
-use nand_model::{Chip, Geometry, Profile, Store};
+use nand_model::{Chip, Geometry, Profile};
 
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
@@ -175,19 +175,11 @@ fn overhead_blocks(
     paged::overhead_of_params(profile, logical_pages, params)
 }
 
-fn start<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start(chip: Chip, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl>, FtlError> {
     Ok(Box::new(new(chip, config, start)?))
 }
 
-fn new<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<PagedFtl<S, Cache>, FtlError> {
+fn new(chip: Chip, config: &FtlConfig, start: Start) -> Result<PagedFtl<Cache>, FtlError> {
     let (shape, max_pending) = own_params(&config.params, chip.geometry(), config.logical_pages)?;
     let settings = Settings {
         max_pending: Some(max_pending),

@@ -6,11 +6,7 @@ struct Dopftl;
 
 impl Subject for Dopftl {
     type Policy = Cache;
-    fn start<S: Store>(
-        chip: Chip<S>,
-        config: &FtlConfig,
-        how: Start,
-    ) -> Result<PagedFtl<S, Cache>, FtlError> {
+    fn start(chip: Chip, config: &FtlConfig, how: Start) -> Result<PagedFtl<Cache>, FtlError> {
         new(chip, config, how)
     }
 }

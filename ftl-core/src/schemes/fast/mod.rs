@@ -36,7 +36,7 @@ use crate::families::hybrid::{
 };
 use crate::ftl::{Ftl, Start};
 use crate::schemes::{MlcUse, Scheme};
-use nand_model::{Chip, Pbn, Store};
+use nand_model::{Chip, Pbn};
 
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
@@ -74,11 +74,7 @@ const RANDOM: LogStream = 1;
 /// Minimum size of a sequential request, in bytes, if the detector uses the size.
 const LARGE_REQUEST: u32 = 8192;
 
-fn start<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start(chip: Chip, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl>, FtlError> {
     let policy = Fast {
         predict: Predict::from_name(&config.params.get("fast.predict", "fp".to_string())?)?,
         merges_broken: config

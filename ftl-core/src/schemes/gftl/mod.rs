@@ -51,7 +51,7 @@ use crate::ftl::{Ftl, Start};
 use crate::gc::docs;
 use crate::int::narrow;
 use crate::schemes::{MlcUse, Scheme};
-use nand_model::{Chip, Profile, Store};
+use nand_model::{Chip, Profile};
 
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
@@ -125,19 +125,11 @@ fn slicing(profile: &Profile, always: bool) -> Slicing {
     }
 }
 
-fn start<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start(chip: Chip, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl>, FtlError> {
     Ok(Box::new(create(chip, config, start)?))
 }
 
-fn create<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<UnitFtl<S, Gftl>, FtlError> {
+fn create(chip: Chip, config: &FtlConfig, start: Start) -> Result<UnitFtl<Gftl>, FtlError> {
     let params = &config.params;
     let subtables = params.within("gftl.subtables", 8, 1..=64)?;
     let geometry = *chip.geometry();

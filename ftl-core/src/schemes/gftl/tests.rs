@@ -4,7 +4,7 @@ use super::*;
 use crate::addr::Lpn;
 use crate::ftl::Ftl;
 use crate::stats::SchemeStats;
-use nand_model::store::{AnyStore, MemStore};
+use nand_model::store::MemStore;
 use nand_model::{Geometry, SplitMix};
 
 const US: u64 = 1_000;
@@ -21,7 +21,7 @@ fn device(name: &str, blocks: u32) -> Profile {
 }
 
 /// Formats a device on which, as in the paper, only GC relocates pages.
-fn format(profile: Profile, logical_pages: u32, more: &[(&str, &str)]) -> UnitFtl<AnyStore, Gftl> {
+fn format(profile: Profile, logical_pages: u32, more: &[(&str, &str)]) -> UnitFtl<Gftl> {
     let mut config = FtlConfig {
         logical_pages,
         params: Params::default(),
@@ -43,7 +43,7 @@ fn format(profile: Profile, logical_pages: u32, more: &[(&str, &str)]) -> UnitFt
 }
 
 /// Returns the emulated time of one write.
-fn write(ftl: &mut UnitFtl<AnyStore, Gftl>, lpn: u32, n: u64) -> u64 {
+fn write(ftl: &mut UnitFtl<Gftl>, lpn: u32, n: u64) -> u64 {
     let at = ftl.space.flash.chip().busy_until();
     let page = ftl.space.geometry().page_bytes as usize;
     ftl.write(at, Lpn::new(lpn), &n.to_le_bytes().repeat(page / 8))
@@ -51,7 +51,7 @@ fn write(ftl: &mut UnitFtl<AnyStore, Gftl>, lpn: u32, n: u64) -> u64 {
         - at
 }
 
-fn read(ftl: &mut UnitFtl<AnyStore, Gftl>, lpn: u32) -> (u64, u64) {
+fn read(ftl: &mut UnitFtl<Gftl>, lpn: u32) -> (u64, u64) {
     let at = ftl.space.flash.chip().busy_until();
     let mut out = vec![1; ftl.space.geometry().page_bytes as usize];
     let done = ftl.read(at, Lpn::new(lpn), &mut out).unwrap();
@@ -148,7 +148,7 @@ fn bounded(name: &str, more: &[(&str, &str)], among: u32, requests: u32) {
     let mut rng = SplitMix::new(7);
     let mut newest = vec![0; 30 * pages as usize];
     let (mut copying, mut erasing, mut in_ram, mut longest) = (0, 0, 0, 0);
-    let seen = |ftl: &UnitFtl<AnyStore, Gftl>| {
+    let seen = |ftl: &UnitFtl<Gftl>| {
         (
             ftl.stats(),
             ftl.space.flash.chip().counters().total().erases,

@@ -43,7 +43,7 @@ use crate::ftl::{Ftl, Start};
 use crate::int::{index, to_u32, to_u64};
 use crate::ram::{hash_bytes, hash_most, vec_bytes, vec_most};
 use crate::schemes::{MlcUse, Scheme};
-use nand_model::{Chip, Geometry, Pbn, Store};
+use nand_model::{Chip, Geometry, Pbn};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
@@ -88,11 +88,7 @@ const COLD_USE: f64 = 0.9;
 /// Largest value of `last.sequential`. ROSE's authors give LAST an eighth of 16,384 log blocks.
 const MAX_SEQUENTIAL: usize = 4096;
 
-fn start<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start(chip: Chip, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl>, FtlError> {
     let policy = Last::new(&config.params, chip.geometry())?;
     Ok(Box::new(HybridFtl::create(chip, config, start, policy)?))
 }

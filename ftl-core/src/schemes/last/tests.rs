@@ -4,7 +4,6 @@
 use super::*;
 use crate::families::hybrid::tests::rose_part::{COPY, ERASE, WRITE};
 use crate::families::hybrid::tests::{self, Device, agrees_with_a_model, part_of_rose, started};
-use nand_model::store::AnyStore;
 
 #[test]
 fn it_agrees_with_a_model() {
@@ -178,7 +177,7 @@ fn of_equally_cheap_cold_blocks_the_oldest_is_merged() {
 
 /// Starts LAST so that tests can ask its policy: every page of 20 logical blocks is written, and
 /// eight log blocks are one for sequential writes and seven others, at most five of them hot.
-fn asked() -> HybridFtl<AnyStore, Last> {
+fn asked() -> HybridFtl<Last> {
     let (part, mut own) = (part_of_rose(60, 64), Params::default());
     let params = [("wear.policy", "none"), ("log.blocks", "8")];
     params.iter().for_each(|(key, value)| own.set(key, value));

@@ -52,7 +52,7 @@ use crate::gc::placement::{self, more_streams};
 use crate::map_cache::PageLru;
 use crate::schemes::{Layout, MlcUse, RamParam, Scheme};
 use crate::stats::{Evictions, RamEntry, RamPart};
-use nand_model::{Chip, Geometry, Ppn, Profile, Store};
+use nand_model::{Chip, Geometry, Ppn, Profile};
 
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
@@ -198,19 +198,11 @@ fn overhead_blocks(
     ))
 }
 
-fn start<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start(chip: Chip, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl>, FtlError> {
     Ok(Box::new(new(chip, config, start)?))
 }
 
-fn new<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<PagedFtl<S, WholePages>, FtlError> {
+fn new(chip: Chip, config: &FtlConfig, start: Start) -> Result<PagedFtl<WholePages>, FtlError> {
     let geometry = *chip.geometry();
     let chunks = paged::checkpoint_pages(&geometry, config.logical_pages, geometry.blocks);
     let (settings, cache_pages) =

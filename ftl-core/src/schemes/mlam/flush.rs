@@ -19,12 +19,12 @@ use crate::format::{Flags, PageTag, Role};
 use crate::gc::GarbageCollect;
 use crate::int::{index, narrow, real};
 use crate::stalls::StalledBy;
-use nand_model::{Cause, Pbn, Ppn, Store};
+use nand_model::{Cause, Pbn, Ppn};
 
 /// Maximum number of superblocks reassembled after a flush.
 const MAX_REORGANISED: u32 = 4;
 
-impl<S: Store> MlamFtl<S> {
+impl MlamFtl {
     /// Flushes until enough of the buffer is free.
     pub(super) fn drain(&mut self) -> Result<(), FtlError> {
         if self.map.settings.policy == Policy::FlushAll {

@@ -5,9 +5,9 @@ use super::mapping::Location;
 use super::shape::QUARTERS;
 use crate::addr::Lpn;
 use crate::int::to_u32;
-use nand_model::{Ppn, Store};
+use nand_model::Ppn;
 
-impl<S: Store> MlamFtl<S> {
+impl MlamFtl {
     /// Returns the location of a quarter by the tables, if any of its pages is stored there.
     pub(super) fn quarter_at(&self, quarter: u32) -> Option<Location> {
         self.map

@@ -217,21 +217,13 @@ struct Mlam {
 }
 
 /// The scheme over a chip.
-type MlamFtl<S> = Controller<S, Mlam>;
+type MlamFtl = Controller<Mlam>;
 
-fn start<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start(chip: Chip, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl>, FtlError> {
     Ok(Box::new(create(chip, config, start)?))
 }
 
-fn create<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<MlamFtl<S>, FtlError> {
+fn create(chip: Chip, config: &FtlConfig, start: Start) -> Result<MlamFtl, FtlError> {
     let geometry = *chip.geometry();
     let logical_pages = config.logical_pages;
     check_size(&geometry, logical_pages)?;
@@ -269,7 +261,7 @@ fn create<S: Store>(
     Controller::start(start, space, gc, CHECKPOINT, logical_pages, map)
 }
 
-impl<S: Store> Mapping<S> for MlamFtl<S> {
+impl Mapping for MlamFtl {
     fn name(&self) -> &'static str {
         SCHEME.name
     }
@@ -466,7 +458,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
     }
 }
 
-impl<S: Store> MlamFtl<S> {
+impl MlamFtl {
     fn buffer_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let page = self.space.geometry().page_len();
         let count = to_u32(data.len() / page);

@@ -16,11 +16,11 @@ use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::gc::{GarbageCollect, GcState};
 use crate::int::{index, to_u32};
 use crate::space::{Space, StreamId};
-use nand_model::{Cause, Pbn, Ppn, Store};
+use nand_model::{Cause, Pbn, Ppn};
 
-impl<S: Store> GarbageCollect<S> for MlamFtl<S> {
+impl GarbageCollect for MlamFtl {
     #[inline]
-    fn parts(&mut self) -> (&mut Space<S>, &mut GcState) {
+    fn parts(&mut self) -> (&mut Space, &mut GcState) {
         (&mut self.space, &mut self.gc)
     }
 
@@ -114,7 +114,7 @@ impl<S: Store> GarbageCollect<S> for MlamFtl<S> {
     }
 }
 
-impl<S: Store> MlamFtl<S> {
+impl MlamFtl {
     /// Ensures that the stream can take a page without using the reserve.
     #[inline]
     pub(super) fn ensure_space(&mut self, stream: StreamId) -> Result<(), FtlError> {

@@ -10,11 +10,11 @@ use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
 use crate::recovery::{MountByScan, MountContext, ScanResult};
-use nand_model::{Cause, Pbn, Ppn, Store};
+use nand_model::{Cause, Pbn, Ppn};
 use std::collections::BTreeMap;
 
-impl<S: Store> MountByScan<S> for MlamFtl<S> {
-    fn parts_to_mount(&mut self) -> MountContext<'_, S> {
+impl MountByScan for MlamFtl {
+    fn parts_to_mount(&mut self) -> MountContext<'_> {
         self.mount_context(COMMON, |map| &mut map.trims)
     }
 
@@ -46,7 +46,7 @@ impl<S: Store> MountByScan<S> for MlamFtl<S> {
     }
 }
 
-impl<S: Store> MlamFtl<S> {
+impl MlamFtl {
     /// Assembles blocks with the same serial number, older ones first: of two blocks with the same
     /// chip, one is an unfinished copy.
     fn adopt_blocks(&mut self) -> Result<(), FtlError> {

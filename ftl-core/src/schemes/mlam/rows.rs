@@ -8,7 +8,7 @@ use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::int::index;
 use crate::ram::{vec_bytes, vec_most};
-use nand_model::{Cause, Geometry, Nanos, Ppn, Store};
+use nand_model::{Cause, Geometry, Nanos, Ppn};
 
 /// Buffers for a row.
 pub(super) struct Rows {
@@ -79,7 +79,7 @@ pub(super) fn serial_part(serial: u64) -> impl Fn(Ppn, &mut [u8]) {
     move |_, spare| spare[..SPARE_BYTES].copy_from_slice(&serial.to_le_bytes()[..SPARE_BYTES])
 }
 
-impl<S: Store> MlamFtl<S> {
+impl MlamFtl {
     /// Writes all rows of the superblock. Returns false if a program failed.
     pub(super) fn write_rows(
         &mut self,

@@ -5,7 +5,7 @@ use super::*;
 use crate::ftl::Ftl;
 use buffer::Unit;
 use nand_model::SplitMix;
-use nand_model::store::{AnyStore, MemStore};
+use nand_model::store::MemStore;
 use policy::Virtual;
 
 const US: u64 = 1_000;
@@ -29,7 +29,7 @@ fn paper(ways: u32, blocks: u32) -> Profile {
 }
 
 /// Starts the paper's mode: writes are acknowledged in RAM.
-fn made(profile: Profile, logical_pages: u32, more: &[(&str, &str)]) -> MlamFtl<AnyStore> {
+fn made(profile: Profile, logical_pages: u32, more: &[(&str, &str)]) -> MlamFtl {
     let mut config = FtlConfig {
         logical_pages,
         params: Params::default(),
@@ -42,14 +42,14 @@ fn made(profile: Profile, logical_pages: u32, more: &[(&str, &str)]) -> MlamFtl<
     create(chip, &config, Start::Format).unwrap()
 }
 
-fn write(ftl: &mut MlamFtl<AnyStore>, lpn: u32, n: u64) -> u64 {
+fn write(ftl: &mut MlamFtl, lpn: u32, n: u64) -> u64 {
     let at = ftl.space.flash.chip().busy_until();
     ftl.write(at, Lpn::new(lpn), &n.to_le_bytes().repeat(PAGE / 8))
         .unwrap()
         - at
 }
 
-fn read(ftl: &mut MlamFtl<AnyStore>, lpn: u32) -> u64 {
+fn read(ftl: &mut MlamFtl, lpn: u32) -> u64 {
     let mut out = vec![1; PAGE];
     ftl.read(0, Lpn::new(lpn), &mut out).unwrap();
     assert!(out.chunks_exact(8).all(|word| word == &out[..8]));
@@ -57,7 +57,7 @@ fn read(ftl: &mut MlamFtl<AnyStore>, lpn: u32) -> u64 {
 }
 
 /// Returns the emulated time of writing a superblock.
-fn timed(ftl: &mut MlamFtl<AnyStore>, slots: &[u32], superchip: u32) -> u64 {
+fn timed(ftl: &mut MlamFtl, slots: &[u32], superchip: u32) -> u64 {
     let at = ftl.space.flash.chip().busy_until();
     ftl.space.flash.begin(at);
     ftl.write_superblock(&Virtual::new(slots.to_vec(), Some(superchip)), Cause::Merge)

@@ -37,7 +37,7 @@ use crate::families::units::{self, Lists, Policy, Shape, UnitFtl};
 use crate::ftl::{Ftl, Start};
 use crate::gc::docs;
 use crate::schemes::{MlcUse, Scheme};
-use nand_model::{Chip, Profile, Store};
+use nand_model::{Chip, Profile};
 
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
@@ -87,19 +87,11 @@ fn overhead_blocks(
     )
 }
 
-fn start<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start(chip: Chip, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl>, FtlError> {
     Ok(Box::new(create(chip, config, start)?))
 }
 
-fn create<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<UnitFtl<S, Mnftl>, FtlError> {
+fn create(chip: Chip, config: &FtlConfig, start: Start) -> Result<UnitFtl<Mnftl>, FtlError> {
     let params = &config.params;
     let subtables = params.within("mnftl.subtables", 8, 1..=64)?;
     let policy = Mnftl {

@@ -4,7 +4,8 @@ use super::*;
 use crate::addr::Lpn;
 use crate::controller::Mapping;
 use crate::ftl::Ftl;
-use nand_model::store::{AnyStore, MemStore};
+use nand_model::Store;
+use nand_model::store::MemStore;
 use nand_model::{Cause, Geometry, Pbn, Ppn, SplitMix};
 
 const US: u64 = 1_000;
@@ -44,7 +45,7 @@ fn blank(profile: Profile) -> Chip {
     Chip::over(profile, MemStore::new(profile.geometry)).unwrap()
 }
 
-fn made(chip: Chip, config: &FtlConfig, how: Start) -> UnitFtl<AnyStore, Mnftl> {
+fn made(chip: Chip, config: &FtlConfig, how: Start) -> UnitFtl<Mnftl> {
     create(chip, config, how).unwrap()
 }
 
@@ -53,12 +54,12 @@ fn page(n: u64) -> Vec<u8> {
 }
 
 /// Returns the emulated time of one write.
-fn write(ftl: &mut UnitFtl<AnyStore, Mnftl>, lpn: u32, n: u64) -> u64 {
+fn write(ftl: &mut UnitFtl<Mnftl>, lpn: u32, n: u64) -> u64 {
     let at = ftl.space.flash.chip().busy_until();
     ftl.write(at, Lpn::new(lpn), &page(n)).unwrap() - at
 }
 
-fn read(ftl: &mut UnitFtl<AnyStore, Mnftl>, lpn: u32) -> (u64, u64) {
+fn read(ftl: &mut UnitFtl<Mnftl>, lpn: u32) -> (u64, u64) {
     let at = ftl.space.flash.chip().busy_until();
     let mut out = vec![1; 2048];
     let done = ftl.read(at, Lpn::new(lpn), &mut out).unwrap();

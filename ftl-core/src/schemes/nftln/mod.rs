@@ -35,7 +35,7 @@ use crate::families::hybrid::{
 };
 use crate::ftl::{Ftl, Start};
 use crate::schemes::{MlcUse, Scheme};
-use nand_model::{Chip, Pbn, Store};
+use nand_model::{Chip, Pbn};
 
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
@@ -59,11 +59,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     constructor: start,
 };
 
-fn start<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start(chip: Chip, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl>, FtlError> {
     let max_length = config.params.within("nftln.max_length", 16, 2..=64)?;
     let policy = Nftln {
         added: max_length - 1,

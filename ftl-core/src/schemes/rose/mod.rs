@@ -57,7 +57,7 @@ use crate::ftl::{Ftl, Start};
 use crate::gc::policy::cat;
 use crate::int::{real, to_u64};
 use crate::schemes::{MlcUse, Scheme};
-use nand_model::{Chip, Pbn, Store, Timing};
+use nand_model::{Chip, Pbn, Timing};
 
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
@@ -114,11 +114,7 @@ const LOG: LogStream = 0;
 /// another, so more of them hardly ever exist.
 const SWAPPED: u32 = 64;
 
-fn start<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start(chip: Chip, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl>, FtlError> {
     let policy = Rose::new(
         &config.params,
         &chip.profile().timing,

@@ -6,7 +6,7 @@ use crate::events::EventKind;
 use crate::families::hybrid::tests::{
     self, Device, agrees_with_a_model, part_of_rose, started, victim_rank, work,
 };
-use nand_model::store::{AnyStore, MemStore};
+use nand_model::store::MemStore;
 use nand_model::{PageOrder, Profile, SplitMix};
 
 const US: u64 = 1_000;
@@ -119,7 +119,7 @@ fn of_equal_costs_the_older_log_block_is_merged() {
 const FIGURE_4: [u32; 18] = [0, 1, 0, 1, 4, 5, 8, 4, 5, 0, 1, 0, 8, 0, 1, 4, 4, 6];
 
 /// Starts ROSE with blocks of four pages, so that tests can ask its policy, and writes single pages.
-fn asked(writes: &[u32], params: &[(&str, &str)]) -> HybridFtl<AnyStore, Rose> {
+fn asked(writes: &[u32], params: &[(&str, &str)]) -> HybridFtl<Rose> {
     let mode = [
         ("gc.free_threshold", "2"),
         ("nand.pair_policy", "none"),
@@ -137,7 +137,7 @@ fn asked(writes: &[u32], params: &[(&str, &str)]) -> HybridFtl<AnyStore, Rose> {
 }
 
 /// Returns the scores of the log blocks, the oldest first.
-fn scores(ftl: &mut HybridFtl<AnyStore, Rose>) -> Vec<f64> {
+fn scores(ftl: &mut HybridFtl<Rose>) -> Vec<f64> {
     ftl.with_policy_view(|policy, view| {
         let score = |log| policy.score(log, view);
         view.logs.iter().map(score).collect()

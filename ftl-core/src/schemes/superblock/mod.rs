@@ -38,7 +38,7 @@ use crate::gc::docs;
 use crate::int::index;
 use crate::ram::vec_bytes;
 use crate::schemes::{MlcUse, Scheme};
-use nand_model::{Chip, Profile, Store};
+use nand_model::{Chip, Profile};
 
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
@@ -98,19 +98,11 @@ fn overhead_blocks(
     )
 }
 
-fn start<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start(chip: Chip, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl>, FtlError> {
     Ok(Box::new(create(chip, config, start)?))
 }
 
-fn create<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<UnitFtl<S, Superblock>, FtlError> {
+fn create(chip: Chip, config: &FtlConfig, start: Start) -> Result<UnitFtl<Superblock>, FtlError> {
     let params = &config.params;
     let n = logical_blocks(params)?;
     let k = params.within("sftl.k", 2, 1..=6 - n)?;

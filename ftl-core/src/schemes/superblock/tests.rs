@@ -3,7 +3,7 @@
 use super::*;
 use crate::addr::Lpn;
 use crate::ftl::Ftl;
-use nand_model::store::{AnyStore, MemStore};
+use nand_model::store::MemStore;
 use nand_model::{Geometry, Pbn, SplitMix};
 
 const US: u64 = 1_000;
@@ -26,7 +26,7 @@ fn format(
     profile: Profile,
     logical_pages: u32,
     more: &[(&str, &str)],
-) -> Result<UnitFtl<AnyStore, Superblock>, FtlError> {
+) -> Result<UnitFtl<Superblock>, FtlError> {
     let mut config = FtlConfig {
         logical_pages,
         params: Params::default(),
@@ -47,14 +47,14 @@ fn format(
 }
 
 /// Returns the emulated time of one write.
-fn write(ftl: &mut UnitFtl<AnyStore, Superblock>, lpn: u32, n: u64) -> u64 {
+fn write(ftl: &mut UnitFtl<Superblock>, lpn: u32, n: u64) -> u64 {
     let at = ftl.space.flash.chip().busy_until();
     ftl.write(at, Lpn::new(lpn), &n.to_le_bytes().repeat(256))
         .unwrap()
         - at
 }
 
-fn read(ftl: &mut UnitFtl<AnyStore, Superblock>, lpn: u32) -> (u64, u64) {
+fn read(ftl: &mut UnitFtl<Superblock>, lpn: u32) -> (u64, u64) {
     let at = ftl.space.flash.chip().busy_until();
     let mut out = vec![1; 2048];
     let done = ftl.read(at, Lpn::new(lpn), &mut out).unwrap();

@@ -29,7 +29,7 @@ use crate::families::paged::{self, PagedFtl, Settings, docs};
 use crate::ftl::{Ftl, Start};
 use crate::int::narrow;
 use crate::schemes::{MlcUse, RamParam, Scheme};
-use nand_model::{Chip, Profile, Store};
+use nand_model::{Chip, Profile};
 use nodes::Nodes;
 
 /// Entry in the table of schemes.
@@ -93,19 +93,11 @@ fn overhead_blocks(
     paged::overhead_of_params(profile, logical_pages, params)
 }
 
-fn start<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start(chip: Chip, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl>, FtlError> {
     Ok(Box::new(new(chip, config, start)?))
 }
 
-fn new<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<PagedFtl<S, Nodes>, FtlError> {
+fn new(chip: Chip, config: &FtlConfig, start: Start) -> Result<PagedFtl<Nodes>, FtlError> {
     let per_page = chip.geometry().page_bytes / 4;
     let (bytes, threshold) = own_params(&config.params, config.logical_pages)?;
     let settings = Settings {

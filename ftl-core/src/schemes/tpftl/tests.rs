@@ -5,11 +5,7 @@ struct Tpftl;
 
 impl Subject for Tpftl {
     type Policy = Nodes;
-    fn start<S: Store>(
-        chip: Chip<S>,
-        config: &FtlConfig,
-        how: Start,
-    ) -> Result<PagedFtl<S, Nodes>, FtlError> {
+    fn start(chip: Chip, config: &FtlConfig, how: Start) -> Result<PagedFtl<Nodes>, FtlError> {
         new(chip, config, how)
     }
 }

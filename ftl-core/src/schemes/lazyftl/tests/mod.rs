@@ -10,25 +10,25 @@ use crate::families::paged::{HOST, MAP, Trims, map_pages};
 use crate::ftl::Ftl;
 use crate::gc::GarbageCollect;
 use crate::{Lpn, Start};
-use nand_model::store::{AnyStore, MemStore, OobOnlyStore};
+use nand_model::store::{MemStore, OobOnlyStore};
 use nand_model::{BlockFault, Cause, Fault, FaultPlan, Nanos, Pbn, SplitMix};
 
 struct LazyFtl;
 
 impl Subject for LazyFtl {
     type Policy = WholePages;
-    fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, how: Start) -> Result<Lazy<S>, FtlError> {
+    fn start(chip: Chip, config: &FtlConfig, how: Start) -> Result<Lazy, FtlError> {
         new(chip, config, how)
     }
 }
 
-type Lazy<S> = PagedFtl<S, WholePages>;
+type Lazy = PagedFtl<WholePages>;
 
-fn format(profile: Profile, config: &FtlConfig) -> Lazy<AnyStore> {
+fn format(profile: Profile, config: &FtlConfig) -> Lazy {
     common::format::<LazyFtl>(profile, config)
 }
 
-fn remount(ftl: Lazy<AnyStore>, config: &FtlConfig) -> Lazy<AnyStore> {
+fn remount(ftl: Lazy, config: &FtlConfig) -> Lazy {
     common::remount::<LazyFtl>(ftl, config)
 }
 
@@ -132,12 +132,12 @@ fn every_placement_keeps_what_it_must() {
 }
 
 /// Returns the paper's device with few blocks.
-fn small_paper_device() -> (Lazy<AnyStore>, FtlConfig) {
+fn small_paper_device() -> (Lazy, FtlConfig) {
     let config = config(3000, &[("ckpt.interval", "0"), ("wear.policy", "none")]);
     (format(profile("lazyftl", 80), &config), config)
 }
 
-fn block_of(ftl: &Lazy<AnyStore>, lpn: u32) -> Pbn {
+fn block_of(ftl: &Lazy, lpn: u32) -> Pbn {
     let entry = ftl.map.pending.get(lpn).expect("in the UMT");
     ftl.space
         .geometry()
@@ -228,12 +228,7 @@ fn the_age_window_has_room_for_the_blocks_that_a_conversion_opens() {
 }
 
 /// Lays out a device of this size, with as many factory bad blocks as its data sheet allows.
-fn laid_out(
-    name: &str,
-    bytes: u64,
-    op: f64,
-    params: &[(&str, &str)],
-) -> (Lazy<AnyStore>, FtlConfig) {
+fn laid_out(name: &str, bytes: u64, op: f64, params: &[(&str, &str)]) -> (Lazy, FtlConfig) {
     let params = config(0, params).params;
     let scheme = Scheme::find("lazyftl").unwrap();
     let layout = scheme
@@ -313,7 +308,7 @@ fn a_block_leaves_the_window_only_when_what_superseded_it_is_safe() {
         ("lazy.age_window", "8"),
     ];
     let mut ftl = format(profile("torture", 56), &config(300, &params));
-    let age = |ftl: &mut Lazy<AnyStore>, blocks: u64| {
+    let age = |ftl: &mut Lazy, blocks: u64| {
         let until = ftl.space.next_epoch() + blocks;
         while ftl.space.next_epoch() < until {
             ftl.ensure_space(MAP).unwrap();

@@ -4,7 +4,7 @@ use super::*;
 
 /// Returns the state of a logical page in the paper's Figure 3, from UMT, GMT, and the page that
 /// the GMT references.
-fn state_of(ftl: &mut Lazy<AnyStore>, lpn: u32) -> (char, u8) {
+fn state_of(ftl: &mut Lazy, lpn: u32) -> (char, u8) {
     ftl.load_map_page(lpn / ftl.per_page(), false, Cause::Translation)
         .unwrap();
     let named = ftl.loaded_entry(lpn % ftl.per_page());
@@ -33,11 +33,11 @@ fn state_of(ftl: &mut Lazy<AnyStore>, lpn: u32) -> (char, u8) {
 fn pages_go_through_the_states_of_the_papers_example() {
     let (mut ftl, _) = small_paper_device();
     let page = 5;
-    let convert = |ftl: &mut Lazy<AnyStore>, block| {
+    let convert = |ftl: &mut Lazy, block| {
         ftl.space.seal(HOST).unwrap();
         ftl.convert(block).unwrap();
     };
-    let collect = |ftl: &mut Lazy<AnyStore>, block| {
+    let collect = |ftl: &mut Lazy, block| {
         ftl.evacuate(block, Cause::Gc).unwrap();
         assert_eq!(ftl.space.erase_released(Cause::Gc).unwrap(), 1);
     };

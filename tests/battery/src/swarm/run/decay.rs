@@ -7,7 +7,7 @@ use crate::swarm::oracle::{Cost, Older};
 use crate::swarm::world::World;
 use ftl_core::FtlError;
 use ftl_core::format::{Oob, Role};
-use nand_model::{Cause, Chip, Pbn, Ppn, SplitMix, Store};
+use nand_model::{Cause, Chip, Pbn, Ppn, SplitMix};
 
 impl<'p, W: World> Runner<'p, W> {
     pub(super) fn hammer(&mut self, lpn: u32, times: u32, count: u32) -> Verdict {

@@ -9,7 +9,7 @@ use crate::swarm::oracle::Cost;
 use crate::swarm::world::World;
 use crate::workload::HostOp;
 use ftl_core::BlockUse;
-use nand_model::{Chip, Store};
+use nand_model::Chip;
 
 /// Reads of a block between two notes of the store (`chip/bit_errors.rs`).
 const READS_PER_NOTE: u32 = 1024;
