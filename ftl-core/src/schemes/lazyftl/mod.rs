@@ -70,7 +70,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     params: &[
         ParamDoc {
             key: "lazy.buffer_blocks",
-            help: "blocks of the update and cold area together (default 1.5625 %, at least two more than streams of data: 4)",
+            help: "blocks of the update and cold area together (default 1.5625 %; at least 4, and one more for each lane beyond two)",
         },
         ParamDoc {
             key: "lazy.cache_pages",
