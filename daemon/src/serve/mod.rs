@@ -363,6 +363,8 @@ fn was_left_without_flush(target: &Target) -> bool {
 
 /// Starts the background work.
 fn start_background(served: Arc<Served>, service: Arc<dyn Service>) -> Result<Running, Failure> {
+    // The first snapshot was made before the write cache was.
+    served.volume.publish(true);
     let write_through = kernel_write_cache(&service.target());
     let background = Background::start(&served.volume, write_through)
         .map_err(|error| Failure::io("background thread", &error))?;
