@@ -43,20 +43,12 @@ impl AnyStore {
         }
     }
 
-    /// Unwraps the store.
-    ///
-    /// # Errors
-    ///
-    /// The store itself, if it is of another type.
-    pub fn downcast<S: Store>(self) -> Result<S, AnyStore> {
-        if self.downcast_ref::<S>().is_none() {
-            return Err(self);
+    /// Unwraps the store, if it is of this type; otherwise drops it.
+    pub fn downcast<S: Store>(self) -> Option<S> {
+        match self.0 {
+            Kind::OobOnly(store) => take(&mut Some(store)),
+            Kind::Other(store) => (store as Box<dyn Any>).downcast().ok().map(|store| *store),
         }
-        let store: Box<dyn Any> = match self.0 {
-            Kind::OobOnly(store) => Box::new(store),
-            Kind::Other(store) => store,
-        };
-        Ok(*store.downcast().expect("its type is known"))
     }
 }
 
@@ -194,13 +186,12 @@ mod tests {
         let mut store = AnyStore::new(MemStore::new(geometry));
         assert!(store.downcast_ref::<MemStore>().is_some());
         assert!(store.downcast_mut::<OobOnlyStore>().is_none());
-        let store = AnyStore::new(store.downcast::<OobOnlyStore>().unwrap_err());
-        assert!(store.keeps_data() && store.downcast::<MemStore>().is_ok());
+        assert!(store.keeps_data() && AnyStore::new(store).downcast::<MemStore>().is_some());
 
         let mut store = AnyStore::new(OobOnlyStore::new(geometry));
         assert!(matches!(store.0, Kind::OobOnly(_)), "called directly");
         assert!(store.downcast_ref::<MemStore>().is_none());
         assert!(store.downcast_mut::<OobOnlyStore>().is_some());
-        assert!(!store.keeps_data() && store.downcast::<OobOnlyStore>().is_ok());
+        assert!(!store.keeps_data() && store.downcast::<OobOnlyStore>().is_some());
     }
 }
