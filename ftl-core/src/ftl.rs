@@ -12,8 +12,8 @@ use crate::flash::DeferredRead;
 use crate::stats::{BlockView, Lookups, RamReport, SchemeStats, StreamView};
 use nand_model::{Chip, Nanos, Pbn};
 
-/// A flash translation layer over a chip. One caller at a time. Every verb takes its
-/// earliest start time and returns its completion time, in emulated time.
+/// A flash translation layer over a chip. One caller at a time. Every verb takes its earliest start
+/// time and returns its completion time, in emulated time.
 pub trait Ftl: Send {
     /// Returns the scheme's name, as in the table.
     fn scheme(&self) -> &'static str;

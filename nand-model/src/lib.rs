@@ -2,7 +2,8 @@
 //!
 //! [`Chip`] is the interface: read, program, erase and copyback over a [`Geometry`]. It always
 //! enforces the rules of the part. A [`Store`] keeps the bytes: [`store::MemStore`],
-//! [`store::OobOnlyStore`], or [`FileStore`], an image file. This crate contains no mapping.
+//! [`store::OobOnlyStore`], or [`FileStore`], an image file. Schemes run on [`Chip::over`] any of
+//! them ([`store::AnyStore`]). This crate contains no mapping.
 //!
 //! ```
 //! use nand_model::{Cause, Chip, Profile, store::MemStore};

@@ -44,7 +44,7 @@ fn volume(scheme: &str) -> (Volume, usize) {
     };
     let mut ftl = scheme.start(chip, &config, Start::Format).unwrap();
     ftl.shutdown(0).unwrap();
-    close_stores(vec![ftl.into_chip().into_store()]).unwrap();
+    close_stores([ftl.into_chip().into_store()]).unwrap();
     let (store, _) = disk.open(Access::ReadWrite).unwrap();
     let cache = CacheUse {
         options: None,

@@ -6,7 +6,7 @@ use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{Ftl, Lpn, Params, Start};
 use ftld_battery::host::Host;
 use ftld_battery::parallel::in_parallel;
-use ftld_battery::rig::{Cells, OVER_PROVISIONING, Rig, has_param, into_memory, memory};
+use ftld_battery::rig::{Cells, OVER_PROVISIONING, Rig, has_param, into_memory};
 use ftld_battery::swarm::plan::PARAMETERS;
 use ftld_battery::workload::{Kind, Workload};
 use ftld_tests::suite;
@@ -340,7 +340,7 @@ fn a_run_repeats_from_its_seed() {
         let rig = Rig::new(scheme, Cells::Mlc, PAGES, suite::seed());
         let once = || {
             let mut host = Host::format(&rig);
-            memory(&mut *host.ftl).record();
+            host.memory().record();
             for op in Workload::new(Kind::Mixed, PAGES, rig.seed).take(600) {
                 host.run(&op)
                     .unwrap_or_else(|trouble| panic!("{}: {}", rig.path(), String::from(trouble)));

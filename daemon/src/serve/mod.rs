@@ -257,6 +257,8 @@ fn start_device(
     if !config.announces_cache || was_left_without_flush(target) {
         volume.announce_no_cache();
     }
+    // The snapshots of the mount do not have the write cache. No request holds a lock yet.
+    volume.publish(true);
     let faults = Arc::<Faults>::default();
     let mut device: Arc<dyn BlockDevice> = Arc::new(Faulty::new(volume, faults.clone()));
     if let Some(recorder) = &recorder {
@@ -363,8 +365,6 @@ fn was_left_without_flush(target: &Target) -> bool {
 
 /// Starts the background work.
 fn start_background(served: Arc<Served>, service: Arc<dyn Service>) -> Result<Running, Failure> {
-    // The first snapshot was made before the write cache was.
-    served.volume.publish(true);
     let write_through = kernel_write_cache(&service.target());
     let background = Background::start(&served.volume, write_through)
         .map_err(|error| Failure::io("background thread", &error))?;

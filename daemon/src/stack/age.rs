@@ -3,14 +3,14 @@
 //! Invariants: the image has no name yet, so nothing is synced before the end, and a failure or a
 //! power cut leaves no image. Every page contains its own number, as little-endian words.
 
-use super::{Label, close_stores, ftl_failure, mount, of_image};
+use super::{Label, close_stores, ftl_failure, mount};
 use crate::aging::{Aged, Conditioned, ImageAge, overwrite};
 use crate::convert::{index, narrow, to_u64};
 use crate::failure::Failure;
 use crate::pages::PageIo;
 use crate::volume::Stripes;
 use ftl_core::{Ftl, FtlError, Lpn};
-use nand_model::store::{AnyStore, FileStore};
+use nand_model::store::FileStore;
 use nand_model::{Nanos, SplitMix};
 use std::io;
 use std::ops::Range;
@@ -43,11 +43,12 @@ pub(super) fn age(
     for (AgedChip { mut ftl, now }, seed) in device.chips.into_iter().zip(seeds) {
         ftl.shutdown(now)
             .map_err(|error| ftl_failure(image, "ageing", &error))?;
-        let mut store = of_image(ftl.into_chip().into_store());
+        let mut store = ftl.into_chip().into_store();
         if age.is_worn {
-            wear(&mut store, seed).map_err(|error| Failure::io(image.display(), &error))?;
+            let image_store = store.downcast_mut().expect("the store of an image");
+            wear(image_store, seed).map_err(|error| Failure::io(image.display(), &error))?;
         }
-        stores.push(AnyStore::new(store));
+        stores.push(store);
     }
     close_stores(stores)?;
     let synced = std::fs::File::open(unfinished).and_then(|file| file.sync_all());

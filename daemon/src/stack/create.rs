@@ -186,6 +186,6 @@ fn format(
     let mut ftl = device.format(store).map_err(failed)?;
     let made = (ftl.stats().blocks.bad, ftl.ram_report());
     ftl.shutdown(0).map_err(failed)?;
-    close_stores(vec![ftl.into_chip().into_store()])?;
+    close_stores([ftl.into_chip().into_store()])?;
     Ok(made)
 }

@@ -29,7 +29,7 @@ use ftl_core::{Ftl, FtlConfig, FtlError, Start};
 use label::contradiction;
 use long_start::{LongStart, REPORT_EVERY};
 use nand_model::store::{Access, AnyStore, FileStore, SyncHandle, peek};
-use nand_model::{Chip, ImageError, ImageInfo, Profile, Store};
+use nand_model::{Chip, ImageError, ImageInfo, Profile};
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -73,9 +73,6 @@ impl Durable for ImageSync {
     }
     fn failed(&self) -> bool {
         self.0.failure().is_some()
-    }
-    fn discard_freed_space(&self, store: &mut AnyStore) -> io::Result<()> {
-        store.trim_free_slots(1).map(drop)
     }
 }
 
@@ -320,14 +317,11 @@ fn mount(image: &Path, store: FileStore, label: &Label) -> Result<Box<dyn Ftl>, 
     Ok(ftl)
 }
 
-/// A scheme that is mounted on a chip of an image.
-pub type ImageFtl = Box<dyn Ftl>;
-
 /// Opens an image without ever changing it, and mounts its scheme in memory, on each of its chips.
 ///
 /// # Errors
 /// The image is in use, damaged, or its scheme does not mount.
-pub fn open_in_memory(image: &Path) -> Result<(ImageInfo, Vec<ImageFtl>), Failure> {
+pub fn open_in_memory(image: &Path) -> Result<(ImageInfo, Vec<Box<dyn Ftl>>), Failure> {
     let (stores, report) =
         FileStore::open_shards(image, Access::ReadOnly).map_err(|error| image_failure(&error))?;
     let mut info = stores[0].info().clone();
@@ -356,7 +350,10 @@ pub(crate) fn factory_seed(info: &ImageInfo) -> u64 {
 ///
 /// # Errors
 /// The image cannot be written or synced.
-pub fn close_stores(stores: Vec<AnyStore>) -> Result<(), Failure> {
+///
+/// # Panics
+/// If a store is not of an image.
+pub fn close_stores(stores: impl IntoIterator<Item = AnyStore>) -> Result<(), Failure> {
     let mut stores = stores.into_iter().map(of_image);
     stores.try_for_each(|store| store.close().map_err(|error| image_failure(&error)))
 }
@@ -366,6 +363,9 @@ pub fn close_stores(stores: Vec<AnyStore>) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The image cannot be synced.
+///
+/// # Panics
+/// If a store is not of an image.
 pub fn leave_stores(stores: Vec<AnyStore>, image: &Path) -> Result<(), Failure> {
     let stores: Vec<FileStore> = stores.into_iter().map(of_image).collect();
     let settle = |store: &FileStore| {
@@ -377,7 +377,7 @@ pub fn leave_stores(stores: Vec<AnyStore>, image: &Path) -> Result<(), Failure> 
     synced.map_err(|error| Failure::io(image.display(), &error))
 }
 
-/// Returns the store of a chip that [`mount`] opened.
+/// Returns the image's store of a closed chip.
 fn of_image(store: AnyStore) -> FileStore {
     store.downcast().expect("the store of an image")
 }

@@ -13,6 +13,7 @@ use super::watch::{BlockMap, EventsView};
 use super::write_cache::WriteCache;
 use super::{EIO, Idle, Volume, WATCHED, sums};
 use crate::convert::millis;
+use nand_model::Store;
 use nand_model::store::AnyStore;
 use std::io;
 use std::sync::Arc;
@@ -157,7 +158,7 @@ impl Volume {
             return;
         }
         for shard in &self.shards {
-            let (Some(durable), Some(mut guard)) = (&shard.durable, shard.try_lock()) else {
+            let Some(mut guard) = shard.try_lock() else {
                 continue;
             };
             if self.paused().is_some() {
@@ -165,7 +166,7 @@ impl Volume {
             }
             if let Some(Err(error)) = guard
                 .as_mut()
-                .map(|core| durable.discard_freed_space(core.ftl.chip_mut().store_mut()))
+                .map(|core| core.ftl.chip_mut().store_mut().trim_free_slots(1))
             {
                 tracing::debug!("giving space back: {error}");
             }

@@ -92,12 +92,6 @@ pub trait Durable: Send + Sync {
     fn wait_for_erased_space(&self, mark: u64) -> io::Result<()>;
     /// Returns whether a sync has failed, so that no later operation becomes durable.
     fn failed(&self) -> bool;
-    /// Discards a bounded part of the image's freed space; called under the lock while the host is
-    /// idle.
-    ///
-    /// # Errors
-    /// The host refuses to free space; no data is lost.
-    fn discard_freed_space(&self, store: &mut AnyStore) -> io::Result<()>;
 }
 
 /// Options of a volume.

@@ -46,7 +46,7 @@ pub enum MlcUse {
     Own,
 }
 
-/// Description and constructors of a scheme.
+/// Description and constructor of a scheme.
 pub struct Scheme {
     /// Name on the command line and in image headers.
     pub name: &'static str,
@@ -74,7 +74,7 @@ pub struct Scheme {
     /// Returns the blocks beyond data and over-provisioning: mapping, checkpoints, open blocks,
     /// reserve.
     pub overhead_blocks: fn(&Profile, logical_pages: u32, &Params) -> Result<u32, FtlError>,
-    /// Constructor.
+    /// Starts the scheme on a chip.
     pub constructor: Constructor,
 }
 

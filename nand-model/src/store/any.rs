@@ -75,6 +75,8 @@ macro_rules! each {
     };
 }
 
+// A method that is left out would be that of the trait, silently.
+#[deny(clippy::missing_trait_methods)]
 impl Store for AnyStore {
     fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()> {
         each!(self, store => store.load(each))

@@ -3,7 +3,7 @@
 //! erases, and the end of life.
 
 use crate::host::{self, Host, Trouble};
-use crate::rig::{Cells, Rig, memory};
+use crate::rig::{Cells, Rig};
 use crate::verdicts::{Budget, Verdicts};
 use crate::workload::{HostOp, Kind, Workload};
 use ftl_core::schemes::Scheme;
@@ -298,7 +298,7 @@ pub fn full_host(rig: &Rig, verdicts: &mut Verdicts) {
                 .enumerate()
             {
                 if rng.one_in(4) {
-                    memory(&mut *host.ftl).set_room(Some(rng.below(40)));
+                    host.memory().set_room(Some(rng.below(40)));
                 }
                 let mut tries = 0;
                 while let Err(trouble) = host.run(&op) {
@@ -311,14 +311,15 @@ pub fn full_host(rig: &Rig, verdicts: &mut Verdicts) {
                     (refused, tries) = (refused + 1, tries + 1);
                     host.check()
                         .map_err(|why| format!("request {number}, {op:?}, host full: {why}"))?;
-                    memory(&mut *host.ftl).set_room(if tries == 1 { Some(3) } else { None });
+                    host.memory()
+                        .set_room(if tries == 1 { Some(3) } else { None });
                 }
                 if number % 250 == 249 {
                     host.check()?;
                     host.compare_all()?;
                 }
             }
-            memory(&mut *host.ftl).set_room(None);
+            host.memory().set_room(None);
             host = host.remount()?;
             host.settle_all()?;
             host.check()?;

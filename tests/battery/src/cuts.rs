@@ -8,7 +8,7 @@
 use crate::coverage::Coverage;
 use crate::host::{Host, is_barrier, values};
 use crate::model::Model;
-use crate::rig::{Rig, has_param, into_memory, memory};
+use crate::rig::{Rig, has_param, into_memory};
 use crate::workload::{HostOp, Kind, Workload};
 use nand_model::store::{Change, MemStore};
 use nand_model::{Chip, Cut, FaultPlan, Pbn};
@@ -76,9 +76,9 @@ impl Recording {
         requests: impl Iterator<Item = HostOp>,
         enough: impl Fn(&Coverage) -> bool,
     ) -> Recording {
-        let start = memory(&mut *host.ftl).clone();
+        let start = host.memory().clone();
         let (model, first_step) = (host.model.clone(), host.step());
-        memory(&mut *host.ftl).record();
+        host.memory().record();
         let geometry = *host.ftl.chip().geometry();
         let mut coverage = Coverage::default();
         let mut steps: Vec<(HostOp, usize)> = Vec::new();
@@ -86,11 +86,11 @@ impl Recording {
             let before = steps.last().map_or(0, |(_, end)| *end);
             host.run(&op)
                 .unwrap_or_else(|trouble| panic!("{op:?}: {}", String::from(trouble)));
-            let changes = memory(&mut *host.ftl).recorded();
+            let changes = host.memory().recorded();
             coverage.note(&geometry, &op, &changes[before..]);
-            let changes = changes.len();
+            let end = changes.len();
             coverage.note_stats(&host.ftl.stats());
-            steps.push((op, changes));
+            steps.push((op, end));
             if enough(&coverage) {
                 break;
             }

@@ -5,6 +5,7 @@ use crate::payload::{self, Seen};
 use crate::rig::Rig;
 use crate::workload::HostOp;
 use ftl_core::{Ftl, FtlError, Lpn, SchemeStats, Start};
+use nand_model::store::MemStore;
 use nand_model::{Chip, FaultPlan, SyncHandle};
 
 /// A scheme in service, and its allowed contents.
@@ -119,9 +120,16 @@ impl<'a> Host<'a> {
             ..Host::over(rig, ftl, model)
         })
     }
-}
 
-impl<'a> Host<'a> {
+    /// The bytes of its flash in memory.
+    ///
+    /// # Panics
+    /// They are elsewhere.
+    pub fn memory(&mut self) -> &mut MemStore {
+        let store = self.ftl.chip_mut().store_mut();
+        store.downcast_mut().expect("a store in memory")
+    }
+
     /// A host of a running scheme.
     pub fn over(rig: &'a Rig, ftl: Box<dyn Ftl>, model: Model) -> Host<'a> {
         Host {

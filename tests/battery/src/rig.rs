@@ -269,15 +269,6 @@ pub fn has_param(scheme: &Scheme, key: &str) -> bool {
     scheme.knows(key)
 }
 
-/// Returns the bytes of a scheme's flash in memory.
-///
-/// # Panics
-/// They are elsewhere.
-pub fn memory(ftl: &mut dyn Ftl) -> &mut MemStore {
-    let store = ftl.chip_mut().store_mut();
-    store.downcast_mut().expect("a store in memory")
-}
-
 /// Returns a chip's bytes in memory.
 ///
 /// # Panics

@@ -167,9 +167,6 @@ impl Durable for Unblocked {
     fn failed(&self) -> bool {
         self.inner.failed()
     }
-    fn discard_freed_space(&self, store: &mut AnyStore) -> io::Result<()> {
-        self.inner.discard_freed_space(store)
-    }
 }
 
 /// Call of the volume.

@@ -213,7 +213,7 @@ fn image_of(scheme: &'static Scheme, clean: bool, torture: &Profile) -> (TempDir
     }
     if clean {
         ftl.shutdown(0).expect("an honest device shuts down");
-        close_stores(vec![ftl.into_chip().into_store()]).expect("an honest image closes");
+        close_stores([ftl.into_chip().into_store()]).expect("an honest image closes");
     }
     (folder, layout.profile.geometry)
 }

@@ -123,7 +123,7 @@ impl Setup {
                 .start(chip, &config, Start::Format)
                 .map_err(|error| told(&error))?;
             ftl.shutdown(0).map_err(|error| told(&error))?;
-            close_stores(vec![ftl.into_chip().into_store()]).map_err(|error| told(&error))?;
+            close_stores([ftl.into_chip().into_store()]).map_err(|error| told(&error))?;
         }
         Ok(disk)
     }

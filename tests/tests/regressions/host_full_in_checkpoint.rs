@@ -4,7 +4,7 @@
 
 use ftl_core::FtlError;
 use ftld_battery::host::{Host, Trouble};
-use ftld_battery::rig::{Rig, memory};
+use ftld_battery::rig::Rig;
 use ftld_battery::workload::HostOp;
 use ftld_tests::suite;
 
@@ -26,7 +26,7 @@ fn full_host_at_any_program_fails_requests_and_loses_nothing() {
 
 fn full_after(rig: &Rig, room: u64) -> Result<(), String> {
     let mut host = Host::format(rig);
-    memory(&mut *host.ftl).set_room(Some(room));
+    host.memory().set_room(Some(room));
     for number in 0..200 {
         let op = HostOp::Write {
             lpn: number * 7 % PAGES,
@@ -35,7 +35,7 @@ fn full_after(rig: &Rig, room: u64) -> Result<(), String> {
         };
         match host.run(&op) {
             Err(Trouble::Refused(FtlError::HostFull)) => {
-                memory(&mut *host.ftl).set_room(None);
+                host.memory().set_room(None);
                 host.run(&op)?;
             }
             other => other?,

@@ -276,9 +276,6 @@ impl Durable for Gate {
     fn failed(&self) -> bool {
         self.fails.load(Relaxed)
     }
-    fn discard_freed_space(&self, _: &mut AnyStore) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 impl Gate {

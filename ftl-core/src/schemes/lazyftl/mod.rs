@@ -126,7 +126,7 @@ fn settings(
     let shortest = paged::age_window_least(common.more_streams).max(2 * buffer_blocks as u64);
     if age_window < shortest {
         return refuse(format!(
-            "parameter lazy.age_window: {age_window} is too short, need at least {shortest} with these buffer blocks and the lanes of gc.placement and alloc.stripe"
+            "parameter lazy.age_window: {age_window} is too short with {buffer_blocks} buffer blocks and the lanes of gc.placement and alloc.stripe, need at least {shortest}"
         ));
     }
     let cache_pages = params.get("lazy.cache_pages", 14)?;

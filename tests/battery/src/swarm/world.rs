@@ -163,7 +163,8 @@ impl World for OnDisk {
     }
 
     fn sync_handle(store: &AnyStore) -> Option<SyncHandle> {
-        store.downcast_ref().map(FileStore::sync_handle)
+        let store: &FileStore = store.downcast_ref().expect("the store of this world");
+        Some(store.sync_handle())
     }
 
     fn disk(&mut self) -> Option<&mut SimDisk> {
