@@ -336,7 +336,7 @@ impl Space {
                 open.block
             );
             self.table.set_state(open.block, State::Full);
-            // The host may have refused the first page. Then the block may be on no list of its family.
+            // The host may have refused the first page: the family may not have listed the block.
             if self.streams[stream].spec.collectable || open.next == 0 {
                 self.table.set_collectable(open.block);
             }
