@@ -15,39 +15,28 @@ pub mod commands;
 pub mod compare;
 pub mod config;
 pub mod control;
-mod convert;
 pub mod crashes;
 mod detach;
 pub mod device;
-mod duration;
-pub mod failure;
 pub mod faults;
 mod flash_device;
 pub mod inject;
 pub mod instance;
-mod interrupt;
 mod live_page;
 pub mod logging;
 mod method;
 pub mod metrics;
 mod notify;
 pub mod options;
-pub mod output;
 pub mod pages;
-mod path_json;
 pub mod pause;
 pub mod preset;
-mod private_lock;
-pub mod profile_file;
-mod quote;
 mod rates;
 pub mod record;
 pub mod replay;
 pub mod serve;
 pub mod service_counters;
 pub mod shutdown;
-pub mod size;
-mod sparse;
 pub mod stack;
 pub mod statistics;
 pub mod status;
@@ -56,6 +45,12 @@ pub mod target;
 mod top;
 pub mod transport;
 pub mod volume;
+
+// Its modules keep their short paths in this crate.
+use ftld_kit::{
+    convert, duration, failure, interrupt, output, path_json, private_lock, profile_file, quote,
+    size, sparse,
+};
 
 use cli::{Cli, Command, Inject, ServeArgs};
 use config::Config;

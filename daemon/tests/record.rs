@@ -84,7 +84,7 @@ fn requests_marks_and_flags_are_recorded_and_shown() {
         (flash.scheme.as_str(), flash.logical_pages),
         ("lazyftl", 2048)
     );
-    let profile = ftld::profile_file::from_toml(&flash.profile).unwrap();
+    let profile = ftld_kit::profile_file::from_toml(&flash.profile).unwrap();
     let inspected = host.json(&["inspect", "a", "--json"]);
     assert_eq!(
         u64::from(profile.geometry.blocks),

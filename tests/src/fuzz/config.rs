@@ -6,9 +6,9 @@
 use ftld::config::Config;
 use ftld::instance::Dirs;
 use ftld::options::DeviceArgs;
-use ftld::profile_file;
-use ftld::size::parse_size;
 use ftld::target::Target;
+use ftld_kit::profile_file;
+use ftld_kit::size::parse_size;
 use tempfile::TempDir;
 
 /// Parses the whole input as a file, and its first line as a target and as a size.

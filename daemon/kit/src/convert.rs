@@ -1,3 +1,3 @@
 //! Conversions between integer types, which the crates share.
 
-pub(crate) use ftld_traces::convert::*;
+pub use ftld_traces::convert::*;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// A lock, held until it is dropped.
 #[derive(Debug)]
-pub(crate) struct PrivateLock {
+pub struct PrivateLock {
     path: PathBuf,
     file: File,
 }
@@ -34,7 +34,7 @@ impl PrivateLock {
     ///
     /// # Errors
     /// The file cannot be created or belongs to another user.
-    pub(crate) fn take(path: &Path) -> io::Result<Option<PrivateLock>> {
+    pub fn take(path: &Path) -> io::Result<Option<PrivateLock>> {
         loop {
             match PrivateLock::lock(path, open(path)?)? {
                 Attempt::Taken(lock) => return Ok(Some(lock)),
@@ -64,30 +64,30 @@ impl PrivateLock {
     }
 
     /// Returns whether the previous holder died without removing the file.
-    pub(crate) fn was_left(&self) -> bool {
+    pub fn was_left(&self) -> bool {
         self.file.metadata().is_ok_and(|meta| meta.len() > 0)
     }
 
     /// Writes this process's id into the file.
-    pub(crate) fn sign(&mut self) -> io::Result<()> {
+    pub fn sign(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
         writeln!(self.file, "{}", std::process::id())
     }
 
     /// Removes the file, then releases the lock.
-    pub(crate) fn remove(self) {
+    pub fn remove(self) {
         let _ = fs::remove_file(&self.path);
     }
 }
 
 /// Returns whether a process holds the lock on this file.
-pub(crate) fn is_held(file: &File) -> bool {
+pub fn is_held(file: &File) -> bool {
     let mut lock = whole_file();
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut lock)).is_ok() && i32::from(lock.l_type) != libc::F_UNLCK
 }
 
 /// Returns whether this mode allows other users to open the file.
-pub(crate) fn is_open_to_others(meta: &fs::Metadata) -> bool {
+pub fn is_open_to_others(meta: &fs::Metadata) -> bool {
     meta.mode() & 0o077 != 0
 }
 

@@ -7,12 +7,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// Returns a path as text; bytes that are no UTF-8 are replaced.
-pub(crate) fn shown(path: &Path) -> Value {
+pub fn shown(path: &Path) -> Value {
     path.to_string_lossy().into()
 }
 
 /// Puts a path under `key`. One that is no UTF-8 is exact under `KEY_bytes`.
-pub(crate) fn put(value: &mut Value, key: &str, path: &Path) {
+pub fn put(value: &mut Value, key: &str, path: &Path) {
     value[key] = shown(path);
     if path.to_str().is_none() {
         value[format!("{key}_bytes")] = path.as_os_str().as_bytes().into();
@@ -20,7 +20,7 @@ pub(crate) fn put(value: &mut Value, key: &str, path: &Path) {
 }
 
 /// Returns the exact path under `key`.
-pub(crate) fn get(value: &Value, key: &str) -> Option<PathBuf> {
+pub fn get(value: &Value, key: &str) -> Option<PathBuf> {
     let byte = |value: &Value| u8::try_from(value.as_u64()?).ok();
     match value[format!("{key}_bytes")].as_array() {
         None => value[key].as_str().map(PathBuf::from),
@@ -32,13 +32,13 @@ pub(crate) fn get(value: &Value, key: &str) -> Option<PathBuf> {
 }
 
 /// Serializes a path as [`shown`].
-pub(crate) fn serialize<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+pub fn serialize<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
     let text = path.as_deref().map(Path::to_string_lossy);
     text.serialize(to)
 }
 
 /// Returns a word as the name of an instance, unless it is a path.
-pub(crate) fn name_in(word: &OsStr) -> Option<&str> {
+pub fn name_in(word: &OsStr) -> Option<&str> {
     word.to_str().filter(|word| !word.contains('/'))
 }
 

@@ -5,7 +5,7 @@
 ///
 /// # Errors
 /// The text is no number, or its unit is unknown.
-pub(crate) fn parse_seconds(text: &str) -> Result<f64, String> {
+pub fn parse_seconds(text: &str) -> Result<f64, String> {
     let split = text
         .find(|c: char| c.is_ascii_alphabetic())
         .unwrap_or(text.len());

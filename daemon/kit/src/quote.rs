@@ -1,7 +1,7 @@
 //! Texts quoted for other languages: HTML, the POSIX shell and terminals.
 
 /// Returns a text that is safe in HTML and SVG, also as the value of an attribute.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
@@ -9,7 +9,7 @@ pub(crate) fn escaped(text: &str) -> String {
 }
 
 /// Returns a command line for a POSIX shell.
-pub(crate) fn shell(words: &[String]) -> String {
+pub fn shell(words: &[String]) -> String {
     words
         .iter()
         .map(|word| quoted(word))
@@ -28,7 +28,7 @@ fn quoted(word: &str) -> String {
 
 /// Returns a text without control characters besides line feed and tab, but with these `sequences`:
 /// names in images, traces and files may have any, and a terminal would obey.
-pub(crate) fn plain(text: &str, sequences: &[String]) -> String {
+pub fn plain(text: &str, sequences: &[String]) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(c) = rest.chars().next() {
         let allowed = sequences

@@ -98,7 +98,7 @@ impl Failure {
     }
 
     /// Creates a failure for a folder that cannot be created; `remedy` names another place.
-    pub(crate) fn folder(folder: &std::path::Path, error: &std::io::Error, remedy: &str) -> Self {
+    pub fn folder(folder: &std::path::Path, error: &std::io::Error, remedy: &str) -> Self {
         let is_file = |part: &std::path::Path| part.exists() && !part.is_dir();
         let is_file = folder.ancestors().any(is_file);
         let folder = folder.display();
@@ -128,7 +128,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// Returns a panic's message.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message")

@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 ///
 /// # Errors
 /// The host refuses a thread or the signals.
-pub(crate) fn flag() -> Result<Arc<AtomicBool>, Failure> {
+pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     let set = flag.clone();
     let failed = |error: std::io::Error| Failure::io("signals", &error);

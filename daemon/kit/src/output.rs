@@ -13,7 +13,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// Colours of help and errors; answers use the same.
-pub(crate) const STYLES: Styles = Styles::styled();
+pub const STYLES: Styles = Styles::styled();
 
 /// Most columns of a line of text, also without a terminal.
 const WIDTH_MOST: usize = 100;
@@ -22,7 +22,7 @@ const WIDTH_LEAST: usize = 40;
 
 /// Returns the columns of a line of text: those of `COLUMNS` or the terminal, 40 to 100. A longer
 /// word has a line of its own.
-pub(crate) fn width() -> usize {
+pub fn width() -> usize {
     told_width().unwrap_or(WIDTH_MOST)
 }
 
@@ -42,16 +42,20 @@ fn told_width() -> Option<usize> {
 
 /// What a word tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub enum Tone {
+    /// All is well.
     Good,
+    /// Someone has to look at it.
     Warning,
+    /// Something failed.
     Bad,
+    /// No judgement.
     Plain,
 }
 
 impl Tone {
     /// Returns the tone of the state of an instance.
-    pub(crate) fn of_state(state: &str) -> Tone {
+    pub fn of_state(state: &str) -> Tone {
         match state {
             "serving" => Tone::Good,
             "failed" | "disk-full" | "host-error" | "unreadable" => Tone::Bad,
@@ -61,7 +65,7 @@ impl Tone {
     }
 
     /// Returns the text in the colour of this tone.
-    pub(crate) fn paint(self, text: &str) -> String {
+    pub fn paint(self, text: &str) -> String {
         let style = match self {
             Tone::Good => *STYLES.get_valid(),
             Tone::Warning => *STYLES.get_invalid(),
@@ -74,12 +78,12 @@ impl Tone {
 
 /// Breaks lines that are longer than [`width`] between words. What follows is below the text behind
 /// a line's last gap, if that is in its first half, and else indented.
-pub(crate) fn wrapped(text: &str) -> String {
+pub fn wrapped(text: &str) -> String {
     wrapped_to(text, width())
 }
 
 /// The same on a terminal. Elsewhere, lines stay whole: logs and scripts search them.
-pub(crate) fn wrapped_on_terminal(text: &str) -> String {
+pub fn wrapped_on_terminal(text: &str) -> String {
     told_width().map_or_else(|| text.into(), |width| wrapped_to(text, width))
 }
 
@@ -127,7 +131,7 @@ fn words(line: &str) -> Vec<&str> {
 /// Returns the rows of a table with their columns aligned: numbers to the right. Columns that do not
 /// fit a line of `width` continue on another one, indented: a cell is never broken. `paint` colours
 /// a cell, given its row and column.
-pub(crate) fn table<const N: usize>(
+pub fn table<const N: usize>(
     rows: &[[String; N]],
     width: usize,
     paint: impl Fn(usize, usize) -> Tone,
@@ -186,7 +190,7 @@ fn lines_of(widths: &[usize], width: usize) -> Vec<Range<usize>> {
 ///
 /// # Errors
 /// Standard output is not writable.
-pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
+pub fn print_text(text: &str) -> Result<(), Failure> {
     let styles = [STYLES.get_valid(), STYLES.get_invalid(), STYLES.get_error()];
     let mut sequences: Vec<_> = styles
         .iter()
@@ -235,7 +239,7 @@ pub fn writable(option: &str, path: &Path) -> Result<(), Failure> {
 }
 
 /// Returns the failure for a file that an option asks for and that the host refuses to write.
-pub(crate) fn unwritable(option: &str, path: &Path, error: &io::Error) -> Failure {
+pub fn unwritable(option: &str, path: &Path, error: &io::Error) -> Failure {
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
@@ -263,7 +267,7 @@ pub(crate) fn unwritable(option: &str, path: &Path, error: &io::Error) -> Failur
 ///
 /// # Errors
 /// Both paths lead to the same file.
-pub(crate) fn spares(option: &str, path: &Path, (input, is): (&Path, &str)) -> Result<(), Failure> {
+pub fn spares(option: &str, path: &Path, (input, is): (&Path, &str)) -> Result<(), Failure> {
     let target = |path: &Path| path.canonicalize().ok();
     if target(path).is_none_or(|path| target(input) != Some(path)) {
         return Ok(());
@@ -275,12 +279,12 @@ pub(crate) fn spares(option: &str, path: &Path, (input, is): (&Path, &str)) -> R
 }
 
 /// Returns a text without UTF-8's byte order mark, which some editors and spreadsheets write first.
-pub(crate) fn without_mark(text: &str) -> &str {
+pub fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// Returns a number of things in words: `1 fault`, `2 faults`.
-pub(crate) fn counted(number: u64, thing: &str) -> String {
+pub fn counted(number: u64, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
@@ -293,7 +297,8 @@ pub fn print_json(what: &str, value: Value) -> Result<(), Failure> {
     print(&format!("{:#}\n", with_schema(what, value)))
 }
 
-pub(crate) fn with_schema(what: &str, mut value: Value) -> Value {
+/// Returns a document with its schema, `ftld.WHAT/1`.
+pub fn with_schema(what: &str, mut value: Value) -> Value {
     value["schema"] = format!("ftld.{what}/1").into();
     value
 }

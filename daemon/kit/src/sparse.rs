@@ -18,7 +18,7 @@ const PIECE: u64 = 1 << 20;
 ///
 /// # Errors
 /// What `failed` makes of an error of the host, or the error of `keep_on`.
-pub(crate) fn copy(
+pub fn copy(
     from: &File,
     to: &File,
     part: Range<u64>,
