@@ -28,6 +28,9 @@ fn main() {
         "build.rs",
         "Cargo.toml",
         "src",
+        "device/src",
+        "kit/src",
+        "lab/src",
         "traces/src",
         "../Cargo.lock",
     ] {

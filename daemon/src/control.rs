@@ -9,8 +9,8 @@
 use crate::failure::{Exit, Failure};
 use crate::inject::{Injected, Injection};
 use crate::instance::Dirs;
+use crate::observed::StatusSource;
 use crate::pause::PauseCommand;
-use crate::status::StatusSource;
 use crate::sys;
 use crate::target::SOCKET_PATH_MAX;
 use crate::transport::holders::Users;

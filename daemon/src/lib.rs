@@ -8,49 +8,32 @@
 #![warn(clippy::missing_errors_doc)]
 
 mod activation;
-pub mod aging;
-mod background;
 pub mod cli;
 pub mod commands;
-pub mod compare;
-pub mod config;
 pub mod control;
-pub mod crashes;
 mod detach;
-pub mod device;
-pub mod faults;
-mod flash_device;
-pub mod inject;
-pub mod instance;
 mod live_page;
 pub mod logging;
-mod method;
 pub mod metrics;
 mod notify;
-pub mod options;
-pub mod pages;
-pub mod pause;
-pub mod preset;
+pub mod observed;
 mod rates;
-pub mod record;
-pub mod replay;
 pub mod serve;
-pub mod service_counters;
-pub mod shutdown;
-pub mod stack;
-pub mod statistics;
-pub mod status;
-pub mod sys;
-pub mod target;
 mod top;
-pub mod transport;
-pub mod volume;
 
-// Its modules keep their short paths in this crate.
+// Their modules keep their short paths in this crate.
+#[cfg(test)]
+use ftld_device::fresh_status;
+use ftld_device::{
+    aging, background, config, device, faults, flash_device, inject, instance, method, options,
+    pages, pause, preset, record, service_counters, shutdown, stack, stall, status, sys, target,
+    transport, volume,
+};
 use ftld_kit::{
     convert, duration, failure, interrupt, output, path_json, private_lock, profile_file, quote,
     size, sparse,
 };
+use ftld_lab::{compare, crashes, replay, statistics};
 
 use cli::{Cli, Command, Inject, ServeArgs};
 use config::Config;
@@ -65,6 +48,9 @@ use target::Target;
 ///
 /// A program with its own scheme calls [`ftl_core::schemes::add`] first.
 pub fn main() -> ExitCode {
+    if let Some(revision) = option_env!("FTLD_BUILT_REVISION") {
+        replay::set_revision(revision);
+    }
     if let Some(code) = crashes::supervise() {
         return code;
     }

@@ -6,8 +6,10 @@
 //! nothing.
 
 use crate::convert::to_f64;
-use crate::status::{StatusSnapshot, StatusSource};
-use crate::volume::{Op, Queue, WritesFailing};
+use crate::observed::StatusSource;
+use crate::stall::{ProgressSample, StallDetector};
+use crate::status::StatusSnapshot;
+use crate::volume::{Op, WritesFailing};
 use sd_notify::NotifyState::{self, ExtendTimeoutUsec, Ready, Status, Stopping, Watchdog};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -89,64 +91,13 @@ impl Drop for TimeoutExtender {
     }
 }
 
-/// Request progress at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ProgressSample {
-    /// Turns of the background thread with the request lock.
-    pub(crate) turns: u64,
-    /// Requests in the volume.
-    pub(crate) volume: Queue,
-    /// Requests in the kernel, if the target is a kernel device.
-    pub(crate) device: Option<Queue>,
-    /// Whether a request waits for the host's storage. The daemon cannot bound that time, and other
-    /// requests may wait behind it.
-    pub(crate) at_storage: bool,
-    /// Whether the device is paused, for a limited time.
-    pub(crate) paused: bool,
-}
-
-/// Compares each sample with the previous one.
-#[derive(Debug, Default)]
-pub(crate) struct StallDetector {
-    last: ProgressSample,
-}
-
-impl StallDetector {
-    /// Returns an error with the stalled part, if nothing progressed since the last sample.
-    pub(crate) fn look(&mut self, now: ProgressSample) -> Result<(), String> {
-        let last = std::mem::replace(&mut self.last, now);
-        if now.turns == last.turns {
-            return Err("nobody else had the request lock".into());
-        }
-        if now.at_storage || last.at_storage || now.paused || last.paused {
-            return Ok(());
-        }
-        let stuck = |last: Queue, now: Queue| {
-            last.in_flight > 0 && now.in_flight > 0 && now.answered == last.answered
-        };
-        if stuck(last.volume, now.volume) {
-            return Err(format!(
-                "none of {} requests was answered",
-                now.volume.in_flight
-            ));
-        }
-        match (last.device, now.device) {
-            (Some(last), Some(now)) if stuck(last, now) => Err(format!(
-                "none of the kernel's {} requests was answered",
-                now.in_flight
-            )),
-            _ => Ok(()),
-        }
-    }
-}
-
 /// Reports the status, and feeds the watchdog while requests progress, until the runtime ends.
 pub(crate) async fn watch(observed: Arc<dyn StatusSource>, pulse: impl Fn() -> ProgressSample) {
     if !listens() {
         return;
     }
     let every = sd_notify::watchdog_enabled().map_or(TELL_EVERY, |limit| limit / 2);
-    let mut progress = StallDetector { last: pulse() };
+    let mut progress = StallDetector::new(pulse());
     let mut written = observed.view().host.of(Op::Write).bytes;
     loop {
         tokio::time::sleep(every).await;
@@ -191,134 +142,4 @@ fn line(view: &StatusSnapshot, rate: f64) -> String {
 
 fn waiting_line(holders: &[String]) -> String {
     format!("stopping; device in use: {}", holders.join("; "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn queue(in_flight: u64, answered: u64) -> Queue {
-        Queue {
-            in_flight,
-            answered,
-        }
-    }
-
-    /// Takes two samples, with a turn of the background thread in between.
-    fn between(first: ProgressSample, second: ProgressSample) -> Result<(), String> {
-        StallDetector { last: first }.look(ProgressSample {
-            turns: first.turns + 1,
-            ..second
-        })
-    }
-
-    #[test]
-    fn idle_and_busy_devices_get_on() {
-        let idle = ProgressSample {
-            volume: queue(0, 9),
-            device: Some(queue(0, 9)),
-            ..ProgressSample::default()
-        };
-        let busy = ProgressSample {
-            volume: queue(3, 10),
-            device: Some(queue(64, 10)),
-            ..ProgressSample::default()
-        };
-        let later = ProgressSample {
-            volume: queue(3, 11),
-            device: Some(queue(64, 11)),
-            ..ProgressSample::default()
-        };
-        // Requests received since the last sample need not be answered yet.
-        let fresh = ProgressSample {
-            volume: queue(3, 9),
-            device: Some(queue(64, 9)),
-            ..ProgressSample::default()
-        };
-        for (first, second) in [
-            (idle, idle),
-            (idle, busy),
-            (busy, later),
-            (later, idle),
-            (idle, fresh),
-        ] {
-            assert_eq!(between(first, second), Ok(()));
-        }
-    }
-
-    #[test]
-    fn requests_that_stay_are_stuck_wherever_they_are() {
-        let volume = ProgressSample {
-            volume: queue(1, 9),
-            ..ProgressSample::default()
-        };
-        assert!(
-            between(volume, volume)
-                .unwrap_err()
-                .contains("none of 1 requests")
-        );
-        let kernel = ProgressSample {
-            device: Some(queue(2, 9)),
-            ..ProgressSample::default()
-        };
-        assert!(
-            between(kernel, kernel)
-                .unwrap_err()
-                .contains("kernel's 2 requests")
-        );
-    }
-
-    #[test]
-    fn who_waits_for_the_hosts_storage_is_not_stuck() {
-        let stuck = ProgressSample {
-            volume: queue(1, 9),
-            device: Some(queue(2, 9)),
-            ..ProgressSample::default()
-        };
-        let waits = ProgressSample {
-            at_storage: true,
-            ..stuck
-        };
-        assert_eq!(between(waits, stuck), Ok(()));
-        assert_eq!(between(stuck, waits), Ok(()));
-        assert!(between(stuck, stuck).is_err());
-    }
-
-    #[test]
-    fn a_paused_device_is_not_stuck_but_one_whose_lock_is_taken_is() {
-        let stuck = ProgressSample {
-            volume: queue(1, 9),
-            ..ProgressSample::default()
-        };
-        let paused = ProgressSample {
-            paused: true,
-            ..stuck
-        };
-        assert_eq!(
-            (between(paused, stuck), between(stuck, paused)),
-            (Ok(()), Ok(()))
-        );
-        assert!(StallDetector { last: paused }.look(paused).is_err());
-    }
-
-    #[test]
-    fn a_lock_that_nobody_lets_go_is_stuck() {
-        let mut progress = StallDetector::default();
-        assert!(
-            progress
-                .look(ProgressSample {
-                    turns: 0,
-                    at_storage: true,
-                    ..ProgressSample::default()
-                })
-                .is_err()
-        );
-        assert_eq!(
-            progress.look(ProgressSample {
-                turns: 1,
-                ..ProgressSample::default()
-            }),
-            Ok(())
-        );
-    }
 }

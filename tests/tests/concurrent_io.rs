@@ -4,12 +4,12 @@
 
 use ftl_core::schemes::Scheme;
 use ftl_core::{FtlConfig, Params, Start};
-use ftld::config::Latency;
-use ftld::device::{BlockDevice, FlushOf};
-use ftld::inject::{BitErrors, Injection};
-use ftld::stack::{CacheUse, close_stores, volume_on};
-use ftld::volume::Volume;
 use ftld_battery::rig::Cells;
+use ftld_device::config::Latency;
+use ftld_device::device::{BlockDevice, FlushOf};
+use ftld_device::inject::{BitErrors, Injection};
+use ftld_device::stack::{CacheUse, close_stores, volume_on};
+use ftld_device::volume::Volume;
 use nand_model::store::{Access, SimDisk};
 use nand_model::{Chip, ImageSpec, SplitMix};
 use std::path::Path;

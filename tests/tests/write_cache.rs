@@ -3,7 +3,7 @@
 //!
 //! `FTLD_LONG=1` runs 10,000 cuts over five schemes; `FTLD_SEED` sets the first seed.
 
-use ftld::volume::write_cache::Model;
+use ftld_device::volume::write_cache::Model;
 use ftld_tests::write_cache::{Report, Setup, run, schemes};
 use ftld_tests::{announce, suite};
 use nand_model::SplitMix;

@@ -6,7 +6,8 @@
 
 use super::neighbours::Neighbour;
 use crate::convert::index;
-use crate::status::{InstanceInfo, StatusSource};
+use crate::observed::StatusSource;
+use crate::status::InstanceInfo;
 use crate::volume::{CELLS_MAX, Cell};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;

@@ -5,7 +5,8 @@
 //! no request lock.
 
 use crate::convert::{millis, to_u64, to_usize};
-use crate::status::{StatusSnapshot, StatusSource};
+use crate::observed::StatusSource;
+use crate::status::StatusSnapshot;
 use crate::volume::{BOUNDS_NS, HistogramView, Op};
 use ftl_core::Lookups;
 use nand_model::Cause;
@@ -255,7 +256,7 @@ fn object<'a>(entries: impl IntoIterator<Item = (&'a str, String)>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::tests::fresh;
+    use crate::fresh_status::fresh;
     use serde_json::{Value, json};
 
     fn read(history: &mut History, since: u64) -> Value {

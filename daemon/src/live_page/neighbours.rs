@@ -6,7 +6,7 @@
 
 use crate::control;
 use crate::instance::Dirs;
-use crate::status::StatusSource;
+use crate::observed::StatusSource;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;

@@ -12,7 +12,7 @@ use super::hosts::Hosts;
 use super::render;
 use crate::failure::{Exit, Failure};
 use crate::live_page::{api, page};
-use crate::status::StatusSource;
+use crate::observed::StatusSource;
 use crate::volume::WritesFailing;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};

@@ -4,10 +4,10 @@
 pub mod catalog;
 pub mod hosts;
 pub mod http;
+#[cfg(test)]
+mod locked;
 mod render;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use render::render;
-#[cfg(test)]
-pub(crate) use tests::fresh as fresh_view;

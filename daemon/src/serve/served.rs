@@ -6,10 +6,11 @@
 use crate::failure::Failure;
 use crate::faults::Faults;
 use crate::inject::Kind;
+use crate::observed::{PageState, StatusSource};
 use crate::path_json;
 use crate::record::{Recorder, not_recorded};
 use crate::service_counters::ServiceCounters;
-use crate::status::{InstanceInfo, PageState, StatusSnapshot, StatusSource};
+use crate::status::{InstanceInfo, StatusSnapshot};
 use crate::transport::nbd::NbdStats;
 use crate::volume::{BlockMap, EventsView, Volume};
 use parking_lot::Mutex;

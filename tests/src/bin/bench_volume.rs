@@ -13,11 +13,11 @@
 //! CPU time is that of the threads that send requests. As in the daemon, a thread syncs when erased
 //! space runs short. Every page contains its own number, and every read is checked for it.
 
-use ftld::config::Config;
-use ftld::device::BlockDevice;
-use ftld::instance::Dirs;
-use ftld::options::DeviceArgs;
-use ftld::stack::{Stack, open_or_create};
+use ftld_device::config::Config;
+use ftld_device::device::BlockDevice;
+use ftld_device::instance::Dirs;
+use ftld_device::options::DeviceArgs;
+use ftld_device::stack::{Stack, open_or_create};
 use nand_model::SplitMix;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;

@@ -1,7 +1,7 @@
 //! NBD client over an in-memory stream: bytes move only when the runner allows it.
 
 use super::plan::{Ask, Verb, Wire};
-use ftld::transport::nbd::wire::{
+use ftld_device::transport::nbd::wire::{
     self, BASE_ALLOCATION, Mode, chunk, chunk_len, command, command_flag as cf, option,
     request_len, state, u16_at, u32_at, u64_at,
 };

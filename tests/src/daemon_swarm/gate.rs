@@ -1,8 +1,8 @@
 //! Gate that delays the host's syncs until the runner lets them complete, and a recorder of each
 //! connection's calls to the volume.
 
-use ftld::device::{BlockDevice, Completion, Flush, FlushOf, Layer};
-use ftld::volume::{Durable, Volume};
+use ftld_device::device::{BlockDevice, Completion, Flush, FlushOf, Layer};
+use ftld_device::volume::{Durable, Volume};
 use nand_model::store::AnyStore;
 use std::cell::Cell;
 use std::io;

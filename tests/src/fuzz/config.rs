@@ -3,10 +3,10 @@
 //! Properties: the result is an error or a configuration within the documented bounds; a displayed
 //! device or target parses to itself.
 
-use ftld::config::Config;
-use ftld::instance::Dirs;
-use ftld::options::DeviceArgs;
-use ftld::target::Target;
+use ftld_device::config::Config;
+use ftld_device::instance::Dirs;
+use ftld_device::options::DeviceArgs;
+use ftld_device::target::Target;
 use ftld_kit::profile_file;
 use ftld_kit::size::parse_size;
 use tempfile::TempDir;

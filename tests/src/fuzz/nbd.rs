@@ -8,12 +8,12 @@
 use super::Input;
 use crate::suite;
 use ftl_core::schemes::SCHEMES;
-use ftld::device::BlockDevice;
-use ftld::transport::nbd::handshake::{Handshake, Security, Step};
-use ftld::transport::nbd::wire::{option, reply, u32_at};
-use ftld::transport::nbd::{Export, ExportInfo, Limits, NbdStats, serve_stream};
-use ftld::volume::{Volume, VolumeOptions};
 use ftld_battery::rig::{Cells, Rig};
+use ftld_device::device::BlockDevice;
+use ftld_device::transport::nbd::handshake::{Handshake, Security, Step};
+use ftld_device::transport::nbd::wire::{option, reply, u32_at};
+use ftld_device::transport::nbd::{Export, ExportInfo, Limits, NbdStats, serve_stream};
+use ftld_device::volume::{Volume, VolumeOptions};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;

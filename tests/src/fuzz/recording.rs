@@ -7,8 +7,8 @@
 use super::Input;
 use ftl_core::Params;
 use ftl_core::schemes::SCHEMES;
-use ftld::crashes::{At, CrashesArgs, Model, visit};
 use ftld_kit::profile_file;
+use ftld_lab::crashes::{At, CrashesArgs, Model, visit};
 use ftld_traces::Trace;
 use ftld_traces::recording::{Entry, Flash, Head, Kind, Moment, Reader, Writer};
 use nand_model::{Capacity, Profile};

@@ -2,11 +2,11 @@
 
 use super::device::Setup;
 use super::oracle::{Change, Oracle, Seen};
-use ftld::device::{BlockDevice, FlushOf};
-use ftld::inject::{BadBlock, Injection, PowerCut};
-use ftld::stack::close_stores;
-use ftld::volume::Volume;
-use ftld::volume::write_cache::{CutCounts, Model};
+use ftld_device::device::{BlockDevice, FlushOf};
+use ftld_device::inject::{BadBlock, Injection, PowerCut};
+use ftld_device::stack::close_stores;
+use ftld_device::volume::Volume;
+use ftld_device::volume::write_cache::{CutCounts, Model};
 use nand_model::SplitMix;
 use nand_model::store::{Crash, End, Freeze, SimDisk};
 use std::time::Duration;

@@ -5,8 +5,8 @@ mod scenes;
 mod text;
 
 use ftl_core::schemes::Scheme;
-use ftld::volume::write_cache::CacheOptions;
 use ftld_battery::rig::Cells;
+use ftld_device::volume::write_cache::CacheOptions;
 use nand_model::Striping;
 use nand_model::store::{Crash, End, Freeze};
 

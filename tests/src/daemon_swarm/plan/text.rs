@@ -1,8 +1,8 @@
 //! Text form of plans.
 
 use super::{Action, Ask, DaemonEnd, Plan, VERBS, WIRES};
-use ftld::volume::write_cache::CacheOptions;
 use ftld_battery::rig::Cells;
+use ftld_device::volume::write_cache::CacheOptions;
 use nand_model::Striping;
 use nand_model::store::{Crash, End, Freeze};
 use std::fmt;

@@ -3,8 +3,8 @@
 use crate::daemon_swarm::client::Client;
 use crate::daemon_swarm::gate::{Gate, Watched};
 use crate::daemon_swarm::plan::{Plan, Wire};
-use ftld::transport::nbd::{ExportInfo, Limits, NbdStats, attach_stream, serve_stream};
-use ftld::volume::Volume;
+use ftld_device::transport::nbd::{ExportInfo, Limits, NbdStats, attach_stream, serve_stream};
+use ftld_device::volume::Volume;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -3,11 +3,11 @@
 use crate::daemon_swarm::gate::{Gate, Unblocked};
 use crate::daemon_swarm::plan::Plan;
 use ftl_core::{FtlConfig, Params, Start};
-use ftld::config::Latency;
-use ftld::device::BlockDevice;
-use ftld::stack::{CacheUse, close_stores, volume_on};
-use ftld::volume::Volume;
 use ftld_battery::rig::has_param;
+use ftld_device::config::Latency;
+use ftld_device::device::BlockDevice;
+use ftld_device::stack::{CacheUse, close_stores, volume_on};
+use ftld_device::volume::Volume;
 use nand_model::store::{Access, SimDisk};
 use nand_model::{Chip, Geometry, ImageSpec, Profile};
 use std::path::Path;

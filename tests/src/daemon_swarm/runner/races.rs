@@ -6,7 +6,7 @@ use crate::daemon_swarm::Class;
 use crate::daemon_swarm::client::Reply;
 use crate::daemon_swarm::oracle::{Change, fill};
 use crate::daemon_swarm::plan::{Ask, Verb};
-use ftld::volume::{Idle, Step, UNSYNCED_AGE_MAX, UnsyncedAge, Volume};
+use ftld_device::volume::{Idle, Step, UNSYNCED_AGE_MAX, UnsyncedAge, Volume};
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

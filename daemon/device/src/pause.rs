@@ -1,0 +1,134 @@
+//! `ftld pause`, `step` and `resume`: pause the device for inspection, for a limited time. Requests
+//! wait meanwhile and none fails ([`crate::volume`]); read-only inspection continues.
+
+use crate::convert::to_u64;
+use crate::failure::Failure;
+use crate::output::counted;
+use crate::volume::{PAUSE_MAX, Step, Volume};
+use ftl_core::Event;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// Longest wait for a step to finish. A step without requests, or whose requests cause no event,
+/// does not finish.
+const STEP_PATIENCE: Duration = Duration::from_secs(5);
+/// Largest number of events in the answer.
+const EVENTS_TOLD: usize = 20;
+
+/// Pause commands to a device.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum PauseCommand {
+    /// Pause for this number of seconds.
+    Pause(f64),
+    /// Resume until this number of events was noted, then pause again.
+    Events(u64),
+    /// Resume until this number of requests was served, then pause again.
+    Requests(u64),
+    /// Resume.
+    Resume,
+    /// While paused: answer what a power cut with this seed would leave of the write cache.
+    CacheOutcome(Option<u64>),
+}
+
+impl PauseCommand {
+    /// Executes the command. Blocks until the extent in progress is done, or some seconds for a
+    /// step.
+    pub fn apply(&self, volume: &Volume) -> Result<Value, Failure> {
+        match *self {
+            PauseCommand::Pause(seconds) => {
+                volume.pause(length(seconds)?)?;
+                Ok(
+                    json!({"paused": true, "text": format!("paused for {seconds} s; requests wait; `ftld resume` ends it")}),
+                )
+            }
+            PauseCommand::Events(count) => step(volume, Step::Events(count)),
+            PauseCommand::Requests(count) => step(volume, Step::Requests(count)),
+            PauseCommand::CacheOutcome(seed) => Ok(json!({"outcome": volume.cache_outcome(seed)?})),
+            PauseCommand::Resume => {
+                let was = volume.resume();
+                Ok(json!({"paused": false, "text": if was { "resumed" } else { "was not paused" }}))
+            }
+        }
+    }
+}
+
+/// Returns the length of a pause, if it is within the limit.
+///
+/// # Errors
+/// The length is not above zero, or exceeds the limit.
+pub fn length(seconds: f64) -> Result<Duration, Failure> {
+    let length = Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|length| !length.is_zero() && *length <= PAUSE_MAX);
+    length.ok_or_else(|| {
+        let most = PAUSE_MAX.as_secs();
+        Failure::usage(format!(
+            "a pause of {seconds} s: a pause lasts more than 0 and at most {most} s"
+        ))
+    })
+}
+
+fn step(volume: &Volume, step: Step) -> Result<Value, Failure> {
+    let from = volume.step(step)?;
+    let until = Instant::now() + STEP_PATIENCE;
+    let stepping = || volume.paused().is_some_and(|pause| pause.stepping);
+    while stepping() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let noted = volume.noted_since(&from, EVENTS_TOLD);
+    let text: String = match (stepping(), to_u64(noted.len()), step) {
+        (true, _, _) => {
+            "step pending: it goes on until its events or requests have come; `ftld pause` ends it"
+                .into()
+        }
+        (false, 0, _) => "step done, without an event".into(),
+        // An extent is executed completely, so more events than wanted may come.
+        (false, came, Step::Events(wanted)) if came > wanted => {
+            let last = counted(came - wanted, "more event");
+            format!("step done; the request that caused the last one caused {last}")
+        }
+        (false, _, _) => "step done".to_owned(),
+    };
+    let told = |(shard, number, event): &(usize, u64, Event)| {
+        json!({
+            "shard": shard, "number": number, "kind": event.kind.name(), "block": event.block.map(|block| block.raw()), "pages": event.pages,
+            "began_ns": event.at, "took_ns": event.took,
+        })
+    };
+    let events: Vec<_> = noted.iter().map(told).collect();
+    Ok(json!({"paused": true, "stepping": stepping(), "events": events, "text": text}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_has_a_limit() {
+        assert_eq!(length(1.5).unwrap(), Duration::from_millis(1500));
+        for wrong in [0.0, -1.0, 600.1, f64::NAN, f64::INFINITY, 1e300] {
+            assert!(
+                length(wrong).unwrap_err().message.contains("at most 600 s"),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn turns_are_plain_json() {
+        for (command, text) in [
+            (PauseCommand::Pause(30.0), r#"{"pause":30.0}"#),
+            (PauseCommand::Events(1), r#"{"events":1}"#),
+            (PauseCommand::Resume, r#""resume""#),
+            (
+                PauseCommand::CacheOutcome(None),
+                r#"{"cache-outcome":null}"#,
+            ),
+        ] {
+            assert_eq!(serde_json::to_string(&command).unwrap(), text);
+            assert_eq!(serde_json::from_str::<PauseCommand>(text).unwrap(), command);
+        }
+    }
+}

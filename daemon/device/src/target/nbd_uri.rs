@@ -1,0 +1,190 @@
+//! NBD addresses: a place to listen and the name of an export, as text and as values.
+//!
+//! Always true: what is shown is read back as the same address. Nothing is opened here, so power
+//! failure does not matter.
+
+use percent_encoding::{
+    AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, percent_encode,
+};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The port that IANA gave to NBD.
+const DEFAULT_PORT: u16 = 10809;
+
+/// Longest path of a unix socket: `sun_path` without the byte that ends it.
+pub const SOCKET_PATH_MAX: usize = 107;
+
+/// A place to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A unix socket.
+    Unix(PathBuf),
+    /// A TCP address; port 0 lets the kernel choose.
+    Tcp(SocketAddr),
+}
+
+/// An NBD URI: a place and the name of an export, which may be empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NbdUri {
+    /// Where.
+    pub endpoint: Endpoint,
+    /// What.
+    pub export: String,
+    /// Whether TLS is required: `nbds` instead of `nbd`.
+    pub tls: bool,
+}
+
+/// What is wrong with an NBD URI, and how to write it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{uri}: {reason}")]
+pub struct UriError {
+    uri: String,
+    reason: String,
+}
+
+impl FromStr for NbdUri {
+    type Err = UriError;
+
+    fn from_str(uri: &str) -> Result<Self, UriError> {
+        parse(uri).map_err(|reason| UriError {
+            uri: uri.to_owned(),
+            reason,
+        })
+    }
+}
+
+fn parse(uri: &str) -> Result<NbdUri, String> {
+    const WAYS: &str = "write nbd://HOST:PORT[/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH";
+    let (scheme, rest) = uri
+        .split_once("://")
+        .ok_or_else(|| format!("not an NBD address; {WAYS}"))?;
+    let (rest, query) = rest
+        .split_once('?')
+        .map_or((rest, None), |(rest, query)| (rest, Some(query)));
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let export = decode_percent(path)?;
+    let (scheme, tls) = match scheme {
+        "nbds" => ("nbd", true),
+        "nbds+unix" => ("nbd+unix", true),
+        _ => (scheme, false),
+    };
+    let endpoint = match (scheme, query) {
+        ("nbd+unix", query) => {
+            if !authority.is_empty() {
+                return Err(
+                    "a unix socket has no host; write nbd+unix:///[EXPORT]?socket=PATH".into(),
+                );
+            }
+            Endpoint::Unix(parse_socket(query.unwrap_or_default())?)
+        }
+        ("nbd", None) => Endpoint::Tcp(parse_host(authority)?),
+        ("nbd", Some(query)) => return Err(format!("'{query}' means nothing for nbd://")),
+        _ => return Err(format!("unknown scheme '{scheme}'; {WAYS}")),
+    };
+    Ok(NbdUri {
+        endpoint,
+        export,
+        tls,
+    })
+}
+
+fn parse_socket(query: &str) -> Result<PathBuf, String> {
+    let mut socket = None;
+    for item in query.split('&').filter(|item| !item.is_empty()) {
+        match item.split_once('=') {
+            Some(("socket", path)) if socket.is_none() => socket = Some(decode_percent(path)?),
+            _ => {
+                return Err(format!(
+                    "'{item}' is not understood; only one socket=PATH is"
+                ));
+            }
+        }
+    }
+    match socket {
+        Some(path) if path.len() > SOCKET_PATH_MAX => Err(format!(
+            "the path of the socket has {} bytes, the system allows {SOCKET_PATH_MAX}; choose a shorter one",
+            path.len()
+        )),
+        Some(path) if !path.is_empty() => Ok(path.into()),
+        _ => Err("the socket is missing; write nbd+unix:///[EXPORT]?socket=PATH".into()),
+    }
+}
+
+fn parse_host(authority: &str) -> Result<SocketAddr, String> {
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (
+            host,
+            port.parse()
+                .map_err(|_| format!("'{port}' is not a port (0 to 65535)"))?,
+        ),
+        _ => (authority, DEFAULT_PORT),
+    };
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|h| h.strip_suffix(']'))
+        .unwrap_or(host);
+    let ip = match bare {
+        "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        "" => return Err("the host is missing; write 127.0.0.1, [::1] or localhost".into()),
+        _ => bare.parse().map_err(|_| {
+            format!("'{host}' is not an IP address; write 127.0.0.1, [::1] or localhost")
+        })?,
+    };
+    Ok(SocketAddr::new(ip, port))
+}
+
+/// What a URI escapes in the name of an export and in a path.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Text without its percent escapes. The crate takes a `%` that escapes nothing for itself; here
+/// it is an error.
+fn decode_percent(text: &str) -> Result<String, String> {
+    let escapes = |after: &str| {
+        let digits = after.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !text.split('%').skip(1).all(escapes) {
+        return Err(format!(
+            "'{text}' has a % that is not followed by two hex digits"
+        ));
+    }
+    let bytes: Vec<u8> = percent_decode_str(text).collect();
+    if bytes.contains(&0) {
+        return Err(format!("'{text}' contains a zero byte"));
+    }
+    String::from_utf8(bytes).map_err(|_| format!("'{text}' is not UTF-8"))
+}
+
+fn encode_percent(bytes: &[u8]) -> PercentEncode<'_> {
+    percent_encode(bytes, ESCAPED)
+}
+
+impl fmt::Display for NbdUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "nbds" } else { "nbd" };
+        let export = encode_percent(self.export.as_bytes()).to_string();
+        match &self.endpoint {
+            Endpoint::Unix(path) => {
+                write!(
+                    f,
+                    "{scheme}+unix:///{export}?socket={}",
+                    encode_percent(path.as_os_str().as_bytes())
+                )
+            }
+            Endpoint::Tcp(address) if export.is_empty() => write!(f, "{scheme}://{address}"),
+            Endpoint::Tcp(address) => write!(f, "{scheme}://{address}/{export}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
