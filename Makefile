@@ -34,7 +34,8 @@ check:
 	$(CARGO) fmt --check
 	$(CARGO) fmt --check --manifest-path docs/models/pair-rule/Cargo.toml
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) test --workspace --lib --test first_contact
+	$(CARGO) test --workspace --lib
+	$(CARGO) test -p ftld --test program first_contact
 	BUILT=target/debug $(MAKE) scripts
 
 # Shell scripts have no finding of shellcheck, the helpers of the suites fail when their evidence is

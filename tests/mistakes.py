@@ -57,7 +57,7 @@ def hunter(name, select, crates, level=2, most=60, ends=True, args=(), **env):
 # The suites in the order of their runs. One that runs for seconds is worth optimising: after a change the core and the sweeps build
 # in 36 s of CPU time at level 2 and in 18 s at level 1, and the same cases take 2.9 s and 11 s. The daemon's build takes minutes.
 TESTS = "-p ftld-tests --no-default-features --test"
-NBD = "-p ftld --no-default-features --test"
+NBD = "-p ftld-device --no-default-features --test nbd"
 DRAWN = {"FTLD_SEED": "1", "FTLD_SWARM_SECONDS": "3600", "FTLD_SWARM_SHRINK": "0"}
 # Unit tests that cut power take most of the time, and `hunt` does the same.
 SKIPPED = ("--skip=cuts", "--skip=what_cannot_be", "--skip=agrees_with_a_model")
@@ -67,9 +67,9 @@ HUNTERS = [
     hunter("swarm", f"{TESTS} swarm", CORE, ends=False, **DRAWN),
     hunter("regressions", f"{TESTS} regressions", CORE, most=10, ends=False),
     hunter("nand-model", "-p nand-model", {"nand-model"}, most=25, ends=False),
-    hunter("ftld lib", "-p ftld --no-default-features --lib", {"daemon"}, level=0, most=30),
-    hunter("nbd_engine", f"{NBD} nbd_engine", {"daemon"}, level=0, most=20),
-    hunter("nbd_commands", f"{NBD} nbd_commands", {"daemon"}, level=0, most=20),
+    hunter("ftld lib", "-p ftld -p ftld-lab -p ftld-device -p ftld-kit --no-default-features --lib", {"daemon"}, level=0, most=30),
+    hunter("nbd_engine", NBD, {"daemon"}, level=0, most=20, args=("engine::",)),
+    hunter("nbd_commands", NBD, {"daemon"}, level=0, most=20, args=("commands::",)),
     hunter("daemon_swarm", "-p ftld-tests --test daemon_swarm", CORE | {"daemon"}, level=1, most=100, ends=False, **DRAWN),
 ]
 

@@ -37,13 +37,15 @@ CAUGHT = ("caught", "timeout")
 ORDER = {
     "nand-model": [("plans", 10), ("hunt", 20), ("nand-model", 20), ("swarm", LIMIT)],
     "ftl-core": [("plans", 10), ("hunt", 20), ("ftl-core", 30), ("decisions", 20), ("swarm", LIMIT)],
-    "daemon": [("ftld lib", 20), ("nbd_engine", 20), ("ftld tests", 20), ("daemon_swarm", LIMIT)],
+    "daemon": [("ftld lib", 20), ("nbd_engine", 20), ("nbd tests", 20), ("ftld tests", 20), ("daemon_swarm", LIMIT)],
 }
 # The daemon's tests that need no other user, network or client.
-TESTS = "nbd_handshake nbd_commands replay daemon first_contact nbd_hostile".split()
+PROGRAM = ("replay::", "daemon::", "first_contact::")
+NBD = ("handshake::", "commands::", "hostile::")
 # What a scheme decides, where every decision is right and one is better; and the bounds of its parameters.
 DECISIONS = mistakes.hunter("decisions", f"{mistakes.TESTS} differential --test catalogue", {"ftl-core"})
-FTLD_TESTS = mistakes.hunter("ftld tests", " ".join(["-p ftld --no-default-features", *map("--test {}".format, TESTS)]), {"daemon"})
+FTLD_TESTS = mistakes.hunter("ftld tests", "-p ftld --no-default-features --test program", {"daemon"}, args=PROGRAM)
+NBD_TESTS = mistakes.hunter("nbd tests", mistakes.NBD, {"daemon"}, args=NBD)
 # The first scheme of a family.
 FIRST_SCHEME = {"hybrid": "bast", "page_ram": "pagemap", "units": "mnftl"}
 
@@ -51,8 +53,8 @@ FIRST_SCHEME = {"hybrid": "bast", "page_ram": "pagemap", "units": "mnftl"}
 def mutants():
     """All mutants by name. A name has no line numbers, so it survives changes elsewhere; equal ones are numbered."""
     # The guest judges ublk; no suite here builds it.
-    command = [TOOL, "mutants", "--list", "--json", "--exclude", "daemon/src/transport/ublk/**"]
-    command += "-p nand-model -p ftld-core -p ftld".split()
+    command = [TOOL, "mutants", "--list", "--json", "--exclude", "daemon/device/src/transport/ublk/**"]
+    command += "-p nand-model -p ftld-core -p ftld-kit -p ftld-device -p ftld-lab -p ftld".split()
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     named, seen = {}, Counter()
     for mutant in json.loads(listed):
@@ -93,7 +95,7 @@ def suites(mutant):
     crate, _, folder, *rest = mutant["file"].split("/")
     of_scheme = rest[0] if folder == "schemes" and len(rest) > 1 else None
     scheme = FIRST_SCHEME.get(rest[0]) if folder == "families" and rest else of_scheme
-    known = {one.name: one for one in [*mistakes.HUNTERS, DECISIONS, FTLD_TESTS]}
+    known = {one.name: one for one in [*mistakes.HUNTERS, DECISIONS, FTLD_TESTS, NBD_TESTS]}
     known["plans"] = replace(known["swarm"], name="plans", ends=True, args=("what_was_found",))
     for name, most in ORDER[crate]:
         one = replace(known[name], most=most, level=1 if crate == "daemon" else 2)

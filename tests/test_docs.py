@@ -160,7 +160,7 @@ STALE = {
     "a parameter (OPERATING)": ('In the environment `--set` is\n`FTLD_SET="gc.polices=greedy wear.gap=4"`.', "gc.polices", "gc.policy"),
     "a parameter in a file (manual)": ('```toml\n[set]\n"gc.polices" = "greedy"\n```', "gc.polices", "gc.policy"),
     "a path that is a folder now (NAND)": ("The contract is `nand-model/src/chip.rs`.", "nand-model/src/chip.rs", "nand-model/src/chip"),
-    "a path (CONTRIBUTING)": ("`unsafe` in `daemon/src/transport/ublk.rs`", "daemon/src/transport/ublk.rs", "daemon/src/transport/ublk"),
+    "a path (CONTRIBUTING)": ("`unsafe` in `daemon/device/src/transport/ublk.rs`", "daemon/device/src/transport/ublk.rs", "daemon/device/src/transport/ublk"),
     "a bare file": ("`clean_stopp.rs` says", "clean_stopp.rs", "clean_stop.rs"),
     "a part of a path": ("as `unitz/slices.rs` does", "unitz/slices.rs", "units/slices.rs"),
     "a document": ("see `docs/NANDS.md`", "docs/NANDS.md", "docs/NAND.md"),

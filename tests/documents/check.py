@@ -345,7 +345,7 @@ class Check:
             if parts[-1] not in SUFFIXES and parts[0] not in facts.families and not facts.words.issuperset(parts):
                 self.report(line, text, "is a name that the source does not have", facts.words)
         if found := re.fullmatch(r'(?:"schema": ?)?"?(ftld)\.([a-z-]+)/\d+"?', text):
-            if not any(f'"{found[2]}"' in source or f"{found[1]}.{found[2]}/" in source for name, source in facts.sources.items() if name.startswith("daemon/src/")):
+            if not any(f'"{found[2]}"' in source or f"{found[1]}.{found[2]}/" in source for name, source in facts.sources.items() if name.startswith("daemon/")):
                 self.report(line, found[2], "is no schema of an answer")
 
     def links(self):
