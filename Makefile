@@ -45,7 +45,7 @@ check:
 scripts:
 	shellcheck $$(find tests deploy -name '*.sh') $$(grep -rlE --exclude='*.sh' --exclude-dir=run '^#!.*sh$$' tests deploy .ci)
 	[ -n "$$BUILT" ] || $(CARGO) build -q -p ftld
-	/usr/bin/python3 -B -m pytest -q -p no:cacheprovider tests/test_helpers.py tests/test_bench.py tests/test_validation.py tests/test_reproduction.py tests/test_release.py tests/test_docs.py
+	/usr/bin/python3 -B -m pytest -q -p no:cacheprovider tests/test_helpers.py tests/test_bench.py tests/test_validation.py tests/test_reproduction.py tests/test_results.py tests/test_release.py tests/test_docs.py
 	tests/results.py --check
 
 test: deps

@@ -28,13 +28,14 @@ export SOURCE_DATE_EPOCH
 # put MODE FOLDER FILE...
 put() { install -D -m "$1" -t "$2" "${@:3}"; }
 
-# put_documents FOLDER: the documents in the folders of the repository, so that their links hold, with their pictures and examples.
+# put_documents FOLDER: the documents in the folders of the repository, so that their links hold, with pictures, examples and results.
 put_documents() {
   local file
   put 644 "$1" README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE-MIT LICENSE-APACHE
   while read -r file; do
     install -D -m "$([ -x "$file" ] && echo 755 || echo 644)" "$file" "$1/$file"
   done < <(find docs -name target -prune -o -name __pycache__ -prune -o -type f -print | sort)
+  put 644 "$1/tests/results" tests/results/*.md
 }
 
 build_documents() {

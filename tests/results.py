@@ -6,9 +6,10 @@
     tests/results.py record NAME COMMAND...   runs the command; if it succeeds, its result lines become
                                               tests/results/NAME.md, and docs/RESULTS.md is composed
 
-A file is one section: a heading, the command that measures, the state that was measured, and what was
-seen. The ledgers of the swarms (.tsv), which long runs add to, become sections, too. `record` keeps the lines that suites print for people: `ok`, notes, counts of cases and summaries. A command
-that fails, or prints none of them, records nothing and fails.
+A file has a heading, the command that measures, the state of the code, the outcome in a line, and the
+figures. The page has a row for each file, and one for each ledger of a swarm (.tsv), which long runs add
+to. `record` keeps the lines that suites print for people: `ok`, notes, counts of cases and summaries; the
+last one is the outcome. A command that fails, or prints none of them, records nothing and fails.
 """
 
 import datetime
@@ -24,57 +25,58 @@ PAGE = ROOT / "docs" / "RESULTS.md"
 HEAD = """\
 # Results
 
-Written by `tests/results.py` from the files in `tests/results/`; do not edit. Each section names the
-command that measures it and the state of the code: the commit that was measured, or the one that
-recorded the figures. [TESTING.md](TESTING.md)
-explains the methods; [REPRODUCTION.md](REPRODUCTION.md) has the figures of the papers.
+Written by `tests/results.py` from the files in `tests/results/`; do not edit. Each row is the last
+recorded run of a suite: the state of the code, and the outcome. The name leads to the command and all
+figures. [TESTING](TESTING.md) explains the methods.
+
+| suite | state | outcome |
+|---|---|---|
 """
 KEPT = re.compile(r"^(test \S+ \.\.\. )?(ok   |     \S|\S+ result: |test result: |\d[\d,]* \w|\w+/\S*: |canary |no canary: )")
 
 
-# Headings of the ledgers, by suite.
+# Names of the ledgers, by suite.
 LEDGERS = {"swarm": "The swarm", "daemon_swarm": "The daemon swarm"}
 
 
 def ledger(suite):
-    """A section that sums up a ledger: runs, failures, how often each class happened."""
-    rows = [line.split("\t") for line in (PARTS / f"{suite}.tsv").read_text().splitlines()]
-    chunks = [row for row in rows if row[0] == "seed"]
-    runs = next(int(row[1]) for row in rows if row[0] == "runs")
-    failures = sum(int(row[3].split()[0]) for row in chunks)
+    """A row that sums up a ledger: runs, failures, classes of events."""
+    lines = [line.split("\t") for line in (PARTS / f"{suite}.tsv").read_text().splitlines()]
+    chunks = [line for line in lines if line[0] == "seed"]
+    runs = next(int(line[1]) for line in lines if line[0] == "runs")
+    failures = sum(int(line[3].split()[0]) for line in chunks)
     clean = 0
-    for row in reversed(chunks):
-        if row[3] != "0 failures":
+    for line in reversed(chunks):
+        if line[3] != "0 failures":
             break
-        clean += int(row[2].split()[0])
-    pairs = [int(row[3]) for row in rows if row[0] == "pair" and row[1] != row[2]]
-    lines = [
-        f"## {LEDGERS[suite]}",
-        "",
-        f"Command: `FTLD_SWARM_SECONDS=N FTLD_SWARM_LEDGER=$PWD/tests/results/{suite}.tsv cargo test -p ftld-tests --test {suite}`\\",
-        f"State: the ledger grows with the code; each of its {len(chunks)} seeds ran on the code of its day",
-        "",
-        f"{runs:,} runs, {failures} failures; the last {clean:,} runs had none. {len(pairs):,} pairs of classes met. \"times\" counts events.",
-        f"A class that never happened fails from `FULL` runs on (`tests/tests/{suite}.rs`).",
-        "",
-        "| class | times |",
-        "|---|---|",
-    ]
-    lines += [f"| {row[1]} | {int(row[2]):,} |" for row in rows if row[0] == "class"]
-    return "\n".join(lines)
+        clean += int(line[2].split()[0])
+    classes = sum(line[0] == "class" for line in lines)
+    pairs = sum(line[0] == "pair" and line[1] != line[2] for line in lines)
+    outcome = f"{runs:,} runs, {failures} failures" + (f", none in the last {clean:,}" if failures else "")
+    outcome += f"; {classes} classes of events, {pairs:,} pairs of them: `tests/results/{suite}.tsv`"
+    return LEDGERS[suite], f"{len(chunks)} seeds, each on the code of its day", outcome
+
+
+def part(path):
+    """The row of a file."""
+    text = path.read_text()
+
+    def line(begin, end=""):
+        found = re.search(rf"^{begin}(.+?){end}$", text, re.M)
+        if not found:
+            sys.exit(f"results: {path} has no line that begins with {begin!r}")
+        return found[1]
+
+    line("Command: ")
+    return f"[{line('# ')}](../tests/results/{path.name})", line("State: ", r"\\?"), line("Outcome: ")
 
 
 def compose():
-    paths = sorted(PARTS.glob("*.md"))
-    parts = [path.read_text().strip() for path in paths]
-    for path, text in zip(paths, parts):
-        for line in ("## ", "Command: ", "State: "):
-            if not re.search(f"^{line}", text, re.M):
-                sys.exit(f"results: {path} has no line that begins with {line!r}")
-    if not parts:
+    rows = [part(path) for path in sorted(PARTS.glob("*.md"))]
+    if not rows:
         sys.exit(f"results: there is nothing in {PARTS}")
-    parts += [ledger(suite) for suite in LEDGERS if (PARTS / f"{suite}.tsv").exists()]
-    return "\n\n".join([HEAD.strip(), *parts]) + "\n"
+    rows += [ledger(suite) for suite in LEDGERS if (PARTS / f"{suite}.tsv").exists()]
+    return HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def state():
@@ -101,7 +103,7 @@ def record(name, command):
     if not kept:
         sys.exit(f"results: {shlex.join(command)} printed no result")
     title = name.replace("-", " ").capitalize()
-    head = f"## {title}\n\nCommand: `{shlex.join(command)}`\\\nState: {measured}\n\n"
+    head = f"# {title}\n\nCommand: `{shlex.join(command)}`\\\nState: {measured}\\\nOutcome: {' '.join(kept[-1].replace('|', '/').split())}\n\n"
     PARTS.mkdir(exist_ok=True)
     (PARTS / f"{name}.md").write_text(head + "".join(f"    {line}\n" for line in kept))
 

@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[1]
 # The program of the tests' build, as for the native suites.
 FACTS = Facts(ROOT, ROOT / os.environ.get("BUILT", "target/debug") / "ftld")
 GLOSSARY = "docs/GLOSSARY.md"
-# Its sections name what there was in the commits that were measured; headings, commands and links hold today.
-RECORD = "docs/RESULTS.md"
+# Records name the tree of the commit that was measured; their headings, commands and links hold today.
+RECORDS = sorted(name for name in FACTS.files if name.startswith("tests/results/") and name.endswith(".md"))
 # CHANGELOG.md is left out: it names what there was.
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", *sorted(name for name in FACTS.files if name.startswith("docs/") and name.endswith(".md"))]
 
@@ -29,10 +29,10 @@ def show(found):
     return "\n" + "\n".join(map(str, found))
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.parametrize("name", [*DOCUMENTS, *RECORDS])
 def test_a_document(name):
     text = (ROOT / name).read_text()
-    if name == RECORD:
+    if name in RECORDS:
         text = re.sub(r"^(?!#|Command: |.*\]\().*$", "", text, flags=re.M)
     found = findings(FACTS, name, text)
     assert not found, show(found)
@@ -59,7 +59,7 @@ def test_the_documents_of_the_packages(tmp_path):
     out = {**os.environ, "OUT": str(tmp_path / "packages")}
     folder = Path(subprocess.run(command, env=out, check=True, capture_output=True, text=True).stdout.strip())
     assert not dead_links(folder), show(dead_links(folder))
-    for name in ("docs/live-page.png", "docs/examples/qlc-16-dies.toml", "docs/examples/my-scheme/src/lib.rs"):
+    for name in ("docs/live-page.png", "docs/examples/qlc-16-dies.toml", "docs/examples/my-scheme/src/lib.rs", *RECORDS):
         assert (folder / name).is_file(), name
     (folder / "docs/NAND.md").unlink()
     assert dead_links(folder), "a link to a document that is missing is found"
@@ -150,7 +150,7 @@ def test_there_are_printed_outputs():
 
 
 def test_every_exception_is_needed():
-    texts = [(ROOT / name).read_text() for name in FACTS.files if name in DOCUMENTS or name.startswith("deploy/") or name == "daemon/src/cli.rs"]
+    texts = [(ROOT / name).read_text() for name in FACTS.files if name in {*DOCUMENTS, *RECORDS} or name.startswith("deploy/") or name == "daemon/src/cli.rs"]
     unused = [word for word in {*FOREIGN, *FOREIGN_OPTIONS, *FOREIGN_COMMANDS} if not any(word in text for text in texts)]
     assert not unused, unused
 

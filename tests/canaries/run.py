@@ -152,21 +152,21 @@ def sentence(row):
 
 
 def section(rows, measured):
-    """A part of docs/RESULTS.md, which `tests/results.py` composes."""
+    """A file of tests/results/, of which `tests/results.py` makes a row."""
     seconds = sorted(row["s"] for row, _ in rows if row["verdict"] in CAUGHT)
+    outcome = f"{len(seconds)} of {len(rows)} mistakes are caught within {LIMIT} s of CPU time, builds left out"
+    if seconds:
+        outcome += f"; median {statistics.median(seconds):.1f} s, at most {seconds[-1]:.1f} s"
     lines = [
-        "## Canaries",
+        "# Canaries",
         "",
         "Command: `tests/canaries/run.py --state FILE --table tests/results/canaries.md`\\",
-        f"State: {measured}",
+        f"State: {measured}\\",
+        f"Outcome: {outcome}",
         "",
-        f"{len(seconds)} of {len(rows)} mistakes are caught within {LIMIT} s of CPU time, builds left out.",
-        "",
-        "| canary | what is wrong | caught by | first case | s |",
+        "| canary | mistake | caught by | first case | s |",
         "|---|---|---|---|---|",
     ]
-    if seconds:
-        lines[5] += f" Median {statistics.median(seconds):.1f} s, at most {seconds[-1]:.1f} s."
     for row, head in sorted(rows, key=lambda row: row[0]["name"]):
         caught = row["suite"] if row["verdict"] in CAUGHT else f"**{row['verdict']}**"
         case = row.get("case", "-").replace("|", "/")
