@@ -6,7 +6,7 @@
 #   make long-test  the same at acceptance length
 #   make bench      speed beside the peers, into target/bench/RESULT.json (BENCH_ARGS=--short for a
 #                   short run; FTLSIM=DIR, a clone of sssl-ftlsim)
-#   make reproduction  docs/REPRODUCTION.md from measured rows (TRACES=DIR with the real traces)
+#   make reproduction  the papers' claims judged from measured rows (TRACES=DIR with the real traces)
 #   make mutants    tests/mutants.py: the mutants of the sample that have no verdict yet (COUNT=20 for some)
 #   make policy     licences and sources of all dependencies
 #   make packages   target/packages/ftld.deb and ftld.rpm

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""Writes docs/REPRODUCTION.md from measured rows: what the papers found, beside what is found here.
+"""Compares what the papers found with what is found here, from measured rows.
 
     tests/reproduction.py [--traces DIR] [--threads N] [--rows] [--scale S] [--only PAPER,...]
+    tests/reproduction.py --check
+
+Writes tests/results/reproduction.md, every claim with its tables and reasons, and the table of verdicts in docs/REPRODUCTION.md; --check
+fails if that table is another one than the claims give.
 
 Runs every plan in tests/reproduction/ (a module per paper: its runs, its claims, and why figures differ) by `ftld compare`; rows are
 kept in target/reproduction/. --traces names the folder with the real traces; claims whose trace is missing are judged on stand-ins, and
 the command says so. --rows runs nothing that it has rows of. --only writes the sections of these papers anew and leaves the others as
-the page has them. --scale below 1 is a trial: fewer requests of the stand-ins, and the page goes to target/reproduction/ instead. Exits
+they are. --scale below 1 is a trial: fewer requests of the stand-ins, and the record goes to target/reproduction/ instead. Exits
 with 1 if a run fails, a trace is missing, or a claim is not reproduced and no reason is given.
 """
 
@@ -20,15 +24,23 @@ from reproduction import demand, dopftl, lazyftl, mlam, mnftl, real, rose, trace
 from reproduction.page import table
 from reproduction.rows import LEAST_COPIES, ROOT, TARGET, Ftld
 from reproduction.verdict import VERDICTS, counts
+from results import state
 
 # One line per section; the last one has no claims of its own.
 SECTIONS = [mnftl, lazyftl, rose, mlam, dopftl, demand, traces]
 NAMES = {section.__name__.split(".")[-1]: section for section in SECTIONS}
 # Of a section that --only kept and that has no verdicts of this page.
 EARLIER = "*This section is of an earlier run: its claims are judged by direction alone, on stand-ins, and are not in the count above.*"
+RECORD = ROOT / "tests" / "results" / "reproduction.md"
 PAGE = ROOT / "docs" / "REPRODUCTION.md"
+# The table of verdicts in the page.
+VERDICT_TABLE = re.compile(r"(?<=<!-- begin verdicts -->\n\n).*?(?=\n\n<!-- end verdicts -->)", re.DOTALL)
 HEAD = """\
-# Reproduction
+# Reproduction of the papers
+
+Command: `make reproduction TRACES=DIR`\\
+State: {state}\\
+Outcome: {outcome}
 
 Written by `tests/reproduction.py` from measured rows; do not edit. `ftld` {version}, {schemes} schemes. For each paper its device, its words, its number and ours, and why they differ.
 
@@ -36,7 +48,7 @@ A claim is data: the paper's words, its figure, and a predicate with a tolerance
 run: MNFTL in whole requests, LazyFTL where 75.9 % are touched, DFTL and TPFTL on devices that are filled only. Two measurements were mended after it: the RAM of 8 GB, scaled from 6 before, which made DFTL's reproduced; and
 LazyFTL's page reads per read, which had counted pages read for partial writes. The loads of DOPFTL and MLAM were made smaller after it for time, and MLAM's larger again when that turned
 verdicts. Exploratory runs of some real traces came before the commit. A review found predicates that were weaker than the sentence, or loads that hardly exercise it;
-they were made what the sentence says after those runs, whose figures were known, and committed before the runs of this page. The verdict is what the predicate gives:
+they were made what the sentence says after those runs, whose figures were known, and committed before these runs. The verdict is what the predicate gives:
 
 - *reproduced*: it holds, within the stated tolerance, on every load;
 - *direction only*: on every load at least the direction is the paper's, the size is not (or the paper has no number for this load);
@@ -45,14 +57,14 @@ they were made what the sentence says after those runs, whose figures were known
 - *not testable here*: with the reason; *not measured* where only a counter is missing, *hardly exercised* where no load does what the claim is about.
 
 Real traces come first: where there is one, it alone gives the verdict, and what stand-ins say otherwise stands behind it. **Stand-ins** are generators with the statistics that were published
-([REPLAY.md](REPLAY.md#synthetic-workloads)) for traces that are private or not at hand; what was not published is our choice, the same for every stand-in. Of an "up to" the largest of the loads is judged, of an average the mean. Runs of which none copied {least} pages judge no claim about reclaiming. In brackets
-behind a scheme is its grade of fidelity: A follows the authors' text, B is well known but the original was not available, C is a reconstruction ([SCHEMES.md](SCHEMES.md)).
+([REPLAY.md](../../docs/REPLAY.md#synthetic-workloads)) for traces that are private or not at hand; what was not published is our choice, the same for every stand-in. Of an "up to" the largest of the loads is judged, of an average the mean. Runs of which none copied {least} pages judge no claim about reclaiming. In brackets
+behind a scheme is its grade of fidelity: A follows the authors' text, B is well known but the original was not available, C is a reconstruction ([SCHEMES.md](../../docs/SCHEMES.md)).
 
-Figures of other simulators on the same requests are in [VALIDATION.md](VALIDATION.md). A *hit ratio* has one definition for all schemes, those with tables in spare bytes too ([METRICS.md](METRICS.md#hit-ratio)). The verdict follows from
+Figures of other simulators on the same requests are in [VALIDATION.md](../../docs/VALIDATION.md). A *hit ratio* has one definition for all schemes, those with tables in spare bytes too ([METRICS.md](../../docs/METRICS.md#hit-ratio)). The verdict follows from
 the figures; the reasons behind it are ours, and what no table of this page shows is marked *we suppose* or *probably*.
 
 What crash safety costs is off: checkpoints, padding of paired pages, and MLAM's journal. Only ROSE-M's last column keeps paired pages safe; these taxes are at most {taxes} programs per page written. Wear levelling is off except in ROSE's table of wear.
-All times are emulated; every figure follows from the options and the seed. One command writes this page: `make reproduction TRACES=DIR`.
+All times are emulated; every figure follows from the options and the seed.
 
 {counted}
 """
@@ -65,6 +77,7 @@ def arguments():
     parser.add_argument("--rows", action="store_true", help="run nothing that there are rows of")
     parser.add_argument("--scale", type=float, default=1, metavar="S", help="a trial with this share of the requests")
     parser.add_argument("--only", type=sections, metavar="SECTION,...", help="sections to write: " + ", ".join(NAMES))
+    parser.add_argument("--check", action="store_true", help="compare the table of verdicts with the claims, and run nothing")
     parser.add_argument("--program", metavar="FILE", help="ftld to run; without it a release is built")
     return parser.parse_args()
 
@@ -77,10 +90,10 @@ def sections(text):
 
 
 def kept(title):
-    """Returns the body that the page has below this title."""
-    _, found, rest = PAGE.read_text().partition(f"\n## {title}\n\n")
+    """Returns the body that the record has below this title."""
+    _, found, rest = RECORD.read_text().partition(f"\n## {title}\n\n")
     if not found:
-        sys.exit(f"reproduction: {PAGE} has no section {title!r}; write it with --only, too, or all without it")
+        sys.exit(f"reproduction: {RECORD} has no section {title!r}; write it with --only, too, or all without it")
     return rest.partition("\n## ")[0]
 
 
@@ -95,24 +108,49 @@ def build():
     return TARGET / "release" / "ftld"
 
 
-def counted(bodies):
-    """The verdicts of all sections that have claims, and their sums."""
+def verdicts(bodies):
+    """The verdicts of all sections that have claims, and their sums, by title."""
     found = {title: counts(body) for title, body in bodies.items()}
     found = {title: numbers for title, numbers in found.items() if numbers}
-    found["all"] = [sum(column) for column in zip(*found.values())]
+    return {**found, "all": [sum(column) for column in zip(*found.values())]}
+
+
+def verdict_table(found):
     lines = [(title, *numbers[:-1], sum(numbers[:-1]), numbers[-1]) for title, numbers in found.items()]
-    return table(["section", *VERDICTS, "claims", "on real traces"], lines)
+    return table(["section", *VERDICTS, "claims", "on real traces"], lines).rstrip()
+
+
+def outcome(found):
+    """The sums in a line."""
+    *numbers, _ = found["all"]
+    return f"{sum(numbers)} claims: " + ", ".join(f"{number} {verdict}" for number, verdict in zip(numbers, VERDICTS))
+
+
+def page(found):
+    """The page with its table written anew."""
+    return VERDICT_TABLE.sub(lambda _: verdict_table(found), PAGE.read_text())
+
+
+def check():
+    found = verdicts({section.TITLE: kept(section.TITLE) for section in SECTIONS})
+    if PAGE.read_text() != page(found) or verdict_table(found) not in RECORD.read_text() or f"Outcome: {outcome(found)}\n" not in RECORD.read_text():
+        sys.exit(f"reproduction: a table of verdicts is not what the sections of {RECORD.name} give: write both anew")
 
 
 def main():
     chosen = arguments()
+    if chosen.check:
+        return check()
     ftld = Ftld(chosen.program or build(), chosen.threads, chosen.scale, chosen.rows, chosen.traces)
     version = subprocess.run([ftld.program, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
     # Read before anything runs.
     bodies = {section.TITLE: kept(section.TITLE) for section in SECTIONS if chosen.only and section not in chosen.only}
+    measured = state()
     if bodies:
-        # The largest taxes may be those of a section that is kept.
-        ftld.taxes = float(re.search(r"taxes are at most ([\d.]+) programs", PAGE.read_text())[1])
+        # The largest taxes may be of a section that is kept.
+        ftld.taxes = float(re.search(r"taxes are at most ([\d.]+) programs", RECORD.read_text())[1])
+        earlier = re.search(r"^State: (.*)\\$", RECORD.read_text(), re.MULTILINE)[1]
+        measured = f"{earlier}; {', '.join(section.TITLE for section in chosen.only)}: {measured}"
     wrong = []
     for section in SECTIONS:
         if section.TITLE in bodies:
@@ -120,14 +158,20 @@ def main():
         bodies[section.TITLE], unexplained = section.section(ftld)
         wrong += [f"{section.TITLE}: no reason in tests/reproduction/ why it is not reproduced: {claim}" for claim in unexplained]
     bodies = {section.TITLE: noted(section, bodies[section.TITLE]) for section in SECTIONS}
-    text = HEAD.format(version=version, schemes=len(ftld.schemes), taxes=f"{ftld.taxes:.3f}", least=LEAST_COPIES, counted=counted(bodies).rstrip())
+    found = verdicts(bodies)
+    text = HEAD.format(
+        state=measured, outcome=outcome(found), version=version, schemes=len(ftld.schemes), taxes=f"{ftld.taxes:.3f}", least=LEAST_COPIES,
+        counted=verdict_table(found),
+    )
     text += "".join(f"\n## {title}\n\n{body.rstrip()}\n" for title, body in bodies.items())
     wrong += [f"trace {trace} is missing: --traces DIR, a folder with {trace}.csv or .csv.zst" for trace in real.TRACES if trace in ftld.missing]
     wrong += ftld.failed
-    wrong += [f"{scheme} is not on the page" for scheme in ftld.schemes if scheme not in text]
-    page = PAGE if chosen.scale == 1 else ftld.folder / "trial.md"
-    page.write_text(text.rstrip() + "\n")
-    print(f"reproduction: {page} is written", file=sys.stderr)
+    wrong += [f"{scheme} is in no section" for scheme in ftld.schemes if scheme not in text]
+    record = RECORD if chosen.scale == 1 else ftld.folder / "trial.md"
+    record.write_text(text.rstrip() + "\n")
+    if chosen.scale == 1:
+        PAGE.write_text(page(found))
+    print(f"reproduction: {record} is written", file=sys.stderr)
     for line in wrong:
         print(f"reproduction: {line}", file=sys.stderr)
     sys.exit(1 if wrong else 0)

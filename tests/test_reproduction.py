@@ -1,8 +1,9 @@
-"""The verdicts of docs/REPRODUCTION.md follow from cases, and the page is what its claims say.
+"""The verdicts of the papers' claims follow from cases, and the record and docs/REPRODUCTION.md count them.
 
     /usr/bin/python3 -B -m pytest -q -p no:cacheprovider tests/test_reproduction.py
 """
 
+import importlib.util
 import sys
 from pathlib import Path
 from statistics import mean
@@ -34,9 +35,13 @@ from reproduction.verdict import (  # noqa: E402
     within,
 )
 
+SPEC = importlib.util.spec_from_file_location("reproduction_script", Path(__file__).with_name("reproduction.py"))
+script = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(script)
+
 PAPERS = [mnftl, lazyftl, rose_claims, mlam, dopftl, demand]
 TITLES = ["MNFTL", "LazyFTL", "ROSE", "MLAM", "DOPFTL", "DFTL and TPFTL"]
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "REPRODUCTION.md"
+RECORD, PAGE = script.RECORD, script.PAGE
 FEWER = ("fewer", lambda percent: percent > 0)
 
 
@@ -145,9 +150,9 @@ def test_claims_are_complete(paper):
         assert bool(claim.test) != bool(claim.why_not), claim.says
 
 
-def test_the_page_counts_its_claims():
-    """The table at the top is the sum of the sections; each has a row for every claim, or says that it is an earlier one."""
-    sections = {title: body for title, _, body in (part.partition("\n\n") for part in PAGE.read_text().split("\n## ")[1:])}
+def test_the_record_counts_its_claims():
+    """The tables at the top and in the page are the sums of the sections; each has a row for every claim, or says that it is an earlier one."""
+    sections = {title: body for title, _, body in (part.partition("\n\n") for part in RECORD.read_text().split("\n## ")[1:])}
     bodies = [sections[title] for title in TITLES]
     for paper, body in zip(PAPERS, bodies):
         if counts(body):
@@ -155,4 +160,15 @@ def test_the_page_counts_its_claims():
         else:
             assert body.startswith("*This section is of an earlier run")
     total = [sum(column) for column in zip(*filter(None, map(counts, bodies)))]
-    assert f"| all | {' | '.join(map(str, [*total[:-1], sum(total[:-1]), total[-1]]))} |" in PAGE.read_text()
+    row = f"| all | {' | '.join(map(str, [*total[:-1], sum(total[:-1]), total[-1]]))} |"
+    assert row in RECORD.read_text() and row in PAGE.read_text()
+
+
+@pytest.mark.parametrize("stale", [PAGE, RECORD], ids=["page", "record"])
+def test_another_number_in_a_table_is_found(stale, tmp_path, monkeypatch):
+    script.check()
+    copy = tmp_path / stale.name
+    copy.write_text(stale.read_text().replace("| all | ", "| all | 1", 1))
+    monkeypatch.setattr(script, "PAGE" if stale == PAGE else "RECORD", copy)
+    with pytest.raises(SystemExit):
+        script.check()

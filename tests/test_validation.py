@@ -1,6 +1,7 @@
 """The parts of tests/validation.py that need no other simulator: loads, models of caches, the judgement of differences."""
 
 import random
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -64,3 +65,15 @@ def test_a_simulator_that_stops_is_on_the_page():
     text, wrong = page.hit_section(rows, ["Other"], 0.02)
     assert "Other served 3 of 9 requests" in text and "stopped" in text and not wrong
     assert page.hit_section([(DEVICE, 8, {}, 0.5, 0.6, counts)], [], 0.02)[1]
+
+
+def test_the_page_has_the_figures_of_the_record():
+    tests = Path(__file__).resolve().parent
+    record, shown = (tests / "results/validation.md").read_text(), (tests.parent / "docs/VALIDATION.md").read_text()
+    assert page.SUMMARY.search(shown)[0] == page.summary(record) and page.summary(record).count("\n") == 9
+    peer = SimpleNamespace(name="Other", option="other", scheme="page map")
+    counts = Counts(1000, 4000, 3000, 50)
+    section, _ = page.page_map_section([("uniform", peer, counts, [("shared rules", counts)])], 0.03)
+    assert page.summary(section).splitlines()[2] == "| uniform | Other | 4.000 | 4.000 | 4.000 | +0.00 % |"
+    whole, _ = page.compose(DEVICE, {"Other": "1234567"}, (1, 2), [("uniform", peer, counts, [("shared rules", counts)])], [], [], 0.03, "1234567, 2026-11-21")
+    assert "\nOutcome: write amplification beside Other: +0.00 to +0.00 % with their rules\n" in whole

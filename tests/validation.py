@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/VALIDATION.md: ftld and other simulators on one device under one load, side by side.
+"""Runs ftld and other simulators on one device under one load, side by side.
 
     tests/validation.py [--ftlsim DIR] [--mqsim DIR] [--ssdsim DIR] [--flashsim DIR] [--scale S] [--threads N]
         [--rows]
@@ -7,8 +7,8 @@
 DIR is a clone in which the reader built the simulator as its own documentation says:
 https://github.com/pjd-nu/sssl-ftlsim, https://github.com/CMU-SAFARI/MQSim, https://github.com/huaicheng/ssdsim,
 https://github.com/MatiasBjorling/flashsim. Nothing is built or changed there. Without all four, or with a --scale below 1 (a smaller
-device), it is a trial: the page goes to target/validation/. Exits with 1 if a simulator fails where the page has figures of it, or
-if a difference above 2 % is left once ftld follows the rules of the other.
+device), it is a trial, which goes to target/validation/. The whole run writes tests/results/validation.md and the table of
+docs/VALIDATION.md. Exits with 1 if a simulator fails where the record has figures of it, or if a difference above 2 % is left once ftld follows the rules of the other.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from results import state
 from validation import caches, ours, page
 from validation.load import Device, Load, uniform, zipf
 from validation.peers import PEERS, Counts, Failure, Flashsim
@@ -28,6 +29,7 @@ from validation.peers import PEERS, Counts, Failure, Flashsim
 LIMIT = 0.02
 WARM_UP, MEASURED = 6, 4
 TARGET = ours.ROOT / "target" / "validation"
+PAGE = ours.ROOT / "docs" / "VALIDATION.md"
 ROWS = "--rows" in sys.argv  # arguments() documents it
 
 
@@ -196,10 +198,12 @@ def main():
             hits = hit_ratios(chosen, ftld, blocks, threads)
     except Failure as failure:
         sys.exit(f"validation: {failure}")
-    text, wrong = page.compose(device, revisions, (WARM_UP, MEASURED), maps, stops[0] if stops else [], hits, LIMIT)
+    text, wrong = page.compose(device, revisions, (WARM_UP, MEASURED), maps, stops[0] if stops else [], hits, LIMIT, state())
     whole = len(chosen) == len(PEERS) and args.scale == 1
-    place = ours.ROOT / "docs" / "VALIDATION.md" if whole else TARGET / "trial.md"
+    place = ours.ROOT / "tests" / "results" / "validation.md" if whole else TARGET / "trial.md"
     place.write_text(text)
+    if whole:
+        PAGE.write_text(page.SUMMARY.sub(lambda _: page.summary(text), PAGE.read_text()))
     tell(f"{place} is written")
     for line in wrong:
         tell(line)

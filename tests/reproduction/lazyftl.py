@@ -65,7 +65,7 @@ MSR `usr_2` scaled to the device, is not at hand.
   device of which it touches 75.9 %, as the paper's trace does, the rest never written.
 - **Stand-in** with the published statistics of `usr_2` (75.9 % of the pages touched, relative standard deviation of accesses 193.6 %, requests of at most 256 pages). The order of the requests is unpublished and decides much: *runs*
   keeps those of one pass over 256 pages together, *scattered* has them in random order. In runs nothing is copied, so they judge no claim about reclaiming. Touched pages are written once, in order, and the trace runs once before it is
-  measured. All sweeps have one size, and so have the schemes that the smallest RAM is compared with. [SCHEMES.md](SCHEMES.md#lazyftl-on-its-own-device) has more on this.
+  measured. All sweeps have one size, and so have the schemes that the smallest RAM is compared with. [SCHEMES.md](../../docs/SCHEMES.md#lazyftl-on-its-own-device) has more on this.
 
 """
 

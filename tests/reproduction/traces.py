@@ -12,7 +12,7 @@ INTRODUCTION = """\
 Device: `mlc-4k`, as large as what a trace touches; every scheme has the same raw flash, the most that any of them takes at a nominal 7 % (`--raw equal`); the tables show the over-provisioning that this is. Addresses are compacted: the
 1 MiB extents that a trace touches lie one behind the other, in their order. Every page is written once, in order, then random pages: until steady state, or for the share of a drive write that a table names; then the trace runs once, one
 request after the other. Of requests that are not aligned to 4 KiB, parts of pages are read first and written back. Crash safety and wear levelling are off: {off}. In brackets the grade of fidelity
-([SCHEMES.md](SCHEMES.md)). RAM is not equal: both counts are shown. A star stands for a run that did not settle within the limit. The traces belong to others and are not part of the project.
+([SCHEMES.md](../../docs/SCHEMES.md)). RAM is not equal: both counts are shown. A star stands for a run that did not settle within the limit. The traces belong to others and are not part of the project.
 """
 
 

@@ -43,7 +43,7 @@ class Ours:
         row = json.loads(done.stdout)
         by_cause = row["programs"]
         programs, host = sum(by_cause.values()), row["host_writes"]
-        # Mapping pages that GC writes count as copies, as docs/VALIDATION.md says.
+        # Mapping pages that GC writes count as copies, as tests/results/validation.md says.
         copies = by_cause["gc"] + by_cause["gc_translation"]
         if host != load.host_writes:
             raise Failure(f"ftld did {host} of {load.host_writes} writes")

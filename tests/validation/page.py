@@ -1,20 +1,24 @@
-"""Markdown of docs/VALIDATION.md: the tables, and the rule behind every difference."""
+"""Markdown of tests/results/validation.md: the tables, and the rule behind every difference; and the table of docs/VALIDATION.md."""
+
+import re
 
 HEAD = """\
-# Validation
+# Other simulators on the same device
+
+Command: `{command}`\\
+State: {state}\\
+Outcome: {outcome}
 
 Written by `tests/validation.py` from measured figures; do not edit. ftld and {count} other simulators
 ran the same requests on the same device. The script runs programs of other people, from clones in
 which the reader built them as their documentation says; nothing of them is part of ftld.
-
-    {command}
 
 {peers}
 ## The shared device
 
 | | |
 |---|---|
-| geometry | {blocks:,} blocks of {pages} pages of 4 KiB, one plane of one die on one channel: nobody has a choice where to stripe |
+| geometry | {blocks:,} blocks of {pages} pages of 4 KiB, one plane of one die on one channel, so nothing is striped |
 | logical size | {logical:,} blocks: {op:.1f} % of the logical size is spare |
 | map | page-level, all in RAM |
 | GC | the block with the fewest valid pages; it starts when fewer than {free} blocks are free; copies and host writes share one open block |
@@ -22,7 +26,7 @@ which the reader built them as their documentation says; nothing of them is part
 | time | one request at a time: the next one comes long after GC of a block has ended |
 
 The pages are drawn once. ftld, MQSim and SSDsim read the same trace file; sssl-ftlsim and FlashSim
-read the same pages in their own formats. What ftld has and the others lack is off:
+read the same pages in their own formats. Features of ftld that the others lack are off:
 `ckpt.interval=0`, `wear.policy=none`, `nand.pair_policy=none`, no page pairing. `gc.placement=single` and
 `gc.free_threshold={free}` are the shared rules. Wear levelling is off in MQSim, too; the other three have none.
 
@@ -137,7 +141,7 @@ def why(maps, hits):
     if seen & {"ftlsim", "ssdsim"}:
         points.append(
             "**sssl-ftlsim, SSDsim**: one victim at a time, as measured above; told to stop as ftld does,\n"
-            "  sssl-ftlsim has ftld's figures. What is left are ties between victims; SSDsim counts free\n"
+            "  sssl-ftlsim has ftld's figures. The rest are ties between victims; SSDsim counts free\n"
             "  pages, not blocks."
         )
     if "mqsim" in seen:
@@ -147,7 +151,7 @@ def why(maps, hits):
             "  however low `GC_Exec_Threshold` is. Each plane has three open blocks: for data, for copies, and for\n"
             "  mapping pages, which do not exist when the whole map is in RAM. None of the three can be set, so\n"
             "  they were added to ftld instead. Its preconditioning is off: it computes how full blocks are and\n"
-            f"  writes nothing. Here it writes what all write. It leaves up to {unserved} of 630,786 requests unserved.\n"
+            f"  writes nothing. Here it writes the same pages as the others. It leaves up to {unserved} of 630,786 requests unserved.\n"
             "  The rest: it does not count blocks whose erase is under way as free, so it starts too many victims: 7.5\n"
             "  are under way on average when it decides. In a copy in which they count, 1.9 are, and the programs\n"
             "  of the whole run change by -3.2 % (uniform) and +5.7 % (Zipf), which brings it to within 2 % of ftld."
@@ -175,15 +179,41 @@ def why(maps, hits):
     return "## Why they differ\n\n" + "".join(f"- {point}\n" for point in points)
 
 
-def compose(device, revisions, drive_writes, maps, stops, hits, limit):
-    """Returns the page, and a line for every difference that the rules do not explain."""
+def outcome(maps, stops):
+    """The differences in write amplification, in a line."""
+
+    def span(pairs):
+        parts = [ours / theirs - 1 for ours, theirs in pairs]
+        return f"{min(parts) * 100:+.2f} to {max(parts) * 100:+.2f} %"
+
+    text = f"write amplification beside {', '.join({peer.name: None for _, peer, _, _ in maps})}: "
+    text += span((followed[-1][1].amplification, theirs.amplification) for _, _, theirs, followed in maps) + " with their rules"
+    if stops:
+        text += ", " + span((counts.amplification, later.amplification) for *_, later, counts in stops) + " where GC stops alike, too"
+    return text
+
+
+# The table of docs/VALIDATION.md.
+SUMMARY = re.compile(r"(?<=<!-- begin amplification -->\n\n).*?(?=\n\n<!-- end amplification -->)", re.DOTALL)
+
+
+def summary(record):
+    """Some columns of the record's first table of write amplifications."""
+    _, _, rest = record.partition("## Write amplification of a page map\n\n")
+    rows = [line.strip("| ").split(" | ") for line in rest.partition("\n\n")[0].splitlines()]
+    chosen = [[row[0], row[1], row[2], row[5], row[8], row[9]] for row in rows[2:]]
+    return table(["load", "simulator", "its WAF", "ftld, shared rules", "ftld, its rules", "difference"], chosen).rstrip()
+
+
+def compose(device, revisions, drive_writes, maps, stops, hits, limit, state="-"):
+    """Returns the record, and a line for every difference that the rules do not explain."""
     of = {peer.name: peer for _, peer, _, _ in maps}
     peers = table(["simulator", "commit", "scheme"], [[name, revisions[name], of[name].scheme] for name in of])
     options = " ".join(f"--{peer.option} DIR" for peer in of.values())
     warm_up, measured = drive_writes
     text = HEAD.format(
         count=len(of), command=f"tests/validation.py {options}", peers=peers, blocks=device.blocks, pages=device.pages_per_block,
-        logical=device.logical_blocks, op=(device.blocks / device.logical_blocks - 1) * 100, free=4, warm_up=warm_up, measured=measured,
+        state=state, outcome=outcome(maps, stops), logical=device.logical_blocks, op=(device.blocks / device.logical_blocks - 1) * 100, free=4, warm_up=warm_up, measured=measured,
     )
     parts = [page_map_section(maps, limit)]
     if stops:
