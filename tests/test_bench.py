@@ -258,6 +258,28 @@ def test_the_page_shows_the_kept_results(tmp_path, capsys):
     assert page.compose(composed, results) == composed
 
 
+def test_the_servers_beside_each_other():
+    """Loads that all servers ran; a server that is missing has a dash."""
+    page = script("page")
+    load = lambda name, **values: {"name": name, "unit": "per second", "values": {server.replace("_", " "): each for server, each in values.items()}}
+    points = [
+        load("4k: read QD1", **{"ftld_pagemap": [3.0, 1.0, 2.0], "nbdkit_memory": [1.0], "qemu-nbd": [4.0], "nbd-server": [5.0]}),
+        load("4k: read QD1, verify once", **{"ftld_pagemap": [1.0], "qemu-nbd": [1.0]}),
+        load("fill", **{"ftld_pagemap": [1.0]}),
+    ]
+    rows = page.servers({"sections": {"nbd": {"points": points}}}).splitlines()
+    assert rows[2:] == ["| 4k: read QD1, per second | 2 | 1 | - | 4 | 5 |"]
+
+
+def test_the_head_of_the_record(tmp_path, capsys):
+    """The state and the number of targets that are met; a page without the lines stays."""
+    path, _ = results(tmp_path, "r.json", [19.0] * 3, capsys)
+    kept = measure.read(path)
+    composed = script("page").compose("State: -\\\nOutcome: -\n", kept)
+    assert composed == f"State: {kept['sections']['nbd']['revision']} of {kept['sections']['nbd']['time'][:10]}\\\nOutcome: 1 of 2 targets are met\n"
+    assert script("page").compose("Nothing.\n", kept) == "Nothing.\n"
+
+
 def results_with_all_tables(tmp_path, capsys):
     for name in ("nbd", "volume", "sim", "mount", "model", "ublk"):
         path, _ = results(tmp_path, "all.json", [20.0, 21.0, 22.0], capsys, script=name)

@@ -123,7 +123,7 @@ def test_a_count(name, pattern, count):
 
 
 def test_the_tables_of_the_measurements():
-    """docs/PERFORMANCE.md shows the kept results."""
+    """docs/PERFORMANCE.md and its record show the kept results."""
     done = subprocess.run([ROOT / "tests/bench/page.py", "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/PERFORMANCE.md from kept results.
+"""Writes the tables of docs/PERFORMANCE.md and tests/results/performance.md from kept results.
 
     tests/bench/page.py RESULT.json   keeps the results as tests/results/performance.json, and
                                       writes the tables
     tests/bench/page.py --check       fails if the tables differ from those of the kept results
 
 A table stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; a name that this script does
-not know is an error. In place of a table whose script has not run stands its command. Lines outside
-are written by hand.
+not know is an error. In place of a table whose script has not run stands its command. In the record
+the lines `State:` and `Outcome:` are written, too. All others are written by hand.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from measure import ROOT, number, read, text
 
-PAGE = ROOT / "docs" / "PERFORMANCE.md"
+PAGES = [ROOT / "docs" / "PERFORMANCE.md", ROOT / "tests" / "results" / "performance.md"]
 KEPT = ROOT / "tests" / "results" / "performance.json"
 
 
@@ -45,8 +45,24 @@ def state(results):
         load = " to ".join(f"{value:.2f}" for value in section["load"])
         points = f"{noisy} of {len(section['points'])}" if section["points"] else "-"
         length = "short" if section["short"] else "full"
-        rows.append([f"`tests/bench/{name}.py`", f"{section['revision']}, {section['time'][:10]}", length, str(section["rounds"]), load, points])
-    return markdown(["command", "state", "run", "rounds", "load average", "noisy points"], rows)
+        met = goals(section)
+        rows.append([f"`tests/bench/{name}.py`", f"{section['revision']}, {section['time'][:10]}", length, str(section["rounds"]), load, points, f"{sum(met)} of {len(met)}"])
+    return markdown(["command", "state", "run", "rounds", "load average", "noisy points", "targets met"], rows)
+
+
+def goals(section):
+    """Whether each target is met, as `targets` lists them."""
+    points = [list(point["goals"].values())[0]["met"] for point in section["points"] if point["goals"]]
+    return points + [figure["met"] for figure in section["figures"] if "target" in figure]
+
+
+def head(text, results):
+    """The text with the lines of the record about its state and outcome."""
+    sections = results["sections"].values()
+    states = ", ".join(dict.fromkeys(f"{section['revision']} of {section['time'][:10]}" for section in sections))
+    met = [one for section in sections for one in goals(section)]
+    text = re.sub(r"^State: .*\\$", lambda _: f"State: {states}\\", text, flags=re.M)
+    return re.sub(r"^Outcome: .*$", f"Outcome: {sum(met)} of {len(met)} targets are met", text, flags=re.M)
 
 
 def verdict(met, noisy):
@@ -69,6 +85,15 @@ def targets(results):
                 shown = f"{number(statistics.median(values))}{spread} {figure['unit']}"
                 rows.append([f"{name}: {figure['name'].strip()}", "-", figure["target"], shown, verdict(figure["met"], False)])
     return markdown(["work", "beside", "target", "median of the ratios (least to most)", "verdict"], rows)
+
+
+def servers(results):
+    """Medians of every server under the loads that all of them ran."""
+    points = [point for point in section_of(results, "nbd")["points"] if "qemu-nbd" in point["values"]]
+    names = ["ftld pagemap", "nbdkit memory", "nbdkit file", "qemu-nbd", "nbd-server"]
+    median = lambda point, name: number(statistics.median(point["values"][name])) if name in point["values"] else "-"
+    rows = [[f"{point['name']}, {point['unit']}", *(median(point, name) for name in names)] for point in points if names[0] in point["values"]]
+    return markdown(["load", *names], [row for row in rows if "verify" not in row[0]])
 
 
 def contenders(results, script):
@@ -126,6 +151,7 @@ def tables(results, script):
 TABLES = {
     "state": state,
     "targets": targets,
+    "servers": servers,
     "nbd": lambda results: contenders(results, "nbd"),
     "processor-times": processor_times,
     "response-times": response_times,
@@ -144,14 +170,14 @@ def compose(page, results):
     def table(found):
         name = found[1]
         if name not in TABLES:
-            sys.exit(f"{PAGE.name}: there is no table {name}")
+            sys.exit(f"page: there is no table {name}")
         try:
             made = TABLES[name](results)
         except NotMeasured as script:
             made = f"Not measured in this state: `tests/bench/{script}.py`."
         return f"<!-- begin {name} -->\n\n{made}\n\n<!-- end {name} -->"
 
-    return re.sub(r"<!-- begin (\S+) -->.*?<!-- end \1 -->", table, page, flags=re.S)
+    return re.sub(r"<!-- begin (\S+) -->.*?<!-- end \1 -->", table, head(page, results), flags=re.S)
 
 
 def main():
@@ -162,14 +188,15 @@ def main():
     if args.check == bool(args.results):
         options.error("either RESULT.json or --check")
     results = read(args.results or KEPT)
-    page = PAGE.read_text()
-    composed = compose(page, results)
+    composed = {page: compose(page.read_text(), results) for page in PAGES}
     if args.check:
-        if composed != page:
-            sys.exit(f"{PAGE.name} is not what tests/bench/page.py makes of {KEPT.name}")
+        for page, text in composed.items():
+            if text != page.read_text():
+                sys.exit(f"{page.name} is not what tests/bench/page.py makes of {KEPT.name}")
         return
     KEPT.write_text(json.dumps(results, indent=1) + "\n")
-    PAGE.write_text(composed)
+    for page, text in composed.items():
+        page.write_text(text)
 
 
 if __name__ == "__main__":

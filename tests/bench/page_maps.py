@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tables of page maps in docs/RESULTS.md: at equal raw flash and RAM, and by victim and placement on real traces.
+"""Tables of page maps in tests/results: at equal raw flash and RAM, and by victim and placement on real traces.
 
     tests/bench/page_maps.py --traces DIR [--ftld PROGRAM] [--threads N]
 
