@@ -9,14 +9,13 @@ from .facts import NAME, SUFFIXES
 
 # Programs that documents call. Their options are not ours to check.
 FOREIGN_COMMANDS = set(
-    "apt apt-get cargo cc chgrp cp curl dd debugfs dnf docker e2fsck fio fuser kill mandoc mkfs.ext4 mount nbdcopy"
+    "apt apt-get cargo cc chgrp cp curl dd debugfs dnf docker e2fsck fio fuser kill mkfs.ext4 mount nbdcopy"
     " nbdfuse nbdinfo parallel sbatch ssh systemctl systemd-analyze umount valgrind".split()
 )
 # Options outside a command, with the program that they belong to.
 FOREIGN_OPTIONS = {"--no-default-features": "cargo", "--dry-run": "cargo publish", "--nocapture": "tests of cargo", "--array": "sbatch", "--norandommap": "fio"}
 # Names that look like ours, with what they belong to.
 FOREIGN = {
-    "generic/223": "a test of xfstests",
     "generic/quick": "a group of xfstests",
     "queue/rotational": "a file of sysfs",
     "local-fs.target": "a unit of systemd",
@@ -25,10 +24,6 @@ FOREIGN = {
     "UUID": "a field of fstab",
     "nofail": "an option of fstab",
     "_netdev": "an option of fstab",
-    "getiomin": "an option of blockdev",
-    "getioopt": "an option of blockdev",
-    "getpbsz": "an option of blockdev",
-    "mb_max_linear_groups": "a setting of ext4",
     "ftld_end": "a label of a udev rule",
     "gc.fre_threshold": "a typing error whose message is shown",
     "ftl-core/src/schemes/toy/mod.rs": "the example of docs/SCHEMES.md, which tests/toy_scheme.sh writes",

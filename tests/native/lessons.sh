@@ -1,6 +1,6 @@
 #!/bin/bash
 # Pages that need no kernel module of ours, line by line as they stand there: the column NBD of docs/TUTORIAL.md, as root and without
-# root; docs/LESSON_RESEARCH.md with the cells of docs/ANALYSIS.md that it names; the recipe of docs/RESCUE.md. tests/guest/readme.sh
+# root; docs/LESSON_RESEARCH.md with the cells of docs/REPLAY.md that it names; the recipe of docs/RESCUE.md. tests/guest/readme.sh
 # has the column ublk.
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -54,9 +54,9 @@ page_play "research" 12 18 "$root/docs/LESSON_RESEARCH.md" "# A lesson for resea
 same "rows and summaries" "$(wc -l < rows.ndjson)" 64
 # shellcheck disable=SC2016 # backquotes of Markdown
 for heading in "Rows and plots" Ratios; do
-  sed -n "/^## $heading\$/,/^## /p" "$root/docs/ANALYSIS.md" | sed -n '/^```python$/,/^```$/p' | grep -v '^```'
+  sed -n "/^### $heading\$/,/^###* /p" "$root/docs/REPLAY.md" | sed -n '/^```python$/,/^```$/p' | grep -v '^```'
 done > cells.py
-step "the cells of docs/ANALYSIS.md" env MPLBACKEND=Agg /usr/bin/python3 cells.py
+step "the cells of docs/REPLAY.md" env MPLBACKEND=Agg /usr/bin/python3 cells.py
 at_least "cells of the sweep that they print" "$(grep -cE '^[0-9]+ .*zipf' "$SCRATCH/step.log")" 16
 
 # docs/RESCUE.md: three pages of an image are lost, every other one is saved.

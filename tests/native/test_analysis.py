@@ -1,4 +1,4 @@
-"""docs/ANALYSIS.md is a notebook that runs: its commands make rows, its Python reads and plots them, as
+"""The last section of docs/REPLAY.md is a notebook that runs: its commands make rows, its Python reads and plots them, as
 the page prints both. A column that the rows do not have any more is an error, not an empty plot."""
 
 import json
@@ -12,7 +12,8 @@ from harness import ROOT, run
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
-BLOCKS = re.findall(r"^```(sh|python)\n(.*?)^```$", (ROOT / "docs/ANALYSIS.md").read_text(), re.M | re.S)
+SECTION = (ROOT / "docs/REPLAY.md").read_text().partition("\n## Reading rows in pandas\n")[2].partition("\n## ")[0]
+BLOCKS = re.findall(r"^```(sh|python)\n(.*?)^```$", SECTION, re.M | re.S)
 CELLS = "\n".join(block for language, block in BLOCKS if language == "python")
 # Parts of the paths that the cells read, by file.
 COLUMNS = {
@@ -44,7 +45,7 @@ def cells(folder, monkeypatch):
     monkeypatch.chdir(folder)
     plt.close("all")
     try:
-        exec(compile(CELLS, "docs/ANALYSIS.md", "exec"), {})
+        exec(compile(CELLS, "docs/REPLAY.md", "exec"), {})
         return drawn()
     finally:
         plt.close("all")

@@ -2,7 +2,7 @@
 //!
 //! Lines: `seed N`, `device KEY=VALUE...`, `param KEY=VALUE`, `chance FAULT PPB`, `wear N`, `bits
 //! N`, `in_flight`, then the steps. Faults inside a restart follow its step after `;`. Empty lines
-//! and lines that begin with `#` are ignored. docs/TESTING.md has a table of them.
+//! and lines that begin with `#` are ignored. README.md beside has a table of them.
 
 mod read;
 mod write;
