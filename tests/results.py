@@ -9,7 +9,7 @@
 A file has a heading, the command that measures, the state of the code, the outcome in a line, and the
 figures. The page has a row for each file, and one for each ledger of a swarm (.tsv), which long runs add
 to. `record` keeps the lines that suites print for people: `ok`, notes, counts of cases and summaries; the
-last one is the outcome. A command that fails, or prints none of them, records nothing and fails.
+last summary is the outcome. A command that fails, or prints none of them, records nothing and fails.
 """
 
 import datetime
@@ -88,6 +88,15 @@ def state():
     return f"{git('rev-parse', '--short', 'HEAD')}{changed}, {datetime.date.today():%Y-%m-%d}"
 
 
+def outcome(kept):
+    """A line: the tests of cargo added up, else the last summary of a suite, else the first line."""
+    passed = [int(number) for line in kept for number in re.findall(r"^test result: ok\. (\d+) passed", line)]
+    if passed:
+        return f"{sum(passed):,} tests passed in {len(passed)} executables"
+    summaries = [line for line in kept if " result: " in line]
+    return " ".join((summaries[-1] if summaries else kept[0]).replace("|", "/").split())
+
+
 def record(name, command):
     if not re.fullmatch(r"[a-z0-9-]+", name):
         sys.exit(f"results: {name!r} is not a name: small letters, digits and -")
@@ -103,7 +112,7 @@ def record(name, command):
     if not kept:
         sys.exit(f"results: {shlex.join(command)} printed no result")
     title = name.replace("-", " ").capitalize()
-    head = f"# {title}\n\nCommand: `{shlex.join(command)}`\\\nState: {measured}\\\nOutcome: {' '.join(kept[-1].replace('|', '/').split())}\n\n"
+    head = f"# {title}\n\nCommand: `{shlex.join(command)}`\\\nState: {measured}\\\nOutcome: {outcome(kept)}\n\n"
     PARTS.mkdir(exist_ok=True)
     (PARTS / f"{name}.md").write_text(head + "".join(f"    {line}\n" for line in kept))
 

@@ -33,3 +33,10 @@ def test_a_row_of_the_results(tmp_path):
         with pytest.raises(SystemExit):
             results.part(part)
     assert results.compose() == results.PAGE.read_text()
+
+
+def test_the_outcome_of_a_recorded_run():
+    cargo = ["ok   swarm: 3 runs", "test result: ok. 12 passed; 0 failed", "test result: ok. 1004 passed; 0 failed"]
+    assert results.outcome(cargo) == "1,016 tests passed in 2 executables"
+    assert results.outcome(["ok   a: 1 | 2", "native result: ok.   5 steps", "     a: 3 s"]) == "native result: ok. 5 steps"
+    assert results.outcome(["     400 mutants: 308 | 2", "     survived: x"]) == "400 mutants: 308 / 2"
