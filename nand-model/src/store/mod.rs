@@ -17,8 +17,8 @@ mod oob_only;
 
 pub use any::AnyStore;
 pub use file::{
-    Access, CacheArea, FileStore, OpenReport, PageReader, Pin, PlacedRun, SyncError, SyncHandle,
-    SyncStats, Verify, peek,
+    Access, CacheArea, Disk, FileStore, OpenReport, PageReader, Pin, PlacedRun, SyncError,
+    SyncHandle, SyncStats, Verify, WriteError, peek,
 };
 #[cfg(any(test, feature = "sim"))]
 pub use file::{Crash, End, Freeze, ReadFault, SimDisk, SyncFault, WriteFault};

@@ -22,10 +22,11 @@ const IOV_MAX: usize = 1024;
 
 /// A write that ended early.
 #[derive(Debug)]
-pub(crate) struct WriteError {
+pub struct WriteError {
     /// Bytes written before the error.
-    pub(crate) done: usize,
-    pub(crate) error: io::Error,
+    pub done: usize,
+    /// The host's error.
+    pub error: io::Error,
 }
 
 impl From<WriteError> for io::Error {
@@ -34,13 +35,23 @@ impl From<WriteError> for io::Error {
     }
 }
 
-/// Random access to bytes of a fixed length.
-pub(crate) trait Disk: Send + Sync {
+/// Random access to the bytes of an image file: what the host does for a store.
+pub trait Disk: Send + Sync {
     /// Prepares for reads of the first `bytes` bytes, if that makes them faster.
     fn map(&self, _bytes: u64) {}
+
     /// Fills the buffer; bytes that were never written are zero.
+    ///
+    /// # Errors
+    ///
+    /// The host cannot read them, or the file ends before.
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()>;
+
     /// Fills the buffers in sequence from contiguous bytes of the file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Disk::read_at`].
     fn read_vectored_at(&self, mut at: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         for buf in bufs {
             self.read_at(at, buf)?;
@@ -48,17 +59,45 @@ pub(crate) trait Disk: Send + Sync {
         }
         Ok(())
     }
+
+    /// Writes the bytes.
+    ///
+    /// # Errors
+    ///
+    /// The host refused the write, perhaps after a part of it.
     fn write_at(&self, at: u64, buf: &[u8]) -> Result<(), WriteError>;
+
     /// Makes everything written before the call durable.
+    ///
+    /// # Errors
+    ///
+    /// Anything written since the last sync may be lost.
     fn sync(&self) -> io::Result<()>;
+
     /// Releases the host's space; the bytes read as zero.
+    ///
+    /// # Errors
+    ///
+    /// The host refused it, and nothing has changed.
     fn punch(&self, at: u64, bytes: u64) -> io::Result<()>;
+
     /// Returns the first byte from `at` on that may be nonzero, or `None` if there is none.
     fn next_data(&self, at: u64) -> Option<u64>;
+
     /// Sets the length of the file; new bytes are zero.
+    ///
+    /// # Errors
+    ///
+    /// The host refused the length.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
+
     /// Allocates the host's space for these bytes, if its file system can.
+    ///
+    /// # Errors
+    ///
+    /// The host has no space for them.
     fn allocate(&self, at: u64, bytes: u64) -> io::Result<()>;
+
     /// Releases the lock although handles to the file remain.
     fn unlock(&self) {}
 }

@@ -41,6 +41,7 @@ mod table;
 mod tests;
 
 pub use cache_area::CacheArea;
+pub use disk::{Disk, WriteError};
 pub use open::{Access, OpenReport, peek};
 pub use pins::Pin;
 use reader::Verified;
@@ -50,7 +51,6 @@ pub use sim::{Crash, End, Freeze, ReadFault, SimDisk, SyncFault, WriteFault};
 pub use sync::{SyncError, SyncHandle, SyncStats};
 
 use counts::Counts;
-use disk::Disk;
 use read::{GAP_PAGES, NEAR_PAGES};
 use slots::Slots;
 

@@ -16,6 +16,7 @@ pub(super) fn new_header(
     path: &Path,
     spec: &ImageSpec,
     shard: Option<ShardSection>,
+    spare_slots: u32,
 ) -> Result<Header, ImageError> {
     let bad = |reason: String| ImageError::BadSpec {
         path: path.into(),
@@ -48,7 +49,6 @@ pub(super) fn new_header(
         cache_area: None,
         shard,
     };
-    let spare_slots = Layout::spare_slots_for(&spec.profile.geometry);
     let header = Header {
         info,
         generation: 1,
@@ -97,10 +97,7 @@ pub(super) fn read_header(
     })
 }
 
-pub(in crate::store::file) fn layout_of(
-    path: &Path,
-    header: &Header,
-) -> Result<Layout, ImageError> {
+pub(super) fn layout_of(path: &Path, header: &Header) -> Result<Layout, ImageError> {
     let profile = &header.info.profile;
     let layout = Layout::new(profile.geometry, profile.nop, header.spare_slots);
     layout.map_err(|reason| ImageError::Contradiction {

@@ -23,8 +23,7 @@ mod rewrite;
 mod table;
 
 use header::layout_of;
-pub(super) use parts::new_headers;
-use parts::{Part, only, read_parts};
+use parts::{Part, new_headers, only, read_parts};
 
 use super::disk::{Disk, FileDisk, Mode, Unsynced};
 use super::seals::{FoundSeals, Seals};
@@ -120,12 +119,10 @@ impl FileStore {
         striping: Option<Striping>,
     ) -> Result<Vec<FileStore>, ImageError> {
         let path = path.as_ref();
-        let headers = new_headers(path, spec, striping)?;
-        let disk = FileDisk::open(path, Mode::Create)?;
-        let made = layout_of(path, &headers[0]).and_then(|layout| {
-            disk.set_len(layout.file_bytes * to_u64(headers.len()))
-                .map_err(|e| io_error(path, "give it its size", e))?;
-            let stores = FileStore::create_shards_on(path, Arc::new(disk), headers)?;
+        let spare_slots = Layout::spare_slots_for(&spec.profile.geometry);
+        let headers = new_headers(path, spec, striping, spare_slots)?;
+        let disk = Arc::new(FileDisk::open(path, Mode::Create)?);
+        let made = FileStore::create_parts(path, disk, headers).and_then(|stores| {
             sync_folder(path).map_err(|e| io_error(path, "sync its folder", e))?;
             Ok(stores)
         });
@@ -133,6 +130,24 @@ impl FileStore {
             let _ = std::fs::remove_file(path);
         }
         made
+    }
+
+    /// Creates a new image with a chip as in `spec` for each shard on an empty disk. Each chip has
+    /// `spare_slots` more slots than blocks. Messages name the image `path`.
+    ///
+    /// # Errors
+    ///
+    /// - [`ImageError::BadSpec`]: no image can be made of `spec` with these slots.
+    /// - [`ImageError::Io`]: the disk refused its size, a write or a sync.
+    pub fn create_on(
+        path: &Path,
+        disk: Arc<dyn Disk>,
+        spec: &ImageSpec,
+        striping: Option<Striping>,
+        spare_slots: u32,
+    ) -> Result<Vec<FileStore>, ImageError> {
+        let headers = new_headers(path, spec, striping, spare_slots)?;
+        FileStore::create_parts(path, disk, headers)
     }
 
     /// Opens an image of one chip. A read-only open writes nothing, even after a crash: recovery
@@ -180,7 +195,7 @@ impl FileStore {
         if table_bytes > 1 << 20 && kept.saturating_mul(16) < table_bytes {
             return Err(damaged(path, "it keeps less than its block table".into()));
         }
-        FileStore::open_shards_on(path, Arc::new(disk), length, access)
+        FileStore::open_on(path, Arc::new(disk), length, access)
     }
 
     /// Opens an image that nobody uses yet, without any sync: the caller syncs the file when the
@@ -194,11 +209,11 @@ impl FileStore {
         let disk = FileDisk::open(path, Mode::ReadWrite)?;
         let (length, _) = disk.sizes().map_err(|e| io_error(path, "look at it", e))?;
         let disk = Arc::new(Unsynced(disk));
-        FileStore::open_shards_on(path, disk, length, Access::ReadWrite).map(|(stores, _)| stores)
+        FileStore::open_on(path, disk, length, Access::ReadWrite).map(|(stores, _)| stores)
     }
 
     /// Writes a new image to a disk of zeros.
-    pub(super) fn create_on(
+    fn create_part(
         path: &Path,
         disk: Arc<dyn Disk>,
         header: Header,

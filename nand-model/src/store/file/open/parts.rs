@@ -9,7 +9,7 @@
 //! the last FLUSH.
 
 use super::header::{layout_of, new_header, read_header};
-use super::{Access, FileStore, OpenReport, damaged};
+use super::{Access, FileStore, OpenReport, damaged, io_error};
 use crate::convert::{index, to_u64};
 use crate::image::{Header, ImageError, ImageInfo, ImageSpec, Layout, ShardSection, Striping};
 use crate::store::file::disk::{Disk, Overlay, Slice};
@@ -30,13 +30,14 @@ pub(super) struct Part {
 }
 
 /// Returns the headers of a new image, one per part.
-pub(in crate::store::file) fn new_headers(
+pub(super) fn new_headers(
     path: &Path,
     spec: &ImageSpec,
     striping: Option<Striping>,
+    spare_slots: u32,
 ) -> Result<Vec<Header>, ImageError> {
     let of = |index| striping.map(|striping| ShardSection { index, striping });
-    let first = new_header(path, spec, of(0))?;
+    let first = new_header(path, spec, of(0), spare_slots)?;
     let count = striping.map_or(1, |striping| striping.count);
     let mut headers = vec![first; index(count)];
     for (index, header) in (0..).zip(&mut headers) {
@@ -168,21 +169,29 @@ fn share_syncs(disk: &Arc<dyn Disk>, mut stores: Vec<FileStore>) -> Vec<FileStor
 }
 
 impl FileStore {
-    /// Writes a new image to a disk of zeros.
-    pub(in crate::store::file) fn create_shards_on(
+    /// Writes a new image to an empty disk.
+    pub(super) fn create_parts(
         path: &Path,
         disk: Arc<dyn Disk>,
         headers: Vec<Header>,
     ) -> Result<Vec<FileStore>, ImageError> {
         let bytes = layout_of(path, &headers[0])?.file_bytes;
-        disk.map(bytes * to_u64(headers.len()));
+        let all_bytes = bytes * to_u64(headers.len());
+        disk.set_len(all_bytes)
+            .map_err(|e| io_error(path, "give it its size", e))?;
+        disk.map(all_bytes);
         let parts = disks(&disk, headers.len(), bytes).into_iter().zip(headers);
-        let stores = parts.map(|(part, header)| FileStore::create_on(path, part, header));
+        let stores = parts.map(|(part, header)| FileStore::create_part(path, part, header));
         Ok(share_syncs(&disk, stores.collect::<Result<_, _>>()?))
     }
 
-    /// Opens all parts of an image on a disk of `length` bytes.
-    pub(in crate::store::file) fn open_shards_on(
+    /// Opens an image with all its shards, in their order, on a disk of `length` bytes. Messages
+    /// name the image `path`.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileStore::open_shards`], except for those of the path and the lock.
+    pub fn open_on(
         path: &Path,
         disk: Arc<dyn Disk>,
         length: u64,

@@ -10,9 +10,9 @@ mod state;
 use faults::is_due;
 pub use faults::{Crash, End, Freeze, ReadFault, SyncFault, WriteFault};
 
+use super::FileStore;
 use super::disk::{Disk, WriteError};
-use super::open::{Access, OpenReport, new_headers};
-use super::{FileStore, Layout};
+use super::open::{Access, OpenReport};
 use crate::convert::{to_u64, to_usize};
 use crate::image::{ImageError, ImageSpec, PAGE, PAGE_LEN, Striping, is_zero};
 use crate::rng::SplitMix;
@@ -79,21 +79,9 @@ impl SimDisk {
         striping: Option<Striping>,
         spare_slots: u32,
     ) -> Result<(SimDisk, Vec<FileStore>), ImageError> {
-        let path = Path::new(NAME);
-        let mut headers = new_headers(path, spec, striping)?;
-        for header in &mut headers {
-            header.spare_slots = spare_slots;
-        }
-        let profile = &spec.profile;
-        let layout = Layout::new(profile.geometry, profile.nop, spare_slots).map_err(|reason| {
-            ImageError::BadSpec {
-                path: path.into(),
-                reason,
-            }
-        })?;
-        let bytes = to_usize(layout.file_bytes) * headers.len();
-        let disk = SimDisk::holding(vec![0; bytes]);
-        let stores = FileStore::create_shards_on(path, Arc::new(disk.clone()), headers)?;
+        let disk = SimDisk::default();
+        let below = Arc::new(disk.clone());
+        let stores = FileStore::create_on(Path::new(NAME), below, spec, striping, spare_slots)?;
         Ok((disk, stores))
     }
 
@@ -135,7 +123,7 @@ impl SimDisk {
     /// As [`SimDisk::open`].
     pub fn open_shards(&self, access: Access) -> Result<(Vec<FileStore>, OpenReport), ImageError> {
         let length = self.length();
-        FileStore::open_shards_on(Path::new(NAME), Arc::new(self.clone()), length, access)
+        FileStore::open_on(Path::new(NAME), Arc::new(self.clone()), length, access)
     }
 
     /// Returns a copy of the disk in its current state: cache, disk, unsynced writes and pending
