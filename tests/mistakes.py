@@ -78,8 +78,7 @@ HUNTERS = [
 OF_NAMED = {
     "ftl-core": "-p ftld-core --lib",
     "nand-model": "-p nand-model --lib",
-    "image": "-p nand-model --test image",
-    "rules": "-p nand-model --test rules",
+    "chip": "-p nand-model --test suites",
     "recovery_scenarios": f"{TESTS} recovery_scenarios",
     "hunt": f"{TESTS} hunt",
 }

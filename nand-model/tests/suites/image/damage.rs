@@ -1,7 +1,7 @@
 //! Damaged, cut off and forged files: an error or a chip, never a panic.
 
+use super::twins::Verbs;
 use super::*;
-use crate::twins::Verbs;
 
 #[test]
 fn headers_heal_from_the_other_copy_and_both_damaged_is_said() {
