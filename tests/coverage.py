@@ -41,8 +41,8 @@ GROUPS = {
     ],
     "store": ["nand-model/src/store/**/*.rs", "nand-model/src/image/**/*.rs"],
 }
-# Files and folders of tests and of what only tests use.
-NO_PRODUCT = {"tests", "host_faults", "sim"}
+# Files and folders of tests.
+NO_PRODUCT = {"tests"}
 # The kind of a region in the output of llvm-cov: code, as against expansions and gaps.
 CODE = 0
 
@@ -134,7 +134,7 @@ def main():
     if wanted.runs < 1:
         parser.error(f"--runs {wanted.runs}: at least one run")
     profdata, cov = tool("llvm-profdata"), tool("llvm-cov")
-    units = build(["-p", "nand-model", "-p", "ftld-core", "--features", "nand-model/sim", "--tests"])
+    units = build(["-p", "nand-model", "-p", "ftld-core", "--tests"])
     [(swarm, suites)] = build(["-p", "ftld-tests", "--no-default-features", "--test", "swarm"])
     shutil.rmtree(PROFILES, ignore_errors=True)
     for program, package in units:

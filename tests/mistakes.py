@@ -77,8 +77,7 @@ HUNTERS = [
 # Suites of the tests that the line `test:` of a canary may name.
 OF_NAMED = {
     "ftl-core": "-p ftld-core --lib",
-    "nand-model": "-p nand-model --lib",
-    "chip": "-p nand-model --test suites",
+    "nand-model": "-p nand-model --test suites",
     "recovery_scenarios": f"{TESTS} recovery_scenarios",
     "hunt": f"{TESTS} hunt",
 }

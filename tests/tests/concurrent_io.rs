@@ -4,13 +4,14 @@
 
 use ftl_core::schemes::Scheme;
 use ftl_core::{FtlConfig, Params, Start};
-use ftld_battery::rig::Cells;
 use ftld_device::config::Latency;
 use ftld_device::device::{BlockDevice, FlushOf};
 use ftld_device::inject::{BitErrors, Injection};
 use ftld_device::stack::{CacheUse, close_stores, volume_on};
 use ftld_device::volume::Volume;
-use nand_model::store::{Access, SimDisk};
+use ftld_battery::rig::Cells;
+use ftld_host_disk::SimDisk;
+use nand_model::store::Access;
 use nand_model::{Chip, ImageSpec, SplitMix};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

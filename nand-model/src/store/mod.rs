@@ -20,8 +20,6 @@ pub use file::{
     Access, CacheArea, Disk, FileStore, OpenReport, PageReader, Pin, PlacedRun, SyncError,
     SyncHandle, SyncStats, Verify, WriteError, peek,
 };
-#[cfg(any(test, feature = "sim"))]
-pub use file::{Crash, End, Freeze, ReadFault, SimDisk, SyncFault, WriteFault};
 pub use mem::{Change, MemStore};
 pub use oob_only::OobOnlyStore;
 

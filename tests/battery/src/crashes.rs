@@ -8,7 +8,7 @@ use crate::verdicts::{Budget, Verdicts};
 use crate::workload::{HostOp, Kind, Workload};
 use ftl_core::schemes::Scheme;
 use ftl_core::{FtlError, Start};
-use nand_model::store::{Crash, SimDisk};
+use ftld_host_disk::{Crash, SimDisk};
 use nand_model::{Access, Cut, FaultPlan, ImageSpec, SplitMix};
 
 /// Pages of the devices here.

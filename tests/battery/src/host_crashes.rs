@@ -7,7 +7,7 @@ use crate::rig::Cells;
 use crate::verdicts::Verdicts;
 use crate::workload::Kind;
 use ftl_core::schemes::Scheme;
-use nand_model::store::SimDisk;
+use ftld_host_disk::SimDisk;
 use nand_model::{Access, ImageError, SplitMix};
 
 /// A part of this battery: the cases of one question on one kind of cells.

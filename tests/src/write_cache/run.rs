@@ -7,8 +7,8 @@ use ftld_device::inject::{BadBlock, Injection, PowerCut};
 use ftld_device::stack::close_stores;
 use ftld_device::volume::Volume;
 use ftld_device::volume::write_cache::{CutCounts, Model};
+use ftld_host_disk::{Crash, End, Freeze, SimDisk};
 use nand_model::SplitMix;
-use nand_model::store::{Crash, End, Freeze, SimDisk};
 use std::time::Duration;
 
 /// Counts of runs.

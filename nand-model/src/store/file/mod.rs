@@ -23,8 +23,6 @@
 mod cache_area;
 mod counts;
 mod disk;
-#[cfg(test)]
-mod host_faults;
 mod marks;
 mod open;
 mod pins;
@@ -32,8 +30,6 @@ mod program;
 mod read;
 mod reader;
 mod seals;
-#[cfg(any(test, feature = "sim"))]
-mod sim;
 mod slots;
 mod sync;
 mod table;
@@ -46,8 +42,6 @@ pub use open::{Access, OpenReport, peek};
 pub use pins::Pin;
 use reader::Verified;
 pub use reader::{PageReader, PlacedRun, Verify};
-#[cfg(any(test, feature = "sim"))]
-pub use sim::{Crash, End, Freeze, ReadFault, SimDisk, SyncFault, WriteFault};
 pub use sync::{SyncError, SyncHandle, SyncStats};
 
 use counts::Counts;

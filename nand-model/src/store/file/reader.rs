@@ -49,7 +49,7 @@ pub enum Verify {
 #[derive(Clone)]
 pub struct PageReader {
     disk: Arc<dyn Disk>,
-    pub(super) layout: Layout,
+    layout: Layout,
     verified: Option<Arc<Verified>>,
 }
 

@@ -217,11 +217,6 @@ impl SyncHandle {
         self.group.fail_next.store(true, Ordering::Release);
     }
 
-    #[cfg(test)]
-    pub(super) fn is_running(&self) -> bool {
-        self.lock().running
-    }
-
     /// Records that all writes of operation `seq` are complete.
     #[inline]
     pub(super) fn publish(&self, seq: u64) {

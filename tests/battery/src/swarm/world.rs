@@ -4,7 +4,8 @@ use super::plan::DiskFault;
 use crate::cuts::cut_during;
 use crate::rig::{Rig, into_memory};
 use ftl_core::FtlError;
-use nand_model::store::{AnyStore, Crash, FileStore, MemStore, ReadFault, SimDisk, WriteFault};
+use ftld_host_disk::{Crash, ReadFault, SimDisk, WriteFault};
+use nand_model::store::{AnyStore, FileStore, MemStore};
 use nand_model::{Access, Chip, Cut, FaultPlan, ImageSpec, SyncHandle};
 
 /// Spare slots of an image: few, so that runs reuse them.

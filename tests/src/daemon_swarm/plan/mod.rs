@@ -5,10 +5,10 @@ mod scenes;
 mod text;
 
 use ftl_core::schemes::Scheme;
-use ftld_battery::rig::Cells;
 use ftld_device::volume::write_cache::CacheOptions;
+use ftld_battery::rig::Cells;
+use ftld_host_disk::{Crash, End, Freeze};
 use nand_model::Striping;
-use nand_model::store::{Crash, End, Freeze};
 
 pub use draw::draw;
 pub use text::parse;

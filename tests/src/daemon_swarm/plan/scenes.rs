@@ -2,7 +2,7 @@
 
 use super::draw::Draw;
 use super::{ALL, Action, Ask, DaemonEnd, Verb};
-use nand_model::store::{Crash, End};
+use ftld_host_disk::{Crash, End};
 
 impl Draw {
     /// Writes of one connection, made durable by it or by another one; then a crash.

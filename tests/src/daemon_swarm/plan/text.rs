@@ -1,10 +1,10 @@
 //! Text form of plans.
 
 use super::{Action, Ask, DaemonEnd, Plan, VERBS, WIRES};
-use ftld_battery::rig::Cells;
 use ftld_device::volume::write_cache::CacheOptions;
+use ftld_battery::rig::Cells;
+use ftld_host_disk::{Crash, End, Freeze};
 use nand_model::Striping;
-use nand_model::store::{Crash, End, Freeze};
 use std::fmt;
 use std::fmt::Display;
 use std::fmt::Write;

@@ -7,7 +7,7 @@ use crate::daemon_swarm::gate::Gate;
 use crate::daemon_swarm::plan::DaemonEnd;
 use ftld_device::stack::close_stores;
 use ftld_device::volume::Op;
-use nand_model::store::{Crash, End, Freeze, SimDisk};
+use ftld_host_disk::{Crash, End, Freeze, SimDisk};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

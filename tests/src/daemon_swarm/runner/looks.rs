@@ -9,7 +9,8 @@ use crate::daemon_swarm::Class;
 use crate::daemon_swarm::plan::{Ask, Verb};
 use ftld_device::config::Latency;
 use ftld_device::stack::{CacheUse, volume_on};
-use nand_model::store::{Access, End, SimDisk};
+use ftld_host_disk::{End, SimDisk};
+use nand_model::store::Access;
 use std::path::Path;
 use std::sync::Arc;
 

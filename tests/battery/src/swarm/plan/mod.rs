@@ -14,7 +14,7 @@ use crate::workload::HostOp;
 use ftl_core::format::trim::TrimBitmap;
 use ftl_core::schemes::Scheme;
 use ftl_core::{FtlError, Params, Start};
-use nand_model::store::{Crash, Freeze, SyncFault, WriteFault};
+use ftld_host_disk::{Crash, Freeze, SyncFault, WriteFault};
 use nand_model::{Cut, Fault, Geometry, PairTable, Pairing, Profile};
 
 pub use parameters::{PARAMETERS, unknown_parameters};

@@ -4,7 +4,7 @@ use super::draw::pick;
 use super::{CHUNK, DiskFault, Down, EIO, ENOSPC, FILL, Inside, LARGE, Plan, Restart, Step};
 use crate::rig::Cells;
 use crate::workload::{HostOp, Kind, Workload};
-use nand_model::store::{Crash, Freeze, SyncFault, WriteFault};
+use ftld_host_disk::{Crash, Freeze, SyncFault, WriteFault};
 use nand_model::{Cut, EraseCut, Fault, PartnerCut, ProgramCut, SplitMix};
 
 /// Draws the steps of a plan.

@@ -158,7 +158,7 @@ impl<'p, W: World> Runner<'p, W> {
     }
 
     /// Crashes the host; counted if some writes had not reached the disk.
-    fn crash(&mut self, how: nand_model::store::Crash, class: &'static str) {
+    fn crash(&mut self, how: ftld_host_disk::Crash, class: &'static str) {
         let unsynced = self.world.disk().map_or(0, |disk| disk.unsynced());
         self.classes.note_times(class, u64::from(unsynced > 0));
         self.world

@@ -4,7 +4,7 @@ use super::write::name;
 use crate::swarm::plan::{ChipKind, Device, DiskFault, Down, Inside, Parts, Plan, Restart, Step};
 use crate::workload::HostOp;
 use ftl_core::schemes::Scheme;
-use nand_model::store::{Crash, Freeze, SyncFault, WriteFault};
+use ftld_host_disk::{Crash, Freeze, SyncFault, WriteFault};
 use nand_model::{Cut, EraseCut, Fault, Pairing, PartnerCut, ProgramCut};
 use std::collections::BTreeSet;
 use std::fmt;

@@ -2,7 +2,7 @@
 
 use crate::swarm::plan::{ChipKind, Device, DiskFault, Down, Inside, Parts, Plan, Restart, Step};
 use crate::workload::HostOp;
-use nand_model::store::{Crash, SyncFault, WriteFault};
+use ftld_host_disk::{Crash, SyncFault, WriteFault};
 use nand_model::{Cut, Pairing};
 use std::fmt;
 use std::fmt::{Display, Formatter};

@@ -1,8 +1,8 @@
 //! Opening after a stop: read-only, with marks and bad blocks, and of contradictory images.
 
 use super::*;
-use crate::image::{TABLE_ENTRY_BYTES, TableEntry};
-use crc32c::crc32c;
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
 
 #[test]
 fn a_read_only_open_writes_nothing_and_takes_every_verb() {
@@ -12,7 +12,7 @@ fn a_read_only_open_writes_nothing_and_takes_every_verb() {
         let disk = rig.disk.crashed(Crash::Sectors(3));
         let before = disk.bytes();
         let (store, report) = open(&disk, Access::ReadOnly).unwrap();
-        let cut = store.sync.last_seq();
+        let cut = store.sync_handle().last_seq();
         assert!(!report.was_clean && store.is_read_only());
         let mut inside = Rig {
             profile,
@@ -47,22 +47,28 @@ fn the_hour_survives_a_stop_and_is_never_behind_what_a_block_says() {
     store.set_hour(40);
     assert_eq!(hour(&disk), 40);
     let handle = store.sync_handle();
-    handle.set_sync_delay(std::time::Duration::from_millis(20));
-    for begun in [false, true] {
-        std::thread::scope(|scope| {
-            store.erase(Pbn::new(0), BlockFacts::default()).unwrap();
-            let seq = handle.last_seq();
-            let syncing = scope.spawn({
-                let handle = handle.clone();
-                move || handle.settle(seq)
-            });
-            while begun && !handle.is_running() && handle.durable_seq() < seq {
-                std::thread::yield_now();
-            }
-            store.set_hour(41 + begun as u32);
-            syncing.join().unwrap().unwrap();
+    for amid in [false, true] {
+        let (begun, wait) = channel();
+        let (resume, resumed) = channel::<()>();
+        let resumed = Mutex::new(resumed);
+        disk.during_sync(move || {
+            let _ = begun.send(());
+            // Waits for the end of the other side, so only the first sync does.
+            let _ = resumed.lock().unwrap().recv();
         });
-        assert_eq!(hour(&disk), 41 + begun as u32);
+        store.erase(Pbn::new(0), BlockFacts::default()).unwrap();
+        let seq = handle.last_seq();
+        std::thread::scope(|scope| {
+            let syncing = amid.then(|| scope.spawn(|| handle.settle(seq)));
+            if amid {
+                wait.recv().unwrap();
+            }
+            store.set_hour(41 + u32::from(amid));
+            drop(resume);
+            syncing.map(|thread| thread.join().unwrap().unwrap());
+        });
+        handle.settle(seq).unwrap();
+        assert_eq!(hour(&disk), 41 + u32::from(amid));
     }
     store
         .erase(
@@ -103,7 +109,7 @@ fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
             .set_facts(
                 Pbn::new(2),
                 BlockFacts {
-                    bad: Some(crate::Bad::Factory),
+                    bad: Some(Bad::Factory),
                     ..BlockFacts::default()
                 },
             )
@@ -138,7 +144,7 @@ fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
         let (mut store, _) = open(&disk, Access::ReadWrite).unwrap();
         let mut facts = Vec::new();
         store.load(&mut |_, own, _| facts.push(own)).unwrap();
-        assert_eq!(facts[2].bad, Some(crate::Bad::Factory));
+        assert_eq!(facts[2].bad, Some(Bad::Factory));
         assert_eq!(
             (
                 facts[5].erase_count,
@@ -171,83 +177,4 @@ fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
             .unwrap();
         assert_eq!(seen[..2], [Health::Flickering(0), Health::Unstable(1)]);
     }
-}
-
-#[test]
-fn parts_whose_check_holds_but_that_cannot_be_are_refused() {
-    let (disk, mut store) = fresh(shapes()[1], 3);
-    let (layout, page) = (store.layout, store.layout.geometry.page_bytes as usize);
-    store
-        .program(layout.geometry.page(Pbn::new(0), 0), 1, &vec![1; page], &[])
-        .unwrap();
-    let slot = store.blocks[0].slot.unwrap();
-    let unclean = disk.bytes();
-    store.close().unwrap();
-    let refused = |bytes: &[u8], at: u64, part: &[u8]| {
-        let mut bytes = bytes.to_vec();
-        bytes[at as usize..][..part.len()].copy_from_slice(part);
-        let error = open(&SimDisk::holding(bytes), Access::ReadOnly)
-            .map(|_| ())
-            .unwrap_err();
-        assert!(matches!(error, ImageError::Damaged { .. }), "{error}");
-    };
-    let entry = TableEntry::decode(
-        0,
-        &disk.bytes()[layout.entry_at(0) as usize..][..TABLE_ENTRY_BYTES],
-    )
-    .unwrap();
-    let facts = BlockFacts {
-        erase_count: u32::MAX,
-        ..entry.facts
-    };
-    for wrong in [
-        TableEntry {
-            slot: Some(layout.slots),
-            ..entry
-        },
-        TableEntry {
-            slot: Some(u32::MAX - 1),
-            marked: true,
-            ..entry
-        },
-        TableEntry {
-            slot: None,
-            ..entry
-        },
-        TableEntry {
-            erase_seq: 1 << 50,
-            ..entry
-        },
-        TableEntry {
-            counts_check: 0,
-            ..entry
-        },
-        TableEntry { facts, ..entry },
-    ] {
-        refused(&disk.bytes(), layout.entry_at(0), &wrong.encode(0));
-    }
-    let other = TableEntry {
-        counts_check: crc32c(&[0; 6]),
-        ..entry
-    };
-    refused(&disk.bytes(), layout.entry_at(1), &other.encode(1));
-    let head = SlotHeader::new(0, 1, BlockFacts::default());
-    for wrong in [
-        SlotHeader { block: 6, ..head },
-        SlotHeader {
-            erase_seq: 0,
-            ..head
-        },
-        SlotHeader {
-            erase_seq: u64::MAX,
-            ..head
-        },
-        SlotHeader {
-            erase_count: u32::MAX,
-            ..head
-        },
-    ] {
-        refused(&unclean, layout.slot_at(slot), &wrong.encode(slot));
-    }
-    refused(&unclean, layout.slot_at(slot), &[1]);
 }

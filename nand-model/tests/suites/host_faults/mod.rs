@@ -5,10 +5,13 @@
 mod open;
 mod verbs;
 
-use super::sim::{Crash, End, ReadFault, SimDisk, SyncFault, WriteFault};
-use super::tests::{EIO, ENOSPC, content, fresh, shapes};
-use super::*;
-use crate::profile::Profile;
+use crate::host::{EIO, ENOSPC, content, fresh, shapes};
+use ftld_host_disk::{Crash, End, ReadFault, SimDisk, SyncFault, WriteFault};
+use nand_model::{
+    Access, Bad, BlockFacts, Cells, FileStore, Health, ImageError, Pbn, Ppn, Profile, Store,
+    SyncError,
+};
+use std::io;
 
 /// A failure of one call of the host.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +67,7 @@ fn verbs(profile: &Profile) -> Vec<Verb> {
     let (data, oob) = (content(1, bytes), content(2, oob_bytes));
     let grown = BlockFacts {
         erase_count: 9,
-        bad: Some(crate::Bad::Grown),
+        bad: Some(Bad::Grown),
         ..BlockFacts::default()
     };
     let read = move |store: &mut FileStore, first, pages: usize| {
@@ -247,7 +250,7 @@ type Sight = (BlockFacts, Vec<u8>, Vec<(Health, Option<Cells>)>);
 
 /// The visible state of a store.
 fn sight(store: &mut FileStore) -> Vec<Sight> {
-    let geometry = store.layout.geometry;
+    let geometry = store.info().profile.geometry;
     let mut blocks = Vec::new();
     // The number of bit-clearing programs of a page is a hint.
     let programmed = |counts: &[u8]| {

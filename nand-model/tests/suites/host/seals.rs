@@ -7,14 +7,18 @@ fn fill(store: &mut FileStore, block: u32, rest: u32) {
     program(
         store,
         block,
-        0..store.layout.geometry.pages_per_block - rest,
+        0..store.info().profile.geometry.pages_per_block - rest,
     );
 }
 
+fn seed_of(block: u32, page: u32) -> u64 {
+    u64::from(block * 1000 + page + 1)
+}
+
 fn program(store: &mut FileStore, block: u32, pages: std::ops::Range<u32>) {
-    let geometry = store.layout.geometry;
+    let geometry = store.info().profile.geometry;
     for page in pages {
-        let seed = u64::from(block * 1000 + page + 1);
+        let seed = seed_of(block, page);
         let (data, oob) = (
             content(seed, geometry.page_len()),
             content(!seed, geometry.oob_len()),
@@ -36,7 +40,7 @@ fn sealed(disk: &SimDisk) -> u32 {
 
 fn health_of(store: &mut FileStore, ppn: Ppn) -> Health {
     let mut health = [Health::Lost];
-    let mut data = vec![0; store.layout.geometry.page_len()];
+    let mut data = vec![0; store.info().profile.geometry.page_len()];
     store.read(ppn, &mut data, &mut [], &mut health).unwrap();
     health[0]
 }
@@ -51,9 +55,9 @@ fn an_open_after_a_kill_reads_no_records_of_complete_synced_blocks() {
     assert_eq!(sealed(&disk), 0, "no sync has covered anything");
     settle(&store);
     assert_eq!(sealed(&disk), 4, "block 4 has blank pages");
-    let layout = store.layout;
     for block in 0..4 {
-        let at = layout.record_at(store.blocks[block].slot.unwrap(), 0);
+        // The OOB of the first page is in its record.
+        let at = place_of(&disk, &content(!seed_of(block, 0), mlc.geometry.oob_len()));
         disk.fail_reads(ReadFault {
             range: at..at + 1,
             after: 0,
@@ -110,7 +114,7 @@ fn a_slot_that_is_completed_during_a_sync_is_not_sealed_by_it() {
         assert_eq!(given, synced + 1 + u64::from(last) + 2, "pages, and a slot");
         for how in Crash::kinds(seed) {
             let (mut store, report) = open(&disk.crashed(how), Access::ReadWrite).unwrap();
-            let cut = store.sync.last_seq();
+            let cut = store.sync_handle().last_seq();
             assert!(
                 synced <= cut && cut <= given && report.slots_sealed <= 1,
                 "{how:?}: {report:?}"
@@ -220,7 +224,7 @@ fn a_slot_with_a_seal_on_the_disk_is_not_used_again() {
         rig.disk.clear_faults();
         for step in 0..40 {
             rig.step();
-            let floor = rig.store().sync.synced_seq();
+            let floor = rig.store().sync_handle().synced_seq();
             for how in Crash::kinds(seed * 100 + step) {
                 rig.check(&rig.disk.crashed(how), floor, &(seed, step, how));
             }

@@ -8,15 +8,19 @@ mod open;
 mod readers;
 mod seals;
 mod shards;
-mod sim;
 mod sync;
 
-use super::sim::{Crash, Freeze, ReadFault, SimDisk, SyncFault, WriteFault};
-use super::*;
-use crate::image::ImageSpec;
-use crate::profile::{PageOrder, Profile};
-use crate::rng::SplitMix;
+use ftld_host_disk::{Crash, End, Freeze, ReadFault, SimDisk, WriteFault};
+use nand_model::{
+    Access, Bad, BlockFacts, CacheArea, Cells, FileStore, Health, ImageError, ImageSpec,
+    OpenReport, PageOrder, PageReader, Pbn, Pin, PlacedRun, Ppn, Profile, SplitMix, Store,
+    Striping, SyncError, SyncHandle, Verify,
+};
 use std::collections::HashSet;
+use std::io;
+
+/// The host's unit of space.
+const PAGE: u64 = 4096;
 
 pub(super) const EIO: i32 = 5;
 pub(super) const ENOSPC: i32 = 28;
@@ -78,6 +82,15 @@ pub(super) fn content(seed: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|_| rng.next_u64() as u8).collect()
 }
 
+/// The place in the file of bytes that only one page has.
+fn place_of(disk: &SimDisk, bytes: &[u8]) -> u64 {
+    let all = disk.bytes();
+    let mut places = (0..all.len()).filter(|&at| all[at..].starts_with(bytes));
+    let place = places.next().expect("they are in the file");
+    assert_eq!(places.next(), None, "they are there once");
+    place as u64
+}
+
 impl Rig {
     fn new(profile: Profile, seed: u64) -> Rig {
         let (disk, store) = fresh(profile, 3);
@@ -113,7 +126,7 @@ impl Rig {
 
     /// Counts operations of the store without visible effect: the first assignment of a slot.
     fn catch_up(&mut self, visible: usize) {
-        let given = self.store().sync.last_seq() as usize;
+        let given = self.store().sync_handle().last_seq() as usize;
         let state = self.now();
         while self.history.len() + visible < given + 1 {
             self.history.push(state.clone());
@@ -221,7 +234,7 @@ impl Rig {
     fn check(&self, disk: &SimDisk, floor: u64, how: &dyn std::fmt::Debug) -> (FileStore, u64) {
         let (mut store, report) =
             open(disk, Access::ReadWrite).unwrap_or_else(|e| panic!("{how:?}: {e}"));
-        let cut = store.sync.last_seq();
+        let cut = store.sync_handle().last_seq();
         let given = self.history.len() as u64 - 1;
         assert!(
             (floor..=given).contains(&cut),
@@ -233,8 +246,8 @@ impl Rig {
 }
 
 fn expect(store: &mut FileStore, model: &Model, hit: &HashSet<u64>, how: &dyn std::fmt::Debug) {
-    let geometry = store.layout.geometry;
-    let in_order = store.info.profile.order == PageOrder::Consecutive;
+    let geometry = store.info().profile.geometry;
+    let in_order = store.info().profile.order == PageOrder::Consecutive;
     let mut blocks = Vec::new();
     store
         .load(&mut |block, facts, counts| blocks.push((block, facts, counts.to_vec())))

@@ -12,8 +12,11 @@ fn a_call_of_the_host_that_fails_fails_the_open_and_the_next_one_finds_the_same(
         let distrusted = unclean.copy();
         let mut store = reopened(&distrusted);
         store.erase(Pbn::new(0), BlockFacts::default()).unwrap();
-        store.sync.fail_next_sync();
-        store.sync.sync_through(store.sync.last_seq()).unwrap_err();
+        store.sync_handle().fail_next_sync();
+        store
+            .sync_handle()
+            .sync_through(store.sync_handle().last_seq())
+            .unwrap_err();
         drop(store);
         for (kind, image) in [
             ("unclean", unclean),
@@ -113,6 +116,8 @@ fn a_header_that_cannot_be_written_is_told_to_who_waits_for_room() {
         Err(SyncError::Failed(EIO))
     );
     // The first failure is the reported one.
-    handle.fail(&io::Error::from_raw_os_error(ENOSPC));
+    store
+        .cache_area()
+        .fail(&io::Error::from_raw_os_error(ENOSPC));
     assert_eq!(handle.failure(), Some(SyncError::Failed(EIO)));
 }

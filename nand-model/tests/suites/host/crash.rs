@@ -1,7 +1,6 @@
 //! The state after a host crash or the death of the process, and how the next open handles it.
 
 use super::*;
-use crate::image::PAGE;
 
 #[test]
 fn whatever_a_host_crash_keeps_is_a_prefix_with_everything_synced() {
@@ -14,7 +13,7 @@ fn whatever_a_host_crash_keeps_is_a_prefix_with_everything_synced() {
                 for step in 0..60 {
                     rig.step();
                     if rig.rng.one_in(6) {
-                        let floor = rig.store().sync.synced_seq();
+                        let floor = rig.store().sync_handle().synced_seq();
                         for how in Crash::kinds(rig.rng.next_u64()) {
                             let label = (shape, seed, round, step, how);
                             let disk = rig.disk.crashed(how);
@@ -23,7 +22,7 @@ fn whatever_a_host_crash_keeps_is_a_prefix_with_everything_synced() {
                             drop(store);
                             let (store, again) = rig.check(&disk, cut, &label);
                             assert_eq!(
-                                (cut, &store.sync.last_seq()),
+                                (cut, &store.sync_handle().last_seq()),
                                 (again, &cut),
                                 "{label:?}: opening twice"
                             );
@@ -33,7 +32,7 @@ fn whatever_a_host_crash_keeps_is_a_prefix_with_everything_synced() {
                     }
                 }
                 // Continue from one crash: records of dropped operations must not come back later.
-                let floor = rig.store().sync.synced_seq();
+                let floor = rig.store().sync_handle().synced_seq();
                 let how = Crash::kinds(rig.rng.next_u64())[1 + rig.rng.below(5) as usize];
                 let disk = rig.disk.crashed(how);
                 let (store, cut) = rig.check(&disk, floor, &(shape, seed, round, how));
@@ -102,7 +101,7 @@ fn an_interrupted_open_is_followed_by_one_that_finds_the_same() {
         for seed in 0..10 {
             let mut rig = Rig::new(profile, 1000 + seed);
             (0..80).for_each(|_| rig.step());
-            let floor = rig.store().sync.synced_seq();
+            let floor = rig.store().sync_handle().synced_seq();
             let crashed = rig.disk.crashed(Crash::Sectors(seed)).bytes();
             let (_, cut) = rig.check(&SimDisk::holding(crashed.clone()), floor, &(shape, seed));
             for writes in 0..40 {
@@ -179,10 +178,13 @@ fn unsynced_writes_stay_unsynced_over_a_restart() {
         for seed in 0..8 {
             let mut rig = Rig::new(profile, 700 + seed);
             (0..60).for_each(|_| rig.step());
-            while rig.store().sync.synced_seq() == rig.store().sync.last_seq() {
+            while rig.store().sync_handle().synced_seq() == rig.store().sync_handle().last_seq() {
                 rig.step();
             }
-            let (floor, given) = (rig.store().sync.synced_seq(), rig.store().sync.last_seq());
+            let (floor, given) = (
+                rig.store().sync_handle().synced_seq(),
+                rig.store().sync_handle().last_seq(),
+            );
             rig.store = None;
             let unsynced = rig.disk.unsynced();
             for call in (0..4).map(Freeze::Write).chain((0..3).map(Freeze::Sync)) {
@@ -285,7 +287,7 @@ fn a_host_crash_keeps_a_torn_page_with_its_marks_or_not_at_all() {
 /// A host crash that undoes the programs before an interrupted erase also undoes the erase.
 #[test]
 fn an_interrupted_erase_is_undone_with_what_came_before_it() {
-    use crate::{Cause, Chip, Cut, EraseCut, FaultPlan, PartnerCut, ProgramCut};
+    use nand_model::{Cause, Chip, Cut, EraseCut, FaultPlan, PartnerCut, ProgramCut};
     for (profile, erase) in shapes()
         .into_iter()
         .flat_map(|p| [EraseCut::Mixed, EraseCut::AllButOne, EraseCut::OnlyOne].map(|e| (p, e)))
@@ -413,7 +415,11 @@ fn programs_over_programmed_pages_leave_the_sequence_unbroken() {
             seen.map(|health| health == Health::Lost)
         };
         assert_eq!(health(&mut store), lost);
-        assert_eq!(store.cells(page(0, 1)).unwrap().unwrap().tag, TAG_NONE);
+        assert_eq!(
+            store.cells(page(0, 1)).unwrap().unwrap().tag,
+            0,
+            "no page has it"
+        );
         let writes = disk.unsynced();
         assert!((4..12).contains(&writes), "{writes}");
         for kept in 0..1 << writes {

@@ -6,22 +6,20 @@
 
 mod faults;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use faults::is_due;
 pub use faults::{Crash, End, Freeze, ReadFault, SyncFault, WriteFault};
+use state::{PAGE, SECTOR, Sim};
 
-use super::FileStore;
-use super::disk::{Disk, WriteError};
-use super::open::{Access, OpenReport};
-use crate::convert::{to_u64, to_usize};
-use crate::image::{ImageError, ImageSpec, PAGE, PAGE_LEN, Striping, is_zero};
-use crate::rng::SplitMix;
-use std::collections::BTreeSet;
+use nand_model::convert::{to_u64, to_usize};
+use nand_model::store::{Disk, WriteError};
+use nand_model::{Access, FileStore, ImageError, ImageSpec, OpenReport, Striping};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-const SECTOR: usize = 512;
 const EIO: i32 = 5;
 
 /// Name of images on such a disk in messages.
@@ -30,33 +28,6 @@ const NAME: &str = "simulated disk";
 /// The disk; clones are the same disk.
 #[derive(Clone, Default)]
 pub struct SimDisk(Arc<Mutex<Sim>>);
-
-#[derive(Clone, Default)]
-struct Sim {
-    /// Crashes of the host so far.
-    boot: u64,
-    cache: Vec<u8>,
-    /// Content as of the last completed sync.
-    disk: Vec<u8>,
-    /// Writes since then.
-    log: Vec<(usize, Vec<u8>)>,
-    /// The sector in which a failing write ended.
-    torn: Option<usize>,
-    /// Pages of the file with allocated space.
-    room: BTreeSet<usize>,
-    /// All writes and syncs so far, including failed ones.
-    writes: u64,
-    syncs: u64,
-    write_fault: Option<WriteFault>,
-    read_faults: Vec<ReadFault>,
-    sync_fault: Option<SyncFault>,
-    freeze: Option<Freeze>,
-    frozen: Option<Box<Sim>>,
-    during_sync: Option<Arc<DuringSync>>,
-}
-
-/// Called by a sync between its start and its completion.
-type DuringSync = dyn Fn() + Send + Sync;
 
 impl SimDisk {
     /// Creates a new image on a new disk. A small number of spare slots makes tests reuse them.
@@ -87,9 +58,9 @@ impl SimDisk {
 
     /// A disk with these bytes, synced.
     pub fn holding(bytes: Vec<u8>) -> SimDisk {
-        let pages = bytes.chunks(PAGE_LEN).enumerate();
+        let pages = bytes.chunks(PAGE).enumerate();
         let room = pages
-            .filter(|(_, page)| !is_zero(page))
+            .filter(|(_, page)| page.iter().any(|byte| *byte != 0))
             .map(|(number, _)| number)
             .collect();
         SimDisk::of(Sim {
@@ -365,7 +336,7 @@ impl Disk for SimDisk {
         {
             return Err(io::Error::from_raw_os_error(fault.errno));
         }
-        let given_back = at.div_ceil(PAGE_LEN)..(at + bytes) / PAGE_LEN;
+        let given_back = at.div_ceil(PAGE)..(at + bytes) / PAGE;
         sim.room.retain(|page| !given_back.contains(page));
         sim.put(at, &vec![0; bytes]);
         Ok(())
@@ -380,7 +351,7 @@ impl Disk for SimDisk {
         let bytes = to_usize(bytes);
         sim.cache.resize(bytes, 0);
         sim.disk.resize(bytes, 0);
-        sim.room.retain(|page| page * PAGE_LEN < bytes);
+        sim.room.retain(|page| page * PAGE < bytes);
         sim.torn = sim.torn.filter(|sector| sector * SECTOR < bytes);
         sim.log.retain_mut(|(at, data)| {
             data.truncate(bytes.saturating_sub(*at));
@@ -397,7 +368,7 @@ impl Disk for SimDisk {
 
     fn next_data(&self, at: u64) -> Option<u64> {
         let sim = self.lock();
-        let page = *sim.room.range(to_usize(at / PAGE)..).next()?;
-        Some(at.max(to_u64(page) * PAGE))
+        let page = *sim.room.range(to_usize(at) / PAGE..).next()?;
+        Some(at.max(to_u64(page * PAGE)))
     }
 }

@@ -31,7 +31,7 @@ fn a_call_of_the_host_that_fails_fails_the_verb_and_the_verb_works_later() {
                 }
                 failures += 1;
                 let case = format!("{name}, {call:?} {after}");
-                if store.sync.failure().is_none() {
+                if store.sync_handle().failure().is_none() {
                     verb(&mut store).unwrap_or_else(|error| panic!("{case}: once more: {error}"));
                     assert_eq!(sight(&mut store), wanted, "{case}");
                 }
@@ -104,7 +104,7 @@ fn a_host_that_refuses_to_take_a_part_back_ends_the_store() {
                     fail(&disk, Call::Write(arrives), after, count);
                     let result = verb(&mut store);
                     disk.clear_faults();
-                    if store.sync.failure().is_none() {
+                    if store.sync_handle().failure().is_none() {
                         held += 1;
                         continue;
                     }

@@ -17,7 +17,7 @@ pub struct WriteFault {
     /// Writes that still succeed before the first failure.
     pub after: u64,
     /// The number of failures; `u64::MAX` until
-    /// [`SimDisk::clear_faults`](super::SimDisk::clear_faults).
+    /// [`SimDisk::clear_faults`](crate::SimDisk::clear_faults).
     pub count: u64,
     /// Bytes of each failing write that reach the file. If other failures follow, whole sectors
     /// only: a host tears a sector only at a limit of the file's size (RLIMIT_FSIZE), and bytes
@@ -40,7 +40,7 @@ pub struct ReadFault {
     /// Reads of the range that still succeed.
     pub after: u64,
     /// The number of failures; `u64::MAX` until
-    /// [`SimDisk::clear_faults`](super::SimDisk::clear_faults).
+    /// [`SimDisk::clear_faults`](crate::SimDisk::clear_faults).
     pub count: u64,
 }
 
@@ -51,7 +51,7 @@ pub struct SyncFault {
     /// Syncs that still succeed before the first failure.
     pub after: u64,
     /// The number of failures; `u64::MAX` until
-    /// [`SimDisk::clear_faults`](super::SimDisk::clear_faults).
+    /// [`SimDisk::clear_faults`](crate::SimDisk::clear_faults).
     pub count: u64,
     /// Chooses the sectors that reached the disk; `None`: none of them.
     pub seed: Option<u64>,
@@ -99,7 +99,7 @@ impl Crash {
 }
 
 /// Counts a call of a kind with pending failures; returns whether this one fails.
-pub(super) fn is_due(after: &mut u64, count: &mut u64) -> bool {
+pub(crate) fn is_due(after: &mut u64, count: &mut u64) -> bool {
     if *after > 0 {
         *after -= 1;
         return false;

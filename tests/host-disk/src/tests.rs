@@ -1,12 +1,25 @@
 //! The simulated disk itself: its crashes, frozen copies and failing calls.
 
 use super::*;
-use crate::image::PAGE;
+use nand_model::{BlockFacts, Pbn, Profile, Store};
+
+const PAGE: u64 = 4096;
+const ENOSPC: i32 = 28;
+
+fn fresh() -> (SimDisk, FileStore) {
+    let spec = ImageSpec {
+        profile: Profile::find("torture").unwrap().with_blocks(6),
+        size: 4096,
+        scheme: "none".into(),
+        params: String::new(),
+    };
+    SimDisk::create(&spec, 3).unwrap()
+}
 
 /// A frozen disk has the state right before a call, with all writes that a crash may still lose.
 #[test]
 fn a_disk_is_frozen_right_before_a_write_or_a_sync() {
-    let (disk, mut store) = fresh(shapes()[0], 3);
+    let (disk, mut store) = fresh();
     let handle = store.sync_handle();
     handle.settle(handle.last_seq()).unwrap();
     let (writes, syncs, before) = (disk.writes(), disk.syncs(), disk.bytes());
@@ -22,10 +35,10 @@ fn a_disk_is_frozen_right_before_a_write_or_a_sync() {
         let begun = disk.unsynced();
         // Three writes in all: slot header, data, record.
         store.erase(Pbn::new(0), BlockFacts::default()).unwrap();
-        let bytes = store.layout.geometry.page_bytes as usize;
+        let bytes = store.info().profile.geometry.page_bytes as usize;
         store
             .program(
-                store.layout.geometry.page(Pbn::new(0), 0),
+                store.info().profile.geometry.page(Pbn::new(0), 0),
                 1,
                 &vec![1; bytes],
                 &[],
@@ -39,8 +52,11 @@ fn a_disk_is_frozen_right_before_a_write_or_a_sync() {
         let more = if call == Freeze::Sync(1) { 0 } else { begun };
         assert_eq!(frozen.unsynced(), more + wanted, "{call:?}");
         assert!(disk.take_frozen().is_none(), "only once");
-        open(&frozen.crashed(Crash::Nothing), Access::ReadWrite).unwrap();
-        open(&frozen, Access::ReadWrite).unwrap();
+        frozen
+            .crashed(Crash::Nothing)
+            .open(Access::ReadWrite)
+            .unwrap();
+        frozen.open(Access::ReadWrite).unwrap();
     }
     assert!(disk.writes() >= writes + 12 && disk.syncs() >= syncs + 4);
     assert!(unsynced <= 1 && disk.bytes() != before);

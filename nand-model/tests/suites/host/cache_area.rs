@@ -1,6 +1,5 @@
 //! The area of a write cache: a host crash or a kill amid its attachment and its detachment.
 
-use super::super::sim::End;
 use super::*;
 
 const BYTES: usize = 8192;

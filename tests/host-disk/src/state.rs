@@ -1,15 +1,50 @@
 //! The contents of a simulated disk: cache, disk, and the writes between them.
 //!
-//! Invariants: see the header of [`super`].
+//! Invariants: those of the crate.
 
-use super::{Crash, Freeze, PAGE_LEN, SECTOR, Sim, SplitMix, WriteFault, is_due};
-use crate::convert::to_u64;
-use std::collections::HashSet;
+use crate::faults::{Crash, Freeze, ReadFault, SyncFault, WriteFault, is_due};
+use nand_model::SplitMix;
+use nand_model::convert::to_u64;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
+
+/// The unit of a crash.
+pub(crate) const SECTOR: usize = 512;
+/// The unit of allocated space.
+pub(crate) const PAGE: usize = 4096;
+
+/// The disk's contents, and its pending faults.
+#[derive(Clone, Default)]
+pub(crate) struct Sim {
+    /// Crashes of the host so far.
+    pub(crate) boot: u64,
+    pub(crate) cache: Vec<u8>,
+    /// Content as of the last completed sync.
+    pub(crate) disk: Vec<u8>,
+    /// Writes since then.
+    pub(crate) log: Vec<(usize, Vec<u8>)>,
+    /// The sector in which a failing write ended.
+    pub(crate) torn: Option<usize>,
+    /// Pages of the file with allocated space.
+    pub(crate) room: BTreeSet<usize>,
+    /// All writes and syncs so far, including failed ones.
+    pub(crate) writes: u64,
+    pub(crate) syncs: u64,
+    pub(crate) write_fault: Option<WriteFault>,
+    pub(crate) read_faults: Vec<ReadFault>,
+    pub(crate) sync_fault: Option<SyncFault>,
+    pub(crate) freeze: Option<Freeze>,
+    pub(crate) frozen: Option<Box<Sim>>,
+    pub(crate) during_sync: Option<Arc<DuringSync>>,
+}
+
+/// Called by a sync between its start and its completion.
+pub(crate) type DuringSync = dyn Fn() + Send + Sync;
 
 impl Sim {
     /// Returns the content after a host crash.
-    pub(super) fn survivors(&self, how: Crash) -> Vec<u8> {
+    pub(crate) fn survivors(&self, how: Crash) -> Vec<u8> {
         let writes = to_u64(self.log.len());
         let mut rng = SplitMix::new(match how {
             Crash::Nothing => return self.disk.clone(),
@@ -47,13 +82,13 @@ impl Sim {
         bytes
     }
 
-    pub(super) fn clear_faults(&mut self) {
+    pub(crate) fn clear_faults(&mut self) {
         (self.write_fault, self.sync_fault) = (None, None);
         self.read_faults.clear();
     }
 
     /// Copies the disk if this is the requested call.
-    pub(super) fn freeze(&mut self, is_sync: bool) {
+    pub(crate) fn freeze(&mut self, is_sync: bool) {
         let left = match &mut self.freeze {
             Some(Freeze::Write(left)) if !is_sync => left,
             Some(Freeze::Sync(left)) if is_sync => left,
@@ -70,12 +105,12 @@ impl Sim {
         self.frozen = Some(Box::new(copy));
     }
 
-    pub(super) fn pages(at: usize, bytes: usize) -> Range<usize> {
-        at / PAGE_LEN..(at + bytes).div_ceil(PAGE_LEN)
+    pub(crate) fn pages(at: usize, bytes: usize) -> Range<usize> {
+        at / PAGE..(at + bytes).div_ceil(PAGE)
     }
 
     /// Returns the fault of a write of this length, if any.
-    pub(super) fn failing_write(&mut self, at: usize, bytes: usize) -> Option<WriteFault> {
+    pub(crate) fn failing_write(&mut self, at: usize, bytes: usize) -> Option<WriteFault> {
         let needs_room = Self::pages(at, bytes).any(|page| !self.room.contains(&page));
         let fault = self
             .write_fault
@@ -89,7 +124,7 @@ impl Sim {
 
     /// Changes the cache with a write that a crash may lose. The host writes whole sectors back:
     /// after a failed sync, a rewritten sector includes all its bytes.
-    pub(super) fn put(&mut self, at: usize, bytes: &[u8]) {
+    pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) {
         self.cache[at..at + bytes.len()].copy_from_slice(bytes);
         let end = (at + bytes.len())
             .next_multiple_of(SECTOR)
@@ -102,7 +137,7 @@ impl Sim {
     /// Changes the cache in the sector in which a failing write ended. The sector reaches the disk
     /// with its next write, usually one that restores it, or with the next sync. No host writes it
     /// back in the microsecond between the two.
-    pub(super) fn tear(&mut self, at: usize, bytes: &[u8]) {
+    pub(crate) fn tear(&mut self, at: usize, bytes: &[u8]) {
         debug_assert!(
             at / SECTOR == (at + bytes.len() - 1) / SECTOR,
             "a write is torn inside one sector"
@@ -113,7 +148,7 @@ impl Sim {
     }
 
     /// From now on a crash may keep the partial sector of a failing write.
-    pub(super) fn note_torn(&mut self) {
+    pub(crate) fn note_torn(&mut self) {
         if let Some(at) = self.torn.take() {
             let end = (at + SECTOR).min(self.cache.len());
             self.log.push((at, self.cache[at..end].to_vec()));
