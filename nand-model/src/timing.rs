@@ -8,10 +8,8 @@ use crate::convert::index;
 use crate::geometry::Geometry;
 use crate::pairing::PairTable;
 use crate::profile::{PageTimes, Suspend, Timing};
+pub use schedule::Nanos;
 use schedule::Schedule;
-
-/// An instant or a span of emulated time, in nanoseconds.
-pub type Nanos = u64;
 
 /// Busy-until instants of all dies and buses.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 //! Invariant: a block with a page close to the ECC limit is in [`Chip::blocks_to_refresh`]. If
 //! power fails, the newest read counts may be lost; the rate is then too low by those reads.
 
-use super::Chip;
+use super::device::Chip;
 use crate::addr::{Pbn, Ppn};
 use crate::decay::Correction;
 use crate::rng::SplitMix;

@@ -3,7 +3,7 @@
 //! Invariant: the target is programmed as by [`Chip::program`], so a power cut has the outcomes of
 //! a program's cut; the source does not change.
 
-use super::Chip;
+use super::device::Chip;
 use super::read::Sense;
 use crate::addr::{Pbn, Ppn};
 use crate::cause::Cause;

@@ -1,6 +1,6 @@
 //! A cut in one recorded program or erase.
 
-use super::Chip;
+use super::device::Chip;
 use crate::cause::Cause;
 use crate::error::NandError;
 use crate::fault::{Cut, FaultPlan};

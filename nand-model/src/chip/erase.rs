@@ -1,6 +1,6 @@
 //! Erases: the outcomes of power cuts, and injected faults.
 
-use super::Chip;
+use super::device::Chip;
 use crate::addr::Pbn;
 use crate::cause::Cause;
 use crate::error::NandError;

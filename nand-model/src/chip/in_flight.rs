@@ -4,7 +4,7 @@
 //! Power fails when the last of them starts, so every accepted operation has started. An operation
 //! whose completion the host saw before it issued the next one had ended by then, and is never hit.
 
-use super::Chip;
+use super::device::Chip;
 use crate::addr::{Pbn, Ppn};
 use crate::error::NandError;
 use crate::fault::{Cut, EraseCut, LastOp, LastVerb, LeftPage, PartnerCut, ProgramCut};

@@ -1,6 +1,6 @@
 //! Reads of the OOBs of a run of pages. A mount reads those of whole blocks.
 
-use super::Chip;
+use super::device::Chip;
 use super::read::Sense;
 use crate::addr::Ppn;
 use crate::cause::Cause;

@@ -1,6 +1,6 @@
 //! Programs: the NAND rules, the outcomes of power cuts, and injected faults.
 
-use super::Chip;
+use super::device::Chip;
 use crate::addr::{Pbn, Ppn};
 use crate::cause::Cause;
 use crate::convert::{count_up, index, to_u16};

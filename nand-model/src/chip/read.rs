@@ -1,6 +1,6 @@
 //! Reads: whole pages, OOBs and runs, and the effects of wear, age and faults.
 
-use super::Chip;
+use super::device::Chip;
 use crate::addr::{Pbn, Ppn};
 use crate::cause::Cause;
 use crate::convert::{index, to_u32, to_u64};

@@ -1,6 +1,6 @@
 //! What a cut does to the earlier pages of a word line.
 
-use super::Chip;
+use super::device::Chip;
 use crate::addr::Ppn;
 use crate::error::NandError;
 use crate::fault::PartnerCut;

@@ -4,13 +4,13 @@
 //! leaves the other intact. The newest copy whose check holds is valid.
 
 use super::fields::{Put, Take};
-use super::layout::{COPY_BYTES, Layout};
-use super::part;
-use super::sections::{self, Section};
-use super::{
+use super::info::{
     CacheSection, FORMAT_VERSION, ImageInfo, NAME_BYTES_MAX, PARAMS_BYTES_MAX, SHARDS_MAX,
     ShardSection, Striping,
 };
+use super::layout::{COPY_BYTES, Layout};
+use super::part;
+use super::sections::{self, Section};
 use crate::convert::to_u32;
 use crc32c::crc32c;
 

@@ -9,6 +9,7 @@
 mod error;
 mod fields;
 mod header;
+mod info;
 mod layout;
 mod part;
 mod record;
@@ -17,110 +18,13 @@ mod sections;
 
 pub use error::ImageError;
 pub(crate) use header::{Header, HeaderFault, SEQ_MAX, choose_header};
+pub use info::{
+    CacheSection, FORMAT_VERSION, ImageInfo, ImageSpec, NAME_BYTES_MAX, PARAMS_BYTES_MAX,
+    SHARDS_MAX, ShardSection, Striping,
+};
 pub(crate) use layout::{COPY_BYTES, Layout, PAGE, PAGE_LEN};
 pub(crate) use record::{
     CORE_BYTES, Core, HINT_HEAD_BYTES, Hint, Mark, SLOT_HEADER_BYTES, SlotHeader,
     TABLE_ENTRY_BYTES, TableEntry, is_zero,
 };
 pub(crate) use seal::{SEAL_SECTOR_BYTES, SealSector};
-
-use crate::profile::Profile;
-
-/// The version this build reads and writes.
-pub const FORMAT_VERSION: u32 = 4;
-
-/// Maximum number of shards of a device.
-pub const SHARDS_MAX: u32 = 16;
-
-/// Maximum length of the scheme parameters in an image, in bytes.
-pub const PARAMS_BYTES_MAX: usize = 2048;
-
-/// Maximum length of a scheme or profile name, in bytes.
-pub const NAME_BYTES_MAX: usize = 63;
-
-/// Parameters of a new image.
-#[derive(Clone, Debug)]
-pub struct ImageSpec {
-    /// The flash, with its number of blocks filled in.
-    pub profile: Profile,
-    /// Size of the block device in bytes.
-    pub size: u64,
-    /// Name of the translation layer.
-    pub scheme: String,
-    /// Its parameters, opaque here: at most [`PARAMS_BYTES_MAX`] bytes.
-    pub params: String,
-}
-
-/// Description of an image, from its header.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ImageInfo {
-    /// Identity, generated at creation.
-    pub uuid: [u8; 16],
-    /// The flash.
-    pub profile: Profile,
-    /// Size of the block device in bytes.
-    pub size: u64,
-    /// Name of the translation layer.
-    pub scheme: String,
-    /// Its parameters, opaque here.
-    pub params: String,
-    /// Format version.
-    pub version: u32,
-    /// Whether it was closed cleanly (as found; an image in use is never clean).
-    pub clean: bool,
-    /// Whether a sync failed during its last use (as found).
-    pub sync_failed: bool,
-    /// The area of a write cache behind the slots, if one is attached (as found).
-    pub cache_area: Option<CacheSection>,
-    /// The shard that this part of the file is; `None` if the device has one chip.
-    pub shard: Option<ShardSection>,
-}
-
-impl ImageInfo {
-    /// Returns the number of shards.
-    pub fn shards(&self) -> u32 {
-        self.shard.map_or(1, |shard| shard.striping.count)
-    }
-
-    /// Returns the bytes of the device that each shard maps, at most.
-    pub fn shard_bytes(&self) -> u64 {
-        self.shard
-            .map_or(self.size, |shard| shard.striping.shard_bytes(self.size))
-    }
-}
-
-/// The stripes of a device over its shards: stripe `n` is in shard `n % count`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Striping {
-    /// Number of shards, from 2 on.
-    pub count: u32,
-    /// Bytes of a stripe.
-    pub stripe_bytes: u64,
-}
-
-impl Striping {
-    /// Returns the bytes that a shard of a device of `size` bytes maps, at most.
-    pub fn shard_bytes(&self, size: u64) -> u64 {
-        let stripes = size.div_ceil(self.stripe_bytes);
-        stripes.div_ceil(u64::from(self.count)) * self.stripe_bytes
-    }
-}
-
-/// One part of the file of a device with several chips: section 5 of the header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShardSection {
-    /// Number of the part, from 0 on.
-    pub index: u32,
-    /// The stripes over all parts.
-    pub striping: Striping,
-}
-
-/// The area of a write cache at the end of an image file: section 6 of the header. This crate does
-/// not interpret its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheSection {
-    /// First byte of the area in the file.
-    pub at: u64,
-    /// Bytes of the area.
-    pub bytes: u64,
-}

@@ -4,8 +4,8 @@
 //! Invariants: a device that the first can describe is written so, because every build of this
 //! format reads it; whatever an image describes obeys [`Profile::validate`].
 
-use super::NAME_BYTES_MAX;
 use super::fields::{Put, Take, order_code, order_of, pairing_code, pairing_of};
+use super::info::NAME_BYTES_MAX;
 use super::sections::Section;
 use crate::convert::{index, to_u8, to_u32};
 use crate::decay::{Ecc, ErrorLaw, ErrorModel};

@@ -1,6 +1,6 @@
 //! Pairings given word line by word line.
 
-use super::{BITS_MAX, Pairing};
+use super::rule::{BITS_MAX, Pairing};
 use crate::convert::{index, to_u8, to_u16, to_u32};
 use crate::intern;
 

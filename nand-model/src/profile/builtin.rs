@@ -1,6 +1,6 @@
 //! The built-in profiles.
 
-use super::{Capacity, PageOrder, Profile, Suspend, Timing};
+use super::device::{Capacity, PageOrder, Profile, Suspend, Timing};
 use crate::decay::{Ecc, ErrorModel};
 use crate::geometry::Geometry;
 use crate::pairing::Pairing;
@@ -279,3 +279,15 @@ pub const PROFILES: &[Profile] = &[
         error_model: ErrorModel::Mlc2ynm,
     },
 ];
+
+impl Profile {
+    /// The profile of this name.
+    pub fn find(name: &str) -> Option<&'static Profile> {
+        PROFILES.iter().find(|p| p.name == name)
+    }
+
+    /// The profile used when none is named.
+    pub fn default_profile() -> &'static Profile {
+        &PROFILES[0]
+    }
+}

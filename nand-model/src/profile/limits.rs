@@ -1,6 +1,6 @@
 //! The laws that every device obeys, whether it is built in, from a file or from an image.
 
-use super::{Capacity, PageOrder, Profile, Suspend, Timing};
+use super::device::{Capacity, PageOrder, Profile, Suspend, Timing};
 use crate::image::NAME_BYTES_MAX;
 use crate::pairing::{PairTable, Pairing};
 use std::time::Duration;

@@ -1,6 +1,9 @@
 //! One type for every store, so that what lies above is compiled once.
 
-use super::{BlockFacts, Cells, Health, OobOnlyStore, PageReader, Pin, PlacedRun, Store};
+use super::contents::{BlockFacts, Cells, Health};
+use super::file::{PageReader, Pin, PlacedRun};
+use super::interface::Store;
+use super::oob_only::OobOnlyStore;
 use crate::addr::{Pbn, Ppn};
 use std::any::Any;
 use std::{fmt, io};

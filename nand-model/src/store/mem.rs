@@ -4,7 +4,8 @@
 //! A store can journal its changes. Replayed onto a clone of the initial state, they give the flash
 //! before any operation of a run, without running the scheme again.
 
-use super::{BlockFacts, Cells, Health, Store, TAG_NONE, tag_of};
+use super::contents::{BlockFacts, Cells, Health, TAG_NONE, tag_of};
+use super::interface::Store;
 use crate::addr::{Pbn, Ppn};
 use crate::convert::{index, to_u32};
 use crate::geometry::Geometry;

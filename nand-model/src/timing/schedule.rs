@@ -8,8 +8,10 @@
 use crate::addr::Ppn;
 use crate::convert::index;
 use crate::profile::Suspend;
-use crate::timing::Nanos;
 use std::collections::VecDeque;
+
+/// An instant or a span of emulated time, in nanoseconds.
+pub type Nanos = u64;
 
 /// Spans that a timeline keeps: the copies of a block of 511 pages, a read and a program each.
 /// Nothing starts before the end of one that it has forgotten.

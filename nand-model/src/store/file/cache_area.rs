@@ -5,7 +5,7 @@
 //! fails while the area is attached or detached, the file may be longer than its header says, which
 //! is no error. The header that takes the flag of a failed sync away takes the area away, too.
 
-use super::SyncHandle;
+use super::sync::SyncHandle;
 use crate::image::CacheSection;
 use std::io;
 

@@ -5,11 +5,11 @@
 //! and waits until that is synced, under the caller's lock. Only injected faults set marks. A host
 //! crash may lose a mark; a mark of an undone operation is void.
 
-use super::FileStore;
+use super::file_store::FileStore;
 use crate::addr::Ppn;
 use crate::convert::to_u64;
 use crate::image::Mark;
-use crate::store::Health;
+use crate::store::contents::Health;
 use std::io;
 
 impl FileStore {

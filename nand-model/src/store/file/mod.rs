@@ -23,13 +23,17 @@
 mod cache_area;
 mod counts;
 mod disk;
+mod file_disk;
+mod file_store;
 mod marks;
 mod open;
+mod overlay;
 mod pins;
 mod program;
 mod read;
 mod reader;
 mod seals;
+mod slice;
 mod slots;
 mod sync;
 mod table;
@@ -38,149 +42,20 @@ mod tests;
 
 pub use cache_area::CacheArea;
 pub use disk::{Disk, WriteError};
+pub use file_store::FileStore;
 pub use open::{Access, OpenReport, peek};
 pub use pins::Pin;
-use reader::Verified;
 pub use reader::{PageReader, PlacedRun, Verify};
 pub use sync::{SyncError, SyncHandle, SyncStats};
 
-use counts::Counts;
-use read::{GAP_PAGES, NEAR_PAGES};
-use slots::Slots;
-
-use super::{BlockFacts, Cells, Health, Store, TAG_NONE, tag_of};
+use super::contents::{BlockFacts, Cells, Health, TAG_NONE, tag_of};
+use super::interface::Store;
 use crate::addr::{Pbn, Ppn};
 use crate::convert::{to_u16, to_u32, to_u64};
-use crate::image::{
-    CORE_BYTES, HINT_HEAD_BYTES, Hint, ImageError, ImageInfo, Layout, Mark, SlotHeader,
-};
-use std::collections::HashMap;
+use crate::image::{CORE_BYTES, HINT_HEAD_BYTES, Hint, Layout, SlotHeader};
+use file_store::Block;
+use read::{GAP_PAGES, NEAR_PAGES};
 use std::io;
-use std::path::PathBuf;
-use std::sync::Arc;
-
-/// A store in an image file.
-pub struct FileStore {
-    disk: Arc<dyn Disk>,
-    sync: SyncHandle,
-    path: PathBuf,
-    info: ImageInfo,
-    layout: Layout,
-    read_only: bool,
-    blocks: Vec<Block>,
-    counts: Counts,
-    /// Pages that are not [`Health::Good`].
-    unhealthy: HashMap<u32, Mark>,
-    slots: Slots,
-    /// Pages whose data readers outside the lock need not check again.
-    verified: Option<Arc<Verified>>,
-    /// Blocks erased before this operation and unused since have released their slot's space.
-    trimmed_seq: u64,
-    scratch: Vec<u8>,
-    /// Discards the bytes between the pages that are read.
-    unwanted: Vec<u8>,
-}
-
-/// Location and facts of one block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Block {
-    /// `None`: never used; all facts except a bad mark have their initial values.
-    slot: Option<u32>,
-    facts: BlockFacts,
-    /// The operation that began the slot's life.
-    erase_seq: u64,
-}
-
-impl FileStore {
-    /// The image's description; `clean` and `sync_failed` as found when it was opened.
-    pub fn info(&self) -> &ImageInfo {
-        &self.info
-    }
-
-    /// Returns a handle that waits for operations to become durable; take it before the store moves
-    /// into a chip.
-    pub fn sync_handle(&self) -> SyncHandle {
-        self.sync.clone()
-    }
-
-    /// Returns the area of a write cache behind the slots, attached or not. Only the first store of
-    /// a file attaches one.
-    pub fn cache_area(&self) -> CacheArea {
-        CacheArea {
-            sync: self.sync.clone(),
-            begin: 0,
-        }
-    }
-
-    /// Whether changes stay in memory.
-    pub fn is_read_only(&self) -> bool {
-        self.read_only
-    }
-
-    /// Marks the image as closed cleanly, so that the next open needs no scan. A store dropped
-    /// without this is unclean, which loses nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`ImageError::Io`] if the host cannot write the block table or the header, or a sync failed,
-    /// now or earlier. The image stays unclean: the next open recovers it.
-    pub fn close(mut self) -> Result<(), ImageError> {
-        if self.read_only {
-            return Ok(());
-        }
-        self.write_table()
-            .map_err(|error| self.io_failure("write its block table", error))?;
-        self.sync
-            .write_clean(true)
-            .map_err(|error| self.io_failure("sync it", error.into()))?;
-        Ok(())
-    }
-
-    fn io_failure(&self, action: &'static str, source: io::Error) -> ImageError {
-        ImageError::Io {
-            path: self.path.clone(),
-            action,
-            source,
-        }
-    }
-
-    /// Refuses changes after a failed sync.
-    #[inline]
-    fn usable(&self) -> io::Result<()> {
-        match self.sync.failure() {
-            None => Ok(()),
-            Some(_) => Err(SyncError::Closed.into()),
-        }
-    }
-
-    /// Restores the bytes before a write that failed half way, and syncs them. The next operation
-    /// gets the number of the refused one, and a host crash must not keep both. The caller's lock
-    /// is held across this sync, which happens only after an error of the host.
-    fn restore_bytes(&self, at: u64, before: &[u8]) {
-        let done = self
-            .disk
-            .write_at(at, before)
-            .map_err(io::Error::from)
-            .and_then(|()| Ok(self.sync.force()?));
-        if let Err(error) = done {
-            self.sync.fail(&error);
-        }
-    }
-
-    /// Whether a block's records can change no more before its next erase.
-    fn is_complete(&self, block: usize) -> bool {
-        let is_marked = |&ppn: &u32| self.layout.geometry.block_of(Ppn::new(ppn)).index() == block;
-        self.counts.is_full(block) && !self.unhealthy.keys().any(is_marked)
-    }
-
-    /// Location of a page: block, slot and offset; `None` if its block was never used.
-    #[inline]
-    fn locate(&self, ppn: Ppn) -> Option<(usize, u32, u32)> {
-        let block = self.layout.geometry.block_of(ppn).index();
-        let page = self.layout.geometry.offset_of(ppn);
-        self.blocks[block].slot.map(|slot| (block, slot, page))
-    }
-}
 
 impl Store for FileStore {
     fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()> {
@@ -417,23 +292,5 @@ impl Store for FileStore {
 
     fn trim_free_slots(&mut self, max: usize) -> io::Result<usize> {
         self.release_slots(max)
-    }
-}
-
-impl Drop for FileStore {
-    fn drop(&mut self) {
-        // Handles may outlive the store; their syncs must not write the header of an image that
-        // another process has opened.
-        self.sync.stop();
-        self.disk.unlock();
-    }
-}
-
-impl std::fmt::Debug for FileStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FileStore")
-            .field("path", &self.path)
-            .field("layout", &self.layout)
-            .finish_non_exhaustive()
     }
 }

@@ -4,11 +4,11 @@
 //! are published after both writes. If either write fails, no page of the run counts as programmed
 //! and its numbers are reused. If the host fails, recovery keeps each page whole or not at all.
 
-use super::FileStore;
+use super::file_store::FileStore;
 use crate::addr::Ppn;
 use crate::convert::index;
 use crate::image::{CORE_BYTES, Core, Mark};
-use crate::store::{Cells, Health, tag_of};
+use crate::store::contents::{Cells, Health, tag_of};
 use crc32c::crc32c;
 use std::io;
 

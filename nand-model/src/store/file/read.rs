@@ -4,11 +4,11 @@
 //! the first number of its slot's life. A read writes at most a mark, so a host crash loses nothing
 //! else.
 
-use super::FileStore;
+use super::file_store::FileStore;
 use crate::addr::Ppn;
 use crate::convert::{index, to_u32};
 use crate::image::{CORE_BYTES, Core, Hint, Layout};
-use crate::store::{Health, tag_of};
+use crate::store::contents::{Health, tag_of};
 use crc32c::crc32c;
 use std::io::{self, IoSliceMut};
 

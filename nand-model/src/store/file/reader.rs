@@ -7,8 +7,8 @@
 //! plan, an error of the host) is left to the store itself, which the caller asks again. Nothing is
 //! written here.
 
-use super::FileStore;
 use super::disk::Disk;
+use super::file_store::FileStore;
 use super::pins::Pin;
 use super::read::PageCheck;
 use crate::addr::Ppn;

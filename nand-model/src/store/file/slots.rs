@@ -7,11 +7,11 @@
 //! If the host fails between the write of a slot header and the sync that covers it, the block is
 //! in its old slot, which was not written since.
 
+use super::file_store::{Block, FileStore};
 use super::pins::Pins;
-use super::{Block, FileStore};
 use crate::convert::{index, to_u32};
 use crate::image::{PAGE, SLOT_HEADER_BYTES, SlotHeader};
-use crate::store::BlockFacts;
+use crate::store::contents::BlockFacts;
 use std::collections::VecDeque;
 use std::io;
 

@@ -17,7 +17,7 @@
 mod group;
 mod header_copies;
 
-use super::disk::Disk;
+use super::disk::{Disk, EIO};
 use super::seals::Seals;
 use crate::image::{CacheSection, Header, Layout};
 use group::{Group, Member, State, StoreFile, nanos};
@@ -27,8 +27,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-const EIO: i32 = 5;
 
 /// Failure of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

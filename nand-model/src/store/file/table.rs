@@ -4,12 +4,13 @@
 //! smaller than a sector, so a host crash leaves its old or its new bytes; a partially written
 //! entry is written again.
 
+use super::file_store::{Block, FileStore};
 use super::open::ERASES_MAX;
-use super::{Block, FileStore};
 use crate::addr::{Pbn, Ppn};
 use crate::convert::to_u32;
 use crate::image::{TABLE_ENTRY_BYTES, TableEntry};
-use crate::store::{BlockFacts, Store};
+use crate::store::contents::BlockFacts;
+use crate::store::interface::Store;
 use crc32c::crc32c;
 use std::io;
 

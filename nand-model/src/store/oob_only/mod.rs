@@ -6,7 +6,8 @@
 //! of a block. The second half is mostly equal in all pages of a block and is kept once; the few
 //! exceptions are kept separately. If these become many, every page gets its own second half.
 
-use super::{BlockFacts, Health, Store};
+use super::contents::{BlockFacts, Health};
+use super::interface::Store;
 use crate::addr::{Pbn, Ppn};
 use crate::convert::{index, to_u32};
 use crate::geometry::{Geometry, PageSplit};

@@ -4,11 +4,12 @@
 //! Invariants: operations at or below the synced number are not searched for, because they are on
 //! the disk. This module only reads, so after an interrupted open the next one finds the same cut.
 
-use super::super::seals::FoundSeals;
+use super::found::Found;
 use super::holes::Holes;
-use super::{Found, Meta, Opener};
+use super::opener::{Meta, Opener};
 use crate::convert::{index, to_u32, to_u64, to_usize};
 use crate::image::{CORE_BYTES, ImageError, SlotHeader};
+use crate::store::file::seals::FoundSeals;
 use crc32c::crc32c;
 use std::ops::Range;
 

@@ -4,7 +4,7 @@
 //! Invariants: the overwritten copy is never the newest one on the disk, except by the same bytes.
 //! If the host fails in a write, the other copy is intact.
 
-use super::{Opener, io_error};
+use super::opener::{Opener, io_error};
 use crate::image::{
     COPY_BYTES, FORMAT_VERSION, Header, HeaderFault, ImageError, ImageInfo, ImageSpec, Layout,
     NAME_BYTES_MAX, PARAMS_BYTES_MAX, ShardSection, choose_header,

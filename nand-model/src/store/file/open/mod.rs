@@ -15,65 +15,37 @@
 //! newest header copy, and changes the other one only after a sync has covered that.
 
 mod cut;
+mod found;
 mod header;
 mod holes;
+mod opener;
 mod parts;
 mod recover;
+mod report;
 mod rewrite;
 mod table;
 
-use header::layout_of;
-use parts::{Part, new_headers, only, read_parts};
+pub(super) use found::ERASES_MAX;
+pub use report::{Access, OpenReport};
 
-use super::disk::{Disk, FileDisk, Mode, Unsynced};
-use super::seals::{FoundSeals, Seals};
+use super::disk::Disk;
+use super::file_disk::{FileDisk, Mode, Unsynced};
+use super::file_store::FileStore;
+use super::seals::Seals;
 use super::sync::SyncHandle;
-use super::{Block, Counts, FileStore, Slots};
 use crate::addr::{Pbn, Ppn};
-use crate::convert::{index, to_u32, to_u64};
-use crate::image::{
-    Core, Header, ImageError, ImageInfo, ImageSpec, Layout, Mark, SEAL_SECTOR_BYTES, Striping,
-    TableEntry,
-};
-use crate::store::BlockFacts;
+use crate::convert::to_u64;
+use crate::image::{Header, ImageError, ImageInfo, ImageSpec, Layout, Striping, TableEntry};
+use crate::store::contents::BlockFacts;
 use crc32c::crc32c;
-use std::collections::{HashMap, HashSet};
+use found::Found;
+use header::layout_of;
+use opener::{Opener, damaged, io_error};
+use parts::{Part, new_headers, only, read_parts};
+use std::collections::HashSet;
 use std::io;
-use std::iter;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Upper bound of erases of a block; counting on from there must not overflow.
-pub(super) const ERASES_MAX: u32 = 1 << 31;
-
-/// Access mode of an open image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// One process reads and writes.
-    ReadWrite,
-    /// Shared with other readers; every change stays in memory.
-    ReadOnly,
-}
-
-/// Result of opening an image.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OpenReport {
-    /// Whether the image had been closed cleanly.
-    pub was_clean: bool,
-    /// Whether a sync had failed before.
-    pub sync_failed: bool,
-    /// Complete operations after the last synced one.
-    pub ops_kept: u64,
-    /// Operations undone because an earlier one was missing.
-    pub ops_dropped: u64,
-    /// Slots whose records an unclean open did not have to read: their seals say that these are
-    /// synced.
-    pub slots_sealed: u32,
-    /// Duration of the opening.
-    pub took: Duration,
-}
 
 /// Reads an image's header without locking the file: it may be in use.
 ///
@@ -351,115 +323,6 @@ impl FileStore {
     }
 }
 
-/// The contents of an image, in memory.
-struct Found {
-    blocks: Vec<Block>,
-    counts: Counts,
-    unhealthy: HashMap<u32, Mark>,
-    slots: Slots,
-    /// Where records have marks whose cause was undone.
-    void_marks: Vec<u64>,
-}
-
-impl Found {
-    /// The contents of an image without any program.
-    fn new(layout: Layout, info: &ImageInfo) -> Self {
-        let slots = Slots {
-            blank: (0..layout.slots).rev().collect(),
-            roomy: vec![false; index(layout.slots)],
-            ..Slots::default()
-        };
-        let blocks = vec![Block::default(); layout.geometry.block_slots()];
-        Found {
-            blocks,
-            counts: Counts::new(info),
-            unhealthy: HashMap::new(),
-            slots,
-            void_marks: Vec::new(),
-        }
-    }
-}
-
-/// Pages whose data is read at once: few calls, and their bytes stay in the processor's cache.
-const GROUP_PAGES: usize = 32;
-
-/// Slot header and records of one slot. One buffer serves one slot after another.
-#[derive(Default)]
-struct Meta {
-    slot: u32,
-    bytes: Vec<u8>,
-    /// By page; `None` if no record is valid there.
-    cores: Vec<Option<Core>>,
-}
-
-impl Meta {
-    /// The pages of operations beyond the synced number, as runs of at most [`GROUP_PAGES`].
-    fn late_runs(&self, synced_seq: u64) -> impl Iterator<Item = Range<usize>> {
-        let is_late =
-            move |page: &usize| self.cores[*page].is_some_and(|core| core.seq > synced_seq);
-        let (pages, mut next) = (self.cores.len(), 0);
-        iter::from_fn(move || {
-            let first = (next..pages).find(is_late)?;
-            let most = pages.min(first + GROUP_PAGES);
-            next = (first..most).find(|page| !is_late(page)).unwrap_or(most);
-            Some(first..next)
-        })
-    }
-}
-
-/// Reads an image before its use starts.
-struct Opener<'a> {
-    path: &'a Path,
-    disk: &'a dyn Disk,
-    layout: Layout,
-    info: &'a ImageInfo,
-    /// Whether changes stay out of the file.
-    read_only: bool,
-}
-
-impl Opener<'_> {
-    /// Reads slot header and records of a slot.
-    fn read_meta(&self, slot: u32, meta: &mut Meta) -> Result<(), ImageError> {
-        meta.slot = slot;
-        meta.bytes.resize(self.layout.meta_bytes(), 0);
-        self.read(self.layout.slot_at(slot), &mut meta.bytes)?;
-        meta.cores.clear();
-        meta.cores.extend((0..self.layout.pages()).map(|page| {
-            let record = self.layout.record_in(&meta.bytes, page);
-            Core::decode(slot, to_u32(page), record)
-        }));
-        Ok(())
-    }
-
-    /// Reads the seal map.
-    fn read_seals(&self) -> Result<FoundSeals, ImageError> {
-        let mut bytes = vec![0; self.layout.seal_sectors() * SEAL_SECTOR_BYTES];
-        self.read(self.layout.seal_sector_at(0), &mut bytes)?;
-        Ok(FoundSeals::decode(&bytes))
-    }
-
-    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), ImageError> {
-        self.disk
-            .read_at(at, bytes)
-            .map_err(|e| io_error(self.path, "read it", e))
-    }
-
-    /// Writes, or restores the old bytes on failure: the next open would report a partial header as
-    /// damage.
-    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), ImageError> {
-        let mut before = vec![0; bytes.len()];
-        self.read(at, &mut before)?;
-        let Err(failed) = self.disk.write_at(at, bytes) else {
-            return Ok(());
-        };
-        if failed.done > 0 {
-            // If that fails too, the first error describes the disk's failure.
-            let _ = self.disk.write_at(at, &before[..failed.done]);
-        }
-        Err(io_error(self.path, "write it", failed.into()))
-    }
-}
-
 /// Syncs the folder: a new file survives a host crash only with its name.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path
@@ -467,19 +330,4 @@ fn sync_folder(path: &Path) -> io::Result<()> {
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
     std::fs::File::open(folder)?.sync_all()
-}
-
-fn io_error(path: &Path, action: &'static str, source: io::Error) -> ImageError {
-    ImageError::Io {
-        path: path.into(),
-        action,
-        source,
-    }
-}
-
-fn damaged(path: &Path, reason: String) -> ImageError {
-    ImageError::Damaged {
-        path: path.into(),
-        reason,
-    }
 }

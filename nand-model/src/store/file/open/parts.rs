@@ -9,10 +9,14 @@
 //! the last FLUSH.
 
 use super::header::{layout_of, new_header, read_header};
-use super::{Access, FileStore, OpenReport, damaged, io_error};
+use super::opener::{damaged, io_error};
+use super::report::{Access, OpenReport};
 use crate::convert::{index, to_u64};
 use crate::image::{Header, ImageError, ImageInfo, ImageSpec, Layout, ShardSection, Striping};
-use crate::store::file::disk::{Disk, Overlay, Slice};
+use crate::store::file::disk::Disk;
+use crate::store::file::file_store::FileStore;
+use crate::store::file::overlay::Overlay;
+use crate::store::file::slice::Slice;
 use crate::store::file::sync::SyncHandle;
 use std::path::Path;
 use std::sync::Arc;

@@ -4,11 +4,13 @@
 //! is; nothing at or below the cut changes. After an interrupted recovery the next one finds the
 //! same cut.
 
+use super::found::{ERASES_MAX, Found};
 use super::holes::Holes;
-use super::{ERASES_MAX, Found, Meta, OpenReport, Opener, damaged};
+use super::opener::{Meta, Opener, damaged};
+use super::report::OpenReport;
 use crate::convert::{index, to_u64};
 use crate::image::{CORE_BYTES, Header, ImageError, SEQ_MAX, SLOT_HEADER_BYTES, SlotHeader};
-use crate::store::file::Block;
+use crate::store::file::file_store::Block;
 
 impl Opener<'_> {
     /// Recovers an image after an unclean stop: see the module's header. Leaves `header` with the

@@ -5,7 +5,7 @@
 //! nothing.
 
 use super::holes::Holes;
-use super::{Meta, Opener, io_error};
+use super::opener::{Meta, Opener, io_error};
 use crate::convert::{to_u32, to_u64};
 use crate::image::ImageError;
 

@@ -4,13 +4,14 @@
 //! belongs to at most one block. This module only reads, except that [`Opener::clear_void_marks`]
 //! clears marks whose cause was undone: an interrupted open leaves them to the next one.
 
+use super::found::{ERASES_MAX, Found};
 use super::holes::Holes;
-use super::{ERASES_MAX, Found, Meta, Opener, damaged};
+use super::opener::{Meta, Opener, damaged};
 use crate::addr::Pbn;
 use crate::convert::{index, to_u32, to_u64};
 use crate::image::{Hint, ImageError, Mark, TABLE_ENTRY_BYTES, TableEntry, is_zero};
-use crate::store::Health;
-use crate::store::file::Block;
+use crate::store::contents::Health;
+use crate::store::file::file_store::Block;
 use crc32c::crc32c;
 
 impl Opener<'_> {

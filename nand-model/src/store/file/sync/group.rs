@@ -2,10 +2,9 @@
 //!
 //! Invariants: see the header of [`super`].
 
-use super::EIO;
 use super::header_copies::HeaderCopies;
 use crate::image::Layout;
-use crate::store::file::disk::Disk;
+use crate::store::file::disk::{Disk, EIO};
 use crate::store::file::seals::Seals;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};

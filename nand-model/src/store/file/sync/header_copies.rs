@@ -4,9 +4,8 @@
 //! number in a header never falls. If the host fails in a write, that copy may be torn; the other
 //! one is on the disk.
 
-use super::EIO;
 use crate::image::{Header, Layout};
-use crate::store::file::disk::Disk;
+use crate::store::file::disk::{Disk, EIO};
 
 /// The header of a store and its copies in the file.
 pub(super) struct HeaderCopies {

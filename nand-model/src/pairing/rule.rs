@@ -6,10 +6,7 @@
 //! cell have as many LSB as MSB pages for any even number of pages. The kernel's own tables are not
 //! bijections at the block's end.
 
-mod table;
-
-pub use table::TABLE_PAGES_MAX;
-
+use super::table;
 use crate::convert::{index, to_u8, to_u16, to_u32};
 use crate::rng::SplitMix;
 

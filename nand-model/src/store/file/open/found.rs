@@ -1,0 +1,40 @@
+//! The contents of an image, as an open finds them.
+
+use crate::convert::index;
+use crate::image::{ImageInfo, Layout, Mark};
+use crate::store::file::counts::Counts;
+use crate::store::file::file_store::Block;
+use crate::store::file::slots::Slots;
+use std::collections::HashMap;
+
+/// Upper bound of erases of a block; counting on from there must not overflow.
+pub(in crate::store::file) const ERASES_MAX: u32 = 1 << 31;
+
+/// The contents of an image, in memory.
+pub(super) struct Found {
+    pub(super) blocks: Vec<Block>,
+    pub(super) counts: Counts,
+    pub(super) unhealthy: HashMap<u32, Mark>,
+    pub(super) slots: Slots,
+    /// Where records have marks whose cause was undone.
+    pub(super) void_marks: Vec<u64>,
+}
+
+impl Found {
+    /// The contents of an image without any program.
+    pub(super) fn new(layout: Layout, info: &ImageInfo) -> Self {
+        let slots = Slots {
+            blank: (0..layout.slots).rev().collect(),
+            roomy: vec![false; index(layout.slots)],
+            ..Slots::default()
+        };
+        let blocks = vec![Block::default(); layout.geometry.block_slots()];
+        Found {
+            blocks,
+            counts: Counts::new(info),
+            unhealthy: HashMap::new(),
+            slots,
+            void_marks: Vec::new(),
+        }
+    }
+}
