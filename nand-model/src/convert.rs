@@ -50,7 +50,7 @@ pub const fn to_u16(offset: u32) -> u16 {
 /// A distance between pages of a word line, or a number of bits per cell, in the byte that tables
 /// keep.
 #[inline(always)]
-pub const fn to_u8(n: u32) -> u8 {
+pub(crate) const fn to_u8(n: u32) -> u8 {
     debug_assert!(n >> 8 == 0, "a number of more than 8 bits");
     n as u8
 }

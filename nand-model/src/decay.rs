@@ -222,7 +222,7 @@ pub(crate) struct Correction {
 impl Ecc {
     /// Wrong bits per codeword from which the data should be rewritten: three quarters of the
     /// correctable bits.
-    pub const fn refresh_bits(&self) -> u32 {
+    pub(crate) const fn refresh_bits(&self) -> u32 {
         self.bits * 3 / 4
     }
 

@@ -48,13 +48,11 @@ pub use fault::{
 };
 pub use geometry::{Geometry, PageSplit, aligned_bytes, atomic_bytes};
 pub use image::{
-    CacheSection, FORMAT_VERSION, ImageError, ImageInfo, ImageSpec, NAME_BYTES_MAX,
-    PARAMS_BYTES_MAX, SHARDS_MAX, ShardSection, Striping,
+    CacheSection, FORMAT_VERSION, ImageError, ImageInfo, ImageSpec, SHARDS_MAX, ShardSection,
+    Striping,
 };
-pub use pairing::{BITS_MAX, PairTable, Pairing, TABLE_PAGES_MAX};
-pub use profile::{
-    Capacity, PROFILES, PageOrder, PageTimes, Profile, SOURCE_BYTES_MAX, Suspend, Timing,
-};
+pub use pairing::{PairTable, Pairing};
+pub use profile::{Capacity, PROFILES, PageOrder, PageTimes, Profile, Suspend, Timing};
 pub use rng::SplitMix;
 pub use store::{
     Access, Bad, BlockFacts, CacheArea, Cells, FileStore, Health, OpenReport, PageReader, Pin,

@@ -264,8 +264,7 @@ impl<S: Store> Chip<S> {
     }
 
     /// Blocks whose data should soon be rewritten elsewhere. Since power-on, one of their codewords
-    /// had three quarters of the correctable wrong bits
-    /// ([`Ecc::refresh_bits`](crate::Ecc::refresh_bits)) or needed a read retry. An erase removes a
+    /// had three quarters of the correctable wrong bits, or needed a read retry. An erase removes a
     /// block from the set.
     pub fn blocks_to_refresh(&self) -> &BTreeSet<Pbn> {
         &self.to_refresh

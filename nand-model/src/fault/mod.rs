@@ -47,7 +47,7 @@ impl Fault {
 
     /// The fault's number, as an index into a table with one entry per fault.
     #[inline]
-    pub const fn index(self) -> usize {
+    pub(crate) const fn index(self) -> usize {
         self as usize
     }
 

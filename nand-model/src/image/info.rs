@@ -9,10 +9,10 @@ pub const FORMAT_VERSION: u32 = 4;
 pub const SHARDS_MAX: u32 = 16;
 
 /// Maximum length of the scheme parameters in an image, in bytes.
-pub const PARAMS_BYTES_MAX: usize = 2048;
+pub(crate) const PARAMS_BYTES_MAX: usize = 2048;
 
 /// Maximum length of a scheme or profile name, in bytes.
-pub const NAME_BYTES_MAX: usize = 63;
+pub(crate) const NAME_BYTES_MAX: usize = 63;
 
 /// Parameters of a new image.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct ImageSpec {
     pub size: u64,
     /// Name of the translation layer.
     pub scheme: String,
-    /// Its parameters, opaque here: at most [`PARAMS_BYTES_MAX`] bytes.
+    /// Its parameters, opaque here: at most 2,048 bytes.
     pub params: String,
 }
 

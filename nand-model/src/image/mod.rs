@@ -19,9 +19,9 @@ mod sections;
 pub use error::ImageError;
 pub(crate) use header::{Header, HeaderFault, SEQ_MAX, choose_header};
 pub use info::{
-    CacheSection, FORMAT_VERSION, ImageInfo, ImageSpec, NAME_BYTES_MAX, PARAMS_BYTES_MAX,
-    SHARDS_MAX, ShardSection, Striping,
+    CacheSection, FORMAT_VERSION, ImageInfo, ImageSpec, SHARDS_MAX, ShardSection, Striping,
 };
+pub(crate) use info::{NAME_BYTES_MAX, PARAMS_BYTES_MAX};
 pub(crate) use layout::{COPY_BYTES, Layout, PAGE, PAGE_LEN};
 pub(crate) use record::{
     CORE_BYTES, Core, HINT_HEAD_BYTES, Hint, Mark, SLOT_HEADER_BYTES, SlotHeader,

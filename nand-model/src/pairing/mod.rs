@@ -3,5 +3,6 @@
 mod rule;
 mod table;
 
-pub use rule::{BITS_MAX, PairTable, Pairing};
-pub use table::TABLE_PAGES_MAX;
+pub(crate) use rule::BITS_MAX;
+pub use rule::{PairTable, Pairing};
+pub(crate) use table::TABLE_PAGES_MAX;

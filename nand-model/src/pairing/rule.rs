@@ -11,7 +11,7 @@ use crate::convert::{index, to_u8, to_u16, to_u32};
 use crate::rng::SplitMix;
 
 /// Most bits per cell of any part: the pages of a word line.
-pub const BITS_MAX: usize = 4;
+pub(crate) const BITS_MAX: usize = 4;
 
 /// Rule that pairs the pages of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum Pairing {
     Random {
         /// Chooses the table.
         seed: u16,
-        /// Most pages between an LSB page and its MSB page: 1 to [`Pairing::SPAN_MAX`].
+        /// Most pages between an LSB page and its MSB page: 1 to 15.
         span: u8,
     },
     /// The pages of a word line follow each other: `(0,1,2) (3,4,5) …`, as in 3D parts that finish
@@ -64,7 +64,7 @@ pub enum Pairing {
 impl Pairing {
     /// The longest span of any table here: the distance between the first and the last page of a
     /// word line. Translation layers keep the numbers of as many programs.
-    pub const SPAN_MAX: u8 = 15;
+    pub(crate) const SPAN_MAX: u8 = 15;
 
     /// The rules with a name and no further argument, except those of more than two bits.
     const NAMED: [(&'static str, Pairing); 6] = [
@@ -167,7 +167,7 @@ impl Pairing {
     /// # Errors
     ///
     /// One human-readable line.
-    pub fn check(self, pages: u32) -> Result<(), String> {
+    pub(crate) fn check(self, pages: u32) -> Result<(), String> {
         let rule = self.name();
         match self {
             Pairing::Table { bits, back } => table::check(bits, back, pages),
@@ -348,7 +348,7 @@ impl PairTable {
 
     /// Whether `offset` is programmed into cells that already hold an earlier page.
     #[inline]
-    pub fn is_msb(&self, offset: u32) -> bool {
+    pub(crate) fn is_msb(&self, offset: u32) -> bool {
         self.page_type(offset) > 0
     }
 

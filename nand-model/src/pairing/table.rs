@@ -6,7 +6,7 @@ use crate::intern;
 
 /// Most pages of a block whose word lines are given one by one: an image stores half a byte for
 /// each in its header.
-pub const TABLE_PAGES_MAX: u32 = 2048;
+pub(crate) const TABLE_PAGES_MAX: u32 = 2048;
 
 impl Pairing {
     /// The pairing of these word lines: each a list of the block's pages that share cells, in the

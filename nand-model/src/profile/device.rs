@@ -150,7 +150,7 @@ impl Profile {
     /// The probability that the next erase of a block fails after `erases` erases. A Weibull
     /// hazard: at the rated cycles, the share of grown bad blocks equals the data sheet's limit
     /// minus the factory's share; at twice as many cycles it is up to 16 times that.
-    pub fn erase_hazard(&self, erases: u32) -> f64 {
+    pub(crate) fn erase_hazard(&self, erases: u32) -> f64 {
         const SHAPE: f64 = 4.0;
         let allowed = self
             .max_bad_permille
@@ -162,7 +162,7 @@ impl Profile {
 
     /// The probability that a program of a block fails after `erases` erases. Over all pages of the
     /// block it is a tenth of [`Profile::erase_hazard`]. Ours; no rates were published.
-    pub fn program_hazard(&self, erases: u32) -> f64 {
+    pub(crate) fn program_hazard(&self, erases: u32) -> f64 {
         self.erase_hazard(erases) / 10.0 / f64::from(self.geometry.pages_per_block)
     }
 

@@ -6,7 +6,7 @@ use crate::pairing::{PairTable, Pairing};
 use std::time::Duration;
 
 /// Most bytes of [`Profile::source`] that an image keeps.
-pub const SOURCE_BYTES_MAX: usize = 160;
+pub(crate) const SOURCE_BYTES_MAX: usize = 160;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 /// Programs per page that any part allows, and a generous margin.

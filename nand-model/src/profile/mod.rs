@@ -7,7 +7,7 @@ mod limits;
 
 pub use builtin::PROFILES;
 pub use device::{Capacity, PageOrder, PageTimes, Profile, Suspend, Timing};
-pub use limits::SOURCE_BYTES_MAX;
+pub(crate) use limits::SOURCE_BYTES_MAX;
 
 #[cfg(test)]
 mod tests {

@@ -349,7 +349,7 @@ fn a_device_of_the_users_own_is_in_the_image_as_a_whole() {
     let mut longest = own_device(Pairing::Dist3);
     let (name, source) = ("n".repeat(NAME_BYTES_MAX), "s".repeat(160));
     longest = longest.named(&name, &source);
-    longest.geometry.pages_per_block = crate::TABLE_PAGES_MAX;
+    longest.geometry.pages_per_block = crate::pairing::TABLE_PAGES_MAX;
     let lines: Vec<Vec<u32>> = (0..1024).map(|line| vec![2 * line, 2 * line + 1]).collect();
     longest.pairing = Pairing::from_word_lines(2, &lines).unwrap();
     let mut header = header(&longest);
