@@ -8,10 +8,9 @@
 //! own reader. Such a call copies the pages that it has found before it erases a block, so no read
 //! is charged twice. Nothing is written.
 
-use super::Flash;
 use crate::addr::Lpn;
 use crate::format::{Flags, OOB_BYTES, OOB_SLOT, Oob};
-use nand_model::{PageReader, Pin, PlacedRun, Store};
+use nand_model::{PageReader, Pin, PlacedRun};
 
 /// The second half of a read. Reused, it allocates nothing.
 #[derive(Debug, Default)]
@@ -20,8 +19,8 @@ pub struct DeferredRead {
     first: u32,
     /// Offset of that byte in the caller's buffer.
     at: usize,
-    page_bytes: usize,
-    runs: Vec<DeferredRun>,
+    pub(super) page_bytes: usize,
+    pub(super) runs: Vec<DeferredRun>,
     pin: Option<Pin>,
     records: Vec<u8>,
 }
@@ -31,9 +30,9 @@ pub struct DeferredRead {
 pub(super) struct DeferredRun {
     /// Logical page of its first page.
     lpn: u32,
-    place: PlacedRun,
+    pub(super) place: PlacedRun,
     /// The data, if a block was erased since the run was found; empty if a page was not good.
-    copy: Option<Vec<u8>>,
+    pub(super) copy: Option<Vec<u8>>,
 }
 
 impl DeferredRun {
@@ -46,7 +45,13 @@ impl DeferredRun {
     }
 
     /// Copies the pages from their place. Returns whether all are good.
-    fn read(&self, reader: &PageReader, pin: &Pin, records: &mut Vec<u8>, data: &mut [u8]) -> bool {
+    pub(super) fn read(
+        &self,
+        reader: &PageReader,
+        pin: &Pin,
+        records: &mut Vec<u8>,
+        data: &mut [u8],
+    ) -> bool {
         let is_ours = |i: u32, spare: &[u8]| {
             let mut slot = [0xFF; OOB_SLOT];
             slot[..OOB_BYTES].copy_from_slice(&spare[..OOB_BYTES]);
@@ -96,43 +101,5 @@ impl DeferredRead {
                 Some(_) => false,
             }
         })
-    }
-}
-
-impl Flash {
-    /// Makes the following host reads copy their pages.
-    #[inline]
-    pub(crate) fn copy_reads(&mut self) {
-        self.deferred = None;
-    }
-
-    /// Makes the following host reads leave their pages to `deferred`, until
-    /// [`Flash::end_deferring`].
-    pub(crate) fn defer_reads(&mut self, deferred: &mut DeferredRead) {
-        deferred.page_bytes = self.geometry().page_len();
-        self.deferred = Some(std::mem::take(&mut deferred.runs));
-    }
-
-    /// Makes host reads copy their pages again, and passes the deferred runs to `deferred`.
-    pub(crate) fn end_deferring(&mut self, deferred: &mut DeferredRead) {
-        if let Some(runs) = self.deferred.take() {
-            deferred.runs = runs;
-        }
-    }
-
-    /// Copies what the current read has left to its caller, before an erase frees its place.
-    pub(super) fn copy_deferred(&mut self) {
-        let Some(runs) = &mut self.deferred else {
-            return;
-        };
-        let (page, mut records) = (self.chip.geometry().page_len(), Vec::new());
-        for run in runs.iter_mut().filter(|run| run.copy.is_none()) {
-            let (reader, pin) = (self.chip.store().reader(), self.chip.store().pin());
-            let mut data = vec![0; run.place.count() as usize * page];
-            let is_good = reader
-                .zip(pin)
-                .is_some_and(|(reader, pin)| run.read(&reader, &pin, &mut records, &mut data));
-            run.copy = Some(if is_good { data } else { Vec::new() });
-        }
     }
 }

@@ -1,6 +1,5 @@
 //! Copies of the controller's own pages, for a store that keeps no data.
 
-use super::own::set_word;
 use crate::format::Role;
 use crate::int::index;
 use nand_model::{Geometry, Pbn, Ppn};
@@ -168,4 +167,10 @@ pub(super) fn is_own(role: u8) -> bool {
         1 << Role::Map.index() | 1 << Role::Trim.index() | 1 << Role::Checkpoint.index();
     OWN.checked_shr(u32::from(role))
         .is_some_and(|own| own & 1 == 1)
+}
+
+/// Replaces a word of four bytes, little endian.
+#[inline]
+pub(super) fn set_word(page: &mut [u8], number: u32, word: u32) {
+    page[4 * number as usize..][..4].copy_from_slice(&word.to_le_bytes());
 }

@@ -6,7 +6,8 @@
 //! programmed. From then on the copy belongs to the new version, because the caller supersedes the
 //! old one next. If a program fails, the old version still has its copy.
 
-use super::Flash;
+use super::kept::set_word;
+use super::state::Flash;
 use crate::error::FtlError;
 use crate::format::{Flags, OOB_SLOT, Oob, PageTag};
 use crate::ram::vec_bytes;
@@ -52,12 +53,6 @@ impl OwnPage {
     pub(crate) fn ram(&self) -> u64 {
         self.bytes.len() as u64 + vec_bytes::<(u32, u32)>(self.changes.capacity())
     }
-}
-
-/// Replaces a word of four bytes, little endian.
-#[inline]
-pub(super) fn set_word(page: &mut [u8], number: u32, word: u32) {
-    page[4 * number as usize..][..4].copy_from_slice(&word.to_le_bytes());
 }
 
 impl Flash {

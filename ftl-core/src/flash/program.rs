@@ -1,7 +1,7 @@
 //! Programs and erases: each program gets the next sequence number and a record.
 
-use super::Flash;
 use super::kept::is_own;
+use super::state::Flash;
 use crate::error::FtlError;
 use crate::format::{Flags, OOB_BYTES, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
 use crate::int::{count_up, to_u32, to_u64};

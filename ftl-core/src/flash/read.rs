@@ -1,10 +1,11 @@
 //! Reads of host data, of the controller's own pages, and of records alone.
 
-use super::{DeferredRun, Flash};
+use super::deferred::{DeferredRead, DeferredRun};
+use super::state::Flash;
 use crate::error::FtlError;
 use crate::format::{Flags, LOST, OOB_BYTES, OOB_SLOT, Oob, UNMAPPED};
 use crate::int::{index, to_u32};
-use nand_model::{Cause, Health, NandError, Part, Ppn};
+use nand_model::{Cause, Health, NandError, Part, Ppn, Store};
 
 impl Flash {
     /// Reads only a page's record and scheme part. Returns `None` if they are blank, foreign or
@@ -266,5 +267,43 @@ impl Flash {
             Err(other) => return Err(other.into()),
         }
         Ok(Oob::decode(&bytes))
+    }
+}
+
+impl Flash {
+    /// Makes the following host reads copy their pages.
+    #[inline]
+    pub(crate) fn copy_reads(&mut self) {
+        self.deferred = None;
+    }
+
+    /// Makes the following host reads leave their pages to `deferred`, until
+    /// [`Flash::end_deferring`].
+    pub(crate) fn defer_reads(&mut self, deferred: &mut DeferredRead) {
+        deferred.page_bytes = self.geometry().page_len();
+        self.deferred = Some(std::mem::take(&mut deferred.runs));
+    }
+
+    /// Makes host reads copy their pages again, and passes the deferred runs to `deferred`.
+    pub(crate) fn end_deferring(&mut self, deferred: &mut DeferredRead) {
+        if let Some(runs) = self.deferred.take() {
+            deferred.runs = runs;
+        }
+    }
+
+    /// Copies what the current read has left to its caller, before an erase frees its place.
+    pub(super) fn copy_deferred(&mut self) {
+        let Some(runs) = &mut self.deferred else {
+            return;
+        };
+        let (page, mut records) = (self.chip.geometry().page_len(), Vec::new());
+        for run in runs.iter_mut().filter(|run| run.copy.is_none()) {
+            let (reader, pin) = (self.chip.store().reader(), self.chip.store().pin());
+            let mut data = vec![0; run.place.count() as usize * page];
+            let is_good = reader
+                .zip(pin)
+                .is_some_and(|(reader, pin)| run.read(&reader, &pin, &mut records, &mut data));
+            run.copy = Some(if is_good { data } else { Vec::new() });
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The data of a [`Role::Checkpoint`](super::Role) page: one chunk of a set.
 
-use super::{COUNTER_FOUND_MAX, array_at};
+use super::bytes::array_at;
+use super::oob::COUNTER_FOUND_MAX;
 use crate::int::to_u64;
 
 /// Bytes in front of a chunk's payload.

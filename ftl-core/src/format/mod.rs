@@ -1,6 +1,7 @@
 //! Every byte that schemes store on flash. docs/FORMAT.md mirrors this module; a change edits code,
 //! document and version together.
 
+mod bytes;
 pub mod checkpoint;
 mod oob;
 pub mod trim;
@@ -12,8 +13,3 @@ pub const UNMAPPED: u32 = u32::MAX;
 
 /// Entry of tables in RAM: a mapped page whose data is lost. Reading it is an error.
 pub(crate) const LOST: u32 = UNMAPPED - 1;
-
-/// Returns the bytes of a number at an offset that the caller checked.
-fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    bytes[at..at + N].try_into().expect("the slice has N bytes")
-}

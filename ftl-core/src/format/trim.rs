@@ -1,7 +1,8 @@
 //! The data of a [`Role::Trim`](super::Role) page: ranges that read as zeros from a version on, or
 //! a bitmap of such pages.
 
-use super::{COUNTER_FOUND_MAX, array_at};
+use super::bytes::array_at;
+use super::oob::COUNTER_FOUND_MAX;
 use crate::int::{index, to_u32};
 
 /// `count` pages from `lpn` on have no content older than `ver`.

@@ -9,5 +9,5 @@ mod scrub;
 mod settings;
 
 pub(crate) use collector::{GarbageCollect, GcState};
-pub(crate) use scrub::{PARAM as SCRUB_PARAM, Scrub};
+pub(crate) use scrub::PARAM as SCRUB_PARAM;
 pub(crate) use settings::{FreeBlocks, Settings, docs};

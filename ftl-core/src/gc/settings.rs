@@ -2,15 +2,15 @@
 //! time of RAM, which the schemes that count lookup steps have. The families compute the free
 //! blocks that they need ([`FreeBlocks`]).
 
-use super::Scrub;
-use crate::config::{ParamDoc, Params};
+use super::scrub::Scrub;
+use crate::config::Params;
 use crate::error::FtlError;
 use crate::wear::ColdToWorn;
 use nand_model::Nanos;
 
 /// Documentation of the parameters, for the tables of schemes.
 pub(crate) mod docs {
-    use super::ParamDoc;
+    use crate::config::ParamDoc;
 
     pub(crate) const FREE_THRESHOLD: ParamDoc = ParamDoc {
         key: "gc.free_threshold",
@@ -24,7 +24,7 @@ pub(crate) mod docs {
         key: "timing.ram",
         help: "us that a step of a mapping lookup in RAM takes, 0 to 1000, fractions allowed (default 0)",
     };
-    pub(crate) use crate::gc::SCRUB_PARAM as SCRUB;
+    pub(crate) use crate::gc::scrub::PARAM as SCRUB;
     pub(crate) use crate::wear::{WEAR_GAP_PARAM as WEAR_GAP, WEAR_POLICY_PARAM as WEAR_POLICY};
 
     /// All of them.

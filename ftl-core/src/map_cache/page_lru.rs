@@ -1,6 +1,6 @@
 //! A cache of whole, clean mapping pages, which evicts the least recently used one.
 
-use super::Lists;
+use super::lists::Lists;
 use crate::int::{index, to_u32, to_u64};
 use crate::ram::{hash_bytes, hash_most, vec_bytes, vec_most};
 use crate::stats::Evictions;

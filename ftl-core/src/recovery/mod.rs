@@ -20,7 +20,7 @@ mod tests;
 
 pub(crate) use evidence::{Evidence, Version};
 pub(crate) use mount_by_scan::{MountByScan, MountContext};
-pub(crate) use newest::{ScanResult, scan_newest};
+pub(crate) use newest::ScanResult;
 pub(crate) use resolve::{FoundTrim, MapCandidate, read_page, read_trims, resolve};
 pub(crate) use rewrite::{Rewrite, Rewriter, Rewrites};
 pub(crate) use shutdown_state::ShutdownState;

@@ -6,7 +6,8 @@
 //! pages that this mount programmed are not committed ([`crate::space`]), and the next mount starts
 //! again.
 
-use super::{ScanResult, ShutdownState, scan_newest};
+use super::newest::{ScanResult, scan_newest};
+use super::shutdown_state::ShutdownState;
 use crate::checkpoint::Checkpoints;
 use crate::error::FtlError;
 use crate::gc::GarbageCollect;

@@ -7,8 +7,9 @@
 //! ([`ScanResult::rewrite`]). If power fails during this mount, the next mount finds the same
 //! versions.
 
-use super::rewrite::{Rewrite, Rewriter};
-use super::{Evidence, MapCandidate, Rewrites, Version, read_trims, resolve};
+use super::evidence::{Evidence, Version};
+use super::resolve::{MapCandidate, read_trims, resolve};
+use super::rewrite::{Rewrite, Rewriter, Rewrites};
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::error::FtlError;

@@ -1,6 +1,6 @@
 //! A scheme within a given RAM: the parameters that take it, fitted to what the fixed tables leave.
 
-use super::Scheme;
+use super::scheme::Scheme;
 use crate::config::{FtlConfig, Params};
 use crate::error::FtlError;
 use crate::ftl::Start;

@@ -1,6 +1,6 @@
 //! The layout of a device under a scheme: from its size, or from its raw flash.
 
-use super::Scheme;
+use super::scheme::Scheme;
 use crate::config::Params;
 use crate::error::FtlError;
 use crate::format::OOB_SLOT;

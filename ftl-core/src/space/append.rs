@@ -4,7 +4,8 @@
 //!
 //! If power fails, mount finds the open blocks partly filled and never continues them.
 
-use super::{NEVER, NO_BLOCK, OpenBlock, Space, StreamId};
+use super::state::{NO_BLOCK, Space};
+use super::streams::{NEVER, OpenBlock, StreamId};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::flash::{Flash, OwnPage};

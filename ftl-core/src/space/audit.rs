@@ -1,6 +1,6 @@
 //! The check of pool, released blocks and open blocks against the states in the block table.
 
-use super::Space;
+use super::state::Space;
 use crate::block_table::State;
 use crate::checkpoint::Checkpoints;
 use crate::format::Role;

@@ -3,7 +3,7 @@
 //!
 //! If power fails before the end, the next mount finds the same state as this one ([`super`]).
 
-use super::Space;
+use super::state::Space;
 use crate::error::FtlError;
 use crate::format::{COUNTER_FOUND_MAX, Flags};
 use crate::int::to_u32;

@@ -5,8 +5,8 @@
 //! acknowledged or erased.
 
 use super::release::ReplacedIn;
-use super::streams::{NEVER, Stream};
-use super::{Space, StreamId};
+use super::state::Space;
+use super::streams::{NEVER, Stream, StreamId};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::int::index;

@@ -3,7 +3,8 @@
 //!
 //! If power fails between release and erase, mount finds a block without valid pages and erases it.
 
-use super::{Space, StreamId};
+use super::state::Space;
+use super::streams::StreamId;
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::int::to_u32;

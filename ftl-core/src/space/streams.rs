@@ -2,7 +2,7 @@
 //! of streams, so a stream keeps only the state that pairing needs, and a list holds the streams
 //! with unsafe pages.
 
-use super::Space;
+use super::state::Space;
 use crate::format::Role;
 use crate::int::{index, to_u64};
 use crate::ram::{vec_bytes, vec_most};

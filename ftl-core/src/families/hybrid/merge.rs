@@ -5,7 +5,9 @@
 //! released only when none of its pages can be lost. If power fails before, mount finds some pages
 //! in the new block and some in the old ones.
 
-use super::{HybridFtl, LogBlock, Policy, log_stream};
+use super::logs::LogBlock;
+use super::policy::Policy;
+use super::state::{HybridFtl, log_stream};
 use crate::addr::{Lbn, Lpn};
 use crate::block_table::State;
 use crate::copy::misplaced;

@@ -1,6 +1,8 @@
 //! Reclaiming: the log block to merge, and other relocations.
 
-use super::{COMMON, FIRST_LOG, HybridFtl, LogReclaim, LogStream, Policy, log_stream};
+use super::logs::LogStream;
+use super::policy::{LogReclaim, Policy};
+use super::state::{COMMON, FIRST_LOG, HybridFtl, log_stream};
 use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::copy::{CopyBuffer, misplaced};

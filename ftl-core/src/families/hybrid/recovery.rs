@@ -3,7 +3,8 @@
 //! blocks. After a clean shutdown, writes continue in the data blocks. After a power cut, the data
 //! blocks take no more pages until they are merged.
 
-use super::{COMMON, FIRST_LOG, HybridFtl, Policy};
+use super::policy::Policy;
+use super::state::{COMMON, FIRST_LOG, HybridFtl};
 use crate::addr::{Lbn, Lpn};
 use crate::block_table::State;
 use crate::error::FtlError;

@@ -1,7 +1,9 @@
 //! Host writes: a page goes to its offset in the data block while that is free, else to the log
 //! block that the policy chooses. The old page becomes invalid.
 
-use super::{HybridFtl, LogStream, Policy, Route, Write, log_stream};
+use super::logs::LogStream;
+use super::policy::{Policy, Route, Write};
+use super::state::{HybridFtl, log_stream};
 use crate::addr::{Lbn, Lpn};
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role};

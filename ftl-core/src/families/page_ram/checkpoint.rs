@@ -7,12 +7,14 @@
 //! If power fails, the newest complete checkpoint is used; mount finds newer pages by their
 //! records.
 
+use super::map::PageMap;
+use super::state::{CHECKPOINT, PageMapFtl};
 use super::trims::Record;
-use super::{PageMap, PageMapFtl, UNMAPPED};
 use crate::addr::Lpn;
 use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
+use crate::format::UNMAPPED;
 use crate::gc::GarbageCollect;
 use crate::ram::{vec_bytes, vec_most};
 use crate::scan::Head;
@@ -232,7 +234,7 @@ impl<M: PageMap> PageMapFtl<M> {
     }
 
     pub(super) fn begin_checkpoint(&mut self, clean: bool) -> Result<(), FtlError> {
-        self.ensure_space(super::CHECKPOINT)?;
+        self.ensure_space(CHECKPOINT)?;
         if clean {
             // Mount never continues a block, so it need not scan these again.
             (0..self.space.streams()).try_for_each(|stream| self.space.seal(stream))?;
@@ -273,7 +275,7 @@ impl<M: PageMap> PageMapFtl<M> {
             .as_ref()
             .is_some_and(|writer| !writer.clean)
         {
-            self.ensure_space(super::CHECKPOINT)?;
+            self.ensure_space(CHECKPOINT)?;
         }
         let geometry = self.space.geometry();
         let size = Checkpoints::chunk_bytes(&geometry);

@@ -9,6 +9,7 @@ mod map;
 mod reclaim;
 mod recovery;
 mod settings;
+mod state;
 #[cfg(test)]
 mod tests;
 mod trims;
@@ -32,11 +33,8 @@ pub use map::PageMap;
 use nand_model::{Cause, Chip, Ppn, Profile};
 use settings::Settings;
 pub(crate) use settings::{PARAMS, params_of};
+use state::{CHECKPOINT, GC, HOST, PageMapFtl, PageRam};
 use trims::Trims;
-
-const HOST: StreamId = 0;
-const CHECKPOINT: StreamId = 1;
-const GC: StreamId = 2;
 
 /// Free blocks below which GC no longer waits: a copy target and two more.
 const RESERVE: u32 = 3;
@@ -65,22 +63,6 @@ pub(crate) fn overhead_blocks<M: PageMap>(
         + settings.more_streams
         + settings.gc.free_threshold)
 }
-
-/// The map and its checkpoints.
-pub(crate) struct PageRam<M> {
-    settings: Settings,
-    pages: M,
-    mapped: u64,
-    trims: Trims,
-    streams: DataStreams,
-    map_writer: Option<MapWriter>,
-    /// `pseq` at the start of the last checkpoint.
-    last_checkpoint: u64,
-    tags: Vec<PageTag>,
-}
-
-/// The scheme over a chip.
-pub(crate) type PageMapFtl<M> = Controller<PageRam<M>>;
 
 /// Starts the scheme of this map.
 pub(crate) fn start<M: PageMap>(
@@ -382,35 +364,5 @@ impl<M: PageMap> PageMapFtl<M> {
             self.advance_checkpoint(taken)?;
         }
         Ok(())
-    }
-
-    /// Points the page at its new location and invalidates the old page.
-    #[inline]
-    fn set_map(&mut self, lpn: Lpn, ppn: Option<Ppn>) {
-        debug_assert!(
-            ppn.is_none_or(|ppn| self.space.table.is_valid(ppn)),
-            "logical page {lpn} is mapped to an invalid page: {ppn:?}"
-        );
-        let old = self.map.pages.get(lpn);
-        debug_assert!(
-            old.is_none_or(|old| self.space.table.is_valid(old)),
-            "the map has logical page {lpn} at {old:?}, which no `set` of this page gave last: `get` \
-             returns what the last `set` gave"
-        );
-        self.map.pages.set(lpn, ppn);
-        self.invalidate_old(old, ppn.is_some());
-    }
-
-    /// Invalidates the page of a replaced map entry and counts the mapped pages. `mapped`: the new
-    /// entry names a page.
-    #[inline(always)]
-    fn invalidate_old(&mut self, old: Option<Ppn>, mapped: bool) {
-        match old {
-            None => self.map.mapped += mapped as u64,
-            Some(old) => {
-                self.map.mapped -= !mapped as u64;
-                self.space.table.set_invalid(old);
-            }
-        }
     }
 }

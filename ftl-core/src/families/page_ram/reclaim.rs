@@ -1,10 +1,12 @@
 //! Garbage collection and trim records: the operations that free or take space.
 
+use super::map::PageMap;
+use super::state::{HOST, PageMapFtl};
 use super::trims::Record;
-use super::{HOST, PageMap, PageMapFtl, UNMAPPED};
 use crate::addr::Lpn;
 use crate::copy::misplaced;
 use crate::error::FtlError;
+use crate::format::UNMAPPED;
 use crate::format::trim::{self, TrimRange};
 use crate::format::{Flags, OOB_SLOT, Oob, PageTag, Role};
 use crate::gc::{GarbageCollect, GcState};

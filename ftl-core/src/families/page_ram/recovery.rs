@@ -11,8 +11,9 @@
 //! pages it keeps, and erases only blocks without valid pages.
 
 use super::checkpoint::LoadedCheckpoint;
+use super::map::PageMap;
+use super::state::{HOST, PageMapFtl};
 use super::trims::Record;
-use super::{HOST, PageMap, PageMapFtl};
 use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::error::FtlError;

@@ -1,6 +1,6 @@
 //! Parameters of page maps in RAM.
 
-use super::PageMap;
+use super::map::PageMap;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::gc::placement::{PLACEMENT_PARAM, STRIPE_PARAM, more_streams};

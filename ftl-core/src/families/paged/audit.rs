@@ -1,8 +1,10 @@
 //! The full check: every table against the chip.
 
 use super::map::entry_at;
-use super::{PagedFtl, Policy, UNMAPPED};
+use super::policy::Policy;
+use super::state::PagedFtl;
 use crate::error::FtlError;
+use crate::format::UNMAPPED;
 use crate::format::{Oob, Role};
 use nand_model::{Cause, Ppn};
 use rustc_hash::FxHashMap;

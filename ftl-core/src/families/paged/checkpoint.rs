@@ -5,10 +5,13 @@
 //! The content is the state at the start of the checkpoint. Pages programmed later are in the named
 //! blocks or in blocks opened later, and a mount scans those.
 
-use super::{CHECKPOINT, PagedFtl, Policy, UNMAPPED};
+use super::map::map_pages;
+use super::policy::Policy;
+use super::state::{CHECKPOINT, PagedFtl};
 use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
+use crate::format::UNMAPPED;
 use crate::ram::{vec_bytes, vec_most};
 use nand_model::Geometry;
 
@@ -116,7 +119,7 @@ impl Writer {
     pub(crate) fn pages(geometry: &Geometry, logical_pages: u32, blocks: u32) -> u32 {
         // Free, named and open blocks are disjoint; there are never more records than pages in a
         // block.
-        let numbers = super::map_pages(geometry, logical_pages) + blocks + geometry.pages_per_block;
+        let numbers = map_pages(geometry, logical_pages) + blocks + geometry.pages_per_block;
         (48 + 4 * numbers as u64).div_ceil(Checkpoints::chunk_bytes(geometry) as u64) as u32
     }
 }

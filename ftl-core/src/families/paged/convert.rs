@@ -8,10 +8,12 @@
 
 use super::map::entry_at;
 use super::pending::{Change, Pending};
-use super::{MAP, PagedFtl, Policy, UNMAPPED};
+use super::policy::Policy;
+use super::state::{MAP, PagedFtl};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::events::EventKind;
+use crate::format::UNMAPPED;
 use crate::format::{Flags, PageTag, Role};
 use crate::stalls::StalledBy;
 use nand_model::{Cause, Pbn, Ppn};

@@ -1,12 +1,13 @@
 //! The map on flash: its directory, its pages, lookups and changes.
 
-use super::{MAP, PagedFtl, Policy};
+use super::policy::Policy;
+use super::state::{MAP, PagedFtl};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
 use crate::stalls::StalledBy;
 use crate::stats::{Lookups, SchemeStats};
-use nand_model::{Cause, Ppn};
+use nand_model::{Cause, Geometry, Ppn};
 
 /// One bit per logical page: whether it has data.
 pub(crate) struct Mapped {
@@ -51,6 +52,11 @@ impl Mapped {
     pub(crate) fn bytes(&self) -> u64 {
         8 * self.bits.len() as u64
     }
+}
+
+/// Returns the number of mapping pages of a device.
+pub(crate) fn map_pages(geometry: &Geometry, logical_pages: u32) -> u32 {
+    logical_pages.div_ceil(geometry.page_bytes / 4)
 }
 
 /// Returns the entry at `index` of a mapping page.

@@ -38,6 +38,7 @@ mod policy;
 mod reclaim;
 mod recovery;
 mod settings;
+mod state;
 mod streams;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -57,28 +58,19 @@ use crate::gc::placement::{self, DataStreams};
 use crate::gc::{GcState, policy as victims};
 use crate::layout::Layout;
 use crate::ram::{RamParam, TRIM_PAGES, vec_bytes, vec_most};
-use crate::space::{Space, StreamId, StreamSpec};
+use crate::space::{Space, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use checkpoint::Writer;
 use map::Mapped;
+pub(crate) use map::map_pages;
 use nand_model::{Cause, Chip, Geometry, PairTable, Pbn, Ppn, Profile};
 use pending::Pending;
 pub(crate) use policy::Policy;
 pub(crate) use settings::{Settings, age_window_least, docs};
+use state::{CHECKPOINT, COLD, PagedMap};
+pub(crate) use state::{HOST, MAP, PagedFtl};
 use std::collections::VecDeque;
 pub(crate) use trims::Trims;
-
-pub(crate) const HOST: StreamId = 0;
-pub(crate) const COLD: StreamId = 1;
-pub(crate) const MAP: StreamId = 2;
-const CHECKPOINT: StreamId = 3;
-/// Streams with pages of the host or the map. A placement adds streams after the last one.
-const STREAMS: std::ops::Range<StreamId> = HOST..CHECKPOINT;
-
-/// Returns the number of mapping pages of a device.
-pub(crate) fn map_pages(geometry: &Geometry, logical_pages: u32) -> u32 {
-    logical_pages.div_ceil(geometry.page_bytes / 4)
-}
 
 /// Returns the maximum number of pages of a checkpoint.
 pub(crate) fn checkpoint_pages(geometry: &Geometry, logical_pages: u32, blocks: u32) -> u32 {
@@ -198,45 +190,6 @@ pub(crate) fn overhead_of_params(
     let settings = Settings::new(params, geometry, blocks, checkpoint, reserve(profile))?;
     Ok(overhead_blocks(profile, logical_pages, blocks, &settings))
 }
-
-/// The map, its pending changes, and its checkpoints.
-pub(crate) struct PagedMap<P> {
-    scheme: &'static str,
-    pub(crate) settings: Settings,
-    pub(crate) policy: P,
-    pub(crate) streams: DataStreams,
-    pub(crate) pending: Pending,
-    /// Location by mapping page; [`UNMAPPED`] if all its entries are unmapped.
-    pub(crate) directory: Vec<u32>,
-    /// By mapping page, the `upto` of its newest version on flash, also if that version was trimmed
-    /// as a whole.
-    upto: Vec<u64>,
-    mapped: Mapped,
-    /// The mapping page being read or composed.
-    pub(crate) map_page: OwnPage,
-    /// Converted blocks: the epoch, and the last program of the conversion. Programs up to that one
-    /// must be safe before the block leaves the recovery window.
-    converted: VecDeque<(u64, u64)>,
-    /// Set while mapping pages are written during other work: their blocks come from the reserve.
-    converting: bool,
-    pub(crate) trims: Trims,
-    writer: Option<Writer>,
-    /// `pseq` at the start of the last checkpoint.
-    last_checkpoint: u64,
-    tags: Vec<PageTag>,
-    /// Mapping pages that a conversion writes.
-    to_write: Vec<u32>,
-    /// Entries that a write-back leaves out, by index in their mapping page, ascending.
-    left: Vec<u16>,
-    /// Pages that a write-back supersedes, or [`UNMAPPED`], in the order of the changes.
-    superseded: Vec<u32>,
-    /// Of a GC run: the mapping pages of relocated pages that are not cached; by page of the
-    /// victim, whether it stays there because it is superseded.
-    relocated: (Vec<u32>, Vec<bool>),
-}
-
-/// A scheme over a chip.
-pub(crate) type PagedFtl<P> = Controller<PagedMap<P>>;
 
 impl<P: Policy> Mapping for PagedFtl<P> {
     fn name(&self) -> &'static str {

@@ -8,10 +8,12 @@
 //!
 //! If power fails, the victim still exists: it is erased only when no copy can be lost.
 
-use super::{MAP, PagedFtl, Policy, UNMAPPED};
+use super::policy::Policy;
+use super::state::{MAP, PagedFtl};
 use crate::block_table::State;
 use crate::copy::misplaced;
 use crate::error::FtlError;
+use crate::format::UNMAPPED;
 use crate::format::{Flags, Oob, Role};
 use crate::gc::{GarbageCollect, GcState};
 use crate::space::{Space, StreamId};

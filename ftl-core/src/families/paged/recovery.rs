@@ -16,8 +16,9 @@
 //! pages it keeps, and erases only blocks without valid pages.
 
 use super::checkpoint::Content;
+use super::policy::Policy;
+use super::state::{MAP, PagedFtl};
 use super::window::Window;
-use super::{MAP, PagedFtl, Policy};
 use crate::block_table::State;
 use crate::checkpoint::KEPT;
 use crate::error::FtlError;

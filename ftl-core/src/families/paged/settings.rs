@@ -1,7 +1,7 @@
 //! Common parameters of all schemes with their map on flash.
 
-use super::STREAMS;
-use crate::config::{ParamDoc, Params};
+use super::state::STREAMS;
+use crate::config::Params;
 use crate::error::FtlError;
 use crate::format::Role;
 use crate::gc::placement::{self, more_streams};
@@ -10,7 +10,7 @@ use nand_model::Geometry;
 
 /// Documentation of the common parameters, for the tables of schemes.
 pub(crate) mod docs {
-    use super::ParamDoc;
+    use crate::config::ParamDoc;
     use crate::gc::placement::{PLACEMENT_PARAM, STRIPE_PARAM};
     use crate::gc::policy;
 

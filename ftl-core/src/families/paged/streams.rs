@@ -1,6 +1,7 @@
 //! Selection of a page's stream by the placement, and operations on all data streams.
 
-use super::{CHECKPOINT, PagedFtl, Policy};
+use super::policy::Policy;
+use super::state::{CHECKPOINT, PagedFtl};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::Oob;

@@ -14,7 +14,8 @@
 //! power fails, mount replays the records that a mapping page does not contain.
 
 use super::pending::Change;
-use super::{MAP, PagedFtl, Policy};
+use super::policy::Policy;
+use super::state::{MAP, PagedFtl};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
 use crate::format::{Flags, PageTag, Role};

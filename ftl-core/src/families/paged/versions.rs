@@ -14,9 +14,10 @@
 //! This module programs nothing. If power fails, the next mount finds the same versions.
 
 use super::map::entry_at;
+use super::policy::Policy;
+use super::state::PagedFtl;
 use super::trims::{Record, covers};
 use super::window::{Trim, Window, is_data};
-use super::{PagedFtl, Policy};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::Role;

@@ -8,8 +8,10 @@
 
 use super::checkpoint::Content;
 use super::convert::WINDOW_SLACK;
-use super::{PagedFtl, Policy, UNMAPPED};
+use super::policy::Policy;
+use super::state::PagedFtl;
 use crate::error::FtlError;
+use crate::format::UNMAPPED;
 use crate::format::trim::TrimRange;
 use crate::format::{Oob, Role};
 use crate::recovery::{Evidence, FoundTrim, Rewrites, Version};

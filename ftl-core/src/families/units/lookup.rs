@@ -1,8 +1,9 @@
 //! Page look-up: tables come from RAM, or from the OOB areas of their carriers, one unit at a time
 //! (`cached_unit`). If a carrier is unreadable, the records of the unit's pages replace its table.
 
+use super::policy::Policy;
+use super::state::UnitFtl;
 use super::tables::GroupLocation;
-use super::{Policy, UnitFtl};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::{LOST, Role, UNMAPPED};

@@ -18,15 +18,18 @@
 mod lists;
 mod lookup;
 mod policy;
+mod program;
 mod reclaim;
 mod recovery;
 mod slices;
+mod state;
 mod tables;
 mod trims;
 
 pub(crate) use lists::Lists;
 pub(crate) use policy::Policy;
 pub(crate) use slices::Slicing;
+pub(crate) use state::UnitFtl;
 pub(crate) use tables::Shape;
 
 use crate::addr::Lpn;
@@ -42,24 +45,16 @@ use crate::gc::GcState;
 use crate::int::{index, to_u32, to_u64};
 use crate::ram::{run_pages, vec_bytes, vec_most};
 use crate::recovery::{MountByScan, ShutdownState};
-use crate::space::{Space, StreamId, StreamSpec};
+use crate::space::{Space, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use crate::trims::Trims;
 use nand_model::{Cause, Chip, Geometry, Ppn, Profile};
 use slices::Slices;
+use state::{CHECKPOINT, COMMON, FIRST_UNIT, Units};
 use tables::{GroupLocation, Tables, UnitCache};
-
-/// Stream of trim records, of pages that a mount programs, and of pages without room in their unit.
-const COMMON: StreamId = 0;
-const CHECKPOINT: StreamId = 1;
-/// The stream of unit 0.
-const FIRST_UNIT: StreamId = 2;
 
 /// Free blocks below which GC no longer delays padding: a copy target and two more.
 const RESERVE: u32 = 3;
-
-/// Groups allowed in RAM on a device of any size.
-const MIN_IN_RAM: u32 = 64;
 
 /// Returns the blocks that a device with units of `unit_pages` pages needs beyond data and
 /// over-provisioning: three sets of checkpoints; trim pages; an open common block; a failing block;
@@ -84,30 +79,6 @@ pub(crate) fn overhead_blocks(
     let checkpoints = Checkpoints::blocks_needed(&geometry, ShutdownState::chunks(&geometry));
     Ok(checkpoints + Trims::blocks_needed(&geometry, logical_pages) + 6 + settings.free_threshold)
 }
-
-/// Units, their tables and lists.
-pub(crate) struct Units<P> {
-    policy: P,
-    shape: Shape,
-    pub(crate) lists: Lists,
-    tables: Tables,
-    cached_unit: UnitCache,
-    trims: Trims,
-    /// The unit in GC, its number of blocks at the start, and the GC runs on it so far. GC succeeds
-    /// when the unit has one block less.
-    collecting: Option<(u32, u32, u32)>,
-    /// Present if the policy cleans blocks in slices.
-    slices: Option<Slices>,
-    /// Group at which the search for groups to write back continues.
-    next_settled: u32,
-    /// OOB areas read for their table so far.
-    table_reads: u64,
-    /// Physical pages of the current read.
-    ppns: Vec<u32>,
-}
-
-/// A scheme of units over a chip.
-pub(crate) type UnitFtl<P> = Controller<Units<P>>;
 
 impl<P: Policy> UnitFtl<P> {
     /// Starts a scheme on a chip.
@@ -333,122 +304,6 @@ impl<P: Policy> Mapping for UnitFtl<P> {
 }
 
 impl<P: Policy> UnitFtl<P> {
-    pub(crate) fn stream_of(&self, unit: u32) -> StreamId {
-        FIRST_UNIT + index(unit)
-    }
-
-    /// Returns the unit, the table in it, and the slot in the unit.
-    fn split(&self, lpn: Lpn) -> (u32, u32, usize) {
-        debug_assert!(
-            lpn.raw() < self.logical_pages,
-            "logical page {lpn} does not exist"
-        );
-        let Shape { pages, slots, .. } = self.map.shape;
-        let offset = lpn.raw() % pages;
-        (lpn.raw() / pages, offset / slots, index(offset))
-    }
-
-    /// Returns the number of groups in RAM and of trim pages.
-    #[cfg(test)]
-    pub(crate) fn groups_in_ram_and_trim_pages(&self) -> (usize, usize) {
-        (self.map.tables.in_ram(), self.map.trims.len())
-    }
-
-    /// Programs a page into its unit's own block, with its table and directory, and invalidates the
-    /// old page.
-    fn program_in_unit(&mut self, tag: PageTag, data: &[u8], cause: Cause) -> Result<(), FtlError> {
-        let (unit, k, slot) = self.split(Lpn::new(tag.lpn));
-        let group = k / self.map.shape.tables_per_group;
-        self.load_table(unit, k, cause)?;
-        let on_flash = !matches!(
-            self.map.tables.location(self.group_number(unit, k)),
-            GroupLocation::Ram(_)
-        );
-        if on_flash && !self.is_in_unit(unit, k) {
-            self.take_group(unit, group, cause)?;
-        }
-        let old = self.map.cached_unit.slots[slot];
-        let (stream, geometry, shape, epoch) = (
-            self.stream_of(unit),
-            self.space.geometry(),
-            self.map.shape,
-            self.space.next_epoch(),
-        );
-        let (lists, cached_unit) = (&mut self.map.lists, &mut self.map.cached_unit);
-        let mut said = false;
-        let programmed = self
-            .space
-            .append_with_spare(stream, tag, data, cause, |ppn, spare| {
-                let block = geometry.block_of(ppn);
-                // Epochs ascend, so a block that is new on the list has the latest.
-                lists.add(unit, block, epoch, None);
-                cached_unit.slots[slot] = ppn.raw();
-                cached_unit.carriers[index(k)] = ppn.raw();
-                let tables = shape.tables_of(group);
-                let carriers = &cached_unit.carriers[index(tables.start)..index(tables.end)];
-                let slots = &cached_unit.slots[index(k * shape.slots)..][..index(shape.slots)];
-                said = shape.encode(lists, unit, block, slots, carriers, spare);
-            });
-        let ppn = match programmed {
-            Ok(ppn) => ppn,
-            Err(error) => {
-                self.map.cached_unit.forget();
-                return Err(error);
-            }
-        };
-        // Before any other read: a rebuild of a table requires exactly one valid page per mapped
-        // logical page.
-        self.map.trims.map(Lpn::new(tag.lpn));
-        self.invalidate_entry(old);
-        self.note_block(geometry.block_of(ppn));
-        if !said {
-            self.map.cached_unit.carriers[index(k)] = UNMAPPED;
-        }
-        // If the group was on flash, all its other tables have carriers.
-        if said && (on_flash || self.map.cached_unit.is_carried(group, &self.map.shape)) {
-            self.map
-                .tables
-                .set_on_flash(self.group_number(unit, k), ppn);
-        } else {
-            self.take_group(unit, group, cause)?;
-            self.keep_group(unit, group);
-        }
-        Ok(())
-    }
-
-    /// Programs a copy of a page into the common blocks and keeps its group in RAM.
-    fn program_in_common(
-        &mut self,
-        tag: PageTag,
-        data: &[u8],
-        cause: Cause,
-    ) -> Result<(), FtlError> {
-        let (unit, k, slot) = self.split(Lpn::new(tag.lpn));
-        self.take_group(unit, k / self.map.shape.tables_per_group, cause)?;
-        let ppn = self.space.append_page(COMMON, tag, data, cause)?;
-        self.map.trims.map(Lpn::new(tag.lpn));
-        let block = self.space.geometry().block_of(ppn);
-        let owner = self.map.lists.owner(block);
-        assert_eq!(owner, None, "common block {block} is in the list of a unit");
-        let old = std::mem::replace(&mut self.map.cached_unit.slots[slot], ppn.raw());
-        self.map.cached_unit.carriers[index(k)] = UNMAPPED;
-        self.keep_group(unit, k / self.map.shape.tables_per_group);
-        self.invalidate_entry(old);
-        self.note_block(block);
-        Ok(())
-    }
-
-    fn invalidate_entry(&mut self, old: u32) {
-        if old != UNMAPPED && old != LOST {
-            self.invalidate_page(Ppn::new(old));
-        }
-    }
-
-    fn invalidate_page(&mut self, ppn: Ppn) {
-        self.space.table.set_invalid(ppn);
-        self.note_block(self.space.geometry().block_of(ppn));
-    }
-
     fn audit_page(&mut self, lpn: Lpn, ppn: Ppn) -> Result<Option<String>, FtlError> {
         let (unit, k, _) = self.split(lpn);
         let geometry = self.space.geometry();

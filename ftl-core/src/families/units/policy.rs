@@ -1,6 +1,8 @@
 //! What a scheme of units decides. A policy reads the block lists and changes nothing.
 
-use super::{Lists, Shape, Slicing};
+use super::lists::Lists;
+use super::slices::Slicing;
+use super::tables::Shape;
 
 /// Differences between the schemes of units.
 pub(crate) trait Policy: Send {

@@ -4,8 +4,9 @@
 //! A unit can shrink if it has more blocks than its valid pages fill. The first GC run may have to
 //! open a block, so GC continues with the same unit until that has one block less.
 
+use super::policy::Policy;
 use super::slices::HEADROOM;
-use super::{COMMON, FIRST_UNIT, Policy, UnitFtl};
+use super::state::{COMMON, FIRST_UNIT, UnitFtl};
 use crate::addr::Lpn;
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;

@@ -2,7 +2,8 @@
 //! rebuilds the block lists from the node numbers in the pages, and compares the tables with the
 //! records. After a clean shutdown, writes continue in the open blocks.
 
-use super::{COMMON, Policy, UnitFtl};
+use super::policy::Policy;
+use super::state::{COMMON, UnitFtl};
 use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::error::FtlError;

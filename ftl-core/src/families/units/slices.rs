@@ -8,7 +8,8 @@
 //! may take over the block. If power fails, mount finds copies of equal version and a block worth
 //! cleaning.
 
-use super::{COMMON, Policy, UnitFtl};
+use super::policy::Policy;
+use super::state::{COMMON, UnitFtl};
 use crate::error::FtlError;
 use crate::gc::GarbageCollect;
 use crate::int::{index, to_u64};

@@ -3,8 +3,9 @@
 //! Invariants: the tables that a trim changes are read before its record is programmed. If power
 //! fails, mount applies the record.
 
+use super::policy::Policy;
+use super::state::{COMMON, MIN_IN_RAM, UnitFtl};
 use super::tables::GroupLocation;
-use super::{COMMON, MIN_IN_RAM, Policy, UnitFtl};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::{Flags, LOST, PageTag, UNMAPPED};

@@ -4,7 +4,7 @@
 //! Ousterhout, SOSP 1991). GC has the version loaded, so RAM keeps nothing per page, and a write
 //! needs no look-up.
 
-use super::Placement;
+use super::rule::Placement;
 
 /// Streams of copies.
 const GROUPS: u32 = 6;

@@ -2,7 +2,7 @@
 //! Bouganim, Bonnet: *Garbage Collection Techniques for Flash-Resident Page-Mapping FTLs*, 2015,
 //! among many; LazyFTL's update and cold area).
 
-use super::Placement;
+use super::rule::Placement;
 
 pub(super) struct CopiesApart;
 

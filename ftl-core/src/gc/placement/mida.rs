@@ -5,7 +5,7 @@
 //! Adaptive Group Number and Size Configuration*, FAST 2024. The groups are those of the paper;
 //! their number is fixed here.
 
-use super::Placement;
+use super::rule::Placement;
 
 /// Streams of copies.
 const GROUPS: u32 = 4;

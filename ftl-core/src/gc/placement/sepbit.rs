@@ -7,7 +7,7 @@
 //! 16 blocks of class 1 that GC took. The lifespan of a replaced version is counted from the
 //! opening of its block, whereas the authors look it up in a queue of recent writes.
 
-use super::Placement;
+use super::rule::Placement;
 use crate::addr::Lpn;
 
 /// Blocks of class 1 in the mean.

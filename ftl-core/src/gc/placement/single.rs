@@ -1,7 +1,7 @@
 //! `single`: copies go to the open block of host writes, as in a log without hot/cold separation
 //! (Rosenblum, Ousterhout, SOSP 1991, before segments are sorted by age).
 
-use super::Placement;
+use super::rule::Placement;
 
 pub(super) struct Single;
 

@@ -1,12 +1,14 @@
 //! Every placement on one worked example.
 
 use super::*;
+use crate::addr::Lpn;
 use crate::config::FtlConfig;
 use crate::format::{Flags, PageTag, Role};
 use crate::ftl::Start;
 use crate::schemes::{SCHEMES, Scheme};
+use crate::space::{Space, StreamSpec};
 use nand_model::store::MemStore;
-use nand_model::{Cause, Chip, Nanos, Profile};
+use nand_model::{Cause, Chip, Nanos, Pbn, Profile};
 
 fn named(name: &str) -> Box<dyn Placement> {
     let mut params = Params::default();

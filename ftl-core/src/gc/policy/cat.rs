@@ -13,7 +13,7 @@
 //! Deviation: of the blocks with equal valid counts only the one unchanged for longest is compared,
 //! although another may have fewer erases.
 
-use super::{Candidates, VictimPolicy};
+use super::rule::{Candidates, VictimPolicy};
 use nand_model::Pbn;
 
 pub(super) struct Cat;

@@ -5,7 +5,7 @@
 //! and Ousterhout's log-structured file system (SOSP 1991). Age is the time since a page of the
 //! block was last superseded, as in the former, counted in blocks opened.
 
-use super::{Candidates, VictimPolicy};
+use super::rule::{Candidates, VictimPolicy};
 use nand_model::Pbn;
 
 pub(super) struct CostBenefit;

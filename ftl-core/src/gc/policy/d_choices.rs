@@ -3,7 +3,7 @@
 //! Van Houdt: *A mean field model for a class of garbage collection algorithms in flash-based solid
 //! state drives*, SIGMETRICS 2013: about 10 choices come close to greedy, and need no index.
 
-use super::{Candidates, VictimPolicy};
+use super::rule::{Candidates, VictimPolicy};
 use nand_model::{Pbn, SplitMix};
 
 pub(super) struct DChoices {

@@ -4,7 +4,7 @@
 //! and file systems* (1998) is one of the papers that measured it. Every block has the same time to
 //! empty. A fully valid block would free nothing and is skipped.
 
-use super::{Candidates, VictimPolicy};
+use super::rule::{Candidates, VictimPolicy};
 use nand_model::Pbn;
 
 /// Oldest blocks that are checked.

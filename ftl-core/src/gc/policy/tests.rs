@@ -1,7 +1,8 @@
 //! Every policy on one worked example.
 
 use super::*;
-use nand_model::{Geometry, Ppn};
+use crate::block_table::BlockTable;
+use nand_model::{Geometry, Pbn, Ppn};
 
 /// By block of ten pages: valid pages, blocks opened since these changed, erases.
 const BLOCKS: [(u32, u64, u32); 4] = [(2, 1, 9), (5, 30, 9), (5, 6, 0), (8, 90, 2)];

@@ -44,7 +44,7 @@ use crate::families::hybrid::{
 use crate::ftl::{Ftl, Start};
 use crate::int::{index, to_u32, to_u64};
 use crate::ram::{hash_bytes, hash_most, vec_bytes};
-use crate::schemes::{MlcUse, Scheme};
+use crate::schemes::scheme::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn};
 use rustc_hash::FxHashMap;
 

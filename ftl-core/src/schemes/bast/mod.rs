@@ -32,7 +32,7 @@ use crate::families::hybrid::{
 };
 use crate::ftl::{Ftl, Start};
 use crate::ram::{hash_bytes, hash_most};
-use crate::schemes::{MlcUse, Scheme};
+use crate::schemes::scheme::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn};
 use rustc_hash::FxHashMap;
 

@@ -2,7 +2,6 @@
 //! protects it. Entries that exceed the protected half return to probation. The cache evicts the
 //! least recently used entry on probation.
 
-use super::ENTRY_BYTES;
 use crate::controller::ram_entry;
 use crate::families::paged::Policy;
 use crate::families::paged::map::entry_at;
@@ -12,6 +11,9 @@ use crate::ram::{hash_bytes, hash_most, run_pages, vec_bytes, vec_most};
 use crate::stats::{Evictions, RamEntry, RamPart};
 use nand_model::Ppn;
 use rustc_hash::FxHashMap;
+
+/// Bytes of an entry by the paper's count: logical and physical page.
+pub(super) const ENTRY_BYTES: u32 = 8;
 
 const PROBATION: u32 = 0;
 const PROTECTED: u32 = 1;

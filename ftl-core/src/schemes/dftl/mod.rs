@@ -29,8 +29,9 @@ use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::families::paged::{self, PagedFtl, Settings, docs};
 use crate::ftl::{Ftl, Start};
-use crate::schemes::{MlcUse, RamParam, Scheme};
-use cmt::Cmt;
+use crate::ram::RamParam;
+use crate::schemes::scheme::{MlcUse, Scheme};
+use cmt::{Cmt, ENTRY_BYTES};
 use nand_model::{Chip, Profile};
 
 /// Entry in the table of schemes.
@@ -64,9 +65,6 @@ pub(super) const SCHEME: Scheme = Scheme {
     overhead_blocks,
     constructor: start,
 };
-
-/// Bytes of an entry by the paper's count: logical and physical page.
-const ENTRY_BYTES: u32 = 8;
 
 /// Returns the number of cached entries.
 fn capacity(params: &Params, logical_pages: u32) -> Result<u32, FtlError> {

@@ -27,7 +27,8 @@ use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::families::paged::{self, PagedFtl, Settings, docs};
 use crate::ftl::{Ftl, Start};
-use crate::schemes::{MlcUse, RamParam, Scheme};
+use crate::ram::RamParam;
+use crate::schemes::scheme::{MlcUse, Scheme};
 use cache::{Cache, Shape};
 use nand_model::{Chip, Geometry, Profile};
 

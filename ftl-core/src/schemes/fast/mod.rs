@@ -35,7 +35,7 @@ use crate::families::hybrid::{
     self, HybridFtl, LogBlock, LogBlocks, LogReclaim, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
-use crate::schemes::{MlcUse, Scheme};
+use crate::schemes::scheme::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn};
 
 /// Entry in the table of schemes.

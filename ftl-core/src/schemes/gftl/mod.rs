@@ -50,7 +50,7 @@ use crate::families::units::{self, Lists, Policy, Shape, Slicing, UnitFtl};
 use crate::ftl::{Ftl, Start};
 use crate::gc::docs;
 use crate::int::narrow;
-use crate::schemes::{MlcUse, Scheme};
+use crate::schemes::scheme::{MlcUse, Scheme};
 use nand_model::{Chip, Profile};
 
 /// Entry in the table of schemes.

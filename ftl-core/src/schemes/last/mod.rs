@@ -42,7 +42,7 @@ use crate::families::hybrid::{
 use crate::ftl::{Ftl, Start};
 use crate::int::{index, to_u32, to_u64};
 use crate::ram::{hash_bytes, hash_most, vec_bytes, vec_most};
-use crate::schemes::{MlcUse, Scheme};
+use crate::schemes::scheme::{MlcUse, Scheme};
 use nand_model::{Chip, Geometry, Pbn};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;

@@ -49,8 +49,10 @@ use crate::families::paged::{self, PagedFtl, Policy, Settings, docs};
 use crate::format::Role;
 use crate::ftl::{Ftl, Start};
 use crate::gc::placement::{self, more_streams};
+use crate::layout::Layout;
 use crate::map_cache::PageLru;
-use crate::schemes::{Layout, MlcUse, RamParam, Scheme};
+use crate::ram::RamParam;
+use crate::schemes::scheme::{MlcUse, Scheme};
 use crate::stats::{Evictions, RamEntry, RamPart};
 use nand_model::{Chip, Geometry, Ppn, Profile};
 

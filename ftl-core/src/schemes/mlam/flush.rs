@@ -10,7 +10,7 @@ use super::policy::{self, Policy, Virtual};
 use super::rows::{Placed, Writing};
 use super::settings::MAX_CANDIDATES;
 use super::shape::QUARTERS;
-use super::{COMMON, FIRST_CHIP, MlamFtl, chip_stream};
+use super::state::{COMMON, FIRST_CHIP, MlamFtl, chip_stream};
 use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::error::FtlError;

@@ -1,8 +1,8 @@
 //! Location of a logical page: in the buffer, in its quarter, or outside it.
 
-use super::MlamFtl;
 use super::mapping::Location;
 use super::shape::QUARTERS;
+use super::state::MlamFtl;
 use crate::addr::Lpn;
 use crate::int::to_u32;
 use nand_model::Ppn;

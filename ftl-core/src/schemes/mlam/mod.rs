@@ -50,6 +50,7 @@ mod recovery;
 mod rows;
 mod settings;
 mod shape;
+mod state;
 mod superblocks;
 #[cfg(test)]
 mod tests;
@@ -64,10 +65,11 @@ use crate::format::Role;
 use crate::ftl::{Ftl, Start};
 use crate::gc::{GcState, SCRUB_PARAM, docs};
 use crate::int::{index, to_u32, to_u64};
+use crate::ram::RamParam;
 use crate::recovery::MountByScan;
 use crate::recovery::ShutdownState;
-use crate::schemes::{MlcUse, RamParam, Scheme};
-use crate::space::{Space, StreamId, StreamSpec};
+use crate::schemes::scheme::{MlcUse, Scheme};
+use crate::space::{Space, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use crate::trims::Trims;
 use crate::wear::{WEAR_GAP_PARAM, WEAR_POLICY_PARAM};
@@ -78,6 +80,7 @@ use nand_model::{Cause, Chip, Geometry, Pbn, Profile, Store};
 use rows::Rows;
 use settings::Settings;
 use shape::Shape;
+use state::{CHECKPOINT, COMMON, Mlam, MlamFtl, SPARE_BYTES, chip_stream};
 use superblocks::Superblocks;
 
 /// Entry in the table of schemes.
@@ -153,21 +156,6 @@ pub(super) const SCHEME: Scheme = Scheme {
     constructor: start,
 };
 
-/// Stream of the journal, trim records, and pages relocated one by one.
-const COMMON: StreamId = 0;
-const CHECKPOINT: StreamId = 1;
-/// Stream of the first chip of the superblock being written.
-const FIRST_CHIP: StreamId = 2;
-
-/// Returns the stream of a chip's open block.
-#[inline]
-const fn chip_stream(chip: u32) -> StreamId {
-    FIRST_CHIP + index(chip)
-}
-
-/// Bytes of the scheme part: the serial number of the page's superblock.
-const SPARE_BYTES: usize = 6;
-
 /// Returns the overhead in blocks: unused parts of the last logical superblock, and rows that
 /// quarters leave over; three sets of checkpoints; trim pages. It adds the journal, twice; two
 /// superblocks of holes; an open common block, one for a failing block, two that wait for their
@@ -200,24 +188,6 @@ fn overhead_blocks(
             + settings.gc.free_threshold,
     )
 }
-
-/// Tables, superblocks and the write buffer.
-struct Mlam {
-    settings: Settings,
-    shape: Shape,
-    mapping: LevelMap,
-    superblocks: Superblocks,
-    buffer: Buffer,
-    /// Logical pages on flash, and trim records.
-    trims: Trims,
-    /// Number of buffered pages without content on flash.
-    unflushed_pages: u64,
-    cost: Cost,
-    rows: Rows,
-}
-
-/// The scheme over a chip.
-type MlamFtl = Controller<Mlam>;
 
 fn start(chip: Chip, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl>, FtlError> {
     Ok(Box::new(create(chip, config, start)?))

@@ -7,7 +7,7 @@
 use super::mapping::Location;
 use super::policy::{self, Virtual};
 use super::shape::{QUARTERS, Spot};
-use super::{COMMON, MlamFtl, chip_stream};
+use super::state::{COMMON, MlamFtl, SPARE_BYTES, chip_stream};
 use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::copy::{CopyBuffer, misplaced};
@@ -250,8 +250,7 @@ impl MlamFtl {
         let mut pages = Vec::new();
         self.space.table.list_valid(victim, &mut pages);
         let part = move |_: Ppn, spare: &mut [u8]| {
-            spare[..super::SPARE_BYTES]
-                .copy_from_slice(&serial.to_le_bytes()[..super::SPARE_BYTES]);
+            spare[..SPARE_BYTES].copy_from_slice(&serial.to_le_bytes()[..SPARE_BYTES]);
         };
         let mut block = None;
         for from in pages {

@@ -4,7 +4,7 @@
 
 use super::mapping::Location;
 use super::shape::QUARTERS;
-use super::{COMMON, MlamFtl, SPARE_BYTES};
+use super::state::{COMMON, MlamFtl, SPARE_BYTES};
 use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::error::FtlError;

@@ -2,7 +2,7 @@
 //! Each comes from the buffer or from another block of the same chip, or is a hole.
 
 use super::shape::Spot;
-use super::{MlamFtl, SPARE_BYTES, chip_stream};
+use super::state::{MlamFtl, SPARE_BYTES, chip_stream};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};

@@ -6,8 +6,8 @@ use crate::config::Params;
 use crate::error::FtlError;
 use crate::gc::{self, FreeBlocks};
 use crate::int::narrow;
+use crate::layout::Layout;
 use crate::recovery::rewrite_reserve;
-use crate::schemes::Layout;
 use nand_model::Profile;
 
 /// The validated parameters.

@@ -36,7 +36,7 @@ use crate::error::FtlError;
 use crate::families::units::{self, Lists, Policy, Shape, UnitFtl};
 use crate::ftl::{Ftl, Start};
 use crate::gc::docs;
-use crate::schemes::{MlcUse, Scheme};
+use crate::schemes::scheme::{MlcUse, Scheme};
 use nand_model::{Chip, Profile};
 
 /// Entry in the table of schemes.

@@ -15,7 +15,7 @@ use crate::error::FtlError;
 use crate::families::page_ram;
 use crate::format::UNMAPPED;
 use crate::int::{index, to_u64};
-use crate::schemes::{MlcUse, Scheme};
+use crate::schemes::scheme::{MlcUse, Scheme};
 use nand_model::Ppn;
 
 /// Entry in the table of schemes.

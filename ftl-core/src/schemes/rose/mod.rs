@@ -56,7 +56,7 @@ use crate::families::hybrid::{
 use crate::ftl::{Ftl, Start};
 use crate::gc::policy::cat;
 use crate::int::{real, to_u64};
-use crate::schemes::{MlcUse, Scheme};
+use crate::schemes::scheme::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Timing};
 
 /// Entry in the table of schemes.

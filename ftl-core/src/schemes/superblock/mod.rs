@@ -37,7 +37,7 @@ use crate::ftl::{Ftl, Start};
 use crate::gc::docs;
 use crate::int::index;
 use crate::ram::vec_bytes;
-use crate::schemes::{MlcUse, Scheme};
+use crate::schemes::scheme::{MlcUse, Scheme};
 use nand_model::{Chip, Profile};
 
 /// Entry in the table of schemes.

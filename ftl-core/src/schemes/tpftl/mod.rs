@@ -28,9 +28,10 @@ use crate::error::FtlError;
 use crate::families::paged::{self, PagedFtl, Settings, docs};
 use crate::ftl::{Ftl, Start};
 use crate::int::narrow;
-use crate::schemes::{MlcUse, RamParam, Scheme};
+use crate::ram::RamParam;
+use crate::schemes::scheme::{MlcUse, Scheme};
 use nand_model::{Chip, Profile};
-use nodes::Nodes;
+use nodes::{ENTRY_BYTES, Nodes};
 
 /// Entry in the table of schemes.
 pub(super) const SCHEME: Scheme = Scheme {
@@ -68,10 +69,6 @@ pub(super) const SCHEME: Scheme = Scheme {
     overhead_blocks,
     constructor: start,
 };
-
-/// Bytes of an entry and of a node's head by the paper's count.
-const ENTRY_BYTES: u32 = 6;
-const NODE_BYTES: u32 = 8;
 
 /// Returns the bytes of the cache, and the threshold of phases.
 fn own_params(params: &Params, logical_pages: u32) -> Result<(u32, u32), FtlError> {

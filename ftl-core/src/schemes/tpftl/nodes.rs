@@ -1,7 +1,6 @@
 //! The two-level cache: a node per mapping page, entries inside. Nodes are ordered by the mean of
 //! their entries' last uses, entries by their own.
 
-use super::{ENTRY_BYTES, NODE_BYTES};
 use crate::controller::ram_entry;
 use crate::families::paged::Policy;
 use crate::families::paged::map::entry_at;
@@ -12,6 +11,10 @@ use crate::stats::{Evictions, RamEntry, RamPart};
 use nand_model::Ppn;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeSet, VecDeque};
+
+/// Bytes of an entry and of a node's head by the paper's count.
+pub(super) const ENTRY_BYTES: u32 = 6;
+const NODE_BYTES: u32 = 8;
 
 /// A cached entry.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! The check of pending entries: the counts against a fresh count.
 
-use super::Pending;
+use super::table::Pending;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Pending {

@@ -1,6 +1,5 @@
 //! The pending entries of one mapping page.
 
-use super::Entry;
 use crate::format::UNMAPPED;
 use crate::ram::vec_bytes;
 use nand_model::{PageSplit, Pbn, Ppn};
@@ -18,6 +17,24 @@ const KEPT: usize = 8;
 
 /// Entries of a list from which single ones are removed.
 const SHORT: usize = 64;
+
+/// Pending entry of a logical page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(super) ppn: u32,
+    /// The map on flash does not contain the entry yet.
+    pub(crate) update: bool,
+    /// The page that the map on flash names is still counted as valid.
+    pub(crate) invalidate: bool,
+}
+
+impl Entry {
+    /// Returns the location of the page; `None` for a tombstone.
+    #[inline]
+    pub(crate) fn ppn(&self) -> Option<Ppn> {
+        (self.ppn != UNMAPPED).then(|| Ppn::new(self.ppn))
+    }
+}
 
 /// An entry in 8 bytes.
 #[derive(Clone, Copy, Debug)]

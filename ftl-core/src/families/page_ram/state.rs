@@ -1,0 +1,64 @@
+//! The state of the family, its streams, and changes of the map.
+
+use super::checkpoint::MapWriter;
+use super::map::PageMap;
+use super::settings::Settings;
+use super::trims::Trims;
+use crate::addr::Lpn;
+use crate::controller::Controller;
+use crate::format::PageTag;
+use crate::gc::placement::DataStreams;
+use crate::space::StreamId;
+use nand_model::Ppn;
+
+pub(super) const HOST: StreamId = 0;
+pub(super) const CHECKPOINT: StreamId = 1;
+pub(super) const GC: StreamId = 2;
+
+/// The map and its checkpoints.
+pub(crate) struct PageRam<M> {
+    pub(super) settings: Settings,
+    pub(super) pages: M,
+    pub(super) mapped: u64,
+    pub(super) trims: Trims,
+    pub(super) streams: DataStreams,
+    pub(super) map_writer: Option<MapWriter>,
+    /// `pseq` at the start of the last checkpoint.
+    pub(super) last_checkpoint: u64,
+    pub(super) tags: Vec<PageTag>,
+}
+
+/// The scheme over a chip.
+pub(crate) type PageMapFtl<M> = Controller<PageRam<M>>;
+
+impl<M: PageMap> PageMapFtl<M> {
+    /// Points the page at its new location and invalidates the old page.
+    #[inline]
+    pub(super) fn set_map(&mut self, lpn: Lpn, ppn: Option<Ppn>) {
+        debug_assert!(
+            ppn.is_none_or(|ppn| self.space.table.is_valid(ppn)),
+            "logical page {lpn} is mapped to an invalid page: {ppn:?}"
+        );
+        let old = self.map.pages.get(lpn);
+        debug_assert!(
+            old.is_none_or(|old| self.space.table.is_valid(old)),
+            "the map has logical page {lpn} at {old:?}, which no `set` of this page gave last: `get` \
+             returns what the last `set` gave"
+        );
+        self.map.pages.set(lpn, ppn);
+        self.invalidate_old(old, ppn.is_some());
+    }
+
+    /// Invalidates the page of a replaced map entry and counts the mapped pages. `mapped`: the new
+    /// entry names a page.
+    #[inline(always)]
+    pub(super) fn invalidate_old(&mut self, old: Option<Ppn>, mapped: bool) {
+        match old {
+            None => self.map.mapped += mapped as u64,
+            Some(old) => {
+                self.map.mapped -= !mapped as u64;
+                self.space.table.set_invalid(old);
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The streams of data of a device, and their lanes.
+
+use super::rule::Placement;
+use crate::addr::Lpn;
+use crate::int::{index, low_u8};
+use crate::space::{Space, StreamId, StreamSpec};
+use nand_model::Pbn;
+
+/// Maximal number of streams of either kind: each lane keeps a block open.
+pub(super) const STREAMS_MAX: u32 = 16;
+
+/// A placement, and the number of lanes of each of its streams.
+pub(crate) struct Striped {
+    pub(super) placement: Box<dyn Placement>,
+    pub(super) stripe: u32,
+}
+
+impl Striped {
+    /// Returns the lanes of host data, and of copies alongside them.
+    pub(crate) fn lanes(&self) -> (u32, u32) {
+        let (host, copies) = self.placement.streams();
+        (host * self.stripe, copies * self.stripe)
+    }
+}
+
+/// The streams of data, and the rule that chooses among them. A lane is a stream of the space.
+pub(crate) struct DataStreams {
+    placement: Box<dyn Placement>,
+    stripe: usize,
+    /// Lanes, `stripe` for each stream of the placement.
+    host: Vec<StreamId>,
+    copies: Vec<StreamId>,
+    /// Whether copies stay on one lane.
+    keeps_lane: bool,
+    /// By stream of the placement: which of its lanes takes the next page.
+    next: [u8; 2 * STREAMS_MAX as usize],
+    /// By block: the number of the placement's stream that filled it last. Empty if the placement
+    /// does not need it.
+    stream_of_block: Vec<u8>,
+}
+
+impl DataStreams {
+    /// Creates the streams of this placement. `host` and `copies` are the first stream of either
+    /// kind; further ones are added to the space.
+    pub(crate) fn new(
+        striped: Striped,
+        space: &mut Space,
+        host: (StreamId, StreamSpec),
+        copies: (StreamId, StreamSpec),
+    ) -> Self {
+        let Striped { placement, stripe } = striped;
+        let (hosts, others) = placement.streams();
+        assert!(
+            (1..=STREAMS_MAX).contains(&hosts) && others <= STREAMS_MAX,
+            "{hosts} streams of host data and {others} of copies"
+        );
+        let mut add = |(first, spec): (StreamId, StreamSpec), count: u32| {
+            let lanes = count * stripe;
+            let streams: Vec<_> = std::iter::once(first)
+                .chain((1..lanes).map(|lane| {
+                    let number = if count > 1 { 1 + lane / stripe } else { 0 };
+                    let number = low_u8(u64::from(number));
+                    space.add_fixed_streams(StreamSpec { number, ..spec }, 1)
+                }))
+                .collect();
+            if count > 1 {
+                space.number_first(first);
+            }
+            if stripe > 1 {
+                // Another stream begins on another die.
+                for (i, stream) in (0..).zip(&streams) {
+                    space.stripe(*stream, i / stripe + i % stripe, stripe as u8);
+                }
+            }
+            streams
+        };
+        let host_streams = add(host, hosts);
+        let copy_streams = match others {
+            0 => host_streams.clone(),
+            _ => add(copies, others),
+        };
+        let is_asked = hosts > 1 || others > 1;
+        let blocks = space.geometry().blocks as usize;
+        DataStreams {
+            placement,
+            stripe: index(stripe),
+            keeps_lane: false,
+            host: host_streams,
+            copies: copy_streams,
+            next: [0; 2 * STREAMS_MAX as usize],
+            stream_of_block: vec![0; if is_asked { blocks } else { 0 }],
+        }
+    }
+
+    /// Returns the lanes of host data.
+    pub(crate) fn host(&self) -> &[StreamId] {
+        &self.host
+    }
+
+    /// Returns the lanes of copies; with one stream for all, those of the host.
+    pub(crate) fn copies(&self) -> &[StreamId] {
+        &self.copies
+    }
+
+    /// Returns the lane of all copies, if there is only one.
+    pub(crate) fn one_for_copies(&self) -> Option<StreamId> {
+        (self.copies.len() == 1).then(|| self.copies[0])
+    }
+
+    /// Returns whether the placement asks for the lifespan of a replaced version.
+    pub(crate) fn wants_lifespan(&self) -> bool {
+        self.host.len() > self.stripe
+    }
+
+    /// Returns the number of pages at most that may go to one lane before the next is asked for.
+    pub(crate) fn pages_in_turn(&self) -> usize {
+        match self.stripe > 1 && !self.keeps_lane {
+            true => 1,
+            false => usize::MAX,
+        }
+    }
+
+    /// Makes copies stay on one lane, or not: those of cold pages share a worn block.
+    pub(crate) fn keep_lane(&mut self, keeps: bool) {
+        self.keeps_lane = keeps;
+    }
+
+    /// Returns the lane of a host write; see [`Placement::of_write`].
+    pub(crate) fn of_write(&mut self, lpn: Lpn, lifespan: Option<u64>) -> StreamId {
+        let wanted = match self.wants_lifespan() {
+            true => index(self.placement.of_write(lpn, lifespan)),
+            false => 0,
+        };
+        let wanted = wanted.min(self.host.len() / self.stripe - 1);
+        self.host[wanted * self.stripe + usize::from(self.next[wanted])]
+    }
+
+    /// Records that GC is about to take a block, `lifetime` pages after it was opened.
+    pub(crate) fn collected(&mut self, block: Pbn, lifetime: u64) {
+        let from = self.stream_of_block(block);
+        self.placement.collected(from, lifetime);
+    }
+
+    /// Returns the stream of a copy from this block. If blocks are short (`is_short`) and the
+    /// stream would open one, returns another copy stream that has room.
+    pub(crate) fn of_copy(
+        &mut self,
+        space: &Space,
+        from: Pbn,
+        age: u64,
+        is_short: bool,
+    ) -> StreamId {
+        let from = self.stream_of_block(from);
+        let wanted = index(self.placement.of_copy(age, from));
+        let wanted = wanted
+            .saturating_sub(self.first_of_copies())
+            .min(self.copies.len() / self.stripe - 1);
+        let turn = self.next[self.first_of_copies() + wanted];
+        let stream = self.copies[wanted * self.stripe + usize::from(turn)];
+        if !is_short || space.room(stream) > 0 {
+            return stream;
+        }
+        let open = self
+            .copies
+            .iter()
+            .copied()
+            .find(|copy| space.room(*copy) > 0);
+        open.unwrap_or(stream)
+    }
+
+    /// Returns the blocks that copies of `pages` pages may open.
+    pub(crate) fn blocks_for_copies(&self, space: &Space, pages: u32) -> u32 {
+        let room: u32 = self.copies.iter().map(|copy| space.room(*copy)).sum();
+        match pages.saturating_sub(room) {
+            0 => 0,
+            // Without a division for the pages of one block.
+            rest if rest <= space.pages_per_block() => 1,
+            rest => rest.div_ceil(space.pages_per_block()),
+        }
+    }
+
+    /// Returns a host stream for copies if no block is free, no copy stream has room, and this one
+    /// has.
+    pub(crate) fn host_in_need(&self, space: &Space) -> Option<StreamId> {
+        let with_room = |streams: &[StreamId]| {
+            let mut streams = streams.iter().copied();
+            streams.find(|stream| space.room(*stream) > 0)
+        };
+        match space.free_blocks() {
+            0 if with_room(&self.copies).is_none() => with_room(&self.host),
+            _ => None,
+        }
+    }
+
+    /// Returns the pages that the open blocks of host streams can take. Streams that copies use
+    /// anyway are left out: [`Self::blocks_for_copies`] counts them.
+    pub(crate) fn room_of_host(&self, space: &Space) -> u32 {
+        let apart = self.host.iter().filter(|host| !self.copies.contains(host));
+        apart.map(|stream| space.room(*stream)).sum()
+    }
+
+    /// Records that this stream programmed a page of this block.
+    #[inline(always)]
+    pub(crate) fn note(&mut self, block: Pbn, stream: StreamId) {
+        if self.stripe > 1 || !self.stream_of_block.is_empty() {
+            self.note_lane(block, stream);
+        }
+    }
+
+    fn note_lane(&mut self, block: Pbn, stream: StreamId) {
+        let number = self.number_of(stream);
+        let (of_placement, turn) = (number / self.stripe, number % self.stripe);
+        if !self.keeps_lane {
+            self.next[of_placement] = ((turn + 1) % self.stripe) as u8;
+        }
+        if let Some(stream_of_block) = self.stream_of_block.get_mut(block.index()) {
+            *stream_of_block = of_placement as u8;
+        }
+    }
+
+    /// Returns the placement's number of the first stream of copies; with one stream for all, that
+    /// of the host.
+    fn first_of_copies(&self) -> usize {
+        match self.copies[0] == self.host[0] {
+            true => 0,
+            false => self.host.len() / self.stripe,
+        }
+    }
+
+    /// Returns the number of a lane among those of host data, then of copies.
+    fn number_of(&self, stream: StreamId) -> usize {
+        let mut all = self.host.iter().chain(&self.copies);
+        all.position(|known| *known == stream)
+            .expect("the stream is of the placement")
+    }
+
+    fn stream_of_block(&self, block: Pbn) -> u32 {
+        self.stream_of_block
+            .get(block.index())
+            .copied()
+            .unwrap_or(0) as u32
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.stream_of_block.len() as u64
+    }
+}
