@@ -18,7 +18,6 @@ use crate::gc::{GarbageCollect, GcState};
 use crate::int::to_u64;
 use crate::recovery::{MountContext, ShutdownState};
 use crate::space::{Space, StreamId};
-use crate::stalls::StalledBy;
 use crate::stats::{
     BlockView, Lookups, MountReport, RamEntry, RamPart, RamReport, SchemeStats, StreamView,
 };
@@ -338,7 +337,9 @@ where
         // A read-only device runs no GC.
         if !self.gc.is_read_only() {
             let lost = |block: &Pbn| {
-                self.space.is_forgotten(*block, &self.checkpoints) && self.needs_gc(*block)
+                self.space.is_forgotten(*block)
+                    && !self.checkpoints.owns(*block)
+                    && self.needs_gc(*block)
             };
             let blocks = self.space.geometry().all_blocks().filter(lost);
             wrong.extend(blocks.map(|block| {

@@ -4,7 +4,6 @@
 //! Time counts for the innermost work. It is measured where work begins and ends, so a page costs
 //! nothing.
 
-use crate::gc::GarbageCollect;
 use nand_model::{Cause, Nanos};
 
 /// Host writes that waited for work of one cause.
@@ -77,21 +76,6 @@ impl Stalls {
         self.waited |= bit;
     }
 }
-
-/// Measures work of a scheme.
-pub(crate) trait StalledBy: GarbageCollect {
-    /// Runs work of this cause. If a host write waits for it, the time counts as a stall.
-    fn stalled_by<R>(&mut self, cause: Cause, work: impl FnOnce(&mut Self) -> R) -> R {
-        let space = self.parts().0;
-        let begun = space.stalls.begin(space.flash.now());
-        let result = work(self);
-        let space = self.parts().0;
-        space.stalls.end(begun, space.flash.now(), cause);
-        result
-    }
-}
-
-impl<T: GarbageCollect> StalledBy for T {}
 
 #[cfg(test)]
 mod tests {

@@ -14,7 +14,6 @@ use crate::copy::CopyBuffer;
 use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::space::Space;
-use crate::stalls::StalledBy;
 use crate::stats::SchemeStats;
 use crate::wear::ColdToWorn;
 use nand_model::{Cause, Geometry, Pbn};
@@ -170,6 +169,16 @@ impl GcState {
 pub(crate) trait GarbageCollect: Sized {
     /// Returns the space and the GC state.
     fn parts(&mut self) -> (&mut Space, &mut GcState);
+
+    /// Runs work of this cause. If a host write waits for it, the time counts as a stall.
+    fn stalled_by<R>(&mut self, cause: Cause, work: impl FnOnce(&mut Self) -> R) -> R {
+        let space = self.parts().0;
+        let begun = space.stalls.begin(space.flash.now());
+        let result = work(self);
+        let space = self.parts().0;
+        space.stalls.end(begun, space.flash.now(), cause);
+        result
+    }
 
     /// Returns the free blocks that relocating this block's valid pages may take.
     fn blocks_to_move(&self, victim: Pbn) -> u32;

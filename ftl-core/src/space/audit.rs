@@ -2,7 +2,6 @@
 
 use super::state::Space;
 use crate::block_table::State;
-use crate::checkpoint::Checkpoints;
 use crate::format::Role;
 use nand_model::Pbn;
 
@@ -38,11 +37,10 @@ impl Space {
     }
 
     /// Returns whether the block is full and neither in the victim index, nor among the failing
-    /// blocks, nor in a checkpoint.
-    pub(crate) fn is_forgotten(&self, block: Pbn, checkpoints: &Checkpoints) -> bool {
+    /// blocks, nor of a checkpoint.
+    pub(crate) fn is_forgotten(&self, block: Pbn) -> bool {
         self.table.state(block) == State::Full
             && self.table.role(block) != Role::Checkpoint
-            && !checkpoints.owns(block)
             && !self.table.is_collectable(block)
             && !self.failing.contains(&block)
     }

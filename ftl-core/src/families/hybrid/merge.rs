@@ -17,7 +17,6 @@ use crate::format::{Flags, PageTag, Role};
 use crate::gc::GarbageCollect;
 use crate::int::{index, to_u32};
 use crate::space::StreamId;
-use crate::stalls::StalledBy;
 use nand_model::{Cause, Pbn, Ppn};
 
 impl<P: Policy> HybridFtl<P> {

@@ -12,7 +12,6 @@ use crate::format::{Flags, PageTag, Role};
 use crate::gc::{GarbageCollect, GcState};
 use crate::int::{narrow, to_u32, to_u64};
 use crate::space::{Space, StreamId};
-use crate::stalls::StalledBy;
 use nand_model::{Cause, Pbn, Ppn};
 
 impl<P: Policy> GarbageCollect for HybridFtl<P> {

@@ -15,7 +15,7 @@ use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::UNMAPPED;
 use crate::format::{Flags, PageTag, Role};
-use crate::stalls::StalledBy;
+use crate::gc::GarbageCollect;
 use nand_model::{Cause, Pbn, Ppn};
 
 /// Blocks that may be opened between two checks of the window: replacements of failing blocks,

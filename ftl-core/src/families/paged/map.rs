@@ -5,7 +5,7 @@ use super::state::{MAP, PagedFtl};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
-use crate::stalls::StalledBy;
+use crate::gc::GarbageCollect;
 use crate::stats::{Lookups, SchemeStats};
 use nand_model::{Cause, Geometry, Ppn};
 

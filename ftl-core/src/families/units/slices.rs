@@ -15,7 +15,6 @@ use crate::gc::GarbageCollect;
 use crate::int::{index, to_u64};
 use crate::ram::{vec_bytes, vec_most};
 use crate::space::StreamId;
-use crate::stalls::StalledBy;
 use nand_model::{Cause, Nanos, Pbn};
 use std::collections::VecDeque;
 

@@ -18,7 +18,6 @@ use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
 use crate::gc::GarbageCollect;
 use crate::int::{index, narrow, real};
-use crate::stalls::StalledBy;
 use nand_model::{Cause, Pbn, Ppn};
 
 /// Maximum number of superblocks reassembled after a flush.
