@@ -467,11 +467,9 @@ where
         self.empty_buffers()?;
         self.space.make_safe()?;
         if !self.gc.is_read_only() {
-            match self.shut_down() {
-                // The end of life found here fails no stop: what was acknowledged is durable.
-                Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
-                written => written?,
-            }
+            // The end of life found here fails no stop: what was acknowledged is durable.
+            let written = self.shut_down();
+            self.gc.stay_readable(written)?;
         }
         Ok(self.space.flash.now())
     }

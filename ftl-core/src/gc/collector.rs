@@ -137,9 +137,28 @@ impl GcState {
         self.is_futile
     }
 
-    /// Makes the device read-only.
-    pub(crate) fn set_read_only(&mut self, reason: &'static str) {
+    /// Makes the device read-only for this reason, and returns it as an error.
+    #[cold]
+    pub(crate) fn end_writes(&mut self, reason: &'static str) -> Result<(), FtlError> {
         self.read_only = Some(reason);
+        Err(FtlError::ReadOnly(reason))
+    }
+
+    /// Makes the device read-only: too few good blocks are left. Returns that as an error.
+    #[cold]
+    pub(crate) fn end_life(&mut self) -> Result<(), FtlError> {
+        self.end_writes("end of life: too few good blocks")
+    }
+
+    /// Makes the device read-only if work ended so. Then that is no error: reads still work.
+    pub(crate) fn stay_readable(&mut self, outcome: Result<(), FtlError>) -> Result<(), FtlError> {
+        match outcome {
+            Err(FtlError::ReadOnly(reason)) => {
+                self.read_only = Some(reason);
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// Counts pages of this block that a part of a GC run, or of another relocation, moved.
@@ -275,8 +294,7 @@ pub(crate) trait GarbageCollect: Sized {
         if space.free_blocks() >= wanted.min(gc.reserve) || space.is_mounting() {
             return Ok(());
         }
-        gc.set_read_only("end of life: too few good blocks");
-        gc.refuse_if_read_only()
+        gc.end_life()
     }
 
     /// Relocates the valid pages of the best victim and releases it; bad blocks come first. Returns

@@ -73,12 +73,10 @@ pub(crate) trait MountByScan: GarbageCollect {
         let rewritten = newest.rewrite(space, trims, checkpoints, common);
         self.rebuild_tables(newest)?;
         let wanted = self.parts().1.threshold + 1;
-        match rewritten.and_then(|()| self.run_gc_until(wanted)) {
-            // The device stays readable.
-            Err(FtlError::ReadOnly(reason)) => self.parts().1.set_read_only(reason),
-            other => other?,
-        }
-        self.parts().0.end_mount()
+        let repaired = rewritten.and_then(|()| self.run_gc_until(wanted));
+        let (space, gc) = self.parts();
+        gc.stay_readable(repaired)?;
+        space.end_mount()
     }
 }
 

@@ -377,9 +377,7 @@ impl<P: Policy> HybridFtl<P> {
             self.space.erase_released(Cause::Gc)?;
         }
         if self.space.free_blocks() == 0 {
-            self.parts()
-                .1
-                .set_read_only("end of life: too few good blocks");
+            return self.gc.end_life();
         }
         self.gc.refuse_if_read_only()
     }

@@ -330,8 +330,7 @@ impl<P: Policy> HybridFtl<P> {
         self.ensure_free()?;
         self.seal_if_no_valid_pages(victim)?;
         if self.blocks_to_move(victim) > self.space.free_blocks() {
-            self.gc.set_read_only("end of life: too few good blocks");
-            return self.gc.refuse_if_read_only();
+            return self.gc.end_life();
         }
         self.collect(victim)?;
         self.space.erase_released(Cause::Gc)?;

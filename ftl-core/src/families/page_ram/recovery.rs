@@ -48,11 +48,8 @@ impl<M: PageMap> PageMapFtl<M> {
         self.stats.mount.free_blocks = self.space.free_blocks() + self.space.released_blocks();
         let rewritten = self.rewrite_suspects(&mut rewrites);
         self.end_step("rewrite suspects");
-        match rewritten.and_then(|()| self.refill_pool()) {
-            // The device stays readable.
-            Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
-            other => other?,
-        }
+        let repaired = rewritten.and_then(|()| self.refill_pool());
+        self.gc.stay_readable(repaired)?;
         self.space.end_mount()?;
         self.end_step("refill pool");
         self.map.last_checkpoint = self.space.flash.pseq();

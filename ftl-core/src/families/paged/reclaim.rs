@@ -139,8 +139,7 @@ impl<P: Policy> PagedFtl<P> {
             }
         }
         self.gc
-            .set_read_only("the age window is shorter than the GC runs that a conversion needs");
-        self.gc.refuse_if_read_only()
+            .end_writes("the age window is shorter than the GC runs that a conversion needs")
     }
 
     fn move_map_pages(&mut self, cause: Cause) -> Result<u32, FtlError> {

@@ -119,10 +119,8 @@ impl<P: Policy> PagedFtl<P> {
             if !holds_map || self.gc.is_read_only() {
                 continue;
             }
-            match self.relocate_block(*block, Cause::Recovery) {
-                Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
-                other => drop(other?),
-            }
+            let emptied = self.relocate_block(*block, Cause::Recovery).map(drop);
+            self.gc.stay_readable(emptied)?;
         }
         Ok(())
     }
@@ -170,12 +168,9 @@ impl<P: Policy> PagedFtl<P> {
     /// Rewrites the pages that the cut may have left unstable, so that they keep the content that
     /// this mount has read.
     fn rewrite(&mut self, rewrites: &mut Rewrites) -> Result<(), FtlError> {
-        match rewrites.program(self) {
-            Ok(programmed) => self.stats.mount.pages_discarded += programmed,
-            Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
-            Err(other) => return Err(other),
-        }
-        Ok(())
+        let programmed = rewrites.program(self);
+        let counted = programmed.map(|pages| self.stats.mount.pages_discarded += pages);
+        self.gc.stay_readable(counted)
     }
 
     /// Writes the rebuilt mapping pages.
@@ -187,10 +182,8 @@ impl<P: Policy> PagedFtl<P> {
             if self.space.room(MAP) == 0 {
                 self.space.erase_released(Cause::Recovery)?;
             }
-            match self.write_back(*vtpn, Cause::Recovery) {
-                Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
-                other => other?,
-            }
+            let written = self.write_back(*vtpn, Cause::Recovery);
+            self.gc.stay_readable(written)?;
         }
         if rebuilt.is_empty() {
             Ok(())
