@@ -217,11 +217,8 @@ where
         if self.stats.mount.clean || self.gc.is_read_only() {
             return Ok(());
         }
-        match self.gc_until(self.gc.threshold + 1) {
-            // Reads still work.
-            Err(FtlError::ReadOnly(_)) => Ok(()),
-            other => other,
-        }
+        let collected = self.gc_until(self.gc.threshold + 1);
+        self.gc.stay_readable(collected)
     }
 
     /// Writes the state from which a mount by scan resumes. Space for it is made before: no page is

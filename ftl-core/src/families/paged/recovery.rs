@@ -103,7 +103,7 @@ impl<P: Policy> PagedFtl<P> {
             return Ok(());
         }
         match self.ensure_blocks(0).and_then(|()| self.limit_pending()) {
-            // The device stays readable.
+            // The GC after the mount has the pages reserved for padding, too, and decides.
             Err(FtlError::ReadOnly(_)) => Ok(()),
             other => other,
         }
