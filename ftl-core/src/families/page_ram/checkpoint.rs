@@ -9,7 +9,6 @@
 
 use super::map::PageMap;
 use super::state::{CHECKPOINT, PageMapFtl};
-use super::trims::Record;
 use crate::addr::Lpn;
 use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
@@ -18,6 +17,7 @@ use crate::format::UNMAPPED;
 use crate::gc::GarbageCollect;
 use crate::ram::{vec_bytes, vec_most};
 use crate::scan::Head;
+use crate::trims::InCheckpoint;
 use nand_model::{Geometry, Ppn};
 use std::collections::HashSet;
 
@@ -52,7 +52,7 @@ pub(super) struct CheckpointHead {
     /// Blocks that were open.
     open: Vec<u32>,
     /// Valid trim records.
-    trims: Vec<(Ppn, Record)>,
+    trims: Vec<(Ppn, InCheckpoint)>,
     /// Blocks known to be erased.
     free: Vec<u32>,
 }
@@ -97,10 +97,10 @@ impl CheckpointHead {
         };
         let (open, free) = (blocks()?, blocks()?);
         let len = usize::try_from(next()?).ok().filter(|n| *n <= available)?;
-        let mut trim = || -> Option<(Ppn, Record)> {
+        let mut trim = || -> Option<(Ppn, InCheckpoint)> {
             Some((
                 Ppn::new(u32::try_from(next()?).ok()?),
-                Record {
+                InCheckpoint {
                     ver: next()?,
                     contained_in: next()?,
                 },
@@ -150,7 +150,7 @@ pub(super) struct LoadedCheckpoint {
     pub(super) begin_epoch: u64,
     pub(super) open: HashSet<u32>,
     pub(super) free: HashSet<u32>,
-    pub(super) trims: Vec<(Ppn, Record)>,
+    pub(super) trims: Vec<(Ppn, InCheckpoint)>,
     /// By map chunk.
     pub(super) coverage: Vec<ChunkCoverage>,
     pub(super) entries: usize,
@@ -324,9 +324,8 @@ impl<M: PageMap> PageMapFtl<M> {
             self.map.map_writer = None;
             self.stats.checkpoints += 1;
             let kept = &self.checkpoints;
-            for ppn in self.map.trims.expire(|set| kept.both_since(set)) {
-                self.space.table.set_invalid(ppn);
-            }
+            let trims = &mut self.map.trims;
+            trims.expire(&mut self.space, |set| kept.both_since(set));
         }
         Ok(())
     }

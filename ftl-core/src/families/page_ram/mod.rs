@@ -12,7 +12,6 @@ mod settings;
 mod state;
 #[cfg(test)]
 mod tests;
-mod trims;
 
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
@@ -28,13 +27,13 @@ use crate::int::count_up;
 use crate::ram::{vec_bytes, vec_most};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
+use crate::trims::UntilCheckpoint;
 use checkpoint::MapWriter;
 pub use map::PageMap;
 use nand_model::{Cause, Chip, Ppn, Profile};
 use settings::Settings;
 pub(crate) use settings::{PARAMS, params_of};
 use state::{CHECKPOINT, GC, HOST, PageMapFtl, PageRam};
-use trims::Trims;
 
 /// Free blocks below which GC no longer waits: a copy target and two more.
 const RESERVE: u32 = 3;
@@ -56,7 +55,7 @@ pub(crate) fn overhead_blocks<M: PageMap>(
     let estimate = logical_pages / geometry.pages_per_block;
     let streams = placement::from_params(params, M::PLACEMENTS, geometry)?.lanes();
     let settings = Settings::new(params, profile, estimate, chunks, streams)?;
-    let trims = 2 * Trims::limit(geometry, chunks).div_ceil(geometry.pages_per_block);
+    let trims = 2 * UntilCheckpoint::limit(geometry, chunks).div_ceil(geometry.pages_per_block);
     Ok(Checkpoints::blocks_needed(geometry, chunks)
         + trims
         + 6
@@ -106,7 +105,7 @@ fn create<M: PageMap>(
         settings,
         pages: M::new(config.logical_pages, params)?,
         mapped: 0,
-        trims: Trims::new(Trims::limit(&geometry, chunks)),
+        trims: UntilCheckpoint::new(UntilCheckpoint::limit(&geometry, chunks)),
         streams,
         map_writer: None,
         last_checkpoint: 0,

@@ -2,16 +2,16 @@
 
 use super::map::PageMap;
 use super::state::{HOST, PageMapFtl};
-use super::trims::Record;
 use crate::addr::Lpn;
 use crate::copy::misplaced;
 use crate::error::FtlError;
 use crate::format::UNMAPPED;
-use crate::format::trim::{self, TrimRange};
-use crate::format::{Flags, OOB_SLOT, Oob, PageTag, Role};
+use crate::format::trim::TrimRange;
+use crate::format::{OOB_SLOT, Oob, Role};
 use crate::gc::{GarbageCollect, GcState};
 use crate::int::to_u32;
 use crate::space::{Space, StreamId};
+use crate::trims::{InCheckpoint, program_record};
 use nand_model::{Cause, Pbn, Ppn};
 
 impl<M: PageMap> GarbageCollect for PageMapFtl<M> {
@@ -182,25 +182,12 @@ impl<M: PageMap> PageMapFtl<M> {
         count: u32,
         ver: u64,
     ) -> Result<(), FtlError> {
-        let mut page = vec![0; self.space.geometry().page_bytes as usize];
-        trim::encode(
-            &[TrimRange {
-                lpn: first.raw(),
-                count,
-                ver,
-            }],
-            &mut page,
-        );
-        let tag = PageTag {
-            role: Role::Trim,
-            flags: Flags::NONE,
-            lpn: first.raw(),
-            ver,
-        };
-        let (ppn, _) = self.space.append(HOST, &[tag], &page, Cause::Trim)?;
+        let lpn = first.raw();
+        let range = TrimRange { lpn, count, ver };
+        let ppn = program_record(&mut self.space, HOST, range, ver)?;
         self.map.trims.add(
             ppn,
-            Record {
+            InCheckpoint {
                 ver,
                 contained_in: self.checkpoints.next_id(),
             },

@@ -13,7 +13,6 @@
 use super::checkpoint::LoadedCheckpoint;
 use super::map::PageMap;
 use super::state::{HOST, PageMapFtl};
-use super::trims::Record;
 use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::error::FtlError;
@@ -24,6 +23,7 @@ use crate::recovery::{
 };
 use crate::scan::{Head, scan_block, scan_heads};
 use crate::space::{Space, StreamId};
+use crate::trims::InCheckpoint;
 use nand_model::{Cause, Pbn, Ppn};
 use std::collections::{HashMap, HashSet};
 
@@ -305,13 +305,13 @@ impl<M: PageMap> PageMapFtl<M> {
         window: &Window,
         rewrites: &mut Rewrites,
     ) -> Result<(), FtlError> {
-        let known: HashMap<u64, Record> = loaded
+        let known: HashMap<u64, InCheckpoint> = loaded
             .trims
             .iter()
             .map(|(_, record)| (record.ver, *record))
             .collect();
         for FoundTrim { at, unstable, .. } in &window.trims {
-            let unknown = Record {
+            let unknown = InCheckpoint {
                 ver: at.oob.tag.ver,
                 contained_in: self.checkpoints.next_id(),
             };

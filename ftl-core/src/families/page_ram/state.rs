@@ -3,12 +3,12 @@
 use super::checkpoint::MapWriter;
 use super::map::PageMap;
 use super::settings::Settings;
-use super::trims::Trims;
 use crate::addr::Lpn;
 use crate::controller::Controller;
 use crate::format::PageTag;
 use crate::gc::placement::DataStreams;
 use crate::space::StreamId;
+use crate::trims::UntilCheckpoint;
 use nand_model::Ppn;
 
 pub(super) const HOST: StreamId = 0;
@@ -20,7 +20,7 @@ pub(crate) struct PageRam<M> {
     pub(super) settings: Settings,
     pub(super) pages: M,
     pub(super) mapped: u64,
-    pub(super) trims: Trims,
+    pub(super) trims: UntilCheckpoint,
     pub(super) streams: DataStreams,
     pub(super) map_writer: Option<MapWriter>,
     /// `pseq` at the start of the last checkpoint.

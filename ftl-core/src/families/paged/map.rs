@@ -9,51 +9,6 @@ use crate::gc::GarbageCollect;
 use crate::stats::{Lookups, SchemeStats};
 use nand_model::{Cause, Geometry, Ppn};
 
-/// One bit per logical page: whether it has data.
-pub(crate) struct Mapped {
-    bits: Vec<u64>,
-    count: u64,
-}
-
-impl Mapped {
-    pub(crate) fn new(logical_pages: u32) -> Self {
-        Mapped {
-            bits: vec![0; (logical_pages as usize).div_ceil(64)],
-            count: 0,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn has(&self, lpn: u32) -> bool {
-        self.bits[lpn as usize / 64] >> (lpn % 64) & 1 == 1
-    }
-
-    #[inline]
-    pub(crate) fn set(&mut self, lpn: u32, mapped: bool) {
-        if self.has(lpn) != mapped {
-            self.bits[lpn as usize / 64] ^= 1 << (lpn % 64);
-            self.count = if mapped {
-                self.count + 1
-            } else {
-                self.count - 1
-            };
-        }
-    }
-
-    /// Returns whether any of the pages has data.
-    pub(crate) fn any(&self, mut pages: std::ops::Range<u32>) -> bool {
-        pages.any(|lpn| self.has(lpn))
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        self.count
-    }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        8 * self.bits.len() as u64
-    }
-}
-
 /// Returns the number of mapping pages of a device.
 pub(crate) fn map_pages(geometry: &Geometry, logical_pages: u32) -> u32 {
     logical_pages.div_ceil(geometry.page_bytes / 4)

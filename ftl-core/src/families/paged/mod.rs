@@ -42,7 +42,7 @@ mod state;
 mod streams;
 #[cfg(test)]
 pub(crate) mod tests;
-mod trims;
+mod unmap;
 mod versions;
 mod window;
 
@@ -60,8 +60,8 @@ use crate::layout::Layout;
 use crate::ram::{RamParam, TRIM_PAGES, vec_bytes, vec_most};
 use crate::space::{Space, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
+use crate::trims::{Mapped, UntilWritten};
 use checkpoint::Writer;
-use map::Mapped;
 pub(crate) use map::map_pages;
 use nand_model::{Cause, Chip, Geometry, PairTable, Pbn, Ppn, Profile};
 use pending::Pending;
@@ -70,7 +70,6 @@ pub(crate) use settings::{Settings, age_window_least, docs};
 use state::{CHECKPOINT, COLD, PagedMap};
 pub(crate) use state::{HOST, MAP, PagedFtl};
 use std::collections::VecDeque;
-pub(crate) use trims::Trims;
 
 /// Returns the maximum number of pages of a checkpoint.
 pub(crate) fn checkpoint_pages(geometry: &Geometry, logical_pages: u32, blocks: u32) -> u32 {
@@ -96,7 +95,7 @@ pub(crate) fn overhead_blocks(
 ) -> u32 {
     let geometry = &profile.geometry;
     let map = (2 * map_pages(geometry, logical_pages)).div_ceil(geometry.pages_per_block) + 1;
-    let trims = Trims::limit(geometry).div_ceil(geometry.pages_per_block) + 1;
+    let trims = UntilWritten::limit(geometry).div_ceil(geometry.pages_per_block) + 1;
     let checkpoints =
         Checkpoints::blocks_needed(geometry, checkpoint_pages(geometry, logical_pages, blocks));
     settings.buffer_blocks.unwrap_or(0)
@@ -465,7 +464,7 @@ impl<P: Policy> PagedFtl<P> {
             mapped: Mapped::new(logical_pages),
             converted: VecDeque::new(),
             converting: false,
-            trims: Trims::default(),
+            trims: UntilWritten::default(),
             writer: None,
             last_checkpoint: 0,
             tags: Vec::new(),

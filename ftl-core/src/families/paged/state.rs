@@ -1,15 +1,14 @@
 //! The state of the family, and its streams.
 
 use super::checkpoint::Writer;
-use super::map::Mapped;
 use super::pending::Pending;
 use super::settings::Settings;
-use super::trims::Trims;
 use crate::controller::Controller;
 use crate::flash::OwnPage;
 use crate::format::PageTag;
 use crate::gc::placement::DataStreams;
 use crate::space::StreamId;
+use crate::trims::{Mapped, UntilWritten};
 use std::collections::VecDeque;
 
 pub(crate) const HOST: StreamId = 0;
@@ -39,7 +38,7 @@ pub(crate) struct PagedMap<P> {
     pub(super) converted: VecDeque<(u64, u64)>,
     /// Set while mapping pages are written during other work: their blocks come from the reserve.
     pub(super) converting: bool,
-    pub(crate) trims: Trims,
+    pub(crate) trims: UntilWritten,
     pub(super) writer: Option<Writer>,
     /// `pseq` at the start of the last checkpoint.
     pub(super) last_checkpoint: u64,

@@ -16,13 +16,13 @@
 use super::map::entry_at;
 use super::policy::Policy;
 use super::state::PagedFtl;
-use super::trims::{Record, covers};
 use super::window::{Trim, Window, is_data};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::Role;
 use crate::format::trim::{self, TrimRange};
 use crate::recovery::{FoundTrim, MapCandidate, Rewrites, Version, read_page, read_trims, resolve};
+use crate::trims::{OfMapPages, covers};
 use nand_model::{Cause, Ppn};
 
 /// A mapping page and its newest readable version.
@@ -429,7 +429,7 @@ impl<P: Policy> PagedFtl<P> {
             if !touched.is_empty() {
                 self.map.trims.add(
                     seq,
-                    Record {
+                    OfMapPages {
                         ppn: at.ppn,
                         range,
                         touched,

@@ -24,7 +24,7 @@ mod recovery;
 mod slices;
 mod state;
 mod tables;
-mod trims;
+mod unmap;
 
 pub(crate) use lists::Lists;
 pub(crate) use policy::Policy;

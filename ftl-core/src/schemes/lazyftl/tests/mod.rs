@@ -6,9 +6,10 @@ use crate::block_table::State;
 use crate::families::paged::tests::{
     self as common, Subject, assert_sound, config, content, profile, read, write,
 };
-use crate::families::paged::{HOST, MAP, Trims, map_pages};
+use crate::families::paged::{HOST, MAP, map_pages};
 use crate::ftl::Ftl;
 use crate::gc::GarbageCollect;
+use crate::trims::UntilWritten;
 use crate::{Lpn, Start};
 use nand_model::store::{MemStore, OobOnlyStore};
 use nand_model::{BlockFault, Cause, Fault, FaultPlan, Nanos, Pbn, SplitMix};
@@ -290,7 +291,7 @@ fn trims_alone_do_not_fill_the_device() {
         if step % 100 == 0 {
             ftl.trim(0, Lpn::new(0), pages).unwrap();
         }
-        assert!(ftl.map.trims.len() as u32 <= Trims::limit(&ftl.space.geometry()));
+        assert!(ftl.map.trims.len() as u32 <= UntilWritten::limit(&ftl.space.geometry()));
     }
     assert_sound(&mut ftl);
     ftl.trim(0, Lpn::new(0), pages).unwrap();

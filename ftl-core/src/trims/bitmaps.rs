@@ -1,35 +1,21 @@
-//! Trims of schemes without mapping pages and without a page map to put into checkpoints: their
-//! records on flash, and the bound of these.
+//! Trims of schemes without mapping pages and without a page map to put into checkpoints.
 //!
-//! A trim programs a TRIM page with its range before it is acknowledged. If there are too many,
-//! each trim also writes one *bitmap*: the logical pages of a chunk that are unmapped, as of a
-//! version. TRIM pages that are wholly in chunks with a newer bitmap are obsolete. So there are
-//! never more than two bitmaps per chunk and [`Trims::limit`] records. All pages of a block of them
-//! become obsolete sooner or later.
+//! If there are too many records, each trim also writes one *bitmap*: the logical pages of a chunk
+//! that are unmapped, as of a version. TRIM pages that are wholly in chunks with a newer bitmap are
+//! obsolete. So there are never more than two bitmaps per chunk and [`Trims::limit`] records. All
+//! pages of a block of them become obsolete sooner or later.
 //!
-//! Invariants: every TRIM page on flash stays true forever ("nothing older than this version"), so
-//! a mount may find obsolete ones. A page is released only when a newer one, or newer data,
-//! replaces all of its content. Then its block is released, and [`crate::space`] erases that only
-//! when everything programmed before the release is safe. If power fails anywhere, a mount finds
-//! the newest of each and, until then, the older ones.
+//! If power fails anywhere, a mount finds the newest of each and, until then, the older ones.
 
+use super::mapped::Mapped;
+use super::pages::{TrimPages, program_page};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimBitmap, TrimRange};
-use crate::format::{Flags, PageTag, Role};
 use crate::int::{index, to_u32, to_u64};
-use crate::ram::{tree_bytes, tree_most, vec_bytes};
+use crate::ram::vec_bytes;
 use crate::space::{Space, StreamId};
-use nand_model::{Cause, Geometry, Ppn};
-use std::collections::BTreeMap;
-
-/// Range of a valid TRIM page, and its version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Extent {
-    lpn: u32,
-    count: u32,
-    ver: u64,
-}
+use nand_model::{Geometry, Ppn};
 
 /// The content of a TRIM page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,10 +54,9 @@ impl TrimPage {
 pub(crate) struct Trims {
     stream: StreamId,
     logical_pages: u32,
-    /// One bit per logical page: mapped.
-    mapped: Vec<u64>,
-    mapped_pages: u64,
-    live: BTreeMap<Ppn, Extent>,
+    mapped: Mapped,
+    /// Ranges of the valid TRIM pages.
+    live: TrimPages<TrimRange>,
     /// Version of the newest bitmap, by chunk; 0 if there is none.
     bitmaps: Vec<u64>,
     next_chunk: usize,
@@ -84,9 +69,8 @@ impl Trims {
         Trims {
             stream,
             logical_pages,
-            mapped: vec![0; index(logical_pages.div_ceil(64))],
-            mapped_pages: 0,
-            live: BTreeMap::new(),
+            mapped: Mapped::new(logical_pages),
+            live: TrimPages::new(),
             bitmaps: vec![0; index(Self::chunks(geometry, logical_pages))],
             next_chunk: 0,
             limit: Self::limit(geometry, logical_pages),
@@ -115,12 +99,12 @@ impl Trims {
 
     #[inline]
     pub(crate) fn is_mapped(&self, lpn: Lpn) -> bool {
-        self.mapped[lpn.index() / 64] >> (lpn.index() % 64) & 1 == 1
+        self.mapped.has(lpn.raw())
     }
 
     /// Returns the number of mapped logical pages.
     pub(crate) fn mapped_pages(&self) -> u64 {
-        self.mapped_pages
+        self.mapped.count()
     }
 
     /// Returns the number of valid TRIM pages.
@@ -129,7 +113,7 @@ impl Trims {
     }
 
     pub(crate) fn holds(&self, ppn: Ppn) -> bool {
-        self.live.contains_key(&ppn)
+        self.live.contains(ppn)
     }
 
     /// Marks the page mapped. Returns whether it was unmapped.
@@ -139,21 +123,13 @@ impl Trims {
             lpn.raw() < self.logical_pages,
             "logical page {lpn} does not exist"
         );
-        let (word, bit) = (&mut self.mapped[lpn.index() / 64], 1 << (lpn.index() % 64));
-        let new = *word & bit == 0;
-        *word |= bit;
-        self.mapped_pages += u64::from(new);
-        new
+        self.mapped.set(lpn.raw(), true)
     }
 
     /// Marks the page unmapped; it was mapped before.
     pub(crate) fn unmap(&mut self, lpn: Lpn) {
-        assert!(
-            self.is_mapped(lpn),
-            "logical page {lpn} is already unmapped"
-        );
-        self.mapped[lpn.index() / 64] &= !(1 << (lpn.index() % 64));
-        self.mapped_pages -= 1;
+        let was_mapped = self.mapped.set(lpn.raw(), false);
+        assert!(was_mapped, "logical page {lpn} is already unmapped");
     }
 
     /// Programs the record of a trim, which is in effect once it is on flash.
@@ -170,9 +146,10 @@ impl Trims {
             "trim of {count} logical pages from {lpn} on is empty or exceeds the device: {} logical pages",
             self.logical_pages
         );
-        let taken = trim::encode(&[TrimRange { lpn, count, ver }], &mut self.page);
+        let range = TrimRange { lpn, count, ver };
+        let taken = trim::encode(&[range], &mut self.page);
         assert_eq!(taken, 1, "a page takes the record of one trim");
-        self.program(space, Extent { lpn, count, ver })
+        self.program(space, range)
     }
 
     /// Returns whether the caller must call [`Trims::write_bitmap`] once per further record.
@@ -201,60 +178,46 @@ impl Trims {
             bits,
         }
         .encode(&mut self.page);
-        self.program(space, Extent { lpn, count, ver })?;
+        self.program(space, TrimRange { lpn, count, ver })?;
         self.bitmaps[self.next_chunk] = ver;
         self.next_chunk = (self.next_chunk + 1) % self.bitmaps.len();
         self.invalidate_superseded(space);
         Ok(())
     }
 
-    fn program(&mut self, space: &mut Space, extent: Extent) -> Result<(), FtlError> {
-        let tag = PageTag {
-            role: Role::Trim,
-            flags: Flags::NONE,
-            lpn: extent.lpn,
-            ver: extent.ver,
-        };
-        let (ppn, _) = space.append(self.stream, &[tag], &self.page, Cause::Trim)?;
-        let other = self.live.insert(ppn, extent);
-        assert!(other.is_none(), "page {ppn} already has a trim record");
+    fn program(&mut self, space: &mut Space, extent: TrimRange) -> Result<(), FtlError> {
+        let TrimRange { lpn, ver, .. } = extent;
+        let ppn = program_page(space, self.stream, lpn, ver, &self.page)?;
+        self.live.add(ppn, extent);
         Ok(())
     }
 
     fn invalidate_superseded(&mut self, space: &mut Space) {
         let capacity = TrimBitmap::capacity(space.geometry().page_bytes);
         let bitmaps = &self.bitmaps;
-        self.live.retain(|ppn, extent| {
+        self.live.expire(space, |extent| {
             let chunks = extent.lpn / capacity..=(extent.lpn + extent.count.max(1) - 1) / capacity;
-            let superseded = bitmaps[index(*chunks.start())..=index(*chunks.end())]
+            bitmaps[index(*chunks.start())..=index(*chunks.end())]
                 .iter()
-                .all(|ver| *ver > extent.ver);
-            if superseded {
-                space.table.set_invalid(*ppn);
-            }
-            !superseded
+                .all(|ver| *ver > extent.ver)
         });
     }
 
     /// Updates the location of a relocated TRIM page.
     pub(crate) fn on_relocate(&mut self, from: Ppn, to: Ppn) {
-        let extent = self.live.remove(&from).expect("the trim page is listed");
-        let other = self.live.insert(to, extent);
-        assert!(other.is_none(), "page {to} already has a trim record");
+        self.live.on_relocate(from, to);
     }
 
     /// Adds a TRIM page that a mount found and that has no newer copy. It is valid from then on.
     pub(crate) fn adopt(&mut self, ppn: Ppn, content: &TrimPage) {
         let extent = match content {
-            TrimPage::Record(TrimRange { lpn, count, ver }) => Extent {
+            TrimPage::Record(range) => *range,
+            TrimPage::Bitmap(TrimBitmap {
+                lpn, count, ver, ..
+            }) => TrimRange {
                 lpn: *lpn,
                 count: *count,
                 ver: *ver,
-            },
-            TrimPage::Bitmap(bitmap) => Extent {
-                lpn: bitmap.lpn,
-                count: bitmap.count,
-                ver: bitmap.ver,
             },
         };
         assert!(
@@ -264,8 +227,7 @@ impl Trims {
             extent.lpn + extent.count,
             self.logical_pages
         );
-        let other = self.live.insert(ppn, extent);
-        assert!(other.is_none(), "page {ppn} has two trims");
+        self.live.add(ppn, extent);
         if let TrimPage::Bitmap(bitmap) = content {
             let chunk = bitmap.lpn / TrimBitmap::capacity(to_u32(self.page.len()));
             if let Some(newest) = self.bitmaps.get_mut(index(chunk)) {
@@ -288,12 +250,11 @@ impl Trims {
 
     /// Returns the bytes of bitmaps and records: now, and at most.
     pub(crate) fn ram(&self) -> (u64, u64) {
-        let fixed = vec_bytes::<u64>(self.mapped.capacity() + self.bitmaps.capacity())
+        let fixed = self.mapped.bytes()
+            + vec_bytes::<u64>(self.bitmaps.capacity())
             + vec_bytes::<u8>(self.page.capacity());
         let most = u64::from(self.limit) + 3 * to_u64(self.bitmaps.len());
-        (
-            fixed + tree_bytes::<Ppn, Extent>(self.live.len()),
-            fixed + tree_most::<Ppn, Extent>(most),
-        )
+        let (now, most) = self.live.ram(most);
+        (fixed + now, fixed + most)
     }
 }

@@ -5,91 +5,22 @@
 //! dirty entry. A mapping page that is covered as a whole is dropped from the directory instead,
 //! without a program. It must be readable for that: it names the pages that become invalid.
 //!
-//! A record is valid while a mapping page needs it. A mapping page that it touches needs it until a
-//! version on flash contains the trim. The need also ends when a newer record touches the mapping
-//! page and covers it as a whole. A newer record that found no mapped page there does not touch it.
-//! The newer record may expire while the tombstones of the older one are still pending; then only
-//! the older record restores them at a mount. There are at most as many records as pages in a
-//! block. At that limit, the records with the fewest mapping pages to write are made obsolete. If
-//! power fails, mount replays the records that a mapping page does not contain.
+//! A record is valid while a mapping page needs it (`trims/until_written.rs`). At the limit of their
+//! number, the records with the fewest mapping pages to write are made obsolete. If power fails,
+//! mount replays the records that a mapping page does not contain.
 
 use super::pending::Change;
 use super::policy::Policy;
 use super::state::{MAP, PagedFtl};
 use crate::error::FtlError;
-use crate::format::trim::{self, TrimRange};
-use crate::format::{Flags, PageTag, Role};
-use crate::ram::{tree_bytes, tree_most, vec_bytes, vec_most};
-use nand_model::{Cause, Geometry, Ppn};
-use std::collections::BTreeMap;
-
-/// A valid trim record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
-    pub(crate) ppn: Ppn,
-    pub(crate) range: TrimRange,
-    /// Mapping pages in which it trimmed a page.
-    pub(crate) touched: Vec<u32>,
-}
-
-/// Valid records, by the program number of their trim.
-#[derive(Debug, Default)]
-pub(crate) struct Trims {
-    live: BTreeMap<u64, Record>,
-}
-
-impl Trims {
-    /// Returns the maximum number of valid records.
-    pub(crate) fn limit(geometry: &Geometry) -> u32 {
-        geometry.pages_per_block
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.live.len()
-    }
-
-    /// Returns the bytes of the records: now, and at most. A trim touches at most `pages` mapping
-    /// pages.
-    pub(crate) fn ram(&self, geometry: &Geometry, pages: u64) -> (u64, u64) {
-        let touched = self.live.values();
-        let touched = touched.map(|record| vec_bytes::<u32>(record.touched.capacity()));
-        let limit = Self::limit(geometry) as u64 + 1;
-        (
-            tree_bytes::<u64, Record>(self.live.len()) + touched.sum::<u64>(),
-            tree_most::<u64, Record>(limit) + limit * vec_most::<u32>(pages),
-        )
-    }
-
-    pub(crate) fn add(&mut self, seq: u64, record: Record) {
-        let known = self.live.insert(seq, record);
-        assert!(known.is_none(), "trim record {seq} is already listed");
-    }
-
-    pub(crate) fn on_relocate(&mut self, seq: u64, to: Ppn) {
-        self.live
-            .get_mut(&seq)
-            .expect("the trim record is listed")
-            .ppn = to;
-    }
-
-    pub(crate) fn get(&self, seq: u64) -> Option<&Record> {
-        self.live.get(&seq)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Record)> {
-        self.live.iter().map(|(seq, record)| (*seq, record))
-    }
-}
-
-/// Returns whether the range covers all of these pages.
-pub(crate) fn covers(range: &TrimRange, pages: &std::ops::Range<u32>) -> bool {
-    range.lpn <= pages.start && pages.end <= range.lpn + range.count
-}
+use crate::format::trim::TrimRange;
+use crate::trims::{OfMapPages, UntilWritten, covers, program_record};
+use nand_model::Cause;
 
 impl<P: Policy> PagedFtl<P> {
     /// Trims a range, so that it reads as zeros.
     pub(crate) fn trim_range(&mut self, first: u32, count: u32) -> Result<(), FtlError> {
-        if self.map.trims.len() as u32 >= Trims::limit(&self.space.geometry()) {
+        if self.map.trims.len() as u32 >= UntilWritten::limit(&self.space.geometry()) {
             self.retire_records()?;
         }
         self.ensure_space(MAP)?;
@@ -133,16 +64,8 @@ impl<P: Policy> PagedFtl<P> {
 
     /// Programs a record, which is valid from then on.
     fn write_record(&mut self, range: TrimRange) -> Result<u64, FtlError> {
-        let mut page = vec![0; self.space.geometry().page_bytes as usize];
-        trim::encode(&[range], &mut page);
         let seq = self.space.flash.pseq() + 1;
-        let tag = PageTag {
-            role: Role::Trim,
-            flags: Flags::NONE,
-            lpn: range.lpn,
-            ver: seq,
-        };
-        let ppn = self.space.append(MAP, &[tag], &page, Cause::Trim)?.0;
+        let ppn = program_record(&mut self.space, MAP, range, seq)?;
         let end = range.lpn + range.count;
         let mapped = |vtpn: &u32| {
             let pages = self.pages_of(*vtpn);
@@ -155,7 +78,7 @@ impl<P: Policy> PagedFtl<P> {
             .collect();
         self.map.trims.add(
             seq,
-            Record {
+            OfMapPages {
                 ppn,
                 range,
                 touched,
@@ -196,40 +119,13 @@ impl<P: Policy> PagedFtl<P> {
         Ok(())
     }
 
-    /// Returns the mapping pages that still need this record.
-    fn unwritten(&self, seq: u64, record: &Record) -> Vec<u32> {
-        let open = |vtpn: &u32| {
-            let pages = self.pages_of(*vtpn);
-            let replaces =
-                |newer: &Record| newer.touched.contains(vtpn) && covers(&newer.range, &pages);
-            self.map.upto[*vtpn as usize] < seq
-                && !self
-                    .map
-                    .trims
-                    .live
-                    .range(seq + 1..)
-                    .any(|(_, newer)| replaces(newer))
-        };
-        record.touched.iter().copied().filter(open).collect()
-    }
-
     /// Removes the records that no mapping page needs. Their blocks are erased when their
     /// replacements are safe.
     pub(crate) fn expire_records(&mut self) {
-        let expired: Vec<u64> = self
-            .map
-            .trims
-            .iter()
-            .filter(|(seq, r)| self.unwritten(*seq, r).is_empty())
-            .map(|(seq, _)| seq)
-            .collect();
+        let map = &self.map;
+        let expired = map.trims.expired(&map.upto, |vtpn| self.pages_of(vtpn));
         for seq in expired {
-            let record = self
-                .map
-                .trims
-                .live
-                .remove(&seq)
-                .expect("the trim record is listed");
+            let record = self.map.trims.remove(seq);
             self.space.table.set_invalid(record.ppn);
         }
     }
@@ -237,13 +133,14 @@ impl<P: Policy> PagedFtl<P> {
     /// Makes a quarter of the records obsolete: those with the fewest mapping pages to write.
     fn retire_records(&mut self) -> Result<(), FtlError> {
         self.expire_records();
-        let keep = (Trims::limit(&self.space.geometry()) * 3 / 4) as usize;
+        let keep = (UntilWritten::limit(&self.space.geometry()) * 3 / 4) as usize;
         while self.map.trims.len() > keep {
-            let cheapest = self
-                .map
-                .trims
+            let (trims, upto) = (&self.map.trims, &self.map.upto);
+            let unwritten =
+                |seq, record| trims.unwritten(seq, record, upto, |vtpn| self.pages_of(vtpn));
+            let cheapest = trims
                 .iter()
-                .map(|(seq, record)| (self.unwritten(seq, record), seq));
+                .map(|(seq, record)| (unwritten(seq, record), seq));
             let Some((pages, _)) = cheapest.min_by_key(|(pages, seq)| (pages.len(), *seq)) else {
                 break;
             };
