@@ -36,7 +36,7 @@ GROUPS = {
         "ftl-core/src/families/paged/versions.rs",
         "ftl-core/src/families/paged/window.rs",
         "ftl-core/src/schemes/*/recovery.rs",
-        "ftl-core/src/checkpoint.rs",
+        "ftl-core/src/checkpoint/sets.rs",
         "ftl-core/src/format/*.rs",
     ],
     "store": ["nand-model/src/store/**/*.rs", "nand-model/src/image/**/*.rs"],

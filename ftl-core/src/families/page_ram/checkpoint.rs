@@ -10,34 +10,17 @@
 use super::map::PageMap;
 use super::state::{CHECKPOINT, PageMapFtl};
 use crate::addr::Lpn;
-use crate::checkpoint::{Checkpoints, Found};
+use crate::checkpoint::{CheckpointWriter, Checkpoints, Composed, Found, WriteCheckpoints};
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
 use crate::format::UNMAPPED;
 use crate::gc::GarbageCollect;
-use crate::ram::{vec_bytes, vec_most};
+use crate::ram::vec_most;
 use crate::scan::Head;
+use crate::space::Space;
 use crate::trims::InCheckpoint;
 use nand_model::{Geometry, Ppn};
 use std::collections::HashSet;
-
-/// A checkpoint in progress: its head as composed at the start, then the map in chunks. Each chunk
-/// has the state of the map when the chunk is written.
-pub(super) struct MapWriter {
-    head: Vec<u8>,
-    clean: bool,
-}
-
-impl MapWriter {
-    pub(super) fn bytes(&self) -> u64 {
-        vec_bytes::<u8>(self.head.capacity())
-    }
-
-    /// Returns the bytes at most of a head with this many trim records and blocks.
-    pub(super) fn bytes_most(records: u64, blocks: u64) -> u64 {
-        vec_most::<u8>(64 + 12 * records + 4 * blocks)
-    }
-}
 
 /// Content of a checkpoint's head.
 pub(super) struct CheckpointHead {
@@ -120,27 +103,27 @@ impl CheckpointHead {
     }
 }
 
-impl MapWriter {
-    fn map_chunks(geometry: &Geometry, logical_pages: u32) -> u32 {
-        logical_pages.div_ceil(Self::entries(geometry))
-    }
+fn map_chunks(geometry: &Geometry, logical_pages: u32) -> u32 {
+    logical_pages.div_ceil(entries_per_chunk(geometry))
+}
 
-    /// Returns the number of map entries per chunk.
-    fn entries(geometry: &Geometry) -> u32 {
-        (Checkpoints::chunk_bytes(geometry) - CHUNK_VER) as u32 / 4
-    }
+/// Returns the number of map entries per chunk.
+fn entries_per_chunk(geometry: &Geometry) -> u32 {
+    (Checkpoints::chunk_bytes(geometry) - CHUNK_VER) as u32 / 4
+}
 
-    /// Returns the pages of a checkpoint, with room for a typical head.
-    pub(super) fn chunks(geometry: &Geometry, logical_pages: u32) -> u32 {
-        Self::map_chunks(geometry, logical_pages) + 1
-    }
+/// Returns the pages of a checkpoint, with room for a typical head.
+pub(super) fn chunks(geometry: &Geometry, logical_pages: u32) -> u32 {
+    map_chunks(geometry, logical_pages) + 1
+}
+
+/// Returns the bytes at most of a head with this many trim records and blocks.
+pub(super) fn head_bytes_most(records: u64, blocks: u64) -> u64 {
+    vec_most::<u8>(64 + 12 * records + 4 * blocks)
 }
 
 /// Bytes before a map chunk's entries: the first version that the chunk does not contain.
 pub(super) const CHUNK_VER: usize = 8;
-
-/// Chunks written per host program while a checkpoint is in progress.
-pub(super) const CHUNKS_PER_PROGRAM: u32 = 1;
 
 /// The newest complete checkpoint without its map, which the mount has loaded. Without a
 /// checkpoint, every record is newer.
@@ -173,161 +156,96 @@ pub(super) struct ChunkCoverage {
     pub(super) ver: u64,
 }
 
-impl<M: PageMap> PageMapFtl<M> {
-    /// Advances the checkpoint after `programs` host programs: begins one when it is due, and
-    /// writes a few chunks.
+impl<M: PageMap> WriteCheckpoints for PageMapFtl<M> {
     #[inline]
-    pub(super) fn advance_checkpoint(&mut self, programs: u32) -> Result<(), FtlError> {
-        if self.map.map_writer.is_some() || self.checkpoint_due() {
-            self.write_chunks(programs)
-        } else {
-            Ok(())
-        }
+    fn checkpoint_parts(&mut self) -> (&mut Space, &mut Checkpoints, &mut CheckpointWriter) {
+        (&mut self.space, &mut self.checkpoints, &mut self.map.writer)
     }
 
+    /// Trim records are valid until checkpoints contain them: without checkpoints they would fill
+    /// the flash.
     #[inline]
-    pub(super) fn checkpoint_due(&self) -> bool {
-        let interval = self.map.settings.checkpoint_interval;
-        let aged = interval > 0 && self.space.flash.pseq() - self.map.last_checkpoint >= interval;
-        // Trim records are valid until checkpoints contain them: without checkpoints they would
-        // fill the flash.
-        aged || self.gc.wants_checkpoint
-            || self.map.trims.checkpoint_due(self.checkpoints.next_id())
+    fn wants_chunk(&self) -> bool {
+        let (map, next) = (&self.map, self.checkpoints.next_id());
+        map.writer.is_in_progress()
+            || map.writer.is_due(self.space.flash.pseq())
+            || self.gc.wants_checkpoint
+            || map.trims.checkpoint_due(next)
     }
 
-    #[cold]
-    pub(super) fn write_chunks(&mut self, programs: u32) -> Result<(), FtlError> {
-        if self.map.map_writer.is_none() {
-            self.gc.wants_checkpoint = false;
-            self.begin_checkpoint(false)?;
-        }
-        for _ in 0..programs * CHUNKS_PER_PROGRAM {
-            if self.map.map_writer.is_some() {
-                self.write_chunk()?;
-            }
-        }
-        Ok(())
+    fn make_room_for_chunk(&mut self) -> Result<(), FtlError> {
+        self.ensure_space(CHECKPOINT)
     }
 
-    /// Writes the rest of the checkpoint in progress, if there is one.
-    fn finish_checkpoint(&mut self) -> Result<(), FtlError> {
-        while self.map.map_writer.is_some() {
-            self.write_chunk()?;
-        }
-        Ok(())
-    }
-
-    /// Writes a checkpoint at once; the device is idle and stays idle.
-    pub(super) fn write_whole_checkpoint(&mut self) -> Result<(), FtlError> {
-        if self.map.settings.checkpoint_interval == 0 {
-            return Ok(());
-        }
-        self.finish_checkpoint()?;
-        // Make room for all of it first: the next mount would scan the pages that GC programs after
-        // the start.
-        let geometry = self.space.geometry();
-        let pages = MapWriter::chunks(&geometry, self.logical_pages);
-        self.gc_until(self.gc.threshold + 2 + pages.div_ceil(geometry.pages_per_block))?;
-        self.level_wear()?;
-        self.begin_checkpoint(true)?;
-        self.finish_checkpoint()
-    }
-
-    pub(super) fn begin_checkpoint(&mut self, clean: bool) -> Result<(), FtlError> {
-        self.ensure_space(CHECKPOINT)?;
-        if clean {
-            // Mount never continues a block, so it need not scan these again.
+    fn compose(&mut self, is_clean: bool) -> Result<Composed, FtlError> {
+        if is_clean {
             (0..self.space.streams()).try_for_each(|stream| self.space.seal(stream))?;
         }
         let open = (0..self.space.streams())
             .filter_map(|stream| self.space.open_block(stream))
             .map(|(block, _)| block.raw());
         let head = CheckpointHead {
-            clean,
+            clean: is_clean,
             begin_pseq: self.space.flash.pseq(),
             begin_epoch: self.space.next_epoch(),
             next_ver: self.next_ver,
             logical_pages: self.logical_pages,
             open: open.collect(),
             trims: self.map.trims.iter().collect(),
-            free: if clean {
+            free: if is_clean {
                 self.space.confirmed_free()
             } else {
                 Vec::new()
             },
-        }
-        .encode();
-        let geometry = self.space.geometry();
-        let head_chunks = head.len().div_ceil(Checkpoints::chunk_bytes(&geometry)) as u32;
-        let total = head_chunks + MapWriter::map_chunks(&geometry, self.logical_pages);
-        self.checkpoints.begin(&mut self.space, total)?;
-        self.map.last_checkpoint = self.space.flash.pseq();
-        self.map.map_writer = Some(MapWriter { head, clean });
-        Ok(())
+        };
+        Ok(Composed {
+            bytes: head.encode(),
+            later_chunks: map_chunks(&self.space.geometry(), self.logical_pages),
+            is_clean,
+        })
     }
 
-    pub(super) fn write_chunk(&mut self) -> Result<(), FtlError> {
-        // Room for a clean checkpoint was made before it began: pages relocated now would be newer
-        // than it.
-        if self
-            .map
-            .map_writer
-            .as_ref()
-            .is_some_and(|writer| !writer.clean)
-        {
-            self.ensure_space(CHECKPOINT)?;
+    /// A part of the map.
+    fn later_chunk(&self, number: u32) -> Vec<u8> {
+        let entries = entries_per_chunk(&self.space.geometry());
+        let first = number * entries;
+        assert!(
+            first < self.logical_pages,
+            "map chunk {number} begins at page {first} of {}",
+            self.logical_pages
+        );
+        let part = first..(first + entries).min(self.logical_pages);
+        let entries = part.flat_map(|lpn| {
+            let ppn = self.map.pages.get(Lpn::new(lpn));
+            ppn.map_or(UNMAPPED, Ppn::raw).to_le_bytes()
+        });
+        let ver = self.next_ver.to_le_bytes();
+        ver.into_iter().chain(entries).collect()
+    }
+
+    fn note_complete(&mut self) {
+        self.stats.checkpoints += 1;
+        let (kept, trims) = (&self.checkpoints, &mut self.map.trims);
+        trims.expire(&mut self.space, |set| kept.both_since(set));
+    }
+}
+
+impl<M: PageMap> PageMapFtl<M> {
+    /// Writes a checkpoint at once; the device is idle and stays idle.
+    pub(super) fn write_whole_checkpoint(&mut self) -> Result<(), FtlError> {
+        if !self.map.writer.has_interval() {
+            return Ok(());
         }
+        self.finish_checkpoint()?;
+        // Make room for all of it first: the next mount would scan the pages that GC programs after
+        // the start.
         let geometry = self.space.geometry();
-        let size = Checkpoints::chunk_bytes(&geometry);
-        let writer = self
-            .map
-            .map_writer
-            .as_ref()
-            .expect("a checkpoint is in progress");
-        let number = self
-            .checkpoints
-            .next_chunk()
-            .expect("a checkpoint is in progress") as usize;
-        let head_chunks = writer.head.len().div_ceil(size);
-        let payload: Vec<u8> = if number < head_chunks {
-            writer
-                .head
-                .chunks(size)
-                .nth(number)
-                .expect("the number is below that of the head chunks")
-                .to_vec()
-        } else {
-            let entries = MapWriter::entries(&geometry);
-            let first = (number - head_chunks) as u32 * entries;
-            assert!(
-                first < self.logical_pages,
-                "chunk {number} begins at page {first} of {}",
-                self.logical_pages
-            );
-            let part = first..(first + entries).min(self.logical_pages);
-            let entries = part.flat_map(|lpn| {
-                let ppn = self.map.pages.get(Lpn::new(lpn));
-                ppn.map_or(UNMAPPED, Ppn::raw).to_le_bytes()
-            });
-            self.next_ver
-                .to_le_bytes()
-                .into_iter()
-                .chain(entries)
-                .collect()
-        };
-        let upto = self.space.flash.pseq();
-        if self
-            .checkpoints
-            .write(&mut self.space, &payload, upto)?
-            .is_some()
-        {
-            self.map.map_writer = None;
-            self.stats.checkpoints += 1;
-            let kept = &self.checkpoints;
-            let trims = &mut self.map.trims;
-            trims.expire(&mut self.space, |set| kept.both_since(set));
-        }
-        Ok(())
+        let pages = chunks(&geometry, self.logical_pages);
+        self.gc_until(self.gc.threshold + 2 + pages.div_ceil(geometry.pages_per_block))?;
+        self.level_wear()?;
+        self.make_room_for_chunk()?;
+        self.begin_checkpoint(true)?;
+        self.finish_checkpoint()
     }
 
     pub(super) fn load_checkpoint(
@@ -346,8 +264,8 @@ impl<M: PageMap> PageMapFtl<M> {
 
     pub(super) fn read_checkpoint(&mut self, set: &Found) -> Result<LoadedCheckpoint, FtlError> {
         let geometry = self.space.geometry();
-        let entries = MapWriter::entries(&geometry) as usize;
-        let map_chunks = MapWriter::map_chunks(&geometry, self.logical_pages) as usize;
+        let entries = entries_per_chunk(&geometry) as usize;
+        let map_chunks = map_chunks(&geometry, self.logical_pages) as usize;
         let damaged = |what: &str| FtlError::Corrupt(format!("checkpoint {}: {what}", set.id));
         let mut chunks = set.chunks();
         let head_chunks = (chunks.len())

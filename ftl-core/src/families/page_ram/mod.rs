@@ -14,7 +14,7 @@ mod state;
 mod tests;
 
 use crate::addr::Lpn;
-use crate::checkpoint::Checkpoints;
+use crate::checkpoint::{CheckpointWriter, Checkpoints, WriteCheckpoints};
 use crate::config::{FtlConfig, Params};
 use crate::controller::{Controller, Mapping, check_size, ram_entry};
 use crate::error::FtlError;
@@ -28,7 +28,6 @@ use crate::ram::{vec_bytes, vec_most};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use crate::trims::UntilCheckpoint;
-use checkpoint::MapWriter;
 pub use map::PageMap;
 use nand_model::{Cause, Chip, Ppn, Profile};
 use settings::Settings;
@@ -51,7 +50,7 @@ pub(crate) fn overhead_blocks<M: PageMap>(
     params: &Params,
 ) -> Result<u32, FtlError> {
     let geometry = &profile.geometry;
-    let chunks = MapWriter::chunks(geometry, logical_pages);
+    let chunks = checkpoint::chunks(geometry, logical_pages);
     let estimate = logical_pages / geometry.pages_per_block;
     let streams = placement::from_params(params, M::PLACEMENTS, geometry)?.lanes();
     let settings = Settings::new(params, profile, estimate, chunks, streams)?;
@@ -79,7 +78,7 @@ fn create<M: PageMap>(
 ) -> Result<PageMapFtl<M>, FtlError> {
     let geometry = *chip.geometry();
     check_size(&geometry, config.logical_pages)?;
-    let chunks = MapWriter::chunks(&geometry, config.logical_pages);
+    let chunks = checkpoint::chunks(&geometry, config.logical_pages);
     let params = &config.params;
     let placement = placement::from_params(params, M::PLACEMENTS, &geometry)?;
     let settings = Settings::new(
@@ -102,13 +101,11 @@ fn create<M: PageMap>(
     let streams = DataStreams::new(placement, &mut space, host, copies);
     gc.set_policy(policy::from_params(params, M::POLICIES)?, &mut space);
     let map = PageRam {
-        settings,
         pages: M::new(config.logical_pages, params)?,
         mapped: 0,
         trims: UntilCheckpoint::new(UntilCheckpoint::limit(&geometry, chunks)),
         streams,
-        map_writer: None,
-        last_checkpoint: 0,
+        writer: CheckpointWriter::new(settings.checkpoint_interval),
         tags: Vec::new(),
     };
     let pages = config.logical_pages;
@@ -202,10 +199,10 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
         let (trims, trims_most) = self.map.trims.ram();
         let blocks = geometry.blocks as u64;
         let placement = self.map.streams.bytes();
-        let head = self.map.map_writer.as_ref().map_or(0, MapWriter::bytes);
+        let head = self.map.writer.bytes();
         let tags = vec_bytes::<PageTag>(self.map.tags.capacity());
         let records = 3 * self.map.trims.limit_of_records();
-        let work_most = MapWriter::bytes_most(records, blocks)
+        let work_most = checkpoint::head_bytes_most(records, blocks)
             + vec_most::<PageTag>(geometry.pages_per_block as u64);
         vec![
             ram_entry(RamPart::Map, self.logical_pages as u64, paper, real, real),

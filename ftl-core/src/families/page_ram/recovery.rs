@@ -52,7 +52,7 @@ impl<M: PageMap> PageMapFtl<M> {
         self.gc.stay_readable(repaired)?;
         self.space.end_mount()?;
         self.end_step("refill pool");
-        self.map.last_checkpoint = self.space.flash.pseq();
+        self.map.writer.begin_interval(self.space.flash.pseq());
         Ok(())
     }
 

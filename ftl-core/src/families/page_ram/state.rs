@@ -1,9 +1,8 @@
 //! The state of the family, its streams, and changes of the map.
 
-use super::checkpoint::MapWriter;
 use super::map::PageMap;
-use super::settings::Settings;
 use crate::addr::Lpn;
+use crate::checkpoint::CheckpointWriter;
 use crate::controller::Controller;
 use crate::format::PageTag;
 use crate::gc::placement::DataStreams;
@@ -17,14 +16,11 @@ pub(super) const GC: StreamId = 2;
 
 /// The map and its checkpoints.
 pub(crate) struct PageRam<M> {
-    pub(super) settings: Settings,
     pub(super) pages: M,
     pub(super) mapped: u64,
     pub(super) trims: UntilCheckpoint,
     pub(super) streams: DataStreams,
-    pub(super) map_writer: Option<MapWriter>,
-    /// `pseq` at the start of the last checkpoint.
-    pub(super) last_checkpoint: u64,
+    pub(super) writer: CheckpointWriter,
     pub(super) tags: Vec<PageTag>,
 }
 

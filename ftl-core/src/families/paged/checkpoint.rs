@@ -8,11 +8,12 @@
 use super::map::map_pages;
 use super::policy::Policy;
 use super::state::{CHECKPOINT, PagedFtl};
-use crate::checkpoint::{Checkpoints, Found};
+use crate::checkpoint::{CheckpointWriter, Checkpoints, Composed, Found, WriteCheckpoints};
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
 use crate::format::UNMAPPED;
-use crate::ram::{vec_bytes, vec_most};
+use crate::ram::vec_most;
+use crate::space::Space;
 use nand_model::Geometry;
 
 /// Content of a checkpoint.
@@ -98,165 +99,98 @@ impl Content {
     }
 }
 
-/// A checkpoint in progress.
-pub(crate) struct Writer {
-    bytes: Vec<u8>,
-    clean: bool,
+/// Returns the bytes at most of a checkpoint.
+pub(super) fn bytes_most(geometry: &Geometry, logical_pages: u32) -> u64 {
+    let pages = checkpoint_pages(geometry, logical_pages, geometry.blocks);
+    vec_most::<u8>(pages as u64 * geometry.page_bytes as u64)
 }
 
-impl Writer {
-    pub(crate) fn bytes(&self) -> u64 {
-        vec_bytes::<u8>(self.bytes.capacity())
-    }
-
-    /// Returns the bytes at most of a checkpoint of this many pages.
-    pub(crate) fn bytes_most(geometry: &Geometry, logical_pages: u32) -> u64 {
-        let pages = Writer::pages(geometry, logical_pages, geometry.blocks);
-        vec_most::<u8>(pages as u64 * geometry.page_bytes as u64)
-    }
-
-    /// Returns the maximum number of pages of a checkpoint.
-    pub(crate) fn pages(geometry: &Geometry, logical_pages: u32, blocks: u32) -> u32 {
-        // Free, named and open blocks are disjoint; there are never more records than pages in a
-        // block.
-        let numbers = map_pages(geometry, logical_pages) + blocks + geometry.pages_per_block;
-        (48 + 4 * numbers as u64).div_ceil(Checkpoints::chunk_bytes(geometry) as u64) as u32
-    }
+/// Returns the maximum number of pages of a checkpoint.
+pub(crate) fn checkpoint_pages(geometry: &Geometry, logical_pages: u32, blocks: u32) -> u32 {
+    // Free, named and open blocks are disjoint; there are never more records than pages in a block.
+    let numbers = map_pages(geometry, logical_pages) + blocks + geometry.pages_per_block;
+    (48 + 4 * numbers as u64).div_ceil(Checkpoints::chunk_bytes(geometry) as u64) as u32
 }
 
-/// Chunks written per host program while a checkpoint is in progress.
-const CHUNKS_PER_PROGRAM: u32 = 1;
-
-impl<P: Policy> PagedFtl<P> {
-    /// Advances the checkpoint after `programs` host programs: begins one when it is due, and
-    /// writes a few chunks.
-    pub(crate) fn advance_checkpoint(&mut self, programs: u32) -> Result<(), FtlError> {
-        if self.map.settings.checkpoint_interval == 0 {
-            return Ok(());
-        }
-        if self.map.writer.is_none() {
-            let wanted = std::mem::take(&mut self.gc.wants_checkpoint);
-            if !wanted
-                && self.space.flash.pseq() - self.map.last_checkpoint
-                    < self.map.settings.checkpoint_interval
-            {
-                return Ok(());
-            }
-            self.begin_checkpoint(false)?;
-        }
-        for _ in 0..programs * CHUNKS_PER_PROGRAM {
-            if self.map.writer.is_some() {
-                self.write_chunk()?;
-            }
-        }
-        Ok(())
+impl<P: Policy> WriteCheckpoints for PagedFtl<P> {
+    #[inline]
+    fn checkpoint_parts(&mut self) -> (&mut Space, &mut Checkpoints, &mut CheckpointWriter) {
+        (&mut self.space, &mut self.checkpoints, &mut self.map.writer)
     }
 
-    /// Writes the rest of the checkpoint in progress, if there is one.
-    fn finish_checkpoint(&mut self) -> Result<(), FtlError> {
-        while self.map.writer.is_some() {
-            self.write_chunk()?;
-        }
-        Ok(())
+    #[inline]
+    fn wants_chunk(&self) -> bool {
+        let writer = &self.map.writer;
+        writer.has_interval()
+            && (writer.is_in_progress()
+                || self.gc.wants_checkpoint
+                || writer.is_due(self.space.flash.pseq()))
     }
 
-    /// Writes a checkpoint at once; the device is idle and stays idle.
-    pub(crate) fn write_whole_checkpoint(&mut self) -> Result<(), FtlError> {
-        if self.map.settings.checkpoint_interval == 0 {
-            return Ok(());
-        }
-        self.finish_checkpoint()?;
-        // A clean checkpoint relocates nothing while it is written: ensure its space first.
-        self.ensure_space(CHECKPOINT)?;
-        self.convert_everything()?;
-        let geometry = self.space.geometry();
-        let pages = Writer::pages(&geometry, self.logical_pages, geometry.blocks);
-        let room = self.space.free_blocks() > pages.div_ceil(geometry.pages_per_block);
-        self.begin_checkpoint(room)?;
-        self.finish_checkpoint()
+    fn make_room_for_chunk(&mut self) -> Result<(), FtlError> {
+        self.ensure_space(CHECKPOINT)
     }
 
-    fn begin_checkpoint(&mut self, clean: bool) -> Result<(), FtlError> {
-        if clean {
-            // Mount never continues a block, so it need not scan these again.
+    fn compose(&mut self, is_clean: bool) -> Result<Composed, FtlError> {
+        if is_clean {
             for stream in self.streams_of_content() {
                 self.space.seal(stream)?;
             }
-        } else {
-            self.ensure_space(CHECKPOINT)?;
         }
         let open = self
             .streams_of_content()
             .filter_map(|stream| self.space.open_block(stream))
             .map(|(block, _)| block.raw());
-        let mut scan: Vec<u32> = self
-            .map
-            .pending
-            .blocks()
-            .map(|(block, _)| block.raw())
-            .chain(open)
-            .collect();
+        let pending = self.map.pending.blocks();
+        let mut scan: Vec<u32> = pending.map(|(block, _)| block.raw()).chain(open).collect();
         scan.sort_unstable();
         scan.dedup();
+        let trims = self.map.trims.iter();
         let content = Content {
-            clean,
+            clean: is_clean,
             begin_pseq: self.space.flash.pseq(),
             begin_epoch: self.space.next_epoch(),
             logical_pages: self.logical_pages as u64,
             scan,
-            free: if clean {
+            free: if is_clean {
                 self.space.confirmed_free()
             } else {
                 Vec::new()
             },
-            trims: self
-                .map
-                .trims
-                .iter()
-                .map(|(_, record)| record.ppn.raw())
-                .collect(),
+            trims: trims.map(|(_, record)| record.ppn.raw()).collect(),
             directory: self.map.directory.clone(),
         };
-        let bytes = content.encode();
-        let total = bytes
-            .len()
-            .div_ceil(Checkpoints::chunk_bytes(&self.space.geometry())) as u32;
-        self.checkpoints.begin(&mut self.space, total)?;
-        self.map.last_checkpoint = self.space.flash.pseq();
-        self.map.writer = Some(Writer { bytes, clean });
-        Ok(())
+        Ok(Composed {
+            bytes: content.encode(),
+            later_chunks: 0,
+            is_clean,
+        })
     }
 
-    fn write_chunk(&mut self) -> Result<(), FtlError> {
-        let clean = self.map.writer.as_ref().is_some_and(|writer| writer.clean);
-        if !clean {
-            self.ensure_space(CHECKPOINT)?;
+    fn later_chunk(&self, number: u32) -> Vec<u8> {
+        unreachable!("chunk {number} follows the whole content")
+    }
+
+    fn note_complete(&mut self) {
+        self.stats.checkpoints += 1;
+    }
+}
+
+impl<P: Policy> PagedFtl<P> {
+    /// Writes a checkpoint at once; the device is idle and stays idle.
+    pub(crate) fn write_whole_checkpoint(&mut self) -> Result<(), FtlError> {
+        if !self.map.writer.has_interval() {
+            return Ok(());
         }
-        let size = Checkpoints::chunk_bytes(&self.space.geometry());
-        let writer = self
-            .map
-            .writer
-            .as_ref()
-            .expect("a checkpoint is in progress");
-        let number = self
-            .checkpoints
-            .next_chunk()
-            .expect("a checkpoint is in progress") as usize;
-        let payload = writer
-            .bytes
-            .chunks(size)
-            .nth(number)
-            .expect("the number is below that of the chunks");
-        let upto = self.space.flash.pseq();
-        if self
-            .checkpoints
-            .write(&mut self.space, payload, upto)?
-            .is_some()
-        {
-            self.map.writer = None;
-            self.stats.checkpoints += 1;
-        }
-        Ok(())
+        self.finish_checkpoint()?;
+        // A clean checkpoint relocates nothing while it is written: ensure its space first.
+        self.make_room_for_chunk()?;
+        self.convert_everything()?;
+        let geometry = self.space.geometry();
+        let pages = checkpoint_pages(&geometry, self.logical_pages, geometry.blocks);
+        let has_room = self.space.free_blocks() > pages.div_ceil(geometry.pages_per_block);
+        self.begin_checkpoint(has_room)?;
+        self.finish_checkpoint()
     }
 
     /// Returns the newest complete checkpoint that is usable.

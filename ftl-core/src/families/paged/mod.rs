@@ -47,7 +47,7 @@ mod versions;
 mod window;
 
 use crate::addr::Lpn;
-use crate::checkpoint::Checkpoints;
+use crate::checkpoint::{CheckpointWriter, Checkpoints, WriteCheckpoints};
 use crate::config::{FtlConfig, Params};
 use crate::controller::{Controller, Mapping, check_size, ram_entry};
 use crate::error::FtlError;
@@ -61,7 +61,7 @@ use crate::ram::{RamParam, TRIM_PAGES, vec_bytes, vec_most};
 use crate::space::{Space, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use crate::trims::{Mapped, UntilWritten};
-use checkpoint::Writer;
+pub(crate) use checkpoint::checkpoint_pages;
 pub(crate) use map::map_pages;
 use nand_model::{Cause, Chip, Geometry, PairTable, Pbn, Ppn, Profile};
 use pending::Pending;
@@ -70,11 +70,6 @@ pub(crate) use settings::{Settings, age_window_least, docs};
 use state::{CHECKPOINT, COLD, PagedMap};
 pub(crate) use state::{HOST, MAP, PagedFtl};
 use std::collections::VecDeque;
-
-/// Returns the maximum number of pages of a checkpoint.
-pub(crate) fn checkpoint_pages(geometry: &Geometry, logical_pages: u32, blocks: u32) -> u32 {
-    Writer::pages(geometry, logical_pages, blocks)
-}
 
 /// Estimates the number of blocks of a device before its layout exists.
 pub(crate) fn estimate_blocks(geometry: &Geometry, logical_pages: u32) -> u32 {
@@ -380,7 +375,7 @@ impl<P: Policy> Mapping for PagedFtl<P> {
             + vec_bytes::<u32>(map.superseded.capacity())
             + vec_bytes::<u32>(map.relocated.0.capacity())
             + vec_bytes::<bool>(map.relocated.1.capacity())
-            + map.writer.as_ref().map_or(0, Writer::bytes);
+            + map.writer.bytes();
         // Buffers for the pages of a block, and for the entries of a mapping page.
         let (block, entries) = (geometry.pages_per_block.into(), self.per_page().into());
         let work_most = u64::from(geometry.page_bytes)
@@ -391,7 +386,7 @@ impl<P: Policy> Mapping for PagedFtl<P> {
             + vec_most::<u32>(entries)
             + vec_most::<u16>(entries)
             + vec_most::<(u64, u64)>(bounds.blocks)
-            + Writer::bytes_most(&geometry, self.logical_pages);
+            + checkpoint::bytes_most(&geometry, self.logical_pages);
         let entries = pending.len() as u64;
         let mut report = vec![
             ram_entry(RamPart::Pending, entries, 4 * counted, table, table_most),
@@ -465,8 +460,7 @@ impl<P: Policy> PagedFtl<P> {
             converted: VecDeque::new(),
             converting: false,
             trims: UntilWritten::default(),
-            writer: None,
-            last_checkpoint: 0,
+            writer: CheckpointWriter::new(settings.checkpoint_interval),
             tags: Vec::new(),
             to_write: Vec::new(),
             left: Vec::new(),

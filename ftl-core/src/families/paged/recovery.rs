@@ -92,7 +92,7 @@ impl<P: Policy> PagedFtl<P> {
         self.space.end_mount()?;
         self.end_step("refill pool");
         self.stats.mount.pages_scanned = scanned;
-        self.map.last_checkpoint = self.space.flash.pseq();
+        self.map.writer.begin_interval(self.space.flash.pseq());
         Ok(())
     }
 

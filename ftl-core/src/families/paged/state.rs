@@ -1,8 +1,8 @@
 //! The state of the family, and its streams.
 
-use super::checkpoint::Writer;
 use super::pending::Pending;
 use super::settings::Settings;
+use crate::checkpoint::CheckpointWriter;
 use crate::controller::Controller;
 use crate::flash::OwnPage;
 use crate::format::PageTag;
@@ -39,9 +39,7 @@ pub(crate) struct PagedMap<P> {
     /// Set while mapping pages are written during other work: their blocks come from the reserve.
     pub(super) converting: bool,
     pub(crate) trims: UntilWritten,
-    pub(super) writer: Option<Writer>,
-    /// `pseq` at the start of the last checkpoint.
-    pub(super) last_checkpoint: u64,
+    pub(super) writer: CheckpointWriter,
     pub(super) tags: Vec<PageTag>,
     /// Mapping pages that a conversion writes.
     pub(super) to_write: Vec<u32>,

@@ -1,4 +1,4 @@
-//! Checkpoints: state in RAM, written to dedicated blocks so that mount need not scan all blocks.
+//! The sets of checkpoints on flash.
 //!
 //! A set is a sequence of pages (role CHECKPOINT, `lpn` = chunk number, `ver` = set number). Every
 //! chunk contains the last program that its content covers (`upto`). So a set can be written a few
@@ -42,7 +42,7 @@ impl Found {
     }
 }
 
-/// Writer and owner of checkpoint sets.
+/// Owner of the checkpoint sets, and of the one in progress.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     stream: StreamId,
