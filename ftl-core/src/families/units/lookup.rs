@@ -2,26 +2,32 @@
 //! (`cached_unit`). If a carrier is unreadable, the records of the unit's pages replace its table.
 
 use super::policy::Policy;
-use super::state::UnitFtl;
+use super::state::Units;
 use super::tables::GroupLocation;
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::{LOST, Role, UNMAPPED};
 use crate::int::index;
+use crate::space::Space;
 use nand_model::{Cause, Ppn};
 
-impl<P: Policy> UnitFtl<P> {
+impl<P: Policy> Units<P> {
     /// Returns the physical page of a logical page, [`UNMAPPED`] or [`LOST`].
-    pub(crate) fn look_up(&mut self, lpn: Lpn, cause: Cause) -> Result<u32, FtlError> {
+    pub(crate) fn look_up(
+        &mut self,
+        space: &mut Space,
+        lpn: Lpn,
+        cause: Cause,
+    ) -> Result<u32, FtlError> {
         let (unit, k, slot) = self.split(lpn);
-        self.load_table(unit, k, cause)?;
-        Ok(self.map.cached_unit.slots[slot])
+        self.load_table(space, unit, k, cause)?;
+        Ok(self.cached_unit.slots[slot])
     }
 
     /// Returns the page with the directory of a table's group, if the group is on flash.
     #[cfg(test)]
     pub(crate) fn head_of(&self, unit: u32, k: u32) -> Option<Ppn> {
-        match self.map.tables.location(self.group_number(unit, k)) {
+        match self.tables.location(self.group_number(unit, k)) {
             GroupLocation::Flash(ppn) => Some(ppn),
             _ => None,
         }
@@ -29,83 +35,82 @@ impl<P: Policy> UnitFtl<P> {
 
     pub(super) fn group_number(&self, unit: u32, k: u32) -> u32 {
         debug_assert!(
-            k < self.map.shape.tables(),
+            k < self.shape.tables(),
             "table {k} of unit {unit} does not exist"
         );
-        unit * self.map.shape.groups() + k / self.map.shape.tables_per_group
+        unit * self.shape.groups() + k / self.shape.tables_per_group
     }
 
     /// Reads a table, unless it is loaded.
-    pub(super) fn load_table(&mut self, unit: u32, k: u32, cause: Cause) -> Result<(), FtlError> {
-        if self.map.cached_unit.select_unit(unit, k, &self.map.shape) {
+    pub(super) fn load_table(
+        &mut self,
+        space: &mut Space,
+        unit: u32,
+        k: u32,
+        cause: Cause,
+    ) -> Result<(), FtlError> {
+        if self.cached_unit.select_unit(unit, k, &self.shape) {
             return Ok(());
         }
-        let group = k / self.map.shape.tables_per_group;
-        match self.map.tables.location(self.group_number(unit, k)) {
+        let group = k / self.shape.tables_per_group;
+        match self.tables.location(self.group_number(unit, k)) {
             GroupLocation::Nowhere => {
-                self.map
-                    .cached_unit
-                    .group_slots(group, &self.map.shape)
+                self.cached_unit
+                    .group_slots(group, &self.shape)
                     .fill(UNMAPPED);
-                self.map
-                    .cached_unit
-                    .group_carriers(group, &self.map.shape)
+                self.cached_unit
+                    .group_carriers(group, &self.shape)
                     .fill(UNMAPPED);
             }
             GroupLocation::Ram(kept) => {
-                self.map
-                    .cached_unit
-                    .group_slots(group, &self.map.shape)
+                self.cached_unit
+                    .group_slots(group, &self.shape)
                     .copy_from_slice(&kept.slots);
-                self.map
-                    .cached_unit
-                    .group_carriers(group, &self.map.shape)
+                self.cached_unit
+                    .group_carriers(group, &self.shape)
                     .copy_from_slice(&kept.carriers);
             }
             GroupLocation::Flash(head) => {
-                return self.read_table(unit, k, head, cause);
+                return self.read_table(space, unit, k, head, cause);
             }
         }
-        self.map.cached_unit.note_group(group, &self.map.shape);
+        self.cached_unit.note_group(group, &self.shape);
         Ok(())
     }
 
     /// Reads a table through the directory of its group.
     pub(super) fn read_table(
         &mut self,
+        space: &mut Space,
         unit: u32,
         k: u32,
         head: Ppn,
         cause: Cause,
     ) -> Result<(), FtlError> {
-        let group = k / self.map.shape.tables_per_group;
-        if !self.map.cached_unit.has_directory(group) {
-            if self.map.shape.tables_per_group == 1 {
-                self.map.cached_unit.carriers[index(k)] = head.raw();
-            } else if !self.read_spare(unit, group, head, true, cause)? {
-                return self.rebuild_group(unit, group, head);
+        let group = k / self.shape.tables_per_group;
+        if !self.cached_unit.has_directory(group) {
+            if self.shape.tables_per_group == 1 {
+                self.cached_unit.carriers[index(k)] = head.raw();
+            } else if !self.read_spare(space, unit, group, head, true, cause)? {
+                return self.rebuild_group(space, unit, group, head);
             }
-            self.map.cached_unit.note_directory(group);
+            self.cached_unit.note_directory(group);
         }
-        if self.map.cached_unit.select_unit(unit, k, &self.map.shape) {
+        if self.cached_unit.select_unit(unit, k, &self.shape) {
             return Ok(());
         }
-        match self.map.cached_unit.carriers[index(k)] {
-            UNMAPPED => self
-                .map
-                .cached_unit
-                .table(k, &self.map.shape)
-                .fill(UNMAPPED),
+        match self.cached_unit.carriers[index(k)] {
+            UNMAPPED => self.cached_unit.table(k, &self.shape).fill(UNMAPPED),
             carrier => {
                 let carrier = Ppn::new(carrier);
-                if !self.read_spare(unit, group, carrier, false, cause)?
-                    || !self.map.cached_unit.select_unit(unit, k, &self.map.shape)
+                if !self.read_spare(space, unit, group, carrier, false, cause)?
+                    || !self.cached_unit.select_unit(unit, k, &self.shape)
                 {
-                    return self.rebuild_group(unit, group, carrier);
+                    return self.rebuild_group(space, unit, group, carrier);
                 }
             }
         }
-        self.map.cached_unit.note_table(k);
+        self.cached_unit.note_table(k);
         Ok(())
     }
 
@@ -114,15 +119,16 @@ impl<P: Policy> UnitFtl<P> {
     /// the work that needs the table.
     pub(super) fn read_spare(
         &mut self,
+        space: &mut Space,
         unit: u32,
         group: u32,
         ppn: Ppn,
         directory: bool,
         cause: Cause,
     ) -> Result<bool, FtlError> {
-        let shape = self.map.shape;
-        self.map.table_reads += 1;
-        let Some((oob, spare)) = self.space.flash.read_spare(ppn, cause.of_map())? else {
+        let shape = self.shape;
+        self.table_reads += 1;
+        let Some((oob, spare)) = space.flash.read_spare(ppn, cause.of_map())? else {
             return Ok(false);
         };
         let k = oob.tag.lpn % shape.pages / shape.slots;
@@ -130,29 +136,28 @@ impl<P: Policy> UnitFtl<P> {
             return Ok(false);
         }
         if directory {
-            let carriers = self.map.cached_unit.group_carriers(group, &shape);
+            let carriers = self.cached_unit.group_carriers(group, &shape);
             if shape
-                .decode_directory(&self.map.lists, unit, spare, carriers)
+                .decode_directory(&self.lists, unit, spare, carriers)
                 .is_none()
             {
                 return Ok(false);
             }
-            if self.map.cached_unit.carriers[index(k)] != ppn.raw() {
+            if self.cached_unit.carriers[index(k)] != ppn.raw() {
                 return Ok(false);
             }
         }
-        let slots = self.map.cached_unit.table(k, &shape);
+        let slots = self.cached_unit.table(k, &shape);
         if shape
-            .decode_table(&self.map.lists, unit, spare, slots)
+            .decode_table(&self.lists, unit, spare, slots)
             .is_none()
         {
             return Ok(false);
         }
         // With silent read faults, the content may be from before an erase.
-        let is_live = |page: &u32| *page == UNMAPPED || self.space.table.is_valid(Ppn::new(*page));
+        let is_live = |page: &u32| *page == UNMAPPED || space.table.is_valid(Ppn::new(*page));
         if !slots.iter().all(is_live)
             || !self
-                .map
                 .cached_unit
                 .group_carriers(group, &shape)
                 .iter()
@@ -160,21 +165,21 @@ impl<P: Policy> UnitFtl<P> {
         {
             return Ok(false);
         }
-        self.map.cached_unit.note_table(k);
+        self.cached_unit.note_table(k);
         Ok(true)
     }
 
     /// Reads all tables of a group.
     pub(super) fn take_group(
         &mut self,
+        space: &mut Space,
         unit: u32,
         group: u32,
         cause: Cause,
     ) -> Result<(), FtlError> {
-        self.map
-            .shape
+        self.shape
             .tables_of(group)
-            .try_for_each(|k| self.load_table(unit, k, cause))
+            .try_for_each(|k| self.load_table(space, unit, k, cause))
     }
 
     /// Rebuilds a group after a page with one of its tables became unreadable. The records of the
@@ -182,98 +187,80 @@ impl<P: Policy> UnitFtl<P> {
     #[cold]
     pub(super) fn rebuild_group(
         &mut self,
+        space: &mut Space,
         unit: u32,
         group: u32,
         lost: Ppn,
     ) -> Result<(), FtlError> {
-        let tables = self.map.shape.tables_of(group);
+        let tables = self.shape.tables_of(group);
         assert!(
             !tables.is_empty(),
             "group {group} of unit {unit} has no tables"
         );
-        let first = unit * self.map.shape.pages + tables.start * self.map.shape.slots;
-        let mut slots = vec![
-            UNMAPPED;
-            self.map
-                .cached_unit
-                .group_slots(group, &self.map.shape)
-                .len()
-        ];
+        let first = unit * self.shape.pages + tables.start * self.shape.slots;
+        let mut slots = vec![UNMAPPED; self.cached_unit.group_slots(group, &self.shape).len()];
         let mut pages = Vec::new();
-        self.map
-            .lists
+        self.lists
             .blocks(unit)
-            .for_each(|block| self.space.table.list_valid(block, &mut pages));
+            .for_each(|block| space.table.list_valid(block, &mut pages));
         for ppn in pages {
-            let found = self
-                .space
+            let found = space
                 .flash
                 .read_oob(ppn, Cause::Recovery)?
                 .filter(|oob| oob.tag.role == Role::Data);
             let slot = found
                 .and_then(|oob| oob.tag.lpn.checked_sub(first))
                 .filter(|slot| index(*slot) < slots.len());
-            if let Some(slot) = slot.filter(|slot| self.map.trims.is_mapped(Lpn::new(first + slot)))
-            {
+            if let Some(slot) = slot.filter(|slot| self.trims.is_mapped(Lpn::new(first + slot))) {
                 slots[index(slot)] = ppn.raw();
             }
         }
         // One of the missing pages is the carrier itself: the table maps it, so that reads return
         // an error.
-        let is_free = |ppn: &u32| self.space.table.is_valid(lost) && !slots.contains(ppn);
+        let is_free = |ppn: &u32| space.table.is_valid(lost) && !slots.contains(ppn);
         let mut ppns = Some(lost.raw()).filter(is_free).into_iter();
         for (lpn, slot) in (first..self.logical_pages).zip(&mut slots) {
-            if *slot == UNMAPPED && self.map.trims.is_mapped(Lpn::new(lpn)) {
+            if *slot == UNMAPPED && self.trims.is_mapped(Lpn::new(lpn)) {
                 *slot = ppns.next().unwrap_or(LOST);
             }
         }
-        self.map
-            .cached_unit
-            .group_slots(group, &self.map.shape)
+        self.cached_unit
+            .group_slots(group, &self.shape)
             .copy_from_slice(&slots);
-        self.map
-            .cached_unit
-            .group_carriers(group, &self.map.shape)
+        self.cached_unit
+            .group_carriers(group, &self.shape)
             .fill(UNMAPPED);
-        self.map.cached_unit.note_group(group, &self.map.shape);
+        self.cached_unit.note_group(group, &self.shape);
         self.keep_group(unit, group);
         Ok(())
     }
 
     /// Keeps a loaded group in RAM.
     pub(super) fn keep_group(&mut self, unit: u32, group: u32) {
-        let (slots, carriers) = (
-            self.map.shape.tables_of(group),
-            self.map.shape.tables_of(group),
-        );
-        let slots =
-            index(slots.start * self.map.shape.slots)..index(slots.end * self.map.shape.slots);
+        let (slots, carriers) = (self.shape.tables_of(group), self.shape.tables_of(group));
+        let slots = index(slots.start * self.shape.slots)..index(slots.end * self.shape.slots);
         let carriers = index(carriers.start)..index(carriers.end);
-        let number = unit * self.map.shape.groups() + group;
+        let number = unit * self.shape.groups() + group;
         assert!(
-            self.map.cached_unit.is_of(unit),
+            self.cached_unit.is_of(unit),
             "group {group} of unit {unit} is not loaded"
         );
-        self.map.tables.keep(
+        self.tables.keep(
             number,
-            &self.map.cached_unit.slots[slots],
-            &self.map.cached_unit.carriers[carriers],
+            &self.cached_unit.slots[slots],
+            &self.cached_unit.carriers[carriers],
         );
     }
 
     /// Returns whether the table maps only pages of its unit's own blocks.
-    pub(super) fn is_in_unit(&mut self, unit: u32, k: u32) -> bool {
-        let geometry = self.space.geometry();
-        let lists = &self.map.lists;
+    pub(super) fn is_in_unit(&mut self, space: &Space, unit: u32, k: u32) -> bool {
+        let geometry = space.geometry();
+        let lists = &self.lists;
         let at_home = |slot: &u32| match *slot {
             UNMAPPED => true,
             LOST => false,
             ppn => lists.owner(geometry.block_of(Ppn::new(ppn))) == Some(unit),
         };
-        self.map
-            .cached_unit
-            .table(k, &self.map.shape)
-            .iter()
-            .all(at_home)
+        self.cached_unit.table(k, &self.shape).iter().all(at_home)
     }
 }

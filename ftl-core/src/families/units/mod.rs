@@ -119,6 +119,7 @@ impl<P: Policy> UnitFtl<P> {
                 .slicing()
                 .map(|how| Slices::new(how, geometry.blocks)),
             policy,
+            logical_pages,
             shape,
             tables: Tables::new(units * shape.groups()),
             cached_unit: UnitCache::default(),
@@ -147,7 +148,7 @@ impl<P: Policy> Mapping for UnitFtl<P> {
         self.map.ppns.clear();
         for lpn in first.run(count) {
             let before = self.map.table_reads;
-            let ppn = self.look_up(lpn, Cause::Host)?;
+            let ppn = self.map.look_up(&mut self.space, lpn, Cause::Host)?;
             let is_hit = self.map.table_reads == before;
             self.stats.lookups_read.note(is_hit);
             self.map.ppns.push(ppn);
@@ -162,7 +163,7 @@ impl<P: Policy> Mapping for UnitFtl<P> {
         let count = to_u32(data.len() / page);
         for (lpn, bytes) in first.run(count).zip(data.chunks_exact(page)) {
             self.take_slice()?;
-            let (unit, ..) = self.split(lpn);
+            let (unit, ..) = self.map.split(lpn);
             let stream = self.stream_of_write(unit);
             self.ensure_space(stream)?;
             self.map.policy.on_write(unit);
@@ -274,7 +275,7 @@ impl<P: Policy> Mapping for UnitFtl<P> {
         self.map.cached_unit.forget();
         let (mut found, mut lost) = (0, 0);
         for lpn in Lpn::new(0).run(self.logical_pages) {
-            let ppn = self.look_up(lpn, Cause::Recovery)?;
+            let ppn = self.map.look_up(&mut self.space, lpn, Cause::Recovery)?;
             if (ppn != UNMAPPED) != self.map.trims.is_mapped(lpn) {
                 wrong.push(format!(
                     "logical page {lpn}: table entry is {ppn:#x}, mapped: {}",
@@ -305,7 +306,7 @@ impl<P: Policy> Mapping for UnitFtl<P> {
 
 impl<P: Policy> UnitFtl<P> {
     fn audit_page(&mut self, lpn: Lpn, ppn: Ppn) -> Result<Option<String>, FtlError> {
-        let (unit, k, _) = self.split(lpn);
+        let (unit, k, _) = self.map.split(lpn);
         let geometry = self.space.geometry();
         if !geometry.contains(ppn) || !self.space.table.is_valid(ppn) {
             return Ok(Some(format!(
@@ -315,7 +316,7 @@ impl<P: Policy> UnitFtl<P> {
         let at_home = self.map.lists.owner(geometry.block_of(ppn)) == Some(unit);
         if !at_home
             && matches!(
-                self.map.tables.location(self.group_number(unit, k)),
+                self.map.tables.location(self.map.group_number(unit, k)),
                 GroupLocation::Flash(_)
             )
         {

@@ -18,15 +18,15 @@ impl<P: Policy> UnitFtl<P> {
         data: &[u8],
         cause: Cause,
     ) -> Result<(), FtlError> {
-        let (unit, k, slot) = self.split(Lpn::new(tag.lpn));
+        let (unit, k, slot) = self.map.split(Lpn::new(tag.lpn));
         let group = k / self.map.shape.tables_per_group;
-        self.load_table(unit, k, cause)?;
+        self.map.load_table(&mut self.space, unit, k, cause)?;
         let on_flash = !matches!(
-            self.map.tables.location(self.group_number(unit, k)),
+            self.map.tables.location(self.map.group_number(unit, k)),
             GroupLocation::Ram(_)
         );
-        if on_flash && !self.is_in_unit(unit, k) {
-            self.take_group(unit, group, cause)?;
+        if on_flash && !self.map.is_in_unit(&self.space, unit, k) {
+            self.map.take_group(&mut self.space, unit, group, cause)?;
         }
         let old = self.map.cached_unit.slots[slot];
         let (stream, geometry, shape, epoch) = (
@@ -69,10 +69,10 @@ impl<P: Policy> UnitFtl<P> {
         if said && (on_flash || self.map.cached_unit.is_carried(group, &self.map.shape)) {
             self.map
                 .tables
-                .set_on_flash(self.group_number(unit, k), ppn);
+                .set_on_flash(self.map.group_number(unit, k), ppn);
         } else {
-            self.take_group(unit, group, cause)?;
-            self.keep_group(unit, group);
+            self.map.take_group(&mut self.space, unit, group, cause)?;
+            self.map.keep_group(unit, group);
         }
         Ok(())
     }
@@ -84,8 +84,13 @@ impl<P: Policy> UnitFtl<P> {
         data: &[u8],
         cause: Cause,
     ) -> Result<(), FtlError> {
-        let (unit, k, slot) = self.split(Lpn::new(tag.lpn));
-        self.take_group(unit, k / self.map.shape.tables_per_group, cause)?;
+        let (unit, k, slot) = self.map.split(Lpn::new(tag.lpn));
+        self.map.take_group(
+            &mut self.space,
+            unit,
+            k / self.map.shape.tables_per_group,
+            cause,
+        )?;
         let ppn = self.space.append_page(COMMON, tag, data, cause)?;
         self.map.trims.map(Lpn::new(tag.lpn));
         let block = self.space.geometry().block_of(ppn);
@@ -93,7 +98,8 @@ impl<P: Policy> UnitFtl<P> {
         assert_eq!(owner, None, "common block {block} is in the list of a unit");
         let old = std::mem::replace(&mut self.map.cached_unit.slots[slot], ppn.raw());
         self.map.cached_unit.carriers[index(k)] = UNMAPPED;
-        self.keep_group(unit, k / self.map.shape.tables_per_group);
+        self.map
+            .keep_group(unit, k / self.map.shape.tables_per_group);
         self.invalidate_entry(old);
         self.note_block(block);
         Ok(())

@@ -282,7 +282,8 @@ impl<P: Policy> UnitFtl<P> {
             .owner(victim)
             .filter(|_| self.map.policy.reads_all_tables())
         {
-            (0..self.map.shape.tables()).try_for_each(|k| self.load_table(unit, k, cause))?;
+            (0..self.map.shape.tables())
+                .try_for_each(|k| self.map.load_table(&mut self.space, unit, k, cause))?;
         }
         pages.load_first(&mut self.space, victim, most, cause)?;
         assert!(
@@ -322,7 +323,9 @@ impl<P: Policy> UnitFtl<P> {
             return Ok(());
         }
         let lpn = Lpn::new(tag.lpn);
-        if tag.lpn >= self.logical_pages || self.look_up(lpn, cause)? != from.raw() {
+        if tag.lpn >= self.logical_pages
+            || self.map.look_up(&mut self.space, lpn, cause)? != from.raw()
+        {
             return Err(misplaced(from, tag.lpn));
         }
         if self.destination(victim, tag.lpn / self.map.shape.pages, cause) == COMMON {
@@ -358,7 +361,9 @@ impl<P: Policy> UnitFtl<P> {
         // Two passes: a look-up may rebuild an unreadable table, and that may map the page to an
         // address that the first pass has already checked.
         for lpn in pages.clone().chain(pages).map(Lpn::new) {
-            if self.map.trims.is_mapped(lpn) && self.look_up(lpn, Cause::Recovery)? == ppn.raw() {
+            if self.map.trims.is_mapped(lpn)
+                && self.map.look_up(&mut self.space, lpn, Cause::Recovery)? == ppn.raw()
+            {
                 return Ok(Some(lpn));
             }
         }

@@ -91,7 +91,7 @@ impl<P: Policy> UnitFtl<P> {
                         .tables
                         .set_on_flash(unit * self.map.shape.groups() + group, Ppn::new(head));
                 }
-                Some(_) => self.keep_group(unit, group),
+                Some(_) => self.map.keep_group(unit, group),
             }
         }
         self.map.cached_unit.forget();

@@ -24,6 +24,7 @@ pub(super) const MIN_IN_RAM: u32 = 64;
 /// Units, their tables and lists.
 pub(crate) struct Units<P> {
     pub(super) policy: P,
+    pub(super) logical_pages: u32,
     pub(super) shape: Shape,
     pub(crate) lists: Lists,
     pub(super) tables: Tables,
@@ -45,18 +46,14 @@ pub(crate) struct Units<P> {
 /// A scheme of units over a chip.
 pub(crate) type UnitFtl<P> = Controller<Units<P>>;
 
-impl<P: Policy> UnitFtl<P> {
-    pub(crate) fn stream_of(&self, unit: u32) -> StreamId {
-        FIRST_UNIT + index(unit)
-    }
-
+impl<P: Policy> Units<P> {
     /// Returns the unit, the table in it, and the slot in the unit.
     pub(super) fn split(&self, lpn: Lpn) -> (u32, u32, usize) {
         debug_assert!(
             lpn.raw() < self.logical_pages,
             "logical page {lpn} does not exist"
         );
-        let Shape { pages, slots, .. } = self.map.shape;
+        let Shape { pages, slots, .. } = self.shape;
         let offset = lpn.raw() % pages;
         (lpn.raw() / pages, offset / slots, index(offset))
     }
@@ -64,7 +61,13 @@ impl<P: Policy> UnitFtl<P> {
     /// Returns the number of groups in RAM and of trim pages.
     #[cfg(test)]
     pub(crate) fn groups_in_ram_and_trim_pages(&self) -> (usize, usize) {
-        (self.map.tables.in_ram(), self.map.trims.len())
+        (self.tables.in_ram(), self.trims.len())
+    }
+}
+
+impl<P: Policy> UnitFtl<P> {
+    pub(crate) fn stream_of(&self, unit: u32) -> StreamId {
+        FIRST_UNIT + index(unit)
     }
 
     pub(super) fn invalidate_entry(&mut self, old: u32) {

@@ -19,7 +19,7 @@ impl<P: Policy> UnitFtl<P> {
     pub(super) fn read_tables_at_ends(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
         let (mut lpn, end) = (first.raw(), first.raw() + count);
         while lpn < end {
-            let (unit, k, offset) = self.split(Lpn::new(lpn));
+            let (unit, k, offset) = self.map.split(Lpn::new(lpn));
             let unit_end = ((unit + 1) * self.map.shape.pages).min(self.logical_pages);
             if offset == 0 && unit_end <= end {
                 lpn = unit_end;
@@ -29,7 +29,12 @@ impl<P: Policy> UnitFtl<P> {
                 .min(unit_end)
                 .min(end);
             if (lpn..table_end).any(|lpn| self.map.trims.is_mapped(Lpn::new(lpn))) {
-                self.take_group(unit, k / self.map.shape.tables_per_group, Cause::Trim)?;
+                self.map.take_group(
+                    &mut self.space,
+                    unit,
+                    k / self.map.shape.tables_per_group,
+                    Cause::Trim,
+                )?;
             }
             lpn = table_end;
         }
@@ -40,7 +45,7 @@ impl<P: Policy> UnitFtl<P> {
     pub(super) fn unmap(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
         let (mut lpn, end) = (first.raw(), first.raw() + count);
         while lpn < end {
-            let (unit, k, offset) = self.split(Lpn::new(lpn));
+            let (unit, k, offset) = self.map.split(Lpn::new(lpn));
             let unit_end = ((unit + 1) * self.map.shape.pages).min(self.logical_pages);
             if offset == 0 && unit_end <= end {
                 self.drop_unit(unit, unit_end)?;
@@ -66,12 +71,17 @@ impl<P: Policy> UnitFtl<P> {
         if pages.clone().all(|lpn| !self.map.trims.is_mapped(lpn)) {
             return Ok(());
         }
-        self.take_group(unit, k / self.map.shape.tables_per_group, Cause::Trim)?;
+        self.map.take_group(
+            &mut self.space,
+            unit,
+            k / self.map.shape.tables_per_group,
+            Cause::Trim,
+        )?;
         for lpn in pages
             .filter(|lpn| self.map.trims.is_mapped(*lpn))
             .collect::<Vec<_>>()
         {
-            let (own, of, slot) = self.split(lpn);
+            let (own, of, slot) = self.map.split(lpn);
             debug_assert_eq!(
                 (own, of),
                 (unit, k),
@@ -82,7 +92,8 @@ impl<P: Policy> UnitFtl<P> {
             self.map.trims.unmap(lpn);
         }
         self.map.cached_unit.carriers[index(k)] = UNMAPPED;
-        self.keep_group(unit, k / self.map.shape.tables_per_group);
+        self.map
+            .keep_group(unit, k / self.map.shape.tables_per_group);
         Ok(())
     }
 
@@ -164,7 +175,8 @@ impl<P: Policy> UnitFtl<P> {
                 return Ok(());
             }
             self.ensure_space(self.stream_of(unit))?;
-            self.take_group(unit, group, Cause::Trim)?;
+            self.map
+                .take_group(&mut self.space, unit, group, Cause::Trim)?;
             let Some((lpn, ppn)) = self.page_to_settle(unit, group) else {
                 return Ok(());
             };

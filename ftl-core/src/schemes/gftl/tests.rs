@@ -186,7 +186,7 @@ fn bounded(name: &str, more: &[(&str, &str)], among: u32, requests: u32) {
                 copying += 1;
             }
         }
-        in_ram = in_ram.max(ftl.groups_in_ram_and_trim_pages().0);
+        in_ram = in_ram.max(ftl.map.groups_in_ram_and_trim_pages().0);
     }
     assert!(
         copying > requests / 20 && erasing > 50 && in_ram > 5,

@@ -83,11 +83,16 @@ fn the_papers_example() {
     for (n, lpn) in (1..).zip([35, 36, 33, 34, 37, 35, 38, 39, 33, 37, 38]) {
         write(&mut ftl, lpn, n);
     }
-    assert_eq!(ftl.head_of(4, 0), Some(Ppn::new(136)));
-    assert_eq!(ftl.head_of(4, 1), Some(Ppn::new(138)));
+    assert_eq!(ftl.map.head_of(4, 0), Some(Ppn::new(136)));
+    assert_eq!(ftl.map.head_of(4, 1), Some(Ppn::new(138)));
     Mapping::begin(&mut ftl);
     let before = ftl.space.flash.chip().counters().total();
-    assert_eq!(ftl.look_up(Lpn::new(36), Cause::Host).unwrap(), 89);
+    assert_eq!(
+        ftl.map
+            .look_up(&mut ftl.space, Lpn::new(36), Cause::Host)
+            .unwrap(),
+        89
+    );
     let after = ftl.space.flash.chip().counters().total();
     assert_eq!(
         (after.partial_reads - before.partial_reads, after.reads),
@@ -243,7 +248,7 @@ fn trims_leave_little_behind() {
     for lpn in (0..logical).step_by(5) {
         ftl.trim(0, Lpn::new(lpn), 1).unwrap();
     }
-    let (in_ram, trims) = ftl.groups_in_ram_and_trim_pages();
+    let (in_ram, trims) = ftl.map.groups_in_ram_and_trim_pages();
     assert!(in_ram <= 66, "{in_ram} subtables in RAM");
     assert!(trims < 2 * 128, "{trims} trim pages");
     assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
@@ -257,7 +262,7 @@ fn trims_leave_little_behind() {
     assert_eq!(
         (
             ftl.stats().mapped_pages,
-            ftl.groups_in_ram_and_trim_pages().0,
+            ftl.map.groups_in_ram_and_trim_pages().0,
             ftl.map.lists.total()
         ),
         (0, 0, 0)
@@ -273,7 +278,7 @@ fn open_blocks_outlast_a_clean_stop_alone() {
     (0..10).for_each(|lbn| _ = write(&mut ftl, lbn * 128, lbn as u64));
     ftl.shutdown(0).unwrap();
     let mut ftl = made(ftl.space.flash.into_chip(), &config, Start::Mount);
-    assert!(ftl.stats().mount.clean && ftl.groups_in_ram_and_trim_pages().0 == 0);
+    assert!(ftl.stats().mount.clean && ftl.map.groups_in_ram_and_trim_pages().0 == 0);
     let open = ftl.space.open_block(ftl.stream_of(3)).unwrap();
     assert_eq!(write(&mut ftl, 3 * 128 + 1, 77), 820 * US);
     assert_eq!(
@@ -296,7 +301,7 @@ fn open_blocks_outlast_a_clean_stop_alone() {
 fn a_lost_subtable_costs_the_page_that_carried_it() {
     let mut ftl = made(blank(paper(40, 128)), &paper_mode(1280, &[]), Start::Format);
     (0..128).for_each(|lpn| _ = write(&mut ftl, lpn, lpn as u64));
-    let carrier = ftl.head_of(0, 2).unwrap();
+    let carrier = ftl.map.head_of(0, 2).unwrap();
     ftl.space
         .flash
         .chip_mut()

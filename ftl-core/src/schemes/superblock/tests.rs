@@ -167,9 +167,9 @@ fn directories_outlast_a_clean_stop_and_a_cut() {
         ftl = create(chip, &config, Start::Mount).unwrap();
         assert_eq!(ftl.stats().mount.clean, clean);
         assert!(
-            ftl.groups_in_ram_and_trim_pages().0 <= if clean { 0 } else { 2 },
+            ftl.map.groups_in_ram_and_trim_pages().0 <= if clean { 0 } else { 2 },
             "{} directories in RAM",
-            ftl.groups_in_ram_and_trim_pages().0
+            ftl.map.groups_in_ram_and_trim_pages().0
         );
         (0..1024).for_each(|lpn| assert_eq!(read(&mut ftl, lpn).1, lpn as u64));
         assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
