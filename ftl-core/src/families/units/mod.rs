@@ -30,6 +30,8 @@ pub(crate) use lists::Lists;
 pub(crate) use policy::Policy;
 pub(crate) use slices::Slicing;
 pub(crate) use state::UnitFtl;
+#[cfg(test)]
+pub(crate) use state::stream_of;
 pub(crate) use tables::Shape;
 
 use crate::addr::Lpn;
@@ -78,6 +80,37 @@ pub(crate) fn overhead_blocks(
     };
     let checkpoints = Checkpoints::blocks_needed(&geometry, ShutdownState::chunks(&geometry));
     Ok(checkpoints + Trims::blocks_needed(&geometry, logical_pages) + 6 + settings.free_threshold)
+}
+
+impl<P: Policy> Units<P> {
+    fn audit_page(
+        &mut self,
+        space: &mut Space,
+        lpn: Lpn,
+        ppn: Ppn,
+    ) -> Result<Option<String>, FtlError> {
+        let (unit, k, _) = self.split(lpn);
+        let geometry = space.geometry();
+        if !geometry.contains(ppn) || !space.table.is_valid(ppn) {
+            return Ok(Some(format!(
+                "logical page {lpn} is at {ppn}, which is not valid"
+            )));
+        }
+        let at_home = self.lists.owner(geometry.block_of(ppn)) == Some(unit);
+        if !at_home
+            && matches!(
+                self.tables.location(self.group_number(unit, k)),
+                GroupLocation::Flash(_)
+            )
+        {
+            return Ok(Some(format!(
+                "logical page {lpn} is at {ppn}, in a common block, but its table is on flash"
+            )));
+        }
+        let oob = space.flash.read_oob(ppn, Cause::Recovery)?;
+        let is_it = oob.is_some_and(|oob| oob.tag.lpn == lpn.raw() && oob.tag.role == Role::Data);
+        Ok((!is_it).then(|| format!("logical page {lpn} is at {ppn}, whose record is {oob:?}")))
+    }
 }
 
 impl<P: Policy> UnitFtl<P> {
@@ -175,9 +208,11 @@ impl<P: Policy> Mapping for UnitFtl<P> {
             };
             let before = self.map.table_reads;
             if stream == COMMON {
-                self.program_in_common(tag, bytes, Cause::Host)?;
+                self.map
+                    .program_in_common(&mut self.space, tag, bytes, Cause::Host)?;
             } else {
-                self.program_in_unit(tag, bytes, Cause::Host)?;
+                self.map
+                    .program_in_unit(&mut self.space, tag, bytes, Cause::Host)?;
             }
             let is_hit = self.map.table_reads == before;
             self.stats.lookups_write.note(is_hit);
@@ -193,7 +228,8 @@ impl<P: Policy> Mapping for UnitFtl<P> {
         }
         self.take_slice()?;
         self.ensure_space(COMMON)?;
-        self.read_tables_at_ends(first, count)?;
+        self.map
+            .read_tables_at_ends(&mut self.space, first, count)?;
         let ver = self.next_ver;
         self.next_ver += 1;
         self.map.trims.record(&mut self.space, first, count, ver)?;
@@ -217,7 +253,7 @@ impl<P: Policy> Mapping for UnitFtl<P> {
 
     fn mount(&mut self) -> Result<(), FtlError> {
         self.mount_by_scan()?;
-        self.note_all_blocks();
+        self.map.note_all_blocks(&self.space);
         Ok(())
     }
 
@@ -242,7 +278,7 @@ impl<P: Policy> Mapping for UnitFtl<P> {
         let units = u64::from(self.logical_pages.div_ceil(shape.pages));
         let paper = map.policy.paper_bytes(shape, &map.lists, units);
         // Two more groups at the ends of a trim, and those with a page in a common block.
-        let groups = u64::from(self.most_groups_in_ram());
+        let groups = u64::from(self.map.most_groups_in_ram());
         let groups = (groups + 2 + u64::from(self.space.geometry().pages_per_block))
             .min(units * u64::from(shape.groups()));
         let parts = [
@@ -288,7 +324,7 @@ impl<P: Policy> Mapping for UnitFtl<P> {
                 _ => found += 1,
             }
             if ppn != LOST {
-                wrong.extend(self.audit_page(lpn, Ppn::new(ppn))?);
+                wrong.extend(self.map.audit_page(&mut self.space, lpn, Ppn::new(ppn))?);
             }
         }
         let valid = self.space.table.valid_pages();
@@ -301,31 +337,5 @@ impl<P: Policy> Mapping for UnitFtl<P> {
             ));
         }
         Ok(())
-    }
-}
-
-impl<P: Policy> UnitFtl<P> {
-    fn audit_page(&mut self, lpn: Lpn, ppn: Ppn) -> Result<Option<String>, FtlError> {
-        let (unit, k, _) = self.map.split(lpn);
-        let geometry = self.space.geometry();
-        if !geometry.contains(ppn) || !self.space.table.is_valid(ppn) {
-            return Ok(Some(format!(
-                "logical page {lpn} is at {ppn}, which is not valid"
-            )));
-        }
-        let at_home = self.map.lists.owner(geometry.block_of(ppn)) == Some(unit);
-        if !at_home
-            && matches!(
-                self.map.tables.location(self.map.group_number(unit, k)),
-                GroupLocation::Flash(_)
-            )
-        {
-            return Ok(Some(format!(
-                "logical page {lpn} is at {ppn}, in a common block, but its table is on flash"
-            )));
-        }
-        let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
-        let is_it = oob.is_some_and(|oob| oob.tag.lpn == lpn.raw() && oob.tag.role == Role::Data);
-        Ok((!is_it).then(|| format!("logical page {lpn} is at {ppn}, whose record is {oob:?}")))
     }
 }

@@ -6,7 +6,7 @@
 
 use super::policy::Policy;
 use super::slices::HEADROOM;
-use super::state::{COMMON, FIRST_UNIT, UnitFtl};
+use super::state::{COMMON, FIRST_UNIT, UnitFtl, Units, stream_of};
 use crate::addr::Lpn;
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
@@ -33,8 +33,8 @@ impl<P: Policy> GarbageCollect for UnitFtl<P> {
         {
             None => to_common,
             Some(unit) => {
-                let to_unit = self.space.blocks_for(self.stream_of(unit), valid);
-                let stays = self.can_shrink(unit) || self.is_under_way(victim);
+                let to_unit = self.space.blocks_for(stream_of(unit), valid);
+                let stays = self.map.can_shrink(&self.space, unit) || self.map.is_under_way(victim);
                 if stays && self.map.lists.takes_another(unit) {
                     to_unit
                 } else {
@@ -56,20 +56,18 @@ impl<P: Policy> GarbageCollect for UnitFtl<P> {
         // Padding may use all the space that a GC run frees. Then the emptiest block frees more
         // than the same unit again.
         let goes_on = |(unit, length, _): &(u32, u32, u32)| {
-            self.map.lists.length(*unit) >= *length && self.can_shrink(*unit)
+            self.map.lists.length(*unit) >= *length && self.map.can_shrink(&self.space, *unit)
         };
         let (unit, length, tries) = match self.map.collecting.filter(goes_on) {
             Some(collecting) => collecting,
-            None => match self
-                .map
-                .policy
-                .choose(&self.map.lists, &|unit| self.can_shrink(unit))
-            {
+            None => match self.map.policy.choose(&self.map.lists, &|unit| {
+                self.map.can_shrink(&self.space, unit)
+            }) {
                 Some(unit) => (unit, self.map.lists.length(unit), 0),
                 None => return Ok(emptiest),
             },
         };
-        let Some(victim) = self.emptiest_of(unit) else {
+        let Some(victim) = self.map.emptiest_of(&self.space, unit) else {
             return Ok(emptiest);
         };
         let is_cheaper =
@@ -114,7 +112,7 @@ impl<P: Policy> GarbageCollect for UnitFtl<P> {
             .map
             .lists
             .owner(block)
-            .map_or(COMMON, |unit| self.stream_of(unit));
+            .map_or(COMMON, |unit| stream_of(unit));
         self.space.use_worn_block(stream)
     }
 
@@ -131,7 +129,7 @@ impl<P: Policy> GarbageCollect for UnitFtl<P> {
             None => self.space.release(block),
             Some(unit) => {
                 self.map.lists.remove(block);
-                self.space.release_in_stream(block, self.stream_of(unit));
+                self.space.release_in_stream(block, stream_of(unit));
             }
         }
     }
@@ -139,8 +137,8 @@ impl<P: Policy> GarbageCollect for UnitFtl<P> {
     fn relocate_block(&mut self, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
         // When slices cannot keep up, requests wait in any case.
         if self.map.slices.is_some() && self.space.free_blocks() > self.gc.threshold {
-            let begun = self.may_move_in_slices(block) && self.prepare_victim(block)?;
-            return Ok(begun.then(|| self.move_in_slices(block, cause)));
+            let begun = self.map.may_move_in_slices(block) && self.prepare_victim(block)?;
+            return Ok(begun.then(|| self.map.move_in_slices(block, cause)));
         }
         self.relocate_whole_block(block, cause)
     }
@@ -159,10 +157,59 @@ impl<P: Policy> GarbageCollect for UnitFtl<P> {
             .table
             .greedy_victim()
             .filter(|block| self.space.table.valid_count(*block) == 0);
-        match empty.or_else(|| self.emptiest_of(self.map.policy.choose_idle(&self.map.lists)?)) {
+        match empty.or_else(|| {
+            self.map
+                .emptiest_of(&self.space, self.map.policy.choose_idle(&self.map.lists)?)
+        }) {
             Some(victim) => Ok(Some(self.collect(victim)?)),
             None => Ok(None),
         }
+    }
+}
+
+impl<P: Policy> Units<P> {
+    /// Returns whether the unit has more blocks than its valid pages fill.
+    pub(super) fn can_shrink(&self, space: &Space, unit: u32) -> bool {
+        let valid: u32 = self
+            .lists
+            .blocks(unit)
+            .map(|block| space.table.valid_count(block))
+            .sum();
+        self.lists.length(unit) > valid.div_ceil(space.geometry().pages_per_block).max(1)
+    }
+
+    /// Returns the full block of a unit with the fewest valid pages, if it has an invalid one.
+    pub(crate) fn emptiest_of(&self, space: &Space, unit: u32) -> Option<Pbn> {
+        let table = &space.table;
+        let full = self
+            .lists
+            .blocks(unit)
+            .filter(|block| table.is_collectable(*block));
+        let emptiest = full.min_by_key(|block| (table.valid_count(*block), table.epoch(*block)))?;
+        (table.valid_count(emptiest) < space.geometry().pages_per_block).then_some(emptiest)
+    }
+
+    fn owner_of_page(
+        &mut self,
+        space: &mut Space,
+        victim: Pbn,
+        ppn: Ppn,
+    ) -> Result<Option<Lpn>, FtlError> {
+        let pages = match self.lists.owner(victim) {
+            Some(unit) => {
+                unit * self.shape.pages..((unit + 1) * self.shape.pages).min(self.logical_pages)
+            }
+            None => 0..self.logical_pages,
+        };
+        // Two passes: a look-up may rebuild an unreadable table, and that may map the page to an
+        // address that the first pass has already checked.
+        for lpn in pages.clone().chain(pages).map(Lpn::new) {
+            if self.trims.is_mapped(lpn) && self.look_up(space, lpn, Cause::Recovery)? == ppn.raw()
+            {
+                return Ok(Some(lpn));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -195,21 +242,10 @@ impl<P: Policy> UnitFtl<P> {
         Ok(())
     }
 
-    /// Returns whether the unit has more blocks than its valid pages fill.
-    pub(super) fn can_shrink(&self, unit: u32) -> bool {
-        let valid: u32 = self
-            .map
-            .lists
-            .blocks(unit)
-            .map(|block| self.space.table.valid_count(block))
-            .sum();
-        self.map.lists.length(unit) > valid.div_ceil(self.space.geometry().pages_per_block).max(1)
-    }
-
     /// Makes a unit with `max_length` blocks release one before it opens another.
     fn shrink_unit(&mut self, unit: u32) -> Result<(), FtlError> {
-        while self.map.lists.is_full(unit) && self.space.room(self.stream_of(unit)) == 0 {
-            let Some(victim) = self.emptiest_of(unit) else {
+        while self.map.lists.is_full(unit) && self.space.room(stream_of(unit)) == 0 {
+            let Some(victim) = self.map.emptiest_of(&self.space, unit) else {
                 break;
             };
             if self.blocks_to_move(victim) > self.space.free_blocks() {
@@ -223,11 +259,11 @@ impl<P: Policy> UnitFtl<P> {
     /// Runs GC on the unit that the policy chooses, while all units together have too many blocks.
     fn limit_all(&mut self) -> Result<(), FtlError> {
         while self.map.policy.has_too_many(&self.map.lists) {
-            let chosen = self
-                .map
-                .policy
-                .choose(&self.map.lists, &|unit| self.can_shrink(unit));
-            let Some(victim) = chosen.and_then(|unit| self.emptiest_of(unit)) else {
+            let chosen = self.map.policy.choose(&self.map.lists, &|unit| {
+                self.map.can_shrink(&self.space, unit)
+            });
+            let Some(victim) = chosen.and_then(|unit| self.map.emptiest_of(&self.space, unit))
+            else {
                 break;
             };
             if self.blocks_to_move(victim) > self.space.free_blocks() {
@@ -238,22 +274,10 @@ impl<P: Policy> UnitFtl<P> {
         Ok(())
     }
 
-    /// Returns the full block of a unit with the fewest valid pages, if it has an invalid one.
-    pub(crate) fn emptiest_of(&self, unit: u32) -> Option<Pbn> {
-        let table = &self.space.table;
-        let full = self
-            .map
-            .lists
-            .blocks(unit)
-            .filter(|block| table.is_collectable(*block));
-        let emptiest = full.min_by_key(|block| (table.valid_count(*block), table.epoch(*block)))?;
-        (table.valid_count(emptiest) < self.space.geometry().pages_per_block).then_some(emptiest)
-    }
-
     /// Returns the stream that takes a page of the victim. If GC runs free no block, none opens a
     /// block for a unit: many units with a few pages each in an open block would use up the device.
     fn destination(&self, victim: Pbn, unit: u32, cause: Cause) -> StreamId {
-        let home = self.stream_of(unit);
+        let home = stream_of(unit);
         let at_home = match self.map.lists.owner(victim) {
             _ if self.space.is_mounting() => false,
             Some(_)
@@ -262,7 +286,11 @@ impl<P: Policy> UnitFtl<P> {
             {
                 false
             }
-            Some(_) => cause != Cause::Gc || self.is_under_way(victim) || self.can_shrink(unit),
+            Some(_) => {
+                cause != Cause::Gc
+                    || self.map.is_under_way(victim)
+                    || self.map.can_shrink(&self.space, unit)
+            }
             None => self.space.room(home) > 0,
         };
         if at_home { home } else { COMMON }
@@ -329,9 +357,10 @@ impl<P: Policy> UnitFtl<P> {
             return Err(misplaced(from, tag.lpn));
         }
         if self.destination(victim, tag.lpn / self.map.shape.pages, cause) == COMMON {
-            self.program_in_common(tag, data, cause)
+            self.map
+                .program_in_common(&mut self.space, tag, data, cause)
         } else {
-            self.program_in_unit(tag, data, cause)
+            self.map.program_in_unit(&mut self.space, tag, data, cause)
         }
     }
 
@@ -342,31 +371,11 @@ impl<P: Policy> UnitFtl<P> {
         for (i, ppn) in unknown {
             if self.map.trims.holds(ppn) {
                 pages.name(i, Role::Trim, 0, self.next_ver);
-            } else if let Some(lpn) = self.owner_of_page(victim, ppn)? {
+            } else if let Some(lpn) = self.map.owner_of_page(&mut self.space, victim, ppn)? {
                 pages.name(i, Role::Data, lpn.raw(), self.next_ver);
             }
             self.next_ver += 1;
         }
         Ok(())
-    }
-
-    fn owner_of_page(&mut self, victim: Pbn, ppn: Ppn) -> Result<Option<Lpn>, FtlError> {
-        let pages = match self.map.lists.owner(victim) {
-            Some(unit) => {
-                unit * self.map.shape.pages
-                    ..((unit + 1) * self.map.shape.pages).min(self.logical_pages)
-            }
-            None => 0..self.logical_pages,
-        };
-        // Two passes: a look-up may rebuild an unreadable table, and that may map the page to an
-        // address that the first pass has already checked.
-        for lpn in pages.clone().chain(pages).map(Lpn::new) {
-            if self.map.trims.is_mapped(lpn)
-                && self.map.look_up(&mut self.space, lpn, Cause::Recovery)? == ppn.raw()
-            {
-                return Ok(Some(lpn));
-            }
-        }
-        Ok(None)
     }
 }

@@ -3,13 +3,14 @@
 //! records. After a clean shutdown, writes continue in the open blocks.
 
 use super::policy::Policy;
-use super::state::{COMMON, UnitFtl};
+use super::state::{COMMON, UnitFtl, Units};
 use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
 use crate::int::index;
 use crate::recovery::{MountByScan, MountContext, ScanResult};
+use crate::space::Space;
 use nand_model::{Cause, Ppn};
 
 impl<P: Policy> MountByScan for UnitFtl<P> {
@@ -18,39 +19,37 @@ impl<P: Policy> MountByScan for UnitFtl<P> {
     }
 
     fn rebuild_tables(&mut self, newest: &ScanResult) -> Result<(), FtlError> {
-        self.adopt_blocks()?;
+        self.map.adopt_blocks(&mut self.space)?;
         (0..self.logical_pages.div_ceil(self.map.shape.pages))
-            .try_for_each(|unit| self.adopt_unit(unit, newest))
+            .try_for_each(|unit| self.map.adopt_unit(&mut self.space, unit, newest))
     }
 }
 
-impl<P: Policy> UnitFtl<P> {
+impl<P: Policy> Units<P> {
     /// Puts blocks on the lists of their units, the oldest first.
-    fn adopt_blocks(&mut self) -> Result<(), FtlError> {
-        let geometry = self.space.geometry();
+    fn adopt_blocks(&mut self, space: &mut Space) -> Result<(), FtlError> {
+        let geometry = space.geometry();
         let in_use = |block: &nand_model::Pbn| {
-            matches!(self.space.table.state(*block), State::Full | State::Open)
-                && self.space.table.valid_count(*block) > 0
+            matches!(space.table.state(*block), State::Full | State::Open)
+                && space.table.valid_count(*block) > 0
         };
         let mut blocks: Vec<_> = geometry.all_blocks().filter(in_use).collect();
-        blocks.sort_by_key(|block| self.space.table.epoch(*block));
+        blocks.sort_by_key(|block| space.table.epoch(*block));
         let mut pages = Vec::new();
         for block in blocks {
             pages.clear();
-            self.space.table.list_valid(block, &mut pages);
-            let Some((oob, spare)) = self.space.flash.read_spare(pages[0], Cause::Recovery)? else {
+            space.table.list_valid(block, &mut pages);
+            let Some((oob, spare)) = space.flash.read_spare(pages[0], Cause::Recovery)? else {
                 continue;
             };
             let own = self
-                .map
                 .shape
                 .own_node(spare)
                 .filter(|_| oob.tag.role == Role::Data);
             if let Some(node) = own.filter(|_| oob.tag.lpn < self.logical_pages) {
-                let epoch = self.space.table.epoch(block);
-                self.map
-                    .lists
-                    .add(oob.tag.lpn / self.map.shape.pages, block, epoch, Some(node));
+                let epoch = space.table.epoch(block);
+                self.lists
+                    .add(oob.tag.lpn / self.shape.pages, block, epoch, Some(node));
             }
         }
         Ok(())
@@ -59,50 +58,54 @@ impl<P: Policy> UnitFtl<P> {
     /// Rebuilds the tables of a unit. A table has a carrier if the last programmed page that it
     /// maps has a table equal to the records. A group is on flash if its last programmed page has
     /// the directory of those carriers.
-    fn adopt_unit(&mut self, unit: u32, newest: &ScanResult) -> Result<(), FtlError> {
-        let pages = self.map.shape.pages;
+    fn adopt_unit(
+        &mut self,
+        space: &mut Space,
+        unit: u32,
+        newest: &ScanResult,
+    ) -> Result<(), FtlError> {
+        let pages = self.shape.pages;
         let found = newest.words(Lpn::new(unit * pages), pages);
         if found.iter().all(|ppn| *ppn == UNMAPPED) {
             return Ok(());
         }
-        self.map.cached_unit.forget();
-        self.map.cached_unit.select_unit(unit, 0, &self.map.shape);
-        self.map.cached_unit.slots.fill(UNMAPPED);
-        self.map.cached_unit.slots[..found.len()].copy_from_slice(found);
-        self.map.cached_unit.carriers.fill(UNMAPPED);
-        for group in 0..self.map.shape.groups() {
+        self.cached_unit.forget();
+        self.cached_unit.select_unit(unit, 0, &self.shape);
+        self.cached_unit.slots.fill(UNMAPPED);
+        self.cached_unit.slots[..found.len()].copy_from_slice(found);
+        self.cached_unit.carriers.fill(UNMAPPED);
+        for group in 0..self.shape.groups() {
             let mut head = None;
-            for k in self.map.shape.tables_of(group) {
+            for k in self.shape.tables_of(group) {
                 let last = self.last_programmed(unit, k, newest);
                 if let Some((pseq, ppn)) = last {
                     head = head.max(Some((pseq, ppn.raw())));
-                    if self.table_matches(unit, k, ppn)? {
-                        self.map.cached_unit.carriers[index(k)] = ppn.raw();
+                    if self.table_matches(space, unit, k, ppn)? {
+                        self.cached_unit.carriers[index(k)] = ppn.raw();
                     }
                 }
             }
-            let carried = self.map.cached_unit.is_carried(group, &self.map.shape);
+            let carried = self.cached_unit.is_carried(group, &self.shape);
             match head {
                 None => {}
                 Some((_, head))
-                    if carried && self.directory_matches(unit, group, Ppn::new(head))? =>
+                    if carried && self.directory_matches(space, unit, group, Ppn::new(head))? =>
                 {
-                    self.map
-                        .tables
-                        .set_on_flash(unit * self.map.shape.groups() + group, Ppn::new(head));
+                    self.tables
+                        .set_on_flash(unit * self.shape.groups() + group, Ppn::new(head));
                 }
-                Some(_) => self.map.keep_group(unit, group),
+                Some(_) => self.keep_group(unit, group),
             }
         }
-        self.map.cached_unit.forget();
+        self.cached_unit.forget();
         Ok(())
     }
 
     fn last_programmed(&mut self, unit: u32, k: u32, newest: &ScanResult) -> Option<(u64, Ppn)> {
-        let first = unit * self.map.shape.pages + k * self.map.shape.slots;
+        let first = unit * self.shape.pages + k * self.shape.slots;
         let mapped = (first..)
             .map(Lpn::new)
-            .zip(&*self.map.cached_unit.table(k, &self.map.shape))
+            .zip(&*self.cached_unit.table(k, &self.shape))
             .filter(|(_, ppn)| **ppn != UNMAPPED);
         mapped
             .map(|(lpn, ppn)| (newest.programmed(lpn), Ppn::new(*ppn)))
@@ -110,34 +113,42 @@ impl<P: Policy> UnitFtl<P> {
     }
 
     /// Returns whether the page's OOB area has the loaded table.
-    fn table_matches(&mut self, unit: u32, k: u32, ppn: Ppn) -> Result<bool, FtlError> {
-        let Some((_, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else {
+    fn table_matches(
+        &mut self,
+        space: &mut Space,
+        unit: u32,
+        k: u32,
+        ppn: Ppn,
+    ) -> Result<bool, FtlError> {
+        let Some((_, spare)) = space.flash.read_spare(ppn, Cause::Recovery)? else {
             return Ok(false);
         };
-        let mut said = vec![UNMAPPED; index(self.map.shape.slots)];
-        let decoded = self.map.shape.own_node(spare);
-        let decoded = decoded.and_then(|_| {
-            self.map
-                .shape
-                .decode_table(&self.map.lists, unit, spare, &mut said)
-        });
-        Ok(decoded.is_some() && said == self.map.cached_unit.table(k, &self.map.shape))
+        let mut said = vec![UNMAPPED; index(self.shape.slots)];
+        let decoded = self.shape.own_node(spare);
+        let decoded =
+            decoded.and_then(|_| self.shape.decode_table(&self.lists, unit, spare, &mut said));
+        Ok(decoded.is_some() && said == self.cached_unit.table(k, &self.shape))
     }
 
     /// Returns whether the page's OOB area has the directory of the loaded carriers.
-    fn directory_matches(&mut self, unit: u32, group: u32, ppn: Ppn) -> Result<bool, FtlError> {
-        if self.map.shape.tables_per_group == 1 {
+    fn directory_matches(
+        &mut self,
+        space: &mut Space,
+        unit: u32,
+        group: u32,
+        ppn: Ppn,
+    ) -> Result<bool, FtlError> {
+        if self.shape.tables_per_group == 1 {
             return Ok(true);
         }
-        let Some((_, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else {
+        let Some((_, spare)) = space.flash.read_spare(ppn, Cause::Recovery)? else {
             return Ok(false);
         };
-        let carriers = self.map.cached_unit.group_carriers(group, &self.map.shape);
+        let carriers = self.cached_unit.group_carriers(group, &self.shape);
         let mut said = vec![UNMAPPED; carriers.len()];
         let decoded = self
-            .map
             .shape
-            .decode_directory(&self.map.lists, unit, spare, &mut said);
+            .decode_directory(&self.lists, unit, spare, &mut said);
         Ok(decoded.is_some() && said == carriers)
     }
 }

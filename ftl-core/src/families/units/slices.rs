@@ -9,12 +9,12 @@
 //! cleaning.
 
 use super::policy::Policy;
-use super::state::{COMMON, UnitFtl};
+use super::state::{COMMON, UnitFtl, Units, stream_of};
 use crate::error::FtlError;
 use crate::gc::GarbageCollect;
 use crate::int::{index, to_u64};
 use crate::ram::{vec_bytes, vec_most};
-use crate::space::StreamId;
+use crate::space::{Space, StreamId};
 use nand_model::{Cause, Nanos, Pbn};
 use std::collections::VecDeque;
 
@@ -61,7 +61,8 @@ impl Slices {
     }
 
     fn add(&mut self, block: Pbn) {
-        if !self.is_under_way(block) && !std::mem::replace(&mut self.queued[block.index()], true) {
+        if !self.is_in_progress(block) && !std::mem::replace(&mut self.queued[block.index()], true)
+        {
             self.queue.push_back(block);
         }
     }
@@ -73,7 +74,7 @@ impl Slices {
         self.under_way = self.under_way.filter(|(under_way, _)| *under_way != block);
     }
 
-    fn is_under_way(&self, block: Pbn) -> bool {
+    fn is_in_progress(&self, block: Pbn) -> bool {
         self.under_way
             .is_some_and(|(under_way, _)| under_way == block)
     }
@@ -98,6 +99,63 @@ impl Slices {
             queued + vec_bytes::<Pbn>(self.queue.capacity()),
             queued + vec_most::<Pbn>(2 * to_u64(self.queued.len())),
         )
+    }
+}
+
+impl<P: Policy> Units<P> {
+    /// Returns whether this block can be the next one to relocate in slices: it is not in progress,
+    /// and no other block is urgent.
+    pub(super) fn may_move_in_slices(&self, block: Pbn) -> bool {
+        self.slices
+            .as_ref()
+            .is_some_and(|slices| slices.urgent.is_none() && !slices.is_in_progress(block))
+    }
+
+    /// Makes this block the next one to relocate in slices. Returns 0, the pages relocated so far.
+    pub(super) fn move_in_slices(&mut self, block: Pbn, cause: Cause) -> u32 {
+        assert!(
+            self.may_move_in_slices(block),
+            "block {block} is being relocated in slices, or another block is urgent"
+        );
+        if let Some(slices) = &mut self.slices {
+            slices.urgent = Some((block, cause));
+        }
+        0
+    }
+
+    /// Returns whether cleaning a block frees more pages than the padding that it may cost.
+    fn is_worth_cleaning(&self, space: &Space, block: Pbn) -> bool {
+        let table = &space.table;
+        table.is_collectable(block)
+            && table.valid_count(block) + space.most_padding() < space.geometry().pages_per_block
+    }
+
+    /// Queues the block if it has become worth cleaning. To be called when the block is full or has
+    /// one valid page less.
+    #[inline]
+    pub(super) fn note_block(&mut self, space: &Space, block: Pbn) {
+        let worth_it = self.slices.is_some() && self.is_worth_cleaning(space, block);
+        if let Some(slices) = self.slices.as_mut().filter(|_| worth_it) {
+            slices.add(block);
+        }
+    }
+
+    /// Queues all blocks that are worth cleaning.
+    pub(super) fn note_all_blocks(&mut self, space: &Space) {
+        if self.slices.is_some() {
+            let mut blocks: Vec<Pbn> = space.geometry().all_blocks().collect();
+            blocks.sort_by_key(|block| space.table.epoch(*block));
+            blocks
+                .into_iter()
+                .for_each(|block| self.note_block(space, block));
+        }
+    }
+
+    /// Returns whether this block is being cleaned in slices.
+    pub(super) fn is_under_way(&self, block: Pbn) -> bool {
+        self.slices
+            .as_ref()
+            .is_some_and(|slices| slices.is_in_progress(block))
     }
 }
 
@@ -181,7 +239,9 @@ impl<P: Policy> UnitFtl<P> {
                 } else {
                     self.evacuate(block, cause)?
                 };
-            } else if collectable && (cause != Cause::Gc || self.is_worth_cleaning(block)) {
+            } else if collectable
+                && (cause != Cause::Gc || self.map.is_worth_cleaning(&self.space, block))
+            {
                 return Ok(Some((block, cause)));
             } else if let Some(slices) = &mut self.map.slices {
                 slices.under_way = None;
@@ -204,66 +264,10 @@ impl<P: Policy> UnitFtl<P> {
         Ok(next)
     }
 
-    /// Returns whether this block can be the next one to relocate in slices: it is not in progress,
-    /// and no other block is urgent.
-    pub(super) fn may_move_in_slices(&self, block: Pbn) -> bool {
-        self.map
-            .slices
-            .as_ref()
-            .is_some_and(|slices| slices.urgent.is_none() && !slices.is_under_way(block))
-    }
-
-    /// Makes this block the next one to relocate in slices. Returns 0, the pages relocated so far.
-    pub(super) fn move_in_slices(&mut self, block: Pbn, cause: Cause) -> u32 {
-        assert!(
-            self.may_move_in_slices(block),
-            "block {block} is being relocated in slices, or another block is urgent"
-        );
-        if let Some(slices) = &mut self.map.slices {
-            slices.urgent = Some((block, cause));
-        }
-        0
-    }
-
-    /// Returns whether cleaning a block frees more pages than the padding that it may cost.
-    fn is_worth_cleaning(&self, block: Pbn) -> bool {
-        let table = &self.space.table;
-        table.is_collectable(block)
-            && table.valid_count(block) + self.space.most_padding()
-                < self.space.geometry().pages_per_block
-    }
-
-    /// Queues the block if it has become worth cleaning. To be called when the block is full or has
-    /// one valid page less.
-    #[inline]
-    pub(super) fn note_block(&mut self, block: Pbn) {
-        let worth_it = self.map.slices.is_some() && self.is_worth_cleaning(block);
-        if let Some(slices) = self.map.slices.as_mut().filter(|_| worth_it) {
-            slices.add(block);
-        }
-    }
-
-    /// Queues all blocks that are worth cleaning.
-    pub(super) fn note_all_blocks(&mut self) {
-        if self.map.slices.is_some() {
-            let mut blocks: Vec<Pbn> = self.space.geometry().all_blocks().collect();
-            blocks.sort_by_key(|block| self.space.table.epoch(*block));
-            blocks.into_iter().for_each(|block| self.note_block(block));
-        }
-    }
-
-    /// Returns whether this block is being cleaned in slices.
-    pub(super) fn is_under_way(&self, block: Pbn) -> bool {
-        self.map
-            .slices
-            .as_ref()
-            .is_some_and(|slices| slices.is_under_way(block))
-    }
-
     /// Returns the stream for a host write to this unit: the unit's own. While its block is full or
     /// being cleaned, the common stream.
     pub(super) fn stream_of_write(&mut self, unit: u32) -> StreamId {
-        let home = self.stream_of(unit);
+        let home = stream_of(unit);
         let Some(slices) = &self.map.slices else {
             return home;
         };
@@ -280,7 +284,9 @@ impl<P: Policy> UnitFtl<P> {
             return home;
         }
         let blocks: Vec<Pbn> = self.map.lists.blocks(unit).collect();
-        blocks.into_iter().for_each(|block| self.note_block(block));
+        blocks
+            .into_iter()
+            .for_each(|block| self.map.note_block(&self.space, block));
         COMMON
     }
 }

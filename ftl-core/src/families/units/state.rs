@@ -8,7 +8,7 @@ use crate::addr::Lpn;
 use crate::controller::Controller;
 use crate::format::{LOST, UNMAPPED};
 use crate::int::index;
-use crate::space::StreamId;
+use crate::space::{Space, StreamId};
 use crate::trims::Trims;
 use nand_model::Ppn;
 
@@ -17,6 +17,12 @@ pub(super) const COMMON: StreamId = 0;
 pub(super) const CHECKPOINT: StreamId = 1;
 /// The stream of unit 0.
 pub(super) const FIRST_UNIT: StreamId = 2;
+
+/// Returns the stream of a unit.
+#[inline]
+pub(crate) const fn stream_of(unit: u32) -> StreamId {
+    FIRST_UNIT + index(unit)
+}
 
 /// Groups allowed in RAM on a device of any size.
 pub(super) const MIN_IN_RAM: u32 = 64;
@@ -63,21 +69,15 @@ impl<P: Policy> Units<P> {
     pub(crate) fn groups_in_ram_and_trim_pages(&self) -> (usize, usize) {
         (self.tables.in_ram(), self.trims.len())
     }
-}
 
-impl<P: Policy> UnitFtl<P> {
-    pub(crate) fn stream_of(&self, unit: u32) -> StreamId {
-        FIRST_UNIT + index(unit)
-    }
-
-    pub(super) fn invalidate_entry(&mut self, old: u32) {
+    pub(super) fn invalidate_entry(&mut self, space: &mut Space, old: u32) {
         if old != UNMAPPED && old != LOST {
-            self.invalidate_page(Ppn::new(old));
+            self.invalidate_page(space, Ppn::new(old));
         }
     }
 
-    pub(super) fn invalidate_page(&mut self, ppn: Ppn) {
-        self.space.table.set_invalid(ppn);
-        self.note_block(self.space.geometry().block_of(ppn));
+    pub(super) fn invalidate_page(&mut self, space: &mut Space, ppn: Ppn) {
+        space.table.set_invalid(ppn);
+        self.note_block(space, space.geometry().block_of(ppn));
     }
 }

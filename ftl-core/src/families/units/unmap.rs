@@ -4,43 +4,118 @@
 //! fails, mount applies the record.
 
 use super::policy::Policy;
-use super::state::{COMMON, MIN_IN_RAM, UnitFtl};
+use super::state::{COMMON, MIN_IN_RAM, UnitFtl, Units, stream_of};
 use super::tables::GroupLocation;
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::{Flags, LOST, PageTag, UNMAPPED};
 use crate::gc::GarbageCollect;
 use crate::int::index;
+use crate::space::Space;
 use nand_model::{Cause, Pbn, Ppn};
 
-impl<P: Policy> UnitFtl<P> {
-    /// Reads the tables that [`Self::unmap`] needs. After the record is programmed, an unreadable
+impl<P: Policy> Units<P> {
+    /// Reads the tables that [`UnitFtl::unmap`] needs. After the record is programmed, an unreadable
     /// table must not bring trimmed pages back.
-    pub(super) fn read_tables_at_ends(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
+    pub(super) fn read_tables_at_ends(
+        &mut self,
+        space: &mut Space,
+        first: Lpn,
+        count: u32,
+    ) -> Result<(), FtlError> {
         let (mut lpn, end) = (first.raw(), first.raw() + count);
         while lpn < end {
-            let (unit, k, offset) = self.map.split(Lpn::new(lpn));
-            let unit_end = ((unit + 1) * self.map.shape.pages).min(self.logical_pages);
+            let (unit, k, offset) = self.split(Lpn::new(lpn));
+            let unit_end = ((unit + 1) * self.shape.pages).min(self.logical_pages);
             if offset == 0 && unit_end <= end {
                 lpn = unit_end;
                 continue;
             }
-            let table_end = (unit * self.map.shape.pages + (k + 1) * self.map.shape.slots)
+            let table_end = (unit * self.shape.pages + (k + 1) * self.shape.slots)
                 .min(unit_end)
                 .min(end);
-            if (lpn..table_end).any(|lpn| self.map.trims.is_mapped(Lpn::new(lpn))) {
-                self.map.take_group(
-                    &mut self.space,
-                    unit,
-                    k / self.map.shape.tables_per_group,
-                    Cause::Trim,
-                )?;
+            if (lpn..table_end).any(|lpn| self.trims.is_mapped(Lpn::new(lpn))) {
+                self.take_group(space, unit, k / self.shape.tables_per_group, Cause::Trim)?;
             }
             lpn = table_end;
         }
         Ok(())
     }
 
+    pub(super) fn unmap_in_table(
+        &mut self,
+        space: &mut Space,
+        unit: u32,
+        k: u32,
+        pages: std::ops::Range<u32>,
+    ) -> Result<(), FtlError> {
+        let pages = pages.map(Lpn::new);
+        if pages.clone().all(|lpn| !self.trims.is_mapped(lpn)) {
+            return Ok(());
+        }
+        self.take_group(space, unit, k / self.shape.tables_per_group, Cause::Trim)?;
+        for lpn in pages
+            .filter(|lpn| self.trims.is_mapped(*lpn))
+            .collect::<Vec<_>>()
+        {
+            let (own, of, slot) = self.split(lpn);
+            debug_assert_eq!(
+                (own, of),
+                (unit, k),
+                "logical page {lpn} is not in table {k} of unit {unit}"
+            );
+            let old = std::mem::replace(&mut self.cached_unit.slots[slot], UNMAPPED);
+            self.invalidate_entry(space, old);
+            self.trims.unmap(lpn);
+        }
+        self.cached_unit.carriers[index(k)] = UNMAPPED;
+        self.keep_group(unit, k / self.shape.tables_per_group);
+        Ok(())
+    }
+
+    /// Returns the number of groups in RAM above which trims write groups back.
+    pub(super) fn most_groups_in_ram(&self) -> u32 {
+        let shape = &self.shape;
+        MIN_IN_RAM.max(self.logical_pages / (shape.slots * shape.tables_per_group) / 16)
+    }
+
+    /// Returns a page of a table without a carrier: one in a common block, else any. Returns `None`
+    /// if a table of the group has a lost page.
+    pub(super) fn page_to_settle(
+        &mut self,
+        space: &Space,
+        unit: u32,
+        group: u32,
+    ) -> Option<(u32, Ppn)> {
+        let geometry = space.geometry();
+        for k in self.shape.tables_of(group) {
+            if self.cached_unit.carriers[index(k)] != UNMAPPED {
+                continue;
+            }
+            let slots = self.cached_unit.table(k, &self.shape);
+            if slots.contains(&LOST) {
+                return None;
+            }
+            let first = unit * self.shape.pages + k * self.shape.slots;
+            let mapped = (first..)
+                .zip(&*slots)
+                .filter(|(_, slot)| **slot != UNMAPPED);
+            let mapped = mapped.map(|(lpn, slot)| (lpn, Ppn::new(*slot)));
+            let in_common_block =
+                |(_, ppn): &(u32, Ppn)| self.lists.owner(geometry.block_of(*ppn)) != Some(unit);
+            if let Some(page) = mapped
+                .clone()
+                .find(in_common_block)
+                .or_else(|| mapped.clone().next())
+            {
+                return Some(page);
+            }
+        }
+        None
+    }
+}
+
+impl<P: Policy> UnitFtl<P> {
     /// Unmaps these pages; their trim record is programmed.
     pub(super) fn unmap(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
         let (mut lpn, end) = (first.raw(), first.raw() + count);
@@ -55,45 +130,10 @@ impl<P: Policy> UnitFtl<P> {
             let table_end = (unit * self.map.shape.pages + (k + 1) * self.map.shape.slots)
                 .min(unit_end)
                 .min(end);
-            self.unmap_in_table(unit, k, lpn..table_end)?;
+            self.map
+                .unmap_in_table(&mut self.space, unit, k, lpn..table_end)?;
             lpn = table_end;
         }
-        Ok(())
-    }
-
-    pub(super) fn unmap_in_table(
-        &mut self,
-        unit: u32,
-        k: u32,
-        pages: std::ops::Range<u32>,
-    ) -> Result<(), FtlError> {
-        let pages = pages.map(Lpn::new);
-        if pages.clone().all(|lpn| !self.map.trims.is_mapped(lpn)) {
-            return Ok(());
-        }
-        self.map.take_group(
-            &mut self.space,
-            unit,
-            k / self.map.shape.tables_per_group,
-            Cause::Trim,
-        )?;
-        for lpn in pages
-            .filter(|lpn| self.map.trims.is_mapped(*lpn))
-            .collect::<Vec<_>>()
-        {
-            let (own, of, slot) = self.map.split(lpn);
-            debug_assert_eq!(
-                (own, of),
-                (unit, k),
-                "logical page {lpn} is not in table {k} of unit {unit}"
-            );
-            let old = std::mem::replace(&mut self.map.cached_unit.slots[slot], UNMAPPED);
-            self.invalidate_entry(old);
-            self.map.trims.unmap(lpn);
-        }
-        self.map.cached_unit.carriers[index(k)] = UNMAPPED;
-        self.map
-            .keep_group(unit, k / self.map.shape.tables_per_group);
         Ok(())
     }
 
@@ -118,7 +158,8 @@ impl<P: Policy> UnitFtl<P> {
         blocks
             .iter()
             .for_each(|block| self.space.table.list_valid(*block, &mut gone));
-        gone.into_iter().for_each(|ppn| self.invalidate_page(ppn));
+        gone.into_iter()
+            .for_each(|ppn| self.map.invalidate_page(&mut self.space, ppn));
         for lpn in (unit * self.map.shape.pages..end).map(Lpn::new) {
             if self.map.trims.is_mapped(lpn) {
                 self.map.trims.unmap(lpn);
@@ -130,23 +171,17 @@ impl<P: Policy> UnitFtl<P> {
                 .all(|block| self.space.table.valid_count(*block) == 0),
             "unit {unit} has valid pages when its blocks are dropped"
         );
-        self.space.seal(self.stream_of(unit))?;
+        self.space.seal(stream_of(unit))?;
         blocks
             .into_iter()
             .for_each(|block| self.release_block(block));
         Ok(())
     }
 
-    /// Returns the number of groups in RAM above which trims write groups back.
-    pub(super) fn most_groups_in_ram(&self) -> u32 {
-        let shape = &self.map.shape;
-        MIN_IN_RAM.max(self.logical_pages / (shape.slots * shape.tables_per_group) / 16)
-    }
-
     /// Writes groups back while too many are in RAM: copies a page in a common block, else any
     /// page, of each table without a carrier.
     pub(super) fn write_back_groups(&mut self) -> Result<(), FtlError> {
-        let limit = self.most_groups_in_ram();
+        let limit = self.map.most_groups_in_ram();
         // A trim adds at most one group at either end.
         for _ in 0..2 {
             if self.map.tables.in_ram() <= index(limit) {
@@ -174,10 +209,10 @@ impl<P: Policy> UnitFtl<P> {
                 // GC of its blocks returns its pages to the unit.
                 return Ok(());
             }
-            self.ensure_space(self.stream_of(unit))?;
+            self.ensure_space(stream_of(unit))?;
             self.map
                 .take_group(&mut self.space, unit, group, Cause::Trim)?;
-            let Some((lpn, ppn)) = self.page_to_settle(unit, group) else {
+            let Some((lpn, ppn)) = self.map.page_to_settle(&self.space, unit, group) else {
                 return Ok(());
             };
             let Some(oob) = self
@@ -188,7 +223,8 @@ impl<P: Policy> UnitFtl<P> {
             else {
                 return Ok(());
             };
-            self.program_in_unit(
+            self.map.program_in_unit(
+                &mut self.space,
                 PageTag {
                     flags: oob.tag.flags.with(Flags::COPY),
                     ..oob.tag
@@ -198,35 +234,5 @@ impl<P: Policy> UnitFtl<P> {
             )?;
         }
         Ok(())
-    }
-
-    /// Returns a page of a table without a carrier: one in a common block, else any. Returns `None`
-    /// if a table of the group has a lost page.
-    pub(super) fn page_to_settle(&mut self, unit: u32, group: u32) -> Option<(u32, Ppn)> {
-        let geometry = self.space.geometry();
-        for k in self.map.shape.tables_of(group) {
-            if self.map.cached_unit.carriers[index(k)] != UNMAPPED {
-                continue;
-            }
-            let slots = self.map.cached_unit.table(k, &self.map.shape);
-            if slots.contains(&LOST) {
-                return None;
-            }
-            let first = unit * self.map.shape.pages + k * self.map.shape.slots;
-            let mapped = (first..)
-                .zip(&*slots)
-                .filter(|(_, slot)| **slot != UNMAPPED);
-            let mapped = mapped.map(|(lpn, slot)| (lpn, Ppn::new(*slot)));
-            let in_common_block =
-                |(_, ppn): &(u32, Ppn)| self.map.lists.owner(geometry.block_of(*ppn)) != Some(unit);
-            if let Some(page) = mapped
-                .clone()
-                .find(in_common_block)
-                .or_else(|| mapped.clone().next())
-            {
-                return Some(page);
-            }
-        }
-        None
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::addr::Lpn;
 use crate::controller::Mapping;
+use crate::families::units::stream_of;
 use crate::ftl::Ftl;
 use nand_model::Store;
 use nand_model::store::MemStore;
@@ -197,7 +198,7 @@ fn of_more_full_blocks_than_pages_one_has_no_valid_page() {
     while ftl.map.lists.length(0) < 8 + 2 {
         write(&mut ftl, rng.below(8) as u32, 1);
     }
-    let emptiest = ftl.emptiest_of(0).unwrap();
+    let emptiest = ftl.map.emptiest_of(&ftl.space, 0).unwrap();
     assert_eq!(ftl.space.table.valid_count(emptiest), 0);
 }
 
@@ -279,16 +280,16 @@ fn open_blocks_outlast_a_clean_stop_alone() {
     ftl.shutdown(0).unwrap();
     let mut ftl = made(ftl.space.flash.into_chip(), &config, Start::Mount);
     assert!(ftl.stats().mount.clean && ftl.map.groups_in_ram_and_trim_pages().0 == 0);
-    let open = ftl.space.open_block(ftl.stream_of(3)).unwrap();
+    let open = ftl.space.open_block(stream_of(3)).unwrap();
     assert_eq!(write(&mut ftl, 3 * 128 + 1, 77), 820 * US);
     assert_eq!(
-        ftl.space.open_block(ftl.stream_of(3)),
+        ftl.space.open_block(stream_of(3)),
         Some((open.0, open.1 + 1))
     );
     let mut chip = ftl.space.flash.into_chip();
     chip.power_on();
     let mut ftl = made(chip, &config, Start::Mount);
-    assert!(!ftl.stats().mount.clean && ftl.space.open_block(ftl.stream_of(3)).is_none());
+    assert!(!ftl.stats().mount.clean && ftl.space.open_block(stream_of(3)).is_none());
     assert_eq!(
         (read(&mut ftl, 3 * 128 + 1).1, read(&mut ftl, 4 * 128).1),
         (77, 4)
