@@ -151,6 +151,8 @@ impl<P: Policy> HybridFtl<P> {
         let map = Hybrid {
             in_place_logs: in_place && policy.logs_in_place(),
             policy,
+            logical_pages: pages,
+            pages_per_block: geometry.pages_per_block,
             data: DataBlocks::new(&geometry, pages, in_place),
             logs: LogBlocks::new(geometry.pages_per_block),
             trims: Trims::new(&geometry, pages, COMMON),
@@ -190,7 +192,7 @@ impl<P: Policy> Mapping for HybridFtl<P> {
         let mut done = 0;
         while done < request {
             let lpn = first.plus(done);
-            let (lbn, offset) = self.split(lpn);
+            let (lbn, offset) = self.map.split(lpn);
             let whole = self.map.policy.whole_blocks() && offset == 0 && request - done >= block;
             let count = if whole { block } else { 1 };
             let bytes = &data[index(done) * page..][..index(count) * page];
@@ -213,9 +215,9 @@ impl<P: Policy> Mapping for HybridFtl<P> {
         let ver = self.new_version();
         self.map.trims.record(&mut self.space, first, count, ver)?;
         for lpn in first.run(count) {
-            self.unmap(lpn);
+            self.map.unmap(&mut self.space, lpn);
         }
-        self.drop_empty_blocks(first, count)?;
+        self.map.drop_empty_blocks(&mut self.space, first, count)?;
         if self.map.trims.bitmap_due() {
             self.ensure_blocks(COMMON)?;
             let ver = self.new_version();
@@ -251,8 +253,8 @@ impl<P: Policy> Mapping for HybridFtl<P> {
         let geometry = self.space.geometry();
         let (map, pages) = (&self.map, u64::from(geometry.pages_per_block));
         let (logical_blocks, log_blocks) = (
-            u64::from(self.logical_blocks()),
-            u64::from(self.log_limit()),
+            u64::from(self.map.logical_blocks()),
+            u64::from(self.map.log_limit(&self.space)),
         );
         let paper = map.policy.paper_bytes(logical_blocks, log_blocks, pages);
         let real = map.data.bytes() + map.logs.bytes() + map.policy.bytes();
@@ -297,12 +299,13 @@ impl<P: Policy> Mapping for HybridFtl<P> {
                 continue;
             }
             let Some(ppn) = self
+                .map
                 .ppn_of(lpn)
                 .filter(|ppn| self.space.table.is_valid(*ppn))
             else {
                 wrong.push(format!(
                     "logical page {lpn} is at {:?}, which is not valid",
-                    self.ppn_of(lpn)
+                    self.map.ppn_of(lpn)
                 ));
                 continue;
             };

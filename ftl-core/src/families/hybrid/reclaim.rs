@@ -2,7 +2,7 @@
 
 use super::logs::LogStream;
 use super::policy::{LogReclaim, Policy};
-use super::state::{COMMON, FIRST_LOG, HybridFtl, log_stream};
+use super::state::{COMMON, FIRST_LOG, Hybrid, HybridFtl, log_stream};
 use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::copy::{CopyBuffer, misplaced};
@@ -47,9 +47,12 @@ impl<P: Policy> GarbageCollect for HybridFtl<P> {
             return Ok(emptiest);
         }
         let victim = self
-            .with_policy_view(|policy, view| policy.victim(view))
+            .map
+            .with_policy_view(&self.space, |policy, view| policy.victim(view))
             .or(emptiest);
-        victim.map_or(Ok(()), |victim| self.seal_if_no_valid_pages(victim))?;
+        victim.map_or(Ok(()), |victim| {
+            self.map.seal_if_no_valid_pages(&mut self.space, victim)
+        })?;
         Ok(victim)
     }
 
@@ -109,7 +112,7 @@ impl<P: Policy> GarbageCollect for HybridFtl<P> {
 
     fn use_worn_block(&mut self, block: Pbn) -> Result<(), FtlError> {
         match self.map.data.owner(block) {
-            Some(lbn) => self.space.use_worn_block(self.data_stream(lbn)),
+            Some(lbn) => self.space.use_worn_block(self.map.data_stream(lbn)),
             None => Ok(()),
         }
     }
@@ -124,6 +127,72 @@ impl<P: Policy> GarbageCollect for HybridFtl<P> {
             Some(victim) => Ok(Some(self.collect(victim)?)),
             None => Ok(None),
         }
+    }
+}
+
+impl<P: Policy> Hybrid<P> {
+    /// Returns the stream of a data block that became a log block, if one has room.
+    fn swapped(&self, space: &Space) -> Option<StreamId> {
+        (self.first_swapped..self.first_data).find(|stream| space.room(*stream) > 0)
+    }
+
+    /// Releases a replaced data block. `cause` is that of the new data block.
+    pub(super) fn release_replaced(
+        &mut self,
+        space: &mut Space,
+        block: Pbn,
+        replaced_by: StreamId,
+        cause: Cause,
+    ) {
+        match cause {
+            Cause::Merge => space.release_merged(block, Some(replaced_by)),
+            _ => space.release_in_stream(block, replaced_by),
+        }
+    }
+
+    /// Seals a block without valid pages. An open block with valid pages may become a data block.
+    fn seal_if_no_valid_pages(&mut self, space: &mut Space, victim: Pbn) -> Result<(), FtlError> {
+        if space.table.valid_count(victim) == 0 {
+            space.seal_block(victim)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn copy_page(
+        &mut self,
+        space: &mut Space,
+        from: Ppn,
+        tag: PageTag,
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(), FtlError> {
+        let tag = PageTag {
+            flags: tag.flags.with(Flags::COPY),
+            ..tag
+        };
+        match tag.role {
+            Role::Trim => {
+                let to = space.append_page(COMMON, tag, data, cause)?;
+                self.trims.on_relocate(from, to);
+                space.table.set_invalid(from);
+            }
+            // Its record is unreadable, and no table maps it.
+            Role::Pad => space.table.set_invalid(from),
+            _ => {
+                let lpn = Lpn::new(tag.lpn);
+                if tag.lpn >= self.logical_pages || self.ppn_of(lpn) != Some(from) {
+                    return Err(misplaced(from, tag.lpn));
+                }
+                let tag = PageTag {
+                    role: Role::Log,
+                    ..tag
+                };
+                let to = space.append_page(COMMON, tag, data, cause)?;
+                self.note_in_log(space, lpn, to, None);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -158,12 +227,14 @@ impl<P: Policy> HybridFtl<P> {
     fn make_log_blocks(&mut self, stream: LogStream) -> Result<(), FtlError> {
         loop {
             let id = log_stream(stream);
-            if let Some(swapped) = self.swapped().filter(|_| id == FIRST_LOG) {
+            if let Some(swapped) = self.map.swapped(&self.space).filter(|_| id == FIRST_LOG) {
                 self.space.seal(id)?;
                 self.space.hand_over(swapped, id);
                 return Ok(());
             }
-            match self.with_policy_view(|policy, view| policy.select_reclaim(stream, view)) {
+            match self.map.with_policy_view(&self.space, |policy, view| {
+                policy.select_reclaim(stream, view)
+            }) {
                 Some(LogReclaim::Merge(victim)) => self.merge_and_erase(victim)?,
                 Some(LogReclaim::Move(from, to)) => {
                     self.stalled_by(Cause::Gc, |ftl| ftl.move_to_log(from, to))?
@@ -171,11 +242,6 @@ impl<P: Policy> HybridFtl<P> {
                 None => return Ok(()),
             }
         }
-    }
-
-    /// Returns the stream of a data block that became a log block, if one has room.
-    fn swapped(&self) -> Option<StreamId> {
-        (self.map.first_swapped..self.map.first_data).find(|stream| self.space.room(*stream) > 0)
     }
 
     /// Releases a replaced data block, or swaps it for a log block: the log block's pages are
@@ -196,23 +262,17 @@ impl<P: Policy> HybridFtl<P> {
         let other = stream.filter(|_| usable).and_then(|stream| {
             Some((
                 stream,
-                self.with_policy_view(|policy, view| policy.swap(free, view))?,
+                self.map
+                    .with_policy_view(&self.space, |policy, view| policy.swap(free, view))?,
             ))
         });
         match other {
             Some((stream, log)) => self.swap(stream, block, log),
             None => {
-                self.release_replaced(block, replaced_by, cause);
+                self.map
+                    .release_replaced(&mut self.space, block, replaced_by, cause);
                 Ok(())
             }
-        }
-    }
-
-    /// Releases a replaced data block. `cause` is that of the new data block.
-    pub(super) fn release_replaced(&mut self, block: Pbn, replaced_by: StreamId, cause: Cause) {
-        match cause {
-            Cause::Merge => self.space.release_merged(block, Some(replaced_by)),
-            _ => self.space.release_in_stream(block, replaced_by),
         }
     }
 
@@ -243,7 +303,7 @@ impl<P: Policy> HybridFtl<P> {
         for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
             let tag = pages.tag(i);
             let lpn = Lpn::new(tag.lpn);
-            if tag.lpn >= self.logical_pages || self.ppn_of(lpn) != Some(pages.from[i]) {
+            if tag.lpn >= self.logical_pages || self.map.ppn_of(lpn) != Some(pages.from[i]) {
                 return Err(misplaced(pages.from[i], tag.lpn));
             }
             let tag = PageTag {
@@ -252,7 +312,7 @@ impl<P: Policy> HybridFtl<P> {
                 ..tag
             };
             let to = self.space.append_page(id, tag, data, Cause::Gc)?;
-            self.note_in_log(lpn, to, Some(stream));
+            self.map.note_in_log(&mut self.space, lpn, to, Some(stream));
         }
         Ok(())
     }
@@ -328,22 +388,13 @@ impl<P: Policy> HybridFtl<P> {
     /// Merges a log block and erases the released blocks.
     fn merge_and_erase(&mut self, victim: Pbn) -> Result<(), FtlError> {
         self.ensure_free()?;
-        self.seal_if_no_valid_pages(victim)?;
+        self.map.seal_if_no_valid_pages(&mut self.space, victim)?;
         if self.blocks_to_move(victim) > self.space.free_blocks() {
             return self.gc.end_life();
         }
         self.collect(victim)?;
         self.space.erase_released(Cause::Gc)?;
         Ok(())
-    }
-
-    /// Seals a block without valid pages. An open block with valid pages may become a data block.
-    fn seal_if_no_valid_pages(&mut self, victim: Pbn) -> Result<(), FtlError> {
-        if self.space.table.valid_count(victim) == 0 {
-            self.space.seal_block(victim)
-        } else {
-            Ok(())
-        }
     }
 
     /// Relocates all valid pages of a block, or makes it a data block. Merges that GC needs have
@@ -404,44 +455,10 @@ impl<P: Policy> HybridFtl<P> {
         self.find_lost_owners(pages);
         let page = self.space.geometry().page_len();
         for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
-            self.copy_page(pages.from[i], pages.tag(i), data, cause)?;
+            self.map
+                .copy_page(&mut self.space, pages.from[i], pages.tag(i), data, cause)?;
         }
         Ok(to_u32(pages.from.len()))
-    }
-
-    fn copy_page(
-        &mut self,
-        from: Ppn,
-        tag: PageTag,
-        data: &[u8],
-        cause: Cause,
-    ) -> Result<(), FtlError> {
-        let tag = PageTag {
-            flags: tag.flags.with(Flags::COPY),
-            ..tag
-        };
-        match tag.role {
-            Role::Trim => {
-                let to = self.space.append_page(COMMON, tag, data, cause)?;
-                self.map.trims.on_relocate(from, to);
-                self.space.table.set_invalid(from);
-            }
-            // Its record is unreadable, and no table maps it.
-            Role::Pad => self.space.table.set_invalid(from),
-            _ => {
-                let lpn = Lpn::new(tag.lpn);
-                if tag.lpn >= self.logical_pages || self.ppn_of(lpn) != Some(from) {
-                    return Err(misplaced(from, tag.lpn));
-                }
-                let tag = PageTag {
-                    role: Role::Log,
-                    ..tag
-                };
-                let to = self.space.append_page(COMMON, tag, data, cause)?;
-                self.note_in_log(lpn, to, None);
-            }
-        }
-        Ok(())
     }
 
     /// Finds the owners of valid pages with unreadable records by a search, because the case is
@@ -461,8 +478,9 @@ impl<P: Policy> HybridFtl<P> {
     fn owner_of_page(&self, ppn: Ppn) -> Option<Lpn> {
         match self.map.data.owner(self.space.geometry().block_of(ppn)) {
             Some(lbn) => self
+                .map
                 .pages_of(lbn)
-                .find(|lpn| self.ppn_of(*lpn) == Some(ppn)),
+                .find(|lpn| self.map.ppn_of(*lpn) == Some(ppn)),
             None => self.map.logs.page_at(ppn),
         }
     }

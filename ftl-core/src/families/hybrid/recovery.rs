@@ -4,12 +4,13 @@
 //! blocks take no more pages until they are merged.
 
 use super::policy::Policy;
-use super::state::{COMMON, FIRST_LOG, HybridFtl};
+use super::state::{COMMON, FIRST_LOG, Hybrid, HybridFtl};
 use crate::addr::{Lbn, Lpn};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::Role;
 use crate::recovery::{MountByScan, MountContext, ScanResult};
+use crate::space::Space;
 use nand_model::{Pbn, Ppn};
 use std::cmp::Reverse;
 
@@ -23,9 +24,9 @@ impl<P: Policy> MountByScan for HybridFtl<P> {
         // The purpose of an open log block is unknown after a mount.
         (FIRST_LOG..self.map.first_data).try_for_each(|stream| self.space.seal(stream))?;
         let mut logged = Vec::new();
-        for lbn in (0..self.logical_blocks()).map(Lbn::new) {
+        for lbn in (0..self.map.logical_blocks()).map(Lbn::new) {
             self.adopt_logical_block(lbn, newest, &mut logged);
-            let stream = self.data_stream(lbn);
+            let stream = self.map.data_stream(lbn);
             if self
                 .space
                 .open_block(stream)
@@ -43,7 +44,7 @@ impl<P: Policy> MountByScan for HybridFtl<P> {
     }
 
     fn finish_mount(&mut self) {
-        for lbn in (0..self.logical_blocks()).map(Lbn::new) {
+        for lbn in (0..self.map.logical_blocks()).map(Lbn::new) {
             self.map
                 .data
                 .block(lbn)
@@ -52,11 +53,39 @@ impl<P: Policy> MountByScan for HybridFtl<P> {
     }
 }
 
+impl<P: Policy> Hybrid<P> {
+    /// Returns whether a block with `pages` pages of the logical block has no others, and has them
+    /// at their own offsets if the chip needs that.
+    fn can_be_data(
+        &self,
+        space: &Space,
+        lbn: Lbn,
+        block: Pbn,
+        pages: u32,
+        found: &[(Lpn, Ppn)],
+    ) -> bool {
+        let geometry = space.geometry();
+        let is_own = match space.table.state(block) {
+            State::Full => true,
+            _ => space
+                .open_block(self.data_stream(lbn))
+                .is_some_and(|(open, _)| open == block),
+        };
+        let at_home = |(lpn, ppn): &(Lpn, Ppn)| {
+            geometry.block_of(*ppn) != block || geometry.offset_of(*ppn) == self.split(*lpn).1
+        };
+        is_own
+            && space.table.valid_count(block) == pages
+            && (!self.data.in_place() || found.iter().all(at_home))
+    }
+}
+
 impl<P: Policy> HybridFtl<P> {
     /// Sets the data block of a logical block. Appends the pages in log blocks to `logged`.
     fn adopt_logical_block(&mut self, lbn: Lbn, newest: &ScanResult, logged: &mut Vec<(Lpn, Ppn)>) {
         let geometry = self.space.geometry();
         let found: Vec<(Lpn, Ppn)> = self
+            .map
             .pages_of(lbn)
             .filter_map(|lpn| Some((lpn, newest.ppn_of(lpn)?)))
             .collect();
@@ -68,7 +97,10 @@ impl<P: Policy> HybridFtl<P> {
                 None => blocks.push((block, 1)),
             }
         }
-        blocks.retain(|(block, pages)| self.can_be_data(lbn, *block, *pages, &found));
+        blocks.retain(|(block, pages)| {
+            self.map
+                .can_be_data(&self.space, lbn, *block, *pages, &found)
+        });
         let table = &self.space.table;
         let best = blocks.into_iter().max_by_key(|(block, pages)| {
             (
@@ -95,24 +127,5 @@ impl<P: Policy> HybridFtl<P> {
                 logged.push((lpn, ppn));
             }
         }
-    }
-
-    /// Returns whether a block with `pages` pages of the logical block has no others, and has them
-    /// at their own offsets if the chip needs that.
-    fn can_be_data(&self, lbn: Lbn, block: Pbn, pages: u32, found: &[(Lpn, Ppn)]) -> bool {
-        let geometry = self.space.geometry();
-        let is_own = match self.space.table.state(block) {
-            State::Full => true,
-            _ => self
-                .space
-                .open_block(self.data_stream(lbn))
-                .is_some_and(|(open, _)| open == block),
-        };
-        let at_home = |(lpn, ppn): &(Lpn, Ppn)| {
-            geometry.block_of(*ppn) != block || geometry.offset_of(*ppn) == self.split(*lpn).1
-        };
-        is_own
-            && self.space.table.valid_count(block) == pages
-            && (!self.map.data.in_place() || found.iter().all(at_home))
     }
 }

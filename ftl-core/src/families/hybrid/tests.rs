@@ -57,7 +57,7 @@ pub(crate) fn write(ftl: &mut dyn Ftl, lpn: u32, count: u32) {
 
 /// Returns the age rank of the log block that is merged when blocks are short: 0 for the oldest.
 pub(crate) fn victim_rank<P: Policy>(ftl: &mut HybridFtl<P>) -> Option<usize> {
-    ftl.with_policy_view(|policy, view| {
+    ftl.map.with_policy_view(&ftl.space, |policy, view| {
         let victim = policy.victim(view)?;
         view.logs.iter().position(|log| log.block == victim)
     })

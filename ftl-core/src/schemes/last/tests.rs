@@ -197,7 +197,7 @@ fn the_hot_partition_grows_while_it_is_well_used_and_the_cold_one_is_not() {
         let page = |n: u32| 64 * (n % 16) + n;
         (0..64).for_each(|n| tests::write(&mut ftl, page(n), 1));
         again.for_each(|n| tests::write(&mut ftl, page(n), 1));
-        ftl.with_policy_view(|policy, view| {
+        ftl.map.with_policy_view(&ftl.space, |policy, view| {
             let used = (utilisation(HOT, view), utilisation(COLD, view));
             (used, [1, 3, 5].map(|quota| policy.adapt(quota, view)))
         })

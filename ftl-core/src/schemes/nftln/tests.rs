@@ -55,7 +55,7 @@ fn folded_after(writes: &[u32]) -> u32 {
     writes
         .iter()
         .for_each(|lpn| tests::write(&mut ftl, *lpn, 1));
-    ftl.with_policy_view(|policy, view| {
+    ftl.map.with_policy_view(&ftl.space, |policy, view| {
         let block = policy.victim(view).expect("there are lists to fold");
         let folded = policy.folded.expect("a list is folded").raw();
         let stream = view.logs.get(block).and_then(|log| log.stream);

@@ -138,7 +138,7 @@ fn asked(writes: &[u32], params: &[(&str, &str)]) -> HybridFtl<Rose> {
 
 /// Returns the scores of the log blocks, the oldest first.
 fn scores(ftl: &mut HybridFtl<Rose>) -> Vec<f64> {
-    ftl.with_policy_view(|policy, view| {
+    ftl.map.with_policy_view(&ftl.space, |policy, view| {
         let score = |log| policy.score(log, view);
         view.logs.iter().map(score).collect()
     })
@@ -204,7 +204,7 @@ fn round_robin_takes_the_oldest_log_block() {
         ("rose.victim", "rr"),
     ];
     let mut ftl = asked(&writes, &params);
-    let ages = ftl.with_policy_view(|_, view| {
+    let ages = ftl.map.with_policy_view(&ftl.space, |_, view| {
         let age = |log: &LogBlock| view.logs.reclaimed() - log.reclaimed_before;
         view.logs.iter().map(age).collect::<Vec<_>>()
     });
