@@ -101,6 +101,7 @@ fn create<M: PageMap>(
     let streams = DataStreams::new(placement, &mut space, host, copies);
     gc.set_policy(policy::from_params(params, M::POLICIES)?, &mut space);
     let map = PageRam {
+        logical_pages: config.logical_pages,
         pages: M::new(config.logical_pages, params)?,
         mapped: 0,
         trims: UntilCheckpoint::new(UntilCheckpoint::limit(&geometry, chunks)),
@@ -154,7 +155,7 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
         self.ensure_space(HOST)?;
         let ver = self.new_version();
         self.write_trim_record(first, count, ver)?;
-        (0..count).for_each(|i| self.set_map(first.plus(i), None));
+        (0..count).for_each(|i| self.map.set_map(&mut self.space, first.plus(i), None));
         self.advance_checkpoint(1)
     }
 
@@ -251,12 +252,25 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
     }
 }
 
+impl<M: PageMap> PageRam<M> {
+    /// Returns the stream for the host's version of this page, by the lifespan of the old version.
+    fn stream_of_write(&mut self, space: &Space, lpn: Lpn) -> StreamId {
+        let old = self.pages.get(lpn);
+        let old = old.filter(|_| self.streams.wants_lifespan());
+        let lifespan = old.map(|old| {
+            let block = space.geometry().block_of(old);
+            space.written_since(space.table.epoch(block))
+        });
+        self.streams.of_write(lpn, lifespan)
+    }
+}
+
 impl<M: PageMap> PageMapFtl<M> {
     #[inline(always)]
     fn write_page(&mut self, lpn: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let stream = match self.map.streams.host() {
             [only] => *only,
-            _ => self.stream_of_write(lpn),
+            _ => self.map.stream_of_write(&self.space, lpn),
         };
         if self.space.has_room(stream) {
             self.write_page_to(stream, lpn, data)
@@ -293,20 +307,9 @@ impl<M: PageMap> PageMapFtl<M> {
         self.map.streams.note(block, stream);
         count_up(&mut self.next_ver, 1); // A record has 48 bits of it, and checks that.
         self.map.pages.set(lpn, Some(ppn));
-        self.invalidate_old(old, true);
+        self.map.invalidate_old(&mut self.space, old, true);
         count_up(&mut self.stats.host_pages_written, 1);
         self.advance_checkpoint(1)
-    }
-
-    /// Returns the stream for the host's version of this page, by the lifespan of the old version.
-    fn stream_of_write(&mut self, lpn: Lpn) -> StreamId {
-        let old = self.map.pages.get(lpn);
-        let old = old.filter(|_| self.map.streams.wants_lifespan());
-        let lifespan = old.map(|old| {
-            let block = self.space.geometry().block_of(old);
-            self.space.written_since(self.space.table.epoch(block))
-        });
-        self.map.streams.of_write(lpn, lifespan)
     }
 
     /// Writes any number of pages.
@@ -353,7 +356,8 @@ impl<M: PageMap> PageMapFtl<M> {
             self.next_ver += taken as u64;
             for i in 0..taken {
                 let lpn = lpn_of(done + i as usize);
-                self.set_map(lpn, Some(Ppn::new(ppn.raw() + i)));
+                self.map
+                    .set_map(&mut self.space, lpn, Some(Ppn::new(ppn.raw() + i)));
             }
             self.stats.host_pages_written += taken as u64;
             done += taken as usize;

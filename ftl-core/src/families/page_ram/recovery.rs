@@ -12,7 +12,7 @@
 
 use super::checkpoint::LoadedCheckpoint;
 use super::map::PageMap;
-use super::state::{HOST, PageMapFtl};
+use super::state::{HOST, PageMapFtl, PageRam};
 use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::error::FtlError;
@@ -27,6 +27,109 @@ use crate::trims::InCheckpoint;
 use nand_model::{Cause, Pbn, Ppn};
 use std::collections::{HashMap, HashSet};
 
+impl<M: PageMap> PageRam<M> {
+    /// Sets the state and role of every block; valid pages come later.
+    fn adopt_blocks(
+        &mut self,
+        space: &mut Space,
+        heads: &[Head],
+        loaded: &LoadedCheckpoint,
+        window: &Window,
+    ) {
+        assert_eq!(
+            heads.len(),
+            space.geometry().block_slots(),
+            "heads of all blocks"
+        );
+        let clean = loaded.clean && !window.touched;
+        for (block, head) in (0..).map(Pbn::new).zip(heads) {
+            match *head {
+                Head::Factory => {}
+                Head::Nothing => space.add_free(block, clean && loaded.free.contains(&block.raw())),
+                Head::Found { role, epoch, .. } => space.adopt_full(block, role, epoch),
+            }
+        }
+    }
+
+    /// Keeps everything that an unstable trim discarded, and its other copies: the trim may still
+    /// be lost.
+    fn pin_trimmed(
+        &self,
+        space: &Space,
+        trim: &FoundTrim<Vec<TrimRange>>,
+        window: &Window,
+        rewrites: &mut Rewrites,
+    ) {
+        if trim.unstable.is_none() {
+            return;
+        }
+        let covered = |lpn: u32| {
+            let ranges = trim.content.iter();
+            ranges
+                .clone()
+                .any(|r| r.lpn <= lpn && lpn - r.lpn < r.count)
+        };
+        let newer = window.evidence.all().iter();
+        let newer = newer.filter(|v| covered(v.oob.tag.lpn)).map(|v| v.ppn);
+        let older = (0..self.logical_pages).filter(|lpn| covered(*lpn));
+        let older = older.filter_map(|lpn| self.pages.get(Lpn::new(lpn)));
+        let geometry = space.geometry();
+        let copies = trim.copies.iter().copied();
+        rewrites.pin(&geometry, newer.chain(older).chain(copies));
+    }
+
+    /// Marks a page valid. It must have no other owner, and its block must contain data.
+    fn adopt_valid(&mut self, space: &mut Space, ppn: Ppn) -> Result<(), FtlError> {
+        let block = space.geometry().block_of(ppn);
+        let table = &space.table;
+        if table.is_valid(ppn)
+            || table.state(block) != State::Full
+            || table.role(block) == Role::Checkpoint
+        {
+            return Err(FtlError::Corrupt(format!(
+                "page {ppn} of the map is already valid, or its block contains no data"
+            )));
+        }
+        space.table.set_valid(ppn);
+        Ok(())
+    }
+
+    fn apply_trims_to_loaded_map(&mut self, loaded: &LoadedCheckpoint, window: &Window) {
+        for range in window.trim_ranges() {
+            for lpn in range.lpn
+                ..range
+                    .lpn
+                    .saturating_add(range.count)
+                    .min(self.logical_pages)
+            {
+                if range.ver >= loaded.coverage(lpn as usize).ver {
+                    self.pages.set(Lpn::new(lpn), None);
+                }
+            }
+        }
+    }
+
+    /// Returns whether this entry points into a block that was reused since the checkpoint, but the
+    /// scan has not found its page. `versions` begin with those of the logical page.
+    fn is_dangling(
+        &self,
+        space: &Space,
+        lpn: Lpn,
+        ppn: Ppn,
+        loaded: &LoadedCheckpoint,
+        versions: &[Version],
+    ) -> bool {
+        if loaded.coverage.is_empty() {
+            return false;
+        }
+        let block = space.geometry().block_of(ppn);
+        let in_window = space.table.epoch(block) >= loaded.begin_epoch;
+        let mut own = versions.iter().take_while(|v| v.oob.tag.lpn == lpn.raw());
+        space.table.state(block) != State::Full
+            || (in_window && !own.any(|version| version.ppn == ppn))
+    }
+}
+
 impl<M: PageMap> PageMapFtl<M> {
     /// Mounts the scheme from the flash content.
     pub(super) fn mount_from_checkpoint(&mut self) -> Result<(), FtlError> {
@@ -37,7 +140,8 @@ impl<M: PageMap> PageMapFtl<M> {
         self.end_step("load checkpoint");
         let window = self.scan_window(&heads, &loaded, &mut scanned)?;
         self.end_step("scan window");
-        self.adopt_blocks(&heads, &loaded, &window);
+        self.map
+            .adopt_blocks(&mut self.space, &heads, &loaded, &window);
         let mut rewrites = self.resolve(&loaded, &window)?;
         self.end_step("resolve versions");
         self.stats.mount.pages_scanned = scanned;
@@ -139,25 +243,6 @@ impl<M: PageMap> PageMapFtl<M> {
         Ok(window)
     }
 
-    /// Sets the state and role of every block; valid pages come later.
-    fn adopt_blocks(&mut self, heads: &[Head], loaded: &LoadedCheckpoint, window: &Window) {
-        assert_eq!(
-            heads.len(),
-            self.space.geometry().block_slots(),
-            "heads of all blocks"
-        );
-        let clean = loaded.clean && !window.touched;
-        for (block, head) in (0..).map(Pbn::new).zip(heads) {
-            match *head {
-                Head::Factory => {}
-                Head::Nothing => self
-                    .space
-                    .add_free(block, clean && loaded.free.contains(&block.raw())),
-                Head::Found { role, epoch, .. } => self.space.adopt_full(block, role, epoch),
-            }
-        }
-    }
-
     /// Adopts the newest readable version of each logical page. Returns the pages to rewrite.
     fn resolve(
         &mut self,
@@ -166,9 +251,10 @@ impl<M: PageMap> PageMapFtl<M> {
     ) -> Result<Rewrites, FtlError> {
         let mut rewrites = Rewrites::default();
         for trim in &window.trims {
-            self.pin_trimmed(trim, window, &mut rewrites);
+            self.map
+                .pin_trimmed(&self.space, trim, window, &mut rewrites);
         }
-        self.apply_trims_to_loaded_map(loaded, window);
+        self.map.apply_trims_to_loaded_map(loaded, window);
         let groups = window.evidence.all();
         for group in groups.chunk_by(|a, b| a.oob.tag.lpn == b.oob.tag.lpn) {
             let lpn = group[0].oob.tag.lpn;
@@ -195,63 +281,6 @@ impl<M: PageMap> PageMapFtl<M> {
         Ok(rewrites)
     }
 
-    /// Keeps everything that an unstable trim discarded, and its other copies: the trim may still
-    /// be lost.
-    fn pin_trimmed(
-        &self,
-        trim: &FoundTrim<Vec<TrimRange>>,
-        window: &Window,
-        rewrites: &mut Rewrites,
-    ) {
-        if trim.unstable.is_none() {
-            return;
-        }
-        let covered = |lpn: u32| {
-            let ranges = trim.content.iter();
-            ranges
-                .clone()
-                .any(|r| r.lpn <= lpn && lpn - r.lpn < r.count)
-        };
-        let newer = window.evidence.all().iter();
-        let newer = newer.filter(|v| covered(v.oob.tag.lpn)).map(|v| v.ppn);
-        let older = (0..self.logical_pages).filter(|lpn| covered(*lpn));
-        let older = older.filter_map(|lpn| self.map.pages.get(Lpn::new(lpn)));
-        let geometry = self.space.geometry();
-        let copies = trim.copies.iter().copied();
-        rewrites.pin(&geometry, newer.chain(older).chain(copies));
-    }
-
-    /// Marks a page valid. It must have no other owner, and its block must contain data.
-    fn adopt_valid(&mut self, ppn: Ppn) -> Result<(), FtlError> {
-        let block = self.space.geometry().block_of(ppn);
-        let table = &self.space.table;
-        if table.is_valid(ppn)
-            || table.state(block) != State::Full
-            || table.role(block) == Role::Checkpoint
-        {
-            return Err(FtlError::Corrupt(format!(
-                "page {ppn} of the map is already valid, or its block contains no data"
-            )));
-        }
-        self.space.table.set_valid(ppn);
-        Ok(())
-    }
-
-    fn apply_trims_to_loaded_map(&mut self, loaded: &LoadedCheckpoint, window: &Window) {
-        for range in window.trim_ranges() {
-            for lpn in range.lpn
-                ..range
-                    .lpn
-                    .saturating_add(range.count)
-                    .min(self.logical_pages)
-            {
-                if range.ver >= loaded.coverage(lpn as usize).ver {
-                    self.map.pages.set(Lpn::new(lpn), None);
-                }
-            }
-        }
-    }
-
     /// Marks the pages of the map valid. Drops entries of the checkpoint that point into blocks
     /// reused since. Their page was rewritten, and that version is torn or was never acknowledged as
     /// safe. Such entries cannot exist; if one does, a read must not return another page's data.
@@ -269,34 +298,18 @@ impl<M: PageMap> PageMapFtl<M> {
             };
             let older = versions.iter().take_while(|v| v.oob.tag.lpn < lpn.raw());
             versions = &versions[older.count()..];
-            if self.is_dangling(lpn, ppn, loaded, versions) {
+            if self
+                .map
+                .is_dangling(&self.space, lpn, ppn, loaded, versions)
+            {
                 self.map.pages.set(lpn, None);
                 self.stats.mount.pages_discarded += 1;
             } else {
                 self.map.mapped += 1;
-                self.adopt_valid(ppn)?;
+                self.map.adopt_valid(&mut self.space, ppn)?;
             }
         }
         Ok(())
-    }
-
-    /// Returns whether this entry points into a block that was reused since the checkpoint, but the
-    /// scan has not found its page. `versions` begin with those of the logical page.
-    fn is_dangling(
-        &self,
-        lpn: Lpn,
-        ppn: Ppn,
-        loaded: &LoadedCheckpoint,
-        versions: &[Version],
-    ) -> bool {
-        if loaded.coverage.is_empty() {
-            return false;
-        }
-        let block = self.space.geometry().block_of(ppn);
-        let in_window = self.space.table.epoch(block) >= loaded.begin_epoch;
-        let mut own = versions.iter().take_while(|v| v.oob.tag.lpn == lpn.raw());
-        self.space.table.state(block) != State::Full
-            || (in_window && !own.any(|version| version.ppn == ppn))
     }
 
     fn adopt_trims(
@@ -320,7 +333,7 @@ impl<M: PageMap> PageMapFtl<M> {
                 continue;
             }
             self.map.trims.add(at.ppn, record);
-            self.adopt_valid(at.ppn)?;
+            self.map.adopt_valid(&mut self.space, at.ppn)?;
             if let Some(data) = unstable {
                 rewrites.add(at, data.clone());
             }
@@ -359,7 +372,8 @@ impl<M: PageMap> Rewriter for PageMapFtl<M> {
             self.map.trims.on_relocate(rewrite.from, to);
             self.space.table.set_invalid(rewrite.from);
         } else {
-            self.set_map(Lpn::new(rewrite.tag.lpn), Some(to));
+            self.map
+                .set_map(&mut self.space, Lpn::new(rewrite.tag.lpn), Some(to));
         }
     }
 }

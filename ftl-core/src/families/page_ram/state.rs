@@ -6,7 +6,7 @@ use crate::checkpoint::CheckpointWriter;
 use crate::controller::Controller;
 use crate::format::PageTag;
 use crate::gc::placement::DataStreams;
-use crate::space::StreamId;
+use crate::space::{Space, StreamId};
 use crate::trims::UntilCheckpoint;
 use nand_model::Ppn;
 
@@ -16,6 +16,7 @@ pub(super) const GC: StreamId = 2;
 
 /// The map and its checkpoints.
 pub(crate) struct PageRam<M> {
+    pub(super) logical_pages: u32,
     pub(super) pages: M,
     pub(super) mapped: u64,
     pub(super) trims: UntilCheckpoint,
@@ -27,33 +28,33 @@ pub(crate) struct PageRam<M> {
 /// The scheme over a chip.
 pub(crate) type PageMapFtl<M> = Controller<PageRam<M>>;
 
-impl<M: PageMap> PageMapFtl<M> {
+impl<M: PageMap> PageRam<M> {
     /// Points the page at its new location and invalidates the old page.
     #[inline]
-    pub(super) fn set_map(&mut self, lpn: Lpn, ppn: Option<Ppn>) {
+    pub(super) fn set_map(&mut self, space: &mut Space, lpn: Lpn, ppn: Option<Ppn>) {
         debug_assert!(
-            ppn.is_none_or(|ppn| self.space.table.is_valid(ppn)),
+            ppn.is_none_or(|ppn| space.table.is_valid(ppn)),
             "logical page {lpn} is mapped to an invalid page: {ppn:?}"
         );
-        let old = self.map.pages.get(lpn);
+        let old = self.pages.get(lpn);
         debug_assert!(
-            old.is_none_or(|old| self.space.table.is_valid(old)),
+            old.is_none_or(|old| space.table.is_valid(old)),
             "the map has logical page {lpn} at {old:?}, which no `set` of this page gave last: `get` \
              returns what the last `set` gave"
         );
-        self.map.pages.set(lpn, ppn);
-        self.invalidate_old(old, ppn.is_some());
+        self.pages.set(lpn, ppn);
+        self.invalidate_old(space, old, ppn.is_some());
     }
 
     /// Invalidates the page of a replaced map entry and counts the mapped pages. `mapped`: the new
     /// entry names a page.
     #[inline(always)]
-    pub(super) fn invalidate_old(&mut self, old: Option<Ppn>, mapped: bool) {
+    pub(super) fn invalidate_old(&mut self, space: &mut Space, old: Option<Ppn>, mapped: bool) {
         match old {
-            None => self.map.mapped += mapped as u64,
+            None => self.mapped += mapped as u64,
             Some(old) => {
-                self.map.mapped -= !mapped as u64;
-                self.space.table.set_invalid(old);
+                self.mapped -= !mapped as u64;
+                space.table.set_invalid(old);
             }
         }
     }

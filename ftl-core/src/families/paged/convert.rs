@@ -9,19 +9,132 @@
 use super::map::entry_at;
 use super::pending::{Change, Pending};
 use super::policy::Policy;
-use super::state::{MAP, PagedFtl};
+use super::state::{MAP, PagedFtl, PagedMap};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::UNMAPPED;
 use crate::format::{Flags, PageTag, Role};
 use crate::gc::GarbageCollect;
+use crate::space::Space;
 use nand_model::{Cause, Pbn, Ppn};
 
 /// Blocks that may be opened between two checks of the window: replacements of failing blocks,
 /// mapping blocks of one conversion. Mount extends the window by this number and by that of the
 /// lanes, since the parts of one request may open a block each.
 pub(crate) const WINDOW_SLACK: u64 = 16;
+
+impl<P: Policy> PagedMap<P> {
+    /// Returns the full block whose conversion writes the fewest mapping pages; of several, the
+    /// oldest.
+    fn cheapest(&mut self, space: &Space) -> Option<Pbn> {
+        self.count_costs(space);
+        let filled = self
+            .pending
+            .blocks()
+            .filter(|(block, _)| space.table.state(*block) == State::Full);
+        filled
+            .min_by_key(|(_, buffer)| (buffer.cost(), buffer.epoch))
+            .map(|(block, _)| block)
+    }
+
+    /// Counts the conversion costs of the full blocks.
+    pub(crate) fn count_costs(&mut self, space: &Space) {
+        let (pending, table) = (&mut self.pending, &space.table);
+        pending.count_costs(|block| table.state(block) == State::Full);
+    }
+
+    /// Advances the recovery window before another block is opened. A converted block leaves it
+    /// only when all pages that superseded its pages, and every mapping page that names them, are
+    /// safe.
+    pub(crate) fn advance_window(&mut self, space: &mut Space) -> Result<(), FtlError> {
+        let floor = space.oldest_unsafe_pseq();
+        self.converted.retain(|(_, seq)| *seq >= floor);
+        if self
+            .converted
+            .iter()
+            .any(|(epoch, _)| self.is_overdue(space, *epoch))
+        {
+            space.make_safe()?;
+            self.converted.clear();
+        }
+        Ok(())
+    }
+
+    fn is_overdue(&self, space: &Space, epoch: u64) -> bool {
+        epoch + self.settings.age_window < space.next_epoch() + 1
+    }
+
+    /// Lists in `left` the dirty entries whose page can still be lost. Returns whether any other
+    /// one supersedes a page that is still counted as valid.
+    fn leave_unsafe(&mut self, space: &Space, vtpn: u32) -> bool {
+        self.left.clear();
+        let mut has_superseded = false;
+        for Change { index, entry, .. } in self.pending.changes(vtpn) {
+            if entry.ppn().is_some_and(|ppn| !space.is_safe(ppn)) {
+                self.left.push(index);
+            } else {
+                has_superseded |= entry.invalidate;
+            }
+        }
+        has_superseded
+    }
+
+    /// Puts the dirty entries into `map_page`, except those in `left`. Lists the pages that they
+    /// supersede in `superseded`, in the order of the changes.
+    fn compose_page(&mut self, space: &Space, vtpn: u32) {
+        self.superseded.clear();
+        self.superseded
+            .resize(self.pending.dirty(vtpn) as usize, UNMAPPED);
+        let mut left = self.left.iter().copied().peekable();
+        for change in self.pending.changes(vtpn) {
+            if left.next_if_eq(&change.index).is_some() {
+                continue;
+            }
+            let (index, entry) = (u32::from(change.index), change.entry);
+            if entry.invalidate
+                && let Some(old) = entry_at(space.flash.own(&self.map_page), index)
+            {
+                self.superseded[usize::from(change.order)] = old.raw();
+            }
+            let to = entry.ppn().map_or(UNMAPPED, Ppn::raw);
+            self.map_page.set_word(index, to);
+        }
+    }
+
+    /// Programs `map_page` as the newest version of a mapping page.
+    pub(crate) fn program_map_page(
+        &mut self,
+        space: &mut Space,
+        vtpn: u32,
+        upto: u64,
+        cause: Cause,
+    ) -> Result<(), FtlError> {
+        assert!(
+            upto >= self.upto[vtpn as usize],
+            "mapping page {vtpn}: upto {upto} is smaller than that of its last version, {}",
+            self.upto[vtpn as usize]
+        );
+        assert!(
+            upto <= space.flash.pseq(),
+            "mapping page {vtpn}: upto {upto} exceeds the last program, {}",
+            space.flash.pseq()
+        );
+        let tag = PageTag {
+            role: Role::Map,
+            flags: Flags::NONE,
+            lpn: vtpn,
+            ver: upto,
+        };
+        let page = &mut self.map_page;
+        let ppn = space.append_own(MAP, tag, page, cause)?;
+        self.set_directory(space, vtpn, Some(ppn));
+        self.upto[vtpn as usize] = upto;
+        let page = space.flash.own(&self.map_page);
+        self.policy.on_writeback(vtpn, page);
+        Ok(())
+    }
+}
 
 impl<P: Policy> PagedFtl<P> {
     /// Converts one block if the update and cold area has no room for `more` blocks. Also converts
@@ -31,8 +144,10 @@ impl<P: Policy> PagedFtl<P> {
         let pending = &self.map.pending;
         let limit = self.map.settings.buffer_blocks;
         let victim = match pending.oldest_block() {
-            Some((block, epoch)) if self.is_overdue(epoch) => Some(block),
-            _ if limit.is_some_and(|limit| pending.block_count() + more > limit) => self.cheapest(),
+            Some((block, epoch)) if self.map.is_overdue(&self.space, epoch) => Some(block),
+            _ if limit.is_some_and(|limit| pending.block_count() + more > limit) => {
+                self.map.cheapest(&self.space)
+            }
             _ => None,
         };
         let Some(block) = victim else {
@@ -43,53 +158,11 @@ impl<P: Policy> PagedFtl<P> {
         Ok(true)
     }
 
-    /// Returns the full block whose conversion writes the fewest mapping pages; of several, the
-    /// oldest.
-    fn cheapest(&mut self) -> Option<Pbn> {
-        self.count_costs();
-        let filled = self
-            .map
-            .pending
-            .blocks()
-            .filter(|(block, _)| self.space.table.state(*block) == State::Full);
-        filled
-            .min_by_key(|(_, buffer)| (buffer.cost(), buffer.epoch))
-            .map(|(block, _)| block)
-    }
-
-    /// Counts the conversion costs of the full blocks.
-    pub(crate) fn count_costs(&mut self) {
-        let (pending, table) = (&mut self.map.pending, &self.space.table);
-        pending.count_costs(|block| table.state(block) == State::Full);
-    }
-
     /// Converts the blocks that would get too old for the window, before a mapping block is opened
     /// during other work.
     pub(crate) fn enforce_window(&mut self) -> Result<(), FtlError> {
         while self.convert_one(0)? {}
-        self.advance_window()
-    }
-
-    /// Advances the recovery window before another block is opened. A converted block leaves it
-    /// only when all pages that superseded its pages, and every mapping page that names them, are
-    /// safe.
-    pub(crate) fn advance_window(&mut self) -> Result<(), FtlError> {
-        let floor = self.space.oldest_unsafe_pseq();
-        self.map.converted.retain(|(_, seq)| *seq >= floor);
-        if self
-            .map
-            .converted
-            .iter()
-            .any(|(epoch, _)| self.is_overdue(*epoch))
-        {
-            self.space.make_safe()?;
-            self.map.converted.clear();
-        }
-        Ok(())
-    }
-
-    fn is_overdue(&self, epoch: u64) -> bool {
-        epoch + self.map.settings.age_window < self.space.next_epoch() + 1
+        self.map.advance_window(&mut self.space)
     }
 
     /// Converts a full block of the update or cold area to plain data.
@@ -150,95 +223,26 @@ impl<P: Policy> PagedFtl<P> {
         if dirty == 0 {
             return Ok(());
         }
-        let has_superseded = self.leave_unsafe(vtpn);
+        let has_superseded = self.map.leave_unsafe(&self.space, vtpn);
         let plain = P::LOOKS_UP_WRITES && !has_superseded && self.map.left.is_empty();
-        self.load_map_page(vtpn, plain, cause)?;
+        self.map
+            .load_map_page(&mut self.space, vtpn, plain, cause)?;
         let reached = match self.map.left.len() as u32 {
             0 => self.space.flash.pseq(),
             left if left == dirty => return Ok(()),
             _ => self.map.pending.dirty_since(vtpn) - 1,
         };
-        self.compose(vtpn);
-        self.program_map_page(vtpn, reached, cause)?;
+        self.map.compose_page(&self.space, vtpn);
+        self.map
+            .program_map_page(&mut self.space, vtpn, reached, cause)?;
         self.stats.convert_map_pages += 1;
         self.map.pending.clean(vtpn, &self.map.left);
         for i in 0..self.map.superseded.len() {
             let old = self.map.superseded[i];
             if old != UNMAPPED {
-                self.invalidate(Ppn::new(old), cause)?;
+                self.map.invalidate(&mut self.space, Ppn::new(old), cause)?;
             }
         }
-        Ok(())
-    }
-
-    /// Lists in `left` the dirty entries whose page can still be lost. Returns whether any other
-    /// one supersedes a page that is still counted as valid.
-    fn leave_unsafe(&mut self, vtpn: u32) -> bool {
-        let map = &mut self.map;
-        map.left.clear();
-        let mut has_superseded = false;
-        for Change { index, entry, .. } in map.pending.changes(vtpn) {
-            if entry.ppn().is_some_and(|ppn| !self.space.is_safe(ppn)) {
-                map.left.push(index);
-            } else {
-                has_superseded |= entry.invalidate;
-            }
-        }
-        has_superseded
-    }
-
-    /// Puts the dirty entries into `map_page`, except those in `left`. Lists the pages that they
-    /// supersede in `superseded`, in the order of the changes.
-    fn compose(&mut self, vtpn: u32) {
-        let map = &mut self.map;
-        map.superseded.clear();
-        map.superseded
-            .resize(map.pending.dirty(vtpn) as usize, UNMAPPED);
-        let mut left = map.left.iter().copied().peekable();
-        for change in map.pending.changes(vtpn) {
-            if left.next_if_eq(&change.index).is_some() {
-                continue;
-            }
-            let (index, entry) = (u32::from(change.index), change.entry);
-            if entry.invalidate
-                && let Some(old) = entry_at(self.space.flash.own(&map.map_page), index)
-            {
-                map.superseded[usize::from(change.order)] = old.raw();
-            }
-            let to = entry.ppn().map_or(UNMAPPED, Ppn::raw);
-            map.map_page.set_word(index, to);
-        }
-    }
-
-    /// Programs `map_page` as the newest version of a mapping page.
-    pub(crate) fn program_map_page(
-        &mut self,
-        vtpn: u32,
-        upto: u64,
-        cause: Cause,
-    ) -> Result<(), FtlError> {
-        assert!(
-            upto >= self.map.upto[vtpn as usize],
-            "mapping page {vtpn}: upto {upto} is smaller than that of its last version, {}",
-            self.map.upto[vtpn as usize]
-        );
-        assert!(
-            upto <= self.space.flash.pseq(),
-            "mapping page {vtpn}: upto {upto} exceeds the last program, {}",
-            self.space.flash.pseq()
-        );
-        let tag = PageTag {
-            role: Role::Map,
-            flags: Flags::NONE,
-            lpn: vtpn,
-            ver: upto,
-        };
-        let page = &mut self.map.map_page;
-        let ppn = self.space.append_own(MAP, tag, page, cause)?;
-        self.set_directory(vtpn, Some(ppn));
-        self.map.upto[vtpn as usize] = upto;
-        let page = self.space.flash.own(&self.map.map_page);
-        self.map.policy.on_writeback(vtpn, page);
         Ok(())
     }
 
@@ -265,10 +269,10 @@ impl<P: Policy> PagedFtl<P> {
 
     /// Writes back all pending entries, after making every page safe.
     pub(crate) fn convert_everything(&mut self) -> Result<(), FtlError> {
-        self.seal_data()?;
+        self.map.seal_data(&mut self.space)?;
         loop {
             self.ensure_space(MAP)?;
-            self.seal_data()?;
+            self.map.seal_data(&mut self.space)?;
             let Some((block, _)) = self.map.pending.oldest_block() else {
                 break;
             };

@@ -1,11 +1,12 @@
 //! The map on flash: its directory, its pages, lookups and changes.
 
 use super::policy::Policy;
-use super::state::{MAP, PagedFtl};
+use super::state::{MAP, PagedFtl, PagedMap};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
 use crate::gc::GarbageCollect;
+use crate::space::Space;
 use crate::stats::{Lookups, SchemeStats};
 use nand_model::{Cause, Geometry, Ppn};
 
@@ -25,11 +26,11 @@ pub(crate) fn entry_at(page: &[u8], index: u32) -> Option<Ppn> {
         .map(Ppn::new)
 }
 
-impl<P: Policy> PagedFtl<P> {
+impl<P: Policy> PagedMap<P> {
     /// Returns the number of entries per mapping page.
     #[inline]
     pub(crate) fn per_page(&self) -> u32 {
-        self.space.flash.geometry().page_bytes / 4
+        self.per_page
     }
 
     /// Returns the logical pages of one mapping page.
@@ -43,6 +44,115 @@ impl<P: Policy> PagedFtl<P> {
         first..(first + self.per_page()).min(self.logical_pages)
     }
 
+    /// Points a page at its new location, or at none. The old page becomes invalid now if it is
+    /// known, else when its mapping page is written. `seq` is not larger than the number of the
+    /// program behind the change.
+    #[inline]
+    pub(crate) fn remap(
+        &mut self,
+        space: &mut Space,
+        lpn: u32,
+        to: Option<Ppn>,
+        seq: u64,
+        cause: Cause,
+    ) -> Result<(), FtlError> {
+        let known = match self.pending.get(lpn) {
+            Some(entry) => Some(entry.ppn()),
+            None if P::LOOKS_UP_WRITES => self.policy.peek(lpn),
+            None => None,
+        };
+        self.pending.update_entry(lpn, to, known.is_none(), seq);
+        self.mapped.set(lpn, to.is_some());
+        known
+            .flatten()
+            .map_or(Ok(()), |old| self.invalidate(space, old, cause))
+    }
+
+    /// Loads the mapping page's content into `map_page`: from the cache, else from flash; all
+    /// unmapped if there is none. `plain` as in [`Policy::copy_page`].
+    pub(crate) fn load_map_page(
+        &mut self,
+        space: &mut Space,
+        vtpn: u32,
+        plain: bool,
+        cause: Cause,
+    ) -> Result<(), FtlError> {
+        if self.directory[vtpn as usize] == UNMAPPED {
+            self.map_page.renew().fill(0xFF);
+            return Ok(());
+        }
+        if self.policy.copy_page(vtpn, plain, self.map_page.renew()) {
+            return Ok(());
+        }
+        self.read_map_page(space, vtpn, cause)
+    }
+
+    /// Returns the entry at `index` of the mapping page in `map_page`.
+    #[inline]
+    pub(crate) fn loaded_entry(&self, space: &Space, index: u32) -> Option<Ppn> {
+        entry_at(space.flash.own(&self.map_page), index)
+    }
+
+    fn read_map_page(
+        &mut self,
+        space: &mut Space,
+        vtpn: u32,
+        cause: Cause,
+    ) -> Result<(), FtlError> {
+        let ppn = Ppn::new(self.directory[vtpn as usize]);
+        let oob = space.flash.read_own(ppn, &mut self.map_page, cause)?;
+        match oob {
+            Some(oob) if oob.tag.role == Role::Map && oob.tag.lpn == vtpn => Ok(()),
+            Some(oob) => Err(FtlError::Corrupt(format!(
+                "mapping page {vtpn} is at {ppn}, whose record is {:?}",
+                oob.tag
+            ))),
+            None => Err(FtlError::MediaLost(vtpn * self.per_page())),
+        }
+    }
+
+    /// Points the directory at a new version of a mapping page, or at none, and invalidates the old
+    /// one.
+    pub(crate) fn set_directory(&mut self, space: &mut Space, vtpn: u32, to: Option<Ppn>) {
+        let old = std::mem::replace(
+            &mut self.directory[vtpn as usize],
+            to.map_or(UNMAPPED, Ppn::raw),
+        );
+        debug_assert!(
+            old == UNMAPPED || to.is_none_or(|to| to.raw() != old),
+            "mapping page {vtpn} is replaced by itself"
+        );
+        if old != UNMAPPED {
+            space.table.set_invalid(Ppn::new(old));
+            space.flash.forget(Ppn::new(old));
+        }
+    }
+
+    /// Invalidates a superseded page. On chips that allow it, also marks its OOB area, as the paper
+    /// does; nothing relies on the mark.
+    #[inline]
+    pub(crate) fn invalidate(
+        &mut self,
+        space: &mut Space,
+        ppn: Ppn,
+        cause: Cause,
+    ) -> Result<(), FtlError> {
+        space.table.set_invalid(ppn);
+        if self.settings.oob_mark {
+            use nand_model::NandError::{Host, HostFull, ProgramFailed};
+            match space
+                .flash
+                .mark(ppn, &crate::format::Oob::invalid_mark(), cause)
+            {
+                Ok(()) | Err(ProgramFailed(_) | HostFull | Host(_)) => {}
+                Err(other) => return Err(other.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<P: Policy> PagedFtl<P> {
     /// Returns the location of a logical page: from the pending entries, the cache, or a mapping
     /// page read for it. The request continues for `more` pages after it. `count`: the lookups to
     /// count it with.
@@ -59,43 +169,24 @@ impl<P: Policy> PagedFtl<P> {
             count(&mut self.stats).note(true);
             return Ok(found);
         }
-        let (vtpn, index) = (lpn.raw() / self.per_page(), lpn.raw() % self.per_page());
+        let (vtpn, index) = (
+            lpn.raw() / self.map.per_page(),
+            lpn.raw() % self.map.per_page(),
+        );
         let is_unmapped = self.map.directory[vtpn as usize] == UNMAPPED;
         count(&mut self.stats).note(is_unmapped);
         if is_unmapped {
             return Ok(None);
         }
         self.stalled_by(Cause::Translation, |ftl| {
-            ftl.read_map_page(vtpn, Cause::Translation)
+            ftl.map
+                .read_map_page(&mut ftl.space, vtpn, Cause::Translation)
         })?;
         let page = self.space.flash.own(&self.map.map_page);
         self.map
             .policy
             .load(vtpn, page, lpn.raw(), more, &self.map.pending);
         Ok(entry_at(page, index))
-    }
-
-    /// Points a page at its new location, or at none. The old page becomes invalid now if it is
-    /// known, else when its mapping page is written. `seq` is not larger than the number of the
-    /// program behind the change.
-    #[inline]
-    pub(crate) fn remap(
-        &mut self,
-        lpn: u32,
-        to: Option<Ppn>,
-        seq: u64,
-        cause: Cause,
-    ) -> Result<(), FtlError> {
-        let known = match self.map.pending.get(lpn) {
-            Some(entry) => Some(entry.ppn()),
-            None if P::LOOKS_UP_WRITES => self.map.policy.peek(lpn),
-            None => None,
-        };
-        self.map.pending.update_entry(lpn, to, known.is_none(), seq);
-        self.map.mapped.set(lpn, to.is_some());
-        known
-            .flatten()
-            .map_or(Ok(()), |old| self.invalidate(old, cause))
     }
 
     /// Evicts entries until the cache has its size. In read-only state, evicted entries stay
@@ -112,86 +203,6 @@ impl<P: Policy> PagedFtl<P> {
                 // stay pending.
                 Err(FtlError::MediaLost(_)) => {}
                 other => other?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Loads the mapping page's content into `map_page`: from the cache, else from flash; all
-    /// unmapped if there is none. `plain` as in [`Policy::copy_page`].
-    pub(crate) fn load_map_page(
-        &mut self,
-        vtpn: u32,
-        plain: bool,
-        cause: Cause,
-    ) -> Result<(), FtlError> {
-        if self.map.directory[vtpn as usize] == UNMAPPED {
-            self.map.map_page.renew().fill(0xFF);
-            return Ok(());
-        }
-        if self
-            .map
-            .policy
-            .copy_page(vtpn, plain, self.map.map_page.renew())
-        {
-            return Ok(());
-        }
-        self.read_map_page(vtpn, cause)
-    }
-
-    /// Returns the entry at `index` of the mapping page in `map_page`.
-    #[inline]
-    pub(crate) fn loaded_entry(&self, index: u32) -> Option<Ppn> {
-        entry_at(self.space.flash.own(&self.map.map_page), index)
-    }
-
-    fn read_map_page(&mut self, vtpn: u32, cause: Cause) -> Result<(), FtlError> {
-        let ppn = Ppn::new(self.map.directory[vtpn as usize]);
-        let oob = self
-            .space
-            .flash
-            .read_own(ppn, &mut self.map.map_page, cause)?;
-        match oob {
-            Some(oob) if oob.tag.role == Role::Map && oob.tag.lpn == vtpn => Ok(()),
-            Some(oob) => Err(FtlError::Corrupt(format!(
-                "mapping page {vtpn} is at {ppn}, whose record is {:?}",
-                oob.tag
-            ))),
-            None => Err(FtlError::MediaLost(vtpn * self.per_page())),
-        }
-    }
-
-    /// Points the directory at a new version of a mapping page, or at none, and invalidates the old
-    /// one.
-    pub(crate) fn set_directory(&mut self, vtpn: u32, to: Option<Ppn>) {
-        let old = std::mem::replace(
-            &mut self.map.directory[vtpn as usize],
-            to.map_or(UNMAPPED, Ppn::raw),
-        );
-        debug_assert!(
-            old == UNMAPPED || to.is_none_or(|to| to.raw() != old),
-            "mapping page {vtpn} is replaced by itself"
-        );
-        if old != UNMAPPED {
-            self.space.table.set_invalid(Ppn::new(old));
-            self.space.flash.forget(Ppn::new(old));
-        }
-    }
-
-    /// Invalidates a superseded page. On chips that allow it, also marks its OOB area, as the paper
-    /// does; nothing relies on the mark.
-    #[inline]
-    pub(crate) fn invalidate(&mut self, ppn: Ppn, cause: Cause) -> Result<(), FtlError> {
-        self.space.table.set_invalid(ppn);
-        if self.map.settings.oob_mark {
-            use nand_model::NandError::{Host, HostFull, ProgramFailed};
-            match self
-                .space
-                .flash
-                .mark(ppn, &crate::format::Oob::invalid_mark(), cause)
-            {
-                Ok(()) | Err(ProgramFailed(_) | HostFull | Host(_)) => {}
-                Err(other) => return Err(other.into()),
             }
         }
         Ok(())

@@ -285,11 +285,12 @@ impl<P: Policy> Mapping for PagedFtl<P> {
                 self.space.append(stream, tags, bytes, Cause::Host)?
             };
             self.next_ver += taken as u64;
-            self.track_buffer_block(ppn, stream);
+            self.map.track_buffer_block(&self.space, ppn, stream);
             for i in 0..taken {
                 let (lpn, to) = (first.raw() + done + i, Ppn::new(ppn.raw() + i));
-                self.remap(lpn, Some(to), seq, Cause::Host)?;
-                let is_new = self.map.directory[(lpn / self.per_page()) as usize] == UNMAPPED;
+                self.map
+                    .remap(&mut self.space, lpn, Some(to), seq, Cause::Host)?;
+                let is_new = self.map.directory[(lpn / self.map.per_page()) as usize] == UNMAPPED;
                 self.map.policy.on_write(lpn, to, is_new, &self.map.pending);
             }
             self.stats.host_pages_written += taken as u64;
@@ -362,7 +363,7 @@ impl<P: Policy> Mapping for PagedFtl<P> {
         let logical = u64::from(self.logical_pages);
         let (most, counted) = (bounds.entries.min(logical), bounds.counted.min(logical));
         let (table_most, indexes_most) = pending.bytes_most(most, bounds.blocks);
-        let touched = TRIM_PAGES / self.per_page() as u64 + 2;
+        let touched = TRIM_PAGES / self.map.per_page() as u64 + 2;
         let (trims, trims_most) = map.trims.ram(&geometry, touched.min(pages));
         let directory = vec_bytes::<u32>(map.directory.capacity());
         let tables = directory + vec_bytes::<u64>(map.upto.capacity());
@@ -377,7 +378,7 @@ impl<P: Policy> Mapping for PagedFtl<P> {
             + vec_bytes::<bool>(map.relocated.1.capacity())
             + map.writer.bytes();
         // Buffers for the pages of a block, and for the entries of a mapping page.
-        let (block, entries) = (geometry.pages_per_block.into(), self.per_page().into());
+        let (block, entries) = (geometry.pages_per_block.into(), self.map.per_page().into());
         let work_most = u64::from(geometry.page_bytes)
             + vec_most::<(u32, u32)>(entries)
             + vec_most::<PageTag>(block)
@@ -415,7 +416,7 @@ impl<P: Policy> Mapping for PagedFtl<P> {
     }
 
     fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
-        self.audit(wrong)
+        self.map.audit(&mut self.space, wrong)
     }
 }
 
@@ -450,6 +451,8 @@ impl<P: Policy> PagedFtl<P> {
         let map = PagedMap {
             scheme,
             pending: Pending::new(geometry, map_pages(&geometry, logical_pages), !at_once),
+            logical_pages,
+            per_page: geometry.page_bytes / 4,
             map_page: OwnPage::new(geometry.page_len()),
             settings,
             policy,

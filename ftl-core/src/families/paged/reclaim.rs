@@ -9,7 +9,7 @@
 //! If power fails, the victim still exists: it is erased only when no copy can be lost.
 
 use super::policy::Policy;
-use super::state::{MAP, PagedFtl};
+use super::state::{MAP, PagedFtl, PagedMap};
 use crate::block_table::State;
 use crate::copy::misplaced;
 use crate::error::FtlError;
@@ -47,7 +47,7 @@ impl<P: Policy> GarbageCollect for PagedFtl<P> {
         if fewest < pages - pages / 16 || self.map.settings.buffer_blocks.is_none() {
             return Ok(best);
         }
-        self.count_costs();
+        self.map.count_costs(&self.space);
         let table = &self.space.table;
         let filled = self
             .map
@@ -83,7 +83,7 @@ impl<P: Policy> GarbageCollect for PagedFtl<P> {
         );
         let is_map = self.space.table.role(victim) == Role::Map;
         if is_map {
-            self.expire_records();
+            self.map.expire_records(&mut self.space);
         }
         if is_map {
             let cause = cause.of_map();
@@ -113,6 +113,14 @@ impl<P: Policy> GarbageCollect for PagedFtl<P> {
     }
 }
 
+impl<P: Policy> PagedMap<P> {
+    fn is_pending_at(&self, lpn: u32, ppn: Ppn) -> bool {
+        self.pending
+            .get(lpn)
+            .is_some_and(|entry| entry.ppn() == Some(ppn))
+    }
+}
+
 impl<P: Policy> PagedFtl<P> {
     /// Ensures that the stream can take a page, that the areas keep their size and age, and that
     /// the reserve is left.
@@ -135,7 +143,7 @@ impl<P: Policy> PagedFtl<P> {
             self.gc_until(self.gc.threshold + 1)?;
             // Convert one block at a time: each conversion may need a block of the reserve.
             if !self.convert_one(more)? {
-                return self.advance_window();
+                return self.map.advance_window(&mut self.space);
             }
         }
         self.gc
@@ -171,7 +179,7 @@ impl<P: Policy> PagedFtl<P> {
             let (record, data) = (&mut pages.records[i], &pages.data[i * page..][..page]);
             let to = self.space.append_own_copy(MAP, from, record, data, cause)?;
             if tag.role == Role::Map {
-                self.set_directory(tag.lpn, Some(to));
+                self.map.set_directory(&mut self.space, tag.lpn, Some(to));
             } else {
                 self.map.trims.on_relocate(tag.ver, to);
                 self.space.table.set_invalid(from);
@@ -182,7 +190,7 @@ impl<P: Policy> PagedFtl<P> {
 
     fn move_data_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         self.find_lost_owners(cause.of_map())?;
-        self.note_collected(victim);
+        self.map.note_collected(&self.space, victim);
         self.map.streams.keep_lane(cause == Cause::Wear);
         let page = self.space.geometry().page_bytes as usize;
         let (mut next, mut moved) = (0, 0);
@@ -217,7 +225,7 @@ impl<P: Policy> PagedFtl<P> {
                 taken > 0 && taken as usize <= run,
                 "{taken} pages were copied of {run}"
             );
-            self.track_buffer_block(first, stream);
+            self.map.track_buffer_block(&self.space, first, stream);
             for i in 0..taken {
                 let ((_, lpn), from) = (self.gc.pages.owner(next), self.gc.pages.from[next]);
                 let to = Some(Ppn::new(first.raw() + i));
@@ -230,7 +238,7 @@ impl<P: Policy> PagedFtl<P> {
                     return Err(misplaced(from, lpn));
                 }
                 if !self.map.policy.on_relocate(lpn, to) {
-                    uncached.push(lpn / self.per_page());
+                    uncached.push(lpn / self.map.per_page());
                 }
                 next += 1;
             }
@@ -280,13 +288,6 @@ impl<P: Policy> PagedFtl<P> {
         Ok(true)
     }
 
-    fn is_pending_at(&self, lpn: u32, ppn: Ppn) -> bool {
-        self.map
-            .pending
-            .get(lpn)
-            .is_some_and(|entry| entry.ppn() == Some(ppn))
-    }
-
     /// Finds the owners of valid pages with a lost record. Searches the whole map, because such
     /// pages are very rare.
     fn find_lost_owners(&mut self, cause: Cause) -> Result<(), FtlError> {
@@ -300,16 +301,19 @@ impl<P: Policy> PagedFtl<P> {
                 self.map
                     .pending
                     .lpn_at(*ppn)
-                    .filter(|lpn| self.is_pending_at(*lpn, *ppn))
+                    .filter(|lpn| self.map.is_pending_at(*lpn, *ppn))
             })
             .collect();
         for vtpn in 0..self.map.directory.len() as u32 {
             if self.map.directory[vtpn as usize] == UNMAPPED {
                 continue;
             }
-            self.load_map_page(vtpn, false, cause)?;
-            for lpn in self.pages_of(vtpn) {
-                let here = self.loaded_entry(lpn % self.per_page());
+            self.map
+                .load_map_page(&mut self.space, vtpn, false, cause)?;
+            for lpn in self.map.pages_of(vtpn) {
+                let here = self
+                    .map
+                    .loaded_entry(&self.space, lpn % self.map.per_page());
                 // If a newer version is pending, the map's entry is current only while the
                 // invalidate flag is set.
                 let counts = self

@@ -41,13 +41,17 @@ impl<P: Policy> PagedFtl<P> {
             .load(&mut self.space, &heads, KEPT, &mut scanned)?;
         let mut base = self.newest_checkpoint(&sets);
         self.end_step("load checkpoint");
-        let mut window = self.scan_window(&heads, base.as_ref(), &mut scanned)?;
+        let mut window =
+            self.map
+                .scan_window(&mut self.space, &heads, base.as_ref(), &mut scanned)?;
         let missing = base
             .as_ref()
-            .map_or(HashSet::new(), |base| self.missing(base, &window));
+            .map_or(HashSet::new(), |base| self.map.missing(base, &window));
         if !missing.is_empty() {
             base = None;
-            window = self.scan_window(&heads, None, &mut scanned)?;
+            window = self
+                .map
+                .scan_window(&mut self.space, &heads, None, &mut scanned)?;
         }
         self.end_step("scan window");
         self.stats.mount.clean = base.as_ref().is_some_and(|base| base.clean) && !window.touched;
@@ -75,7 +79,7 @@ impl<P: Policy> PagedFtl<P> {
             rewrites.pin(&self.space.geometry(), found.lost.iter().copied());
             self.resolve(found, &window, &trims, &mut rewrites)?;
         }
-        self.adopt_trims(trims)?;
+        self.map.adopt_trims(&mut self.space, trims)?;
         self.next_ver = self.space.flash.pseq() + 1;
         self.space.check_counters(self.next_ver)?;
         self.end_step("resolve versions");
@@ -208,13 +212,14 @@ impl<P: Policy> Rewriter for PagedFtl<P> {
     fn copied(&mut self, rewrite: &Rewrite, to: Ppn, seq: u64) {
         let tag = rewrite.tag;
         if tag.role == Role::Map {
-            self.set_directory(tag.lpn, Some(to));
+            self.map.set_directory(&mut self.space, tag.lpn, Some(to));
             return;
         }
         if tag.role == Role::Trim {
             self.map.trims.on_relocate(tag.ver, to);
         } else {
-            self.track_buffer_block(to, self.map.streams.copies()[0]);
+            self.map
+                .track_buffer_block(&self.space, to, self.map.streams.copies()[0]);
             self.map.pending.update_entry(tag.lpn, Some(to), false, seq);
         }
         self.space.table.set_invalid(rewrite.from);

@@ -21,6 +21,9 @@ pub(super) const STREAMS: std::ops::Range<StreamId> = HOST..CHECKPOINT;
 /// The map, its pending changes, and its checkpoints.
 pub(crate) struct PagedMap<P> {
     pub(super) scheme: &'static str,
+    pub(super) logical_pages: u32,
+    /// Entries of a mapping page.
+    pub(super) per_page: u32,
     pub(crate) settings: Settings,
     pub(crate) policy: P,
     pub(crate) streams: DataStreams,

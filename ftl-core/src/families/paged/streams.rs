@@ -1,15 +1,40 @@
 //! Selection of a page's stream by the placement, and operations on all data streams.
 
 use super::policy::Policy;
-use super::state::{CHECKPOINT, PagedFtl};
+use super::state::{CHECKPOINT, PagedFtl, PagedMap};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::Oob;
-use crate::space::StreamId;
+use crate::space::{Space, StreamId};
 use nand_model::{Pbn, Ppn};
 
 /// Lifespan of a mapped version that is neither pending nor cached.
 const LONG_AGO: u64 = u64::MAX;
+
+impl<P: Policy> PagedMap<P> {
+    /// Reports the lifetime of a data block to the placement, before GC empties the block.
+    pub(super) fn note_collected(&mut self, space: &Space, victim: Pbn) {
+        let lifetime = space.written_since(space.table.epoch(victim));
+        self.streams.collected(victim, lifetime);
+    }
+
+    /// Closes the open blocks of all data streams.
+    pub(super) fn seal_data(&mut self, space: &mut Space) -> Result<(), FtlError> {
+        let streams = self.streams.host().iter();
+        let mut streams = streams.chain(self.streams.copies());
+        streams.try_for_each(|stream| space.seal(*stream))
+    }
+
+    /// Adds the block of a page that this stream just programmed to the pending blocks.
+    #[inline]
+    pub(super) fn track_buffer_block(&mut self, space: &Space, ppn: Ppn, stream: StreamId) {
+        let block = space.flash.geometry().block_of(ppn);
+        self.streams.note(block, stream);
+        if !self.pending.holds(block) {
+            self.pending.add_block(block, space.table.epoch(block));
+        }
+    }
+}
 
 impl<P: Policy> PagedFtl<P> {
     /// Returns the stream of the host's next pages, of `count` from `first` on. Also returns the
@@ -54,12 +79,6 @@ impl<P: Policy> PagedFtl<P> {
         Ok((lifespan, is_known))
     }
 
-    /// Reports the lifetime of a data block to the placement, before GC empties the block.
-    pub(super) fn note_collected(&mut self, victim: Pbn) {
-        let lifetime = self.space.written_since(self.space.table.epoch(victim));
-        self.map.streams.collected(victim, lifetime);
-    }
-
     /// Returns the stream of the next copies out of the victim, and the number of pages for it. The
     /// candidates are `run` pages in the copy buffer from `next` on. If the stream has to open a
     /// block, the areas have room for it.
@@ -80,7 +99,7 @@ impl<P: Policy> PagedFtl<P> {
             return Ok((stream, some));
         }
         while self.convert_one(1)? {}
-        self.advance_window()?;
+        self.map.advance_window(&mut self.space)?;
         // The conversions took blocks, so the copies may have to join others now.
         Ok(self.stream_of_copies(victim, next, run))
     }
@@ -104,27 +123,8 @@ impl<P: Policy> PagedFtl<P> {
         (first, 1 + others)
     }
 
-    /// Closes the open blocks of all data streams.
-    pub(super) fn seal_data(&mut self) -> Result<(), FtlError> {
-        let streams = self.map.streams.host().iter();
-        let mut streams = streams.chain(self.map.streams.copies());
-        streams.try_for_each(|stream| self.space.seal(*stream))
-    }
-
     /// Returns the streams with pages of the host or the map.
     pub(super) fn streams_of_content(&self) -> impl Iterator<Item = StreamId> + use<P> {
         (0..self.space.streams()).filter(|stream| *stream != CHECKPOINT)
-    }
-
-    /// Adds the block of a page that this stream just programmed to the pending blocks.
-    #[inline]
-    pub(super) fn track_buffer_block(&mut self, ppn: Ppn, stream: StreamId) {
-        let block = self.space.flash.geometry().block_of(ppn);
-        self.map.streams.note(block, stream);
-        if !self.map.pending.holds(block) {
-            self.map
-                .pending
-                .add_block(block, self.space.table.epoch(block));
-        }
     }
 }

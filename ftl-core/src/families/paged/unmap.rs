@@ -11,11 +11,86 @@
 
 use super::pending::Change;
 use super::policy::Policy;
-use super::state::{MAP, PagedFtl};
+use super::state::{MAP, PagedFtl, PagedMap};
 use crate::error::FtlError;
 use crate::format::trim::TrimRange;
+use crate::space::Space;
 use crate::trims::{OfMapPages, UntilWritten, covers, program_record};
 use nand_model::Cause;
+
+impl<P: Policy> PagedMap<P> {
+    /// Programs a record, which is valid from then on.
+    fn write_record(&mut self, space: &mut Space, range: TrimRange) -> Result<u64, FtlError> {
+        let seq = space.flash.pseq() + 1;
+        let ppn = program_record(space, MAP, range, seq)?;
+        let end = range.lpn + range.count;
+        let mapped = |vtpn: &u32| {
+            let pages = self.pages_of(*vtpn);
+            self.mapped
+                .any(range.lpn.max(pages.start)..end.min(pages.end))
+        };
+        let touched = (range.lpn / self.per_page()..end.div_ceil(self.per_page()))
+            .filter(mapped)
+            .collect();
+        self.trims.add(
+            seq,
+            OfMapPages {
+                ppn,
+                range,
+                touched,
+            },
+        );
+        Ok(seq)
+    }
+
+    fn add_tombstones(
+        &mut self,
+        space: &mut Space,
+        pages: std::ops::Range<u32>,
+        seq: u64,
+    ) -> Result<(), FtlError> {
+        for lpn in pages {
+            if !self.mapped.has(lpn) {
+                continue;
+            }
+            self.remap(space, lpn, None, seq, Cause::Trim)?;
+            self.policy.on_relocate(lpn, None);
+        }
+        Ok(())
+    }
+
+    /// Drops the mapping page in `map_page`, of which every page was trimmed: the pages that it
+    /// names and the mapping page itself become invalid.
+    fn drop_map_page(&mut self, space: &mut Space, vtpn: u32) -> Result<(), FtlError> {
+        let pages = self.pages_of(vtpn);
+        for lpn in pages.clone() {
+            let entry = self.pending.get(lpn);
+            let superseded = self.loaded_entry(space, lpn - pages.start);
+            if entry.is_none_or(|entry| entry.invalidate) {
+                superseded.map_or(Ok(()), |old| self.invalidate(space, old, Cause::Trim))?;
+            }
+            if let Some(here) = entry.and_then(|entry| entry.ppn()) {
+                self.invalidate(space, here, Cause::Trim)?;
+            }
+            self.mapped.set(lpn, false);
+        }
+        self.pending.forget_page(vtpn);
+        self.set_directory(space, vtpn, None);
+        self.policy.dropped(vtpn);
+        Ok(())
+    }
+
+    /// Removes the records that no mapping page needs. Their blocks are erased when their
+    /// replacements are safe.
+    pub(crate) fn expire_records(&mut self, space: &mut Space) {
+        let map = &self;
+        let expired = map.trims.expired(&map.upto, |vtpn| self.pages_of(vtpn));
+        for seq in expired {
+            let record = self.trims.remove(seq);
+            space.table.set_invalid(record.ppn);
+        }
+    }
+}
 
 impl<P: Policy> PagedFtl<P> {
     /// Trims a range, so that it reads as zeros.
@@ -31,7 +106,7 @@ impl<P: Policy> PagedFtl<P> {
             count,
             ver,
         };
-        let seq = self.write_record(range)?;
+        let seq = self.map.write_record(&mut self.space, range)?;
         assert!(
             seq <= self.space.flash.pseq(),
             "trim {seq} is newer than the last program, {}",
@@ -45,99 +120,34 @@ impl<P: Policy> PagedFtl<P> {
             .touched
             .clone()
         {
-            let pages = self.pages_of(vtpn);
+            let pages = self.map.pages_of(vtpn);
             let trimmed = first.max(pages.start)..(first + count).min(pages.end);
             if !covers(&range, &pages) {
-                self.add_tombstones(trimmed, seq)?;
+                self.map.add_tombstones(&mut self.space, trimmed, seq)?;
                 continue;
             }
             // The next mount replays the record, so an unreadable mapping page does not fail the
             // trim. It stays in the directory, and its pages become tombstones.
-            match self.load_map_page(vtpn, false, Cause::Trim) {
-                Ok(()) => self.drop_map_page(vtpn)?,
+            match self
+                .map
+                .load_map_page(&mut self.space, vtpn, false, Cause::Trim)
+            {
+                Ok(()) => self.map.drop_map_page(&mut self.space, vtpn)?,
                 Err(FtlError::PowerLost) => return Err(FtlError::PowerLost),
-                Err(_) => self.add_tombstones(trimmed, seq)?,
+                Err(_) => self.map.add_tombstones(&mut self.space, trimmed, seq)?,
             }
         }
         self.limit_pending()
     }
 
-    /// Programs a record, which is valid from then on.
-    fn write_record(&mut self, range: TrimRange) -> Result<u64, FtlError> {
-        let seq = self.space.flash.pseq() + 1;
-        let ppn = program_record(&mut self.space, MAP, range, seq)?;
-        let end = range.lpn + range.count;
-        let mapped = |vtpn: &u32| {
-            let pages = self.pages_of(*vtpn);
-            self.map
-                .mapped
-                .any(range.lpn.max(pages.start)..end.min(pages.end))
-        };
-        let touched = (range.lpn / self.per_page()..end.div_ceil(self.per_page()))
-            .filter(mapped)
-            .collect();
-        self.map.trims.add(
-            seq,
-            OfMapPages {
-                ppn,
-                range,
-                touched,
-            },
-        );
-        Ok(seq)
-    }
-
-    fn add_tombstones(&mut self, pages: std::ops::Range<u32>, seq: u64) -> Result<(), FtlError> {
-        for lpn in pages {
-            if !self.map.mapped.has(lpn) {
-                continue;
-            }
-            self.remap(lpn, None, seq, Cause::Trim)?;
-            self.map.policy.on_relocate(lpn, None);
-        }
-        Ok(())
-    }
-
-    /// Drops the mapping page in `map_page`, of which every page was trimmed: the pages that it
-    /// names and the mapping page itself become invalid.
-    fn drop_map_page(&mut self, vtpn: u32) -> Result<(), FtlError> {
-        let pages = self.pages_of(vtpn);
-        for lpn in pages.clone() {
-            let entry = self.map.pending.get(lpn);
-            let superseded = self.loaded_entry(lpn - pages.start);
-            if entry.is_none_or(|entry| entry.invalidate) {
-                superseded.map_or(Ok(()), |old| self.invalidate(old, Cause::Trim))?;
-            }
-            if let Some(here) = entry.and_then(|entry| entry.ppn()) {
-                self.invalidate(here, Cause::Trim)?;
-            }
-            self.map.mapped.set(lpn, false);
-        }
-        self.map.pending.forget_page(vtpn);
-        self.set_directory(vtpn, None);
-        self.map.policy.dropped(vtpn);
-        Ok(())
-    }
-
-    /// Removes the records that no mapping page needs. Their blocks are erased when their
-    /// replacements are safe.
-    pub(crate) fn expire_records(&mut self) {
-        let map = &self.map;
-        let expired = map.trims.expired(&map.upto, |vtpn| self.pages_of(vtpn));
-        for seq in expired {
-            let record = self.map.trims.remove(seq);
-            self.space.table.set_invalid(record.ppn);
-        }
-    }
-
     /// Makes a quarter of the records obsolete: those with the fewest mapping pages to write.
     fn retire_records(&mut self) -> Result<(), FtlError> {
-        self.expire_records();
+        self.map.expire_records(&mut self.space);
         let keep = (UntilWritten::limit(&self.space.geometry()) * 3 / 4) as usize;
         while self.map.trims.len() > keep {
             let (trims, upto) = (&self.map.trims, &self.map.upto);
             let unwritten =
-                |seq, record| trims.unwritten(seq, record, upto, |vtpn| self.pages_of(vtpn));
+                |seq, record| trims.unwritten(seq, record, upto, |vtpn| self.map.pages_of(vtpn));
             let cheapest = trims
                 .iter()
                 .map(|(seq, record)| (unwritten(seq, record), seq));
@@ -150,7 +160,7 @@ impl<P: Policy> PagedFtl<P> {
                 self.ensure_space(MAP)?;
                 self.write_contained(vtpn)?;
             }
-            self.expire_records();
+            self.map.expire_records(&mut self.space);
         }
         Ok(())
     }
@@ -168,7 +178,9 @@ impl<P: Policy> PagedFtl<P> {
         if self.space.room(MAP) == 0 {
             self.enforce_window()?;
         }
-        self.load_map_page(vtpn, false, Cause::Trim)?;
-        self.program_map_page(vtpn, self.space.flash.pseq(), Cause::Trim)
+        let (map, space) = (&mut self.map, &mut self.space);
+        map.load_map_page(space, vtpn, false, Cause::Trim)?;
+        let upto = space.flash.pseq();
+        map.program_map_page(space, vtpn, upto, Cause::Trim)
     }
 }

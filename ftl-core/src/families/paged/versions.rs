@@ -15,13 +15,14 @@
 
 use super::map::entry_at;
 use super::policy::Policy;
-use super::state::PagedFtl;
+use super::state::{PagedFtl, PagedMap};
 use super::window::{Trim, Window, is_data};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::Role;
 use crate::format::trim::{self, TrimRange};
 use crate::recovery::{FoundTrim, MapCandidate, Rewrites, Version, read_page, read_trims, resolve};
+use crate::space::Space;
 use crate::trims::{OfMapPages, covers};
 use nand_model::{Cause, Ppn};
 
@@ -36,6 +37,203 @@ pub(super) struct FoundMap {
 pub(super) fn holds(range: &TrimRange, logical_pages: u32) -> bool {
     let end = range.lpn.checked_add(range.count);
     range.count > 0 && end.is_some_and(|end| end <= logical_pages)
+}
+
+impl<P: Policy> PagedMap<P> {
+    /// Returns whether an entry points to a page that is gone, and no newer version or trim
+    /// replaces it.
+    pub(super) fn has_dangling_entry(
+        &mut self,
+        space: &mut Space,
+        vtpn: u32,
+        upto: u64,
+        page: &[u8],
+        window: &Window,
+        trims: &[Trim],
+    ) -> Result<bool, FtlError> {
+        for (index, lpn) in (0..).zip(self.pages_of(vtpn)) {
+            let Some(named) = entry_at(page, index) else {
+                continue;
+            };
+            let rewritten = window
+                .evidence
+                .versions(lpn..lpn + 1)
+                .iter()
+                .any(|v| v.oob.pseq > upto);
+            let trimmed = trims.iter().any(|t| {
+                t.at.oob.tag.ver > upto
+                    && t.content.lpn <= lpn
+                    && lpn - t.content.lpn < t.content.count
+            });
+            if !rewritten
+                && !trimmed
+                && !self.entry_may_be_valid(space, lpn, named, upto, window)?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns whether a mapping page's entry may be right: its block exists. If the block was
+    /// begun after `upto`, it may contain another page there: then the page's record must be
+    /// readable and name the logical page. The record of the version or trim that replaced the
+    /// entry can be lost.
+    pub(super) fn entry_may_be_valid(
+        &mut self,
+        space: &mut Space,
+        lpn: u32,
+        named: Ppn,
+        upto: u64,
+        window: &Window,
+    ) -> Result<bool, FtlError> {
+        let geometry = space.geometry();
+        let is_there =
+            geometry.contains(named) && space.table.state(geometry.block_of(named)) == State::Full;
+        // A blank page here was never programmed, though its program succeeded: reads of it fail.
+        if !is_there || window.begun[geometry.block_of(named).index()] <= upto {
+            return Ok(is_there);
+        }
+        let oob = space.flash.read_oob(named, Cause::Recovery)?;
+        Ok(oob.is_some_and(|oob| is_data(&oob) && oob.tag.lpn == lpn))
+    }
+
+    /// Keeps everything that a trim discarded while the trim may still be lost.
+    pub(super) fn pin_untrimmed(
+        &mut self,
+        space: &mut Space,
+        vtpn: u32,
+        window: &Window,
+        rewrites: &mut Rewrites,
+    ) -> Result<(), FtlError> {
+        let geometry = space.geometry();
+        let mut needed: Vec<Ppn> = window
+            .evidence
+            .versions(self.pages_of(vtpn))
+            .iter()
+            .map(|v| v.ppn)
+            .collect();
+        for ppn in window
+            .maps
+            .get(&vtpn)
+            .into_iter()
+            .flat_map(|versions| window.evidence.fallbacks(versions))
+        {
+            needed.push(ppn);
+            let mut page = vec![0; geometry.page_bytes as usize];
+            if space.flash.read(ppn, &mut page, Cause::Recovery)?.is_some() {
+                needed.extend((0..self.per_page()).filter_map(|index| entry_at(&page, index)));
+            }
+        }
+        rewrites.pin(&geometry, needed);
+        Ok(())
+    }
+
+    /// Returns the record of the page that the map names, if the page still belongs to `lpn`.
+    pub(super) fn read_named(
+        &mut self,
+        space: &mut Space,
+        lpn: u32,
+        named: Ppn,
+    ) -> Result<Option<Version>, FtlError> {
+        if !space.geometry().contains(named) {
+            return Err(FtlError::Corrupt(format!(
+                "logical page {lpn} is mapped to {named}, which does not exist"
+            )));
+        }
+        if space.table.state(space.geometry().block_of(named)) != State::Full {
+            return Ok(None);
+        }
+        let oob = space.flash.read_oob(named, Cause::Recovery)?;
+        Ok(oob
+            .filter(|oob| oob.tag.lpn == lpn && is_data(oob))
+            .map(|oob| Version { oob, ppn: named }))
+    }
+
+    /// Adopts the newest version of a logical page. It is pending unless the mapping page contains
+    /// it.
+    pub(super) fn adopt_newest(
+        &mut self,
+        space: &mut Space,
+        lpn: u32,
+        newest: Option<Ppn>,
+        is_contained: bool,
+    ) -> Result<(), FtlError> {
+        if let Some(ppn) = newest {
+            self.adopt_valid(space, ppn)?;
+            self.mapped.set(lpn, true);
+        }
+        if !is_contained {
+            newest
+                .into_iter()
+                .for_each(|ppn| self.restore_buffer_block(space, ppn));
+            self.pending
+                .update_entry(lpn, newest, false, self.first_missing(lpn));
+        }
+        Ok(())
+    }
+
+    /// Returns the first program that the mapping page may not contain.
+    pub(super) fn first_missing(&self, lpn: u32) -> u64 {
+        self.upto[(lpn / self.per_page()) as usize] + 1
+    }
+
+    pub(super) fn adopt_valid(&mut self, space: &mut Space, ppn: Ppn) -> Result<(), FtlError> {
+        if !space.geometry().contains(ppn) || space.table.is_valid(ppn) {
+            return Err(FtlError::Corrupt(format!(
+                "page {ppn} of the map does not exist, or is already valid"
+            )));
+        }
+        let block = space.geometry().block_of(ppn);
+        let table = &mut space.table;
+        if table.state(block) == State::Full && table.role(block) != Role::Checkpoint {
+            table.set_valid(ppn);
+            return Ok(());
+        }
+        Err(FtlError::Corrupt(format!(
+            "page {ppn} of the map is in a block that contains no data"
+        )))
+    }
+
+    /// Lists the block of a page that the map does not contain as a buffer block again.
+    pub(super) fn restore_buffer_block(&mut self, space: &mut Space, ppn: Ppn) {
+        let block = space.geometry().block_of(ppn);
+        if !self.pending.holds(block) {
+            self.pending.add_block(block, space.table.epoch(block));
+            space.table.set_role(block, self.settings.host_role);
+        }
+    }
+
+    /// Adopts the records that some mapping page does not contain.
+    pub(super) fn adopt_trims(
+        &mut self,
+        space: &mut Space,
+        trims: Vec<Trim>,
+    ) -> Result<(), FtlError> {
+        for FoundTrim {
+            at, content: range, ..
+        } in trims
+        {
+            let seq = at.oob.tag.ver;
+            let end = (range.lpn + range.count).div_ceil(self.per_page());
+            let touched: Vec<u32> = (range.lpn / self.per_page()..end)
+                .filter(|vtpn| self.upto[*vtpn as usize] < seq)
+                .collect();
+            if !touched.is_empty() {
+                self.trims.add(
+                    seq,
+                    OfMapPages {
+                        ppn: at.ppn,
+                        range,
+                        touched,
+                    },
+                );
+                self.adopt_valid(space, at.ppn)?;
+            }
+        }
+        self.expire_records(space);
+        Ok(())
+    }
 }
 
 impl<P: Policy> PagedFtl<P> {
@@ -102,65 +300,17 @@ impl<P: Policy> PagedFtl<P> {
         let outdated = decayed
             || !lost.is_empty()
                 && match &newest {
-                    Some((version, data)) => {
-                        self.has_dangling_entry(vtpn, version.oob.tag.ver, data, window, trims)?
-                    }
+                    Some((version, data)) => self.map.has_dangling_entry(
+                        &mut self.space,
+                        vtpn,
+                        version.oob.tag.ver,
+                        data,
+                        window,
+                        trims,
+                    )?,
                     None => true,
                 };
         Ok((FoundMap { vtpn, newest, lost }, outdated))
-    }
-
-    /// Returns whether an entry points to a page that is gone, and no newer version or trim
-    /// replaces it.
-    pub(super) fn has_dangling_entry(
-        &mut self,
-        vtpn: u32,
-        upto: u64,
-        page: &[u8],
-        window: &Window,
-        trims: &[Trim],
-    ) -> Result<bool, FtlError> {
-        for (index, lpn) in (0..).zip(self.pages_of(vtpn)) {
-            let Some(named) = entry_at(page, index) else {
-                continue;
-            };
-            let rewritten = window
-                .evidence
-                .versions(lpn..lpn + 1)
-                .iter()
-                .any(|v| v.oob.pseq > upto);
-            let trimmed = trims.iter().any(|t| {
-                t.at.oob.tag.ver > upto
-                    && t.content.lpn <= lpn
-                    && lpn - t.content.lpn < t.content.count
-            });
-            if !rewritten && !trimmed && !self.entry_may_be_valid(lpn, named, upto, window)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Returns whether a mapping page's entry may be right: its block exists. If the block was
-    /// begun after `upto`, it may contain another page there: then the page's record must be
-    /// readable and name the logical page. The record of the version or trim that replaced the
-    /// entry can be lost.
-    pub(super) fn entry_may_be_valid(
-        &mut self,
-        lpn: u32,
-        named: Ppn,
-        upto: u64,
-        window: &Window,
-    ) -> Result<bool, FtlError> {
-        let geometry = self.space.geometry();
-        let is_there = geometry.contains(named)
-            && self.space.table.state(geometry.block_of(named)) == State::Full;
-        // A blank page here was never programmed, though its program succeeded: reads of it fail.
-        if !is_there || window.begun[geometry.block_of(named).index()] <= upto {
-            return Ok(is_there);
-        }
-        let oob = self.space.flash.read_oob(named, Cause::Recovery)?;
-        Ok(oob.is_some_and(|oob| is_data(&oob) && oob.tag.lpn == lpn))
     }
 
     /// Adopts a mapping page, and the newest version of every logical page in it.
@@ -186,7 +336,7 @@ impl<P: Policy> PagedFtl<P> {
             )));
         }
         self.map.upto[vtpn as usize] = upto;
-        let pages = self.pages_of(vtpn);
+        let pages = self.map.pages_of(vtpn);
         let overlaps =
             |t: &&Trim| t.content.lpn < pages.end && pages.start < t.content.lpn + t.content.count;
         let trims: Vec<&Trim> = trims
@@ -195,7 +345,8 @@ impl<P: Policy> PagedFtl<P> {
             .filter(overlaps)
             .collect();
         if trims.iter().any(|t| t.unstable.is_some()) {
-            self.pin_untrimmed(vtpn, window, rewrites)?;
+            self.map
+                .pin_untrimmed(&mut self.space, vtpn, window, rewrites)?;
         }
         // A mapping page trimmed as a whole is dropped, unless it was written after the trim.
         newest = newest.filter(|(v, _)| {
@@ -208,7 +359,7 @@ impl<P: Policy> PagedFtl<P> {
             Some((version, data)) => {
                 self.map.map_page.renew().copy_from_slice(&data);
                 self.map.directory[vtpn as usize] = version.ppn.raw();
-                self.adopt_valid(version.ppn)?;
+                self.map.adopt_valid(&mut self.space, version.ppn)?;
                 if window.evidence.suspects.needs_rewrite(version.ppn) {
                     rewrites.add(&version, data);
                     let older = window.evidence.fallbacks(&window.maps[&vtpn]);
@@ -231,41 +382,6 @@ impl<P: Policy> PagedFtl<P> {
         }
     }
 
-    /// Keeps everything that a trim discarded while the trim may still be lost.
-    pub(super) fn pin_untrimmed(
-        &mut self,
-        vtpn: u32,
-        window: &Window,
-        rewrites: &mut Rewrites,
-    ) -> Result<(), FtlError> {
-        let geometry = self.space.geometry();
-        let mut needed: Vec<Ppn> = window
-            .evidence
-            .versions(self.pages_of(vtpn))
-            .iter()
-            .map(|v| v.ppn)
-            .collect();
-        for ppn in window
-            .maps
-            .get(&vtpn)
-            .into_iter()
-            .flat_map(|versions| window.evidence.fallbacks(versions))
-        {
-            needed.push(ppn);
-            let mut page = vec![0; geometry.page_bytes as usize];
-            if self
-                .space
-                .flash
-                .read(ppn, &mut page, Cause::Recovery)?
-                .is_some()
-            {
-                needed.extend((0..self.per_page()).filter_map(|index| entry_at(&page, index)));
-            }
-        }
-        rewrites.pin(&geometry, needed);
-        Ok(())
-    }
-
     #[expect(
         clippy::too_many_arguments,
         reason = "one mapping page's facts, passed on once"
@@ -284,7 +400,7 @@ impl<P: Policy> PagedFtl<P> {
         for lpn in pages.clone() {
             let (group, others) = rest.split_at(rest.partition_point(|v| v.oob.tag.lpn == lpn));
             rest = others;
-            let named = self.loaded_entry(lpn - pages.start);
+            let named = self.map.loaded_entry(&self.space, lpn - pages.start);
             let trim = trims
                 .iter()
                 .filter(|t| t.content.lpn <= lpn && lpn - t.content.lpn < t.content.count);
@@ -299,8 +415,11 @@ impl<P: Policy> PagedFtl<P> {
                 // The common case: the map contains the newest version, and no record contradicts
                 // it.
                 let Some(named) = named else { continue };
-                if self.entry_may_be_valid(lpn, named, upto, window)? {
-                    self.adopt_valid(named)?;
+                if self
+                    .map
+                    .entry_may_be_valid(&mut self.space, lpn, named, upto, window)?
+                {
+                    self.map.adopt_valid(&mut self.space, named)?;
                     self.map.mapped.set(lpn, true);
                     continue;
                 }
@@ -315,7 +434,7 @@ impl<P: Policy> PagedFtl<P> {
             };
             let record = match named {
                 Some(named) if !known && !too_old && !scanned(named) => {
-                    self.read_named(lpn, named)?
+                    self.map.read_named(&mut self.space, lpn, named)?
                 }
                 _ => None,
             };
@@ -331,114 +450,9 @@ impl<P: Policy> PagedFtl<P> {
             // A mapping page from before the trim may name the newest version by coincidence: its
             // block was erased and reused. The next mount would treat that version as trimmed.
             let is_contained = newest == named && (newest.is_none() || trim.is_none());
-            self.adopt_newest(lpn, newest, is_contained)?;
-        }
-        Ok(())
-    }
-
-    /// Returns the record of the page that the map names, if the page still belongs to `lpn`.
-    pub(super) fn read_named(&mut self, lpn: u32, named: Ppn) -> Result<Option<Version>, FtlError> {
-        if !self.space.geometry().contains(named) {
-            return Err(FtlError::Corrupt(format!(
-                "logical page {lpn} is mapped to {named}, which does not exist"
-            )));
-        }
-        if self
-            .space
-            .table
-            .state(self.space.geometry().block_of(named))
-            != State::Full
-        {
-            return Ok(None);
-        }
-        let oob = self.space.flash.read_oob(named, Cause::Recovery)?;
-        Ok(oob
-            .filter(|oob| oob.tag.lpn == lpn && is_data(oob))
-            .map(|oob| Version { oob, ppn: named }))
-    }
-
-    /// Adopts the newest version of a logical page. It is pending unless the mapping page contains
-    /// it.
-    pub(super) fn adopt_newest(
-        &mut self,
-        lpn: u32,
-        newest: Option<Ppn>,
-        is_contained: bool,
-    ) -> Result<(), FtlError> {
-        if let Some(ppn) = newest {
-            self.adopt_valid(ppn)?;
-            self.map.mapped.set(lpn, true);
-        }
-        if !is_contained {
-            newest
-                .into_iter()
-                .for_each(|ppn| self.restore_buffer_block(ppn));
             self.map
-                .pending
-                .update_entry(lpn, newest, false, self.first_missing(lpn));
+                .adopt_newest(&mut self.space, lpn, newest, is_contained)?;
         }
-        Ok(())
-    }
-
-    /// Returns the first program that the mapping page may not contain.
-    pub(super) fn first_missing(&self, lpn: u32) -> u64 {
-        self.map.upto[(lpn / self.per_page()) as usize] + 1
-    }
-
-    pub(super) fn adopt_valid(&mut self, ppn: Ppn) -> Result<(), FtlError> {
-        if !self.space.geometry().contains(ppn) || self.space.table.is_valid(ppn) {
-            return Err(FtlError::Corrupt(format!(
-                "page {ppn} of the map does not exist, or is already valid"
-            )));
-        }
-        let block = self.space.geometry().block_of(ppn);
-        let table = &mut self.space.table;
-        if table.state(block) == State::Full && table.role(block) != Role::Checkpoint {
-            table.set_valid(ppn);
-            return Ok(());
-        }
-        Err(FtlError::Corrupt(format!(
-            "page {ppn} of the map is in a block that contains no data"
-        )))
-    }
-
-    /// Lists the block of a page that the map does not contain as a buffer block again.
-    pub(super) fn restore_buffer_block(&mut self, ppn: Ppn) {
-        let block = self.space.geometry().block_of(ppn);
-        if !self.map.pending.holds(block) {
-            self.map
-                .pending
-                .add_block(block, self.space.table.epoch(block));
-            self.space
-                .table
-                .set_role(block, self.map.settings.host_role);
-        }
-    }
-
-    /// Adopts the records that some mapping page does not contain.
-    pub(super) fn adopt_trims(&mut self, trims: Vec<Trim>) -> Result<(), FtlError> {
-        for FoundTrim {
-            at, content: range, ..
-        } in trims
-        {
-            let seq = at.oob.tag.ver;
-            let end = (range.lpn + range.count).div_ceil(self.per_page());
-            let touched: Vec<u32> = (range.lpn / self.per_page()..end)
-                .filter(|vtpn| self.map.upto[*vtpn as usize] < seq)
-                .collect();
-            if !touched.is_empty() {
-                self.map.trims.add(
-                    seq,
-                    OfMapPages {
-                        ppn: at.ppn,
-                        range,
-                        touched,
-                    },
-                );
-                self.adopt_valid(at.ppn)?;
-            }
-        }
-        self.expire_records();
         Ok(())
     }
 }

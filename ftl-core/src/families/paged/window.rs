@@ -9,13 +9,14 @@
 use super::checkpoint::Content;
 use super::convert::WINDOW_SLACK;
 use super::policy::Policy;
-use super::state::PagedFtl;
+use super::state::{PagedFtl, PagedMap};
 use crate::error::FtlError;
 use crate::format::UNMAPPED;
 use crate::format::trim::TrimRange;
 use crate::format::{Oob, Role};
 use crate::recovery::{Evidence, FoundTrim, Rewrites, Version};
 use crate::scan::{Head, scan_block};
+use crate::space::Space;
 use nand_model::{Cause, Pbn, Ppn};
 use rustc_hash::FxHashMap;
 use std::collections::HashSet;
@@ -68,30 +69,30 @@ pub(super) fn is_data(oob: &Oob) -> bool {
     matches!(oob.tag.role, Role::Update | Role::Cold | Role::Data)
 }
 
-impl<P: Policy> PagedFtl<P> {
+impl<P: Policy> PagedMap<P> {
     /// Reads every record of the blocks that may contain pages missing from a checkpoint, or else
     /// from the map.
     pub(super) fn scan_window(
         &mut self,
+        space: &mut Space,
         heads: &[Head],
         base: Option<&Content>,
         scanned: &mut u64,
     ) -> Result<Window, FtlError> {
         for head in heads {
             if let Head::Found { epoch, pseq, .. } = *head {
-                self.space.observe_epoch(epoch);
-                self.space.flash.observe_pseq(pseq);
+                space.observe_epoch(epoch);
+                space.flash.observe_pseq(pseq);
             }
         }
         if let Some(base) = base {
-            self.space.observe_epoch(base.begin_epoch - 1);
-            self.space.flash.observe_pseq(base.begin_pseq);
+            space.observe_epoch(base.begin_epoch - 1);
+            space.flash.observe_pseq(base.begin_pseq);
         }
-        let slack = WINDOW_SLACK + self.map.settings.more_streams as u64;
-        let horizon = self
-            .space
+        let slack = WINDOW_SLACK + self.settings.more_streams as u64;
+        let horizon = space
             .next_epoch()
-            .saturating_sub(self.map.settings.age_window + slack);
+            .saturating_sub(self.settings.age_window + slack);
         let named: HashSet<u32> =
             base.map_or(HashSet::new(), |base| base.scan.iter().copied().collect());
         let begun = heads.iter().map(|head| match *head {
@@ -122,55 +123,29 @@ impl<P: Policy> PagedFtl<P> {
             // checkpoint only if it is wanted for another reason.
             window.touched |= wanted && first != Role::Checkpoint;
             if wanted || !intact {
-                self.scan_into(block, &mut window, scanned)?;
+                self.scan_into(space, block, &mut window, scanned)?;
             }
         }
         if base.is_some_and(|base| base.clean) && !window.touched {
             window.evidence.suspects.assume_stable();
         }
         if let Some(base) = base {
-            self.add_base(base, heads, &mut window, scanned)?;
+            self.add_base(space, base, heads, &mut window, scanned)?;
         }
         window.sort();
         Ok(window)
     }
 
-    /// Reads every record of the blocks that were not scanned yet. The trim records there have
-    /// expired, but outdated mapping pages may need them.
-    pub(super) fn scan_rest(
-        &mut self,
-        heads: &[Head],
-        window: &mut Window,
-        trims: &mut Vec<Trim>,
-        rewrites: &mut Rewrites,
-        scanned: &mut u64,
-    ) -> Result<(), FtlError> {
-        let known: HashSet<u64> = window.trims.iter().map(|v| v.oob.tag.ver).collect();
-        for (block, head) in (0..).map(Pbn::new).zip(heads) {
-            if matches!(head, Head::Found { .. }) && !window.roles.contains_key(&block.raw()) {
-                self.scan_into(block, window, scanned)?;
-            }
-        }
-        window.sort();
-        let expired: Vec<Version> = window
-            .trims
-            .iter()
-            .filter(|v| !known.contains(&v.oob.tag.ver))
-            .copied()
-            .collect();
-        trims.extend(self.read_trims(expired, window, rewrites)?);
-        Ok(())
-    }
-
     pub(super) fn scan_into(
         &mut self,
+        space: &mut Space,
         block: Pbn,
         window: &mut Window,
         scanned: &mut u64,
     ) -> Result<(), FtlError> {
-        let (logical_pages, mapping_pages) = (self.logical_pages, self.map.directory.len() as u32);
+        let (logical_pages, mapping_pages) = (self.logical_pages, self.directory.len() as u32);
         let mut role = None;
-        let ends = scan_block(&mut self.space.flash, block, scanned, |ppn, oob| {
+        let ends = scan_block(&mut space.flash, block, scanned, |ppn, oob| {
             let version = Version { oob, ppn };
             let of_block = match oob.tag.role {
                 Role::Update | Role::Cold | Role::Data => {
@@ -201,7 +176,7 @@ impl<P: Policy> PagedFtl<P> {
             window.with_lost_records.push(block);
         }
         let suspects = &mut window.evidence.suspects;
-        suspects.note(&self.space.flash, block, ends);
+        suspects.note(&space.flash, block, ends);
         Ok(())
     }
 
@@ -210,12 +185,13 @@ impl<P: Policy> PagedFtl<P> {
     /// is in a younger block.
     pub(super) fn add_base(
         &mut self,
+        space: &mut Space,
         base: &Content,
         heads: &[Head],
         window: &mut Window,
         scanned: &mut u64,
     ) -> Result<(), FtlError> {
-        let geometry = self.space.geometry();
+        let geometry = space.geometry();
         let pages = (0..)
             .zip(&base.directory)
             .map(|(vtpn, ppn)| (Some(vtpn), *ppn));
@@ -230,7 +206,7 @@ impl<P: Policy> PagedFtl<P> {
                 continue;
             }
             *scanned += 1;
-            let Some(oob) = self.space.flash.read_oob(ppn, Cause::Recovery)? else {
+            let Some(oob) = space.flash.read_oob(ppn, Cause::Recovery)? else {
                 continue;
             };
             match (oob.tag.role, vtpn) {
@@ -261,5 +237,35 @@ impl<P: Policy> PagedFtl<P> {
             .filter(|(vtpn, ppn)| !is_found(vtpn, Ppn::new(**ppn)))
             .map(|(vtpn, _)| vtpn)
             .collect()
+    }
+}
+
+impl<P: Policy> PagedFtl<P> {
+    /// Reads every record of the blocks that were not scanned yet. The trim records there have
+    /// expired, but outdated mapping pages may need them.
+    pub(super) fn scan_rest(
+        &mut self,
+        heads: &[Head],
+        window: &mut Window,
+        trims: &mut Vec<Trim>,
+        rewrites: &mut Rewrites,
+        scanned: &mut u64,
+    ) -> Result<(), FtlError> {
+        let known: HashSet<u64> = window.trims.iter().map(|v| v.oob.tag.ver).collect();
+        for (block, head) in (0..).map(Pbn::new).zip(heads) {
+            if matches!(head, Head::Found { .. }) && !window.roles.contains_key(&block.raw()) {
+                self.map
+                    .scan_into(&mut self.space, block, window, scanned)?;
+            }
+        }
+        window.sort();
+        let expired: Vec<Version> = window
+            .trims
+            .iter()
+            .filter(|v| !known.contains(&v.oob.tag.ver))
+            .copied()
+            .collect();
+        trims.extend(self.read_trims(expired, window, rewrites)?);
+        Ok(())
     }
 }

@@ -10,7 +10,7 @@ use super::policy::{self, Policy, Virtual};
 use super::rows::{Placed, Writing};
 use super::settings::MAX_CANDIDATES;
 use super::shape::QUARTERS;
-use super::state::{COMMON, FIRST_CHIP, MlamFtl, chip_stream};
+use super::state::{COMMON, FIRST_CHIP, Mlam, MlamFtl, chip_stream};
 use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::error::FtlError;
@@ -18,40 +18,13 @@ use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
 use crate::gc::GarbageCollect;
 use crate::int::{index, narrow, real};
+use crate::space::Space;
 use nand_model::{Cause, Pbn, Ppn};
 
 /// Maximum number of superblocks reassembled after a flush.
 const MAX_REORGANISED: u32 = 4;
 
-impl MlamFtl {
-    /// Flushes until enough of the buffer is free.
-    pub(super) fn drain(&mut self) -> Result<(), FtlError> {
-        if self.map.settings.policy == Policy::FlushAll {
-            return self.drain_all();
-        }
-        while self.map.buffer.free_share() <= self.map.settings.high && self.evict()? {}
-        Ok(())
-    }
-
-    pub(super) fn drain_all(&mut self) -> Result<(), FtlError> {
-        while self.evict()? {}
-        Ok(())
-    }
-
-    /// Flushes one superblock. Returns false if nothing is buffered.
-    fn evict(&mut self) -> Result<bool, FtlError> {
-        self.gc_until(self.gc.threshold + 1)?;
-        self.maintain()?;
-        let Some(chosen) = self.choose() else {
-            return Ok(false);
-        };
-        self.note_quarters(&chosen.slots);
-        let copied = self.write_superblock(&chosen, Cause::Merge)?;
-        self.map.cost.note_flush(copied);
-        self.reorganise()?;
-        Ok(true)
-    }
-
+impl Mlam {
     /// Counts the quarters that are about to be flushed, for the adaptation of `k_empty`.
     fn note_quarters(&mut self, slots: &[u32]) {
         let superblock = |quarter: &u32| quarter / QUARTERS;
@@ -59,19 +32,19 @@ impl MlamFtl {
             let logical = superblock(quarter);
             let together = slots.iter().filter(|other| superblock(other) == logical);
             let is_apart = together.count() < index(QUARTERS);
-            let unit = self.map.buffer.unit(logical);
+            let unit = self.buffer.unit(logical);
             let is_updated = unit.is_some_and(|unit| unit.of_quarter(*quarter) > 0);
-            self.map.cost.note_quarter(*quarter, is_apart, is_updated);
+            self.cost.note_quarter(*quarter, is_apart, is_updated);
         }
     }
 
     /// Returns the superblock to flush next, virtual or not.
     pub(super) fn choose(&self) -> Option<Virtual> {
-        let settings = &self.map.settings;
+        let settings = &self.settings;
         let candidates = |count| {
             policy::candidates(
-                &self.map.buffer,
-                &self.map.shape,
+                &self.buffer,
+                &self.shape,
                 settings.policy,
                 settings.alpha,
                 count,
@@ -84,9 +57,8 @@ impl MlamFtl {
         }
         let superchip = |quarter| self.superchip_of(quarter);
         let compose = |count| {
-            let cut = |candidate| {
-                policy::pieces(candidate, &self.map.shape, self.map.cost.k_empty, superchip)
-            };
+            let cut =
+                |candidate| policy::pieces(candidate, &self.shape, self.cost.k_empty, superchip);
             policy::compose(&candidates(count).iter().flat_map(cut).collect::<Vec<_>>())
         };
         let usual = compose(settings.candidates)?;
@@ -108,20 +80,18 @@ impl MlamFtl {
 
     fn superchip_of(&self, quarter: u32) -> Option<u32> {
         self.quarter_at(quarter)
-            .map(|location| self.map.superblocks.get(location.psb).superchip)
+            .map(|location| self.superblocks.get(location.psb).superchip)
     }
 
     /// Returns the wanted superchip if it has blocks for a superblock, else the one with blocks for
     /// most superblocks.
-    fn superchip_with_room(&self, wanted: Option<u32>) -> u32 {
+    fn superchip_with_room(&self, space: &Space, wanted: Option<u32>) -> u32 {
         let room = |superchip: u32| {
-            let dies = (0..self.map.shape.chips).map(|chip| self.map.shape.die(superchip, chip));
-            dies.map(|die| self.space.free_blocks_on(die))
-                .min()
-                .unwrap_or(0)
+            let dies = (0..self.shape.chips).map(|chip| self.shape.die(superchip, chip));
+            dies.map(|die| space.free_blocks_on(die)).min().unwrap_or(0)
         };
         let roomiest = || {
-            (0..self.map.shape.superchips())
+            (0..self.shape.superchips())
                 .rev()
                 .max_by_key(|superchip| room(*superchip))
                 .unwrap_or(0)
@@ -129,6 +99,138 @@ impl MlamFtl {
         wanted
             .filter(|superchip| room(*superchip) > 0)
             .unwrap_or_else(roomiest)
+    }
+
+    /// Closes the chips' blocks. Returns the blocks that were open.
+    fn close_blocks(&mut self, space: &mut Space) -> Result<Vec<Pbn>, FtlError> {
+        let streams = FIRST_CHIP..chip_stream(self.shape.chips);
+        let open = streams
+            .clone()
+            .filter_map(|stream| space.open_block(stream))
+            .map(|(block, _)| block)
+            .collect();
+        for stream in streams {
+            space.seal(stream)?;
+        }
+        Ok(open)
+    }
+
+    /// Detaches a full block from its superblock: GC empties it page by page later, or it is
+    /// released at once.
+    pub(super) fn detach_block(&mut self, space: &mut Space, block: Pbn) {
+        if space.table.state(block) != State::Full {
+            return;
+        }
+        if space.table.valid_count(block) > 0 {
+            space.table.set_collectable(block);
+        } else {
+            space.release(block);
+        }
+    }
+
+    /// Updates the tables after all pages were programmed.
+    fn update_tables(&mut self, space: &mut Space, writing: &Writing, slots: &[u32]) {
+        debug_assert!(
+            writing.placed.iter().all(|page| {
+                let owner = self.superblocks.owner(space.geometry().block_of(page.ppn));
+                owner.is_some_and(|(psb, _)| psb == writing.psb)
+            }),
+            "a page of superblock {} is in a block of another superblock",
+            writing.psb
+        );
+        let mut valid = vec![0; slots.len()];
+        for Placed { lpn, ppn, .. } in &writing.placed {
+            let old = self.ppn_of(space, *lpn);
+            self.buffer.remove(*lpn);
+            self.unflushed_pages -= u64::from(self.trims.map(*lpn));
+            if let Some(old) = old {
+                self.invalidate_page(space, *lpn, old);
+            }
+            let (loc, _) = self
+                .shape
+                .loc_and_row(*ppn)
+                .expect("the page is in one of the quarters");
+            valid[index(loc)] += 1;
+        }
+        let mut moved = Vec::new();
+        for ((loc, quarter), valid) in (0..).zip(slots).zip(valid) {
+            let location = Location {
+                psb: writing.psb,
+                loc,
+            };
+            if valid > 0 {
+                self.superblocks.hold(location, *quarter, valid);
+                moved.push((*quarter, location));
+            }
+        }
+        let mut logical: Vec<u32> = slots.iter().map(|quarter| quarter / QUARTERS).collect();
+        logical.dedup();
+        for logical in logical {
+            self.remap(logical, &moved);
+            self.cost.written[index(logical)] = self.cost.flushed;
+        }
+        if moved.is_empty() {
+            self.dissolve(space, writing.psb);
+        }
+    }
+
+    /// Marks a page clean whose newest content is on flash outside the mapping tables.
+    fn mark_clean(&mut self, space: &mut Space, lpn: Lpn, ppn: Ppn, ver: u64) {
+        debug_assert!(
+            space.table.is_valid(ppn),
+            "logical page {lpn} is at {ppn}, which is not valid"
+        );
+        let old = self.ppn_of(space, lpn);
+        self.buffer.programmed(lpn, ppn, ver);
+        self.unflushed_pages -= u64::from(self.trims.map(lpn));
+        if let Some(old) = old {
+            self.invalidate_page(space, lpn, old);
+        }
+    }
+
+    /// Returns the superblock to reassemble, if any: no page of it is buffered, and the bits that
+    /// it saves (Table 1) times the age of its last write are the most.
+    pub(super) fn to_reorganise(&self) -> Option<u32> {
+        let value = |logical: u32| {
+            let age = self.cost.flushed + 1 - self.cost.written[index(logical)];
+            self.mapping.gain(logical) * age
+        };
+        let unbuffered = |logical: &u32| self.buffer.unit(*logical).is_none();
+        let all = 0..self.shape.superblocks(self.logical_pages);
+        let best = all.filter(unbuffered);
+        let best = best.map(|logical| (value(logical), logical)).max();
+        best.filter(|(value, _)| *value > 0)
+            .map(|(_, logical)| logical)
+    }
+}
+
+impl MlamFtl {
+    /// Flushes until enough of the buffer is free.
+    pub(super) fn drain(&mut self) -> Result<(), FtlError> {
+        if self.map.settings.policy == Policy::FlushAll {
+            return self.drain_all();
+        }
+        while self.map.buffer.free_share() <= self.map.settings.high && self.evict()? {}
+        Ok(())
+    }
+
+    pub(super) fn drain_all(&mut self) -> Result<(), FtlError> {
+        while self.evict()? {}
+        Ok(())
+    }
+
+    /// Flushes one superblock. Returns false if nothing is buffered.
+    fn evict(&mut self) -> Result<bool, FtlError> {
+        self.gc_until(self.gc.threshold + 1)?;
+        self.maintain()?;
+        let Some(chosen) = self.map.choose() else {
+            return Ok(false);
+        };
+        self.map.note_quarters(&chosen.slots);
+        let copied = self.write_superblock(&chosen, Cause::Merge)?;
+        self.map.cost.note_flush(copied);
+        self.reorganise()?;
+        Ok(true)
     }
 
     /// Writes these quarters into a superblock, with all their buffered pages. `cause` is the cause
@@ -148,7 +250,7 @@ impl MlamFtl {
             plan.slots.len()
         );
         let began = self.space.flash.now();
-        let superchip = self.superchip_with_room(plan.superchip);
+        let superchip = self.map.superchip_with_room(&self.space, plan.superchip);
         let serial = self.space.next_epoch();
         for chip in 0..self.map.shape.chips {
             self.space
@@ -165,9 +267,10 @@ impl MlamFtl {
             copied: 0,
         };
         let outcome = self.write_rows(&mut writing, &plan.slots, cause);
-        let unfinished = self.close_blocks()?;
+        let unfinished = self.map.close_blocks(&mut self.space)?;
         if matches!(outcome, Ok(true)) {
-            self.update_tables(&writing, &plan.slots);
+            self.map
+                .update_tables(&mut self.space, &writing, &plan.slots);
             let kind = match cause {
                 Cause::Gc => EventKind::Gc,
                 Cause::Convert => EventKind::Convert,
@@ -176,107 +279,16 @@ impl MlamFtl {
             self.space
                 .note_event(kind, None, narrow(writing.copied), began);
         } else {
-            writing
-                .placed
-                .iter()
-                .for_each(|page| self.mark_clean(page.lpn, page.ppn, page.ver));
-            self.dissolve(psb);
+            writing.placed.iter().for_each(|page| {
+                self.map
+                    .mark_clean(&mut self.space, page.lpn, page.ppn, page.ver)
+            });
+            self.map.dissolve(&mut self.space, psb);
             unfinished
                 .into_iter()
-                .for_each(|block| self.detach_block(block));
+                .for_each(|block| self.map.detach_block(&mut self.space, block));
         }
         outcome.map(|_| writing.copied)
-    }
-
-    /// Closes the chips' blocks. Returns the blocks that were open.
-    fn close_blocks(&mut self) -> Result<Vec<Pbn>, FtlError> {
-        let streams = FIRST_CHIP..chip_stream(self.map.shape.chips);
-        let open = streams
-            .clone()
-            .filter_map(|stream| self.space.open_block(stream))
-            .map(|(block, _)| block)
-            .collect();
-        for stream in streams {
-            self.space.seal(stream)?;
-        }
-        Ok(open)
-    }
-
-    /// Detaches a full block from its superblock: GC empties it page by page later, or it is
-    /// released at once.
-    pub(super) fn detach_block(&mut self, block: Pbn) {
-        if self.space.table.state(block) != State::Full {
-            return;
-        }
-        if self.space.table.valid_count(block) > 0 {
-            self.space.table.set_collectable(block);
-        } else {
-            self.space.release(block);
-        }
-    }
-
-    /// Updates the tables after all pages were programmed.
-    fn update_tables(&mut self, writing: &Writing, slots: &[u32]) {
-        debug_assert!(
-            writing.placed.iter().all(|page| {
-                let owner = self
-                    .map
-                    .superblocks
-                    .owner(self.space.geometry().block_of(page.ppn));
-                owner.is_some_and(|(psb, _)| psb == writing.psb)
-            }),
-            "a page of superblock {} is in a block of another superblock",
-            writing.psb
-        );
-        let mut valid = vec![0; slots.len()];
-        for Placed { lpn, ppn, .. } in &writing.placed {
-            let old = self.ppn_of(*lpn);
-            self.map.buffer.remove(*lpn);
-            self.map.unflushed_pages -= u64::from(self.map.trims.map(*lpn));
-            if let Some(old) = old {
-                self.invalidate_page(*lpn, old);
-            }
-            let (loc, _) = self
-                .map
-                .shape
-                .loc_and_row(*ppn)
-                .expect("the page is in one of the quarters");
-            valid[index(loc)] += 1;
-        }
-        let mut moved = Vec::new();
-        for ((loc, quarter), valid) in (0..).zip(slots).zip(valid) {
-            let location = Location {
-                psb: writing.psb,
-                loc,
-            };
-            if valid > 0 {
-                self.map.superblocks.hold(location, *quarter, valid);
-                moved.push((*quarter, location));
-            }
-        }
-        let mut logical: Vec<u32> = slots.iter().map(|quarter| quarter / QUARTERS).collect();
-        logical.dedup();
-        for logical in logical {
-            self.remap(logical, &moved);
-            self.map.cost.written[index(logical)] = self.map.cost.flushed;
-        }
-        if moved.is_empty() {
-            self.dissolve(writing.psb);
-        }
-    }
-
-    /// Marks a page clean whose newest content is on flash outside the mapping tables.
-    fn mark_clean(&mut self, lpn: Lpn, ppn: Ppn, ver: u64) {
-        debug_assert!(
-            self.space.table.is_valid(ppn),
-            "logical page {lpn} is at {ppn}, which is not valid"
-        );
-        let old = self.ppn_of(lpn);
-        self.map.buffer.programmed(lpn, ppn, ver);
-        self.map.unflushed_pages -= u64::from(self.map.trims.map(lpn));
-        if let Some(old) = old {
-            self.invalidate_page(lpn, old);
-        }
     }
 
     /// Reassembles superblocks that were not written for long and save many bits, while the tables
@@ -288,32 +300,17 @@ impl MlamFtl {
             {
                 return Ok(());
             }
-            let Some(logical) = self.to_reorganise() else {
+            let Some(logical) = self.map.to_reorganise() else {
                 return Ok(());
             };
             self.gc_until(self.gc.threshold + 1)?;
             // GC may have done it.
             if self.map.mapping.gain(logical) > 0 {
-                let copied = self.write_superblock(&self.whole(logical), Cause::Convert)?;
+                let copied = self.write_superblock(&self.map.whole(logical), Cause::Convert)?;
                 self.map.cost.note_reorganisation(logical, copied);
             }
         }
         Ok(())
-    }
-
-    /// Returns the superblock to reassemble, if any: no page of it is buffered, and the bits that
-    /// it saves (Table 1) times the age of its last write are the most.
-    pub(super) fn to_reorganise(&self) -> Option<u32> {
-        let value = |logical: u32| {
-            let age = self.map.cost.flushed + 1 - self.map.cost.written[index(logical)];
-            self.map.mapping.gain(logical) * age
-        };
-        let unbuffered = |logical: &u32| self.map.buffer.unit(*logical).is_none();
-        let all = 0..self.map.shape.superblocks(self.logical_pages);
-        let best = all.filter(unbuffered);
-        let best = best.map(|logical| (value(logical), logical)).max();
-        best.filter(|(value, _)| *value > 0)
-            .map(|(_, logical)| logical)
     }
 
     /// Appends all pages that are only in RAM to the journal. A read-only device has space for
@@ -348,7 +345,7 @@ impl MlamFtl {
             let ppn =
                 self.space
                     .append_page(COMMON, tag, self.map.buffer.data(slot), Cause::Journal)?;
-            self.mark_clean(lpn, ppn, ver);
+            self.map.mark_clean(&mut self.space, lpn, ppn, ver);
             debug_assert!(
                 self.map.buffer.first_fresh() != Some(lpn),
                 "logical page {lpn} is in the journal, but still counts as only in RAM"

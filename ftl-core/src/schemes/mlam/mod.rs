@@ -218,6 +218,7 @@ fn create(chip: Chip, config: &FtlConfig, start: Start) -> Result<MlamFtl, FtlEr
     let logical = shape.superblocks(logical_pages);
     let gc = GcState::new(&geometry, &settings.gc, settings.reserve);
     let map = Mlam {
+        logical_pages,
         settings,
         shape,
         mapping: LevelMap::new(logical, geometry.blocks / shape.chips),
@@ -243,11 +244,11 @@ impl Mapping for MlamFtl {
         let at = self.space.flash.now();
         let mut done = at;
         while lpn < end {
-            let run = self.physical_run(lpn, end);
+            let run = self.map.physical_run(&self.space, lpn, end);
             let (bytes, behind) = rest.split_at_mut(index(run) * page);
             match self.map.buffer.get(lpn).and_then(|entry| entry.slot()) {
                 Some(slot) => bytes.copy_from_slice(self.map.buffer.data(slot)),
-                None => match self.ppn_of(lpn) {
+                None => match self.map.ppn_of(&self.space, lpn) {
                     None if self.map.trims.is_mapped(lpn) => {
                         return Err(FtlError::MediaLost(lpn.raw()));
                     }
@@ -269,7 +270,7 @@ impl Mapping for MlamFtl {
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let written = self.buffer_pages(first, data);
         if written.is_err() && self.map.settings.acknowledged_by_journal {
-            self.discard_unacknowledged();
+            self.map.discard_unacknowledged();
         }
         written
     }
@@ -282,7 +283,7 @@ impl Mapping for MlamFtl {
             self.map.trims.record(&mut self.space, first, count, ver)?;
         }
         for lpn in range {
-            self.unmap(lpn);
+            self.map.unmap(&mut self.space, lpn);
         }
         if self.map.trims.bitmap_due() {
             self.ensure_space(COMMON)?;
@@ -367,7 +368,7 @@ impl Mapping for MlamFtl {
         let mut held = std::collections::BTreeMap::new();
         let mut found = 0;
         for lpn in Lpn::new(0).run(self.logical_pages) {
-            let ppn = self.ppn_of(lpn);
+            let ppn = self.map.ppn_of(&self.space, lpn);
             if ppn.is_some() != self.map.trims.is_mapped(lpn) {
                 wrong.push(format!(
                     "logical page {lpn} is at {ppn:?}, but mapped: {}",
@@ -382,7 +383,7 @@ impl Mapping for MlamFtl {
                 ));
                 continue;
             }
-            if let Some(location) = self.regular_location(lpn, ppn) {
+            if let Some(location) = self.map.regular_location(&self.space, lpn, ppn) {
                 *held.entry(location).or_insert(0) += 1;
             }
             let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
@@ -428,6 +429,17 @@ impl Mapping for MlamFtl {
     }
 }
 
+impl Mlam {
+    /// Discards content that a failed request left in RAM: it was never acknowledged and must not
+    /// be read.
+    fn discard_unacknowledged(&mut self) {
+        while let Some(lpn) = self.buffer.first_fresh() {
+            let gone = self.buffer.discard_unacknowledged(lpn);
+            self.unflushed_pages -= u64::from(gone && !self.trims.is_mapped(lpn));
+        }
+    }
+}
+
 impl MlamFtl {
     fn buffer_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let page = self.space.geometry().page_len();
@@ -446,15 +458,6 @@ impl MlamFtl {
             self.write_journal()
         } else {
             Ok(())
-        }
-    }
-
-    /// Discards content that a failed request left in RAM: it was never acknowledged and must not
-    /// be read.
-    fn discard_unacknowledged(&mut self) {
-        while let Some(lpn) = self.map.buffer.first_fresh() {
-            let gone = self.map.buffer.discard_unacknowledged(lpn);
-            self.map.unflushed_pages -= u64::from(gone && !self.map.trims.is_mapped(lpn));
         }
     }
 }

@@ -7,7 +7,7 @@
 use super::mapping::Location;
 use super::policy::{self, Virtual};
 use super::shape::{QUARTERS, Spot};
-use super::state::{COMMON, MlamFtl, SPARE_BYTES, chip_stream};
+use super::state::{COMMON, Mlam, MlamFtl, SPARE_BYTES, chip_stream};
 use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::copy::{CopyBuffer, misplaced};
@@ -47,7 +47,7 @@ impl GarbageCollect for MlamFtl {
             return Ok(false);
         }
         if self.space.free_blocks() <= self.map.shape.chips {
-            return Ok(self.take_emptiest_apart());
+            return Ok(self.map.take_emptiest_apart(&mut self.space));
         }
         let loose = self
             .space
@@ -55,14 +55,14 @@ impl GarbageCollect for MlamFtl {
             .greedy_victim()
             .map(|block| self.space.table.valid_count(block));
         let pages = self.space.geometry().pages_per_block;
-        let plan = match self.quarters_to_gather() {
+        let plan = match self.map.quarters_to_gather() {
             // The valid share of the greedy victim is at least that of the emptiest superblock.
             Some((held, plan)) if loose.is_none_or(|valid| held * pages <= valid * QUARTERS) => {
                 plan
             }
             Some(_) => return Ok(false),
             // Superblocks and journal are full: flushing makes holes in both.
-            None if loose.is_none_or(|valid| 4 * valid > 3 * pages) => match self.choose() {
+            None if loose.is_none_or(|valid| 4 * valid > 3 * pages) => match self.map.choose() {
                 Some(plan) => plan,
                 None => return Ok(false),
             },
@@ -114,6 +114,105 @@ impl GarbageCollect for MlamFtl {
     }
 }
 
+impl Mlam {
+    /// Takes the emptiest superblock apart. Failed programs left too few free blocks for another
+    /// superblock; GC empties these blocks one by one, each into at most one common block. Returns
+    /// false if that frees no space, or if another block frees more.
+    fn take_emptiest_apart(&mut self, space: &mut Space) -> bool {
+        let Some((psb, valid)) = self.superblocks.fewest_valid() else {
+            return false;
+        };
+        let loose = space
+            .table
+            .greedy_victim()
+            .map(|block| space.table.valid_count(block));
+        let blocks = to_u32(self.superblocks.get(psb).blocks().count());
+        let pays = valid < blocks * loose.unwrap_or(space.pages_per_block());
+        if pays {
+            self.take_apart(space, psb);
+        }
+        pays
+    }
+
+    /// Returns quarters of the emptiest superblocks, as many as one takes, and how many the
+    /// emptiest has. Returns `None` if no number of such steps would free a superblock.
+    fn quarters_to_gather(&self) -> Option<(u32, Virtual)> {
+        let emptiest = self.superblocks.emptiest_first();
+        let held = |psb: &u32| to_u32(self.superblocks.get(*psb).held().count());
+        let holes: u32 = emptiest.iter().map(|psb| QUARTERS - held(psb)).sum();
+        let first = *emptiest.first()?;
+        if holes < QUARTERS {
+            return None;
+        }
+        let quarters = emptiest.iter().flat_map(|psb| {
+            self.superblocks
+                .get(*psb)
+                .held()
+                .map(|(_, quarter)| quarter)
+        });
+        let mut quarters: Vec<u32> = quarters.take(index(QUARTERS)).collect();
+        let slots = policy::arrange(policy::joined(&mut quarters).into_iter());
+        Some((
+            held(&first),
+            Virtual::new(slots, Some(self.superblocks.get(first).superchip)),
+        ))
+    }
+
+    /// Returns the logical page of a valid page in a superblock's block, by tables or buffer.
+    fn owner_in_superblock(
+        &mut self,
+        space: &mut Space,
+        ppn: Ppn,
+        cause: Cause,
+    ) -> Result<Lpn, FtlError> {
+        let (psb, chip) = self
+            .superblocks
+            .owner(space.geometry().block_of(ppn))
+            .expect("the block belongs to a superblock");
+        if let Some((loc, row)) = self.shape.loc_and_row(ppn) {
+            let held = self.superblocks.get(psb).held().find(|(at, _)| *at == loc);
+            let lpn = held.map(|(_, quarter)| self.shape.lpn(Spot { quarter, row, chip }));
+            if let Some(lpn) = lpn.filter(|lpn| {
+                lpn.raw() < self.logical_pages && self.ppn_of(space, *lpn) == Some(ppn)
+            }) {
+                return Ok(lpn);
+            }
+        }
+        let said = space
+            .flash
+            .read_oob(ppn, cause)?
+            .map(|oob| Lpn::new(oob.tag.lpn));
+        let is_it =
+            |lpn: &Lpn| lpn.raw() < self.logical_pages && self.ppn_of(space, *lpn) == Some(ppn);
+        match said.filter(is_it) {
+            Some(lpn) => Ok(lpn),
+            None => self
+                .buffered_at(ppn)
+                .ok_or_else(|| misplaced(ppn, said.map_or(UNMAPPED, Lpn::raw))),
+        }
+    }
+
+    fn buffered_at(&self, ppn: Ppn) -> Option<Lpn> {
+        self.buffer
+            .iter()
+            .find(|(_, entry)| entry.ppn() == Some(ppn))
+            .map(|(lpn, _)| lpn)
+    }
+
+    /// Returns superblock and location of a page by its position, without the tables.
+    pub(super) fn location_by_position(
+        &self,
+        space: &Space,
+        lpn: Lpn,
+        ppn: Ppn,
+    ) -> Option<Location> {
+        let (psb, chip) = self.superblocks.owner(space.geometry().block_of(ppn))?;
+        let (loc, row) = self.shape.loc_and_row(ppn)?;
+        let spot = self.shape.spot(lpn);
+        (spot.row == row && spot.chip == chip).then_some(Location { psb, loc })
+    }
+}
+
 impl MlamFtl {
     /// Ensures that the stream can take a page without using the reserve.
     #[inline]
@@ -124,51 +223,6 @@ impl MlamFtl {
         self.gc.refuse_if_read_only()?;
         self.gc_until(self.gc.threshold + 1)?;
         self.maintain()
-    }
-
-    /// Takes the emptiest superblock apart. Failed programs left too few free blocks for another
-    /// superblock; GC empties these blocks one by one, each into at most one common block. Returns
-    /// false if that frees no space, or if another block frees more.
-    fn take_emptiest_apart(&mut self) -> bool {
-        let Some((psb, valid)) = self.map.superblocks.fewest_valid() else {
-            return false;
-        };
-        let loose = self
-            .space
-            .table
-            .greedy_victim()
-            .map(|block| self.space.table.valid_count(block));
-        let blocks = to_u32(self.map.superblocks.get(psb).blocks().count());
-        let pays = valid < blocks * loose.unwrap_or(self.space.pages_per_block());
-        if pays {
-            self.take_apart(psb);
-        }
-        pays
-    }
-
-    /// Returns quarters of the emptiest superblocks, as many as one takes, and how many the
-    /// emptiest has. Returns `None` if no number of such steps would free a superblock.
-    fn quarters_to_gather(&self) -> Option<(u32, Virtual)> {
-        let emptiest = self.map.superblocks.emptiest_first();
-        let held = |psb: &u32| to_u32(self.map.superblocks.get(*psb).held().count());
-        let holes: u32 = emptiest.iter().map(|psb| QUARTERS - held(psb)).sum();
-        let first = *emptiest.first()?;
-        if holes < QUARTERS {
-            return None;
-        }
-        let quarters = emptiest.iter().flat_map(|psb| {
-            self.map
-                .superblocks
-                .get(*psb)
-                .held()
-                .map(|(_, quarter)| quarter)
-        });
-        let mut quarters: Vec<u32> = quarters.take(index(QUARTERS)).collect();
-        let slots = policy::arrange(policy::joined(&mut quarters).into_iter());
-        Some((
-            held(&first),
-            Virtual::new(slots, Some(self.map.superblocks.get(first).superchip)),
-        ))
     }
 
     /// Copies a block of a superblock into another one, each page into its row. If a program fails,
@@ -198,7 +252,7 @@ impl MlamFtl {
                 for (lpn, from, to) in copies {
                     self.space.table.set_invalid(from);
                     // By the tables the page has not moved; a page located by the buffer has.
-                    if self.regular_location(lpn, to).is_none() {
+                    if self.map.regular_location(&self.space, lpn, to).is_none() {
                         self.map.buffer.on_relocate(lpn, to);
                     }
                 }
@@ -211,10 +265,10 @@ impl MlamFtl {
                     .collect();
                 for (lpn, from, to) in copies {
                     self.map.buffer.on_relocate(lpn, to);
-                    self.invalidate_page(lpn, from);
+                    self.map.invalidate_page(&mut self.space, lpn, from);
                 }
                 for block in blocks {
-                    self.detach_block(block);
+                    self.map.detach_block(&mut self.space, block);
                 }
                 if outcome? {
                     return Ok(moved);
@@ -254,7 +308,7 @@ impl MlamFtl {
         };
         let mut block = None;
         for from in pages {
-            let lpn = self.owner_in_superblock(from, cause)?;
+            let lpn = self.map.owner_in_superblock(&mut self.space, from, cause)?;
             let mut next = self.space.next_page(stream)?;
             let block = *block.get_or_insert(geometry.block_of(next));
             while geometry.offset_of(next) < geometry.offset_of(from) {
@@ -292,49 +346,6 @@ impl MlamFtl {
         Ok(true)
     }
 
-    /// Returns the logical page of a valid page in a superblock's block, by tables or buffer.
-    fn owner_in_superblock(&mut self, ppn: Ppn, cause: Cause) -> Result<Lpn, FtlError> {
-        let (psb, chip) = self
-            .map
-            .superblocks
-            .owner(self.space.geometry().block_of(ppn))
-            .expect("the block belongs to a superblock");
-        if let Some((loc, row)) = self.map.shape.loc_and_row(ppn) {
-            let held = self
-                .map
-                .superblocks
-                .get(psb)
-                .held()
-                .find(|(at, _)| *at == loc);
-            let lpn = held.map(|(_, quarter)| self.map.shape.lpn(Spot { quarter, row, chip }));
-            if let Some(lpn) =
-                lpn.filter(|lpn| lpn.raw() < self.logical_pages && self.ppn_of(*lpn) == Some(ppn))
-            {
-                return Ok(lpn);
-            }
-        }
-        let said = self
-            .space
-            .flash
-            .read_oob(ppn, cause)?
-            .map(|oob| Lpn::new(oob.tag.lpn));
-        let is_it = |lpn: &Lpn| lpn.raw() < self.logical_pages && self.ppn_of(*lpn) == Some(ppn);
-        match said.filter(is_it) {
-            Some(lpn) => Ok(lpn),
-            None => self
-                .buffered_at(ppn)
-                .ok_or_else(|| misplaced(ppn, said.map_or(UNMAPPED, Lpn::raw))),
-        }
-    }
-
-    fn buffered_at(&self, ppn: Ppn) -> Option<Lpn> {
-        self.map
-            .buffer
-            .iter()
-            .find(|(_, entry)| entry.ppn() == Some(ppn))
-            .map(|(lpn, _)| lpn)
-    }
-
     /// Relocates the valid pages of a block into the common blocks, one by one.
     fn copy_valid(
         &mut self,
@@ -363,7 +374,9 @@ impl MlamFtl {
             ..tag
         };
         let lpn = Lpn::new(tag.lpn);
-        let is_at_from = |ftl: &Self| tag.lpn < ftl.logical_pages && ftl.ppn_of(lpn) == Some(from);
+        let is_at_from = |ftl: &Self| {
+            tag.lpn < ftl.logical_pages && ftl.map.ppn_of(&ftl.space, lpn) == Some(from)
+        };
         if tag.role != Role::Trim && !is_at_from(self) {
             return Err(misplaced(from, tag.lpn));
         }
@@ -373,7 +386,7 @@ impl MlamFtl {
             self.space.table.set_invalid(from);
         } else {
             self.map.buffer.on_relocate(lpn, to);
-            self.invalidate_page(lpn, from);
+            self.map.invalidate_page(&mut self.space, lpn, from);
         }
         Ok(())
     }
@@ -392,23 +405,12 @@ impl MlamFtl {
                 .owner(self.space.geometry().block_of(ppn))
                 .is_some()
             {
-                let lpn = self.owner_in_superblock(ppn, cause)?;
+                let lpn = self.map.owner_in_superblock(&mut self.space, ppn, cause)?;
                 pages.name(i, Role::Data, lpn.raw(), ver);
-            } else if let Some(lpn) = self.buffered_at(ppn) {
+            } else if let Some(lpn) = self.map.buffered_at(ppn) {
                 pages.name(i, Role::Data, lpn.raw(), ver);
             }
         }
         Ok(())
-    }
-
-    /// Returns superblock and location of a page by its position, without the tables.
-    pub(super) fn location_by_position(&self, lpn: Lpn, ppn: Ppn) -> Option<Location> {
-        let (psb, chip) = self
-            .map
-            .superblocks
-            .owner(self.space.geometry().block_of(ppn))?;
-        let (loc, row) = self.map.shape.loc_and_row(ppn)?;
-        let spot = self.map.shape.spot(lpn);
-        (spot.row == row && spot.chip == chip).then_some(Location { psb, loc })
     }
 }

@@ -4,12 +4,13 @@
 
 use super::mapping::Location;
 use super::shape::QUARTERS;
-use super::state::{COMMON, MlamFtl, SPARE_BYTES};
+use super::state::{COMMON, Mlam, MlamFtl, SPARE_BYTES};
 use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
 use crate::recovery::{MountByScan, MountContext, ScanResult};
+use crate::space::Space;
 use nand_model::{Cause, Pbn, Ppn};
 use std::collections::BTreeMap;
 
@@ -19,9 +20,9 @@ impl MountByScan for MlamFtl {
     }
 
     fn rebuild_tables(&mut self, newest: &ScanResult) -> Result<(), FtlError> {
-        self.adopt_blocks()?;
+        self.map.adopt_blocks(&mut self.space)?;
         for logical in 0..self.map.shape.superblocks(self.logical_pages) {
-            self.adopt_superblock(logical, newest);
+            self.map.adopt_superblock(&self.space, logical, newest);
         }
         let empty = |psb: &u32| self.map.superblocks.get(*psb).held().next().is_none();
         let all: Vec<u32> = self.map.superblocks.iter().map(|(psb, _)| psb).collect();
@@ -46,41 +47,38 @@ impl MountByScan for MlamFtl {
     }
 }
 
-impl MlamFtl {
+impl Mlam {
     /// Assembles blocks with the same serial number, older ones first: of two blocks with the same
     /// chip, one is an unfinished copy.
-    fn adopt_blocks(&mut self) -> Result<(), FtlError> {
-        let geometry = self.space.geometry();
+    fn adopt_blocks(&mut self, space: &mut Space) -> Result<(), FtlError> {
+        let geometry = space.geometry();
         let is_full = |block: &Pbn| {
-            self.space.table.state(*block) == State::Full
-                && self.space.table.valid_count(*block) > 0
+            space.table.state(*block) == State::Full && space.table.valid_count(*block) > 0
         };
         let mut blocks: Vec<Pbn> = geometry.all_blocks().filter(is_full).collect();
-        blocks.sort_by_key(|block| self.space.table.epoch(*block));
+        blocks.sort_by_key(|block| space.table.epoch(*block));
         let mut by_serial: BTreeMap<u64, u32> = BTreeMap::new();
         let mut pages = Vec::new();
         for block in blocks {
             pages.clear();
-            self.space.table.list_valid(block, &mut pages);
-            let Some((serial, chip)) = self.serial_of(pages[0])? else {
+            space.table.list_valid(block, &mut pages);
+            let Some((serial, chip)) = self.serial_of(space, pages[0])? else {
                 continue;
             };
-            let superchip = self.map.shape.superchip_of(geometry.die_of(block), chip);
-            let psb = *by_serial.entry(serial).or_insert_with(|| {
-                self.map
-                    .superblocks
-                    .open(self.map.shape.chips, superchip, serial)
-            });
-            if self.map.superblocks.block(psb, chip).is_none() {
-                self.map.superblocks.set_block(psb, chip, block);
+            let superchip = self.shape.superchip_of(geometry.die_of(block), chip);
+            let psb = *by_serial
+                .entry(serial)
+                .or_insert_with(|| self.superblocks.open(self.shape.chips, superchip, serial));
+            if self.superblocks.block(psb, chip).is_none() {
+                self.superblocks.set_block(psb, chip, block);
             }
         }
         Ok(())
     }
 
     /// Returns the serial number of the superblock that a page was written for, and its chip there.
-    fn serial_of(&mut self, ppn: Ppn) -> Result<Option<(u64, u32)>, FtlError> {
-        let Some((oob, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else {
+    fn serial_of(&mut self, space: &mut Space, ppn: Ppn) -> Result<Option<(u64, u32)>, FtlError> {
+        let Some((oob, spare)) = space.flash.read_spare(ppn, Cause::Recovery)? else {
             return Ok(None);
         };
         let mut bytes = [0; 8];
@@ -89,13 +87,13 @@ impl MlamFtl {
         let is_regular = oob.tag.role.is_host_data()
             && oob.tag.lpn < self.logical_pages
             && serial <= COUNTER_FOUND_MAX;
-        Ok(is_regular.then(|| (serial, self.map.shape.spot(Lpn::new(oob.tag.lpn)).chip)))
+        Ok(is_regular.then(|| (serial, self.shape.spot(Lpn::new(oob.tag.lpn)).chip)))
     }
 
-    fn adopt_superblock(&mut self, logical: u32, newest: &ScanResult) {
+    fn adopt_superblock(&mut self, space: &Space, logical: u32, newest: &ScanResult) {
         let mut found = Vec::new();
         for quarter in logical * QUARTERS..(logical + 1) * QUARTERS {
-            if let Some(location) = self.adopt_quarter(quarter, newest) {
+            if let Some(location) = self.adopt_quarter(space, quarter, newest) {
                 found.push((quarter, location));
             }
         }
@@ -105,36 +103,40 @@ impl MlamFtl {
     /// Assigns a quarter the location with most of its pages; of equal locations, the one in the
     /// youngest superblock. A page whose program failed first is at the start of another block. Its
     /// position may be that of another quarter, which it does not get.
-    fn adopt_quarter(&mut self, quarter: u32, newest: &ScanResult) -> Option<Location> {
-        let first = quarter * self.map.shape.quarter_pages();
-        let end = (first + self.map.shape.quarter_pages()).min(self.logical_pages);
+    fn adopt_quarter(
+        &mut self,
+        space: &Space,
+        quarter: u32,
+        newest: &ScanResult,
+    ) -> Option<Location> {
+        let first = quarter * self.shape.quarter_pages();
+        let end = (first + self.shape.quarter_pages()).min(self.logical_pages);
         let on_flash: Vec<(Lpn, Ppn)> = (first..end)
             .map(Lpn::new)
             .filter_map(|lpn| Some((lpn, newest.ppn_of(lpn)?)))
             .collect();
         let mut counts: BTreeMap<Location, u32> = BTreeMap::new();
         let is_free = |location: &Location| {
-            self.map
-                .superblocks
+            self.superblocks
                 .get(location.psb)
                 .held()
                 .all(|(loc, _)| loc != location.loc)
         };
         for (lpn, ppn) in &on_flash {
-            if let Some(location) = self.location_by_position(*lpn, *ppn).filter(is_free) {
+            if let Some(location) = self.location_by_position(space, *lpn, *ppn).filter(is_free) {
                 *counts.entry(location).or_default() += 1;
             }
         }
-        let most = counts.into_iter().max_by_key(|(location, pages)| {
-            (*pages, self.map.superblocks.get(location.psb).serial)
-        });
+        let most = counts
+            .into_iter()
+            .max_by_key(|(location, pages)| (*pages, self.superblocks.get(location.psb).serial));
         if let Some((location, pages)) = most {
-            self.map.superblocks.hold(location, quarter, pages);
+            self.superblocks.hold(location, quarter, pages);
         }
         let location = most.map(|(location, _)| location);
         for (lpn, ppn) in on_flash {
-            if location.is_none() || self.location_by_position(lpn, ppn) != location {
-                self.map.buffer.on_relocate(lpn, ppn);
+            if location.is_none() || self.location_by_position(space, lpn, ppn) != location {
+                self.buffer.on_relocate(lpn, ppn);
             }
         }
         location

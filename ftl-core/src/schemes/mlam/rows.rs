@@ -2,12 +2,13 @@
 //! Each comes from the buffer or from another block of the same chip, or is a hole.
 
 use super::shape::Spot;
-use super::state::{MlamFtl, SPARE_BYTES, chip_stream};
+use super::state::{Mlam, MlamFtl, SPARE_BYTES, chip_stream};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::int::index;
 use crate::ram::{vec_bytes, vec_most};
+use crate::space::Space;
 use nand_model::{Cause, Geometry, Nanos, Ppn};
 
 /// Buffers for a row.
@@ -79,6 +80,125 @@ pub(super) fn serial_part(serial: u64) -> impl Fn(Ppn, &mut [u8]) {
     move |_, spare| spare[..SPARE_BYTES].copy_from_slice(&serial.to_le_bytes()[..SPARE_BYTES])
 }
 
+impl Mlam {
+    pub(super) fn look_up_row(
+        &self,
+        space: &Space,
+        quarter: u32,
+        row: u32,
+        columns: &mut Vec<Column>,
+    ) {
+        columns.clear();
+        for chip in 0..self.shape.chips {
+            let lpn = self.shape.lpn(Spot { quarter, row, chip });
+            if lpn.raw() >= self.logical_pages {
+                break;
+            }
+            let in_ram = self.buffer.get(lpn).and_then(|entry| {
+                let known = (!entry.fresh).then_some(entry.ver);
+                Some(Source::Ram {
+                    slot: entry.slot()?,
+                    known,
+                })
+            });
+            let source = in_ram.or_else(|| self.ppn_of(space, lpn).map(Source::Flash));
+            columns.extend(source.map(|source| Column {
+                chip,
+                lpn,
+                source,
+                tag: None,
+            }));
+        }
+    }
+
+    /// Advances a chip to this row, by padding. Returns false if a program failed.
+    pub(super) fn advance(
+        &mut self,
+        space: &mut Space,
+        writing: &Writing,
+        chip: u32,
+        block_row: u32,
+        blank: &[u8],
+    ) -> Result<bool, FtlError> {
+        const PADDING: PageTag = PageTag {
+            role: Role::Pad,
+            flags: Flags::NONE,
+            lpn: UNMAPPED,
+            ver: 0,
+        };
+        let (stream, geometry) = (chip_stream(chip), space.geometry());
+        loop {
+            let next = space.next_page(stream)?;
+            match self.superblocks.block(writing.psb, chip) {
+                None => self
+                    .superblocks
+                    .set_block(writing.psb, chip, geometry.block_of(next)),
+                Some(block) if block != geometry.block_of(next) => return Ok(false),
+                Some(_) => {}
+            }
+            if geometry.offset_of(next) == block_row {
+                return Ok(true);
+            }
+            let padding = space.append_page(stream, PADDING, blank, Cause::Pad)?;
+            space.table.set_invalid(padding);
+            if padding != next {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Copies a page that stays on its chip. Returns `None` if it does not stay there or is
+    /// unreadable; false if a program failed.
+    pub(super) fn copy_inside(
+        &mut self,
+        space: &mut Space,
+        writing: &mut Writing,
+        column: &Column,
+        from: Ppn,
+        cause: Cause,
+    ) -> Result<Option<bool>, FtlError> {
+        let stream = chip_stream(column.chip);
+        let to = space.next_page(stream)?;
+        if !space.flash.can_copy_back(from, to) {
+            return Ok(None);
+        }
+        let part = serial_part(writing.serial);
+        let Some(ppn) = space.append_copyback(stream, column.lpn.raw(), from, cause, part)? else {
+            // If the stream continues elsewhere, a program failed; otherwise the page is
+            // unreadable.
+            return Ok((space.next_page(stream)? != to).then_some(false));
+        };
+        writing.placed.push(Placed {
+            lpn: column.lpn,
+            ppn,
+            ver: 0,
+        });
+        writing.copied += 1;
+        Ok(Some(ppn == to))
+    }
+
+    pub(super) fn program_column(
+        &mut self,
+        space: &mut Space,
+        writing: &mut Writing,
+        column: &Column,
+        tag: PageTag,
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<bool, FtlError> {
+        let stream = chip_stream(column.chip);
+        let to = space.next_page(stream)?;
+        let ppn = space.append_with_spare(stream, tag, data, cause, serial_part(writing.serial))?;
+        writing.placed.push(Placed {
+            lpn: column.lpn,
+            ppn,
+            ver: tag.ver,
+        });
+        writing.copied += 1;
+        Ok(ppn == to)
+    }
+}
+
 impl MlamFtl {
     /// Writes all rows of the superblock. Returns false if a program failed.
     pub(super) fn write_rows(
@@ -98,7 +218,8 @@ impl MlamFtl {
         let mut outcome = Ok(true);
         'slots: for (loc, quarter) in (0..).zip(slots) {
             for row in 0..self.map.shape.rows {
-                self.look_up_row(*quarter, row, &mut rows.columns);
+                self.map
+                    .look_up_row(&self.space, *quarter, row, &mut rows.columns);
                 outcome = self.write_row(
                     writing,
                     &mut rows,
@@ -112,30 +233,6 @@ impl MlamFtl {
         }
         self.map.rows = rows;
         outcome
-    }
-
-    pub(super) fn look_up_row(&self, quarter: u32, row: u32, columns: &mut Vec<Column>) {
-        columns.clear();
-        for chip in 0..self.map.shape.chips {
-            let lpn = self.map.shape.lpn(Spot { quarter, row, chip });
-            if lpn.raw() >= self.logical_pages {
-                break;
-            }
-            let in_ram = self.map.buffer.get(lpn).and_then(|entry| {
-                let known = (!entry.fresh).then_some(entry.ver);
-                Some(Source::Ram {
-                    slot: entry.slot()?,
-                    known,
-                })
-            });
-            let source = in_ram.or_else(|| self.ppn_of(lpn).map(Source::Flash));
-            columns.extend(source.map(|source| Column {
-                chip,
-                lpn,
-                source,
-                tag: None,
-            }));
-        }
     }
 
     /// Programs a row: chips work in parallel, and the next row begins when all are done. Pages
@@ -160,14 +257,23 @@ impl MlamFtl {
         let (mut read, mut end) = (begin, begin);
         for column in &mut rows.columns {
             self.space.flash.begin(begin);
-            if !self.advance(writing, column.chip, block_row, &rows.blank)? {
+            if !self.map.advance(
+                &mut self.space,
+                writing,
+                column.chip,
+                block_row,
+                &rows.blank,
+            )? {
                 return Ok(false);
             }
             if let Source::Flash(from) = column.source {
                 self.space.flash.begin(begin);
                 let page = self.space.geometry().page_len();
                 let data = &mut rows.data[index(column.chip) * page..][..page];
-                match self.copy_inside(writing, column, from, cause)? {
+                match self
+                    .map
+                    .copy_inside(&mut self.space, writing, column, from, cause)?
+                {
                     Some(true) => {}
                     Some(false) => return Ok(false),
                     None => {
@@ -188,7 +294,14 @@ impl MlamFtl {
                         self.space.flash.begin(read);
                         let page = rows.blank.len();
                         let data = &rows.data[index(column.chip) * page..][..page];
-                        self.program_column(writing, column, tag, data, cause)?
+                        self.map.program_column(
+                            &mut self.space,
+                            writing,
+                            column,
+                            tag,
+                            data,
+                            cause,
+                        )?
                     }
                     None => true,
                 },
@@ -200,74 +313,6 @@ impl MlamFtl {
         }
         self.space.flash.begin(end);
         Ok(true)
-    }
-
-    /// Advances a chip to this row, by padding. Returns false if a program failed.
-    pub(super) fn advance(
-        &mut self,
-        writing: &Writing,
-        chip: u32,
-        block_row: u32,
-        blank: &[u8],
-    ) -> Result<bool, FtlError> {
-        const PADDING: PageTag = PageTag {
-            role: Role::Pad,
-            flags: Flags::NONE,
-            lpn: UNMAPPED,
-            ver: 0,
-        };
-        let (stream, geometry) = (chip_stream(chip), self.space.geometry());
-        loop {
-            let next = self.space.next_page(stream)?;
-            match self.map.superblocks.block(writing.psb, chip) {
-                None => self
-                    .map
-                    .superblocks
-                    .set_block(writing.psb, chip, geometry.block_of(next)),
-                Some(block) if block != geometry.block_of(next) => return Ok(false),
-                Some(_) => {}
-            }
-            if geometry.offset_of(next) == block_row {
-                return Ok(true);
-            }
-            let padding = self.space.append_page(stream, PADDING, blank, Cause::Pad)?;
-            self.space.table.set_invalid(padding);
-            if padding != next {
-                return Ok(false);
-            }
-        }
-    }
-
-    /// Copies a page that stays on its chip. Returns `None` if it does not stay there or is
-    /// unreadable; false if a program failed.
-    pub(super) fn copy_inside(
-        &mut self,
-        writing: &mut Writing,
-        column: &Column,
-        from: Ppn,
-        cause: Cause,
-    ) -> Result<Option<bool>, FtlError> {
-        let stream = chip_stream(column.chip);
-        let to = self.space.next_page(stream)?;
-        if !self.space.flash.can_copy_back(from, to) {
-            return Ok(None);
-        }
-        let part = serial_part(writing.serial);
-        let Some(ppn) = self
-            .space
-            .append_copyback(stream, column.lpn.raw(), from, cause, part)?
-        else {
-            // If the stream continues elsewhere, a program failed; otherwise the page is
-            // unreadable.
-            return Ok((self.space.next_page(stream)? != to).then_some(false));
-        };
-        writing.placed.push(Placed {
-            lpn: column.lpn,
-            ppn,
-            ver: 0,
-        });
-        writing.copied += 1;
-        Ok(Some(ppn == to))
     }
 
     /// Reads a page to be copied, and returns the tag of its copy. An unreadable page stays an
@@ -351,28 +396,6 @@ impl MlamFtl {
             ppn,
             ver,
         });
-        Ok(ppn == to)
-    }
-
-    pub(super) fn program_column(
-        &mut self,
-        writing: &mut Writing,
-        column: &Column,
-        tag: PageTag,
-        data: &[u8],
-        cause: Cause,
-    ) -> Result<bool, FtlError> {
-        let stream = chip_stream(column.chip);
-        let to = self.space.next_page(stream)?;
-        let ppn =
-            self.space
-                .append_with_spare(stream, tag, data, cause, serial_part(writing.serial))?;
-        writing.placed.push(Placed {
-            lpn: column.lpn,
-            ppn,
-            ver: tag.ver,
-        });
-        writing.copied += 1;
         Ok(ppn == to)
     }
 }

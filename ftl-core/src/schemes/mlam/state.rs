@@ -29,6 +29,7 @@ pub(super) const SPARE_BYTES: usize = 6;
 
 /// Tables, superblocks and the write buffer.
 pub(super) struct Mlam {
+    pub(super) logical_pages: u32,
     pub(super) settings: Settings,
     pub(super) shape: Shape,
     pub(super) mapping: LevelMap,

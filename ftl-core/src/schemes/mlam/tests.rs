@@ -112,7 +112,7 @@ fn the_papers_merge_of_twenty_pages() {
     for lpn in (16..32).chain(partly) {
         write(&mut ftl, lpn, 5);
     }
-    let whole = ftl.choose().unwrap();
+    let whole = ftl.map.choose().unwrap();
     assert_eq!(
         (&whole.slots[..], whole.superchip, ftl.map.buffer.len()),
         (&[0, 1, 2, 3][..], Some(0), 20)
@@ -275,7 +275,7 @@ fn space_gain_and_age_decide_what_is_reassembled() {
     let at = |psb, loc| Some(Location { psb, loc });
     let halves = [at(1, 2), at(1, 3), at(2, 0), at(2, 1)];
     let quarters = [at(3, 1), at(4, 0), at(5, 3), at(6, 2)];
-    assert_eq!(ftl.to_reorganise(), None, "nothing is apart");
+    assert_eq!(ftl.map.to_reorganise(), None, "nothing is apart");
     ftl.map.mapping.set(0, halves);
     ftl.map.mapping.set(1, quarters);
     ftl.map.cost.flushed = 10;
@@ -286,14 +286,14 @@ fn space_gain_and_age_decide_what_is_reassembled() {
     for (written, chosen) in [(5, 1), (7, 0)] {
         ftl.map.cost.written[1] = written;
         assert_eq!(
-            ftl.to_reorganise(),
+            ftl.map.to_reorganise(),
             Some(chosen),
             "written at flush {written}"
         );
     }
     ftl.map.buffer.write(Lpn::new(0), &[0; PAGE]);
     assert_eq!(
-        ftl.to_reorganise(),
+        ftl.map.to_reorganise(),
         Some(1),
         "the other has a buffered page"
     );

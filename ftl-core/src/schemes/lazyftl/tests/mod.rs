@@ -313,8 +313,12 @@ fn a_block_leaves_the_window_only_when_what_superseded_it_is_safe() {
         let until = ftl.space.next_epoch() + blocks;
         while ftl.space.next_epoch() < until {
             ftl.ensure_space(MAP).unwrap();
-            ftl.load_map_page(1, false, Cause::Translation).unwrap();
-            ftl.program_map_page(1, 0, Cause::Translation).unwrap();
+            ftl.map
+                .load_map_page(&mut ftl.space, 1, false, Cause::Translation)
+                .unwrap();
+            ftl.map
+                .program_map_page(&mut ftl.space, 1, 0, Cause::Translation)
+                .unwrap();
         }
     };
     (0..16).for_each(|lpn| write(&mut ftl, lpn, 1));

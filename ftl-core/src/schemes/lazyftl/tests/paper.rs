@@ -5,9 +5,15 @@ use super::*;
 /// Returns the state of a logical page in the paper's Figure 3, from UMT, GMT, and the page that
 /// the GMT references.
 fn state_of(ftl: &mut Lazy, lpn: u32) -> (char, u8) {
-    ftl.load_map_page(lpn / ftl.per_page(), false, Cause::Translation)
+    ftl.map
+        .load_map_page(
+            &mut ftl.space,
+            lpn / ftl.map.per_page(),
+            false,
+            Cause::Translation,
+        )
         .unwrap();
-    let named = ftl.loaded_entry(lpn % ftl.per_page());
+    let named = ftl.map.loaded_entry(&ftl.space, lpn % ftl.map.per_page());
     let Some(entry) = ftl.map.pending.get(lpn) else {
         return (if named.is_some() { 'D' } else { 'A' }, 0);
     };
