@@ -16,7 +16,7 @@ use crate::flash::DeferredRead;
 use crate::ftl::{Ftl, Start};
 use crate::gc::{GarbageCollect, GcState};
 use crate::int::to_u64;
-use crate::recovery::{MountContext, ShutdownState};
+use crate::recovery::{CommonParts, ShutdownState};
 use crate::space::{Space, StreamId};
 use crate::stats::{
     BlockView, Lookups, MountReport, RamEntry, RamPart, RamReport, SchemeStats, StreamView,
@@ -237,12 +237,12 @@ where
     }
 
     /// Returns the parts that a mount by scan fills in. It programs pages in the stream `common`.
-    pub(crate) fn mount_context(
+    pub(crate) fn common_parts_with(
         &mut self,
         common: StreamId,
         trims_of: impl FnOnce(&mut M) -> &mut Trims,
-    ) -> MountContext<'_> {
-        MountContext {
+    ) -> CommonParts<'_> {
+        CommonParts {
             space: &mut self.space,
             trims: trims_of(&mut self.map),
             checkpoints: &mut self.checkpoints,

@@ -11,6 +11,7 @@
 //! `mlam`, which maps superblocks, halves and quarters, is a family of its own in its folder.
 
 pub(crate) mod hybrid;
+pub(crate) mod one_by_one;
 pub(crate) mod page_ram;
 pub(crate) mod paged;
 mod unit_settings;

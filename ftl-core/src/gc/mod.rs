@@ -7,7 +7,9 @@ pub(crate) mod placement;
 pub(crate) mod policy;
 mod scrub;
 mod settings;
+mod state;
 
-pub(crate) use collector::{GarbageCollect, GcState};
+pub(crate) use collector::GarbageCollect;
 pub(crate) use scrub::PARAM as SCRUB_PARAM;
 pub(crate) use settings::{FreeBlocks, Settings, docs};
+pub(crate) use state::GcState;

@@ -19,7 +19,7 @@ mod shutdown_state;
 mod tests;
 
 pub(crate) use evidence::{Evidence, Version};
-pub(crate) use mount_by_scan::{MountByScan, MountContext};
+pub(crate) use mount_by_scan::{CommonParts, MountByScan};
 pub(crate) use newest::ScanResult;
 pub(crate) use resolve::{FoundTrim, MapCandidate, read_page, read_trims, resolve};
 pub(crate) use rewrite::{Rewrite, Rewriter, Rewrites};

@@ -16,21 +16,22 @@ use crate::space::{Space, StreamId};
 use crate::stats::MountReport;
 use crate::trims::Trims;
 
-/// Parts of a scheme that the mount fills in.
-pub(crate) struct MountContext<'a> {
+/// Parts of a scheme that a mount fills in and relocations change.
+pub(crate) struct CommonParts<'a> {
     pub(crate) space: &'a mut Space,
     pub(crate) trims: &'a mut Trims,
     pub(crate) checkpoints: &'a mut Checkpoints,
     pub(crate) next_ver: &'a mut u64,
     pub(crate) report: &'a mut MountReport,
     pub(crate) logical_pages: u32,
-    /// Stream for the pages that the mount programs.
+    /// Stream of TRIM pages, and of the pages that a mount programs.
     pub(crate) common: StreamId,
 }
 
 /// A scheme that is mounted by a scan of all records.
 pub(crate) trait MountByScan: GarbageCollect {
-    fn parts_to_mount(&mut self) -> MountContext<'_>;
+    /// Returns the parts that all schemes of this kind have.
+    fn common_parts(&mut self) -> CommonParts<'_>;
 
     /// Rebuilds the scheme's tables from the scan result.
     fn rebuild_tables(&mut self, newest: &ScanResult) -> Result<(), FtlError>;
@@ -40,7 +41,7 @@ pub(crate) trait MountByScan: GarbageCollect {
 
     /// Mounts the scheme from the flash content.
     fn mount_by_scan(&mut self) -> Result<(), FtlError> {
-        let mut parts = self.parts_to_mount();
+        let mut parts = self.common_parts();
         let (stop, mut newest) = parts.scan_oob()?;
         match stop {
             Some(stop) => {
@@ -50,7 +51,7 @@ pub(crate) trait MountByScan: GarbageCollect {
             None => self.repair_after_cut(&mut newest)?,
         }
         self.finish_mount();
-        let parts = self.parts_to_mount();
+        let parts = self.common_parts();
         parts.report.pages_discarded = newest.discarded;
         parts
             .report
@@ -62,13 +63,13 @@ pub(crate) trait MountByScan: GarbageCollect {
     /// their usual number. Every such mount abandons the rest of the open blocks. If GC ran only at
     /// host writes, repeated cuts would use up the free blocks.
     fn repair_after_cut(&mut self, newest: &mut ScanResult) -> Result<(), FtlError> {
-        let MountContext {
+        let CommonParts {
             space,
             trims,
             checkpoints,
             common,
             ..
-        } = self.parts_to_mount();
+        } = self.common_parts();
         space.begin_mount();
         let rewritten = newest.rewrite(space, trims, checkpoints, common);
         self.rebuild_tables(newest)?;
@@ -80,7 +81,7 @@ pub(crate) trait MountByScan: GarbageCollect {
     }
 }
 
-impl MountContext<'_> {
+impl CommonParts<'_> {
     /// Reads the records, and the state of a clean shutdown if there is one.
     fn scan_oob(&mut self) -> Result<(Option<ShutdownState>, ScanResult), FtlError> {
         let (pages, mut scanned) = (self.logical_pages, 0);

@@ -8,9 +8,10 @@ use crate::block_table::State;
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
 use crate::events::EventKind;
+use crate::families::one_by_one::OneByOne;
 use crate::format::{Flags, PageTag, Role};
 use crate::gc::{GarbageCollect, GcState};
-use crate::int::{narrow, to_u32, to_u64};
+use crate::int::{narrow, to_u64};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn};
 
@@ -72,18 +73,12 @@ impl<P: Policy> GarbageCollect for HybridFtl<P> {
     }
 
     fn relocate_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
-        assert!(
-            self.space.table.is_in_use(victim),
-            "block {victim} is not in use, so it has no pages to relocate"
-        );
-        let collectable = self.space.table.withdraw(victim);
-        let outer = self.map.emptying.replace(victim);
-        let moved = self.empty(victim, cause);
-        self.map.emptying = outer;
-        if moved.is_err() && collectable {
-            self.space.table.set_collectable(victim);
-        }
-        moved
+        self.withdrawn(victim, |ftl| {
+            let outer = ftl.map.emptying.replace(victim);
+            let moved = ftl.empty(victim, cause);
+            ftl.map.emptying = outer;
+            moved
+        })
     }
 
     fn release_block(&mut self, block: Pbn) {
@@ -157,42 +152,6 @@ impl<P: Policy> Hybrid<P> {
         } else {
             Ok(())
         }
-    }
-
-    fn copy_page(
-        &mut self,
-        space: &mut Space,
-        from: Ppn,
-        tag: PageTag,
-        data: &[u8],
-        cause: Cause,
-    ) -> Result<(), FtlError> {
-        let tag = PageTag {
-            flags: tag.flags.with(Flags::COPY),
-            ..tag
-        };
-        match tag.role {
-            Role::Trim => {
-                let to = space.append_page(COMMON, tag, data, cause)?;
-                self.trims.on_relocate(from, to);
-                space.table.set_invalid(from);
-            }
-            // Its record is unreadable, and no table maps it.
-            Role::Pad => space.table.set_invalid(from),
-            _ => {
-                let lpn = Lpn::new(tag.lpn);
-                if tag.lpn >= self.logical_pages || self.ppn_of(lpn) != Some(from) {
-                    return Err(misplaced(from, tag.lpn));
-                }
-                let tag = PageTag {
-                    role: Role::Log,
-                    ..tag
-                };
-                let to = space.append_page(COMMON, tag, data, cause)?;
-                self.note_in_log(space, lpn, to, None);
-            }
-        }
-        Ok(())
     }
 }
 
@@ -280,11 +239,9 @@ impl<P: Policy> HybridFtl<P> {
         assert_ne!(block, log, "block {block} is to be swapped for itself");
         self.space.reopen(stream, block);
         self.map.logs.add_swapped(block, 0);
-        let mut pages = std::mem::take(&mut self.gc.pages);
-        let loaded = pages.load(&mut self.space, log, Cause::Gc);
-        let copied = loaded.and_then(|()| self.copy_to_log(&mut pages, stream, 0));
-        self.gc.pages = pages;
-        copied?;
+        self.with_pages(log, u32::MAX, Cause::Gc, |ftl, pages| {
+            ftl.copy_to_log(pages, stream, 0)
+        })?;
         self.map.logs.remove_block(log);
         self.map.logs.note_reclaimed();
         self.space.release_in_stream(log, stream);
@@ -294,11 +251,10 @@ impl<P: Policy> HybridFtl<P> {
     /// Copies loaded log pages into the open block of stream `id`, which belongs to a log stream.
     fn copy_to_log(
         &mut self,
-        pages: &mut CopyBuffer,
+        pages: &CopyBuffer,
         id: StreamId,
         stream: LogStream,
     ) -> Result<(), FtlError> {
-        self.find_lost_owners(pages);
         let page = self.space.geometry().page_len();
         for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
             let tag = pages.tag(i);
@@ -364,16 +320,15 @@ impl<P: Policy> HybridFtl<P> {
             0 => self.space.pages_per_block(),
             room => room,
         };
-        let mut pages = std::mem::take(&mut self.gc.pages);
-        let loaded = pages.load_first(&mut self.space, from, room, Cause::Gc);
-        let copied = loaded.and_then(|()| self.copy_to_log(&mut pages, id, to));
-        let moved = to_u64(pages.from.len());
-        assert!(
-            moved <= u64::from(room),
-            "{moved} pages are moved, the stream had room for {room}"
-        );
-        self.gc.pages = pages;
-        copied.map(|()| moved)
+        self.with_pages(from, room, Cause::Gc, |ftl, pages| {
+            let moved = to_u64(pages.from.len());
+            assert!(
+                moved <= u64::from(room),
+                "{moved} pages are moved, the stream had room for {room}"
+            );
+            ftl.copy_to_log(pages, id, to)?;
+            Ok(moved)
+        })
     }
 
     /// Merges the stream's newest block.
@@ -440,48 +395,46 @@ impl<P: Policy> HybridFtl<P> {
     /// Copies the valid pages of a block to the common blocks: trim records, and all pages during a
     /// mount.
     fn move_to_common(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
-        let mut pages = std::mem::take(&mut self.gc.pages);
-        let moved = pages
-            .load(&mut self.space, victim, cause)
-            .and_then(|()| self.copy_to_common(&mut pages, cause));
-        self.gc.pages = pages;
+        let moved = self.copy_pages(victim, u32::MAX, cause);
         if let Some(lbn) = self.map.data.owner(victim).filter(|_| moved.is_ok()) {
             self.map.data.take_block(lbn);
         }
         moved
     }
+}
 
-    fn copy_to_common(&mut self, pages: &mut CopyBuffer, cause: Cause) -> Result<u32, FtlError> {
-        self.find_lost_owners(pages);
-        let page = self.space.geometry().page_len();
-        for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
-            self.map
-                .copy_page(&mut self.space, pages.from[i], pages.tag(i), data, cause)?;
-        }
-        Ok(to_u32(pages.from.len()))
+impl<P: Policy> OneByOne for HybridFtl<P> {
+    fn owner_of_page(&mut self, ppn: Ppn, _: Cause) -> Result<Option<Lpn>, FtlError> {
+        let map = &self.map;
+        Ok(match map.data.owner(self.space.geometry().block_of(ppn)) {
+            Some(lbn) => map.pages_of(lbn).find(|lpn| map.ppn_of(*lpn) == Some(ppn)),
+            None => map.logs.page_at(ppn),
+        })
     }
 
-    /// Finds the owners of valid pages with unreadable records by a search, because the case is
-    /// very rare. A page without an owner keeps the role `Pad`.
-    fn find_lost_owners(&mut self, pages: &mut CopyBuffer) {
-        let unknown: Vec<(usize, Ppn)> = pages.unknown().collect();
-        for (i, ppn) in unknown {
-            let ver = self.new_version();
-            if self.map.trims.holds(ppn) {
-                pages.name(i, Role::Trim, 0, ver);
-            } else if let Some(lpn) = self.owner_of_page(ppn) {
-                pages.name(i, Role::Data, lpn.raw(), ver);
-            }
+    fn copy_host_page(
+        &mut self,
+        from: Ppn,
+        tag: PageTag,
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(), FtlError> {
+        let (map, space) = (&mut self.map, &mut self.space);
+        if tag.role == Role::Pad {
+            // Its record is unreadable, and no table maps it.
+            space.table.set_invalid(from);
+            return Ok(());
         }
-    }
-
-    fn owner_of_page(&self, ppn: Ppn) -> Option<Lpn> {
-        match self.map.data.owner(self.space.geometry().block_of(ppn)) {
-            Some(lbn) => self
-                .map
-                .pages_of(lbn)
-                .find(|lpn| self.map.ppn_of(*lpn) == Some(ppn)),
-            None => self.map.logs.page_at(ppn),
+        let lpn = Lpn::new(tag.lpn);
+        if tag.lpn >= map.logical_pages || map.ppn_of(lpn) != Some(from) {
+            return Err(misplaced(from, tag.lpn));
         }
+        let tag = PageTag {
+            role: Role::Log,
+            ..tag
+        };
+        let to = space.append_page(COMMON, tag, data, cause)?;
+        map.note_in_log(space, lpn, to, None);
+        Ok(())
     }
 }

@@ -9,14 +9,14 @@ use crate::addr::{Lbn, Lpn};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::Role;
-use crate::recovery::{MountByScan, MountContext, ScanResult};
+use crate::recovery::{CommonParts, MountByScan, ScanResult};
 use crate::space::Space;
 use nand_model::{Pbn, Ppn};
 use std::cmp::Reverse;
 
 impl<P: Policy> MountByScan for HybridFtl<P> {
-    fn parts_to_mount(&mut self) -> MountContext<'_> {
-        self.mount_context(COMMON, |map| &mut map.trims)
+    fn common_parts(&mut self) -> CommonParts<'_> {
+        self.common_parts_with(COMMON, |map| &mut map.trims)
     }
 
     fn rebuild_tables(&mut self, newest: &ScanResult) -> Result<(), FtlError> {

@@ -43,16 +43,7 @@ impl<M: PageMap> GarbageCollect for PageMapFtl<M> {
     }
 
     fn relocate_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
-        assert!(
-            self.space.table.is_in_use(victim),
-            "block {victim} is not in use, so it has no pages to relocate"
-        );
-        let collectable = self.space.table.withdraw(victim);
-        let moved = self.copy_valid(victim, cause);
-        if moved.is_err() && collectable {
-            self.space.table.set_collectable(victim);
-        }
-        moved
+        self.withdrawn(victim, |ftl| ftl.copy_valid(victim, cause))
     }
 
     fn use_worn_block(&mut self, block: Pbn) -> Result<(), FtlError> {

@@ -8,9 +8,10 @@ use super::policy::Policy;
 use super::slices::HEADROOM;
 use super::state::{COMMON, FIRST_UNIT, UnitFtl, Units, stream_of};
 use crate::addr::Lpn;
-use crate::copy::{CopyBuffer, misplaced};
+use crate::copy::misplaced;
 use crate::error::FtlError;
-use crate::format::{Flags, PageTag, Role};
+use crate::families::one_by_one::OneByOne;
+use crate::format::{PageTag, Role};
 use crate::gc::{GarbageCollect, GcState};
 use crate::int::to_u32;
 use crate::space::{Space, StreamId};
@@ -91,19 +92,9 @@ impl<P: Policy> GarbageCollect for UnitFtl<P> {
     }
 
     fn relocate_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
-        assert!(
-            self.space.table.is_in_use(victim),
-            "block {victim} is not in use, so it has no pages to relocate"
-        );
         self.map.cached_unit.forget();
-        let collectable = self.space.table.withdraw(victim);
-        let mut pages = std::mem::take(&mut self.gc.pages);
-        let moved = self.copy_valid(victim, &mut pages, u32::MAX, cause);
-        self.gc.pages = pages;
+        let moved = self.withdrawn(victim, |ftl| ftl.copy_valid(victim, u32::MAX, cause));
         self.map.cached_unit.forget();
-        if moved.is_err() && collectable {
-            self.space.table.set_collectable(victim);
-        }
         moved
     }
 
@@ -187,29 +178,6 @@ impl<P: Policy> Units<P> {
             .filter(|block| table.is_collectable(*block));
         let emptiest = full.min_by_key(|block| (table.valid_count(*block), table.epoch(*block)))?;
         (table.valid_count(emptiest) < space.geometry().pages_per_block).then_some(emptiest)
-    }
-
-    fn owner_of_page(
-        &mut self,
-        space: &mut Space,
-        victim: Pbn,
-        ppn: Ppn,
-    ) -> Result<Option<Lpn>, FtlError> {
-        let pages = match self.lists.owner(victim) {
-            Some(unit) => {
-                unit * self.shape.pages..((unit + 1) * self.shape.pages).min(self.logical_pages)
-            }
-            None => 0..self.logical_pages,
-        };
-        // Two passes: a look-up may rebuild an unreadable table, and that may map the page to an
-        // address that the first pass has already checked.
-        for lpn in pages.clone().chain(pages).map(Lpn::new) {
-            if self.trims.is_mapped(lpn) && self.look_up(space, lpn, Cause::Recovery)? == ppn.raw()
-            {
-                return Ok(Some(lpn));
-            }
-        }
-        Ok(None)
     }
 }
 
@@ -300,82 +268,61 @@ impl<P: Policy> UnitFtl<P> {
     pub(super) fn copy_valid(
         &mut self,
         victim: Pbn,
-        pages: &mut CopyBuffer,
         most: u32,
         cause: Cause,
     ) -> Result<u32, FtlError> {
-        if let Some(unit) = self
-            .map
-            .lists
-            .owner(victim)
-            .filter(|_| self.map.policy.reads_all_tables())
+        let (map, space) = (&mut self.map, &mut self.space);
+        if let Some(unit) = map.lists.owner(victim)
+            && map.policy.reads_all_tables()
         {
-            (0..self.map.shape.tables())
-                .try_for_each(|k| self.map.load_table(&mut self.space, unit, k, cause))?;
+            (0..map.shape.tables()).try_for_each(|k| map.load_table(space, unit, k, cause))?;
         }
-        pages.load_first(&mut self.space, victim, most, cause)?;
-        assert!(
-            pages.from.len() <= self.space.geometry().block_pages(),
-            "{} pages of block {victim} are loaded, more than a block has",
-            pages.from.len()
-        );
-        self.find_lost_owners(victim, pages)?;
-        let page = self.space.geometry().page_len();
-        for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
-            self.copy_page(victim, pages.from[i], pages.tag(i), data, cause)?;
+        self.copy_pages(victim, most, cause)
+    }
+}
+
+impl<P: Policy> OneByOne for UnitFtl<P> {
+    fn owner_of_page(&mut self, ppn: Ppn, _: Cause) -> Result<Option<Lpn>, FtlError> {
+        let (map, space) = (&mut self.map, &mut self.space);
+        let pages = match map.lists.owner(space.geometry().block_of(ppn)) {
+            Some(unit) => {
+                unit * map.shape.pages..((unit + 1) * map.shape.pages).min(map.logical_pages)
+            }
+            None => 0..map.logical_pages,
+        };
+        // Two passes: a look-up may rebuild an unreadable table, and that may map the page to an
+        // address that the first pass has already checked.
+        for lpn in pages.clone().chain(pages).map(Lpn::new) {
+            if map.trims.is_mapped(lpn) && map.look_up(space, lpn, Cause::Recovery)? == ppn.raw() {
+                return Ok(Some(lpn));
+            }
         }
-        Ok(to_u32(pages.from.len()))
+        Ok(None)
     }
 
-    fn copy_page(
+    fn copy_host_page(
         &mut self,
-        victim: Pbn,
         from: Ppn,
         tag: PageTag,
         data: &[u8],
         cause: Cause,
     ) -> Result<(), FtlError> {
-        let tag = PageTag {
-            flags: tag.flags.with(Flags::COPY),
-            ..tag
-        };
-        if tag.role == Role::Trim {
-            let to = self.space.append_page(COMMON, tag, data, cause)?;
-            self.map.trims.on_relocate(from, to);
-            self.space.table.set_invalid(from);
-            return Ok(());
-        }
+        let (map, space) = (&mut self.map, &mut self.space);
         if tag.role == Role::Pad {
             // Its record is unreadable, and no table maps it.
-            self.space.table.set_invalid(from);
+            space.table.set_invalid(from);
             return Ok(());
         }
         let lpn = Lpn::new(tag.lpn);
-        if tag.lpn >= self.logical_pages
-            || self.map.look_up(&mut self.space, lpn, cause)? != from.raw()
-        {
+        if tag.lpn >= map.logical_pages || map.look_up(space, lpn, cause)? != from.raw() {
             return Err(misplaced(from, tag.lpn));
         }
-        if self.destination(victim, tag.lpn / self.map.shape.pages, cause) == COMMON {
+        let (victim, unit) = (space.geometry().block_of(from), tag.lpn / map.shape.pages);
+        if self.destination(victim, unit, cause) == COMMON {
             self.map
                 .program_in_common(&mut self.space, tag, data, cause)
         } else {
             self.map.program_in_unit(&mut self.space, tag, data, cause)
         }
-    }
-
-    /// Finds the owners of valid pages with unreadable records by a search, because the case is
-    /// very rare. A page without an owner keeps the role `Pad`.
-    fn find_lost_owners(&mut self, victim: Pbn, pages: &mut CopyBuffer) -> Result<(), FtlError> {
-        let unknown: Vec<(usize, Ppn)> = pages.unknown().collect();
-        for (i, ppn) in unknown {
-            if self.map.trims.holds(ppn) {
-                pages.name(i, Role::Trim, 0, self.next_ver);
-            } else if let Some(lpn) = self.map.owner_of_page(&mut self.space, victim, ppn)? {
-                pages.name(i, Role::Data, lpn.raw(), self.next_ver);
-            }
-            self.next_ver += 1;
-        }
-        Ok(())
     }
 }

@@ -9,13 +9,13 @@ use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
 use crate::int::index;
-use crate::recovery::{MountByScan, MountContext, ScanResult};
+use crate::recovery::{CommonParts, MountByScan, ScanResult};
 use crate::space::Space;
 use nand_model::{Cause, Ppn};
 
 impl<P: Policy> MountByScan for UnitFtl<P> {
-    fn parts_to_mount(&mut self) -> MountContext<'_> {
-        self.mount_context(COMMON, |map| &mut map.trims)
+    fn common_parts(&mut self) -> CommonParts<'_> {
+        self.common_parts_with(COMMON, |map| &mut map.trims)
     }
 
     fn rebuild_tables(&mut self, newest: &ScanResult) -> Result<(), FtlError> {

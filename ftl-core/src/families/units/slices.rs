@@ -213,10 +213,7 @@ impl<P: Policy> UnitFtl<P> {
         if self.blocks_to_move(victim) > 0 && self.space.free_blocks() <= self.gc.threshold {
             return Ok(None);
         }
-        let mut buffer = std::mem::take(&mut self.gc.pages);
-        let moved = self.copy_valid(victim, &mut buffer, pages, cause);
-        self.gc.pages = buffer;
-        match moved {
+        match self.copy_valid(victim, pages, cause) {
             Ok(moved) => {
                 self.gc.note_relocated(victim, moved, cause);
                 Ok(Some(moved))

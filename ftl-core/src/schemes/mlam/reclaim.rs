@@ -10,8 +10,9 @@ use super::shape::{QUARTERS, Spot};
 use super::state::{COMMON, Mlam, MlamFtl, SPARE_BYTES, chip_stream};
 use crate::addr::Lpn;
 use crate::block_table::State;
-use crate::copy::{CopyBuffer, misplaced};
+use crate::copy::misplaced;
 use crate::error::FtlError;
+use crate::families::one_by_one::OneByOne;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::gc::{GarbageCollect, GcState};
 use crate::int::{index, to_u32};
@@ -82,18 +83,7 @@ impl GarbageCollect for MlamFtl {
         {
             return self.copy_block(victim, psb, chip, cause);
         }
-        assert!(
-            self.space.table.is_in_use(victim),
-            "block {victim} is not in use, so it has no pages to relocate"
-        );
-        let collectable = self.space.table.withdraw(victim);
-        let mut pages = std::mem::take(&mut self.gc.pages);
-        let moved = self.copy_valid(victim, &mut pages, cause);
-        self.gc.pages = pages;
-        if moved.is_err() && collectable && self.space.table.state(victim) == State::Full {
-            self.space.table.set_collectable(victim);
-        }
-        moved
+        self.withdrawn(victim, |ftl| ftl.copy_pages(victim, u32::MAX, cause))
     }
 
     fn use_worn_block(&mut self, block: Pbn) -> Result<(), FtlError> {
@@ -274,10 +264,7 @@ impl MlamFtl {
                     return Ok(moved);
                 }
                 // The rest is copied page by page.
-                let mut pages = std::mem::take(&mut self.gc.pages);
-                let rest = self.copy_valid(victim, &mut pages, cause);
-                self.gc.pages = pages;
-                return Ok(moved + rest?);
+                return Ok(moved + self.copy_pages(victim, u32::MAX, cause)?);
             }
         }
         outcome.map(|_| moved)
@@ -345,72 +332,34 @@ impl MlamFtl {
         }
         Ok(true)
     }
+}
 
-    /// Relocates the valid pages of a block into the common blocks, one by one.
-    fn copy_valid(
-        &mut self,
-        victim: Pbn,
-        pages: &mut CopyBuffer,
-        cause: Cause,
-    ) -> Result<u32, FtlError> {
-        pages.load(&mut self.space, victim, cause)?;
-        self.find_lost_owners(pages, cause)?;
-        let page = self.space.geometry().page_len();
-        for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
-            self.copy_page(pages.from[i], pages.tag(i), data, cause)?;
+/// Pages go to the common blocks, and to the buffer's table.
+impl OneByOne for MlamFtl {
+    fn owner_of_page(&mut self, ppn: Ppn, cause: Cause) -> Result<Option<Lpn>, FtlError> {
+        let block = self.space.geometry().block_of(ppn);
+        if self.map.superblocks.owner(block).is_none() {
+            return Ok(self.map.buffered_at(ppn));
         }
-        Ok(to_u32(pages.from.len()))
+        let lpn = self.map.owner_in_superblock(&mut self.space, ppn, cause)?;
+        Ok(Some(lpn))
     }
 
-    fn copy_page(
+    fn copy_host_page(
         &mut self,
         from: Ppn,
         tag: PageTag,
         data: &[u8],
         cause: Cause,
     ) -> Result<(), FtlError> {
-        let tag = PageTag {
-            flags: tag.flags.with(Flags::COPY),
-            ..tag
-        };
+        let (map, space) = (&mut self.map, &mut self.space);
         let lpn = Lpn::new(tag.lpn);
-        let is_at_from = |ftl: &Self| {
-            tag.lpn < ftl.logical_pages && ftl.map.ppn_of(&ftl.space, lpn) == Some(from)
-        };
-        if tag.role != Role::Trim && !is_at_from(self) {
+        if tag.lpn >= map.logical_pages || map.ppn_of(space, lpn) != Some(from) {
             return Err(misplaced(from, tag.lpn));
         }
-        let to = self.space.append_page(COMMON, tag, data, cause)?;
-        if tag.role == Role::Trim {
-            self.map.trims.on_relocate(from, to);
-            self.space.table.set_invalid(from);
-        } else {
-            self.map.buffer.on_relocate(lpn, to);
-            self.map.invalidate_page(&mut self.space, lpn, from);
-        }
-        Ok(())
-    }
-
-    /// Finds the owners of valid pages whose record is lost. Searches linearly, because such a loss
-    /// is very rare.
-    fn find_lost_owners(&mut self, pages: &mut CopyBuffer, cause: Cause) -> Result<(), FtlError> {
-        let unknown: Vec<(usize, Ppn)> = pages.unknown().collect();
-        for (i, ppn) in unknown {
-            let ver = self.new_version();
-            if self.map.trims.holds(ppn) {
-                pages.name(i, Role::Trim, 0, ver);
-            } else if self
-                .map
-                .superblocks
-                .owner(self.space.geometry().block_of(ppn))
-                .is_some()
-            {
-                let lpn = self.map.owner_in_superblock(&mut self.space, ppn, cause)?;
-                pages.name(i, Role::Data, lpn.raw(), ver);
-            } else if let Some(lpn) = self.map.buffered_at(ppn) {
-                pages.name(i, Role::Data, lpn.raw(), ver);
-            }
-        }
+        let to = space.append_page(COMMON, tag, data, cause)?;
+        map.buffer.on_relocate(lpn, to);
+        map.invalidate_page(space, lpn, from);
         Ok(())
     }
 }
