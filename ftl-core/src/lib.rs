@@ -24,6 +24,7 @@ mod gc;
 mod int;
 mod layout;
 mod map_cache;
+mod mapping;
 mod ram;
 mod recovery;
 mod scan;

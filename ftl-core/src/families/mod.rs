@@ -1,5 +1,5 @@
 //! Families of schemes: where the mapping table is stored in RAM and on flash. A family is a
-//! [`Mapping`](crate::controller::Mapping); its schemes differ in a policy.
+//! [`Mapping`](crate::mapping::Mapping); its schemes differ in a policy.
 //!
 //! - `page_ram`: by page, in RAM, with checkpoints on flash (`pagemap`);
 //! - `paged`: by page, in mapping pages on flash, cached in part (`lazyftl`, `dftl`, `tpftl`,

@@ -26,6 +26,7 @@
 mod append;
 mod audit;
 mod mount;
+mod open;
 mod padding;
 mod pool;
 mod release;

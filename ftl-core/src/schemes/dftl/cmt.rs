@@ -2,11 +2,11 @@
 //! protects it. Entries that exceed the protected half return to probation. The cache evicts the
 //! least recently used entry on probation.
 
-use crate::controller::ram_entry;
 use crate::families::paged::Policy;
 use crate::families::paged::map::entry_at;
 use crate::families::paged::pending::Pending;
 use crate::map_cache::Lists;
+use crate::mapping::ram_entry;
 use crate::ram::{hash_bytes, hash_most, run_pages, vec_bytes, vec_most};
 use crate::stats::{Evictions, RamEntry, RamPart};
 use nand_model::Ppn;

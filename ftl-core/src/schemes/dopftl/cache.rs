@@ -4,11 +4,11 @@
 //! of this, each form may have a fixed part of the stock, and lookups may search the LRU list.
 
 use super::node::{Extent, Form, compress};
-use crate::controller::ram_entry;
 use crate::families::paged::Policy;
 use crate::families::paged::pending::Pending;
 use crate::format::UNMAPPED;
 use crate::map_cache::Lists;
+use crate::mapping::ram_entry;
 use crate::ram::{run_pages, vec_bytes, vec_most};
 use crate::stats::{Evictions, RamEntry, RamPart};
 use nand_model::Ppn;

@@ -41,7 +41,6 @@
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
-use crate::controller::ram_entry;
 use crate::error::FtlError;
 use crate::families::paged::map::entry_at;
 use crate::families::paged::pending::Pending;
@@ -51,6 +50,7 @@ use crate::ftl::{Ftl, Start};
 use crate::gc::placement::{self, more_streams};
 use crate::layout::Layout;
 use crate::map_cache::PageLru;
+use crate::mapping::ram_entry;
 use crate::ram::RamParam;
 use crate::schemes::scheme::{MlcUse, Scheme};
 use crate::stats::{Evictions, RamEntry, RamPart};

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::addr::Lpn;
-use crate::controller::Mapping;
 use crate::families::units::stream_of;
 use crate::ftl::Ftl;
+use crate::mapping::Mapping;
 use nand_model::Store;
 use nand_model::store::MemStore;
 use nand_model::{Cause, Geometry, Pbn, Ppn, SplitMix};

@@ -1,11 +1,11 @@
 //! The two-level cache: a node per mapping page, entries inside. Nodes are ordered by the mean of
 //! their entries' last uses, entries by their own.
 
-use crate::controller::ram_entry;
 use crate::families::paged::Policy;
 use crate::families::paged::map::entry_at;
 use crate::families::paged::pending::Pending;
 use crate::format::UNMAPPED;
+use crate::mapping::ram_entry;
 use crate::ram::{hash_bytes, hash_most, run_pages, tree_bytes, tree_most, vec_bytes};
 use crate::stats::{Evictions, RamEntry, RamPart};
 use nand_model::Ppn;
