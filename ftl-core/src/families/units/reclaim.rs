@@ -103,7 +103,7 @@ impl<P: Policy> GarbageCollect for UnitFtl<P> {
             .map
             .lists
             .owner(block)
-            .map_or(COMMON, |unit| stream_of(unit));
+            .map_or(COMMON, stream_of);
         self.space.use_worn_block(stream)
     }
 
