@@ -10,18 +10,8 @@ use nand_model::{BlockFacts, Cut, FaultPlan, Health, Pbn, Profile, SplitMix, Sto
 use std::io;
 use std::sync::{Arc, Mutex};
 
-/// A scheme under test.
-pub(crate) trait Subject {
-    type Policy: Policy;
-    fn start(
-        chip: Chip,
-        config: &FtlConfig,
-        how: Start,
-    ) -> Result<PagedFtl<Self::Policy>, FtlError>;
-}
-
-/// The device of a test.
-pub(crate) type Device<T> = PagedFtl<<T as Subject>::Policy>;
+/// Starts a scheme under test.
+pub(crate) type New<P> = fn(Chip, &FtlConfig, Start) -> Result<PagedFtl<P>, FtlError>;
 
 pub(crate) fn profile(name: &str, blocks: u32) -> Profile {
     Profile::find(name).unwrap().with_blocks(blocks)
@@ -38,15 +28,15 @@ pub(crate) fn config(logical_pages: u32, params: &[(&str, &str)]) -> FtlConfig {
     config
 }
 
-pub(crate) fn format<T: Subject>(profile: Profile, config: &FtlConfig) -> Device<T> {
+pub(crate) fn format<P: Policy>(new: New<P>, profile: Profile, config: &FtlConfig) -> PagedFtl<P> {
     let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
-    T::start(chip, config, Start::Format).unwrap()
+    new(chip, config, Start::Format).unwrap()
 }
 
-pub(crate) fn remount<T: Subject>(ftl: Device<T>, config: &FtlConfig) -> Device<T> {
+pub(crate) fn remount<P: Policy>(new: New<P>, ftl: PagedFtl<P>, config: &FtlConfig) -> PagedFtl<P> {
     let mut chip = Box::new(ftl).into_chip();
     chip.power_on();
-    T::start(chip, config, Start::Mount).unwrap()
+    new(chip, config, Start::Mount).unwrap()
 }
 
 pub(crate) fn content(page_bytes: u32, n: u64) -> Vec<u8> {
@@ -74,7 +64,8 @@ pub(crate) fn assert_sound<P: Policy>(ftl: &mut PagedFtl<P>) {
 }
 
 /// Compares random writes, trims, flushes, checks and mounts with a plain table.
-pub(crate) fn agrees_with_a_model<T: Subject>(
+pub(crate) fn agrees_with_a_model<P: Policy>(
+    new: New<P>,
     profile: Profile,
     logical_pages: u32,
     steps: u64,
@@ -82,7 +73,7 @@ pub(crate) fn agrees_with_a_model<T: Subject>(
     params: &[(&str, &str)],
 ) -> u64 {
     let config = config(logical_pages, params);
-    let mut ftl = format::<T>(profile, &config);
+    let mut ftl = format(new, profile, &config);
     let mut rng = SplitMix::new(seed);
     let mut model = vec![0; logical_pages as usize];
     let (mut converts, mut collections) = (0, 0);
@@ -130,7 +121,7 @@ pub(crate) fn agrees_with_a_model<T: Subject>(
             }
             converts += ftl.stats().converts;
             collections += ftl.stats().gc_runs;
-            ftl = remount::<T>(ftl, &config);
+            ftl = remount(new, ftl, &config);
             assert_eq!(ftl.stats().mount.clean, clean, "at step {step}");
             assert_sound(&mut ftl);
         }
@@ -158,19 +149,20 @@ impl Shared {
     fn branch(&self) -> Self {
         Shared(Arc::new(Mutex::new(self.0.lock().unwrap().clone())))
     }
-    fn start<T: Subject>(
+    fn start<P: Policy>(
         &self,
+        new: New<P>,
         profile: Profile,
         config: &FtlConfig,
         how: Start,
         cut: Option<Cut>,
-    ) -> Result<Device<T>, FtlError> {
+    ) -> Result<PagedFtl<P>, FtlError> {
         let mut chip = Chip::over(profile, self.clone()).unwrap();
         chip.set_faults(FaultPlan {
             cut,
             ..FaultPlan::default()
         });
-        T::start(chip, config, how)
+        new(chip, config, how)
     }
 }
 
@@ -272,7 +264,8 @@ pub(crate) fn work<P: Policy>(
     true
 }
 
-pub(crate) fn survives_cuts<T: Subject>(
+pub(crate) fn survives_cuts<P: Policy>(
+    new: New<P>,
     profile: Profile,
     logical_pages: u32,
     seed: u64,
@@ -284,7 +277,7 @@ pub(crate) fn survives_cuts<T: Subject>(
     let flash = Shared::new(&profile);
     let mut oracle = Oracle::new(logical_pages);
     let mut ftl = flash
-        .start::<T>(profile, &config, Start::Format, None)
+        .start(new, profile, &config, Start::Format, None)
         .unwrap();
     assert!(work(&mut ftl, &mut oracle, &mut rng, 500, 1));
     drop(ftl);
@@ -308,7 +301,7 @@ pub(crate) fn survives_cuts<T: Subject>(
                 ..cut
             };
             for (steps, cut) in [(150, cut), (5, second), (5, third)] {
-                match flash.start::<T>(profile, &config, Start::Mount, Some(cut)) {
+                match flash.start(new, profile, &config, Start::Mount, Some(cut)) {
                     Ok(mut ftl) => {
                         oracle.compare(&mut ftl, &story);
                         let stamp = 1_000_000 + rng.below(1_000_000);
@@ -319,7 +312,7 @@ pub(crate) fn survives_cuts<T: Subject>(
                     Err(other) => panic!("{story}: {other}"),
                 }
             }
-            let ftl = flash.start::<T>(profile, &config, Start::Mount, None);
+            let ftl = flash.start(new, profile, &config, Start::Mount, None);
             let mut ftl = ftl.unwrap_or_else(|e| panic!("{story}: {e}"));
             assert_eq!(ftl.check().unwrap(), Vec::<String>::new(), "{story}");
             oracle.compare(&mut ftl, &story);
@@ -329,7 +322,7 @@ pub(crate) fn survives_cuts<T: Subject>(
             // A process exit is no cut: it loses no acknowledged data.
             oracle.flushed();
             let mut ftl = flash
-                .start::<T>(profile, &config, Start::Mount, None)
+                .start(new, profile, &config, Start::Mount, None)
                 .unwrap_or_else(|e| panic!("{story}, after the end of a process: {e}"));
             oracle.compare(&mut ftl, &story);
         }
@@ -351,30 +344,30 @@ fn small_slc() -> Profile {
 
 /// Runs [`agrees_with_a_model`] on both cell types; `cache` is the parameter for a small cache, and
 /// its value.
-pub(crate) fn cached_map_agrees_with_a_model<T: Subject>(cache: (&str, &str)) {
+pub(crate) fn cached_map_agrees_with_a_model<P: Policy>(new: New<P>, cache: (&str, &str)) {
     let small = [("ckpt.interval", "500"), cache, ("map.age_window", "32")];
-    agrees_with_a_model::<T>(profile("torture", 64), 560, 40_000, 1, &small);
-    agrees_with_a_model::<T>(small_slc(), 600, 40_000, 2, &small[..2]);
-    agrees_with_a_model::<T>(small_slc(), 600, 20_000, 3, &[]);
+    agrees_with_a_model(new, profile("torture", 64), 560, 40_000, 1, &small);
+    agrees_with_a_model(new, small_slc(), 600, 40_000, 2, &small[..2]);
+    agrees_with_a_model(new, small_slc(), 600, 20_000, 3, &[]);
 }
 
 /// Runs [`survives_cuts`] on both cell types, with checkpoints and with the age window alone.
-pub(crate) fn cached_map_survives_cuts<T: Subject>(cache: (&str, &str)) {
+pub(crate) fn cached_map_survives_cuts<P: Policy>(new: New<P>, cache: (&str, &str)) {
     let checkpointed = [("ckpt.interval", "120"), cache];
-    let checkpoints = survives_cuts::<T>(profile("torture", 64), 400, 3, 20, &checkpointed);
+    let checkpoints = survives_cuts(new, profile("torture", 64), 400, 3, 20, &checkpointed);
     assert!(checkpoints > 40, "{checkpoints}");
     let window = [("ckpt.interval", "0"), ("map.age_window", "32"), cache];
-    survives_cuts::<T>(profile("torture", 64), 400, 4, 20, &window);
-    survives_cuts::<T>(small_slc(), 400, 5, 20, &checkpointed);
+    survives_cuts(new, profile("torture", 64), 400, 4, 20, &window);
+    survives_cuts(new, small_slc(), 400, 5, 20, &checkpointed);
 }
 
 /// Runs [`agrees_with_a_model`] and [`survives_cuts`] under every placement except the default, on
 /// both cell types.
-pub(crate) fn every_placement_keeps_what_it_must<T: Subject>() {
+pub(crate) fn every_placement_keeps_what_it_must<P: Policy>(new: New<P>) {
     for (seed, placement) in (6..).zip(["single", "age", "sepbit", "mida"]) {
         let params = [("gc.placement", placement), ("ckpt.interval", "120")];
-        agrees_with_a_model::<T>(profile("torture", 80), 560, 8_000, seed, &params);
-        agrees_with_a_model::<T>(small_slc(), 400, 8_000, seed, &params[..1]);
-        survives_cuts::<T>(profile("torture", 80), 400, seed, 4, &params);
+        agrees_with_a_model(new, profile("torture", 80), 560, 8_000, seed, &params);
+        agrees_with_a_model(new, small_slc(), 400, 8_000, seed, &params[..1]);
+        survives_cuts(new, profile("torture", 80), 400, seed, 4, &params);
     }
 }

@@ -99,11 +99,7 @@ impl<P: Policy> GarbageCollect for UnitFtl<P> {
     }
 
     fn use_worn_block(&mut self, block: Pbn) -> Result<(), FtlError> {
-        let stream = self
-            .map
-            .lists
-            .owner(block)
-            .map_or(COMMON, stream_of);
+        let stream = self.map.lists.owner(block).map_or(COMMON, stream_of);
         self.space.use_worn_block(stream)
     }
 

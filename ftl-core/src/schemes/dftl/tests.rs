@@ -1,31 +1,22 @@
 use super::*;
-use crate::families::paged::tests::{self as common, Subject, profile};
+use crate::families::paged::tests::{self as common, profile};
 use crate::ftl::Ftl;
-
-struct Dftl;
-
-impl Subject for Dftl {
-    type Policy = Cmt;
-    fn start(chip: Chip, config: &FtlConfig, how: Start) -> Result<PagedFtl<Cmt>, FtlError> {
-        new(chip, config, how)
-    }
-}
 
 const SMALL: (&str, &str) = ("dftl.cache", "256");
 
 #[test]
 fn what_was_written_is_read_back() {
-    common::cached_map_agrees_with_a_model::<Dftl>(SMALL);
+    common::cached_map_agrees_with_a_model(new, SMALL);
 }
 
 #[test]
 fn every_placement_keeps_what_it_must() {
-    common::every_placement_keeps_what_it_must::<Dftl>();
+    common::every_placement_keeps_what_it_must(new);
 }
 
 #[test]
 fn it_survives_cuts_anywhere() {
-    common::cached_map_survives_cuts::<Dftl>(SMALL);
+    common::cached_map_survives_cuts(new, SMALL);
 }
 
 /// Makes a device without background work, with `entries` in the cache and all pages written once.

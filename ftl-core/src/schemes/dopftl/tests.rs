@@ -1,31 +1,22 @@
 use super::*;
-use crate::families::paged::tests::{self as common, Subject, profile};
+use crate::families::paged::tests::{self as common, profile};
 use nand_model::Geometry;
-
-struct Dopftl;
-
-impl Subject for Dopftl {
-    type Policy = Cache;
-    fn start(chip: Chip, config: &FtlConfig, how: Start) -> Result<PagedFtl<Cache>, FtlError> {
-        new(chip, config, how)
-    }
-}
 
 const SMALL: (&str, &str) = ("dop.cache", "2048");
 
 #[test]
 fn what_was_written_is_read_back() {
-    common::cached_map_agrees_with_a_model::<Dopftl>(SMALL);
+    common::cached_map_agrees_with_a_model(new, SMALL);
 }
 
 #[test]
 fn every_placement_keeps_what_it_must() {
-    common::every_placement_keeps_what_it_must::<Dopftl>();
+    common::every_placement_keeps_what_it_must(new);
 }
 
 #[test]
 fn it_survives_cuts_anywhere() {
-    common::cached_map_survives_cuts::<Dopftl>(SMALL);
+    common::cached_map_survives_cuts(new, SMALL);
 }
 
 #[test]

@@ -1,30 +1,21 @@
 use super::*;
-use crate::families::paged::tests::{self as common, Subject, profile};
-
-struct Tpftl;
-
-impl Subject for Tpftl {
-    type Policy = Nodes;
-    fn start(chip: Chip, config: &FtlConfig, how: Start) -> Result<PagedFtl<Nodes>, FtlError> {
-        new(chip, config, how)
-    }
-}
+use crate::families::paged::tests::{self as common, profile};
 
 const SMALL: (&str, &str) = ("tpftl.cache", "256");
 
 #[test]
 fn what_was_written_is_read_back() {
-    common::cached_map_agrees_with_a_model::<Tpftl>(SMALL);
+    common::cached_map_agrees_with_a_model(new, SMALL);
 }
 
 #[test]
 fn every_placement_keeps_what_it_must() {
-    common::every_placement_keeps_what_it_must::<Tpftl>();
+    common::every_placement_keeps_what_it_must(new);
 }
 
 #[test]
 fn it_survives_cuts_anywhere() {
-    common::cached_map_survives_cuts::<Tpftl>(SMALL);
+    common::cached_map_survives_cuts(new, SMALL);
 }
 
 mod cache {

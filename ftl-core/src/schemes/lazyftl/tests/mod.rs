@@ -4,7 +4,7 @@ mod paper;
 use super::*;
 use crate::block_table::State;
 use crate::families::paged::tests::{
-    self as common, Subject, assert_sound, config, content, profile, read, write,
+    self as common, assert_sound, config, content, profile, read, write,
 };
 use crate::families::paged::{HOST, MAP, map_pages};
 use crate::ftl::Ftl;
@@ -14,23 +14,14 @@ use crate::{Lpn, Start};
 use nand_model::store::{MemStore, OobOnlyStore};
 use nand_model::{BlockFault, Cause, Fault, FaultPlan, Nanos, Pbn, SplitMix};
 
-struct LazyFtl;
-
-impl Subject for LazyFtl {
-    type Policy = WholePages;
-    fn start(chip: Chip, config: &FtlConfig, how: Start) -> Result<Lazy, FtlError> {
-        new(chip, config, how)
-    }
-}
-
 type Lazy = PagedFtl<WholePages>;
 
 fn format(profile: Profile, config: &FtlConfig) -> Lazy {
-    common::format::<LazyFtl>(profile, config)
+    common::format(new, profile, config)
 }
 
 fn remount(ftl: Lazy, config: &FtlConfig) -> Lazy {
-    common::remount::<LazyFtl>(ftl, config)
+    common::remount(new, ftl, config)
 }
 
 fn agrees_with_a_model(
@@ -40,8 +31,7 @@ fn agrees_with_a_model(
     seed: u64,
     params: &[(&str, &str)],
 ) {
-    let converts =
-        common::agrees_with_a_model::<LazyFtl>(profile, logical_pages, steps, seed, params);
+    let converts = common::agrees_with_a_model(new, profile, logical_pages, steps, seed, params);
     assert!(converts > 100, "{converts} converts");
 }
 
@@ -52,7 +42,7 @@ fn survives_cuts(
     cuts: u64,
     params: &[(&str, &str)],
 ) -> u64 {
-    common::survives_cuts::<LazyFtl>(profile, logical_pages, seed, cuts, params)
+    common::survives_cuts(new, profile, logical_pages, seed, cuts, params)
 }
 
 #[test]
@@ -129,7 +119,7 @@ fn slc_survives_cuts_anywhere() {
 
 #[test]
 fn every_placement_keeps_what_it_must() {
-    common::every_placement_keeps_what_it_must::<LazyFtl>();
+    common::every_placement_keeps_what_it_must(new);
 }
 
 /// Returns the paper's device with few blocks.
