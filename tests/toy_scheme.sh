@@ -1,5 +1,5 @@
 #!/bin/bash
-# Adds the scheme that docs/SCHEMES.md shows, and that of docs/examples/my-scheme, in a copy of the tree: a folder and a line in the table each.
+# Adds the schemes docs/examples/toy-scheme.rs and docs/examples/my-scheme in a copy of the tree: a folder and a line in the table each.
 # Runs the battery of every scheme on them.
 # usage: toy_scheme.sh [SUITE...]     suites of tests/tests; without any, all but those that need no scheme
 set -euo pipefail
@@ -15,8 +15,7 @@ cd "$tree"
 
 schemes=ftl-core/src/schemes
 mkdir $schemes/toy
-# shellcheck disable=SC2016 # backquotes of Markdown
-sed -n '/^```rust$/,/^```$/{/^```/!p}' docs/SCHEMES.md > $schemes/toy/mod.rs
+cp docs/examples/toy-scheme.rs $schemes/toy/mod.rs
 mkdir $schemes/my_scheme
 sed 's/ftl_core::/crate::/; s/^pub const/pub(super) const/; s/^pub struct/pub(super) struct/' docs/examples/my-scheme/src/lib.rs > $schemes/my_scheme/mod.rs
 sed -i 's/^mod nftl1;/mod my_scheme;\n&/; s/^mod tpftl;/mod toy;\n&/; s/^    pagemap::SCHEME,/&\n    my_scheme::SCHEME,\n    toy::SCHEME,/' $schemes/mod.rs

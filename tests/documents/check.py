@@ -26,7 +26,6 @@ FOREIGN = {
     "_netdev": "an option of fstab",
     "ftld_end": "a label of a udev rule",
     "gc.fre_threshold": "a typing error whose message is shown",
-    "ftl-core/src/schemes/toy/mod.rs": "the example of docs/SCHEMES.md, which tests/toy_scheme.sh writes",
 }
 # Stands for something else: NAME, N, ..., TARGET/, *.json, a brace.
 PLACEHOLDER = re.compile(r"(?<![A-Za-z])[A-Z][A-Z0-9_]*(?![a-z])|\.\.\.|…|[*<>{}$%]")
