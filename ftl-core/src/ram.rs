@@ -26,7 +26,7 @@ pub struct RamParam {
     pub key: &'static str,
     /// Its range of values.
     pub range: RamRange,
-    /// Percent of the RAM that it may take from what is left when its turn comes.
+    /// Percent of the remaining RAM that it may take; parameters take theirs in order.
     pub share_percent: u64,
 }
 

@@ -12,7 +12,7 @@ INTERVAL_NS = 10_000_000
 
 @dataclass(frozen=True)
 class Device:
-    """One plane of one die, so that no simulator has a choice of where to stripe a page."""
+    """One plane of one die, so that no simulator can stripe pages."""
 
     blocks: int
     pages_per_block: int

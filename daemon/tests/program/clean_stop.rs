@@ -7,7 +7,7 @@ use nand_model::SplitMix;
 use nix::sys::signal::Signal;
 use std::time::Duration;
 
-/// What everybody says of how the image was closed. Starts a daemon on it last, which is returned.
+/// Whether each command and metric calls the shutdown clean; last a new daemon, which it returns.
 fn verdicts(host: &Host) -> (Vec<(&'static str, bool)>, Daemon) {
     let mut said = vec![
         (

@@ -148,7 +148,7 @@ impl Profile {
 }
 
 impl Profile {
-    /// A suspension that takes as long as what it suspends is none.
+    /// Checks that a suspension is shorter than the operation that it suspends.
     fn check_suspend(&self) -> Result<(), String> {
         let Suspend {
             erase_ns,

@@ -251,7 +251,7 @@ impl Rig {
         self.scheme.start(chip, &self.config, Start::Mount)
     }
 
-    /// The same, called `name` in a case's path, changed by `change`.
+    /// Applies `change`, and adds `name` to the path of the rig's cases.
     pub fn variant(mut self, name: &str, change: impl FnOnce(&mut Rig)) -> Rig {
         self.variant = format!("/{name}");
         change(&mut self);

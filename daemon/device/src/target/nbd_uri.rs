@@ -1,7 +1,7 @@
 //! NBD addresses: a place to listen and the name of an export, as text and as values.
 //!
-//! Always true: what is shown is read back as the same address. Nothing is opened here, so power
-//! failure does not matter.
+//! The text of an address parses to the same address. Nothing is opened here, so power failure does
+//! not matter.
 
 use percent_encoding::{
     AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, percent_encode,

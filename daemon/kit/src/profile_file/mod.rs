@@ -37,8 +37,8 @@ pub fn find(text: &str) -> Result<Profile, Failure> {
     )))
 }
 
-/// Returns the first line of their texts in which two devices differ, as the key. An image's number
-/// of blocks follows from its size unless the profile fixes it, and the source is no figure.
+/// Returns the first key whose values differ between two devices. The source is not compared, nor a
+/// number of blocks that follows from an image's size.
 pub fn first_difference(has: &Profile, asked: &Profile) -> Option<String> {
     let text = |device: &Profile| to_toml(&device.named(device.name, ""));
     let (has, asked) = (text(has), text(asked));

@@ -222,7 +222,7 @@ fn every_path_of_a_row_is_a_column() {
         leaves(&row, "", &mut found);
         assert!(found.len() > 100);
         for (path, value) in found {
-            // Of what is null in one row, another has parts.
+            // A value that is null in this row may be an object in another: its parts are columns.
             let below = format!("{path}.");
             match heads.iter().position(|head| *head == path) {
                 Some(at) => assert_eq!(line[at], value, "{path}"),

@@ -90,7 +90,7 @@ impl<P: Policy> PagedMap<P> {
         let geometry = space.geometry();
         let is_there =
             geometry.contains(named) && space.table.state(geometry.block_of(named)) == State::Full;
-        // A blank page here was never programmed, though its program succeeded: reads of it fail.
+        // Reads of a blank page here fail: its program reported success without an effect.
         if !is_there || window.begun[geometry.block_of(named).index()] <= upto {
             return Ok(is_there);
         }

@@ -107,7 +107,7 @@ fn a_batch_is_split_by_shard_and_keeps_its_order_in_each() {
     assert_eq!(seen, [6, 4, 3, 5], "a later write of a page counts");
     first.calls();
     second.calls();
-    // One with bytes on both is no part of a batch; what is before it and behind it is.
+    // A write with bytes on both shards is executed alone; the writes around it are batches.
     let data = vec![7; 2 * PAGE];
     let page = PAGE as u64;
     let writes = [(0, &data[..]), (3 * page, &data), (5 * page, &data)];
