@@ -184,11 +184,15 @@ class Facts:
     @cached_property
     def labels(self):
         """Metric -> label -> values, from the catalogue of docs/METRICS.md, which a test holds to the code."""
-        rows = re.findall(r"^\| `(ftld_\w+)` \| \w+ \| ([^|]*) \|", (self.root / "docs/METRICS.md").read_text(), re.M)
-        return {
-            name: {label: set(values.split()) for label, values in re.findall(r"`(\w+)`(?:: ([^;]*))?", cell)}
-            for name, cell in rows
-        }
+        text = re.sub(r"\n  +", " ", (self.root / "docs/METRICS.md").read_text())
+        labels, shared = {}, {}
+        for name, keys, meaning in re.findall(r"^- `(ftld_\w+)(?:\{([\w,]+)\})?`(.*)$", text, re.M):
+            own = {label: set(values.split()) for label, values in re.findall(r"`(\w+)`: ([^;.]*)", meaning)}
+            # Values are listed at a label's first metric, and again where they differ.
+            labels[name] = {label: own.get(label) or shared.get(label, set()) for label in filter(None, keys.split(","))}
+            for label, values in own.items():
+                shared.setdefault(label, values)
+        return labels
 
     @cached_property
     def records(self):

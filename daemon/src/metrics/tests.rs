@@ -6,10 +6,9 @@ use crate::record::RecordingView;
 use crate::service_counters::ServiceCounters;
 use crate::status::StatusSnapshot;
 use crate::volume::write_cache::{CacheView, CutCounts};
-use crate::volume::{BlockMap, EventsView, FlashSnapshot, HostView, Wear};
-use ftl_core::{EventKind, EventTotals, RamEntry, RamPart, SchemeStats};
-use nand_model::{Counters, Profile};
-use std::collections::BTreeSet;
+use crate::volume::{BlockMap, EventsView};
+use ftl_core::{EventKind, EventTotals, RamEntry, RamPart};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
@@ -367,44 +366,82 @@ fn remaining_writes_are_the_rated_erases_left_over_write_amplification() {
     assert_eq!(remaining(&view), 0.0);
 }
 
-/// Returns the row of a family in docs/METRICS.md.
-fn row(family: &Family) -> String {
-    let labels = family.labels.iter().map(|label| match label.values {
-        [] => format!("`{}`", label.name),
-        values => format!("`{}`: {}", label.name, values.join(" ")),
-    });
-    format!(
-        "| `{}` | {} | {} | {} |",
+/// Values of a label at the first family that has it.
+type Listed = BTreeMap<&'static str, &'static [&'static str]>;
+
+/// Returns the item of a family in docs/METRICS.md. `listed` has the values that items above list.
+fn item(family: &Family, listed: &mut Listed) -> String {
+    let labels: Vec<_> = family.labels.iter().map(|label| label.name).collect();
+    let mut values = Vec::new();
+    for label in family
+        .labels
+        .iter()
+        .filter(|label| !label.values.is_empty())
+    {
+        let differs = listed.get(label.name) != Some(&label.values);
+        listed.entry(label.name).or_insert(label.values);
+        if differs {
+            values.push(format!("`{}`: {}", label.name, label.values.join(" ")));
+        }
+    }
+    let braced = |labels: String| match labels.as_str() {
+        "" => String::new(),
+        _ => format!("{{{labels}}}"),
+    };
+    let text = format!(
+        "- `{}{}`{}: {} {}",
         family.name,
-        family.kind.name(),
-        labels.collect::<Vec<_>>().join("; "),
-        family.help
-    )
+        braced(labels.join(",")),
+        if family.kind == Kind::Histogram {
+            " (histogram)"
+        } else {
+            ""
+        },
+        family.help,
+        values.join("; ") + if values.is_empty() { "" } else { "." },
+    );
+    folded(&text)
 }
 
-/// Returns the document with the catalogue's table replaced by `rows`.
-fn with_table(document: &str, rows: &[String]) -> String {
-    let head = "|---|---|---|---|\n";
+/// Breaks an item into lines of at most 100 columns.
+fn folded(text: &str) -> String {
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for word in text.split_whitespace() {
+        if !line.is_empty() && line.len() + 1 + word.len() > 100 {
+            lines.push(std::mem::replace(&mut line, format!("  {word}")));
+        } else {
+            let gap = if line.is_empty() { "" } else { " " };
+            line += &format!("{gap}{word}");
+        }
+    }
+    lines.push(line);
+    lines.join("\n")
+}
+
+/// Returns the document with the catalogue's list replaced by `items`.
+fn with_list(document: &str, items: &[String]) -> String {
     let section = document.find("\n## Catalogue\n").expect("the section");
-    let begin = section + document[section..].find(head).expect("the table") + head.len();
-    let end = begin
-        + document[begin..]
-            .find("\n\n")
-            .expect("the end of the table");
+    let begin = section + document[section..].find("\n- ").expect("the list") + 1;
+    let end = begin + document[begin..].find("\n\n").expect("the end of the list");
     format!(
         "{}{}{}",
         &document[..begin],
-        rows.join("\n"),
+        items.join("\n"),
         &document[end..]
     )
 }
 
-/// `FTLD_CATALOGUE=write` writes the table of docs/METRICS.md; otherwise it must be current.
+/// `FTLD_CATALOGUE=write` writes the list of docs/METRICS.md; otherwise it must be current.
 #[test]
 fn the_document_lists_exactly_the_catalogue() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/METRICS.md");
     let document = std::fs::read_to_string(path).unwrap();
-    let wanted = with_table(&document, &CATALOG.iter().map(row).collect::<Vec<_>>());
+    let mut listed = Listed::new();
+    let items: Vec<_> = CATALOG
+        .iter()
+        .map(|family| item(family, &mut listed))
+        .collect();
+    let wanted = with_list(&document, &items);
     if std::env::var("FTLD_CATALOGUE").is_ok_and(|value| value == "write") {
         return std::fs::write(path, wanted).unwrap();
     }
@@ -416,12 +453,29 @@ fn the_document_lists_exactly_the_catalogue() {
 }
 
 #[test]
-fn a_stale_table_is_replaced_and_nothing_else() {
-    let document =
-        |rows: &str| format!("# M\n\n## Catalogue\n\n|---|---|---|---|\n{rows}\n\nEnd\n");
-    let rows = ["| `a` |".to_owned(), "| `b` |".to_owned()];
+fn a_stale_list_is_replaced_and_nothing_else() {
+    let document = |items: &str| format!("# M\n\n## Catalogue\n\n{items}\n\n- End\n");
+    let items = ["- `a`".to_owned(), "- `b`".to_owned()];
     assert_eq!(
-        with_table(&document("| `c` |"), &rows),
-        document("| `a` |\n| `b` |")
+        with_list(&document("- `c`"), &items),
+        document("- `a`\n- `b`")
+    );
+}
+
+#[test]
+fn an_item_repeats_no_values_and_fits_its_lines() {
+    let mut listed = Listed::new();
+    let items: Vec<_> = CATALOG
+        .iter()
+        .map(|family| item(family, &mut listed))
+        .collect();
+    let with = |values: &str| items.iter().filter(|item| item.contains(values)).count();
+    assert_eq!((with("`event`: gc"), with("{event}")), (1, 3));
+    assert!(with("`op`: read") > 1 && with("`state`: ") > 1);
+    assert!(
+        items
+            .iter()
+            .flat_map(|item| item.lines())
+            .all(|line| line.len() <= 100)
     );
 }

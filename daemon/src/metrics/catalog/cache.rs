@@ -19,7 +19,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_write_cache_dirty_bytes",
         kind: Kind::Gauge,
         labels: &[],
-        help: "Bytes in the write cache that are not on the flash yet.",
+        help: "Dirty bytes of the write cache.",
         fill: |view, to| to.value(&[], to_f64(view.flash.cache.dirty_bytes)),
     },
     Family {
@@ -45,14 +45,14 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_write_cache_failed_write_backs_total",
         kind: Kind::Counter,
         labels: &[],
-        help: "Write-backs that the flash or the host refused; their data stays in the write cache.",
+        help: "Write-backs that failed; their data stays in the write cache.",
         fill: |view, to| to.value(&[], to_f64(view.flash.cache.failed_write_backs)),
     },
     Family {
         name: "ftld_write_cache_write_through",
         kind: Kind::Gauge,
         labels: &[],
-        help: "1 while no volatile cache is announced, so that every write waits until it is durable.",
+        help: "1 while no volatile cache is announced, and every write waits until it is durable.",
         fill: |view, to| to.value(&[], f64::from(u8::from(view.flash.cache.write_through))),
     },
     Family {

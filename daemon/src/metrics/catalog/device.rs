@@ -38,14 +38,14 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_device_capacity_bytes",
         kind: Kind::Gauge,
         labels: &[],
-        help: "Bytes the host sees.",
+        help: "Capacity of the block device.",
         fill: |view, to| to.value(&[], to_f64(view.facts.size)),
     },
     Family {
         name: "ftld_overprovisioning_ratio",
         kind: Kind::Gauge,
         labels: &[],
-        help: "Raw flash beyond what the host sees, by what it sees; mapping, reserve and bad blocks included.",
+        help: "Raw flash minus capacity, divided by capacity; mapping, reserve and bad blocks included.",
         fill: |view, to| {
             to.value(
                 &[],
@@ -95,7 +95,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_device_read_only",
         kind: Kind::Gauge,
         labels: &[label("reason", &["requested", "worn_out", "failed"])],
-        help: "Whether writes are refused, 0 or 1 for each possible reason.",
+        help: "Whether writes are refused, 0 or 1 per reason.",
         fill: |view, to| {
             let one_if = |yes: bool| f64::from(u8::from(yes));
             to.value(&["requested"], one_if(view.facts.read_only));
@@ -107,7 +107,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_device_writes_failing",
         kind: Kind::Gauge,
         labels: &[label("reason", &["disk_full", "host_error"])],
-        help: "Whether the host's storage refuses writes of the image, 0 or 1 for each possible reason.",
+        help: "Whether the host's storage refuses writes of the image, 0 or 1 per reason.",
         fill: |view, to| {
             let one_if = |full: bool| {
                 view.writes_failing
@@ -128,7 +128,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_snapshot_age_seconds",
         kind: Kind::Gauge,
         labels: &[],
-        help: "Age of the flash snapshot; it is published ten times a second, so that a scrape takes no lock.",
+        help: "Age of the flash snapshot, which is published ten times a second.",
         fill: |view, to| to.value(&[], view.flash.taken.elapsed().as_secs_f64()),
     },
 ];

@@ -22,7 +22,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_recovery_clean",
         kind: Kind::Gauge,
         labels: &[],
-        help: "1 if the last shutdown of the image was clean, as `ftld inspect` shows it too; 0 after a crash or a power cut.",
+        help: "1 if the last shutdown of the image was clean; 0 after a crash or a power cut.",
         fill: |view, to| to.value(&[], f64::from(u8::from(view.facts.was_clean))),
     },
     Family {

@@ -58,7 +58,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_nand_copybacks_total",
         kind: Kind::Counter,
         labels: &[],
-        help: "Flash pages copied inside a plane; each also counts as a read and a program.",
+        help: "Flash pages copied inside a plane; each also counts as read and program.",
         fill: |view, to| to.value(&[], to_f64(view.flash.counters.copybacks)),
     },
     Family {
@@ -131,7 +131,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_faults_injected_total",
         kind: Kind::Counter,
         labels: &[label("kind", INJECTIONS)],
-        help: "Faults injected by `ftld inject`: cuts, blocks, pages, and requests that a fault has hit.",
+        help: "Faults injected by `ftld inject`: cuts, blocks, pages, requests.",
         fill: |view, to| {
             INJECTIONS
                 .iter()
@@ -143,7 +143,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_write_amplification_ratio",
         kind: Kind::Gauge,
         labels: &[],
-        help: "Data bytes programmed per byte the host wrote, since the daemon started; 0 before the first write.",
+        help: "Data bytes programmed per byte the host wrote since the start; 0 before the first write.",
         fill: |view, to| to.value(&[], view.write_amplification().unwrap_or(0.0)),
     },
 ];

@@ -112,7 +112,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_host_ios_in_flight",
         kind: Kind::Gauge,
         labels: BY_OP,
-        help: "Host requests in flight: their sum is the queue depth of the volume.",
+        help: "Host requests in flight; their sum is the queue depth.",
         fill: |view, to| {
             Op::VARIANTS
                 .iter()
@@ -123,7 +123,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_host_io_duration_seconds",
         kind: Kind::Histogram,
         labels: BY_OP,
-        help: "Wall-clock time of a host request, waits for the lock, for syncs and for the emulated flash included.",
+        help: "Wall-clock time of a host request, all waits included.",
         fill: |view, to| {
             Op::VARIANTS
                 .iter()
@@ -145,7 +145,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_image_sync_duration_seconds",
         kind: Kind::Histogram,
         labels: &[],
-        help: "Time that a FLUSH or FUA write waited for the image to reach the host's storage.",
+        help: "Time that a FLUSH or FUA write waited for the sync of the image.",
         fill: |view, to| to.histogram(&[], &view.host.sync),
     },
 ];

@@ -22,7 +22,7 @@ pub(super) const FAMILIES: &[Family] = &[
             "result",
             &["accepted", "evicted", "refused", "dropped"],
         )],
-        help: "NBD connections accepted, and of those: evicted for a newer one, refused, dropped for a violation.",
+        help: "NBD connections accepted; some of them evicted for a newer one, refused, or dropped for a violation.",
         fill: |view, to| {
             to.value(&["accepted"], to_f64(view.nbd.accepted));
             to.value(&["evicted"], to_f64(view.nbd.evicted));

@@ -24,7 +24,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_recording_waits_total",
         kind: Kind::Counter,
         labels: &[],
-        help: "Requests that waited because 32 MiB of entries were not in the recording yet.",
+        help: "Requests that waited until fewer than 32 MiB of entries were unwritten.",
         fill: |view, to| to.value(&[], count(view, |recording| recording.waits)),
     },
     Family {

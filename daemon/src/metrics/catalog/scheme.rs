@@ -61,7 +61,7 @@ pub(super) const FAMILIES: &[Family] = &[
             label("op", &["read", "write"]),
             label("result", &["hit", "miss"]),
         ],
-        help: "Mapping lookups of host pages that read no flash, and those that read flash; 0 if the whole map is in RAM.",
+        help: "Mapping lookups for host pages, where a hit reads no flash; 0 if the whole map is in RAM.",
         fill: |view, to| {
             let stats = &view.flash.scheme;
             for (op, of) in [("read", stats.lookups_read), ("write", stats.lookups_write)] {
@@ -74,7 +74,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_map_cache_entries",
         kind: Kind::Gauge,
         labels: &[],
-        help: "Entries or mapping pages in the map cache, by the scheme's own unit; 0 without a cache.",
+        help: "Entries or mapping pages in the map cache; 0 without a cache.",
         fill: |view, to| to.value(&[], ram_entries(view, RamPart::MapCache)),
     },
     Family {

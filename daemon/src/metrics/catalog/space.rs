@@ -19,7 +19,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_pages",
         kind: Kind::Gauge,
         labels: &[label("state", &["valid", "free", "other"])],
-        help: "Flash pages: valid, in free blocks, and all others; the states add up to all pages.",
+        help: "Flash pages: valid, in free blocks, and all others.",
         fill: |view, to| {
             let (geometry, scheme) = (view.facts.geometry(), &view.flash.scheme);
             let free = u64::from(scheme.blocks.free) * u64::from(geometry.pages_per_block);

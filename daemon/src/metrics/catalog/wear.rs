@@ -59,7 +59,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_endurance_used_ratio",
         kind: Kind::Gauge,
         labels: &[],
-        help: "Mean erases of the good blocks as a share of the rated ones; above 1 the flash is beyond its rating.",
+        help: "Mean erases of the good blocks divided by the rated erases; can exceed 1.",
         fill: |view, to| {
             to.value(
                 &[],
@@ -78,7 +78,7 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "ftld_block_erase_distribution_blocks",
         kind: Kind::Gauge,
         labels: &[label("at_most", &BOUND_NAMES)],
-        help: "Good blocks with at most this many erases; a state that can fall, not a histogram of events.",
+        help: "Good blocks with at most this many erases; a value can fall.",
         fill: |view, to| {
             let mut below = 0;
             for (bound, count) in BOUND_NAMES.iter().zip(view.flash.wear.distribution) {
