@@ -1,6 +1,6 @@
 #!/bin/bash
 # Pages that need no kernel module of ours, line by line as they stand there: the column NBD of docs/TUTORIAL.md, as root and without
-# root; docs/LESSON_RESEARCH.md with the cells of docs/REPLAY.md that it names; the recipe of docs/RESCUE.md. tests/guest/readme.sh
+# root; docs/LESSON_RESEARCH.md with the cells of docs/REPLAY.md that it names; the recipe of docs/LIMITS.md. tests/guest/readme.sh
 # has the column ublk.
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -59,7 +59,7 @@ done > cells.py
 step "the cells of docs/REPLAY.md" env MPLBACKEND=Agg /usr/bin/python3 cells.py
 at_least "cells of the sweep that they print" "$(grep -cE '^[0-9]+ .*zipf' "$SCRATCH/step.log")" 16
 
-# docs/RESCUE.md: three pages of an image are lost, every other one is saved.
+# docs/LIMITS.md: three pages of an image are lost, every other one is saved.
 mkdir "$SCRATCH/rescue" && cd "$SCRATCH/rescue" || exit
 step "a file system to lose" bash -c 'truncate -s 64M disk.img && mkfs.ext4 -q disk.img &&
   head -c 20M /dev/urandom > data && debugfs -w -R "write data data" disk.img &&
@@ -70,7 +70,7 @@ typed() {
   echo "${1//\/var\/lib\/ftld/$FTLD_STATE_DIR}"
   case $1 in "ftld check"*) echo '[ $? = 8 ]' ;; esac
 }
-page_play rescue 8 0 "$root/docs/RESCUE.md" "## When an image is damaged"
+page_play rescue 8 0 "$root/docs/LIMITS.md" "## When an image is damaged"
 same "bytes saved" "$(stat -c %s saved.raw)" $((64 << 20))
 same "pages that are zeros" "$(cmp -l saved.raw disk.img | awk '$1 > 4096 { if ($2 != 0) exit 1; page[int(($1 - 1) / 4096)] } END { print length(page) }')" 3
 step "nothing stays mounted" test -z "$(grep "$SCRATCH" /proc/mounts)"

@@ -95,7 +95,7 @@ pub fn check(dirs: &Dirs, image: &OsStr, as_json: bool) -> Result<(), Failure> {
         n => Err(Failure::new(
             Exit::Damaged,
             format!(
-                "{}: {}; save what can be read with --read-only, see \"When an image is damaged\" in docs/RESCUE.md",
+                "{}: {}; save what can be read with --read-only, see \"When an image is damaged\" in docs/LIMITS.md",
                 path.display(),
                 counted(to_u64(n), "finding")
             ),
