@@ -1,6 +1,6 @@
 //! Catalogue of all metrics: name, kind, labels, help, and source of the values. The only place in
-//! the code that names a metric. The table of docs/METRICS.md is generated from it; a test fails when
-//! the table is stale.
+//! the code that names a metric. The list of docs/METRICS.md is generated from it; a test fails when
+//! the list is stale.
 //!
 //! Invariants: prefix `ftld_`, base units (seconds, bytes, ratios from 0 to 1), `_total` on
 //! counters. A counter never decreases while the daemon lives. A label with a closed list of values
