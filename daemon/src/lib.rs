@@ -25,9 +25,9 @@ mod top;
 #[cfg(test)]
 use ftld_device::fresh_status;
 use ftld_device::{
-    aging, background, config, device, faults, flash_device, inject, instance, method, options,
-    pages, pause, preset, record, service_counters, shutdown, stack, stall, status, sys, target,
-    transport, volume,
+    aging, background, config, counters, device, faults, flash_device, inject, instance, method,
+    options, pages, pause, preset, record, service_counters, shutdown, stack, stall, status, sys,
+    target, transport, volume,
 };
 use ftld_kit::{
     convert, duration, failure, interrupt, output, path_json, private_lock, profile_file, quote,

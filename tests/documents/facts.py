@@ -178,8 +178,7 @@ class Facts:
 
     @cached_property
     def metrics(self):
-        catalogue = [text for name, text in self.sources.items() if name.startswith("daemon/src/metrics/")]
-        return {name for text in catalogue for name in re.findall(r'name: "(ftld_\w+)"', text)}
+        return set(self.labels)
 
     @cached_property
     def labels(self):

@@ -4,12 +4,12 @@
 
 use ftl_core::schemes::Scheme;
 use ftl_core::{FtlConfig, Params, Start};
+use ftld_battery::rig::Cells;
 use ftld_device::config::Latency;
 use ftld_device::device::{BlockDevice, FlushOf};
 use ftld_device::inject::{BitErrors, Injection};
 use ftld_device::stack::{CacheUse, close_stores, volume_on};
 use ftld_device::volume::Volume;
-use ftld_battery::rig::Cells;
 use ftld_host_disk::SimDisk;
 use nand_model::store::Access;
 use nand_model::{Chip, ImageSpec, SplitMix};

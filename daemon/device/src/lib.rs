@@ -13,6 +13,7 @@
 pub mod aging;
 pub mod background;
 pub mod config;
+pub mod counters;
 pub mod device;
 pub mod faults;
 pub mod flash_device;

@@ -39,7 +39,7 @@ fn collect(family: &Family, view: &StatusSnapshot) -> MetricFamily {
         device: &view.facts.name,
         collected,
     };
-    (family.fill)(view, &mut page);
+    family.source.fill(family.labels, view, &mut page);
     page.collected
 }
 

@@ -86,7 +86,7 @@ fn samples<'t>(text: &'t str, family: &'t Family) -> impl Iterator<Item = (&'t s
 #[test]
 fn every_label_combination_exists_from_the_start_and_counters_begin_at_0() {
     let text = render(&fresh());
-    for family in CATALOG {
+    for family in &*CATALOG {
         let found: Vec<_> = samples(&text, family).collect();
         let mut wanted = vec![String::new()];
         for label in family
@@ -142,7 +142,7 @@ fn names_and_help_follow_the_rules() {
         labels,
         help,
         ..
-    } in CATALOG
+    } in &*CATALOG
     {
         assert!(
             name.starts_with("ftld_")

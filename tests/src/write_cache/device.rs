@@ -2,11 +2,11 @@
 
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{FtlConfig, Params, Start};
+use ftld_battery::rig::Cells;
 use ftld_device::config::Latency;
 use ftld_device::stack::{CacheUse, close_stores, volume_on};
 use ftld_device::volume::Volume;
 use ftld_device::volume::write_cache::{CacheOptions, Model};
-use ftld_battery::rig::Cells;
 use ftld_host_disk::SimDisk;
 use nand_model::store::Access;
 use nand_model::{Chip, Geometry, ImageSpec, Profile, SplitMix, Striping};

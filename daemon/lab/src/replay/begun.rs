@@ -8,6 +8,7 @@ use super::measure::{Response, Responses};
 use super::row::{Counts, Erases, MapCache, Optimum, Requests, Stalls};
 use super::sim::Sim;
 use crate::convert::{index, to_f64};
+use crate::counters::SchemeCounters;
 use crate::method::ResponseUnit;
 use ftl_core::{Ftl, Lookups, SchemeStats, StallTotals};
 use nand_model::{Cause, Counters, Nanos, PageTimes, Profile};
@@ -117,22 +118,8 @@ pub(super) fn write_stalls(begun: &SchemeStats, done: &SchemeStats) -> BTreeMap<
 }
 
 pub(super) fn counts(begun: &SchemeStats, done: &SchemeStats) -> Counts {
-    assert!(
-        done.gc_runs >= begun.gc_runs && done.gc_pages_moved >= begun.gc_pages_moved,
-        "GC runs and the pages they moved only grow"
-    );
     Counts {
-        gc_runs: done.gc_runs - begun.gc_runs,
-        gc_pages_moved: done.gc_pages_moved - begun.gc_pages_moved,
-        wear_moves: done.wear_moves - begun.wear_moves,
-        refreshes: done.refreshes - begun.refreshes,
-        switch_merges: done.switch_merges - begun.switch_merges,
-        partial_merges: done.partial_merges - begun.partial_merges,
-        full_merges: done.full_merges - begun.full_merges,
-        converts: done.converts - begun.converts,
-        convert_map_pages: done.convert_map_pages - begun.convert_map_pages,
-        map_lookup_steps: done.map_lookup_steps - begun.map_lookup_steps,
-        checkpoints: done.checkpoints - begun.checkpoints,
+        counters: SchemeCounters::between(begun, done),
         mapped_pages: done.mapped_pages,
         free_blocks: done.blocks.free,
     }

@@ -10,13 +10,12 @@ use super::provenance::Run;
 use super::ram::ram;
 use super::recording;
 use super::row;
-use super::row::{
-    Busy, Collected, ConvertCost, Device, Operations, Requests, Row, SCHEMA, WriteAmplification,
-};
+use super::row::{Busy, Collected, ConvertCost, Device, Requests, Row, SCHEMA, WriteAmplification};
 use super::sim::Sim;
 use crate::aging::Conditioned;
 use crate::config::{ImageRequirements, NewDevice, usage};
 use crate::convert::to_u64;
+use crate::counters::Operations;
 use crate::failure::Failure;
 use crate::flash_device::FlashDevice;
 use crate::method::ResponseUnit;

@@ -37,8 +37,8 @@ pub use provenance::{Run, set_revision};
 pub use ram::{Ram, RamPart};
 pub(crate) use report::trace_format;
 pub use row::{
-    Busy, Collected, ConvertCost, Counts, Device, Erases, MapCache, Operations, Optimum, Requests,
-    Row, SCHEMA, Stalls, WriteAmplification,
+    Busy, Collected, ConvertCost, Counts, Device, Erases, MapCache, Optimum, Requests, Row, SCHEMA,
+    Stalls, WriteAmplification,
 };
 pub use short::{Short, run_short};
 pub use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate};

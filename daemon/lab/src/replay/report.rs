@@ -2,8 +2,9 @@
 
 use super::job::Arrival;
 use super::measure::Response;
-use super::row::{Operations, Requests, Row, TAXES};
+use super::row::{Requests, Row, TAXES};
 use crate::convert::to_f64;
+use crate::counters::Operations;
 use crate::method::ResponseUnit;
 use crate::size::show_size;
 use nand_model::Cause;
@@ -93,7 +94,7 @@ pub(super) fn table(row: &Row) -> String {
         &format!("{:.2}", erases.stddev),
         "",
     );
-    let counts = &row.scheme_stats;
+    let counts = &row.scheme_stats.counters;
     let merges = [
         counts.switch_merges,
         counts.partial_merges,

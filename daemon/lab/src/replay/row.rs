@@ -6,7 +6,8 @@ use super::provenance::Run;
 use super::ram::Ram;
 use crate::aging::Conditioned;
 use crate::convert::{index, to_f64, to_u64};
-use nand_model::{Cause, Counters, OpCounts};
+use crate::counters::{Operations, SchemeCounters};
+use nand_model::{Cause, Counters};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -132,21 +133,6 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Flash operations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Operations {
-    /// Page reads.
-    pub reads: u64,
-    /// Partial reads: the OOB area or another part of a page.
-    pub partial_reads: u64,
-    /// Page programs.
-    pub programs: u64,
-    /// Programs of the OOB area alone.
-    pub oob_programs: u64,
-    /// Block erases.
-    pub erases: u64,
-}
-
 /// Die busy time by operation, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Busy {
@@ -255,31 +241,12 @@ pub struct MapCache {
     pub hit_ratio: Option<f64>,
 }
 
-/// Counters of the scheme.
+/// Counters and gauges of the scheme.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// GC runs.
-    pub gc_runs: u64,
-    /// Pages relocated by GC.
-    pub gc_pages_moved: u64,
-    /// Blocks moved to level wear.
-    pub wear_moves: u64,
-    /// Blocks refreshed.
-    pub refreshes: u64,
-    /// Log blocks that became data blocks without copies.
-    pub switch_merges: u64,
-    /// Log blocks that became data blocks after their missing pages were copied into them.
-    pub partial_merges: u64,
-    /// Logical blocks whose newest pages were copied into another block.
-    pub full_merges: u64,
-    /// Conversions.
-    pub converts: u64,
-    /// Mapping pages written by conversions.
-    pub convert_map_pages: u64,
-    /// Steps of mapping lookups in RAM, in schemes that count them; each takes `timing.ram`.
-    pub map_lookup_steps: u64,
-    /// Checkpoints.
-    pub checkpoints: u64,
+    /// Those of the measurement.
+    #[serde(flatten)]
+    pub counters: SchemeCounters,
     /// Logical pages that hold data at the end.
     pub mapped_pages: u64,
     /// Erased blocks at the end.
@@ -360,24 +327,6 @@ impl Busy {
     /// Returns the sum over all operations, ns.
     pub(crate) fn total(&self) -> f64 {
         to_f64(self.read) + to_f64(self.program) + to_f64(self.erase)
-    }
-}
-
-impl Operations {
-    pub(super) fn between(begun: &OpCounts, done: &OpCounts) -> Operations {
-        assert!(
-            done.reads >= begun.reads
-                && done.programs >= begun.programs
-                && done.erases >= begun.erases,
-            "flash operations only grow: {begun:?}, then {done:?}"
-        );
-        Operations {
-            reads: done.reads - begun.reads,
-            partial_reads: done.partial_reads - begun.partial_reads,
-            programs: done.programs - begun.programs,
-            oob_programs: done.oob_programs - begun.oob_programs,
-            erases: done.erases - begun.erases,
-        }
     }
 }
 

@@ -5,9 +5,10 @@
 //! one window.
 
 use super::measure::{Response, Sides};
-use super::row::{Operations, by_cause};
+use super::row::by_cause;
 use super::sim::{Pages, Sim};
 use crate::convert::to_f64;
+use crate::counters::Operations;
 use crate::failure::Failure;
 use crate::output::print;
 use nand_model::{Counters, Nanos};

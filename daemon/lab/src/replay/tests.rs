@@ -1,5 +1,6 @@
 use super::*;
 use crate::convert::to_u64;
+use crate::counters::Operations;
 use crate::device::{BlockDevice, FlushOf};
 use crate::record::{NewRecording, Recorded, Recorder, head_of};
 use nand_model::SplitMix;

@@ -1,7 +1,8 @@
 //! Device: identity and state.
 
-use super::{Family, Kind, label, page_bytes};
+use super::{Family, Kind, Source, gauge, gauges, label, list, page_bytes};
 use crate::convert::to_f64;
+use crate::volume::WritesFailing;
 
 pub(super) const FAMILIES: &[Family] = &[
     Family {
@@ -9,7 +10,9 @@ pub(super) const FAMILIES: &[Family] = &[
         kind: Kind::Gauge,
         labels: &[label("version", &[]), label("arch", &[])],
         help: "The program that serves the device; always 1.",
-        fill: |_, to| to.value(&[env!("CARGO_PKG_VERSION"), std::env::consts::ARCH], 1.0),
+        source: Source::Labelled(|_, to| {
+            to.value(&[env!("CARGO_PKG_VERSION"), std::env::consts::ARCH], 1.0)
+        }),
     },
     Family {
         name: "ftld_device_info",
@@ -21,7 +24,7 @@ pub(super) const FAMILIES: &[Family] = &[
             label("profile", &[]),
         ],
         help: "Properties of the device; always 1.",
-        fill: |view, to| {
+        source: Source::Labelled(|view, to| {
             let facts = &view.facts;
             to.value(
                 &[
@@ -32,103 +35,76 @@ pub(super) const FAMILIES: &[Family] = &[
                 ],
                 1.0,
             );
-        },
+        }),
     },
-    Family {
-        name: "ftld_device_capacity_bytes",
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "Capacity of the block device.",
-        fill: |view, to| to.value(&[], to_f64(view.facts.size)),
-    },
-    Family {
-        name: "ftld_overprovisioning_ratio",
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "Raw flash minus capacity, divided by capacity; mapping, reserve and bad blocks included.",
-        fill: |view, to| {
-            to.value(
-                &[],
-                to_f64(view.facts.raw_bytes()) / to_f64(view.facts.size.max(1)) - 1.0,
-            );
-        },
-    },
-    Family {
-        name: "ftld_nand_capacity_bytes",
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "Data bytes of the raw flash, bad blocks included.",
-        fill: |view, to| to.value(&[], to_f64(view.facts.raw_bytes())),
-    },
-    Family {
-        name: "ftld_nand_page_bytes",
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "Data bytes of a flash page.",
-        fill: |view, to| to.value(&[], page_bytes(view)),
-    },
-    Family {
-        name: "ftld_nand_block_pages",
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "Pages of a flash block.",
-        fill: |view, to| to.value(&[], f64::from(view.facts.geometry().pages_per_block)),
-    },
-    Family {
-        name: "ftld_nand_dies",
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "Dies of the flash; each executes one operation at a time.",
-        fill: |view, to| to.value(&[], f64::from(view.facts.dies())),
-    },
-    Family {
-        name: "ftld_device_start_time_seconds",
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "When the instance started, in Unix time.",
-        fill: |view, to| {
+    gauge(
+        "ftld_device_capacity_bytes",
+        "Capacity of the block device.",
+        |view| to_f64(view.facts.size),
+    ),
+    gauge(
+        "ftld_overprovisioning_ratio",
+        "Raw flash minus capacity, divided by capacity; mapping, reserve and bad blocks included.",
+        |view| to_f64(view.facts.raw_bytes()) / to_f64(view.facts.size.max(1)) - 1.0,
+    ),
+    gauge(
+        "ftld_nand_capacity_bytes",
+        "Data bytes of the raw flash, bad blocks included.",
+        |view| to_f64(view.facts.raw_bytes()),
+    ),
+    gauge(
+        "ftld_nand_page_bytes",
+        "Data bytes of a flash page.",
+        page_bytes,
+    ),
+    gauge("ftld_nand_block_pages", "Pages of a flash block.", |view| {
+        f64::from(view.facts.geometry().pages_per_block)
+    }),
+    gauge(
+        "ftld_nand_dies",
+        "Dies of the flash; each executes one operation at a time.",
+        |view| f64::from(view.facts.dies()),
+    ),
+    gauge(
+        "ftld_device_start_time_seconds",
+        "When the instance started, in Unix time.",
+        |view| {
             let since = view.facts.started.duration_since(std::time::UNIX_EPOCH);
-            to.value(&[], since.unwrap_or_default().as_secs_f64());
+            since.unwrap_or_default().as_secs_f64()
         },
-    },
-    Family {
-        name: "ftld_device_read_only",
-        kind: Kind::Gauge,
-        labels: &[label("reason", &["requested", "worn_out", "failed"])],
-        help: "Whether writes are refused, 0 or 1 per reason.",
-        fill: |view, to| {
-            let one_if = |yes: bool| f64::from(u8::from(yes));
-            to.value(&["requested"], one_if(view.facts.read_only));
-            to.value(&["worn_out"], one_if(view.flash.scheme.read_only.is_some()));
-            to.value(&["failed"], one_if(view.failure.is_some()));
+    ),
+    gauges(
+        "ftld_device_read_only",
+        &[label("reason", &["requested", "worn_out", "failed"])],
+        "Whether writes are refused, 0 or 1 per reason.",
+        |view| {
+            list(
+                [
+                    view.facts.read_only,
+                    view.flash.scheme.read_only.is_some(),
+                    view.failure.is_some(),
+                ]
+                .map(u64::from),
+            )
         },
-    },
-    Family {
-        name: "ftld_device_writes_failing",
-        kind: Kind::Gauge,
-        labels: &[label("reason", &["disk_full", "host_error"])],
-        help: "Whether the host's storage refuses writes of the image, 0 or 1 per reason.",
-        fill: |view, to| {
-            let one_if = |full: bool| {
-                view.writes_failing
-                    .is_some_and(|failing| failing.is_disk_full() == full)
-            };
-            to.value(&["disk_full"], f64::from(u8::from(one_if(true))));
-            to.value(&["host_error"], f64::from(u8::from(one_if(false))));
+    ),
+    gauges(
+        "ftld_device_writes_failing",
+        &[label("reason", &["disk_full", "host_error"])],
+        "Whether the host's storage refuses writes of the image, 0 or 1 per reason.",
+        |view| {
+            let is_full = view.writes_failing.map(WritesFailing::is_disk_full);
+            list([is_full == Some(true), is_full == Some(false)].map(u64::from))
         },
-    },
-    Family {
-        name: "ftld_device_paused",
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "Whether the device is paused, 0 or 1.",
-        fill: |view, to| to.value(&[], f64::from(u8::from(view.paused.is_some()))),
-    },
-    Family {
-        name: "ftld_snapshot_age_seconds",
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "Age of the flash snapshot, which is published ten times a second.",
-        fill: |view, to| to.value(&[], view.flash.taken.elapsed().as_secs_f64()),
-    },
+    ),
+    gauge(
+        "ftld_device_paused",
+        "Whether the device is paused, 0 or 1.",
+        |view| f64::from(u8::from(view.paused.is_some())),
+    ),
+    gauge(
+        "ftld_snapshot_age_seconds",
+        "Age of the flash snapshot, which is published ten times a second.",
+        |view| view.flash.taken.elapsed().as_secs_f64(),
+    ),
 ];

@@ -1,67 +1,52 @@
 //! Host: requests and latencies.
 
-use super::{ADDRESSED, BY_ADDRESSED, BY_OP, ERRNOS, Family, Kind, OPS, label};
+use super::{
+    ADDRESSED, BY_ADDRESSED, BY_OP, ERRNOS, Family, Kind, OPS, Source, counter, counters, gauges,
+    label, list,
+};
 use crate::convert::to_f64;
 use crate::volume::{ErrorClass, Op, SIZE_BOUNDS};
 use strum::VariantArray;
 
 pub(super) const FAMILIES: &[Family] = &[
-    Family {
-        name: "ftld_host_ios_total",
-        kind: Kind::Counter,
-        labels: BY_OP,
-        help: "Host requests that succeeded.",
-        fill: |view, to| {
-            Op::VARIANTS
-                .iter()
-                .for_each(|&op| to.value(&[op.name()], to_f64(view.host.of(op).completed)))
-        },
-    },
-    Family {
-        name: "ftld_host_delayed_ios_total",
-        kind: Kind::Counter,
-        labels: BY_OP,
-        help: "Host requests that succeeded and were delayed until their emulated completion.",
-        fill: |view, to| {
-            Op::VARIANTS
-                .iter()
-                .for_each(|&op| to.value(&[op.name()], to_f64(view.host.of(op).delayed)))
-        },
-    },
-    Family {
-        name: "ftld_host_read_bytes_total",
-        kind: Kind::Counter,
-        labels: &[],
-        help: "Bytes the host read.",
-        fill: |view, to| to.value(&[], to_f64(view.host.of(Op::Read).bytes)),
-    },
-    Family {
-        name: "ftld_host_written_bytes_total",
-        kind: Kind::Counter,
-        labels: &[],
-        help: "Bytes the host wrote.",
-        fill: |view, to| to.value(&[], to_f64(view.host.of(Op::Write).bytes)),
-    },
-    Family {
-        name: "ftld_host_discarded_bytes_total",
-        kind: Kind::Counter,
-        labels: &[],
-        help: "Bytes the host trimmed.",
-        fill: |view, to| to.value(&[], to_f64(view.host.of(Op::Trim).bytes)),
-    },
-    Family {
-        name: "ftld_host_zeroed_bytes_total",
-        kind: Kind::Counter,
-        labels: &[],
-        help: "Bytes the host set to zero by WRITE ZEROES.",
-        fill: |view, to| to.value(&[], to_f64(view.host.of(Op::WriteZeroes).bytes)),
-    },
+    counters(
+        "ftld_host_ios_total",
+        BY_OP,
+        "Host requests that succeeded.",
+        |view| list(view.host.ops.map(|of| of.completed)),
+    ),
+    counters(
+        "ftld_host_delayed_ios_total",
+        BY_OP,
+        "Host requests that succeeded and were delayed until their emulated completion.",
+        |view| list(view.host.ops.map(|of| of.delayed)),
+    ),
+    counter(
+        "ftld_host_read_bytes_total",
+        "Bytes the host read.",
+        |view| to_f64(view.host.of(Op::Read).bytes),
+    ),
+    counter(
+        "ftld_host_written_bytes_total",
+        "Bytes the host wrote.",
+        |view| to_f64(view.host.of(Op::Write).bytes),
+    ),
+    counter(
+        "ftld_host_discarded_bytes_total",
+        "Bytes the host trimmed.",
+        |view| to_f64(view.host.of(Op::Trim).bytes),
+    ),
+    counter(
+        "ftld_host_zeroed_bytes_total",
+        "Bytes the host set to zero by WRITE ZEROES.",
+        |view| to_f64(view.host.of(Op::WriteZeroes).bytes),
+    ),
     Family {
         name: "ftld_host_io_size_bytes",
         kind: Kind::Histogram,
         labels: BY_ADDRESSED,
         help: "Size of the host requests that succeeded.",
-        fill: |view, to| {
+        source: Source::Labelled(|view, to| {
             for op in ADDRESSED {
                 let of = view.host.of(op);
                 to.classes(
@@ -71,32 +56,25 @@ pub(super) const FAMILIES: &[Family] = &[
                     to_f64(of.bytes),
                 );
             }
-        },
+        }),
     },
-    Family {
-        name: "ftld_host_fua_ios_total",
-        kind: Kind::Counter,
-        labels: &[],
-        help: "Host requests executed with FUA; each also counts as a FLUSH.",
-        fill: |view, to| to.value(&[], to_f64(view.host.fua)),
-    },
-    Family {
-        name: "ftld_host_unaligned_ios_total",
-        kind: Kind::Counter,
-        labels: BY_ADDRESSED,
-        help: "Host requests that cover a flash page only partly.",
-        fill: |view, to| {
-            ADDRESSED
-                .iter()
-                .for_each(|&op| to.value(&[op.name()], to_f64(view.host.of(op).unaligned)))
-        },
-    },
+    counter(
+        "ftld_host_fua_ios_total",
+        "Host requests executed with FUA; each also counts as a FLUSH.",
+        |view| to_f64(view.host.fua),
+    ),
+    counters(
+        "ftld_host_unaligned_ios_total",
+        BY_ADDRESSED,
+        "Host requests that cover a flash page only partly.",
+        |view| list(ADDRESSED.map(|op| view.host.of(op).unaligned)),
+    ),
     Family {
         name: "ftld_host_io_errors_total",
         kind: Kind::Counter,
         labels: &[label("op", OPS), label("errno", ERRNOS)],
         help: "Host requests that failed.",
-        fill: |view, to| {
+        source: Source::Labelled(|view, to| {
             for (op, class) in Op::VARIANTS
                 .iter()
                 .flat_map(|op| ErrorClass::VARIANTS.iter().map(move |class| (op, class)))
@@ -106,46 +84,33 @@ pub(super) const FAMILIES: &[Family] = &[
                     to_f64(view.host.of(*op).errors[class.index()]),
                 );
             }
-        },
+        }),
     },
-    Family {
-        name: "ftld_host_ios_in_flight",
-        kind: Kind::Gauge,
-        labels: BY_OP,
-        help: "Host requests in flight; their sum is the queue depth.",
-        fill: |view, to| {
-            Op::VARIANTS
-                .iter()
-                .for_each(|&op| to.value(&[op.name()], to_f64(view.host.of(op).in_flight)))
-        },
-    },
+    gauges(
+        "ftld_host_ios_in_flight",
+        BY_OP,
+        "Host requests in flight; their sum is the queue depth.",
+        |view| list(view.host.ops.map(|of| of.in_flight)),
+    ),
     Family {
         name: "ftld_host_io_duration_seconds",
         kind: Kind::Histogram,
         labels: BY_OP,
         help: "Wall-clock time of a host request, all waits included.",
-        fill: |view, to| {
-            Op::VARIANTS
-                .iter()
-                .for_each(|&op| to.histogram(&[op.name()], &view.host.of(op).wall))
-        },
+        source: Source::Times(|of| &of.wall),
     },
     Family {
         name: "ftld_device_io_duration_seconds",
         kind: Kind::Histogram,
         labels: BY_OP,
         help: "Time a host request took on the emulated flash.",
-        fill: |view, to| {
-            Op::VARIANTS
-                .iter()
-                .for_each(|&op| to.histogram(&[op.name()], &view.host.of(op).emulated))
-        },
+        source: Source::Times(|of| &of.emulated),
     },
     Family {
         name: "ftld_image_sync_duration_seconds",
         kind: Kind::Histogram,
         labels: &[],
         help: "Time that a FLUSH or FUA write waited for the sync of the image.",
-        fill: |view, to| to.histogram(&[], &view.host.sync),
+        source: Source::Labelled(|view, to| to.histogram(&[], &view.host.sync)),
     },
 ];

@@ -1,6 +1,6 @@
-//! Catalogue of all metrics: name, kind, labels, help, and source of the values. The only place in
-//! the code that names a metric. The list of docs/METRICS.md is generated from it; a test fails when
-//! the list is stale.
+//! Catalogue of all metrics: name, kind, labels, help, and source of the values. Metrics have their
+//! names here, and in [`crate::counters`] those which rows and status have, too. The table of docs/METRICS.md is generated from it; a test fails when
+//! the table is stale.
 //!
 //! Invariants: prefix `ftld_`, base units (seconds, bytes, ratios from 0 to 1), `_total` on
 //! counters. A counter never decreases while the daemon lives. A label with a closed list of values
@@ -22,11 +22,13 @@ mod space;
 mod wear;
 
 use crate::convert::to_f64;
+use crate::counters::{Operations, SchemeCounters};
 use crate::inject::Kind as Injection;
 use crate::status::StatusSnapshot;
-use crate::volume::{ErrorClass, HistogramView, Op};
-use ftl_core::{EventKind, EventTotals};
+use crate::volume::{ErrorClass, HistogramView, Op, OpView};
+use ftl_core::{EventKind, SchemeStats};
 use nand_model::{Cause, Fault, OpCounts};
+use std::sync::LazyLock;
 use strum::{IntoStaticStr, VariantNames};
 
 /// Kind of a metric.
@@ -68,8 +70,91 @@ pub struct Family {
     pub labels: &'static [Label],
     /// One sentence.
     pub help: &'static str,
-    /// Fills in the values.
-    pub(super) fill: fn(&StatusSnapshot, &mut dyn Sink),
+    /// Source of the values.
+    pub(super) source: Source,
+}
+
+/// Source of a family's values.
+#[derive(Clone, Copy)]
+pub(super) enum Source {
+    /// One value.
+    Value(fn(&StatusSnapshot) -> f64),
+    /// A counter of the scheme.
+    Scheme(fn(&SchemeStats) -> u64),
+    /// A counter of the flash, by cause.
+    Cause(fn(&OpCounts) -> u64),
+    /// A value for each value of the only label, in its order.
+    Each(fn(&StatusSnapshot) -> Vec<f64>),
+    /// Durations of host requests, by operation.
+    Times(fn(&OpView) -> &HistogramView),
+    /// Values with labels.
+    Labelled(fn(&StatusSnapshot, &mut dyn Sink)),
+}
+
+impl Source {
+    /// Gives the values to their receiver.
+    pub(super) fn fill(self, labels: &[Label], view: &StatusSnapshot, to: &mut dyn Sink) {
+        let mut each = |values: Vec<f64>| {
+            let names = labels[0].values.iter();
+            names
+                .zip(values)
+                .for_each(|(name, value)| to.value(&[name], value));
+        };
+        match self {
+            Source::Value(of) => to.value(&[], of(view)),
+            Source::Scheme(of) => to.value(&[], to_f64(of(&view.flash.scheme))),
+            Source::Cause(of) => each(by_cause(view, |ops| to_f64(of(ops)))),
+            Source::Each(of) => each(of(view)),
+            Source::Times(of) => {
+                for (op, view) in OPS.iter().zip(&view.host.ops) {
+                    to.histogram(&[op], of(view));
+                }
+            }
+            Source::Labelled(fill) => fill(view, to),
+        }
+    }
+}
+
+const fn gauge(name: &'static str, help: &'static str, of: fn(&StatusSnapshot) -> f64) -> Family {
+    family(name, Kind::Gauge, &[], help, Source::Value(of))
+}
+
+const fn counter(name: &'static str, help: &'static str, of: fn(&StatusSnapshot) -> f64) -> Family {
+    family(name, Kind::Counter, &[], help, Source::Value(of))
+}
+
+const fn gauges(
+    name: &'static str,
+    labels: &'static [Label],
+    help: &'static str,
+    of: fn(&StatusSnapshot) -> Vec<f64>,
+) -> Family {
+    family(name, Kind::Gauge, labels, help, Source::Each(of))
+}
+
+const fn counters(
+    name: &'static str,
+    labels: &'static [Label],
+    help: &'static str,
+    of: fn(&StatusSnapshot) -> Vec<f64>,
+) -> Family {
+    family(name, Kind::Counter, labels, help, Source::Each(of))
+}
+
+const fn family(
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [Label],
+    help: &'static str,
+    source: Source,
+) -> Family {
+    Family {
+        name,
+        kind,
+        labels,
+        help,
+        source,
+    }
 }
 
 /// Receiver of a family's values; label values come in the order of its labels.
@@ -112,6 +197,7 @@ const BY_CAUSE: &[Label] = &[label("cause", &CAUSES)];
 const BY_OP: &[Label] = &[label("op", OPS)];
 const BY_ADDRESSED: &[Label] = &[label("op", &["read", "write", "discard", "write_zeroes"])];
 const BY_EVENT: &[Label] = &[label("event", &EVENTS)];
+
 const BY_STATE: &[Label] = &[label(
     "state",
     &[
@@ -126,62 +212,61 @@ const BY_STATE: &[Label] = &[label(
     ],
 )];
 
-/// The families of every part, in output order.
-const PARTS: [&[Family]; 13] = [
-    device::FAMILIES,
-    host::FAMILIES,
-    cache::FAMILIES,
-    flash::FAMILIES,
-    space::FAMILIES,
-    gc::FAMILIES,
-    wear::FAMILIES,
-    shards::FAMILIES,
-    scheme::FAMILIES,
-    durability::FAMILIES,
-    nbd::FAMILIES,
-    recording::FAMILIES,
-    service::FAMILIES,
-];
-
 /// Every family, in output order.
-pub const CATALOG: &[Family] = &joined::<{ count() }>();
+pub static CATALOG: LazyLock<Vec<Family>> = LazyLock::new(|| {
+    let operations = Operations::METRICS.iter();
+    let operations: Vec<_> = operations
+        .map(|of| {
+            family(
+                of.metric,
+                Kind::Counter,
+                BY_CAUSE,
+                of.help,
+                Source::Cause(of.of),
+            )
+        })
+        .collect();
+    let scheme = SchemeCounters::METRICS.iter();
+    let scheme: Vec<_> = scheme
+        .map(|of| {
+            family(
+                of.metric,
+                Kind::Counter,
+                &[],
+                of.help,
+                Source::Scheme(of.of),
+            )
+        })
+        .collect();
+    [
+        device::FAMILIES,
+        host::FAMILIES,
+        cache::FAMILIES,
+        &operations,
+        flash::FAMILIES,
+        space::FAMILIES,
+        gc::FAMILIES,
+        &scheme,
+        wear::FAMILIES,
+        shards::FAMILIES,
+        scheme::FAMILIES,
+        durability::FAMILIES,
+        nbd::FAMILIES,
+        recording::FAMILIES,
+        service::FAMILIES,
+    ]
+    .concat()
+});
 
-const fn count() -> usize {
-    let (mut count, mut part) = (0, 0);
-    while part < PARTS.len() {
-        count += PARTS[part].len();
-        part += 1;
-    }
-    count
+fn by_cause(view: &StatusSnapshot, value: impl Fn(&OpCounts) -> f64) -> Vec<f64> {
+    let causes = Cause::ALL.iter();
+    causes
+        .map(|cause| value(view.flash.counters.of(*cause)))
+        .collect()
 }
 
-const fn joined<const N: usize>() -> [Family; N] {
-    let mut all = [PARTS[0][0]; N];
-    let (mut next, mut part) = (0, 0);
-    while part < PARTS.len() {
-        let mut i = 0;
-        while i < PARTS[part].len() {
-            all[next] = PARTS[part][i];
-            next += 1;
-            i += 1;
-        }
-        part += 1;
-    }
-    assert!(next == N, "the catalogue has each family once");
-    all
-}
-
-fn events(view: &StatusSnapshot, to: &mut dyn Sink, value: impl Fn(&EventTotals) -> f64) {
-    EVENTS
-        .iter()
-        .zip(&view.flash.events)
-        .for_each(|(event, totals)| to.value(&[event], value(totals)));
-}
-
-fn by_cause(view: &StatusSnapshot, to: &mut dyn Sink, value: impl Fn(&OpCounts) -> f64) {
-    Cause::ALL
-        .iter()
-        .for_each(|&cause| to.value(&[cause.name()], value(view.flash.counters.of(cause))));
+fn list<const N: usize>(counts: [u64; N]) -> Vec<f64> {
+    counts.map(to_f64).to_vec()
 }
 
 fn page_bytes(view: &StatusSnapshot) -> f64 {

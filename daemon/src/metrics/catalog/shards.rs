@@ -1,7 +1,7 @@
 //! Each chip of a device with several shards, beside the sums of the other families. A device of one
 //! chip has shard 0.
 
-use super::{Family, Kind, Sink, label};
+use super::{Family, counters, gauge, gauges, label};
 use crate::convert::to_f64;
 use crate::status::StatusSnapshot;
 use crate::volume::FlashSnapshot;
@@ -11,52 +11,47 @@ const NUMBERS: [&str; 16] = [
     "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15",
 ];
 
-fn each(view: &StatusSnapshot, to: &mut dyn Sink, value: impl Fn(&FlashSnapshot) -> f64) {
-    let shards = NUMBERS.iter().zip(&view.flash_by_shard);
-    shards.for_each(|(number, flash)| to.value(&[number], value(flash)));
+fn each(view: &StatusSnapshot, value: fn(&FlashSnapshot) -> f64) -> Vec<f64> {
+    view.flash_by_shard
+        .iter()
+        .map(|flash| value(flash))
+        .collect()
 }
 
 pub(super) const FAMILIES: &[Family] = &[
-    Family {
-        name: "ftld_shards",
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "Chips of the device, between which its bytes are striped.",
-        fill: |view, to| to.value(&[], f64::from(view.facts.shards)),
-    },
-    Family {
-        name: "ftld_shard_pages_programmed_total",
-        kind: Kind::Counter,
-        labels: &[label("shard", &NUMBERS)],
-        help: "Flash page programs of a shard.",
-        fill: |view, to| each(view, to, |flash| to_f64(flash.counters.total().programs)),
-    },
-    Family {
-        name: "ftld_shard_pages_read_total",
-        kind: Kind::Counter,
-        labels: &[label("shard", &NUMBERS)],
-        help: "Flash page reads of a shard.",
-        fill: |view, to| each(view, to, |flash| to_f64(flash.counters.total().reads)),
-    },
-    Family {
-        name: "ftld_shard_blocks_erased_total",
-        kind: Kind::Counter,
-        labels: &[label("shard", &NUMBERS)],
-        help: "Block erases of a shard.",
-        fill: |view, to| each(view, to, |flash| to_f64(flash.counters.total().erases)),
-    },
-    Family {
-        name: "ftld_shard_free_blocks",
-        kind: Kind::Gauge,
-        labels: &[label("shard", &NUMBERS)],
-        help: "Free blocks of a shard.",
-        fill: |view, to| each(view, to, |flash| f64::from(flash.scheme.blocks.free)),
-    },
-    Family {
-        name: "ftld_shard_block_erases_avg",
-        kind: Kind::Gauge,
-        labels: &[label("shard", &NUMBERS)],
-        help: "Mean erases of the good blocks of a shard.",
-        fill: |view, to| each(view, to, |flash| flash.wear.mean),
-    },
+    gauge(
+        "ftld_shards",
+        "Chips of the device, between which its bytes are striped.",
+        |view| f64::from(view.facts.shards),
+    ),
+    counters(
+        "ftld_shard_pages_programmed_total",
+        &[label("shard", &NUMBERS)],
+        "Flash page programs of a shard.",
+        |view| each(view, |flash| to_f64(flash.counters.total().programs)),
+    ),
+    counters(
+        "ftld_shard_pages_read_total",
+        &[label("shard", &NUMBERS)],
+        "Flash page reads of a shard.",
+        |view| each(view, |flash| to_f64(flash.counters.total().reads)),
+    ),
+    counters(
+        "ftld_shard_blocks_erased_total",
+        &[label("shard", &NUMBERS)],
+        "Block erases of a shard.",
+        |view| each(view, |flash| to_f64(flash.counters.total().erases)),
+    ),
+    gauges(
+        "ftld_shard_free_blocks",
+        &[label("shard", &NUMBERS)],
+        "Free blocks of a shard.",
+        |view| each(view, |flash| f64::from(flash.scheme.blocks.free)),
+    ),
+    gauges(
+        "ftld_shard_block_erases_avg",
+        &[label("shard", &NUMBERS)],
+        "Mean erases of the good blocks of a shard.",
+        |view| each(view, |flash| flash.wear.mean),
+    ),
 ];

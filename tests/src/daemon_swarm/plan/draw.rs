@@ -2,8 +2,8 @@
 
 use super::{ALL, Action, Ask, DaemonEnd, Plan, Verb, WIRES};
 use ftl_core::schemes::SCHEMES;
-use ftld_device::volume::write_cache::{CacheOptions, Model};
 use ftld_battery::rig::{Cells, has_param};
+use ftld_device::volume::write_cache::{CacheOptions, Model};
 use ftld_host_disk::{Crash, End, Freeze};
 use nand_model::{SplitMix, Striping};
 

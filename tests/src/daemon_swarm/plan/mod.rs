@@ -5,8 +5,8 @@ mod scenes;
 mod text;
 
 use ftl_core::schemes::Scheme;
-use ftld_device::volume::write_cache::CacheOptions;
 use ftld_battery::rig::Cells;
+use ftld_device::volume::write_cache::CacheOptions;
 use ftld_host_disk::{Crash, End, Freeze};
 use nand_model::Striping;
 

@@ -1,8 +1,8 @@
 //! Text form of plans.
 
 use super::{Action, Ask, DaemonEnd, Plan, VERBS, WIRES};
-use ftld_device::volume::write_cache::CacheOptions;
 use ftld_battery::rig::Cells;
+use ftld_device::volume::write_cache::CacheOptions;
 use ftld_host_disk::{Crash, End, Freeze};
 use nand_model::Striping;
 use std::fmt;

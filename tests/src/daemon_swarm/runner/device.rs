@@ -3,11 +3,11 @@
 use crate::daemon_swarm::gate::{Gate, Unblocked};
 use crate::daemon_swarm::plan::Plan;
 use ftl_core::{FtlConfig, Params, Start};
+use ftld_battery::rig::has_param;
 use ftld_device::config::Latency;
 use ftld_device::device::BlockDevice;
 use ftld_device::stack::{CacheUse, close_stores, volume_on};
 use ftld_device::volume::Volume;
-use ftld_battery::rig::has_param;
 use ftld_host_disk::SimDisk;
 use nand_model::store::Access;
 use nand_model::{Chip, Geometry, ImageSpec, Profile};
