@@ -6,17 +6,21 @@
 //! `{"command":"pause","action":{"pause":30}}`, `{"command":"mark","text":"…"}`. An answer contains the result or `{"error": "…",
 //! "exit": 1}`. The server closes connections that send too much or too slowly.
 
+#[cfg(test)]
+mod tests;
+
 use crate::failure::{Exit, Failure};
 use crate::inject::{Injected, Injection};
 use crate::instance::Dirs;
-use crate::observed::StatusSource;
-use crate::pause::PauseCommand;
+use crate::pause::{PauseAnswer, PauseCommand};
+use crate::status::{Status, StatusSource};
 use crate::sys;
 use crate::target::SOCKET_PATH_MAX;
 use crate::transport::holders::Users;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -76,6 +80,22 @@ impl Request {
     }
 }
 
+/// Answer to a request that failed or was none.
+#[derive(Debug, Deserialize, Serialize)]
+struct Refusal {
+    error: String,
+    exit: i32,
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Refusal {
+        Refusal {
+            exit: failure.exit.code().into(),
+            error: failure.message,
+        }
+    }
+}
+
 /// Requests over the socket that change the instance. One whose client has left is not executed.
 #[derive(Debug)]
 pub enum ControlCommand {
@@ -98,7 +118,7 @@ pub enum ControlCommand {
         /// Command to run.
         action: PauseCommand,
         /// Receives the result of the command.
-        answer: oneshot::Sender<Result<Value, Failure>>,
+        answer: oneshot::Sender<Result<PauseAnswer, Failure>>,
     },
 }
 
@@ -192,15 +212,10 @@ async fn connection(
         let command = request.as_ref().map_or("invalid", Request::name);
         observed.service().note_control(command);
         let answer = match request {
-            Ok(request) => handle_request(request, &*observed, &asked)
-                .await
-                .unwrap_or_else(
-                    |failure| json!({"error": failure.message, "exit": failure.exit.code()}),
-                ),
-            Err(error) => {
-                json!({"error": format!("not a request: {error}"), "exit": Exit::Usage.code()})
-            }
+            Ok(request) => handle_request(request, &*observed, &asked).await,
+            Err(error) => Err(Failure::usage(format!("not a request: {error}"))),
         };
+        let answer = answer.unwrap_or_else(|failure| json(Refusal::from(failure)));
         write.write_all(format!("{answer}\n").as_bytes()).await?;
         if !line.ends_with('\n') {
             return Ok(());
@@ -222,32 +237,28 @@ async fn handle_request(
     asked: &mpsc::Sender<ControlCommand>,
 ) -> Result<Value, Failure> {
     match request {
-        Request::Status {} => Ok(observed.view().json()),
-        Request::Mark { text } => observed.mark(&text),
+        Request::Status {} => Ok(observed.view().status().json()),
+        Request::Mark { text } => observed.mark(&text).map(json),
         Request::Stop { force } => {
             let (answer, told) = oneshot::channel();
-            let holders = pass_on(asked, ControlCommand::Stop { force, answer }, told).await?;
-            Ok(json!(holders))
+            let stop = ControlCommand::Stop { force, answer };
+            Ok(json(pass_on(asked, stop, told).await?))
         }
         Request::Pause { action } => {
             let (answer, told) = oneshot::channel();
-            pass_on(asked, ControlCommand::Pause { action, answer }, told).await?
+            let pause = ControlCommand::Pause { action, answer };
+            pass_on(asked, pause, told).await?.map(json)
         }
         Request::Inject { fault } => {
             let (answer, told) = oneshot::channel();
-            let Injected {
-                kind,
-                count,
-                text,
-                mut facts,
-                ..
-            } = pass_on(asked, ControlCommand::Inject { fault, answer }, told).await??;
-            facts["kind"] = kind.name().into();
-            facts["count"] = count.into();
-            facts["text"] = text.into();
-            Ok(facts)
+            let inject = ControlCommand::Inject { fault, answer };
+            Ok(json(pass_on(asked, inject, told).await??))
         }
     }
+}
+
+fn json(answer: impl Serialize) -> Value {
+    serde_json::to_value(answer).expect("an answer is plain data")
 }
 
 /// Sends a command to the instance's main loop and waits for the answer.
@@ -274,8 +285,19 @@ pub(crate) fn not_permitted(dirs: &Dirs, name: &str) -> Failure {
 /// Sends a request to a running instance. Exit 3 if there is none, or if it ends before it answers.
 ///
 /// # Errors
-/// No instance of this name answers, or it refuses the request.
-pub fn ask(dirs: &Dirs, name: &str, request: &Request) -> Result<Value, Failure> {
+/// No instance of this name answers, it refuses the request, or it is of another version.
+pub fn ask<A: DeserializeOwned>(dirs: &Dirs, name: &str, request: &Request) -> Result<A, Failure> {
+    let answer = answer(dirs, name, request)?;
+    serde_json::from_value(answer).map_err(|error| {
+        Failure::failed(format!(
+            "instance {name:?} is of another version of ftld, its answer has another form: {error}; use its \
+             version, or start it again with this one"
+        ))
+    })
+}
+
+/// Sends a request to a running instance and returns its answer in any form.
+pub(crate) fn answer(dirs: &Dirs, name: &str, request: &Request) -> Result<Value, Failure> {
     let path = dirs.control(name);
     let not_running = |error: std::io::Error| match error.kind() {
         ErrorKind::PermissionDenied => not_permitted(dirs, name),
@@ -318,21 +340,18 @@ pub fn ask(dirs: &Dirs, name: &str, request: &Request) -> Result<Value, Failure>
             "instance {name:?} gave no sensible answer: {error}"
         ))
     })?;
-    match answer.get("error").and_then(Value::as_str) {
-        None => Ok(answer),
-        Some(error) => {
-            let exit = answer["exit"]
-                .as_i64()
-                .and_then(|code| i32::try_from(code).ok())
-                .map_or(Exit::Failed, Exit::from_code);
+    match Refusal::deserialize(&answer) {
+        Err(_) => Ok(answer),
+        Ok(Refusal { error, exit }) => {
+            let exit = Exit::from_code(exit);
             Err(Failure::new(exit, format!("instance {name:?}: {error}")))
         }
     }
 }
 
 /// Returns the status of the instance behind a control socket, without blocking the runtime;
-/// `None` if it does not answer.
-pub(crate) async fn status(path: &Path) -> Option<Value> {
+/// `None` if it does not answer, or is of another version.
+pub(crate) async fn status(path: &Path) -> Option<Status> {
     let mut stream = UnixStream::connect(path).await.ok()?;
     let request = serde_json::to_string(&Request::Status {}).ok()?;
     stream
@@ -343,186 +362,4 @@ pub(crate) async fn status(path: &Path) -> Option<Value> {
     let mut reader = tokio::io::BufReader::new(stream.take(STATUS_MAX));
     reader.read_line(&mut answer).await.ok()?;
     serde_json::from_str(&answer).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::metrics::tests::Still;
-
-    #[tokio::test]
-    async fn every_line_is_counted_by_its_command() {
-        let still = Arc::new(Still::default());
-        let (asked, mut commands) = mpsc::channel(1);
-        drop(tokio::spawn(async move {
-            while commands.recv().await.is_some() {}
-        }));
-        let (server, mut client) = UnixStream::pair().unwrap();
-        let served = connection(server, still.clone(), asked);
-        let ask = async move {
-            for line in [
-                r#"{"command":"status"}"#,
-                r#"{"command":"pause","action":"resume"}"#,
-                r#"{"command":"stop"}"#,
-                r#"{"command":"status"}"#,
-                r#"{"command":"mark","text":"here"}"#,
-                "stop",
-            ] {
-                client
-                    .write_all(format!("{line}\n").as_bytes())
-                    .await
-                    .unwrap();
-            }
-            client.shutdown().await.unwrap();
-            let mut answers = String::new();
-            client.read_to_string(&mut answers).await.unwrap();
-            assert_eq!(answers.lines().count(), 6, "{answers}");
-        };
-        tokio::join!(async { served.await.unwrap() }, ask);
-        assert_eq!(still.service.view().control, [2, 1, 0, 1, 1, 1]);
-    }
-
-    /// Starts a server on a pair of sockets with one client.
-    fn served() -> (
-        UnixStream,
-        impl Future<Output = std::io::Result<()>>,
-        mpsc::Receiver<ControlCommand>,
-    ) {
-        let (asked, commands) = mpsc::channel(1);
-        let (server, client) = UnixStream::pair().unwrap();
-        let still: Arc<dyn StatusSource> = Arc::new(Still::default());
-        (client, connection(server, still, asked), commands)
-    }
-
-    /// A daemon that stood still finds the commands of clients that have given up.
-    #[tokio::test]
-    async fn a_command_whose_client_has_left_is_not_executed() {
-        let (mut client, server, mut commands) = served();
-        client.write_all(b"{\"command\":\"stop\"}\n").await.unwrap();
-        drop(client);
-        let ended = tokio::time::timeout(Duration::from_secs(5), server).await;
-        ended.expect("it waits for an answer").unwrap();
-        assert!(commands.try_recv().is_err(), "it left before it was read");
-        // One that only ended its requests waits for the answer.
-        let (mut client, server, mut commands) = served();
-        client.write_all(b"{\"command\":\"stop\"}\n").await.unwrap();
-        client.shutdown().await.unwrap();
-        let (served, command) = tokio::join!(server, async {
-            let command = commands.recv().await.unwrap();
-            assert!(!command.is_abandoned());
-            let ControlCommand::Stop { answer, .. } = command else {
-                panic!("a stop")
-            };
-            answer.send(Users::default()).unwrap();
-        });
-        let ((), ()) = (served.unwrap(), command);
-        // One that leaves while its command waits for its turn.
-        let (answer, told) = oneshot::channel();
-        let command = ControlCommand::Stop {
-            force: false,
-            answer,
-        };
-        assert!(!command.is_abandoned());
-        drop(told);
-        assert!(command.is_abandoned());
-    }
-
-    /// An instance that ends closes the connections that it has not answered yet.
-    #[test]
-    fn an_instance_that_ends_before_it_answers_is_not_running() {
-        let folder = tempfile::tempdir().unwrap();
-        let below = |part: &str| folder.path().join(part);
-        let dirs = Dirs {
-            config: below("etc"),
-            state: below("state"),
-            runtime: below("run"),
-        };
-        std::fs::create_dir_all(dirs.of("a")).unwrap();
-        let listener = std::os::unix::net::UnixListener::bind(dirs.control("a")).unwrap();
-        let ends: [fn(std::os::unix::net::UnixStream); 4] = [
-            // Before it reads: the client's write or read fails.
-            drop,
-            // With the request unread: a reset.
-            |client| {
-                std::thread::sleep(Duration::from_millis(20));
-                drop(client);
-            },
-            |client| drop(BufReader::new(client).read_line(&mut String::new())),
-            |mut client| {
-                let mut reader = BufReader::new(client.try_clone().unwrap());
-                reader.read_line(&mut String::new()).unwrap();
-                client.write_all(b"{\"state\":").unwrap();
-            },
-        ];
-        let requests = [
-            Request::Status {},
-            Request::Stop { force: false },
-            Request::Mark { text: "m".into() },
-            Request::Pause {
-                action: PauseCommand::Resume,
-            },
-        ];
-        for end in ends {
-            for request in &requests {
-                std::thread::scope(|scope| {
-                    scope.spawn(|| end(listener.accept().unwrap().0));
-                    let failure = ask(&dirs, "a", request).unwrap_err();
-                    assert_eq!(failure.exit, Exit::NotRunning, "{request:?}: {failure}");
-                    assert!(failure.message.contains("`ftld list`"), "{failure}");
-                });
-            }
-        }
-    }
-
-    /// A misspelt field must not be a command without it.
-    #[test]
-    fn an_unknown_field_is_refused_in_every_command() {
-        for known in [
-            r#"{"command":"status"}"#,
-            r#"{"command":"stop","force":true}"#,
-            r#"{"command":"mark","text":"m"}"#,
-            r#"{"command":"pause","action":{"pause":1.0}}"#,
-            r#"{"command":"pause","action":{"events":1}}"#,
-            r#"{"command":"inject","fault":{"kind":"power-cut","after":1}}"#,
-            r#"{"command":"inject","fault":{"kind":"bad-block","block":[1]}}"#,
-            r#"{"command":"inject","fault":{"kind":"bit-errors"}}"#,
-            r#"{"command":"inject","fault":{"kind":"flush-fails","count":1}}"#,
-            r#"{"command":"inject","fault":{"kind":"write-errors","offset":0}}"#,
-            r#"{"command":"inject","fault":{"kind":"read-errors","count":1}}"#,
-            r#"{"command":"inject","fault":{"kind":"slow","extra":0.1,"offset":0}}"#,
-            r#"{"command":"inject","fault":{"kind":"hang","time":1.0,"length":4096}}"#,
-            r#"{"command":"inject","fault":{"kind":"clear"}}"#,
-        ] {
-            serde_json::from_str::<Request>(known)
-                .unwrap_or_else(|error| panic!("{known}: {error}"));
-            // In the command, and in its innermost part.
-            let outer = known.replacen('{', r#"{"sed":1,"#, 1);
-            let at = known.rfind('{').unwrap();
-            let inner = format!(r#"{}{{"sed":1,{}"#, &known[..at], &known[at + 1..]);
-            for wrong in [outer, inner] {
-                assert!(serde_json::from_str::<Request>(&wrong).is_err(), "{wrong}");
-            }
-        }
-    }
-
-    #[test]
-    fn requests_are_one_json_line_each() {
-        let stop = Request::Stop { force: true };
-        assert_eq!(
-            serde_json::to_string(&stop).unwrap(),
-            r#"{"command":"stop","force":true}"#
-        );
-        assert_eq!(
-            serde_json::from_str::<Request>(r#"{"command":"stop"}"#).unwrap(),
-            Request::Stop { force: false }
-        );
-        for wrong in [
-            r#"{"command":"format"}"#,
-            r#"{"command":"stop","forse":true}"#,
-            "stop",
-            "",
-        ] {
-            assert!(serde_json::from_str::<Request>(wrong).is_err(), "{wrong}");
-        }
-    }
 }

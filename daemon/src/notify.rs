@@ -6,9 +6,9 @@
 //! nothing.
 
 use crate::convert::to_f64;
-use crate::observed::StatusSource;
 use crate::stall::{ProgressSample, StallDetector};
 use crate::status::StatusSnapshot;
+use crate::status::StatusSource;
 use crate::volume::{Op, WritesFailing};
 use sd_notify::NotifyState::{self, ExtendTimeoutUsec, Ready, Status, Stopping, Watchdog};
 use std::sync::Arc;

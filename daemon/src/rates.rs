@@ -1,10 +1,11 @@
 //! What happened between two status answers of an instance, for `ftld top` and `ftld status
 //! --watch`.
 
-use serde_json::Value;
-
-/// Kinds of requests, as the status names them.
-const OPS: [&str; 5] = ["read", "write", "flush", "discard", "write_zeroes"];
+use crate::convert::to_f64;
+use crate::status::Status;
+use crate::volume::{BOUNDS_NS, Op};
+use nand_model::Cause;
+use serde::Serialize;
 
 /// Rates over the time between two status answers.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,7 +21,7 @@ pub(crate) struct Rates {
     /// Flash programs per page written; `None` if nothing was written.
     pub write_amplification: Option<f64>,
     /// The same by cause, largest first; causes without programs are left out.
-    pub by_cause: Vec<(String, f64)>,
+    pub by_cause: Vec<(&'static str, f64)>,
     /// Share of map lookups that the cache answered; `None` without lookups.
     pub hit_ratio: Option<f64>,
     /// Wall-clock time of reads and writes.
@@ -28,7 +29,7 @@ pub(crate) struct Rates {
 }
 
 /// Wall-clock times of requests, ns.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Latency {
     /// Mean.
     pub mean: f64,
@@ -42,53 +43,54 @@ pub(crate) struct Latency {
 
 impl Rates {
     /// Returns the rates between two answers of the same instance, the older one first.
-    pub(crate) fn between(before: &Value, now: &Value) -> Rates {
-        let grown = |path: &str| (number(now, path) - number(before, path)).max(0.0);
-        let seconds = grown("/uptime_seconds").max(1e-3);
-        let pages = grown("/host_written_bytes") / number(now, "/page_bytes").max(1.0);
-        let causes = now["nand"].as_object().into_iter().flatten();
-        let mut by_cause: Vec<_> = causes
-            .map(|(cause, _)| (cause.clone(), grown(&format!("/nand/{cause}/programs"))))
+    pub(crate) fn between(before: &Status, now: &Status) -> Rates {
+        let grown = |of: fn(&Status) -> u64| to_f64(of(now).saturating_sub(of(before)));
+        let seconds = (now.uptime_seconds - before.uptime_seconds).max(1e-3);
+        let pages = grown(|of| of.host_written_bytes) / f64::from(now.page_bytes.max(1));
+        let programs = |cause: Cause| {
+            let [before, now] = [before, now].map(|of| of.nand[cause.index()].programs);
+            (cause, to_f64(now.saturating_sub(before)))
+        };
+        let by_cause = Cause::ALL.into_iter().map(programs);
+        let mut by_cause: Vec<_> = by_cause
             .filter(|(_, programs)| *programs > 0.0 && pages > 0.0)
-            .map(|(cause, programs)| (cause, programs / pages))
+            .map(|(cause, programs)| (cause.name(), programs / pages))
             .collect();
-        by_cause.sort_by(|(_, a), (_, b)| b.total_cmp(a));
-        let lookups = |what: &str| {
-            grown(&format!("/scheme_stats/{what}_read"))
-                + grown(&format!("/scheme_stats/{what}_write"))
-        };
-        let of_ops = |what: &str| {
-            let op = |op: &&str| grown(&format!("/host/{op}/{what}"));
-            OPS.iter().map(op).sum::<f64>()
-        };
+        by_cause.sort_by(|(a, ratio_a), (b, ratio_b)| ratio_b.total_cmp(ratio_a).then(a.cmp(b)));
+        let hits = grown(|of| of.scheme_stats.hits_read + of.scheme_stats.hits_write);
+        let lookups = grown(|of| of.scheme_stats.lookups_read + of.scheme_stats.lookups_write);
+        let completed = |of: &Status| of.host.iter().map(|requests| requests.completed).sum();
         Rates {
-            read_bytes: grown("/host/read/bytes") / seconds,
-            written_bytes: grown("/host/write/bytes") / seconds,
-            requests: of_ops("completed") / seconds,
-            gc_pages: grown("/scheme_stats/gc_pages_moved") / seconds,
+            read_bytes: grown(|of| of.requests(Op::Read).bytes) / seconds,
+            written_bytes: grown(|of| of.requests(Op::Write).bytes) / seconds,
+            requests: grown(completed) / seconds,
+            gc_pages: grown(|of| of.scheme_stats.counters.gc_pages_moved) / seconds,
             write_amplification: (pages > 0.0).then(|| by_cause.iter().map(|(_, of)| of).sum()),
             by_cause,
-            hit_ratio: ratio(lookups("hits"), lookups("lookups")),
-            latency: Latency::between(before, now, &["read", "write"]),
+            hit_ratio: (lookups > 0.0).then(|| hits / lookups),
+            latency: Latency::between(before, now, &[Op::Read, Op::Write]),
         }
+    }
+
+    /// Returns the rates since the start.
+    pub(crate) fn since_start(now: &Status) -> Rates {
+        Rates::between(&Status::default(), now)
     }
 }
 
 impl Latency {
     /// Returns the times of these kinds of requests between two answers; `None` if none completed.
-    pub(crate) fn between(before: &Value, now: &Value, ops: &[&str]) -> Option<Latency> {
-        let bounds: Vec<f64> = floats(&now["latency_bounds_ns"]);
-        let mut counts = vec![0.0; bounds.len() + 1];
+    pub(crate) fn between(before: &Status, now: &Status, ops: &[Op]) -> Option<Latency> {
+        let bounds = now.latency_bounds_ns.map(to_f64);
+        let mut counts = [0.0; BOUNDS_NS.len() + 1];
         let mut sum = 0.0;
         for op in ops {
-            let path = format!("/host/{op}/wall/counts");
-            let of = |status: &Value| status.pointer(&path).map(floats).unwrap_or_default();
-            let old = of(before);
-            for (at, count) in of(now).into_iter().enumerate().take(counts.len()) {
-                counts[at] += (count - old.get(at).copied().unwrap_or_default()).max(0.0);
+            let [before, now] = [before, now].map(|of| &of.requests(*op).wall);
+            for (sum, (before, now)) in counts.iter_mut().zip(before.counts.iter().zip(now.counts))
+            {
+                *sum += to_f64(now.saturating_sub(*before));
             }
-            let path = format!("/host/{op}/wall/sum_ns");
-            sum += (number(now, &path) - number(before, &path)).max(0.0);
+            sum += to_f64(now.sum_ns.saturating_sub(before.sum_ns));
         }
         let all: f64 = counts.iter().sum();
         let at = |share| quantile(&bounds, &counts, share);
@@ -98,6 +100,11 @@ impl Latency {
             p99: at(0.99),
             p999: at(0.999),
         })
+    }
+
+    /// Returns the times of one kind of requests since the start; `None` if none completed.
+    pub(crate) fn since_start(now: &Status, op: Op) -> Option<Latency> {
+        Latency::between(&Status::default(), now, &[op])
     }
 }
 
@@ -130,40 +137,32 @@ pub(crate) fn show_ns(ns: f64) -> String {
     }
 }
 
-/// Returns the number at a path of the status; 0 if there is none.
-pub(crate) fn number(status: &Value, path: &str) -> f64 {
-    (status.pointer(path).and_then(Value::as_f64)).unwrap_or_default()
-}
-
-fn floats(value: &Value) -> Vec<f64> {
-    let numbers = value.as_array().into_iter().flatten();
-    numbers.filter_map(Value::as_f64).collect()
-}
-
-fn ratio(part: f64, whole: f64) -> Option<f64> {
-    (whole > 0.0).then(|| part / whole)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn rates_are_what_happened_in_between() {
         let look = |seconds: f64, written: u64, moved: u64, slow: u64| {
-            json!({
-                "uptime_seconds": seconds, "page_bytes": 4096, "host_written_bytes": written,
-                "latency_bounds_ns": [1000, 2000, 4000],
-                "host": {
-                    "write": {"completed": written / 4096, "bytes": written,
-                        "wall": {"counts": [written / 4096 - slow, 0, slow, 0], "sum_ns": written}},
-                    "read": {"completed": 0, "bytes": 0, "wall": {"counts": [0, 0, 0, 0], "sum_ns": 0}},
-                },
-                "nand": {"host": {"programs": written / 4096}, "gc": {"programs": moved}, "trim": {"programs": 7}},
-                "scheme_stats": {"gc_pages_moved": moved, "hits_read": moved, "lookups_read": moved,
-                    "hits_write": 2 * moved, "lookups_write": 3 * moved},
-            })
+            let mut status = Status {
+                uptime_seconds: seconds,
+                page_bytes: 4096,
+                host_written_bytes: written,
+                latency_bounds_ns: BOUNDS_NS,
+                ..Status::default()
+            };
+            let write = &mut status.host[Op::Write.index()];
+            (write.completed, write.bytes) = (written / 4096, written);
+            write.wall.counts[0] = written / 4096 - slow;
+            (write.wall.counts[2], write.wall.sum_ns) = (slow, written);
+            status.nand[Cause::Host.index()].programs = written / 4096;
+            status.nand[Cause::Gc.index()].programs = moved;
+            status.nand[Cause::Trim.index()].programs = 7;
+            let stats = &mut status.scheme_stats;
+            stats.counters.gc_pages_moved = moved;
+            (stats.hits_read, stats.lookups_read) = (moved, moved);
+            (stats.hits_write, stats.lookups_write) = (2 * moved, 3 * moved);
+            status
         };
         let (before, now) = (
             look(10.0, 4096 * 100, 100, 0),
@@ -173,12 +172,12 @@ mod tests {
         assert_eq!(rates.written_bytes, 4096.0 * 100.0);
         assert_eq!((rates.requests, rates.gc_pages), (100.0, 50.0));
         assert_eq!(rates.write_amplification, Some(1.5));
-        let by_cause = [("host".to_owned(), 1.0), ("gc".to_owned(), 0.5)];
+        let by_cause = [("host", 1.0), ("gc", 0.5)];
         assert_eq!(rates.by_cause, by_cause);
         assert_eq!(rates.hit_ratio, Some(0.75));
         let latency = rates.latency.unwrap();
-        assert_eq!((latency.mean, latency.p99), (4096.0, 1000.0));
-        assert_eq!(latency.p999.round(), 3800.0);
+        assert_eq!((latency.mean, latency.p99), (4096.0, 25_000.0));
+        assert_eq!(latency.p999.round(), 95_000.0);
         assert_eq!(Rates::between(&now, &now), Rates::default());
     }
 

@@ -12,6 +12,7 @@
 
 pub mod aging;
 pub mod background;
+mod by_name;
 pub mod config;
 pub mod counters;
 pub mod device;

@@ -4,10 +4,11 @@
 use crate::convert::to_u64;
 use crate::failure::Failure;
 use crate::output::counted;
+use crate::volume::write_cache::Outcome;
 use crate::volume::{PAUSE_MAX, Step, Volume};
 use ftl_core::Event;
+use nand_model::Pbn;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// Longest wait for a step to finish. A step without requests, or whose requests cause no event,
@@ -32,24 +33,87 @@ pub enum PauseCommand {
     CacheOutcome(Option<u64>),
 }
 
+/// Answer to a command; the command tells which.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum PauseAnswer {
+    /// To a command that pauses, steps or resumes.
+    State(PauseState),
+    /// To [`PauseCommand::CacheOutcome`].
+    Cache(CacheOutcome),
+}
+
+/// State of a device after a command.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PauseState {
+    /// Whether it is paused.
+    pub paused: bool,
+    /// Whether the step is still in progress; only after a step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stepping: Option<bool>,
+    /// Newest events of the step; only after a step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<Vec<NotedEvent>>,
+    /// The same in words.
+    pub text: String,
+}
+
+/// An event of a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NotedEvent {
+    /// The shard.
+    pub shard: usize,
+    /// Number among the events of its shard.
+    pub number: u64,
+    /// Kind of operation.
+    pub kind: String,
+    /// See [`Event::block`].
+    pub block: Option<u32>,
+    /// Pages copied or written.
+    pub pages: u32,
+    /// Emulated start time, ns.
+    pub began_ns: u64,
+    /// Emulated duration, ns.
+    pub took_ns: u64,
+}
+
+/// What a power cut would leave of the write cache; `None` without one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CacheOutcome {
+    /// The outcome.
+    pub outcome: Option<Outcome>,
+}
+
+impl PauseState {
+    fn of(paused: bool, text: String) -> PauseAnswer {
+        PauseAnswer::State(PauseState {
+            paused,
+            text,
+            ..PauseState::default()
+        })
+    }
+}
+
 impl PauseCommand {
     /// Executes the command. Blocks until the extent in progress is done, or some seconds for a
     /// step.
-    pub fn apply(&self, volume: &Volume) -> Result<Value, Failure> {
+    pub fn apply(&self, volume: &Volume) -> Result<PauseAnswer, Failure> {
         match *self {
             PauseCommand::Pause(seconds) => {
                 volume.pause(length(seconds)?)?;
-                Ok(
-                    json!({"paused": true, "text": format!("paused for {seconds} s; requests wait; `ftld resume` ends it")}),
-                )
+                let text = format!("paused for {seconds} s; requests wait; `ftld resume` ends it");
+                Ok(PauseState::of(true, text))
             }
             PauseCommand::Events(count) => step(volume, Step::Events(count)),
             PauseCommand::Requests(count) => step(volume, Step::Requests(count)),
-            PauseCommand::CacheOutcome(seed) => Ok(json!({"outcome": volume.cache_outcome(seed)?})),
-            PauseCommand::Resume => {
-                let was = volume.resume();
-                Ok(json!({"paused": false, "text": if was { "resumed" } else { "was not paused" }}))
+            PauseCommand::CacheOutcome(seed) => {
+                let outcome = volume.cache_outcome(seed)?;
+                Ok(PauseAnswer::Cache(CacheOutcome { outcome }))
             }
+            PauseCommand::Resume => Ok(match volume.resume() {
+                true => PauseState::of(false, "resumed".into()),
+                false => PauseState::of(false, "was not paused".into()),
+            }),
         }
     }
 }
@@ -70,7 +134,7 @@ pub fn length(seconds: f64) -> Result<Duration, Failure> {
     })
 }
 
-fn step(volume: &Volume, step: Step) -> Result<Value, Failure> {
+fn step(volume: &Volume, step: Step) -> Result<PauseAnswer, Failure> {
     let from = volume.step(step)?;
     let until = Instant::now() + STEP_PATIENCE;
     let stepping = || volume.paused().is_some_and(|pause| pause.stepping);
@@ -91,14 +155,21 @@ fn step(volume: &Volume, step: Step) -> Result<Value, Failure> {
         }
         (false, _, _) => "step done".to_owned(),
     };
-    let told = |(shard, number, event): &(usize, u64, Event)| {
-        json!({
-            "shard": shard, "number": number, "kind": event.kind.name(), "block": event.block.map(|block| block.raw()), "pages": event.pages,
-            "began_ns": event.at, "took_ns": event.took,
-        })
+    let told = |(shard, number, event): &(usize, u64, Event)| NotedEvent {
+        shard: *shard,
+        number: *number,
+        kind: event.kind.name().into(),
+        block: event.block.map(Pbn::raw),
+        pages: event.pages,
+        began_ns: event.at,
+        took_ns: event.took,
     };
-    let events: Vec<_> = noted.iter().map(told).collect();
-    Ok(json!({"paused": true, "stepping": stepping(), "events": events, "text": text}))
+    Ok(PauseAnswer::State(PauseState {
+        paused: true,
+        stepping: Some(stepping()),
+        events: Some(noted.iter().map(told).collect()),
+        text,
+    }))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 use crate::failure::Failure;
 use crate::quote;
 use clap::builder::styling::{Style, Styles};
+use serde::Serialize;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, Write};
@@ -293,14 +294,30 @@ pub fn counted(number: u64, thing: &str) -> String {
 ///
 /// # Errors
 /// Standard output is not writable.
-pub fn print_json(what: &str, value: Value) -> Result<(), Failure> {
+pub fn print_json(what: &str, value: impl Serialize) -> Result<(), Failure> {
     print(&format!("{:#}\n", with_schema(what, value)))
 }
 
-/// Returns a document with its schema, `ftld.WHAT/1`.
-pub fn with_schema(what: &str, mut value: Value) -> Value {
-    value["schema"] = format!("ftld.{what}/1").into();
-    value
+/// Returns a JSON object with the name of its format.
+pub fn with_schema(what: &str, value: impl Serialize) -> Value {
+    let schema = format!("ftld.{what}/1");
+    serde_json::to_value(Document { schema, value }).expect("an answer is plain data")
+}
+
+/// An object with the name of its format.
+#[derive(Serialize)]
+struct Document<T> {
+    schema: String,
+    #[serde(flatten)]
+    value: T,
+}
+
+/// An answer with the name of its instance.
+#[derive(Serialize)]
+pub struct OfInstance<'a, T> {
+    pub name: &'a str,
+    #[serde(flatten)]
+    pub answer: T,
 }
 
 #[cfg(test)]

@@ -11,10 +11,11 @@ use crate::instance::{Dirs, check_name};
 use crate::interrupt;
 use crate::output::{print, print_json};
 use crate::path_json;
-use crate::pause::PauseCommand;
+use crate::pause::{CacheOutcome, PauseCommand, PauseState};
 use crate::size::show_size;
 use crate::sparse;
 use crate::stack::{self, Unfinished};
+use crate::status::{Pause as PauseStatus, Status};
 use crate::volume::PAUSE_MAX;
 use crate::volume::write_cache::{self, CutCounts, Outcome};
 use nand_model::ImageError;
@@ -191,9 +192,8 @@ impl<'a> Source<'a> {
 
 /// Returns the image of a running instance.
 fn served_by(dirs: &Dirs, name: &str) -> Result<PathBuf, Failure> {
-    let status = control::ask(dirs, name, &Request::Status {})?;
-    path_json::get(&status, "image")
-        .ok_or_else(|| Failure::failed(format!("instance {name:?} names no image")))
+    let status: Status = control::ask(dirs, name, &Request::Status {})?;
+    Ok(status.image.path())
 }
 
 /// Copies the data of a sparse file; what lies before [`HEAD`] last. Returns the bytes copied.
@@ -239,8 +239,8 @@ impl<'a> Pause<'a> {
 
     /// Returns the runs of the device; `None` if it is not paused.
     fn seen(&self) -> Result<Option<u64>, Failure> {
-        let status = control::ask(self.dirs, self.name, &Request::Status {})?;
-        Ok(status["paused"]["runs"].as_u64())
+        let status: Status = control::ask(self.dirs, self.name, &Request::Status {})?;
+        Ok(status.paused.map(|pause| pause.runs))
     }
 
     fn prolong(&mut self) -> Result<(), Failure> {
@@ -250,7 +250,7 @@ impl<'a> Pause<'a> {
             .map(|until| until.saturating_duration_since(began));
         let length = other.unwrap_or_default().clamp(PAUSE, PAUSE_MAX);
         let action = PauseCommand::Pause(length.as_secs_f64());
-        control::ask(self.dirs, self.name, &Request::Pause { action })?;
+        let _: PauseState = control::ask(self.dirs, self.name, &Request::Pause { action })?;
         self.renewed = began;
         Ok(())
     }
@@ -278,9 +278,8 @@ impl<'a> Pause<'a> {
     /// Returns what a power cut leaves of the write cache, if there is one.
     fn cache_outcome(&self, seed: Option<u64>) -> Result<Option<Outcome>, Failure> {
         let action = PauseCommand::CacheOutcome(seed);
-        let mut answer = control::ask(self.dirs, self.name, &Request::Pause { action })?;
-        serde_json::from_value(answer["outcome"].take())
-            .map_err(|error| Failure::failed(format!("instance {:?}: {error}", self.name)))
+        let answer: CacheOutcome = control::ask(self.dirs, self.name, &Request::Pause { action })?;
+        Ok(answer.outcome)
     }
 
     fn end(self) -> Result<(), Failure> {
@@ -293,16 +292,17 @@ impl Drop for Pause<'_> {
         if self.other.is_none() {
             let action = PauseCommand::Resume;
             // It resumes by itself otherwise.
-            let _ = control::ask(self.dirs, self.name, &Request::Pause { action });
+            let _ = control::answer(self.dirs, self.name, &Request::Pause { action });
         }
     }
 }
 
 /// Returns how long an instance is still paused; `None` if it runs.
 fn left(dirs: &Dirs, name: &str) -> Result<Option<Duration>, Failure> {
-    let status = control::ask(dirs, name, &Request::Status {})?;
-    let seconds = status["paused"]["seconds_left"].as_f64();
-    Ok(seconds.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default()))
+    let status: Status = control::ask(dirs, name, &Request::Status {})?;
+    let left =
+        |pause: PauseStatus| Duration::try_from_secs_f64(pause.seconds_left).unwrap_or_default();
+    Ok(status.paused.map(left))
 }
 
 /// A finished copy.
@@ -368,16 +368,29 @@ mod tests {
         };
         std::fs::create_dir_all(dirs.of("a")).unwrap();
         let listener = UnixListener::bind(dirs.control("a")).unwrap();
-        let paused = |runs| json!({"paused": {"runs": runs, "seconds_left": 30.0}});
-        let running = json!({"paused": null});
+        let status = |paused| {
+            let status = Status {
+                paused,
+                ..Status::default()
+            };
+            status.json()
+        };
+        let paused = |runs| {
+            status(Some(PauseStatus {
+                runs,
+                seconds_left: 30.0,
+                stepping: false,
+            }))
+        };
+        let running = status(None);
+        let answer = json!(PauseState::default());
         for (now, is_good) in [
             (paused(4), true),
             (paused(5), false),
             (running.clone(), false),
         ] {
             // Not paused before; the pause; its runs; those at the end; the end of the pause.
-            let answers =
-                [&running, &json!({}), &paused(4), &now, &json!({})].map(Value::to_string);
+            let answers = [&running, &answer, &paused(4), &now, &answer].map(Value::to_string);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     for answer in &answers {

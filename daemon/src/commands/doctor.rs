@@ -9,6 +9,7 @@ use crate::options::DeviceArgs;
 use crate::output::{Tone, print_json, print_text, wrapped};
 use crate::size::show_size;
 use crate::stack;
+use crate::status::Status;
 use crate::target::Target;
 use crate::transport;
 use nand_model::store::peek;
@@ -318,8 +319,8 @@ fn port(addr: SocketAddr, dirs: &Dirs) -> Result<String, Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
             let url = format!("http://{addr}/metrics");
             let ours = dirs.names().into_iter().find(|name| {
-                control::ask(dirs, name, &Request::Status {})
-                    .is_ok_and(|status| status["metrics"] == url.as_str())
+                control::ask::<Status>(dirs, name, &Request::Status {})
+                    .is_ok_and(|status| status.metrics.as_ref() == Some(&url))
             });
             let who = ours.map_or("another program".into(), |name| {
                 format!("instance {name:?}")

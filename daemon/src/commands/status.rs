@@ -1,14 +1,18 @@
 //! `ftld status`, once and at intervals.
 
-use super::instances::{ask_status, page_of, pick};
-use crate::convert::whole;
+use super::instances::{ask_status, pick};
+use crate::convert::{to_f64, whole};
 use crate::failure::Failure;
 use crate::instance::Dirs;
 use crate::output::{Tone, print, print_json, print_text, width, with_schema, wrapped};
 use crate::rates::{Latency, Rates, show_ns};
+use crate::record::RecordingView;
 use crate::size::show_size;
-use crate::volume::write_cache::CutCounts;
-use serde_json::{Value, json};
+use crate::status::{BlockState, Mount, Pause, Shard, Status, WearOfRated};
+use crate::volume::write_cache::CacheView;
+use crate::volume::{Op, Wear};
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Lines of `ftld status --watch` between two headings.
@@ -21,252 +25,234 @@ const HEADING_EVERY: usize = 20;
 pub fn status(dirs: &Dirs, name: Option<&str>, brief: bool, as_json: bool) -> Result<(), Failure> {
     let status = ask_status(dirs, &pick(dirs, name)?)?;
     if as_json && brief {
-        return print_json("status-brief", brief_json(&status));
+        return print_json("status-brief", Brief::of(&status));
     }
     if as_json {
         return print_json("status", status);
     }
-    let text = |value: &Value| match value {
-        Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    let size = |value: &Value| value.as_u64().map_or("-".into(), show_size);
-    let mut lines = vec![format!(
-        "{}: {} (pid {})",
-        text(&status["name"]),
-        text(&status["state"]),
-        status["pid"]
-    )];
-    for (label, key) in [
-        ("target", "target"),
-        ("image", "image"),
-        ("metrics", "metrics"),
-    ] {
-        lines.push(format!("  {label:<10} {}", text(&status[key])));
-    }
-    if let Some(page) = page_of(&status) {
-        lines.push(format!("  {:<10} {page}", "page"));
-    }
-    let raw = size(&status["raw_bytes"]);
-    lines.push(format!(
-        "  {:<10} {} on {raw} of {} flash, scheme {}",
-        "device",
-        size(&status["size_bytes"]),
-        text(&status["profile"]),
-        text(&status["scheme"])
-    ));
-    if let Some(shards) = shards_text(&status) {
-        lines.push(format!("  {:<10} {shards}", "shards"));
-    }
-    lines.push(format!("  {:<10} {}", "verify", text(&status["verify"])));
-    let host = &status["host"];
-    lines.push(format!(
-        "  {:<10} read {}, written {}, flushes {}",
-        "host",
-        size(&host["read"]["bytes"]),
-        size(&host["write"]["bytes"]),
-        host["flush"]["completed"]
-    ));
-    if let Some(ratio) = status["write_amplification"].as_f64() {
-        let parts = by_cause(&status).into_iter();
-        let parts: Vec<_> = parts
-            .map(|(cause, of)| format!("{cause} {of:.2}"))
-            .collect();
-        lines.push(format!(
-            "  {:<10} write amplification {ratio:.2}: {}",
-            "flash",
-            parts.join(", ")
-        ));
-    }
-    for op in ["write", "read", "flush"] {
-        if let Some(latency) = Latency::between(&Value::Null, &status, &[op]) {
-            lines.push(format!(
-                "  {op:<10} p50 {}, p99 {}, p99.9 {} (wall clock, since the start)",
-                show_ns(latency.p50),
-                show_ns(latency.p99),
-                show_ns(latency.p999)
-            ));
-        }
-    }
-    if let Some(cache) = cache_text(&status) {
-        lines.push(format!("  {:<10} {cache}", "cache"));
-    }
-    lines.push(format!("  {:<10} {}", "mount", mount_text(&status)));
-    if let Some(cut) = cut_text(&status) {
-        lines.push(format!("  {:<10} {cut}", "cut"));
-    }
-    let wear = &status["wear"];
-    let mean = wear["mean"].as_f64().unwrap_or_default();
-    lines.push(format!(
-        "  {:<10} erases {} to {}, mean {mean:.1}",
-        "wear", wear["min"], wear["max"]
-    ));
-    if let Some(left) = status["paused"]["seconds_left"].as_f64() {
-        lines.push(format!(
-            "  {:<10} {left:.0} s left; `ftld resume` ends it",
-            "paused"
-        ));
-    }
-    if let Some(behind) = status["host_behind"].as_str() {
-        lines.push(format!("  {:<10} {behind}", "behind"));
-    }
-    if let Some(failing) = status["writes_failing"].as_str() {
-        lines.push(format!("  {:<10} {failing}", "failing"));
-    }
-    for fault in status["faults"].as_array().into_iter().flatten() {
-        lines.push(format!(
-            "  {:<10} {}; `ftld inject clear` ends it",
-            "fault",
-            text(fault)
-        ));
-    }
-    let recording = &status["recording"];
-    if recording.is_object() {
-        lines.push(format!(
-            "  {:<10} {}",
-            "recording",
-            recording_text(recording)
-        ));
-    }
-    let reason = text(&status["read_only_reason"]);
-    if !reason.is_empty() {
-        lines.push(format!("  {:<10} {reason}", "read-only"));
-    }
-    let (state, text) = (text(&status["state"]), wrapped(&lines.join("\n")));
-    let painted = format!(": {} (pid", Tone::of_state(&state).paint(&state));
+    let text = wrapped(&text(&status));
+    let state = &status.state;
+    let painted = format!(": {} (pid", Tone::of_state(state).paint(state));
     print_text(&text.replacen(&format!(": {state} (pid"), &painted, 1))
 }
 
+/// Returns the status as lines of a label and a text.
+fn text(status: &Status) -> String {
+    let mut text = format!("{}: {} (pid {})", status.name, status.state, status.pid);
+    let mut line = |label: &str, line: &str| text += &format!("\n  {label:<10} {line}");
+    line("target", &status.target);
+    line("image", &status.image.image);
+    line("metrics", status.metrics.as_deref().unwrap_or("-"));
+    if let Some(page) = status.page() {
+        line("page", page);
+    }
+    let (size, raw) = (show_size(status.size_bytes), show_size(status.raw_bytes));
+    let (profile, scheme) = (&status.profile, &status.scheme);
+    line(
+        "device",
+        &format!("{size} on {raw} of {profile} flash, scheme {scheme}"),
+    );
+    if let Some(shards) = shards_text(status) {
+        line("shards", &shards);
+    }
+    line("verify", &status.verify);
+    line(
+        "host",
+        &format!(
+            "read {}, written {}, flushes {}",
+            show_size(status.requests(Op::Read).bytes),
+            show_size(status.requests(Op::Write).bytes),
+            status.requests(Op::Flush).completed
+        ),
+    );
+    if let Some(ratio) = status.write_amplification {
+        let parts = Rates::since_start(status).by_cause.into_iter();
+        let parts: Vec<_> = parts
+            .map(|(cause, of)| format!("{cause} {of:.2}"))
+            .collect();
+        let parts = parts.join(", ");
+        line("flash", &format!("write amplification {ratio:.2}: {parts}"));
+    }
+    for op in TIMED {
+        if let Some(latency) = Latency::since_start(status, op) {
+            let [p50, p99, p999] = [latency.p50, latency.p99, latency.p999].map(show_ns);
+            line(
+                op.name(),
+                &format!("p50 {p50}, p99 {p99}, p99.9 {p999} (wall clock, since the start)"),
+            );
+        }
+    }
+    if let Some(cache) = cache_text(&status.write_cache) {
+        line("cache", &cache);
+    }
+    line("mount", &mount_text(&status.scheme_stats.mount));
+    let cut = &status.write_cache.last_cut;
+    if cut.units() > 0 {
+        let units = cut.units();
+        line(
+            "cut",
+            &format!("{units} units of the write cache: {}", cut.text()),
+        );
+    }
+    let Wear { min, max, mean, .. } = status.wear.wear;
+    line("wear", &format!("erases {min} to {max}, mean {mean:.1}"));
+    if let Some(pause) = &status.paused {
+        let left = pause.seconds_left;
+        line(
+            "paused",
+            &format!("{left:.0} s left; `ftld resume` ends it"),
+        );
+    }
+    if let Some(behind) = &status.host_behind {
+        line("behind", behind);
+    }
+    if let Some(failing) = &status.writes_failing {
+        line("failing", failing);
+    }
+    for fault in &status.faults {
+        line("fault", &format!("{fault}; `ftld inject clear` ends it"));
+    }
+    if let Some(recording) = &status.recording {
+        line("recording", &recording_text(recording));
+    }
+    if !status.read_only_reason.is_empty() {
+        line("read-only", &status.read_only_reason);
+    }
+    text
+}
+
+/// Operations whose times are shown.
+const TIMED: [Op; 3] = [Op::Write, Op::Read, Op::Flush];
+
 /// Returns the chips of a device that has several.
-fn shards_text(status: &Value) -> Option<String> {
-    let shards = status["shards"].as_array().filter(|all| all.len() > 1)?;
-    let of = |key: &str| {
-        let counts: Vec<_> = shards.iter().map(|shard| shard[key].to_string()).collect();
+fn shards_text(status: &Status) -> Option<String> {
+    let shards = Some(&status.shards).filter(|all| all.len() > 1)?;
+    let of = |count: fn(&Shard) -> u64| {
+        let counts: Vec<_> = shards
+            .iter()
+            .map(|shard| count(shard).to_string())
+            .collect();
         counts.join(", ")
     };
     Some(format!(
         "{}: programs {}; erases {}; free blocks {}",
         shards.len(),
-        of("programs"),
-        of("erases"),
-        of("free_blocks")
+        of(|shard| shard.programs),
+        of(|shard| shard.erases),
+        of(|shard| shard.free_blocks.into())
     ))
 }
 
 /// Returns where requests are recorded, and how much.
-fn recording_text(recording: &Value) -> String {
-    if let Some(why) = recording["failure"].as_str() {
+fn recording_text(recording: &RecordingView) -> String {
+    if let Some(why) = &recording.failure {
         return format!("failed: {why}");
     }
     format!(
         "to {}: {} entries, {}; {} requests waited for it",
-        recording["file"].as_str().unwrap_or("-"),
-        recording["entries"],
-        show_size(recording["bytes"].as_u64().unwrap_or_default()),
-        recording["waits"]
+        recording.file,
+        recording.entries,
+        show_size(recording.bytes),
+        recording.waits
     )
 }
 
 /// Returns the state of the write cache, if there is one or none is announced.
-fn cache_text(status: &Value) -> Option<String> {
-    let cache = &status["write_cache"];
-    let size = |key: &str| show_size(cache[key].as_u64().unwrap_or(0));
-    if cache["capacity_bytes"].as_u64()? == 0 {
-        let is_durable = cache["write_through"] == true;
-        return is_durable
+fn cache_text(cache: &CacheView) -> Option<String> {
+    if cache.capacity_bytes == 0 {
+        return cache
+            .write_through
             .then(|| "none announced: every write is durable when it completes".into());
     }
-    let loses = match cache["power_loss_protection"] == true {
+    let loses = match cache.protected {
         true => "power-loss protection",
-        false => cache["model"].as_str().unwrap_or("-"),
+        false => cache.model.name(),
     };
-    let through = match cache["write_through"] == true {
+    let through = match cache.write_through {
         true => "; write through",
         false => "",
     };
     Some(format!(
         "{} dirty of {}, read hits {} ({loses}{through})",
-        size("dirty_bytes"),
-        size("capacity_bytes"),
-        size("read_hit_bytes")
+        show_size(cache.dirty_bytes),
+        show_size(cache.capacity_bytes),
+        show_size(cache.read_hit_bytes)
     ))
 }
 
-/// Returns what the power cut or host crash before this start left of a write cache.
-fn cut_text(status: &Value) -> Option<String> {
-    let units = status["write_cache"]["last_cut_units"].as_object()?;
-    let count = |name: &str| units.get(name).and_then(Value::as_u64).unwrap_or(0);
-    let names = CutCounts::NAMES;
-    let all: u64 = names.iter().map(|name| count(name)).sum();
-    let parts: Vec<_> = names
-        .iter()
-        .map(|name| format!("{} {name}", count(name)))
-        .collect();
-    (all > 0).then(|| format!("{all} units of the write cache: {}", parts.join(", ")))
-}
-
 /// Returns what the mount of this start found.
-fn mount_text(status: &Value) -> String {
-    let mount = &status["scheme_stats"]["mount"];
-    let steps = mount["steps"].as_array().into_iter().flatten();
-    let ns: f64 = steps.filter_map(|step| step["nanoseconds"].as_f64()).sum();
-    let shutdown = if mount["clean"] == true {
+fn mount_text(mount: &Mount) -> String {
+    let ns: u64 = mount.steps.iter().map(|step| step.nanoseconds).sum();
+    let shutdown = if mount.clean {
         "a clean shutdown"
     } else {
         "an unclean shutdown"
     };
     format!(
         "after {shutdown}: {} pages scanned, {} rewritten or discarded, {} of flash time",
-        mount["pages_scanned"],
-        mount["pages_discarded"],
-        show_ns(ns)
+        mount.pages_scanned,
+        mount.pages_discarded,
+        show_ns(to_f64(ns))
     )
 }
 
-/// Returns the flash programs per page written by cause, largest first.
-fn by_cause(status: &Value) -> Vec<(String, f64)> {
-    Rates::between(&Value::Null, status).by_cause
+/// What the text shows, as JSON.
+#[derive(Serialize)]
+struct Brief<'a> {
+    name: &'a str,
+    pid: u32,
+    state: &'a str,
+    target: &'a str,
+    image: &'a str,
+    metrics: &'a Option<String>,
+    scheme: &'a str,
+    profile: &'a str,
+    size_bytes: u64,
+    raw_bytes: u64,
+    verify: &'a str,
+    uptime_seconds: f64,
+    write_amplification: Option<f64>,
+    wear: &'a WearOfRated,
+    paused: &'a Option<Pause>,
+    recording: &'a Option<RecordingView>,
+    read_only_reason: &'a str,
+    shards: usize,
+    read_bytes: u64,
+    written_bytes: u64,
+    flushes: u64,
+    write_amplification_by_cause: BTreeMap<&'static str, f64>,
+    latency_ns: BTreeMap<&'static str, Option<Latency>>,
 }
 
-/// Returns what the text shows.
-fn brief_json(status: &Value) -> Value {
-    const KEYS: [&str; 17] = [
-        "name",
-        "pid",
-        "state",
-        "target",
-        "image",
-        "metrics",
-        "scheme",
-        "profile",
-        "size_bytes",
-        "raw_bytes",
-        "verify",
-        "uptime_seconds",
-        "write_amplification",
-        "wear",
-        "paused",
-        "recording",
-        "read_only_reason",
-    ];
-    let mut brief = json!({});
-    for key in KEYS {
-        brief[key] = status[key].clone();
+impl Brief<'_> {
+    fn of(status: &Status) -> Brief<'_> {
+        let latency = |op: Op| (op.name(), Latency::since_start(status, op));
+        Brief {
+            name: &status.name,
+            pid: status.pid,
+            state: &status.state,
+            target: &status.target,
+            image: &status.image.image,
+            metrics: &status.metrics,
+            scheme: &status.scheme,
+            profile: &status.profile,
+            size_bytes: status.size_bytes,
+            raw_bytes: status.raw_bytes,
+            verify: &status.verify,
+            uptime_seconds: status.uptime_seconds,
+            write_amplification: status.write_amplification,
+            wear: &status.wear,
+            paused: &status.paused,
+            recording: &status.recording,
+            read_only_reason: &status.read_only_reason,
+            shards: status.shards.len(),
+            read_bytes: status.requests(Op::Read).bytes,
+            written_bytes: status.requests(Op::Write).bytes,
+            flushes: status.requests(Op::Flush).completed,
+            write_amplification_by_cause: Rates::since_start(status).by_cause.into_iter().collect(),
+            latency_ns: TIMED.map(latency).into(),
+        }
     }
-    brief["shards"] = status["shards"].as_array().map(Vec::len).into();
-    let host = &status["host"];
-    brief["read_bytes"] = host["read"]["bytes"].clone();
-    brief["written_bytes"] = host["write"]["bytes"].clone();
-    brief["flushes"] = host["flush"]["completed"].clone();
-    brief["write_amplification_by_cause"] = by_cause(status).into_iter().collect();
-    for op in ["write", "read", "flush"] {
-        brief["latency_ns"][op] = Latency::between(&Value::Null, status, &[op]).map_or(
-            Value::Null,
-            |of| json!({"mean": of.mean, "p50": of.p50, "p99": of.p99, "p999": of.p999}),
-        );
-    }
-    brief
 }
 
 /// `ftld status --watch`: a line for each interval, until interrupted or the instance ends.
@@ -285,7 +271,7 @@ pub fn watch(dirs: &Dirs, name: Option<&str>, seconds: f64, as_json: bool) -> Re
         std::thread::sleep(Duration::from_secs_f64(seconds));
         let now = ask_status(dirs, &name)?;
         if as_json {
-            print(&format!("{}\n", with_schema("status", now.clone())))?;
+            print(&format!("{}\n", with_schema("status", &now)))?;
         } else {
             let columns = columns(width());
             let heading = match line % HEADING_EVERY {
@@ -305,14 +291,14 @@ struct Column {
     width: usize,
     /// Narrow terminals leave out the columns with the largest numbers.
     rank: usize,
-    of: fn(&Rates, &Value) -> String,
+    of: fn(&Rates, &Status) -> String,
 }
 
 const fn column(
     head: &'static str,
     width: usize,
     rank: usize,
-    of: fn(&Rates, &Value) -> String,
+    of: fn(&Rates, &Status) -> String,
 ) -> Column {
     Column {
         head,
@@ -323,9 +309,7 @@ const fn column(
 }
 
 static COLUMNS: [Column; 11] = [
-    column("state", 10, 0, |_, now| {
-        now["state"].as_str().unwrap_or("-").to_owned()
-    }),
+    column("state", 10, 0, |_, now| now.state.clone()),
     column("read/s", 10, 2, |rates, _| {
         show_size(whole(rates.read_bytes))
     }),
@@ -341,16 +325,16 @@ static COLUMNS: [Column; 11] = [
     column("WAF now", 7, 3, |rates, _| {
         shown(rates.write_amplification, 2)
     }),
-    column("life", 6, 8, |_, now| {
-        shown(now["write_amplification"].as_f64(), 2)
+    column("life", 6, 8, |_, now| shown(now.write_amplification, 2)),
+    column("free blk", 8, 6, |_, now| {
+        now.blocks_of(BlockState::Free).to_string()
     }),
-    column("free blk", 8, 6, |_, now| now["blocks"]["free"].to_string()),
     column("GC pages/s", 10, 7, |rates, _| {
         format!("{:.0}", rates.gc_pages)
     }),
     column("map hit", 7, 10, |rates, _| shown(rates.hit_ratio, 3)),
     column("erases", 7, 9, |_, now| {
-        format!("{}-{}", now["wear"]["min"], now["wear"]["max"])
+        format!("{}-{}", now.wear.wear.min, now.wear.wear.max)
     }),
 ];
 
@@ -385,7 +369,7 @@ fn line_of(columns: &[&Column], cell: impl Fn(&Column) -> String) -> String {
 }
 
 /// Returns the line of the time between two status answers.
-fn rates(columns: &[&Column], before: &Value, now: &Value) -> String {
+fn rates(columns: &[&Column], before: &Status, now: &Status) -> String {
     let rates = Rates::between(before, now);
     line_of(columns, |column| (column.of)(&rates, now))
 }
@@ -393,18 +377,30 @@ fn rates(columns: &[&Column], before: &Value, now: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nand_model::Cause;
 
     #[test]
     fn a_line_has_the_rates_in_between() {
         let look = |seconds: f64, written: u64, programs: u64| {
-            json!({
-                "state": "serving", "uptime_seconds": seconds, "page_bytes": 4096, "host_written_bytes": written,
-                "host": {"write": {"completed": written / 4096, "bytes": written}, "read": {"completed": 0, "bytes": 0}},
-                "nand": {"host": {"programs": written / 4096}, "gc": {"programs": programs}}, "write_amplification": 1.25,
-                "blocks": {"free": 17}, "wear": {"min": 1, "max": 3},
-                "scheme_stats": {"gc_pages_moved": programs, "hits_read": programs, "lookups_read": programs,
-                    "hits_write": 2 * programs, "lookups_write": 3 * programs},
-            })
+            let mut status = Status {
+                state: "serving".into(),
+                uptime_seconds: seconds,
+                page_bytes: 4096,
+                host_written_bytes: written,
+                write_amplification: Some(1.25),
+                ..Status::default()
+            };
+            let write = &mut status.host[Op::Write.index()];
+            (write.completed, write.bytes) = (written / 4096, written);
+            status.nand[Cause::Host.index()].programs = written / 4096;
+            status.nand[Cause::Gc.index()].programs = programs;
+            status.blocks[BlockState::Free as usize] = 17;
+            (status.wear.wear.min, status.wear.wear.max) = (1, 3);
+            let stats = &mut status.scheme_stats;
+            stats.counters.gc_pages_moved = programs;
+            (stats.hits_read, stats.lookups_read) = (programs, programs);
+            (stats.hits_write, stats.lookups_write) = (2 * programs, 3 * programs);
+            status
         };
         let (before, now) = (look(10.0, 4096 * 100, 100), look(12.0, 4096 * 300, 200));
         let line = rates(&columns(100), &before, &now);

@@ -4,9 +4,9 @@
 //! Columns of a map are integers of one or two bytes, little-endian, in base64: at most 4096 cells
 //! are some tens of KiB, however large the device is.
 
+use super::PageSource;
 use super::neighbours::Neighbour;
 use crate::convert::index;
-use crate::observed::StatusSource;
 use crate::status::InstanceInfo;
 use crate::volume::{CELLS_MAX, Cell};
 use base64::Engine;
@@ -51,7 +51,7 @@ pub(crate) fn device(facts: &InstanceInfo) -> String {
 
 /// Returns the blocks in the order of their numbers, `per_cell` of them in each cell. If `have` is
 /// the current generation, returns only the generation.
-pub(crate) fn blocks(observed: &dyn StatusSource, have: Option<u64>) -> String {
+pub(crate) fn blocks(observed: &dyn PageSource, have: Option<u64>) -> String {
     observed.watch();
     let map = observed.blocks();
     if have == Some(map.generation) {
@@ -105,7 +105,7 @@ fn unit(greatest: u64) -> u64 {
 
 /// Returns the newest events from a number on: `[number, kind, block or null, pages, began_ns,
 /// took_ns]` each, oldest first.
-pub(crate) fn events(observed: &dyn StatusSource, since: Option<u64>) -> String {
+pub(crate) fn events(observed: &dyn PageSource, since: Option<u64>) -> String {
     observed.watch();
     let view = observed.events(since.unwrap_or(0), EVENTS_MAX);
     assert!(
@@ -148,14 +148,14 @@ pub(crate) fn events(observed: &dyn StatusSource, since: Option<u64>) -> String 
 }
 
 /// Returns the seconds from number `since` on, column by column.
-pub(crate) fn history(observed: &dyn StatusSource, since: Option<u64>) -> String {
+pub(crate) fn history(observed: &dyn PageSource, since: Option<u64>) -> String {
     let text = observed.page().history.lock().json(since.unwrap_or(0));
     format!("{text}\n")
 }
 
 /// Returns this instance and the others of its user.
-pub(crate) fn instances(observed: &dyn StatusSource) -> String {
-    let own = Neighbour::of(&observed.view().json());
+pub(crate) fn instances(observed: &dyn PageSource) -> String {
+    let own = Neighbour::of(&observed.view().status());
     let instances = observed.page().neighbours.with(own);
     format!("{}\n", json!({"instances": instances}))
 }

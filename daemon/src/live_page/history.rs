@@ -4,8 +4,8 @@
 //! Invariant: a sample is made from published snapshots and the lock-free host counters. It takes
 //! no request lock.
 
+use super::PageSource;
 use crate::convert::{millis, to_u64, to_usize};
-use crate::observed::StatusSource;
 use crate::status::StatusSnapshot;
 use crate::volume::{BOUNDS_NS, HistogramView, Op};
 use ftl_core::Lookups;
@@ -24,7 +24,7 @@ const OPS: [Op; 3] = [Op::Read, Op::Write, Op::Flush];
 const BUCKETS: usize = BOUNDS_NS.len() + 1;
 
 /// Adds a sample every second until the runtime ends.
-pub(crate) async fn record(observed: Arc<dyn StatusSource>) {
+pub(crate) async fn record(observed: Arc<dyn PageSource>) {
     let mut due = tokio::time::interval(EVERY);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -6,6 +6,7 @@ pub(crate) mod history;
 pub(crate) mod neighbours;
 pub(crate) mod page;
 
+use crate::status::StatusSource;
 use history::History;
 use neighbours::Neighbours;
 use parking_lot::Mutex;
@@ -15,4 +16,10 @@ use parking_lot::Mutex;
 pub struct PageState {
     pub(crate) history: Mutex<History>,
     pub(crate) neighbours: Neighbours,
+}
+
+/// Source of what the live page shows.
+pub trait PageSource: StatusSource {
+    /// Returns the state that the daemon keeps for the page.
+    fn page(&self) -> &PageState;
 }

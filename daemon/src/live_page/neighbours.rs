@@ -4,12 +4,12 @@
 //! the page is beyond loopback. A control socket is asked only after a page has asked, at most once
 //! in [`EVERY`].
 
+use super::PageSource;
 use crate::control;
 use crate::instance::Dirs;
-use crate::observed::StatusSource;
+use crate::status::Status;
 use parking_lot::Mutex;
 use serde::Serialize;
-use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -31,17 +31,16 @@ pub(crate) struct Neighbour {
 
 impl Neighbour {
     /// Returns the instance with this status.
-    pub(crate) fn of(status: &Value) -> Neighbour {
-        let text = |key: &str| status[key].as_str().map(str::to_owned);
+    pub(crate) fn of(status: &Status) -> Neighbour {
         let address = |url: &str| {
             let address = url.strip_prefix("http://")?.strip_suffix("/metrics")?;
             Some(address.to_owned())
         };
         Neighbour {
-            name: text("name").unwrap_or_default(),
-            scheme: text("scheme"),
-            state: text("state").unwrap_or_else(|| "no answer".into()),
-            address: status["metrics"].as_str().and_then(address),
+            name: status.name.clone(),
+            scheme: Some(status.scheme.clone()),
+            state: status.state.clone(),
+            address: status.metrics.as_deref().and_then(address),
         }
     }
 }
@@ -65,7 +64,7 @@ impl Neighbours {
 }
 
 /// Asks the other instances after each request for them, until the runtime ends.
-pub(crate) async fn refresh(dirs: Dirs, observed: Arc<dyn StatusSource>) {
+pub(crate) async fn refresh(dirs: Dirs, observed: Arc<dyn PageSource>) {
     let own = observed.view().facts.name.clone();
     let neighbours = &observed.page().neighbours;
     loop {
@@ -84,9 +83,15 @@ async fn find(dirs: &Dirs, own: &str) -> Vec<Neighbour> {
             continue;
         }
         let answer = tokio::time::timeout(PATIENCE, control::status(&dirs.control(&name))).await;
-        let mut neighbour = Neighbour::of(&answer.ok().flatten().unwrap_or_default());
-        neighbour.name = name;
-        found.push(neighbour);
+        found.push(match answer {
+            Ok(Some(status)) => Neighbour::of(&status),
+            _ => Neighbour {
+                name,
+                scheme: None,
+                state: "no answer".into(),
+                address: None,
+            },
+        });
     }
     found
 }
@@ -96,11 +101,15 @@ mod tests {
     use super::*;
     use crate::instance::Instance;
     use crate::metrics::tests::Still;
-    use serde_json::json;
+    use serde_json::Value;
 
     #[test]
     fn an_instance_is_named_with_the_address_of_its_page() {
-        let status = json!({"name": "b", "scheme": "dftl", "state": "paused", "metrics": "http://127.0.0.1:9918/metrics"});
+        let status = Status {
+            name: "b".into(),
+            metrics: Some("http://127.0.0.1:9918/metrics".into()),
+            ..Status::default()
+        };
         let other = Neighbour::of(&status);
         assert_eq!(other.address.as_deref(), Some("127.0.0.1:9918"));
         let still = Still::default();

@@ -11,8 +11,7 @@
 use super::hosts::Hosts;
 use super::render;
 use crate::failure::{Exit, Failure};
-use crate::live_page::{api, page};
-use crate::observed::StatusSource;
+use crate::live_page::{PageSource, api, page};
 use crate::volume::WritesFailing;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -78,7 +77,7 @@ pub fn bind(addr: SocketAddr) -> Result<std::net::TcpListener, Failure> {
 /// The listener does not work.
 pub async fn serve_when_free(
     addr: SocketAddr,
-    observed: Arc<dyn StatusSource>,
+    observed: Arc<dyn PageSource>,
     hosts: Arc<Hosts>,
 ) -> std::io::Result<()> {
     loop {
@@ -96,7 +95,7 @@ pub async fn serve_when_free(
 /// The listener does not work.
 pub async fn serve(
     listener: std::net::TcpListener,
-    observed: Arc<dyn StatusSource>,
+    observed: Arc<dyn PageSource>,
     hosts: Arc<Hosts>,
 ) -> std::io::Result<()> {
     listener.set_nonblocking(true)?;
@@ -157,7 +156,7 @@ impl Clients {
         first.checked_duration_since(Instant::now())
     }
 
-    fn admit(&mut self, stream: TcpStream, observed: Arc<dyn StatusSource>, hosts: Arc<Hosts>) {
+    fn admit(&mut self, stream: TcpStream, observed: Arc<dyn PageSource>, hosts: Arc<Hosts>) {
         if self.all.len() >= CONNECTIONS {
             let goes = (0..self.all.len())
                 .min_by_key(|at| self.all[*at].grace_ends())
@@ -195,7 +194,7 @@ impl Clients {
 
 async fn connection(
     stream: TcpStream,
-    observed: Arc<dyn StatusSource>,
+    observed: Arc<dyn PageSource>,
     hosts: Arc<Hosts>,
     asked: Arc<AtomicBool>,
 ) {
@@ -223,7 +222,7 @@ fn answer(
     method: &Method,
     uri: &Uri,
     host: Option<&str>,
-    observed: &dyn StatusSource,
+    observed: &dyn PageSource,
     hosts: &Hosts,
 ) -> Response<Full<Bytes>> {
     let response = respond(method, uri, host, observed, hosts);
@@ -235,7 +234,7 @@ fn respond(
     method: &Method,
     uri: &Uri,
     host: Option<&str>,
-    observed: &dyn StatusSource,
+    observed: &dyn PageSource,
     hosts: &Hosts,
 ) -> Response<Full<Bytes>> {
     if let Some(host) = host.filter(|host| !hosts.allow(host)) {
@@ -280,13 +279,13 @@ fn respond(
         "/status" => reply(
             StatusCode::OK,
             JSON,
-            format!("{:#}\n", observed.view().json()),
+            format!("{:#}\n", observed.view().status().json()),
         ),
         _ => reply(StatusCode::NOT_FOUND, TEXT, PATHS),
     }
 }
 
-fn health(observed: &dyn StatusSource) -> Response<Full<Bytes>> {
+fn health(observed: &dyn PageSource) -> Response<Full<Bytes>> {
     let view = observed.view();
     match view
         .failure
@@ -324,7 +323,7 @@ fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Resp
 pub(crate) fn get(
     target: &str,
     host: Option<&str>,
-    observed: &dyn StatusSource,
+    observed: &dyn PageSource,
 ) -> Response<Full<Bytes>> {
     let uri = target.parse().expect("a target");
     answer(&Method::GET, &uri, host, observed, &Hosts::default())

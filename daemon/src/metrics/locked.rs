@@ -2,9 +2,10 @@
 
 use super::http::get;
 use crate::fresh_status::fresh;
-use crate::observed::{PageState, StatusSource};
+use crate::live_page::{PageSource, PageState};
 use crate::service_counters::ServiceCounters;
 use crate::status::StatusSnapshot;
+use crate::status::StatusSource;
 use crate::volume::{BlockMap, EventsView, Volume, VolumeOptions};
 use ftl_core::schemes::Scheme;
 use ftl_core::{FtlConfig, Params, Start};

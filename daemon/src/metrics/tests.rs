@@ -1,17 +1,16 @@
 use super::catalog::{CATALOG, Family, Kind};
 use super::render;
 use crate::fresh_status::fresh;
-use crate::observed::{PageState, StatusSource};
+use crate::live_page::{PageSource, PageState};
 use crate::record::RecordingView;
 use crate::service_counters::ServiceCounters;
-use crate::status::StatusSnapshot;
+use crate::status::{StatusSnapshot, StatusSource};
 use crate::volume::write_cache::{CacheView, CutCounts};
 use crate::volume::{BlockMap, EventsView};
 use ftl_core::{EventKind, EventTotals, RamEntry, RamPart};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::{Duration, Instant, SystemTime};
 
 /// A constant instance.
 pub(crate) struct Still {
@@ -62,6 +61,9 @@ impl StatusSource for Still {
             events: newer[newer.len().saturating_sub(most)..].to_vec(),
         }
     }
+}
+
+impl PageSource for Still {
     fn page(&self) -> &PageState {
         &self.page
     }

@@ -6,15 +6,13 @@
 use crate::failure::Failure;
 use crate::faults::Faults;
 use crate::inject::Kind;
-use crate::observed::{PageState, StatusSource};
-use crate::path_json;
-use crate::record::{Recorder, not_recorded};
+use crate::live_page::{PageSource, PageState};
+use crate::record::{Marked, Recorder, not_recorded};
 use crate::service_counters::ServiceCounters;
-use crate::status::{InstanceInfo, StatusSnapshot};
+use crate::status::{InstanceInfo, StatusSnapshot, StatusSource};
 use crate::transport::nbd::NbdStats;
 use crate::volume::{BlockMap, EventsView, Volume};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
 use std::sync::Arc;
 use strum::EnumCount;
 
@@ -69,12 +67,17 @@ impl StatusSource for Served {
         self.volume.events(from, most)
     }
 
-    fn mark(&self, text: &str) -> Result<Value, Failure> {
+    fn mark(&self, text: &str) -> Result<Marked, Failure> {
         let recorder = self.recorder.as_ref().ok_or_else(not_recorded)?;
         let seq = recorder.mark(text)?;
-        Ok(json!({"seq": seq, "file": path_json::shown(&recorder.view().file)}))
+        Ok(Marked {
+            seq,
+            file: recorder.view().file,
+        })
     }
+}
 
+impl PageSource for Served {
     fn page(&self) -> &PageState {
         &self.page
     }

@@ -10,19 +10,19 @@ use crate::device::{BlockDevice, FlushOf};
 use crate::failure::{Failure, panic_text};
 use crate::inject::{Injected, Injection};
 use crate::instance::Dirs;
-use crate::live_page::{history, neighbours};
+use crate::live_page::{PageSource, history, neighbours};
 use crate::metrics::hosts::Hosts;
 use crate::metrics::http;
-use crate::observed::StatusSource;
 use crate::output::print;
-use crate::pause::PauseCommand;
+use crate::pause::{PauseAnswer, PauseCommand};
 use crate::shutdown::{Action, Event, Shutdown};
 use crate::status::InstanceInfo;
+use crate::status::StatusSource;
 use crate::transport::holders::Users;
 use crate::transport::{Service, StopHow};
 use crate::volume::Volume;
 use crate::{control, notify};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -52,7 +52,7 @@ pub(super) fn run(
             signal(SignalKind::terminate()).map_err(failed)?,
             signal(SignalKind::interrupt()).map_err(failed)?,
         );
-        let observed = served.clone() as Arc<dyn StatusSource>;
+        let observed = served.clone() as Arc<dyn PageSource>;
         if !matches!(http, Http::Off) {
             spawn(served, "history", history::record(observed.clone()));
         }
@@ -191,7 +191,7 @@ async fn until_end(
 async fn pause(
     volume: Arc<Volume>,
     command: PauseCommand,
-    answer: oneshot::Sender<Result<Value, Failure>>,
+    answer: oneshot::Sender<Result<PauseAnswer, Failure>>,
 ) {
     let done = tokio::task::spawn_blocking(move || command.apply(&volume)).await;
     let _ = answer.send(done.unwrap_or_else(|_| Err(Failure::failed("internal error"))));

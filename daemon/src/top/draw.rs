@@ -1,16 +1,17 @@
 //! The screen of `ftld top`: instances above, the selected one below.
 
 use super::screen::{Column, Instance, Screen};
-use crate::commands::page_of;
 use crate::convert::whole;
-use crate::rates::show_ns;
-use crate::rates::{Latency, Rates, number};
+use crate::rates::{Latency, Rates, show_ns};
 use crate::size::show_size;
+use crate::status::{BlockState, Status};
+use crate::volume::Wear;
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Style, Stylize};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, TableState, Wrap};
+use strum::VariantNames;
 
 /// Frames that are narrower have the causes below the facts.
 const WIDE: u16 = 84;
@@ -163,21 +164,21 @@ fn aligned(shape: &Shape, text: String) -> Text<'static> {
 }
 
 fn style(instance: &Instance) -> Style {
-    match instance.status["state"].as_str() {
-        Some("serving") => Style::new(),
-        Some("failed" | "dead") => Style::new().red(),
+    match &*instance.found.state {
+        "serving" => Style::new(),
+        "failed" | "dead" => Style::new().red(),
         _ => Style::new().yellow(),
     }
 }
 
 fn cell(instance: &Instance, title: &str) -> String {
-    let status = &instance.status;
-    let text = |key: &str| status[key].as_str().unwrap_or("-").to_owned();
     let rate = |show: fn(&Rates) -> String| instance.rates.as_ref().map_or("-".into(), show);
+    let fact =
+        |show: fn(&Status) -> String| (instance.found.status.as_deref()).map_or("-".into(), show);
     match title {
-        "NAME" => text("name"),
-        "STATE" => text("state"),
-        "SCHEME" => text("scheme"),
+        "NAME" => instance.name().into(),
+        "STATE" => instance.found.state.clone(),
+        "SCHEME" => fact(|status| status.scheme.clone()),
         "READ/s" => rate(|rates| show_size(whole(rates.read_bytes))),
         "WRITE/s" => rate(|rates| show_size(whole(rates.written_bytes))),
         "IOPS" => rate(|rates| format!("{:.0}", rates.requests)),
@@ -188,16 +189,17 @@ fn cell(instance: &Instance, title: &str) -> String {
         }),
         "WAF" => rate(|rates| two_digits(rates.write_amplification)),
         "GC pages/s" => rate(|rates| format!("{:.0}", rates.gc_pages)),
-        "QUEUE" if status["host"].is_object() => queue(instance).to_string(),
-        "FREE" if status["blocks"].is_object() => status["blocks"]["free"].to_string(),
+        "QUEUE" => fact(|status| {
+            status
+                .host
+                .iter()
+                .map(|op| op.in_flight)
+                .sum::<u64>()
+                .to_string()
+        }),
+        "FREE" => fact(|status| status.blocks_of(BlockState::Free).to_string()),
         _ => "-".into(),
     }
-}
-
-/// Requests in flight.
-fn queue(instance: &Instance) -> u64 {
-    let ops = instance.status["host"].as_object().into_iter().flatten();
-    ops.filter_map(|(_, op)| op["in_flight"].as_u64()).sum()
 }
 
 fn two_digits(number: Option<f64>) -> String {
@@ -242,23 +244,20 @@ fn instance(frame: &mut Frame, area: Rect, instance: &Instance) {
 }
 
 fn facts(instance: &Instance) -> Vec<Line<'static>> {
-    let status = &instance.status;
-    let text = |key: &str| status[key].as_str().unwrap_or("-").to_owned();
-    let size = |key: &str| status[key].as_u64().map_or("-".into(), show_size);
-    if !status["host"].is_object() {
-        return vec![Line::from(format!("state: {}", text("state")))];
-    }
+    let Some(status) = &instance.found.status else {
+        return vec![Line::from(format!("state: {}", instance.found.state))];
+    };
     let mut lines = vec![Line::from(format!(
         "{} on {}, {} of {} flash",
-        text("scheme"),
-        text("profile"),
-        size("size_bytes"),
-        size("raw_bytes")
+        status.scheme,
+        status.profile,
+        show_size(status.size_bytes),
+        show_size(status.raw_bytes)
     ))];
-    lines.push(Line::from(text("target")));
+    lines.push(Line::from(status.target.clone()));
     lines.push(Line::from(format!(
         "page {}",
-        page_of(status).unwrap_or_else(|| "off".into())
+        status.page().unwrap_or("off")
     )));
     lines.push(Line::from("        mean      p50      p99    p99.9").dim());
     let rates = instance.rates.as_ref();
@@ -280,34 +279,33 @@ fn facts(instance: &Instance) -> Vec<Line<'static>> {
         }
         None => "no reads or writes".into(),
     }));
-    let blocks = status["blocks"].as_object().into_iter().flatten();
-    let blocks: Vec<_> = blocks
-        .filter(|(_, count)| count.as_u64() > Some(0))
+    let blocks = BlockState::VARIANTS.iter().zip(status.blocks);
+    let blocks = blocks.filter(|(_, count)| *count > 0);
+    let mut blocks: Vec<_> = blocks
         .map(|(state, count)| format!("{state} {count}"))
         .collect();
+    blocks.sort();
     lines.push(Line::from(format!("blocks: {}", blocks.join(", "))));
+    let Wear { min, max, mean, .. } = status.wear.wear;
     lines.push(Line::from(format!(
-        "erases per block: {} to {}, mean {:.1} of {}",
-        status["wear"]["min"],
-        status["wear"]["max"],
-        number(status, "/wear/mean"),
-        status["wear"]["rated"]
+        "erases per block: {min} to {max}, mean {mean:.1} of {}",
+        status.wear.rated
     )));
     let notes = [
-        "failure",
-        "writes_failing",
-        "read_only_reason",
-        "host_behind",
+        status.failure.as_ref(),
+        status.writes_failing.as_ref(),
+        Some(&status.read_only_reason),
+        status.host_behind.as_ref(),
     ];
-    let notes = notes.iter().filter_map(|key| status[key].as_str());
-    let notes = notes.filter(|note| !note.is_empty());
-    lines.extend(notes.map(|note| Line::from(note.to_owned()).yellow()));
+    let notes = notes.into_iter().flatten().filter(|note| !note.is_empty());
+    lines.extend(notes.map(|note| Line::from(note.clone()).yellow()));
     lines
 }
 
 /// Flash programs per page written, as bars.
 fn causes(instance: &Instance) -> Vec<Line<'static>> {
-    let lifetime = instance.status["write_amplification"].as_f64();
+    let status = instance.found.status.as_ref();
+    let lifetime = status.and_then(|status| status.write_amplification);
     let rates = instance.rates.as_ref();
     let now = two_digits(rates.and_then(|rates| rates.write_amplification));
     let head = format!("WAF {now}, lifetime {}", two_digits(lifetime));
@@ -316,7 +314,7 @@ fn causes(instance: &Instance) -> Vec<Line<'static>> {
     let most = by_cause.first().map_or(1.0, |(_, of)| *of);
     lines.extend(by_cause.iter().map(|(cause, of)| {
         let bar = "\u{2588}".repeat(whole(BAR * of / most) as usize);
-        let colour = if cause == "host" {
+        let colour = if *cause == "host" {
             Style::new().green()
         } else {
             Style::new().yellow()

@@ -6,12 +6,11 @@
 mod draw;
 mod screen;
 
-use crate::commands::status_of;
+use crate::commands::Found;
 use crate::failure::Failure;
 use crate::instance::Dirs;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use screen::{Next, Screen};
-use serde_json::Value;
 use std::io::IsTerminal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -51,7 +50,7 @@ pub(crate) fn top(dirs: &Dirs, delay: f64) -> Result<(), Failure> {
 /// Asks all instances in rounds, until the receiver or the sender of the screen is gone.
 fn ask(
     dirs: &Dirs,
-    answers: &Sender<Vec<Value>>,
+    answers: &Sender<Vec<Found>>,
     mut delay: Duration,
     delays: &Receiver<Duration>,
 ) {
@@ -59,7 +58,7 @@ fn ask(
         let round = dirs
             .names()
             .iter()
-            .map(|name| status_of(dirs, name))
+            .map(|name| Found::of(dirs, name))
             .collect();
         if answers.send(round).is_err() {
             return;
@@ -75,7 +74,7 @@ fn ask(
 /// Draws answers and handles keys until the user quits.
 fn show(
     screen: &mut Screen,
-    heard: &Receiver<Vec<Value>>,
+    heard: &Receiver<Vec<Found>>,
     set_delay: Sender<Duration>,
 ) -> std::io::Result<()> {
     ratatui::run(|terminal| {

@@ -1,9 +1,10 @@
 //! What the screen of `ftld top` shows, and what keys change. Knows no terminal.
 
 use super::DELAYS;
-use crate::rates::{Rates, number};
+use crate::commands::Found;
+use crate::rates::Rates;
+use crate::status::BlockState;
 use ratatui::crossterm::event::{KeyCode, KeyModifiers};
-use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use strum::VariantArray;
@@ -34,10 +35,10 @@ pub(super) enum Next {
 }
 
 /// An instance, and what it did lately.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Instance {
-    /// Its last answer; name and state alone if it does not serve.
-    pub(super) status: Value,
+    /// Its last answer.
+    pub(super) found: Found,
     /// Rates since the answer before; `None` before the second one.
     pub(super) rates: Option<Rates>,
     /// Requests per second, oldest first.
@@ -47,7 +48,7 @@ pub(super) struct Instance {
 impl Instance {
     /// Returns the instance's name.
     pub(super) fn name(&self) -> &str {
-        self.status["name"].as_str().unwrap_or("?")
+        &self.found.name
     }
 
     fn key(&self, column: Column) -> f64 {
@@ -61,7 +62,8 @@ impl Instance {
             Column::Latency => rate(|rates| rates.latency.map_or(0.0, |latency| latency.p99)),
             Column::Amplification => rate(|rates| rates.write_amplification.unwrap_or(0.0)),
             Column::Gc => rate(|rates| rates.gc_pages),
-            Column::Free => -number(&self.status, "/blocks/free"),
+            Column::Free => -(self.found.status.as_ref())
+                .map_or(0.0, |of| f64::from(of.blocks_of(BlockState::Free))),
         }
     }
 }
@@ -112,24 +114,32 @@ impl Screen {
     }
 
     /// Takes the answers of a round. Instances that are gone leave the screen.
-    pub(super) fn update(&mut self, round: Vec<Value>) {
+    pub(super) fn update(&mut self, round: Vec<Found>) {
         self.heard = true;
         let mut before = std::mem::take(&mut self.instances);
-        for status in round {
-            let name = status["name"].as_str().unwrap_or_default().to_owned();
-            let mut instance = before.remove(&name).unwrap_or_default();
-            let serves = |status: &Value| status["uptime_seconds"].is_number();
+        for found in round {
+            let before = before.remove(&found.name);
+            let last = before
+                .as_ref()
+                .and_then(|before| before.found.status.as_ref());
             // After a restart the counters begin at 0.
-            let same = instance.status["pid"] == status["pid"];
-            instance.rates = (same && serves(&instance.status) && serves(&status))
-                .then(|| Rates::between(&instance.status, &status));
-            if let Some(rates) = &instance.rates {
-                instance.requests.push_back(rates.requests.round() as u64);
-                if instance.requests.len() > HISTORY {
-                    instance.requests.pop_front();
+            let same = last
+                .zip(found.status.as_ref())
+                .filter(|(a, b)| a.pid == b.pid);
+            let rates = same.map(|(last, status)| Rates::between(last, status));
+            let mut requests = before.map_or_else(VecDeque::new, |before| before.requests);
+            if let Some(rates) = &rates {
+                requests.push_back(rates.requests.round() as u64);
+                if requests.len() > HISTORY {
+                    requests.pop_front();
                 }
             }
-            instance.status = status;
+            let name = found.name.clone();
+            let instance = Instance {
+                found,
+                rates,
+                requests,
+            };
             self.instances.insert(name, instance);
         }
         if !self.instances.contains_key(&self.selected) {
@@ -204,20 +214,45 @@ impl Screen {
 pub(super) mod tests {
     use super::*;
     use crate::rates::Latency;
-    use serde_json::json;
+    use crate::status::Status;
+    use crate::volume::{BOUNDS_NS, Op};
+    use nand_model::Cause;
 
-    /// An instance that has served `requests` reads of 4 KiB by the second `at`.
-    pub(in crate::top) fn serving(name: &str, at: f64, requests: u64) -> Value {
-        let wall = json!({"counts": [requests, 0, 0], "sum_ns": 20_000 * requests});
-        json!({
-            "name": name, "pid": 7, "state": "serving", "scheme": "lazyftl", "size_bytes": 1u64 << 30,
-            "uptime_seconds": at, "page_bytes": 4096, "host_written_bytes": 4096 * requests,
-            "write_amplification": 1.5, "latency_bounds_ns": [25_000, 50_000],
-            "host": {"write": {"completed": requests, "bytes": 4096 * requests, "in_flight": 3, "wall": wall}},
-            "nand": {"host": {"programs": requests}, "gc": {"programs": requests / 2}},
-            "scheme_stats": {"gc_pages_moved": requests / 2}, "blocks": {"free": 12},
-            "wear": {"min": 1, "max": 9, "mean": 4.5, "rated": 3000}, "profile": "mlc-4k", "raw_bytes": 1181116006u64, "target": "nbd+unix:///?socket=a", "image": "/tmp/a.ftld",
-        })
+    /// An instance that has served `requests` writes of 4 KiB by the second `at`.
+    pub(in crate::top) fn serving(name: &str, at: f64, requests: u64) -> Found {
+        let mut status = Status {
+            name: name.into(),
+            pid: 7,
+            state: "serving".into(),
+            scheme: "lazyftl".into(),
+            uptime_seconds: at,
+            page_bytes: 4096,
+            host_written_bytes: 4096 * requests,
+            write_amplification: Some(1.5),
+            latency_bounds_ns: BOUNDS_NS,
+            ..Status::default()
+        };
+        let write = &mut status.host[Op::Write.index()];
+        (write.completed, write.bytes) = (requests, 4096 * requests);
+        (write.in_flight, write.wall.counts[0]) = (3, requests);
+        write.wall.sum_ns = 20_000 * requests;
+        status.nand[Cause::Host.index()].programs = requests;
+        status.nand[Cause::Gc.index()].programs = requests / 2;
+        status.scheme_stats.counters.gc_pages_moved = requests / 2;
+        status.blocks[BlockState::Free as usize] = 12;
+        let wear = &mut status.wear;
+        (wear.wear.min, wear.wear.max, wear.wear.mean) = (1, 9, 4.5);
+        wear.rated = 3000;
+        Found::from(Box::new(status))
+    }
+
+    fn silent(name: &str) -> Found {
+        Found {
+            name: name.into(),
+            pid: None,
+            state: "dead".into(),
+            status: None,
+        }
     }
 
     fn names(screen: &Screen) -> Vec<&str> {
@@ -282,10 +317,15 @@ pub(super) mod tests {
                 Column::Gc => rates.gc_pages = 2.0,
                 Column::Free => free = 4,
             }
+            let mut status = Status {
+                name: format!("{column:?}"),
+                ..Status::default()
+            };
+            status.blocks[BlockState::Free as usize] = free;
             Instance {
-                status: json!({"name": format!("{column:?}"), "blocks": {"free": free}}),
+                found: Found::from(Box::new(status)),
                 rates: Some(rates),
-                ..Instance::default()
+                requests: VecDeque::new(),
             }
         };
         let mut screen = Screen::new(Duration::from_secs(1));
@@ -303,12 +343,12 @@ pub(super) mod tests {
     fn an_instance_that_left_is_forgotten_and_one_that_restarted_has_no_rates() {
         let mut screen = Screen::new(Duration::from_secs(1));
         screen.update(vec![serving("a", 1.0, 5), serving("b", 1.0, 5)]);
-        let mut again = serving("b", 0.1, 1);
-        again["pid"] = 8.into();
-        screen.update(vec![again]);
+        let mut again = serving("b", 0.1, 1).status.unwrap();
+        again.pid = 8;
+        screen.update(vec![again.into()]);
         assert_eq!(names(&screen), ["b"]);
         assert_eq!(screen.selected().unwrap().rates, None);
-        screen.update(vec![json!({"name": "b", "state": "dead"})]);
+        screen.update(vec![silent("b")]);
         assert_eq!(screen.selected().unwrap().rates, None);
         screen.update(vec![]);
         assert!(screen.selected().is_none());

@@ -2,15 +2,15 @@
 //! for it.
 
 use crate::host::{get, metric, page};
+use ftld::live_page::{PageSource, PageState};
 use ftld::metrics::{hosts::Hosts, http};
-use ftld::observed::{PageState, StatusSource};
 use ftld_device::config::{Config, Latency};
 use ftld_device::device::BlockDevice;
 use ftld_device::instance::Dirs;
 use ftld_device::options::{DeviceArgs, DeviceOptions};
 use ftld_device::service_counters::ServiceCounters;
 use ftld_device::stack;
-use ftld_device::status::{InstanceInfo, StatusSnapshot};
+use ftld_device::status::{InstanceInfo, StatusSnapshot, StatusSource};
 use ftld_device::target::Target;
 use ftld_device::transport::{self, Context, StopHow};
 use ftld_device::volume::{BlockMap, EventsView, Volume};
@@ -54,6 +54,9 @@ impl StatusSource for Observer {
     fn events(&self, from: u64, most: usize) -> EventsView {
         self.volume.events(from, most)
     }
+}
+
+impl PageSource for Observer {
     fn page(&self) -> &PageState {
         &self.page
     }

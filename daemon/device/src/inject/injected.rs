@@ -2,14 +2,26 @@
 //!
 //! Invariant: an answer contains the random choices that were made.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use strum::{EnumCount, IntoStaticStr, VariantArray, VariantNames};
 
 /// Kinds of faults.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray, VariantNames,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    EnumCount,
+    IntoStaticStr,
+    VariantArray,
+    VariantNames,
+    Serialize,
+    Deserialize,
 )]
 #[strum(serialize_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 #[repr(usize)]
 pub enum Kind {
     /// The flash loses power.
@@ -42,8 +54,8 @@ impl Kind {
     }
 }
 
-/// Result of an injection.
-#[derive(Clone, Debug, PartialEq)]
+/// Result of an injection, and the answer to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Injected {
     /// Kind of fault.
     pub kind: Kind,
@@ -52,9 +64,19 @@ pub struct Injected {
     /// Human-readable text.
     pub text: String,
     /// Machine-readable result, with the random choices made.
+    #[serde(flatten)]
     pub facts: Value,
-    /// Seed of a power cut.
+    /// Seed of a power cut; among the facts of the answer.
+    #[serde(skip)]
     pub cut_seed: Option<u64>,
+}
+
+/// Choices of one shard.
+#[derive(Serialize)]
+struct OfShard<'a> {
+    shard: usize,
+    #[serde(flatten)]
+    facts: &'a Value,
 }
 
 /// Returns the end of a text with random choices: the seed that they follow from, if any was drawn.
@@ -73,12 +95,12 @@ impl Injected {
         let of =
             |(shard, injected): (&usize, &Injected)| format!("shard {shard}: {}", injected.text);
         let texts: Vec<_> = shards.iter().zip(&all).map(of).collect();
-        let with_shard = |(shard, injected): (&usize, &Injected)| {
-            let mut facts = injected.facts.clone();
-            facts["shard"] = (*shard).into();
-            facts
-        };
-        let facts: Vec<_> = shards.iter().zip(&all).map(with_shard).collect();
+        let facts = all.iter().map(|injected| &injected.facts);
+        let facts = shards.iter().zip(facts);
+        let facts: Vec<_> = facts
+            .map(|(&shard, facts)| OfShard { shard, facts })
+            .collect();
+        let facts = json!({"shards": facts});
         Injected {
             kind: all[0].kind,
             count: if is_cut {
@@ -87,7 +109,7 @@ impl Injected {
                 all.iter().map(|injected| injected.count).sum()
             },
             text: texts.join("; "),
-            facts: json!({"shards": facts}),
+            facts,
             cut_seed: all[0].cut_seed,
         }
     }

@@ -31,7 +31,7 @@ use ftld_traces::recording::{DATA_MAX, Entry, Head, Kind, Moment};
 use order::{Order, Turn};
 use parking_lot::Mutex;
 use room::Room;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,10 +46,10 @@ use writer::Message;
 pub const BYTES_MAX: u64 = 32 << 20;
 
 /// State of a recording at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordingView {
     /// The file.
-    pub file: PathBuf,
+    pub file: String,
     /// Entries in the file or in the next chunk.
     pub entries: u64,
     /// Bytes of the file.
@@ -60,18 +60,13 @@ pub struct RecordingView {
     pub failure: Option<String>,
 }
 
-impl RecordingView {
-    /// Returns the view as JSON.
-    pub fn json(&self) -> Value {
-        let RecordingView {
-            file,
-            entries,
-            bytes,
-            waits,
-            failure,
-        } = self;
-        json!({"file": path_json::shown(file), "entries": entries, "bytes": bytes, "waits": waits, "failure": failure})
-    }
+/// Answer to a mark.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marked {
+    /// Its moment in the recording.
+    pub seq: u64,
+    /// The recording.
+    pub file: String,
 }
 
 /// What requests and the writing thread share.
@@ -147,7 +142,7 @@ impl Recorder {
     /// Returns the state of the recording. Never waits.
     pub fn view(&self) -> RecordingView {
         RecordingView {
-            file: self.shared.file.clone(),
+            file: path_json::shown(&self.shared.file),
             entries: self.shared.entries.load(Relaxed),
             bytes: self.shared.bytes.load(Relaxed),
             waits: self.shared.room.waits(),

@@ -1,5 +1,6 @@
 //! A latency histogram with fixed buckets; threads add samples without a lock.
 
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Upper bounds of the buckets in nanoseconds: 25 us to 10 s.
@@ -30,7 +31,7 @@ pub struct Histogram {
 }
 
 /// Content of a [`Histogram`] at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistogramView {
     /// Samples per bucket, not cumulative; the last one counts samples above every bound of
     /// [`BOUNDS_NS`].

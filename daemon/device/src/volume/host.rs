@@ -1,6 +1,8 @@
 //! Host requests, counted without a lock: operations, bytes, errors, latencies, requests in flight.
 
 use super::histogram::{Histogram, HistogramView};
+use crate::by_name::ByName;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use strum::{EnumCount, IntoStaticStr, VariantArray, VariantNames};
 
@@ -108,7 +110,7 @@ pub struct HostCounters {
 }
 
 /// Counters of one operation at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpView {
     /// Requests that succeeded.
     pub completed: u64,
@@ -117,13 +119,15 @@ pub struct OpView {
     /// Bytes of the succeeded requests.
     pub bytes: u64,
     /// Succeeded requests by size, not cumulative, with [`SIZE_BOUNDS`] as upper bounds. The last
-    /// class has no bound.
+    /// class has no bound. Not in the status.
+    #[serde(skip)]
     pub sizes: [u64; SIZE_BOUNDS.len() + 1],
     /// Requests in flight.
     pub in_flight: u64,
     /// Requests that covered a part of a page.
     pub unaligned: u64,
     /// Requests that failed, by [`ErrorClass`].
+    #[serde(with = "ByName::<ErrorClass>")]
     pub errors: [u64; ErrorClass::COUNT],
     /// Wall-clock time, with the waits for the lock, for a sync and for the emulated flash.
     pub wall: HistogramView,

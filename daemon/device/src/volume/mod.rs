@@ -130,7 +130,7 @@ impl Idle {
 /// Reason why the host's storage currently refuses changes. Temporary, unlike [`Volume::failure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WritesFailing {
-    errno: i32,
+    pub(crate) errno: i32,
 }
 
 impl WritesFailing {

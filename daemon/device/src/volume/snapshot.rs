@@ -5,6 +5,7 @@ use super::write_cache::CacheView;
 use crate::convert::{sum_to_f64, to_f64, to_u32};
 use ftl_core::{EventKind, EventTotals, Ftl, GcPageClasses, RamReport, SchemeStats, StreamView};
 use nand_model::{Bad, Counters, Nanos, Pbn, Store};
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 /// Upper bounds of the erase-count classes of [`Wear::distribution`].
@@ -48,9 +49,10 @@ pub struct FlashSnapshot {
 }
 
 /// Extent of a host write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastWrite {
-    /// Emulated time at which it started.
+    /// Emulated time at which it started. Not in the status.
+    #[serde(skip)]
     pub at: Nanos,
     /// First byte.
     pub offset: u64,
@@ -59,7 +61,7 @@ pub struct LastWrite {
 }
 
 /// Wear distribution and bad blocks.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Wear {
     /// Fewest erases of a good block.
     pub min: u32,
@@ -70,7 +72,8 @@ pub struct Wear {
     /// Standard deviation over all good blocks.
     pub stddev: f64,
     /// Good blocks per class of erase counts, with [`WEAR_BOUNDS`] as upper bounds; not cumulative.
-    /// The last class has no bound.
+    /// The last class has no bound. Not in the status.
+    #[serde(skip)]
     pub distribution: [u64; WEAR_BOUNDS.len() + 1],
     /// Blocks bad from the factory.
     pub bad_factory: u32,

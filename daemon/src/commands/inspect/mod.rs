@@ -8,7 +8,7 @@ mod values;
 
 pub use check::check;
 
-use super::{recording, status_of};
+use super::{Found, recording};
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
 use crate::output::{print, print_json, wrapped_on_terminal};
@@ -65,8 +65,10 @@ pub(super) fn named_user(dirs: &Dirs, image: &Path, failure: Failure) -> Failure
     }
     let path = image.canonicalize().unwrap_or_else(|_| image.to_owned());
     let uses = |name: &String| {
-        let status = status_of(dirs, name);
-        path_json::get(&status, "image").as_deref() == Some(&*path)
+        let found = Found::of(dirs, name);
+        found
+            .status
+            .is_some_and(|status| status.image.path() == path)
     };
     match dirs.names().into_iter().find(uses) {
         Some(name) => Failure::new(

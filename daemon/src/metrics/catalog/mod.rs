@@ -198,20 +198,6 @@ const BY_OP: &[Label] = &[label("op", OPS)];
 const BY_ADDRESSED: &[Label] = &[label("op", &["read", "write", "discard", "write_zeroes"])];
 const BY_EVENT: &[Label] = &[label("event", &EVENTS)];
 
-const BY_STATE: &[Label] = &[label(
-    "state",
-    &[
-        "free",
-        "open",
-        "data",
-        "log",
-        "map",
-        "checkpoint",
-        "released",
-        "bad",
-    ],
-)];
-
 /// Every family, in output order.
 pub static CATALOG: LazyLock<Vec<Family>> = LazyLock::new(|| {
     let operations = Operations::METRICS.iter();

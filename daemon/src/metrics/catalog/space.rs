@@ -1,14 +1,16 @@
 //! Space: blocks and pages.
 
-use super::{BY_STATE, Family, gauge, gauges, label, list, page_bytes};
+use super::{Family, gauge, gauges, label, list, page_bytes};
 use crate::convert::to_f64;
+use crate::status::BlockState;
+use strum::VariantNames;
 
 pub(super) const FAMILIES: &[Family] = &[
     gauges(
         "ftld_blocks",
-        BY_STATE,
+        &[label("state", BlockState::VARIANTS)],
         "Flash blocks by state; the states add up to all blocks.",
-        |view| list(view.blocks().map(|(_, count)| count.into())),
+        |view| list(view.blocks().map(u64::from)),
     ),
     gauges(
         "ftld_pages",

@@ -1,6 +1,7 @@
 //! Names and counters of a write cache, for options, metrics and the status.
 
 use super::CacheOptions;
+use crate::by_name::ByName;
 use serde::{Deserialize, Serialize};
 use strum::{EnumCount, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
@@ -16,8 +17,11 @@ use strum::{EnumCount, EnumString, IntoStaticStr, VariantArray, VariantNames};
     IntoStaticStr,
     VariantArray,
     VariantNames,
+    Serialize,
+    Deserialize,
 )]
 #[strum(serialize_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Model {
     /// Each unit has its newest content, an older one, or that of the flash.
     #[default]
@@ -110,7 +114,7 @@ impl CutCounts {
 }
 
 /// Counters of a write cache at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheView {
     /// Bytes of the ring; 0 without a cache.
     pub capacity_bytes: u64,
@@ -119,16 +123,19 @@ pub struct CacheView {
     /// Bytes that reads took from the cache.
     pub read_hit_bytes: u64,
     /// Bytes written back, in the order of [`Reason`].
+    #[serde(with = "ByName::<Reason>")]
     pub written_back_bytes: [u64; Reason::COUNT],
     /// Writes that failed to reach the flash.
     pub failed_write_backs: u64,
     /// What a power cut leaves.
     pub model: Model,
     /// Whether a power cut loses nothing of the cache.
+    #[serde(rename = "power_loss_protection")]
     pub protected: bool,
     /// Whether writes are acknowledged only when they are on the flash.
     pub write_through: bool,
     /// Outcome of the last power cut or host crash that this daemon found at its start.
+    #[serde(rename = "last_cut_units")]
     pub last_cut: CutCounts,
 }
 
