@@ -1,7 +1,6 @@
 //! Paths in JSON, which has Unicode texts alone: readable under their key, exact beside it.
 
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -30,14 +29,6 @@ impl ImagePath {
             Some(bytes) => OsString::from_vec(bytes.clone()).into(),
             None => PathBuf::from(&self.image),
         }
-    }
-}
-
-/// Puts a path under `key`. One that is no UTF-8 is exact under `KEY_bytes`.
-pub fn put(value: &mut Value, key: &str, path: &Path) {
-    value[key] = shown(path).into();
-    if path.to_str().is_none() {
-        value[format!("{key}_bytes")] = path.as_os_str().as_bytes().into();
     }
 }
 

@@ -7,7 +7,7 @@
 use super::cells::Cell;
 use crate::replay::{ConvertCost, MEASURES, Response, Row, Stalls, SteadyRule, Summary};
 use nand_model::Cause;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Columns of the statistics of each measure of a cell, behind the measure's name.
 const STATISTICS: [&str; 7] = [
@@ -30,9 +30,9 @@ impl Csv {
     /// Returns the line of a row, with the names of the columns before the first one.
     pub(super) fn line(&mut self, row: &Row, cell: Option<&Summary>) -> String {
         let mut text = String::new();
-        let row = serde_json::to_value(row).expect("a row is plain data");
+        let json = |row: &Row| serde_json::to_value(row).expect("a row is plain data");
         if self.columns.is_empty() {
-            self.columns = paths(&complete(row.clone()));
+            self.columns = paths(&json(&complete(row.clone())));
             let mut heads = self.columns.clone();
             heads.push("seeds".into());
             for (measure, _) in MEASURES {
@@ -40,6 +40,7 @@ impl Csv {
             }
             text += &(heads.join(",") + "\n");
         }
+        let row = json(row);
         let pointer = |path: &String| format!("/{}", path.replace('.', "/"));
         let value = |path| row.pointer(&pointer(path)).unwrap_or(&Value::Null);
         let mut values: Vec<String> = self
@@ -68,23 +69,22 @@ impl Csv {
 }
 
 /// Adds what this row does not have, and another may: causes, kinds of requests, options.
-fn complete(mut row: Value) -> Value {
-    let operations = row["flash_total"].clone();
+fn complete(mut row: Row) -> Row {
     for cause in Cause::ALL {
-        let name = cause.name();
-        row["flash"][name] = operations.clone();
-        row["write_amplification"]["by_cause"][name] = json!(0.0);
-        row["write_stalls"][name] = json!(Stalls::default());
+        let name = || cause.name().to_owned();
+        row.flash.insert(name(), row.flash_total);
+        row.write_amplification.by_cause.insert(name(), 0.0);
+        row.write_stalls.insert(name(), Stalls::default());
     }
-    for side in ["all", "read", "write", "trim"] {
-        row["response_ns"][side] = json!(Response::default());
+    let of = &mut row.response_ns;
+    for side in [&mut of.all, &mut of.read, &mut of.write, &mut of.trim] {
+        *side = Some(Response::default());
     }
-    row["convert_cost"] = json!(ConvertCost::default());
-    row["precondition"]["rule"] = json!(SteadyRule::default());
-    for option in ["preset", "raw", "ram"] {
-        if row["job"].get(option).is_none() {
-            row["job"][option] = Value::Null;
-        }
+    row.convert_cost = Some(ConvertCost::default());
+    row.precondition.rule = Some(SteadyRule::default());
+    let job = &mut row.job;
+    for option in [&mut job.preset, &mut job.raw, &mut job.ram] {
+        option.get_or_insert_default();
     }
     row
 }
@@ -144,6 +144,7 @@ fn quoted(text: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn cells_with_commas_and_quotes_are_quoted() {

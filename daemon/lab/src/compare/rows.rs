@@ -5,6 +5,7 @@ use super::{FAILURE_SCHEMA, Outcome, jobs};
 use crate::failure::Failure;
 use crate::output::without_mark;
 use crate::replay::{Row, Run, SCHEMA, SUMMARY_SCHEMA};
+use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -37,6 +38,12 @@ pub(super) fn read(files: &[PathBuf]) -> Result<Files, Failure> {
     Ok(Files { rows, empty })
 }
 
+/// What tells a row, a failure and a summary apart.
+#[derive(Deserialize)]
+struct Head {
+    schema: Option<String>,
+}
+
 /// Parses rows and failures, one a line. Summaries are left out: they follow from the rows.
 pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Placed>, Failure> {
     let mut rows = Vec::new();
@@ -47,7 +54,8 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Placed>, Failure> {
             |why: &dyn std::fmt::Display| Failure::failed(format!("{place}: not a row: {why}"));
         // An untagged enumeration would not report the cause.
         let value: serde_json::Value = serde_json::from_str(line).map_err(|error| wrong(&error))?;
-        let outcome = match value["schema"].as_str() {
+        let Head { schema } = Head::deserialize(&value).map_err(|error| wrong(&error))?;
+        let outcome = match schema.as_deref() {
             Some(SCHEMA) => {
                 let row: Box<Row> = serde_json::from_value(value).map_err(|error| wrong(&error))?;
                 row.check().map_err(|why| wrong(&why))?;

@@ -9,13 +9,29 @@ use crate::stack;
 use crate::volume::shard_text;
 use crate::volume::write_cache::{self, Loaded, Opening};
 use nand_model::{CacheSection, ImageInfo};
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::path::Path;
 
-/// Returns the write cache of an image, null without one: a daemon left it, or uses it now.
-pub(super) fn cache_json(path: &Path, info: &ImageInfo) -> Result<Value, Failure> {
+/// The write cache of an image: what all shards together have.
+#[derive(Default, Serialize)]
+pub(super) struct CacheArea {
+    area_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pending_entries: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pending_units: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit_bytes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost_units: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost_because: Option<&'static str>,
+}
+
+/// Returns the write cache of an image, if it has one: a daemon left it, or uses it now.
+pub(super) fn cache_of(path: &Path, info: &ImageInfo) -> Result<Option<CacheArea>, Failure> {
     let Some(section) = info.cache_area else {
-        return Ok(Value::Null);
+        return Ok(None);
     };
     let page_bytes = info.profile.geometry.page_bytes;
     let opening = Opening {
@@ -26,53 +42,49 @@ pub(super) fn cache_json(path: &Path, info: &ImageInfo) -> Result<Value, Failure
         logical_bytes: u64::from(stack::logical_pages(info)) * u64::from(page_bytes),
     };
     let failed = |error: std::io::Error| Failure::io(path.display(), &error);
-    let mut value = json!({"area_bytes": section.bytes});
-    let mut add = |key: &str, count: u64| {
-        value[key] = (value[key].as_u64().unwrap_or(0) + count).into();
+    let mut cache = CacheArea {
+        area_bytes: section.bytes,
+        ..CacheArea::default()
     };
-    let (mut unit, mut why) = (None, None);
+    let add = |sum: &mut Option<u64>, count: u64| *sum = Some(sum.unwrap_or(0) + count);
     // Each shard has an equal part of the area.
     let bytes = section.bytes / u64::from(info.shards());
     for shard in 0..u64::from(info.shards()) {
         let at = section.at + shard * bytes;
         match write_cache::peek(path, CacheSection { at, bytes }, &opening).map_err(failed)? {
             Loaded::Pending(pending) => {
-                add("pending_entries", pending.entries);
-                add("pending_units", pending.units);
-                unit = Some(pending.cache.unit());
+                add(&mut cache.pending_entries, pending.entries);
+                add(&mut cache.pending_units, pending.units);
+                cache.unit_bytes = Some(pending.cache.unit());
             }
             Loaded::Damaged(why) => {
                 let named = shard_text(to_usize(shard), index(info.shards()));
                 return Err(stack::damaged_cache(path, &named, &why));
             }
             Loaded::Lost(lost) => {
-                add("lost_units", lost.units);
-                why = Some(lost.why);
+                add(&mut cache.lost_units, lost.units);
+                cache.lost_because = Some(lost.why);
             }
         }
     }
-    if let Some(unit) = unit {
-        value["unit_bytes"] = unit.into();
-    }
-    if let Some(why) = why {
-        value["lost_because"] = why.into();
-    }
-    Ok(value)
+    Ok(Some(cache))
 }
 
-/// Returns the state of a write cache as text; `None` without one.
-pub(super) fn cache_text(cache: &Value) -> Option<String> {
-    let area = show_size(cache["area_bytes"].as_u64()?);
-    Some(match cache["pending_entries"].as_u64() {
-        Some(entries) => format!(
-            "write cache of {area}: {entries} entries pending, {} units; the next start writes them \
-             to the flash",
-            cache["pending_units"]
-        ),
-        None => format!(
-            "write cache of {area}: lost, because {} ({} units)",
-            cache["lost_because"].as_str().unwrap_or("-"),
-            cache["lost_units"]
-        ),
-    })
+impl CacheArea {
+    /// Returns its state in words.
+    pub(super) fn text(&self) -> String {
+        let area = show_size(self.area_bytes);
+        let lost = || {
+            let (why, units) = (self.lost_because.unwrap_or("-"), self.lost_units);
+            let units = units.unwrap_or_default();
+            format!("write cache of {area}: lost, because {why} ({units} units)")
+        };
+        let pending = self.pending_entries.zip(self.pending_units);
+        pending.map_or_else(lost, |(entries, units)| {
+            format!(
+                "write cache of {area}: {entries} entries pending, {units} units; the next start \
+                 writes them to the flash"
+            )
+        })
+    }
 }

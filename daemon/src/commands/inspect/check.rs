@@ -1,6 +1,6 @@
 //! `ftld check`: the tables against the flash, and every page read.
 
-use super::cache::{cache_json, cache_text};
+use super::cache::cache_of;
 use super::chips::Chips;
 use super::{named_user, path_of};
 use crate::convert::{index, to_u64};
@@ -21,7 +21,7 @@ pub fn check(dirs: &Dirs, image: &OsStr, as_json: bool) -> Result<(), Failure> {
     let path = path_of(dirs, image)?;
     let mut chips = Chips::open(&path).map_err(|failure| named_user(dirs, &path, failure))?;
     let (info, scheme) = (chips.info.clone(), chips.ftls[0].scheme());
-    let cache = cache_json(&path, &info)?;
+    let cache = cache_of(&path, &info)?;
     let failed = |error: ftl_core::FtlError| {
         Failure::failed(format!("{}: checking: {error}", path.display()))
     };
@@ -80,8 +80,8 @@ pub fn check(dirs: &Dirs, image: &OsStr, as_json: bool) -> Result<(), Failure> {
             path.display(),
             scheme
         ))?;
-        if let Some(text) = cache_text(&cache) {
-            print(&format!("{text}\n"))?;
+        if let Some(cache) = &cache {
+            print(&format!("{}\n", cache.text()))?;
         }
     } else {
         print(

@@ -12,17 +12,17 @@ use super::{Found, recording};
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
 use crate::output::{print, print_json, wrapped_on_terminal};
-use crate::path_json;
+use crate::path_json::{self, ImagePath};
 use crate::profile_file;
 use crate::stack;
-use cache::cache_json;
+use cache::cache_of;
 use chips::Chips;
 use ftld_traces::recording::Reader;
 use nand_model::store::peek;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use text::text;
-use values::{blocks_json, header_json, lpn_json, page_json, parse_page};
+use values::{Inspected, OfShard, blocks_of, header_json, logical_page, page_at, parse_page};
 
 /// Options of `ftld inspect`.
 #[derive(Clone, Debug, Default)]
@@ -95,34 +95,40 @@ pub fn inspect(dirs: &Dirs, image: &OsStr, wanted: &InspectOptions) -> Result<()
     if wanted.toml {
         return print(&profile_file::to_toml(&info.profile));
     }
-    let mut value = header_json(&info);
-    path_json::put(&mut value, "image", &path);
-    value["write_cache"] = cache_json(&path, &info)?;
+    let mut found = Inspected {
+        image: ImagePath::new(&path),
+        header: header_json(&info),
+        write_cache: cache_of(&path, &info)?,
+        blocks: None,
+        page: None,
+        lpn: None,
+    };
     if wanted.blocks || wanted.page.is_some() || wanted.lpn.is_some() {
         let mut chips = Chips::open(&path).map_err(|failure| named_user(dirs, &path, failure))?;
         if wanted.blocks {
             let all = chips.ftls.iter().enumerate();
-            let blocks = all.flat_map(|(shard, ftl)| blocks_json(shard, ftl.chip()));
-            value["blocks"] = blocks.collect();
+            let blocks = all.flat_map(|(shard, ftl)| blocks_of(shard, ftl.chip()));
+            found.blocks = Some(blocks.collect());
         }
         if let Some(page) = &wanted.page {
             let (shard, ppn) = parse_page(page, &info)?;
             let numbers = chips.numbers(shard);
-            value["page"] = page_json(chips.ftls[shard].chip_mut(), ppn, &numbers);
-            value["page"]["shard"] = shard.into();
+            let page = page_at(chips.ftls[shard].chip_mut(), ppn, &numbers);
+            found.page = Some(OfShard { shard, page });
         }
         if let Some(lpn) = wanted.lpn {
             let (shard, own) = chips.place(lpn)?;
             let numbers = chips.numbers(shard);
-            value["lpn"] = lpn_json(&mut *chips.ftls[shard], own, &numbers)?;
-            value["lpn"]["shard"] = shard.into();
+            let page = logical_page(&mut *chips.ftls[shard], own, &numbers)?;
+            found.lpn = Some(OfShard { shard, page });
         }
     }
     if wanted.json {
-        print_json("inspect", value)
+        print_json("inspect", found)
     } else {
         print(&wrapped_on_terminal(&text(
-            &value,
+            &found,
+            &info,
             &profile_file::summary(&info.profile),
         )))
     }

@@ -1,41 +1,141 @@
 //! The answer of `ftld inspect` as JSON: header, blocks, a page, a logical page and its versions.
 
+use super::cache::CacheArea;
 use super::chips::Numbers;
 use crate::commands::choices::profile_json;
 use crate::convert::{index, to_u32};
 use crate::failure::Failure;
+use crate::path_json::ImagePath;
 use ftl_core::format::{OOB_BYTES, Oob};
 use ftl_core::{Ftl, Lpn};
 use nand_model::{Bad, Cause, Chip, ImageInfo, Part, Pbn, Ppn};
+use serde::Serialize;
 use serde_json::{Value, json};
 
+/// Answer of `ftld inspect`: the header of an image, and what else was asked for.
+#[derive(Serialize)]
+pub(super) struct Inspected {
+    #[serde(flatten)]
+    pub(super) image: ImagePath,
+    #[serde(flatten)]
+    pub(super) header: Value,
+    pub(super) write_cache: Option<CacheArea>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) blocks: Option<Vec<Block>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) page: Option<OfShard<Page>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) lpn: Option<OfShard<LogicalPage>>,
+}
+
+/// A page, and the shard that it is in.
+#[derive(Serialize)]
+pub(super) struct OfShard<T> {
+    pub(super) shard: usize,
+    #[serde(flatten)]
+    pub(super) page: T,
+}
+
+/// A block of the device.
+#[derive(Serialize)]
+pub(super) struct Block {
+    pub(super) block: u32,
+    shard: usize,
+    pub(super) erases: u32,
+    pub(super) programmed_pages: u32,
+    pub(super) bad: Option<&'static str>,
+}
+
+/// Place of a page.
+#[derive(Serialize)]
+pub(super) struct Place {
+    pub(super) block: u32,
+    pub(super) page: u32,
+}
+
+/// A flash page.
+#[derive(Serialize)]
+pub(super) struct Page {
+    pub(super) place: Place,
+    pub(super) state: &'static str,
+    /// `None` if it is erased.
+    #[serde(flatten)]
+    pub(super) content: Option<Content>,
+}
+
+/// Content of a programmed page.
+#[derive(Serialize)]
+pub(super) struct Content {
+    lost: Vec<String>,
+    oob: Option<String>,
+    pub(super) record: Option<Record>,
+    pub(super) data_head: Option<String>,
+}
+
+/// The record in a page's OOB area.
+#[derive(Serialize)]
+pub(super) struct Record {
+    pub(super) role: String,
+    pub(super) lpn: u64,
+    pub(super) ver: u64,
+    pub(super) pseq: u64,
+    pub(super) epoch: u64,
+}
+
+/// A logical page.
+#[derive(Serialize)]
+pub(super) struct LogicalPage {
+    pub(super) lpn: u64,
+    pub(super) mapped: bool,
+    pub(super) error: Option<String>,
+    pub(super) data_head: Option<String>,
+    /// Every version of it on flash.
+    pub(super) copies: Vec<Copy>,
+}
+
+/// A version of a logical page.
+#[derive(Serialize)]
+pub(super) struct Copy {
+    #[serde(flatten)]
+    pub(super) place: Place,
+    oob: String,
+    pub(super) record: Record,
+}
+
+/// Returns the header of an image.
 pub(super) fn header_json(info: &ImageInfo) -> Value {
     let g = &info.profile.geometry;
-    let uuid: String = info.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     let params: Vec<_> = info.params.lines().collect();
     json!({
-        "version": info.version, "uuid": uuid, "scheme": info.scheme, "params": params, "profile": info.profile.name,
-        "size_bytes": info.size, "raw_bytes": g.data_bytes() * u64::from(info.shards()), "shards": info.shards(),
-        "stripe_bytes": info.shard.map(|shard| shard.striping.stripe_bytes), "clean": info.clean, "sync_failed": info.sync_failed,
+        "version": info.version, "uuid": hex(&info.uuid), "scheme": info.scheme, "params": params,
+        "profile": info.profile.name, "size_bytes": info.size, "shards": info.shards(),
+        "raw_bytes": g.data_bytes() * u64::from(info.shards()), "clean": info.clean,
+        "stripe_bytes": info.shard.map(|shard| shard.striping.stripe_bytes),
+        "sync_failed": info.sync_failed,
         "geometry": {
             "channels": g.channels, "ways": g.ways, "planes": g.planes, "blocks": g.blocks,
-            "pages_per_block": g.pages_per_block, "page_bytes": g.page_bytes, "oob_bytes": g.oob_bytes,
+            "pages_per_block": g.pages_per_block, "page_bytes": g.page_bytes,
+            "oob_bytes": g.oob_bytes,
         },
         "device": profile_json(&info.profile),
     })
 }
 
 /// Returns the blocks of a shard, numbered behind those of the shards before it.
-pub(super) fn blocks_json(shard: usize, chip: &Chip) -> Vec<Value> {
+pub(super) fn blocks_of(shard: usize, chip: &Chip) -> Vec<Block> {
     let before = to_u32(shard) * chip.geometry().blocks;
     let block = |block: Pbn| {
         let bad = chip.bad(block).map(|bad| match bad {
             Bad::Factory => "factory",
             Bad::Grown => "grown",
         });
-        json!({
-            "block": before + block.raw(), "shard": shard, "erases": chip.erase_count(block), "programmed_pages": chip.frontier(block), "bad": bad,
-        })
+        Block {
+            block: before + block.raw(),
+            shard,
+            erases: chip.erase_count(block),
+            programmed_pages: chip.frontier(block),
+            bad,
+        }
     };
     chip.geometry().all_blocks().map(block).collect()
 }
@@ -58,12 +158,18 @@ pub(super) fn parse_page(text: &str, info: &ImageInfo) -> Result<(usize, Ppn), F
     Ok((index(block / geometry.blocks), ppn))
 }
 
-pub(super) fn page_json(chip: &mut Chip, ppn: Ppn, numbers: &Numbers) -> Value {
+pub(super) fn page_at(chip: &mut Chip, ppn: Ppn, numbers: &Numbers) -> Page {
     let geometry = *chip.geometry();
-    let place =
-        json!({"block": numbers.block(geometry.block_of(ppn)), "page": geometry.offset_of(ppn)});
+    let place = Place {
+        block: numbers.block(geometry.block_of(ppn)),
+        page: geometry.offset_of(ppn),
+    };
     if !chip.is_programmed(ppn) {
-        return json!({"place": place, "state": "erased"});
+        return Page {
+            place,
+            state: "erased",
+            content: None,
+        };
     }
     let (mut data, mut oob) = (
         vec![0; index(geometry.page_bytes)],
@@ -79,27 +185,49 @@ pub(super) fn page_json(chip: &mut Chip, ppn: Ppn, numbers: &Numbers) -> Value {
         .filter(|(_, ok)| !ok)
         .map(|(part, _)| format!("{part:?}"))
         .collect();
-    json!({
-        "place": place, "state": if lost.is_empty() { "readable" } else { "damaged" }, "lost": lost,
-        "oob": tag.map(|tag| format!("{tag:?}")), "record": tag.map(|tag| record_json(&tag, numbers)), "data_head": data_ok.then(|| hex(&data[..32.min(data.len())])),
-    })
-}
-
-/// Returns the record in a page's OOB area, with the device's number of a logical page.
-fn record_json(oob: &Oob, numbers: &Numbers) -> Value {
-    let role = format!("{:?}", oob.tag.role).to_lowercase();
-    let lpn = match oob.tag.role.is_host_data() {
-        true => numbers.lpn(oob.tag.lpn),
-        false => oob.tag.lpn.into(),
+    let state = if lost.is_empty() {
+        "readable"
+    } else {
+        "damaged"
     };
-    json!({"role": role, "lpn": lpn, "ver": oob.tag.ver, "pseq": oob.pseq, "epoch": oob.epoch})
+    let content = Content {
+        lost,
+        oob: tag.map(|tag| format!("{tag:?}")),
+        record: tag.map(|tag| Record::of(&tag, numbers)),
+        data_head: data_ok.then(|| hex(&data[..32.min(data.len())])),
+    };
+    Page {
+        place,
+        state,
+        content: Some(content),
+    }
 }
 
-fn hex(bytes: &[u8]) -> String {
+impl Record {
+    /// Returns the record in a page's OOB area, with the device's number of a logical page.
+    fn of(oob: &Oob, numbers: &Numbers) -> Record {
+        Record {
+            role: format!("{:?}", oob.tag.role).to_lowercase(),
+            lpn: match oob.tag.role.is_host_data() {
+                true => numbers.lpn(oob.tag.lpn),
+                false => oob.tag.lpn.into(),
+            },
+            ver: oob.tag.ver,
+            pseq: oob.pseq,
+            epoch: oob.epoch,
+        }
+    }
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-pub(super) fn lpn_json(ftl: &mut dyn Ftl, lpn: u32, numbers: &Numbers) -> Result<Value, Failure> {
+pub(super) fn logical_page(
+    ftl: &mut dyn Ftl,
+    lpn: u32,
+    numbers: &Numbers,
+) -> Result<LogicalPage, Failure> {
     let named = numbers.lpn(lpn);
     let failed =
         |error: ftl_core::FtlError| Failure::failed(format!("logical page {named}: {error}"));
@@ -107,15 +235,18 @@ pub(super) fn lpn_json(ftl: &mut dyn Ftl, lpn: u32, numbers: &Numbers) -> Result
     let mut page = vec![0; index(ftl.chip().geometry().page_bytes)];
     let read = ftl.read(0, Lpn::new(lpn), &mut page);
     let copies = copies_of(ftl.chip_mut(), lpn, numbers);
-    Ok(json!({
-        "lpn": named, "mapped": mapped, "error": read.as_ref().err().map(ToString::to_string),
-        "data_head": read.is_ok().then(|| hex(&page[..32.min(page.len())])), "copies": copies,
-    }))
+    Ok(LogicalPage {
+        lpn: named,
+        mapped,
+        error: read.as_ref().err().map(ToString::to_string),
+        data_head: read.is_ok().then(|| hex(&page[..32.min(page.len())])),
+        copies,
+    })
 }
 
 /// Returns every readable page with data of the host whose OOB area names this logical page, valid
 /// and invalid, wherever it is stored.
-fn copies_of(chip: &mut Chip, lpn: u32, numbers: &Numbers) -> Vec<Value> {
+fn copies_of(chip: &mut Chip, lpn: u32, numbers: &Numbers) -> Vec<Copy> {
     let geometry = *chip.geometry();
     let mut oob = vec![0; OOB_BYTES.min(index(geometry.oob_bytes))];
     let mut copies = Vec::new();
@@ -127,9 +258,14 @@ fn copies_of(chip: &mut Chip, lpn: u32, numbers: &Numbers) -> Vec<Value> {
             // Mapping pages and checkpoints have numbers of their own.
             let is_wanted = |oob: &Oob| oob.tag.role.is_host_data() && oob.tag.lpn == lpn;
             if let Some(tag) = Oob::decode(&oob).filter(is_wanted) {
-                let (block, page) = (numbers.block(block), geometry.offset_of(ppn));
-                let (oob, record) = (format!("{tag:?}"), record_json(&tag, numbers));
-                copies.push(json!({"block": block, "page": page, "oob": oob, "record": record}));
+                copies.push(Copy {
+                    place: Place {
+                        block: numbers.block(block),
+                        page: geometry.offset_of(ppn),
+                    },
+                    oob: format!("{tag:?}"),
+                    record: Record::of(&tag, numbers),
+                });
             }
         }
     }

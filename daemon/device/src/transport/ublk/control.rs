@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use libublk::ctrl::UblkCtrl;
 use libublk::sys as abi;
+use serde::{Deserialize, Serialize};
 
 use super::{Error, Options, present, wait_until};
 use crate::device::BlockDevice;
@@ -102,8 +103,28 @@ pub fn state(n: u32) -> Result<State, Error> {
 /// Returns the image of device `n`, if an ftld daemon created the device.
 pub fn image_of(n: u32) -> Option<String> {
     let state = fs::read(state_file(n)).ok()?;
-    let state: serde_json::Value = serde_json::from_slice(&state).ok()?;
-    Some(state.get("target_data")?.get("image")?.as_str()?.to_owned())
+    let state: StateFile = serde_json::from_slice(&state).ok()?;
+    Some(state.target_data.image)
+}
+
+/// The part of libublk's file of a device that is read here.
+#[derive(Deserialize)]
+struct StateFile {
+    target_data: TargetData,
+}
+
+/// Our part of that file.
+#[derive(Deserialize, Serialize)]
+pub(super) struct TargetData {
+    /// The device's image.
+    pub(super) image: String,
+}
+
+impl TargetData {
+    /// Returns it as libublk takes it.
+    pub(super) fn json(&self) -> serde_json::Value {
+        serde_json::to_value(self).expect("a text is plain data")
+    }
 }
 
 /// Claims number `n`: returns false if it is free, true if it is a device of this image that a dead

@@ -341,10 +341,12 @@ fn run(
             queue_broken.store(true, Ordering::Relaxed);
         }
     };
-    let image = options.image.clone();
+    let target = control::TargetData {
+        image: options.image.clone(),
+    };
     let describe = move |dev: &mut UblkDev| {
         set_parameters(dev, device.as_ref())?;
-        dev.set_target_json(serde_json::json!({ "image": image }));
+        dev.set_target_json(target.json());
         Ok(())
     };
     let ready = move |_: &UblkCtrl| {
