@@ -36,6 +36,9 @@ impl StatusSource for Seen {
     fn events(&self, from: u64, most: usize) -> EventsView {
         self.0.events(from, most)
     }
+}
+
+impl PageSource for Seen {
     fn page(&self) -> &PageState {
         &self.1
     }

@@ -30,7 +30,7 @@ pub struct Status {
     pub transport: String,
     /// The image.
     #[serde(flatten)]
-    pub(crate) image: ImagePath,
+    pub image: ImagePath,
     /// Name of the scheme.
     pub scheme: String,
     /// Name of the flash device.

@@ -32,7 +32,7 @@ fn serve_recorded(
     scheme: &str,
     folder: &std::path::Path,
     requests: u64,
-) -> std::collections::BTreeMap<String, super::row::Operations> {
+) -> std::collections::BTreeMap<String, crate::counters::Operations> {
     let options = crate::options::DeviceOptions {
         scheme: Some(scheme.into()),
         image: Some(folder.join("image")),
