@@ -2,6 +2,7 @@
 //! error: it panics.
 
 use crate::addr::{Pbn, Ppn};
+use crate::timing::Nanos;
 
 /// The part of a page whose check failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +34,8 @@ pub enum NandError {
     /// Power is off: every operation fails until the chip is powered on again.
     #[error("power lost")]
     PowerLost,
-    /// The host file system is full, or a limit of the host is reached. Nothing happened to the flash: the same operation may be
-    /// retried later.
+    /// The host file system is full, or a limit of the host is reached. Nothing happened to the
+    /// flash: the same operation may be retried later.
     #[error("no space left on the host for the image")]
     HostFull,
     /// The host could not read or write the image (errno). The state of the page is unknown.
@@ -54,4 +55,15 @@ impl From<std::io::Error> for NandError {
             None => NandError::Host(EIO),
         }
     }
+}
+
+/// A run of programs that ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunError {
+    /// Pages of the run that were programmed before the one that failed.
+    pub done: u32,
+    /// The instant at which the chip had programmed them.
+    pub at: Nanos,
+    /// The error of the next page.
+    pub error: NandError,
 }

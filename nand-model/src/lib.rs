@@ -107,11 +107,11 @@ mod timing;
 
 pub use addr::{Pbn, Ppn};
 pub use cause::{Cause, Counters, OpCounts};
-pub use chip::{Chip, CutHits, RunError};
+pub use chip::{Chip, CutHits};
 /// The check of all formats, continued over several parts.
 pub use crc32c::crc32c_append;
 pub use decay::{Ecc, ErrorLaw, ErrorModel};
-pub use error::{NandError, Part};
+pub use error::{NandError, Part, RunError};
 pub use fault::{
     BlockFault, Cut, DieFailure, EraseCut, Fault, FaultPlan, FaultRates, PartnerCut, ProgramCut,
     WrongBits,

@@ -26,4 +26,3 @@ mod word_line;
 
 pub use device::Chip;
 pub use in_flight::CutHits;
-pub use program::RunError;

@@ -4,23 +4,12 @@ use super::device::Chip;
 use crate::addr::{Pbn, Ppn};
 use crate::cause::Cause;
 use crate::convert::{count_up, index, to_u16};
-use crate::error::NandError;
+use crate::error::{NandError, RunError};
 use crate::fault::{Cut, Fault, LastVerb, ProgramCut, Verdict};
 use crate::profile::PageOrder;
 use crate::rng::SplitMix;
 use crate::store::{Bad, BlockFacts, Cells, Health, Store};
 use crate::timing::{Nanos, PageRun};
-
-/// A run of programs that ended early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunError {
-    /// Pages of the run that were programmed before the one that failed.
-    pub done: u32,
-    /// The instant at which the chip had programmed them.
-    pub at: Nanos,
-    /// The error of the next page.
-    pub error: NandError,
-}
 
 fn run_error(done: u32, at: Nanos, error: NandError) -> RunError {
     RunError { done, at, error }

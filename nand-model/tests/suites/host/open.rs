@@ -65,7 +65,9 @@ fn the_hour_survives_a_stop_and_is_never_behind_what_a_block_says() {
             }
             store.set_hour(41 + u32::from(amid));
             drop(resume);
-            syncing.map(|thread| thread.join().unwrap().unwrap());
+            if let Some(thread) = syncing {
+                thread.join().unwrap().unwrap();
+            }
         });
         handle.settle(seq).unwrap();
         assert_eq!(hour(&disk), 41 + u32::from(amid));
