@@ -11,7 +11,7 @@ use crate::inject::{BadBlock, BitErrors, PowerCut};
 use crate::instance::{Dirs, check_name};
 use crate::options::DeviceArgs;
 use crate::output::{STYLES, width};
-use crate::replay::{ReplayArgs, Run};
+use crate::replay::{Provenance, ReplayArgs};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use ftl_core::near_miss;
@@ -506,7 +506,7 @@ fn named_command(command: &clap::Command, args: &[OsString]) -> String {
 
 /// Returns version, revision, features and image format.
 fn long_version() -> String {
-    let run = Run::here(None);
+    let run = Provenance::here(None);
     let ublk = if cfg!(feature = "ublk") { "ublk, " } else { "" };
     format!(
         "{}\nrevision      {}\nfeatures      {ublk}nbd, tls\nimage format  {FORMAT_VERSION}",

@@ -8,12 +8,12 @@
 use crate::convert::{to_f64, to_u64, whole};
 use crate::failure::Failure;
 use crate::output::print;
-use crate::replay::{self, Job, Short};
+use crate::replay::{self, Job, Sample};
 use crate::size::show_size;
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Short runs, at most.
+/// Sample runs, at most.
 const SAMPLES: usize = 24;
 
 /// Jobs with a like cost: scheme, profile, size, workload.
@@ -99,11 +99,11 @@ pub(super) fn estimate(jobs: &[Job], threads: usize, as_json: bool) -> Result<()
 
 /// Returns the cost of a job by a short version of it.
 fn sample(job: &Job) -> Result<Cost, Failure> {
-    let Short {
+    let Sample {
         row,
         share,
         drive_writes,
-    } = replay::run_short(job)?;
+    } = replay::run_sample(job)?;
     let pages = f64::from(row.device.logical_pages);
     let before = row.precondition.drive_writes * pages;
     let measured = to_f64(row.requests.pages_read + row.requests.pages_written);

@@ -4,7 +4,8 @@ use super::axis::{short, time};
 use super::cells::{self, Cell};
 use super::heat::{Grid, Heat};
 use super::labels::Labels;
-use super::{Failed, colours, figures, origin, table};
+use super::outcome::Failed;
+use super::{colours, figures, reproduction, table};
 use crate::convert::to_f64;
 use crate::quote::escaped;
 use crate::replay::Row;
@@ -54,7 +55,7 @@ pub(super) fn page(rows: &[&Row], failed: &[&Failed], command: &[String]) -> Str
         let of: Vec<_> = rows.iter().filter(is_of).copied().collect();
         body += &section(&section_of(workload), workload, &of, &labels);
     }
-    body += &origin::section(command, rows);
+    body += &reproduction::section(command, rows);
     let warning = table::nothing_collected(rows).map_or(String::new(), |warning| {
         format!("<p class=\"error\">{}</p>\n", escaped(&warning))
     });
@@ -78,7 +79,7 @@ fn section(id: &str, workload: &str, rows: &[&Row], all: &Labels) -> String {
         escaped(workload),
         escaped(&about(rows)),
         tables(of, all),
-        origin::commands(of),
+        reproduction::commands(of),
         figures::figures(id, of, &labels)
     )
 }

@@ -3,39 +3,41 @@
 //! Invariants: output is in the order of the plan, in whatever order the runs end; a failed run is
 //! named, and the others continue.
 
+mod append;
 mod axis;
 mod cells;
 mod chart;
 mod colours;
 mod csv;
 mod curves;
-mod equal;
 mod estimate;
 mod figures;
 mod heat;
 mod html;
-mod jobs;
 mod labels;
-mod origin;
+mod outcome;
 mod plan;
+mod raw_flash;
 mod repeat;
+mod reproduction;
 mod rows;
 mod svg;
+mod sweep;
 mod table;
 mod traces;
 
 use crate::convert::to_u64;
-pub use plan::Sweep;
 pub use repeat::repeat;
+pub use sweep::Sweep;
 
 use crate::failure::{Exit, Failure};
 use crate::output::{print, spares, unwritable, writable};
-use crate::replay::{self, Job, Row};
+use crate::replay::{Job, Row};
+use append::Appended;
 use clap::Args;
 use csv::Csv;
 use indicatif::{ProgressBar, ProgressStyle};
-use jobs::Appended;
-use serde::{Deserialize, Serialize};
+use outcome::{Failed, Outcome};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -81,46 +83,6 @@ pub struct CompareArgs {
     pub append: Option<PathBuf>,
 }
 
-/// Result of a job.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Outcome {
-    /// Success, with a row.
-    Done(Box<Row>),
-    /// Failure.
-    Failed(Box<Failed>),
-}
-
-/// A job without a row.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Failed {
-    /// [`FAILURE_SCHEMA`].
-    pub schema: String,
-    /// The job.
-    pub job: Job,
-    /// The error message.
-    pub error: String,
-    /// The exit code of the error.
-    pub exit: i32,
-}
-
-/// Schema name of a [`Failed`].
-pub const FAILURE_SCHEMA: &str = "ftld.failure/1";
-
-impl Failed {
-    /// Returns the failure, which names the seed.
-    fn failure(&self) -> Failure {
-        let error = format!("seed {}: {}", self.job.seed, self.error);
-        Failure::new(Exit::from_code(self.exit), error)
-    }
-}
-
-impl Outcome {
-    fn line(&self) -> String {
-        serde_json::to_string(self).expect("plain data") + "\n"
-    }
-}
-
 /// `ftld compare`.
 ///
 /// # Errors
@@ -144,7 +106,7 @@ pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
     }
     let threads = args.threads.unwrap_or_else(cores).max(1);
     if let Some(file) = &args.job {
-        let jobs = jobs::read_jobs(file)?;
+        let jobs = plan::read_jobs(file)?;
         return match args.estimate {
             true => estimate::estimate(&jobs, threads, args.ndjson),
             false => run_jobs(args, jobs),
@@ -153,7 +115,7 @@ pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
     if !args.rows.is_empty() {
         let files = rows::read(&args.rows)?;
         if let Some(plan) = &args.against {
-            files.check(plan, &jobs::read_plan(plan)?)?;
+            files.check(plan, &plan::read_plan(plan)?)?;
         }
         files.has_rows()?;
         let outcomes: Vec<_> = files.rows.into_iter().map(|row| row.outcome).collect();
@@ -166,7 +128,7 @@ pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
     }
     let jobs = args.sweep.jobs()?;
     if args.plan {
-        return jobs.iter().try_for_each(|job| print(&jobs::line(job)));
+        return jobs.iter().try_for_each(|job| print(&plan::line(job)));
     }
     if args.estimate {
         return estimate::estimate(&jobs, threads, args.ndjson);
@@ -205,8 +167,8 @@ fn run_jobs(args: &CompareArgs, jobs: Vec<Job>) -> Result<(), Failure> {
     let mut outcomes = Vec::new();
     for job in jobs {
         let outcome = match traces.of(&job) {
-            Some(failure) => failed(job, failure.clone()),
-            None => attempt(job),
+            Some(failure) => Outcome::failed(job, failure.clone()),
+            None => Outcome::of(job),
         };
         match &mut appended {
             Some(appended) => appended.add(&outcome)?,
@@ -215,22 +177,6 @@ fn run_jobs(args: &CompareArgs, jobs: Vec<Job>) -> Result<(), Failure> {
         outcomes.push(outcome);
     }
     verdict(&outcomes, planned)
-}
-
-fn attempt(job: Job) -> Outcome {
-    match replay::run(&job, &mut |_, _| ()) {
-        Ok(row) => Outcome::Done(Box::new(row)),
-        Err(failure) => failed(job, failure),
-    }
-}
-
-fn failed(job: Job, failure: Failure) -> Outcome {
-    Outcome::Failed(Box::new(Failed {
-        schema: FAILURE_SCHEMA.into(),
-        job,
-        error: failure.message,
-        exit: i32::from(failure.exit.code()),
-    }))
 }
 
 /// Runs all jobs, `threads` at a time, once their traces were read. Calls `each` in the order of the
@@ -257,7 +203,7 @@ fn run_all(
                     jobs.get(number).map(|job| (number, job))
                 } {
                     // The receiver is gone after the output has failed.
-                    if tell.send((number, attempt(job.clone()))).is_err() {
+                    if tell.send((number, Outcome::of(job.clone()))).is_err() {
                         break;
                     }
                 }
@@ -287,26 +233,8 @@ fn run_all(
 
 /// Prints and writes the output at the end.
 fn report(args: &CompareArgs, outcomes: &[Outcome], csv_done: bool) -> Result<(), Failure> {
-    let rows: Vec<&Row> = outcomes
-        .iter()
-        .filter_map(|outcome| {
-            if let Outcome::Done(row) = outcome {
-                Some(&**row)
-            } else {
-                None
-            }
-        })
-        .collect();
-    let failed: Vec<&Failed> = outcomes
-        .iter()
-        .filter_map(|outcome| {
-            if let Outcome::Failed(failed) = outcome {
-                Some(&**failed)
-            } else {
-                None
-            }
-        })
-        .collect();
+    let rows: Vec<&Row> = outcomes.iter().filter_map(Outcome::row).collect();
+    let failed: Vec<&Failed> = outcomes.iter().filter_map(Outcome::failure).collect();
     if args.ndjson || args.csv && !csv_done {
         let cells = cells::cells(&rows);
         let summaries = cells::summaries(&cells);
@@ -346,13 +274,7 @@ fn command() -> Vec<String> {
 
 /// Returns the failure of the runs that failed. That of a plan of one job has the job's exit code.
 fn verdict(outcomes: &[Outcome], planned: usize) -> Result<(), Failure> {
-    let failed: Vec<&Failed> = outcomes
-        .iter()
-        .filter_map(|outcome| match outcome {
-            Outcome::Failed(failed) => Some(&**failed),
-            Outcome::Done(_) => None,
-        })
-        .collect();
+    let failed: Vec<&Failed> = outcomes.iter().filter_map(Outcome::failure).collect();
     match &failed[..] {
         [] => Ok(()),
         [only] if planned == 1 => Err(Failure::new(Exit::from_code(only.exit), only.error.clone())),

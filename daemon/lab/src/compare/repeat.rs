@@ -1,6 +1,7 @@
 //! `ftld replay --seeds`: one job under several seeds, and its estimates.
 
-use super::{Outcome, cores, run_all};
+use super::outcome::Outcome;
+use super::{cores, run_all};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::replay::{Job, MEASURES, ReplayArgs, Row, Summary};
@@ -12,8 +13,12 @@ use crate::statistics::Estimate;
 /// # Errors
 /// The job is wrong, or a run failed; the failure names its seed.
 pub fn repeat(args: &ReplayArgs, as_json: bool) -> Result<(), Failure> {
-    let ReplayArgs { job, repeat, watch } = args;
-    watch.refuse_seeds()?;
+    let ReplayArgs {
+        job,
+        repeat,
+        outputs,
+    } = args;
+    outputs.refuse_seeds()?;
     let with = |seed| Job {
         seed,
         ..job.clone()
@@ -24,12 +29,7 @@ pub fn repeat(args: &ReplayArgs, as_json: bool) -> Result<(), Failure> {
         Outcome::Done(_) => Ok(()),
         Outcome::Failed(failed) => Err(failed.failure()),
     })?;
-    let done = |outcome: &Outcome| match outcome {
-        Outcome::Done(row) => Some((**row).clone()),
-        Outcome::Failed(_) => None,
-    };
-    let rows: Vec<Row> = outcomes.iter().filter_map(done).collect();
-    let runs: Vec<&Row> = rows.iter().collect();
+    let runs: Vec<&Row> = outcomes.iter().filter_map(Outcome::row).collect();
     let summary = Summary::new(&runs, None);
     if as_json {
         print(&summary.line())

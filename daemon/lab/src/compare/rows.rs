@@ -1,10 +1,10 @@
 //! Rows of earlier runs, read from files, and held against the plan that they are to complete.
 
-use super::jobs::Plan;
-use super::{FAILURE_SCHEMA, Outcome, jobs};
+use super::outcome::{self, FAILURE_SCHEMA, Outcome};
+use super::plan::Plan;
 use crate::failure::Failure;
 use crate::output::without_mark;
-use crate::replay::{Row, Run, SCHEMA, SUMMARY_SCHEMA};
+use crate::replay::{Provenance, Row, SCHEMA, SUMMARY_SCHEMA};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -118,7 +118,7 @@ impl Files {
                     "{}: line {}: {} has no row",
                     plan.display(),
                     number + 1,
-                    jobs::name(job)
+                    outcome::name(job)
                 );
                 findings.entry("missing").or_default().push(text);
             }
@@ -173,14 +173,13 @@ impl Files {
     }
 
     /// Returns the runs that ended with a row, and where their rows are.
-    fn runs(&self) -> impl Iterator<Item = (&String, &Run)> {
-        self.rows.iter().filter_map(|row| match &row.outcome {
-            Outcome::Done(of) => Some((&row.place, &of.run)),
-            Outcome::Failed(_) => None,
-        })
+    fn runs(&self) -> impl Iterator<Item = (&String, &Provenance)> {
+        self.rows
+            .iter()
+            .filter_map(|row| Some((&row.place, &row.outcome.row()?.run)))
     }
 
-    fn first_run(&self) -> Option<(&String, &Run)> {
+    fn first_run(&self) -> Option<(&String, &Provenance)> {
         self.runs().next()
     }
 
@@ -231,13 +230,7 @@ mod tests {
 
     /// Shows rows in every way.
     fn show(read: &[Placed]) {
-        let rows: Vec<&Row> = read
-            .iter()
-            .filter_map(|read| match &read.outcome {
-                Outcome::Done(row) => Some(&**row),
-                Outcome::Failed(_) => None,
-            })
-            .collect();
+        let rows: Vec<&Row> = read.iter().filter_map(|read| read.outcome.row()).collect();
         assert!(!table::text(&rows).is_empty());
         table::nothing_collected(&rows);
         assert!(html::page(&rows, &[], &["ftld".into()]).ends_with("</html>\n"));

@@ -1,7 +1,7 @@
 //! Command line of `ftld replay`: a job, its repetitions, and what is written besides its row.
 
 use super::job::Job;
-use super::watch::WatchArgs;
+use super::outputs::OutputArgs;
 use crate::failure::Failure;
 use clap::Args;
 
@@ -43,5 +43,5 @@ pub struct ReplayArgs {
     pub repeat: Repeat,
     /// What is written besides the row.
     #[command(flatten)]
-    pub watch: WatchArgs,
+    pub outputs: OutputArgs,
 }

@@ -1,9 +1,9 @@
 //! Parameters of one run: options on the command line or a JSON object.
 
-use super::bench::Bench;
-use super::feed::LATEST;
+use super::device::SimulatedDevice;
 use super::ram::takes_ram;
 use super::recording;
+use super::replayer::LATEST;
 use crate::aging::check_age;
 use crate::config::{ImageRequirements, find_scheme};
 use crate::failure::Failure;
@@ -307,7 +307,7 @@ impl Job {
             return None;
         }
         let job = self.complete().ok()?;
-        let bench = Bench::new(&job, &job.requirements().ok()?, None);
+        let bench = SimulatedDevice::new(&job, &job.requirements().ok()?, None);
         Some(bench.ok()?.size)
     }
 

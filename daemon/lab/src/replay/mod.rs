@@ -6,57 +6,57 @@
 
 mod address;
 mod args;
-mod begun;
-mod bench;
-mod feed;
+mod device;
 mod job;
+mod latency;
 mod log;
-mod measure;
+mod measurement;
+mod outputs;
 mod precondition;
 mod progress;
 mod provenance;
 mod ram;
 mod recording;
+mod replayer;
 mod report;
 mod row;
+mod sample;
 mod series;
-mod short;
 mod sim;
 mod source;
 mod summary;
 mod survey;
 mod trace_events;
-mod watch;
 
 pub use crate::aging::{Conditioned, SteadyRule};
 pub use crate::method::{AGE_MAX, Precondition, ResponseUnit};
 pub use args::{Repeat, ReplayArgs};
 pub use job::{Address, Arrival, Job, Method};
-pub use measure::{Response, Responses};
-pub use provenance::{Run, set_revision};
+pub use latency::{Response, Responses};
+pub use provenance::{Provenance, set_revision};
 pub use ram::{Ram, RamPart};
 pub(crate) use report::trace_format;
 pub use row::{
     Busy, Collected, ConvertCost, Counts, Device, Erases, MapCache, Optimum, Requests, Row, SCHEMA,
     Stalls, WriteAmplification,
 };
-pub use short::{Short, run_short};
+pub use sample::{Sample, run_sample};
 pub use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate};
 
 use crate::failure::{Failure, panic_text};
 use crate::output::{print, wrapped_on_terminal};
 use crate::sys;
 use address::{AddressRule, Footprint};
-use begun::Begun;
-use bench::Bench;
-use feed::{Feed, TICK};
+use device::SimulatedDevice;
 use ftl_core::schemes::SCHEMES;
+use measurement::Measurement;
 use nix::time::{ClockId, clock_gettime};
+use outputs::{OutputArgs, Outputs};
 pub use progress::{SOON, bar, show};
+use replayer::{Replayer, TICK};
 use source::Source;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
-use watch::{Watch, WatchArgs};
 
 /// `ftld replay`.
 ///
@@ -65,11 +65,11 @@ use watch::{Watch, WatchArgs};
 pub fn replay(args: &ReplayArgs, as_json: bool) -> Result<(), Failure> {
     args.job.complete()?.requirements()?;
     let source = Source::new(&args.job)?;
-    args.watch.check(&source)?;
+    args.outputs.check(&source)?;
     source.check(&args.job)?;
     tell_shards(&args.job)?;
     let (bar, began) = (bar(), Instant::now());
-    let row = run_watched(&args.job, &args.watch, &mut |share, doing| {
+    let row = run_with_outputs(&args.job, &args.outputs, &mut |share, doing| {
         if began.elapsed() > SOON {
             show(&bar, share, doing);
         }
@@ -82,7 +82,7 @@ pub fn replay(args: &ReplayArgs, as_json: bool) -> Result<(), Failure> {
             row.precondition.drive_writes
         );
     }
-    if as_json || args.watch.interval.is_some() {
+    if as_json || args.outputs.interval.is_some() {
         print(&(row.line() + "\n"))
     } else {
         print(&wrapped_on_terminal(&report::table(&row)))
@@ -104,10 +104,10 @@ pub type Tick<'a> = &'a mut dyn FnMut(f64, &'static str);
 /// # Errors
 /// The job is wrong, its trace cannot be read, or its scheme failed.
 pub fn run(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
-    run_watched(job, &WatchArgs::default(), tick)
+    run_with_outputs(job, &OutputArgs::default(), tick)
 }
 
-fn run_watched(job: &Job, watch: &WatchArgs, tick: Tick<'_>) -> Result<Row, Failure> {
+fn run_with_outputs(job: &Job, watch: &OutputArgs, tick: Tick<'_>) -> Result<Row, Failure> {
     run_limited(job, watch, u64::MAX, tick).map(|(row, _)| row)
 }
 
@@ -115,7 +115,7 @@ fn run_watched(job: &Job, watch: &WatchArgs, tick: Tick<'_>) -> Result<Row, Fail
 /// the workload that was replayed then.
 fn run_limited(
     job: &Job,
-    watch: &WatchArgs,
+    watch: &OutputArgs,
     limit: u64,
     tick: Tick<'_>,
 ) -> Result<(Row, f64), Failure> {
@@ -132,7 +132,7 @@ fn run_limited(
 
 fn run_unguarded(
     job: &Job,
-    watched: &WatchArgs,
+    watched: &OutputArgs,
     limit: u64,
     tick: Tick<'_>,
 ) -> Result<(Row, f64), Failure> {
@@ -145,12 +145,13 @@ fn run_unguarded(
         Address::Compact => Some(footprint(&source, job, tick)?),
         Address::Exact | Address::Fold => None,
     };
-    let mut bench = Bench::new(job, &requirements, footprint.as_ref().map(Footprint::bytes))?;
+    let mut bench =
+        SimulatedDevice::new(job, &requirements, footprint.as_ref().map(Footprint::bytes))?;
     let touched = footprint.as_ref().map(Footprint::extents);
     let map = AddressRule::new(job.method.address, footprint);
     bench.fits_memory(sys::memory_available())?;
     bench.fit_ram(job)?;
-    let mut watch = Watch::open(watched)?;
+    let mut watch = Outputs::open(watched)?;
     let mut sim = bench.start(job)?;
     let failed = |what: &str, why: &dyn std::fmt::Display| {
         Failure::failed(format!(
@@ -158,7 +159,7 @@ fn run_unguarded(
             job.workload, bench.scheme.name
         ))
     };
-    let mut feed = Feed {
+    let mut feed = Replayer {
         job,
         source: &source,
         map,
@@ -188,7 +189,7 @@ fn run_unguarded(
         touched_extents: touched,
         ..Requests::default()
     };
-    let begun = Begun::of(&sim);
+    let begun = Measurement::of(&sim);
     watch.begin(&mut sim);
     let cpu_measured = cpu();
     let measured = job.method.warm_up..job.method.warm_up.saturating_add(job.method.loops);
@@ -196,11 +197,11 @@ fn run_unguarded(
     let about = format!("{} on {}", job.workload, bench.scheme.name);
     watch.finish(outcome, &mut sim, &about)?;
     let cpu_seconds = (cpu() - cpu_measured).as_secs_f64();
-    let run = Run {
+    let run = Provenance {
         cpu_seconds,
         cpu_seconds_total: (cpu() - cpu_began).as_secs_f64(),
         wall_seconds: began.elapsed().as_secs_f64(),
-        ..Run::here(trace_sha256)
+        ..Provenance::here(trace_sha256)
     };
     let mut requests = feed.requests.clone();
     (requests.pages_read, requests.pages_written) = (sim.pages.read, sim.pages.written);
@@ -261,7 +262,7 @@ pub(crate) fn touched_bytes(job: &Job) -> Result<Option<u64>, Failure> {
 /// The job is wrong, or no device can be laid out for it.
 pub(crate) fn raw_flash(job: &Job, touched: Option<u64>) -> Result<Option<u64>, Failure> {
     let job = &job.complete()?;
-    let bench = Bench::new(job, &job.requirements()?, touched)?;
+    let bench = SimulatedDevice::new(job, &job.requirements()?, touched)?;
     let raw_bytes = bench.layout.profile.geometry.data_bytes();
     Ok(bench.is_by_size().then_some(raw_bytes))
 }
@@ -273,7 +274,7 @@ pub(crate) fn raw_flash(job: &Job, touched: Option<u64>) -> Result<Option<u64>, 
 /// The job is wrong, or its scheme needs more.
 pub(crate) fn check(job: &Job, touched: Option<u64>) -> Result<(), Failure> {
     let job = &job.complete()?;
-    let bench = Bench::new(job, &job.requirements()?, touched)?;
+    let bench = SimulatedDevice::new(job, &job.requirements()?, touched)?;
     bench.fits_memory(sys::memory_available())?;
     bench.check_ram(job)
 }

@@ -18,7 +18,7 @@ pub fn set_revision(revision: &'static str) {
 /// Values that differ from run to run, and what identifies the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Run {
+pub struct Provenance {
     /// Version of the program.
     pub version: String,
     /// Git revision of its source, with `-dirty` if that was changed; `None` if it was built outside
@@ -39,25 +39,25 @@ pub struct Run {
     pub wall_seconds: f64,
 }
 
-impl Run {
+impl Provenance {
     /// Returns the run of this program on this machine, without times.
-    pub fn here(trace_sha256: Option<String>) -> Run {
+    pub fn here(trace_sha256: Option<String>) -> Provenance {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        Run {
+        Provenance {
             version: env!("CARGO_PKG_VERSION").into(),
             revision: REVISION.get().map(|revision| (*revision).to_owned()),
             trace_sha256,
             host: host.trim().into(),
             rss_bytes: resident_bytes(),
-            ..Run::default()
+            ..Provenance::default()
         }
     }
 }
 
-impl Run {
+impl Provenance {
     /// Returns whether both are of the same program. Two without a revision are, if their versions
     /// are equal.
-    pub fn is_program_of(&self, other: &Run) -> bool {
+    pub fn is_program_of(&self, other: &Provenance) -> bool {
         self.version == other.version && self.revision == other.revision
     }
 
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_run_names_its_machine_and_its_memory() {
-        let run = Run::here(None);
+        let run = Provenance::here(None);
         assert!(!run.host.is_empty() && run.rss_bytes > 1 << 20, "{run:?}");
         assert!(run.revision.is_none_or(|revision| revision.len() >= 7));
     }

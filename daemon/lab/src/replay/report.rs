@@ -1,7 +1,7 @@
 //! A row as human-readable text.
 
 use super::job::Arrival;
-use super::measure::Response;
+use super::latency::Response;
 use super::row::{Requests, Row, TAXES};
 use crate::convert::to_f64;
 use crate::counters::Operations;

@@ -1,8 +1,8 @@
 //! Result of one run: one JSON row.
 
 use super::job::Job;
-use super::measure::Responses;
-use super::provenance::Run;
+use super::latency::Responses;
+use super::provenance::Provenance;
 use super::ram::Ram;
 use crate::aging::Conditioned;
 use crate::convert::{index, to_f64, to_u64};
@@ -59,7 +59,7 @@ pub struct Row {
     /// The bound for these requests.
     pub optimum: Optimum,
     /// Values that differ from run to run.
-    pub run: Run,
+    pub run: Provenance,
 }
 
 /// The device.

@@ -4,7 +4,7 @@
 //! work counts with the request that follows it. So the windows add up to the row. Memory is that of
 //! one window.
 
-use super::measure::{Response, Sides};
+use super::latency::{Latencies, Response};
 use super::row::by_cause;
 use super::sim::{Pages, Sim};
 use crate::convert::to_f64;
@@ -43,23 +43,23 @@ struct Interval {
     pages_trimmed: u64,
     flash: BTreeMap<String, Operations>,
     write_amplification: Option<f64>,
-    response_ns: BTreeMap<&'static str, Short>,
+    response_ns: BTreeMap<&'static str, WindowResponse>,
     /// Erased blocks at the end of the window.
     free_blocks: u32,
 }
 
 /// Response times of a window.
 #[derive(Serialize)]
-struct Short {
+struct WindowResponse {
     count: u64,
     mean: f64,
     p99: u64,
     max: u64,
 }
 
-impl From<Response> for Short {
+impl From<Response> for WindowResponse {
     fn from(of: Response) -> Self {
-        Short {
+        WindowResponse {
             count: of.count,
             mean: of.mean,
             p99: of.p99,
@@ -72,7 +72,7 @@ impl Series {
     /// Begins a series with the measurement.
     pub(super) fn new(interval: Nanos, sim: &mut Sim) -> Series {
         assert!(interval > 0, "windows of no time");
-        sim.window = Some(Sides::default());
+        sim.window = Some(Latencies::default());
         Series {
             interval,
             begun: sim.now,

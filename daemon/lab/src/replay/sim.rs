@@ -3,7 +3,7 @@
 //! Invariants: every error of the scheme ends the run. Every page requested of the scheme is
 //! counted here, and [`Sim::settle`] checks that the scheme has counted it as well.
 
-use super::measure::Sides;
+use super::latency::Latencies;
 use crate::convert::{index, to_u32, to_u64, to_usize};
 use crate::method::ResponseUnit;
 use crate::pages::{PageIo, extent_bytes, extent_end};
@@ -43,9 +43,9 @@ pub(super) struct Sim {
     /// Buffer for reads and writes; its content has no meaning.
     buffer: Vec<u8>,
     response_unit: ResponseUnit,
-    pub(super) sides: Sides,
+    pub(super) sides: Latencies,
     /// Response times of the current window of a time series.
-    pub(super) window: Option<Sides>,
+    pub(super) window: Option<Latencies>,
     pub(super) pages: Pages,
     /// Mapping lookups for parts of pages that are read to be written, of all time: they are among
     /// the scheme's for pages read.
@@ -65,7 +65,7 @@ impl Sim {
             scratch: vec![0; index(geometry.page_bytes)],
             buffer: vec![0; to_usize(extent_bytes(&geometry))],
             response_unit,
-            sides: Sides::default(),
+            sides: Latencies::default(),
             window: None,
             pages: Pages::default(),
             lookups_rmw: Lookups::default(),
@@ -252,7 +252,7 @@ impl Sim {
             "{} pages read for partial writes, of {read} pages read",
             self.pages.rmw
         );
-        (self.base, self.pages, self.sides) = (stats, Pages::default(), Sides::default());
+        (self.base, self.pages, self.sides) = (stats, Pages::default(), Latencies::default());
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ fn a_device_without_room_in_memory_is_refused() {
         size: Some("1TiB".into()),
         ..Job::default()
     };
-    let bench = Bench::new(&job, &job.requirements().unwrap(), None).unwrap();
+    let bench = SimulatedDevice::new(&job, &job.requirements().unwrap(), None).unwrap();
     let failure = bench.fits_memory(Some(1 << 30)).unwrap_err();
     assert!(
         failure

@@ -1,89 +1,18 @@
-//! Jobs of a plan, read from a file, and the file to which their rows are appended.
+//! The file to which rows are appended.
 
-use super::{Failed, Outcome, rows};
+use super::outcome::Outcome;
+use super::rows;
 use crate::convert::to_u64;
 use crate::failure::{Exit, Failure};
-use crate::output::{unwritable, without_mark};
-use crate::replay::{Job, Run};
+use crate::output::unwritable;
+use crate::replay::{Job, Provenance};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
-use serde_json::Value;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-
-/// Key of a job in a plan: the version of the program that printed it, whose defaults it means.
-const VERSION: &str = "version";
-
-/// Jobs of a file.
-pub(super) struct Plan {
-    pub(super) jobs: Vec<Job>,
-    /// The version that printed it; `None` if it was written by hand.
-    pub(super) version: Option<String>,
-}
-
-/// Returns the line of a plan.
-pub(super) fn line(job: &Job) -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    format!("{{\"{VERSION}\":\"{version}\",{}\n", &job.line()[1..])
-}
-
-/// Reads jobs that this program is to run, as `--plan` prints them; `-` is standard input.
-///
-/// # Errors
-/// The file cannot be read, has something else, or was printed by another version.
-pub(super) fn read_jobs(path: &Path) -> Result<Vec<Job>, Failure> {
-    let plan = read_plan(path)?;
-    let here = env!("CARGO_PKG_VERSION");
-    match plan.version {
-        Some(version) if version != here => Err(Failure::failed(format!(
-            "{}: a plan of ftld {version}, this is ftld {here}, whose defaults may differ; print it again by \
-             `ftld compare --plan`, or use that program",
-            path.display()
-        ))),
-        _ => Ok(plan.jobs),
-    }
-}
-
-/// Reads a plan of any version.
-///
-/// # Errors
-/// The file cannot be read, or has something else.
-pub(super) fn read_plan(path: &Path) -> Result<Plan, Failure> {
-    let (name, text) = match path.to_str() {
-        Some("-") => {
-            let mut text = String::new();
-            let read = std::io::stdin().read_to_string(&mut text);
-            ("standard input".into(), read.map(|_| text))
-        }
-        _ => (path.display().to_string(), std::fs::read_to_string(path)),
-    };
-    let text = text.map_err(|error| Failure::io(&name, &error))?;
-    let wrong = |number: usize, error| Failure::usage(format!("{name}: job {number}: {error}"));
-    let (mut jobs, mut version) = (Vec::new(), None);
-    for (number, value) in
-        (1..).zip(serde_json::Deserializer::from_str(without_mark(&text)).into_iter())
-    {
-        let mut value: Value = value.map_err(|error| wrong(number, error))?;
-        if let Some(Value::String(of)) = value.as_object_mut().and_then(|job| job.remove(VERSION)) {
-            let first = version.get_or_insert(of.clone());
-            if *first != of {
-                return Err(Failure::failed(format!(
-                    "{name}: jobs of ftld {first} and of ftld {of}; print the plan again by `ftld compare --plan`"
-                )));
-            }
-        }
-        jobs.push(serde_json::from_value(value).map_err(|error| wrong(number, error))?);
-    }
-    if jobs.is_empty() {
-        return Err(Failure::usage(format!(
-            "{name}: no job in it; `ftld compare --plan` prints jobs"
-        )));
-    }
-    Ok(Plan { jobs, version })
-}
 
 /// Opens a file for appending, and locks it until it is closed: a task that outlived its sweep
 /// would append the rows of the next one a second time.
@@ -153,11 +82,9 @@ impl Appended {
             .into_iter()
             .map(|read| read.outcome)
             .partition(|outcome| matches!(outcome, Outcome::Done(_)));
-        let here = Run::here(None);
-        for outcome in &done {
-            if let Outcome::Done(row) = outcome
-                && !row.run.is_program_of(&here)
-            {
+        let here = Provenance::here(None);
+        for row in done.iter().filter_map(Outcome::row) {
+            if !row.run.is_program_of(&here) {
                 return Err(Failure::failed(format!(
                     "{}: has rows of {}, this is {}; use another file, or that program",
                     path.display(),
@@ -204,53 +131,4 @@ impl Appended {
             .write_all(outcome.line().as_bytes())
             .map_err(|error| Failure::io(&self.name, &error))
     }
-}
-
-impl Outcome {
-    /// Returns what equals [`Job::key`] of the job.
-    pub(super) fn key(&self) -> String {
-        match self {
-            // The job of a row is complete.
-            Outcome::Done(row) => row.job.line(),
-            Outcome::Failed(failed) => failed.job.key(),
-        }
-    }
-
-    /// Returns a name for messages.
-    pub(super) fn name(&self) -> String {
-        match self {
-            Outcome::Done(row) => name(&row.job),
-            Outcome::Failed(failed) => failed.name(),
-        }
-    }
-}
-
-impl Failed {
-    pub(super) fn name(&self) -> String {
-        name(&self.job)
-    }
-}
-
-/// Returns the name of a job for messages: what a plan usually varies.
-pub(super) fn name(job: &Job) -> String {
-    let scheme = job.scheme.as_deref().unwrap_or("default");
-    let mut name = format!("{scheme} on {}", job.workload);
-    let settings = [
-        ("preset ", job.preset.clone()),
-        ("profile ", job.profile.clone()),
-        ("size ", job.size.clone()),
-        ("op ", job.op.map(|op| op.to_string())),
-        ("raw ", job.raw.clone()),
-        ("ram ", job.ram.clone()),
-        ("seed ", Some(job.seed.to_string())),
-    ];
-    for (what, value) in settings {
-        if let Some(value) = value {
-            name += &format!(", {what}{value}");
-        }
-    }
-    for pair in &job.set {
-        name += &format!(", {pair}");
-    }
-    name
 }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 /// Options of what is written besides the row.
 #[derive(Args, Clone, Debug, Default)]
-pub struct WatchArgs {
+pub struct OutputArgs {
     /// Print a line of JSON per interval of emulated time, such as 100ms or 10s, before the row;
     /// implies --json
     #[arg(long, value_name = "TIME", value_parser = interval)]
@@ -27,7 +27,7 @@ pub struct WatchArgs {
     pub trace_events: Option<PathBuf>,
 }
 
-impl WatchArgs {
+impl OutputArgs {
     /// Checks the files of a run on `source`, before its trace is read.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ fn interval(text: &str) -> Result<Nanos, String> {
 }
 
 /// The open outputs of one run.
-pub(super) struct Watch {
+pub(super) struct Outputs {
     interval: Option<Nanos>,
     series: Option<Series>,
     log: Option<Log>,
@@ -109,13 +109,13 @@ pub(super) struct Watch {
     measuring: bool,
 }
 
-impl Watch {
+impl Outputs {
     /// Opens the files of a run.
     ///
     /// # Errors
     /// A file cannot be written.
-    pub(super) fn open(args: &WatchArgs) -> Result<Watch, Failure> {
-        Ok(Watch {
+    pub(super) fn open(args: &OutputArgs) -> Result<Outputs, Failure> {
+        Ok(Outputs {
             interval: args.interval,
             series: None,
             log: args.log.as_deref().map(Log::create).transpose()?,

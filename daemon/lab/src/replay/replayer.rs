@@ -4,12 +4,12 @@
 //! does not matter here.
 
 use super::address::AddressRule;
-use super::bench::Bench;
+use super::device::SimulatedDevice;
 use super::job::{Arrival, Job};
+use super::outputs::Outputs;
 use super::row::Requests;
 use super::sim::Sim;
 use super::source::Source;
-use super::watch::Watch;
 use super::{Tick, source};
 use crate::convert::{index, to_u32, to_usize};
 use crate::failure::Failure;
@@ -24,7 +24,7 @@ use std::ops::Range;
 pub(super) const TICK: u64 = 4096;
 
 /// A feed of requests to the scheme.
-pub(super) struct Feed<'a> {
+pub(super) struct Replayer<'a> {
     pub(super) job: &'a Job,
     pub(super) source: &'a Source,
     pub(super) map: AddressRule,
@@ -45,13 +45,13 @@ fn arrival(begin: Nanos, time_ns: u64) -> Result<Nanos, &'static str> {
     at.ok_or("more than 292 years of emulated time; check the unit of its times (--format), or its rate and --loops")
 }
 
-impl Feed<'_> {
+impl Replayer<'_> {
     /// Runs rounds of the trace; all their requests are completed at the end. `watch` sees each.
     pub(super) fn rounds(
         &mut self,
         sim: &mut Sim,
         rounds: Range<u32>,
-        watch: &mut Watch,
+        watch: &mut Outputs,
         doing: &'static str,
         tick: Tick<'_>,
     ) -> Result<(), Failure> {
@@ -133,7 +133,7 @@ impl Feed<'_> {
     /// Returns the pages that the first round touches, in runs.
     pub(super) fn touched(
         &mut self,
-        bench: &Bench,
+        bench: &SimulatedDevice,
         tick: Tick<'_>,
     ) -> Result<Vec<Range<u32>>, Failure> {
         let page = u64::from(bench.layout.profile.geometry.page_bytes);

@@ -133,7 +133,7 @@ pub struct Response {
 
 /// Response times by operation.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sides {
+pub(super) struct Latencies {
     reads: Latency,
     writes: Latency,
     trims: Latency,
@@ -156,7 +156,7 @@ pub struct Responses {
     pub flush: Option<Response>,
 }
 
-impl Sides {
+impl Latencies {
     #[inline]
     pub(super) fn of(&mut self, op: Op) -> &mut Latency {
         match op {
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn mean_and_maximum_are_exact_and_percentiles_close() {
-        let mut sides = Sides::default();
+        let mut sides = Latencies::default();
         (1..=10_000u64).for_each(|i| {
             sides
                 .of(if i % 2 == 0 { Op::Read } else { Op::Write })

@@ -3,10 +3,10 @@
 //! Invariants: a device that does not fit into memory is refused before it is created. Nothing of
 //! it outlives the job, so power failure does not matter.
 
-use super::begun::{Begun, counts, map_cache, optimum, write_stalls};
 use super::job::Job;
-use super::measure::Responses;
-use super::provenance::Run;
+use super::latency::Responses;
+use super::measurement::{Measurement, counts, map_cache, optimum, write_stalls};
+use super::provenance::Provenance;
 use super::ram::ram;
 use super::recording;
 use super::row;
@@ -30,7 +30,7 @@ use std::ops::Range;
 pub(super) const BYTES_PER_PAGE: u64 = 32 + 4;
 
 /// A scheme and a device to run it on.
-pub(super) struct Bench {
+pub(super) struct SimulatedDevice {
     pub(super) scheme: &'static ftl_core::schemes::Scheme,
     pub(super) layout: Layout,
     pub(super) size: u64,
@@ -59,14 +59,14 @@ fn of_shards(job: &Job, failure: Failure) -> Result<Failure, Failure> {
     })
 }
 
-impl Bench {
+impl SimulatedDevice {
     pub(super) fn new(
         job: &Job,
         requirements: &ImageRequirements,
         needed: Option<u64>,
-    ) -> Result<Bench, Failure> {
+    ) -> Result<SimulatedDevice, Failure> {
         if let Some((device, size)) = recording::device(job)? {
-            return Ok(Bench {
+            return Ok(SimulatedDevice {
                 scheme: device.scheme,
                 layout: Layout {
                     profile: device.profile,
@@ -96,7 +96,7 @@ impl Bench {
                 job.workload
             )));
         }
-        Ok(Bench {
+        Ok(SimulatedDevice {
             scheme,
             layout,
             size,
@@ -188,9 +188,9 @@ impl Bench {
         requests: Requests,
         responses: Responses,
         conditioned: Conditioned,
-        begun: &Begun,
+        begun: &Measurement,
         sim: &Sim,
-        run: Run,
+        run: Provenance,
     ) -> Row {
         let (ftl, profile) = (sim.ftl(), &self.layout.profile);
         let (counters, geometry) = (ftl.chip().counters(), profile.geometry);

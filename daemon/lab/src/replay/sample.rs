@@ -1,9 +1,9 @@
 //! A short version of a job, to estimate its cost.
 
 use super::job::Job;
+use super::outputs::OutputArgs;
 use super::row::Row;
 use super::run_limited;
-use super::watch::WatchArgs;
 use crate::aging::SteadyRule;
 use crate::failure::Failure;
 use crate::method::Precondition;
@@ -16,7 +16,7 @@ const AGE: f64 = 1.0;
 const SHARE_MIN: f64 = 1e-6;
 
 /// What a short run found.
-pub struct Short {
+pub struct Sample {
     /// Its row.
     pub row: Row,
     /// The share of the workload that it replayed.
@@ -29,7 +29,7 @@ pub struct Short {
 ///
 /// # Errors
 /// As [`super::run`].
-pub fn run_short(job: &Job) -> Result<Short, Failure> {
+pub fn run_sample(job: &Job) -> Result<Sample, Failure> {
     let mut short = job.complete()?;
     let age = short.method.age;
     let random = match short.method.precondition() {
@@ -42,8 +42,8 @@ pub fn run_short(job: &Job) -> Result<Short, Failure> {
         short.method.age = Some(random.min(AGE));
     }
     (short.method.warm_up, short.method.loops) = (0, 1);
-    let (row, share) = run_limited(&short, &WatchArgs::default(), REQUESTS, &mut |_, _| ())?;
-    Ok(Short {
+    let (row, share) = run_limited(&short, &OutputArgs::default(), REQUESTS, &mut |_, _| ())?;
+    Ok(Sample {
         drive_writes: random.map_or(row.precondition.drive_writes, |random| 1.0 + random),
         share: share.max(SHARE_MIN),
         row,

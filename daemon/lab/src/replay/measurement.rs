@@ -4,7 +4,7 @@
 //! matter here.
 
 use super::job::Job;
-use super::measure::{Response, Responses};
+use super::latency::{Response, Responses};
 use super::row::{Counts, Erases, MapCache, Optimum, Requests, Stalls};
 use super::sim::Sim;
 use crate::convert::{index, to_f64};
@@ -15,7 +15,7 @@ use nand_model::{Cause, Counters, Nanos, PageTimes, Profile};
 use std::collections::BTreeMap;
 
 /// Counters when measuring began.
-pub(super) struct Begun {
+pub(super) struct Measurement {
     pub(super) now: Nanos,
     pub(super) counters: Counters,
     pub(super) stats: SchemeStats,
@@ -23,10 +23,10 @@ pub(super) struct Begun {
     pub(super) erases: Vec<u32>,
 }
 
-impl Begun {
-    pub(super) fn of(sim: &Sim) -> Begun {
+impl Measurement {
+    pub(super) fn of(sim: &Sim) -> Measurement {
         let chip = sim.ftl().chip();
-        Begun {
+        Measurement {
             now: sim.now,
             counters: chip.counters().clone(),
             stats: sim.ftl().stats(),
@@ -73,7 +73,7 @@ impl Begun {
 
 /// Returns the lookups of a measurement. The scheme counts a part of a page that is read to be
 /// written as a page read; the host did not read it.
-pub(super) fn map_cache(begun: &Begun, done: &SchemeStats, lookups_rmw: Lookups) -> MapCache {
+pub(super) fn map_cache(begun: &Measurement, done: &SchemeStats, lookups_rmw: Lookups) -> MapCache {
     let ratio = |hits: u64, of: u64| (of > 0).then(|| to_f64(hits) / to_f64(of));
     let between = |begun: Lookups, done: Lookups| {
         assert!(
