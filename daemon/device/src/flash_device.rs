@@ -10,6 +10,7 @@ use ftld_traces::recording::Flash;
 use nand_model::{Chip, Profile, Store};
 
 /// A scheme and the chip it runs on, without a store.
+#[derive(Clone)]
 pub struct FlashDevice {
     pub scheme: &'static Scheme,
     pub profile: Profile,

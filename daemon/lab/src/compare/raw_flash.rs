@@ -7,7 +7,7 @@
 
 use crate::config::OP_DEFAULT;
 use crate::failure::{Exit, Failure};
-use crate::replay::{self, Job};
+use crate::replay::{Job, Run};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Value of `--raw` until the raw flash is known.
@@ -23,10 +23,10 @@ type Group = (String, Option<String>, Option<String>, u64);
 struct Touched(BTreeMap<(String, Option<String>, Option<String>), Option<u64>>);
 
 impl Touched {
-    fn of(&mut self, job: &Job) -> Option<u64> {
+    fn of(&mut self, job: &Job, run: &Run) -> Option<u64> {
         let key = (job.workload.clone(), job.preset.clone(), job.size.clone());
         let known = self.0.entry(key);
-        *known.or_insert_with(|| replay::touched_bytes(job).ok().flatten())
+        *known.or_insert_with(|| run.touched_bytes().ok().flatten())
     }
 }
 
@@ -35,21 +35,28 @@ impl Touched {
 pub(super) fn share_raw_flash(jobs: &mut [Job]) {
     let mut touched = Touched::default();
     let mut most: BTreeMap<Group, u64> = BTreeMap::new();
-    let is_equal = |job: &Job| job.raw.as_deref() == Some(EQUAL);
-    for job in jobs.iter().filter(|job| is_equal(job)) {
+    let mut planned: Vec<(&mut Job, Group)> = Vec::new();
+    for job in jobs.iter_mut() {
+        if job.raw.as_deref() != Some(EQUAL) {
+            continue;
+        }
+        job.raw = None;
         let own = Job {
             ram: None,
-            ..nominal(job)
+            ..job.clone()
         };
-        let touched = touched.of(&own);
-        if let (Some(group), Ok(Some(raw))) = (group(&own), replay::raw_flash(&own, touched)) {
-            let most = most.entry(group).or_default();
+        let Ok(run) = Run::resolve(&own) else {
+            continue;
+        };
+        let (group, touched) = (group(&run.job), touched.of(&own, &run));
+        if let Ok(Some(raw)) = run.raw_flash(touched) {
+            let most = most.entry(group.clone()).or_default();
             *most = raw.max(*most);
         }
+        planned.push((job, group));
     }
-    for job in jobs.iter_mut().filter(|job| is_equal(job)) {
-        *job = nominal(job);
-        if let Some(raw) = group(job).and_then(|group| most.get(&group)) {
+    for (job, group) in planned {
+        if let Some(raw) = most.get(&group) {
             (job.raw, job.op) = (Some(raw.to_string()), None);
         }
     }
@@ -63,7 +70,8 @@ pub(super) fn check(jobs: &[Job]) -> Result<(), Failure> {
     let (mut touched, mut known) = (Touched::default(), BTreeSet::new());
     let mut reasons = Vec::new();
     for job in jobs {
-        let touched = touched.of(job);
+        let run = Run::resolve(job);
+        let touched = run.as_ref().ok().and_then(|run| touched.of(job, run));
         // Neither requests nor seed change the device.
         let device = Job {
             workload: String::new(),
@@ -71,7 +79,7 @@ pub(super) fn check(jobs: &[Job]) -> Result<(), Failure> {
             ..job.clone()
         };
         if known.insert((device.line(), touched))
-            && let Err(failure) = replay::check(job, touched)
+            && let Err(failure) = run.and_then(|run| run.check(touched))
             // The others are told by the runs that they stop.
             && failure.exit == Exit::Usage
             && !reasons.contains(&failure.message)
@@ -91,16 +99,13 @@ pub(super) fn check(jobs: &[Job]) -> Result<(), Failure> {
     }
 }
 
-/// Returns the job with the raw flash of its scheme.
-fn nominal(job: &Job) -> Job {
-    Job {
-        raw: None,
-        ..job.clone()
-    }
-}
-
-fn group(job: &Job) -> Option<Group> {
-    let job = job.complete().ok()?;
+/// Returns the group of a complete job.
+fn group(job: &Job) -> Group {
     let op = job.op.unwrap_or(OP_DEFAULT).to_bits();
-    Some((job.workload, job.profile, job.size, op))
+    (
+        job.workload.clone(),
+        job.profile.clone(),
+        job.size.clone(),
+        op,
+    )
 }

@@ -152,7 +152,7 @@ fn plain(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::ReplayArgs;
+    use crate::replay::{ReplayArgs, Run};
     use clap::Parser;
 
     #[derive(Parser)]
@@ -163,10 +163,8 @@ mod tests {
 
     /// Returns the job of `compare --plan` from its JSON.
     fn job(json: &str) -> Job {
-        serde_json::from_str::<Job>(json)
-            .unwrap()
-            .complete()
-            .unwrap()
+        let job = serde_json::from_str(json).unwrap();
+        Run::resolve(&job).unwrap().job
     }
 
     #[test]
@@ -185,7 +183,7 @@ mod tests {
             assert_eq!(words[1], "replay");
             let parsed = Line::try_parse_from(&words[1..]).unwrap().replay.job;
             assert_eq!(parsed, job, "{words:?}");
-            assert_eq!(parsed.complete().unwrap(), job, "{words:?}");
+            assert_eq!(Run::resolve(&parsed).unwrap().job, job, "{words:?}");
         }
     }
 

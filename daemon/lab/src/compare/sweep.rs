@@ -4,7 +4,7 @@ use super::raw_flash;
 use crate::config::find_scheme;
 use crate::failure::Failure;
 use crate::preset::Preset;
-use crate::replay::{Address, Job, Method, Repeat};
+use crate::replay::{Address, Job, Method, Repeat, check_sizes};
 use clap::Args;
 use ftl_core::near_miss;
 use ftl_core::schemes::{self, Scheme};
@@ -145,25 +145,18 @@ impl Sweep {
 
     /// Checks the values of `--raw` and `--ram`, before any run.
     fn check_raw(&self) -> Result<(), Failure> {
-        for text in &self.ram {
-            let ram = Some(text.clone());
-            Job {
-                ram,
-                ..Job::default()
-            }
-            .ram_bytes()?;
-        }
-        for text in self.raw.iter().filter(|text| is_size(text)) {
-            let raw = Some(text.clone());
-            let op = self.op.first().copied();
-            Job {
-                raw,
-                op,
-                ..Job::default()
-            }
-            .raw_bytes()?;
-        }
-        Ok(())
+        let op = self.op.first().copied();
+        let ram = self.ram.iter().map(|ram| Job {
+            ram: Some(ram.clone()),
+            ..Job::default()
+        });
+        let raw = self.raw.iter().filter(|raw| is_size(raw)).map(|raw| Job {
+            raw: Some(raw.clone()),
+            op,
+            ..Job::default()
+        });
+        ram.chain(raw)
+            .try_for_each(|job| check_sizes(&job).map(drop))
     }
 
     /// Returns the schemes that run under a preset, or without one.

@@ -1,8 +1,10 @@
 //! Mapping from trace addresses to device addresses.
 
 use super::job::Address;
-use super::sim::Extent;
+use super::progress::{TICK, Tick};
+use super::source::Source;
 use crate::convert::{to_u64, to_usize};
+use crate::failure::Failure;
 use crate::size::show_size;
 use ftld_traces::{Op, Record};
 use std::collections::BTreeSet;
@@ -10,6 +12,13 @@ use std::collections::BTreeSet;
 /// Extent size of compaction: small enough to include little untouched space, large enough to keep
 /// neighbours together.
 const GRAIN: u64 = 1 << 20;
+
+/// One extent of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
 
 /// Touched extents of a trace, by disk and extent number.
 #[derive(Default)]
@@ -19,8 +28,28 @@ pub(super) struct Footprint(BTreeSet<(u64, u64)>);
 const GRAINS_MAX: u64 = 1 << 24;
 
 impl Footprint {
+    /// Reads a source to its end. `workload` names it in messages.
+    pub(super) fn of(
+        source: &Source,
+        workload: &str,
+        tick: Tick<'_>,
+    ) -> Result<Footprint, Failure> {
+        let (mut stream, mut footprint) = (source.begin(0, 0)?, Footprint::default());
+        let mut count = 0u64;
+        while let Some(record) = stream.next() {
+            count += 1;
+            if count.is_multiple_of(TICK) {
+                tick(stream.progress(), "scanning");
+            }
+            footprint
+                .add(&record?)
+                .map_err(|why| stream.misplaced(workload, &why))?;
+        }
+        Ok(footprint)
+    }
+
     /// Adds the extents that a record touches.
-    pub(super) fn add(&mut self, record: &Record) -> Result<(), String> {
+    fn add(&mut self, record: &Record) -> Result<(), String> {
         if record.op == Op::Flush {
             return Ok(());
         }
@@ -51,8 +80,8 @@ impl Footprint {
     }
 }
 
-/// A rule for mapping addresses.
-pub(super) enum AddressRule {
+/// A mapping of addresses.
+pub(super) enum AddressMap {
     Exact {
         disk: Option<u64>,
     },
@@ -63,12 +92,12 @@ pub(super) enum AddressRule {
     Compact(Vec<(u64, u64)>),
 }
 
-impl AddressRule {
-    pub(super) fn new(address: Address, footprint: Option<Footprint>) -> AddressRule {
+impl AddressMap {
+    pub(super) fn new(address: Address, footprint: Option<Footprint>) -> AddressMap {
         match (address, footprint) {
-            (_, Some(footprint)) => AddressRule::Compact(footprint.0.into_iter().collect()),
-            (Address::Fold, None) => AddressRule::Fold { disk: None },
-            (_, None) => AddressRule::Exact { disk: None },
+            (_, Some(footprint)) => AddressMap::Compact(footprint.0.into_iter().collect()),
+            (Address::Fold, None) => AddressMap::Fold { disk: None },
+            (_, None) => AddressMap::Exact { disk: None },
         }
     }
 
@@ -91,7 +120,7 @@ impl AddressRule {
             return Ok(());
         }
         match self {
-            AddressRule::Exact { disk } => {
+            AddressMap::Exact { disk } => {
                 one_disk(disk, device)?;
                 let end = offset + len;
                 if end > size {
@@ -103,7 +132,7 @@ impl AddressRule {
                 }
                 to.push(Extent { offset, len });
             }
-            AddressRule::Fold { disk } => {
+            AddressMap::Fold { disk } => {
                 one_disk(disk, device)?;
                 if len > size {
                     return Err(format!(
@@ -124,7 +153,7 @@ impl AddressRule {
                     });
                 }
             }
-            AddressRule::Compact(touched) => {
+            AddressMap::Compact(touched) => {
                 // A footprint has every extent between the first and the last byte of a record, so
                 // the extents of a record stay adjacent.
                 let place = touched
@@ -183,7 +212,7 @@ mod tests {
         }
     }
 
-    fn place(map: &mut AddressRule, record: Record, size: u64) -> Result<Vec<(u64, u64)>, String> {
+    fn place(map: &mut AddressMap, record: Record, size: u64) -> Result<Vec<(u64, u64)>, String> {
         let mut extents = Vec::new();
         map.place(&record, size, &mut extents)?;
         Ok(extents
@@ -194,7 +223,7 @@ mod tests {
 
     #[test]
     fn exact_addresses_fit_or_are_refused() {
-        let mut map = AddressRule::new(Address::Exact, None);
+        let mut map = AddressMap::new(Address::Exact, None);
         assert_eq!(place(&mut map, at(3, 512, 512), 1024), Ok(vec![(512, 512)]));
         assert!(
             place(&mut map, at(3, 513, 512), 1024)
@@ -210,7 +239,7 @@ mod tests {
 
     #[test]
     fn folded_addresses_wrap() {
-        let mut map = AddressRule::new(Address::Fold, None);
+        let mut map = AddressMap::new(Address::Fold, None);
         assert_eq!(
             place(&mut map, at(0, 10 * 4096 + 100, 50), 4096),
             Ok(vec![(100, 50)])
@@ -245,7 +274,7 @@ mod tests {
                 .contains("more than 16 TiB")
         );
         assert_eq!(footprint.bytes(), 6 * MIB);
-        let mut map = AddressRule::new(Address::Compact, Some(footprint));
+        let mut map = AddressMap::new(Address::Compact, Some(footprint));
         // Disk 0 first, then the five extents of disk 1: 0, 1, 2, 6, 7.
         let expected = [(5 * MIB - 10, 20), (0, 5), (MIB + 5, 2 * MIB), (4 * MIB, 1)];
         for (record, expected) in records.iter().zip(expected) {

@@ -3,7 +3,8 @@
 //! The simulation copies numbers into batches; another thread formats, compresses and writes them.
 //! A bounded number of batches waits, so memory is bounded and a slow disk slows the run.
 
-use super::sim::{Extent, Sim};
+use super::address::Extent;
+use super::sim::Sim;
 use crate::failure::Failure;
 use crate::output::unwritable;
 use ftld_traces::Op;

@@ -1,14 +1,21 @@
-//! Counters of a device when measuring began, and the differences that make a row.
+//! A measurement: the counters at its begin, and their differences at its end, which make a row.
 //!
 //! Invariants: the cost of preconditioning and warm-up is not in a row. Power failure does not
 //! matter here.
 
+use super::device::SimulatedDevice;
 use super::job::Job;
 use super::latency::{Response, Responses};
-use super::row::{Counts, Erases, MapCache, Optimum, Requests, Stalls};
+use super::provenance::Provenance;
+use super::ram::ram;
+use super::row::{
+    Busy, Collected, ConvertCost, Counts, Device, Erases, MapCache, Optimum, Requests,
+    Row, SCHEMA, Stalls, WriteAmplification, by_cause,
+};
 use super::sim::Sim;
+use crate::aging::Conditioned;
 use crate::convert::{index, to_f64};
-use crate::counters::SchemeCounters;
+use crate::counters::{Operations, SchemeCounters};
 use crate::method::ResponseUnit;
 use ftl_core::{Ftl, Lookups, SchemeStats, StallTotals};
 use nand_model::{Cause, Counters, Nanos, PageTimes, Profile};
@@ -16,51 +23,142 @@ use std::collections::BTreeMap;
 
 /// Counters when measuring began.
 pub(super) struct Measurement {
-    pub(super) now: Nanos,
-    pub(super) counters: Counters,
-    pub(super) stats: SchemeStats,
-    pub(super) lookups_rmw: Lookups,
-    pub(super) erases: Vec<u32>,
+    began_at: Nanos,
+    counters: Counters,
+    stats: SchemeStats,
+    lookups_rmw: Lookups,
+    erases: Vec<u32>,
+}
+
+/// Results of the requests and of the steps before them.
+pub(super) struct Measured {
+    pub(super) requests: Requests,
+    pub(super) responses: Responses,
+    pub(super) conditioned: Conditioned,
+    pub(super) provenance: Provenance,
 }
 
 impl Measurement {
-    pub(super) fn of(sim: &Sim) -> Measurement {
+    /// Begins a measurement.
+    pub(super) fn begin(sim: &Sim) -> Measurement {
         let chip = sim.ftl().chip();
+        let blocks = chip.geometry().all_blocks();
         Measurement {
-            now: sim.now,
+            began_at: sim.now,
             counters: chip.counters().clone(),
             stats: sim.ftl().stats(),
             lookups_rmw: sim.lookups_rmw,
-            erases: chip
-                .geometry()
-                .all_blocks()
-                .map(|block| chip.erase_count(block))
-                .collect(),
+            erases: blocks.map(|block| chip.erase_count(block)).collect(),
         }
     }
 
-    pub(super) fn erases(&self, ftl: &dyn Ftl) -> Erases {
-        let chip = ftl.chip();
-        let good = || {
-            chip.geometry()
-                .all_blocks()
-                .filter(|block| chip.bad(*block).is_none())
+    /// Returns the row at the end of the measurement.
+    pub(super) fn row(
+        &self,
+        job: &Job,
+        device: &SimulatedDevice,
+        sim: &Sim,
+        measured: Measured,
+    ) -> Row {
+        let Measured {
+            requests,
+            responses,
+            conditioned,
+            provenance,
+        } = measured;
+        let (ftl, stats, profile) = (sim.ftl(), sim.ftl().stats(), &device.flash.profile);
+        let (counters, geometry) = (ftl.chip().counters(), profile.geometry);
+        let flash = by_cause(&self.counters, counters);
+        let flash_total = Operations::between(&self.counters.total(), &counters.total());
+        let sum = |of: fn(&Operations) -> u64| flash.values().map(of).sum::<u64>();
+        assert_eq!(
+            (
+                sum(|of| of.programs),
+                sum(|of| of.reads),
+                sum(|of| of.erases)
+            ),
+            (flash_total.programs, flash_total.reads, flash_total.erases),
+            "each operation has one cause"
+        );
+        assert_eq!(
+            requests.issued, requests.completed,
+            "a row is made of completed requests"
+        );
+        assert!(
+            sim.now >= self.began_at,
+            "measuring began at {} ns and ended at {} ns",
+            self.began_at,
+            sim.now
+        );
+        let mut write_amplification =
+            WriteAmplification::new(&flash, &requests, geometry.page_bytes);
+        // Only the first page of a record is served.
+        write_amplification
+            .of_bytes
+            .take_if(|_| job.method.response_unit() == ResponseUnit::PerRecord);
+        let layout = device.layout();
+        let scheme = device.flash.scheme.name;
+        let device_row = Device {
+            profile: profile.name.into(),
+            size_bytes: device.size,
+            logical_pages: layout.logical_pages,
+            raw_bytes: geometry.data_bytes(),
+            blocks: geometry.blocks,
+            bad_blocks: stats.blocks.bad,
+            pages_per_block: geometry.pages_per_block,
+            page_bytes: geometry.page_bytes,
+            dies: geometry.dies(),
+            op_percent: device.op_percent,
+            effective_op_percent: layout.effective_op_percent(stats.blocks.bad),
         };
+        Row {
+            schema: SCHEMA.into(),
+            job: Job {
+                scheme: Some(scheme.into()),
+                ..job.clone()
+            },
+            scheme: scheme.into(),
+            collected: Collected::new(&flash, flash_total.erases, &device_row, stats.mapped_pages),
+            device: device_row,
+            precondition: conditioned,
+            flash_total,
+            flash,
+            flash_busy_ns: Busy {
+                read: counters.read_busy_ns - self.counters.read_busy_ns,
+                program: counters.program_busy_ns - self.counters.program_busy_ns,
+                erase: counters.erase_busy_ns - self.counters.erase_busy_ns,
+            },
+            write_amplification,
+            emulated_ns: sim.now - self.began_at,
+            erases: self.erases(ftl),
+            write_stalls: write_stalls(&self.stats, &stats),
+            convert_cost: ConvertCost::between(&self.stats.convert_costs, &stats.convert_costs),
+            map_cache: self.map_cache(&stats, sim.lookups_rmw),
+            ram: ram(ftl, device.fitted.clone()),
+            scheme_stats: counts(&self.stats, &stats),
+            optimum: optimum(profile, job, &requests, &responses),
+            response_ns: responses,
+            requests,
+            run: provenance,
+        }
+    }
+
+    fn erases(&self, ftl: &dyn Ftl) -> Erases {
+        let chip = ftl.chip();
         assert_eq!(
             self.erases.len(),
             index(chip.geometry().blocks),
             "erases are known of each block"
         );
-        let counts: Vec<_> = good()
-            .map(|block| chip.erase_count(block) - self.erases[block.index()])
-            .collect();
-        let erases = Erases::new(
-            &counts,
-            good()
-                .map(|block| chip.erase_count(block))
-                .max()
-                .unwrap_or(0),
-        );
+        let good = chip
+            .geometry()
+            .all_blocks()
+            .filter(|block| chip.bad(*block).is_none());
+        let (counts, lifetime): (Vec<u32>, Vec<u32>) = good
+            .map(|block| (chip.erase_count(block), self.erases[block.index()]))
+            .map(|(done, begun)| (done - begun, done))
+            .unzip();
+        let erases = Erases::new(&counts, lifetime.into_iter().max().unwrap_or(0));
         assert!(
             erases.max <= erases.lifetime_max,
             "a block with {} erases while measuring, at most {} ever",
@@ -69,42 +167,42 @@ impl Measurement {
         );
         erases
     }
-}
 
-/// Returns the lookups of a measurement. The scheme counts a part of a page that is read to be
-/// written as a page read; the host did not read it.
-pub(super) fn map_cache(begun: &Measurement, done: &SchemeStats, lookups_rmw: Lookups) -> MapCache {
-    let ratio = |hits: u64, of: u64| (of > 0).then(|| to_f64(hits) / to_f64(of));
-    let between = |begun: Lookups, done: Lookups| {
+    /// Returns the lookups of a measurement. The scheme counts a part of a page that is read to be
+    /// written as a page read; the host did not read it.
+    fn map_cache(&self, done: &SchemeStats, lookups_rmw: Lookups) -> MapCache {
+        let ratio = |hits: u64, of: u64| (of > 0).then(|| to_f64(hits) / to_f64(of));
+        let between = |begun: Lookups, done: Lookups| {
+            assert!(
+                done.total >= begun.total && done.hits >= begun.hits,
+                "lookups and hits of the mapping cache only grow"
+            );
+            (done.total - begun.total, done.hits - begun.hits)
+        };
+        let (lookups_all, hits_all) = between(self.stats.lookups_read, done.lookups_read);
+        let (lookups_rmw, hits_rmw) = between(self.lookups_rmw, lookups_rmw);
         assert!(
-            done.total >= begun.total && done.hits >= begun.hits,
-            "lookups and hits of the mapping cache only grow"
+            lookups_rmw <= lookups_all && hits_rmw <= hits_all,
+            "{lookups_rmw} lookups for parts of pages, of {lookups_all} for pages read"
         );
-        (done.total - begun.total, done.hits - begun.hits)
-    };
-    let (lookups_all, hits_all) = between(begun.stats.lookups_read, done.lookups_read);
-    let (lookups_rmw, hits_rmw) = between(begun.lookups_rmw, lookups_rmw);
-    assert!(
-        lookups_rmw <= lookups_all && hits_rmw <= hits_all,
-        "{lookups_rmw} lookups for parts of pages, of {lookups_all} for pages read"
-    );
-    let (lookups_read, hits_read) = (lookups_all - lookups_rmw, hits_all - hits_rmw);
-    let (lookups_write, hits_write) = between(begun.stats.lookups_write, done.lookups_write);
-    MapCache {
-        lookups_rmw,
-        hits_rmw,
-        lookups_read,
-        hits_read,
-        lookups_write,
-        hits_write,
-        hit_ratio_read: ratio(hits_read, lookups_read),
-        hit_ratio_write: ratio(hits_write, lookups_write),
-        hit_ratio: ratio(hits_all + hits_write, lookups_all + lookups_write),
+        let (lookups_read, hits_read) = (lookups_all - lookups_rmw, hits_all - hits_rmw);
+        let (lookups_write, hits_write) = between(self.stats.lookups_write, done.lookups_write);
+        MapCache {
+            lookups_rmw,
+            hits_rmw,
+            lookups_read,
+            hits_read,
+            lookups_write,
+            hits_write,
+            hit_ratio_read: ratio(hits_read, lookups_read),
+            hit_ratio_write: ratio(hits_write, lookups_write),
+            hit_ratio: ratio(hits_all + hits_write, lookups_all + lookups_write),
+        }
     }
 }
 
 /// Returns the stalls of host writes between two moments, by cause; causes without are left out.
-pub(super) fn write_stalls(begun: &SchemeStats, done: &SchemeStats) -> BTreeMap<String, Stalls> {
+fn write_stalls(begun: &SchemeStats, done: &SchemeStats) -> BTreeMap<String, Stalls> {
     let pairs = begun.write_stalls.iter().zip(&done.write_stalls);
     let between = |(begun, done): (&StallTotals, &StallTotals)| Stalls {
         writes: done.writes - begun.writes,
@@ -117,7 +215,7 @@ pub(super) fn write_stalls(begun: &SchemeStats, done: &SchemeStats) -> BTreeMap<
         .collect()
 }
 
-pub(super) fn counts(begun: &SchemeStats, done: &SchemeStats) -> Counts {
+fn counts(begun: &SchemeStats, done: &SchemeStats) -> Counts {
     Counts {
         counters: SchemeCounters::between(begun, done),
         mapped_pages: done.mapped_pages,
@@ -125,12 +223,7 @@ pub(super) fn counts(begun: &SchemeStats, done: &SchemeStats) -> Counts {
     }
 }
 
-pub(super) fn optimum(
-    profile: &Profile,
-    job: &Job,
-    requests: &Requests,
-    responses: &Responses,
-) -> Optimum {
+fn optimum(profile: &Profile, job: &Job, requests: &Requests, responses: &Responses) -> Optimum {
     assert!(
         requests.pages_rmw <= requests.pages_read,
         "{} pages read for partial writes, of {} pages read",

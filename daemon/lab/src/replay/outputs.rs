@@ -1,16 +1,16 @@
 //! What a run writes besides its row, while it is measured.
 
+use super::address::Extent;
 use super::log::Log;
 use super::series::Series;
-use super::sim::{Extent, Sim};
-use super::source::Source;
+use super::sim::Sim;
 use super::trace_events::TraceEvents;
 use crate::failure::Failure;
 use crate::output::{spares, writable};
 use clap::Args;
 use ftld_traces::Op;
 use nand_model::Nanos;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Options of what is written besides the row.
 #[derive(Args, Clone, Debug, Default)]
@@ -28,17 +28,17 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Checks the files of a run on `source`, before its trace is read.
+    /// Checks the files of a run, before its trace is read.
     ///
     /// # Errors
     /// A file cannot be written, is the trace or the other file, or its name selects no format.
-    pub(super) fn check(&self, source: &Source) -> Result<(), Failure> {
+    pub(super) fn check(&self, trace: Option<&Path>) -> Result<(), Failure> {
         let files = [
             ("--log", self.log.as_deref()),
             ("--trace-events", self.trace_events.as_deref()),
         ];
         for (option, file) in files {
-            if let (Some(file), Source::Trace { file: trace, .. }) = (file, source) {
+            if let (Some(file), Some(trace)) = (file, trace) {
                 spares(option, file, (trace, "the trace"))?;
             }
         }

@@ -1,7 +1,8 @@
 //! Preconditioning: brings a device to the state in which it is measured.
 
+use super::address::Extent;
 use super::job::Method;
-use super::sim::{Extent, Sim};
+use super::sim::Sim;
 use crate::aging::{Age, Aged, Conditioned, overwrite};
 use crate::method::Precondition;
 use ftl_core::{FtlError, Lpn};

@@ -6,9 +6,15 @@ use crate::convert::{to_f64, whole};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
+/// Progress callback: the share done, and the current activity.
+pub type Tick<'a> = &'a mut dyn FnMut(f64, &'static str);
+
+/// Requests between two ticks.
+pub(super) const TICK: u64 = 4096;
+
 /// Duration below which a job has no progress bar.
 pub const SOON: Duration = Duration::from_secs(1);
-pub(crate) const STEPS: u64 = 1000;
+const STEPS: u64 = 1000;
 
 /// Creates a progress bar on standard error, drawn only if that is a terminal.
 pub fn bar() -> ProgressBar {

@@ -3,41 +3,36 @@
 //! Invariants: every issued request is completed when a round ends, or the job fails. Power failure
 //! does not matter here.
 
-use super::address::AddressRule;
-use super::device::SimulatedDevice;
+use super::address::AddressMap;
 use super::job::{Arrival, Job};
 use super::outputs::Outputs;
+use super::progress::{TICK, Tick};
 use super::row::Requests;
 use super::sim::Sim;
-use super::source::Source;
-use super::{Tick, source};
+use super::source::{LATEST, Source};
 use crate::convert::{index, to_u32, to_usize};
 use crate::failure::Failure;
 use crate::method::ResponseUnit;
+use ftl_core::schemes::Layout;
 use ftld_traces::{Op, Record};
 use nand_model::Nanos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// Requests between two ticks.
-pub(super) const TICK: u64 = 4096;
-
-/// A feed of requests to the scheme.
+/// A replayer of requests to the scheme.
 pub(super) struct Replayer<'a> {
-    pub(super) job: &'a Job,
-    pub(super) source: &'a Source,
-    pub(super) map: AddressRule,
-    pub(super) size: u64,
+    job: &'a Job,
+    source: &'a Source,
+    map: AddressMap,
+    /// Bytes of the device.
+    size: u64,
     pub(super) requests: Requests,
     /// Completed requests after which a round ends.
-    pub(super) limit: u64,
+    limit: u64,
     /// The share of the workload that the last round replayed.
     pub(super) share: f64,
 }
-
-/// Latest arrival of a request, 292 years: emulated time does not overflow behind it.
-pub(super) const LATEST: Nanos = i64::MAX.unsigned_abs();
 
 /// Returns the arrival of a request of a round that began at `begin`.
 fn arrival(begin: Nanos, time_ns: u64) -> Result<Nanos, &'static str> {
@@ -45,13 +40,31 @@ fn arrival(begin: Nanos, time_ns: u64) -> Result<Nanos, &'static str> {
     at.ok_or("more than 292 years of emulated time; check the unit of its times (--format), or its rate and --loops")
 }
 
-impl Replayer<'_> {
-    /// Runs rounds of the trace; all their requests are completed at the end. `watch` sees each.
+impl<'a> Replayer<'a> {
+    pub(super) fn new(
+        job: &'a Job,
+        source: &'a Source,
+        map: AddressMap,
+        size: u64,
+        limit: u64,
+    ) -> Replayer<'a> {
+        Replayer {
+            job,
+            source,
+            map,
+            size,
+            requests: Requests::default(),
+            limit,
+            share: 1.0,
+        }
+    }
+
+    /// Runs rounds of the trace; all their requests are completed at the end. `outputs` gets each.
     pub(super) fn rounds(
         &mut self,
         sim: &mut Sim,
         rounds: Range<u32>,
-        watch: &mut Outputs,
+        outputs: &mut Outputs,
         doing: &'static str,
         tick: Tick<'_>,
     ) -> Result<(), Failure> {
@@ -77,7 +90,7 @@ impl Replayer<'_> {
             self.requests.format = format.map(str::to_owned);
             self.requests.units = units.map(|units| units.to_string());
             while let Some(record) = stream.next() {
-                let record = record.map_err(|error| source::failure(&error))?;
+                let record = record?;
                 if self.requests.issued.is_multiple_of(TICK) {
                     tick(
                         (f64::from(round - first) + stream.progress()) / count,
@@ -90,14 +103,14 @@ impl Replayer<'_> {
                 };
                 self.map
                     .place(&record, self.size, &mut extents)
-                    .map_err(|why| stream.misplaced(self.job, &why))?;
+                    .map_err(|why| stream.misplaced(&self.job.workload, &why))?;
                 let at = match self.job.method.arrival {
                     Arrival::Closed => under_way.pop().map_or(latest, |Reverse(done)| done),
                     Arrival::Trace => arrival(begin, record.time_ns).map_err(|why| failed(&why))?,
                 };
                 self.requests.out_of_order += u64::from(at < latest || is_early);
                 latest = latest.max(at);
-                watch.start(latest, sim)?;
+                outputs.start(latest, sim)?;
                 if self.job.method.idle {
                     sim.idle(latest).map_err(|error| failed(&error))?;
                 }
@@ -109,7 +122,7 @@ impl Replayer<'_> {
                     done >= latest,
                     "a request that started at {latest} ns ended at {done} ns"
                 );
-                watch.end(record.op, &extents, latest, done, sim)?;
+                outputs.end(record.op, &extents, latest, done, sim)?;
                 if self.job.method.arrival == Arrival::Closed {
                     under_way.push(Reverse(done));
                 }
@@ -133,22 +146,22 @@ impl Replayer<'_> {
     /// Returns the pages that the first round touches, in runs.
     pub(super) fn touched(
         &mut self,
-        bench: &SimulatedDevice,
+        layout: &Layout,
         tick: Tick<'_>,
     ) -> Result<Vec<Range<u32>>, Failure> {
-        let page = u64::from(bench.layout.profile.geometry.page_bytes);
-        let mut marks = vec![false; index(bench.layout.logical_pages)];
+        let page = u64::from(layout.profile.geometry.page_bytes);
+        let mut marks = vec![false; index(layout.logical_pages)];
         let mut stream = self.source.begin(self.size, self.job.seed)?;
         let (mut extents, mut count) = (Vec::new(), 0u64);
         while let Some(record) = stream.next() {
-            let record = record.map_err(|error| source::failure(&error))?;
+            let record = record?;
             count += 1;
             if count.is_multiple_of(TICK) {
                 tick(stream.progress(), "scanning");
             }
             self.map
                 .place(&record, self.size, &mut extents)
-                .map_err(|why| stream.misplaced(self.job, &why))?;
+                .map_err(|why| stream.misplaced(&self.job.workload, &why))?;
             if self.job.method.response_unit() == ResponseUnit::PerRecord {
                 extents.truncate(1);
                 extents.iter_mut().for_each(|extent| extent.len = 1);
@@ -176,7 +189,7 @@ impl Replayer<'_> {
             .collect())
     }
 
-    pub(super) fn note(&mut self, record: &Record) {
+    fn note(&mut self, record: &Record) {
         assert!(
             (record.length_bytes > 0) != (record.op == Op::Flush),
             "a record of {} bytes at {}",
@@ -196,7 +209,7 @@ impl Replayer<'_> {
         *bytes += record.length_bytes;
     }
 
-    pub(super) fn finished(&self) -> Result<(), Failure> {
+    fn finished(&self) -> Result<(), Failure> {
         let Requests {
             issued, completed, ..
         } = self.requests;

@@ -278,6 +278,11 @@ pub struct Optimum {
 pub(crate) const TAXES: [Cause; 3] = [Cause::Checkpoint, Cause::Pad, Cause::Journal];
 
 impl Row {
+    /// Returns the row as one line of JSON.
+    pub fn line(&self) -> String {
+        serde_json::to_string(self).expect("a row is plain data")
+    }
+
     /// Checks a row that was read from a file: whether its figures are some that a run can have.
     ///
     /// # Errors

@@ -1,9 +1,10 @@
 //! A short version of a job, to estimate its cost.
 
+use super::execute::{execute, guarded};
 use super::job::Job;
 use super::outputs::OutputArgs;
 use super::row::Row;
-use super::run_limited;
+use super::run::Run;
 use crate::aging::SteadyRule;
 use crate::failure::Failure;
 use crate::method::Precondition;
@@ -15,7 +16,7 @@ const AGE: f64 = 1.0;
 /// Least share of a trace that is taken as read: compressed input is read in blocks.
 const SHARE_MIN: f64 = 1e-6;
 
-/// What a short run found.
+/// Result of a short run.
 pub struct Sample {
     /// Its row.
     pub row: Row,
@@ -30,22 +31,25 @@ pub struct Sample {
 /// # Errors
 /// As [`super::run`].
 pub fn run_sample(job: &Job) -> Result<Sample, Failure> {
-    let mut short = job.complete()?;
-    let age = short.method.age;
-    let random = match short.method.precondition() {
-        Precondition::Steady => Some(SteadyRule::default().limit_drive_writes),
-        Precondition::Fill => Some(age.unwrap_or(0.0)),
-        Precondition::None | Precondition::Footprint => None,
-    };
-    if let Some(random) = random {
-        short.method.precondition = Some(Precondition::Fill);
-        short.method.age = Some(random.min(AGE));
-    }
-    (short.method.warm_up, short.method.loops) = (0, 1);
-    let (row, share) = run_limited(&short, &OutputArgs::default(), REQUESTS, &mut |_, _| ())?;
-    Ok(Sample {
-        drive_writes: random.map_or(row.precondition.drive_writes, |random| 1.0 + random),
-        share: share.max(SHARE_MIN),
-        row,
+    guarded(job, || {
+        let mut run = Run::resolve(job)?;
+        let method = &mut run.job.method;
+        let random = match method.precondition() {
+            Precondition::Steady => Some(SteadyRule::default().limit_drive_writes),
+            Precondition::Fill => Some(method.age.unwrap_or(0.0)),
+            Precondition::None | Precondition::Footprint => None,
+        };
+        if let Some(random) = random {
+            method.precondition = Some(Precondition::Fill);
+            method.age = Some(random.min(AGE));
+        }
+        (method.warm_up, method.loops) = (0, 1);
+        let (source, outputs) = (run.source()?, OutputArgs::default());
+        let (row, share) = execute(&run, &source, &outputs, REQUESTS, &mut |_, _| ())?;
+        Ok(Sample {
+            drive_writes: random.map_or(row.precondition.drive_writes, |random| 1.0 + random),
+            share: share.max(SHARE_MIN),
+            row,
+        })
     })
 }

@@ -3,6 +3,7 @@
 //! Invariants: every error of the scheme ends the run. Every page requested of the scheme is
 //! counted here, and [`Sim::settle`] checks that the scheme has counted it as well.
 
+use super::address::Extent;
 use super::latency::Latencies;
 use crate::convert::{index, to_u32, to_u64, to_usize};
 use crate::method::ResponseUnit;
@@ -10,19 +11,13 @@ use crate::pages::{PageIo, extent_bytes, extent_end};
 use ftl_core::{Ftl, FtlError, Lookups, Lpn, SchemeStats, Span};
 use ftld_traces::Op;
 use nand_model::Nanos;
+use std::mem::take;
 
 /// Maximum of pages per trim call.
 const TRIM_PAGES: u64 = 16_384;
 /// Flash operations per slice of background work: the minimum, so that a request that arrives
 /// meanwhile waits as briefly as possible.
 const IDLE_OPS: u32 = 1;
-
-/// One extent of the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
-    pub(super) offset: u64,
-    pub(super) len: u64,
-}
 
 /// Pages requested of the scheme.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +38,7 @@ pub(super) struct Sim {
     /// Buffer for reads and writes; its content has no meaning.
     buffer: Vec<u8>,
     response_unit: ResponseUnit,
-    pub(super) sides: Latencies,
+    pub(super) latencies: Latencies,
     /// Response times of the current window of a time series.
     pub(super) window: Option<Latencies>,
     pub(super) pages: Pages,
@@ -65,7 +60,7 @@ impl Sim {
             scratch: vec![0; index(geometry.page_bytes)],
             buffer: vec![0; to_usize(extent_bytes(&geometry))],
             response_unit,
-            sides: Latencies::default(),
+            latencies: Latencies::default(),
             window: None,
             pages: Pages::default(),
             lookups_rmw: Lookups::default(),
@@ -138,7 +133,7 @@ impl Sim {
 
     #[inline]
     fn note(&mut self, op: Op, ns: u64) {
-        self.sides.of(op).note(ns);
+        self.latencies.of(op).note(ns);
         if let Some(window) = &mut self.window {
             window.of(op).note(ns);
         }
@@ -223,9 +218,9 @@ impl Sim {
         }
     }
 
-    /// Resets counters and measurements, after checking that the scheme has counted all its pages.
-    /// The error contains the mismatch.
-    pub(super) fn settle(&mut self) -> Result<(), String> {
+    /// Returns and resets counters and response times, after checking that the scheme has counted
+    /// all its pages. The error contains the mismatch.
+    pub(super) fn settle(&mut self) -> Result<(Pages, Latencies), String> {
         let stats = self.ftl.stats();
         let Pages {
             read,
@@ -252,8 +247,8 @@ impl Sim {
             "{} pages read for partial writes, of {read} pages read",
             self.pages.rmw
         );
-        (self.base, self.pages, self.sides) = (stats, Pages::default(), Latencies::default());
-        Ok(())
+        self.base = stats;
+        Ok((take(&mut self.pages), take(&mut self.latencies)))
     }
 }
 
@@ -381,12 +376,12 @@ mod tests {
     fn a_scheme_that_completes_less_than_was_issued_is_found_out() {
         let mut honest = sim([0; 3]);
         some_requests(&mut honest);
-        assert_eq!(honest.settle(), Ok(()));
+        assert!(honest.settle().is_ok());
         assert_eq!(honest.pages, Pages::default());
         for (kind, missing) in [[1, 0, 0], [0, 1, 0], [0, 0, 1]].into_iter().enumerate() {
             let mut careless = sim(missing);
             some_requests(&mut careless);
-            let why = careless.settle().unwrap_err();
+            let why = careless.settle().err().unwrap();
             let expected = [
                 "issued 7 page reads, 14 page writes and 3 page trims",
                 "but the scheme completed",

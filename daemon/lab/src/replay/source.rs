@@ -1,13 +1,17 @@
 //! Sources of requests: a trace file, or a synthetic workload.
 
-use super::job::{Address, Arrival, Job};
+use super::job::{Address, Arrival, Method};
 use super::provenance::sha256;
 use super::survey::Survey;
 use crate::failure::{Exit, Failure};
 use ftl_core::near_miss;
 use ftld_traces::workload::{GENERATORS, Requests};
-use ftld_traces::{Record, Trace, TraceError, TraceFormat, Units, Workload};
-use std::path::PathBuf;
+use ftld_traces::{DIALECTS, Record, Trace, TraceError, TraceFormat, Units, Workload};
+use nand_model::Nanos;
+use std::path::{Path, PathBuf};
+
+/// Latest arrival of a request, 292 years: emulated time does not overflow behind it.
+pub(super) const LATEST: Nanos = i64::MAX.unsigned_abs();
 
 /// A source of requests; can be read more than once.
 pub(super) enum Source {
@@ -27,78 +31,80 @@ pub(super) enum Stream {
 }
 
 impl Source {
-    pub(super) fn new(job: &Job) -> Result<Source, Failure> {
-        let text = job.workload.as_str();
-        if text.is_empty() {
+    /// Returns the source that a job names.
+    ///
+    /// # Errors
+    /// There is no such file or generator, or an option does not apply to it.
+    pub(super) fn new(workload: &str, method: &Method) -> Result<Source, Failure> {
+        if workload.is_empty() {
             return Err(Failure::usage(
                 "no workload: name a trace file or a generator; see `ftld workloads`",
             ));
         }
-        let dialect = job.dialect()?;
-        if let Some(workload) = Workload::parse(text) {
-            let fits = dialect.is_none()
-                && job.method.disk.is_none()
-                && job.method.address == Address::Exact;
-            return match workload {
+        let dialect = method.format.as_deref().map(dialect).transpose()?;
+        if let Some(made) = Workload::parse(workload) {
+            let fits =
+                dialect.is_none() && method.disk.is_none() && method.address == Address::Exact;
+            return match made {
                 Ok(_) if !fits => Err(Failure::usage(format!(
-                    "{text} is a generator: --format, --disk and --address are for trace files such as ./{text}"
+                    "{workload} is a generator: --format, --disk and --address are for trace files \
+                     such as ./{workload}"
                 ))),
-                workload => workload.map(Source::Made).map_err(Failure::usage),
+                made => made.map(Source::Made).map_err(Failure::usage),
             };
         }
-        let file = PathBuf::from(text);
+        let file = PathBuf::from(workload);
         if !file.exists() {
             let names = GENERATORS.iter().map(|generator| generator.name);
-            let name = text.split(':').next().unwrap_or(text);
+            let name = workload.split(':').next().unwrap_or(workload);
             return Err(Failure::usage(format!(
-                "{text}: no such file, and no workload of that name{}; see `ftld workloads`",
+                "{workload}: no such file, and no workload of that name{}; see `ftld workloads`",
                 near_miss(name, names)
             )));
         }
         Ok(Source::Trace {
             file,
             dialect,
-            disk: job.method.disk,
-            cut_off: job.method.cut_off,
+            disk: method.disk,
+            cut_off: method.cut_off,
         })
+    }
+
+    /// Returns the trace file.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match self {
+            Source::Trace { file, .. } => Some(file),
+            Source::Made(_) => None,
+        }
     }
 
     /// Returns the SHA-256 of the trace file; `None` for a workload, and for a pipe, which can be
     /// read only once.
     pub(super) fn sha256(&self) -> Result<Option<String>, Failure> {
-        match self {
-            Source::Trace { file, .. } if file.is_file() => sha256(file).map(Some),
-            Source::Trace { .. } | Source::Made(_) => Ok(None),
-        }
+        let file = self.file().filter(|file| file.is_file());
+        file.map(sha256).transpose()
     }
 
-    /// Reads the trace file of a job to its end: a run that fails at its last line would have been for
-    /// nothing. A pipe can be read only once. Signs of a wrong unit, and a last line without a line end,
-    /// are named on standard error.
+    /// Reads a trace file to its end: a run that fails at its last line would have been for
+    /// nothing. A pipe can be read only once. Signs of a wrong unit, and a last line without a line
+    /// end, are named on standard error. `folded_bytes`: the device to which addresses are folded.
     ///
     /// # Errors
-    /// A line cannot be read, the file is cut off, or its times are too long for the job.
-    pub(super) fn check(&self, job: &Job) -> Result<(), Failure> {
-        let Source::Trace {
-            file,
-            dialect,
-            cut_off,
-            ..
-        } = self
-        else {
+    /// A line cannot be read, the file is cut off, or its times are too long for the method.
+    pub(super) fn check(&self, method: &Method, folded_bytes: Option<u64>) -> Result<(), Failure> {
+        let Some(file) = self.file().filter(|file| file.is_file()) else {
             return Ok(());
         };
-        if !file.is_file() {
-            return Ok(());
-        }
-        let mut trace = Trace::open(file, *dialect, *cut_off).map_err(|error| failure(&error))?;
-        let mut survey = Survey::new(job.folded_bytes());
+        let Stream::Trace { mut trace, .. } = self.begin(0, 0)? else {
+            unreachable!("a trace file is read as a trace");
+        };
+        let mut survey = Survey::new(folded_bytes);
         while let Some(record) = trace.next() {
             let record = record.map_err(|error| failure(&error))?;
             survey.note(&record, trace.is_early());
         }
-        job.fits_time(survey.last_ns())?;
-        if job.method.arrival == Arrival::Trace
+        fits_time(file, method, survey.last_ns())?;
+        if method.arrival == Arrival::Trace
             && let Some(sign) = survey.disorder()
         {
             tracing::warn!("{}: {sign}; sort the trace by its times", file.display());
@@ -113,7 +119,8 @@ impl Source {
         }
         if trace.is_last_line_open() {
             tracing::warn!(
-                "{}: {}: the last line has no line end; if the file was cut off, its last number is too short",
+                "{}: {}: the last line has no line end; if the file was cut off, its last number \
+                 is too short",
                 file.display(),
                 trace.place()
             );
@@ -130,25 +137,43 @@ impl Source {
                 disk,
                 cut_off,
             } => {
-                let trace =
-                    Trace::open(file, *dialect, *cut_off).map_err(|error| failure(&error))?;
+                let trace = Trace::open(file, *dialect, *cut_off);
+                let trace = trace.map_err(|error| failure(&error))?;
                 Ok(Stream::Trace { trace, disk: *disk })
             }
             Source::Made(workload) => {
-                assert!(
-                    device_bytes > 0,
-                    "workload {} on a device of no bytes",
-                    workload.generator
-                );
-                let failed =
-                    |why| Failure::usage(format!("workload {}: {why}", workload.generator));
-                workload
-                    .begin(device_bytes, seed)
+                let name = workload.generator;
+                assert!(device_bytes > 0, "workload {name} on a device of no bytes");
+                let requests = workload.begin(device_bytes, seed);
+                requests
                     .map(Stream::Made)
-                    .map_err(failed)
+                    .map_err(|why| Failure::usage(format!("workload {name}: {why}")))
             }
         }
     }
+}
+
+/// Checks that all passes of a trace end within emulated time, if its timestamps determine it.
+fn fits_time(file: &Path, method: &Method, last_ns: u64) -> Result<(), Failure> {
+    let passes = u64::from(method.loops) + u64::from(method.warm_up);
+    let ends = last_ns.checked_mul(passes);
+    match ends.filter(|ends| *ends <= LATEST) {
+        None if method.arrival == Arrival::Trace => Err(Failure::usage(format!(
+            "{}: {passes} passes by its timestamps take more than 292 years; check the unit of its \
+             times (--format), or take fewer --loops",
+            file.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the trace format of this name.
+fn dialect(name: &str) -> Result<&'static TraceFormat, Failure> {
+    TraceFormat::find(name).ok_or_else(|| {
+        let names: Vec<_> = DIALECTS.iter().map(|dialect| dialect.name).collect();
+        let names = names.join(", ");
+        Failure::usage(format!("no trace format {name:?}; there are {names}"))
+    })
 }
 
 impl Stream {
@@ -183,8 +208,8 @@ impl Stream {
 
     /// Returns the failure of the last request, which has no place on the device, with the units of
     /// the trace.
-    pub(super) fn misplaced(&self, job: &Job, why: &str) -> Failure {
-        let (workload, place) = (&job.workload, self.place());
+    pub(super) fn misplaced(&self, workload: &str, why: &str) -> Failure {
+        let place = self.place();
         Failure::failed(match self.format() {
             None => format!("{workload}: {place}: {why}"),
             Some((name, units)) => {
@@ -195,12 +220,17 @@ impl Stream {
 }
 
 impl Iterator for Stream {
-    type Item = Result<Record, TraceError>;
+    type Item = Result<Record, Failure>;
 
     fn next(&mut self) -> Option<Self::Item> {
         match self {
             Stream::Trace { trace, disk } => {
-                trace.find(|record| !matches!((record, *disk), (Ok(record), Some(disk)) if record.device != disk))
+                let is_of = |record: &Result<Record, TraceError>| match (record, *disk) {
+                    (Ok(record), Some(disk)) => record.device == disk,
+                    _ => true,
+                };
+                let found = trace.find(is_of)?;
+                Some(found.map_err(|error| failure(&error)))
             }
             Stream::Made(requests) => requests.next().map(Ok),
         }
@@ -216,4 +246,24 @@ pub(super) fn failure(error: &TraceError) -> Failure {
         _ => Exit::Failed,
     };
     Failure::new(exit, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_format_is_refused_with_the_known_ones() {
+        let method = Method {
+            format: Some("mrs".into()),
+            ..Method::default()
+        };
+        let failure = Source::new("zipf", &method).err().unwrap();
+        assert!(
+            failure
+                .message
+                .contains("no trace format \"mrs\"; there are plain, msr, spc"),
+            "{failure}"
+        );
+    }
 }

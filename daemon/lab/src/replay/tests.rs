@@ -3,6 +3,7 @@ use crate::convert::to_u64;
 use crate::counters::Operations;
 use crate::device::{BlockDevice, FlushOf};
 use crate::record::{NewRecording, Recorded, Recorder, head_of};
+use ftl_core::schemes::SCHEMES;
 use nand_model::SplitMix;
 
 #[test]
@@ -11,8 +12,8 @@ fn a_device_without_room_in_memory_is_refused() {
         size: Some("1TiB".into()),
         ..Job::default()
     };
-    let bench = SimulatedDevice::new(&job, &job.requirements().unwrap(), None).unwrap();
-    let failure = bench.fits_memory(Some(1 << 30)).unwrap_err();
+    let device = Run::resolve(&job).unwrap().device(None).unwrap();
+    let failure = device.fits_memory(Some(1 << 30)).unwrap_err();
     assert!(
         failure
             .message
@@ -20,7 +21,7 @@ fn a_device_without_room_in_memory_is_refused() {
         "{failure}"
     );
     assert_eq!(
-        (bench.fits_memory(Some(1 << 40)), bench.fits_memory(None)),
+        (device.fits_memory(Some(1 << 40)), device.fits_memory(None)),
         (Ok(()), Ok(()))
     );
     assert!(crate::sys::memory_available().unwrap() > 1 << 20);
