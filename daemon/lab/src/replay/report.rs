@@ -9,49 +9,49 @@ use crate::method::ResponseUnit;
 use crate::size::show_size;
 use nand_model::Cause;
 
-/// Adds a line: name, the scheme's value, the bound's value.
-fn line(text: &mut String, what: &str, scheme: &str, optimum: &str) {
-    let line = format!("{what:<28} {scheme:>15} {optimum:>15}");
-    *text += line.trim_end();
-    text.push('\n');
+/// The lines of a table: name, the scheme's value, the bound's value.
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, name: &str, scheme: impl ToString, optimum: impl ToString) {
+        let (scheme, optimum) = (scheme.to_string(), optimum.to_string());
+        let line = format!("{name:<28} {scheme:>15} {optimum:>15}");
+        self.0 += line.trim_end();
+        self.0.push('\n');
+    }
 }
 
-fn ratio(value: Option<f64>) -> String {
-    value.map_or("-".into(), |value| format!("{value:.3}"))
+fn ratio(value: f64) -> String {
+    format!("{value:.3}")
+}
+
+fn optional(value: Option<f64>) -> String {
+    value.map_or("-".into(), ratio)
 }
 
 fn us(ns: f64) -> String {
     format!("{:.1}", ns / 1e3)
 }
 
+fn seconds(ns: f64) -> String {
+    format!("{:.3}", ns / 1e9)
+}
+
 /// Returns the table of one run, with the bound alongside.
 pub(super) fn table(row: &Row) -> String {
-    let mut text = head(row);
-    line(&mut text, "", &row.scheme, "optimum");
-    let bound = |value: f64| {
-        row.write_amplification
-            .total
-            .map_or(String::new(), |_| format!("{value:.3}"))
-    };
-    line(
-        &mut text,
-        "write amplification",
-        &ratio(row.write_amplification.total),
-        &bound(1.0),
-    );
-    for (cause, value) in &row.write_amplification.by_cause {
-        line(&mut text, &format!("  {cause}"), &ratio(Some(*value)), "");
+    let mut lines = Lines(head(row));
+    lines.add("", &row.scheme, "optimum");
+    let waf = &row.write_amplification;
+    let bound = waf.total.map_or(String::new(), |_| ratio(1.0));
+    lines.add("write amplification", optional(waf.total), bound);
+    for (cause, value) in &waf.by_cause {
+        lines.add(&format!("  {cause}"), ratio(*value), "");
     }
-    if let Some(taxes) = row.write_amplification.taxes.filter(|taxes| *taxes > 0.0) {
+    if let Some(taxes) = waf.taxes.filter(|taxes| *taxes > 0.0) {
         let causes = TAXES.map(Cause::name).join(", ");
-        line(
-            &mut text,
-            "  taxes",
-            &ratio(Some(taxes)),
-            &format!("({causes})"),
-        );
+        lines.add("  taxes", ratio(taxes), format!("({causes})"));
     }
-    flash(&mut text, row);
+    flash(&mut lines, row);
     for (name, response) in [
         ("read", &row.response_ns.read),
         ("write", &row.response_ns.write),
@@ -59,41 +59,26 @@ pub(super) fn table(row: &Row) -> String {
         ("flush", &row.response_ns.flush),
     ] {
         if let Some(response) = response {
-            responses(&mut text, row, name, response);
+            responses(&mut lines, row, name, response);
         }
     }
-    line(
-        &mut text,
+    let utilisation = row.collected.utilisation * 100.0;
+    lines.add(
         "utilisation of raw flash",
-        &format!("{:.1} %", row.collected.utilisation * 100.0),
+        format!("{utilisation:.1} %"),
         "",
     );
-    line(
-        &mut text,
-        "pages copied",
-        &row.collected.copies.to_string(),
-        "0",
-    );
+    lines.add("pages copied", row.collected.copies, "0");
     let erases = &row.erases;
     let per_block = row.optimum.erases / f64::from(row.device.blocks);
-    line(
-        &mut text,
-        "erases per block, mean",
-        &format!("{:.2}", erases.mean),
-        &format!("{per_block:.2}"),
-    );
-    line(
-        &mut text,
+    let mean = format!("{:.2}", erases.mean);
+    lines.add("erases per block, mean", mean, format!("{per_block:.2}"));
+    lines.add(
         "  min to max",
-        &format!("{} to {}", erases.min, erases.max),
+        format!("{} to {}", erases.min, erases.max),
         "",
     );
-    line(
-        &mut text,
-        "  standard deviation",
-        &format!("{:.2}", erases.stddev),
-        "",
-    );
+    lines.add("  standard deviation", format!("{:.2}", erases.stddev), "");
     let counts = &row.scheme_stats.counters;
     let merges = [
         counts.switch_merges,
@@ -101,46 +86,31 @@ pub(super) fn table(row: &Row) -> String {
         counts.full_merges,
     ];
     if merges.iter().any(|merges| *merges > 0) {
-        line(
-            &mut text,
-            "switch, partial, full merges",
-            &merges.map(|merges| merges.to_string()).join(", "),
-            "",
-        );
+        let merges = merges.map(|merges| merges.to_string()).join(", ");
+        lines.add("switch, partial, full merges", merges, "");
     }
-    stalls(&mut text, row);
+    stalls(&mut lines, row);
     for (name, found) in [
         ("map hits of reads", row.map_cache.hit_ratio_read),
         ("map hits of writes", row.map_cache.hit_ratio_write),
     ] {
-        if found.is_some() {
-            line(&mut text, name, &ratio(found), "");
+        if let Some(found) = found {
+            lines.add(name, ratio(found), "");
         }
     }
-    line(
-        &mut text,
-        "RAM (paper)",
-        &show_size(row.ram.paper_bytes),
-        "",
-    );
-    line(
-        &mut text,
-        "RAM (allocated)",
-        &show_size(row.ram.allocated_bytes),
-        "",
-    );
+    lines.add("RAM (paper)", show_size(row.ram.paper_bytes), "");
+    lines.add("RAM (allocated)", show_size(row.ram.allocated_bytes), "");
     for pair in &row.ram.fitted {
-        line(&mut text, &format!("  fitted {pair}"), "", "");
+        lines.add(&format!("  fitted {pair}"), "", "");
     }
     for part in &row.ram.parts {
-        line(
-            &mut text,
+        lines.add(
             &format!("  {}", part.part),
-            &show_size(part.allocated_bytes),
+            show_size(part.allocated_bytes),
             "",
         );
     }
-    text + &foot(row)
+    lines.0 + &foot(row)
 }
 
 fn head(row: &Row) -> String {
@@ -212,52 +182,28 @@ pub(crate) fn trace_format(requests: &Requests) -> String {
     }
 }
 
-fn flash(text: &mut String, row: &Row) {
-    let Operations {
-        reads,
-        partial_reads,
-        programs,
-        oob_programs,
-        erases,
-    } = row.flash_total;
-    let requests = &row.requests;
-    line(
-        text,
-        "flash reads",
-        &reads.to_string(),
-        &requests.pages_read.to_string(),
-    );
+fn flash(lines: &mut Lines, row: &Row) {
+    let (total, requests) = (&row.flash_total, &row.requests);
+    lines.add("flash reads", total.reads, requests.pages_read);
     for (name, count) in [
-        ("  partial", partial_reads),
-        ("  OOB programs", oob_programs),
+        ("  partial", total.partial_reads),
+        ("  OOB programs", total.oob_programs),
     ] {
         if count > 0 {
-            line(text, name, &count.to_string(), "");
+            lines.add(name, count, "");
         }
     }
-    line(
-        text,
-        "flash programs",
-        &programs.to_string(),
-        &requests.pages_written.to_string(),
-    );
-    line(
-        text,
+    lines.add("flash programs", total.programs, requests.pages_written);
+    lines.add(
         "flash erases",
-        &erases.to_string(),
-        &format!("{:.0}", row.optimum.erases),
+        total.erases,
+        format!("{:.0}", row.optimum.erases),
     );
-    let busy = row.flash_busy_ns;
-    let seconds = |ns: f64| format!("{:.3}", ns / 1e9);
-    line(
-        text,
-        "die busy time, s",
-        &seconds(busy.total()),
-        &seconds(row.optimum.work_ns),
-    );
+    let busy = seconds(row.flash_busy_ns.total());
+    lines.add("die busy time, s", busy, seconds(row.optimum.work_ns));
 }
 
-fn responses(text: &mut String, row: &Row, name: &str, response: &Response) {
+fn responses(lines: &mut Lines, row: &Row, name: &str, response: &Response) {
     let of = match row.job.method.response_unit() {
         ResponseUnit::PerRequest => "",
         ResponseUnit::PerPage => " page",
@@ -268,42 +214,33 @@ fn responses(text: &mut String, row: &Row, name: &str, response: &Response) {
         "write" => row.optimum.mean_write_ns,
         _ => None,
     };
-    line(
-        text,
-        &format!("{name}{of}, mean us"),
-        &us(response.mean),
-        &bound.map_or(String::new(), us),
-    );
+    let bound = bound.map_or(String::new(), us);
+    lines.add(&format!("{name}{of}, mean us"), us(response.mean), bound);
     for (label, ns) in [
         ("p50", response.p50),
         ("p99", response.p99),
         ("p99.9", response.p999),
         ("max", response.max),
     ] {
-        line(text, &format!("  {label}"), &us(to_f64(ns)), "");
+        lines.add(&format!("  {label}"), us(to_f64(ns)), "");
     }
 }
 
-fn stalls(text: &mut String, row: &Row) {
+fn stalls(lines: &mut Lines, row: &Row) {
     for (cause, stalls) in &row.write_stalls {
-        line(
-            text,
-            &format!("writes stalled by {cause}, s"),
-            &format!("{:.3}", to_f64(stalls.total_ns) / 1e9),
-            "",
-        );
+        let name = format!("writes stalled by {cause}, s");
+        lines.add(&name, seconds(to_f64(stalls.total_ns)), "");
     }
     let Some(cost) = &row.convert_cost else {
         return;
     };
-    line(
-        text,
+    lines.add(
         "mapping pages per conversion",
-        &format!("{:.2}", cost.mean),
+        format!("{:.2}", cost.mean),
         "",
     );
     for (label, pages) in [("p99", cost.p99), ("p99.9", cost.p999), ("max", cost.max)] {
-        line(text, &format!("  {label}"), &pages.to_string(), "");
+        lines.add(&format!("  {label}"), pages, "");
     }
 }
 
