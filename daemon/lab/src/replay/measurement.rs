@@ -9,8 +9,8 @@ use super::latency::{Response, Responses};
 use super::provenance::Provenance;
 use super::ram::ram;
 use super::row::{
-    Busy, Collected, ConvertCost, Counts, Device, Erases, MapCache, Optimum, Requests,
-    Row, SCHEMA, Stalls, WriteAmplification, by_cause,
+    Busy, Collected, ConvertCost, Counts, Device, Erases, MapCache, Optimum, Requests, Row, SCHEMA,
+    Stalls, WriteAmplification, by_cause,
 };
 use super::sim::Sim;
 use crate::aging::Conditioned;
