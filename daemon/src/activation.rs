@@ -3,9 +3,9 @@
 //! The daemon uses a passed socket in place of binding its own. A passed socket without a use is an
 //! error: its clients would wait forever.
 
-use crate::failure::Failure;
-use crate::target::Target;
-use crate::transport::nbd::Listening;
+use ftld_device::target::Target;
+use ftld_device::transport::nbd::Listening;
+use ftld_kit::failure::Failure;
 use listenfd::ListenFd;
 use nix::sys::socket::{getsockopt, sockopt::AcceptConn};
 use std::net::TcpListener;

@@ -1,20 +1,20 @@
 //! Command line; without a subcommand, `ftld` serves a device.
 
-use crate::aging::ImageAge;
 use crate::commands::start_line;
-use crate::compare::CompareArgs;
-use crate::crashes::CrashesArgs;
-use crate::duration::parse_seconds;
-use crate::failure::{Exit, Failure};
-use crate::faults::{Clear, FlushFails, Hang, Hits, Slow};
-use crate::inject::{BadBlock, BitErrors, PowerCut};
-use crate::instance::{Dirs, check_name};
-use crate::options::DeviceArgs;
-use crate::output::{STYLES, width};
-use crate::replay::{Provenance, ReplayArgs};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use ftl_core::near_miss;
+use ftld_device::aging::ImageAge;
+use ftld_device::faults::{Clear, FlushFails, Hang, Hits, Slow};
+use ftld_device::inject::{BadBlock, BitErrors, PowerCut};
+use ftld_device::instance::{Dirs, check_name};
+use ftld_device::options::DeviceArgs;
+use ftld_kit::duration::parse_seconds;
+use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::output::{STYLES, width};
+use ftld_lab::compare::CompareArgs;
+use ftld_lab::crashes::CrashesArgs;
+use ftld_lab::replay::{Provenance, ReplayArgs};
 use nand_model::FORMAT_VERSION;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -27,39 +27,39 @@ use strum::VariantArray;
 pub struct Cli {
     /// What to do; without one, serve.
     #[command(subcommand)]
-    pub command: Option<Command>,
+    pub(crate) command: Option<Command>,
     /// Serve.
     #[command(flatten)]
-    pub serve: ServeArgs,
+    pub(crate) serve: ServeArgs,
     /// Print JSON, errors on standard error included
     #[arg(long, global = true)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// Arguments of serving.
 #[derive(Args, Clone, Debug, Default)]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     /// The device.
     #[command(flatten)]
-    pub device: DeviceArgs,
+    pub(crate) device: DeviceArgs,
     /// Run in the background once the device is ready; the log is NAME.log next to the default
     /// image
     #[arg(long)]
-    pub detach: bool,
+    pub(crate) detach: bool,
     /// The process in the background that `--detach` started.
     #[arg(long, hide = true, conflicts_with = "detach")]
-    pub detached: bool,
+    pub(crate) detached: bool,
     /// Print all values with their sources, as a configuration file, and exit
     #[arg(long)]
-    pub print_config: bool,
+    pub(crate) print_config: bool,
 }
 
 /// Arguments of a new image.
 #[derive(Args, Clone, Debug, Default)]
-pub struct CreateArgs {
+pub(crate) struct CreateArgs {
     /// The device.
     #[command(flatten)]
-    pub device: DeviceArgs,
+    pub(crate) device: DeviceArgs,
     /// Write pages as a host in use would: every page in order, then random pages for a number of
     /// drive writes or until steady state; eol: steady, and all blocks at the end of their life
     #[arg(
@@ -67,12 +67,12 @@ pub struct CreateArgs {
         value_name = "DRIVE-WRITES|steady|eol",
         allow_hyphen_values = true
     )]
-    pub age: Option<ImageAge>,
+    pub(crate) age: Option<ImageAge>,
 }
 
 /// Subcommands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Create an image
     Create(Box<CreateArgs>),
     /// Show the content of an image or of a recording; never changes it
@@ -251,14 +251,14 @@ pub enum Command {
 
 /// Parses the length of a pause into seconds.
 fn seconds(text: &str) -> Result<f64, String> {
-    crate::pause::length(parse_seconds(text)?)
+    ftld_device::pause::length(parse_seconds(text)?)
         .map_err(|failure| failure.message)
         .map(|length| length.as_secs_f64())
 }
 
 /// What can go wrong.
 #[derive(Debug, Subcommand)]
-pub enum Inject {
+pub(crate) enum Inject {
     /// Cut the flash's power: the device is removed and its daemon ends; restart to recover
     PowerCut(On<PowerCut>),
     /// Make blocks fail at their next program or erase
@@ -294,12 +294,12 @@ pub enum Inject {
 
 /// A fault, and who suffers it.
 #[derive(Args, Debug)]
-pub struct On<F: Args> {
+pub(crate) struct On<F: Args> {
     /// Name of the instance; not needed if only one is running
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// The fault.
     #[command(flatten)]
-    pub fault: F,
+    pub(crate) fault: F,
 }
 
 /// Options that only a device in service has.
@@ -361,7 +361,7 @@ impl Cli {
     ///
     /// # Errors
     /// The command line is wrong.
-    pub fn read() -> Result<Cli, Failure> {
+    pub(crate) fn read() -> Result<Cli, Failure> {
         Cli::parse_args(std::env::args_os().collect())
     }
 
@@ -403,7 +403,7 @@ impl Cli {
 }
 
 /// Whether the command line asks for JSON; also for a line that cannot be parsed.
-pub fn asks_for_json() -> bool {
+pub(crate) fn asks_for_json() -> bool {
     options(&std::env::args_os().collect::<Vec<_>>()).any(|option| option == "--json")
 }
 

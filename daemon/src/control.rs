@@ -9,14 +9,14 @@
 #[cfg(test)]
 mod tests;
 
-use crate::failure::{Exit, Failure};
-use crate::inject::{Injected, Injection};
-use crate::instance::Dirs;
-use crate::pause::{PauseAnswer, PauseCommand};
-use crate::status::{Status, StatusSource};
-use crate::sys;
-use crate::target::SOCKET_PATH_MAX;
-use crate::transport::holders::Users;
+use ftld_device::inject::{Injected, Injection};
+use ftld_device::instance::Dirs;
+use ftld_device::pause::{PauseAnswer, PauseCommand};
+use ftld_device::status::{Status, StatusSource};
+use ftld_device::sys;
+use ftld_device::target::SOCKET_PATH_MAX;
+use ftld_device::transport::holders::Users;
+use ftld_kit::failure::{Exit, Failure};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Requests to an instance.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Request {
+pub(crate) enum Request {
     /// Return the status.
     Status {},
     /// Stop the instance.
@@ -98,7 +98,7 @@ impl From<Failure> for Refusal {
 
 /// Requests over the socket that change the instance. One whose client has left is not executed.
 #[derive(Debug)]
-pub enum ControlCommand {
+pub(crate) enum ControlCommand {
     /// Stop the instance.
     Stop {
         /// Remove the device even if open.
@@ -124,7 +124,7 @@ pub enum ControlCommand {
 
 impl ControlCommand {
     /// Returns whether nobody waits for the answer any more.
-    pub fn is_abandoned(&self) -> bool {
+    pub(crate) fn is_abandoned(&self) -> bool {
         match self {
             ControlCommand::Stop { answer, .. } => answer.is_closed(),
             ControlCommand::Inject { answer, .. } => answer.is_closed(),
@@ -153,7 +153,7 @@ pub(crate) fn check_path(path: &Path) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The socket cannot be created.
-pub fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, Failure> {
+pub(crate) fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, Failure> {
     let failed =
         |error: std::io::Error| Failure::io(format!("control socket {}", path.display()), &error);
     match std::fs::remove_file(path) {
@@ -167,7 +167,7 @@ pub fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, Failure> {
 ///
 /// # Errors
 /// The runtime rejects the listener.
-pub async fn serve(
+pub(crate) async fn serve(
     listener: std::os::unix::net::UnixListener,
     observed: Arc<dyn StatusSource>,
     asked: mpsc::Sender<ControlCommand>,
@@ -286,7 +286,11 @@ pub(crate) fn not_permitted(dirs: &Dirs, name: &str) -> Failure {
 ///
 /// # Errors
 /// No instance of this name answers, it refuses the request, or it is of another version.
-pub fn ask<A: DeserializeOwned>(dirs: &Dirs, name: &str, request: &Request) -> Result<A, Failure> {
+pub(crate) fn ask<A: DeserializeOwned>(
+    dirs: &Dirs,
+    name: &str,
+    request: &Request,
+) -> Result<A, Failure> {
     let answer = answer(dirs, name, request)?;
     serde_json::from_value(answer).map_err(|error| {
         Failure::failed(format!(

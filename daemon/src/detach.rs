@@ -5,9 +5,9 @@
 //! so the caller gets errors unchanged, exit code included, and to its log as well. After the ready
 //! line it detaches from the terminal.
 
-use crate::failure::{Exit, Failure};
 use crate::logging;
-use crate::output::print;
+use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::output::print;
 use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};

@@ -1,9 +1,10 @@
-//! The `ftld` daemon as a library, so that tests can run it in their own process.
+//! The program `ftld`: command line, subcommands, and the life of a daemon.
 //!
-//! Data flows one way. A [`transport`] calls its [`device::BlockDevice`]; the [`volume`] splits the
-//! request into extents and runs each in the scheme, under its lock. All other modules (HTTP,
-//! control socket, signals) read the volume's snapshots. [`stack`] connects the modules, [`serve`]
-//! contains a daemon's life cycle.
+//! The block device is `ftld-device`, simulations and the crash lab are `ftld-lab`. [`serve`] starts
+//! a device and ends it; HTTP ([`metrics`], [`live_page`]) and the control socket ([`control`]) read
+//! its snapshots and never take the lock of a request.
+//!
+//! The program keeps no state of its own: after a power failure the image alone counts.
 
 #![warn(clippy::missing_errors_doc)]
 
@@ -20,28 +21,17 @@ mod rates;
 pub mod serve;
 mod top;
 
-// Their modules keep their short paths in this crate.
-#[cfg(test)]
-use ftld_device::fresh_status;
-use ftld_device::{
-    aging, background, config, counters, device, faults, flash_device, inject, instance, method,
-    options, pages, pause, preset, record, service_counters, shutdown, stack, stall, status, sys,
-    target, transport, volume,
-};
-use ftld_kit::{
-    convert, duration, failure, interrupt, output, path_json, private_lock, profile_file, quote,
-    size, sparse,
-};
-use ftld_lab::{compare, crashes, replay, statistics};
-
 use cli::{Cli, Command, Inject, ServeArgs};
-use config::Config;
-use failure::Failure;
-use inject::Injection;
-use instance::Dirs;
-use pause::PauseCommand;
+use ftld_device::config::Config;
+use ftld_device::inject::Injection;
+use ftld_device::instance::Dirs;
+use ftld_device::pause::PauseCommand;
+use ftld_device::sys;
+use ftld_device::target::Target;
+use ftld_kit::failure::Failure;
+use ftld_kit::{output, quote};
+use ftld_lab::{compare, crashes, replay};
 use std::process::ExitCode;
-use target::Target;
 
 /// Runs the program: parses the command line, executes the command and prints failures.
 ///

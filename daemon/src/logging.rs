@@ -1,7 +1,7 @@
 //! Logs go to stderr; standard output is for answers.
 
-use crate::failure::Failure;
 use anstream::StripStream;
+use ftld_kit::failure::Failure;
 use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{self, Write};
@@ -50,7 +50,7 @@ impl Write for Messages {
 ///
 /// # Errors
 /// `FTLD_LOG` is no level; logging starts at `info`.
-pub fn start() -> Result<(), Failure> {
+pub(crate) fn start() -> Result<(), Failure> {
     let wanted = std::env::var("FTLD_LOG").unwrap_or_default();
     let level = match wanted.as_str() {
         "" => Ok(LevelFilter::INFO),

@@ -5,11 +5,11 @@
 //! of its users hanging with it. Without a service manager (`NOTIFY_SOCKET`) this module does
 //! nothing.
 
-use crate::convert::to_f64;
-use crate::stall::{ProgressSample, StallDetector};
-use crate::status::StatusSnapshot;
-use crate::status::StatusSource;
-use crate::volume::{Op, WritesFailing};
+use ftld_device::stall::{ProgressSample, StallDetector};
+use ftld_device::status::StatusSnapshot;
+use ftld_device::status::StatusSource;
+use ftld_device::volume::{Op, WritesFailing};
+use ftld_kit::convert::to_f64;
 use sd_notify::NotifyState::{self, ExtendTimeoutUsec, Ready, Status, Stopping, Watchdog};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

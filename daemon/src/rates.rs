@@ -1,9 +1,9 @@
 //! What happened between two status answers of an instance, for `ftld top` and `ftld status
 //! --watch`.
 
-use crate::convert::to_f64;
-use crate::status::Status;
-use crate::volume::{BOUNDS_NS, Op};
+use ftld_device::status::Status;
+use ftld_device::volume::{BOUNDS_NS, Op};
+use ftld_kit::convert::to_f64;
 use nand_model::Cause;
 use serde::Serialize;
 
@@ -11,34 +11,34 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rates {
     /// Bytes read per second.
-    pub read_bytes: f64,
+    pub(crate) read_bytes: f64,
     /// Bytes written per second.
-    pub written_bytes: f64,
+    pub(crate) written_bytes: f64,
     /// Completed requests of all kinds per second.
-    pub requests: f64,
+    pub(crate) requests: f64,
     /// Pages moved by garbage collection per second.
-    pub gc_pages: f64,
+    pub(crate) gc_pages: f64,
     /// Flash programs per page written; `None` if nothing was written.
-    pub write_amplification: Option<f64>,
+    pub(crate) write_amplification: Option<f64>,
     /// The same by cause, largest first; causes without programs are left out.
-    pub by_cause: Vec<(&'static str, f64)>,
+    pub(crate) by_cause: Vec<(&'static str, f64)>,
     /// Share of map lookups that the cache answered; `None` without lookups.
-    pub hit_ratio: Option<f64>,
+    pub(crate) hit_ratio: Option<f64>,
     /// Wall-clock time of reads and writes.
-    pub latency: Option<Latency>,
+    pub(crate) latency: Option<Latency>,
 }
 
 /// Wall-clock times of requests, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Latency {
     /// Mean.
-    pub mean: f64,
+    pub(crate) mean: f64,
     /// Median.
-    pub p50: f64,
+    pub(crate) p50: f64,
     /// 99 % are not above it.
-    pub p99: f64,
+    pub(crate) p99: f64,
     /// 99.9 % are not above it.
-    pub p999: f64,
+    pub(crate) p999: f64,
 }
 
 impl Rates {

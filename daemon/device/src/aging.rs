@@ -2,10 +2,10 @@
 //!
 //! Simulation ages a device in memory, `ftld create --age` one in an image.
 
-use crate::convert::{index, narrow, to_f64, whole};
-use crate::failure::Failure;
 use crate::method::AGE_MAX;
 use ftl_core::{FtlError, Lpn};
+use ftld_kit::convert::{index, narrow, to_f64, whole};
+use ftld_kit::failure::Failure;
 use nand_model::SplitMix;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -65,7 +65,7 @@ pub enum Age {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ImageAge {
     /// How far it is overwritten.
-    pub written: Age,
+    pub(crate) written: Age,
     /// Whether its blocks are at the end of their rated life.
     pub is_worn: bool,
 }
@@ -107,9 +107,11 @@ pub fn check_age(age: f64) -> Result<(), Failure> {
 
 /// A device that is aged.
 pub trait Aged {
+    /// Returns the number of logical pages.
     fn logical_pages(&self) -> u32;
     /// Writes these pages in order; `tick` receives the page after the last one written.
     fn fill(&mut self, pages: Range<u32>, tick: &mut dyn FnMut(u32)) -> Result<(), FtlError>;
+    /// Writes one page.
     fn write_page(&mut self, lpn: Lpn) -> Result<(), FtlError>;
     /// Returns the pages programmed so far.
     fn programs(&self) -> u64;

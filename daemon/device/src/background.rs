@@ -2,9 +2,9 @@
 //! releases file space, in small slices under the request lock. Another thread syncs when erased
 //! space runs short, and before much is without a sync; it waits without the lock.
 
-use crate::failure::panic_text;
 use crate::volume::write_cache::AGE;
 use crate::volume::{Idle, UnsyncedAge, Volume};
+use ftld_kit::failure::panic_text;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -7,20 +7,20 @@ mod write_cache;
 
 pub use image::ImageRequirements;
 pub use image::{NewDevice, OP_DEFAULT, SIZE_DEFAULT};
-pub use record::Record;
+pub(crate) use record::Record;
 
-use crate::failure::Failure;
 use crate::instance::{self, Dirs};
 use crate::options::{DeviceArgs, DeviceOptions};
 use crate::preset::{Preset, Use};
-use crate::profile_file;
-use crate::size::{is_decimal, parse_size};
 use crate::target::Target;
 use crate::transport::nbd::TlsOptions;
 use crate::volume::write_cache::CacheOptions;
 use clap::Args;
 use ftl_core::schemes::{self, Scheme};
 use ftl_core::{FtlError, Params, near_miss};
+use ftld_kit::failure::Failure;
+use ftld_kit::profile_file;
+use ftld_kit::size::{is_decimal, parse_size};
 use nand_model::{SHARDS_MAX, Verify};
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -117,6 +117,10 @@ struct FileOptions {
 }
 
 impl Layers {
+    /// Reads the configuration file, if there is one.
+    ///
+    /// # Errors
+    /// The target is malformed, or the file is.
     pub fn read(args: &DeviceArgs, dirs: &Dirs) -> Result<Layers, Failure> {
         let path = match &args.config {
             Some(path) => Some(path.clone()),
@@ -135,6 +139,10 @@ impl Layers {
         })
     }
 
+    /// Returns the target, of the command line first.
+    ///
+    /// # Errors
+    /// It is malformed.
     pub fn target(&self) -> Result<Option<Target>, Failure> {
         parse(
             self.typed
@@ -144,10 +152,15 @@ impl Layers {
         )
     }
 
+    /// Returns the options; those of the command line come first.
     pub fn options(&self) -> DeviceOptions {
         self.typed.options.clone().or(self.file.1.options.clone())
     }
 
+    /// Resolves the settings of the instance.
+    ///
+    /// # Errors
+    /// An option is malformed or contradicts another one.
     pub fn config(&self, dirs: &Dirs) -> Result<Config, Failure> {
         let (target, options) = (self.target()?, self.options());
         let name = name_of(options.name.clone(), target.as_ref())?;
@@ -414,6 +427,10 @@ impl DeviceOptions {
         })
     }
 
+    /// Resolves preset, profile and scheme into the requirements of an image.
+    ///
+    /// # Errors
+    /// A name is unknown, or a value is out of range.
     pub fn requirements(&self) -> Result<ImageRequirements, Failure> {
         self.clone().with_preset()?.wish_as_is()
     }
@@ -482,6 +499,10 @@ pub fn usage(error: FtlError) -> Failure {
     Failure::usage(error.to_string())
 }
 
+/// Returns the scheme with this name.
+///
+/// # Errors
+/// No scheme has it; the message has the nearest name.
 pub fn find_scheme(name: &str) -> Result<&'static Scheme, Failure> {
     Scheme::find(name).ok_or_else(|| {
         let names: Vec<_> = schemes::all().map(|s| s.name).collect();

@@ -39,7 +39,7 @@ macro_rules! counters {
             ];
 
             /// Returns the counters now.
-            pub fn of(source: &$source) -> $name {
+            pub(crate) fn of(source: &$source) -> $name {
                 $name { $($key: source.$key,)* }
             }
 

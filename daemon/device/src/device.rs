@@ -24,7 +24,7 @@ impl DelayedCompletion {
     }
 
     /// Creates a delayed completion that drops `request` on acknowledgement.
-    pub fn counted(due: Instant, request: impl Send + Sync + 'static) -> Self {
+    pub(crate) fn counted(due: Instant, request: impl Send + Sync + 'static) -> Self {
         DelayedCompletion {
             due,
             _request: Some(Box::new(request)),
@@ -32,12 +32,12 @@ impl DelayedCompletion {
     }
 
     /// Returns the completion time.
-    pub fn due(&self) -> Instant {
+    pub(crate) fn due(&self) -> Instant {
         self.due
     }
 
     /// Returns the later of two completions, for a request made of two parts.
-    pub fn later(one: Completion, other: Completion) -> Completion {
+    pub(crate) fn later(one: Completion, other: Completion) -> Completion {
         one.into_iter()
             .chain(other)
             .max_by_key(DelayedCompletion::due)

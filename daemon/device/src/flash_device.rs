@@ -1,19 +1,22 @@
 //! A scheme on a new chip: of a new image, of a simulation, or as a recording names it.
 
 use crate::config::find_scheme;
-use crate::failure::Failure;
-use crate::profile_file;
 use crate::record::RECORDED;
 use ftl_core::schemes::Scheme;
 use ftl_core::{Ftl, FtlConfig, FtlError, Params, Start};
+use ftld_kit::failure::Failure;
+use ftld_kit::profile_file;
 use ftld_traces::recording::Flash;
 use nand_model::{Chip, Profile, Store};
 
 /// A scheme and the chip it runs on, without a store.
 #[derive(Clone)]
 pub struct FlashDevice {
+    /// The scheme.
     pub scheme: &'static Scheme,
+    /// Profile of the chip, with its number of blocks.
     pub profile: Profile,
+    /// Logical pages and parameters of the scheme.
     pub config: FtlConfig,
     /// Seed of the bad blocks from the factory.
     pub seed: u64,

@@ -4,8 +4,8 @@
 //! daemon keeps the file locked while it lives. A killed daemon leaves files but no lock, so the
 //! next daemon can take over.
 
-use crate::failure::{Exit, Failure};
-use crate::private_lock::{PrivateLock, is_held, is_open_to_others};
+use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::private_lock::{PrivateLock, is_held, is_open_to_others};
 use std::fs::{self, DirBuilder, File};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -63,7 +63,7 @@ impl Dirs {
     }
 
     /// Returns the configuration file of an instance.
-    pub fn config(&self, name: &str) -> PathBuf {
+    pub(crate) fn config(&self, name: &str) -> PathBuf {
         self.config.join(format!("{name}.toml"))
     }
 
@@ -197,11 +197,6 @@ impl Instance {
     /// Returns whether the previous daemon with this name died.
     pub fn taken_over(&self) -> bool {
         self.taken_over
-    }
-
-    /// Returns the runtime folder.
-    pub fn dir(&self) -> &Path {
-        &self.dir
     }
 }
 

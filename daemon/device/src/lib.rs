@@ -37,8 +37,3 @@ pub mod sys;
 pub mod target;
 pub mod transport;
 pub mod volume;
-
-// Its modules keep their short paths in this crate.
-use ftld_kit::{
-    convert, duration, failure, output, path_json, private_lock, profile_file, quote, size,
-};

@@ -1,7 +1,7 @@
 //! Options of a device as typed, not yet checked.
 
-use crate::path_json;
 use clap::Args;
+use ftld_kit::path_json;
 use nand_model::SHARDS_MAX;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};

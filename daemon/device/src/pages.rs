@@ -4,8 +4,8 @@
 //! All parts of an extent start at the same emulated time; the result is the time at which the last
 //! part finishes.
 
-use crate::convert::{index, to_u32, to_u64};
 use ftl_core::{DeferredRead, Ftl, FtlError, Lpn, Span};
+use ftld_kit::convert::{index, to_u32, to_u64};
 use nand_model::{Geometry, Nanos};
 
 /// Bytes per call to a scheme, unless a block is larger.

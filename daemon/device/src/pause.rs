@@ -1,12 +1,12 @@
 //! `ftld pause`, `step` and `resume`: pause the device for inspection, for a limited time. Requests
 //! wait meanwhile and none fails ([`crate::volume`]); read-only inspection continues.
 
-use crate::convert::to_u64;
-use crate::failure::Failure;
-use crate::output::counted;
 use crate::volume::write_cache::Outcome;
 use crate::volume::{PAUSE_MAX, Step, Volume};
 use ftl_core::Event;
+use ftld_kit::convert::to_u64;
+use ftld_kit::failure::Failure;
+use ftld_kit::output::counted;
 use nand_model::Pbn;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -47,10 +47,10 @@ pub enum PauseAnswer {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PauseState {
     /// Whether it is paused.
-    pub paused: bool,
+    pub(crate) paused: bool,
     /// Whether the step is still in progress; only after a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stepping: Option<bool>,
+    pub(crate) stepping: Option<bool>,
     /// Newest events of the step; only after a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<NotedEvent>>,
@@ -62,7 +62,7 @@ pub struct PauseState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NotedEvent {
     /// The shard.
-    pub shard: usize,
+    pub(crate) shard: usize,
     /// Number among the events of its shard.
     pub number: u64,
     /// Kind of operation.
@@ -72,7 +72,7 @@ pub struct NotedEvent {
     /// Pages copied or written.
     pub pages: u32,
     /// Emulated start time, ns.
-    pub began_ns: u64,
+    pub(crate) began_ns: u64,
     /// Emulated duration, ns.
     pub took_ns: u64,
 }

@@ -7,10 +7,10 @@
 //! Invariants: a live device keeps flushed and acknowledged data. Paper parameters that violate
 //! this are kept separate and are for simulation only.
 
-use crate::failure::Failure;
 use crate::method::{Precondition, ResponseUnit};
 use crate::options::DeviceOptions;
 use ftl_core::schemes::Scheme;
+use ftld_kit::failure::Failure;
 
 /// A paper mode.
 #[derive(Clone, Copy, Debug)]

@@ -9,13 +9,13 @@ mod tests;
 pub use document::{BlockState, Mount, Pause, Shard, Status, WearOfRated, page_of};
 
 use crate::config::Latency;
-use crate::convert::to_f64;
-use crate::failure::Failure;
 use crate::inject::Kind;
 use crate::record::{Marked, RecordingView, not_recorded};
 use crate::service_counters::{ServiceCounters, ServiceView};
 use crate::transport::nbd::NbdSnapshot;
 use crate::volume::{BlockMap, EventsView, FlashSnapshot, HostView, Op, Paused, WritesFailing};
+use ftld_kit::convert::to_f64;
+use ftld_kit::failure::Failure;
 use nand_model::{Geometry, Profile, Verify};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -178,7 +178,7 @@ impl StatusSnapshot {
 
     /// Returns what to say about a host that is too slow for `--latency emulate`: reads and writes
     /// took over 10 % longer than on the emulated flash, since the start.
-    pub fn host_behind(&self) -> Option<String> {
+    pub(crate) fn host_behind(&self) -> Option<String> {
         if self.facts.latency != Latency::Emulate {
             return None;
         }

@@ -25,7 +25,7 @@ pub struct Prepared {
     /// not run out and nobody mounts a file system on it.
     pub refused: Vec<String>,
     /// Keeps the file systems of the needed files in use for other processes, too.
-    pub in_use_outside: Vec<File>,
+    _in_use_outside: Vec<File>,
 }
 
 /// Applies all settings, for a process that will serve `/dev/ublkbN` or `/dev/nbdN`. `paths` are the
@@ -45,7 +45,7 @@ pub fn prepare_for_block_device(paths: &[PathBuf]) -> Prepared {
         .collect();
     Prepared {
         refused,
-        in_use_outside,
+        _in_use_outside: in_use_outside,
     }
 }
 
@@ -54,16 +54,8 @@ pub fn prepare_for_block_device(paths: &[PathBuf]) -> Prepared {
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_RESOURCE`.
-pub fn io_flusher() -> io::Result<()> {
+pub(crate) fn io_flusher() -> io::Result<()> {
     Ok(rustix::process::configure_io_flusher_behavior(true)?)
-}
-
-/// Returns whether [`io_flusher`] is set for this thread.
-///
-/// # Errors
-/// `EPERM` without `CAP_SYS_RESOURCE`.
-pub fn is_io_flusher() -> io::Result<bool> {
-    Ok(rustix::process::is_io_flusher()?)
 }
 
 /// Locks all current and future mappings into RAM. Needs `CAP_IPC_LOCK` or a large enough `ulimit
@@ -71,7 +63,7 @@ pub fn is_io_flusher() -> io::Result<bool> {
 ///
 /// # Errors
 /// `EPERM` or `ENOMEM` beyond the limit.
-pub fn lock_memory() -> io::Result<()> {
+pub(crate) fn lock_memory() -> io::Result<()> {
     Ok(nix::sys::mman::mlockall(
         MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE,
     )?)
@@ -81,7 +73,7 @@ pub fn lock_memory() -> io::Result<()> {
 ///
 /// # Errors
 /// The file under `/proc/self` cannot be written.
-pub fn lower_oom_score() -> io::Result<()> {
+pub(crate) fn lower_oom_score() -> io::Result<()> {
     std::fs::write("/proc/self/oom_score_adj", "-1000")
 }
 
@@ -151,6 +143,7 @@ pub fn process_alive(pid: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::is_io_flusher;
 
     #[test]
     fn threads_of_an_io_flusher_are_io_flushers() {

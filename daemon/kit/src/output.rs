@@ -315,8 +315,10 @@ struct Document<T> {
 /// An answer with the name of its instance.
 #[derive(Serialize)]
 pub struct OfInstance<'a, T> {
+    /// The instance.
     pub name: &'a str,
     #[serde(flatten)]
+    /// The answer.
     pub answer: T,
 }
 

@@ -15,6 +15,7 @@ pub struct ImagePath {
 }
 
 impl ImagePath {
+    /// Returns both forms of a path.
     pub fn new(path: &Path) -> ImagePath {
         let bytes = || path.as_os_str().as_bytes().to_vec();
         ImagePath {

@@ -11,13 +11,3 @@ pub mod compare;
 pub mod crashes;
 pub mod replay;
 pub mod statistics;
-
-// Their modules keep their short paths in this crate.
-use ftld_device::{
-    aging, background, config, counters, device, faults, flash_device, inject, instance, method,
-    options, pages, pause, preset, record, shutdown, stack, status, sys, target, transport, volume,
-};
-use ftld_kit::{
-    convert, duration, failure, interrupt, output, path_json, private_lock, profile_file, quote,
-    size, sparse,
-};

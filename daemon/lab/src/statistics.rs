@@ -5,25 +5,25 @@
 //! the same factory bad blocks, so what they share cancels. The mean is taken over the logarithms of
 //! the ratios, so the ratio of A to B is exactly the inverse of that of B to A.
 
-use crate::convert::{to_f64, to_u64};
+use ftld_kit::convert::{to_f64, to_u64};
 use serde::{Deserialize, Serialize};
 
 /// Mean of a sample, and the interval that contains the mean of all runs with 95 % confidence.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     /// Number of values.
-    pub count: u64,
+    pub(crate) count: u64,
     /// Mean.
-    pub mean: f64,
+    pub(crate) mean: f64,
     /// Lower end of the interval; `None` for a single value.
-    pub low: Option<f64>,
+    pub(crate) low: Option<f64>,
     /// Upper end of the interval; `None` for a single value.
-    pub high: Option<f64>,
+    pub(crate) high: Option<f64>,
 }
 
 impl Estimate {
     /// Returns the estimate of a sample; `None` if it is empty.
-    pub fn of(sample: &[f64]) -> Option<Estimate> {
+    pub(crate) fn of(sample: &[f64]) -> Option<Estimate> {
         let (mean, half) = (mean(sample)?, half_width(sample));
         Some(Estimate {
             count: to_u64(sample.len()),
@@ -34,29 +34,29 @@ impl Estimate {
     }
 
     /// Returns half the width of the interval; `None` for a single value.
-    pub fn half_width(&self) -> Option<f64> {
+    pub(crate) fn half_width(&self) -> Option<f64> {
         self.high.map(|high| high - self.mean)
     }
 }
 
 /// Ratio of two quantities over pairs of runs, and its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ratio {
+pub(crate) struct Ratio {
     /// Number of pairs.
-    pub count: u64,
+    pub(crate) count: u64,
     /// Geometric mean of the ratios of the pairs.
-    pub ratio: f64,
+    pub(crate) ratio: f64,
     /// Lower end of the interval.
-    pub low: f64,
+    pub(crate) low: f64,
     /// Upper end of the interval.
-    pub high: f64,
+    pub(crate) high: f64,
     /// Whether there is a difference.
-    pub difference: Difference,
+    pub(crate) difference: Difference,
 }
 
 /// What the interval of a ratio says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Difference {
+pub(crate) enum Difference {
     /// The interval contains 1.
     #[serde(rename = "=")]
     None,
@@ -70,7 +70,7 @@ pub enum Difference {
 
 impl Difference {
     /// Returns the mark, as in tables and JSON.
-    pub const fn mark(self) -> &'static str {
+    pub(crate) const fn mark(self) -> &'static str {
         match self {
             Difference::None => "=",
             Difference::Less => "<",
@@ -82,7 +82,7 @@ impl Difference {
 impl Ratio {
     /// Returns the ratio of the first to the second values. `None` for fewer than two pairs, and if
     /// a value is 0 or less, unless the values of every pair are equal.
-    pub fn of_pairs(pairs: &[(f64, f64)]) -> Option<Ratio> {
+    pub(crate) fn of_pairs(pairs: &[(f64, f64)]) -> Option<Ratio> {
         let equal = pairs.iter().all(|(a, b)| a == b);
         if pairs.len() < 2 || !equal && pairs.iter().any(|&(a, b)| a <= 0.0 || b <= 0.0) {
             return None;

@@ -1,12 +1,12 @@
 //! Lists of schemes, flash devices, presets and workloads.
 
-use crate::config::find_scheme;
-use crate::failure::Failure;
-use crate::output::{print, print_json, wrapped};
-use crate::preset::{PRESETS, Preset};
-use crate::profile_file;
-use crate::size::show_size;
 use ftl_core::schemes::{self, MlcUse, NOT_GRADED, SCHEMES, Scheme};
+use ftld_device::config::find_scheme;
+use ftld_device::preset::{PRESETS, Preset};
+use ftld_kit::failure::Failure;
+use ftld_kit::output::{print, print_json, wrapped};
+use ftld_kit::profile_file;
+use ftld_kit::size::show_size;
 use ftld_traces::workload::{COMMON, GENERATORS, Generator, Key};
 use ftld_traces::{DIALECTS, TraceFormat};
 use nand_model::{Capacity, PROFILES, Profile, Suspend};
@@ -22,7 +22,7 @@ const NAME_WIDTH: usize = 12;
 ///
 /// # Errors
 /// There is no scheme of this name, or standard output cannot be written.
-pub fn schemes(name: Option<&str>, in_full: bool, as_json: bool) -> Result<(), Failure> {
+pub(crate) fn schemes(name: Option<&str>, in_full: bool, as_json: bool) -> Result<(), Failure> {
     if let Some(name) = name {
         let wanted = find_scheme(name)?;
         return match as_json {
@@ -135,7 +135,7 @@ fn scheme_json(scheme: &Scheme) -> Value {
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn workloads(as_json: bool) -> Result<(), Failure> {
+pub(crate) fn workloads(as_json: bool) -> Result<(), Failure> {
     let keys = |keys: &[Key]| {
         keys.iter()
             .map(|key| json!({"key": key.name, "help": key.help}))
@@ -177,7 +177,7 @@ pub fn workloads(as_json: bool) -> Result<(), Failure> {
 ///
 /// # Errors
 /// There is no such profile, its file is wrong, or standard output cannot be written.
-pub fn profiles(name: Option<&str>, as_toml: bool, as_json: bool) -> Result<(), Failure> {
+pub(crate) fn profiles(name: Option<&str>, as_toml: bool, as_json: bool) -> Result<(), Failure> {
     let shown = match name {
         Some(name) => vec![profile_file::find(name)?],
         None => PROFILES.to_vec(),
@@ -250,7 +250,7 @@ pub(super) fn profile_json(profile: &Profile) -> Value {
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn presets(as_json: bool) -> Result<(), Failure> {
+pub(crate) fn presets(as_json: bool) -> Result<(), Failure> {
     let table = |pairs: &[(&str, &str)]| {
         pairs
             .iter()

@@ -6,18 +6,18 @@
 //! complete and synced; if power fails before that, `.COPY.new-...` is left.
 
 use crate::control::{self, Request};
-use crate::failure::Failure;
-use crate::instance::{Dirs, check_name};
-use crate::interrupt;
-use crate::output::{print, print_json};
-use crate::path_json;
-use crate::pause::{CacheOutcome, PauseCommand, PauseState};
-use crate::size::show_size;
-use crate::sparse;
-use crate::stack::{self, Unfinished};
-use crate::status::{Pause as PauseStatus, Status};
-use crate::volume::PAUSE_MAX;
-use crate::volume::write_cache::{self, CutCounts, Outcome};
+use ftld_device::instance::{Dirs, check_name};
+use ftld_device::pause::{CacheOutcome, PauseCommand, PauseState};
+use ftld_device::stack::{self, Unfinished};
+use ftld_device::status::{Pause as PauseStatus, Status};
+use ftld_device::volume::PAUSE_MAX;
+use ftld_device::volume::write_cache::{self, CutCounts, Outcome};
+use ftld_kit::failure::Failure;
+use ftld_kit::interrupt;
+use ftld_kit::output::{print, print_json};
+use ftld_kit::path_json;
+use ftld_kit::size::show_size;
+use ftld_kit::sparse;
 use nand_model::ImageError;
 use nand_model::store::peek;
 use nix::sys::statvfs::statvfs;
@@ -43,7 +43,7 @@ const RENEW_EVERY: Duration = Duration::from_secs(5);
 /// # Errors
 /// There is no such image, it is in use by something else than a running instance, the copy exists
 /// or has no room, or the host refuses to read or write.
-pub fn clone(
+pub(crate) fn clone(
     dirs: &Dirs,
     source: &OsStr,
     copy: &OsStr,
@@ -219,7 +219,7 @@ struct Pause<'a> {
     /// When a pause ends that somebody else began.
     other: Option<Instant>,
     renewed: Instant,
-    /// Counts runs of the device; see [`crate::volume::Paused`].
+    /// Counts runs of the device; see [`ftld_device::volume::Paused`].
     runs: u64,
 }
 

@@ -1,13 +1,13 @@
 //! `ftld create`: an image without a device.
 
-use crate::aging::{Conditioned, ImageAge};
-use crate::config::Config;
-use crate::failure::Failure;
-use crate::output::{print, print_json, wrapped_on_terminal};
-use crate::path_json;
-use crate::replay::{SOON, bar, show};
-use crate::size::show_size;
-use crate::stack;
+use ftld_device::aging::{Conditioned, ImageAge};
+use ftld_device::config::Config;
+use ftld_device::stack;
+use ftld_kit::failure::Failure;
+use ftld_kit::output::{print, print_json, wrapped_on_terminal};
+use ftld_kit::path_json;
+use ftld_kit::size::show_size;
+use ftld_lab::replay::{SOON, bar, show};
 use serde_json::json;
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use std::time::Instant;
 ///
 /// # Errors
 /// The image exists, its device is unknown or invalid, or the host refuses to write it.
-pub fn create(config: &Config, age: Option<ImageAge>, as_json: bool) -> Result<(), Failure> {
+pub(crate) fn create(config: &Config, age: Option<ImageAge>, as_json: bool) -> Result<(), Failure> {
     let (bar, began) = (bar(), Instant::now());
     let made = stack::create_aged(config, age, &mut |share| {
         if began.elapsed() > SOON {

@@ -1,17 +1,17 @@
 //! `ftld doctor`: checks all prerequisites of a device on this machine, changes nothing, and prints
 //! a fix for each missing one.
 
-use crate::config::{Config, METRICS_DEFAULT, Metrics, SIZE_DEFAULT};
 use crate::control::{self, Request};
-use crate::failure::{Exit, Failure};
-use crate::instance::Dirs;
-use crate::options::DeviceArgs;
-use crate::output::{Tone, print_json, print_text, wrapped};
-use crate::size::show_size;
-use crate::stack;
-use crate::status::Status;
-use crate::target::Target;
-use crate::transport;
+use ftld_device::config::{Config, METRICS_DEFAULT, Metrics, SIZE_DEFAULT};
+use ftld_device::instance::Dirs;
+use ftld_device::options::DeviceArgs;
+use ftld_device::stack;
+use ftld_device::status::Status;
+use ftld_device::target::Target;
+use ftld_device::transport;
+use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::output::{Tone, print_json, print_text, wrapped};
+use ftld_kit::size::show_size;
 use nand_model::store::peek;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::statvfs::statvfs;
@@ -83,7 +83,7 @@ impl Finding {
 ///
 /// # Errors
 /// A prerequisite of serving is missing; the exit code is that of serving.
-pub fn doctor(args: &DeviceArgs, dirs: &Dirs, as_json: bool) -> Result<(), Failure> {
+pub(crate) fn doctor(args: &DeviceArgs, dirs: &Dirs, as_json: bool) -> Result<(), Failure> {
     let config = Config::new(args, dirs)?;
     let findings = findings(&config, dirs);
     if as_json {

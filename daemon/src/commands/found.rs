@@ -1,9 +1,9 @@
 //! What an instance answers, or why it does not.
 
 use crate::control::{self, Request};
-use crate::instance::Dirs;
-use crate::status::Status;
-use crate::transport;
+use ftld_device::instance::Dirs;
+use ftld_device::status::Status;
+use ftld_device::transport;
 
 /// What is known of an instance.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,18 +2,18 @@
 
 use super::list::{images, with_image};
 use crate::control::{self, Request};
-use crate::convert::to_f64;
-use crate::failure::{Exit, Failure};
-use crate::inject::{Injected, Injection};
-use crate::instance::{Dirs, Instance, check_name};
-use crate::output::{OfInstance, counted, print, print_json};
-use crate::path_json;
-use crate::pause::{PauseCommand, PauseState};
-use crate::record::{Marked, check_mark};
-use crate::status::Status;
-use crate::transport::holders::Users;
-use crate::{stack, transport};
 use ftl_core::near_miss;
+use ftld_device::inject::{Injected, Injection};
+use ftld_device::instance::{Dirs, Instance, check_name};
+use ftld_device::pause::{PauseCommand, PauseState};
+use ftld_device::record::{Marked, check_mark};
+use ftld_device::status::Status;
+use ftld_device::transport::holders::Users;
+use ftld_device::{stack, transport};
+use ftld_kit::convert::to_f64;
+use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::output::{OfInstance, counted, print, print_json};
+use ftld_kit::path_json;
 use nand_model::ImageError;
 use nand_model::store::peek;
 use serde_json::json;
@@ -30,7 +30,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(15);
 /// # Errors
 /// The instance runs, its image is in use, serves a device that a dead daemon left or is no image,
 /// or a file cannot be removed.
-pub fn remove(dirs: &Dirs, name: &str, as_json: bool) -> Result<(), Failure> {
+pub(crate) fn remove(dirs: &Dirs, name: &str, as_json: bool) -> Result<(), Failure> {
     check_name(name).map_err(|_| {
         Failure::usage(format!(
             "{name:?} is not the name of an instance; `ftld list --all` shows all"
@@ -162,7 +162,12 @@ pub(super) fn ask_status(dirs: &Dirs, name: &str) -> Result<Status, Failure> {
 ///
 /// # Errors
 /// The text is empty or too long, no such instance runs, or it records nothing.
-pub fn mark(dirs: &Dirs, name: Option<&str>, text: String, as_json: bool) -> Result<(), Failure> {
+pub(crate) fn mark(
+    dirs: &Dirs,
+    name: Option<&str>,
+    text: String,
+    as_json: bool,
+) -> Result<(), Failure> {
     check_mark(&text)?;
     let name = pick(dirs, name)?;
     let answer: Marked = control::ask(dirs, &name, &Request::Mark { text })?;
@@ -183,7 +188,7 @@ pub fn mark(dirs: &Dirs, name: Option<&str>, text: String, as_json: bool) -> Res
 ///
 /// # Errors
 /// No such instance runs, or it refuses: the device failed, or is not paused.
-pub fn pause(
+pub(crate) fn pause(
     dirs: &Dirs,
     name: Option<&str>,
     command: PauseCommand,
@@ -220,7 +225,7 @@ pub fn pause(
 ///
 /// # Errors
 /// No such instance runs, or the fault cannot be injected.
-pub fn inject(
+pub(crate) fn inject(
     dirs: &Dirs,
     name: Option<&str>,
     injection: Injection,
@@ -244,7 +249,7 @@ pub fn inject(
 ///
 /// # Errors
 /// Some do not stop; the message names each, with the reason of the first.
-pub fn stop_all(dirs: &Dirs, force: bool) -> Result<(), Failure> {
+pub(crate) fn stop_all(dirs: &Dirs, force: bool) -> Result<(), Failure> {
     let mut names = dirs.names();
     names.retain(|name| dirs.holder(name).is_some());
     let stopped = names
@@ -268,7 +273,7 @@ pub fn stop_all(dirs: &Dirs, force: bool) -> Result<(), Failure> {
 ///
 /// # Errors
 /// No such instance runs, or it does not answer.
-pub fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure> {
+pub(crate) fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure> {
     let name = pick(dirs, name)?;
     let users: Users = match control::ask(dirs, &name, &Request::Stop { force }) {
         Err(failure) if failure.exit == Exit::NotRunning => {

@@ -2,14 +2,14 @@
 
 use super::found::Found;
 use super::instances::is_in_use;
-use crate::convert::index;
-use crate::failure::{Exit, Failure};
-use crate::instance::{Dirs, check_name};
-use crate::output::{Tone, print, print_json, print_text, table, width, wrapped};
-use crate::path_json;
-use crate::size::show_size;
-use crate::status::page_of;
-use crate::target::Target;
+use ftld_device::instance::{Dirs, check_name};
+use ftld_device::status::page_of;
+use ftld_device::target::Target;
+use ftld_kit::convert::index;
+use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::output::{Tone, print, print_json, print_text, table, width, wrapped};
+use ftld_kit::path_json;
+use ftld_kit::size::show_size;
 use nand_model::store::peek;
 use serde::Serialize;
 use serde_json::json;
@@ -18,7 +18,7 @@ use serde_json::json;
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn list(dirs: &Dirs, all: bool, as_json: bool) -> Result<(), Failure> {
+pub(crate) fn list(dirs: &Dirs, all: bool, as_json: bool) -> Result<(), Failure> {
     let names = dirs.names();
     let mut instances: Vec<_> = names.iter().map(|name| Listed::of(dirs, name)).collect();
     if all {
@@ -66,7 +66,7 @@ pub fn list(dirs: &Dirs, all: bool, as_json: bool) -> Result<(), Failure> {
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn names(dirs: &Dirs) -> Result<(), Failure> {
+pub(crate) fn names(dirs: &Dirs) -> Result<(), Failure> {
     let mut all = dirs.names();
     all.extend(images(dirs));
     all.sort();

@@ -1,13 +1,13 @@
 //! `ftld --print-config`: the effective configuration, and the source of each option.
 
-use crate::config::{Config, Layers, METRICS_DEFAULT, OP_DEFAULT, SIZE_DEFAULT, verify_name};
-use crate::failure::Failure;
-use crate::instance::Dirs;
-use crate::options::{DeviceArgs, DeviceOptions};
-use crate::output::{print, print_json};
-use crate::stack::{self, Label};
-use crate::transport;
 use ftl_core::schemes::SCHEMES;
+use ftld_device::config::{Config, Layers, METRICS_DEFAULT, OP_DEFAULT, SIZE_DEFAULT, verify_name};
+use ftld_device::instance::Dirs;
+use ftld_device::options::{DeviceArgs, DeviceOptions};
+use ftld_device::stack::{self, Label};
+use ftld_device::transport;
+use ftld_kit::failure::Failure;
+use ftld_kit::output::{print, print_json};
 use nand_model::store::peek;
 use nand_model::{ImageInfo, Profile};
 use serde_json::json;
@@ -26,7 +26,7 @@ struct Entry {
 ///
 /// # Errors
 /// An option or the configuration file is wrong.
-pub fn print_config(args: &DeviceArgs, dirs: &Dirs, as_json: bool) -> Result<(), Failure> {
+pub(crate) fn print_config(args: &DeviceArgs, dirs: &Dirs, as_json: bool) -> Result<(), Failure> {
     let layers = Layers::read(args, dirs)?;
     let entries = entries(&layers, dirs)?;
     if as_json {

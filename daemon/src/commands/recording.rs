@@ -1,11 +1,11 @@
 //! `ftld inspect` of a recording: its head, and its entries by kind.
 
 use super::InspectOptions;
-use crate::convert::to_f64;
-use crate::failure::Failure;
-use crate::output::{print, print_json};
-use crate::path_json;
-use crate::size::show_size;
+use ftld_kit::convert::to_f64;
+use ftld_kit::failure::Failure;
+use ftld_kit::output::{print, print_json};
+use ftld_kit::path_json;
+use ftld_kit::size::show_size;
 use ftld_traces::recording::{Entry, Kind, Reader};
 use serde_json::json;
 use std::collections::BTreeMap;

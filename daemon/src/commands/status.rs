@@ -1,16 +1,16 @@
 //! `ftld status`, once and at intervals.
 
 use super::instances::{ask_status, pick};
-use crate::convert::{to_f64, whole};
-use crate::failure::Failure;
-use crate::instance::Dirs;
-use crate::output::{Tone, print, print_json, print_text, width, with_schema, wrapped};
 use crate::rates::{Latency, Rates, show_ns};
-use crate::record::RecordingView;
-use crate::size::show_size;
-use crate::status::{BlockState, Mount, Pause, Shard, Status, WearOfRated};
-use crate::volume::write_cache::CacheView;
-use crate::volume::{Op, Wear};
+use ftld_device::instance::Dirs;
+use ftld_device::record::RecordingView;
+use ftld_device::status::{BlockState, Mount, Pause, Shard, Status, WearOfRated};
+use ftld_device::volume::write_cache::CacheView;
+use ftld_device::volume::{Op, Wear};
+use ftld_kit::convert::{to_f64, whole};
+use ftld_kit::failure::Failure;
+use ftld_kit::output::{Tone, print, print_json, print_text, width, with_schema, wrapped};
+use ftld_kit::size::show_size;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,12 @@ const HEADING_EVERY: usize = 20;
 ///
 /// # Errors
 /// No such instance runs, or it does not answer.
-pub fn status(dirs: &Dirs, name: Option<&str>, brief: bool, as_json: bool) -> Result<(), Failure> {
+pub(crate) fn status(
+    dirs: &Dirs,
+    name: Option<&str>,
+    brief: bool,
+    as_json: bool,
+) -> Result<(), Failure> {
     let status = ask_status(dirs, &pick(dirs, name)?)?;
     if as_json && brief {
         return print_json("status-brief", Brief::of(&status));
@@ -259,7 +264,12 @@ impl Brief<'_> {
 ///
 /// # Errors
 /// No such instance runs, or standard output cannot be written.
-pub fn watch(dirs: &Dirs, name: Option<&str>, seconds: f64, as_json: bool) -> Result<(), Failure> {
+pub(crate) fn watch(
+    dirs: &Dirs,
+    name: Option<&str>,
+    seconds: f64,
+    as_json: bool,
+) -> Result<(), Failure> {
     if !(0.1..=3600.0).contains(&seconds) {
         return Err(Failure::usage(format!(
             "--watch {seconds}: need 0.1 to 3600 seconds"

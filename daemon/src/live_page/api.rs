@@ -6,13 +6,13 @@
 
 use super::PageSource;
 use super::neighbours::Neighbour;
-use crate::convert::index;
-use crate::status::InstanceInfo;
-use crate::volume::{CELLS_MAX, Cell};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ftl_core::schemes::Scheme;
 use ftl_core::{BlockUse, Event, EventKind};
+use ftld_device::status::InstanceInfo;
+use ftld_device::volume::{CELLS_MAX, Cell};
+use ftld_kit::convert::index;
 use nand_model::Cause;
 use serde_json::json;
 use std::fmt::Write;
@@ -164,7 +164,7 @@ pub(crate) fn instances(observed: &dyn PageSource) -> String {
 mod tests {
     use super::*;
     use crate::metrics::tests::Still;
-    use crate::volume::{BlockMap, CELLS_MAX, EventsView};
+    use ftld_device::volume::{BlockMap, CELLS_MAX, EventsView};
     use nand_model::Pbn;
     use serde_json::Value;
     use std::sync::Arc;

@@ -5,10 +5,10 @@
 //! no request lock.
 
 use super::PageSource;
-use crate::convert::{millis, to_u64, to_usize};
-use crate::status::StatusSnapshot;
-use crate::volume::{BOUNDS_NS, HistogramView, Op};
 use ftl_core::Lookups;
+use ftld_device::status::StatusSnapshot;
+use ftld_device::volume::{BOUNDS_NS, HistogramView, Op};
+use ftld_kit::convert::{millis, to_u64, to_usize};
 use nand_model::Cause;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -256,7 +256,7 @@ fn object<'a>(entries: impl IntoIterator<Item = (&'a str, String)>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fresh_status::fresh;
+    use ftld_device::fresh_status::fresh;
     use serde_json::{Value, json};
 
     fn read(history: &mut History, since: u64) -> Value {

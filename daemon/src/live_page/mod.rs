@@ -6,7 +6,7 @@ pub(crate) mod history;
 pub(crate) mod neighbours;
 pub(crate) mod page;
 
-use crate::status::StatusSource;
+use ftld_device::status::StatusSource;
 use history::History;
 use neighbours::Neighbours;
 use parking_lot::Mutex;

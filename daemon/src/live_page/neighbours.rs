@@ -6,8 +6,8 @@
 
 use super::PageSource;
 use crate::control;
-use crate::instance::Dirs;
-use crate::status::Status;
+use ftld_device::instance::Dirs;
+use ftld_device::status::Status;
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::sync::Arc;
@@ -99,8 +99,8 @@ async fn find(dirs: &Dirs, own: &str) -> Vec<Neighbour> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instance::Instance;
     use crate::metrics::tests::Still;
+    use ftld_device::instance::Instance;
     use serde_json::Value;
 
     #[test]

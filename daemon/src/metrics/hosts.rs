@@ -12,7 +12,7 @@ pub struct Hosts {
 
 impl Hosts {
     /// Accepts these names and the machine's own host name.
-    pub fn new(names: &[String]) -> Self {
+    pub(crate) fn new(names: &[String]) -> Self {
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let names = names
             .iter()
@@ -25,7 +25,7 @@ impl Hosts {
     }
 
     /// Returns whether a request with this `Host` header is accepted.
-    pub fn allow(&self, header: &str) -> bool {
+    pub(crate) fn allow(&self, header: &str) -> bool {
         let Some(host) = host_of(header) else {
             return false;
         };

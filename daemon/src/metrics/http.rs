@@ -10,9 +10,9 @@
 
 use super::hosts::Hosts;
 use super::render;
-use crate::failure::{Exit, Failure};
 use crate::live_page::{PageSource, api, page};
-use crate::volume::WritesFailing;
+use ftld_device::volume::WritesFailing;
+use ftld_kit::failure::{Exit, Failure};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
@@ -75,7 +75,7 @@ pub fn bind(addr: SocketAddr) -> Result<std::net::TcpListener, Failure> {
 ///
 /// # Errors
 /// The listener does not work.
-pub async fn serve_when_free(
+pub(crate) async fn serve_when_free(
     addr: SocketAddr,
     observed: Arc<dyn PageSource>,
     hosts: Arc<Hosts>,
@@ -99,7 +99,7 @@ pub async fn serve(
     hosts: Arc<Hosts>,
 ) -> std::io::Result<()> {
     listener.set_nonblocking(true)?;
-    nix::sys::socket::listen(&listener, crate::sys::queue_length(BACKLOG))?;
+    nix::sys::socket::listen(&listener, ftld_device::sys::queue_length(BACKLOG))?;
     let listener = TcpListener::from_std(listener)?;
     let (mut clients, mut newcomer) = (Clients::default(), None);
     loop {

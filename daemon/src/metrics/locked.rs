@@ -1,14 +1,14 @@
 //! HTTP while a request keeps the lock of the volume.
 
 use super::http::get;
-use crate::fresh_status::fresh;
 use crate::live_page::{PageSource, PageState};
-use crate::service_counters::ServiceCounters;
-use crate::status::StatusSnapshot;
-use crate::status::StatusSource;
-use crate::volume::{BlockMap, EventsView, Volume, VolumeOptions};
 use ftl_core::schemes::Scheme;
 use ftl_core::{FtlConfig, Params, Start};
+use ftld_device::fresh_status::fresh;
+use ftld_device::service_counters::ServiceCounters;
+use ftld_device::status::StatusSnapshot;
+use ftld_device::status::StatusSource;
+use ftld_device::volume::{BlockMap, EventsView, Volume, VolumeOptions};
 use nand_model::store::MemStore;
 use nand_model::{Chip, Profile};
 use std::sync::{Arc, mpsc};

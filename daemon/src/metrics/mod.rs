@@ -1,7 +1,7 @@
 //! Metrics are computed outside the core: the core has plain counters, and a scrape renders a view
 //! of them.
 
-pub mod catalog;
+pub(crate) mod catalog;
 pub mod hosts;
 pub mod http;
 #[cfg(test)]
@@ -10,4 +10,4 @@ mod render;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use render::render;
+pub(crate) use render::render;

@@ -2,9 +2,9 @@
 //! the process's own metrics.
 
 use super::catalog::{CATALOG, Family, Kind, Sink};
-use crate::convert::to_f64;
-use crate::status::StatusSnapshot;
-use crate::volume::{BOUNDS_NS, HistogramView};
+use ftld_device::status::StatusSnapshot;
+use ftld_device::volume::{BOUNDS_NS, HistogramView};
+use ftld_kit::convert::to_f64;
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::{
@@ -13,7 +13,7 @@ use prometheus::proto::{
 use prometheus::{Encoder, TextEncoder};
 
 /// Returns the metrics of an instance and of this process, in Prometheus' text format.
-pub fn render(view: &StatusSnapshot) -> String {
+pub(crate) fn render(view: &StatusSnapshot) -> String {
     let mut families: Vec<MetricFamily> =
         CATALOG.iter().map(|family| collect(family, view)).collect();
     families.extend(ProcessCollector::for_self().collect());

@@ -1,13 +1,13 @@
 use super::catalog::{CATALOG, Family, Kind};
 use super::render;
-use crate::fresh_status::fresh;
 use crate::live_page::{PageSource, PageState};
-use crate::record::RecordingView;
-use crate::service_counters::ServiceCounters;
-use crate::status::{StatusSnapshot, StatusSource};
-use crate::volume::write_cache::{CacheView, CutCounts};
-use crate::volume::{BlockMap, EventsView};
 use ftl_core::{EventKind, EventTotals, RamEntry, RamPart};
+use ftld_device::fresh_status::fresh;
+use ftld_device::record::RecordingView;
+use ftld_device::service_counters::ServiceCounters;
+use ftld_device::status::{StatusSnapshot, StatusSource};
+use ftld_device::volume::write_cache::{CacheView, CutCounts};
+use ftld_device::volume::{BlockMap, EventsView};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -170,7 +170,7 @@ fn classes_of_wear_are_named_after_their_bounds() {
         .iter()
         .find(|family| family.name == "ftld_block_erase_distribution_blocks")
         .unwrap();
-    let bounds = crate::volume::WEAR_BOUNDS
+    let bounds = ftld_device::volume::WEAR_BOUNDS
         .iter()
         .map(u32::to_string)
         .chain(["+Inf".into()]);
@@ -231,7 +231,7 @@ fn each_counter_of_requests_space_and_service_reaches_its_family() {
     view.host.ops[1].sizes[12] = 1;
     view.host.ops[1].bytes = 64 << 20;
     view.host.fua = 2;
-    view.service = crate::service_counters::ServiceView {
+    view.service = ftld_device::service_counters::ServiceView {
         http: [5, 0, 0, 1, 0],
         control: [3, 0, 0, 2, 0, 0],
         watchdog: 6,

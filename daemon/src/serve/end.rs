@@ -4,11 +4,12 @@
 //! that, the next mount recovers the flushed data.
 
 use super::served::Served;
-use crate::background::Background;
-use crate::failure::{Exit, Failure};
-use crate::transport::{Service, StopHow};
-use crate::volume::Volume;
-use crate::{notify, stack};
+use crate::notify;
+use ftld_device::background::Background;
+use ftld_device::stack;
+use ftld_device::transport::{Service, StopHow};
+use ftld_device::volume::Volume;
+use ftld_kit::failure::{Exit, Failure};
 use std::path::Path;
 
 /// Releases device, background work and image, in this order.
@@ -66,9 +67,9 @@ pub(super) fn close(volume: &Volume, image: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
-    use crate::instance::Dirs;
-    use crate::options::{DeviceArgs, DeviceOptions};
+    use ftld_device::config::Config;
+    use ftld_device::instance::Dirs;
+    use ftld_device::options::{DeviceArgs, DeviceOptions};
 
     #[test]
     fn a_daemon_that_ends_after_a_failure_says_so() {

@@ -3,10 +3,10 @@
 //! Invariants: a first start without the port that was asked for fails; the successor of a dead
 //! daemon serves its device meanwhile. Power failure does not matter here.
 
-use crate::config::{METRICS_DEFAULT, Metrics};
-use crate::failure::{Exit, Failure};
-use crate::instance::Instance;
 use crate::metrics::http;
+use ftld_device::config::{METRICS_DEFAULT, Metrics};
+use ftld_device::instance::Instance;
+use ftld_kit::failure::{Exit, Failure};
 use std::net::SocketAddr;
 
 /// Ports after the default one that are tried.

@@ -11,26 +11,28 @@ mod served;
 mod until_stop;
 
 use crate::activation::InheritedSockets;
-use crate::background::Background;
-use crate::config::Config;
-use crate::convert::to_u32;
-use crate::device::BlockDevice;
-use crate::failure::{Exit, Failure};
-use crate::faults::{Faults, Faulty};
-use crate::instance::{Dirs, Instance};
 use crate::live_page::PageState;
 use crate::metrics::hosts::Hosts;
 use crate::notify::TimeoutExtender;
-use crate::record::{NewRecording, Recorded, Recorder, head_of};
-use crate::service_counters::ServiceCounters;
-use crate::stall::ProgressSample;
-use crate::status::{InstanceInfo, StatusSource};
-use crate::target::Target;
-use crate::transport::nbd::{Listening, Tls};
-use crate::transport::{Context, Service, StopHow};
-use crate::volume::Volume;
-use crate::{control, detach, notify, output, stack, sys, transport};
+use crate::{control, detach, notify};
 use end::{close, end};
+use ftld_device::background::Background;
+use ftld_device::config::Config;
+use ftld_device::device::BlockDevice;
+use ftld_device::faults::{Faults, Faulty};
+use ftld_device::instance::{Dirs, Instance};
+use ftld_device::record::{NewRecording, Recorded, Recorder, head_of};
+use ftld_device::service_counters::ServiceCounters;
+use ftld_device::stall::ProgressSample;
+use ftld_device::status::{InstanceInfo, StatusSource};
+use ftld_device::target::Target;
+use ftld_device::transport::nbd::{Listening, Tls};
+use ftld_device::transport::{Context, Service, StopHow};
+use ftld_device::volume::Volume;
+use ftld_device::{stack, sys, transport};
+use ftld_kit::convert::to_u32;
+use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::output;
 use ftld_traces::recording::{Head, WriteCache};
 use metrics_port::Http;
 use nand_model::Profile;
@@ -46,13 +48,13 @@ use until_stop::{announce, run};
 
 /// Start options of a daemon.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct How {
+pub(crate) struct How {
     /// Requires an orphaned device of a killed daemon.
-    pub recover: bool,
+    pub(crate) recover: bool,
     /// Runs in the background once it is ready.
-    pub detached: bool,
+    pub(crate) detached: bool,
     /// The ready line is JSON.
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// Serves until a signal or command ends the device.
@@ -60,7 +62,7 @@ pub struct How {
 /// # Errors
 /// A step failed; the steps before it are undone, and the image is closed. A device kept for its
 /// next daemon is an error as well, with [`Exit::Quiesced`].
-pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
+pub(crate) fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
     leave_caller(how);
     let target = choose_target(config, dirs, how.recover)?;
     if let Some(record) = &config.record {

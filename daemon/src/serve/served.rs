@@ -3,15 +3,15 @@
 //! Invariants: reading it takes no request lock. Nothing here is stored, so power failure does not
 //! matter.
 
-use crate::failure::Failure;
-use crate::faults::Faults;
-use crate::inject::Kind;
 use crate::live_page::{PageSource, PageState};
-use crate::record::{Marked, Recorder, not_recorded};
-use crate::service_counters::ServiceCounters;
-use crate::status::{InstanceInfo, StatusSnapshot, StatusSource};
-use crate::transport::nbd::NbdStats;
-use crate::volume::{BlockMap, EventsView, Volume};
+use ftld_device::faults::Faults;
+use ftld_device::inject::Kind;
+use ftld_device::record::{Marked, Recorder, not_recorded};
+use ftld_device::service_counters::ServiceCounters;
+use ftld_device::status::{InstanceInfo, StatusSnapshot, StatusSource};
+use ftld_device::transport::nbd::NbdStats;
+use ftld_device::volume::{BlockMap, EventsView, Volume};
+use ftld_kit::failure::Failure;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use strum::EnumCount;

@@ -1,11 +1,11 @@
 //! The screen of `ftld top`: instances above, the selected one below.
 
 use super::screen::{Column, Instance, Screen};
-use crate::convert::whole;
 use crate::rates::{Latency, Rates, show_ns};
-use crate::size::show_size;
-use crate::status::{BlockState, Status};
-use crate::volume::Wear;
+use ftld_device::status::{BlockState, Status};
+use ftld_device::volume::Wear;
+use ftld_kit::convert::whole;
+use ftld_kit::size::show_size;
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Style, Stylize};

@@ -7,8 +7,8 @@ mod draw;
 mod screen;
 
 use crate::commands::Found;
-use crate::failure::Failure;
-use crate::instance::Dirs;
+use ftld_device::instance::Dirs;
+use ftld_kit::failure::Failure;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use screen::{Next, Screen};
 use std::io::IsTerminal;

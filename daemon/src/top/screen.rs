@@ -3,7 +3,7 @@
 use super::DELAYS;
 use crate::commands::Found;
 use crate::rates::Rates;
-use crate::status::BlockState;
+use ftld_device::status::BlockState;
 use ratatui::crossterm::event::{KeyCode, KeyModifiers};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -214,8 +214,8 @@ impl Screen {
 pub(super) mod tests {
     use super::*;
     use crate::rates::Latency;
-    use crate::status::Status;
-    use crate::volume::{BOUNDS_NS, Op};
+    use ftld_device::status::Status;
+    use ftld_device::volume::{BOUNDS_NS, Op};
     use nand_model::Cause;
 
     /// An instance that has served `requests` writes of 4 KiB by the second `at`.

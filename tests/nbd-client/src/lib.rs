@@ -3,6 +3,8 @@
 //! It repeats the numbers of the protocol on purpose: a mistake in the server's table must not be
 //! repeated by its test.
 
+#![allow(missing_docs, reason = "the names are those of the NBD protocol")]
+
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;

@@ -4,11 +4,11 @@
 //! devices alike.
 
 use super::{find_scheme, usage};
-use crate::failure::Failure;
-use crate::size::show_size;
 use crate::volume::striping;
 use ftl_core::Params;
 use ftl_core::schemes::{Layout, SCHEMES, Scheme};
+use ftld_kit::failure::Failure;
+use ftld_kit::size::show_size;
 use nand_model::{Capacity, Profile, Striping};
 
 /// Default over-provisioning in percent.
@@ -41,7 +41,7 @@ pub struct NewDevice {
     /// Shape of the flash and logical pages of each chip.
     pub layout: Layout,
     /// The stripes over several chips.
-    pub striping: Option<Striping>,
+    pub(crate) striping: Option<Striping>,
     /// Bytes the host sees.
     pub size: u64,
     /// Requested over-provisioning in percent.

@@ -1,7 +1,7 @@
 //! Options of a recording.
 
-use crate::failure::Failure;
 use crate::options::DeviceOptions;
+use ftld_kit::failure::Failure;
 use std::path::PathBuf;
 
 /// A recording.

@@ -1,12 +1,12 @@
 //! Options of the write cache, checked before anything is made.
 
-use crate::failure::Failure;
 use crate::options::DeviceOptions;
-use crate::size::{parse_size, show_size};
 use crate::sys;
 use crate::volume::write_cache::{
     CACHE_BYTES_MAX, CACHE_BYTES_MIN, CACHE_BYTES_STEP, CacheOptions, Model,
 };
+use ftld_kit::failure::Failure;
+use ftld_kit::size::{parse_size, show_size};
 use strum::VariantArray;
 
 /// Units that a cache may have, in bytes.

@@ -1,8 +1,8 @@
 //! A device whose requests meet the injected faults.
 
 use super::{Effect, Faults, RequestKind};
-use crate::convert::to_u64;
 use crate::device::{BlockDevice, Completion, DelayedCompletion, Flush, FlushOf, Layer};
+use ftld_kit::convert::to_u64;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! Faults of requests as commands: what they hit, for how many requests, with which effect.
 
-use crate::duration::parse_seconds;
-use crate::failure::Failure;
 use crate::inject::Kind;
-use crate::size::{parse_size, show_size};
 use clap::{Args, ValueEnum};
+use ftld_kit::duration::parse_seconds;
+use ftld_kit::failure::Failure;
+use ftld_kit::size::{parse_size, show_size};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::time::Duration;
@@ -18,13 +18,13 @@ const LONGEST: Duration = Duration::from_secs(3600);
 pub struct Hits {
     /// First byte of the requests that it hits, such as 4KiB [default: 0]
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
-    pub offset: Option<u64>,
+    pub(crate) offset: Option<u64>,
     /// Bytes from there on [default: up to the end of the device]
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
-    pub length: Option<u64>,
+    pub(crate) length: Option<u64>,
     /// This many requests, then the fault ends [default: until it is cleared]
     #[arg(long, value_name = "N")]
-    pub count: Option<u64>,
+    pub(crate) count: Option<u64>,
 }
 
 /// What happens to the data of a FLUSH that fails.
@@ -44,10 +44,10 @@ pub enum Then {
 pub struct FlushFails {
     /// This many FLUSHes, requests with FUA included [default: 1]
     #[arg(long, value_name = "N")]
-    pub count: Option<u64>,
+    pub(crate) count: Option<u64>,
     /// What happens to the data that they should have made durable
     #[arg(long, value_enum, default_value_t = Then::Kept)]
-    pub then: Then,
+    pub(crate) then: Then,
 }
 
 /// Requests that take longer.
@@ -56,11 +56,11 @@ pub struct FlushFails {
 pub struct Slow {
     /// Time that is added to every request, such as 50ms
     #[arg(long, value_name = "TIME", value_parser = seconds)]
-    pub extra: f64,
+    pub(crate) extra: f64,
     /// Which requests.
     #[command(flatten)]
     #[serde(flatten)]
-    pub hits: Hits,
+    pub(crate) hits: Hits,
 }
 
 /// Requests that wait.
@@ -69,11 +69,11 @@ pub struct Slow {
 pub struct Hang {
     /// Time from now on in which requests wait, such as 10s
     #[arg(long = "for", value_name = "TIME", value_parser = seconds)]
-    pub time: f64,
+    pub(crate) time: f64,
     /// Which requests.
     #[command(flatten)]
     #[serde(flatten)]
-    pub hits: Hits,
+    pub(crate) hits: Hits,
 }
 
 /// Faults that end.
@@ -83,7 +83,7 @@ pub struct Hang {
 pub struct Clear {
     /// Kind of fault [default: all faults of requests]
     #[arg(value_enum, value_name = "KIND")]
-    pub fault: Option<RequestKind>,
+    pub(crate) fault: Option<RequestKind>,
 }
 
 /// Kinds of faults of requests.
@@ -104,7 +104,7 @@ pub enum RequestKind {
 
 impl RequestKind {
     /// Returns the kind among all kinds of faults.
-    pub fn of_all(self) -> Kind {
+    pub(crate) fn of_all(self) -> Kind {
         match self {
             RequestKind::FlushFails => Kind::FlushFails,
             RequestKind::WriteErrors => Kind::WriteErrors,
@@ -115,7 +115,7 @@ impl RequestKind {
     }
 
     /// Returns the name on the command line.
-    pub fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         self.of_all().name().replace('_', "-")
     }
 }

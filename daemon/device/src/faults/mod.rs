@@ -14,11 +14,11 @@ mod undo;
 pub use device::Faulty;
 pub use kinds::{Clear, FlushFails, Hang, Hits, RequestFault, RequestKind, Slow, Then};
 
-use crate::convert::to_u64;
 use crate::device::BlockDevice;
-use crate::failure::Failure;
 use crate::inject::{Injected, Kind};
-use crate::output::counted;
+use ftld_kit::convert::to_u64;
+use ftld_kit::failure::Failure;
+use ftld_kit::output::counted;
 use parking_lot::{Condvar, Mutex};
 use serde_json::json;
 use std::ops::Range;

@@ -1,9 +1,9 @@
 //! Old contents of ranges that were changed since the last FLUSH, for a FLUSH that loses them.
 
 use super::Faults;
-use crate::convert::{to_u64, to_usize};
 use crate::device::{BlockDevice, Completion, FlushOf};
-use crate::failure::Failure;
+use ftld_kit::convert::{to_u64, to_usize};
+use ftld_kit::failure::Failure;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;

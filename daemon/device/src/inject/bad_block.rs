@@ -6,8 +6,8 @@
 use super::chance::{fresh_seed, sample};
 use super::injected::{drawn_by, list};
 use super::{BadBlock, Injected, Kind};
-use crate::convert::to_u64;
-use crate::failure::Failure;
+use ftld_kit::convert::to_u64;
+use ftld_kit::failure::Failure;
 use nand_model::{BlockFault, Chip, Fault, Pbn};
 use serde_json::json;
 
@@ -21,7 +21,11 @@ impl BadBlock {
             .collect()
     }
 
-    pub(super) fn apply(&self, chip: &mut Chip, before: u32) -> Result<Injected, Failure> {
+    /// Injects the fault into a chip.
+    ///
+    /// # Errors
+    /// The chip has no such block or page.
+    pub fn apply(&self, chip: &mut Chip, before: u32) -> Result<Injected, Failure> {
         let seed = self.seed.unwrap_or_else(fresh_seed);
         let blocks = match self.count {
             Some(count) => {

@@ -7,13 +7,17 @@ use super::bad_block::a_block;
 use super::chance::{fresh_seed, sample};
 use super::injected::{drawn_by, list};
 use super::{BitErrors, Injected, Kind};
-use crate::convert::to_u64;
-use crate::failure::{Exit, Failure};
+use ftld_kit::convert::to_u64;
+use ftld_kit::failure::{Exit, Failure};
 use nand_model::{Chip, NandError, Ppn};
 use serde_json::json;
 
 impl BitErrors {
-    pub(super) fn apply(&self, chip: &mut Chip, before: u32) -> Result<Injected, Failure> {
+    /// Injects the fault into a chip.
+    ///
+    /// # Errors
+    /// The chip has no such block or page.
+    pub fn apply(&self, chip: &mut Chip, before: u32) -> Result<Injected, Failure> {
         let seed = self.seed.unwrap_or_else(fresh_seed);
         if let Some(factor) = self.factor {
             return everywhere(chip, factor, seed);

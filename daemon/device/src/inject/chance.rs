@@ -3,8 +3,8 @@
 //! Invariants: the same seed makes the same choices. A named outcome draws too, so the choices after
 //! it stay the same.
 
-use crate::convert::{index, nanos, to_u64, to_usize};
-use crate::failure::Failure;
+use ftld_kit::convert::{index, nanos, to_u64, to_usize};
+use ftld_kit::failure::Failure;
 use nand_model::SplitMix;
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -44,12 +44,12 @@ pub enum Kind {
 
 impl Kind {
     /// Returns the index in a table with one entry per kind.
-    pub const fn index(self) -> usize {
+    pub(crate) const fn index(self) -> usize {
         self as usize
     }
 
     /// Returns the lower-case name, as in metric labels.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         self.into()
     }
 }
@@ -58,17 +58,17 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Injected {
     /// Kind of fault.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// Number of affected blocks or pages; otherwise 1.
-    pub count: u64,
+    pub(crate) count: u64,
     /// Human-readable text.
     pub text: String,
     /// Machine-readable result, with the random choices made.
     #[serde(flatten)]
-    pub facts: Value,
+    pub(crate) facts: Value,
     /// Seed of a power cut; among the facts of the answer.
     #[serde(skip)]
-    pub cut_seed: Option<u64>,
+    pub(crate) cut_seed: Option<u64>,
 }
 
 /// Choices of one shard.

@@ -20,8 +20,8 @@ mod tests;
 pub use injected::{Injected, Kind};
 pub use options::{BadBlock, BitErrors, PowerCut};
 
-use crate::failure::Failure;
 use crate::faults::{Clear, FaultCommand, FlushFails, Hang, Hits, Slow};
+use ftld_kit::failure::Failure;
 use nand_model::Chip;
 use serde::{Deserialize, Serialize};
 

@@ -3,12 +3,16 @@
 use super::chance::{choose, fresh_seed};
 use super::options::{ERASE_CUTS, PARTNER_CUTS, PROGRAM_CUTS};
 use super::{Injected, Kind, PowerCut};
-use crate::failure::Failure;
+use ftld_kit::failure::Failure;
 use nand_model::{Chip, Cut, SplitMix};
 use serde_json::json;
 
 impl PowerCut {
-    pub(super) fn apply(&self, chip: &mut Chip) -> Result<Injected, Failure> {
+    /// Injects the fault into a chip.
+    ///
+    /// # Errors
+    /// The chip has no such block or page.
+    pub fn apply(&self, chip: &mut Chip) -> Result<Injected, Failure> {
         let seed = self.seed.unwrap_or_else(fresh_seed);
         let injected = |text: String, facts| Injected {
             kind: Kind::PowerCut,

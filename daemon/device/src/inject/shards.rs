@@ -5,8 +5,8 @@
 
 use super::Injection;
 use super::chance::fresh_seed;
-use crate::convert::{index, to_u64};
-use crate::failure::Failure;
+use ftld_kit::convert::{index, to_u64};
+use ftld_kit::failure::Failure;
 
 impl Injection {
     /// Returns the blocks that it names, and the shard.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::failure::Exit;
+use ftld_kit::failure::Exit;
 use nand_model::{Cause, Pbn, Profile, store::MemStore};
 use serde_json::{Value, json};
 use strum::VariantArray;

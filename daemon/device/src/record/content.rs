@@ -1,9 +1,9 @@
 //! Initial content of a device: its mapped extents, read through the device.
 
 use super::{Recorder, errno};
-use crate::convert::{to_f64, to_u64, to_usize};
 use crate::device::BlockDevice;
-use crate::size::show_size;
+use ftld_kit::convert::{to_f64, to_u64, to_usize};
+use ftld_kit::size::show_size;
 use ftld_traces::recording::Kind;
 use std::io;
 use std::time::{Duration, Instant};

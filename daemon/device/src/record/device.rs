@@ -1,8 +1,8 @@
 //! A device whose requests are recorded.
 
 use super::{Begun, Recorder, errno};
-use crate::convert::to_u64;
 use crate::device::{BlockDevice, Completion, Flush, FlushOf, Layer};
+use ftld_kit::convert::to_u64;
 use ftld_traces::recording::Kind;
 use std::io;
 use std::sync::Arc;

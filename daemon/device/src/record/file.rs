@@ -1,10 +1,10 @@
 //! The file of a recording before it begins, and its head.
 
 use crate::device::BlockDevice;
-use crate::failure::Failure;
-use crate::output::unwritable;
-use crate::profile_file;
 use crate::stack;
+use ftld_kit::failure::Failure;
+use ftld_kit::output::unwritable;
+use ftld_kit::profile_file;
 use ftld_traces::recording::{Flash, Head};
 use nand_model::store::peek;
 use nand_model::{Capacity, Profile};

@@ -22,11 +22,12 @@ pub(crate) use file::RECORDED;
 pub use file::recorded_profile;
 pub use file::{NewRecording, head_of};
 
-use crate::convert::{nanos, to_u64};
 use crate::device::BlockDevice;
-use crate::failure::Failure;
-use crate::{path_json, transport};
-pub use ftld_traces::recording::MARK_MAX;
+use crate::transport;
+use ftld_kit::convert::{nanos, to_u64};
+use ftld_kit::failure::Failure;
+use ftld_kit::path_json;
+pub(crate) use ftld_traces::recording::MARK_MAX;
 use ftld_traces::recording::{DATA_MAX, Entry, Head, Kind, Moment};
 use order::{Order, Turn};
 use parking_lot::Mutex;
@@ -43,7 +44,7 @@ use std::time::Instant;
 use writer::Message;
 
 /// Most bytes of entries on their way into the file.
-pub const BYTES_MAX: u64 = 32 << 20;
+pub(crate) const BYTES_MAX: u64 = 32 << 20;
 
 /// State of a recording at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@
 
 use super::Shared;
 use super::order::Turn;
-use crate::failure::panic_text;
+use ftld_kit::failure::panic_text;
 use ftld_traces::recording::{Entry, Head, Writer};
 use std::collections::HashMap;
 use std::fs::File;

@@ -5,11 +5,11 @@
 
 use super::{Label, close_stores, ftl_failure, mount};
 use crate::aging::{Aged, Conditioned, ImageAge, overwrite};
-use crate::convert::{index, narrow, to_u64};
-use crate::failure::Failure;
 use crate::pages::PageIo;
 use crate::volume::Stripes;
 use ftl_core::{Ftl, FtlError, Lpn};
+use ftld_kit::convert::{index, narrow, to_u64};
+use ftld_kit::failure::Failure;
 use nand_model::store::FileStore;
 use nand_model::{Nanos, SplitMix};
 use std::io;

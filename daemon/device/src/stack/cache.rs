@@ -4,14 +4,14 @@
 //! request, or they stay in the area and reads find them. An area without a use is removed, so that
 //! any build opens the image.
 
-use crate::convert::{to_u64, to_usize};
-use crate::failure::{Exit, Failure};
-use crate::size::show_size;
 use crate::volume::write_cache::{
     CacheOptions, CutCounts, Loaded, Lost, Opening, Pending, Shape, WriteCache,
 };
 use crate::volume::{Volume, shard_text};
 use ftl_core::FtlError;
+use ftld_kit::convert::{to_u64, to_usize};
+use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::size::show_size;
 use nand_model::{CacheArea, CacheSection};
 use std::io;
 use std::path::Path;

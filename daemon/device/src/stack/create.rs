@@ -7,12 +7,12 @@ use super::unfinished::{Unfinished, folder_of, name_image, sync_folder};
 use super::{Label, age, close_stores, factory_seed, image_failure, refuse_order};
 use crate::aging::{Conditioned, ImageAge};
 use crate::config::{Config, NewDevice, usage};
-use crate::convert::index;
-use crate::failure::Failure;
 use crate::flash_device::FlashDevice;
-use crate::size::show_size;
 use ftl_core::schemes::{Layout, Scheme};
 use ftl_core::{FtlConfig, FtlError, RamReport, add_ram};
+use ftld_kit::convert::index;
+use ftld_kit::failure::Failure;
+use ftld_kit::size::show_size;
 use nand_model::store::FileStore;
 use nand_model::{ImageError, ImageSpec, Striping};
 use std::path::Path;
@@ -66,7 +66,7 @@ impl Made {
 ///
 /// # Errors
 /// The image exists, no device fits the configuration, or the host refuses to write it.
-pub fn create(config: &Config) -> Result<Made, Failure> {
+pub(crate) fn create(config: &Config) -> Result<Made, Failure> {
     create_aged(config, None, &mut |_| ())
 }
 

@@ -4,12 +4,12 @@
 //! failure does not matter.
 
 use crate::config::{Config, ImageRequirements, find_scheme};
-use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
-use crate::profile_file;
-use crate::size::show_size;
 use ftl_core::Params;
 use ftl_core::schemes::Scheme;
+use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::profile_file;
+use ftld_kit::size::show_size;
 use nand_model::{ImageInfo, Profile};
 use std::path::Path;
 
@@ -19,8 +19,11 @@ const OP_KEY: &str = "image.op_percent";
 
 /// Creation parameters of an image.
 pub struct Label {
+    /// The scheme.
     pub scheme: &'static Scheme,
+    /// Its parameters.
     pub params: Params,
+    /// Over-provisioning, percent of the logical size.
     pub op_percent: Option<f64>,
 }
 

@@ -13,19 +13,19 @@ mod unfinished;
 
 pub use cache::damaged as damaged_cache;
 pub use cache::{CacheUse, boot_id};
+pub(crate) use create::create;
 pub use create::create_aged;
-pub use create::{Made, create};
 pub use label::{Label, fits, read_label};
 
 use crate::config::{Config, ImageRequirements, Latency};
-use crate::convert::{index, to_f64, to_u64};
-use crate::failure::{Exit, Failure};
-use crate::private_lock::is_open_to_others;
-use crate::size::show_size;
 use crate::volume::write_cache::{CacheOptions, Opening};
 use crate::volume::{Durable, MountedChip, Volume, VolumeOptions, shard_text};
 use cache::Image;
 use ftl_core::{Ftl, FtlConfig, FtlError, Start};
+use ftld_kit::convert::{index, to_f64, to_u64};
+use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::private_lock::is_open_to_others;
+use ftld_kit::size::show_size;
 use label::contradiction;
 use long_start::{LongStart, REPORT_EVERY};
 use nand_model::store::{Access, AnyStore, FileStore, SyncHandle, peek};

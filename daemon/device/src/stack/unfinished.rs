@@ -4,7 +4,7 @@
 //! that, a file `.IMAGE.new-...` is left, which a later start removes.
 
 use super::image_failure;
-use crate::failure::Failure;
+use ftld_kit::failure::Failure;
 use nand_model::ImageError;
 use std::ffi::OsString;
 use std::io;
@@ -24,6 +24,7 @@ impl Unfinished {
         Unfinished(unfinished_name(image))
     }
 
+    /// Returns the temporary name.
     pub fn path(&self) -> &Path {
         &self.0
     }

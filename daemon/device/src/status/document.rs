@@ -6,10 +6,10 @@
 use crate::by_name::ByName;
 use crate::counters::{Operations, SchemeCounters};
 use crate::inject::Kind;
-use crate::path_json::ImagePath;
 use crate::record::RecordingView;
 use crate::volume::write_cache::CacheView;
 use crate::volume::{BOUNDS_NS, LastWrite, Op, OpView, Wear};
+use ftld_kit::path_json::ImagePath;
 use nand_model::Cause;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -101,7 +101,7 @@ pub struct Status {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shard {
     /// Flash page reads.
-    pub reads: u64,
+    pub(crate) reads: u64,
     /// Flash page programs.
     pub programs: u64,
     /// Block erases.
@@ -109,13 +109,13 @@ pub struct Shard {
     /// Free blocks.
     pub free_blocks: u32,
     /// Pages with valid content of any kind.
-    pub valid_pages: u64,
+    pub(crate) valid_pages: u64,
     /// Mean erases of the good blocks.
-    pub erases_mean: f64,
+    pub(crate) erases_mean: f64,
     /// Erases that the store accepts before it needs a sync.
-    pub erase_credit: u32,
+    pub(crate) erase_credit: u32,
     /// Bytes in its part of the write cache that are not on the flash yet.
-    pub write_cache_dirty_bytes: u64,
+    pub(crate) write_cache_dirty_bytes: u64,
 }
 
 /// A pause: requests wait as intended.
@@ -133,28 +133,28 @@ pub struct Pause {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Seconds since it was taken.
-    pub age_seconds: f64,
+    pub(crate) age_seconds: f64,
     /// Bytes written by the host at that moment.
-    pub host_written_bytes: u64,
+    pub(crate) host_written_bytes: u64,
     /// Emulated time, ns.
-    pub emulated_ns: u64,
+    pub(crate) emulated_ns: u64,
     /// Newest extent that the host wrote; `None` before the first.
-    pub last_write: Option<LastWrite>,
+    pub(crate) last_write: Option<LastWrite>,
     /// Streams of the scheme.
-    pub streams: Vec<Stream>,
+    pub(crate) streams: Vec<Stream>,
 }
 
 /// Programs of a stream since the image was opened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Stream {
+pub(crate) struct Stream {
     /// Kind of its pages.
-    pub kind: String,
+    pub(crate) kind: String,
     /// Number among the streams of its kind; 0 if there is only one.
-    pub number: u8,
+    pub(crate) number: u8,
     /// Pages programmed, with padding.
-    pub pages: u64,
+    pub(crate) pages: u64,
     /// Block of the last program; `None` before the first.
-    pub block: Option<u32>,
+    pub(crate) block: Option<u32>,
 }
 
 /// State of a block.
@@ -204,13 +204,13 @@ pub struct SchemeStatus {
     /// Those that read no flash.
     pub hits_write: u64,
     /// Logical pages that hold data.
-    pub mapped_pages: u64,
+    pub(crate) mapped_pages: u64,
     /// Physical pages with valid content of any kind.
-    pub valid_pages: u64,
+    pub(crate) valid_pages: u64,
     /// Free blocks that GC maintains.
-    pub free_threshold_blocks: u32,
+    pub(crate) free_threshold_blocks: u32,
     /// Erases that the store accepts before it needs a sync.
-    pub erase_credit: u32,
+    pub(crate) erase_credit: u32,
     /// The mount of this start.
     pub mount: Mount,
 }
@@ -232,7 +232,7 @@ pub struct Mount {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MountStep {
     /// Its name.
-    pub step: String,
+    pub(crate) step: String,
     /// Emulated duration, ns.
     pub nanoseconds: u64,
 }
@@ -241,13 +241,13 @@ pub struct MountStep {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RamPart {
     /// Its name.
-    pub part: String,
+    pub(crate) part: String,
     /// Entries.
-    pub entries: u64,
+    pub(crate) entries: u64,
     /// Bytes by the paper's count.
-    pub paper_bytes: u64,
+    pub(crate) paper_bytes: u64,
     /// Bytes allocated.
-    pub allocated_bytes: u64,
+    pub(crate) allocated_bytes: u64,
 }
 
 impl Status {

@@ -7,9 +7,9 @@ use super::document::{
 };
 use crate::config::verify_name;
 use crate::counters::{Operations, SchemeCounters};
-use crate::path_json::ImagePath;
 use crate::volume::{BOUNDS_NS, FlashSnapshot, Paused, WritesFailing};
 use ftl_core::{MountReport, RamEntry, StreamView};
+use ftld_kit::path_json::ImagePath;
 use nand_model::{Cause, Pbn};
 use strum::EnumCount;
 

@@ -2,13 +2,10 @@ use super::*;
 use crate::fresh_status::fresh;
 use crate::volume::write_cache::{CacheView, CutCounts, Model};
 use crate::volume::{LastWrite, Wear};
-use ftl_core::{
-    BlockCounts, Lookups, MountReport, RamEntry, RamPart, SchemeStats, StreamKind, StreamView,
-};
-use nand_model::{Counters, Pbn};
+use ftl_core::{BlockCounts, Lookups, MountReport, SchemeStats, StreamKind, StreamView};
+use nand_model::Pbn;
 use serde_json::{Value, json};
 use std::os::unix::ffi::OsStringExt;
-use std::time::Instant;
 use strum::VariantArray;
 
 /// Returns an instance of two shards with a different figure in every field.

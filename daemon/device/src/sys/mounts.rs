@@ -26,15 +26,15 @@ const SYSTEM: [&str; 7] = ["/", "/dev", "/etc", "/proc", "/run", "/sys", "/usr"]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
     /// `major:minor` of the file system. Some file systems (btrfs) have one of their own.
-    pub device: String,
+    pub(crate) device: String,
     /// Mount point.
     pub path: PathBuf,
     /// What was mounted: the device's node for a disk.
-    pub source: String,
+    pub(crate) source: String,
     /// Whether it is unmounted with an original elsewhere.
-    pub follows: bool,
+    pub(crate) follows: bool,
     /// Whether mounts on it propagate to others.
-    pub shared: bool,
+    pub(crate) shared: bool,
 }
 
 /// Reads a `mountinfo` file. A mount point's name that is no UTF-8 is garbled.
@@ -58,7 +58,7 @@ pub fn read(table: &Path) -> io::Result<Vec<Mount>> {
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`, or where unmounting is forbidden.
-pub fn own_namespace(paths: &[PathBuf]) -> io::Result<Vec<File>> {
+pub(crate) fn own_namespace(paths: &[PathBuf]) -> io::Result<Vec<File>> {
     let kept = with_targets(paths);
     let in_use_outside = kept.iter().filter_map(|path| pin(path)).collect();
     match nix::sched::unshare(CloneFlags::CLONE_NEWNS) {

@@ -5,7 +5,7 @@ mod nbd_uri;
 pub use nbd_uri::SOCKET_PATH_MAX;
 pub use nbd_uri::{Endpoint, NbdUri, UriError};
 
-use crate::failure::Failure;
+use ftld_kit::failure::Failure;
 use std::fmt;
 use std::net::IpAddr;
 

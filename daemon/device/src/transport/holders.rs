@@ -18,7 +18,7 @@ pub struct Users {
     pub waiting_for: Vec<String>,
     /// Shell commands that release the device, in this order. Processes have none.
     #[serde(default)]
-    pub release: Vec<String>,
+    pub(crate) release: Vec<String>,
 }
 
 impl Users {
@@ -48,13 +48,13 @@ impl fmt::Display for Users {
 
 /// Returns the users of `/dev/NAME`, and of all that is stacked on it: partitions, device mapper
 /// (LVM, LUKS), md, bcache and loop devices, files on its file systems included.
-pub fn of(name: &str) -> Users {
+pub(crate) fn of(name: &str) -> Users {
     host::Host::at("/").users_of(name)
 }
 
 /// Returns the users of a device that is being served: it can be opened, which also detects claims
 /// of the kernel.
-pub fn of_live(name: &str) -> Users {
+pub(crate) fn of_live(name: &str) -> Users {
     match exclude(name) {
         Ok(excluded) => excluded.err().unwrap_or_default(),
         Err(error)
@@ -74,7 +74,7 @@ pub fn of_live(name: &str) -> Users {
 ///
 /// # Errors
 /// The device file cannot be opened, for another reason than being in use.
-pub fn exclude(name: &str) -> io::Result<Result<File, Users>> {
+pub(crate) fn exclude(name: &str) -> io::Result<Result<File, Users>> {
     let users = of(name);
     if !users.is_empty() {
         return Ok(Err(users));

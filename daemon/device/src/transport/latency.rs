@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Delayed completions, earliest first; those due at the same instant leave in order of insertion.
-pub struct DelayQueue<T> {
+pub(crate) struct DelayQueue<T> {
     heap: BinaryHeap<Reverse<Held<T>>>,
     pushed: u64,
 }
@@ -63,7 +63,7 @@ impl<T> Default for DelayQueue<T> {
 
 impl<T> DelayQueue<T> {
     /// Delays `what` until `hold` is due.
-    pub fn push(&mut self, hold: DelayedCompletion, what: T) {
+    pub(crate) fn push(&mut self, hold: DelayedCompletion, what: T) {
         self.heap.push(Reverse(Held {
             hold,
             number: self.pushed,
@@ -73,12 +73,12 @@ impl<T> DelayQueue<T> {
     }
 
     /// Returns the due time of the first completion.
-    pub fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse(held)| held.hold.due())
     }
 
     /// Removes and returns the first completion, due or not; its request ends here.
-    pub fn pop(&mut self) -> Option<T> {
+    pub(crate) fn pop(&mut self) -> Option<T> {
         let Reverse(first) = self.heap.pop()?;
         debug_assert!(
             self.next_due().is_none_or(|next| first.hold.due() <= next),
@@ -88,7 +88,8 @@ impl<T> DelayQueue<T> {
     }
 
     /// Removes and returns the first completion, if it is due.
-    pub fn pop_due(&mut self, now: Instant) -> Option<T> {
+    #[cfg(any(test, feature = "ublk"))]
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<T> {
         if self.next_due()? <= now {
             self.pop()
         } else {
@@ -97,19 +98,19 @@ impl<T> DelayQueue<T> {
     }
 
     /// Returns the number of delayed completions.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.heap.len()
     }
 
     /// Returns whether no completion is delayed.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 }
 
 /// A timer that becomes readable when it expires, until it is set again.
 #[derive(Debug)]
-pub struct CompletionTimer {
+pub(crate) struct CompletionTimer {
     timer: TimerFd,
     set: Option<Instant>,
 }
@@ -119,7 +120,7 @@ impl CompletionTimer {
     ///
     /// # Errors
     /// The kernel cannot create the timer.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         Ok(CompletionTimer {
             timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?,
@@ -131,7 +132,7 @@ impl CompletionTimer {
     ///
     /// # Errors
     /// The kernel refuses to set the timer.
-    pub fn set(&mut self, due: Instant) -> io::Result<()> {
+    pub(crate) fn set(&mut self, due: Instant) -> io::Result<()> {
         if self.set == Some(due) {
             return Ok(());
         }
@@ -148,7 +149,7 @@ impl CompletionTimer {
     }
 
     /// Records that the timer expired: from now on, even the same instant sets it again.
-    pub fn went_off(&mut self) {
+    pub(crate) fn went_off(&mut self) {
         self.set = None;
     }
 }

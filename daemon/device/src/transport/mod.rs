@@ -2,7 +2,7 @@
 //! [`BlockDevice`](crate::device::BlockDevice).
 
 pub mod holders;
-pub mod latency;
+pub(crate) mod latency;
 pub mod nbd;
 mod service;
 #[cfg(feature = "ublk")]
@@ -17,7 +17,7 @@ use crate::volume::Queue;
 use std::io;
 
 /// Returns the errno that a client receives for an error; every transport uses this table.
-pub fn errno(error: &io::Error) -> i32 {
+pub(crate) fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(match error.kind() {
         io::ErrorKind::InvalidInput => libc::EINVAL,
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => libc::EPERM,

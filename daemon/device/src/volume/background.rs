@@ -12,7 +12,7 @@ use super::unlocked::{NO_DATA, WELL};
 use super::watch::{BlockMap, EventsView};
 use super::write_cache::WriteCache;
 use super::{EIO, Idle, Volume, WATCHED, sums};
-use crate::convert::millis;
+use ftld_kit::convert::millis;
 use nand_model::Store;
 use nand_model::store::AnyStore;
 use std::io;
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 impl Volume {
     /// Returns the time since the last request ended; zero while requests are in flight.
-    pub fn idle_time(&self) -> Duration {
+    pub(crate) fn idle_time(&self) -> Duration {
         let last = Duration::from_millis(self.unlocked.last_request_ms.load(Relaxed));
         if self.unlocked.counters.depth() > 0 {
             return Duration::ZERO;

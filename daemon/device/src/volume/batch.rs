@@ -11,9 +11,9 @@ use super::Volume;
 use super::host::Op;
 use super::locked::Core;
 use super::request::Request;
-use crate::convert::{index, narrow, to_u64};
 use crate::device::{BlockDevice, Completion};
 use ftl_core::{FtlError, Lpn};
+use ftld_kit::convert::{index, narrow, to_u64};
 use nand_model::{Nanos, SHARDS_MAX};
 use std::io;
 

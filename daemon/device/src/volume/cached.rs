@@ -10,8 +10,8 @@ use super::unlocked::WELL;
 use super::write_cache::{CutCounts, Reason, WriteCache};
 use super::{Core, EIO, Volume};
 use crate::device::{BlockDevice, FlushOf};
-use crate::size::show_size;
 use ftl_core::FtlError;
+use ftld_kit::size::show_size;
 use nand_model::{Nanos, atomic_bytes};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,7 +23,7 @@ const AGED_RUNS: u32 = 64;
 impl Volume {
     /// Gives shards a write cache: one for each, or `None` where there is none. Called before the
     /// first request.
-    pub fn set_caches(&mut self, caches: Vec<Option<WriteCache>>) {
+    pub(crate) fn set_caches(&mut self, caches: Vec<Option<WriteCache>>) {
         assert_eq!(caches.len(), self.shards.len(), "a place for each shard");
         for (shard, cache) in self.shards.iter_mut().zip(caches) {
             let Some(cache) = cache else { continue };
@@ -43,7 +43,7 @@ impl Volume {
     }
 
     /// Takes the caches away: later requests go to the flash. Called before the first request.
-    pub fn take_caches(&mut self) {
+    pub(crate) fn take_caches(&mut self) {
         self.shape.unit_bytes = atomic_bytes(self.shape.page_bytes);
         self.shape.write_bytes = self.shape.extent_bytes;
         for shard in &mut self.shards {
@@ -57,7 +57,7 @@ impl Volume {
     ///
     /// # Errors
     /// The host cannot write or sync the area.
-    pub fn keep_caches(&mut self, refused: &[usize]) -> io::Result<()> {
+    pub(crate) fn keep_caches(&mut self, refused: &[usize]) -> io::Result<()> {
         for (number, shard) in self.shards.iter_mut().enumerate() {
             if refused.contains(&number) {
                 continue;
@@ -77,7 +77,7 @@ impl Volume {
     }
 
     /// Records the outcome of a power cut or host crash that this start found, by shard.
-    pub fn set_last_cut(&mut self, counts: &[Option<CutCounts>]) {
+    pub(crate) fn set_last_cut(&mut self, counts: &[Option<CutCounts>]) {
         for (shard, counts) in self.shards.iter_mut().zip(counts) {
             if let (Some(core), Some(counts)) = (shard.get_mut(), *counts) {
                 core.last_cache.last_cut = counts;
@@ -215,7 +215,7 @@ impl Volume {
     }
 
     /// Returns whether there is a write cache.
-    pub fn has_cache(&self) -> bool {
+    pub(crate) fn has_cache(&self) -> bool {
         self.shards.iter().any(|shard| shard.has_cache)
     }
 
@@ -228,7 +228,7 @@ impl Volume {
     /// Sets whether the kernel sends no FLUSH and no FUA, because it was told that the device has no
     /// volatile cache: then every change is durable before its acknowledgement. What was
     /// acknowledged before becomes durable at once.
-    pub fn set_write_through(&self, on: bool) {
+    pub(crate) fn set_write_through(&self, on: bool) {
         let is_new = self.unlocked.write_through.swap(on, Relaxed) != on;
         if is_new {
             tracing::info!(
@@ -339,7 +339,7 @@ impl Volume {
     ///
     /// # Errors
     /// The volume failed meanwhile.
-    pub fn replay_cache(&self) -> io::Result<Vec<(usize, FtlError)>> {
+    pub(crate) fn replay_cache(&self) -> io::Result<Vec<(usize, FtlError)>> {
         let (mut marks, mut refused) = (Vec::new(), Vec::new());
         for (number, shard) in self.shards.iter().enumerate() {
             if !shard.has_cache {

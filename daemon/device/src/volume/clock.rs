@@ -7,7 +7,7 @@
 //! request therefore starts at the wall clock, or when the host's queue, at its actual depth, would
 //! have had room.
 
-use crate::convert::{nanos, to_u64, to_usize};
+use ftld_kit::convert::{nanos, to_u64, to_usize};
 use nand_model::Nanos;
 use std::time::{Duration, Instant};
 

@@ -7,10 +7,10 @@ use super::Volume;
 use super::pause_gate::{PAUSE_MAX, Paused, Step};
 use super::unlocked::NO_POWER;
 use super::write_cache::{Outcome, WriteCache};
-use crate::convert::to_u32;
-use crate::failure::{Exit, Failure};
 use crate::inject::{Injected, Injection, Kind};
 use ftl_core::Event;
+use ftld_kit::convert::to_u32;
+use ftld_kit::failure::{Exit, Failure};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -157,7 +157,7 @@ impl Volume {
     ///
     /// # Errors
     /// The device is not paused, so the answer would be old at once.
-    pub fn cache_outcome(&self, seed: Option<u64>) -> Result<Option<Outcome>, Failure> {
+    pub(crate) fn cache_outcome(&self, seed: Option<u64>) -> Result<Option<Outcome>, Failure> {
         let mut outcomes = Vec::new();
         for (number, shard) in (0u64..).zip(&self.shards) {
             let guard = shard.lock();

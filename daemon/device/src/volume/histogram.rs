@@ -43,7 +43,7 @@ pub struct HistogramView {
 impl Histogram {
     /// Adds one sample.
     #[inline]
-    pub fn record(&self, ns: u64) {
+    pub(crate) fn record(&self, ns: u64) {
         let bucket = BOUNDS_NS
             .iter()
             .position(|&bound| ns <= bound)
@@ -58,7 +58,7 @@ impl Histogram {
 
     /// Returns the current counts. A sample recorded meanwhile may be in the sum and not in a
     /// bucket, or the other way round.
-    pub fn view(&self) -> HistogramView {
+    pub(crate) fn view(&self) -> HistogramView {
         let mut view = HistogramView {
             sum_ns: self.sum_ns.load(Relaxed),
             ..HistogramView::default()
@@ -68,13 +68,6 @@ impl Histogram {
             .zip(&self.counts)
             .for_each(|(to, from)| *to = from.load(Relaxed));
         view
-    }
-}
-
-impl HistogramView {
-    /// Returns the number of samples in all buckets.
-    pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
     }
 }
 
@@ -98,7 +91,10 @@ mod tests {
             ),
             (2, 1, 1, 1)
         );
-        assert_eq!((view.count(), view.sum_ns), (5, 20_000_050_002));
+        assert_eq!(
+            (view.counts.iter().sum::<u64>(), view.sum_ns),
+            (5, 20_000_050_002)
+        );
         assert!(BOUNDS_NS.is_sorted());
     }
 }

@@ -139,9 +139,9 @@ pub struct OpView {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
     /// Requests without an answer yet.
-    pub in_flight: u64,
+    pub(crate) in_flight: u64,
     /// Requests answered so far, successful or failed.
-    pub answered: u64,
+    pub(crate) answered: u64,
 }
 
 /// Counters of all operations at one moment, in the order of [`Op`].
@@ -193,7 +193,7 @@ impl HostCounters {
     }
 
     /// Returns the current counters.
-    pub fn view(&self) -> HostView {
+    pub(crate) fn view(&self) -> HostView {
         let mut view = HostView {
             fua: self.fua.load(Relaxed),
             reads_repeated: self.reads_repeated.load(Relaxed),

@@ -8,10 +8,10 @@ use super::batch::Batch;
 use super::clock::Clock;
 use super::snapshot::{LastWrite, Wear, WearScan};
 use super::write_cache::{CacheView, WriteCache};
-use crate::convert::{narrow, to_u32, to_u64};
 use crate::device::Extent;
 use crate::pages::PageIo;
 use ftl_core::{DeferredRead, Ftl, FtlError, Lpn};
+use ftld_kit::convert::{narrow, to_u32, to_u64};
 use nand_model::{Nanos, Store};
 
 pub(super) struct Core {

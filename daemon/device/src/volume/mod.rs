@@ -38,11 +38,11 @@ pub use pause_gate::{PAUSE_DEFAULT, PAUSE_MAX, Paused, Step};
 pub use snapshot::{FlashSnapshot, LastWrite, WEAR_BOUNDS, Wear};
 pub use watch::{BlockMap, CELLS_MAX, Cell, EventsView, UseCounts};
 
-use crate::convert::to_u32;
-use crate::failure::panic_text;
 use crate::pages::extent_bytes;
 use clock::Clock;
 use ftl_core::{Ftl, FtlError};
+use ftld_kit::convert::to_u32;
+use ftld_kit::failure::panic_text;
 use locked::Core;
 use nand_model::store::AnyStore;
 use nand_model::{Store, Striping, atomic_bytes};
@@ -171,11 +171,11 @@ pub struct Volume {
 }
 
 /// A mounted chip of a device.
-pub struct MountedChip {
+pub(crate) struct MountedChip {
     /// The scheme on the chip.
-    pub ftl: Box<dyn Ftl>,
+    pub(crate) ftl: Box<dyn Ftl>,
     /// Durability of its store; `None` for a store in memory.
-    pub durable: Option<Arc<dyn Durable>>,
+    pub(crate) durable: Option<Arc<dyn Durable>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -217,7 +217,7 @@ impl Volume {
     /// # Panics
     /// If a scheme has fewer pages than its part of `options.size` needs, or the chips differ in
     /// their shape.
-    pub fn sharded(
+    pub(crate) fn sharded(
         chips: Vec<MountedChip>,
         striping: Option<Striping>,
         options: VolumeOptions,

@@ -26,12 +26,12 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paused {
     /// Time until the pause ends by itself.
-    pub left: Duration,
+    pub(crate) left: Duration,
     /// Whether a step is in progress.
-    pub stepping: bool,
+    pub(crate) stepping: bool,
     /// How often the device was let run: ends of pauses, and steps. Equal at two moments of a
     /// pause, it was paused between them.
-    pub runs: u64,
+    pub(crate) runs: u64,
 }
 
 /// Gate that every extent passes; closed during a pause.

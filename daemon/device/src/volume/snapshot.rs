@@ -2,8 +2,8 @@
 
 use super::locked::Core;
 use super::write_cache::CacheView;
-use crate::convert::{sum_to_f64, to_f64, to_u32};
 use ftl_core::{EventKind, EventTotals, Ftl, GcPageClasses, RamReport, SchemeStats, StreamView};
+use ftld_kit::convert::{sum_to_f64, to_f64, to_u32};
 use nand_model::{Bad, Counters, Nanos, Pbn, Store};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
@@ -23,9 +23,9 @@ pub struct FlashSnapshot {
     /// Emulated time. It advances faster than the wall clock if the host is faster than the flash.
     pub emulated_ns: Nanos,
     /// Newest extent that the host wrote; `None` before the first.
-    pub last_write: Option<LastWrite>,
+    pub(crate) last_write: Option<LastWrite>,
     /// Programs of every stream since the image was opened.
-    pub streams: Vec<StreamView>,
+    pub(crate) streams: Vec<StreamView>,
     /// Flash operations by cause since the image was opened.
     pub counters: Counters,
     /// The scheme's own counters and gauges.
@@ -39,7 +39,7 @@ pub struct FlashSnapshot {
     /// Erase counts of all good blocks, from the last complete scan.
     pub wear: Wear,
     /// Erases that the store accepts before it needs a sync; `u32::MAX` if it needs none.
-    pub erase_credit: u32,
+    pub(crate) erase_credit: u32,
     /// Blocks due for refresh.
     pub blocks_to_refresh: u32,
     /// All blocks.
@@ -53,11 +53,11 @@ pub struct FlashSnapshot {
 pub struct LastWrite {
     /// Emulated time at which it started. Not in the status.
     #[serde(skip)]
-    pub at: Nanos,
+    pub(crate) at: Nanos,
     /// First byte.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// Number of bytes.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Wear distribution and bad blocks.

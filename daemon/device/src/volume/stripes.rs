@@ -5,8 +5,8 @@
 //! and whole extents, so that a scheme sees writes of whole blocks as without shards. A range of the
 //! device is one range of each shard.
 
-use crate::convert::{to_u64, to_usize};
 use crate::pages::{extent_bytes, extent_end};
+use ftld_kit::convert::{to_u64, to_usize};
 use nand_model::{Geometry, Striping};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -22,6 +22,7 @@ pub struct Stripes {
 /// A part of a request, in one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
+    /// The shard.
     pub shard: usize,
     /// First byte in the shard.
     pub at: u64,
@@ -42,6 +43,7 @@ pub fn striping(geometry: &Geometry, count: u32) -> Option<Striping> {
 }
 
 impl Stripes {
+    /// Returns the stripes of so many shards.
     pub fn new(shards: usize, striping: Option<Striping>) -> Stripes {
         let bytes = striping.map_or(u64::MAX, |striping| striping.stripe_bytes);
         assert!(

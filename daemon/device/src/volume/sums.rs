@@ -4,8 +4,8 @@ use super::shard::Shard;
 use super::snapshot::{FlashSnapshot, Wear};
 use super::watch::BlockMap;
 use super::write_cache::{CacheView, CutCounts, Outcome};
-use crate::convert::to_f64;
 use ftl_core::{add_ram, add_streams};
+use ftld_kit::convert::to_f64;
 use std::sync::Arc;
 
 /// Returns the sum of what the shards have published.

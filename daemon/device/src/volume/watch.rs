@@ -1,8 +1,8 @@
 //! Block map and newest events of a volume, for the live page. The background thread updates them
 //! in slices under the request lock, and only while a client watches.
 
-use crate::convert::{index, narrow, to_u32, to_u64};
 use ftl_core::{BlockUse, Event, Ftl};
+use ftld_kit::convert::{index, narrow, to_u32, to_u64};
 use nand_model::Pbn;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -2,10 +2,10 @@
 
 use super::outcome::Outcome;
 use super::rows;
-use crate::convert::to_u64;
-use crate::failure::{Exit, Failure};
-use crate::output::unwritable;
 use crate::replay::{Job, Provenance};
+use ftld_kit::convert::to_u64;
+use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::output::unwritable;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::collections::HashSet;

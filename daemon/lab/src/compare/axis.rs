@@ -1,6 +1,6 @@
 //! Axes of a plot: linear from 0, or logarithmic where the values span a large factor.
 
-use crate::convert::{to_f64, to_u64};
+use ftld_kit::convert::{to_f64, to_u64};
 
 /// Ratio of the largest to the smallest positive value above which an axis is logarithmic.
 const LOG_SPAN: f64 = 20.0;

@@ -5,9 +5,9 @@
 use super::axis::{Axis, percent};
 use super::colours::class_of;
 use super::svg::{Anchor, Area, label, line, path, svg, text_width};
-use crate::convert::{to_f64, to_u64};
-use crate::quote::escaped;
 use crate::statistics::Estimate;
+use ftld_kit::convert::{to_f64, to_u64};
+use ftld_kit::quote::escaped;
 use nand_model::Cause;
 
 /// Least width of a chart.

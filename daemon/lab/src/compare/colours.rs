@@ -1,7 +1,7 @@
 //! Colours of the page: one per cause, the same as on a device's live page, and the scale of the
 //! heat maps. Schemes have no colour: labels and positions tell them apart.
 
-use crate::convert::{to_f64, to_u64};
+use ftld_kit::convert::{to_f64, to_u64};
 use nand_model::Cause;
 
 /// An sRGB colour.

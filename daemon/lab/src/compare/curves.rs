@@ -3,8 +3,8 @@
 
 use super::axis::{Axis, percent};
 use super::svg::{Anchor, Area, label, path, svg};
-use crate::convert::{to_f64, to_u64};
-use crate::quote::escaped;
+use ftld_kit::convert::{to_f64, to_u64};
+use ftld_kit::quote::escaped;
 
 const COLUMNS: usize = 4;
 const LEFT: f64 = 58.0;

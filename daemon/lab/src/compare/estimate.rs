@@ -5,11 +5,11 @@
 //! its kind; what it did not do is counted in full, steady state at its limit. So the time is an
 //! upper estimate where steady state comes earlier, and the memory is that of the short run.
 
-use crate::convert::{to_f64, to_u64, whole};
-use crate::failure::Failure;
-use crate::output::print;
 use crate::replay::{self, Job, Sample};
-use crate::size::show_size;
+use ftld_kit::convert::{to_f64, to_u64, whole};
+use ftld_kit::failure::Failure;
+use ftld_kit::output::print;
+use ftld_kit::size::show_size;
 use serde_json::json;
 use std::collections::BTreeMap;
 

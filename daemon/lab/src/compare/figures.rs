@@ -4,10 +4,10 @@ use super::axis::{Axis, short, time};
 use super::cells::Cell;
 use super::chart::{Panel, Part, Series, chart};
 use super::curves::{Curve, Curves, curves};
-use crate::convert::to_f64;
 use crate::replay::{Quantity, Response, Row, estimate};
 use crate::statistics::Estimate;
 use ftl_core::RamPart;
+use ftld_kit::convert::to_f64;
 use nand_model::Cause;
 
 /// Lowest share in a plot of response times; also the share of the maximum of all requests.
@@ -254,7 +254,8 @@ fn kibibytes(kib: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::{self, Job, Precondition};
+    use crate::replay::{self, Job};
+    use ftld_device::method::Precondition;
     use std::collections::BTreeSet;
 
     #[test]

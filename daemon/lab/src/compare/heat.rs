@@ -4,9 +4,9 @@ use super::cells::Cell;
 use super::colours::STEPS;
 use super::labels::Labels;
 use super::svg::cut;
-use crate::convert::{to_f64, to_u64};
-use crate::quote::escaped;
 use crate::replay::{Quantity, estimate};
+use ftld_kit::convert::{to_f64, to_u64};
+use ftld_kit::quote::escaped;
 
 /// Least ratio of the ends of the colour scale, so that small differences look small.
 const SPAN_LEAST: f64 = 2.0;

@@ -6,10 +6,10 @@ use super::heat::{Grid, Heat};
 use super::labels::Labels;
 use super::outcome::Failed;
 use super::{colours, figures, reproduction, table};
-use crate::convert::to_f64;
-use crate::quote::escaped;
 use crate::replay::Row;
-use crate::size::show_size;
+use ftld_kit::convert::to_f64;
+use ftld_kit::quote::escaped;
+use ftld_kit::size::show_size;
 
 const STYLE: &str = include_str!("page.css");
 

@@ -1,7 +1,7 @@
 //! Labels of runs: what differs between the runs of a comparison.
 
 use crate::replay::{Job, Row};
-use crate::size::{parse_size, show_size};
+use ftld_kit::size::{parse_size, show_size};
 use std::collections::{BTreeSet, HashMap};
 use std::slice::SliceIndex;
 

@@ -26,16 +26,16 @@ mod sweep;
 mod table;
 mod traces;
 
-use crate::convert::to_u64;
+use ftld_kit::convert::to_u64;
 pub use repeat::repeat;
-pub use sweep::Sweep;
+pub(crate) use sweep::Sweep;
 
-use crate::failure::{Exit, Failure};
-use crate::output::{print, spares, unwritable, writable};
 use crate::replay::{Job, Row};
 use append::Appended;
 use clap::Args;
 use csv::Csv;
+use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::output::{print, spares, unwritable, writable};
 use indicatif::{ProgressBar, ProgressStyle};
 use outcome::{Failed, Outcome};
 use std::collections::BTreeMap;
@@ -49,38 +49,38 @@ use traces::Traces;
 pub struct CompareArgs {
     /// The compared values.
     #[command(flatten)]
-    pub sweep: Sweep,
+    pub(crate) sweep: Sweep,
     /// Runs at the same time [default: one per core]
     #[arg(long, value_name = "N")]
-    pub threads: Option<usize>,
+    pub(crate) threads: Option<usize>,
     /// Print comma-separated values
     #[arg(long, conflicts_with = "ndjson")]
-    pub csv: bool,
+    pub(crate) csv: bool,
     /// Print one row of JSON per run, as `ftld replay --json` does; --json is the same
     #[arg(long)]
-    pub ndjson: bool,
+    pub(crate) ndjson: bool,
     /// Write a page with tables and plots, which needs nothing but a browser
     #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    pub(crate) html: Option<PathBuf>,
     /// Print the jobs, one row of JSON each, and run none
     #[arg(long, conflicts_with_all = ["html", "csv"])]
-    pub plan: bool,
+    pub(crate) plan: bool,
     /// Run jobs as --plan prints them, one after the other, from a file or - for standard input, and
     /// print their rows
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["workloads", "plan", "csv", "html"])]
-    pub job: Option<PathBuf>,
+    pub(crate) job: Option<PathBuf>,
     /// Print the time and memory that the plan takes, from short runs of some jobs
     #[arg(long, conflicts_with_all = ["html", "csv", "plan", "append", "rows"])]
-    pub estimate: bool,
+    pub(crate) estimate: bool,
     /// Run nothing: read rows from files
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["workloads", "plan", "job"])]
-    pub rows: Vec<PathBuf>,
+    pub(crate) rows: Vec<PathBuf>,
     /// Check that --rows are those of the jobs in a file, one row each, and fail otherwise
     #[arg(long, value_name = "PLAN", requires = "rows")]
-    pub against: Option<PathBuf>,
+    pub(crate) against: Option<PathBuf>,
     /// Append rows to a file instead of printing them, and leave out jobs that have a row there
     #[arg(long, value_name = "FILE", conflicts_with_all = ["plan", "rows", "html", "csv", "ndjson"])]
-    pub append: Option<PathBuf>,
+    pub(crate) append: Option<PathBuf>,
 }
 
 /// `ftld compare`.

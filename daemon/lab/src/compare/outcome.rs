@@ -1,7 +1,7 @@
 //! Outcome of a job: a row, or a failure.
 
-use crate::failure::{Exit, Failure};
 use crate::replay::{self, Job, Row};
+use ftld_kit::failure::{Exit, Failure};
 use serde::{Deserialize, Serialize};
 
 /// Result of a job.
@@ -18,13 +18,13 @@ pub(super) enum Outcome {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Failed {
     /// [`FAILURE_SCHEMA`].
-    pub schema: String,
+    pub(crate) schema: String,
     /// The job.
-    pub job: Job,
+    pub(crate) job: Job,
     /// The error message.
-    pub error: String,
+    pub(crate) error: String,
     /// The exit code of the error.
-    pub exit: i32,
+    pub(crate) exit: i32,
 }
 
 /// Schema name of a [`Failed`].

@@ -1,8 +1,8 @@
 //! Plans: jobs in a file, as `--plan` prints them.
 
-use crate::failure::Failure;
-use crate::output::without_mark;
 use crate::replay::Job;
+use ftld_kit::failure::Failure;
+use ftld_kit::output::without_mark;
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;

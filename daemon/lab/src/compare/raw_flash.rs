@@ -5,9 +5,9 @@
 //! Reserves, mapping and checkpoints then come out of the over-provisioning, as they do on a real
 //! drive.
 
-use crate::config::OP_DEFAULT;
-use crate::failure::{Exit, Failure};
 use crate::replay::{Job, Run};
+use ftld_device::config::OP_DEFAULT;
+use ftld_kit::failure::{Exit, Failure};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Value of `--raw` until the raw flash is known.

@@ -2,11 +2,11 @@
 
 use super::outcome::Outcome;
 use super::{cores, run_all};
-use crate::failure::Failure;
-use crate::output::print;
 use crate::replay::{Job, MEASURES, ReplayArgs, Row, Summary};
-use crate::size::show_size;
 use crate::statistics::Estimate;
+use ftld_kit::failure::Failure;
+use ftld_kit::output::print;
+use ftld_kit::size::show_size;
 
 /// Runs a job once per seed. Prints a row per run and their summary as JSON, or a table.
 ///

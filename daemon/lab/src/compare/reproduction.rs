@@ -2,9 +2,9 @@
 //! every single run.
 
 use super::cells::Cell;
-use crate::quote::{escaped, shell};
 use crate::replay::{Job, Row, trace_format};
-use crate::size::show_size;
+use ftld_kit::quote::{escaped, shell};
+use ftld_kit::size::show_size;
 use serde_json::Value;
 use std::collections::BTreeSet;
 

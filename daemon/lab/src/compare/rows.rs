@@ -2,9 +2,9 @@
 
 use super::outcome::{self, FAILURE_SCHEMA, Outcome};
 use super::plan::Plan;
-use crate::failure::Failure;
-use crate::output::without_mark;
 use crate::replay::{Provenance, Row, SCHEMA, SUMMARY_SCHEMA};
+use ftld_kit::failure::Failure;
+use ftld_kit::output::without_mark;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Parts of SVG text, and labels that fit.
 
 use super::axis::Axis;
-use crate::quote::escaped;
+use ftld_kit::quote::escaped;
 
 /// Width of a character of the plots' font, of 13 px: that of the widest of the usual fonts.
 fn glyph(c: char) -> f64 {

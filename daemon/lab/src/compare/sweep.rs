@@ -1,36 +1,36 @@
 //! Jobs in a fixed order, from lists of schemes, workloads and settings.
 
 use super::raw_flash;
-use crate::config::find_scheme;
-use crate::failure::Failure;
-use crate::preset::Preset;
 use crate::replay::{Address, Job, Method, Repeat, check_sizes};
 use clap::Args;
 use ftl_core::near_miss;
 use ftl_core::schemes::{self, Scheme};
+use ftld_device::config::find_scheme;
+use ftld_device::preset::Preset;
+use ftld_kit::failure::Failure;
 use std::collections::{BTreeSet, HashSet};
 
 /// Compared values: every combination is one run.
 #[derive(Args, Clone, Debug)]
-pub struct Sweep {
+pub(crate) struct Sweep {
     /// Trace files and synthetic workloads; see `ftld workloads`
-    pub workloads: Vec<String>,
+    pub(crate) workloads: Vec<String>,
     /// Presets: scheme, device, parameters and method of a paper, where no option says otherwise;
     /// see `ftld presets`
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    pub preset: Vec<String>,
+    pub(crate) preset: Vec<String>,
     /// Flash translation layers [default: the preset's; without one, all of them]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    pub scheme: Vec<String>,
+    pub(crate) scheme: Vec<String>,
     /// Flash devices: names of `ftld profiles`, or TOML files
     #[arg(long, value_name = "NAME|FILE.toml,...", value_delimiter = ',')]
-    pub profile: Vec<String>,
+    pub(crate) profile: Vec<String>,
     /// Sizes that the host sees
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
-    pub size: Vec<String>,
+    pub(crate) size: Vec<String>,
     /// Over-provisioning in percent
-    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = crate::options::percent)]
-    pub op: Vec<f64>,
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = ftld_device::options::percent)]
+    pub(crate) op: Vec<f64>,
     /// Raw flash, bad blocks included: equal, the most that any compared scheme takes at the
     /// nominal --op; own, each scheme's layout at --op; or sizes, in place of --op
     #[arg(
@@ -39,22 +39,22 @@ pub struct Sweep {
         value_delimiter = ',',
         default_value = "equal"
     )]
-    pub raw: Vec<String>,
+    pub(crate) raw: Vec<String>,
     /// RAM of every scheme, as allocated
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
-    pub ram: Vec<String>,
+    pub(crate) ram: Vec<String>,
     /// Values of a scheme parameter; schemes without it run as they are
     #[arg(long, value_name = "KEY=VALUE,...")]
-    pub set: Vec<String>,
+    pub(crate) set: Vec<String>,
     /// Random seeds; runs that differ in their seed alone form a cell
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1")]
-    pub seed: Vec<u64>,
+    pub(crate) seed: Vec<u64>,
     /// Repetitions of every cell.
     #[command(flatten)]
-    pub repeat: Repeat,
+    pub(crate) repeat: Repeat,
     /// Method of `ftld replay`.
     #[command(flatten)]
-    pub method: Method,
+    pub(crate) method: Method,
 }
 
 /// Value of `--raw`: each scheme's own layout.
@@ -80,7 +80,7 @@ impl Sweep {
     /// # Errors
     /// No workload is named, one is wrong, a preset, scheme or setting does not exist, or a scheme needs more than
     /// the requested raw flash or RAM.
-    pub fn jobs(&self) -> Result<Vec<Job>, Failure> {
+    pub(crate) fn jobs(&self) -> Result<Vec<Job>, Failure> {
         if self.workloads.is_empty() {
             return Err(Failure::usage(
                 "no workload: name trace files or generators; see `ftld workloads`",

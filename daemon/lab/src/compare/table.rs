@@ -2,11 +2,11 @@
 
 use super::cells::{Cell, cells};
 use super::labels::Labels;
-use crate::convert::{to_f64, whole};
-use crate::output::{width, wrapped};
 use crate::replay::{Quantity, Response, Row, Summary, estimate, trace_format};
-use crate::size::show_size;
 use crate::statistics::{Difference, Estimate};
+use ftld_kit::convert::{to_f64, whole};
+use ftld_kit::output::{width, wrapped};
+use ftld_kit::size::show_size;
 
 /// Returns the workloads in order of appearance.
 pub(super) fn workloads<'a>(rows: &[&'a Row]) -> Vec<&'a str> {

@@ -1,7 +1,7 @@
 //! The trace files of a plan, each read once before any run.
 
-use crate::failure::Failure;
 use crate::replay::{Job, check_trace};
+use ftld_kit::failure::Failure;
 use std::collections::BTreeMap;
 
 /// A trace file, and the method, which has the format that was asked for.

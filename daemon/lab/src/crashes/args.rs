@@ -1,7 +1,7 @@
 //! Command line of `ftld crashes`.
 
-use crate::duration::parse_seconds;
 use clap::{Args, ValueEnum};
+use ftld_kit::duration::parse_seconds;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;

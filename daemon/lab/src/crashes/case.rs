@@ -6,8 +6,8 @@
 //! - `flash/412/7/3`: power fails in flash operation 7 of entry 412, with outcome 3 of the chip's menu.
 
 use super::cursor::OpenUnit;
-use crate::convert::index;
-use crate::failure::Failure;
+use ftld_kit::convert::index;
+use ftld_kit::failure::Failure;
 use std::fmt;
 
 /// Units that have another content than the newest acknowledged one: first and last unit of a run,

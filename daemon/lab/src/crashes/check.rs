@@ -2,7 +2,7 @@
 //! with its exit code. A [`Supervisor`] runs the checks of a job one after the other.
 
 use super::supervisor::{End, Ending, Task, program};
-use crate::failure::Failure;
+use ftld_kit::failure::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};

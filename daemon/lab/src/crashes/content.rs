@@ -1,7 +1,7 @@
 //! Contents of units. Each distinct content is stored once, in a file without a name, so memory
 //! grows with the number of distinct contents alone.
 
-use crate::convert::{index, to_u32, to_u64};
+use ftld_kit::convert::{index, to_u32, to_u64};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fs::File;

@@ -5,7 +5,7 @@
 
 use super::content::Content;
 use super::timeline::{Timeline, What};
-use crate::convert::{index, to_u32};
+use ftld_kit::convert::{index, to_u32};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;

@@ -12,8 +12,8 @@ use super::report::{FailedCase, Report};
 use super::shrink::shrink;
 use super::timeline::{Timeline, What};
 use super::worker::{Done, Found, Shared, Source, Work, Worker};
-use crate::convert::{to_f64, to_u64};
-use crate::failure::Failure;
+use ftld_kit::convert::{to_f64, to_u64};
+use ftld_kit::failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(super) fn points(timeline: &Timeline, args: &CrashesArgs) -> Vec<usize> {
                 false => Some(index),
             },
         )
-        .step_by(crate::convert::to_usize(args.every))
+        .step_by(ftld_kit::convert::to_usize(args.every))
         .collect()
 }
 

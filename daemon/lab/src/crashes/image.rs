@@ -5,8 +5,8 @@
 
 use super::content::{Content, Contents, ZEROS};
 use super::models::State;
-use crate::convert::{index, to_u64, to_usize};
-use crate::device::{BlockDevice, Completion, Extent, Flush, FlushOf};
+use ftld_device::device::{BlockDevice, Completion, Extent, Flush, FlushOf};
+use ftld_kit::convert::{index, to_u64, to_usize};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};

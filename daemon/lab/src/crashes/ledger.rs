@@ -6,9 +6,9 @@
 use super::args::CrashesArgs;
 use super::case::Case;
 use super::check::Verdict;
-use crate::convert::to_u64;
-use crate::failure::{Exit, Failure};
-use crate::output::unwritable;
+use ftld_kit::convert::to_u64;
+use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::output::unwritable;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;

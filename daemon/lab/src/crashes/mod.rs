@@ -36,10 +36,10 @@ pub use args::{At, CrashesArgs, Model};
 pub use supervisor::supervise;
 pub use visit::visit;
 
-use crate::failure::Failure;
-use crate::{interrupt, output, sparse};
 use case::Case;
 use flash::{Device, Run};
+use ftld_kit::failure::Failure;
+use ftld_kit::{interrupt, output, sparse};
 use report::{About, FailedCase, Report};
 use scratch::Scratch;
 use std::fs::File;

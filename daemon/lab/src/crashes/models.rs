@@ -3,7 +3,7 @@
 use super::case::Case;
 use super::content::{Content, Contents};
 use super::cursor::{OpenUnit, Point};
-use crate::convert::{index, to_u32, to_u64};
+use ftld_kit::convert::{index, to_u32, to_u64};
 use nand_model::SplitMix;
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ fn nth(open: &[OpenUnit], mut number: u64) -> Vec<u32> {
         let base = to_u64(unit.candidates.len());
         let digit = number % base;
         number /= base;
-        to_u32(crate::convert::to_usize(digit))
+        to_u32(ftld_kit::convert::to_usize(digit))
     };
     open.iter().map(digit).collect()
 }
@@ -96,13 +96,13 @@ fn nth(open: &[OpenUnit], mut number: u64) -> Vec<u32> {
 /// one request there, all others lost; a prefix of the requests.
 fn draw(open: &[OpenUnit], shape: u32, rng: &mut SplitMix) -> Vec<u32> {
     let any = |rng: &mut SplitMix| {
-        &open[index(to_u32(crate::convert::to_usize(
+        &open[index(to_u32(ftld_kit::convert::to_usize(
             rng.below(to_u64(open.len())),
         )))]
     };
     if shape.is_multiple_of(4) {
         let one = |unit: &OpenUnit| {
-            to_u32(crate::convert::to_usize(
+            to_u32(ftld_kit::convert::to_usize(
                 rng.below(to_u64(unit.candidates.len())),
             ))
         };
@@ -110,7 +110,7 @@ fn draw(open: &[OpenUnit], shape: u32, rng: &mut SplitMix) -> Vec<u32> {
     }
     let of = any(rng);
     let at = rng.below(to_u64(of.requests.len() - 1)) + 1;
-    let request = of.requests[crate::convert::to_usize(at)];
+    let request = of.requests[ftld_kit::convert::to_usize(at)];
     let choose = |unit: &OpenUnit| {
         let found = unit.requests.iter().position(|at| *at == request);
         let found = found.map(to_u32);

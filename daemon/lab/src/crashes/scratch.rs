@@ -3,10 +3,10 @@
 
 use super::CrashesArgs;
 use super::timeline::Timeline;
-use crate::convert::to_u64;
-use crate::failure::{Exit, Failure};
-use crate::size::show_size;
-use crate::sys;
+use ftld_device::sys;
+use ftld_kit::convert::to_u64;
+use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::size::show_size;
 use nix::mount::{MntFlags, umount2};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::geteuid;

@@ -5,7 +5,7 @@ use super::check::Checked;
 use super::cursor::Point;
 use super::models::{State, newest};
 use super::worker::{Shared, Worker};
-use crate::failure::Failure;
+use ftld_kit::failure::Failure;
 use std::time::{Duration, Instant};
 
 /// Checks that shrinking runs at most.

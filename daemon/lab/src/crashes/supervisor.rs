@@ -5,8 +5,8 @@
 //! ends with it. If the explorer dies, the supervisor kills the check and removes the job's folder.
 
 use super::scratch;
-use crate::convert::{to_u64, to_usize};
-use crate::sys;
+use ftld_device::sys;
+use ftld_kit::convert::{to_u64, to_usize};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};

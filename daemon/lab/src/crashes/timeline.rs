@@ -7,8 +7,8 @@
 //! the number of a unit among those that ever had data. All other units are zeros at every moment.
 
 use super::content::{Content, Contents, ZEROS};
-use crate::convert::{index, narrow, to_u32, to_usize};
-use crate::failure::Failure;
+use ftld_kit::convert::{index, narrow, to_u32, to_usize};
+use ftld_kit::failure::Failure;
 use ftld_traces::recording::{Entry, Head, Kind, Reader};
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -8,8 +8,8 @@ use super::ledger::Ledger;
 use super::models::{self, State};
 use super::scratch::Scratch;
 use super::timeline::{Timeline, What};
-use crate::convert::to_u64;
-use crate::failure::Failure;
+use ftld_kit::convert::to_u64;
+use ftld_kit::failure::Failure;
 use std::sync::Arc;
 
 /// Makes every state that [`super::crashes`] would check, and reads the ledger. Returns the number of
@@ -38,7 +38,7 @@ fn visit_cache(args: &CrashesArgs, timeline: &Timeline, points: &[usize]) -> u64
         let point = cursor.point();
         for choice in models::cache(&point, args.states, args.seed) {
             let state = State::of(&point, &choice, &timeline.contents);
-            state.each(|slot, _| assert!(timeline.written.len() > crate::convert::index(slot)));
+            state.each(|slot, _| assert!(timeline.written.len() > ftld_kit::convert::index(slot)));
             states += 1;
         }
     }

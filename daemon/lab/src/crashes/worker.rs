@@ -8,8 +8,8 @@ use super::image::{ImageDevice, RawImage};
 use super::ledger::{Kept, Known};
 use super::models::State;
 use super::timeline::Timeline;
-use crate::failure::Failure;
-use crate::transport::nbd::{Endpoint, ExportInfo, Limits, NbdUri, Server};
+use ftld_device::transport::nbd::{Endpoint, ExportInfo, Limits, NbdUri, Server};
+use ftld_kit::failure::Failure;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -134,7 +134,7 @@ impl Shared {
 
     /// Returns the text of a mark.
     pub(super) fn mark(&self, mark: u32) -> &str {
-        &self.timeline.marks[crate::convert::index(mark)]
+        &self.timeline.marks[ftld_kit::convert::index(mark)]
     }
 }
 

@@ -3,9 +3,9 @@
 use super::job::Address;
 use super::progress::{TICK, Tick};
 use super::source::Source;
-use crate::convert::{to_u64, to_usize};
-use crate::failure::Failure;
-use crate::size::show_size;
+use ftld_kit::convert::{to_u64, to_usize};
+use ftld_kit::failure::Failure;
+use ftld_kit::size::show_size;
 use ftld_traces::{Op, Record};
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ const GRAIN: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) offset: u64,
-    pub(super) len: u64,
+    pub len: u64,
 }
 
 /// Touched extents of a trace, by disk and extent number.

@@ -2,8 +2,8 @@
 
 use super::job::Job;
 use super::outputs::OutputArgs;
-use crate::failure::Failure;
 use clap::Args;
+use ftld_kit::failure::Failure;
 
 /// Limit of runs per cell.
 const SEEDS_MAX: u64 = 10_000;
@@ -21,7 +21,7 @@ impl Repeat {
     ///
     /// # Errors
     /// The last one has more than 64 bits.
-    pub fn from(&self, first: u64) -> Result<Vec<u64>, Failure> {
+    pub(crate) fn from(&self, first: u64) -> Result<Vec<u64>, Failure> {
         let last = first.checked_add(self.seeds - 1).ok_or_else(|| {
             Failure::usage(format!(
                 "--seeds {}: seeds from {first} on exceed 64 bits; choose a smaller --seed",
@@ -37,11 +37,11 @@ impl Repeat {
 pub struct ReplayArgs {
     /// The run.
     #[command(flatten)]
-    pub job: Job,
+    pub(crate) job: Job,
     /// Its repetitions.
     #[command(flatten)]
     pub repeat: Repeat,
     /// What is written besides the row.
     #[command(flatten)]
-    pub outputs: OutputArgs,
+    pub(crate) outputs: OutputArgs,
 }

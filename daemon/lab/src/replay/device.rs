@@ -4,14 +4,14 @@
 //! it outlives the job, so power failure does not matter.
 
 use super::sim::Sim;
-use crate::config::{NewDevice, usage};
-use crate::convert::to_u64;
-use crate::failure::Failure;
-use crate::flash_device::FlashDevice;
-use crate::method::ResponseUnit;
-use crate::size::show_size;
 use ftl_core::schemes::Layout;
 use ftl_core::{FtlConfig, FtlError, Params};
+use ftld_device::config::{NewDevice, usage};
+use ftld_device::flash_device::FlashDevice;
+use ftld_device::method::ResponseUnit;
+use ftld_kit::convert::to_u64;
+use ftld_kit::failure::Failure;
+use ftld_kit::size::show_size;
 use nand_model::store::OobOnlyStore;
 
 /// Minimum of memory per simulated page: its stored OOB bytes, and its map entry.

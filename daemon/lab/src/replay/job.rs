@@ -1,94 +1,94 @@
 //! Parameters of one run: options on the command line or a JSON object.
 
-use crate::method::{Precondition, ResponseUnit};
 use clap::{Args, ValueEnum};
+use ftld_device::method::{Precondition, ResponseUnit};
 use serde::{Deserialize, Serialize};
 
 /// One run: a scheme, its device, its workload and the measuring method. Equal jobs give equal
 /// results.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Job {
+pub(crate) struct Job {
     /// Trace file, or a synthetic workload such as zipf:read=30%; see `ftld workloads`
-    pub workload: String,
+    pub(crate) workload: String,
     /// Scheme, device, parameters and method of a paper; explicit options have priority; see `ftld
     /// presets`
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub preset: Option<String>,
+    pub(crate) preset: Option<String>,
     /// Flash translation layer; see `ftld schemes`
     #[arg(long, value_name = "NAME")]
-    pub scheme: Option<String>,
+    pub(crate) scheme: Option<String>,
     /// Flash device; see `ftld profiles`
     #[arg(long, value_name = "NAME")]
-    pub profile: Option<String>,
+    pub(crate) profile: Option<String>,
     /// Size that the host sees [default: 1GiB; with --address compact the touched extents]
     #[arg(long, value_name = "SIZE")]
-    pub size: Option<String>,
+    pub(crate) size: Option<String>,
     /// Over-provisioning in percent of the size [default: 7]
-    #[arg(long, value_name = "PERCENT", value_parser = crate::options::percent)]
-    pub op: Option<f64>,
+    #[arg(long, value_name = "PERCENT", value_parser = ftld_device::options::percent)]
+    pub(crate) op: Option<f64>,
     /// Raw flash, bad blocks included, in place of --op: what exceeds the size is over-provisioning
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub raw: Option<String>,
+    pub(crate) raw: Option<String>,
     /// RAM of the scheme, as allocated: caches, buffers and pending changes are laid out within it
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ram: Option<String>,
+    pub(crate) ram: Option<String>,
     /// Scheme parameter; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    pub(crate) set: Vec<String>,
     /// Random seed
     #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT)]
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// Method of replay.
     #[command(flatten)]
     #[serde(flatten)]
-    pub method: Method,
+    pub(crate) method: Method,
 }
 
 /// Method of replay and measuring: the same for every run of a comparison.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Method {
+pub(crate) struct Method {
     /// Preconditioning before the trace [default: steady]
     #[arg(long, value_enum)]
-    pub precondition: Option<Precondition>,
+    pub(crate) precondition: Option<Precondition>,
     /// Drive writes of random pages after every page was written once, instead of steady state
     #[arg(long, value_name = "DRIVE-WRITES")]
-    pub age: Option<f64>,
+    pub(crate) age: Option<f64>,
     /// Format of the trace [default: detected from its first line]
     #[arg(long, value_name = "NAME")]
-    pub format: Option<String>,
+    pub(crate) format: Option<String>,
     /// Use a recording without its end mark as far as it goes
     #[arg(long)]
     #[serde(skip_serializing_if = "is_false")]
-    pub cut_off: bool,
+    pub(crate) cut_off: bool,
     /// Only the requests to this disk of the trace
     #[arg(long, value_name = "N")]
-    pub disk: Option<u64>,
+    pub(crate) disk: Option<u64>,
     /// Mapping from trace addresses to device addresses; synthetic workloads need none
     #[arg(long, value_enum, default_value_t = Address::Exact)]
-    pub address: Address,
+    pub(crate) address: Address,
     /// Start of requests
     #[arg(long, value_enum, default_value_t = Arrival::Closed)]
-    pub arrival: Arrival,
+    pub(crate) arrival: Arrival,
     /// Unit of a response time [default: per_request]
     #[arg(long, value_enum)]
-    pub response_unit: Option<ResponseUnit>,
+    pub(crate) response_unit: Option<ResponseUnit>,
     /// Run background GC when idle; needs --arrival trace
     #[arg(long)]
-    pub idle: bool,
+    pub(crate) idle: bool,
     /// Requests in flight with --arrival closed
     #[arg(long, value_name = "N", default_value_t = 1)]
-    pub depth: u32,
+    pub(crate) depth: u32,
     /// Warm-up passes
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub warm_up: u32,
+    pub(crate) warm_up: u32,
     /// Measured passes
     #[arg(long, value_name = "N", default_value_t = 1)]
-    pub loops: u32,
+    pub(crate) loops: u32,
 }
 
 /// Default seed.
@@ -141,7 +141,7 @@ impl Default for Method {
 
 impl Method {
     /// Returns the preconditioning.
-    pub fn precondition(&self) -> Precondition {
+    pub(crate) fn precondition(&self) -> Precondition {
         let default = match self.age {
             Some(_) => Precondition::Fill,
             None => Precondition::Steady,
@@ -150,7 +150,7 @@ impl Method {
     }
 
     /// Returns the unit of response times.
-    pub fn response_unit(&self) -> ResponseUnit {
+    pub(crate) fn response_unit(&self) -> ResponseUnit {
         self.response_unit.unwrap_or(ResponseUnit::PerRequest)
     }
 }
@@ -158,7 +158,7 @@ impl Method {
 /// Mapping from trace addresses to device addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Address {
+pub(crate) enum Address {
     /// Unchanged; an address beyond the device is an error
     Exact,
     /// Modulo the size of the device
@@ -170,7 +170,7 @@ pub enum Address {
 /// Arrival of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Arrival {
+pub(crate) enum Arrival {
     /// When another one completes: --depth requests are in flight
     Closed,
     /// At the timestamps of the trace
@@ -179,7 +179,7 @@ pub enum Arrival {
 
 impl Job {
     /// Returns the job as one line of JSON. Equal jobs have equal lines.
-    pub fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         serde_json::to_string(self).expect("a job is plain data")
     }
 }

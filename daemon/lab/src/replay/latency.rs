@@ -1,7 +1,7 @@
 //! Response times in bounded memory: mean and maximum are exact, percentiles have 3 significant
 //! digits.
 
-use crate::convert::{sum_to_f64, to_f64};
+use ftld_kit::convert::{sum_to_f64, to_f64};
 use ftld_traces::Op;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -110,25 +110,25 @@ const QUANTILES: [f64; 20] = [
 
 /// Response times in nanoseconds of emulated time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Response {
+pub(crate) struct Response {
     /// Number of requests.
-    pub count: u64,
+    pub(crate) count: u64,
     /// Mean.
-    pub mean: f64,
+    pub(crate) mean: f64,
     /// Sum; exact up to 2⁵³.
-    pub sum: f64,
+    pub(crate) sum: f64,
     /// Median.
-    pub p50: u64,
+    pub(crate) p50: u64,
     /// Longest of the fastest 90 %.
-    pub p90: u64,
+    pub(crate) p90: u64,
     /// Longest of the fastest 99 %.
-    pub p99: u64,
+    pub(crate) p99: u64,
     /// Longest of the fastest 99.9 %.
-    pub p999: u64,
+    pub(crate) p999: u64,
     /// Longest.
-    pub max: u64,
+    pub(crate) max: u64,
     /// The distribution: shares of the requests, and the longest response of each share.
-    pub quantiles: Vec<(f64, u64)>,
+    pub(crate) quantiles: Vec<(f64, u64)>,
 }
 
 /// Response times by operation.
@@ -142,18 +142,18 @@ pub(super) struct Latencies {
 
 /// [`Response`]s by operation; `None` for an operation without requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Responses {
+pub(crate) struct Responses {
     /// All operations.
-    pub all: Option<Response>,
+    pub(crate) all: Option<Response>,
     /// Reads.
-    pub read: Option<Response>,
+    pub(crate) read: Option<Response>,
     /// Writes.
-    pub write: Option<Response>,
+    pub(crate) write: Option<Response>,
     /// Trims.
-    pub trim: Option<Response>,
+    pub(crate) trim: Option<Response>,
     /// FLUSHes; only recordings have some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub flush: Option<Response>,
+    pub(crate) flush: Option<Response>,
 }
 
 impl Latencies {

@@ -5,8 +5,8 @@
 
 use super::address::Extent;
 use super::sim::Sim;
-use crate::failure::Failure;
-use crate::output::unwritable;
+use ftld_kit::failure::Failure;
+use ftld_kit::output::unwritable;
 use ftld_traces::Op;
 use nand_model::{Cause, Counters, Nanos, OpCounts};
 use std::fs::File;

@@ -13,11 +13,11 @@ use super::row::{
     Stalls, WriteAmplification, by_cause,
 };
 use super::sim::Sim;
-use crate::aging::Conditioned;
-use crate::convert::{index, to_f64};
-use crate::counters::{Operations, SchemeCounters};
-use crate::method::ResponseUnit;
 use ftl_core::{Ftl, Lookups, SchemeStats, StallTotals};
+use ftld_device::aging::Conditioned;
+use ftld_device::counters::{Operations, SchemeCounters};
+use ftld_device::method::ResponseUnit;
+use ftld_kit::convert::{index, to_f64};
 use nand_model::{Cause, Counters, Nanos, PageTimes, Profile};
 use std::collections::BTreeMap;
 

@@ -30,27 +30,22 @@ mod summary;
 mod survey;
 mod trace_events;
 
-pub use crate::aging::{Conditioned, SteadyRule};
-pub use crate::method::{AGE_MAX, Precondition, ResponseUnit};
 pub use args::{Repeat, ReplayArgs};
-pub use job::{Address, Arrival, Job, Method};
-pub use latency::{Response, Responses};
-pub use progress::Tick;
+pub(crate) use ftld_device::aging::SteadyRule;
+pub(crate) use job::{Address, Job, Method};
+pub(crate) use latency::Response;
+pub(crate) use progress::Tick;
 pub use progress::{SOON, bar, show};
 pub use provenance::{Provenance, set_revision};
-pub use ram::{Ram, RamPart};
 pub(crate) use report::trace_format;
-pub use row::{
-    Busy, Collected, ConvertCost, Counts, Device, Erases, MapCache, Optimum, Requests, Row, SCHEMA,
-    Stalls, WriteAmplification,
-};
+pub(crate) use row::{ConvertCost, Row, SCHEMA, Stalls};
 pub(crate) use run::{Run, check_sizes};
-pub use sample::{Sample, run_sample};
-pub use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate};
+pub(crate) use sample::{Sample, run_sample};
+pub(crate) use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate};
 
-use crate::failure::Failure;
-use crate::output::{print, wrapped_on_terminal};
 use execute::{execute, guarded};
+use ftld_kit::failure::Failure;
+use ftld_kit::output::{print, wrapped_on_terminal};
 use outputs::OutputArgs;
 use source::Source;
 use std::time::Instant;
@@ -94,7 +89,7 @@ pub fn replay(args: &ReplayArgs, as_json: bool) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The job is wrong, its trace cannot be read, or its scheme failed.
-pub fn run(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
+pub(crate) fn run(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     guarded(job, || {
         let run = Run::resolve(job)?;
         let (source, outputs) = (run.source()?, OutputArgs::default());

@@ -5,26 +5,26 @@ use super::log::Log;
 use super::series::Series;
 use super::sim::Sim;
 use super::trace_events::TraceEvents;
-use crate::failure::Failure;
-use crate::output::{spares, writable};
 use clap::Args;
+use ftld_kit::failure::Failure;
+use ftld_kit::output::{spares, writable};
 use ftld_traces::Op;
 use nand_model::Nanos;
 use std::path::{Path, PathBuf};
 
 /// Options of what is written besides the row.
 #[derive(Args, Clone, Debug, Default)]
-pub struct OutputArgs {
+pub(crate) struct OutputArgs {
     /// Print a line of JSON per interval of emulated time, such as 100ms or 10s, before the row;
     /// implies --json
     #[arg(long, value_name = "TIME", value_parser = interval)]
-    pub interval: Option<Nanos>,
+    pub(crate) interval: Option<Nanos>,
     /// Write a line per request to a file: .ndjson or .csv, compressed with .zst behind it
     #[arg(long, value_name = "FILE")]
-    pub log: Option<PathBuf>,
+    pub(crate) log: Option<PathBuf>,
     /// Write the scheme's events to a file for Perfetto or chrome://tracing
     #[arg(long, value_name = "FILE")]
-    pub trace_events: Option<PathBuf>,
+    pub(crate) trace_events: Option<PathBuf>,
 }
 
 impl OutputArgs {
@@ -58,7 +58,7 @@ impl OutputArgs {
     ///
     /// # Errors
     /// One of them is set.
-    pub fn refuse_seeds(&self) -> Result<(), Failure> {
+    pub(crate) fn refuse_seeds(&self) -> Result<(), Failure> {
         let set = [
             ("--interval", self.interval.is_some()),
             ("--log", self.log.is_some()),

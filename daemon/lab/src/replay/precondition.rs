@@ -3,9 +3,9 @@
 use super::address::Extent;
 use super::job::Method;
 use super::sim::Sim;
-use crate::aging::{Age, Aged, Conditioned, overwrite};
-use crate::method::Precondition;
 use ftl_core::{FtlError, Lpn};
+use ftld_device::aging::{Age, Aged, Conditioned, overwrite};
+use ftld_device::method::Precondition;
 use ftld_traces::Op;
 use std::ops::Range;
 

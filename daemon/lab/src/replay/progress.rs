@@ -2,12 +2,12 @@
 //!
 //! Invariants: it is drawn on standard error only. Power failure does not matter here.
 
-use crate::convert::{to_f64, whole};
+use ftld_kit::convert::{to_f64, whole};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
 /// Progress callback: the share done, and the current activity.
-pub type Tick<'a> = &'a mut dyn FnMut(f64, &'static str);
+pub(crate) type Tick<'a> = &'a mut dyn FnMut(f64, &'static str);
 
 /// Requests between two ticks.
 pub(super) const TICK: u64 = 4096;
@@ -26,6 +26,7 @@ pub fn bar() -> ProgressBar {
     bar
 }
 
+/// Shows the share that is done and the current activity.
 pub fn show(bar: &ProgressBar, share: f64, doing: &'static str) {
     assert!(
         (0.0..=1.0).contains(&share),

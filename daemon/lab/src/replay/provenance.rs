@@ -1,6 +1,6 @@
 //! Where a row comes from: program, trace and machine.
 
-use crate::failure::Failure;
+use ftld_kit::failure::Failure;
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -25,18 +25,18 @@ pub struct Provenance {
     /// a repository.
     pub revision: Option<String>,
     /// SHA-256 of the trace file, as it is stored; `None` for a synthetic workload or a pipe.
-    pub trace_sha256: Option<String>,
+    pub(crate) trace_sha256: Option<String>,
     /// Name of the machine.
-    pub host: String,
+    pub(crate) host: String,
     /// Resident memory of the process at the end of the measurement, bytes: of all its runs, if
     /// several run at the same time.
-    pub rss_bytes: u64,
+    pub(crate) rss_bytes: u64,
     /// CPU time of the measurement, s.
-    pub cpu_seconds: f64,
+    pub(crate) cpu_seconds: f64,
     /// CPU time with preconditioning and reading the trace, s.
-    pub cpu_seconds_total: f64,
+    pub(crate) cpu_seconds_total: f64,
     /// Wall time of the whole run, s.
-    pub wall_seconds: f64,
+    pub(crate) wall_seconds: f64,
 }
 
 impl Provenance {
@@ -57,12 +57,12 @@ impl Provenance {
 impl Provenance {
     /// Returns whether both are of the same program. Two without a revision are, if their versions
     /// are equal.
-    pub fn is_program_of(&self, other: &Provenance) -> bool {
+    pub(crate) fn is_program_of(&self, other: &Provenance) -> bool {
         self.version == other.version && self.revision == other.revision
     }
 
     /// Returns the name of the program, for messages.
-    pub fn program(&self) -> String {
+    pub(crate) fn program(&self) -> String {
         let revision = self.revision.as_deref().unwrap_or("of no known revision");
         format!("ftld {} {revision}", self.version)
     }

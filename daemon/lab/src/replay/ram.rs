@@ -5,28 +5,28 @@ use serde::{Deserialize, Serialize};
 
 /// RAM of the scheme's tables.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Ram {
+pub(crate) struct Ram {
     /// Size according to the paper.
-    pub paper_bytes: u64,
+    pub(crate) paper_bytes: u64,
     /// Allocated size.
-    pub allocated_bytes: u64,
+    pub(crate) allocated_bytes: u64,
     /// Scheme parameters that follow from the requested RAM, each as KEY=VALUE.
-    pub fitted: Vec<String>,
+    pub(crate) fitted: Vec<String>,
     /// The structures in RAM.
-    pub parts: Vec<RamPart>,
+    pub(crate) parts: Vec<RamPart>,
 }
 
 /// One structure in RAM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RamPart {
+pub(crate) struct RamPart {
     /// Name.
-    pub part: String,
+    pub(crate) part: String,
     /// Number of entries.
-    pub entries: u64,
+    pub(crate) entries: u64,
     /// Size according to the paper.
-    pub paper_bytes: u64,
+    pub(crate) paper_bytes: u64,
     /// Allocated size.
-    pub allocated_bytes: u64,
+    pub(crate) allocated_bytes: u64,
 }
 
 /// Returns the RAM of a scheme; `fitted` parameters follow from the requested RAM.

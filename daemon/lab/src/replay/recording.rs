@@ -5,10 +5,10 @@
 
 use super::job::Method;
 use super::source::failure;
-use crate::config::ImageRequirements;
-use crate::failure::Failure;
-use crate::flash_device::{FlashDevice, recorded_params, recorded_profile};
 use ftl_core::Params;
+use ftld_device::config::ImageRequirements;
+use ftld_device::flash_device::{FlashDevice, recorded_params, recorded_profile};
+use ftld_kit::failure::Failure;
 use ftld_traces::recording::{Head, Kind, Reader};
 use nand_model::{Capacity, Profile};
 use std::ops::Range;

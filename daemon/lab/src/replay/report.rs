@@ -3,10 +3,10 @@
 use super::job::Arrival;
 use super::latency::Response;
 use super::row::{Requests, Row, TAXES};
-use crate::convert::to_f64;
-use crate::counters::Operations;
-use crate::method::ResponseUnit;
-use crate::size::show_size;
+use ftld_device::counters::Operations;
+use ftld_device::method::ResponseUnit;
+use ftld_kit::convert::to_f64;
+use ftld_kit::size::show_size;
 use nand_model::Cause;
 
 /// The lines of a table: name, the scheme's value, the bound's value.

@@ -4,125 +4,125 @@ use super::job::Job;
 use super::latency::Responses;
 use super::provenance::Provenance;
 use super::ram::Ram;
-use crate::aging::Conditioned;
-use crate::convert::{index, to_f64, to_u64};
-use crate::counters::{Operations, SchemeCounters};
+use ftld_device::aging::Conditioned;
+use ftld_device::counters::{Operations, SchemeCounters};
+use ftld_kit::convert::{index, to_f64, to_u64};
 use nand_model::{Cause, Counters};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Schema name of a row; a change of meaning changes the number.
-pub const SCHEMA: &str = "ftld.replay/2";
+pub(crate) const SCHEMA: &str = "ftld.replay/2";
 
 /// Result of one run. Everything but [`Row::run`] follows from [`Row::job`], the build and the
 /// trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// [`SCHEMA`].
-    pub schema: String,
+    pub(crate) schema: String,
     /// The job, without defaults that depend on the machine.
-    pub job: Job,
+    pub(crate) job: Job,
     /// Name of the scheme.
-    pub scheme: String,
+    pub(crate) scheme: String,
     /// The device.
-    pub device: Device,
+    pub(crate) device: Device,
     /// The requests.
-    pub requests: Requests,
+    pub(crate) requests: Requests,
     /// The preconditioning.
-    pub precondition: Conditioned,
+    pub(crate) precondition: Conditioned,
     /// Flash operations by cause; causes without operations are left out.
-    pub flash: BTreeMap<String, Operations>,
+    pub(crate) flash: BTreeMap<String, Operations>,
     /// Sum over all causes.
-    pub flash_total: Operations,
+    pub(crate) flash_total: Operations,
     /// Die busy time, ns: the sum of all charges.
-    pub flash_busy_ns: Busy,
+    pub(crate) flash_busy_ns: Busy,
     /// Flash programs per page the host wrote.
-    pub write_amplification: WriteAmplification,
+    pub(crate) write_amplification: WriteAmplification,
     /// Response times in emulated nanoseconds.
-    pub response_ns: Responses,
+    pub(crate) response_ns: Responses,
     /// Emulated time from the start of the first request to the end of the last.
-    pub emulated_ns: u64,
+    pub(crate) emulated_ns: u64,
     /// Erases of the good blocks during the measurement.
-    pub erases: Erases,
+    pub(crate) erases: Erases,
     /// Host writes that waited for other work, by its cause; causes without such work are left out.
-    pub write_stalls: BTreeMap<String, Stalls>,
+    pub(crate) write_stalls: BTreeMap<String, Stalls>,
     /// Cost of conversions; `None` without conversions.
-    pub convert_cost: Option<ConvertCost>,
+    pub(crate) convert_cost: Option<ConvertCost>,
     /// Reclaiming of space.
-    pub collected: Collected,
+    pub(crate) collected: Collected,
     /// The mapping cache.
-    pub map_cache: MapCache,
+    pub(crate) map_cache: MapCache,
     /// RAM of the scheme's tables.
-    pub ram: Ram,
+    pub(crate) ram: Ram,
     /// The scheme's own counters.
-    pub scheme_stats: Counts,
+    pub(crate) scheme_stats: Counts,
     /// The bound for these requests.
-    pub optimum: Optimum,
+    pub(crate) optimum: Optimum,
     /// Values that differ from run to run.
-    pub run: Provenance,
+    pub(crate) run: Provenance,
 }
 
 /// The device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Device {
+pub(crate) struct Device {
     /// Its profile.
-    pub profile: String,
+    pub(crate) profile: String,
     /// Size of the device in bytes.
-    pub size_bytes: u64,
+    pub(crate) size_bytes: u64,
     /// Pages the scheme maps.
-    pub logical_pages: u32,
+    pub(crate) logical_pages: u32,
     /// Raw capacity of the flash in bytes, bad blocks included.
-    pub raw_bytes: u64,
+    pub(crate) raw_bytes: u64,
     /// Erase blocks.
-    pub blocks: u32,
+    pub(crate) blocks: u32,
     /// Bad blocks.
-    pub bad_blocks: u32,
+    pub(crate) bad_blocks: u32,
     /// Pages per block.
-    pub pages_per_block: u32,
+    pub(crate) pages_per_block: u32,
     /// Bytes per page.
-    pub page_bytes: u32,
+    pub(crate) page_bytes: u32,
     /// Dies.
-    pub dies: u32,
+    pub(crate) dies: u32,
     /// Requested over-provisioning in percent; `None` if the raw flash was requested.
-    pub op_percent: Option<f64>,
+    pub(crate) op_percent: Option<f64>,
     /// Good flash beyond the size of the device, in percent of that size: the same rule for every
     /// scheme.
-    pub effective_op_percent: f64,
+    pub(crate) effective_op_percent: f64,
 }
 
 /// The requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Requests {
+pub(crate) struct Requests {
     /// Format of the trace; `None` for a synthetic workload.
-    pub format: Option<String>,
+    pub(crate) format: Option<String>,
     /// Units of its times, offsets and lengths; `None` for a synthetic workload.
     #[serde(default)]
-    pub units: Option<String>,
+    pub(crate) units: Option<String>,
     /// Requests given to the scheme.
-    pub issued: u64,
+    pub(crate) issued: u64,
     /// Requests completed; a run fails unless this equals `issued`.
-    pub completed: u64,
+    pub(crate) completed: u64,
     /// Requests after a later one in the trace; with timestamps, they start with that one.
-    pub out_of_order: u64,
+    pub(crate) out_of_order: u64,
     /// Bytes read.
-    pub read_bytes: u64,
+    pub(crate) read_bytes: u64,
     /// Bytes written.
-    pub written_bytes: u64,
+    pub(crate) written_bytes: u64,
     /// Bytes trimmed.
-    pub trimmed_bytes: u64,
+    pub(crate) trimmed_bytes: u64,
     /// FLUSHes, each that of a request with FUA included; only recordings have some.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub flushes: u64,
+    pub(crate) flushes: u64,
     /// Pages read for the requests, including the reads for partial writes.
-    pub pages_read: u64,
+    pub(crate) pages_read: u64,
     /// Of these, the reads for partial writes.
-    pub pages_rmw: u64,
+    pub(crate) pages_rmw: u64,
     /// Pages written for the requests.
-    pub pages_written: u64,
+    pub(crate) pages_written: u64,
     /// Pages trimmed for the requests.
-    pub pages_trimmed: u64,
+    pub(crate) pages_trimmed: u64,
     /// 1 MiB extents that the trace touches; only with compacted addresses.
-    pub touched_extents: Option<u64>,
+    pub(crate) touched_extents: Option<u64>,
 }
 
 #[allow(
@@ -135,142 +135,142 @@ fn is_zero(count: &u64) -> bool {
 
 /// Die busy time by operation, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Busy {
+pub(crate) struct Busy {
     /// Reading.
-    pub read: u64,
+    pub(crate) read: u64,
     /// Programming.
-    pub program: u64,
+    pub(crate) program: u64,
     /// Erasing.
-    pub erase: u64,
+    pub(crate) erase: u64,
 }
 
 /// Flash programs per host page written; `None` without host writes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct WriteAmplification {
+pub(crate) struct WriteAmplification {
     /// All causes.
-    pub total: Option<f64>,
+    pub(crate) total: Option<f64>,
     /// By cause; the sum is the total.
-    pub by_cause: BTreeMap<String, f64>,
+    pub(crate) by_cause: BTreeMap<String, f64>,
     /// The part of [`TAXES`]; `None` without host writes.
-    pub taxes: Option<f64>,
+    pub(crate) taxes: Option<f64>,
     /// Bytes programmed per host byte written, with partial pages.
-    pub of_bytes: Option<f64>,
+    pub(crate) of_bytes: Option<f64>,
 }
 
 /// Reclaiming of space. The bound of copies is 0; that of erases is in [`Optimum`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Collected {
+pub(crate) struct Collected {
     /// Share of the raw flash, bad blocks included, that holds the host's valid pages at the end.
-    pub utilisation: f64,
+    pub(crate) utilisation: f64,
     /// Valid pages copied: programs with the causes `gc` and `merge`.
-    pub copies: u64,
+    pub(crate) copies: u64,
     /// Block erases.
-    pub erases: u64,
+    pub(crate) erases: u64,
 }
 
 /// Distribution of erases over the blocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Erases {
+pub(crate) struct Erases {
     /// Sum over all good blocks.
-    pub total: u64,
+    pub(crate) total: u64,
     /// Minimum per block.
-    pub min: u32,
+    pub(crate) min: u32,
     /// Mean per block.
-    pub mean: f64,
+    pub(crate) mean: f64,
     /// Maximum per block.
-    pub max: u32,
+    pub(crate) max: u32,
     /// Standard deviation.
-    pub stddev: f64,
+    pub(crate) stddev: f64,
     /// Classes of equal width: lowest erase count of the class, and its number of blocks.
-    pub distribution: Vec<(u32, u64)>,
+    pub(crate) distribution: Vec<(u32, u64)>,
     /// Highest erase count of a block since it was new, with preconditioning.
-    pub lifetime_max: u32,
+    pub(crate) lifetime_max: u32,
 }
 
 /// Host writes that waited for work of one cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stalls {
+pub(crate) struct Stalls {
     /// Writes that waited, as the scheme gets them: an extent of pages counts once.
-    pub writes: u64,
+    pub(crate) writes: u64,
     /// Emulated time that they waited, ns. Work inside other work counts for the inner cause alone.
-    pub total_ns: u64,
+    pub(crate) total_ns: u64,
 }
 
 /// Mapping pages that a conversion writes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ConvertCost {
+pub(crate) struct ConvertCost {
     /// Conversions.
-    pub count: u64,
+    pub(crate) count: u64,
     /// Mean.
-    pub mean: f64,
+    pub(crate) mean: f64,
     /// Median.
-    pub p50: u64,
+    pub(crate) p50: u64,
     /// Maximum of the cheapest 99 %.
-    pub p99: u64,
+    pub(crate) p99: u64,
     /// Maximum of the cheapest 99.9 %.
-    pub p999: u64,
+    pub(crate) p999: u64,
     /// Maximum.
-    pub max: u64,
+    pub(crate) max: u64,
     /// Mapping pages, and the number of conversions that wrote so many.
-    pub distribution: Vec<(u64, u64)>,
+    pub(crate) distribution: Vec<(u64, u64)>,
 }
 
 /// Mapping lookups, one per page that is read or written for the host: a hit reads no flash. All are 0 if
 /// the whole map is in RAM; those for writes if the scheme writes without a lookup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct MapCache {
+pub(crate) struct MapCache {
     /// Lookups for pages that the host reads.
-    pub lookups_read: u64,
+    pub(crate) lookups_read: u64,
     /// Hits among them.
-    pub hits_read: u64,
+    pub(crate) hits_read: u64,
     /// Lookups for pages that the host writes.
-    pub lookups_write: u64,
+    pub(crate) lookups_write: u64,
     /// Hits among them.
-    pub hits_write: u64,
+    pub(crate) hits_write: u64,
     /// Lookups for pages that are read because a part of them is written or trimmed.
     #[serde(default)]
-    pub lookups_rmw: u64,
+    pub(crate) lookups_rmw: u64,
     /// Hits among them.
     #[serde(default)]
-    pub hits_rmw: u64,
+    pub(crate) hits_rmw: u64,
     /// Hit ratio of reads; `None` without lookups.
-    pub hit_ratio_read: Option<f64>,
+    pub(crate) hit_ratio_read: Option<f64>,
     /// Hit ratio of writes; `None` without lookups.
-    pub hit_ratio_write: Option<f64>,
+    pub(crate) hit_ratio_write: Option<f64>,
     /// Hit ratio of all lookups; `None` without lookups.
-    pub hit_ratio: Option<f64>,
+    pub(crate) hit_ratio: Option<f64>,
 }
 
 /// Counters and gauges of the scheme.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Those of the measurement.
     #[serde(flatten)]
-    pub counters: SchemeCounters,
+    pub(crate) counters: SchemeCounters,
     /// Logical pages that hold data at the end.
-    pub mapped_pages: u64,
+    pub(crate) mapped_pages: u64,
     /// Erased blocks at the end.
-    pub free_blocks: u32,
+    pub(crate) free_blocks: u32,
 }
 
 /// Lower bound of every scheme, page by page: one read per page read, one program per page written,
 /// one erase per block of pages written. A scheme needs no flash read for pages never written, so
 /// the bound does not hold for reads on an unfilled device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Optimum {
+pub(crate) struct Optimum {
     /// Erases.
-    pub erases: f64,
+    pub(crate) erases: f64,
     /// Sum of all its charges, ns.
-    pub work_ns: f64,
+    pub(crate) work_ns: f64,
     /// A page read, ns.
-    pub page_read_ns: f64,
+    pub(crate) page_read_ns: f64,
     /// A page write with its share of an erase, ns.
-    pub page_write_ns: f64,
+    pub(crate) page_write_ns: f64,
     /// Mean response time of reads, ns; `None` if pages of a request may overlap on several dies,
     /// or without reads.
-    pub mean_read_ns: Option<f64>,
+    pub(crate) mean_read_ns: Option<f64>,
     /// Mean response time of writes, ns, with the reads for partial pages; `None` as for reads.
-    pub mean_write_ns: Option<f64>,
+    pub(crate) mean_write_ns: Option<f64>,
 }
 
 /// Causes of programs for crash safety alone, which the papers do not pay: checkpoints, padding of
@@ -279,7 +279,7 @@ pub(crate) const TAXES: [Cause; 3] = [Cause::Checkpoint, Cause::Pad, Cause::Jour
 
 impl Row {
     /// Returns the row as one line of JSON.
-    pub fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         serde_json::to_string(self).expect("a row is plain data")
     }
 

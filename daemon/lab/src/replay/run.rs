@@ -8,16 +8,16 @@ use super::device::SimulatedDevice;
 use super::job::{Address, Arrival, Job, Method};
 use super::recording::Recording;
 use super::source::Source;
-use crate::aging::check_age;
-use crate::config::{ImageRequirements, find_scheme};
-use crate::failure::Failure;
-use crate::flash_device::FlashDevice;
-use crate::method::Precondition;
-use crate::options::DeviceOptions;
-use crate::preset::{Preset, Use, for_simulation};
-use crate::size::parse_size;
-use crate::sys;
 use ftl_core::schemes::{SCHEMES, Scheme};
+use ftld_device::aging::check_age;
+use ftld_device::config::{ImageRequirements, find_scheme};
+use ftld_device::flash_device::FlashDevice;
+use ftld_device::method::Precondition;
+use ftld_device::options::DeviceOptions;
+use ftld_device::preset::{Preset, Use, for_simulation};
+use ftld_device::sys;
+use ftld_kit::failure::Failure;
+use ftld_kit::size::parse_size;
 use nand_model::Capacity;
 use std::ops::Range;
 
@@ -188,7 +188,7 @@ impl Run {
 
 impl Job {
     /// Returns the line of the complete job, which that of its row equals.
-    pub fn key(&self) -> String {
+    pub(crate) fn key(&self) -> String {
         let complete = complete(self).map(|(job, _)| job);
         let mut job = complete.unwrap_or_else(|_| self.clone());
         job.scheme.get_or_insert_with(|| SCHEMES[0].name.to_owned());
@@ -298,7 +298,7 @@ pub(crate) fn check_sizes(job: &Job) -> Result<(Option<u64>, Option<u64>), Failu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::method::ResponseUnit;
+    use ftld_device::method::ResponseUnit;
 
     #[test]
     fn what_makes_no_sense_names_its_option() {

@@ -5,9 +5,9 @@ use super::job::Job;
 use super::outputs::OutputArgs;
 use super::row::Row;
 use super::run::Run;
-use crate::aging::SteadyRule;
-use crate::failure::Failure;
-use crate::method::Precondition;
+use ftld_device::aging::SteadyRule;
+use ftld_device::method::Precondition;
+use ftld_kit::failure::Failure;
 
 /// Requests of a short run.
 const REQUESTS: u64 = 20_000;
@@ -17,20 +17,20 @@ const AGE: f64 = 1.0;
 const SHARE_MIN: f64 = 1e-6;
 
 /// Result of a short run.
-pub struct Sample {
+pub(crate) struct Sample {
     /// Its row.
-    pub row: Row,
+    pub(crate) row: Row,
     /// The share of the workload that it replayed.
-    pub share: f64,
+    pub(crate) share: f64,
     /// Drive writes of the whole job's preconditioning, at most.
-    pub drive_writes: f64,
+    pub(crate) drive_writes: f64,
 }
 
 /// Runs a short version of a job on the same device.
 ///
 /// # Errors
 /// As [`super::run`].
-pub fn run_sample(job: &Job) -> Result<Sample, Failure> {
+pub(crate) fn run_sample(job: &Job) -> Result<Sample, Failure> {
     guarded(job, || {
         let mut run = Run::resolve(job)?;
         let method = &mut run.job.method;

@@ -7,10 +7,10 @@
 use super::latency::{Latencies, Response};
 use super::row::by_cause;
 use super::sim::{Pages, Sim};
-use crate::convert::to_f64;
-use crate::counters::Operations;
-use crate::failure::Failure;
-use crate::output::print;
+use ftld_device::counters::Operations;
+use ftld_kit::convert::to_f64;
+use ftld_kit::failure::Failure;
+use ftld_kit::output::print;
 use nand_model::{Counters, Nanos};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -5,10 +5,10 @@
 
 use super::address::Extent;
 use super::latency::Latencies;
-use crate::convert::{index, to_u32, to_u64, to_usize};
-use crate::method::ResponseUnit;
-use crate::pages::{PageIo, extent_bytes, extent_end};
 use ftl_core::{Ftl, FtlError, Lookups, Lpn, SchemeStats, Span};
+use ftld_device::method::ResponseUnit;
+use ftld_device::pages::{PageIo, extent_bytes, extent_end};
+use ftld_kit::convert::{index, to_u32, to_u64, to_usize};
 use ftld_traces::Op;
 use nand_model::Nanos;
 use std::mem::take;

@@ -3,8 +3,8 @@
 use super::job::{Address, Arrival, Method};
 use super::provenance::sha256;
 use super::survey::Survey;
-use crate::failure::{Exit, Failure};
 use ftl_core::near_miss;
+use ftld_kit::failure::{Exit, Failure};
 use ftld_traces::workload::{GENERATORS, Requests};
 use ftld_traces::{DIALECTS, Record, Trace, TraceError, TraceFormat, Units, Workload};
 use nand_model::Nanos;

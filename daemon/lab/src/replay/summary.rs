@@ -3,19 +3,19 @@
 
 use super::job::Job;
 use super::row::Row;
-use crate::convert::to_f64;
 use crate::statistics::{Estimate, Ratio};
+use ftld_kit::convert::to_f64;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Schema name of a [`Summary`].
-pub const SUMMARY_SCHEMA: &str = "ftld.summary/1";
+pub(crate) const SUMMARY_SCHEMA: &str = "ftld.summary/1";
 
 /// A quantity of a row; `None` if the run had no such request.
-pub type Quantity = fn(&Row) -> Option<f64>;
+pub(crate) type Quantity = fn(&Row) -> Option<f64>;
 
 /// The measures of a summary by name; times in emulated ns.
-pub const MEASURES: [(&str, Quantity); 6] = [
+pub(crate) const MEASURES: [(&str, Quantity); 6] = [
     ("write_amplification", |row| row.write_amplification.total),
     ("write_mean_ns", |row| {
         row.response_ns.write.as_ref().map(|of| of.mean)
@@ -34,24 +34,24 @@ pub const MEASURES: [(&str, Quantity); 6] = [
 
 /// The runs of one cell, together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
+pub(crate) struct Summary {
     /// [`SUMMARY_SCHEMA`].
-    pub schema: String,
+    pub(crate) schema: String,
     /// The job of the first run.
-    pub job: Job,
+    pub(crate) job: Job,
     /// The seeds of the runs.
-    pub seeds: Vec<u64>,
+    pub(crate) seeds: Vec<u64>,
     /// [`MEASURES`] by name.
-    pub measures: BTreeMap<String, Estimate>,
+    pub(crate) measures: BTreeMap<String, Estimate>,
     /// The job of the first run of the cell that the ratios relate to.
-    pub ratio_to: Option<Job>,
+    pub(crate) ratio_to: Option<Job>,
     /// Ratios by the name of the measure, paired by seed.
-    pub ratios: BTreeMap<String, Ratio>,
+    pub(crate) ratios: BTreeMap<String, Ratio>,
 }
 
 impl Summary {
     /// Returns the summary of a cell's runs, and their ratios to those of `base`.
-    pub fn new(runs: &[&Row], base: Option<&[&Row]>) -> Summary {
+    pub(crate) fn new(runs: &[&Row], base: Option<&[&Row]>) -> Summary {
         assert!(!runs.is_empty(), "a cell without runs");
         let base = base.filter(|base| !base.is_empty());
         let measures = MEASURES.iter().filter_map(|&(name, of)| {
@@ -73,13 +73,13 @@ impl Summary {
     }
 
     /// Returns the summary as one line of JSON.
-    pub fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         serde_json::to_string(self).expect("a summary is plain data") + "\n"
     }
 }
 
 /// Returns the estimate of a quantity over the runs that have it.
-pub fn estimate(runs: &[&Row], of: Quantity) -> Option<Estimate> {
+pub(crate) fn estimate(runs: &[&Row], of: Quantity) -> Option<Estimate> {
     let values: Vec<f64> = runs.iter().filter_map(|row| of(row)).collect();
     Estimate::of(&values)
 }

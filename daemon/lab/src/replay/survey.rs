@@ -1,6 +1,6 @@
 //! What a whole trace looks like, before anything is run: signs of a wrong unit.
 
-use crate::convert::to_f64;
+use ftld_kit::convert::to_f64;
 use ftld_traces::{BYTES, Op, Record, SECTORS, Units};
 
 /// A sector of 512 bytes, read as bytes, is this number of bytes; numbers of bytes are multiples of a

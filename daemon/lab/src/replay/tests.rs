@@ -1,9 +1,8 @@
 use super::*;
-use crate::convert::to_u64;
-use crate::counters::Operations;
-use crate::device::{BlockDevice, FlushOf};
-use crate::record::{NewRecording, Recorded, Recorder, head_of};
 use ftl_core::schemes::SCHEMES;
+use ftld_device::device::{BlockDevice, FlushOf};
+use ftld_device::record::{NewRecording, Recorded, Recorder, head_of};
+use ftld_kit::convert::to_u64;
 use nand_model::SplitMix;
 
 #[test]
@@ -24,7 +23,7 @@ fn a_device_without_room_in_memory_is_refused() {
         (device.fits_memory(Some(1 << 40)), device.fits_memory(None)),
         (Ok(()), Ok(()))
     );
-    assert!(crate::sys::memory_available().unwrap() > 1 << 20);
+    assert!(ftld_device::sys::memory_available().unwrap() > 1 << 20);
 }
 
 /// A live device of this scheme, without background work and network, serves random requests and is
@@ -33,20 +32,21 @@ fn serve_recorded(
     scheme: &str,
     folder: &std::path::Path,
     requests: u64,
-) -> std::collections::BTreeMap<String, crate::counters::Operations> {
-    let options = crate::options::DeviceOptions {
+) -> std::collections::BTreeMap<String, ftld_device::counters::Operations> {
+    let options = ftld_device::options::DeviceOptions {
         scheme: Some(scheme.into()),
         image: Some(folder.join("image")),
         profile: Some("mlc-4k".into()),
         size: Some("8MiB".into()),
-        ..crate::options::DeviceOptions::default()
+        ..ftld_device::options::DeviceOptions::default()
     };
-    let args = crate::options::DeviceArgs {
+    let args = ftld_device::options::DeviceArgs {
         options,
-        ..crate::options::DeviceArgs::default()
+        ..ftld_device::options::DeviceArgs::default()
     };
-    let config = crate::config::Config::new(&args, &crate::instance::Dirs::from_env()).unwrap();
-    let stack = crate::stack::open_or_create(&config).unwrap();
+    let config =
+        ftld_device::config::Config::new(&args, &ftld_device::instance::Dirs::from_env()).unwrap();
+    let stack = ftld_device::stack::open_or_create(&config).unwrap();
     let volume = std::sync::Arc::new(stack.volume);
     let file = NewRecording::create(&folder.join("rec")).unwrap();
     let head = head_of(&*volume, Some(&config.image), false).unwrap();

@@ -8,10 +8,10 @@
 //! [`EVENTS_MAX`] events are kept, so memory is bounded; the file contains the number of the others.
 
 use super::sim::Sim;
-use crate::convert::{to_u32, to_u64};
-use crate::failure::Failure;
-use crate::output::unwritable;
 use ftl_core::{Event, EventKind};
+use ftld_kit::convert::{to_u32, to_u64};
+use ftld_kit::failure::Failure;
+use ftld_kit::output::unwritable;
 use nand_model::{Geometry, Nanos};
 use serde_json::{Value, json};
 use std::fs::File;

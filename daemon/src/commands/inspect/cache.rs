@@ -2,12 +2,12 @@
 //!
 //! Invariant: the area is only read, and may be in use by a daemon.
 
-use crate::convert::{index, to_usize};
-use crate::failure::Failure;
-use crate::size::show_size;
-use crate::stack;
-use crate::volume::shard_text;
-use crate::volume::write_cache::{self, Loaded, Opening};
+use ftld_device::stack;
+use ftld_device::volume::shard_text;
+use ftld_device::volume::write_cache::{self, Loaded, Opening};
+use ftld_kit::convert::{index, to_usize};
+use ftld_kit::failure::Failure;
+use ftld_kit::size::show_size;
 use nand_model::{CacheSection, ImageInfo};
 use serde::Serialize;
 use std::path::Path;

@@ -3,13 +3,13 @@
 use super::cache::cache_of;
 use super::chips::Chips;
 use super::{named_user, path_of};
-use crate::convert::{index, to_u64};
-use crate::failure::{Exit, Failure};
-use crate::instance::Dirs;
-use crate::output::{counted, print, print_json};
-use crate::path_json;
-use crate::size::show_size;
 use ftl_core::Lpn;
+use ftld_device::instance::Dirs;
+use ftld_kit::convert::{index, to_u64};
+use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::output::{counted, print, print_json};
+use ftld_kit::path_json;
+use ftld_kit::size::show_size;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 
@@ -17,7 +17,7 @@ use std::ffi::OsStr;
 ///
 /// # Errors
 /// The image cannot be opened or mounted, a table is wrong, or a page cannot be read.
-pub fn check(dirs: &Dirs, image: &OsStr, as_json: bool) -> Result<(), Failure> {
+pub(crate) fn check(dirs: &Dirs, image: &OsStr, as_json: bool) -> Result<(), Failure> {
     let path = path_of(dirs, image)?;
     let mut chips = Chips::open(&path).map_err(|failure| named_user(dirs, &path, failure))?;
     let (info, scheme) = (chips.info.clone(), chips.ftls[0].scheme());

@@ -2,11 +2,11 @@
 //!
 //! Invariant: they are mounted in memory, so the image does not change.
 
-use crate::convert::{narrow, to_u32};
-use crate::failure::Failure;
-use crate::stack;
-use crate::volume::Stripes;
 use ftl_core::Ftl;
+use ftld_device::stack;
+use ftld_device::volume::Stripes;
+use ftld_kit::convert::{narrow, to_u32};
+use ftld_kit::failure::Failure;
 use nand_model::{ImageInfo, Pbn};
 use std::path::Path;
 

@@ -6,17 +6,17 @@ mod chips;
 mod text;
 mod values;
 
-pub use check::check;
+pub(crate) use check::check;
 
 use super::{Found, recording};
-use crate::failure::{Exit, Failure};
-use crate::instance::Dirs;
-use crate::output::{print, print_json, wrapped_on_terminal};
-use crate::path_json::{self, ImagePath};
-use crate::profile_file;
-use crate::stack;
 use cache::cache_of;
 use chips::Chips;
+use ftld_device::instance::Dirs;
+use ftld_device::stack;
+use ftld_kit::failure::{Exit, Failure};
+use ftld_kit::output::{print, print_json, wrapped_on_terminal};
+use ftld_kit::path_json::{self, ImagePath};
+use ftld_kit::profile_file;
 use ftld_traces::recording::Reader;
 use nand_model::store::peek;
 use std::ffi::OsStr;
@@ -26,17 +26,17 @@ use values::{Inspected, OfShard, blocks_of, header_json, logical_page, page_at, 
 
 /// Options of `ftld inspect`.
 #[derive(Clone, Debug, Default)]
-pub struct InspectOptions {
+pub(crate) struct InspectOptions {
     /// Every block.
-    pub blocks: bool,
+    pub(crate) blocks: bool,
     /// One page as `BLOCK:PAGE`.
-    pub page: Option<String>,
+    pub(crate) page: Option<String>,
     /// One logical page.
-    pub lpn: Option<u32>,
+    pub(crate) lpn: Option<u32>,
     /// The flash device alone, as a TOML file.
-    pub toml: bool,
+    pub(crate) toml: bool,
     /// JSON instead of text.
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// Returns a path, or the image of an instance by name.
@@ -86,7 +86,7 @@ pub(super) fn named_user(dirs: &Dirs, image: &Path, failure: Failure) -> Failure
 ///
 /// # Errors
 /// The image is in use, damaged, or not an image; the page or block does not exist.
-pub fn inspect(dirs: &Dirs, image: &OsStr, wanted: &InspectOptions) -> Result<(), Failure> {
+pub(crate) fn inspect(dirs: &Dirs, image: &OsStr, wanted: &InspectOptions) -> Result<(), Failure> {
     let path = path_of(dirs, image)?;
     if path.is_file() && Reader::detects(&path).unwrap_or(false) {
         return recording::inspect(&path, wanted);

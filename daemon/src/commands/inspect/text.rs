@@ -1,7 +1,7 @@
 //! The text of `ftld inspect`.
 
 use super::values::{Content, Inspected, LogicalPage, Page, Record, hex};
-use crate::size::show_size;
+use ftld_kit::size::show_size;
 use nand_model::ImageInfo;
 
 pub(super) fn text(found: &Inspected, info: &ImageInfo, flash: &str) -> String {

@@ -3,11 +3,11 @@
 use super::cache::CacheArea;
 use super::chips::Numbers;
 use crate::commands::choices::profile_json;
-use crate::convert::{index, to_u32};
-use crate::failure::Failure;
-use crate::path_json::ImagePath;
 use ftl_core::format::{OOB_BYTES, Oob};
 use ftl_core::{Ftl, Lpn};
+use ftld_kit::convert::{index, to_u32};
+use ftld_kit::failure::Failure;
+use ftld_kit::path_json::ImagePath;
 use nand_model::{Bad, Cause, Chip, ImageInfo, Part, Pbn, Ppn};
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -2,13 +2,13 @@
 //! and a question to the program for those of instances.
 
 use crate::cli::command;
-use crate::failure::Failure;
-use crate::output::print;
-use crate::preset::PRESETS;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command};
 use clap_complete::Shell;
 use ftl_core::schemes;
+use ftld_device::preset::PRESETS;
+use ftld_kit::failure::Failure;
+use ftld_kit::output::print;
 use nand_model::PROFILES;
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ const ASK: &str = "ftld list --names 2>/dev/null";
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn completions(shell: Shell) -> Result<(), Failure> {
+pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
     print(&script(shell))
 }
 

@@ -3,15 +3,15 @@
 mod completions;
 mod examples;
 
-pub use completions::completions;
+pub(crate) use completions::completions;
 
 use crate::cli::command;
-use crate::failure::{Exit, Failure};
-use crate::options::DeviceOptions;
 use clap::{Arg, Args, Command};
 use clap_mangen::Man;
 use examples::Example;
 use ftl_core::schemes::SCHEMES;
+use ftld_device::options::DeviceOptions;
+use ftld_kit::failure::{Exit, Failure};
 use roff::{Roff, bold, italic, roman};
 use std::path::Path;
 use strum::VariantArray;
@@ -23,7 +23,7 @@ const VERSION: &str = concat!("ftld ", env!("CARGO_PKG_VERSION"));
 ///
 /// # Errors
 /// A page cannot be written into the folder.
-pub fn manual(folder: &Path) -> Result<(), Failure> {
+pub(crate) fn manual(folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder.display(), &error))?;
     // There is a page for every subcommand but `help`, so no page may refer to `ftld help`.
     let mut program = command()

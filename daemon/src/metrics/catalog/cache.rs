@@ -1,8 +1,8 @@
 //! The write cache. All families are 0 without one.
 
 use super::{Family, counter, counters, gauge, gauges, label, list};
-use crate::convert::to_f64;
-use crate::volume::write_cache::{CutCounts, Reason};
+use ftld_device::volume::write_cache::{CutCounts, Reason};
+use ftld_kit::convert::to_f64;
 use strum::VariantNames;
 
 const REASONS: &[&str] = <Reason as VariantNames>::VARIANTS;

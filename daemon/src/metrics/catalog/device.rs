@@ -1,8 +1,8 @@
 //! Device: identity and state.
 
 use super::{Family, Kind, Source, gauge, gauges, label, list, page_bytes};
-use crate::convert::to_f64;
-use crate::volume::WritesFailing;
+use ftld_device::volume::WritesFailing;
+use ftld_kit::convert::to_f64;
 
 pub(super) const FAMILIES: &[Family] = &[
     Family {

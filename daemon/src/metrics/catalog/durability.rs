@@ -1,7 +1,7 @@
 //! Durability: checkpoints and the last mount.
 
 use super::{Family, gauge, seconds};
-use crate::convert::to_f64;
+use ftld_kit::convert::to_f64;
 
 pub(super) const FAMILIES: &[Family] = &[
     gauge(

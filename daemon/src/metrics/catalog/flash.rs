@@ -4,7 +4,7 @@ use super::{
     BY_CAUSE, FAULTS, Family, INJECTIONS, by_cause, counter, counters, gauge, label, list,
     page_bytes, seconds,
 };
-use crate::convert::to_f64;
+use ftld_kit::convert::to_f64;
 use nand_model::Fault;
 
 pub(super) const FAMILIES: &[Family] = &[

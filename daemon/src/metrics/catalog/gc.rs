@@ -1,8 +1,8 @@
 //! Garbage collection.
 
 use super::{Family, Kind, Source, gauge};
-use crate::convert::to_f64;
 use ftl_core::{EventKind, GC_PAGE_BOUNDS};
+use ftld_kit::convert::to_f64;
 
 pub(super) const FAMILIES: &[Family] = &[
     gauge(

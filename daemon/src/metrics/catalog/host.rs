@@ -4,8 +4,8 @@ use super::{
     ADDRESSED, BY_ADDRESSED, BY_OP, ERRNOS, Family, Kind, OPS, Source, counter, counters, gauges,
     label, list,
 };
-use crate::convert::to_f64;
-use crate::volume::{ErrorClass, Op, SIZE_BOUNDS};
+use ftld_device::volume::{ErrorClass, Op, SIZE_BOUNDS};
+use ftld_kit::convert::to_f64;
 use strum::VariantArray;
 
 pub(super) const FAMILIES: &[Family] = &[

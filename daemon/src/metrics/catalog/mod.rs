@@ -1,5 +1,5 @@
 //! Catalogue of all metrics: name, kind, labels, help, and source of the values. Metrics have their
-//! names here, and in [`crate::counters`] those which rows and status have, too. The table of docs/METRICS.md is generated from it; a test fails when
+//! names here, and in [`ftld_device::counters`] those which rows and status have, too. The table of docs/METRICS.md is generated from it; a test fails when
 //! the table is stale.
 //!
 //! Invariants: prefix `ftld_`, base units (seconds, bytes, ratios from 0 to 1), `_total` on
@@ -21,12 +21,12 @@ mod shards;
 mod space;
 mod wear;
 
-use crate::convert::to_f64;
-use crate::counters::{Operations, SchemeCounters};
-use crate::inject::Kind as Injection;
-use crate::status::StatusSnapshot;
-use crate::volume::{ErrorClass, HistogramView, Op, OpView};
 use ftl_core::{EventKind, SchemeStats};
+use ftld_device::counters::{Operations, SchemeCounters};
+use ftld_device::inject::Kind as Injection;
+use ftld_device::status::StatusSnapshot;
+use ftld_device::volume::{ErrorClass, HistogramView, Op, OpView};
+use ftld_kit::convert::to_f64;
 use nand_model::{Cause, Fault, OpCounts};
 use std::sync::LazyLock;
 use strum::{IntoStaticStr, VariantNames};
@@ -34,7 +34,7 @@ use strum::{IntoStaticStr, VariantNames};
 /// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Only increases, from 0 at the daemon's start.
     Counter,
     /// A state.
@@ -43,33 +43,26 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
-    /// Returns the lower-case name, as in the text format.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-}
-
 /// One label.
 #[derive(Clone, Copy, Debug)]
-pub struct Label {
+pub(crate) struct Label {
     /// Its name.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// All its values; empty if they are facts of the instance.
-    pub values: &'static [&'static str],
+    pub(crate) values: &'static [&'static str],
 }
 
 /// One metric family.
 #[derive(Clone, Copy)]
-pub struct Family {
+pub(crate) struct Family {
     /// Its name.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Its kind.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// Labels besides `device`.
-    pub labels: &'static [Label],
+    pub(crate) labels: &'static [Label],
     /// One sentence.
-    pub help: &'static str,
+    pub(crate) help: &'static str,
     /// Source of the values.
     pub(super) source: Source,
 }
@@ -199,7 +192,7 @@ const BY_ADDRESSED: &[Label] = &[label("op", &["read", "write", "discard", "writ
 const BY_EVENT: &[Label] = &[label("event", &EVENTS)];
 
 /// Every family, in output order.
-pub static CATALOG: LazyLock<Vec<Family>> = LazyLock::new(|| {
+pub(crate) static CATALOG: LazyLock<Vec<Family>> = LazyLock::new(|| {
     let operations = Operations::METRICS.iter();
     let operations: Vec<_> = operations
         .map(|of| {

@@ -1,8 +1,8 @@
 //! NBD: connections and requests.
 
 use super::{Family, counter, counters, gauge, gauges, label, list};
-use crate::convert::to_f64;
-use crate::transport::nbd::COMMANDS;
+use ftld_device::transport::nbd::COMMANDS;
+use ftld_kit::convert::to_f64;
 
 pub(super) const FAMILIES: &[Family] = &[
     gauges(

@@ -1,9 +1,9 @@
 //! The recording of requests; all zero without one.
 
 use super::{Family, counter, gauge};
-use crate::convert::to_f64;
-use crate::record::RecordingView;
-use crate::status::StatusSnapshot;
+use ftld_device::record::RecordingView;
+use ftld_device::status::StatusSnapshot;
+use ftld_kit::convert::to_f64;
 
 pub(super) const FAMILIES: &[Family] = &[
     counter(

@@ -3,9 +3,9 @@
 use super::{
     BY_CAUSE, BY_EVENT, Family, Kind, Source, counters, gauge, label, list, page_bytes, seconds,
 };
-use crate::convert::to_f64;
-use crate::status::StatusSnapshot;
 use ftl_core::RamPart;
+use ftld_device::status::StatusSnapshot;
+use ftld_kit::convert::to_f64;
 
 /// Returns the entries of a structure in RAM; 0 if the scheme has none.
 fn ram_entries(view: &StatusSnapshot, part: RamPart) -> f64 {

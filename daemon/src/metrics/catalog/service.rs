@@ -1,8 +1,8 @@
 //! Service: requests to the daemon itself.
 
 use super::{Family, counter, counters, label, list};
-use crate::convert::to_f64;
-use crate::service_counters::{CONTROL_COMMANDS, HTTP_CODES};
+use ftld_device::service_counters::{CONTROL_COMMANDS, HTTP_CODES};
+use ftld_kit::convert::to_f64;
 
 pub(super) const FAMILIES: &[Family] = &[
     counters(

@@ -2,9 +2,9 @@
 //! chip has shard 0.
 
 use super::{Family, counters, gauge, gauges, label};
-use crate::convert::to_f64;
-use crate::status::StatusSnapshot;
-use crate::volume::FlashSnapshot;
+use ftld_device::status::StatusSnapshot;
+use ftld_device::volume::FlashSnapshot;
+use ftld_kit::convert::to_f64;
 
 /// Numbers of the shards that a device may have.
 const NUMBERS: [&str; 16] = [

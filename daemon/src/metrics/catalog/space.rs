@@ -1,8 +1,8 @@
 //! Space: blocks and pages.
 
 use super::{Family, gauge, gauges, label, list, page_bytes};
-use crate::convert::to_f64;
-use crate::status::BlockState;
+use ftld_device::status::BlockState;
+use ftld_kit::convert::to_f64;
 use strum::VariantNames;
 
 pub(super) const FAMILIES: &[Family] = &[

@@ -1,8 +1,8 @@
 //! Wear: block erases.
 
 use super::{Family, gauge, gauges, label, list, page_bytes};
-use crate::status::StatusSnapshot;
-use crate::volume::WEAR_BOUNDS;
+use ftld_device::status::StatusSnapshot;
+use ftld_device::volume::WEAR_BOUNDS;
 
 pub(super) const FAMILIES: &[Family] = &[
     gauge(

@@ -6,8 +6,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::Users;
-use crate::quote::shell;
 use crate::sys::mounts::{self, Mount};
+use ftld_kit::quote::shell;
 
 /// A host, by the folder that contains its `/sys` and `/proc`.
 pub(super) struct Host {

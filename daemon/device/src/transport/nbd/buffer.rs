@@ -51,7 +51,7 @@ impl Buffer {
 
     /// Returns exactly `n` bytes to be filled and then [`committed`](Self::commit); their contents
     /// are stale.
-    pub fn space(&mut self, n: usize) -> &mut [u8] {
+    pub(crate) fn space(&mut self, n: usize) -> &mut [u8] {
         if self.data.len() - self.end < n {
             self.make_room(n);
         }
@@ -87,7 +87,7 @@ impl Buffer {
     }
 
     /// Removes the last `n` queued bytes.
-    pub fn retract(&mut self, n: usize) {
+    pub(crate) fn retract(&mut self, n: usize) {
         assert!(n <= self.len(), "more taken back than was there");
         self.end -= n;
         self.consume(0);
@@ -100,12 +100,12 @@ impl Buffer {
     }
 
     /// Returns whether the allocation exceeds its resting size.
-    pub fn is_stretched(&self) -> bool {
+    pub(crate) fn is_stretched(&self) -> bool {
         self.data.len() > self.resting
     }
 
     /// Shrinks the allocation to its resting size, if the queued bytes fit.
-    pub fn relax(&mut self) {
+    pub(crate) fn relax(&mut self) {
         if self.is_stretched() && self.len() <= self.resting {
             self.compact();
             assert!(

@@ -4,9 +4,9 @@
 //! that is not a socket is never removed; a socket with a listener is never replaced. If the
 //! process dies, the socket file remains, and the next server replaces it.
 
-use crate::private_lock::PrivateLock;
 use crate::sys;
 use crate::target::Endpoint;
+use ftld_kit::private_lock::PrivateLock;
 use nix::unistd::{AccessFlags, access};
 use std::fmt;
 use std::io;

@@ -40,13 +40,13 @@ impl Export {
     }
 
     /// Returns whether a client that requests this name gets this export.
-    pub fn answers_to(&self, name: &[u8]) -> bool {
+    pub(crate) fn answers_to(&self, name: &[u8]) -> bool {
         name.is_empty() || name == self.info.name.as_bytes()
     }
 
     /// Returns the transmission flags for a connection in this mode; the kernel's netlink interface
     /// takes those of [`Mode::Simple`].
-    pub fn flags(&self, mode: Mode) -> u16 {
+    pub(crate) fn flags(&self, mode: Mode) -> u16 {
         let mut flags = flag::HAS_FLAGS | flag::CAN_MULTI_CONN | flag::SEND_CACHE;
         if self.volatile_cache {
             flags |= flag::SEND_FLUSH;

@@ -20,7 +20,7 @@ const DEAD_SECONDS: u64 = 30;
 
 /// Reason why a device could not be attached.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// The kernel has no NBD client.
     #[error(
         "this kernel offers no NBD client: load it with `modprobe nbd`, or serve the network protocol alone: \
@@ -65,7 +65,7 @@ pub enum Error {
 
 impl Error {
     /// Returns the exit code, which determines a script's next step.
-    pub fn exit_code(&self) -> i32 {
+    pub(crate) fn exit_code(&self) -> i32 {
         match self {
             Self::Io { .. } => 1,
             Self::Left { .. } => 4,
@@ -80,7 +80,7 @@ impl Error {
 ///
 /// # Errors
 /// The kernel has no NBD client, or refuses this process.
-pub fn probe(n: u32) -> Result<(), Error> {
+pub(crate) fn probe(n: u32) -> Result<(), Error> {
     Netlink::open()
         .map(drop)
         .map_err(|source| match source.kind() {
@@ -97,7 +97,7 @@ pub fn probe(n: u32) -> Result<(), Error> {
 ///
 /// # Errors
 /// The device is in use, or the kernel refuses the connections.
-pub fn attach(
+pub(crate) fn attach(
     n: u32,
     device: &dyn BlockDevice,
     flags: u16,
@@ -145,13 +145,13 @@ pub fn attach(
 ///
 /// # Errors
 /// The kernel refuses to disconnect the device.
-pub fn detach(n: u32) -> io::Result<()> {
+pub(crate) fn detach(n: u32) -> io::Result<()> {
     Netlink::open()?.disconnect(n)
 }
 
 /// State of a device number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     /// Not connected.
     Free,
     /// Connected by this process, which may be dead if it is no ftld daemon.
@@ -167,7 +167,7 @@ pub enum State {
 }
 
 /// Returns the kernel's state of device `n`.
-pub fn state(n: u32) -> State {
+pub(crate) fn state(n: u32) -> State {
     let Some(pid) = connected_by(n) else {
         return State::Free;
     };

@@ -13,18 +13,18 @@
 //! only after [`crate::device::Flush::wait`].
 
 pub mod buffer;
-pub mod connection;
+pub(crate) mod connection;
 mod copies;
-pub mod endpoint;
+pub(crate) mod endpoint;
 pub mod engine;
-pub mod export;
+pub(crate) mod export;
 pub mod handshake;
-pub mod kernel;
-pub mod limits;
-pub mod netlink;
-pub mod server;
-pub mod stats;
-pub mod tls;
+pub(crate) mod kernel;
+pub(crate) mod limits;
+pub(crate) mod netlink;
+pub(crate) mod server;
+pub(crate) mod stats;
+pub(crate) mod tls;
 pub mod wire;
 
 pub use crate::target::{Endpoint, NbdUri, UriError};

@@ -5,7 +5,7 @@
 //! 4 bytes), all in the machine's byte order. The kernel answers every command with an error
 //! number, 0 for success, and CONNECT also with the device's number.
 
-use crate::convert::{index, to_u32};
+use ftld_kit::convert::{index, to_u32};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -47,7 +47,7 @@ mod attr {
 /// Commands of the family `nbd`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Command {
+pub(crate) enum Command {
     /// Set up a device.
     Connect = 1,
     /// Take a device down; requests in flight are finished first.
@@ -65,23 +65,23 @@ impl Command {
 
 /// Parameters of a device for the kernel.
 #[derive(Clone, Debug)]
-pub struct Device<'a> {
+pub(crate) struct Device<'a> {
     /// Number of `/dev/nbdN`.
-    pub n: u32,
+    pub(crate) n: u32,
     /// Size in bytes.
-    pub size: u64,
+    pub(crate) size: u64,
     /// Logical block in bytes, from 512 to the host's page size.
-    pub block: u32,
+    pub(crate) block: u32,
     /// Transmission flags.
-    pub flags: u16,
+    pub(crate) flags: u16,
     /// Seconds for which requests wait for new connections when all are lost, before they fail.
-    pub dead_seconds: u64,
+    pub(crate) dead_seconds: u64,
     /// Identity of the server; RECONFIGURE must use the same.
-    pub backend: &'a str,
+    pub(crate) backend: &'a str,
 }
 
 /// A socket to the kernel.
-pub struct Netlink {
+pub(crate) struct Netlink {
     socket: OwnedFd,
     family: u16,
     sequence: u32,
@@ -92,7 +92,7 @@ impl Netlink {
     ///
     /// # Errors
     /// `NotFound` if the kernel has no NBD client; otherwise the socket cannot be created.
-    pub fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         let protocol = SockProtocol::NetlinkGeneric;
         let socket = socket(
             AddressFamily::Netlink,
@@ -123,7 +123,7 @@ impl Netlink {
     ///
     /// # Errors
     /// The kernel refuses the command.
-    pub fn serve(
+    pub(crate) fn serve(
         &mut self,
         command: Command,
         device: &Device<'_>,
@@ -142,7 +142,7 @@ impl Netlink {
     ///
     /// # Errors
     /// The kernel refuses the command.
-    pub fn disconnect(&mut self, n: u32) -> io::Result<()> {
+    pub(crate) fn disconnect(&mut self, n: u32) -> io::Result<()> {
         let mut body = Vec::new();
         put(&mut body, attr::INDEX, &n.to_ne_bytes());
         self.ask(Command::Disconnect.code(), &body).map(drop)

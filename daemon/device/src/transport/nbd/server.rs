@@ -87,7 +87,7 @@ impl Server {
     ///
     /// # Errors
     /// The socket is beyond loopback and TLS is not required, or has no path.
-    pub fn adopt(
+    pub(crate) fn adopt(
         socket: Listening,
         device: Arc<dyn BlockDevice>,
         info: ExportInfo,

@@ -19,20 +19,20 @@ pub const COMMANDS: [&str; 9] = [
 
 /// Counts of one engine since it last added them to the server's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub(crate) struct Tally {
     /// Requests by index into [`COMMANDS`].
-    pub requests: [u32; COMMANDS.len()],
+    pub(crate) requests: [u32; COMMANDS.len()],
     /// Requests answered with an error.
-    pub errors: u64,
+    pub(crate) errors: u64,
     /// Bytes read.
-    pub read: u64,
+    pub(crate) read: u64,
     /// Bytes of payload received by writes.
-    pub written: u64,
+    pub(crate) written: u64,
 }
 
 impl Tally {
     /// Counts a request.
-    pub fn count(&mut self, command: u16) {
+    pub(crate) fn count(&mut self, command: u16) {
         self.requests[usize::from(command.min(command::BLOCK_STATUS + 1))] += 1;
     }
 }
@@ -41,20 +41,20 @@ impl Tally {
 #[derive(Debug, Default)]
 pub struct NbdStats {
     /// Connections accepted.
-    pub accepted: AtomicU64,
+    pub(crate) accepted: AtomicU64,
     /// Connections evicted for a newer one: before the end of their handshake, or stalled in the
     /// middle of a message.
-    pub evicted: AtomicU64,
+    pub(crate) evicted: AtomicU64,
     /// Connections refused because all are in use, with or without a reply.
-    pub refused: AtomicU64,
+    pub(crate) refused: AtomicU64,
     /// Connections dropped for invalid or missing data.
-    pub dropped: AtomicU64,
+    pub(crate) dropped: AtomicU64,
     /// Gauge: connections in the handshake.
-    pub negotiating: AtomicU64,
+    pub(crate) negotiating: AtomicU64,
     /// Gauge: connections in transmission.
-    pub connected: AtomicU64,
+    pub(crate) connected: AtomicU64,
     /// Gauge: requests whose reply has not been sent.
-    pub in_flight: AtomicU64,
+    pub(crate) in_flight: AtomicU64,
     requests: [AtomicU64; COMMANDS.len()],
     errors: AtomicU64,
     read: AtomicU64,
@@ -108,7 +108,7 @@ impl NbdStats {
     }
 
     /// Adds an engine's counts.
-    pub fn add(&self, tally: &Tally) {
+    pub(crate) fn add(&self, tally: &Tally) {
         let add = |counter: &AtomicU64, n: u64| {
             if n > 0 {
                 counter.fetch_add(n, Relaxed);

@@ -120,7 +120,7 @@ impl Tls {
     }
 
     /// Returns whether clients without TLS are refused.
-    pub fn required(&self) -> bool {
+    pub(crate) fn required(&self) -> bool {
         self.required
     }
 

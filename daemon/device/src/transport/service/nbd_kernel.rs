@@ -3,11 +3,11 @@
 use super::worker::{Worker, small_runtime};
 use super::{Context, Service, StopHow};
 use crate::device::BlockDevice;
-use crate::failure::{Exit, Failure};
 use crate::transport::holders::{self, Users};
 use crate::transport::kernel_queue;
 use crate::transport::nbd::{self, ExportInfo, Limits, NbdStats, kernel};
 use crate::volume::Queue;
+use ftld_kit::failure::{Exit, Failure};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use tokio::sync::watch;

@@ -3,9 +3,9 @@
 use super::worker::{Worker, small_runtime};
 use super::{Context, Service, StopHow};
 use crate::device::BlockDevice;
-use crate::failure::Failure;
 use crate::transport::holders::Users;
 use crate::transport::nbd::{ExportInfo, Limits, Listening, NbdStats, NbdUri, Server};
+use ftld_kit::failure::Failure;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use tokio::sync::watch;

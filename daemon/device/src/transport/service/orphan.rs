@@ -2,11 +2,11 @@
 
 #[cfg(feature = "ublk")]
 use super::ublk::ublk_failure;
-use crate::failure::{Exit, Failure};
 use crate::target::Target;
 use crate::transport::nbd::kernel;
 #[cfg(feature = "ublk")]
 use crate::transport::ublk;
+use ftld_kit::failure::{Exit, Failure};
 use std::path::Path;
 
 /// Returns the device of this name (`ublkb0`, `nbd0`) if its daemon died and its users wait.

@@ -5,9 +5,9 @@ use super::nbd_kernel::kernel_failure;
 use super::ublk::not_built;
 #[cfg(feature = "ublk")]
 use super::ublk::ublk_failure;
-use crate::failure::{Exit, Failure};
 use crate::target::Target;
 use crate::transport::nbd::{Endpoint, NbdUri, endpoint, kernel};
+use ftld_kit::failure::{Exit, Failure};
 use std::path::Path;
 
 /// Returns the target to serve if the user named none: ublk if available, else an NBD unix socket

@@ -4,13 +4,13 @@
 use super::StopHow;
 use super::{Context, Service};
 use crate::device::BlockDevice;
-use crate::failure::{Exit, Failure};
 #[cfg(feature = "ublk")]
 use crate::transport::ublk::{self, Options, Served};
 #[cfg(feature = "ublk")]
 use crate::transport::{holders::Users, kernel_queue};
 #[cfg(feature = "ublk")]
 use crate::volume::Queue;
+use ftld_kit::failure::{Exit, Failure};
 use std::sync::Arc;
 
 /// The error of a build without ublk.

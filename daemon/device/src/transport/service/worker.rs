@@ -1,6 +1,6 @@
 //! The threads of NBD services.
 
-use crate::failure::Failure;
+use ftld_kit::failure::Failure;
 use parking_lot::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;

@@ -23,7 +23,7 @@ use libublk::{UblkFlags, sys as abi};
 use parking_lot::Mutex;
 
 pub use control::{State, delete, devices, holders, image_of, probe, state, stop};
-pub use served::Served;
+pub(crate) use served::Served;
 
 use crate::device::BlockDevice;
 use crate::transport::holders::Users;
@@ -95,7 +95,7 @@ pub enum Error {
 
 impl Error {
     /// Returns the exit code, which determines a script's next step.
-    pub fn exit_code(&self) -> i32 {
+    pub(crate) fn exit_code(&self) -> i32 {
         match self {
             Self::Io { .. } => 1,
             Self::Absent(_) => 3,
@@ -123,22 +123,22 @@ impl Error {
 
 /// Settings of a new device. A quiesced device keeps the settings that it was created with.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub(crate) struct Options {
     /// Identity of the image: only a daemon with the same image reattaches the device.
-    pub image: String,
+    pub(crate) image: String,
     /// Hardware queues, each with a thread.
-    pub queues: u16,
+    pub(crate) queues: u16,
     /// Requests in flight per queue.
-    pub depth: u16,
+    pub(crate) depth: u16,
     /// Largest request in bytes, a multiple of the host's page; every slot of every queue has a
     /// buffer of this size.
-    pub buffer_bytes: u32,
+    pub(crate) buffer_bytes: u32,
 }
 
 impl Options {
     /// Returns one queue of 64 requests with 256 KiB each, 16 MiB in total. The volume answers one
     /// request at a time, and more queues would only wait for each other.
-    pub fn new(image: impl Into<String>) -> Self {
+    pub(crate) fn new(image: impl Into<String>) -> Self {
         Self {
             image: image.into(),
             queues: 1,
@@ -150,16 +150,17 @@ impl Options {
 
 /// A device that accepts requests.
 #[derive(Clone, Debug)]
-pub struct Ready {
+pub(crate) struct Ready {
     /// Its number.
-    pub n: u32,
+    pub(crate) n: u32,
     /// Its node.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Whether it was reattached after its daemon died.
-    pub recovered: bool,
+    pub(crate) recovered: bool,
 }
 
-/// Serves `device` as `/dev/ublkbN` until the device is stopped, by [`stop`] or by another program.
+/// Serves `device` as `/dev/ublkbN` until the gate closes, or until the device is stopped, by
+/// [`stop`] or by another program.
 /// `None` for `n` takes the first free number. Blocks; `on_ready` runs once the first request can
 /// be served. The caller's thread and those of the queues should be [I/O
 /// flushers](crate::sys::io_flusher).
@@ -169,17 +170,7 @@ pub struct Ready {
 ///
 /// # Errors
 /// The device cannot be created, or its queues ended with an error.
-pub fn serve(
-    n: Option<u32>,
-    device: Arc<dyn BlockDevice>,
-    options: &Options,
-    on_ready: impl FnOnce(Ready) + Send + Sync + 'static,
-) -> Result<(), Error> {
-    serve_behind(Arc::default(), n, device, options, on_ready)
-}
-
-/// Serves as [`serve`] does, until the gate closes.
-fn serve_behind(
+fn serve(
     gate: Arc<Gate>,
     n: Option<u32>,
     device: Arc<dyn BlockDevice>,

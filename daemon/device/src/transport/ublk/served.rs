@@ -8,7 +8,7 @@ use std::time::Duration;
 use std::{io, sync::mpsc::RecvTimeoutError};
 
 use super::queue::Gate;
-use super::{Error, Options, Ready, control, serve_behind};
+use super::{Error, Options, Ready, control, serve};
 use crate::device::BlockDevice;
 use crate::transport::holders::Users;
 
@@ -16,7 +16,7 @@ use crate::transport::holders::Users;
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A `/dev/ublkbN` with the thread that serves it.
-pub struct Served {
+pub(crate) struct Served {
     ready: Ready,
     gate: Arc<Gate>,
     thread: Mutex<Option<JoinHandle<Result<(), Error>>>>,
@@ -29,7 +29,7 @@ impl Served {
     ///
     /// # Errors
     /// The device cannot be created.
-    pub fn start(
+    pub(crate) fn start(
         n: Option<u32>,
         device: Arc<dyn BlockDevice>,
         options: Options,
@@ -43,7 +43,7 @@ impl Served {
                 .name("ftld-ublk-ctl".into())
                 .spawn(move || {
                     let _end: mpsc::Sender<()> = end;
-                    serve_behind(gate, n, device, &options, move |ready| {
+                    serve(gate, n, device, &options, move |ready| {
                         drop(says_ready.send(ready))
                     })
                 })
@@ -67,28 +67,28 @@ impl Served {
     }
 
     /// Returns the device's number.
-    pub fn n(&self) -> u32 {
+    pub(crate) fn n(&self) -> u32 {
         self.ready.n
     }
 
     /// Returns the device's node.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.ready.path
     }
 
     /// Returns whether the device was reattached after its daemon died.
-    pub fn recovered(&self) -> bool {
+    pub(crate) fn recovered(&self) -> bool {
         self.ready.recovered
     }
 
     /// Returns its users.
-    pub fn holders(&self) -> Users {
+    pub(crate) fn holders(&self) -> Users {
         control::live_holders(self.ready.n)
     }
 
     /// Returns the reason if serving ended by itself: another program removed the device, or a
     /// queue failed.
-    pub fn ended(&self) -> Option<String> {
+    pub(crate) fn ended(&self) -> Option<String> {
         let mut thread = self.thread.lock();
         let ended = thread.take_if(|thread| thread.is_finished())?;
         Some(join(ended).map_or_else(
@@ -101,7 +101,7 @@ impl Served {
     ///
     /// # Errors
     /// The driver refuses to remove the device.
-    pub fn remove(&self) -> Result<(), Error> {
+    pub(crate) fn remove(&self) -> Result<(), Error> {
         let Some(thread) = self.thread.lock().take() else {
             return Ok(());
         };
@@ -122,7 +122,7 @@ impl Served {
     /// Leaves the device to the next daemon without removing it: from here on no request reaches
     /// the volume. Once the process has exited, all requests wait for the next daemon. The process
     /// must exit soon.
-    pub fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.gate.close();
     }
 }

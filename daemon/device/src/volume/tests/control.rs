@@ -5,7 +5,7 @@ use crate::device::{BlockDevice, FlushOf};
 use crate::volume::*;
 use nand_model::Pbn;
 use nand_model::store::MemStore;
-use std::sync::{Mutex, mpsc};
+use std::sync::Mutex;
 use std::time::Instant;
 
 /// Waits until `wanted` writes are done, and 30 ms longer; returns the number done.

@@ -5,7 +5,7 @@ use nand_model::CacheArea;
 use std::io;
 
 /// Positioned bytes of a cache area.
-pub trait Area: Send {
+pub(crate) trait Area: Send {
     /// Fills the buffer with bytes from `at` on.
     ///
     /// # Errors

@@ -5,7 +5,7 @@
 //! at its position, with its number and with the salt of its area.
 
 use super::view::CutCounts;
-use crate::convert::{to_u64, to_usize};
+use ftld_kit::convert::{to_u64, to_usize};
 use nand_model::crc32c_append;
 
 /// Bytes before the bitmap: two copies of the header.

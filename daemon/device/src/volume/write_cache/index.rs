@@ -18,7 +18,7 @@ pub(super) struct Index(BTreeMap<u64, Version>);
 
 impl Index {
     pub(super) fn len(&self) -> u64 {
-        crate::convert::to_u64(self.0.len())
+        ftld_kit::convert::to_u64(self.0.len())
     }
 
     pub(super) fn get(&self, unit: u64) -> Option<Version> {

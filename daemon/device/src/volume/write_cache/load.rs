@@ -16,9 +16,9 @@ use super::{
     Area, CACHE_BYTES_MAX, CACHE_BYTES_STEP, CacheOptions, CutCounts, Model, Outcome, Shape,
     WriteCache, area_of,
 };
-use crate::convert::{to_u64, to_usize};
-use crate::size::show_size;
 use crate::sys;
+use ftld_kit::convert::{to_u64, to_usize};
+use ftld_kit::size::show_size;
 use nand_model::CacheSection;
 use std::fs::File;
 use std::io;
@@ -80,7 +80,11 @@ impl WriteCache {
     ///
     /// # Errors
     /// The host cannot read it.
-    pub fn load(area: Box<dyn Area>, bytes: u64, opening: &Opening<'_>) -> io::Result<Loaded> {
+    pub(crate) fn load(
+        area: Box<dyn Area>,
+        bytes: u64,
+        opening: &Opening<'_>,
+    ) -> io::Result<Loaded> {
         let lost = |why, units| Ok(Loaded::Lost(Lost { why, units }));
         let Some(head) = read_head(&*area, bytes)? else {
             return lost("the header of its area is damaged", 0);

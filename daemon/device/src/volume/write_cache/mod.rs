@@ -27,14 +27,14 @@ mod write_back;
 #[cfg(test)]
 mod tests;
 
-pub use area::Area;
+pub(crate) use area::Area;
 pub use load::{Loaded, Lost, Opening, Pending, apply, peek};
 pub use view::{CacheView, CutCounts, Model, Outcome, Reason};
 
-use crate::convert::to_usize;
 use area::area_of;
 use format::{HEAD_BYTES, Head, RING_BLOCK, State, bitmap_bytes};
 use ftl_core::FtlError;
+use ftld_kit::convert::to_usize;
 use index::Index;
 use nand_model::{SHARDS_MAX, atomic_bytes};
 use requests::host_error;
@@ -44,16 +44,16 @@ use std::time::Duration;
 use trims::Trims;
 
 /// Smallest cache of the command line, in bytes.
-pub const CACHE_BYTES_MIN: u64 = 1 << 20;
+pub(crate) const CACHE_BYTES_MIN: u64 = 1 << 20;
 /// Largest cache, in bytes; an image with more is a forgery.
-pub const CACHE_BYTES_MAX: u64 = 1 << 36;
+pub(crate) const CACHE_BYTES_MAX: u64 = 1 << 36;
 // The smallest cache of the most shards: half of each ring holds what a trim needs, with units of
 // 4 KiB.
 const _: () = assert!(CACHE_BYTES_MIN / SHARDS_MAX as u64 >= 2 * (3 * RING_BLOCK + 2 * 4096));
 /// Sizes of a cache are multiples of this many bytes.
-pub const CACHE_BYTES_STEP: u64 = 4096;
+pub(crate) const CACHE_BYTES_STEP: u64 = 4096;
 /// Time after which a dirty unit is written back in the background.
-pub const AGE: Duration = Duration::from_secs(5);
+pub(crate) const AGE: Duration = Duration::from_secs(5);
 /// Largest part of the ring that one entry takes.
 const ENTRIES_MIN: u64 = 8;
 
@@ -72,7 +72,7 @@ pub struct CacheOptions {
 
 impl CacheOptions {
     /// Returns whether a power cut leaves a prefix of the acknowledged writes.
-    pub fn keeps_order(&self) -> bool {
+    pub(crate) fn keeps_order(&self) -> bool {
         self.model == Model::Ordered && !self.protected
     }
 
@@ -92,7 +92,7 @@ impl CacheOptions {
     }
 
     /// Returns the unit of a cache over pages of this size: a power of two that divides the page.
-    pub fn unit(&self, page_bytes: u32) -> u32 {
+    pub(crate) fn unit(&self, page_bytes: u32) -> u32 {
         let atomic = atomic_bytes(page_bytes);
         self.tear.map_or(atomic, |tear| tear.min(atomic))
     }
@@ -100,15 +100,15 @@ impl CacheOptions {
 
 /// Shape of a cache: its options, the unit and the device under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub(crate) struct Shape {
     /// The options.
-    pub options: CacheOptions,
+    pub(crate) options: CacheOptions,
     /// Bytes of a unit.
-    pub unit: u32,
+    pub(crate) unit: u32,
     /// Bytes of a flash page, a multiple of the unit.
-    pub page_bytes: u32,
+    pub(crate) page_bytes: u32,
     /// Bytes that the scheme maps.
-    pub logical_bytes: u64,
+    pub(crate) logical_bytes: u64,
 }
 
 /// A write cache.
@@ -144,7 +144,7 @@ pub(super) struct Need {
 
 impl WriteCache {
     /// Returns the bytes of the area of a cache.
-    pub fn area_bytes(ring_bytes: u64) -> u64 {
+    pub(crate) fn area_bytes(ring_bytes: u64) -> u64 {
         area_of(ring_bytes)
     }
 
@@ -153,7 +153,7 @@ impl WriteCache {
     ///
     /// # Errors
     /// The host cannot write the area.
-    pub fn format(
+    pub(crate) fn format(
         area: Box<dyn Area>,
         shape: Shape,
         uuid: [u8; 16],
@@ -233,7 +233,7 @@ impl WriteCache {
     }
 
     /// Returns the counters.
-    pub fn view(&self) -> CacheView {
+    pub(crate) fn view(&self) -> CacheView {
         CacheView {
             dirty_bytes: self.index.len() * u64::from(self.shape.unit),
             ..self.view
@@ -241,12 +241,12 @@ impl WriteCache {
     }
 
     /// Sets what earlier daemons lost at the last cut.
-    pub fn set_last_cut(&mut self, counts: CutCounts) {
+    pub(crate) fn set_last_cut(&mut self, counts: CutCounts) {
         self.view.last_cut = counts;
     }
 
     /// Returns whether nothing waits to be written back.
-    pub fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         self.trims.is_empty() && self.ring.is_done()
     }
 

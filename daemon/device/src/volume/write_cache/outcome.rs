@@ -13,7 +13,7 @@ use super::format::{Bitmap, Head, Kind, State};
 use super::index::Version;
 use super::view::{CutCounts, Model, Outcome};
 use super::{RING_BLOCK, WriteCache};
-use crate::convert::to_usize;
+use ftld_kit::convert::to_usize;
 use nand_model::SplitMix;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,10 +4,10 @@ use super::format::{Kind, RING_BLOCK};
 use super::index::Version;
 use super::ring::Entry;
 use super::{Need, Reason, WriteCache};
-use crate::convert::{narrow, to_u64, to_usize};
 use crate::pages::PageIo;
 use crate::volume::{EIO, is_full};
 use ftl_core::{FtlError, Lpn};
+use ftld_kit::convert::{narrow, to_u64, to_usize};
 use nand_model::Nanos;
 use std::io;
 

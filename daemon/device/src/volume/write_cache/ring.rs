@@ -4,7 +4,7 @@
 //! crosses the end of the ring: it begins at the next multiple of the size instead.
 
 use super::format::{EntryHead, Kind, RING_BLOCK};
-use crate::convert::{to_u64, to_usize};
+use ftld_kit::convert::{to_u64, to_usize};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Instant;

@@ -60,20 +60,13 @@ pub enum Reason {
     Mount,
 }
 
-impl Reason {
-    /// Returns the lower-case name, as in metric labels.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-}
-
 /// What a power cut would leave of a cache, as changes of its area.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Dirty units by outcome.
     pub counts: CutCounts,
     /// Bytes to write, in this order, with their place in the area.
-    pub changes: Vec<(u64, Vec<u8>)>,
+    pub(crate) changes: Vec<(u64, Vec<u8>)>,
 }
 
 /// Dirty units at a power cut, by outcome.

@@ -7,9 +7,9 @@
 
 use super::format::{Kind, State};
 use super::{Need, Reason, WriteCache};
-use crate::convert::to_u64;
 use crate::pages::PageIo;
 use ftl_core::FtlError;
+use ftld_kit::convert::to_u64;
 use nand_model::Nanos;
 use std::ops::Range;
 use std::time::Duration;

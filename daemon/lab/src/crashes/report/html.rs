@@ -1,8 +1,8 @@
 //! The report as one page without scripts or other files.
 
 use super::{About, FailedCase, Report, name};
-use crate::output::counted;
-use crate::quote::escaped;
+use ftld_kit::output::counted;
+use ftld_kit::quote::escaped;
 
 const STYLE: &str = include_str!("page.css");
 /// Failed cases on the page.

@@ -2,7 +2,7 @@
 //! an error if states are missing.
 
 use super::{About, Report, name};
-use crate::failure::Failure;
+use ftld_kit::failure::Failure;
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite, XmlString};
 use std::time::Duration;
 

@@ -11,8 +11,8 @@ pub(super) use text::text;
 use super::args::{At, CrashesArgs, Model};
 use super::case::Case;
 use super::timeline::{Timeline, What};
-use crate::convert::to_f64;
-use crate::quote::shell;
+use ftld_kit::convert::to_f64;
+use ftld_kit::quote::shell;
 use ftld_traces::recording::Kind;
 use serde_json::{Value, json};
 
@@ -220,7 +220,7 @@ impl About<'_> {
         Some(format!(
             "{} of initial content, first at byte {}, could not be read when the recording began: \
              the states have zeros there",
-            crate::size::show_size(self.unreadable()),
+            ftld_kit::size::show_size(self.unreadable()),
             first.start
         ))
     }
@@ -245,13 +245,13 @@ impl About<'_> {
         for &(first, last, candidate) in units.iter().take(8) {
             let open = point.open.iter().find(|unit| unit.unit == first);
             let Some(open) = open else { continue };
-            let at = crate::convert::index(candidate);
+            let at = ftld_kit::convert::index(candidate);
             let has = match open.requests.get(at) {
                 None => continue,
                 Some(0) => "keep the content of the last FLUSH".into(),
                 Some(request) => format!("have the content of {}", self.request(*request)),
             };
-            let newest = open.requests[crate::convert::index(open.newest)];
+            let newest = open.requests[ftld_kit::convert::index(open.newest)];
             let instead = match newest == 0 || newest == open.requests[at] {
                 true => String::new(),
                 false => format!(", not of {}", self.request(newest)),
@@ -295,7 +295,7 @@ impl About<'_> {
                 format!("entry {number} (FUA of {length} bytes at {offset})")
             }
             What::Mark(mark) => {
-                let text = &self.timeline.marks[crate::convert::index(*mark)];
+                let text = &self.timeline.marks[ftld_kit::convert::index(*mark)];
                 format!("entry {number} (mark {text:?})")
             }
         }

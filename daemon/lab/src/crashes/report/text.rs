@@ -1,8 +1,8 @@
 //! The report on the terminal.
 
 use super::{About, FailedCase, Report, name};
-use crate::convert::to_u64;
-use crate::output::counted;
+use ftld_kit::convert::to_u64;
+use ftld_kit::output::counted;
 use std::fmt::Write;
 
 /// Lines of a check's output that the text shows.

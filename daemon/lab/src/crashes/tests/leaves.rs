@@ -1,7 +1,7 @@
 //! What a check may leave: nothing. One that hangs, mounts or daemonises costs one verdict.
 
 use super::*;
-use crate::sys::{mounts, process_alive};
+use ftld_device::sys::{mounts, process_alive};
 use std::path::Path;
 
 /// Checks one state.

@@ -40,7 +40,7 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// Returns whether the peer is at fault, rather than the network or the server.
-    pub fn is_hostile(&self) -> bool {
+    pub(crate) fn is_hostile(&self) -> bool {
         match self {
             CloseReason::Handshake(end) => !matches!(end, End::Aborted),
             CloseReason::Transmission(close) => !matches!(close, Close::Broken),

@@ -100,20 +100,20 @@ where
 }
 
 /// Start of the transmission phase.
-pub(super) struct Opening {
-    pub(super) session: Session,
-    pub(super) export: Export,
+pub(crate) struct Opening {
+    pub session: Session,
+    pub export: Export,
     /// Bytes of requests that followed the handshake.
-    pub(super) rest: Vec<u8>,
+    pub rest: Vec<u8>,
     /// Time to poll for the next request before sleeping; zero if others share the thread.
-    pub(super) linger: Duration,
+    pub linger: Duration,
     /// Shared record of the peer's silence.
-    pub(super) silence: Arc<StallClock>,
+    pub silence: Arc<StallClock>,
 }
 
 /// Start of a peer's silence in the middle of a message, used to choose the connection to evict.
 #[derive(Default)]
-pub(super) struct StallClock(Mutex<Option<Instant>>);
+pub(crate) struct StallClock(Mutex<Option<Instant>>);
 
 impl StallClock {
     pub(super) fn set(&self, silent: bool) {

@@ -7,13 +7,13 @@
 use super::busy_poll::BusyPoll;
 use super::close_reason::CloseReason;
 use super::{Opening, StallClock};
-use crate::convert::to_u64;
 use crate::device::{BlockDevice, Completion};
 use crate::transport::latency::CompletionTimer;
 use crate::transport::nbd::buffer::Buffer;
 use crate::transport::nbd::engine::{Close, Engine, PendingSync, ReplyTo, Turn};
 use crate::transport::nbd::limits::Limits;
 use crate::transport::nbd::stats::{NbdStats, Share};
+use ftld_kit::convert::to_u64;
 use std::future::Future;
 use std::io;
 use std::os::fd::AsFd;

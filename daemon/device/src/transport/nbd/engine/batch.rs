@@ -7,12 +7,12 @@
 
 use super::replies::Failure;
 use super::{Engine, ReplyTo};
-use crate::convert::{to_u64, to_usize};
 use crate::device::{BlockDevice, FlushOf};
 use crate::transport::nbd::buffer::Buffer;
 use crate::transport::nbd::wire::{
     Errno, command, command_flag as cf, decode_request, request_len,
 };
+use ftld_kit::convert::{to_u64, to_usize};
 
 /// Payload bytes from which a WRITE is executed alone: batching would not make it cheaper.
 const LARGE: u64 = 64 << 10;

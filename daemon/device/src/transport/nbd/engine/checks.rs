@@ -5,8 +5,8 @@
 
 use super::replies::{Failure, Outcome};
 use super::{Engine, STATUS_PAYLOAD};
-use crate::convert::to_usize;
 use crate::transport::nbd::wire::{Errno, Mode, Request, command, command_flag as cf};
+use ftld_kit::convert::to_usize;
 
 impl Engine {
     /// Returns the number of payload bytes after the header.

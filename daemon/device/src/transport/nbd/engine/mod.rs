@@ -27,9 +27,9 @@ use super::handshake::Session;
 use super::limits::Limits;
 use super::stats::Tally;
 use super::wire::{Mode, Request};
-use crate::convert::{to_u64, to_usize};
 use crate::device::{BlockDevice, Completion, DelayedCompletion, Flush};
 use crate::transport::latency::DelayQueue;
+use ftld_kit::convert::{to_u64, to_usize};
 use replies::{Answer, Failure};
 use std::io;
 use std::time::Instant;
@@ -192,7 +192,7 @@ impl Engine {
     }
 
     /// Returns whether the engine is between two messages of the peer, given the remaining input.
-    pub fn at_boundary(&self, input: &Buffer) -> bool {
+    pub(crate) fn at_boundary(&self, input: &Buffer) -> bool {
         input.is_empty() && matches!(self.job, Job::None | Job::Read { .. })
     }
 
@@ -205,7 +205,7 @@ impl Engine {
     }
 
     /// Returns the number of syncs that were begun and not finished.
-    pub fn syncs(&self) -> usize {
+    pub(crate) fn syncs(&self) -> usize {
         self.syncs
     }
 
@@ -221,7 +221,7 @@ impl Engine {
     }
 
     /// Returns whether every complete request has been answered.
-    pub fn answered_whole_requests(&self) -> bool {
+    pub(crate) fn answered_whole_requests(&self) -> bool {
         self.replies_due() == 0 && self.parked.is_none()
     }
 
@@ -274,7 +274,7 @@ impl Engine {
     }
 
     /// Returns the counts since the last call.
-    pub fn take_tally(&mut self) -> Tally {
+    pub(crate) fn take_tally(&mut self) -> Tally {
         std::mem::take(&mut self.tally)
     }
 

@@ -6,12 +6,12 @@
 use super::replies::Failure;
 use super::status::merged;
 use super::{Close, EXTENTS, Engine, Held, Job, Parked, ReplyTo, Turn};
-use crate::convert::{narrow, to_u32, to_u64, to_usize};
 use crate::device::{BlockDevice, Completion, DelayedCompletion};
 use crate::transport::nbd::buffer::Buffer;
 use crate::transport::nbd::wire::{
     Chunk, Errno, Mode, SIMPLE_REPLY_LEN, chunk, chunk_len, encode_chunk, simple_reply,
 };
+use ftld_kit::convert::{narrow, to_u32, to_u64, to_usize};
 
 /// Size in bytes from which reads are scanned for holes; below, the scan costs more than sending
 /// the zeros.

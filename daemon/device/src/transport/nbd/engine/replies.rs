@@ -5,12 +5,12 @@
 //! unacknowledged.
 
 use super::{Engine, Held, ReplyTo};
-use crate::convert::to_u32;
 use crate::device::Completion;
 use crate::transport::nbd::buffer::Buffer;
 use crate::transport::nbd::wire::{
     Chunk, Errno, Mode, chunk, chunk_len, command, encode_chunk, simple_reply,
 };
+use ftld_kit::convert::to_u32;
 use std::io;
 
 /// An error for one request.

@@ -7,12 +7,12 @@
 use super::replies::Failure;
 use super::write::durable;
 use super::{Close, Engine, Job, PendingSync, ReplyTo, Turn};
-use crate::convert::{to_u64, to_usize};
 use crate::device::{BlockDevice, FlushOf};
 use crate::transport::nbd::buffer::Buffer;
 use crate::transport::nbd::wire::{
     Mode, Request, command, command_flag as cf, decode_request, request_len,
 };
+use ftld_kit::convert::{to_u64, to_usize};
 
 impl Engine {
     pub(super) fn next_request(

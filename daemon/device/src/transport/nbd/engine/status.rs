@@ -5,13 +5,13 @@
 
 use super::replies::Failure;
 use super::{EXTENTS, Engine, Job, ReplyTo, STATUS_PAYLOAD, Turn};
-use crate::convert::{index, narrow, to_usize};
 use crate::device::{BlockDevice, Extent};
 use crate::transport::nbd::buffer::Buffer;
 use crate::transport::nbd::wire::{
     BASE_ALLOCATION_ID, Errno, Mode, Request, chunk, command, command_flag as cf, state, u32_at,
     u64_at,
 };
+use ftld_kit::convert::{index, narrow, to_usize};
 
 impl Engine {
     /// Handles a BLOCK_STATUS with a payload: the range's length, then the client's choice of the

@@ -5,10 +5,10 @@
 
 use super::replies::Answer;
 use super::{Engine, Job, PendingSync, ReplyTo, Turn};
-use crate::convert::to_u64;
 use crate::device::{BlockDevice, DelayedCompletion, FlushOf};
 use crate::transport::nbd::buffer::Buffer;
 use crate::transport::nbd::wire::command;
+use ftld_kit::convert::to_u64;
 
 impl Engine {
     pub(super) fn write_piece(

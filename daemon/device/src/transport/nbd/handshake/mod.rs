@@ -12,7 +12,7 @@ mod parse;
 use super::export::Export;
 use super::limits::Limits;
 use super::wire::{GREETING_MAGIC, Mode, OPTION_MAGIC, handshake, option, reply, u32_at, u64_at};
-use crate::convert::{index, to_u32};
+use ftld_kit::convert::{index, to_u32};
 use options::{fail, tls_first};
 
 /// Agreed parameters of a session.
@@ -132,7 +132,7 @@ impl<'a> Handshake<'a> {
     }
 
     /// Returns the server's first message.
-    pub fn greeting() -> [u8; 18] {
+    pub(crate) fn greeting() -> [u8; 18] {
         let mut bytes = [0; 18];
         bytes[..8].copy_from_slice(&GREETING_MAGIC.to_be_bytes());
         bytes[8..16].copy_from_slice(&OPTION_MAGIC.to_be_bytes());

@@ -5,10 +5,10 @@
 
 use super::parse::{parse_go, parse_queries};
 use super::{End, Handshake, Security, Session, Step};
-use crate::convert::to_u32;
 use crate::transport::nbd::wire::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, Mode, info, option, push_option_reply, reply, u16_at,
 };
+use ftld_kit::convert::to_u32;
 
 impl Handshake<'_> {
     pub(super) fn answer(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {

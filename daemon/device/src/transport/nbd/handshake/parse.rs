@@ -3,8 +3,8 @@
 //! Invariants: a length that a peer claims is never trusted beyond the bytes received. Power
 //! failure has no effect.
 
-use crate::convert::index;
 use crate::transport::nbd::wire::{u16_at, u32_at};
+use ftld_kit::convert::index;
 
 /// Parses name and requested items (two bytes each) of INFO and GO.
 pub(super) fn parse_go(data: &[u8]) -> Option<(&[u8], &[u8])> {

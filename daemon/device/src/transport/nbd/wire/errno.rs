@@ -3,7 +3,7 @@
 /// Error numbers of the protocol, equal to those of Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Errno {
+pub(crate) enum Errno {
     /// Not permitted.
     Perm = 1,
     /// Input/output error.
@@ -24,12 +24,12 @@ pub enum Errno {
 
 impl Errno {
     /// The number on the wire.
-    pub const fn code(self) -> u32 {
+    pub(crate) const fn code(self) -> u32 {
         self as u32
     }
 
     /// Returns the closest protocol error; an I/O error if there is none.
-    pub fn from_io(error: &std::io::Error) -> Errno {
+    pub(crate) fn from_io(error: &std::io::Error) -> Errno {
         use std::io::ErrorKind as Kind;
         match (error.raw_os_error(), error.kind()) {
             (Some(22), _) => Errno::Inval,

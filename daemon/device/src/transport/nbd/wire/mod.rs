@@ -9,7 +9,7 @@ mod numbers;
 mod replies;
 mod requests;
 
-pub use errno::Errno;
+pub(crate) use errno::Errno;
 pub use numbers::*;
 pub use replies::{
     Chunk, SIMPLE_REPLY_LEN, chunk_len, encode_chunk, push_option_reply, simple_reply,

@@ -21,15 +21,15 @@ pub fn simple_reply(error: u32, cookie: u64) -> [u8; SIMPLE_REPLY_LEN] {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// Whether the chunk ends the reply.
-    pub done: bool,
+    pub(crate) done: bool,
     /// One of [`chunk`].
-    pub kind: u16,
+    pub(crate) kind: u16,
     /// Cookie of the request.
-    pub cookie: u64,
+    pub(crate) cookie: u64,
     /// Offset of the request (sent in extended mode only).
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// Bytes of payload that follow.
-    pub length: u32,
+    pub(crate) length: u32,
 }
 
 /// Returns the length of a chunk header in bytes.
@@ -77,7 +77,7 @@ pub fn push_option_reply(out: &mut Vec<u8>, option: u32, kind: u32, parts: &[&[u
     out.extend_from_slice(&OPTION_REPLY_MAGIC.to_be_bytes());
     out.extend_from_slice(&option.to_be_bytes());
     out.extend_from_slice(&kind.to_be_bytes());
-    out.extend_from_slice(&crate::convert::to_u32(length).to_be_bytes());
+    out.extend_from_slice(&ftld_kit::convert::to_u32(length).to_be_bytes());
     for part in parts {
         out.extend_from_slice(part);
     }

@@ -6,15 +6,15 @@ use super::{EXTENDED_REQUEST_MAGIC, Mode, REQUEST_MAGIC, u16_at, u32_at, u64_at}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Command flags.
-    pub flags: u16,
+    pub(crate) flags: u16,
     /// Command.
-    pub command: u16,
+    pub(crate) command: u16,
     /// The client's identifier of the request, echoed.
-    pub cookie: u64,
+    pub(crate) cookie: u64,
     /// First byte.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// Bytes affected, or bytes of payload.
-    pub length: u64,
+    pub(crate) length: u64,
 }
 
 /// A message did not start with its magic number: the stream has lost its framing and can no longer
