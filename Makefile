@@ -2,7 +2,8 @@
 #   make run        build, and serve a device (ARGS="--scheme lazyftl /dev/ublkb0" and the like); needs
 #                   a C compiler, libclang and Rust
 #   make check      the quick gate: format, lints, unit tests, and that scripts fail without evidence
-#   make test       everything a machine can do: three quarters of an hour on two cores
+#   make test       the check of a push: a quarter of an hour on two cores
+#   make nightly    everything a machine can do: three quarters of an hour
 #   make long-test  the same at acceptance length
 #   make bench      speed beside the peers, into target/bench/RESULT.json (BENCH_ARGS=--short for a
 #                   short run; FTLSIM=DIR, a clone of sssl-ftlsim)
@@ -24,7 +25,7 @@ MUTANTS := $(TOOLS)/bin/cargo-mutants
 RUBLK := $(TOOLS)/bin/rublk
 FLAMEGRAPH := $(TOOLS)/bin/inferno-flamegraph
 
-.PHONY: run check scripts test long-test bench mutants reproduction packages release deps policy
+.PHONY: run check scripts test nightly long-test bench mutants reproduction packages release deps policy
 
 run:
 	@tests/deps.sh run
@@ -50,6 +51,9 @@ scripts:
 
 test: deps
 	tests/run.sh
+
+nightly: deps
+	tests/run.sh nightly
 
 # Licences, sources and duplicates of everything that is linked in: deny.toml. The tool takes minutes to build, and its verdict
 # depends on two files alone: tests/policy.sha256 says which ones passed.

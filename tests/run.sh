@@ -1,5 +1,7 @@
 #!/bin/bash
-# What `make test` does. One build makes and lints everything; then suites and scripts run in two
+# What `make test` does: the check of a push; or `make nightly`: everything that one machine can run.
+# usage: run.sh [nightly]
+# docs/TESTING.md says why a push leaves out the rest. One build makes and lints everything; then suites and scripts run in two
 # lanes side by side: on two cores a machine under QEMU takes one. Both lanes end with native
 # scripts, which they share. Prints each part's own lines when it ends and, at the end, the seconds
 # of each. A part that fails ends its lane; the other one continues, so that one run tests both.
@@ -7,8 +9,26 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 # Nothing is edited and built again here: incremental building would only cost.
 export CARGO_INCREMENTAL=0
+case $* in
+"") nightly=no ;;
+nightly) nightly=yes ;;
+*) echo "usage: tests/run.sh [nightly]" >&2; exit 2 ;;
+esac
+guest_scripts=(all) systemd_cases=(kill9 stop_mounted nbd security) at_night="" guest_env=() native_env=(env)
+swarm_seconds=60
+if [ $nightly = no ]; then
+  swarm_seconds=30
+  # A fifth of the places of the power cuts, from a fresh seed that the suite prints.
+  export FTLD_SAMPLE=${FTLD_SAMPLE:-5}
+  guest_scripts=(readme ublk_transport ublk_ext4 ublk_kill ublk_latency nbd_kernel power_cut write_through host_crash_ext4)
+  guest_env=(TUTORIAL=no NBD_CLIENT=no SCHEMES=lazyftl)
+  systemd_cases=(kill9 nbd)
+  # One view of the live page in the browser, without the measurement of an open page.
+  native_env=(env "SELECT=not test_browser and not cost_of_an_open_page")
+  at_night="ext4_nbdfuse grafana prometheus"
+fi
 # Each swarm draws so long, from a seed of its own that it prints.
-export FTLD_SWARM_SECONDS=${FTLD_SWARM_SECONDS:-60}
+export FTLD_SWARM_SECONDS=${FTLD_SWARM_SECONDS:-$swarm_seconds}
 # Programs run as the build of the suites made them, with the same checks of overflow as a release.
 export BUILT=target/debug
 
@@ -53,7 +73,7 @@ tools() { part tools make target/tools/bin/fsx; }
 # native: the scripts of its list, one after the other; the lane that is free takes the next one.
 native() {
   local script rc=0
-  while script=$(next); do part "native_$script" tests/native/run.sh "$script" || rc=1; done
+  while script=$(next); do part "native_$script" "${native_env[@]}" tests/native/run.sh "$script" || rc=1; done
   return $rc
 }
 # next: takes the first line off the list; fails if there is none.
@@ -64,12 +84,12 @@ next() {
   ) 8> "$work/list.lock"
 }
 # Emulation makes fio's rounds and the kills the longest steps.
-guest() { part guest env GUEST_JOBS=1 FIO_SECONDS=3 KILLS=2 tests/guest/run.sh all; }
-systemd() { part systemd tests/systemd/run.sh kill9 stop_mounted nbd security; }
+guest() { part guest env GUEST_JOBS=1 FIO_SECONDS=3 KILLS=2 "${guest_env[@]}" tests/guest/run.sh "${guest_scripts[@]}"; }
+systemd() { part systemd tests/systemd/run.sh "${systemd_cases[@]}"; }
 
 began=$(seconds) failed=0
 lane format policy build || exit
-tests/native/run.sh list > "$work/list" && [ -s "$work/list" ] || exit
+tests/native/run.sh list | grep -vxF "$(tr ' ' '\n' <<< "$at_night")" > "$work/list" && [ -s "$work/list" ] || exit
 lane tools without_ublk template suites scripts canaries native &
 lane guest systemd native &
 for _ in 1 2; do wait -n || failed=1; done

@@ -5,6 +5,8 @@
 #   BUILT            folder with the programs; without it they are built, as a release
 #   FIO_SECONDS (5)  KILLS (3)  SCHEMES (lazyftl pagemap; or all)  what the scripts do
 #   STACKED (few)     what mounts stacks on a device; or all
+#   TUTORIAL (yes)    whether readme types the tutorial, too
+#   NBD_CLIENT (yes)  whether nbd_kernel also connects nbd-client
 #   FAULTS (3)        faults for each kind of journal in sqlite
 #   CRASHES (1)       how often host_crash_ext4 has its machine killed
 #   BENCH_ROUNDS (5)  BENCH_MIB (64)  BENCH_REQUESTS (4000)  rounds, size and requests of
@@ -114,7 +116,7 @@ boot() {
   mkdir -p "$run/$script/bin"
   cat > "$run/$script/bin/suite" <<X
 SCRIPT=$script
-export FIO_SECONDS=${FIO_SECONDS:-5} KILLS=${KILLS:-3} SCHEMES="${SCHEMES:-lazyftl pagemap}" STACKED=${STACKED:-few} CRASHES=${CRASHES:-1} FAULTS=${FAULTS:-3} SIZE=${SIZE:-} FIO_MIB=${FIO_MIB:-32} SWAP_MIB=${SWAP_MIB:-80}
+export FIO_SECONDS=${FIO_SECONDS:-5} KILLS=${KILLS:-3} SCHEMES="${SCHEMES:-lazyftl pagemap}" STACKED=${STACKED:-few} CRASHES=${CRASHES:-1} FAULTS=${FAULTS:-3} SIZE=${SIZE:-} FIO_MIB=${FIO_MIB:-32} SWAP_MIB=${SWAP_MIB:-80} TUTORIAL=${TUTORIAL:-yes} NBD_CLIENT=${NBD_CLIENT:-yes}
 export BENCH_ROUNDS=${BENCH_ROUNDS:-5} BENCH_MIB=${BENCH_MIB:-64} BENCH_REQUESTS=${BENCH_REQUESTS:-4000}
 X
   (cd "$run/$script" && echo bin/suite | cpio_here) | cat "$base" "$more" "$run/own.cpio.gz" "$run/top.cpio.gz" - > "$run/$script.initrd"

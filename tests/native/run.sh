@@ -6,6 +6,7 @@
 #   FIO_SECONDS (5)  CPU_SECONDS (10)  SCHEMES (lazyftl pagemap; or all)  SESSIONS (10000)  CUTS (12)  CANARY (no)  FSX_OPS (5000)
 #   FAULTS (3)  STACKS (sqlite redb ext4)  SEED (1; for the stacks also new)  BLOCK_CALLS (400)
 #   BROWSERS (chromium; or firefox, or both)
+#   SELECT           tests of the pytest modules, as an expression of pytest's option -k; without it all
 # Prints the scripts' own lines and a summary; fails unless every step succeeded.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -30,7 +31,7 @@ for script in "${scripts[@]}"; do
   rc=0 began=$(now)
   if [ -e "$here/test_$script.py" ]; then
     # Debian's python has pytest and libnbd; another one on the PATH may not.
-    suite=(/usr/bin/python3 -B -m pytest -q -p no:cacheprovider "$here/test_$script.py")
+    suite=(/usr/bin/python3 -B -m pytest -q -p no:cacheprovider ${SELECT:+-k "$SELECT"} "$here/test_$script.py")
   else
     suite=(bash "$here/$script.sh")
   fi

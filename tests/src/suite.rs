@@ -3,7 +3,8 @@
 //! A case has a path (`scheme/cells/workload/...`). `FTLD_CASE=path` runs only the cases below that
 //! path; `FTLD_SEED` sets the initial seed of all suites; `FTLD_LONG=1` selects acceptance length.
 //! In the short form the sweeps of schemes other than the default are samples
-//! ([`Verdicts::draws`]).
+//! ([`Verdicts::draws`]). `FTLD_SAMPLE=4` visits a quarter of the places of the power cuts, from a
+//! fresh seed that is printed; `FTLD_SAMPLE_SEED` repeats the draw.
 
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftld_battery::rig::Cells;
@@ -71,6 +72,33 @@ pub fn budget(scheme: &Scheme) -> Budget {
         share,
         ..whole_budget()
     }
+}
+
+/// One of so many places, and the seed that draws them.
+static SAMPLE: std::sync::LazyLock<(u64, u64)> = std::sync::LazyLock::new(|| {
+    let number = |name: &str| {
+        let text = std::env::var(name).ok()?;
+        Some(
+            text.parse()
+                .unwrap_or_else(|_| panic!("{name}={text:?} is no number")),
+        )
+    };
+    let of = number("FTLD_SAMPLE").unwrap_or(1).max(1);
+    if of == 1 || long() || CASE.is_some() {
+        return (1, 0);
+    }
+    let seed = number("FTLD_SAMPLE_SEED").unwrap_or_else(crate::fresh_seed);
+    crate::announce(&format!("sample: FTLD_SAMPLE={of} FTLD_SAMPLE_SEED={seed}"));
+    (of, seed)
+});
+
+/// Creates empty verdicts as [`verdicts`] does, on the share of the places that `FTLD_SAMPLE` sets.
+pub fn sampled_verdicts(suite: &str, scheme: &Scheme) -> Verdicts {
+    let (of, sample) = *SAMPLE;
+    let mut budget = budget(scheme);
+    budget.share.of *= of;
+    budget.sample = sample;
+    verdicts_on(budget, suite)
 }
 
 /// Returns whether `FTLD_CASE` selects this case, one below it, or all.

@@ -25,7 +25,7 @@ fn promised(what: &str, cases: u64, least: u64) {
 fn for_every_scheme(what: &str, part: impl Fn(&'static Scheme, Cells, &mut Verdicts)) -> u64 {
     let mut cases = 0;
     for (scheme, cells) in suite::matrix() {
-        let mut verdicts = suite::verdicts("power_cut", scheme);
+        let mut verdicts = suite::sampled_verdicts("power_cut", scheme);
         part(scheme, cells, &mut verdicts);
         println!(
             "{}/{}: {} {what}, {} failed; {}",
@@ -44,7 +44,7 @@ fn for_every_scheme(what: &str, part: impl Fn(&'static Scheme, Cells, &mut Verdi
 fn every_operation(cells: Cells, promise: u64) {
     let mut tried = 0;
     for scheme in SCHEMES {
-        let mut verdicts = suite::verdicts("power_cut", scheme);
+        let mut verdicts = suite::sampled_verdicts("power_cut", scheme);
         let began = Instant::now();
         let power_cuts::Swept {
             operations,
@@ -91,7 +91,7 @@ fn a_cut_at_every_operation_loses_nothing_flushed_on_qlc() {
 #[test]
 fn cuts_on_long_word_lines_inside_mounts_and_in_a_row_lose_nothing_flushed() {
     for (scheme, cells) in suite::long_word_lines() {
-        let mut verdicts = suite::verdicts("power_cut", scheme);
+        let mut verdicts = suite::sampled_verdicts("power_cut", scheme);
         power_cuts::inside_mounts(scheme, cells, &mut verdicts);
         println!(
             "{}/{}: {} cuts inside mounts, {} failed",
@@ -118,7 +118,7 @@ fn without_pair_protection_the_same_cuts_lose_flushed_data() {
         if !suite::wanted(&path) {
             continue;
         }
-        let mut verdicts = suite::verdicts("power_cut", scheme).of_everything();
+        let mut verdicts = suite::sampled_verdicts("power_cut", scheme).of_everything();
         power_cuts::without_pair_protection(scheme, &mut verdicts);
         println!(
             "{path}: {} of {} cuts lose data without protection",
@@ -149,7 +149,7 @@ fn cuts_on_sixteen_dies_lose_nothing_flushed() {
     for name in ["pagemap", "lazyftl", "dftl", "mnftl"] {
         let scheme = Scheme::find(name).expect("a scheme of the table");
         for cells in [Cells::Mlc, Cells::Qlc] {
-            let mut verdicts = suite::verdicts("power_cut", scheme);
+            let mut verdicts = suite::sampled_verdicts("power_cut", scheme);
             power_cuts::sixteen_dies(scheme, cells, &mut verdicts);
             println!(
                 "{name}/{}: {} cuts on sixteen dies, {} failed",
@@ -209,7 +209,7 @@ fn a_real_size_device_stays_writable_through_cuts_in_a_row() {
 }
 
 fn in_a_row(rig: &Rig) {
-    let mut verdicts = suite::verdicts("power_cut", rig.scheme);
+    let mut verdicts = suite::sampled_verdicts("power_cut", rig.scheme);
     let cuts = power_cuts::cuts_in_a_row(rig, &verdicts);
     let fewest = power_cuts::in_a_row(rig, &mut verdicts);
     if verdicts.cases > 0 {
@@ -235,7 +235,7 @@ fn random_cuts_of_a_real_size_device_lose_nothing_flushed() {
     let cuts = total / rigs.len() as u64;
     let rows = in_parallel(&rigs, |rig| {
         let began = Instant::now();
-        let mut verdicts = suite::verdicts("power_cut", rig.scheme);
+        let mut verdicts = suite::sampled_verdicts("power_cut", rig.scheme);
         let seen = power_cuts::at_random(rig, cuts, &mut verdicts);
         let (blocks, took) = (rig.profile.geometry.blocks, began.elapsed().as_secs_f64());
         println!(

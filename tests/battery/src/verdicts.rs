@@ -51,6 +51,8 @@ pub struct Budget {
     pub length: Length,
     /// The sample of each sweep's places; a budget with a `case` visits all.
     pub share: Share,
+    /// Selects another sample of the same places; 0 by default.
+    pub sample: u64,
     /// The only case that runs, or the path prefix of the cases that run; all cases if `None`.
     pub case: Option<String>,
     /// Parameters of the scheme, with priority over those of the battery.
@@ -63,6 +65,7 @@ impl Default for Budget {
             seed: 1,
             length: Length::Brief,
             share: Share { taken: 1, of: 5 },
+            sample: 0,
             case: None,
             params: Params::default(),
         }
@@ -90,7 +93,7 @@ impl Budget {
 
     /// Whether the sample contains this place of a sweep.
     fn draws(&self, place: &str) -> bool {
-        self.case.is_some() || self.share.contains(self.seed, place)
+        self.case.is_some() || self.share.contains(self.seed ^ self.sample, place)
     }
 
     /// The value for this budget's length.
