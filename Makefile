@@ -106,8 +106,8 @@ long-test: deps
 	tests/static.sh
 	tests/container.sh
 	tests/results.py record run-suites env FTLD_LONG=1 $(CARGO) test -p ftld-tests -- --nocapture
-	FTLD_SWARM_SECONDS=7200 FTLD_SWARM_LEDGER=$(CURDIR)/tests/results/swarm.tsv $(CARGO) test -p ftld-tests --test swarm -- --nocapture
-	FTLD_SWARM_SECONDS=3600 FTLD_SWARM_LEDGER=$(CURDIR)/tests/results/daemon_swarm.tsv $(CARGO) test -p ftld-tests --test daemon_swarm -- --nocapture
+	FTLD_SWARM_SECONDS=7200 FTLD_SWARM_LEDGER=$(CURDIR)/tests/results/swarm.tsv $(CARGO) test -p ftld-tests --test suites swarm:: -- --nocapture
+	FTLD_SWARM_SECONDS=3600 FTLD_SWARM_LEDGER=$(CURDIR)/tests/results/daemon_swarm.tsv $(CARGO) test -p ftld-tests --test daemon daemon_swarm:: -- --nocapture
 	tests/results.py record coverage tests/coverage.py
 	tests/canaries/run.py --state target/canaries/state.jsonl --table tests/results/canaries.md
 	tests/toy_scheme.sh

@@ -135,11 +135,11 @@ def main():
         parser.error(f"--runs {wanted.runs}: at least one run")
     profdata, cov = tool("llvm-profdata"), tool("llvm-cov")
     units = build(["-p", "nand-model", "-p", "ftld-core", "--tests"])
-    [(swarm, suites)] = build(["-p", "ftld-tests", "--no-default-features", "--test", "swarm"])
+    [(swarm, suites)] = build(["-p", "ftld-tests", "--no-default-features", "--test", "suites"])
     shutil.rmtree(PROFILES, ignore_errors=True)
     for program, package in units:
         run(program, package)
-    run(swarm, suites, ["--nocapture"], FTLD_SWARM_RUNS=str(wanted.runs), FTLD_SEED=str(wanted.seed))
+    run(swarm, suites, ["swarm::", "--nocapture"], FTLD_SWARM_RUNS=str(wanted.runs), FTLD_SEED=str(wanted.seed))
     merged = TARGET / "all.profdata"
     subprocess.run([profdata, "merge", "-sparse", *PROFILES.glob("*.profraw"), "-o", merged], check=True)
     groups = {group: [path for glob in globs for path in product_files(glob)] for group, globs in GROUPS.items()}

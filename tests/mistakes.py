@@ -64,13 +64,13 @@ SKIPPED = ("--skip=cuts", "--skip=what_cannot_be", "--skip=agrees_with_a_model")
 HUNTERS = [
     hunter("hunt", f"{TESTS} hunt", CORE, most=40, ends=False),
     hunter("ftl-core", "-p ftld-core --lib", {"ftl-core"}, level=1, most=60, args=SKIPPED),
-    hunter("swarm", f"{TESTS} swarm", CORE, ends=False, **DRAWN),
-    hunter("regressions", f"{TESTS} regressions", CORE, most=10, ends=False),
+    hunter("swarm", f"{TESTS} suites", CORE, ends=False, args=("swarm::",), **DRAWN),
+    hunter("regressions", f"{TESTS} suites", CORE, most=10, ends=False, args=("regressions::",)),
     hunter("nand-model", "-p nand-model", {"nand-model"}, most=25, ends=False),
     hunter("ftld lib", "-p ftld -p ftld-lab -p ftld-device -p ftld-kit --no-default-features --lib", {"daemon"}, level=0, most=30),
     hunter("nbd_engine", NBD, {"daemon"}, level=0, most=20, args=("engine::",)),
     hunter("nbd_commands", NBD, {"daemon"}, level=0, most=20, args=("commands::",)),
-    hunter("daemon_swarm", "-p ftld-tests --test daemon_swarm", CORE | {"daemon"}, level=1, most=100, ends=False, **DRAWN),
+    hunter("daemon_swarm", "-p ftld-tests --test daemon", CORE | {"daemon"}, level=1, most=100, ends=False, args=("daemon_swarm::",), **DRAWN),
 ]
 
 
@@ -78,7 +78,7 @@ HUNTERS = [
 OF_NAMED = {
     "ftl-core": "-p ftld-core --lib",
     "nand-model": "-p nand-model --test suites",
-    "recovery_scenarios": f"{TESTS} recovery_scenarios",
+    "suites": f"{TESTS} suites",
     "hunt": f"{TESTS} hunt",
 }
 NAMED_LIMIT = 120  # CPU seconds

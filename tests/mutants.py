@@ -43,7 +43,7 @@ ORDER = {
 PROGRAM = ("replay::", "daemon::", "first_contact::")
 NBD = ("handshake::", "commands::", "hostile::")
 # What a scheme decides, where every decision is right and one is better; and the bounds of its parameters.
-DECISIONS = mistakes.hunter("decisions", f"{mistakes.TESTS} differential --test catalogue", {"ftl-core"})
+DECISIONS = mistakes.hunter("decisions", f"{mistakes.TESTS} suites", {"ftl-core"}, args=("differential::", "catalogue::"))
 FTLD_TESTS = mistakes.hunter("ftld tests", "-p ftld --no-default-features --test program", {"daemon"}, args=PROGRAM)
 NBD_TESTS = mistakes.hunter("nbd tests", mistakes.NBD, {"daemon"}, args=NBD)
 # The first scheme of a family.
@@ -96,7 +96,7 @@ def suites(mutant):
     of_scheme = rest[0] if folder == "schemes" and len(rest) > 1 else None
     scheme = FIRST_SCHEME.get(rest[0]) if folder == "families" and rest else of_scheme
     known = {one.name: one for one in [*mistakes.HUNTERS, DECISIONS, FTLD_TESTS, NBD_TESTS]}
-    known["plans"] = replace(known["swarm"], name="plans", ends=True, args=("what_was_found",))
+    known["plans"] = replace(known["swarm"], name="plans", ends=True, args=("swarm::kept_plans",))
     for name, most in ORDER[crate]:
         one = replace(known[name], most=most, level=1 if crate == "daemon" else 2)
         if name in ("ftl-core", "nand-model"):

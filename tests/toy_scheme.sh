@@ -1,7 +1,7 @@
 #!/bin/bash
 # Adds the schemes docs/examples/toy-scheme.rs and docs/examples/my-scheme in a copy of the tree: a folder and a line in the table each.
 # Runs the battery of every scheme on them.
-# usage: toy_scheme.sh [SUITE...]     suites of tests/tests; without any, all but those that need no scheme
+# usage: toy_scheme.sh [SUITE...]     modules of tests/tests/suites; without any, all but those that need no scheme
 set -euo pipefail
 cd "$(dirname "$0")/.."
 suites=("$@")
@@ -22,10 +22,8 @@ sed -i 's/^mod nftl1;/mod my_scheme;\n&/; s/^mod tpftl;/mod toy;\n&/; s/^    pag
 grep -q toy::SCHEME $schemes/mod.rs || { echo "toy_scheme: the line of its table is not where it was" >&2; exit 1; }
 diff -r "$OLDPWD/$schemes" $schemes || true
 
-rows=$(printf -- ' --test %s' "${suites[@]}")
 for scheme in toy my-scheme; do
-  # shellcheck disable=SC2086
-  FTLD_CASE=$scheme FTLD_DECISIONS=write cargo test -p ftld-tests $rows
+  FTLD_CASE=$scheme FTLD_DECISIONS=write cargo test -p ftld-tests --test suites -- "${suites[@]/%/::}"
 done
 cargo clippy -q -p ftld-core -- -D warnings
 cargo fmt --check

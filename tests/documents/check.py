@@ -271,9 +271,15 @@ class Check:
             folder = {"--test": "tests", "--bin": "src/bin", "--example": "examples"}.get(word)
             if folder and re.fullmatch(r"[a-z]\w*", after) and package in facts.packages:
                 home = facts.packages[package]
-                there = {Path(name).stem for name in facts.files if name.startswith(f"{home}/{folder}/")} | {package}
+                there = {name[len(f"{home}/{folder}/") :].split("/")[0].removesuffix(".rs") for name in facts.files if name.startswith(f"{home}/{folder}/")} | {package}
                 if after not in there:
                     self.report(line, after, f"is none of {home}/{folder}", there)
+        if "--test" in words and package in facts.packages:
+            program = f"{facts.packages[package]}/tests/{words[words.index('--test') + 1]}/"
+            modules = {name[len(program) :].split("/")[0].removesuffix(".rs") for name in facts.files if name.startswith(program)}
+            for module in re.findall(r"(?<=\s)([a-z]\w*)::", " ".join(words)):
+                if module not in modules:
+                    self.report(line, module, f"is no module of {program}", modules)
         if "--" in words and words[1] == "test":
             for word in words[words.index("--") + 1 :]:
                 if re.fullmatch(r"[a-z]\w*", word) and not any(word in name for name in facts.functions):

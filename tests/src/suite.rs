@@ -109,13 +109,13 @@ pub fn wanted(path: &str) -> bool {
 fn verdicts_on(budget: Budget, suite: &str) -> Verdicts {
     let long = if long() { "FTLD_LONG=1 " } else { "" };
     let repeat = format!(
-        "{long}FTLD_SEED={} FTLD_CASE={{case}} cargo test -p ftld-tests --test {suite}",
+        "{long}FTLD_SEED={} FTLD_CASE={{case}} cargo test -p ftld-tests --test suites {suite}::",
         budget.seed
     );
     Verdicts::new(budget, repeat)
 }
 
-/// Creates empty verdicts on a scheme, for a test in `tests/tests/<suite>.rs`.
+/// Creates empty verdicts on a scheme, for a test in `tests/tests/suites/<suite>.rs`.
 pub fn verdicts(suite: &str, scheme: &Scheme) -> Verdicts {
     verdicts_on(budget(scheme), suite)
 }

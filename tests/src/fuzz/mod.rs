@@ -1,5 +1,5 @@
 //! Fuzz targets as plain functions: libFuzzer drives them from `tests/fuzz/`,
-//! `tests/tests/fuzz_corpus.rs` runs their committed inputs with every `cargo test`.
+//! `tests/tests/daemon/fuzz_corpus.rs` runs their committed inputs with every `cargo test`.
 //!
 //! A body returns for all inputs. It panics when a guarantee is violated: no panic, no endless
 //! loop, bounded memory, and the properties in its module header.

@@ -8,7 +8,7 @@ use nand_model::store::MemStore;
 use nand_model::{Chip, Profile};
 
 #[expect(unreachable_pub, reason = "the source of a crate of its own")]
-#[path = "../../../docs/examples/my-scheme/src/lib.rs"]
+#[path = "../../../../docs/examples/my-scheme/src/lib.rs"]
 mod my_scheme;
 use my_scheme::SCHEME;
 

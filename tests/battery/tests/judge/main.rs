@@ -1,5 +1,7 @@
 //! The battery finds no failure in a correct scheme and one in a wrong one.
 
+mod template;
+
 use ftl_core::schemes::Scheme;
 use ftld_battery::{Battery, Budget, Share, judge_within};
 

@@ -72,7 +72,7 @@ struct Tally {
 /// Returns the report of a failed run, with the command that repeats it; shrinks its plan.
 fn fail(name: &str, command: &str, plan: &Plan, why: String) -> String {
     let failure = format!(
-        "{name}: {why}\n    {command} cargo test -p ftld-tests --test swarm -- --nocapture"
+        "{name}: {why}\n    {command} cargo test -p ftld-tests --test suites swarm:: -- --nocapture"
     );
     if number("FTLD_SWARM_SHRINK") == Some(0) {
         return failure;

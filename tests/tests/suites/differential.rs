@@ -227,7 +227,7 @@ fn of_scheme(ftl: &dyn Ftl) -> String {
 #[test]
 fn every_scheme_on_every_chip_has_equal_content_after_equal_requests() {
     let mut decisions = vec![
-        "# What each scheme decides, written by FTLD_DECISIONS=write cargo test -p ftld-tests --test differential".to_string(),
+        "# What each scheme decides, written by FTLD_DECISIONS=write cargo test -p ftld-tests --test suites differential::".to_string(),
         "# By cause: reads/reads of spare bytes/programs/programs of spare bytes alone/erases. gc_runs: runs/pages moved/moves for wear."
             .to_string(),
         "# map: converts/pages they wrote/lookups of reads/hits/lookups of writes/hits/steps. live: checkpoints/live pages/free blocks/log blocks/all blocks. ram, real: bytes as the paper counts, and as they are."

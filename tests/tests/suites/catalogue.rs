@@ -179,7 +179,7 @@ fn bounds_in_error_messages_are_the_accepted_bounds() {
 /// A suite outside the package never runs.
 #[test]
 fn every_regression_is_a_module_of_its_suite() {
-    let folder = repository().join("tests/tests/regressions");
+    let folder = repository().join("tests/tests/suites/regressions");
     let main = std::fs::read_to_string(folder.join("main.rs")).unwrap();
     for entry in std::fs::read_dir(&folder).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();

@@ -177,7 +177,7 @@ fn tell(why: &str, plan: &Plan) {
     panic!(
         "{why}\n{} of {} actions are left: {}\n{small}\
          To keep it: tests/daemon_swarm/NAME.plan, with a description in lines that begin with #.\n    \
-         FTLD_SWARM_PLAN={} cargo test -p ftld-tests --test daemon_swarm",
+         FTLD_SWARM_PLAN={} cargo test -p ftld-tests --test daemon daemon_swarm::",
         small.actions.len(),
         plan.actions.len(),
         small_why.unwrap_or_else(|| "but it did not fail again in 20 runs".into()),
