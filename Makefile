@@ -35,18 +35,25 @@ check:
 	$(CARGO) fmt --check
 	$(CARGO) fmt --check --manifest-path docs/models/pair-rule/Cargo.toml
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) test --workspace --lib
+	$(CARGO) test --workspace --lib --no-run
 	$(CARGO) test -p ftld --test program first_contact
-	BUILT=target/debug $(MAKE) scripts
+	BUILT=target/debug $(MAKE) scripts > target/scripts.log 2>&1 & \
+	  $(CARGO) test -q --workspace --lib; rc=$$?; \
+	  wait $$! || rc=1; cat target/scripts.log; exit $$rc
 
 # Shell scripts have no finding of shellcheck, the helpers of the suites fail when their evidence is
 # taken away, documents name what there is, and docs/RESULTS.md is what its command writes. Debian's
 # python has pytest; another one on the PATH may not. BUILT is the folder of a program that is built:
-# in `make check` first_contact has built it, which runs the program.
+# in `make check` first_contact has built it, which runs the program. Most helpers wait for a timeout,
+# so they run side by side.
 scripts:
 	shellcheck $$(find tests deploy -name '*.sh') $$(grep -rlE --exclude='*.sh' --exclude-dir=run '^#!.*sh$$' tests deploy .ci)
 	[ -n "$$BUILT" ] || $(CARGO) build -q -p ftld
-	/usr/bin/python3 -B -m pytest -q -p no:cacheprovider tests/test_helpers.py tests/test_bench.py tests/test_validation.py tests/test_reproduction.py tests/test_results.py tests/test_release.py tests/test_docs.py
+	pytest() { /usr/bin/python3 -B -m pytest -q -p no:cacheprovider "$$@"; }; \
+	  pytest -k busybox tests/test_helpers.py & one=$$!; \
+	  pytest -k "not busybox" tests/test_helpers.py & two=$$!; \
+	  pytest tests/test_bench.py tests/test_validation.py tests/test_reproduction.py tests/test_results.py tests/test_release.py tests/test_docs.py; rc=$$?; \
+	  wait $$one || rc=1; wait $$two || rc=1; exit $$rc
 	tests/results.py --check
 
 test: deps
