@@ -15,7 +15,7 @@ nightly) nightly=yes ;;
 *) echo "usage: tests/run.sh [nightly]" >&2; exit 2 ;;
 esac
 guest_scripts=(all) systemd_cases=(kill9 stop_mounted nbd security) at_night="" guest_env=() native_env=(env)
-swarm_seconds=60
+swarm_seconds=120 # other suites run beside the swarm
 if [ $nightly = no ]; then
   swarm_seconds=30
   # A fifth of the places of the power cuts, from a fresh seed that the suite prints.
