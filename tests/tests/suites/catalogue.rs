@@ -176,18 +176,25 @@ fn bounds_in_error_messages_are_the_accepted_bounds() {
     assert!(found > 80, "{found} bounds are named");
 }
 
-/// A suite outside the package never runs.
+/// A file that no program names never runs.
 #[test]
-fn every_regression_is_a_module_of_its_suite() {
-    let folder = repository().join("tests/tests/suites/regressions");
-    let main = std::fs::read_to_string(folder.join("main.rs")).unwrap();
-    for entry in std::fs::read_dir(&folder).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        let module = name.strip_suffix(".rs").expect("only Rust files lie there");
-        assert!(
-            module == "main" || main.contains(&format!("mod {module};")),
-            "{name} is not in main.rs"
-        );
+fn every_file_of_the_suites_is_a_module() {
+    let tests = repository().join("tests/tests");
+    for (folder, list) in [
+        ("suites", "main.rs"),
+        ("daemon", "main.rs"),
+        ("suites/regressions", "mod.rs"),
+    ] {
+        let folder = tests.join(folder);
+        let modules = std::fs::read_to_string(folder.join(list)).unwrap();
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let module = name.strip_suffix(".rs").unwrap_or(&name);
+            assert!(
+                name == list || modules.contains(&format!("mod {module};")),
+                "{name} is not in {list}"
+            );
+        }
     }
 }
 
