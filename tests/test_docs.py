@@ -17,7 +17,7 @@ GLOSSARY = "docs/GLOSSARY.md"
 # Records name the tree of the commit that was measured; their headings, commands and links hold today.
 RECORDS = sorted(name for name in FACTS.files if name.startswith("tests/results/") and name.endswith(".md"))
 # CHANGELOG.md is left out: it names what there was.
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "tests/battery/src/swarm/text/README.md", *sorted(name for name in FACTS.files if name.startswith("docs/") and name.endswith(".md"))]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", *sorted(name for name in FACTS.files if name.startswith("docs/") and name.endswith(".md"))]
 
 
 @pytest.fixture(scope="session", autouse=True)

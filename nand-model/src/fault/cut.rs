@@ -7,6 +7,11 @@ use crate::store::Change;
 
 /// Outcome of an interrupted program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize, serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum ProgramCut {
     /// Power failed before the first pulse: the page is still erased.
     NotStarted,
@@ -29,6 +34,11 @@ pub enum ProgramCut {
 
 /// Outcome of an interrupted program for the earlier pages of its word line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize, serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum PartnerCut {
     /// No change.
     Intact,
@@ -44,6 +54,11 @@ pub enum PartnerCut {
 
 /// Outcome of an interrupted erase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize, serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum EraseCut {
     /// Power failed before the first pulse: all old pages survive.
     NotStarted,
@@ -73,6 +88,11 @@ impl EraseCut {
 
 /// A power cut at one program or erase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize, serde::Serialize),
+    serde(deny_unknown_fields)
+)]
 pub struct Cut {
     /// The program or erase, counted from 0 since the plan was installed.
     pub at_op: u64,

@@ -16,6 +16,11 @@ use std::collections::{BTreeMap, HashMap};
 
 /// A fault of one operation, other than a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize, serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
 #[repr(u8)]
 pub enum Fault {
     /// The program ends in a status failure; its block is bad.

@@ -67,6 +67,11 @@ impl ImageInfo {
 
 /// The stripes of a device over its shards: stripe `n` is in shard `n % count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize, serde::Serialize),
+    serde(deny_unknown_fields)
+)]
 pub struct Striping {
     /// Number of shards, from 2 on.
     pub count: u32,

@@ -36,7 +36,8 @@
 //! the host's requests, [`rig`] puts a scheme on a small chip, [`host`] runs both with the oracle,
 //! [`cuts`] cuts power at every flash operation. The batteries [`conformance`], [`power_cuts`],
 //! [`host_crashes`] and [`wear`] are lists of parts, built from [`sweep`] and [`crashes`];
-//! [`swarm`] combines faults in generated runs. [`verdicts`] collects the failures.
+//! [`swarm`] combines faults in generated runs; [`plan_text`] serves any such runs.
+//! [`verdicts`] collects the failures.
 //!
 //! # Shapes and units
 //!
@@ -57,6 +58,7 @@ mod judge;
 pub mod model;
 pub mod parallel;
 pub mod payload;
+pub mod plan_text;
 pub mod power_cuts;
 pub mod rig;
 pub mod swarm;

@@ -6,9 +6,11 @@ use nand_model::store::MemStore;
 use nand_model::{
     Bad, BlockFacts, BlockFault, Chip, Geometry, Pairing, Pbn, Profile, SplitMix, Store,
 };
+use serde::{Deserialize, Serialize};
 
 /// Kind of cells, with the rules that the chip enforces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Cells {
     /// Rules of `slc-2k`: pages in any order, partial programs, nothing shared.
     Slc,

@@ -1,11 +1,14 @@
 //! Workloads: endless seeded sequences of requests. Kind, seed and device size determine a
 //! workload.
 
+use crate::plan_text::is_default;
 use nand_model::SplitMix;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// One request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum HostOp {
     /// Write `count` pages; with `fua`, they are durable when it returns (a write and a FLUSH).
     Write {
@@ -14,6 +17,7 @@ pub enum HostOp {
         /// Pages.
         count: u32,
         /// Durable at once.
+        #[serde(default, skip_serializing_if = "is_default")]
         fua: bool,
     },
     /// Write pages that hold zeros.
@@ -30,6 +34,7 @@ pub enum HostOp {
         /// Pages.
         count: u32,
         /// Durable at once.
+        #[serde(default, skip_serializing_if = "is_default")]
         fua: bool,
     },
     /// Discard pages; they read as zeros.

@@ -3,14 +3,13 @@
 //! One generator ([`plan`]) draws for every run a random subset of scheme, chip, size, parameters,
 //! workloads and kinds of fault. [`run`] runs it together with the oracle ([`oracle`]), which has
 //! the allowed losses of each combination. A run is one seed. A failing run is shrunk ([`shrink`])
-//! and has a text form for a regression test. Events are counted by class.
+//! and kept as text for a regression test. Events are counted by class.
 
 pub mod oracle;
 pub mod plan;
 mod run;
 pub mod shrink;
 pub mod situations;
-mod text;
 mod world;
 
 pub use run::run;

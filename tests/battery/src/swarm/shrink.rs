@@ -44,7 +44,7 @@ struct Smallest {
 impl Smallest {
     /// Accepts the candidate if it fails, too. A plan without a layout does not count.
     fn offer(&mut self, candidate: Plan) -> bool {
-        if self.tries >= TRIES || candidate.device.rig(candidate.seed).is_err() {
+        if self.tries >= TRIES || candidate.rig().is_err() {
             return false;
         }
         self.tries += 1;

@@ -60,7 +60,7 @@ pub fn draw(seed: u64) -> Plan {
         rng.below(u64::from(page / 512)) * 512
     };
     let wires = (0..1 + rng.below(4))
-        .map(|_| WIRES[rng.below(4) as usize].1)
+        .map(|_| WIRES[rng.below(4) as usize])
         .collect();
     let scheme = &SCHEMES[rng.below(SCHEMES.len() as u64) as usize];
     let ram = has_param(scheme, "mlam.ack") && rng.one_in(2);

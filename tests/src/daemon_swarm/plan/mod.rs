@@ -1,20 +1,24 @@
-//! A run as a list of actions: drawn from a seed, written as text, read back.
+//! A run as a list of actions: drawn from a seed, or read from text ([`ftld_battery::plan_text`]):
+//! the first line is the [`Plan`] without its actions, each other line is an [`Action`].
 
 mod draw;
 mod scenes;
-mod text;
 
 use ftl_core::schemes::Scheme;
+use ftld_battery::plan_text;
+use ftld_battery::plan_text::is_default;
 use ftld_battery::rig::Cells;
 use ftld_device::volume::write_cache::CacheOptions;
 use ftld_host_disk::{Crash, End, Freeze};
 use nand_model::Striping;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 
 pub use draw::draw;
-pub use text::parse;
 
 /// Framing requested by a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Wire {
     /// Simple replies.
     Simple,
@@ -26,15 +30,16 @@ pub enum Wire {
     Attached,
 }
 
-const WIRES: [(&str, Wire); 4] = [
-    ("simple", Wire::Simple),
-    ("structured", Wire::Structured),
-    ("extended", Wire::Extended),
-    ("attached", Wire::Attached),
+const WIRES: [Wire; 4] = [
+    Wire::Simple,
+    Wire::Structured,
+    Wire::Extended,
+    Wire::Attached,
 ];
 
 /// A command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Verb {
     /// READ.
     Read,
@@ -52,18 +57,9 @@ pub enum Verb {
     Flush,
 }
 
-const VERBS: [(&str, Verb); 7] = [
-    ("read", Verb::Read),
-    ("write", Verb::Write),
-    ("trim", Verb::Trim),
-    ("zero", Verb::Zero),
-    ("cache", Verb::Cache),
-    ("status", Verb::Status),
-    ("flush", Verb::Flush),
-];
-
 /// One request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Ask {
     /// Command.
     pub verb: Verb,
@@ -72,12 +68,16 @@ pub struct Ask {
     /// Length in bytes.
     pub length: u64,
     /// Durable before the reply.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub fua: bool,
     /// One chunk, or one extent.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub df: bool,
     /// NO_HOLE.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub no_hole: bool,
     /// FAST_ZERO.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub fast: bool,
 }
 
@@ -107,7 +107,8 @@ impl Ask {
 }
 
 /// Ends of a daemon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DaemonEnd {
     /// Requested stop.
     Stop,
@@ -116,7 +117,8 @@ pub enum DaemonEnd {
 }
 
 /// Actions of the runner.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Submits a request on a connection.
     Send(usize, Ask),
@@ -158,7 +160,8 @@ pub enum Action {
 }
 
 /// Plan of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Plan {
     /// Seed in the payloads.
     pub seed: u64,
@@ -181,14 +184,18 @@ pub struct Plan {
     /// Bytes per piece of a request.
     pub piece: u32,
     /// Shards and bytes of a stripe; `None` for one chip.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub striping: Option<Striping>,
     /// Write cache of the daemon.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub cache: Option<CacheOptions>,
     /// Scheme parameters besides the defaults.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub params: Vec<(String, String)>,
     /// The connections.
     pub wires: Vec<Wire>,
     /// Actions in order.
+    #[serde(skip)]
     pub actions: Vec<Action>,
 }
 
@@ -212,6 +219,33 @@ impl Plan {
 /// Unlimited number of bytes.
 pub const ALL: u32 = u32::MAX;
 
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        plan_text::write(f, self, &self.actions)
+    }
+}
+
+impl fmt::Display for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&plan_text::line(self))
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&plan_text::line(self))
+    }
+}
+
+/// Parses a plan.
+///
+/// # Errors
+/// They name the line, the wrong word, and the valid ones.
+pub fn parse(text: &str) -> Result<Plan, String> {
+    let (plan, actions) = plan_text::read(text)?;
+    Ok(Plan { actions, ..plan })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,6 +257,13 @@ mod tests {
             assert_eq!(parse(&plan.to_string()).unwrap(), plan, "seed {seed}");
             assert_eq!(plan, draw(seed));
         }
-        assert!(parse("plan 1 lazyftl slc").is_err() && parse("hold on").is_err());
+        let plan = draw(1).to_string();
+        let why = parse(&format!("{plan}{{\"hold\":\"on\"}}\n")).unwrap_err();
+        let line = format!("line {}, column ", plan.lines().count() + 1);
+        assert!(
+            why.starts_with(&line) && why.contains("expected a boolean"),
+            "{why}"
+        );
+        assert!(parse(r#"{"hold":true}"#).is_err());
     }
 }

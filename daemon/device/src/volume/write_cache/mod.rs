@@ -39,6 +39,7 @@ use index::Index;
 use nand_model::{SHARDS_MAX, atomic_bytes};
 use requests::host_error;
 use ring::Ring;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;
 use trims::Trims;
@@ -58,7 +59,8 @@ pub(crate) const AGE: Duration = Duration::from_secs(5);
 const ENTRIES_MIN: u64 = 8;
 
 /// Options of a write cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CacheOptions {
     /// Bytes of the ring.
     pub bytes: u64,

@@ -13,6 +13,8 @@ use strum::{EnumCount, EnumString, IntoStaticStr, VariantArray, VariantNames};
     Default,
     PartialEq,
     Eq,
+    Serialize,
+    Deserialize,
     EnumString,
     IntoStaticStr,
     VariantArray,
@@ -20,6 +22,7 @@ use strum::{EnumCount, EnumString, IntoStaticStr, VariantArray, VariantNames};
     Serialize,
     Deserialize,
 )]
+#[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Model {

@@ -5,7 +5,7 @@ use super::steps::Steps;
 use super::{ChipKind, Device, LARGE, Parts, Plan};
 use crate::rig::{Cells, has_param};
 use ftl_core::schemes::Scheme;
-use nand_model::{Fault, Pairing, SplitMix};
+use nand_model::{Fault, SplitMix};
 
 impl Plan {
     /// The scheme of the plan of a seed ([`Plan::draw`]).
@@ -36,15 +36,16 @@ impl Plan {
         let parts = draw_parts(device.cells() == Cells::Slc, rng);
         let mut plan = Plan {
             seed,
+            scheme,
             device,
             parts,
             steps: Vec::new(),
         };
         // Parameters that the scheme refuses on this shape get their defaults.
-        if !plan.device.starts(seed) {
+        if !plan.starts() {
             for param in std::mem::take(&mut plan.device.params) {
                 plan.device.params.push(param);
-                if !plan.device.starts(seed) {
+                if !plan.starts() {
                     plan.device.params.pop();
                 }
             }
@@ -65,23 +66,23 @@ pub(super) fn pick<T: Copy>(rng: &mut SplitMix, list: &[T]) -> T {
 fn draw_device(scheme: &'static Scheme, rng: &mut SplitMix) -> Device {
     let on_disk = rng.one_in(2);
     let others = [
-        Pairing::Adjacent,
-        Pairing::Dist3,
-        Pairing::Dist6,
-        Pairing::Shared4,
-        Pairing::Group4,
+        ChipKind::Adjacent,
+        ChipKind::Dist3,
+        ChipKind::Dist6,
+        ChipKind::Shared4,
+        ChipKind::Group4,
     ];
     let chip = match rng.below(8) {
         0 | 1 => ChipKind::Slc,
         2 | 3 => ChipKind::Mlc,
-        4 => ChipKind::Paired(Pairing::Random {
+        4 => ChipKind::Random {
             seed: rng.next_u64() as u16,
             span: 1 + rng.below(7) as u8,
-        }),
+        },
         5 => ChipKind::Tlc,
         6 => ChipKind::Qlc,
         _ if on_disk => ChipKind::Mlc,
-        _ => ChipKind::Paired(pick(rng, &others)),
+        _ => pick(rng, &others),
     };
     // Longer word lines, and so larger blocks.
     let word_lines = match chip {
@@ -104,7 +105,6 @@ fn draw_device(scheme: &'static Scheme, rng: &mut SplitMix) -> Device {
         }
     }
     Device {
-        scheme,
         chip,
         pages_per_block: pick(rng, &[16, 16, 16, 8, 32, 24]) * word_lines,
         dies,

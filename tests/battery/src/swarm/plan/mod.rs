@@ -2,13 +2,15 @@
 //!
 //! A plan is a device (scheme, chip, parameters), the faults of its parts, and steps.
 //! [`Plan::draw`] takes a random subset of everything that can vary, so that faults and workloads
-//! are combined. A plan has a text form of one line per step; a shrunk failure is kept in that
-//! form.
+//! are combined. A shrunk failure is kept as text ([`crate::plan_text`]), whose words are the names
+//! of the types here.
 
 mod draw;
 mod parameters;
 mod steps;
+mod text;
 
+use crate::plan_text::is_default;
 use crate::rig::{Cells, Rig, has_param};
 use crate::workload::HostOp;
 use ftl_core::format::trim::TrimBitmap;
@@ -16,6 +18,7 @@ use ftl_core::schemes::Scheme;
 use ftl_core::{FtlError, Params, Start};
 use ftld_host_disk::{Crash, Freeze, SyncFault, WriteFault};
 use nand_model::{Cut, Fault, Geometry, PairTable, Pairing, Profile};
+use serde::{Deserialize, Serialize};
 
 pub use parameters::{PARAMETERS, unknown_parameters};
 
@@ -24,19 +27,20 @@ pub use parameters::{PARAMETERS, unknown_parameters};
 pub struct Plan {
     /// Seed of payloads and faults.
     pub seed: u64,
-    /// The device.
+    /// The scheme.
+    pub scheme: &'static Scheme,
+    /// The chip below it, and its parameters.
     pub device: Device,
-    /// Faults of its parts.
+    /// Faults of the chip's parts.
     pub parts: Parts,
     /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// A scheme on a chip.
-#[derive(Clone)]
+/// A chip, and the parameters of the scheme on it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Device {
-    /// The scheme.
-    pub scheme: &'static Scheme,
     /// The rules of the chip.
     pub chip: ChipKind,
     /// Pages per block.
@@ -48,15 +52,19 @@ pub struct Device {
     /// Over-provisioning in percent.
     pub op_percent: u32,
     /// Parameters other than their defaults.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub params: Vec<(String, String)>,
     /// Whether the chip has as many bad blocks as its data sheet allows.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub worn: bool,
     /// Whether the bytes are kept in an image on a simulated disk; else in memory.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub on_disk: bool,
 }
 
 /// Rules of a chip.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ChipKind {
     /// Those of `slc-2k`.
     Slc,
@@ -66,36 +74,70 @@ pub enum ChipKind {
     Tlc,
     /// Word lines of four pages.
     Qlc,
-    /// MLC with another pairing.
-    Paired(Pairing),
+    /// MLC with [`Pairing::Adjacent`].
+    Adjacent,
+    /// MLC with [`Pairing::Dist3`].
+    Dist3,
+    /// MLC with [`Pairing::Dist6`].
+    Dist6,
+    /// MLC with [`Pairing::Shared4`].
+    Shared4,
+    /// MLC with [`Pairing::Group4`].
+    Group4,
+    /// MLC with [`Pairing::Random`].
+    Random {
+        /// Chooses the table.
+        seed: u16,
+        /// Most pages between an LSB page and its MSB page.
+        span: u8,
+    },
 }
 
 impl ChipKind {
     fn cells(self) -> Cells {
         match self {
             ChipKind::Slc => Cells::Slc,
-            ChipKind::Mlc | ChipKind::Paired(_) => Cells::Mlc,
             ChipKind::Tlc => Cells::Tlc,
             ChipKind::Qlc => Cells::Qlc,
+            _ => Cells::Mlc,
+        }
+    }
+
+    /// The pairing, if it is not the cells' usual one.
+    fn pairing(self) -> Option<Pairing> {
+        match self {
+            ChipKind::Slc | ChipKind::Mlc | ChipKind::Tlc | ChipKind::Qlc => None,
+            ChipKind::Adjacent => Some(Pairing::Adjacent),
+            ChipKind::Dist3 => Some(Pairing::Dist3),
+            ChipKind::Dist6 => Some(Pairing::Dist6),
+            ChipKind::Shared4 => Some(Pairing::Shared4),
+            ChipKind::Group4 => Some(Pairing::Group4),
+            ChipKind::Random { seed, span } => Some(Pairing::Random { seed, span }),
         }
     }
 }
 
 /// Faults of the chip's parts, from the first request on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Parts {
     /// Rates in parts per billion.
+    #[serde(skip_serializing_if = "is_default")]
     pub rates: Vec<(Fault, u32)>,
     /// Failures by wear, as a multiple of the part's.
+    #[serde(skip_serializing_if = "is_default")]
     pub wear_out: u32,
     /// Bit errors, as a multiple of the part's.
+    #[serde(skip_serializing_if = "is_default")]
     pub bit_errors: u32,
     /// Whether cuts also hit operations in flight on other dies.
+    #[serde(skip_serializing_if = "is_default")]
     pub in_flight: bool,
 }
 
 /// One step of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Step {
     /// A request.
     Do(HostOp),
@@ -128,7 +170,8 @@ pub enum Step {
 }
 
 /// How a device goes down between two requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Down {
     /// A clean stop.
     Stop,
@@ -145,16 +188,20 @@ pub enum Down {
 }
 
 /// A restart: what goes wrong in the mounts before one succeeds, in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Restart {
     /// A host crash after the device went down, before it is opened again.
+    #[serde(skip_serializing_if = "is_default")]
     pub crash: Option<Crash>,
     /// What strikes inside the following mounts.
+    #[serde(skip_serializing_if = "is_default")]
     pub inside: Vec<Inside>,
 }
 
 /// What strikes inside a mount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Inside {
     /// A power cut; the host may crash after it.
     Cut(Cut, Option<Crash>),
@@ -168,7 +215,8 @@ pub enum Inside {
 }
 
 /// How the host's disk misbehaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DiskFault {
     /// Writes fail.
     Writes(WriteFault),
@@ -199,63 +247,72 @@ const CHUNK: u32 = TrimBitmap::capacity(PAGE_BYTES);
 /// Pages of the writes that fill a large device.
 const FILL: u32 = 128;
 
-impl Device {
+impl Plan {
     /// The device laid out for its scheme, or why it cannot be.
     ///
     /// # Errors
     /// The scheme refuses the parameters or the shape.
-    pub fn rig(&self, seed: u64) -> Result<Rig, String> {
-        let base = self.chip.cells().profile();
+    pub fn rig(&self) -> Result<Rig, String> {
+        let device = &self.device;
+        let base = device.cells().profile();
         let geometry = Geometry {
-            channels: self.dies.0,
-            ways: self.dies.1,
-            pages_per_block: self.pages_per_block,
+            channels: device.dies.0,
+            ways: device.dies.1,
+            pages_per_block: device.pages_per_block,
             page_bytes: PAGE_BYTES,
             ..base.geometry
         };
-        let pairing = if let ChipKind::Paired(pairing) = self.chip {
-            pairing
-        } else {
-            base.pairing
-        };
         let profile = Profile {
             geometry,
-            pairing,
+            pairing: device.pairing(),
             ..base
         };
         let mut params = Params::default();
-        self.params
+        device
+            .params
             .iter()
             .for_each(|(key, value)| params.set(key, value));
-        let op = f64::from(self.op_percent) / 100.0;
+        let op = f64::from(device.op_percent) / 100.0;
         Rig::laid_out(
             self.scheme,
-            self.chip.cells(),
+            device.cells(),
             profile,
-            self.pages,
+            device.pages,
             op,
             params,
-            seed,
+            self.seed,
         )
     }
 
     /// Whether the scheme accepts shape and parameters.
-    fn starts(&self, seed: u64) -> bool {
-        let Ok(rig) = self.rig(seed) else {
+    fn starts(&self) -> bool {
+        let Ok(rig) = self.rig() else {
             return false;
         };
         let started = rig.scheme.start(rig.blank(), &rig.config, Start::Format);
         !matches!(started, Err(FtlError::Config(_)))
     }
 
+    /// Hours in which the scrub reads every block; 0 if it never does.
+    pub fn scrub_hours(&self) -> u32 {
+        let mut given = self.device.params.iter();
+        match given.find(|(key, _)| key == "scrub.hours") {
+            Some((_, hours)) => hours.parse().expect("the scheme accepts it"),
+            None if has_param(self.scheme, "scrub.hours") => 168,
+            None => 0,
+        }
+    }
+}
+
+impl Device {
     /// How far the pages of a word line lie apart.
     pub fn span(&self) -> u32 {
-        let pairing = if let ChipKind::Paired(pairing) = self.chip {
-            pairing
-        } else {
-            self.cells().profile().pairing
-        };
-        PairTable::new(pairing, self.pages_per_block).span()
+        PairTable::new(self.pairing(), self.pages_per_block).span()
+    }
+
+    fn pairing(&self) -> Pairing {
+        let usual = || self.cells().profile().pairing;
+        self.chip.pairing().unwrap_or_else(usual)
     }
 
     /// Kind of cells.
@@ -265,7 +322,7 @@ impl Device {
 
     /// Whether its pages are paired otherwise than on the usual MLC chip.
     pub fn has_other_pairing(&self) -> bool {
-        matches!(self.chip, ChipKind::Paired(_))
+        self.chip.pairing().is_some()
     }
 
     /// Makes sure that a step of a plan that somebody wrote fits.
@@ -297,16 +354,6 @@ impl Device {
             ));
         }
         Ok(())
-    }
-
-    /// Hours in which the scrub reads every block; 0 if it never does.
-    pub fn scrub_hours(&self) -> u32 {
-        let given = self.params.iter().find(|(key, _)| key == "scrub.hours");
-        match given {
-            Some((_, hours)) => hours.parse().expect("the scheme accepts it"),
-            None if has_param(self.scheme, "scrub.hours") => 168,
-            None => 0,
-        }
     }
 
     /// Whether it has more than 100 mapping pages and several chunks of its trim bitmap.

@@ -228,7 +228,7 @@ impl<'a> Steps<'a> {
     /// Sessions shorter than a round of the scrub, and reads of several pages at a time.
     fn short_sessions(&mut self) {
         let device = &self.plan.device;
-        let hours = device.scrub_hours().max(1);
+        let hours = self.plan.scrub_hours().max(1);
         for number in 0..14 {
             let count = (1 + self.rng.below(7) as u32).min(device.pages);
             let lpn = self.rng.below(u64::from(device.pages - count + 1)) as u32;

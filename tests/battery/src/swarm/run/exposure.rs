@@ -121,7 +121,7 @@ impl<'p, W: World> Runner<'p, W> {
 
     /// Notes which blocks the scrub read in a request. After idle time, no block may be overdue.
     pub(super) fn note_background_reads(&mut self, before: Option<Vec<Counts>>) -> Verdict {
-        let (Some(before), hours) = (before, self.plan.device.scrub_hours()) else {
+        let (Some(before), hours) = (before, self.plan.scrub_hours()) else {
             return Ok(());
         };
         let now = self.latest;

@@ -32,8 +32,8 @@ use std::collections::{HashMap, VecDeque};
 /// # Errors
 /// The lost or wrong data, and the step.
 pub fn run(plan: &Plan, classes: &mut Classes) -> Result<(), String> {
-    let rig = plan.device.rig(plan.seed)?;
-    classes.note(plan.device.scheme.name);
+    let rig = plan.rig()?;
+    classes.note(plan.scheme.name);
     let outcome = if plan.device.on_disk {
         Runner::<OnDisk>::new(plan, &rig, classes)?.run()
     } else {
