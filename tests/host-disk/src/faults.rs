@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 /// An event that ends the process, or the host with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[derive(serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
     /// The process dies; the host and its page cache continue.
@@ -14,8 +13,7 @@ pub enum End {
 }
 
 /// Writes and punches that fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[derive(serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteFault {
     /// Writes that still succeed before the first failure.
@@ -50,8 +48,7 @@ pub struct ReadFault {
 
 /// Syncs that fail with EIO. As kernels do, the host then treats the pages as clean: a random part
 /// of them reached the disk, and the rest never will, although reads still return it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[derive(serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SyncFault {
     /// Syncs that still succeed before the first failure.
@@ -64,8 +61,7 @@ pub struct SyncFault {
 }
 
 /// The call before which the disk is copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[derive(serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Freeze {
     /// After this many more writes and punches.
@@ -75,8 +71,7 @@ pub enum Freeze {
 }
 
 /// The contents that a crash leaves in the sectors written since the last sync.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[derive(serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Crash {
     /// Nothing unsynced survives.

@@ -19,10 +19,7 @@ use strum::{EnumCount, EnumString, IntoStaticStr, VariantArray, VariantNames};
     IntoStaticStr,
     VariantArray,
     VariantNames,
-    Serialize,
-    Deserialize,
 )]
-#[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Model {
