@@ -36,7 +36,7 @@
 //! the host's requests, [`rig`] puts a scheme on a small chip, [`host`] runs both with the oracle,
 //! [`cuts`] cuts power at every flash operation. The batteries [`conformance`], [`power_cuts`],
 //! [`host_crashes`] and [`wear`] are lists of parts, built from [`sweep`] and [`crashes`];
-//! [`swarm`] combines faults in generated runs; [`plan_text`] serves any such runs.
+//! [`swarm`] combines faults in generated runs; [`plan_text`] and [`shrink`] serve any such runs.
 //! [`verdicts`] collects the failures.
 //!
 //! # Shapes and units
@@ -61,6 +61,7 @@ pub mod payload;
 pub mod plan_text;
 pub mod power_cuts;
 pub mod rig;
+pub mod shrink;
 pub mod swarm;
 pub mod sweep;
 pub mod verdicts;

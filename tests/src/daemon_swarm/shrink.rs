@@ -1,28 +1,26 @@
-//! Shrinks a failing plan while it still fails.
+//! Shrinks a failing plan: fewer actions, fewer racing requests, fewer connections and parameters.
 
 use super::plan::{Action, Plan};
+use ftld_battery::shrink::{Change, Shrink, smallest};
 use std::time::{Duration, Instant};
 
 /// Runs per candidate with races in the second pass: the thread schedule varies.
 const TRIES: u32 = 12;
 
-/// Drops actions, then parts of races, then connections and parameters, while `fails` returns true
-/// and time is left.
+/// Returns the smallest plan found for which `fails` returns true while time is left.
 ///
 /// The first pass runs each candidate once, the second runs candidates with races several times.
-pub fn shrink(plan: &Plan, patience: Duration, fails: impl FnMut(&Plan) -> bool) -> Plan {
-    let mut search = Search {
-        best: plan.clone(),
-        until: Instant::now() + patience,
-        tries: 1,
-        fails,
-    };
-    search.pass();
-    if has_races(&search.best) {
-        search.tries = TRIES;
-        search.pass();
+pub fn shrink(plan: &Plan, patience: Duration, mut fails: impl FnMut(&Plan) -> bool) -> Plan {
+    let until = Instant::now() + patience;
+    let mut fails_in_time = |plan: &Plan| Instant::now() < until && fails(plan);
+    let small = smallest(plan, &mut fails_in_time);
+    if !has_races(&small) {
+        return small;
     }
-    search.best
+    smallest(&small, |candidate| {
+        let tries = if has_races(candidate) { TRIES } else { 1 };
+        (0..tries).any(|_| fails_in_time(candidate))
+    })
 }
 
 fn has_races(plan: &Plan) -> bool {
@@ -31,94 +29,37 @@ fn has_races(plan: &Plan) -> bool {
         .any(|action| matches!(action, Action::Race(..)))
 }
 
-struct Search<F> {
-    best: Plan,
-    until: Instant,
-    /// Runs of a candidate with races.
-    tries: u32,
-    fails: F,
-}
+impl Shrink for Plan {
+    type Step = Action;
 
-impl<F: FnMut(&Plan) -> bool> Search<F> {
-    /// Accepts the candidate if it fails, too.
-    fn offer(&mut self, candidate: Plan) -> bool {
-        let tries = if has_races(&candidate) { self.tries } else { 1 };
-        let failed = (0..tries).any(|_| Instant::now() < self.until && (self.fails)(&candidate));
-        if failed {
-            self.best = candidate;
-        }
-        failed
+    fn steps(&mut self) -> &mut Vec<Action> {
+        &mut self.actions
     }
 
-    /// Drops parts until no candidate fails.
-    fn pass(&mut self) {
-        loop {
-            let before = self.best.to_string();
-            self.drop_actions();
-            self.drop_racers();
-            self.drop_connections();
-            self.drop_params();
-            if self.best.to_string() == before || Instant::now() >= self.until {
-                return;
+    fn changes(&self) -> Vec<Change<Plan>> {
+        let mut changes: Vec<Change<Plan>> = Vec::new();
+        for (place, action) in self.actions.iter().enumerate() {
+            let Action::Race(asks, _) = action else {
+                continue;
+            };
+            for at in 0..asks.len() {
+                changes.push(Box::new(move |plan| {
+                    if let Action::Race(asks, _) = &mut plan.actions[place] {
+                        asks.remove(at);
+                    }
+                }));
             }
         }
-    }
-
-    /// Drops actions, long runs of them first.
-    fn drop_actions(&mut self) {
-        let mut length = self.best.actions.len().div_ceil(2);
-        while length > 0 {
-            let mut at = 0;
-            while at < self.best.actions.len() {
-                let mut smaller = self.best.clone();
-                smaller
-                    .actions
-                    .drain(at..(at + length).min(self.best.actions.len()));
-                if !self.offer(smaller) {
-                    at += length;
-                }
-            }
-            length /= 2;
+        if self.wires.len() > 1 {
+            changes.push(Box::new(|plan| plan.wires.truncate(plan.wires.len() - 1)));
         }
-    }
-
-    fn drop_racers(&mut self) {
-        for place in 0..self.best.actions.len() {
-            let mut at = 0;
-            while let Action::Race(asks, _) = &self.best.actions[place]
-                && at < asks.len()
-            {
-                let mut smaller = self.best.clone();
-                if let Action::Race(asks, _) = &mut smaller.actions[place] {
-                    asks.remove(at);
-                }
-                if !self.offer(smaller) {
-                    at += 1;
-                }
-            }
+        if self.cache.is_some() {
+            changes.push(Box::new(|plan| plan.cache = None));
         }
-    }
-
-    fn drop_connections(&mut self) {
-        while self.best.wires.len() > 1 {
-            let mut smaller = self.best.clone();
-            smaller.wires.pop();
-            if !self.offer(smaller) {
-                break;
-            }
+        for place in (0..self.params.len()).rev() {
+            changes.push(Box::new(move |plan| drop(plan.params.remove(place))));
         }
-    }
-
-    fn drop_params(&mut self) {
-        let mut smaller = self.best.clone();
-        if smaller.cache.take().is_some() {
-            self.offer(smaller);
-        }
-        for place in (0..self.best.params.len()).rev() {
-            let mut smaller = self.best.clone();
-            smaller.params.remove(place);
-            self.offer(smaller);
-        }
+        changes
     }
 }
 

@@ -1,8 +1,9 @@
-//! Shrinks a failing plan while it still fails: fewer steps, fewer faults, a simpler device.
+//! Shrinks a failing plan: fewer steps, fewer faults, a simpler device.
 
 use super::plan::{Inside, Plan, Restart, Step};
 use super::run;
 use crate::classes::Classes;
+use crate::shrink::{Change, Shrink, smallest};
 use crate::watch::watched;
 
 /// Maximum number of runs of smaller plans.
@@ -17,126 +18,76 @@ pub fn outcome(plan: &Plan, classes: &mut Classes) -> Result<(), String> {
     watched(move || described.to_string(), || run(plan, classes))
 }
 
-/// The smallest failing plan found, and its error.
-pub fn shrink(plan: &Plan, why: String) -> (Plan, String) {
-    let mut smallest = Smallest {
-        plan: plan.clone(),
-        why,
-        tries: 0,
-    };
-    loop {
-        let before = smallest.plan.to_string();
-        smallest.drop_steps();
-        smallest.simplify_steps();
-        smallest.simplify_device();
-        if smallest.plan.to_string() == before || smallest.tries >= TRIES {
-            return (smallest.plan, smallest.why);
-        }
-    }
-}
-
-struct Smallest {
-    plan: Plan,
-    why: String,
-    tries: u32,
-}
-
-impl Smallest {
-    /// Accepts the candidate if it fails, too. A plan without a layout does not count.
-    fn offer(&mut self, candidate: Plan) -> bool {
-        if self.tries >= TRIES || candidate.rig().is_err() {
+/// The smallest failing plan found, and its error. A plan without a layout does not count.
+pub fn shrink(plan: &Plan, mut why: String) -> (Plan, String) {
+    let mut tries = 0;
+    let small = smallest(plan, |candidate| {
+        if tries >= TRIES || candidate.rig().is_err() {
             return false;
         }
-        self.tries += 1;
-        let Err(why) = outcome(&candidate, &mut Classes::default()) else {
-            return false;
-        };
-        (self.plan, self.why) = (candidate, why);
-        true
+        tries += 1;
+        let outcome = outcome(candidate, &mut Classes::default());
+        outcome.map_err(|error| why = error).is_err()
+    });
+    (small, why)
+}
+
+impl Shrink for Plan {
+    type Step = Step;
+
+    fn steps(&mut self) -> &mut Vec<Step> {
+        &mut self.steps
     }
 
-    /// Removes sequences of steps: long ones first.
-    fn drop_steps(&mut self) {
-        let mut length = self.plan.steps.len().max(1);
-        while length > 0 {
-            let mut at = 0;
-            while at < self.plan.steps.len() {
-                let mut candidate = self.plan.clone();
-                let end = candidate.steps.len().min(at + length);
-                candidate.steps.drain(at..end);
-                if !self.offer(candidate) {
-                    at += length;
+    fn changes(&self) -> Vec<Change<Plan>> {
+        let mut changes = Vec::new();
+        for (number, step) in self.steps.iter().enumerate() {
+            let (Step::Cut(_, restart) | Step::Down(_, restart)) = step else {
+                continue;
+            };
+            if restart.crash.is_some() {
+                changes.push(in_restart(number, |restart| restart.crash = None));
+            }
+            for at in (0..restart.inside.len()).rev() {
+                changes.push(in_restart(number, move |restart| {
+                    restart.inside.remove(at);
+                }));
+                if let Inside::Cut(cut, Some(_)) = restart.inside[at] {
+                    changes.push(in_restart(number, move |restart| {
+                        restart.inside[at] = Inside::Cut(cut, None);
+                    }));
                 }
             }
-            length /= 2;
         }
-    }
-
-    /// Removes faults inside restarts.
-    fn simplify_steps(&mut self) {
-        for number in 0..self.plan.steps.len() {
-            let inside = match restart_of(&mut self.plan.steps[number]) {
-                Some(restart) => restart.inside.len(),
-                None => continue,
-            };
-            self.change_restart(number, |restart| restart.crash = None);
-            for at in (0..inside).rev() {
-                self.change_restart(number, |restart| {
-                    restart.inside.remove(at);
-                });
+        for at in (0..self.device.params.len()).rev() {
+            changes.push(Box::new(move |plan| drop(plan.device.params.remove(at))));
+        }
+        for at in (0..self.parts.rates.len()).rev() {
+            changes.push(Box::new(move |plan| {
+                plan.parts.rates.remove(at);
+            }));
+        }
+        let (device, parts) = (&self.device, &self.parts);
+        let mut simpler = |possible: bool, change: fn(&mut Plan)| {
+            if possible {
+                changes.push(Box::new(change));
             }
-            self.change_restart(number, |restart| {
-                restart.inside.iter_mut().for_each(|inside| {
-                    if let Inside::Cut(_, how) = inside {
-                        *how = None;
-                    }
-                });
-            });
-        }
-    }
-
-    fn change_restart(&mut self, number: usize, change: impl FnOnce(&mut Restart)) {
-        let mut candidate = self.plan.clone();
-        let restart = restart_of(&mut candidate.steps[number]).expect("looked at before");
-        let before = restart.clone();
-        change(restart);
-        if *restart != before {
-            self.offer(candidate);
-        }
-    }
-
-    fn simplify_device(&mut self) {
-        for at in (0..self.plan.device.params.len()).rev() {
-            let mut candidate = self.plan.clone();
-            candidate.device.params.remove(at);
-            self.offer(candidate);
-        }
-        for at in (0..self.plan.parts.rates.len()).rev() {
-            let mut candidate = self.plan.clone();
-            candidate.parts.rates.remove(at);
-            self.offer(candidate);
-        }
-        let simpler: [fn(&mut Plan); 6] = [
-            |plan| plan.parts.in_flight = false,
-            |plan| plan.parts.wear_out = 0,
-            |plan| plan.parts.bit_errors = 0,
-            |plan| plan.device.worn = false,
-            |plan| plan.device.dies = (1, 1),
-            |plan| plan.device.op_percent = 7,
-        ];
-        for simplify in simpler {
-            let mut candidate = self.plan.clone();
-            simplify(&mut candidate);
-            if candidate.to_string() != self.plan.to_string() {
-                self.offer(candidate);
-            }
-        }
+        };
+        simpler(parts.in_flight, |plan| plan.parts.in_flight = false);
+        simpler(parts.wear_out > 0, |plan| plan.parts.wear_out = 0);
+        simpler(parts.bit_errors > 0, |plan| plan.parts.bit_errors = 0);
+        simpler(device.worn, |plan| plan.device.worn = false);
+        simpler(device.dies != (1, 1), |plan| plan.device.dies = (1, 1));
+        simpler(device.op_percent != 7, |plan| plan.device.op_percent = 7);
+        changes
     }
 }
 
-fn restart_of(step: &mut Step) -> Option<&mut Restart> {
-    match step {
-        Step::Cut(_, restart) | Step::Down(_, restart) => Some(restart),
-        _ => None,
-    }
+/// A change in the restart of this step.
+fn in_restart(number: usize, change: impl Fn(&mut Restart) + 'static) -> Change<Plan> {
+    Box::new(move |plan| {
+        if let Step::Cut(_, restart) | Step::Down(_, restart) = &mut plan.steps[number] {
+            change(restart);
+        }
+    })
 }
