@@ -110,14 +110,23 @@ pub trait Aged {
     /// Returns the number of logical pages.
     fn logical_pages(&self) -> u32;
     /// Writes these pages in order; `tick` receives the page after the last one written.
+    ///
+    /// # Errors
+    /// The scheme cannot write.
     fn fill(&mut self, pages: Range<u32>, tick: &mut dyn FnMut(u32)) -> Result<(), FtlError>;
     /// Writes one page.
+    ///
+    /// # Errors
+    /// The scheme cannot write.
     fn write_page(&mut self, lpn: Lpn) -> Result<(), FtlError>;
     /// Returns the pages programmed so far.
     fn programs(&self) -> u64;
 }
 
 /// Writes every page once in order, then random pages. `tick` receives the share done.
+///
+/// # Errors
+/// The scheme cannot write.
 pub fn overwrite(
     device: &mut impl Aged,
     age: Age,

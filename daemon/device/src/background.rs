@@ -42,6 +42,9 @@ pub struct Background {
 impl Background {
     /// Starts the threads. `write_through` is the kernel's file with the write cache of the device,
     /// if the kernel serves the device.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
     pub fn start(
         volume: &Arc<Volume>,
         write_through: Option<PathBuf>,

@@ -413,6 +413,9 @@ impl DeviceOptions {
     }
 
     /// Returns these options, with unset ones taken from the preset.
+    ///
+    /// # Errors
+    /// No preset has this name.
     pub fn with_preset(self) -> Result<DeviceOptions, Failure> {
         let Some(name) = self.preset.as_deref() else {
             return Ok(self);

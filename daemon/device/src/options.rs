@@ -135,6 +135,9 @@ pub struct DeviceOptions {
 }
 
 /// Reads a percentage, with or without its sign: `7`, `7%`.
+///
+/// # Errors
+/// The text is no percentage.
 pub fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim();
     let number = number.strip_suffix('%').unwrap_or(number).trim_end();

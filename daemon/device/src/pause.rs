@@ -97,6 +97,9 @@ impl PauseState {
 impl PauseCommand {
     /// Executes the command. Blocks until the extent in progress is done, or some seconds for a
     /// step.
+    ///
+    /// # Errors
+    /// The device is not paused, or the length is out of range.
     pub fn apply(&self, volume: &Volume) -> Result<PauseAnswer, Failure> {
         match *self {
             PauseCommand::Pause(seconds) => {

@@ -39,6 +39,9 @@ pub fn shown(path: &Path) -> String {
 }
 
 /// Serializes a path as [`shown`].
+///
+/// # Errors
+/// The serializer fails.
 pub fn serialize<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
     let text = path.as_deref().map(Path::to_string_lossy);
     text.serialize(to)

@@ -69,6 +69,9 @@ impl PrivateLock {
     }
 
     /// Writes this process's id into the file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
     pub fn sign(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
         writeln!(self.file, "{}", std::process::id())

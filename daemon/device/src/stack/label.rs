@@ -35,6 +35,9 @@ pub(super) fn params_text(params: &Params, op_percent: f64) -> String {
 }
 
 /// Reads the scheme, its parameters and the over-provisioning from the image.
+///
+/// # Errors
+/// The scheme is unknown, or a parameter is.
 pub fn read_label(image: &Path, info: &ImageInfo) -> Result<Label, Failure> {
     let scheme = Scheme::find(&info.scheme).ok_or_else(|| {
         let why = format!(
@@ -68,6 +71,9 @@ fn size_text(bytes: u64) -> String {
 }
 
 /// Checks whether the image can be served with this configuration.
+///
+/// # Errors
+/// The first option that contradicts the image.
 pub fn fits(config: &Config, info: &ImageInfo) -> Result<(), Failure> {
     contradiction(
         &config.image,

@@ -30,6 +30,9 @@ impl Unfinished {
     }
 
     /// Gives a complete, synced image its name.
+    ///
+    /// # Errors
+    /// The name is taken, or the folder cannot be synced.
     pub fn finish(self, image: &Path) -> Result<(), Failure> {
         name_image(&self.0, image)?;
         sync_folder(folder_of(image))
