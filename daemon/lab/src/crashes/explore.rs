@@ -206,12 +206,14 @@ impl Explorer<'_> {
             let newest = models::newest(&point);
             let choices = match self.args.model {
                 Model::Prefix => vec![newest.clone()],
-                _ => models::cache(&point, self.args.states, self.args.seed),
+                Model::Cache | Model::Flash => {
+                    models::cache(&point, self.args.states, self.args.seed)
+                }
             };
             for choice in choices {
                 let case = match self.args.model {
                     Model::Prefix => models::prefix(&point).0,
-                    _ => Case::cache(point.number, &point.open, &choice),
+                    Model::Cache | Model::Flash => Case::cache(point.number, &point.open, &choice),
                 };
                 // The first state was counted when it was taken.
                 let is_first = self.first == Some(point.number) && choice == newest;

@@ -25,7 +25,7 @@ pub fn visit(args: &CrashesArgs) -> Result<u64, Failure> {
     let points = points(&timeline, args);
     match args.model {
         Model::Flash => visit_flash(args, &timeline, &points),
-        _ => Ok(visit_cache(args, &timeline, &points)),
+        Model::Prefix | Model::Cache => Ok(visit_cache(args, &timeline, &points)),
     }
 }
 
