@@ -104,7 +104,8 @@ pub(super) fn announce(facts: &InstanceInfo, as_json: bool) {
         }
         false => format!("ready {target} metrics={}", metrics.unwrap_or("off")),
     };
-    // First: behind the ready line the caller of a daemon in the background is at its prompt again.
+    // The log line is first: the ready line returns the caller of a background daemon to its
+    // prompt.
     tracing::info!("ready {target}");
     if let Err(failure) = print(&(line + "\n")) {
         tracing::warn!("cannot print the ready line: {failure}");

@@ -13,7 +13,7 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, TableState, Wrap};
 use strum::VariantNames;
 
-/// Frames that are narrower have the causes below the facts.
+/// Least width for causes beside the facts; narrower frames show them below.
 const WIDE: u16 = 84;
 /// Least columns of a name.
 const NAME_LEAST: usize = 8;

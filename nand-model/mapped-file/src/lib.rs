@@ -46,7 +46,7 @@ impl MappedFile {
     /// - The kernel's, if it cannot map the file.
     pub fn new(file: &File, bytes: u64) -> io::Result<MappedFile> {
         let length = usize::try_from(bytes).ok().filter(|&length| {
-            // The end of the last page is an address, too.
+            // The end of the map has to be a valid address.
             length > 0 && length <= isize::MAX.unsigned_abs() - (1 << 30)
         });
         let length = length.ok_or(io::ErrorKind::InvalidInput)?;

@@ -110,8 +110,8 @@ impl<S: Store> Chip<S> {
         Ok(chip)
     }
 
-    /// Loads facts and programmed pages from the store, as a blank check of every page would find
-    /// them.
+    /// Loads facts and programmed pages from the store. The result is that of a blank check of
+    /// every page.
     pub(super) fn scan_store(&mut self) -> Result<(), NandError> {
         let Chip {
             store,

@@ -108,8 +108,8 @@ impl<S: Store> Chip<S> {
         self.faults = None;
         (self.program_faults, self.read_faults) = (false, false);
         self.to_refresh.clear();
-        // Without strays the cells hold what was programmed. A store that cannot be read fails at
-        // the next operation.
+        // Without stray programs the cells contain the programmed pages. If the store cannot be
+        // read now, the next operation returns the error.
         if self.strays && self.scan_store().is_ok() {
             self.strays = false;
         }

@@ -142,7 +142,7 @@ pub(super) fn named_of(mut take: Take<'_>) -> Result<Profile, String> {
 /// Code of a device's own constants; those of named models are one more than their positions.
 const OWN_ERRORS: u32 = 0;
 
-/// Time of a suspension that a device does not have.
+/// Stored value of a device that cannot suspend an operation.
 const NO_SUSPEND: u64 = u64::MAX;
 
 fn suspend_of(ns: u64) -> Option<Nanos> {

@@ -1,4 +1,4 @@
-//! Shards that an injection is for, and its part on each of them.
+//! Splits an injection among the shards that it affects.
 //!
 //! Invariants: blocks are numbered shard by shard. Each shard has a seed of its own, which follows
 //! from that of the first.

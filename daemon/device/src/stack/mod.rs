@@ -287,7 +287,7 @@ fn close_to_others(image: &Path) {
     }
 }
 
-/// Returns what begins a line about this chip of an image.
+/// Returns the prefix of messages about this shard; empty for an image of one chip.
 fn shard_of(info: &ImageInfo) -> String {
     info.shard.map_or(String::new(), |shard| {
         shard_text(index(shard.index), index(shard.striping.count))

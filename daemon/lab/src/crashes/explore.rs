@@ -268,7 +268,7 @@ impl Explorer<'_> {
         Ok(())
     }
 
-    /// Checks a choice, unless an equal one is known.
+    /// Checks the state of a choice, unless an equal state was checked before.
     fn offer(&mut self, point: &Point, case: Case, choice: &[u32]) -> Result<(), Failure> {
         let state = State::of(point, choice, &self.shared.timeline.contents);
         let key = self.shared.key(&state, point.mark);

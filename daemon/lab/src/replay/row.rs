@@ -190,7 +190,7 @@ pub(crate) struct Erases {
 /// Host writes that waited for work of one cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stalls {
-    /// Writes that waited, as the scheme gets them: an extent of pages counts once.
+    /// Waiting writes as the scheme receives them: an extent of several pages counts once.
     pub(crate) writes: u64,
     /// Emulated time that they waited, ns. Work inside other work counts for the inner cause alone.
     pub(crate) total_ns: u64,
@@ -205,9 +205,9 @@ pub(crate) struct ConvertCost {
     pub(crate) mean: f64,
     /// Median.
     pub(crate) p50: u64,
-    /// Maximum of the cheapest 99 %.
+    /// 99th percentile.
     pub(crate) p99: u64,
-    /// Maximum of the cheapest 99.9 %.
+    /// 99.9th percentile.
     pub(crate) p999: u64,
     /// Maximum.
     pub(crate) max: u64,

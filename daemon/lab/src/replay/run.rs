@@ -130,8 +130,8 @@ impl Run {
         }
     }
 
-    /// Returns the bytes of the device to which addresses are folded, if they are. A wrong device
-    /// is refused by its run.
+    /// Returns the bytes of the device to which addresses are folded, if they are; `None` for an
+    /// invalid device, which its run reports.
     pub(super) fn folded_bytes(&self) -> Option<u64> {
         let is_folded = self.job.method.address == Address::Fold;
         is_folded

@@ -13,7 +13,8 @@ use ftld_kit::failure::Failure;
 const REQUESTS: u64 = 20_000;
 /// Its drive writes of random pages.
 const AGE: f64 = 1.0;
-/// Least share of a trace that is taken as read: compressed input is read in blocks.
+/// Least share of a trace to assume as read: a compressed trace is read in large blocks, so its
+/// reported share is coarse.
 const SHARE_MIN: f64 = 1e-6;
 
 /// Result of a short run.

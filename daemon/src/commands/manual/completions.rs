@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 /// Stands for the names of instances, which the script asks for.
 const INSTANCES: &str = "INSTANCES-OF-FTLD";
-/// The question; a script prints no error.
+/// Command that lists the instances; the script discards its errors.
 const ASK: &str = "ftld list --names 2>/dev/null";
 
 /// `ftld completions`.

@@ -1,6 +1,6 @@
-//! Catalogue of all metrics: name, kind, labels, help, and source of the values. Metrics have their
-//! names here, and in [`ftld_device::counters`] those which rows and status have, too. The table of docs/METRICS.md is generated from it; a test fails when
-//! the table is stale.
+//! Catalogue of all metrics: name, kind, labels, help, and source of the values. Names of counters
+//! that rows and status share are in [`ftld_device::counters`]. The list of docs/METRICS.md is
+//! generated from the catalogue; a test fails when the list is stale.
 //!
 //! Invariants: prefix `ftld_`, base units (seconds, bytes, ratios from 0 to 1), `_total` on
 //! counters. A counter never decreases while the daemon lives. A label with a closed list of values

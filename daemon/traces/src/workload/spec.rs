@@ -232,7 +232,8 @@ fn workload(
                 .get("order")
                 .map_or(Ok(usr_2::Order::Scattered), |text| text.parse())?,
         ),
-        _ => Shape::Uniform,
+        "uniform" => Shape::Uniform,
+        name => unreachable!("the generator {name} has no shape"),
     };
     let sizes =
         Sizes::parse(values.get("size").unwrap_or(&"4KiB")).map_err(|why| in_key("size", &why))?;

@@ -17,7 +17,8 @@
 //! on the log map or in the data block. A write is acknowledged when its page is programmed. A
 //! merge keeps the versions of the pages that it copies. It releases no block before all copies are
 //! programmed and cannot be lost. If power fails, mount takes the newest readable version of every
-//! page from any block (`recovery.rs`): both halves of an unfinished merge are log blocks.
+//! page from any block (`recovery.rs`). It treats source and target of an unfinished merge as log
+//! blocks.
 
 mod data;
 mod logs;

@@ -119,8 +119,8 @@ impl<P: Policy> PagedMap<P> {
                 (None, Role::Map | Role::Trim | Role::Pad) => true,
                 (None, _) => epoch >= horizon,
             };
-            // A page 0 lost in an earlier cut stays lost. Such a block was used since the
-            // checkpoint only if it is wanted for another reason.
+            // A page 0 lost in an earlier cut stays lost. Its block counts as used since the
+            // checkpoint only if it is wanted.
             window.touched |= wanted && first != Role::Checkpoint;
             if wanted || !intact {
                 self.scan_into(space, block, &mut window, scanned)?;

@@ -14,7 +14,7 @@
 //! invariants and power failure). Deviations, and choices where the paper is silent:
 //! - Probationary and protected segment are equal halves; validity is in RAM.
 //! - GC copies pages to a block of their own, as LazyFTL does, not to the host's open block: the
-//!   default of `gc.placement`. `single` is the paper's one current data block.
+//!   default of `gc.placement`. `gc.placement=single` has one current data block, as the paper.
 //! - Blocks in an age window bound the scan of a mount, so a page's mapping is written before the
 //!   page leaves the window.
 //! - A mapping page never references a page that can still be lost, so an entry may be written

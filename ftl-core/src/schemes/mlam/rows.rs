@@ -52,7 +52,7 @@ pub(super) struct Column {
 /// Source of a page's content.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
-    /// The buffer; `ver` is the version if the page has been on flash.
+    /// The buffer; `known` is the page's version if the page has been on flash.
     Ram {
         slot: u32,
         known: Option<u64>,

@@ -78,7 +78,8 @@ pub(super) const SCHEME: Scheme = Scheme {
 /// Entries of a middle directory, and of a page table if there is room.
 const ENTRIES: u32 = 16;
 
-/// Bits of a block number in a list; the last number is for the block that GC opens.
+/// Bits of a block's number in the list of its unit. The last number belongs to the block that GC
+/// opens.
 const NODE_BITS: u32 = 3;
 
 fn logical_blocks(params: &Params) -> Result<u32, FtlError> {

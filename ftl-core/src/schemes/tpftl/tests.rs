@@ -81,8 +81,8 @@ mod cache {
         );
     }
 
-    /// Five nodes and a sixth come, then the run in the sixth evicts the others. A phase begins when
-    /// three more nodes have gone than come; nodes that come end it.
+    /// Six nodes are loaded, then the run in the sixth evicts the others. A phase begins when
+    /// evictions exceed loads by three nodes; loads end it.
     #[test]
     fn a_sequential_phase_begins_with_lost_nodes_and_not_with_new_ones() {
         let mut nodes = Nodes::new(6 * 20 + 8 * 5, 3, PER_PAGE, 8192);

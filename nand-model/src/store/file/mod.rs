@@ -17,8 +17,8 @@
 //!
 //! If the process dies, everything is in the page cache and nothing is lost. If the host fails, the
 //! disk has any subset of the writes since the last sync. [`FileStore::open`] keeps the longest
-//! unbroken sequence of operations and undoes the rest, which equals a power cut at an earlier
-//! operation. docs/FORMAT.md has the proof.
+//! unbroken sequence of operations and undoes the rest. The result is that of a power cut at an
+//! earlier operation. docs/FORMAT.md has the proof.
 
 mod cache_area;
 mod counts;

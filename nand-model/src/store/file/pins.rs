@@ -21,7 +21,7 @@ pub(super) struct Pins {
     active: Arc<[Active; 2]>,
 }
 
-/// Readers of the epochs of one parity; in a cache line of its own.
+/// Number of readers in the even or in the odd epochs. It has its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Active(AtomicU64);

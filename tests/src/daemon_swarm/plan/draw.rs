@@ -425,7 +425,7 @@ impl Draw {
         });
     }
 
-    /// One of the first writes or syncs of a start or a stop.
+    /// Draws the write or sync at which a start or a stop freezes.
     fn freeze(&mut self, writes: u64) -> Freeze {
         if self.rng.one_in(2) {
             Freeze::Sync(self.rng.below(6))

@@ -28,8 +28,8 @@ impl Plan {
 
     fn draw_for(scheme: &'static Scheme, seed: u64, rng: &mut SplitMix) -> Plan {
         let mut device = draw_device(scheme, rng);
-        // A block has twice the padding of a mount (docs/DURABILITY.md), which grows with this
-        // span. The span may grow with the block.
+        // A block has to hold twice the padding of a mount (docs/DURABILITY.md). The padding grows
+        // with this span, and the span may grow with the block.
         while device.pages_per_block < 2 * device.span() {
             device.pages_per_block = 2 * device.span();
         }

@@ -1,4 +1,4 @@
-//! Counts of events: by the cut, by the chip, by the scheme, and of the content of the flash.
+//! Counts the events of cuts, chip and scheme, and the classes of flash content.
 
 use super::Runner;
 use super::decay::read_role;

@@ -159,7 +159,7 @@ impl<'a> Connection<'a> {
                 &mut self.out,
                 &mut self.syncs,
             );
-            // Loop once more, to be woken when the syncs are done.
+            // A started sync is progress: the next turn polls it and registers the waker.
             progress |= self.start_syncs();
             progress |= self
                 .poll_output(stream.as_mut(), cx)
