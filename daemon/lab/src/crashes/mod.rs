@@ -121,7 +121,7 @@ fn finish(args: &CrashesArgs, shared: &Shared, report: &Report, json: bool) -> R
         let Some(path) = path else { return Ok(()) };
         std::fs::write(path, text?).map_err(|error| output::unwritable(option, path, &error))
     };
-    let junit = write("--junit", &args.junit, report::junit(report, &about));
+    let junit = write("--junit", &args.junit, Ok(report::junit(report, &about)));
     let html = write("--html", &args.html, Ok(report::html(report, &about)));
     match json {
         true => output::print_json("crashes", report.json(&about))?,

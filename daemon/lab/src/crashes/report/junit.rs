@@ -2,53 +2,85 @@
 //! an error if states are missing.
 
 use super::{About, Report, name};
-use ftld_kit::failure::Failure;
-use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite, XmlString};
-use std::time::Duration;
+use anstream::adapter::strip_str;
+use ftld_kit::quote::escaped;
 
 /// Returns the XML.
-///
-/// # Errors
-/// A text cannot be in XML.
-pub(in crate::crashes) fn junit(report: &Report, about: &About<'_>) -> Result<String, Failure> {
-    let mut suite = TestSuite::new(format!("ftld crashes {}", report.recording));
-    suite.set_time(Duration::from_secs_f64(report.seconds));
-    let passed = report.checked - report.failed;
+pub(in crate::crashes) fn junit(report: &Report, about: &About<'_>) -> String {
     let all = format!(
         "{} states of model {} at every {}",
-        passed,
+        report.checked - report.failed,
         name(&report.model),
         name(&report.at)
     );
-    let mut good = TestCase::new(all, TestCaseStatus::success());
-    good.set_classname("ftld.crashes");
-    good.set_system_out(super::text(report, about));
-    suite.add_test_case(good);
-    if let Some(why) = report.incomplete() {
-        let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
-        status.set_message(why);
-        let mut case = TestCase::new("all states are checked", status);
-        case.set_classname("ftld.crashes");
-        suite.add_test_case(case);
+    let mut cases = case(&all, &output(&super::text(report, about)));
+    let incomplete = report.incomplete();
+    if let Some(why) = &incomplete {
+        let error = format!("<error message=\"{}\"/>\n", text(why));
+        cases += &case("all states are checked", &error);
     }
-    for failed in report.shortest.iter().chain(&report.cases) {
-        let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-        let mut description = about.explain(&failed.case).join("\n");
-        description += &format!(
-            "\nlast mark before the cut: {}\n{}",
+    let failed = report.shortest.iter().chain(&report.cases);
+    let mut failures = 0;
+    for failed in failed {
+        let description = format!(
+            "{}\nlast mark before the cut: {}\n{}",
+            about.explain(&failed.case).join("\n"),
             failed.mark,
             report.command(&failed.case)
         );
-        status
-            .set_message(XmlString::new(&failed.said))
-            .set_description(XmlString::new(description));
-        let mut case = TestCase::new(failed.case.to_string(), status);
-        case.set_classname("ftld.crashes");
-        case.set_system_out(XmlString::new(&failed.output));
-        suite.add_test_case(case);
+        let failure = format!(
+            "<failure message=\"{}\">{}</failure>\n",
+            text(&failed.said),
+            text(&description)
+        );
+        cases += &case(
+            &failed.case.to_string(),
+            &(failure + &output(&failed.output)),
+        );
+        failures += 1;
     }
-    let mut all = quick_junit::Report::new("ftld crashes");
-    all.add_test_suite(suite);
-    all.to_string()
-        .map_err(|error| Failure::failed(format!("JUnit: {error}")))
+    let errors = usize::from(incomplete.is_some());
+    let counts = format!(
+        "tests=\"{}\" errors=\"{errors}\" failures=\"{failures}\"",
+        1 + errors + failures
+    );
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <testsuites name=\"ftld crashes\" {counts}>\n\
+         <testsuite name=\"ftld crashes {}\" {counts} time=\"{:.3}\">\n\
+         {cases}</testsuite>\n</testsuites>\n",
+        text(&report.recording),
+        report.seconds
+    )
+}
+
+fn case(name: &str, content: &str) -> String {
+    format!(
+        "<testcase name=\"{}\" classname=\"ftld.crashes\">\n{content}</testcase>\n",
+        text(name)
+    )
+}
+
+fn output(content: &str) -> String {
+    format!("<system-out>{}</system-out>\n", text(content))
+}
+
+/// Returns the text without colours and without characters that XML 1.0 excludes, escaped.
+fn text(content: &str) -> String {
+    let plain = strip_str(content).to_string();
+    let valid = |c: &char| matches!(c, '\t' | '\n' | '\r' | ' '..='\u{FFFD}' | '\u{10000}'..);
+    escaped(&plain.chars().filter(valid).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text;
+
+    #[test]
+    fn a_text_is_valid_in_an_attribute_and_in_an_element() {
+        assert_eq!(
+            text("\u{1b}[31mred\u{1b}[0m <a> & \"b\"\0\u{b}\u{FFFE}\n\u{1F600}"),
+            "red &lt;a&gt; &amp; &quot;b&quot;\n\u{1F600}"
+        );
+    }
 }
