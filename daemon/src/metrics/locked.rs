@@ -45,8 +45,8 @@ impl PageSource for Seen {
 }
 
 fn volume() -> Volume {
-    let profile = Profile::find("torture").unwrap();
-    let chip = Chip::over(*profile, MemStore::new(profile.geometry)).unwrap();
+    let profile = Profile::find("torture").unwrap().with_blocks(8);
+    let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
     let config = FtlConfig {
         logical_pages: 64,
         params: Params::default(),

@@ -97,7 +97,7 @@ fn libnbd_from_python() {
     let rig = Rig::new();
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/tests/nbd_support/conformance.py"
+        "/tests/nbd/support/conformance.py"
     );
     run("python3-libnbd", "/usr/bin/python3", &["-c", "import nbd"]);
     let said = run("python3-libnbd", "/usr/bin/python3", &[script, &rig.uri()]);

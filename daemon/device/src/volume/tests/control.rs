@@ -96,6 +96,10 @@ fn a_paused_device_waits_steps_and_goes_on_while_everything_else_works() {
         scope.spawn(|| {
             (0..30).for_each(|i| drop(volume.write((i + 1) % 3 * PAGE as u64, &[2; PAGE]).unwrap()))
         });
+        let until = Instant::now() + Duration::from_secs(10);
+        while volume.host().of(Op::Write).in_flight == 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         assert_eq!(settled(&volume, 1), 1, "paused");
         assert!(
             volume.publish(false),
