@@ -14,7 +14,7 @@ pub enum By {
     /// `append_page`.
     Write,
     /// A stream is about to open a block whose last erase may have been interrupted. Code:
-    /// `ftl-core/src/space/append.rs`: `allocate_block`.
+    /// `ftl-core/src/space/open.rs`: `allocate_block`.
     Open,
     /// FLUSH: pads the host's block until it is safe, then acknowledges. Code:
     /// `ftl-core/src/families/page_ram/mod.rs`: `make_durable`; `ftl-core/src/space/padding.rs`:
@@ -29,7 +29,7 @@ pub enum By {
     Hurry,
     /// The erase of a released block. Code: `ftl-core/src/space/release.rs`: `erase_one_released`.
     Reclaim,
-    /// A checkpoint: makes everything safe, then names it. Code: `ftl-core/src/checkpoint.rs`:
+    /// A checkpoint: makes everything safe, then names it. Code: `ftl-core/src/checkpoint/sets.rs`:
     /// `write`.
     Checkpoint,
     /// A mount. Code: `ftl-core/src/families/page_ram/recovery.rs`: `mount_from_checkpoint`.

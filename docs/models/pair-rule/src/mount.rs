@@ -61,7 +61,7 @@ impl State {
         self.phase = Phase::Mounting(Stage::Rewrite);
     }
 
-    /// The newest readable sets, oldest first: block and slot. Code: `ftl-core/src/checkpoint.rs`:
+    /// The newest readable sets, oldest first: block and slot. Code: `ftl-core/src/checkpoint/sets.rs`:
     /// `load`, `read_set`.
     fn load_sets(&self) -> Vec<(usize, u8)> {
         let mut sets: Vec<(usize, u8)> = (0..self.blocks.len())

@@ -55,7 +55,7 @@ impl State {
         matches!(self.phase, Phase::Mounting(_))
     }
 
-    /// Pages that a block takes. Code: `ftl-core/src/space/mod.rs`: `pages_per_block`.
+    /// Pages that a block takes. Code: `ftl-core/src/space/state.rs`: `pages_per_block`.
     pub fn pages_per_block(&self, config: &Config) -> u8 {
         config.pages
             - if self.is_mounting() {
@@ -66,7 +66,7 @@ impl State {
     }
 
     /// Pages that the stream takes before it needs another block. Code:
-    /// `ftl-core/src/space/mod.rs`: `room`.
+    /// `ftl-core/src/space/state.rs`: `room`.
     pub fn room(&self, config: &Config, stream: Stream) -> u8 {
         let open = self.open_block(stream);
         open.map_or(0, |open| {
@@ -122,7 +122,8 @@ impl State {
 
     /// The next operation on the way to a page of this stream: its program, the erase of the free
     /// block that it will open, or the padding of the block that it leaves. Code:
-    /// `ftl-core/src/space/append.rs`: `new_frontier`, `open_new`, `allocate_block`.
+    /// `ftl-core/src/space/append.rs`: `new_frontier`; `ftl-core/src/space/open.rs`: `open_new`,
+    /// `allocate_block`.
     pub fn append(&self, config: &Config, stream: Stream, content: Content) -> Result<Op, NoBlock> {
         if self.room(config, stream) > 0 {
             return Ok(Op::Program(
@@ -208,7 +209,7 @@ impl State {
     }
 
     /// Code: `ftl-core/src/space/append.rs`: `program_where`, `note_programmed`;
-    /// `ftl-core/src/space/padding.rs`: `pad`; `ftl-core/src/space/append.rs`: `close`;
+    /// `ftl-core/src/space/padding.rs`: `pad`; `ftl-core/src/space/open.rs`: `close`;
     /// `nand-model/src/chip/program.rs`: `program_run`, `cut_program`.
     fn program(
         &mut self,
@@ -335,7 +336,7 @@ impl State {
     }
 
     /// A checkpoint names the valid pages, contains every program so far, and need not look into
-    /// closed blocks again. Code: `ftl-core/src/families/page_ram/checkpoint.rs`:
+    /// closed blocks again. Code: `ftl-core/src/checkpoint/writer.rs`:
     /// `begin_checkpoint`, `write_chunk`.
     fn note_set(&mut self, slot: u8) {
         for block in &mut self.blocks {
