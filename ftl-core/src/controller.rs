@@ -126,8 +126,11 @@ where
         if self.stats.mount.clean || self.gc.is_read_only() {
             return Ok(());
         }
-        let collected = self.gc_until(self.gc.threshold + 1);
-        self.gc.stay_readable(collected)
+        match self.gc_until(self.gc.threshold + 1) {
+            // Reads still work.
+            Err(FtlError::ReadOnly(_)) => Ok(()),
+            other => other,
+        }
     }
 
     /// Writes the state from which a mount by scan resumes. Space for it is made before: no page is

@@ -143,8 +143,7 @@ pub(crate) trait GarbageCollect: Sized {
         let (space, gc) = self.parts();
         space.pad_released()?;
         space.erase_released(Cause::Gc)?;
-        // Blocks that a mount has borrowed are not free for a write.
-        if space.free_besides_kept() >= wanted.min(gc.reserve) || space.is_mounting() {
+        if space.free_blocks() >= wanted.min(gc.reserve) || space.is_mounting() {
             return Ok(());
         }
         gc.end_life()

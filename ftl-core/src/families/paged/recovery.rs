@@ -107,7 +107,7 @@ impl<P: Policy> PagedFtl<P> {
             return Ok(());
         }
         match self.ensure_blocks(0).and_then(|()| self.limit_pending()) {
-            // The GC after the mount has the pages reserved for padding, too, and decides.
+            // The device stays readable.
             Err(FtlError::ReadOnly(_)) => Ok(()),
             other => other,
         }
