@@ -8,6 +8,8 @@
 //! - `hybrid`: data blocks by block, log blocks by page (`nftl1`, `nftln`, `bast`, `fast`, `last`,
 //!   `asast`, `rose`).
 //!
+//! `units`, `hybrid` and `mlam` relocate pages one by one (`one_by_one.rs`).
+//!
 //! `mlam`, which maps superblocks, halves and quarters, is a family of its own in its folder.
 
 pub(crate) mod hybrid;

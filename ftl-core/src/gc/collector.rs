@@ -47,7 +47,8 @@ pub(crate) trait GarbageCollect: Sized {
     /// unit's open block is sealed first. Returns false if the pages cannot be relocated.
     fn prepare_victim(&mut self, block: Pbn) -> Result<bool, FtlError>;
 
-    /// Runs a relocation, during which this block is no victim. If it fails, the block is one again.
+    /// Runs a relocation, during which this block is no victim. If it fails, the block is a victim
+    /// again, provided that it was one and is still full.
     fn withdrawn(
         &mut self,
         victim: Pbn,

@@ -16,7 +16,7 @@
 //!   contain every page missing from the map on flash. Checkpoints name these blocks too
 //!   (`checkpoint.rs`);
 //! - recovery compares versions, not only page states (`recovery.rs`); trims leave records
-//!   (`trims.rs`).
+//!   (`unmap.rs`).
 //!
 //! On flash, besides docs/FORMAT.md's common record: a mapping page (role MAP, `lpn` = its number)
 //! is `page_bytes / 4` entries. An entry has 4 bytes, little endian, all ones = unmapped. The `ver`

@@ -83,8 +83,7 @@ impl<P: Policy> PagedMap<P> {
     /// Removes the records that no mapping page needs. Their blocks are erased when their
     /// replacements are safe.
     pub(crate) fn expire_records(&mut self, space: &mut Space) {
-        let map = &self;
-        let expired = map.trims.expired(&map.upto, |vtpn| self.pages_of(vtpn));
+        let expired = self.trims.expired(&self.upto, |vtpn| self.pages_of(vtpn));
         for seq in expired {
             let record = self.trims.remove(seq);
             space.table.set_invalid(record.ppn);

@@ -65,7 +65,7 @@ pub trait Disk: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The host refused it, and nothing has changed.
+    /// The host refused it.
     fn punch(&self, at: u64, bytes: u64) -> io::Result<()>;
 
     /// Returns the first byte from `at` on that may be nonzero, or `None` if there is none.
