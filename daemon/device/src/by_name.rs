@@ -1,15 +1,10 @@
 //! Tables with an entry per variant of an enumeration; in JSON, objects by the variants' names.
 
-use crate::inject::Kind;
-use crate::status::BlockState;
-use crate::volume::write_cache::Reason;
-use crate::volume::{ErrorClass, Op};
 use nand_model::Cause;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use strum::VariantNames;
 
 /// An enumeration with a name for each variant.
 pub(crate) trait Named {
@@ -17,17 +12,18 @@ pub(crate) trait Named {
     fn name(number: usize) -> &'static str;
 }
 
+/// Implements [`Named`] by the names that `strum` gives the variants.
 macro_rules! named {
     ($($kind:ty),*) => {$(
-        impl Named for $kind {
+        impl crate::by_name::Named for $kind {
             fn name(number: usize) -> &'static str {
-                <$kind as VariantNames>::VARIANTS[number]
+                <$kind as strum::VariantNames>::VARIANTS[number]
             }
         }
     )*};
 }
 
-named!(BlockState, ErrorClass, Kind, Op, Reason);
+pub(crate) use named;
 
 impl Named for Cause {
     fn name(number: usize) -> &'static str {

@@ -179,13 +179,16 @@ fn bounds_in_error_messages_are_the_accepted_bounds() {
 /// A file that no program names never runs.
 #[test]
 fn every_file_of_the_suites_is_a_module() {
-    let tests = repository().join("tests/tests");
     for (folder, list) in [
-        ("suites", "main.rs"),
-        ("daemon", "main.rs"),
-        ("suites/regressions", "mod.rs"),
+        ("tests/tests/suites", "main.rs"),
+        ("tests/tests/daemon", "main.rs"),
+        ("tests/tests/suites/regressions", "mod.rs"),
+        ("tests/battery/tests/judge", "main.rs"),
+        ("nand-model/tests/suites", "main.rs"),
+        ("daemon/device/tests/nbd", "main.rs"),
+        ("daemon/tests/program", "main.rs"),
     ] {
-        let folder = tests.join(folder);
+        let folder = repository().join(folder);
         let modules = std::fs::read_to_string(folder.join(list)).unwrap();
         for entry in std::fs::read_dir(&folder).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();

@@ -42,6 +42,8 @@ pub enum Kind {
     Hang,
 }
 
+crate::by_name::named!(Kind);
+
 impl Kind {
     /// Returns the index in a table with one entry per kind.
     pub(crate) const fn index(self) -> usize {

@@ -1,6 +1,6 @@
 //! The status of an instance as others see it: over the control socket, over HTTP, with `--json`.
 //!
-//! Invariant: this is the only list of its keys. Sizes are in bytes; counters begin at 0 with the
+//! Invariant: a key has one place, here or in the type of its part. Sizes are in bytes; counters begin at 0 with the
 //! daemon. A reader ignores keys that it does not know, and refuses a document without one of them.
 
 use crate::by_name::ByName;
@@ -178,6 +178,8 @@ pub enum BlockState {
     /// Bad from the factory or grown bad.
     Bad,
 }
+
+crate::by_name::named!(BlockState);
 
 /// Block erases, and the rated ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

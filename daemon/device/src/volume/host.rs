@@ -55,6 +55,8 @@ pub enum ErrorClass {
     Eperm,
 }
 
+crate::by_name::named!(ErrorClass, Op);
+
 impl ErrorClass {
     /// Returns the index of this class in a table with one entry per class.
     pub const fn index(self) -> usize {

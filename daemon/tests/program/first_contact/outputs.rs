@@ -89,9 +89,16 @@ fn sizes_and_shares_are_understood_as_they_are_written() {
 fn the_version_has_what_a_report_of_an_error_needs() {
     let (code, text, _) = Host::new().run(&["--version"]);
     assert_eq!(code, 0);
-    for part in ["ftld ", "revision", "features", "nbd", "image format  "] {
+    let revision = option_env!("FTLD_BUILT_REVISION").unwrap_or("revision");
+    for part in ["ftld ", revision, "features", "nbd", "image format  "] {
         assert!(text.contains(part), "no {part:?} in {text}");
     }
+    let run = ["replay", "uniform:requests=10,span=1MiB", "--json"];
+    let row = Host::new().json(&run);
+    assert_eq!(
+        row["run"]["revision"].as_str(),
+        option_env!("FTLD_BUILT_REVISION")
+    );
 }
 
 #[test]

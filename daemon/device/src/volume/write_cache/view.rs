@@ -60,6 +60,8 @@ pub enum Reason {
     Mount,
 }
 
+crate::by_name::named!(Reason);
+
 /// What a power cut would leave of a cache, as changes of its area.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
