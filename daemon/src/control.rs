@@ -3,8 +3,9 @@
 //! One request per line, one answer per line: `{"command":"status"}`,
 //! `{"command":"stop","force":false}`,
 //! `{"command":"inject","fault":{"kind":"power-cut","after":100}}`,
-//! `{"command":"pause","action":{"pause":30}}`, `{"command":"mark","text":"…"}`. An answer contains the result or `{"error": "…",
-//! "exit": 1}`. The server closes connections that send too much or too slowly.
+//! `{"command":"pause","action":{"pause":30}}`, `{"command":"mark","text":"…"}`. An answer contains
+//! the result or `{"error": "…", "exit": 1}`. The server closes connections that send too much or
+//! too slowly.
 
 #[cfg(test)]
 mod tests;

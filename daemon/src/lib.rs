@@ -1,8 +1,8 @@
 //! The program `ftld`: command line, subcommands, and the life of a daemon.
 //!
-//! The block device is `ftld-device`, simulations and the crash lab are `ftld-lab`. [`serve`] starts
-//! a device and ends it; HTTP ([`metrics`], [`live_page`]) and the control socket ([`control`]) read
-//! its snapshots and never take the lock of a request.
+//! The block device is `ftld-device`, simulations and the crash lab are `ftld-lab`. [`serve`]
+//! starts a device and ends it; HTTP ([`metrics`], [`live_page`]) and the control socket
+//! ([`control`]) read its snapshots and never take the lock of a request.
 //!
 //! The program keeps no state of its own: after a power failure the image alone counts.
 

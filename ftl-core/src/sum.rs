@@ -138,8 +138,8 @@ impl MountReport {
     }
 }
 
-/// Adds the streams of another chip to those of the same kind and number; `blocks` are the blocks of
-/// the chips before it.
+/// Adds the streams of another chip to those of the same kind and number; `blocks` are the blocks
+/// of the chips before it.
 pub fn add_streams(sum: &mut Vec<StreamView>, other: &[StreamView], blocks: u32) {
     for stream in other {
         let block = stream

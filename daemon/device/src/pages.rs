@@ -77,7 +77,8 @@ impl PageIo<'_> {
     }
 
     /// Reads an extent, but may leave whole pages of `buf` to [`DeferredRead::finish`]. After an
-    /// extent that ends in part of a page it leaves none: the read of that page may collect garbage.
+    /// extent that ends in part of a page it leaves none: the read of that page may collect
+    /// garbage.
     ///
     /// # Errors
     /// As [`Ftl::read_deferred`].
@@ -249,8 +250,8 @@ mod tests {
         );
     }
 
-    /// Writes 24 KiB over older data, with a cut at every flash operation, and reads it back. A unit
-    /// that two pages share would be found half old and half new.
+    /// Writes 24 KiB over older data, with a cut at every flash operation, and reads it back. A
+    /// unit that two pages share would be found half old and half new.
     #[test]
     fn a_power_cut_tears_no_unit_of_atomicity_whatever_the_size_of_a_page() {
         const BYTES: usize = 24 << 10;

@@ -2,8 +2,8 @@
 //!
 //! A process that serves a block device must not wait for that device. Memory it needs under
 //! pressure may become free only after the device has written. So its memory is locked, its
-//! allocations never start I/O, and [its mount namespace](mounts) holds no file system in use that it
-//! does not need. Threads started later inherit all of this, threads started before do not: call
+//! allocations never start I/O, and [its mount namespace](mounts) holds no file system in use that
+//! it does not need. Threads started later inherit all of this, threads started before do not: call
 //! these functions first in `main`.
 
 pub mod mounts;
@@ -28,8 +28,8 @@ pub struct Prepared {
     _in_use_outside: Vec<File>,
 }
 
-/// Applies all settings, for a process that will serve `/dev/ublkbN` or `/dev/nbdN`. `paths` are the
-/// files and folders that it will open, beside the system's.
+/// Applies all settings, for a process that will serve `/dev/ublkbN` or `/dev/nbdN`. `paths` are
+/// the files and folders that it will open, beside the system's.
 pub fn prepare_for_block_device(paths: &[PathBuf]) -> Prepared {
     let mut in_use_outside = Vec::new();
     let namespace = mounts::own_namespace(paths).map(|held| in_use_outside = held);
@@ -97,8 +97,8 @@ pub fn private_umask() {
     nix::sys::stat::umask(Mode::from_bits_truncate(0o077));
 }
 
-/// The length of a listener's queue. nix refuses one above the C library's `SOMAXCONN`, which is 128
-/// with musl; the kernel's own limit is higher, and applies instead.
+/// The length of a listener's queue. nix refuses one above the C library's `SOMAXCONN`, which is
+/// 128 with musl; the kernel's own limit is higher, and applies instead.
 pub fn queue_length(backlog: i32) -> Backlog {
     Backlog::new(backlog).unwrap_or(Backlog::MAXALLOWABLE)
 }

@@ -129,9 +129,9 @@ fn words(line: &str) -> Vec<&str> {
     words
 }
 
-/// Returns the rows of a table with their columns aligned: numbers to the right. Columns that do not
-/// fit a line of `width` continue on another one, indented: a cell is never broken. `paint` colours
-/// a cell, given its row and column.
+/// Returns the rows of a table with their columns aligned: numbers to the right. Columns that do
+/// not fit a line of `width` continue on another one, indented: a cell is never broken. `paint`
+/// colours a cell, given its row and column.
 pub fn table<const N: usize>(
     rows: &[[String; N]],
     width: usize,

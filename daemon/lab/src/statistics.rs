@@ -2,8 +2,8 @@
 //!
 //! Runs of one cell differ in their seed alone and are taken as independent samples. Intervals are
 //! those of Student's t. A ratio is paired by seed: both runs of a pair have the same requests and
-//! the same factory bad blocks, so what they share cancels. The mean is taken over the logarithms of
-//! the ratios, so the ratio of A to B is exactly the inverse of that of B to A.
+//! the same factory bad blocks, so what they share cancels. The mean is taken over the logarithms
+//! of the ratios, so the ratio of A to B is exactly the inverse of that of B to A.
 
 use ftld_kit::convert::{to_f64, to_u64};
 use serde::{Deserialize, Serialize};

@@ -3,8 +3,8 @@
 //!
 //! [`Trace::open`] reads a trace as a stream in bounded memory, plain or compressed. It detects the
 //! format from the content, never from the name. An unreadable line is one error with file, line,
-//! reason and expected form; nothing after it is read. Lines with another reading, such as bytes for
-//! sectors, are refused until the format is named. This crate is independent of the device
+//! reason and expected form; nothing after it is read. Lines with another reading, such as bytes
+//! for sectors, are refused until the format is named. This crate is independent of the device
 //! behind the disk.
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]

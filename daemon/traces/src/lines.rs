@@ -101,8 +101,8 @@ impl Lines {
         self.line.number
     }
 
-    /// Returns whether the last line had no line end: it is the last of the file, which may have been
-    /// cut off there.
+    /// Returns whether the last line had no line end: it is the last of the file, which may have
+    /// been cut off there.
     pub(crate) fn is_open(&self) -> bool {
         self.line.is_open
     }

@@ -83,8 +83,8 @@ impl Trace {
         matches!(&self.source, Source::Lines(lines) if lines.is_early)
     }
 
-    /// Returns whether the last line that was read has no line end. That line may lack its last digits,
-    /// if the file was cut off.
+    /// Returns whether the last line that was read has no line end. That line may lack its last
+    /// digits, if the file was cut off.
     pub fn is_last_line_open(&self) -> bool {
         matches!(&self.source, Source::Lines(lines) if lines.lines.is_open())
     }

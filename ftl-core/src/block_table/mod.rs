@@ -174,8 +174,8 @@ impl BlockTable {
         (entry.role, entry.epoch) = (role, epoch);
     }
 
-    /// Adopts a full block that a mount found. Nobody knows when its pages last changed, so it counts
-    /// as unchanged since it was opened.
+    /// Adopts a full block that a mount found. Nobody knows when its pages last changed, so it
+    /// counts as unchanged since it was opened.
     pub(crate) fn adopt_full(&mut self, block: Pbn, role: Role, epoch: u64) {
         self.set_open(block, role, epoch);
         self.set_state(block, State::Full);

@@ -137,8 +137,8 @@ pub(crate) trait WriteCheckpoints: GarbageCollect {
         Ok(())
     }
 
-    /// Begins a checkpoint. Room for a clean one was made before: pages relocated now would be newer
-    /// than it.
+    /// Begins a checkpoint. Room for a clean one was made before: pages relocated now would be
+    /// newer than it.
     fn begin_checkpoint(&mut self, is_clean: bool) -> Result<(), FtlError> {
         if !is_clean {
             self.make_room_for_chunk()?;

@@ -1,6 +1,6 @@
-//! Relocation of the valid pages of a block, one by one, in the families that are mounted by a scan:
-//! `units`, `hybrid` and `mlam`. Each family decides where a page of the host goes; TRIM pages go to
-//! the common blocks.
+//! Relocation of the valid pages of a block, one by one, in the families that are mounted by a
+//! scan: `units`, `hybrid` and `mlam`. Each family decides where a page of the host goes; TRIM
+//! pages go to the common blocks.
 
 use crate::addr::Lpn;
 use crate::copy::CopyBuffer;

@@ -53,8 +53,8 @@ impl Evidence {
     }
 
     /// Returns candidates for the current version, newest first, down to the first page that no cut
-    /// can have hit. `versions` are in ascending order. A suspect among them may be readable, and may
-    /// have been flushed.
+    /// can have hit. `versions` are in ascending order. A suspect among them may be readable, and
+    /// may have been flushed.
     pub(crate) fn fallbacks<'a>(
         &'a self,
         versions: &'a [Version],

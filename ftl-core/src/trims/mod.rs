@@ -1,9 +1,9 @@
 //! Trims: the mapped logical pages, and the TRIM pages on flash.
 //!
-//! A trim programs a TRIM page, its *record*, before it is acknowledged. A record stays true forever
-//! ("nothing older than this version"), so a mount may find obsolete ones. A page is released only
-//! when something newer has all of its content. Then [`crate::space`] erases its block when
-//! everything programmed before the release is safe.
+//! A trim programs a TRIM page, its *record*, before it is acknowledged. A record stays true
+//! forever ("nothing older than this version"), so a mount may find obsolete ones. A page is
+//! released only when something newer has all of its content. Then [`crate::space`] erases its
+//! block when everything programmed before the release is safe.
 //!
 //! Families differ in what replaces records, and so bounds their number:
 //!

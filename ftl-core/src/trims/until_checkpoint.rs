@@ -1,5 +1,5 @@
-//! Trim records until two complete checkpoints have begun after them, so that either of these may be
-//! lost.
+//! Trim records until two complete checkpoints have begun after them, so that either of these may
+//! be lost.
 
 use super::pages::TrimPages;
 use crate::space::Space;

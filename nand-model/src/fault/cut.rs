@@ -141,8 +141,8 @@ impl Cut {
         menu
     }
 
-    /// [`Cut::menu`], and if the program may destroy several earlier pages of its word line, each of
-    /// them alone.
+    /// [`Cut::menu`], and if the program may destroy several earlier pages of its word line, each
+    /// of them alone.
     pub fn menu_of_word_line(at_op: u64, seed: u64, earlier: u8) -> Vec<Cut> {
         let mut menu = Cut::menu(at_op, seed);
         let whole = menu.clone();

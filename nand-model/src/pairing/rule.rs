@@ -1,10 +1,10 @@
 //! Which pages share a word line.
 //!
-//! The bits of a cell belong to as many pages, programmed at different times: LSB first. A power cut
-//! during the program of a later page may destroy the earlier pages of its word line although they
-//! were complete. Every table here has each page of a block once (tested); those of two bits per
-//! cell have as many LSB as MSB pages for any even number of pages. The kernel's own tables are not
-//! bijections at the block's end.
+//! The bits of a cell belong to as many pages, programmed at different times: LSB first. A power
+//! cut during the program of a later page may destroy the earlier pages of its word line although
+//! they were complete. Every table here has each page of a block once (tested); those of two bits
+//! per cell have as many LSB as MSB pages for any even number of pages. The kernel's own tables are
+//! not bijections at the block's end.
 
 use super::table;
 use crate::convert::{index, to_u8, to_u16, to_u32};
@@ -276,8 +276,8 @@ impl PairTable {
         lines
     }
 
-    /// Word lines of `bits` pages. In round k, line k gets its first page, line `k - lag` its second
-    /// and so on; lines before the first and after the last are left out.
+    /// Word lines of `bits` pages. In round k, line k gets its first page, line `k - lag` its
+    /// second and so on; lines before the first and after the last are left out.
     fn staggered(bits: u8, lag: u32, pages: u32) -> Vec<Vec<u16>> {
         let lines = pages.div_ceil(u32::from(bits));
         let mut word_lines = vec![Vec::new(); index(lines)];

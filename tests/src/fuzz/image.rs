@@ -218,8 +218,8 @@ fn image_of(scheme: &'static Scheme, clean: bool, torture: &Profile) -> (TempDir
     (folder, layout.profile.geometry)
 }
 
-/// Runs one input. The first byte selects the image, 255 that of a device of the user's own, 254 the
-/// one with a write cache; edits follow.
+/// Runs one input. The first byte selects the image, 255 that of a device of the user's own, 254
+/// the one with a write cache; edits follow.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let base = match input.u8() {

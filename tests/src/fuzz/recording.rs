@@ -1,8 +1,8 @@
 //! Recordings: any bytes, and forged heads and entries with checks that hold; and ledgers.
 //!
-//! Properties: a reader refuses an entry, or its numbers are within the bounds of docs/RECORDING.md.
-//! As a trace and in `ftld crashes`, a recording is refused with one message or used. Time and
-//! memory follow from its length.
+//! Properties: a reader refuses an entry, or its numbers are within the bounds of
+//! docs/RECORDING.md. As a trace and in `ftld crashes`, a recording is refused with one message or
+//! used. Time and memory follow from its length.
 
 use super::Input;
 use ftl_core::Params;

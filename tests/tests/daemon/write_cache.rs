@@ -1,5 +1,5 @@
-//! The write cache of the daemon: nothing acknowledged is lost by a kill, nothing flushed by a power
-//! cut, and what a power cut leaves is what the model says: see [`ftld_tests::write_cache`].
+//! The write cache of the daemon: nothing acknowledged is lost by a kill, nothing flushed by a
+//! power cut, and what a power cut leaves is what the model says: see [`ftld_tests::write_cache`].
 //!
 //! `FTLD_LONG=1` runs 10,000 cuts over five schemes; `FTLD_SEED` sets the first seed.
 

@@ -343,8 +343,8 @@ fn options_of(text: &str) -> DeviceOptions {
     toml::from_str(text).unwrap()
 }
 
-/// A key that a source lacks is ignored there, silently: a `tls-client-ca` in a file that is ignored
-/// admits clients without a certificate.
+/// A key that a source lacks is ignored there, silently: a `tls-client-ca` in a file that is
+/// ignored admits clients without a certificate.
 #[test]
 fn every_option_has_every_source_and_the_same_effect_from_each() {
     for key in DeviceOptions::keys() {

@@ -162,8 +162,8 @@ impl RequestFault {
         })
     }
 
-    /// Returns whether the fault hits a request of this range; a FLUSH of everything has the range of
-    /// the device.
+    /// Returns whether the fault hits a request of this range; a FLUSH of everything has the range
+    /// of the device.
     pub(super) fn hits(&self, range: &Range<u64>) -> bool {
         range.start < self.range.end && self.range.start < range.end
     }

@@ -65,8 +65,8 @@ impl Injection {
         })
     }
 
-    /// Checks, without a change, that the chip can take the injection; as [`Injection::apply`]. Only
-    /// named blocks are on several shards and may be refused on one of them.
+    /// Checks, without a change, that the chip can take the injection; as [`Injection::apply`].
+    /// Only named blocks are on several shards and may be refused on one of them.
     ///
     /// # Errors
     /// A block is bad, or fails already.

@@ -114,8 +114,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Writes the head into an empty file and starts the thread `ftld-record`. `name` is the file in
-    /// messages.
+    /// Writes the head into an empty file and starts the thread `ftld-record`. `name` is the file
+    /// in messages.
     ///
     /// # Errors
     /// The file cannot be written, or the thread cannot start.

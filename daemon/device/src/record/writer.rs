@@ -1,8 +1,8 @@
 //! The thread that writes the file.
 //!
-//! Invariants: entries are written in the order in which their requests ended. A chunk is written at
-//! the latest [`CHUNK_EVERY`] after its first entry. Under load the thread takes what has come every
-//! [`TAKE_EVERY`], so that no request pays for a wake-up of it.
+//! Invariants: entries are written in the order in which their requests ended. A chunk is written
+//! at the latest [`CHUNK_EVERY`] after its first entry. Under load the thread takes what has come
+//! every [`TAKE_EVERY`], so that no request pays for a wake-up of it.
 
 use super::Shared;
 use super::order::Turn;

@@ -76,8 +76,8 @@ impl Image<'_> {
         Ok(())
     }
 
-    /// Reads the caches of an earlier daemon: one for each shard, which have equal parts of the area.
-    /// A shard whose entries do not count has none.
+    /// Reads the caches of an earlier daemon: one for each shard, which have equal parts of the
+    /// area. A shard whose entries do not count has none.
     fn load(
         &self,
         section: CacheSection,
@@ -138,8 +138,8 @@ impl Image<'_> {
         }
     }
 
-    /// Writes entries back. Returns false if the flash refuses some: the caches of these shards then
-    /// keep them.
+    /// Writes entries back. Returns false if the flash refuses some: the caches of these shards
+    /// then keep them.
     fn replay(&self, volume: &mut Volume) -> Result<bool, Failure> {
         let refused = volume
             .replay_cache()

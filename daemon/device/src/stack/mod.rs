@@ -332,8 +332,8 @@ pub fn open_in_memory(image: &Path) -> Result<(ImageInfo, Vec<Box<dyn Ftl>>), Fa
     Ok((info, ftls.collect::<Result<_, _>>()?))
 }
 
-/// Returns the logical pages of each chip of an image: enough for its size. A size beyond `u32::MAX`
-/// pages gives `u32::MAX`, which no scheme has room for.
+/// Returns the logical pages of each chip of an image: enough for its size. A size beyond
+/// `u32::MAX` pages gives `u32::MAX`, which no scheme has room for.
 pub fn logical_pages(info: &ImageInfo) -> u32 {
     let page = u64::from(info.profile.geometry.page_bytes);
     u32::try_from(info.shard_bytes().div_ceil(page)).unwrap_or(u32::MAX)
@@ -346,7 +346,8 @@ pub(crate) fn factory_seed(info: &ImageInfo) -> u64 {
     seed.wrapping_add(u64::from(index))
 }
 
-/// Closes the stores of an image after a clean shutdown of its scheme and marks their headers clean.
+/// Closes the stores of an image after a clean shutdown of its scheme and marks their headers
+/// clean.
 ///
 /// # Errors
 /// The image cannot be written or synced.

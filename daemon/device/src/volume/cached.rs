@@ -52,8 +52,8 @@ impl Volume {
     }
 
     /// Keeps the entries of an earlier daemon that the flash of these shards refused, for later
-    /// starts, under any boot id. The other shards, whose entries are on the flash and synced, go on
-    /// without a cache. Called before the first request.
+    /// starts, under any boot id. The other shards, whose entries are on the flash and synced, go
+    /// on without a cache. Called before the first request.
     ///
     /// # Errors
     /// The host cannot write or sync the area.
@@ -225,8 +225,8 @@ impl Volume {
         self.unlocked.write_through.store(true, Relaxed);
     }
 
-    /// Sets whether the kernel sends no FLUSH and no FUA, because it was told that the device has no
-    /// volatile cache: then every change is durable before its acknowledgement. What was
+    /// Sets whether the kernel sends no FLUSH and no FUA, because it was told that the device has
+    /// no volatile cache: then every change is durable before its acknowledgement. What was
     /// acknowledged before becomes durable at once.
     pub(crate) fn set_write_through(&self, on: bool) {
         let is_new = self.unlocked.write_through.swap(on, Relaxed) != on;
@@ -333,9 +333,9 @@ impl Volume {
         }
     }
 
-    /// Writes the entries of an earlier daemon to the flash, shard by shard, and waits until they are
-    /// durable. Returns the shards whose flash, or whose host, refuses one, with the scheme's error;
-    /// nothing is lost then.
+    /// Writes the entries of an earlier daemon to the flash, shard by shard, and waits until they
+    /// are durable. Returns the shards whose flash, or whose host, refuses one, with the scheme's
+    /// error; nothing is lost then.
     ///
     /// # Errors
     /// The volume failed meanwhile.

@@ -2,8 +2,8 @@
 //! addresses of its own without gaps.
 //!
 //! Invariants: every byte of the device is in one shard at one address. A stripe has whole blocks
-//! and whole extents, so that a scheme sees writes of whole blocks as without shards. A range of the
-//! device is one range of each shard.
+//! and whole extents, so that a scheme sees writes of whole blocks as without shards. A range of
+//! the device is one range of each shard.
 
 use crate::pages::{extent_bytes, extent_end};
 use ftld_kit::convert::{to_u64, to_usize};
@@ -32,8 +32,8 @@ pub struct Piece {
     pub(crate) len: u64,
 }
 
-/// Returns the stripes of a new device: an extent, or a block if that is larger. An extent has whole
-/// blocks if several fit into it.
+/// Returns the stripes of a new device: an extent, or a block if that is larger. An extent has
+/// whole blocks if several fit into it.
 pub fn striping(geometry: &Geometry, count: u32) -> Option<Striping> {
     let block = u64::from(geometry.pages_per_block) * u64::from(geometry.page_bytes);
     (count > 1).then(|| Striping {

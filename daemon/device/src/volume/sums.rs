@@ -138,8 +138,8 @@ impl CutCounts {
 }
 
 impl Outcome {
-    /// Returns the outcomes of all shards as one of the whole area; each comes with the place of its
-    /// part.
+    /// Returns the outcomes of all shards as one of the whole area; each comes with the place of
+    /// its part.
     pub(super) fn of_shards(outcomes: Vec<(u64, Outcome)>) -> Option<Outcome> {
         let mut all: Option<Outcome> = None;
         for (begin, outcome) in outcomes {

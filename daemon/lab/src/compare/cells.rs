@@ -1,5 +1,5 @@
-//! Cells of a comparison. The rows of a cell differ in their seed alone; the cells of a group differ
-//! in preset, scheme and parameters, and their ratios relate to the group's first cell.
+//! Cells of a comparison. The rows of a cell differ in their seed alone; the cells of a group
+//! differ in preset, scheme and parameters, and their ratios relate to the group's first cell.
 
 use crate::replay::{Job, Row, Summary};
 use std::collections::{BTreeSet, HashMap};

@@ -65,8 +65,8 @@ pub struct CompareArgs {
     /// Print the jobs, one row of JSON each, and run none
     #[arg(long, conflicts_with_all = ["html", "csv"])]
     pub(crate) plan: bool,
-    /// Run jobs as --plan prints them, one after the other, from a file or - for standard input, and
-    /// print their rows
+    /// Run jobs as --plan prints them, one after the other, from a file or - for standard input,
+    /// and print their rows
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["workloads", "plan", "csv", "html"])]
     pub(crate) job: Option<PathBuf>,
     /// Print the time and memory that the plan takes, from short runs of some jobs
@@ -179,8 +179,8 @@ fn run_jobs(args: &CompareArgs, jobs: Vec<Job>) -> Result<(), Failure> {
     verdict(&outcomes, planned)
 }
 
-/// Runs all jobs, `threads` at a time, once their traces were read. Calls `each` in the order of the
-/// jobs, as soon as all earlier ones are done.
+/// Runs all jobs, `threads` at a time, once their traces were read. Calls `each` in the order of
+/// the jobs, as soon as all earlier ones are done.
 fn run_all(
     jobs: Vec<Job>,
     threads: usize,

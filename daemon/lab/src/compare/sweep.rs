@@ -78,8 +78,8 @@ impl Sweep {
     /// adjacent. Equal jobs (a scheme without the varied parameter) are merged.
     ///
     /// # Errors
-    /// No workload is named, one is wrong, a preset, scheme or setting does not exist, or a scheme needs more than
-    /// the requested raw flash or RAM.
+    /// No workload is named, one is wrong, a preset, scheme or setting does not exist, or a scheme
+    /// needs more than the requested raw flash or RAM.
     pub(crate) fn jobs(&self) -> Result<Vec<Job>, Failure> {
         if self.workloads.is_empty() {
             return Err(Failure::usage(

@@ -1,4 +1,5 @@
-//! Visits all states of a recording: makes them in order, checks them on all cores, skips equal ones.
+//! Visits all states of a recording: makes them in order, checks them on all cores, skips equal
+//! ones.
 //!
 //! Points are visited in passes, every 64th first, so that a common failure is found early.
 

@@ -1,5 +1,5 @@
-//! The model `flash`: the recorded requests run through the recorded scheme on the recorded chip, in
-//! memory. Power fails in one flash operation; the scheme mounts what the chip kept.
+//! The model `flash`: the recorded requests run through the recorded scheme on the recorded chip,
+//! in memory. Power fails in one flash operation; the scheme mounts what the chip kept.
 //!
 //! Invariants: a run depends on the recording alone. Requests run one after the other, in the order
 //! of their acknowledgements, so an operation has the same number in every run. Background work and

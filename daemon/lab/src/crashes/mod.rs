@@ -2,8 +2,8 @@
 //! check on each.
 //!
 //! Data flows one way: recording -> [`timeline`] -> [`cursor`] (what is durable, what is open) ->
-//! [`models`] or [`flash`] (states) -> [`worker`] (image, check) -> [`report`]. A state is a content
-//! number per unit; equal states are checked once.
+//! [`models`] or [`flash`] (states) -> [`worker`] (image, check) -> [`report`]. A state is a
+//! content number per unit; equal states are checked once.
 //!
 //! Checks run in a [`supervisor`] process for each job, which leaves nothing of them.
 //!
@@ -61,7 +61,8 @@ fn keep_image(image: &Path, keep: &Path) -> Result<(), Failure> {
 /// Explores a recording, or shows one case of it.
 ///
 /// # Errors
-/// A state failed the check (exit code 1), the recording cannot be used, or the check cannot be run.
+/// A state failed the check (exit code 1), the recording cannot be used, or the check cannot be
+/// run.
 pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
     // An empty command succeeds, and would find every state good.
     if args.check.trim().is_empty() {

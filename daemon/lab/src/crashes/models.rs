@@ -1,4 +1,5 @@
-//! Which states a power cut leaves at a point: one by the model `prefix`, many by the model `cache`.
+//! Which states a power cut leaves at a point: one by the model `prefix`, many by the model
+//! `cache`.
 
 use super::case::Case;
 use super::content::{Content, Contents};
@@ -92,8 +93,8 @@ fn nth(open: &[OpenUnit], mut number: u64) -> Vec<u32> {
     open.iter().map(digit).collect()
 }
 
-/// Draws a choice. Four shapes take turns: each unit on its own; one request lost, all others there;
-/// one request there, all others lost; a prefix of the requests.
+/// Draws a choice. Four shapes take turns: each unit on its own; one request lost, all others
+/// there; one request there, all others lost; a prefix of the requests.
 fn draw(open: &[OpenUnit], shape: u32, rng: &mut SplitMix) -> Vec<u32> {
     let any = |rng: &mut SplitMix| {
         &open[index(to_u32(ftld_kit::convert::to_usize(

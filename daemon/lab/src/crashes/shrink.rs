@@ -19,8 +19,8 @@ pub(super) struct Shrunk {
     pub(super) checked: Checked,
 }
 
-/// Gives parts of the deviating units their newest content, in halves, quarters and so on, as long as
-/// the check fails. Returns `None` if no smaller case fails.
+/// Gives parts of the deviating units their newest content, in halves, quarters and so on, as long
+/// as the check fails. Returns `None` if no smaller case fails.
 ///
 /// # Errors
 /// The check cannot be run.

@@ -1,8 +1,9 @@
 //! The process that runs checks: this program again, one for each job.
 //!
-//! Invariants: it is the reaper of every descendant, whatever session or parent a process chose, and
-//! kills all of them at the end of a check. As root a check has a mount namespace of its own, which
-//! ends with it. If the explorer dies, the supervisor kills the check and removes the job's folder.
+//! Invariants: it is the reaper of every descendant, whatever session or parent a process chose,
+//! and kills all of them at the end of a check. As root a check has a mount namespace of its own,
+//! which ends with it. If the explorer dies, the supervisor kills the check and removes the job's
+//! folder.
 
 use super::scratch;
 use ftld_device::sys;
@@ -125,8 +126,8 @@ pub(super) fn serve() -> io::Result<()> {
     }
 }
 
-/// Runs a check, with an empty folder for its files. Returns `None` if the explorer does not want it
-/// any more.
+/// Runs a check, with an empty folder for its files. Returns `None` if the explorer does not want
+/// it any more.
 fn run(task: &Task, folder: &Path, socket: &UnixStream) -> io::Result<Option<Ending>> {
     let work = work_folder(folder)?;
     let (mut output, writer) = io::pipe()?;
@@ -186,8 +187,8 @@ fn work_folder(folder: &Path) -> io::Result<PathBuf> {
     unreachable!("a free name")
 }
 
-/// Starts the shell in a mount namespace of its own, if the host permits one. A namespace belongs to
-/// a thread, and ends with the last process in it.
+/// Starts the shell in a mount namespace of its own, if the host permits one. A namespace belongs
+/// to a thread, and ends with the last process in it.
 fn spawn(mut shell: Command) -> io::Result<Child> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(move || {

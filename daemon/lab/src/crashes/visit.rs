@@ -12,8 +12,8 @@ use ftld_kit::convert::to_u64;
 use ftld_kit::failure::Failure;
 use std::sync::Arc;
 
-/// Makes every state that [`super::crashes`] would check, and reads the ledger. Returns the number of
-/// states. A fuzzer does so with forged recordings.
+/// Makes every state that [`super::crashes`] would check, and reads the ledger. Returns the number
+/// of states. A fuzzer does so with forged recordings.
 ///
 /// # Errors
 /// The recording or the ledger cannot be used, or a flash of the model `flash` does not mount.

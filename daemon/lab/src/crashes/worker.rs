@@ -95,7 +95,8 @@ impl Shared {
         })
     }
 
-    /// Returns whether nothing more is to be checked: what waits is skipped, and running checks end.
+    /// Returns whether nothing more is to be checked: what waits is skipped, and running checks
+    /// end.
     pub(super) fn is_over(&self) -> bool {
         self.is_interrupted() || self.has_enough() || self.broken.load(Relaxed)
     }

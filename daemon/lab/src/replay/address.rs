@@ -101,8 +101,8 @@ impl AddressMap {
         }
     }
 
-    /// Maps a record to extents on a device of `size` bytes; a FLUSH has none. The error contains the mismatch and
-    /// the remedy.
+    /// Maps a record to extents on a device of `size` bytes; a FLUSH has none. The error contains
+    /// the mismatch and the remedy.
     pub(super) fn place(
         &mut self,
         record: &Record,

@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 
 static REVISION: OnceLock<&str> = OnceLock::new();
 
-/// Sets the git revision of the program that runs, which is part of each row. The first call counts.
+/// Sets the git revision of the program that runs, which is part of each row. The first call
+/// counts.
 pub fn set_revision(revision: &'static str) {
     let _ = REVISION.set(revision);
 }
@@ -21,8 +22,8 @@ pub fn set_revision(revision: &'static str) {
 pub struct Provenance {
     /// Version of the program.
     pub version: String,
-    /// Git revision of its source, with `-dirty` if that was changed; `None` if it was built outside
-    /// a repository.
+    /// Git revision of its source, with `-dirty` if that was changed; `None` if it was built
+    /// outside a repository.
     pub revision: Option<String>,
     /// SHA-256 of the trace file, as it is stored; `None` for a synthetic workload or a pipe.
     pub(crate) trace_sha256: Option<String>,

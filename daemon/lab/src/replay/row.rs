@@ -215,8 +215,8 @@ pub(crate) struct ConvertCost {
     pub(crate) distribution: Vec<(u64, u64)>,
 }
 
-/// Mapping lookups, one per page that is read or written for the host: a hit reads no flash. All are 0 if
-/// the whole map is in RAM; those for writes if the scheme writes without a lookup.
+/// Mapping lookups, one per page that is read or written for the host: a hit reads no flash. All
+/// are 0 if the whole map is in RAM; those for writes if the scheme writes without a lookup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MapCache {
     /// Lookups for pages that the host reads.

@@ -1,8 +1,8 @@
 //! `--interval`: counters of every window of emulated time, a line of NDJSON each.
 //!
-//! Invariants: a request and its flash operations count in the window in which it starts. Background
-//! work counts with the request that follows it. So the windows add up to the row. Memory is that of
-//! one window.
+//! Invariants: a request and its flash operations count in the window in which it starts.
+//! Background work counts with the request that follows it. So the windows add up to the row.
+//! Memory is that of one window.
 
 use super::latency::{Latencies, Response};
 use super::row::by_cause;

@@ -3,8 +3,8 @@
 use ftld_kit::convert::to_f64;
 use ftld_traces::{BYTES, Op, Record, SECTORS, Units};
 
-/// A sector of 512 bytes, read as bytes, is this number of bytes; numbers of bytes are multiples of a
-/// sector, so as sectors they are multiples of this.
+/// A sector of 512 bytes, read as bytes, is this number of bytes; numbers of bytes are multiples of
+/// a sector, so as sectors they are multiples of this.
 const GRAIN: u64 = SECTOR * SECTOR;
 const SECTOR: u64 = 512;
 /// A year; published traces are of weeks.

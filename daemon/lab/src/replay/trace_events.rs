@@ -1,11 +1,12 @@
-//! `--trace-events`: the scheme's background operations as a file that Perfetto and chrome://tracing
-//! load, in the Trace Event Format (JSON object, complete events).
+//! `--trace-events`: the scheme's background operations as a file that Perfetto and
+//! chrome://tracing load, in the Trace Event Format (JSON object, complete events).
 //!
 //! There is a track per die and a track per kind of event. Events of a track that overlap without
 //! nesting are on further tracks of the same name. Times are emulated, since the measurement began.
 //!
 //! Invariants: the events of a track nest and are in the order of their start. At most
-//! [`EVENTS_MAX`] events are kept, so memory is bounded; the file contains the number of the others.
+//! [`EVENTS_MAX`] events are kept, so memory is bounded; the file contains the number of the
+//! others.
 
 use super::sim::Sim;
 use ftl_core::{Event, EventKind};

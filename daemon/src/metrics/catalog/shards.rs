@@ -1,5 +1,5 @@
-//! Each chip of a device with several shards, beside the sums of the other families. A device of one
-//! chip has shard 0.
+//! Each chip of a device with several shards, beside the sums of the other families. A device of
+//! one chip has shard 0.
 
 use super::{Family, counters, gauge, gauges, label};
 use ftld_device::status::StatusSnapshot;

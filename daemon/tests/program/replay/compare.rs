@@ -116,7 +116,8 @@ fn a_sweep_can_be_run_job_by_job() {
 
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains("optimum (bound)"));
-    // Two workloads: by cause, writes twice, erases twice, RAM; the mapping cache where there is one.
+    // Two workloads: by cause, writes twice, erases twice, RAM; the mapping cache where there is
+    // one.
     assert!(
         page.matches("<svg").count() >= 10,
         "{}",
@@ -173,8 +174,8 @@ fn leaves(value: &Value, path: &str, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// The first row has no reads, no preset, no RAM limit, no trace and few causes; the others have. All
-/// of them have the columns of the first.
+/// The first row has no reads, no preset, no RAM limit, no trace and few causes; the others have.
+/// All of them have the columns of the first.
 #[test]
 fn every_path_of_a_row_is_a_column() {
     let host = Host::new();

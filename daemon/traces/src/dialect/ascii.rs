@@ -1,7 +1,7 @@
 //! ASCII formats with the same columns and other units. DiskSim (Bucy et al., CMU-PDL-08-101) uses
-//! milliseconds with a fraction, MQSim (Tavakkol et al., FAST 2018) whole nanoseconds, both sectors.
-//! A first line without a decimal point in its time is taken as MQSim's. The replayers of IODA (Li
-//! et al., SOSP 2021) and Heimdall use milliseconds and bytes.
+//! milliseconds with a fraction, MQSim (Tavakkol et al., FAST 2018) whole nanoseconds, both
+//! sectors. A first line without a decimal point in its time is taken as MQSim's. The replayers of
+//! IODA (Li et al., SOSP 2021) and Heimdall use milliseconds and bytes.
 
 use super::{BYTES, Parse, SECTORS, TraceFormat, Units, no_other_reading, readings};
 use crate::fields::{SECTOR, bytes, digit, number, record, shown, time, words};

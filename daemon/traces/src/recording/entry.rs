@@ -53,7 +53,8 @@ pub struct Moment {
     pub ns: u64,
 }
 
-/// A request, a mark or a part of the initial content. Entries are in the order in which they ended.
+/// A request, a mark or a part of the initial content. Entries are in the order in which they
+/// ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Kind.

@@ -115,8 +115,8 @@ impl Reader {
         Ok(Some(entry))
     }
 
-    /// Checks the numbers of an entry against the head and the entry before it. A failed request may
-    /// reach beyond the end of the device, but its last byte has a number.
+    /// Checks the numbers of an entry against the head and the entry before it. A failed request
+    /// may reach beyond the end of the device, but its last byte has a number.
     fn check(&self, entry: &Entry) -> Result<(), String> {
         let end = entry.offset.checked_add(entry.length);
         if end.is_none_or(|end| entry.errno == 0 && end > self.head.size) {

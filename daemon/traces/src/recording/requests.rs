@@ -1,8 +1,8 @@
 //! A recording as a trace: its requests in the order in which they began.
 //!
-//! Entries are stored in the order of their ends. A FLUSH works on the flash when it begins, and ends
-//! when the host's storage is done, perhaps many requests later. So requests are put back into the
-//! order of their beginnings: every number from 0 on is one moment of one entry.
+//! Entries are stored in the order of their ends. A FLUSH works on the flash when it begins, and
+//! ends when the host's storage is done, perhaps many requests later. So requests are put back into
+//! the order of their beginnings: every number from 0 on is one moment of one entry.
 
 use super::{Entry, Kind, Reader};
 use crate::error::TraceError;

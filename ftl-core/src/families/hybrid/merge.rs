@@ -37,9 +37,9 @@ impl<P: Policy> Hybrid<P> {
             .is_some_and(|ppn| space.geometry().block_of(ppn) == block)
     }
 
-    /// Seals the data block. Returns whether the block was open in its stream. A data block that a mount
-    /// found may have been hit by a power cut, and must not be programmed again even if it has
-    /// room.
+    /// Seals the data block. Returns whether the block was open in its stream. A data block that a
+    /// mount found may have been hit by a power cut, and must not be programmed again even if it
+    /// has room.
     pub(super) fn close_data_block(
         &mut self,
         space: &mut Space,

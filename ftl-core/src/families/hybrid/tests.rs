@@ -229,8 +229,8 @@ fn agrees_on(mut device: Device, pages: u32) {
     assert!(merges > 10, "{merges} merges");
 }
 
-/// FAST merges its log blocks in the order in which it filled them. A mount finds their pages in the
-/// order of logical pages, which is the opposite here.
+/// FAST merges its log blocks in the order in which it filled them. A mount finds their pages in
+/// the order of logical pages, which is the opposite here.
 #[test]
 fn a_mount_keeps_the_order_of_log_blocks() {
     let params = [

@@ -29,8 +29,8 @@ pub trait PageMap: Send + Sized + 'static {
     /// Sets the location of the page; `None` unmaps it.
     fn set(&mut self, lpn: Lpn, ppn: Option<Ppn>);
 
-    /// Sets the location of a page that GC relocated to `to`, if it is still `from`; returns whether
-    /// it was. A map in an array can do so with one look-up.
+    /// Sets the location of a page that GC relocated to `to`, if it is still `from`; returns
+    /// whether it was. A map in an array can do so with one look-up.
     fn replace(&mut self, lpn: Lpn, from: Ppn, to: Ppn) -> bool {
         let current = self.get(lpn) == Some(from);
         if current {

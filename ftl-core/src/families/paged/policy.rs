@@ -46,8 +46,8 @@ pub(crate) trait Policy: Send {
     /// the cache's newer entries hide no older entry that still matters.
     fn copy_page(&mut self, vtpn: u32, plain: bool, out: &mut [u8]) -> bool;
 
-    /// Returns the elements that [`Policy::get`] has examined so far: pending entries where they are
-    /// part of the paper's lookup, nodes or mapping pages of the cache, and their entries.
+    /// Returns the elements that [`Policy::get`] has examined so far: pending entries where they
+    /// are part of the paper's lookup, nodes or mapping pages of the cache, and their entries.
     fn lookup_steps(&self) -> u64;
 
     /// Returns the entries that left the cache so far to make room.

@@ -37,9 +37,9 @@ impl<P: Policy> GarbageCollect for PagedFtl<P> {
         }
     }
 
-    /// Selects the victim of the policy. If at least 15/16 of its pages are valid, the invalid pages
-    /// are in the update and cold area: a block there with fewer valid pages is converted early. A
-    /// higher share would copy more, a lower one convert more (the papers give none).
+    /// Selects the victim of the policy. If at least 15/16 of its pages are valid, the invalid
+    /// pages are in the update and cold area: a block there with fewer valid pages is converted
+    /// early. A higher share would copy more, a lower one convert more (the papers give none).
     fn select_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         let pages = self.space.pages_per_block();
         let best = self.gc.victim(&mut self.space);

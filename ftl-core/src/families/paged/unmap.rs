@@ -5,9 +5,9 @@
 //! dirty entry. A mapping page that is covered as a whole is dropped from the directory instead,
 //! without a program. It must be readable for that: it names the pages that become invalid.
 //!
-//! A record is valid while a mapping page needs it (`trims/until_written.rs`). At the limit of their
-//! number, the records with the fewest mapping pages to write are made obsolete. If power fails,
-//! mount replays the records that a mapping page does not contain.
+//! A record is valid while a mapping page needs it (`trims/until_written.rs`). At the limit of
+//! their number, the records with the fewest mapping pages to write are made obsolete. If power
+//! fails, mount replays the records that a mapping page does not contain.
 
 use super::pending::Change;
 use super::policy::Policy;

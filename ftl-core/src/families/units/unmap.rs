@@ -15,8 +15,8 @@ use crate::space::Space;
 use nand_model::{Cause, Pbn, Ppn};
 
 impl<P: Policy> Units<P> {
-    /// Reads the tables that [`UnitFtl::unmap`] needs. After the record is programmed, an unreadable
-    /// table must not bring trimmed pages back.
+    /// Reads the tables that [`UnitFtl::unmap`] needs. After the record is programmed, an
+    /// unreadable table must not bring trimmed pages back.
     pub(super) fn read_tables_at_ends(
         &mut self,
         space: &mut Space,

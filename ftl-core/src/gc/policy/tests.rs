@@ -97,8 +97,8 @@ fn of_equal_scores_the_emptiest_block_is_taken() {
 }
 
 /// On a new device, u / (1 - u) / age x (0 + 1): 0.25 / 2 = 0.125; 1 / 31 = 0.032; 4 / 91 = 0.044.
-/// The plain count would make all of them 0, and the search would take block 0; age alone would take
-/// block 3.
+/// The plain count would make all of them 0, and the search would take block 0; age alone would
+/// take block 3.
 #[test]
 fn cat_has_an_order_before_the_first_erase() {
     assert_eq!(choice_of("cat", |_| 0), Some(1));

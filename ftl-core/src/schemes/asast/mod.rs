@@ -1,7 +1,7 @@
 //! A-SAST: log blocks for groups of adjacent logical blocks; group sizes follow the load.
 //!
-//! Koo, Shin: *Adaptive Log Block Mapping Scheme for Log Buffer-based FTL*, IWSSPS 2009 (as cited by
-//! Ma, Feng, Li: LazyFTL, SIGMOD 2011); based on SAST: Park, Cheon, Kang, Reh, Cho, Kim: *A
+//! Koo, Shin: *Adaptive Log Block Mapping Scheme for Log Buffer-based FTL*, IWSSPS 2009 (as cited
+//! by Ma, Feng, Li: LazyFTL, SIGMOD 2011); based on SAST: Park, Cheon, Kang, Reh, Cho, Kim: *A
 //! Reconfigurable FTL Architecture for NAND Flash-Based Applications*, ACM TECS 7(4), 2008. BAST
 //! gives every logical block log blocks of its own, which are merged half empty. In FAST all
 //! logical blocks share them, and each merge involves many logical blocks. In SAST, N adjacent

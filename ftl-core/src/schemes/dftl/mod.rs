@@ -18,8 +18,8 @@
 //! - Blocks in an age window bound the scan of a mount, so a page's mapping is written before the
 //!   page leaves the window.
 //! - A mapping page never references a page that can still be lost, so an entry may be written
-//!   after its eviction. At most twice as many entries as the cache has may wait for that; above, the
-//!   mapping page with the most of them is written.
+//!   after its eviction. At most twice as many entries as the cache has may wait for that; above,
+//!   the mapping page with the most of them is written.
 
 mod cmt;
 #[cfg(test)]

@@ -54,8 +54,8 @@ fn a_random_log_block_takes_a_merge_for_every_logical_block_in_it() {
 
 /// ROSE's Figure 3 (a): three data blocks of four pages with a free page each, a sequential and a
 /// random log block, pages 0, 1, 2, 3, 5, 9, 4, 8. Page 3 takes its offset in the data block. Pages
-/// 4 and 8 begin logical blocks, so that the sequential log block is merged twice: page 3 is copied,
-/// then 5 and 6. Cleaning is two erases and three copies.
+/// 4 and 8 begin logical blocks, so that the sequential log block is merged twice: page 3 is
+/// copied, then 5 and 6. Cleaning is two erases and three copies.
 #[test]
 fn first_pages_of_logical_blocks_merge_the_sequential_log_block() {
     let params = [("wear.policy", "none"), ("log.blocks", "2")];

@@ -300,8 +300,8 @@ impl Buffer {
         self.units.len()
     }
 
-    /// Returns the bytes of pages and indexes: now, and at most with this many logical superblocks. A
-    /// store that keeps no data needs no content of pages; a device does, so it counts.
+    /// Returns the bytes of pages and indexes: now, and at most with this many logical superblocks.
+    /// A store that keeps no data needs no content of pages; a device does, so it counts.
     pub(super) fn ram(&self, logical: u64) -> (u64, u64) {
         let capacity = u64::from(self.capacity);
         let pages = (capacity + 1) * to_u64(self.slots.page_bytes);

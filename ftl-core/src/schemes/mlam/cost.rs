@@ -5,8 +5,8 @@
 //! Then its unchanged neighbours were never copied. If it is reorganised first, its superblock is
 //! copied after all. So the paper raises `k_empty` if most partial superblocks are reorganised
 //! without an update; as merges cost more then, it observes these, too. It gives no figures. Here,
-//! every 64 flushed superblocks, `k_empty` grows by one if more quarters were reorganised without an
-//! update than were updated. Else it falls by one if flushes copied more pages than
+//! every 64 flushed superblocks, `k_empty` grows by one if more quarters were reorganised without
+//! an update than were updated. Else it falls by one if flushes copied more pages than
 //! reorganisations. A mount forgets which quarters wait for their update.
 
 use super::shape::QUARTERS;

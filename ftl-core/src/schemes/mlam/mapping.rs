@@ -227,8 +227,8 @@ impl LevelMap {
         (self.s0, self.s1, self.s2)
     }
 
-    /// Returns the bytes of the tables: now, and at most. A superblock has two halves, and a half has
-    /// one row.
+    /// Returns the bytes of the tables: now, and at most. A superblock has two halves, and a half
+    /// has one row.
     pub(super) fn ram(&self) -> (u64, u64) {
         let fixed = vec_bytes::<Row>(self.l0.capacity());
         let halves = 2 * to_u64(self.l0.len());

@@ -30,8 +30,8 @@
 //! - Weights and the bound of the tables are in `policy.rs` and `settings.rs`, the rule for
 //!   `k_empty` in `cost.rs`. Two quarters are reassembled only with their superblock, never as a
 //!   half.
-//! - |R|, the number of candidates, is 4 as in the paper. If these do not fill a virtual superblock,
-//!   up to 16 are examined, instead of a flush with holes.
+//! - |R|, the number of candidates, is 4 as in the paper. If these do not fill a virtual
+//!   superblock, up to 16 are examined, instead of a flush with holes.
 //! - A superchip is as wide as the paper interleaves, two ways of every channel; one with too few
 //!   free blocks borrows from other dies.
 //!

@@ -209,8 +209,8 @@ impl Superblocks {
         found.into_iter().map(|(.., psb)| psb).collect()
     }
 
-    /// Returns the bytes of all superblocks: now, and at most. Holes may double the number that fits
-    /// the flash.
+    /// Returns the bytes of all superblocks: now, and at most. Holes may double the number that
+    /// fits the flash.
     pub(super) fn ram(&self, physical: u64, chips: u64) -> (u64, u64) {
         let owners = vec_bytes::<(u32, u32)>(self.owners.capacity());
         let blocks = self.iter().map(|(_, superblock)| superblock.blocks.len());

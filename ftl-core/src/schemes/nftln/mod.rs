@@ -1,13 +1,13 @@
 //! NFTL-N: a list of blocks for each logical block, every page at its own offset.
 //!
 //! Ban, Hasharon: *Flash File System Optimized for Page-Mode Flash Technologies*, US patent
-//! 5,937,425, 1999, the scheme for flash without OOB areas. A page goes into the first block of the list whose page at its
-//! offset is free; if there is none, a block is added. The newest content is in the last block
-//! whose page at that offset is programmed. When a list has its maximum length, or free blocks are
-//! few, the longest list is folded. The pages missing in the last block are copied into it from the
-//! previous ones, which are erased. [`crate::families::hybrid`] implements all that, with as many
-//! log streams for each logical block as the list is long. This module contains the choice of the
-//! block, and of the list to fold.
+//! 5,937,425, 1999, the scheme for flash without OOB areas. A page goes into the first block of the
+//! list whose page at its offset is free; if there is none, a block is added. The newest content is
+//! in the last block whose page at that offset is programmed. When a list has its maximum length,
+//! or free blocks are few, the longest list is folded. The pages missing in the last block are
+//! copied into it from the previous ones, which are erased. [`crate::families::hybrid`] implements
+//! all that, with as many log streams for each logical block as the list is long. This module
+//! contains the choice of the block, and of the list to fold.
 //!
 //! RAM: 4 bytes per logical block and 8 per block in a list. The report lists the allocated RAM
 //! alongside.

@@ -42,8 +42,8 @@ fn a_page_goes_to_the_first_block_whose_offset_is_free_and_a_list_that_is_full_i
     device.assert_sound();
 }
 
-/// Writes ten logical blocks of four pages, then these single pages. Returns the logical block whose
-/// list is folded when blocks are short.
+/// Writes ten logical blocks of four pages, then these single pages. Returns the logical block
+/// whose list is folded when blocks are short.
 fn folded_after(writes: &[u32]) -> u32 {
     let policy = Nftln {
         added: 3,

@@ -35,9 +35,9 @@
 //! - Cheap merges are taken where the paper assumes full ones: `rose.cheap_merge = off` for those.
 //! - Over-provisioning determines the log area; `log.blocks` sets it (the paper: 2.5 % of the
 //!   blocks).
-//! - The paper swaps the data of the least and the most worn block as soon as their erase counts are
-//!   more than T_hc = 10 apart. Ours moves the data of the least worn block into the most worn free
-//!   one, which is half a swap, and looks once per erases of a sixteenth of the blocks
+//! - The paper swaps the data of the least and the most worn block as soon as their erase counts
+//!   are more than T_hc = 10 apart. Ours moves the data of the least worn block into the most worn
+//!   free one, which is half a swap, and looks once per erases of a sixteenth of the blocks
 //!   (`wear.gap = 10` sets T_hc). So erase counts spread more than in Table 6, at less cost.
 //! - Trims, mount by scan, refresh and scrub are additions.
 //!

@@ -118,7 +118,8 @@ fn of_equal_costs_the_older_log_block_is_merged() {
 /// Figure 4's writes: single pages to three logical blocks of four.
 const FIGURE_4: [u32; 18] = [0, 1, 0, 1, 4, 5, 8, 4, 5, 0, 1, 0, 8, 0, 1, 4, 4, 6];
 
-/// Starts ROSE with blocks of four pages, so that tests can ask its policy, and writes single pages.
+/// Starts ROSE with blocks of four pages, so that tests can ask its policy, and writes single
+/// pages.
 fn asked(writes: &[u32], params: &[(&str, &str)]) -> HybridFtl<Rose> {
     let mode = [
         ("gc.free_threshold", "2"),
@@ -152,8 +153,8 @@ fn scores(ftl: &mut HybridFtl<Rose>) -> Vec<f64> {
 /// - M: -(0 + 0.5 x 1) x 351 - 2 x 2,000 = -4,175.5, so M is merged, as in the figure
 /// - N: -((0 + 0.5 x 2) + (1 + 0.5 x 2)) x 351 - 3 x 2,000 = -7,053
 ///
-/// After the merge of M the others have age 1. Page 6 is in a new log block of age 0, and dead in B,
-/// which has 0 live and 3 dead pages:
+/// After the merge of M the others have age 1. Page 6 is in a new log block of age 0, and dead in
+/// B, which has 0 live and 3 dead pages:
 ///
 /// - L: 1 - 1.5 x 351 - 4,000 = -4,525.5
 /// - N: 1 - (1 + 1.5) x 351 - 6,000 = -6,876.5
@@ -212,9 +213,9 @@ fn round_robin_takes_the_oldest_log_block() {
     assert_eq!(victim_rank(&mut ftl), Some(0));
 }
 
-/// Figure 3 (b): three data blocks with a free page each, two log blocks. Pages 0 to 3 arrive as one
-/// request and take a new data block, then 5, 9, 4 and 8 take a log block. Cleaning is one erase and
-/// no copy; FAST needs two and three (its own test).
+/// Figure 3 (b): three data blocks with a free page each, two log blocks. Pages 0 to 3 arrive as
+/// one request and take a new data block, then 5, 9, 4 and 8 take a log block. Cleaning is one
+/// erase and no copy; FAST needs two and three (its own test).
 #[test]
 fn a_request_for_a_whole_block_costs_one_erase() {
     let mut ftl = asked(&[0, 1, 2, 4, 5, 6, 8, 9, 10], &[("log.blocks", "2")]);

@@ -29,8 +29,9 @@ impl CacheArea {
         self.sync.cache_area()
     }
 
-    /// Attaches an area of `bytes` in two steps: makes the file long enough, allocates the space and
-    /// calls `fill`, which may use the area; then syncs the file and a header that names the area.
+    /// Attaches an area of `bytes` in two steps: makes the file long enough, allocates the space
+    /// and calls `fill`, which may use the area; then syncs the file and a header that names the
+    /// area.
     ///
     /// # Errors
     ///

@@ -350,8 +350,8 @@ fn a_failed_sync_ends_all_shards_and_the_cache_area() {
     }
 }
 
-/// The host fails while the headers record a failed sync: some of them reach the disk, and the other
-/// parts have headers from before the last FLUSH.
+/// The host fails while the headers record a failed sync: some of them reach the disk, and the
+/// other parts have headers from before the last FLUSH.
 #[test]
 fn a_failure_recorded_in_one_part_alone_undoes_nothing_that_another_has_synced() {
     let mut stale = 0;

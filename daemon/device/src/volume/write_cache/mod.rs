@@ -6,9 +6,10 @@
 //! *index* until it is written back: such a unit is *dirty*.
 //!
 //! Invariants: an entry is in the cache area of the image file before its write is acknowledged, so
-//! the daemon's death loses nothing. The newest content of a unit is that of the index, else that of
-//! the flash. An entry leaves the ring when its units are on the flash or superseded; with
-//! [`CacheOptions::keeps_order`] or power-loss protection only when the flash has been flushed since.
+//! the daemon's death loses nothing. The newest content of a unit is that of the index, else that
+//! of the flash. An entry leaves the ring when its units are on the flash or superseded; with
+//! [`CacheOptions::keeps_order`] or power-loss protection only when the flash has been flushed
+//! since.
 //!
 //! If the flash loses power, [`outcome`] decides per unit what survives. If the host crashes, the
 //! whole cache is lost. docs/FORMAT.md has the bytes of the area and the proof.

@@ -1,8 +1,8 @@
 //! Outcome of a power cut: which versions in the ring the cache had written to the flash in the
 //! instant before.
 //!
-//! The flash is off, so nothing can be programmed. The survivors are marked in the area instead, and
-//! the next start writes them to the flash before its first request.
+//! The flash is off, so nothing can be programmed. The survivors are marked in the area instead,
+//! and the next start writes them to the flash before its first request.
 //!
 //! Invariants: a survivor is a whole unit. Only versions that no completed FLUSH covers take part:
 //! the ring has no others. With the model `ordered` the survivors are all versions up to one entry,

@@ -208,9 +208,10 @@ impl WriteCache {
     }
 
     /// Makes an extent read as zeros; `None` if there is not what it needs. Parts of units are
-    /// writes of zeros. Whole units are clean by then: a trim that overtook a dirty one would have to
-    /// undo that if it failed half way. The flash is trimmed before the entry that tells a replay: a
-    /// kill between the two leaves the older contents, and the trim is not acknowledged yet.
+    /// writes of zeros. Whole units are clean by then: a trim that overtook a dirty one would have
+    /// to undo that if it failed half way. The flash is trimmed before the entry that tells a
+    /// replay: a kill between the two leaves the older contents, and the trim is not acknowledged
+    /// yet.
     ///
     /// # Errors
     /// As [`PageIo::zero`] and [`WriteCache::write`].

@@ -64,7 +64,8 @@ impl WriteCache {
         first..end
     }
 
-    /// Writes the next run back. Without one, and if entries wait for a flush of the flash, flushes.
+    /// Writes the next run back. Without one, and if entries wait for a flush of the flash,
+    /// flushes.
     ///
     /// # Errors
     /// As [`PageIo::write`]; the units stay dirty.

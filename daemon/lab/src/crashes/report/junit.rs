@@ -1,5 +1,5 @@
-//! The report as JUnit XML: one test case for all states that passed, one for each failed state, and
-//! an error if states are missing.
+//! The report as JUnit XML: one test case for all states that passed, one for each failed state,
+//! and an error if states are missing.
 
 use super::{About, Report, name};
 use anstream::adapter::strip_str;

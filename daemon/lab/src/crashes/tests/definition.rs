@@ -1,5 +1,5 @@
-//! What the cursor leaves open, against the definition of a FLUSH on random recordings; which states
-//! are equal.
+//! What the cursor leaves open, against the definition of a FLUSH on random recordings; which
+//! states are equal.
 
 use super::*;
 use crate::crashes::content::Content;
@@ -110,7 +110,8 @@ proptest! {
                 };
                 prop_assert_eq!(&found, &expected, "unit {} at {}", unit, now);
             }
-            // Sums are those of a state that is built from nothing, and equal for equal states alone.
+            // Sums are those of a state that is built from nothing, and equal for equal states
+            // alone.
             let mut states = Vec::new();
             for choice in models::cache(&point, 8, 5) {
                 let state = models::State::of(&point, &choice, &timeline.contents);
@@ -170,8 +171,8 @@ fn allowed(requests: &[Timed], unit: u64, now: u64) -> BTreeSet<u8> {
     contents
 }
 
-/// A failed write may not have happened, so a part that is written after it is written over what was
-/// there before.
+/// A failed write may not have happened, so a part that is written after it is written over what
+/// was there before.
 #[test]
 fn a_part_written_after_a_failed_write_leaves_the_rest_as_it_was() {
     let mut recorder = Recorder::new(2);

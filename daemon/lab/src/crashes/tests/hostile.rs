@@ -52,7 +52,8 @@ fn a_failed_request_beyond_the_end_may_have_happened_within() {
     }
 }
 
-/// An unreadable piece of the initial content is unknown: the states have zeros, the report says so.
+/// An unreadable piece of the initial content is unknown: the states have zeros, the report says
+/// so.
 #[test]
 fn unreadable_content_is_unknown_and_the_report_says_so() {
     let mut recorder = Recorder::new(16);

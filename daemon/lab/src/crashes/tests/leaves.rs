@@ -38,7 +38,8 @@ fn pid_in(file: &Path) -> i32 {
 }
 
 /// The host's files below a mount that a check forgot stay, whether the check has a mount namespace
-/// of its own or mounts in the explorer's. Where it may not mount at all, it says so by exit code 7.
+/// of its own or mounts in the explorer's. Where it may not mount at all, it says so by exit code
+/// 7.
 #[test]
 fn a_forgotten_mount_is_not_crossed() {
     let saved = commits(true);
@@ -67,7 +68,8 @@ fn a_forgotten_mount_is_not_crossed() {
     assert_clean(saved.folder.path());
 }
 
-/// A daemon leaves its session and its parent, and still ends with its check, one that hangs or not.
+/// A daemon leaves its session and its parent, and still ends with its check, one that hangs or
+/// not.
 #[test]
 fn a_daemon_ends_with_its_check() {
     let saved = commits(true);

@@ -33,8 +33,8 @@ pub(super) fn new_header(
     }
     spec.profile.geometry.validate().map_err(bad)?;
     let mut uuid = [0; 16];
-    // From the kernel, not from /dev/urandom: a root of this program alone has no devices. A request
-    // of up to 256 bytes is filled as a whole.
+    // From the kernel, not from /dev/urandom: a root of this program alone has no devices. A
+    // request of up to 256 bytes is filled as a whole.
     rustix::rand::getrandom(&mut uuid, rustix::rand::GetRandomFlags::empty())
         .map_err(|e| io_error(path, "get random bytes for it", e.into()))?;
     let info = ImageInfo {

@@ -5,8 +5,8 @@
 //! opened one after the other: if the host fails between two of them, the next open finds the first
 //! one as a stopped daemon leaves it, and the others unchanged. A sync that failed counts for all
 //! parts; part 0, which names the cache area, is the first to forget it. But a part is cut at its
-//! synced number only if its own header records the failure: otherwise that number may be older than
-//! the last FLUSH.
+//! synced number only if its own header records the failure: otherwise that number may be older
+//! than the last FLUSH.
 
 use super::header::{layout_of, new_header, read_header};
 use super::opener::{damaged, io_error};

@@ -188,8 +188,8 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// A flushed page, or all pages of a block, and cuts at its later versions and trims, and inside
-    /// the mounts after them.
+    /// A flushed page, or all pages of a block, and cuts at its later versions and trims, and
+    /// inside the mounts after them.
     fn cuts_at_one_page(&mut self) {
         let device = &self.plan.device;
         let page = self.rng.below(u64::from(device.pages)) as u32;

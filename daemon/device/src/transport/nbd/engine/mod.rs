@@ -1,7 +1,7 @@
 //! The transmission phase as a state machine: request bytes in, reply bytes out, no socket.
 //!
-//! *Piece*: the part of a large read or write that is in memory at once. *Pending sync*: the second half of
-//! a FLUSH or FUA request; the caller waits for it elsewhere and returns it with
+//! *Piece*: the part of a large read or write that is in memory at once. *Pending sync*: the second
+//! half of a FLUSH or FUA request; the caller waits for it elsewhere and returns it with
 //! [`Engine::finish`]. *Held*: a reply that is delayed until the emulated flash would have finished
 //! and sent by [`Engine::release`]; meanwhile other requests are served.
 //!
