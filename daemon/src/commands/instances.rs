@@ -7,7 +7,6 @@ use ftld_device::inject::{Injected, Injection};
 use ftld_device::instance::{Dirs, Instance, check_name};
 use ftld_device::pause::{PauseCommand, PauseState};
 use ftld_device::record::{Marked, check_mark};
-use ftld_device::status::Status;
 use ftld_device::transport::holders::Users;
 use ftld_device::{stack, transport};
 use ftld_kit::convert::to_f64;
@@ -16,6 +15,7 @@ use ftld_kit::output::{OfInstance, counted, print, print_json};
 use ftld_kit::path_json;
 use nand_model::ImageError;
 use nand_model::store::peek;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use std::fs::File;
 use std::path::Path;
@@ -145,9 +145,9 @@ pub(super) fn pick(dirs: &Dirs, name: Option<&str>) -> Result<String, Failure> {
     }
 }
 
-/// Returns the status of a running instance. Exit 4 if it left a quiesced device, 3 if there is
+/// Returns the status of a running instance, typed, or as the daemon wrote it. Exit 4 if it left a quiesced device, 3 if there is
 /// none.
-pub(super) fn ask_status(dirs: &Dirs, name: &str) -> Result<Status, Failure> {
+pub(super) fn ask_status<A: DeserializeOwned>(dirs: &Dirs, name: &str) -> Result<A, Failure> {
     control::ask(dirs, name, &Request::Status {}).map_err(
         |failure| match transport::orphaned_target(name) {
             Some(target) if failure.exit == Exit::NotRunning => {

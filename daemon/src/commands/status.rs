@@ -12,6 +12,7 @@ use ftld_kit::failure::Failure;
 use ftld_kit::output::{Tone, print, print_json, print_text, width, with_schema, wrapped};
 use ftld_kit::size::show_size;
 use serde::Serialize;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -28,12 +29,14 @@ pub(crate) fn status(
     brief: bool,
     as_json: bool,
 ) -> Result<(), Failure> {
-    let status = ask_status(dirs, &pick(dirs, name)?)?;
-    if as_json && brief {
-        return print_json("status-brief", Brief::of(&status));
+    let name = pick(dirs, name)?;
+    if as_json && !brief {
+        // As the daemon wrote it: one of another version may have other keys.
+        return print_json("status", ask_status::<Map<String, Value>>(dirs, &name)?);
     }
+    let status: Status = ask_status(dirs, &name)?;
     if as_json {
-        return print_json("status", status);
+        return print_json("status-brief", Brief::of(&status));
     }
     let text = wrapped(&text(&status));
     let state = &status.state;
@@ -276,10 +279,10 @@ pub(crate) fn watch(
         )));
     }
     let name = pick(dirs, name)?;
-    let mut before = ask_status(dirs, &name)?;
+    let mut before: Status = ask_status(dirs, &name)?;
     for line in 0.. {
         std::thread::sleep(Duration::from_secs_f64(seconds));
-        let now = ask_status(dirs, &name)?;
+        let now: Status = ask_status(dirs, &name)?;
         if as_json {
             print(&format!("{}\n", with_schema("status", &now)))?;
         } else {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::metrics::tests::Still;
+use serde_json::{Map, json};
 
 #[tokio::test]
 async fn every_line_is_counted_by_its_command() {
@@ -145,6 +146,29 @@ fn an_answer_of_another_version_is_named_as_one() {
             let failure = ask::<Status>(&dirs, "a", &Request::Status {}).unwrap_err();
             assert_eq!(failure.exit, Exit::Failed, "{failure}");
             assert!(failure.message.contains("another version"), "{failure}");
+        });
+    }
+}
+
+/// `ftld status --json` prints what the daemon wrote, keys of another version included.
+#[test]
+fn an_object_of_another_version_is_passed_on_and_anything_else_is_refused() {
+    let (_folder, dirs, listener) = instance();
+    for (answer, is_object) in [("{\"name\":\"a\",\"newer\":[1]}\n", true), ("[]\n", false)] {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut client = listener.accept().unwrap().0;
+                let mut reader = BufReader::new(client.try_clone().unwrap());
+                reader.read_line(&mut String::new()).unwrap();
+                client.write_all(answer.as_bytes()).unwrap();
+            });
+            let asked = ask::<Map<String, Value>>(&dirs, "a", &Request::Status {});
+            match asked {
+                Ok(answer) => assert!(is_object && answer["newer"] == json!([1]), "{answer:?}"),
+                Err(failure) => {
+                    assert!(!is_object && failure.message.contains("another version"));
+                }
+            }
         });
     }
 }
