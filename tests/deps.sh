@@ -45,13 +45,14 @@ links_c() {
 has_file() { compgen -G "$1" > /dev/null || { [ $# -gt 1 ] && shift && has_file "$@"; }; }
 
 # libclang, as the build looks for it: in $LIBCLANG_PATH if that is set, else with other libraries and with each LLVM.
+# libclang-cpp.so.14 is another library, which bpftrace brings along.
 has_libclang() {
   local folder folders=(/usr/lib /usr/lib64 /usr/lib/*-linux-gnu /usr/lib/llvm* /usr/lib/llvm*/lib* /usr/lib64/llvm*/lib* /usr/local/lib*
     /usr/local/llvm*/lib*)
   ! command -v llvm-config > /dev/null || folders+=("$(llvm-config --libdir)")
   [ -z "${LIBCLANG_PATH:-}" ] || { [ ! -f "$LIBCLANG_PATH" ] || return 0; folders=("$LIBCLANG_PATH"); }
   for folder in "${folders[@]}"; do
-    ! has_file "$folder/libclang.so" "$folder/libclang.so.*" "$folder/libclang-*.so" "$folder/libclang-*.so.*" || return 0
+    ! has_file "$folder/libclang.so" "$folder/libclang.so.*" "$folder/libclang-[0-9]*.so" "$folder/libclang-[0-9]*.so.*" || return 0
   done
   return 1
 }

@@ -456,14 +456,14 @@ def machine(tmp_path):
     for name in "bash awk head id mktemp paste rm sed sort tr".split():
         (programs / name).symlink_to(shutil.which(name))
 
-    def run(cc="exit 0", libclang=True, cargo="echo cargo 1.95.0 of a day"):
+    def run(cc="exit 0", libclang="libclang-17.so.1", cargo="echo cargo 1.95.0 of a day"):
         for name, body in {"cc": cc, "cargo": cargo}.items():
             (programs / name).unlink(missing_ok=True)
             if body:
                 (programs / name).write_text(f"#!{programs}/bash\n{body}\n")
                 (programs / name).chmod(0o755)
         if libclang:
-            (libraries / "libclang-17.so.1").touch()
+            (libraries / libclang).touch()
         environment = {"PATH": str(programs), "HOME": str(tmp_path), "LIBCLANG_PATH": str(libraries)}
         done = subprocess.run([programs / "bash", DEPS, "run"], env=environment, capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr
@@ -478,8 +478,9 @@ def test_a_machine_that_can_build(machine):
 LACKING = {
     "no compiler": (dict(cc=None), "not found: cc"),
     "a compiler without the C library": (dict(cc="exit 1"), "not found: cc"),
-    "no libclang": (dict(libclang=False), "not found: libclang"),
-    "neither": (dict(cc=None, libclang=False), "not found: cc libclang"),
+    "no libclang": (dict(libclang=None), "not found: libclang"),
+    "libclang-cpp alone": (dict(libclang="libclang-cpp.so.14"), "not found: libclang"),
+    "neither": (dict(cc=None, libclang=None), "not found: cc libclang"),
     "no cargo": (dict(cargo=None), "there is no cargo"),
     "an old cargo": (dict(cargo="echo cargo 1.87.0"), "cargo 1.87.0 is older"),
 }
