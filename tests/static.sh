@@ -18,7 +18,7 @@ mkdir "$root"
 cp "$program" "$root/ftld"
 size=$(stat -c %s "$program")
 note "the program has $size bytes, the archive $(stat -c %s "$archive")"
-at_least "bytes below 15 MB" $((15000000 - size)) 0
+at_least "bytes below 13 MB" $((13000000 - size)) 0
 same "libraries that it names" "$(count NEEDED readelf -d "$program")" 0
 same "sections of symbols" "$(count '\.(symtab|debug_info)' readelf -SW "$program")" 0
 for file in man/man8/ftld.8.gz completions/ftld.bash completions/_ftld completions/ftld.fish docs/OPERATING.md README.md \

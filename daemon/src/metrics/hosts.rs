@@ -13,11 +13,12 @@ pub struct Hosts {
 impl Hosts {
     /// Accepts these names and the machine's own host name.
     pub(crate) fn new(names: &[String]) -> Self {
-        let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let machine = rustix::system::uname();
+        let own = machine.nodename().to_string_lossy();
         let names = names
             .iter()
             .map(String::as_str)
-            .chain([own.trim()])
+            .chain([&*own])
             .filter(|name| !name.is_empty());
         Hosts {
             names: names.map(|name| plain(name).to_owned()).collect(),

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 const BATCH: usize = 4096;
 /// Batches that wait for the writer.
 const WAITING: usize = 8;
-/// Fast, and a fifth of the size.
+/// Fast, and a fifth of the size. `deploy/build.sh` leaves out what other levels need.
 const ZSTD_LEVEL: i32 = 1;
 
 /// Format of the lines.

@@ -43,12 +43,12 @@ pub struct Provenance {
 impl Provenance {
     /// Returns the run of this program on this machine, without times.
     pub fn here(trace_sha256: Option<String>) -> Provenance {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let machine = rustix::system::uname();
         Provenance {
             version: env!("CARGO_PKG_VERSION").into(),
             revision: REVISION.get().map(|revision| (*revision).to_owned()),
             trace_sha256,
-            host: host.trim().into(),
+            host: machine.nodename().to_string_lossy().into(),
             rss_bytes: resident_bytes(),
             ..Provenance::default()
         }

@@ -6,7 +6,8 @@ use crc32c::crc32c;
 use std::io::{self, Write};
 use zstd::bulk::Compressor;
 
-/// Level of compression: fast enough to follow a device at full speed.
+/// Level of compression: fast enough to follow a device at full speed. `deploy/build.sh` leaves out
+/// what other levels need.
 const LEVEL: i32 = -3;
 /// First bytes of a chunk that decide whether it is worth compressing.
 const SAMPLE_BYTES: usize = 64 << 10;
