@@ -8,6 +8,7 @@ use ftld_device::transport::nbd::Listening;
 use ftld_kit::failure::Failure;
 use listenfd::ListenFd;
 use nix::sys::socket::{getsockopt, sockopt::AcceptConn};
+use std::fmt::Display;
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 
@@ -33,27 +34,23 @@ impl InheritedSockets {
                 .map_err(|why| refused(name, &why))?;
         }
         if passed.nbd.is_some() && !matches!(target, Target::Nbd(_)) {
-            return Err(refused(
-                "nbd",
-                &format!("{target} is no NBD address, as nbd+unix:///?socket=PATH is one"),
-            ));
+            let why = format!("{target} is no NBD address, as nbd+unix:///?socket=PATH is one");
+            return Err(refused("nbd", &why));
         }
         Ok(passed)
     }
 
-    fn add(&mut self, sockets: &mut ListenFd, at: usize, name: &str) -> Result<(), String> {
-        let tcp = |sockets: &mut ListenFd| {
-            sockets
-                .take_tcp_listener(at)
-                .map_err(|error| error.to_string())
-        };
+    fn add(&mut self, sockets: &mut ListenFd, at: usize, name: &str) -> Result<(), Failure> {
         let twice = match name {
             "nbd" => {
                 let listening = match sockets.take_unix_listener(at) {
                     Ok(listener) => listener.map(Listening::Unix),
-                    Err(_) => tcp(sockets).map_err(|_| NO_STREAM)?.map(Listening::Tcp),
+                    Err(_) => {
+                        let tcp = sockets.take_tcp_listener(at);
+                        tcp.ok().flatten().map(Listening::Tcp)
+                    }
                 };
-                let listening = listening.ok_or(NO_STREAM)?;
+                let listening = listening.ok_or_else(|| Failure::usage(NO_STREAM))?;
                 match &listening {
                     Listening::Unix(listener) => listens(listener),
                     Listening::Tcp(listener) => listens(listener),
@@ -61,36 +58,37 @@ impl InheritedSockets {
                 self.nbd.replace(listening).is_some()
             }
             "metrics" => {
-                let listener = tcp(sockets)
-                    .ok()
-                    .flatten()
-                    .ok_or("it is no TCP socket, as ListenStream=127.0.0.1:9917 makes one")?;
+                let listener = sockets.take_tcp_listener(at).ok().flatten();
+                let listener = listener.ok_or_else(|| Failure::usage(NO_TCP))?;
                 listens(&listener)?;
                 self.metrics.replace(listener).is_some()
             }
             _ => {
-                return Err(
-                    "nobody here asks for it; FileDescriptorName= is nbd or metrics".into(),
-                );
+                return Err(Failure::usage(
+                    "nobody here asks for it; FileDescriptorName= is nbd or metrics",
+                ));
             }
         };
         if twice {
-            Err("there are two of this name".into())
+            Err(Failure::usage("there are two of this name"))
         } else {
             Ok(())
         }
     }
 }
 
+const NO_TCP: &str = "it is no TCP socket, as ListenStream=127.0.0.1:9917 makes one";
 const NO_STREAM: &str = "it is neither a unix nor a TCP stream socket, as ListenStream= makes them";
 
-fn listens(socket: &impl AsFd) -> Result<(), String> {
+fn listens(socket: &impl AsFd) -> Result<(), Failure> {
     match getsockopt(socket, AcceptConn) {
         Ok(true) => Ok(()),
-        _ => Err("it does not listen; the socket unit needs Accept=no".into()),
+        _ => Err(Failure::usage(
+            "it does not listen; the socket unit needs Accept=no",
+        )),
     }
 }
 
-fn refused(name: &str, why: &str) -> Failure {
+fn refused(name: &str, why: &dyn Display) -> Failure {
     Failure::usage(format!("socket {name:?} from the service manager: {why}"))
 }

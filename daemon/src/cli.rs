@@ -250,10 +250,8 @@ pub(crate) enum Command {
 }
 
 /// Parses the length of a pause into seconds.
-fn seconds(text: &str) -> Result<f64, String> {
-    ftld_device::pause::length(parse_seconds(text)?)
-        .map_err(|failure| failure.message)
-        .map(|length| length.as_secs_f64())
+fn seconds(text: &str) -> Result<f64, Failure> {
+    ftld_device::pause::length(parse_seconds(text)?).map(|length| length.as_secs_f64())
 }
 
 /// What can go wrong.

@@ -328,8 +328,7 @@ pub(crate) fn answer(dirs: &Dirs, name: &str, request: &Request) -> Result<Value
     stream
         .set_write_timeout(Some(CLIENT_TIMEOUT))
         .map_err(failed)?;
-    let line =
-        serde_json::to_string(request).map_err(|error| Failure::failed(error.to_string()))?;
+    let line = serde_json::to_string(request).map_err(Failure::failed)?;
     stream
         .write_all(format!("{line}\n").as_bytes())
         .map_err(failed)?;

@@ -7,6 +7,7 @@
 //! the rate. The bytes are not changed: a read returns corrected data, or an error and no data.
 
 use crate::convert::index;
+use crate::invalid::{Invalid, ensure};
 use crate::rng::SplitMix;
 
 /// A part's raw bit error rate, by name or by its own constants.
@@ -135,32 +136,28 @@ impl ErrorModel {
     }
 
     /// Checks that the formula gives a rate, whatever the wear.
-    pub(crate) fn validate(self) -> Result<(), String> {
+    pub(crate) fn validate(self) -> Result<(), Invalid> {
         let law = self.law();
-        let factors = [("e", law.e), ("a", law.a), ("b", law.b), ("g", law.g)];
-        if let Some((name, value)) = factors.iter().find(|(_, n)| !(0.0..=1.0).contains(n)) {
-            return Err(format!("bit errors: {name} is {value}, need 0 to 1"));
-        }
-        let exponents = [
-            ("k", law.k),
-            ("m", law.m),
-            ("n", law.n),
-            ("p", law.p),
-            ("q", law.q),
+        let constants = [
+            ("e", law.e, 1.0),
+            ("a", law.a, 1.0),
+            ("b", law.b, 1.0),
+            ("g", law.g, 1.0),
+            ("k", law.k, EXPONENT_MAX),
+            ("m", law.m, EXPONENT_MAX),
+            ("n", law.n, EXPONENT_MAX),
+            ("p", law.p, EXPONENT_MAX),
+            ("q", law.q, EXPONENT_MAX),
         ];
-        let most = 0.0..=EXPONENT_MAX;
-        if let Some((name, value)) = exponents.iter().find(|(_, n)| !most.contains(n)) {
-            return Err(format!(
-                "bit errors: {name} is {value}, need 0 to {EXPONENT_MAX}"
-            ));
+        for (name, value, most) in constants {
+            ensure((0.0..=most).contains(&value), Invalid::BitErrors, || {
+                format!("{name} is {value}, need 0 to {most}")
+            })?;
         }
-        if !(0.0..=1e9).contains(&law.reads_max) {
-            return Err(format!(
-                "bit errors: reads_max is {}, need 0 to 1e9",
-                law.reads_max
-            ));
-        }
-        Ok(())
+        let reads_max = law.reads_max;
+        ensure((0.0..=1e9).contains(&reads_max), Invalid::BitErrors, || {
+            format!("reads_max is {reads_max}, need 0 to 1e9")
+        })
     }
 
     /// The raw bit error rate of a block after `erases` erases, `days` after its first program,

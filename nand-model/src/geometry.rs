@@ -3,6 +3,7 @@
 
 use crate::addr::{Pbn, Ppn};
 use crate::convert::{index, to_u64};
+use crate::invalid::{Invalid, ensure};
 
 /// Shape of a flash device. Blocks are striped over the dies: block `b` is on die `b mod dies`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,49 +49,50 @@ impl Geometry {
     /// # Errors
     ///
     /// One human-readable line: which count or size is out of range, and the range.
-    pub fn validate(&self) -> Result<(), String> {
-        let positive = [
-            ("channels", self.channels),
-            ("ways", self.ways),
-            ("planes", self.planes),
-            ("blocks", self.blocks),
-        ];
-        for (name, value) in positive {
-            if value == 0 {
-                return Err(format!("geometry: {name} is 0"));
-            }
+    pub fn validate(&self) -> Result<(), Invalid> {
+        let Geometry {
+            channels,
+            ways,
+            planes,
+            blocks,
+            pages_per_block: pages,
+            page_bytes,
+            oob_bytes,
+        } = *self;
+        for (name, value) in [
+            ("channels", channels),
+            ("ways", ways),
+            ("planes", planes),
+            ("blocks", blocks),
+        ] {
+            ensure(value > 0, Invalid::Geometry, || format!("{name} is 0"))?;
         }
-        if self.channels > 1024 || self.ways > 1024 || self.planes > 64 {
-            return Err("geometry: more than 1024 channels, 1024 ways or 64 planes".into());
-        }
-        if !(2..=MAX_PAGES_PER_BLOCK).contains(&self.pages_per_block) {
-            return Err(format!(
-                "geometry: {} pages per block, need 2 to {MAX_PAGES_PER_BLOCK}",
-                self.pages_per_block
-            ));
-        }
-        if !(512..=MAX_PAGE_BYTES).contains(&self.page_bytes)
-            || !self.page_bytes.is_multiple_of(512)
-        {
-            return Err(format!(
-                "geometry: {} page bytes, need a multiple of 512 up to {MAX_PAGE_BYTES}",
-                self.page_bytes
-            ));
-        }
-        if !(16..=MAX_OOB_BYTES).contains(&self.oob_bytes) {
-            return Err(format!(
-                "geometry: {} OOB bytes, need 16 to {MAX_OOB_BYTES}",
-                self.oob_bytes
-            ));
-        }
+        ensure(
+            channels <= 1024 && ways <= 1024 && planes <= 64,
+            Invalid::Geometry,
+            || "more than 1024 channels, 1024 ways or 64 planes".into(),
+        )?;
+        ensure(
+            (2..=MAX_PAGES_PER_BLOCK).contains(&pages),
+            Invalid::Geometry,
+            || format!("{pages} pages per block, need 2 to {MAX_PAGES_PER_BLOCK}"),
+        )?;
+        let whole = page_bytes.is_multiple_of(512);
+        ensure(
+            whole && (512..=MAX_PAGE_BYTES).contains(&page_bytes),
+            Invalid::Geometry,
+            || format!("{page_bytes} page bytes, need a multiple of 512 up to {MAX_PAGE_BYTES}"),
+        )?;
+        ensure(
+            (16..=MAX_OOB_BYTES).contains(&oob_bytes),
+            Invalid::Geometry,
+            || format!("{oob_bytes} OOB bytes, need 16 to {MAX_OOB_BYTES}"),
+        )?;
         // One raw page number is reserved: tables use all ones for "no page".
-        if u64::from(self.blocks) << self.page_shift() >= u64::from(u32::MAX) {
-            return Err(format!(
-                "geometry: {} blocks do not fit 32-bit page numbers",
-                self.blocks
-            ));
-        }
-        Ok(())
+        let fit = u64::from(blocks) << self.page_shift() < u64::from(u32::MAX);
+        ensure(fit, Invalid::Geometry, || {
+            format!("{blocks} blocks do not fit 32-bit page numbers")
+        })
     }
 
     /// Bits of a [`Ppn`] that number the page inside its block.
@@ -316,6 +318,7 @@ mod tests {
             }
             .validate()
             .unwrap_err()
+            .to_string()
             .contains("32-bit")
         );
         assert!(

@@ -99,6 +99,7 @@ mod fault;
 mod geometry;
 mod image;
 mod intern;
+mod invalid;
 mod pairing;
 mod profile;
 mod rng;
@@ -121,6 +122,7 @@ pub use image::{
     CacheSection, FORMAT_VERSION, ImageError, ImageInfo, ImageSpec, SHARDS_MAX, ShardSection,
     Striping,
 };
+pub use invalid::Invalid;
 pub use pairing::{PairTable, Pairing};
 pub use profile::{Capacity, PROFILES, PageOrder, PageTimes, Profile, Suspend, Timing};
 pub use rng::SplitMix;

@@ -71,10 +71,10 @@ pub struct ImageAge {
 }
 
 impl std::str::FromStr for ImageAge {
-    type Err = String;
+    type Err = Failure;
 
     /// Parses the value of `ftld create --age`.
-    fn from_str(text: &str) -> Result<ImageAge, String> {
+    fn from_str(text: &str) -> Result<ImageAge, Failure> {
         let (written, is_worn) = match text {
             "steady" => (Age::Steady, false),
             "eol" => (Age::Steady, true),
@@ -84,12 +84,10 @@ impl std::str::FromStr for ImageAge {
     }
 }
 
-fn drive_writes(text: &str) -> Result<f64, String> {
-    let number: f64 = text
-        .parse()
-        .map_err(|_| "write a number of drive writes, steady or eol".to_owned())?;
-    check_age(number).map_err(|failure| failure.message)?;
-    Ok(number)
+fn drive_writes(text: &str) -> Result<f64, Failure> {
+    let wrong = |_| Failure::usage("write a number of drive writes, steady or eol");
+    let number: f64 = text.parse().map_err(wrong)?;
+    check_age(number).map(|()| number)
 }
 
 /// Refuses a number of drive writes that no run comes to the end of.
@@ -97,12 +95,9 @@ fn drive_writes(text: &str) -> Result<f64, String> {
 /// # Errors
 /// The number is negative, not a number or above [`AGE_MAX`].
 pub fn check_age(age: f64) -> Result<(), Failure> {
-    match (0.0..=AGE_MAX).contains(&age) {
-        true => Ok(()),
-        false => Err(Failure::usage(format!(
-            "--age {age}: need 0 to {AGE_MAX} drive writes"
-        ))),
-    }
+    let wrong = || Failure::usage(format!("--age {age}: need 0 to {AGE_MAX} drive writes"));
+    let is_age = (0.0..=AGE_MAX).contains(&age);
+    is_age.then_some(()).ok_or_else(wrong)
 }
 
 /// A device that is aged.

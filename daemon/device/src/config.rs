@@ -17,7 +17,7 @@ use crate::transport::nbd::TlsOptions;
 use crate::volume::write_cache::CacheOptions;
 use clap::Args;
 use ftl_core::schemes::{self, Scheme};
-use ftl_core::{FtlError, Params, near_miss};
+use ftl_core::{Params, near_miss};
 use ftld_kit::failure::Failure;
 use ftld_kit::profile_file;
 use ftld_kit::size::{is_decimal, parse_size};
@@ -495,11 +495,6 @@ impl DeviceOptions {
         }
         Ok(params)
     }
-}
-
-/// Converts a scheme's rejection of these parameters into a usage error.
-pub fn usage(error: FtlError) -> Failure {
-    Failure::usage(error.to_string())
 }
 
 /// Returns the scheme with this name.

@@ -88,14 +88,12 @@ pub fn recorded_params(flash: &Flash) -> Params {
 /// # Errors
 /// The recording describes no flash.
 pub fn recorded_profile(flash: &Flash, recording: &str) -> Result<(Profile, bool), Failure> {
-    let failed = |why| {
-        Failure::failed(format!(
-            "{recording}: its head describes no flash device: {why}; record again"
-        ))
-    };
-    let profile = profile_file::from_toml(&flash.profile).map_err(|why| failed(why.to_string()))?;
+    let about = format!("{recording}: its head describes no flash device");
+    let failed =
+        |why: &dyn std::fmt::Display| Failure::failed(format!("{about}: {why}; record again"));
+    let profile = profile_file::from_toml(&flash.profile).map_err(|why| failed(&why))?;
     if profile.geometry.blocks == 0 {
-        return Err(failed("it has no number of blocks".into()));
+        return Err(failed(&"it has no number of blocks"));
     }
     Ok(match profile.name.strip_prefix(RECORDED) {
         Some(name) => (profile.named(name, profile.source), true),

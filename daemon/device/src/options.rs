@@ -1,6 +1,7 @@
 //! Options of a device as typed, not yet checked.
 
 use clap::Args;
+use ftld_kit::failure::Failure;
 use ftld_kit::path_json;
 use nand_model::SHARDS_MAX;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -138,17 +139,17 @@ pub struct DeviceOptions {
 ///
 /// # Errors
 /// The text is no percentage.
-pub fn percent(text: &str) -> Result<f64, String> {
+pub fn percent(text: &str) -> Result<f64, Failure> {
     let number = text.trim();
     let number = number.strip_suffix('%').unwrap_or(number).trim_end();
-    let wrong = |_| format!("{text:?} is not a percentage; write for example 7 or 12.5%");
-    number.parse().map_err(wrong)
+    let wrong = format!("{text:?} is not a percentage; write for example 7 or 12.5%");
+    number.parse().map_err(|_| Failure::usage(wrong))
 }
 
 /// Reads a number of shards.
-fn shards(text: &str) -> Result<u32, String> {
+fn shards(text: &str) -> Result<u32, Failure> {
     let number = text.parse().ok().filter(|n| (1..=SHARDS_MAX).contains(n));
-    number.ok_or_else(|| format!("a device has 1 to {SHARDS_MAX} shards"))
+    number.ok_or_else(|| Failure::usage(format!("a device has 1 to {SHARDS_MAX} shards")))
 }
 
 fn set_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {

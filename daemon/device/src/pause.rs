@@ -129,12 +129,9 @@ pub fn length(seconds: f64) -> Result<Duration, Failure> {
     let length = Duration::try_from_secs_f64(seconds)
         .ok()
         .filter(|length| !length.is_zero() && *length <= PAUSE_MAX);
-    length.ok_or_else(|| {
-        let most = PAUSE_MAX.as_secs();
-        Failure::usage(format!(
-            "a pause of {seconds} s: a pause lasts more than 0 and at most {most} s"
-        ))
-    })
+    let most = PAUSE_MAX.as_secs();
+    let text = format!("a pause of {seconds} s: a pause lasts more than 0 and at most {most} s");
+    length.ok_or_else(|| Failure::usage(text))
 }
 
 fn step(volume: &Volume, step: Step) -> Result<PauseAnswer, Failure> {

@@ -20,6 +20,20 @@ pub struct ProgressSample {
     pub paused: bool,
 }
 
+/// A part of the device that does not progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stall {
+    /// The background thread, which waits for the request lock.
+    #[error("nobody else had the request lock")]
+    Lock,
+    /// This many requests in the volume.
+    #[error("none of {0} requests was answered")]
+    Volume(u64),
+    /// This many requests in the kernel.
+    #[error("none of the kernel's {0} requests was answered")]
+    Kernel(u64),
+}
+
 /// Compares each sample with the previous one.
 #[derive(Debug, Default)]
 pub struct StallDetector {
@@ -35,11 +49,11 @@ impl StallDetector {
     /// Compares `now` with the sample before.
     ///
     /// # Errors
-    /// Nothing progressed: the text names the part.
-    pub fn look(&mut self, now: ProgressSample) -> Result<(), String> {
+    /// Nothing progressed.
+    pub fn look(&mut self, now: ProgressSample) -> Result<(), Stall> {
         let last = std::mem::replace(&mut self.last, now);
         if now.turns == last.turns {
-            return Err("nobody else had the request lock".into());
+            return Err(Stall::Lock);
         }
         if now.at_storage || last.at_storage || now.paused || last.paused {
             return Ok(());
@@ -48,16 +62,10 @@ impl StallDetector {
             last.in_flight > 0 && now.in_flight > 0 && now.answered == last.answered
         };
         if stuck(last.volume, now.volume) {
-            return Err(format!(
-                "none of {} requests was answered",
-                now.volume.in_flight
-            ));
+            return Err(Stall::Volume(now.volume.in_flight));
         }
         match (last.device, now.device) {
-            (Some(last), Some(now)) if stuck(last, now) => Err(format!(
-                "none of the kernel's {} requests was answered",
-                now.in_flight
-            )),
+            (Some(last), Some(now)) if stuck(last, now) => Err(Stall::Kernel(now.in_flight)),
             _ => Ok(()),
         }
     }
@@ -75,7 +83,7 @@ mod tests {
     }
 
     /// Takes two samples, with a turn of the background thread in between.
-    fn between(first: ProgressSample, second: ProgressSample) -> Result<(), String> {
+    fn between(first: ProgressSample, second: ProgressSample) -> Result<(), Stall> {
         StallDetector { last: first }.look(ProgressSample {
             turns: first.turns + 1,
             ..second
@@ -122,20 +130,14 @@ mod tests {
             volume: queue(1, 9),
             ..ProgressSample::default()
         };
-        assert!(
-            between(volume, volume)
-                .unwrap_err()
-                .contains("none of 1 requests")
-        );
+        let stall = between(volume, volume).unwrap_err().to_string();
+        assert_eq!(stall, "none of 1 requests was answered");
         let kernel = ProgressSample {
             device: Some(queue(2, 9)),
             ..ProgressSample::default()
         };
-        assert!(
-            between(kernel, kernel)
-                .unwrap_err()
-                .contains("kernel's 2 requests")
-        );
+        let stall = between(kernel, kernel).unwrap_err().to_string();
+        assert_eq!(stall, "none of the kernel's 2 requests was answered");
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Durations as a user writes them.
 
+use crate::failure::Failure;
+
 /// Parses a duration such as `500us`, `50ms`, `1.5m` or `90` (seconds) into seconds. The caller
 /// checks its limits; the result may be negative or infinite.
 ///
 /// # Errors
 /// The text is no number, or its unit is unknown.
-pub fn parse_seconds(text: &str) -> Result<f64, String> {
+pub fn parse_seconds(text: &str) -> Result<f64, Failure> {
+    let wrong = |text, what| format!("{text:?} is no {what}; write 500us, 50ms, 30s or 5m");
     let split = text
         .find(|c: char| c.is_ascii_alphabetic())
         .unwrap_or(text.len());
@@ -15,16 +18,12 @@ pub fn parse_seconds(text: &str) -> Result<f64, String> {
         "ms" => 1e-3,
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
-        unit => {
-            return Err(format!(
-                "{unit:?} is no unit of time; write 500us, 50ms, 30s or 5m"
-            ));
-        }
+        unit => return Err(Failure::usage(wrong(unit, "unit of time"))),
     };
     let number = number.trim().parse::<f64>().ok();
     number
         .map(|number| number * seconds)
-        .ok_or_else(|| format!("{text:?} is no duration; write 500us, 50ms, 30s or 5m"))
+        .ok_or_else(|| Failure::usage(wrong(text, "duration")))
 }
 
 #[cfg(test)]

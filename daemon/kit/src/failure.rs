@@ -70,20 +70,20 @@ pub struct Failure {
 
 impl Failure {
     /// Creates a failure with this exit code.
-    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+    pub fn new(exit: Exit, message: impl ToString) -> Self {
         Failure {
             exit,
-            message: message.into(),
+            message: message.to_string(),
         }
     }
 
     /// Creates a failure for wrong use of the command line or the configuration file.
-    pub fn usage(message: impl Into<String>) -> Self {
+    pub fn usage(message: impl ToString) -> Self {
         Failure::new(Exit::Usage, message)
     }
 
     /// Creates a failure without an exit code of its own.
-    pub fn failed(message: impl Into<String>) -> Self {
+    pub fn failed(message: impl ToString) -> Self {
         Failure::new(Exit::Failed, message)
     }
 

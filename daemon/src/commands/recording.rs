@@ -44,12 +44,11 @@ pub(super) fn inspect(path: &Path, wanted: &InspectOptions) -> Result<(), Failur
             path.display()
         )));
     }
-    let failed = |error: ftld_traces::TraceError| Failure::failed(error.to_string());
-    let mut reader = Reader::open(path, true).map_err(failed)?;
+    let mut reader = Reader::open(path, true).map_err(Failure::failed)?;
     let mut counts: BTreeMap<&str, Count> = BTreeMap::new();
     let mut ns = 0;
     for entry in reader.by_ref() {
-        let entry = entry.map_err(failed)?;
+        let entry = entry.map_err(Failure::failed)?;
         let count = counts.entry(name(&entry)).or_default();
         count.entries += 1;
         count.bytes += if entry.errno == 0 { entry.length } else { 0 };

@@ -457,9 +457,7 @@ fn load_tls(config: &Config, target: &Target) -> Result<Option<Tls>, Failure> {
             "every client that reaches {ip} may read and write the device; --tls-client-ca requires certificates"
         );
     }
-    Tls::load(options)
-        .map(Some)
-        .map_err(|error| Failure::usage(error.to_string()))
+    Tls::load(options).map(Some).map_err(Failure::usage)
 }
 
 /// Leaves the caller's working folder: it can be on any file system, even on this device's own. All

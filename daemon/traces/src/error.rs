@@ -1,5 +1,6 @@
-//! Errors of reading a trace.
+//! Errors of reading a trace, and of the values in it and in the options of a workload.
 
+use crate::fields::shown;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -55,5 +56,42 @@ impl TraceError {
             file: file.into(),
             what: what.into(),
         }
+    }
+}
+
+/// A value that is refused: its name or its text, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    /// A column without text.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// A number of a column, out of its range.
+    #[error("{0} {1} is {2}")]
+    Number(&'static str, String, &'static str),
+    /// A column of another form.
+    #[error("{0} {1:?} {2}")]
+    Column(&'static str, String, &'static str),
+    /// A text of another form; an example follows.
+    #[error("{0:?} is not {1}")]
+    Text(String, &'static str),
+    /// The value of an option.
+    #[error("{0}: {1}")]
+    Option(String, Box<ValueError>),
+    /// Values that do not fit each other, a limit or the format.
+    #[error("{0}")]
+    Misfit(String),
+}
+
+impl ValueError {
+    pub(crate) fn too_large(name: &'static str, text: &str) -> ValueError {
+        ValueError::Number(name, shown(text), "too large")
+    }
+
+    pub(crate) fn column(name: &'static str, text: &str, fault: &'static str) -> ValueError {
+        ValueError::Column(name, shown(text), fault)
+    }
+
+    pub(crate) fn of(self, option: &str) -> ValueError {
+        ValueError::Option(option.into(), Box::new(self))
     }
 }

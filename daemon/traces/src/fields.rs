@@ -1,6 +1,7 @@
 //! Parsers of columns and numbers, with errors that name them.
 
 use crate::convert::to_u32;
+use crate::error::ValueError;
 use crate::record::{ADDRESS_MAX, LENGTH_MAX, Op, Record};
 
 /// Bytes per sector, in all formats with sectors.
@@ -8,7 +9,7 @@ pub(crate) const SECTOR: u64 = 512;
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// Splits a line into exactly `N` columns at commas.
-pub(crate) fn columns<const N: usize>(line: &str) -> Result<[&str; N], String> {
+pub(crate) fn columns<const N: usize>(line: &str) -> Result<[&str; N], ValueError> {
     // Columns are short: a search of its own for each comma costs more than this loop.
     let mut begin = 0;
     let ends = line.bytes().enumerate();
@@ -21,13 +22,13 @@ pub(crate) fn columns<const N: usize>(line: &str) -> Result<[&str; N], String> {
 }
 
 /// Splits a line into exactly `N` columns at blanks.
-pub(crate) fn words<const N: usize>(line: &str) -> Result<[&str; N], String> {
+pub(crate) fn words<const N: usize>(line: &str) -> Result<[&str; N], ValueError> {
     exactly(line.split_ascii_whitespace())
 }
 
 fn exactly<'a, const N: usize>(
     parts: impl Iterator<Item = &'a str>,
-) -> Result<[&'a str; N], String> {
+) -> Result<[&'a str; N], ValueError> {
     let (mut columns, mut found) = ([""; N], 0);
     for part in parts {
         if let Some(column) = columns.get_mut(found) {
@@ -39,28 +40,27 @@ fn exactly<'a, const N: usize>(
         return Ok(columns);
     }
     let plural = if found == 1 { "" } else { "s" };
-    Err(format!("{found} column{plural}, not {N}"))
+    Err(ValueError::Misfit(format!(
+        "{found} column{plural}, not {N}"
+    )))
 }
 
 /// Parses a whole, nonnegative number.
-pub(crate) fn number(name: &str, text: &str) -> Result<u64, String> {
+pub(crate) fn number(name: &'static str, text: &str) -> Result<u64, ValueError> {
     text.parse()
-        .map_err(|_| wrong_number(name, text, "a whole number"))
+        .map_err(|_| wrong_number(name, text, "is not a whole number"))
 }
 
-fn wrong_number(name: &str, text: &str, wanted: &str) -> String {
+fn wrong_number(name: &'static str, text: &str, fault: &'static str) -> ValueError {
     let digits = text.trim_start_matches(['-', '+']);
-    let numeric = !digits.is_empty()
-        && digits
-            .bytes()
-            .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let are_all = |of: &[u8]| digits.bytes().all(|byte| of.contains(&byte));
     match text {
-        "" => format!("{name} is missing"),
-        _ if numeric && text.starts_with('-') => format!("{name} {} is negative", shown(text)),
-        _ if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            format!("{name} {} is too large", shown(text))
+        "" => ValueError::Missing(name),
+        _ if text.starts_with('-') && !digits.is_empty() && are_all(b"0123456789.") => {
+            ValueError::Number(name, shown(text), "negative")
         }
-        _ => format!("{name} {:?} is not {wanted}", shown(text)),
+        _ if are_all(b"0123456789") => ValueError::too_large(name, text),
+        _ => ValueError::column(name, text, fault),
     }
 }
 
@@ -75,15 +75,15 @@ pub(crate) fn shown(text: &str) -> String {
 }
 
 /// Converts a count of units of `unit_bytes` into bytes.
-pub(crate) fn bytes(name: &str, text: &str, unit_bytes: u64) -> Result<u64, String> {
+pub(crate) fn bytes(name: &'static str, text: &str, unit_bytes: u64) -> Result<u64, ValueError> {
     number(name, text)?
         .checked_mul(unit_bytes)
-        .ok_or_else(|| format!("{name} {} is too large", shown(text)))
+        .ok_or_else(|| ValueError::too_large(name, text))
 }
 
 /// Converts a decimal number of units of `unit_ns` into whole nanoseconds, rounded down.
-pub(crate) fn time(name: &str, text: &str, unit_ns: u64) -> Result<u64, String> {
-    let wrong = || wrong_number(name, text, "a decimal number");
+pub(crate) fn time(name: &'static str, text: &str, unit_ns: u64) -> Result<u64, ValueError> {
+    let wrong = || wrong_number(name, text, "is not a decimal number");
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || !digits(whole) || !digits(fraction) {
@@ -105,16 +105,16 @@ pub(crate) fn time(name: &str, text: &str, unit_ns: u64) -> Result<u64, String> 
     whole
         .zip(rest)
         .and_then(|(whole, rest)| whole.checked_add(rest))
-        .ok_or_else(|| format!("{name} {} is too large", shown(text)))
+        .ok_or_else(|| ValueError::too_large(name, text))
 }
 
 /// Parses decimal seconds.
-pub(crate) fn seconds(name: &str, text: &str) -> Result<u64, String> {
+pub(crate) fn seconds(name: &'static str, text: &str) -> Result<u64, ValueError> {
     time(name, text, NS_PER_S)
 }
 
 /// Parses `R`, `W`, `read`, `write`, or a trim.
-pub(crate) fn letter(text: &str) -> Result<Op, String> {
+pub(crate) fn letter(text: &str) -> Result<Op, ValueError> {
     const NAMES: [(&str, Op); 8] = [
         ("r", Op::Read),
         ("w", Op::Write),
@@ -130,18 +130,18 @@ pub(crate) fn letter(text: &str) -> Result<Op, String> {
         .find(|(name, _)| text.eq_ignore_ascii_case(name));
     found
         .map(|(_, op)| *op)
-        .ok_or_else(|| format!("operation {:?} is neither a read nor a write", shown(text)))
+        .ok_or_else(|| ValueError::column("operation", text, "is neither a read nor a write"))
 }
 
 /// Parses an operation encoded as one digit each for read and write.
-pub(crate) fn digit(text: &str, read: &str, write: &str) -> Result<Op, String> {
+pub(crate) fn digit(text: &str, read: &str, write: &str) -> Result<Op, ValueError> {
     match text {
         _ if text == read => Ok(Op::Read),
         _ if text == write => Ok(Op::Write),
-        _ => Err(format!(
+        _ => Err(ValueError::Misfit(format!(
             "operation {:?} is neither {read} (read) nor {write} (write)",
             shown(text)
-        )),
+        ))),
     }
 }
 
@@ -152,25 +152,24 @@ pub(crate) fn record(
     device: u64,
     offset_bytes: u64,
     length_bytes: u64,
-) -> Result<Record, String> {
-    if length_bytes == 0 {
-        return Err("length is 0".into());
-    }
-    if op != Op::Trim && length_bytes > LENGTH_MAX {
-        return Err(format!("length of {length_bytes} bytes is more than 1 GiB"));
-    }
-    match offset_bytes.checked_add(length_bytes) {
-        Some(end) if end <= ADDRESS_MAX => Ok(Record {
+) -> Result<Record, ValueError> {
+    let end = offset_bytes.checked_add(length_bytes);
+    let fault = if length_bytes == 0 {
+        "length is 0".into()
+    } else if op != Op::Trim && length_bytes > LENGTH_MAX {
+        format!("length of {length_bytes} bytes is more than 1 GiB")
+    } else if end.is_none_or(|end| end > ADDRESS_MAX) {
+        format!("{length_bytes} bytes at {offset_bytes} reach beyond 1 PiB")
+    } else {
+        return Ok(Record {
             time_ns,
             op,
             device,
             offset_bytes,
             length_bytes,
-        }),
-        _ => Err(format!(
-            "{length_bytes} bytes at {offset_bytes} reach beyond 1 PiB"
-        )),
-    }
+        });
+    };
+    Err(ValueError::Misfit(fault))
 }
 
 #[cfg(test)]
@@ -194,39 +193,58 @@ mod tests {
     #[test]
     fn numbers_say_what_is_wrong_with_them() {
         assert_eq!(
-            number("offset", "-4096").unwrap_err(),
+            number("offset", "-4096").unwrap_err().to_string(),
             "offset -4096 is negative"
         );
         assert_eq!(
-            number("offset", "99999999999999999999").unwrap_err(),
+            number("offset", "99999999999999999999")
+                .unwrap_err()
+                .to_string(),
             "offset 99999999999999999999 is too large"
         );
         assert_eq!(
-            number("offset", "0x10").unwrap_err(),
+            number("offset", "0x10").unwrap_err().to_string(),
             "offset \"0x10\" is not a whole number"
         );
-        assert_eq!(number("offset", "").unwrap_err(), "offset is missing");
         assert_eq!(
-            bytes("sector", "36028797018963968", 512).unwrap_err(),
+            number("offset", "").unwrap_err().to_string(),
+            "offset is missing"
+        );
+        assert_eq!(
+            bytes("sector", "36028797018963968", 512)
+                .unwrap_err()
+                .to_string(),
             "sector 36028797018963968 is too large"
         );
-        assert!(number("offset", &"x".repeat(5000)).unwrap_err().len() < 120);
+        assert!(
+            number("offset", &"x".repeat(5000))
+                .unwrap_err()
+                .to_string()
+                .len()
+                < 120
+        );
     }
 
     #[test]
     fn extents_end_somewhere() {
         assert!(record(0, Op::Write, 0, ADDRESS_MAX - 512, 512).is_ok());
         assert_eq!(
-            record(0, Op::Write, 0, ADDRESS_MAX - 511, 512).unwrap_err(),
+            record(0, Op::Write, 0, ADDRESS_MAX - 511, 512)
+                .unwrap_err()
+                .to_string(),
             format!("512 bytes at {} reach beyond 1 PiB", ADDRESS_MAX - 511)
         );
         assert!(record(0, Op::Write, 0, u64::MAX, 1).is_err());
         assert!(
             record(0, Op::Read, 0, 0, LENGTH_MAX + 1)
                 .unwrap_err()
+                .to_string()
                 .contains("more than 1 GiB")
         );
         assert!(record(0, Op::Trim, 0, 0, LENGTH_MAX + 1).is_ok());
-        assert_eq!(record(0, Op::Trim, 0, 0, 0).unwrap_err(), "length is 0");
+        assert_eq!(
+            record(0, Op::Trim, 0, 0, 0).unwrap_err().to_string(),
+            "length is 0"
+        );
     }
 }

@@ -21,7 +21,7 @@ mod trace;
 pub mod workload;
 
 pub use dialect::{BYTES, DIALECTS, SECTORS, TraceFormat, Units};
-pub use error::TraceError;
+pub use error::{TraceError, ValueError};
 pub use record::{ADDRESS_MAX, LENGTH_MAX, Op, Record, TIME_MAX};
 pub use trace::Trace;
 pub use workload::Workload;

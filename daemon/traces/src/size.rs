@@ -1,6 +1,7 @@
 //! Human-readable sizes.
 
 use crate::convert::{narrow, to_f64, to_u32};
+use crate::error::ValueError;
 
 const UNITS: [(&str, u64); 4] = [("k", 10), ("m", 20), ("g", 30), ("t", 40)];
 
@@ -9,8 +10,9 @@ const UNITS: [(&str, u64); 4] = [("k", 10), ("m", 20), ("g", 30), ("t", 40)];
 ///
 /// # Errors
 /// The text is not a size, or not a whole number of bytes.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is not a size; write for example 512MiB, 1GiB or 1.5TiB");
+pub fn parse_size(text: &str) -> Result<u64, ValueError> {
+    let form = "a size; write for example 512MiB, 1GiB or 1.5TiB";
+    let wrong = || ValueError::Text(text.into(), form);
     let text = text.trim();
     let split = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -25,7 +27,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits: u128 = format!("{whole}{fraction}").parse().map_err(|_| wrong())?;
     let bytes = digits.checked_mul(u128::from(unit)).ok_or_else(wrong)?;
     if !bytes.is_multiple_of(scale) {
-        return Err(format!("{text:?} is not a whole number of bytes"));
+        return Err(ValueError::Text(text.into(), "a whole number of bytes"));
     }
     u64::try_from(bytes / scale).map_err(|_| wrong())
 }

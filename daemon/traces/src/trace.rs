@@ -138,22 +138,17 @@ impl LineTrace {
                         ..record
                     }));
                 }
-                Err(mut what) => {
+                Err(error) => {
+                    let mut what = error.to_string();
                     if self.lines.is_open() {
                         what += CUT_OFF;
                     }
-                    let TraceFormat {
-                        name: dialect,
-                        line: expected,
-                        ..
-                    } = *self.dialect;
-                    let (file, line) = (self.lines.file().into(), self.lines.number());
                     return Err(TraceError::Line {
-                        file,
-                        line,
+                        file: self.lines.file().into(),
+                        line: self.lines.number(),
                         what,
-                        dialect,
-                        expected,
+                        dialect: self.dialect.name,
+                        expected: self.dialect.line,
                     });
                 }
             }

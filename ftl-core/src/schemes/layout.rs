@@ -142,14 +142,14 @@ impl Scheme {
 
 fn finish(profile: &Profile, blocks: u32, logical_pages: u32) -> Result<Layout, FtlError> {
     let profile = profile.with_blocks(blocks);
-    let spare = profile.geometry.oob_len();
+    let (spare, shape) = (profile.geometry.oob_len(), profile.geometry.validate());
     if spare < OOB_SLOT {
         return Err(FtlError::Config(format!(
             "profile {} has {spare} spare bytes per page: the record of a page takes {OOB_SLOT}",
             profile.name
         )));
     }
-    profile.geometry.validate().map_err(FtlError::Config)?;
+    shape.map_err(|error| FtlError::Config(error.to_string()))?;
     Ok(Layout {
         profile,
         logical_pages,

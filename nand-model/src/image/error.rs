@@ -1,5 +1,6 @@
 //! Errors of creating or opening an image: the file, the reason and the remedy, in one line each.
 
+use crate::invalid::Invalid;
 use std::path::PathBuf;
 
 /// An image that cannot be created or opened.
@@ -42,7 +43,7 @@ pub enum ImageError {
         /// The file.
         path: PathBuf,
         /// The contradiction.
-        reason: String,
+        reason: Invalid,
     },
     /// The file was cut off.
     #[error(
@@ -71,7 +72,7 @@ pub enum ImageError {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        reason: String,
+        reason: Invalid,
     },
     /// The host refused.
     #[error("{path}: cannot {action}: {source}", path = .path.display())]

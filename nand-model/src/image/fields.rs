@@ -4,6 +4,7 @@
 //! code of an older image keeps its meaning.
 
 use crate::convert::{index, to_u32};
+use crate::invalid::{Invalid, ensure};
 use crate::pairing::Pairing;
 use crate::profile::PageOrder;
 
@@ -31,42 +32,43 @@ impl Put {
 pub(super) struct Take<'a>(pub(super) &'a [u8]);
 
 impl<'a> Take<'a> {
-    pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], String> {
-        let (head, tail) = self.0.split_at_checked(count).ok_or_else(|| {
-            let left = self.0.len();
-            format!("{count} bytes where {left} are left")
-        })?;
+    pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Invalid> {
+        let left = self.0.len();
+        let (head, tail) = self
+            .0
+            .split_at_checked(count)
+            .ok_or_else(|| Invalid::Image(format!("{count} bytes where {left} are left")))?;
         self.0 = tail;
         Ok(head)
     }
-    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Invalid> {
         let bytes = self.bytes(N)?;
         Ok(bytes.try_into().expect("as many bytes as were taken"))
     }
-    pub(super) fn u32(&mut self) -> Result<u32, String> {
+    pub(super) fn u32(&mut self) -> Result<u32, Invalid> {
         self.array().map(u32::from_le_bytes)
     }
-    pub(super) fn u64(&mut self) -> Result<u64, String> {
+    pub(super) fn u64(&mut self) -> Result<u64, Invalid> {
         self.array().map(u64::from_le_bytes)
     }
     /// A number of bytes.
-    pub(super) fn length(&mut self) -> Result<usize, String> {
+    pub(super) fn length(&mut self) -> Result<usize, Invalid> {
         self.u32().map(index)
     }
-    pub(super) fn text(&mut self, bytes_max: usize) -> Result<String, String> {
+    pub(super) fn text(&mut self, bytes_max: usize) -> Result<String, Invalid> {
         let length = self.length()?;
-        if length > bytes_max {
-            return Err(format!("a text of {length} bytes"));
-        }
+        ensure(length <= bytes_max, Invalid::Image, || {
+            format!("a text of {length} bytes")
+        })?;
         let text = self.bytes(length)?.to_vec();
-        String::from_utf8(text).map_err(|_| "a text that is not UTF-8".into())
+        String::from_utf8(text).map_err(|_| Invalid::Image("a text that is not UTF-8".into()))
     }
     /// An error if something is left.
-    pub(super) fn end(&self) -> Result<(), String> {
-        match self.0.len() {
-            0 => Ok(()),
-            left => Err(format!("{left} bytes behind its last field")),
-        }
+    pub(super) fn end(&self) -> Result<(), Invalid> {
+        let left = self.0.len();
+        ensure(left == 0, Invalid::Image, || {
+            format!("{left} bytes behind its last field")
+        })
     }
 }
 
@@ -103,7 +105,7 @@ pub(super) fn pairing_code(pairing: Pairing) -> u32 {
 }
 
 /// The pairing of a code, for cells of `bits` bits; `back` is that of a table.
-pub(super) fn pairing_of(code: u32, bits: u8, back: &[u8]) -> Result<Pairing, String> {
+pub(super) fn pairing_of(code: u32, bits: u8, back: &[u8]) -> Result<Pairing, Invalid> {
     let [kind, span, low, high] = code.to_le_bytes();
     if u32::from(kind) == RANDOM_PAIRING && (1..=Pairing::SPAN_MAX).contains(&span) {
         return Ok(Pairing::Random {
@@ -118,7 +120,7 @@ pub(super) fn pairing_of(code: u32, bits: u8, back: &[u8]) -> Result<Pairing, St
         _ => PAIRINGS
             .get(index(code))
             .copied()
-            .ok_or_else(|| format!("pairing {code:#x} is unknown")),
+            .ok_or_else(|| Invalid::Image(format!("pairing {code:#x} is unknown"))),
     }
 }
 
@@ -130,9 +132,9 @@ pub(super) fn order_code(order: PageOrder) -> u32 {
     }
 }
 
-pub(super) fn order_of(code: u32) -> Result<PageOrder, String> {
+pub(super) fn order_of(code: u32) -> Result<PageOrder, Invalid> {
     [PageOrder::Any, PageOrder::Ascending, PageOrder::Consecutive]
         .into_iter()
         .find(|order| order_code(*order) == code)
-        .ok_or_else(|| format!("page order {code} is unknown"))
+        .ok_or_else(|| Invalid::Image(format!("page order {code} is unknown")))
 }

@@ -8,10 +8,11 @@ use super::info::{
     CacheSection, FORMAT_VERSION, ImageInfo, NAME_BYTES_MAX, PARAMS_BYTES_MAX, SHARDS_MAX,
     ShardSection, Striping,
 };
-use super::layout::{COPY_BYTES, Layout};
+use super::layout::{COPY_BYTES, Layout, too_large};
 use super::part;
 use super::sections::{self, Section};
 use crate::convert::to_u32;
+use crate::invalid::{Invalid, ensure};
 use crc32c::crc32c;
 
 const MAGIC: &[u8; 8] = b"FTLDIMG\0";
@@ -48,13 +49,13 @@ pub(crate) enum HeaderFault {
     NotAnImage,
     Version(u32),
     Damaged,
-    Contradiction(String),
+    Contradiction(Invalid),
     /// A section must be known and is not.
-    Unknown(String),
+    Unknown(Invalid),
 }
 
-impl From<String> for HeaderFault {
-    fn from(reason: String) -> Self {
+impl From<Invalid> for HeaderFault {
+    fn from(reason: Invalid) -> Self {
         HeaderFault::Contradiction(reason)
     }
 }
@@ -184,11 +185,11 @@ impl Header {
         let hour = take.u32()?;
         let length = take.length()?;
         take.u64()?;
-        if synced_seq > SEQ_MAX || generation > SEQ_MAX {
-            return Err(HeaderFault::Contradiction(
-                "a sequence number or generation that cannot have been reached".into(),
-            ));
-        }
+        ensure(
+            synced_seq.max(generation) <= SEQ_MAX,
+            Invalid::Image,
+            || "a sequence number or generation that cannot have been reached".into(),
+        )?;
         let mut sections = sections::decode(take.bytes(length)?)?;
         let device = needed_section(&mut sections, DEVICE)?;
         let named = take_section(&mut sections, part::NAMED)?;
@@ -206,26 +207,23 @@ impl Header {
             (found, _) => {
                 let both = if found.is_some() { "both" } else { "neither" };
                 let (named, own) = (part::NAMED, part::OWN);
-                return Err(HeaderFault::Contradiction(format!(
+                Err(Invalid::Image(format!(
                     "of the sections {named} and {own}, one describes the flash: there is {both}"
-                )));
+                )))?
             }
         };
         let mut take = Take(&device);
         let (size, spare_slots) = (take.u64()?, take.u32()?);
         take.end()?;
-        if size == 0 || !size.is_multiple_of(SECTOR_BYTES) {
-            return Err(HeaderFault::Contradiction(format!(
-                "a device of {size} bytes; sizes are positive multiples of {SECTOR_BYTES}"
-            )));
-        }
+        let is_size = size > 0 && size.is_multiple_of(SECTOR_BYTES);
+        ensure(is_size, Invalid::Image, || {
+            format!("a device of {size} bytes; sizes are positive multiples of {SECTOR_BYTES}")
+        })?;
         let layout = Layout::new(profile.geometry, profile.nop, spare_slots)?;
-        if spare_slots > profile.geometry.blocks / 8 + 65_536 {
-            return Err(HeaderFault::Contradiction(format!(
-                "{spare_slots} spare slots for {} blocks",
-                profile.geometry.blocks
-            )));
-        }
+        let blocks = profile.geometry.blocks;
+        ensure(spare_slots <= blocks / 8 + 65_536, Invalid::Image, || {
+            format!("{spare_slots} spare slots for {blocks} blocks")
+        })?;
         let mut take = Take(&scheme);
         let (scheme, params) = (take.text(NAME_BYTES_MAX)?, take.text(PARAMS_BYTES_MAX)?);
         take.end()?;
@@ -234,12 +232,10 @@ impl Header {
         let end = slots_end(&layout, shard)?;
         let cache_area = cache.map(|fields| cache_of(Take(&fields), end));
         let cache_area = cache_area.transpose()?;
-        if let (Some(shard), Some(_)) = (shard.filter(|shard| shard.index > 0), cache_area) {
-            let index = shard.index;
-            return Err(HeaderFault::Contradiction(format!(
-                "a write cache in part {index}; part 0 alone may have one"
-            )));
-        }
+        let index = shard.map_or(0, |shard| shard.index);
+        ensure(index == 0 || cache_area.is_none(), Invalid::Image, || {
+            format!("a write cache in part {index}; part 0 alone may have one")
+        })?;
         let [clean, sync_failed, undoing] =
             [CLEAN, SYNC_FAILED, UNDOING].map(|flag| flags & flag != 0);
         let info = ImageInfo {
@@ -281,7 +277,7 @@ fn take_section(sections: &mut Vec<Section>, id: u16) -> Result<Option<Vec<u8>>,
 /// Takes the fields of a section that every image has.
 fn needed_section(sections: &mut Vec<Section>, id: u16) -> Result<Vec<u8>, HeaderFault> {
     let found = take_section(sections, id)?;
-    Ok(found.ok_or_else(|| format!("there is no section {id}"))?)
+    Ok(found.ok_or_else(|| Invalid::Image(format!("there is no section {id}")))?)
 }
 
 fn cache(area: CacheSection) -> Section {
@@ -292,17 +288,16 @@ fn cache(area: CacheSection) -> Section {
 }
 
 /// The area begins where the slots of the last part end.
-fn cache_of(mut take: Take<'_>, slots_end: u64) -> Result<CacheSection, String> {
+fn cache_of(mut take: Take<'_>, slots_end: u64) -> Result<CacheSection, Invalid> {
     let (at, bytes) = (take.u64()?, take.u64()?);
     take.end()?;
     let end = at
         .checked_add(bytes)
         .filter(|end| i64::try_from(*end).is_ok());
-    if at != slots_end || bytes == 0 || end.is_none() {
-        return Err(format!(
-            "a write cache of {bytes} bytes at byte {at}; the slots end at byte {slots_end}"
-        ));
-    }
+    let fits = at == slots_end && bytes > 0 && end.is_some();
+    ensure(fits, Invalid::Image, || {
+        format!("a write cache of {bytes} bytes at byte {at}; the slots end at byte {slots_end}")
+    })?;
     Ok(CacheSection { at, bytes })
 }
 
@@ -314,19 +309,19 @@ fn shard(shard: ShardSection) -> Section {
     Section::needed(SHARDS, put)
 }
 
-fn shard_of(mut take: Take<'_>, page_bytes: u32) -> Result<ShardSection, String> {
+fn shard_of(mut take: Take<'_>, page_bytes: u32) -> Result<ShardSection, Invalid> {
     let (index, count, stripe_bytes) = (take.u32()?, take.u32()?, take.u64()?);
     take.end()?;
     let is_possible = (2..=SHARDS_MAX).contains(&count)
         && index < count
         && (1..1 << 48).contains(&stripe_bytes)
         && stripe_bytes.is_multiple_of(u64::from(page_bytes));
-    if !is_possible {
-        return Err(format!(
+    ensure(is_possible, Invalid::Image, || {
+        format!(
             "shard {index} of {count} with stripes of {stripe_bytes} bytes; at most {SHARDS_MAX} \
              shards, and whole pages of {page_bytes} bytes, are possible"
-        ));
-    }
+        )
+    })?;
     Ok(ShardSection {
         index,
         striping: Striping {
@@ -337,11 +332,11 @@ fn shard_of(mut take: Take<'_>, page_bytes: u32) -> Result<ShardSection, String>
 }
 
 /// Returns where the slots of the last part end.
-fn slots_end(layout: &Layout, shard: Option<ShardSection>) -> Result<u64, String> {
+fn slots_end(layout: &Layout, shard: Option<ShardSection>) -> Result<u64, Invalid> {
     let parts = shard.map_or(1, |shard| shard.striping.count);
     let end = layout.file_bytes.checked_mul(u64::from(parts));
     let end = end.filter(|end| i64::try_from(*end).is_ok());
-    end.ok_or_else(|| "more bytes than a file can have".into())
+    end.ok_or_else(too_large)
 }
 
 fn scheme(info: &ImageInfo) -> Section {

@@ -14,6 +14,7 @@ use super::record::{CORE_BYTES, HINT_HEAD_BYTES, TABLE_ENTRY_BYTES};
 use super::seal::{SEAL_SECTOR_BYTES, SealSector};
 use crate::convert::{index, to_u64, to_usize};
 use crate::geometry::Geometry;
+use crate::invalid::Invalid;
 
 /// Alignment of every area: the host's unit of hole punching and caching.
 pub(crate) const PAGE: u64 = 4096;
@@ -44,13 +45,13 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// Computes the layout, or the reason why there is none.
-    pub(crate) fn new(geometry: Geometry, nop: u8, spare_slots: u32) -> Result<Layout, String> {
+    pub(crate) fn new(geometry: Geometry, nop: u8, spare_slots: u32) -> Result<Layout, Invalid> {
         geometry.validate()?;
         let slots = geometry
             .blocks
             .checked_add(spare_slots)
             .filter(|_| spare_slots >= 2);
-        let slots = slots.ok_or_else(|| format!("{spare_slots} spare slots"))?;
+        let slots = slots.ok_or_else(|| Invalid::Image(format!("{spare_slots} spare slots")))?;
         let hints = nop > 1;
         let record_bytes = record_bytes(u64::from(geometry.oob_bytes), hints);
         let pages = u64::from(geometry.pages_per_block);
@@ -68,7 +69,7 @@ impl Layout {
             .and_then(|all| all.checked_add(slots_at));
         let file_bytes = file_bytes
             .filter(|&all| i64::try_from(all).is_ok())
-            .ok_or("more bytes than a file can have")?;
+            .ok_or_else(too_large)?;
         debug_assert!(
             [counts_at, seals_at, slots_at, meta_bytes, slot_bytes]
                 .iter()
@@ -182,6 +183,11 @@ impl Layout {
     }
 }
 
+/// The error of an image that no file can be.
+pub(super) fn too_large() -> Invalid {
+    Invalid::Image("more bytes than a file can have".into())
+}
+
 fn seal_sectors(slots: u32) -> usize {
     SealSector::of(slots.saturating_sub(1)) + 1
 }
@@ -255,12 +261,18 @@ mod tests {
         };
         let error = Layout::new(geometry, 1, u32::MAX - geometry.blocks).err();
         assert!(
-            error.as_deref().is_none_or(|error| error.contains("file")),
+            error
+                .as_ref()
+                .is_none_or(|error| error.to_string().contains("file")),
             "{error:?}"
         );
-        let none = Layout::new(PROFILES[0].with_blocks(8).geometry, 1, 1).unwrap_err();
+        let none = Layout::new(PROFILES[0].with_blocks(8).geometry, 1, 1)
+            .unwrap_err()
+            .to_string();
         assert!(none.contains("1 spare slots"), "{none}");
-        let many = Layout::new(PROFILES[0].with_blocks(8).geometry, 1, u32::MAX).unwrap_err();
+        let many = Layout::new(PROFILES[0].with_blocks(8).geometry, 1, u32::MAX)
+            .unwrap_err()
+            .to_string();
         assert!(many.contains("spare slots"), "{many}");
     }
 }

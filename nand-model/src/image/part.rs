@@ -7,9 +7,10 @@
 use super::fields::{Put, Take, order_code, order_of, pairing_code, pairing_of};
 use super::info::NAME_BYTES_MAX;
 use super::sections::Section;
-use crate::convert::{index, to_u8, to_u32};
+use crate::convert::{index, to_u32};
 use crate::decay::{Ecc, ErrorLaw, ErrorModel};
 use crate::geometry::Geometry;
+use crate::invalid::{Invalid, ensure};
 use crate::pairing::{Pairing, TABLE_PAGES_MAX};
 use crate::profile::{Capacity, Profile, SOURCE_BYTES_MAX, Suspend, Timing};
 use crate::timing::Nanos;
@@ -48,7 +49,7 @@ fn put_geometry(put: &mut Put, g: &Geometry, capacity: Capacity) {
     }
 }
 
-fn take_geometry(take: &mut Take<'_>) -> Result<(Geometry, Capacity), String> {
+fn take_geometry(take: &mut Take<'_>) -> Result<(Geometry, Capacity), Invalid> {
     let geometry = Geometry {
         channels: take.u32()?,
         ways: take.u32()?,
@@ -95,7 +96,7 @@ fn named(profile: &Profile) -> Section {
 }
 
 /// The profile that a section describes, over the one of its name.
-pub(super) fn named_of(mut take: Take<'_>) -> Result<Profile, String> {
+pub(super) fn named_of(mut take: Take<'_>) -> Result<Profile, Invalid> {
     let (geometry, capacity) = take_geometry(&mut take)?;
     let (order, nop, pairing) = (take.u32()?, take.u32()?, take.u32()?);
     let (endurance, factory_bad_permille, max_bad_permille) =
@@ -114,16 +115,15 @@ pub(super) fn named_of(mut take: Take<'_>) -> Result<Profile, String> {
     };
     let name = take.text(NAME_BYTES_MAX)?;
     take.end()?;
-    let known = Profile::find(&name).ok_or_else(|| format!("no profile {name:?} in this build"))?;
+    let known = Profile::find(&name)
+        .ok_or_else(|| Invalid::Image(format!("no profile {name:?} in this build")))?;
     let is_random = |pairing| matches!(pairing, Pairing::Random { .. });
     let own = pairing_of(pairing, 2, &[])?;
-    if (order, nop) != (order_code(known.order), u32::from(known.nop))
-        || !(own == known.pairing || is_random(own) && known.pairing.bits() == 2)
-    {
-        return Err(format!(
-            "its page order, NOP or pairing is not that of profile {name}"
-        ));
-    }
+    let is_known = (order, nop) == (order_code(known.order), u32::from(known.nop))
+        && (own == known.pairing || is_random(own) && known.pairing.bits() == 2);
+    ensure(is_known, Invalid::Image, || {
+        format!("its page order, NOP or pairing is not that of profile {name}")
+    })?;
     // Times, endurance and shape stay those the image was made with, the law is the profile's.
     let own = Profile {
         capacity,
@@ -216,7 +216,7 @@ fn own(profile: &Profile) -> Section {
 }
 
 /// The device that a section describes.
-pub(super) fn own_of(mut take: Take<'_>) -> Result<Profile, String> {
+pub(super) fn own_of(mut take: Take<'_>) -> Result<Profile, Invalid> {
     let (geometry, capacity) = take_geometry(&mut take)?;
     let dies_per_chip = take.u32()?;
     let order = order_of(take.u32()?)?;
@@ -230,8 +230,7 @@ pub(super) fn own_of(mut take: Take<'_>) -> Result<Profile, String> {
         bits: take.u32()?,
         retries: take.u32()?,
     };
-    let mut four =
-        || -> Result<[u64; 4], String> { Ok([take.u64()?, take.u64()?, take.u64()?, take.u64()?]) };
+    let mut four = || Ok::<_, Invalid>([take.u64()?, take.u64()?, take.u64()?, take.u64()?]);
     let (read_ns, program_ns) = (four()?, four()?);
     let timing = Timing {
         read_ns,
@@ -266,14 +265,14 @@ pub(super) fn own_of(mut take: Take<'_>) -> Result<Profile, String> {
         Some(at) => {
             let named = ErrorModel::NAMED.get(index(at));
             named
-                .ok_or_else(|| format!("model {model} of bit errors is unknown"))?
+                .ok_or_else(|| Invalid::Image(format!("model {model} of bit errors is unknown")))?
                 .1
         }
     };
     let pages = take.u32()?;
-    if pages > TABLE_PAGES_MAX {
-        return Err(format!("word lines of {pages} pages"));
-    }
+    ensure(pages <= TABLE_PAGES_MAX, Invalid::Image, || {
+        format!("word lines of {pages} pages")
+    })?;
     let halves = take.bytes(index(pages.div_ceil(2)))?;
     let mut back: Vec<u8> = halves.iter().flat_map(|two| [two & 15, two >> 4]).collect();
     back.truncate(index(pages));
@@ -297,20 +296,18 @@ pub(super) fn own_of(mut take: Take<'_>) -> Result<Profile, String> {
     };
     // Before its texts are kept for the life of the process.
     device.validate()?;
-    if device.bits() != bits {
-        return Err(format!(
+    ensure(device.bits() == bits, Invalid::Image, || {
+        format!(
             "{bits} bits per cell with pairing {}",
             device.pairing.name()
-        ));
-    }
+        )
+    })?;
     let device = device.named(&name, &source);
     device.validate()?;
     Ok(device)
 }
 
-fn byte(n: u32, what: &str) -> Result<u8, String> {
-    match n {
-        0..=255 => Ok(to_u8(n)),
-        _ => Err(format!("{n} {what}")),
-    }
+fn byte(n: u32, what: &str) -> Result<u8, Invalid> {
+    let fits = u8::try_from(n);
+    fits.map_err(|_| Invalid::Image(format!("{n} {what}")))
 }

@@ -5,6 +5,7 @@
 //! leaves its old or its new bytes, never a mixture.
 
 use crate::convert::to_u32;
+use crate::invalid::{Invalid, ensure};
 use crate::store::{Bad, BlockFacts, Health};
 use crc32c::{crc32c, crc32c_append};
 
@@ -244,16 +245,16 @@ impl SlotHeader {
     }
 
     /// Decodes a header; `Ok(None)` for a slot that was never used or whose space was released.
-    pub(crate) fn decode(slot: u32, bytes: &[u8]) -> Result<Option<SlotHeader>, String> {
+    pub(crate) fn decode(slot: u32, bytes: &[u8]) -> Result<Option<SlotHeader>, Invalid> {
         let bytes = &bytes[..SLOT_HEADER_BYTES];
         if is_zero(bytes) {
             return Ok(None);
         }
-        if u32_at(bytes, 0) != SLOT_MAGIC
-            || u32_at(bytes, 60) != crc32c_append(place(slot, 0), &bytes[..60])
-        {
-            return Err(format!("header of slot {slot} fails its check"));
-        }
+        let holds = u32_at(bytes, 0) == SLOT_MAGIC
+            && u32_at(bytes, 60) == crc32c_append(place(slot, 0), &bytes[..60]);
+        ensure(holds, Invalid::Image, || {
+            format!("header of slot {slot} fails its check")
+        })?;
         Ok(Some(SlotHeader {
             block: u32_at(bytes, 4),
             erase_seq: u64_at(bytes, 8),
@@ -299,15 +300,20 @@ impl TableEntry {
         out
     }
 
-    pub(crate) fn decode(block: usize, bytes: &[u8]) -> Result<TableEntry, String> {
-        if u32_at(bytes, 60) != crc32c_append(to_u32(block), &bytes[..60]) {
-            return Err(format!("table entry of block {block} fails its check"));
-        }
+    pub(crate) fn decode(block: usize, bytes: &[u8]) -> Result<TableEntry, Invalid> {
+        let holds = u32_at(bytes, 60) == crc32c_append(to_u32(block), &bytes[..60]);
+        ensure(holds, Invalid::Image, || {
+            format!("table entry of block {block} fails its check")
+        })?;
         let bad = match bytes[16] {
             0 => None,
             1 => Some(Bad::Factory),
             2 => Some(Bad::Grown),
-            other => return Err(format!("table entry of block {block} has bad = {other}")),
+            other => {
+                return Err(Invalid::Image(format!(
+                    "table entry of block {block} has bad = {other}"
+                )));
+            }
         };
         let slot = u32_at(bytes, 0);
         Ok(TableEntry {

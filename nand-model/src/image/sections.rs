@@ -6,6 +6,7 @@
 
 use super::fields::{Put, Take};
 use crate::convert::to_u32;
+use crate::invalid::{Invalid, ensure};
 
 /// Set in the flags of a section without which nobody may use the image.
 const NEEDED: u8 = 1;
@@ -35,11 +36,11 @@ impl Section {
     }
 
     /// The error of a build that has to know it and does not.
-    pub(super) fn unknown(&self) -> String {
+    pub(super) fn unknown(&self) -> Invalid {
         let Section { id, version, .. } = self;
-        format!(
+        Invalid::Image(format!(
             "section {id}, version {version}, is unknown here and must be known: use a newer ftld"
-        )
+        ))
     }
 }
 
@@ -56,7 +57,7 @@ pub(super) fn encode(sections: &[Section], to: &mut Put) {
 }
 
 /// Takes the sections apart; these bytes hold nothing else.
-pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Section>, String> {
+pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Section>, Invalid> {
     let mut take = Take(bytes);
     let mut sections: Vec<Section> = Vec::new();
     while !take.0.is_empty() {
@@ -65,9 +66,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Section>, String> {
         let length = take.length()?;
         let bytes = take.bytes(length)?.to_vec();
         take.bytes(length.next_multiple_of(ALIGN) - length)?;
-        if sections.iter().any(|section| section.id == id) {
-            return Err(format!("section {id} stands twice"));
-        }
+        let is_new = sections.iter().all(|section| section.id != id);
+        ensure(is_new, Invalid::Image, || {
+            format!("section {id} stands twice")
+        })?;
         sections.push(Section {
             id,
             version,

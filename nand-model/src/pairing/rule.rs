@@ -8,6 +8,7 @@
 
 use super::table;
 use crate::convert::{index, to_u8, to_u16, to_u32};
+use crate::invalid::{Invalid, ensure};
 use crate::rng::SplitMix;
 
 /// Most bits per cell of any part: the pages of a word line.
@@ -124,7 +125,7 @@ impl Pairing {
     /// # Errors
     ///
     /// The name is unknown, or its rule is not for as many bits.
-    pub fn parse(name: &str, bits: u8) -> Result<Pairing, String> {
+    pub fn parse(name: &str, bits: u8) -> Result<Pairing, Invalid> {
         let rule = match (name, bits) {
             ("adjacent", 3 | 4) => Pairing::AdjacentOf { bits },
             ("staggered", 2) => Pairing::Dist3,
@@ -134,18 +135,19 @@ impl Pairing {
                 None => Pairing::parse_random(name)?,
             },
         };
-        if rule.bits() != bits || matches!(rule, Pairing::Staggered { bits: 0 | 1 | 5.. }) {
-            let of = match rule.name() {
-                "none" => "is for 1 bit per cell",
-                "adjacent" | "staggered" => "is for 2 to 4 bits per cell",
-                _ => "is for 2 bits per cell",
-            };
-            return Err(format!("pairing {name:?} {of}, not {bits}"));
-        }
+        let fits = !matches!(rule, Pairing::Staggered { bits: 0 | 1 | 5.. }) && rule.bits() == bits;
+        let of = match rule.name() {
+            "none" => "is for 1 bit per cell",
+            "adjacent" | "staggered" => "is for 2 to 4 bits per cell",
+            _ => "is for 2 bits per cell",
+        };
+        ensure(fits, Invalid::Pairing, || {
+            format!("pairing {name:?} {of}, not {bits}")
+        })?;
         Ok(rule)
     }
 
-    fn parse_random(name: &str) -> Result<Pairing, String> {
+    fn parse_random(name: &str) -> Result<Pairing, Invalid> {
         let number = |text: &str| text.parse::<u16>().ok();
         let given = name
             .strip_prefix("random:")
@@ -158,7 +160,7 @@ impl Pairing {
                     span: to_u8(u32::from(span)),
                 })
             }
-            _ => Err(format!("no pairing {name:?}")),
+            _ => Err(Invalid::Pairing(format!("no pairing {name:?}"))),
         }
     }
 
@@ -167,20 +169,21 @@ impl Pairing {
     /// # Errors
     ///
     /// One human-readable line.
-    pub(crate) fn check(self, pages: u32) -> Result<(), String> {
+    pub(crate) fn check(self, pages: u32) -> Result<(), Invalid> {
         let rule = self.name();
         match self {
             Pairing::Table { bits, back } => table::check(bits, back, pages),
-            Pairing::Random { span, .. } if !(1..=Pairing::SPAN_MAX).contains(&span) => {
-                Err(format!(
-                    "pairing {rule}: span {span}, need 1 to {}",
-                    Pairing::SPAN_MAX
-                ))
+            Pairing::Random { span, .. } => {
+                let most = Pairing::SPAN_MAX;
+                ensure((1..=most).contains(&span), Invalid::Pairing, || {
+                    format!("pairing {rule}: span {span}, need 1 to {most}")
+                })
             }
-            Pairing::AdjacentOf { bits } | Pairing::Staggered { bits }
-                if !(3..=BITS_MAX).contains(&usize::from(bits)) =>
-            {
-                Err(format!("pairing {rule}: {bits} bits per cell, need 2 to 4"))
+            Pairing::AdjacentOf { bits } | Pairing::Staggered { bits } => {
+                let fits = (3..=BITS_MAX).contains(&usize::from(bits));
+                ensure(fits, Invalid::Pairing, || {
+                    format!("pairing {rule}: {bits} bits per cell, need 2 to 4")
+                })
             }
             _ => Ok(()),
         }

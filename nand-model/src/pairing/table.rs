@@ -3,6 +3,7 @@
 use super::rule::{BITS_MAX, Pairing};
 use crate::convert::{index, to_u8, to_u16, to_u32};
 use crate::intern;
+use crate::invalid::{Invalid, ensure};
 
 /// Most pages of a block whose word lines are given one by one: an image stores half a byte for
 /// each in its header.
@@ -17,34 +18,32 @@ impl Pairing {
     ///
     /// One human-readable line: a page is missing, twice there or out of order, or too far from its
     /// partners.
-    pub fn from_word_lines(bits: u8, lines: &[Vec<u32>]) -> Result<Pairing, String> {
+    pub fn from_word_lines(bits: u8, lines: &[Vec<u32>]) -> Result<Pairing, Invalid> {
         let pages = lines.iter().map(Vec::len).sum::<usize>();
-        if pages > index(TABLE_PAGES_MAX) {
-            return Err(format!(
+        ensure(pages <= index(TABLE_PAGES_MAX), Invalid::Pairing, || {
+            format!(
                 "word lines of {pages} pages, an image keeps up to {TABLE_PAGES_MAX}; use a pairing by name"
-            ));
-        }
+            )
+        })?;
         let pages = to_u32(pages);
         let mut back = vec![None; index(pages)];
         for line in lines {
             let mut earlier = None;
             for page in line.iter().copied() {
                 let entry = back.get_mut(index(page)).ok_or_else(|| {
-                    format!("word line {line:?}: page {page}, the lines have {pages} pages in all")
+                    Invalid::Pairing(format!(
+                        "word line {line:?}: page {page}, the lines have {pages} pages in all"
+                    ))
                 })?;
-                if entry.is_some() {
-                    return Err(format!("page {page} is on two word lines"));
-                }
-                let distance = match earlier {
-                    None => 0,
-                    Some(earlier) if earlier < page => page - earlier,
-                    Some(_) => {
-                        return Err(format!("word line {line:?}: its pages do not ascend"));
-                    }
-                };
-                if distance > u32::from(Pairing::SPAN_MAX) {
-                    return Err(too_far(line));
-                }
+                ensure(entry.is_none(), Invalid::Pairing, || {
+                    format!("page {page} is on two word lines")
+                })?;
+                let ascends = earlier.is_none_or(|earlier| earlier < page);
+                ensure(ascends, Invalid::Pairing, || {
+                    format!("word line {line:?}: its pages do not ascend")
+                })?;
+                let distance = page - earlier.unwrap_or(page);
+                check_distance(distance, line)?;
                 *entry = Some(to_u8(distance));
                 earlier = Some(page);
             }
@@ -58,52 +57,47 @@ impl Pairing {
     /// # Errors
     ///
     /// As [`Pairing::from_word_lines`].
-    pub(crate) fn from_back(bits: u8, back: &[u8]) -> Result<Pairing, String> {
+    pub(crate) fn from_back(bits: u8, back: &[u8]) -> Result<Pairing, Invalid> {
         check(bits, back, to_u32(back.len()))?;
         let back = intern::bytes(back);
         Ok(Pairing::Table { bits, back })
     }
 }
 
-fn too_far(line: &[u32]) -> String {
-    format!(
-        "word line {line:?}: its pages lie more than {} pages apart",
-        Pairing::SPAN_MAX
-    )
+fn check_distance(pages: u32, line: &[u32]) -> Result<(), Invalid> {
+    let most = Pairing::SPAN_MAX;
+    ensure(pages <= u32::from(most), Invalid::Pairing, || {
+        format!("word line {line:?}: its pages lie more than {most} pages apart")
+    })
 }
 
 /// See [`Pairing::check`].
-pub(super) fn check(bits: u8, back: &[u8], pages: u32) -> Result<(), String> {
+pub(super) fn check(bits: u8, back: &[u8], pages: u32) -> Result<(), Invalid> {
     let bits = usize::from(bits);
-    if !(1..=BITS_MAX).contains(&bits) {
-        return Err(format!("{bits} bits per cell, need 1 to {BITS_MAX}"));
-    }
-    if pages > TABLE_PAGES_MAX || back.len() != index(pages) {
-        return Err(format!(
-            "word lines of {} pages, a block has {pages}; an image keeps up to {TABLE_PAGES_MAX}",
-            back.len()
-        ));
-    }
+    ensure((1..=BITS_MAX).contains(&bits), Invalid::Pairing, || {
+        format!("{bits} bits per cell, need 1 to {BITS_MAX}")
+    })?;
+    let given = back.len();
+    let fits = pages <= TABLE_PAGES_MAX && given == index(pages);
+    ensure(fits, Invalid::Pairing, || {
+        format!(
+            "word lines of {given} pages, a block has {pages}; an image keeps up to {TABLE_PAGES_MAX}"
+        )
+    })?;
     let lines = lines_of(back)?;
     for line in &lines {
-        let whole = line.len() <= bits || line.len().is_multiple_of(bits);
-        if !whole {
-            return Err(format!(
-                "word line {line:?}: {} pages, need up to {bits} or a multiple of it",
-                line.len()
-            ));
-        }
-        let (first, last) = (line[0], line[line.len() - 1]);
-        if last - first > u32::from(Pairing::SPAN_MAX) {
-            return Err(too_far(line));
-        }
+        let pages = line.len();
+        ensure(
+            pages <= bits || pages.is_multiple_of(bits),
+            Invalid::Pairing,
+            || format!("word line {line:?}: {pages} pages, need up to {bits} or a multiple of it"),
+        )?;
+        check_distance(line[pages - 1] - line[0], line)?;
     }
-    if lines.iter().all(|line| line.len() == 1) && bits > 1 {
-        return Err(format!(
-            "no word line has the pages of {bits} bits per cell"
-        ));
-    }
-    Ok(())
+    let shared = bits == 1 || lines.iter().any(|line| line.len() > 1);
+    ensure(shared, Invalid::Pairing, || {
+        format!("no word line has the pages of {bits} bits per cell")
+    })
 }
 
 /// The word lines of a table that was checked.
@@ -114,7 +108,7 @@ pub(super) fn word_lines(back: &[u8]) -> Vec<Vec<u16>> {
 }
 
 /// Follows each page to the earlier one of its word line.
-fn lines_of(back: &[u8]) -> Result<Vec<Vec<u32>>, String> {
+fn lines_of(back: &[u8]) -> Result<Vec<Vec<u32>>, Invalid> {
     let mut lines: Vec<Vec<u32>> = Vec::new();
     let mut line_of = Vec::with_capacity(back.len());
     for (page, distance) in (0u32..).zip(back) {
@@ -123,16 +117,14 @@ fn lines_of(back: &[u8]) -> Result<Vec<Vec<u32>>, String> {
             lines.push(vec![page]);
             continue;
         }
-        let earlier = page
-            .checked_sub(u32::from(*distance))
-            .ok_or_else(|| format!("page {page} has a partner before the block"))?;
+        let earlier = page.checked_sub(u32::from(*distance)).ok_or_else(|| {
+            Invalid::Pairing(format!("page {page} has a partner before the block"))
+        })?;
         let line = line_of[index(earlier)];
         let members: &mut Vec<u32> = &mut lines[line];
-        if members.last() != Some(&earlier) {
-            return Err(format!(
-                "page {earlier} has two next pages on its word line"
-            ));
-        }
+        ensure(members.last() == Some(&earlier), Invalid::Pairing, || {
+            format!("page {earlier} has two next pages on its word line")
+        })?;
         members.push(page);
         line_of.push(line);
     }
@@ -189,7 +181,9 @@ mod tests {
     fn word_lines_that_are_no_bijection_are_refused_with_the_reason() {
         let refused = |bits: u8, lines: &[&[u32]], part: &str| {
             let lines: Vec<Vec<u32>> = lines.iter().map(|line| line.to_vec()).collect();
-            let reason = Pairing::from_word_lines(bits, &lines).unwrap_err();
+            let reason = Pairing::from_word_lines(bits, &lines)
+                .unwrap_err()
+                .to_string();
             assert!(reason.contains(part), "{reason}, not {part}");
         };
         refused(2, &[&[0, 2], &[1, 2]], "page 2 is on two word lines");
@@ -201,7 +195,7 @@ mod tests {
         let far: Vec<Vec<u32>> = std::iter::once(vec![0, 17])
             .chain((1..17).map(|page| vec![page]))
             .collect();
-        let reason = Pairing::from_word_lines(2, &far).unwrap_err();
+        let reason = Pairing::from_word_lines(2, &far).unwrap_err().to_string();
         assert!(reason.contains("more than 15 pages apart"), "{reason}");
         // As an image may have them.
         assert!(check(2, &[1, 0], 2).is_err());

@@ -1,7 +1,9 @@
 //! The laws that every device obeys, whether it is built in, from a file or from an image.
 
 use super::device::{Capacity, PageOrder, Profile, Suspend, Timing};
+use crate::decay::Ecc;
 use crate::image::NAME_BYTES_MAX;
+use crate::invalid::{Invalid, ensure};
 use crate::pairing::{PairTable, Pairing};
 use std::time::Duration;
 
@@ -21,79 +23,69 @@ impl Profile {
     /// # Errors
     ///
     /// One human-readable line: the figure and why it is impossible.
-    pub fn validate(&self) -> Result<(), String> {
+    pub fn validate(&self) -> Result<(), Invalid> {
         self.check_texts()?;
         let blocks = self.geometry.blocks.max(1);
         self.with_blocks(blocks).geometry.validate()?;
-        if self.dies_per_chip == 0 || !self.geometry.ways.is_multiple_of(self.dies_per_chip) {
-            return Err(format!(
-                "geometry: {} dies per chip do not divide the {} dies of a channel",
-                self.dies_per_chip, self.geometry.ways
-            ));
-        }
-        if self.capacity == Capacity::Blocks(0) {
-            return Err("geometry: blocks is 0".into());
-        }
+        let (dies, ways) = (self.dies_per_chip, self.geometry.ways);
+        ensure(
+            dies > 0 && ways.is_multiple_of(dies),
+            Invalid::Geometry,
+            || format!("{dies} dies per chip do not divide the {ways} dies of a channel"),
+        )?;
+        let some = self.capacity != Capacity::Blocks(0);
+        ensure(some, Invalid::Geometry, || "blocks is 0".into())?;
         self.check_cells()?;
         self.check_figures()?;
         self.error_model.validate()
     }
 
-    fn check_texts(&self) -> Result<(), String> {
+    fn check_texts(&self) -> Result<(), Invalid> {
+        let Profile { name, source, .. } = self;
         let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        if !(1..=NAME_BYTES_MAX).contains(&self.name.len()) || !self.name.chars().all(allowed) {
-            return Err(format!(
-                "name {:?}: need 1 to {NAME_BYTES_MAX} letters, digits, '.', '_' or '-'",
-                self.name
-            ));
-        }
-        if self.source.len() > SOURCE_BYTES_MAX || self.source.chars().any(char::is_control) {
-            return Err(format!(
-                "source: need one line of up to {SOURCE_BYTES_MAX} bytes"
-            ));
-        }
-        Ok(())
+        let is_name = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(allowed);
+        ensure(is_name, Invalid::Profile, || {
+            format!("name {name:?}: need 1 to {NAME_BYTES_MAX} letters, digits, '.', '_' or '-'")
+        })?;
+        let is_line = source.len() <= SOURCE_BYTES_MAX && !source.chars().any(char::is_control);
+        ensure(is_line, Invalid::Profile, || {
+            format!("source: need one line of up to {SOURCE_BYTES_MAX} bytes")
+        })
     }
 
     /// What the NAND rules of this device presuppose.
-    fn check_cells(&self) -> Result<(), String> {
-        let pages = self.geometry.pages_per_block;
-        if !(1..=NOP_MAX).contains(&self.nop) {
-            return Err(format!(
-                "a page is programmed {} times between erases, need 1 to {NOP_MAX}",
-                self.nop
-            ));
-        }
+    fn check_cells(&self) -> Result<(), Invalid> {
+        let (pages, nop) = (self.geometry.pages_per_block, self.nop);
+        ensure((1..=NOP_MAX).contains(&nop), Invalid::Profile, || {
+            format!("a page is programmed {nop} times between erases, need 1 to {NOP_MAX}")
+        })?;
         self.pairing.check(pages)?;
         if self.pairing == Pairing::None {
             return Ok(());
         }
-        if self.nop != 1 {
-            return Err(format!(
-                "pages that share a word line are programmed once between erases, not {} times",
-                self.nop
-            ));
-        }
-        if self.order != PageOrder::Consecutive {
-            return Err(
-                "pages that share a word line are programmed in page order: need consecutive"
-                    .into(),
-            );
-        }
+        ensure(nop == 1, Invalid::Profile, || {
+            format!(
+                "pages that share a word line are programmed once between erases, not {nop} times"
+            )
+        })?;
+        ensure(
+            self.order == PageOrder::Consecutive,
+            Invalid::Profile,
+            || "pages that share a word line are programmed in page order: need consecutive".into(),
+        )?;
         let span = PairTable::new(self.pairing, pages).span();
-        if pages < 2 * span {
-            return Err(format!(
+        ensure(pages >= 2 * span, Invalid::Profile, || {
+            format!(
                 "pairing {}: pages of a word line lie up to {span} apart, so a block needs {} pages, \
                  not {pages}",
                 self.pairing.name(),
                 2 * span
-            ));
-        }
-        Ok(())
+            )
+        })
     }
 
     /// Figures that no part has; also, emulated time cannot overflow.
-    fn check_figures(&self) -> Result<(), String> {
+    fn check_figures(&self) -> Result<(), Invalid> {
         let Timing {
             read_ns,
             partial_read_ns,
@@ -113,43 +105,43 @@ impl Profile {
             suspend.resume_ns,
         ];
         let mut times = read_ns.into_iter().chain(program_ns).chain(others);
-        if times.any(|ns| ns > HOUR_NS) {
-            return Err("an operation of more than an hour".into());
-        }
+        ensure(times.all(|ns| ns <= HOUR_NS), Invalid::Profile, || {
+            "an operation of more than an hour".into()
+        })?;
         self.check_suspend()?;
-        if self.factory_bad_permille > 500 || self.max_bad_permille > 1000 {
-            return Err("more bad blocks than blocks".into());
-        }
-        if self.factory_bad_permille > self.max_bad_permille {
-            return Err(format!(
-                "{} of 1000 blocks bad from the factory, {} at most in the device's life",
-                self.factory_bad_permille, self.max_bad_permille
-            ));
-        }
-        if self.endurance == 0 {
-            return Err("an endurance of 0 cycles".into());
-        }
-        let (codeword, ecc) = (self.ecc.codeword_bytes, self.ecc);
-        if !(1..=CODEWORD_BYTES_MAX).contains(&codeword) || ecc.bits >= 8 * codeword {
-            return Err(format!(
-                "ECC that corrects {} bits of {codeword} bytes, need a codeword of 1 to \
-                 {CODEWORD_BYTES_MAX} bytes",
-                ecc.bits
-            ));
-        }
-        if ecc.retries > RETRIES_MAX {
-            return Err(format!(
-                "{} read retries, need up to {RETRIES_MAX}",
-                ecc.retries
-            ));
-        }
-        Ok(())
+        let (factory, most) = (self.factory_bad_permille, self.max_bad_permille);
+        ensure(factory <= 500 && most <= 1000, Invalid::Profile, || {
+            "more bad blocks than blocks".into()
+        })?;
+        ensure(factory <= most, Invalid::Profile, || {
+            format!(
+                "{factory} of 1000 blocks bad from the factory, {most} at most in the device's life"
+            )
+        })?;
+        ensure(self.endurance > 0, Invalid::Profile, || {
+            "an endurance of 0 cycles".into()
+        })?;
+        let Ecc {
+            codeword_bytes: codeword,
+            bits,
+            retries,
+        } = self.ecc;
+        let fits = (1..=CODEWORD_BYTES_MAX).contains(&codeword) && bits < 8 * codeword;
+        ensure(fits, Invalid::Profile, || {
+            format!(
+                "ECC that corrects {bits} bits of {codeword} bytes, need a codeword of 1 to \
+                 {CODEWORD_BYTES_MAX} bytes"
+            )
+        })?;
+        ensure(retries <= RETRIES_MAX, Invalid::Profile, || {
+            format!("{retries} read retries, need up to {RETRIES_MAX}")
+        })
     }
 }
 
 impl Profile {
     /// Checks that a suspension is shorter than the operation that it suspends.
-    fn check_suspend(&self) -> Result<(), String> {
+    fn check_suspend(&self) -> Result<(), Invalid> {
         let Suspend {
             erase_ns,
             program_ns,
@@ -160,27 +152,18 @@ impl Profile {
             ("program", program_ns, self.timing.program_ns_max()),
         ] {
             if let Some(ns) = suspend_ns.filter(|ns| *ns >= whole_ns) {
-                return Err(format!(
+                return Err(Invalid::Profile(format!(
                     "suspend_{name} of {:?}, a whole {name} takes {:?}: need less, or no \
                      suspend_{name}",
                     Duration::from_nanos(ns),
                     Duration::from_nanos(whole_ns)
-                ));
+                )));
             }
         }
-        if resume_ns > 0
-            && self.timing.suspend
-                == (Suspend {
-                    resume_ns,
-                    ..Suspend::NONE
-                })
-        {
-            return Err(
-                "resume is the time after a suspension: need suspend_erase or suspend_program"
-                    .into(),
-            );
-        }
-        Ok(())
+        let alone = erase_ns.is_none() && program_ns.is_none();
+        ensure(resume_ns == 0 || !alone, Invalid::Profile, || {
+            "resume is the time after a suspension: need suspend_erase or suspend_program".into()
+        })
     }
 }
 
@@ -193,7 +176,7 @@ mod tests {
         let refused = |change: fn(&mut Profile), part: &str| {
             let mut odd = *Profile::default_profile();
             change(&mut odd);
-            let reason = odd.validate().unwrap_err();
+            let reason = odd.validate().unwrap_err().to_string();
             assert!(reason.contains(part), "{reason}, not {part}");
         };
         refused(|p| p.name = "", "name \"\"");
@@ -234,7 +217,9 @@ mod tests {
         let of_mlc = |suspend| {
             let mut part = *Profile::default_profile();
             part.timing.suspend = suspend;
-            part.validate().err().unwrap_or_default()
+            part.validate()
+                .err()
+                .map_or(String::new(), |error| error.to_string())
         };
         assert_eq!(of_mlc(suspend(Some(0), Some(1_299_999), 5)), "");
         for (suspend, part) in [

@@ -3,7 +3,7 @@
 //! Invariants: a value that nobody specified has its default here, for live and for simulated
 //! devices alike.
 
-use super::{find_scheme, usage};
+use super::find_scheme;
 use crate::volume::striping;
 use ftl_core::Params;
 use ftl_core::schemes::{Layout, SCHEMES, Scheme};
@@ -90,7 +90,7 @@ impl ImageRequirements {
             }
             Some(raw) => scheme.layout_on(&profile, wanted, raw, &self.params),
         }
-        .map_err(usage)?;
+        .map_err(Failure::usage)?;
         let logical_pages = u64::from(layout.logical_pages);
         assert!(
             logical_pages < layout.profile.geometry.pages(),

@@ -193,16 +193,13 @@ impl RequestFault {
 
 /// Parses a duration such as `50ms` into seconds. Delays are short, so a number without a unit
 /// could mean milliseconds: it is refused.
-fn seconds(text: &str) -> Result<f64, String> {
+fn seconds(text: &str) -> Result<f64, Failure> {
     if text.ends_with(|last: char| last.is_ascii_digit()) {
-        return Err(format!(
-            "{text:?} has no unit; write 500us, 50ms, 10s or 5m"
-        ));
+        let text = format!("{text:?} has no unit; write 500us, 50ms, 10s or 5m");
+        return Err(Failure::usage(text));
     }
     let seconds = parse_seconds(text)?;
-    time(seconds)
-        .map(|_| seconds)
-        .map_err(|failure| failure.message)
+    time(seconds).map(|_| seconds)
 }
 
 /// Checks a time in seconds.

@@ -6,7 +6,7 @@ use super::label::params_text;
 use super::unfinished::{Unfinished, folder_of, name_image, sync_folder};
 use super::{Label, age, close_stores, factory_seed, image_failure, refuse_order};
 use crate::aging::{Conditioned, ImageAge};
-use crate::config::{Config, NewDevice, usage};
+use crate::config::{Config, NewDevice};
 use crate::flash_device::FlashDevice;
 use ftl_core::schemes::{Layout, Scheme};
 use ftl_core::{FtlConfig, FtlError, RamReport, add_ram};
@@ -171,7 +171,7 @@ fn format(
     label: &Label,
 ) -> Result<(u32, RamReport), Failure> {
     let failed = |error: FtlError| match error {
-        FtlError::Config(_) => usage(error),
+        FtlError::Config(_) => Failure::usage(error),
         error => Failure::failed(format!("{}: formatting: {error}", image.display())),
     };
     let device = FlashDevice {

@@ -40,28 +40,47 @@ pub struct NbdUri {
 
 /// What is wrong with an NBD URI, and how to write it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{uri}: {reason}")]
+#[error("{uri}: {fault}")]
 pub struct UriError {
     uri: String,
-    reason: String,
+    fault: Fault,
+}
+
+const UNIX: &str = "nbd+unix:///[EXPORT]?socket=PATH";
+const WAYS: &str = "write nbd://HOST:PORT[/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH";
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum Fault {
+    #[error("not an NBD address; {WAYS}")]
+    NotAnAddress,
+    #[error("unknown scheme '{0}'; {WAYS}")]
+    Scheme(String),
+    #[error("a unix socket has no host; write {UNIX}")]
+    HostOfSocket,
+    #[error("the {0} is missing; write {1}")]
+    Missing(&'static str, &'static str),
+    #[error(
+        "the path of the socket has {0} bytes, the system allows {SOCKET_PATH_MAX}; choose a shorter one"
+    )]
+    LongPath(usize),
+    /// A part of the address, and what is wrong with it.
+    #[error("'{0}' {1}")]
+    Part(String, &'static str),
 }
 
 impl FromStr for NbdUri {
     type Err = UriError;
 
     fn from_str(uri: &str) -> Result<Self, UriError> {
-        parse(uri).map_err(|reason| UriError {
+        parse(uri).map_err(|fault| UriError {
             uri: uri.to_owned(),
-            reason,
+            fault,
         })
     }
 }
 
-fn parse(uri: &str) -> Result<NbdUri, String> {
-    const WAYS: &str = "write nbd://HOST:PORT[/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH";
-    let (scheme, rest) = uri
-        .split_once("://")
-        .ok_or_else(|| format!("not an NBD address; {WAYS}"))?;
+fn parse(uri: &str) -> Result<NbdUri, Fault> {
+    let (scheme, rest) = uri.split_once("://").ok_or(Fault::NotAnAddress)?;
     let (rest, query) = rest
         .split_once('?')
         .map_or((rest, None), |(rest, query)| (rest, Some(query)));
@@ -75,15 +94,13 @@ fn parse(uri: &str) -> Result<NbdUri, String> {
     let endpoint = match (scheme, query) {
         ("nbd+unix", query) => {
             if !authority.is_empty() {
-                return Err(
-                    "a unix socket has no host; write nbd+unix:///[EXPORT]?socket=PATH".into(),
-                );
+                return Err(Fault::HostOfSocket);
             }
             Endpoint::Unix(parse_socket(query.unwrap_or_default())?)
         }
         ("nbd", None) => Endpoint::Tcp(parse_host(authority)?),
-        ("nbd", Some(query)) => return Err(format!("'{query}' means nothing for nbd://")),
-        _ => return Err(format!("unknown scheme '{scheme}'; {WAYS}")),
+        ("nbd", Some(query)) => return Err(Fault::Part(query.into(), "means nothing for nbd://")),
+        _ => return Err(Fault::Scheme(scheme.into())),
     };
     Ok(NbdUri {
         endpoint,
@@ -92,47 +109,40 @@ fn parse(uri: &str) -> Result<NbdUri, String> {
     })
 }
 
-fn parse_socket(query: &str) -> Result<PathBuf, String> {
+fn parse_socket(query: &str) -> Result<PathBuf, Fault> {
+    let wrong = |item: &str| Fault::Part(item.into(), "is not understood; only one socket=PATH is");
     let mut socket = None;
     for item in query.split('&').filter(|item| !item.is_empty()) {
         match item.split_once('=') {
             Some(("socket", path)) if socket.is_none() => socket = Some(decode_percent(path)?),
-            _ => {
-                return Err(format!(
-                    "'{item}' is not understood; only one socket=PATH is"
-                ));
-            }
+            _ => return Err(wrong(item)),
         }
     }
     match socket {
-        Some(path) if path.len() > SOCKET_PATH_MAX => Err(format!(
-            "the path of the socket has {} bytes, the system allows {SOCKET_PATH_MAX}; choose a shorter one",
-            path.len()
-        )),
+        Some(path) if path.len() > SOCKET_PATH_MAX => Err(Fault::LongPath(path.len())),
         Some(path) if !path.is_empty() => Ok(path.into()),
-        _ => Err("the socket is missing; write nbd+unix:///[EXPORT]?socket=PATH".into()),
+        _ => Err(Fault::Missing("socket", UNIX)),
     }
 }
 
-fn parse_host(authority: &str) -> Result<SocketAddr, String> {
+fn parse_host(authority: &str) -> Result<SocketAddr, Fault> {
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (
             host,
             port.parse()
-                .map_err(|_| format!("'{port}' is not a port (0 to 65535)"))?,
+                .map_err(|_| Fault::Part(port.into(), "is not a port (0 to 65535)"))?,
         ),
         _ => (authority, DEFAULT_PORT),
     };
+    const NO_IP: &str = "is not an IP address; write 127.0.0.1, [::1] or localhost";
     let bare = host
         .strip_prefix('[')
         .and_then(|h| h.strip_suffix(']'))
         .unwrap_or(host);
     let ip = match bare {
         "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        "" => return Err("the host is missing; write 127.0.0.1, [::1] or localhost".into()),
-        _ => bare.parse().map_err(|_| {
-            format!("'{host}' is not an IP address; write 127.0.0.1, [::1] or localhost")
-        })?,
+        "" => return Err(Fault::Missing("host", "127.0.0.1, [::1] or localhost")),
+        _ => bare.parse().map_err(|_| Fault::Part(host.into(), NO_IP))?,
     };
     Ok(SocketAddr::new(ip, port))
 }
@@ -147,21 +157,20 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 
 /// Text without its percent escapes. The crate takes a `%` that escapes nothing for itself; here
 /// it is an error.
-fn decode_percent(text: &str) -> Result<String, String> {
+fn decode_percent(text: &str) -> Result<String, Fault> {
+    let wrong = |fault| Err(Fault::Part(text.into(), fault));
     let escapes = |after: &str| {
         let digits = after.as_bytes().get(..2);
         digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
     };
     if !text.split('%').skip(1).all(escapes) {
-        return Err(format!(
-            "'{text}' has a % that is not followed by two hex digits"
-        ));
+        return wrong("has a % that is not followed by two hex digits");
     }
     let bytes: Vec<u8> = percent_decode_str(text).collect();
     if bytes.contains(&0) {
-        return Err(format!("'{text}' contains a zero byte"));
+        return wrong("contains a zero byte");
     }
-    String::from_utf8(bytes).map_err(|_| format!("'{text}' is not UTF-8"))
+    String::from_utf8(bytes).or_else(|_| wrong("is not UTF-8"))
 }
 
 fn encode_percent(bytes: &[u8]) -> PercentEncode<'_> {

@@ -1,6 +1,7 @@
 //! Reads the text of a device. Every error names the key, the reason and, for a key that does not
 //! exist, the nearest that does.
 
+use crate::failure::Failure;
 use crate::output::counted;
 use ftl_core::near_miss;
 use nand_model::{
@@ -77,18 +78,18 @@ pub(super) const ORDERS: [(&str, PageOrder); 3] = [
 /// # Errors
 /// The text is no TOML; a key is unknown, missing or has a wrong value; or no such device can
 /// exist.
-pub fn from_toml(text: &str) -> Result<Profile, String> {
-    let file: Table = toml::from_str(text).map_err(|error| error.to_string())?;
+pub fn from_toml(text: &str) -> Result<Profile, Failure> {
+    let file: Table = toml::from_str(text).map_err(Failure::usage)?;
     check_keys(&file)?;
     let shape = Keys::new("", &file);
     let device = device(&shape, &file)?;
     let device = device.named(shape.text("name")?, shape.text_or("source", "")?);
-    device.validate()?;
+    device.validate().map_err(Failure::usage)?;
     match Profile::find(device.name) {
-        Some(known) if differs(known, &device) => Err(format!(
+        Some(known) if differs(known, &device) => Err(Failure::usage(format!(
             "name: {:?} is a built-in profile, and this device is another; choose another name",
             device.name
-        )),
+        ))),
         _ => Ok(device),
     }
 }
@@ -101,26 +102,29 @@ fn differs(known: &Profile, device: &Profile) -> bool {
     *known != same_source
 }
 
-fn check_keys(file: &Table) -> Result<(), String> {
+fn check_keys(file: &Table) -> Result<(), Failure> {
     let tables = TABLES.iter().map(|(name, _)| *name);
     let top: Vec<&str> = SHAPE.iter().copied().chain(tables).collect();
     check_table("", file, &top)?;
     for (name, known) in TABLES {
         match file.get(*name) {
             Some(Value::Table(table)) => check_table(&format!("{name}."), table, known)?,
-            Some(_) => return Err(format!("`{name}` is no table: write [{name}]")),
+            Some(_) => {
+                let text = format!("`{name}` is no table: write [{name}]");
+                return Err(Failure::usage(text));
+            }
             None => {}
         }
     }
     Ok(())
 }
 
-fn check_table(at: &str, table: &Table, known: &[&str]) -> Result<(), String> {
+fn check_table(at: &str, table: &Table, known: &[&str]) -> Result<(), Failure> {
     let unknown = table.keys().find(|key| !known.contains(&key.as_str()));
     unknown.map_or(Ok(()), |key| {
         let hint = near_miss(key, known.iter().copied());
-        let known = known.join(", ");
-        Err(format!("no key `{at}{key}`{hint}; there are {known}"))
+        let text = format!("no key `{at}{key}`{hint}; there are {}", known.join(", "));
+        Err(Failure::usage(text))
     })
 }
 
@@ -145,71 +149,63 @@ impl<'a> Keys<'a> {
         self.table.and_then(|table| table.get(key))
     }
 
-    fn needed(&self, key: &str) -> Result<&'a Value, String> {
+    fn needed(&self, key: &str) -> Result<&'a Value, Failure> {
         self.get(key).ok_or_else(|| {
-            let at = self.at;
-            format!("key `{at}{key}` is missing; `ftld profiles mlc-4k --toml` prints a whole file")
+            let key = format!("key `{}{key}`", self.at);
+            let whole = "`ftld profiles mlc-4k --toml` prints a whole file";
+            Failure::usage(format!("{key} is missing; {whole}"))
         })
     }
 
-    fn wrong(&self, key: &str, value: &Value, need: &str) -> String {
-        format!("{}{key} = {value}: need {need}", self.at)
+    fn wrong(&self, key: &str, value: &Value, need: &str) -> Failure {
+        Failure::usage(format!("{}{key} = {value}: need {need}", self.at))
     }
 
-    fn text(&self, key: &str) -> Result<&'a str, String> {
+    fn text(&self, key: &str) -> Result<&'a str, Failure> {
         let value = self.needed(key)?;
         let text = value.as_str();
         text.ok_or_else(|| self.wrong(key, value, "a text"))
     }
 
-    fn text_or(&self, key: &str, absent: &'static str) -> Result<&'a str, String> {
-        match self.get(key) {
-            None => Ok(absent),
-            Some(_) => self.text(key),
-        }
+    fn text_or(&self, key: &str, absent: &'static str) -> Result<&'a str, Failure> {
+        self.get(key).map_or(Ok(absent), |_| self.text(key))
     }
 
-    fn number(&self, key: &str) -> Result<u32, String> {
+    fn number(&self, key: &str) -> Result<u32, Failure> {
         let value = self.needed(key)?;
         let number = value.as_integer().and_then(|n| u32::try_from(n).ok());
         number.ok_or_else(|| self.wrong(key, value, "a whole number from 0 to 4294967295"))
     }
 
-    fn number_or(&self, key: &str, absent: u32) -> Result<u32, String> {
-        match self.get(key) {
-            None => Ok(absent),
-            Some(_) => self.number(key),
-        }
+    fn number_or(&self, key: &str, absent: u32) -> Result<u32, Failure> {
+        self.get(key).map_or(Ok(absent), |_| self.number(key))
     }
 
-    fn byte(&self, key: &str) -> Result<u8, String> {
-        let number = self.number(key)?;
-        u8::try_from(number).map_err(|_| format!("{}{key} = {number}: need up to 255", self.at))
+    fn byte(&self, key: &str) -> Result<u8, Failure> {
+        let (value, number) = (self.needed(key)?, self.number(key)?);
+        u8::try_from(number).map_err(|_| self.wrong(key, value, "up to 255"))
     }
 
-    fn real(&self, key: &str) -> Result<f64, String> {
+    fn real(&self, key: &str) -> Result<f64, Failure> {
         let value = self.needed(key)?;
         real(value).ok_or_else(|| self.wrong(key, value, "a number"))
     }
 
-    fn time(&self, key: &str) -> Result<u64, String> {
+    fn time(&self, key: &str) -> Result<u64, Failure> {
         let value = self.needed(key)?;
         nanoseconds(value).ok_or_else(|| self.wrong(key, value, MICROSECONDS))
     }
 
-    fn time_or(&self, key: &str, absent: u64) -> Result<u64, String> {
-        match self.get(key) {
-            None => Ok(absent),
-            Some(_) => self.time(key),
-        }
+    fn time_or(&self, key: &str, absent: u64) -> Result<u64, Failure> {
+        self.get(key).map_or(Ok(absent), |_| self.time(key))
     }
 
-    fn time_if(&self, key: &str) -> Result<Option<u64>, String> {
+    fn time_if(&self, key: &str) -> Result<Option<u64>, Failure> {
         self.get(key).map(|_| self.time(key)).transpose()
     }
 
     /// One time for all pages of a word line, or one for each.
-    fn page_times(&self, key: &str, bits: u8) -> Result<PageTimes, String> {
+    fn page_times(&self, key: &str, bits: u8) -> Result<PageTimes, Failure> {
         let value = self.needed(key)?;
         let Value::Array(list) = value else {
             return Ok([self.time(key)?; 4]);
@@ -255,15 +251,17 @@ fn nanoseconds(value: &Value) -> Option<u64> {
     }
 }
 
-fn device(shape: &Keys<'_>, file: &Table) -> Result<Profile, String> {
+fn device(shape: &Keys<'_>, file: &Table) -> Result<Profile, Failure> {
     let bits = shape.byte("bits_per_cell")?;
     if !(1..=4).contains(&bits) {
-        return Err(format!("bits_per_cell = {bits}: need 1 to 4"));
+        return Err(Failure::usage(format!(
+            "bits_per_cell = {bits}: need 1 to 4"
+        )));
     }
     let (chips, dies_per_chip) = (shape.number_or("chips", 1)?, shape.number_or("dies", 1)?);
     let ways = chips
         .checked_mul(dies_per_chip)
-        .ok_or_else(|| format!("{chips} chips of {dies_per_chip} dies"))?;
+        .ok_or_else(|| Failure::usage(format!("{chips} chips of {dies_per_chip} dies")))?;
     let capacity = match shape.get("blocks") {
         None => Capacity::BySize,
         Some(_) => Capacity::Blocks(shape.number("blocks")?),
@@ -304,7 +302,7 @@ fn device(shape: &Keys<'_>, file: &Table) -> Result<Profile, String> {
     })
 }
 
-fn timing(times: &Keys<'_>, bits: u8) -> Result<Timing, String> {
+fn timing(times: &Keys<'_>, bits: u8) -> Result<Timing, Failure> {
     let read_ns = times.page_times("read", bits)?;
     Ok(Timing {
         read_ns,
@@ -322,17 +320,18 @@ fn timing(times: &Keys<'_>, bits: u8) -> Result<Timing, String> {
     })
 }
 
-fn order(shape: &Keys<'_>) -> Result<PageOrder, String> {
+fn order(shape: &Keys<'_>) -> Result<PageOrder, Failure> {
     let name = shape.text("page_order")?;
     let known = ORDERS.iter().find(|(known, _)| *known == name);
     known.map(|(_, order)| *order).ok_or_else(|| {
         let names = ORDERS.map(|(name, _)| name);
         let hint = near_miss(name, names);
-        format!("page_order {name:?}{hint}: there are {}", names.join(", "))
+        let names = names.join(", ");
+        Failure::usage(format!("page_order {name:?}{hint}: there are {names}"))
     })
 }
 
-fn pairing(shape: &Keys<'_>, bits: u8) -> Result<Pairing, String> {
+fn pairing(shape: &Keys<'_>, bits: u8) -> Result<Pairing, Failure> {
     let value = match shape.get("pairing") {
         None if bits == 1 => return Ok(Pairing::None),
         None => shape.needed("pairing")?,
@@ -345,7 +344,8 @@ fn pairing(shape: &Keys<'_>, bits: u8) -> Result<Pairing, String> {
                 hint => hint,
             };
             let names = Pairing::NAMES.join(", ");
-            format!("{reason}{hint}; there are {names}, or a list of word lines")
+            let names = format!("there are {names}, or a list of word lines");
+            Failure::usage(format!("{reason}{hint}; {names}"))
         });
     }
     let need = "a name, or a list of word lines such as [[0, 2], [1, 4]]";
@@ -356,10 +356,10 @@ fn pairing(shape: &Keys<'_>, bits: u8) -> Result<Pairing, String> {
         .and_then(|lines| lines.iter().map(line).collect());
     let lines = lines.ok_or_else(|| shape.wrong("pairing", value, need))?;
     let pairing = Pairing::from_word_lines(bits, &lines);
-    pairing.map_err(|reason| format!("pairing: {reason}"))
+    pairing.map_err(|reason| Failure::usage(format!("pairing: {reason}")))
 }
 
-fn error_model(keys: &Keys<'_>) -> Result<ErrorModel, String> {
+fn error_model(keys: &Keys<'_>) -> Result<ErrorModel, Failure> {
     let constants = TABLES.last().map_or(&[][..], |(_, keys)| &keys[1..]);
     let given = constants.iter().find(|key| keys.get(key).is_some());
     match (keys.get("model"), given) {
@@ -369,15 +369,14 @@ fn error_model(keys: &Keys<'_>) -> Result<ErrorModel, String> {
             named.map(|(_, model)| *model).ok_or_else(|| {
                 let names = ErrorModel::NAMED.map(|(name, _)| name);
                 let hint = near_miss(name, names);
-                format!(
-                    "bit_errors.model {name:?}{hint}: there are {}, or write constants",
-                    names.join(", ")
-                )
+                let names = names.join(", ");
+                let known = format!("there are {names}, or write constants");
+                Failure::usage(format!("bit_errors.model {name:?}{hint}: {known}"))
             })
         }
-        (Some(_), Some(key)) => Err(format!(
+        (Some(_), Some(key)) => Err(Failure::usage(format!(
             "bit_errors has a model and the constant `{key}`: need one of the two"
-        )),
+        ))),
         // Without any key, the model is the one to name as missing.
         (None, None) => keys.needed("model").map(|_| ErrorModel::Slc),
         (None, Some(_)) => Ok(ErrorModel::Own(ErrorLaw {

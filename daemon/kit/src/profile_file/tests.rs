@@ -41,7 +41,7 @@ fn a_device_that_is_printed_and_read_back_is_the_same() {
 }
 
 /// The text of the default device with one line replaced.
-fn changed(line: &str, by: &str) -> Result<Profile, String> {
+fn changed(line: &str, by: &str) -> Result<Profile, Failure> {
     let text = to_toml(&PROFILES[0].named("mine", ""));
     let lines: Vec<_> = text
         .lines()
@@ -60,7 +60,9 @@ fn a_wrong_file_gets_one_message_with_the_key_and_the_reason() {
     // The name of a built-in device is free for that device alone.
     let known = to_toml(&PROFILES[0]);
     assert!(from_toml(&known).is_ok());
-    let reason = from_toml(&known.replace("channels = 1", "channels = 2")).unwrap_err();
+    let reason = from_toml(&known.replace("channels = 1", "channels = 2"))
+        .unwrap_err()
+        .message;
     assert!(
         reason.contains("\"mlc-4k\" is a built-in profile"),
         "{reason}"
@@ -186,7 +188,7 @@ fn a_wrong_file_gets_one_message_with_the_key_and_the_reason() {
         ("model", "", &["key `bit_errors.model` is missing"]),
         ("[ecc]", "[ecc", &["TOML parse error"]),
     ] {
-        let reason = changed(line, by).unwrap_err();
+        let reason = changed(line, by).unwrap_err().message;
         for part in parts {
             assert!(reason.contains(part), "{by}: {reason}, not {part}");
         }

@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use ftld_kit::duration::parse_seconds;
+use ftld_kit::failure::Failure;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -88,10 +89,9 @@ pub struct CrashesArgs {
 }
 
 /// Parses the longest time of a check.
-fn timeout(text: &str) -> Result<Duration, String> {
+fn timeout(text: &str) -> Result<Duration, Failure> {
     let seconds = parse_seconds(text)?;
-    (0.001..=86_400.0)
-        .contains(&seconds)
-        .then(|| Duration::from_secs_f64(seconds))
-        .ok_or_else(|| format!("{text:?}: need 1ms to a day, such as 30s or 2m"))
+    let is_time = (0.001..=86_400.0).contains(&seconds);
+    let time = is_time.then(|| Duration::from_secs_f64(seconds));
+    time.ok_or_else(|| Failure::usage(format!("{text:?}: need 1ms to a day, such as 30s or 2m")))
 }

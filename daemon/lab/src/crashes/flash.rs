@@ -274,14 +274,14 @@ impl Dead {
     /// # Errors
     /// The scheme does not mount, a page cannot be read, or data is where no request wrote any: the
     /// text says which.
-    pub(super) fn mount(self, timeline: &Timeline) -> Result<State, String> {
+    pub(super) fn mount(self, timeline: &Timeline) -> Result<State, Failure> {
+        let foreign = |at| Failure::failed(format!("unit {at} has data that no request wrote"));
         let contents = &timeline.contents;
         let device = &self.device;
-        let chip =
-            Chip::over(device.flash.profile, self.store).map_err(|error| error.to_string())?;
+        let chip = Chip::over(device.flash.profile, self.store).map_err(Failure::failed)?;
         let FlashDevice { scheme, config, .. } = &device.flash;
         let ftl = scheme.start(chip, config, Start::Mount);
-        let mut ftl = ftl.map_err(|error| error.to_string())?;
+        let mut ftl = ftl.map_err(Failure::failed)?;
         let unit = u64::from(timeline.unit_bytes);
         let per_page = narrow(to_u64(device.page()) / unit);
         let units = narrow(timeline.head.size / unit);
@@ -291,19 +291,19 @@ impl Dead {
         let (mut now, mut sum) = (0, 0u128);
         for number in 0..units.div_ceil(per_page) {
             let lpn = Lpn::new(number);
-            if !ftl.is_mapped(lpn).map_err(|error| error.to_string())? {
+            if !ftl.is_mapped(lpn).map_err(Failure::failed)? {
                 continue;
             }
             now = ftl
                 .read(now, lpn, &mut page)
-                .map_err(|error| format!("logical page {number}: {error}"))?;
+                .map_err(|error| Failure::failed(format!("logical page {number}: {error}")))?;
             for (at, bytes) in (number * per_page..units).zip(page.chunks(to_usize(unit))) {
-                let content = contents.id_of(bytes).map_err(|error| error.to_string())?;
+                let content = contents.id_of(bytes).map_err(Failure::failed)?;
                 while slots.next_if(|(_, unit)| **unit < at).is_some() {}
                 match slots.next_if(|(_, unit)| **unit == at) {
                     Some((slot, _)) => durable[slot] = content,
                     None if content == ZEROS => {}
-                    None => return Err(format!("unit {at} has data that no request wrote")),
+                    None => return Err(foreign(at)),
                 }
                 sum = sum.wrapping_add(contents.term(at, content));
             }

@@ -245,7 +245,7 @@ fn verdict(line: &[u8]) -> Option<(u128, Kept)> {
 }
 
 fn line_of(line: &impl Serialize) -> Result<String, Failure> {
-    let text = serde_json::to_string(line).map_err(|error| Failure::failed(error.to_string()))?;
+    let text = serde_json::to_string(line).map_err(Failure::failed)?;
     Ok(text + "\n")
 }
 

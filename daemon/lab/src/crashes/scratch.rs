@@ -133,7 +133,7 @@ fn remove_orphans(place: &Path) {
 ///
 /// # Errors
 /// A mount stays; the text names it.
-pub(super) fn unmount(folder: &Path) -> Result<(), String> {
+pub(super) fn unmount(folder: &Path) -> Result<(), Failure> {
     for mount in mounts_below(folder)?.iter().rev() {
         let flags = MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW;
         if umount2(mount, flags).is_err() {
@@ -142,7 +142,7 @@ pub(super) fn unmount(folder: &Path) -> Result<(), String> {
     }
     match mounts_below(folder)?.first() {
         None => Ok(()),
-        Some(mount) => Err(format!("a mount at {}", mount.display())),
+        Some(mount) => Err(Failure::failed(format!("a mount at {}", mount.display()))),
     }
 }
 
@@ -162,9 +162,9 @@ fn unmount_as_user(mount: &Path) {
     }
 }
 
-fn mounts_below(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let mounts = sys::mounts::read(Path::new("/proc/self/mountinfo"));
-    let mounts = mounts.map_err(|error| format!("{}: mounts: {error}", folder.display()))?;
+fn mounts_below(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |error| Failure::io(format!("{}: mounts", folder.display()), &error);
+    let mounts = sys::mounts::read(Path::new("/proc/self/mountinfo")).map_err(failed)?;
     let paths = mounts.into_iter().map(|mount| mount.path);
     Ok(paths.filter(|path| path.starts_with(folder)).collect())
 }
@@ -173,7 +173,7 @@ fn mounts_below(folder: &Path) -> Result<Vec<PathBuf>, String> {
 ///
 /// # Errors
 /// Something stays; the text names it.
-pub(super) fn remove(folder: &Path) -> Result<(), String> {
+pub(super) fn remove(folder: &Path) -> Result<(), Failure> {
     let removed = match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             make_writable(folder);
@@ -183,7 +183,7 @@ pub(super) fn remove(folder: &Path) -> Result<(), String> {
     };
     match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(format!("{}: {error}", folder.display()))
+            Err(Failure::io(folder.display(), &error))
         }
         _ => Ok(()),
     }

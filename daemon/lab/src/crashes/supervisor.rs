@@ -164,7 +164,7 @@ fn run(task: &Task, folder: &Path, socket: &UnixStream) -> io::Result<Option<End
     };
     tail.take(&mut output);
     let removed = scratch::unmount(folder).and_then(|()| scratch::remove(&work));
-    left.extend(removed.err());
+    left.extend(removed.err().map(|failure| failure.message));
     Ok(end.map(|end| Ending {
         end,
         output: tail.text(),

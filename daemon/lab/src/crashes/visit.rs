@@ -56,7 +56,7 @@ fn visit_flash(args: &CrashesArgs, timeline: &Timeline, points: &[usize]) -> Res
         let operations = run.step_recorded(index)?;
         for (op, outcome) in run.draw(&operations, args.states, args.seed) {
             let dead = run.cut(&operations, op, outcome).expect("a drawn cut");
-            let mounted = dead.mount(timeline).map_err(Failure::failed)?;
+            let mounted = dead.mount(timeline)?;
             states += to_u64(mounted.changed.len()) + 1;
         }
     }

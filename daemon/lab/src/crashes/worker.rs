@@ -213,7 +213,7 @@ impl Worker {
                 Ok(state) => self.check_new(&state, work.mark, &work.case)?,
                 Err(why) => {
                     let checked = Checked {
-                        verdict: Verdict::NotMounted(why),
+                        verdict: Verdict::NotMounted(why.message),
                         output: String::new(),
                     };
                     (None, Found::Checked(checked))
@@ -281,14 +281,17 @@ impl Worker {
 }
 
 /// Mounts a flash. A scheme that panics does not mount it.
-fn mounted(dead: Dead, timeline: &Timeline) -> Result<State, String> {
+fn mounted(dead: Dead, timeline: &Timeline) -> Result<State, Failure> {
     let mount = AssertUnwindSafe(|| dead.mount(timeline));
     std::panic::catch_unwind(mount).unwrap_or_else(|panic| {
         let text = panic
             .downcast_ref::<String>()
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(format!("panic: {}", text.unwrap_or("without a text")))
+        Err(Failure::failed(format!(
+            "panic: {}",
+            text.unwrap_or("without a text")
+        )))
     })
 }
 

@@ -49,7 +49,7 @@ impl Footprint {
     }
 
     /// Adds the extents that a record touches.
-    fn add(&mut self, record: &Record) -> Result<(), String> {
+    fn add(&mut self, record: &Record) -> Result<(), Failure> {
         if record.op == Op::Flush {
             return Ok(());
         }
@@ -60,10 +60,9 @@ impl Footprint {
         assert!(first <= last, "a record of no bytes");
         let grains = first / GRAIN..=last / GRAIN;
         if grains.end() - grains.start() + self.extents() >= GRAINS_MAX {
-            return Err(
-                "with this the trace touches more than 16 TiB; check these units first (--format), then add --address fold"
-                    .into(),
-            );
+            return Err(Failure::failed(
+                "with this the trace touches more than 16 TiB; check these units first (--format), then add --address fold",
+            ));
         }
         self.0.extend(grains.map(|grain| (record.device, grain)));
         Ok(())
@@ -108,7 +107,7 @@ impl AddressMap {
         record: &Record,
         size: u64,
         to: &mut Vec<Extent>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let Record {
             offset_bytes: offset,
             length_bytes: len,
@@ -124,20 +123,20 @@ impl AddressMap {
                 one_disk(disk, device)?;
                 let end = offset + len;
                 if end > size {
-                    return Err(format!(
+                    return Err(Failure::failed(format!(
                         "{len} bytes at {offset} reach beyond the device of {size} bytes ({}); check these units first (--format), \
                          then add a larger --size, or --address compact or fold",
                         show_size(size)
-                    ));
+                    )));
                 }
                 to.push(Extent { offset, len });
             }
             AddressMap::Fold { disk } => {
                 one_disk(disk, device)?;
                 if len > size {
-                    return Err(format!(
+                    return Err(Failure::failed(format!(
                         "{len} bytes are more than the device of {size} bytes; check these units first (--format), then add a larger --size"
-                    ));
+                    )));
                 }
                 let offset = offset % size;
                 let first = len.min(size - offset);
@@ -158,11 +157,11 @@ impl AddressMap {
                 // the extents of a record stay adjacent.
                 let place = touched
                     .binary_search(&(device, offset / GRAIN))
-                    .map_err(|_| CHANGED)?;
+                    .map_err(|_| Failure::failed(CHANGED))?;
                 let last = (offset + len - 1) / GRAIN;
                 let end = place + to_usize(last - offset / GRAIN);
                 if touched.get(end) != Some(&(device, last)) {
-                    return Err(CHANGED.into());
+                    return Err(Failure::failed(CHANGED));
                 }
                 to.push(Extent {
                     offset: to_u64(place) * GRAIN + offset % GRAIN,
@@ -186,13 +185,13 @@ impl AddressMap {
 
 const CHANGED: &str = "was not in the trace at the first pass; the file changed meanwhile";
 
-fn one_disk(known: &mut Option<u64>, device: u64) -> Result<(), String> {
+fn one_disk(known: &mut Option<u64>, device: u64) -> Result<(), Failure> {
     match *known.get_or_insert(device) {
         first if first == device => Ok(()),
-        first => Err(format!(
+        first => Err(Failure::failed(format!(
             "disk {device}, after requests to disk {first}: each has its own addresses; select one with --disk N, or place them \
              one after another with --address compact"
-        )),
+        ))),
     }
 }
 
@@ -212,7 +211,7 @@ mod tests {
         }
     }
 
-    fn place(map: &mut AddressMap, record: Record, size: u64) -> Result<Vec<(u64, u64)>, String> {
+    fn place(map: &mut AddressMap, record: Record, size: u64) -> Result<Vec<(u64, u64)>, Failure> {
         let mut extents = Vec::new();
         map.place(&record, size, &mut extents)?;
         Ok(extents
@@ -228,11 +227,13 @@ mod tests {
         assert!(
             place(&mut map, at(3, 513, 512), 1024)
                 .unwrap_err()
+                .message
                 .contains("512 bytes at 513 reach beyond the device of 1024")
         );
         assert!(
             place(&mut map, at(4, 0, 512), 1024)
                 .unwrap_err()
+                .message
                 .contains("disk 4, after requests to disk 3")
         );
     }
@@ -271,6 +272,7 @@ mod tests {
             footprint
                 .add(&at(0, 0, 16 << 40))
                 .unwrap_err()
+                .message
                 .contains("more than 16 TiB")
         );
         assert_eq!(footprint.bytes(), 6 * MIB);
@@ -283,12 +285,14 @@ mod tests {
         assert!(
             place(&mut map, at(1, 2 * MIB, 2 * MIB), 6 * MIB)
                 .unwrap_err()
+                .message
                 .contains("changed"),
             "a record that ends in an extent of no record of the first pass"
         );
         assert!(
             place(&mut map, at(2, 0, 1), 6 * MIB)
                 .unwrap_err()
+                .message
                 .contains("changed")
         );
     }

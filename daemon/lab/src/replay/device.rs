@@ -6,7 +6,7 @@
 use super::sim::Sim;
 use ftl_core::schemes::Layout;
 use ftl_core::{FtlConfig, FtlError, Params};
-use ftld_device::config::{NewDevice, usage};
+use ftld_device::config::NewDevice;
 use ftld_device::flash_device::FlashDevice;
 use ftld_device::method::ResponseUnit;
 use ftld_kit::convert::to_u64;
@@ -73,14 +73,14 @@ impl SimulatedDevice {
     pub(super) fn check_ram(&self, ram: u64) -> Result<(), Failure> {
         let FlashDevice { scheme, config, .. } = &self.flash;
         let checked = scheme.check_ram(&self.layout(), &config.params, ram);
-        checked.map_err(usage)
+        checked.map_err(Failure::usage)
     }
 
     /// Fits the parameters into this RAM. This creates devices, so it needs the memory of one.
     pub(super) fn fit_ram(&mut self, ram: u64) -> Result<(), Failure> {
         let FlashDevice { scheme, config, .. } = &self.flash;
         let fitted = scheme.fit_ram(&self.layout(), &config.params, ram);
-        let fitted = fitted.map_err(usage)?;
+        let fitted = fitted.map_err(Failure::usage)?;
         let given = std::mem::replace(&mut self.flash.config.params, fitted);
         let is_new = |(key, _): &(&str, &str)| given.iter().all(|(given, _)| given != *key);
         let new = self.flash.config.params.iter().filter(is_new);

@@ -74,7 +74,7 @@ impl OutputArgs {
 }
 
 /// Parses a length of emulated time into ns.
-fn interval(text: &str) -> Result<Nanos, String> {
+fn interval(text: &str) -> Result<Nanos, Failure> {
     const UNITS: [(&str, u64); 6] = [
         ("ns", 1),
         ("us", 1_000),
@@ -83,7 +83,7 @@ fn interval(text: &str) -> Result<Nanos, String> {
         ("min", 60_000_000_000),
         ("h", 3_600_000_000_000),
     ];
-    let wrong = || "write a number and a unit: 500us, 100ms, 10s, 5min, 1h".to_owned();
+    let wrong = || Failure::usage("write a number and a unit: 500us, 100ms, 10s, 5min, 1h");
     let split = text
         .find(|c: char| c.is_ascii_alphabetic())
         .ok_or_else(wrong)?;
@@ -93,11 +93,11 @@ fn interval(text: &str) -> Result<Nanos, String> {
         .find(|(name, _)| *name == unit)
         .ok_or_else(wrong)?;
     let number: u64 = number.trim().parse().map_err(|_| wrong())?;
-    match number.checked_mul(*ns) {
-        Some(0) => Err("an interval of no time; choose a longer one".into()),
-        Some(length) => Ok(length),
-        None => Err("longer than 584 years; choose a shorter one".into()),
-    }
+    Err(Failure::usage(match number.checked_mul(*ns) {
+        Some(0) => "an interval of no time; choose a longer one",
+        Some(length) => return Ok(length),
+        None => "longer than 584 years; choose a shorter one",
+    }))
 }
 
 /// The open outputs of one run.
@@ -217,7 +217,7 @@ mod tests {
             ("0ms", "of no time"),
             ("6000000h", "584 years"),
         ] {
-            let error = interval(wrong).unwrap_err();
+            let error = interval(wrong).unwrap_err().message;
             assert!(error.contains(part), "{wrong}: {error}");
         }
     }

@@ -7,6 +7,7 @@ use super::ram::Ram;
 use ftld_device::aging::Conditioned;
 use ftld_device::counters::{Operations, SchemeCounters};
 use ftld_kit::convert::{index, to_f64, to_u64};
+use ftld_kit::failure::Failure;
 use nand_model::{Cause, Counters};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -287,15 +288,15 @@ impl Row {
     ///
     /// # Errors
     /// They are not; the text names one.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), Failure> {
         let row = serde_json::to_value(self).expect("a row is plain data");
         check_figures("", &row)?;
         if self.device.blocks == 0 {
-            return Err("device.blocks is 0".into());
+            return Err(Failure::failed("device.blocks is 0"));
         }
         let classes = &self.erases.distribution;
         if !classes.is_sorted_by(|one, next| one.0 < next.0) {
-            return Err("erases.distribution does not ascend".into());
+            return Err(Failure::failed("erases.distribution does not ascend"));
         }
         Ok(())
     }
@@ -306,14 +307,14 @@ impl Row {
 const FIGURE_MAX: f64 = 1e20;
 
 /// Checks every number of a row but those of its job.
-fn check_figures(path: &str, value: &serde_json::Value) -> Result<(), String> {
+fn check_figures(path: &str, value: &serde_json::Value) -> Result<(), Failure> {
     use serde_json::Value;
     match value {
         Value::Number(number) => {
             let is_figure = |figure: &f64| figure.abs() <= FIGURE_MAX;
             match number.as_f64().filter(is_figure) {
                 Some(_) => Ok(()),
-                None => Err(format!("{path} is {number}")),
+                None => Err(Failure::failed(format!("{path} is {number}"))),
             }
         }
         Value::Array(list) => list.iter().try_for_each(|value| check_figures(path, value)),

@@ -9,6 +9,7 @@ use ftl_core::{Ftl, FtlError, Lookups, Lpn, SchemeStats, Span};
 use ftld_device::method::ResponseUnit;
 use ftld_device::pages::{PageIo, extent_bytes, extent_end};
 use ftld_kit::convert::{index, to_u32, to_u64, to_usize};
+use ftld_kit::failure::Failure;
 use ftld_traces::Op;
 use nand_model::Nanos;
 use std::mem::take;
@@ -220,32 +221,30 @@ impl Sim {
 
     /// Returns and resets counters and response times, after checking that the scheme has counted
     /// all its pages. The error contains the mismatch.
-    pub(super) fn settle(&mut self) -> Result<(Pages, Latencies), String> {
+    pub(super) fn settle(&mut self) -> Result<(Pages, Latencies), Failure> {
         let stats = self.ftl.stats();
         let Pages {
             read,
             written,
             trimmed,
             cleared,
-            ..
+            rmw,
         } = self.pages;
-        let found = (
+        let (reads, writes, trims) = (
             stats.host_pages_read - self.base.host_pages_read,
             stats.host_pages_written - self.base.host_pages_written,
             stats.host_pages_trimmed - self.base.host_pages_trimmed,
         );
         let fits = |issued: u64, completed: u64| (issued..=issued + cleared).contains(&completed);
-        if !fits(read, found.0) || !fits(written, found.1) || found.2 != trimmed {
-            let (reads, writes, trims) = found;
-            return Err(format!(
+        if !fits(read, reads) || !fits(written, writes) || trims != trimmed {
+            return Err(Failure::failed(format!(
                 "issued {read} page reads, {written} page writes and {trimmed} page trims, but the scheme completed \
                  {reads}, {writes} and {trims}"
-            ));
+            )));
         }
         assert!(
-            self.pages.rmw <= read,
-            "{} pages read for partial writes, of {read} pages read",
-            self.pages.rmw
+            rmw <= read,
+            "{rmw} pages read for partial writes, of {read} pages read"
         );
         self.base = stats;
         Ok((take(&mut self.pages), take(&mut self.latencies)))
@@ -381,7 +380,7 @@ mod tests {
         for (kind, missing) in [[1, 0, 0], [0, 1, 0], [0, 0, 1]].into_iter().enumerate() {
             let mut careless = sim(missing);
             some_requests(&mut careless);
-            let why = careless.settle().err().unwrap();
+            let why = careless.settle().err().unwrap().message;
             let expected = [
                 "issued 7 page reads, 14 page writes and 3 page trims",
                 "but the scheme completed",

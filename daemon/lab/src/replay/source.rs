@@ -208,13 +208,11 @@ impl Stream {
 
     /// Returns the failure of the last request, which has no place on the device, with the units of
     /// the trace.
-    pub(super) fn misplaced(&self, workload: &str, why: &str) -> Failure {
-        let place = self.place();
+    pub(super) fn misplaced(&self, workload: &str, why: &Failure) -> Failure {
+        let about = format!("{workload}: {}", self.place());
         Failure::failed(match self.format() {
-            None => format!("{workload}: {place}: {why}"),
-            Some((name, units)) => {
-                format!("{workload}: {place}, read as {name} ({units}): {why}")
-            }
+            None => format!("{about}: {why}"),
+            Some((name, units)) => format!("{about}, read as {name} ({units}): {why}"),
         })
     }
 }

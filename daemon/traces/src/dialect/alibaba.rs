@@ -1,6 +1,6 @@
 //! Alibaba Cloud's elastic block storage (Li et al., IISWC 2020): one address space per volume.
 
-use super::{BYTES, Table, TraceFormat, Units, readings};
+use super::{BYTES, Table, TraceFormat, Units, ValueError, readings};
 use crate::fields::{columns, letter, number, record, time};
 use crate::record::Record;
 
@@ -13,7 +13,7 @@ pub(super) const DIALECT: TraceFormat = TraceFormat {
     other_reading,
 };
 
-fn parse(line: &str) -> Result<Record, String> {
+fn parse(line: &str) -> Result<Record, ValueError> {
     let [device, op, offset, length, at] = columns(line)?;
     let (at, device) = (time("timestamp", at, 1_000)?, number("device", device)?);
     record(

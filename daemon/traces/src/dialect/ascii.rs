@@ -3,8 +3,8 @@
 //! sectors. A first line without a decimal point in its time is taken as MQSim's. The replayers of
 //! IODA (Li et al., SOSP 2021) and Heimdall use milliseconds and bytes.
 
-use super::{BYTES, Parse, SECTORS, TraceFormat, Units, no_other_reading, readings};
-use crate::fields::{SECTOR, bytes, digit, number, record, shown, time, words};
+use super::{BYTES, Parse, SECTORS, TraceFormat, Units, ValueError, no_other_reading, readings};
+use crate::fields::{SECTOR, bytes, digit, number, record, time, words};
 use crate::record::{Op, Record};
 
 pub(super) const DISKSIM: TraceFormat = TraceFormat {
@@ -56,9 +56,9 @@ struct DiskSimBytes;
 struct MqSim;
 
 impl Parse for DiskSim {
-    fn line(&mut self, line: &str) -> Result<Option<Record>, String> {
+    fn line(&mut self, line: &str) -> Result<Option<Record>, ValueError> {
         let [at, device, sector, sectors, flags] = words(line)?;
-        let wrong = |_| format!("flags {:?} are not hexadecimal", shown(flags));
+        let wrong = |_| ValueError::column("flags", flags, "are not hexadecimal");
         let flags = u32::from_str_radix(flags.trim_start_matches("0x"), 16).map_err(wrong)?;
         let op = if flags & 1 == 1 { Op::Read } else { Op::Write };
         extent(time("time", at, 1_000_000)?, op, device, sector, sectors)
@@ -70,7 +70,7 @@ impl Parse for DiskSim {
 }
 
 impl Parse for DiskSimBytes {
-    fn line(&mut self, line: &str) -> Result<Option<Record>, String> {
+    fn line(&mut self, line: &str) -> Result<Option<Record>, ValueError> {
         let [at, device, offset, length, op] = words(line)?;
         let (at, op) = (time("time", at, 1_000_000)?, digit(op, "1", "0")?);
         let (offset, length) = (
@@ -92,16 +92,17 @@ fn has_point(line: &str) -> bool {
 }
 
 /// Parses bytes. A disk has whole sectors, so other numbers are not bytes.
-fn whole_sectors(name: &str, text: &str) -> Result<u64, String> {
+fn whole_sectors(name: &'static str, text: &str) -> Result<u64, ValueError> {
     let bytes = number(name, text)?;
+    let fault = "not a multiple of 512 bytes";
     match bytes.is_multiple_of(SECTOR) {
         true => Ok(bytes),
-        false => Err(format!("{name} {bytes} is not a multiple of 512 bytes")),
+        false => Err(ValueError::Number(name, bytes.to_string(), fault)),
     }
 }
 
 impl Parse for MqSim {
-    fn line(&mut self, line: &str) -> Result<Option<Record>, String> {
+    fn line(&mut self, line: &str) -> Result<Option<Record>, ValueError> {
         let [at, device, sector, sectors, op] = words(line)?;
         extent(
             number("time", at)?,
@@ -119,7 +120,7 @@ fn extent(
     device: &str,
     sector: &str,
     sectors: &str,
-) -> Result<Option<Record>, String> {
+) -> Result<Option<Record>, ValueError> {
     let (device, offset) = (number("device", device)?, bytes("sector", sector, SECTOR)?);
     record(at, op, device, offset, bytes("sectors", sectors, SECTOR)?).map(Some)
 }

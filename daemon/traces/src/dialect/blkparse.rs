@@ -3,8 +3,8 @@
 //! Flushes and empty requests contain no bytes and are skipped; the lines after the events are a
 //! summary.
 
-use super::{Parse, SECTORS, TraceFormat, Units, no_other_reading};
-use crate::fields::{SECTOR, bytes, number, record, seconds, shown};
+use super::{Parse, SECTORS, TraceFormat, Units, ValueError, no_other_reading};
+use crate::fields::{SECTOR, bytes, number, record, seconds};
 use crate::record::{Op, Record};
 
 pub(super) const DIALECT: TraceFormat = TraceFormat {
@@ -28,13 +28,13 @@ struct BlkParse {
 }
 
 impl Parse for BlkParse {
-    fn line(&mut self, line: &str) -> Result<Option<Record>, String> {
+    fn line(&mut self, line: &str) -> Result<Option<Record>, ValueError> {
         self.summary |= line.starts_with("CPU") || line.starts_with("Total (");
         if self.summary {
             return Ok(None);
         }
         let mut words = line.split_ascii_whitespace();
-        let mut word = |name: &str| words.next().ok_or_else(|| format!("{name} is missing"));
+        let mut word = |name| words.next().ok_or(ValueError::Missing(name));
         let device = device(word("device")?)?;
         number("CPU", word("CPU")?)?;
         number("sequence number", word("sequence number")?)?;
@@ -49,7 +49,10 @@ impl Parse for BlkParse {
             (Some(sector), Some("+")) => (sector, words.next()),
             // A flush without data has no sector.
             _ if kind.starts_with('F') => return Ok(None),
-            _ => return Err("no \"sector + sectors\" after the operation".into()),
+            _ => {
+                let text = "no \"sector + sectors\" after the operation";
+                return Err(ValueError::Misfit(text.into()));
+            }
         };
         let sectors = bytes("sectors", plus.unwrap_or(""), SECTOR)?;
         if kind.starts_with('F') && sectors == 0 {
@@ -78,19 +81,19 @@ impl Parse for BlkParse {
     }
 }
 
-fn device(text: &str) -> Result<u64, String> {
+fn device(text: &str) -> Result<u64, ValueError> {
     let (major, minor) = text
         .split_once(',')
-        .ok_or_else(|| format!("device {:?} is not MAJOR,MINOR", shown(text)))?;
+        .ok_or_else(|| ValueError::column("device", text, "is not MAJOR,MINOR"))?;
     let (major, minor) = (number("major", major)?, number("minor", minor)?);
     major
         .checked_mul(1 << 20)
         .and_then(|base| base.checked_add(minor))
-        .ok_or_else(|| format!("device {} is too large", shown(text)))
+        .ok_or_else(|| ValueError::too_large("device", text))
 }
 
 /// Returns the operation of a queued request; `None` for other events and those without data.
-fn operation(action: &str, kind: &str) -> Result<Option<Op>, String> {
+fn operation(action: &str, kind: &str) -> Result<Option<Op>, ValueError> {
     if action != "Q" {
         return Ok(None);
     }
@@ -101,6 +104,6 @@ fn operation(action: &str, kind: &str) -> Result<Option<Op>, String> {
         Some('R') => Ok(Some(Op::Read)),
         Some('D') => Ok(Some(Op::Trim)),
         Some('N') | None => Ok(None),
-        Some(_) => Err(format!("RWBS {:?} is not an operation", shown(kind))),
+        Some(_) => Err(ValueError::column("RWBS", kind, "is not an operation")),
     }
 }

@@ -2,7 +2,7 @@
 //! `wait` in microseconds. Version 3 begins every line with microseconds since the start, as fio
 //! writes them. Each file is a separate device, numbered in the order of addition.
 
-use super::{BYTES, Parse, TraceFormat, Units, no_other_reading};
+use super::{BYTES, Parse, TraceFormat, Units, ValueError, no_other_reading};
 use crate::convert::to_u64;
 use crate::fields::{number, record, shown};
 use crate::record::{Op, Record};
@@ -32,7 +32,7 @@ struct Fio {
 const FILES_MAX: usize = 4096;
 
 impl Parse for Fio {
-    fn line(&mut self, line: &str) -> Result<Option<Record>, String> {
+    fn line(&mut self, line: &str) -> Result<Option<Record>, ValueError> {
         match (self.version, line) {
             (Some(version), _) => self.action(version, line),
             (None, "fio version 2 iolog") => {
@@ -43,16 +43,13 @@ impl Parse for Fio {
                 self.version = Some(3);
                 Ok(None)
             }
-            (None, other) => Err(format!(
-                "{:?} is not the first line of an iolog",
-                shown(other)
-            )),
+            (None, other) => Err(ValueError::Text(shown(other), "the first line of an iolog")),
         }
     }
 }
 
 impl Fio {
-    fn action(&mut self, version: u8, line: &str) -> Result<Option<Record>, String> {
+    fn action(&mut self, version: u8, line: &str) -> Result<Option<Record>, ValueError> {
         assert!(
             matches!(version, 2 | 3),
             "an action in an iolog of version {version}"
@@ -70,14 +67,14 @@ impl Fio {
                 _,
                 "read" | "write" | "trim" | "sync" | "datasync" | "wait",
                 ..,
-            ] => Err("offset and length are missing".into()),
-            _ => Err("no action".into()),
+            ] => Err(ValueError::Misfit("offset and length are missing".into())),
+            _ => Err(ValueError::Misfit("no action".into())),
         }
     }
 
-    fn add(&mut self, file: &str) -> Result<Option<Record>, String> {
+    fn add(&mut self, file: &str) -> Result<Option<Record>, ValueError> {
         if self.files.len() == FILES_MAX {
-            return Err(format!("more than {FILES_MAX} files"));
+            return Err(ValueError::Misfit(format!("more than {FILES_MAX} files")));
         }
         if !self.files.iter().any(|known| known == file) {
             self.files.push(file.into());
@@ -90,11 +87,11 @@ impl Fio {
         Ok(None)
     }
 
-    fn device(&self, file: &str) -> Result<u64, String> {
+    fn device(&self, file: &str) -> Result<u64, ValueError> {
         let known = self.files.iter().position(|known| known == file);
         known
             .map(to_u64)
-            .ok_or_else(|| format!("file {:?} was never added", shown(file)))
+            .ok_or_else(|| ValueError::column("file", file, "was never added"))
     }
 
     fn request(
@@ -103,7 +100,7 @@ impl Fio {
         action: &str,
         offset: &str,
         length: &str,
-    ) -> Result<Option<Record>, String> {
+    ) -> Result<Option<Record>, ValueError> {
         let device = self.device(file)?;
         let offset = number(if action == "wait" { "wait" } else { "offset" }, offset)?;
         let op = match action {
@@ -112,23 +109,20 @@ impl Fio {
             "trim" => Op::Trim,
             "sync" | "datasync" => return Ok(None),
             "wait" => {
-                self.now_us = self
-                    .now_us
-                    .checked_add(offset)
-                    .ok_or("waits add up to more than there is time")?;
+                self.now_us = self.now_us.checked_add(offset).ok_or_else(|| {
+                    ValueError::Misfit("waits add up to more than there is time".into())
+                })?;
                 return Ok(None);
             }
             other => {
-                return Err(format!(
-                    "action {:?} is not read, write, trim, sync, datasync or wait",
-                    shown(other)
-                ));
+                let fault = "is not read, write, trim, sync, datasync or wait";
+                return Err(ValueError::column("action", other, fault));
             }
         };
         let at = self
             .now_us
             .checked_mul(1_000)
-            .ok_or_else(|| format!("time {} is too large", self.now_us))?;
+            .ok_or_else(|| ValueError::too_large("time", &self.now_us.to_string()))?;
         record(at, op, device, offset, number("length", length)?).map(Some)
     }
 }

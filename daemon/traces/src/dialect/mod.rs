@@ -16,6 +16,7 @@ mod tencent;
 #[cfg(test)]
 mod tests;
 
+use crate::error::ValueError;
 use crate::record::Record;
 use std::fmt;
 
@@ -90,7 +91,7 @@ fn no_other_reading(_: &[&str]) -> Option<String> {
 pub(crate) trait Parse: Send {
     /// Parses a line; `None` if it is not a request. Times are on the trace's own clock. The error
     /// contains the reason.
-    fn line(&mut self, line: &str) -> Result<Option<Record>, String>;
+    fn line(&mut self, line: &str) -> Result<Option<Record>, ValueError>;
 
     /// Returns whether a trace of this format may begin with this line.
     fn begins(&mut self, line: &str) -> bool {
@@ -132,14 +133,14 @@ impl TraceFormat {
 /// Format with a record in every line, except for an optional header in the first.
 struct Table {
     header: Option<&'static str>,
-    record: fn(&str) -> Result<Record, String>,
+    record: fn(&str) -> Result<Record, ValueError>,
     first: bool,
 }
 
 impl Table {
     fn boxed(
         header: Option<&'static str>,
-        record: fn(&str) -> Result<Record, String>,
+        record: fn(&str) -> Result<Record, ValueError>,
     ) -> Box<dyn Parse> {
         Box::new(Table {
             header,
@@ -150,7 +151,7 @@ impl Table {
 }
 
 impl Parse for Table {
-    fn line(&mut self, line: &str) -> Result<Option<Record>, String> {
+    fn line(&mut self, line: &str) -> Result<Option<Record>, ValueError> {
         let first = std::mem::take(&mut self.first);
         if first && self.header.is_some_and(|header| is_header(line, header)) {
             return Ok(None);

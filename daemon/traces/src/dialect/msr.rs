@@ -1,7 +1,7 @@
 //! MSR Cambridge (Narayanan et al., FAST 2008; SNIA IOTTA 388): times in units of 100 ns since
 //! 1601.
 
-use super::{BYTES, Table, TraceFormat, Units, no_other_reading};
+use super::{BYTES, Table, TraceFormat, Units, ValueError, no_other_reading};
 use crate::fields::{columns, letter, number, record, time};
 use crate::record::Record;
 
@@ -19,7 +19,7 @@ pub(super) const DIALECT: TraceFormat = TraceFormat {
     other_reading: no_other_reading,
 };
 
-fn parse(line: &str) -> Result<Record, String> {
+fn parse(line: &str) -> Result<Record, ValueError> {
     let [at, _host, disk, op, offset, size, took] = columns(line)?;
     number("response time", took)?;
     let (at, disk) = (time("timestamp", at, 100)?, number("disk number", disk)?);

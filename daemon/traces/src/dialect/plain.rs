@@ -1,6 +1,6 @@
 //! ftld's exchange format: one line of awk converts any other format to it.
 
-use super::{BYTES, Table, TraceFormat, Units, no_other_reading};
+use super::{BYTES, Table, TraceFormat, Units, ValueError, no_other_reading};
 use crate::fields::{columns, letter, number, record, time};
 use crate::record::Record;
 
@@ -13,7 +13,7 @@ pub(super) const DIALECT: TraceFormat = TraceFormat {
     other_reading: no_other_reading,
 };
 
-fn parse(line: &str) -> Result<Record, String> {
+fn parse(line: &str) -> Result<Record, ValueError> {
     let [at, op, offset, length] = columns(line)?;
     record(
         time("time", at, 1_000)?,

@@ -1,7 +1,7 @@
 //! Storage Performance Council (SPC trace file format 1.0.1; UMass Financial and WebSearch): one
 //! address space per ASU.
 
-use super::{BYTES, SECTORS, Table, TraceFormat, Units, readings};
+use super::{BYTES, SECTORS, Table, TraceFormat, Units, ValueError, readings};
 use crate::fields::{SECTOR, bytes, letter, number, record, seconds};
 use crate::record::Record;
 
@@ -14,11 +14,12 @@ pub(super) const DIALECT: TraceFormat = TraceFormat {
     other_reading,
 };
 
-fn parse(line: &str) -> Result<Record, String> {
+fn parse(line: &str) -> Result<Record, ValueError> {
     // Fields after the fifth are specific to the recorder.
     let fields: Vec<_> = line.split(',').map(str::trim).collect();
     let [asu, lba, size, op, at, ..] = fields[..] else {
-        return Err(format!("{} columns, not 5 or more", fields.len()));
+        let text = format!("{} columns, not 5 or more", fields.len());
+        return Err(ValueError::Misfit(text));
     };
     let (asu, offset) = (number("ASU", asu)?, bytes("LBA", lba, SECTOR)?);
     record(

@@ -1,6 +1,6 @@
 //! SYSTOR '17 (Lee et al., a VDI's storage; SNIA IOTTA 4928): one address space per LUN.
 
-use super::{BYTES, Table, TraceFormat, Units, no_other_reading};
+use super::{BYTES, Table, TraceFormat, Units, ValueError, no_other_reading};
 use crate::fields::{columns, letter, number, record, seconds};
 use crate::record::Record;
 
@@ -13,7 +13,7 @@ pub(super) const DIALECT: TraceFormat = TraceFormat {
     other_reading: no_other_reading,
 };
 
-fn parse(line: &str) -> Result<Record, String> {
+fn parse(line: &str) -> Result<Record, ValueError> {
     let [at, took, op, lun, offset, size] = columns(line)?;
     if !took.is_empty() {
         seconds("response", took)?;

@@ -1,7 +1,7 @@
 //! Tencent's cloud block storage (Zhang et al., USENIX ATC 2020; SNIA IOTTA 27917): times in whole
 //! seconds, one address space per volume.
 
-use super::{SECTORS, Table, TraceFormat, Units, readings};
+use super::{SECTORS, Table, TraceFormat, Units, ValueError, readings};
 use crate::fields::{SECTOR, bytes, columns, digit, number, record, seconds};
 use crate::record::Record;
 
@@ -14,7 +14,7 @@ pub(super) const DIALECT: TraceFormat = TraceFormat {
     other_reading,
 };
 
-fn parse(line: &str) -> Result<Record, String> {
+fn parse(line: &str) -> Result<Record, ValueError> {
     let [at, offset, size, op, volume] = columns(line)?;
     let (at, volume) = (seconds("timestamp", at)?, number("volume", volume)?);
     record(

@@ -8,6 +8,7 @@ fn parse(name: &str, lines: &[&str]) -> Result<Vec<Record>, String> {
     lines
         .iter()
         .filter_map(|line| parser.line(line).transpose())
+        .map(|record| record.map_err(|error| error.to_string()))
         .collect()
 }
 
@@ -430,7 +431,7 @@ proptest::proptest! {
         for line in lines {
             let at = (0..=cut.min(line.len())).rev().find(|at| line.is_char_boundary(*at)).unwrap();
             for text in [format!("{}{noise}{}", &line[..at], &line[at..]), format!("{}{noise}", &line[..at]), noise.clone()] {
-                if let Err(why) = parser.line(&text) {
+                if let Err(why) = parser.line(&text).map_err(|error| error.to_string()) {
                     proptest::prop_assert!(!why.is_empty() && why.len() < 300 && !why.contains('\n'), "{}", why);
                 }
             }

@@ -1,6 +1,7 @@
 //! One entry of a recording and its bytes.
 
 use crate::convert::{to_u32, to_usize};
+use crate::error::ValueError;
 
 /// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,20 +104,21 @@ impl Entry {
     }
 
     /// Takes the first entry from `bytes`.
-    pub(super) fn decode(bytes: &mut &[u8]) -> Result<Entry, String> {
+    pub(super) fn decode(bytes: &mut &[u8]) -> Result<Entry, ValueError> {
+        let damaged = |text: String| ValueError::Misfit(format!("an entry {text}"));
         let (head, rest) = bytes
             .split_first_chunk::<{ Entry::BYTES }>()
-            .ok_or("an entry is incomplete")?;
+            .ok_or_else(|| damaged("is incomplete".into()))?;
         let long = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("8 bytes"));
         let kind =
-            Kind::of(head[0]).ok_or_else(|| format!("an entry of unknown kind {}", head[0]))?;
+            Kind::of(head[0]).ok_or_else(|| damaged(format!("of unknown kind {}", head[0])))?;
         if head[1] & !FUA != 0 {
-            return Err(format!("an entry with unknown flags {:#x}", head[1]));
+            return Err(damaged(format!("with unknown flags {:#x}", head[1])));
         }
         let length = u32::from_le_bytes(head[4..8].try_into().expect("4 bytes"));
         let data = rest
             .get(..to_usize(length.into()))
-            .ok_or("an entry has less data than it says")?;
+            .ok_or_else(|| damaged("has less data than it says".into()))?;
         let entry = Entry {
             kind,
             fua: head[1] & FUA != 0,

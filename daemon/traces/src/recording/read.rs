@@ -5,8 +5,9 @@ use super::{
     VERSION,
 };
 use crate::convert::{index, to_f64, to_u64, to_usize};
-use crate::error::TraceError;
+use crate::error::{TraceError, ValueError};
 use crc32c::crc32c;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -57,13 +58,7 @@ impl Reader {
         let file = File::open(path).map_err(|source| io(path, source))?;
         let bytes = file.metadata().map_err(|source| io(path, source))?.len();
         let mut source = BufReader::with_capacity(256 << 10, file);
-        let head = read_head(&mut source).map_err(|what| match what {
-            HeadError::Io(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                TraceError::content(path, "no recording of ftld, or cut off in its head")
-            }
-            HeadError::Io(source) => io(path, source),
-            HeadError::Content(what) => TraceError::content(path, what),
-        })?;
+        let head = read_head(path, &mut source)?;
         Ok(Reader {
             file: path.into(),
             source,
@@ -106,8 +101,8 @@ impl Reader {
             return Ok(None);
         }
         let mut rest = &self.plain[self.at..];
-        let entry = Entry::decode(&mut rest).map_err(|what| self.damaged(&what))?;
-        self.check(&entry).map_err(|what| self.damaged(&what))?;
+        let entry = Entry::decode(&mut rest).map_err(|what| self.damaged(what))?;
+        self.check(&entry).map_err(|what| self.damaged(what))?;
         self.at = self.plain.len() - rest.len();
         self.entries += 1;
         self.last_end = Some(entry.end.seq);
@@ -117,34 +112,31 @@ impl Reader {
 
     /// Checks the numbers of an entry against the head and the entry before it. A failed request
     /// may reach beyond the end of the device, but its last byte has a number.
-    fn check(&self, entry: &Entry) -> Result<(), String> {
+    fn check(&self, entry: &Entry) -> Result<(), ValueError> {
         let end = entry.offset.checked_add(entry.length);
-        if end.is_none_or(|end| entry.errno == 0 && end > self.head.size) {
-            return Err("an entry is beyond the end of the device".into());
-        }
+        let is_inside = end.is_some_and(|end| entry.errno != 0 || end <= self.head.size);
         let (begin, end) = (entry.begin.seq, entry.end.seq);
         let follows = self.last_end.is_none_or(|last| last < end);
-        if begin >= end || end == u64::MAX || !follows {
-            return Err(format!("an entry has the moments {begin} and {end}"));
-        }
-        if entry.kind == Kind::Base && !self.only_content {
-            return Err("initial content is behind a request".into());
-        }
-        let length = to_u64(entry.data.len());
+        let (length, wanted) = (to_u64(entry.data.len()), entry.length);
         let fits = match entry.kind {
-            Kind::Write => !self.head.has_data || length == entry.length,
+            Kind::Write => !self.head.has_data || length == wanted,
             // A piece that could not be read has none.
-            Kind::Base => length == if entry.errno == 0 { entry.length } else { 0 },
+            Kind::Base => length == if entry.errno == 0 { wanted } else { 0 },
             Kind::Mark => entry.data.len() <= MARK_MAX,
             _ => length == 0,
         };
-        match fits {
-            true => Ok(()),
-            false => Err(format!(
-                "an entry has {length} bytes of data for a length of {}",
-                entry.length
-            )),
-        }
+        let fault = if !is_inside {
+            "an entry is beyond the end of the device".into()
+        } else if begin >= end || end == u64::MAX || !follows {
+            format!("an entry has the moments {begin} and {end}")
+        } else if entry.kind == Kind::Base && !self.only_content {
+            "initial content is behind a request".into()
+        } else if !fits {
+            format!("an entry has {length} bytes of data for a length of {wanted}")
+        } else {
+            return Ok(());
+        };
+        Err(ValueError::Misfit(fault))
     }
 
     /// Reads the next chunk; returns false at the end.
@@ -178,8 +170,7 @@ impl Reader {
         }
         self.plain = match kind {
             Some(Chunk::PlainEntries) => stored,
-            _ => zstd::bulk::decompress(&stored, plain)
-                .map_err(|error| self.damaged(&error.to_string()))?,
+            _ => zstd::bulk::decompress(&stored, plain).map_err(|error| self.damaged(error))?,
         };
         self.at = 0;
         if self.plain.len() != plain || plain == 0 {
@@ -202,7 +193,7 @@ impl Reader {
         ))
     }
 
-    fn damaged(&self, what: &str) -> TraceError {
+    fn damaged(&self, what: impl Display) -> TraceError {
         TraceError::content(
             &self.file,
             format!(
@@ -226,21 +217,14 @@ impl Iterator for Reader {
     }
 }
 
-enum HeadError {
-    Io(std::io::Error),
-    Content(String),
-}
-
-impl From<std::io::Error> for HeadError {
-    fn from(error: std::io::Error) -> Self {
-        HeadError::Io(error)
-    }
-}
-
-fn read_head(source: &mut impl Read) -> Result<Head, HeadError> {
-    let content = |what: String| HeadError::Content(what);
+fn read_head(path: &Path, source: &mut impl Read) -> Result<Head, TraceError> {
+    let content = |what: String| TraceError::content(path, what);
+    let failed = |error: std::io::Error| match error.kind() {
+        ErrorKind::UnexpectedEof => content("no recording of ftld, or cut off in its head".into()),
+        _ => io(path, error),
+    };
     let mut fixed = [0; MAGIC.len() + 12];
-    source.read_exact(&mut fixed)?;
+    source.read_exact(&mut fixed).map_err(failed)?;
     if fixed[..MAGIC.len()] != MAGIC {
         return Err(content(
             "no recording of ftld; `ftld --record FILE` makes one".into(),
@@ -259,7 +243,7 @@ fn read_head(source: &mut impl Read) -> Result<Head, HeadError> {
         )));
     }
     let mut head = vec![0; to_usize(length.into())];
-    source.read_exact(&mut head)?;
+    source.read_exact(&mut head).map_err(failed)?;
     if crc32c(&head) != number(&fixed, 16) {
         return Err(content(
             "its head fails its check; the recording is damaged: copy it again".into(),

@@ -2,6 +2,7 @@
 
 use super::Shape;
 use crate::convert::{to_f64, whole};
+use crate::error::ValueError;
 use rand::RngExt;
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;
@@ -43,11 +44,11 @@ impl Addresses {
         span: u64,
         align: Option<u64>,
         largest: u64,
-    ) -> Result<Addresses, String> {
+    ) -> Result<Addresses, ValueError> {
         if largest > span {
-            return Err(format!(
+            return Err(ValueError::Misfit(format!(
                 "requests of up to {largest} bytes in a span of {span} bytes"
-            ));
+            )));
         }
         assert!(
             align.is_none_or(u64::is_power_of_two),
@@ -58,7 +59,7 @@ impl Addresses {
             Shape::Zipf { theta } => {
                 let slots = span.div_ceil(Self::SLOT);
                 let ranks = Zipf::new(to_f64(slots), theta)
-                    .map_err(|error| format!("theta {theta}: {error}"))?;
+                    .map_err(|error| ValueError::Misfit(format!("theta {theta}: {error}")))?;
                 Pattern::Zipf {
                     ranks,
                     slots,

@@ -13,6 +13,7 @@ pub mod usr_2;
 use crate::convert::{to_f64, to_u64, whole};
 pub use spec::{COMMON, GENERATORS, Generator, Key};
 
+use crate::error::ValueError;
 use crate::record::{Op, Record};
 use addresses::Addresses;
 use rand::{RngExt, SeedableRng};
@@ -67,7 +68,7 @@ enum Kind {
 impl Workload {
     /// Parses a workload; returns `None` if the text does not begin with a generator's name, so
     /// that it is something else.
-    pub fn parse(text: &str) -> Option<Result<Workload, String>> {
+    pub fn parse(text: &str) -> Option<Result<Workload, ValueError>> {
         spec::parse(text)
     }
 
@@ -75,12 +76,12 @@ impl Workload {
     ///
     /// # Errors
     /// The device is too small for the workload, or its options are inconsistent.
-    pub fn begin(&self, device_bytes: u64, seed: u64) -> Result<Requests, String> {
+    pub fn begin(&self, device_bytes: u64, seed: u64) -> Result<Requests, ValueError> {
         let span = self.span.unwrap_or(device_bytes);
         if span > device_bytes {
-            return Err(format!(
+            return Err(ValueError::Misfit(format!(
                 "span of {span} bytes is more than the device of {device_bytes} bytes has"
-            ));
+            )));
         }
         let mut rng = Pcg64::seed_from_u64(seed);
         let (kind, total) = match self.shape {
@@ -103,8 +104,8 @@ impl Workload {
             }
         };
         assert!(total > 0, "workload {} has no requests", self.generator);
-        let gap_ns =
-            Exp::new(self.rate / 1e9).map_err(|error| format!("rate {}: {error}", self.rate))?;
+        let gap_ns = Exp::new(self.rate / 1e9)
+            .map_err(|error| ValueError::Misfit(format!("rate {}: {error}", self.rate)))?;
         Ok(Requests {
             total,
             done: 0,

@@ -1,6 +1,7 @@
 //! Request lengths.
 
 use crate::convert::to_f64;
+use crate::error::ValueError;
 use crate::fields::SECTOR;
 use crate::record::LENGTH_MAX;
 use crate::size::{parse_size, show_size};
@@ -41,12 +42,12 @@ const CUT: u64 = 16 << 20;
 
 impl Sizes {
     /// Parses `4KiB`, `mean:3.17KiB`, or several lengths with shares: `4KiB/70+64KiB/30`.
-    pub(super) fn parse(text: &str) -> Result<Sizes, String> {
+    pub(super) fn parse(text: &str) -> Result<Sizes, ValueError> {
         let mut parts = Vec::new();
         let mut sum = 0.0;
         for part in text.split('+') {
             let (length, share) = part.split_once('/').unwrap_or((part, "1"));
-            let wrong = || format!("{share:?} is not a share of the requests");
+            let wrong = || ValueError::Text(share.into(), "a share of the requests");
             let share: f64 = share.parse().map_err(|_| wrong())?;
             if !(share > 0.0 && share.is_finite()) {
                 return Err(wrong());
@@ -119,22 +120,20 @@ fn natural(bytes: u64) -> u64 {
 }
 
 impl Length {
-    fn parse(text: &str) -> Result<Length, String> {
+    fn parse(text: &str) -> Result<Length, ValueError> {
         let Some(mean) = text.strip_prefix("mean:") else {
             let bytes = parse_size(text)?;
             return match bytes {
                 1..=LENGTH_MAX => Ok(Length::Fixed(bytes)),
-                _ => Err(format!(
+                _ => Err(ValueError::Misfit(format!(
                     "{} is not a length from 1 byte to 1 GiB",
                     show_size(bytes)
-                )),
+                ))),
             };
         };
-        let wrong = || {
-            format!(
-                "{mean:?} is not a mean length from 512 bytes to 1 MiB; write for example mean:12.5KiB or mean:6490"
-            )
-        };
+        let form =
+            "a mean length from 512 bytes to 1 MiB; write for example mean:12.5KiB or mean:6490";
+        let wrong = || ValueError::Text(mean.into(), form);
         // A mean may be a fraction of a byte.
         let (number, unit) = mean.split_at(
             mean.find(|c: char| !c.is_ascii_digit() && c != '.')

@@ -3,6 +3,7 @@
 use super::sizes::Sizes;
 use super::{Shape, Workload, stand_in, usr_2};
 use crate::convert::whole;
+use crate::error::ValueError;
 use crate::size::parse_size;
 use std::collections::BTreeMap;
 
@@ -132,7 +133,7 @@ impl Generator {
 
 type Values<'a> = BTreeMap<&'a str, &'a str>;
 
-pub(super) fn parse(text: &str) -> Option<Result<Workload, String>> {
+pub(super) fn parse(text: &str) -> Option<Result<Workload, ValueError>> {
     let (name, pairs) = text.split_once(':').unwrap_or((text, ""));
     let named = Generator::find(name)?;
     let build = || {
@@ -155,34 +156,25 @@ pub(super) fn parse(text: &str) -> Option<Result<Workload, String>> {
         {
             let (key, value) = pair
                 .split_once('=')
-                .ok_or_else(|| format!("{pair:?} is not KEY=VALUE"))?;
+                .ok_or_else(|| ValueError::Text(pair.into(), "KEY=VALUE"))?;
             known(generator, key)?;
             values.insert(key, value);
         }
         workload(named.name, generator, &values)
     };
-    Some(build().map_err(|why| format!("workload {name}: {why}")))
+    Some(build().map_err(|error| error.of(&format!("workload {name}"))))
 }
 
-fn known(generator: &Generator, key: &str) -> Result<(), String> {
-    let common = if generator.name == usr_2::NAME {
-        &[]
-    } else {
-        COMMON
-    };
-    let keys: Vec<_> = common
-        .iter()
-        .chain(generator.keys)
-        .map(|key| key.name)
-        .collect();
+fn known(generator: &Generator, key: &str) -> Result<(), ValueError> {
+    let common = COMMON.iter().filter(|_| generator.name != usr_2::NAME);
+    let keys = common.chain(generator.keys).map(|key| key.name);
+    let keys: Vec<_> = keys.collect();
     if keys.contains(&key) {
         return Ok(());
     }
-    Err(format!(
-        "no key {key:?}{}; there are {}",
-        meant(key, &keys),
-        keys.join(", ")
-    ))
+    let (meant, keys) = (meant(key, &keys), keys.join(", "));
+    let text = format!("no key {key:?}{meant}; there are {keys}");
+    Err(ValueError::Misfit(text))
 }
 
 /// Returns `, did you mean …?` if one of the names is near.
@@ -201,19 +193,19 @@ fn workload(
     name: &'static str,
     generator: &Generator,
     values: &Values<'_>,
-) -> Result<Workload, String> {
+) -> Result<Workload, ValueError> {
     let share = |key, default| {
         values
             .get(key)
             .map_or(Ok(default), |text| share(text))
-            .map_err(|why| in_key(key, &why))
+            .map_err(|error| error.of(key))
     };
     let size = |key| {
         values
             .get(key)
             .map(|text| parse_size(text))
             .transpose()
-            .map_err(|why: String| in_key(key, &why))
+            .map_err(|error| error.of(key))
     };
     let shape = match generator.name {
         "hotcold" => Shape::HotCold {
@@ -236,10 +228,10 @@ fn workload(
         name => unreachable!("the generator {name} has no shape"),
     };
     let sizes =
-        Sizes::parse(values.get("size").unwrap_or(&"4KiB")).map_err(|why| in_key("size", &why))?;
+        Sizes::parse(values.get("size").unwrap_or(&"4KiB")).map_err(|error| error.of("size"))?;
     let (align, span) = (size("align")?, size("span")?);
     if align.is_some_and(|align| !align.is_power_of_two()) {
-        return Err("align: not a power of two".into());
+        return Err(ValueError::Misfit("align: not a power of two".into()));
     }
     Ok(Workload {
         generator: name,
@@ -247,7 +239,7 @@ fn workload(
         requests: values
             .get("requests")
             .map_or(Ok(1_000_000), |text| count(text))
-            .map_err(|why| in_key("requests", &why))?,
+            .map_err(|error| error.of("requests"))?,
         read: share("read", 0.0)?,
         sizes,
         align,
@@ -256,33 +248,23 @@ fn workload(
     })
 }
 
-fn in_key(key: &str, why: &str) -> String {
-    format!("{key}: {why}")
-}
-
 /// Parses `30%` or `0.3`.
-fn share(text: &str) -> Result<f64, String> {
+fn share(text: &str) -> Result<f64, ValueError> {
     let number = match text.strip_suffix('%') {
         Some(percent) => percent.parse().map(|percent: f64| percent / 100.0),
         None => text.parse(),
     };
-    let wrong = || format!("{text:?} is not a share; write for example 30% or 0.3");
+    let form = "a share; write for example 30% or 0.3";
     number
         .ok()
         .filter(|share| (0.0..=1.0).contains(share))
-        .ok_or_else(wrong)
+        .ok_or_else(|| ValueError::Text(text.into(), form))
 }
 
 /// Parses `250000`, `250K`, `1.5M` or `2G`, with powers of 1000.
-fn count(text: &str) -> Result<u64, String> {
-    let (number, unit) = text.split_at(
-        text.len()
-            - text
-                .chars()
-                .last()
-                .filter(|c| c.is_ascii_alphabetic())
-                .map_or(0, char::len_utf8),
-    );
+fn count(text: &str) -> Result<u64, ValueError> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let (number, unit) = text.split_at(number.len());
     let unit = match unit.to_ascii_lowercase().as_str() {
         "" => 1.0,
         "k" => 1e3,
@@ -294,12 +276,11 @@ fn count(text: &str) -> Result<u64, String> {
     if (1.0..1e15).contains(&count) {
         return Ok(whole(count.round()));
     }
-    Err(format!(
-        "{text:?} is not a count; write for example 250000, 250K or 1.5M"
-    ))
+    let form = "a count; write for example 250000, 250K or 1.5M";
+    Err(ValueError::Text(text.into(), form))
 }
 
-fn positive(key: &str, values: &Values<'_>, default: f64) -> Result<f64, String> {
+fn positive(key: &str, values: &Values<'_>, default: f64) -> Result<f64, ValueError> {
     let Some(text) = values.get(key) else {
         return Ok(default);
     };
@@ -307,5 +288,5 @@ fn positive(key: &str, values: &Values<'_>, default: f64) -> Result<f64, String>
         .parse()
         .ok()
         .filter(|number: &f64| *number > 0.0 && number.is_finite());
-    number.ok_or_else(|| in_key(key, &format!("{text:?} is not a positive number")))
+    number.ok_or_else(|| ValueError::Text((*text).into(), "a positive number").of(key))
 }

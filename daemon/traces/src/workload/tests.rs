@@ -234,7 +234,7 @@ fn what_is_meant_is_said() {
             "order: \"up\" is neither scattered nor runs",
         ),
     ] {
-        let error = Workload::parse(text).unwrap().unwrap_err();
+        let error = Workload::parse(text).unwrap().unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
     for (text, part) in [
@@ -248,7 +248,14 @@ fn what_is_meant_is_said() {
         ),
         ("stand-in-usr_2", "too few for its classes"),
     ] {
-        assert!(workload(text).begin(MIB, 1).err().unwrap().contains(part));
+        assert!(
+            workload(text)
+                .begin(MIB, 1)
+                .err()
+                .unwrap()
+                .to_string()
+                .contains(part)
+        );
     }
 }
 

@@ -8,6 +8,7 @@
 //! as reads.
 
 use crate::convert::{narrow, to_f64, to_u64, to_usize, whole};
+use crate::error::ValueError;
 use crate::record::Op;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -43,12 +44,15 @@ pub enum Order {
 }
 
 impl FromStr for Order {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Order, String> {
+    type Err = ValueError;
+    fn from_str(text: &str) -> Result<Order, ValueError> {
         match text {
             "scattered" => Ok(Order::Scattered),
             "runs" => Ok(Order::Runs),
-            other => Err(format!("order: {other:?} is neither scattered nor runs")),
+            _ => {
+                let text = format!("order: {text:?} is neither scattered nor runs");
+                Err(ValueError::Misfit(text))
+            }
         }
     }
 }
@@ -89,25 +93,20 @@ pub(super) fn on_device(
     bytes: u64,
     order: Order,
     below: Below<'_>,
-) -> Result<Vec<Request>, String> {
+) -> Result<Vec<Request>, ValueError> {
     let extents = u32::try_from(bytes / PAGE_BYTES)
-        .map_err(|_| format!("{bytes} bytes are more than 8 TiB"))?
+        .map_err(|_| ValueError::Misfit(format!("{bytes} bytes are more than 8 TiB")))?
         / EXTENT;
     if extents < 100 {
-        return Err(format!(
+        return Err(ValueError::Misfit(format!(
             "{bytes} bytes are too few for its classes of popularity: need 50 MiB"
-        ));
+        )));
     }
-    let (mut extents, mut layout) = (
-        (0..extents).collect::<Vec<_>>(),
-        Pcg64::seed_from_u64(LAYOUT),
-    );
+    let mut extents: Vec<u32> = (0..extents).collect();
+    let mut layout = Pcg64::seed_from_u64(LAYOUT);
     shuffle(&mut extents, &mut |bound| layout.random_range(0..bound));
-    Ok(requests(
-        &extents[..share(TOUCHED, extents.len())],
-        order,
-        below,
-    ))
+    let touched = share(TOUCHED, extents.len());
+    Ok(requests(&extents[..touched], order, below))
 }
 
 /// Generates the passes over the touched extents (by number, hottest first). The class determines

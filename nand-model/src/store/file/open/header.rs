@@ -9,6 +9,7 @@ use crate::image::{
     COPY_BYTES, FORMAT_VERSION, Header, HeaderFault, ImageError, ImageInfo, ImageSpec, Layout,
     NAME_BYTES_MAX, PARAMS_BYTES_MAX, ShardSection, choose_header,
 };
+use crate::invalid::Invalid;
 use crate::store::file::disk::Disk;
 use std::path::Path;
 
@@ -18,18 +19,20 @@ pub(super) fn new_header(
     shard: Option<ShardSection>,
     spare_slots: u32,
 ) -> Result<Header, ImageError> {
-    let bad = |reason: String| ImageError::BadSpec {
+    let bad = |reason: Invalid| ImageError::BadSpec {
         path: path.into(),
         reason,
     };
     if spec.scheme.len() > NAME_BYTES_MAX || spec.profile.name.len() > NAME_BYTES_MAX {
-        return Err(bad(format!("a name of more than {NAME_BYTES_MAX} bytes")));
+        return Err(bad(Invalid::Image(format!(
+            "a name of more than {NAME_BYTES_MAX} bytes"
+        ))));
     }
     if spec.params.len() > PARAMS_BYTES_MAX {
-        return Err(bad(format!(
+        return Err(bad(Invalid::Image(format!(
             "{} bytes of scheme parameters, at most {PARAMS_BYTES_MAX} fit",
             spec.params.len()
-        )));
+        ))));
     }
     spec.profile.geometry.validate().map_err(bad)?;
     let mut uuid = [0; 16];
@@ -62,7 +65,7 @@ pub(super) fn new_header(
     match choose_header([&header.encode(), &[0; COPY_BYTES]]) {
         Ok(_) => Ok(header),
         Err(HeaderFault::Contradiction(reason)) => Err(bad(reason)),
-        Err(fault) => Err(bad(format!("{fault:?}"))),
+        Err(fault) => Err(bad(Invalid::Image(format!("{fault:?}")))),
     }
 }
 

@@ -165,7 +165,7 @@ impl FileStore {
         let parts = read_parts(path, &disk, length)?;
         let table_bytes = to_u64(parts[0].layout.table_bytes() * parts.len());
         if table_bytes > 1 << 20 && kept.saturating_mul(16) < table_bytes {
-            return Err(damaged(path, "it keeps less than its block table".into()));
+            return Err(damaged(path, "it keeps less than its block table"));
         }
         FileStore::open_on(path, Arc::new(disk), length, access)
     }

@@ -97,9 +97,9 @@ pub(super) fn io_error(path: &Path, action: &'static str, source: io::Error) -> 
     }
 }
 
-pub(super) fn damaged(path: &Path, reason: String) -> ImageError {
+pub(super) fn damaged(path: &Path, reason: impl ToString) -> ImageError {
     ImageError::Damaged {
         path: path.into(),
-        reason,
+        reason: reason.to_string(),
     }
 }

@@ -13,11 +13,13 @@ use super::opener::{damaged, io_error};
 use super::report::{Access, OpenReport};
 use crate::convert::{index, to_u64};
 use crate::image::{Header, ImageError, ImageInfo, ImageSpec, Layout, ShardSection, Striping};
+use crate::invalid::{Invalid, ensure};
 use crate::store::file::disk::Disk;
 use crate::store::file::file_store::FileStore;
 use crate::store::file::overlay::Overlay;
 use crate::store::file::slice::Slice;
 use crate::store::file::sync::SyncHandle;
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -62,14 +64,15 @@ pub(super) fn read_parts(
     let mut parts = vec![first];
     for index in 1..count {
         let at = u64::from(index) * bytes;
-        let why = |reason| damaged(path, format!("part {index} of {count}: {reason}"));
+        let why =
+            |reason: &dyn Display| damaged(path, format!("part {index} of {count}: {reason}"));
         let part = read_part(path, disk, at, length - at).map_err(|error| match error {
-            ImageError::NotAnImage(_) => why("it has no header".into()),
-            ImageError::HeaderDamaged(_) => why("both header copies are damaged".into()),
-            ImageError::Contradiction { reason, .. } => why(reason),
+            ImageError::NotAnImage(_) => why(&"it has no header"),
+            ImageError::HeaderDamaged(_) => why(&"both header copies are damaged"),
+            ImageError::Contradiction { reason, .. } => why(&reason),
             other => other,
         })?;
-        check_part(&parts[0], &part, index).map_err(why)?;
+        check_part(&parts[0], &part, index).map_err(|error| why(&error))?;
         parts.push(part);
     }
     if let Some(shard) = parts[0].header.info.shard.filter(|shard| shard.index > 0) {
@@ -112,16 +115,16 @@ fn check_length(path: &Path, first: &Part, length: u64) -> Result<(), ImageError
 }
 
 /// Checks that a part belongs to the image of the first one, at place `index`.
-fn check_part(first: &Part, part: &Part, index: u32) -> Result<(), String> {
+fn check_part(first: &Part, part: &Part, index: u32) -> Result<(), Invalid> {
     let ImageInfo { uuid, shard, .. } = &part.header.info;
-    if *uuid != first.header.info.uuid {
-        return Err("it belongs to another image".into());
-    }
+    ensure(*uuid == first.header.info.uuid, Invalid::Image, || {
+        "it belongs to another image".into()
+    })?;
     if shard.map(|shard| shard.index) != Some(index) {
         let found = shard.map_or("an image of one chip".into(), |shard| {
             format!("part {}", shard.index)
         });
-        return Err(format!("{found} is in its place"));
+        return Err(Invalid::Image(format!("{found} is in its place")));
     }
     // All else that creation gave the parts in common.
     let common = |part: &Part| {
@@ -136,10 +139,9 @@ fn check_part(first: &Part, part: &Part, index: u32) -> Result<(), String> {
         let striping = shard.map(|shard| shard.striping);
         (profile, size, scheme, params, striping, part.layout)
     };
-    if common(first) != common(part) {
-        return Err("its header contradicts that of part 0".into());
-    }
-    Ok(())
+    ensure(common(first) == common(part), Invalid::Image, || {
+        "its header contradicts that of part 0".into()
+    })
 }
 
 /// Returns the store of an image of one chip.
@@ -147,7 +149,10 @@ pub(super) fn only(path: &Path, mut stores: Vec<FileStore>) -> Result<FileStore,
     if stores.len() > 1 {
         return Err(ImageError::Contradiction {
             path: path.into(),
-            reason: format!("a device of {} shards is used as one chip", stores.len()),
+            reason: Invalid::Image(format!(
+                "a device of {} shards is used as one chip",
+                stores.len()
+            )),
         });
     }
     Ok(stores.pop().expect("an image has a part"))
