@@ -153,7 +153,7 @@ def touched_parts(ftld):
 
 def part_of(rig, bytes_touched, percent):
     options = [word for word in rig.options if word not in ("--precondition", "steady")]
-    options += ["--size", f"{round(100 * bytes_touched / percent / 2**20)}MiB", "--precondition", "footprint", "--warm-up", "1"]
+    options += ["--size", f"{round(100 * bytes_touched / percent / 2**20)}MiB", "--precondition", "trace", "--warm-up", "1"]
     return Rig(f"{rig.label} at {percent} %", rig.workload, tuple(options), True, 100 * rig.scale / percent)
 
 

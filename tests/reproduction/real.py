@@ -30,5 +30,5 @@ def loads(ftld, *stems):
 
 def touched(ftld, stem):
     """Bytes of the extents that a trace touches."""
-    rows = ftld.compare(f"extents-{stem}", [ftld.trace(stem)], ["pagemap"], "--address", "compact", "--precondition", "none", "--profile", "slc-2k")
+    rows = ftld.compare(f"extents-{stem}", [ftld.trace(stem)], ["pagemap"], "--address", "compact", "--precondition", "new", "--profile", "slc-2k")
     return rows[0]["device"]["size_bytes"]

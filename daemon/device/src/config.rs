@@ -6,7 +6,7 @@ mod record;
 mod write_cache;
 
 pub use image::ImageRequirements;
-pub use image::{NewDevice, OP_DEFAULT, SIZE_DEFAULT};
+pub use image::{NewDevice, OP_DEFAULT, RawFlash, SIZE_DEFAULT};
 pub(crate) use record::Record;
 
 use crate::instance::{self, Dirs};

@@ -21,9 +21,12 @@ pub enum ResponseUnit {
 #[serde(rename_all = "snake_case")]
 pub enum Precondition {
     /// The device is new
-    None,
-    /// Every page that the first round of the trace touches, once, in order
-    Footprint,
+    New,
+    /// Every page once, in order, but those that the first pass touches: an erased region of a full
+    /// device
+    Region,
+    /// Every page that the first pass of the trace touches, once, in order
+    Trace,
     /// Every page once, in order; then random pages for --age drive writes
     Fill,
     /// Every page once, in order; then random pages until steady state
@@ -34,8 +37,9 @@ impl Precondition {
     /// Returns the name, as on the command line.
     pub const fn name(self) -> &'static str {
         match self {
-            Precondition::None => "none",
-            Precondition::Footprint => "footprint",
+            Precondition::New => "new",
+            Precondition::Region => "region",
+            Precondition::Trace => "trace",
             Precondition::Fill => "fill",
             Precondition::Steady => "steady",
         }

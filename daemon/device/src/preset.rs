@@ -69,7 +69,7 @@ const MNFTL: Preset = Preset {
         ("gftl.slice_always", "true"),
     ],
     unsafe_params: &[("nand.pair_policy", "none")],
-    precondition: Precondition::None,
+    precondition: Precondition::New,
     response_unit: ResponseUnit::PerRecord,
 };
 
@@ -93,7 +93,7 @@ const LAZYFTL: Preset = Preset {
         ("ckpt.interval", "0"),
     ],
     unsafe_params: &[],
-    precondition: Precondition::Footprint,
+    precondition: Precondition::Trace,
     response_unit: ResponseUnit::PerPage,
 };
 
@@ -139,7 +139,7 @@ const ROSE: Preset = Preset {
         ("ckpt.interval", "0"),
     ],
     unsafe_params: &[],
-    precondition: Precondition::None,
+    precondition: Precondition::New,
     response_unit: ResponseUnit::PerRequest,
 };
 
@@ -160,7 +160,7 @@ const MLAM: Preset = Preset {
         ("ckpt.interval", "0"),
     ],
     unsafe_params: &[("nand.pair_policy", "none")],
-    precondition: Precondition::None,
+    precondition: Precondition::New,
     response_unit: ResponseUnit::PerRequest,
 };
 

@@ -99,6 +99,72 @@ impl Scheme {
         finish(profile, blocks, logical_pages)
     }
 
+    /// Lays out a device of `size_bytes` whose good flash exceeds its size by the share `op`: whole
+    /// blocks, rounded up. Bad blocks from the factory come on top; those that the data sheet allows
+    /// later are part of the over-provisioning. On a paper's device the size follows, rounded down,
+    /// and `size_bytes` must be 0.
+    ///
+    /// # Errors
+    /// [`FtlError::Config`] if the scheme needs more over-provisioning; the text has the least.
+    pub fn layout_effective(
+        &self,
+        profile: &Profile,
+        size_bytes: u64,
+        op: f64,
+        params: &Params,
+    ) -> Result<Layout, FtlError> {
+        params.only(self.all_params())?;
+        let pages_per_block = profile.geometry.pages_per_block;
+        let (logical_pages, good) = match profile.capacity {
+            Capacity::BySize => {
+                let logical_pages = logical_pages_of(profile, size_bytes)?;
+                let wanted = (f64::from(logical_pages) * (1.0 + op.clamp(0.0, OP_MAX))).ceil();
+                (
+                    logical_pages,
+                    (wanted as u64).div_ceil(u64::from(pages_per_block)),
+                )
+            }
+            Capacity::Blocks(blocks) if size_bytes == 0 => {
+                let good = blocks - profile.with_blocks(blocks).factory_bad_blocks();
+                let pages = f64::from(good) * f64::from(pages_per_block);
+                let whole = (4096 / profile.geometry.page_bytes).max(1);
+                let logical_pages = (pages / (1.0 + op.clamp(0.0, OP_MAX))) as u32 / whole * whole;
+                (logical_pages, u64::from(good))
+            }
+            Capacity::Blocks(blocks) => {
+                return Err(FtlError::Config(format!(
+                    "profile {} has {blocks} blocks: its size follows from the effective \
+                     over-provisioning; leave --size out",
+                    profile.name
+                )));
+            }
+        };
+        let least = self.used_blocks(profile, logical_pages, OP_MIN, params)?;
+        if good < least || op > OP_MAX {
+            let percent = |blocks: u64| {
+                let pages = blocks as f64 * f64::from(pages_per_block);
+                (pages / f64::from(logical_pages) - 1.0) * 100.0
+            };
+            // Rounded up, so that it is not refused itself.
+            let least = (percent(least) * 100.0).ceil() / 100.0;
+            return Err(FtlError::Config(format!(
+                "effective over-provisioning of {} %: scheme {} on a device of {} bytes can have \
+                 {least:.2} to {} %",
+                op * 100.0,
+                self.name,
+                u64::from(logical_pages) * u64::from(profile.geometry.page_bytes),
+                OP_MAX * 100.0
+            )));
+        }
+        let blocks = match profile.capacity {
+            Capacity::BySize => {
+                with_bad_blocks(profile, good).ok_or_else(|| too_large(size_bytes))?
+            }
+            Capacity::Blocks(blocks) => blocks,
+        };
+        finish(profile, blocks, logical_pages)
+    }
+
     /// Returns the raw blocks for this many logical pages: data, over-provisioning, the scheme's
     /// overhead, and on a profile by size the bad blocks that its data sheet allows.
     fn blocks_for(
@@ -108,9 +174,7 @@ impl Scheme {
         op: f64,
         params: &Params,
     ) -> Result<u64, FtlError> {
-        let with_op = (f64::from(logical_pages) * (1.0 + op)).ceil() as u64;
-        let data = with_op.div_ceil(u64::from(profile.geometry.pages_per_block));
-        let used = data + u64::from((self.overhead_blocks)(profile, logical_pages, params)?);
+        let used = self.used_blocks(profile, logical_pages, op, params)?;
         let spare = match profile.capacity {
             Capacity::BySize => (used * u64::from(profile.max_bad_permille))
                 .div_ceil(1000)
@@ -118,6 +182,20 @@ impl Scheme {
             Capacity::Blocks(_) => 0,
         };
         Ok(used + spare)
+    }
+
+    /// Returns the good blocks for this many logical pages: data, over-provisioning, the scheme's
+    /// overhead.
+    fn used_blocks(
+        &self,
+        profile: &Profile,
+        logical_pages: u32,
+        op: f64,
+        params: &Params,
+    ) -> Result<u64, FtlError> {
+        let with_op = (f64::from(logical_pages) * (1.0 + op)).ceil() as u64;
+        let data = with_op.div_ceil(u64::from(profile.geometry.pages_per_block));
+        Ok(data + u64::from((self.overhead_blocks)(profile, logical_pages, params)?))
     }
 
     /// Returns the most logical pages, in units of 4 KiB, that fit on this many blocks.
@@ -156,6 +234,16 @@ fn finish(profile: &Profile, blocks: u32, logical_pages: u32) -> Result<Layout, 
     })
 }
 
+/// Returns the least number of blocks of which this many are good when they leave the factory.
+fn with_bad_blocks(profile: &Profile, good: u64) -> Option<u32> {
+    let permille = u64::from(profile.factory_bad_permille);
+    let mut blocks = u32::try_from(good * 1000 / (1000 - permille)).ok()?;
+    while u64::from(blocks - profile.with_blocks(blocks).factory_bad_blocks()) < good {
+        blocks = blocks.checked_add(1)?;
+    }
+    Some(blocks)
+}
+
 fn block_bytes(geometry: &Geometry) -> u64 {
     u64::from(geometry.pages_per_block) * u64::from(geometry.page_bytes)
 }
@@ -184,6 +272,38 @@ fn too_large(bytes: u64) -> FtlError {
 mod tests {
     use super::*;
     use crate::schemes::SCHEMES;
+
+    /// A device has the asked effective over-provisioning to a block, and bad blocks come on top.
+    #[test]
+    fn effective_over_provisioning_is_met_to_a_block() {
+        let (profile, params) = (Profile::find("slc-2k").unwrap(), Params::default());
+        let block = f64::from(profile.geometry.pages_per_block);
+        for scheme in SCHEMES {
+            for size in [13 << 20, 1 << 30, 64 << 30] {
+                for op in [0.07, 0.28, 1.0] {
+                    let of = |op: f64| scheme.layout_effective(profile, size, op, &params);
+                    let (op, layout) = match of(op) {
+                        Ok(layout) => (op, layout),
+                        Err(refused) => {
+                            let text = refused.to_string();
+                            let (_, range) = text.split_once("can have ").unwrap();
+                            let least: f64 = range.split(' ').next().unwrap().parse().unwrap();
+                            assert!(least > op * 100.0, "{text}");
+                            (least / 100.0, of(least / 100.0).unwrap())
+                        }
+                    };
+                    let bad = layout.profile.factory_bad_blocks();
+                    let found = layout.effective_op_percent(bad) / 100.0;
+                    let block = (block + 1.0) / f64::from(layout.logical_pages);
+                    assert!(
+                        found >= op && found < op + block,
+                        "{}: {found}",
+                        scheme.name
+                    );
+                }
+            }
+        }
+    }
 
     #[test]
     fn too_few_spare_bytes_are_refused() {

@@ -156,8 +156,7 @@ impl<S: Store> Chip<S> {
             "every block bad from the factory"
         );
         let mut rng = SplitMix::new(seed);
-        let wanted =
-            u64::from(self.geometry().blocks) * u64::from(self.profile.factory_bad_permille) / 1000;
+        let wanted = self.profile.factory_bad_blocks();
         let mut marked = 0;
         while marked < wanted {
             let block = Pbn::new(rng.number(self.geometry().blocks));

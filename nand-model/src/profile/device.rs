@@ -147,6 +147,12 @@ impl Profile {
         self
     }
 
+    /// The number of its blocks that are bad from the factory.
+    pub fn factory_bad_blocks(&self) -> u32 {
+        let bad = u64::from(self.geometry.blocks) * u64::from(self.factory_bad_permille) / 1000;
+        u32::try_from(bad).expect("a share of the blocks")
+    }
+
     /// The probability that the next erase of a block fails after `erases` erases. A Weibull
     /// hazard: at the rated cycles, the share of grown bad blocks equals the data sheet's limit
     /// minus the factory's share; at twice as many cycles it is up to 16 times that.

@@ -34,6 +34,18 @@ pub struct ImageRequirements {
     pub params: Params,
 }
 
+/// Raw flash of a simulated device.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum RawFlash {
+    /// What the scheme lays out for its size and over-provisioning.
+    #[default]
+    Own,
+    /// This number of bytes, bad blocks included.
+    Bytes(u64),
+    /// Good flash that exceeds the size by this percentage of it.
+    EffectiveOp(f64),
+}
+
 /// A scheme on a new device.
 pub struct NewDevice {
     /// The scheme.
@@ -50,11 +62,11 @@ pub struct NewDevice {
 
 impl ImageRequirements {
     /// Returns the device, with the default of each unspecified value. `footprint` replaces the
-    /// default size in bytes, `raw` the flash that follows from size and over-provisioning.
+    /// default size in bytes; `raw` determines the flash.
     ///
     /// # Errors
     /// There is no such scheme, or no device fits the requirements.
-    pub fn device(&self, footprint: Option<u64>, raw: Option<u64>) -> Result<NewDevice, Failure> {
+    pub fn device(&self, footprint: Option<u64>, raw: RawFlash) -> Result<NewDevice, Failure> {
         let scheme = self.scheme.as_deref();
         let scheme = scheme.map_or(Ok(&SCHEMES[0]), find_scheme)?;
         let profile = self.profile.unwrap_or(*Profile::default_profile());
@@ -81,14 +93,17 @@ impl ImageRequirements {
         }
         let of_chip = striping.map_or(wanted, |of| of.shard_bytes(wanted));
         let layout = match raw {
-            None => scheme.layout(&profile, of_chip, op_percent / 100.0, &self.params),
-            Some(_) if wanted == 0 => {
+            RawFlash::Own => scheme.layout(&profile, of_chip, op_percent / 100.0, &self.params),
+            RawFlash::EffectiveOp(percent) => {
+                scheme.layout_effective(&profile, wanted, percent / 100.0, &self.params)
+            }
+            RawFlash::Bytes(_) if wanted == 0 => {
                 return Err(Failure::usage(format!(
                     "--raw on profile {}, whose size follows from its raw flash; add --size",
                     profile.name
                 )));
             }
-            Some(raw) => scheme.layout_on(&profile, wanted, raw, &self.params),
+            RawFlash::Bytes(raw) => scheme.layout_on(&profile, wanted, raw, &self.params),
         }
         .map_err(Failure::usage)?;
         let logical_pages = u64::from(layout.logical_pages);

@@ -6,7 +6,7 @@ use super::label::params_text;
 use super::unfinished::{Unfinished, folder_of, name_image, sync_folder};
 use super::{Label, age, close_stores, factory_seed, image_failure, refuse_order};
 use crate::aging::{Conditioned, ImageAge};
-use crate::config::{Config, NewDevice};
+use crate::config::{Config, NewDevice, RawFlash};
 use crate::flash_device::FlashDevice;
 use ftl_core::schemes::{Layout, Scheme};
 use ftl_core::{FtlConfig, FtlError, RamReport, add_ram};
@@ -90,7 +90,7 @@ pub fn create_aged(
         striping,
         size,
         op_percent,
-    } = requirements.device(None, None)?;
+    } = requirements.device(None, RawFlash::Own)?;
     let shards = striping.map_or(1, |striping| striping.count);
     refuse_order(index(shards), config.write_cache)?;
     if image.symlink_metadata().is_ok() {

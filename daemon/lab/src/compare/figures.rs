@@ -267,7 +267,7 @@ mod tests {
                 size: Some("8MiB".into()),
                 ..Job::default()
             };
-            job.method.precondition = Some(Precondition::None);
+            job.method.precondition = Some(Precondition::New);
             let row = replay::run(&job, &mut |_, _| ()).unwrap();
             for part in row.ram.parts {
                 assert!(RamPart::find(&part.part).is_some(), "{}", part.part);

@@ -100,16 +100,20 @@ fn about(of: &[&Row]) -> String {
     let Row { job, requests, .. } = of[0];
     let response_unit = serde_json::to_value(job.method.response_unit()).unwrap_or_default();
     format!(
-        "{}. {} requests, {} pages read, {} written. Preconditioning {}{}, response unit {}.",
+        "{}. {} requests, {} pages read, {} written. {}Preconditioning {}{}, response unit {}.{}",
         devices.join("; "),
         requests.completed,
         requests.pages_read,
         requests.pages_written,
+        job.method
+            .form
+            .map_or(String::new(), |form| format!("Form {}. ", form.name())),
         job.method.precondition().name(),
         job.method.age.map_or(String::new(), |age| format!(
             ", {age} drive writes of random pages"
         )),
-        response_unit.as_str().unwrap_or_default()
+        response_unit.as_str().unwrap_or_default(),
+        table::unsettled(of)
     )
 }
 

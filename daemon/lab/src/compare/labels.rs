@@ -8,11 +8,14 @@ use std::slice::SliceIndex;
 type Setting = fn(&Job) -> Option<String>;
 
 /// Settings in a label, if they differ between the runs.
-const SETTINGS: [(&str, Setting); 6] = [
+const SETTINGS: [(&str, Setting); 7] = [
     ("", |job| job.preset.clone()),
     ("", |job| job.profile.clone()),
     ("", |job| job.size.clone()),
     ("op ", |job| job.op.map(|op| format!("{op} %"))),
+    ("effective op ", |job| {
+        job.op_effective.map(|op| format!("{op} %"))
+    }),
     ("raw ", |job| job.raw.as_deref().map(size)),
     ("ram ", |job| job.ram.as_deref().map(size)),
 ];

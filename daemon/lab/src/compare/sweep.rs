@@ -31,6 +31,9 @@ pub(crate) struct Sweep {
     /// Over-provisioning in percent
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = ftld_device::options::percent)]
     pub(crate) op: Vec<f64>,
+    /// Effective over-provisioning of every scheme in percent, in place of --op and --raw
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = ftld_device::options::percent)]
+    pub(crate) op_effective: Vec<f64>,
     /// Raw flash, bad blocks included: equal, the most that any compared scheme takes at the
     /// nominal --op; own, each scheme's layout at --op; or sizes, in place of --op
     #[arg(
@@ -137,7 +140,8 @@ impl Sweep {
             }
         }
         raw_flash::share_raw_flash(&mut jobs);
-        if !self.ram.is_empty() || self.raw.iter().any(|raw| is_size(raw)) {
+        let is_bounded = !self.ram.is_empty() || !self.op_effective.is_empty();
+        if is_bounded || self.raw.iter().any(|raw| is_size(raw)) {
             raw_flash::check(&jobs)?;
         }
         Ok(jobs)
@@ -146,6 +150,7 @@ impl Sweep {
     /// Checks the values of `--raw` and `--ram`, before any run.
     fn check_raw(&self) -> Result<(), Failure> {
         let op = self.op.first().copied();
+        let op_effective = self.op_effective.first().copied();
         let ram = self.ram.iter().map(|ram| Job {
             ram: Some(ram.clone()),
             ..Job::default()
@@ -153,9 +158,16 @@ impl Sweep {
         let raw = self.raw.iter().filter(|raw| is_size(raw)).map(|raw| Job {
             raw: Some(raw.clone()),
             op,
+            op_effective,
             ..Job::default()
         });
+        let op = Job {
+            op,
+            op_effective,
+            ..Job::default()
+        };
         ram.chain(raw)
+            .chain([op])
             .try_for_each(|job| check_sizes(&job).map(drop))
     }
 
@@ -182,12 +194,17 @@ impl Sweep {
     /// Returns every over-provisioning with every raw flash and every RAM.
     fn flash_and_ram(&self) -> Vec<Job> {
         let mut jobs = Vec::new();
-        for op in each(&self.op) {
+        let of_own = each(&self.op).into_iter().map(|op| (op, None));
+        let effective = self.op_effective.iter().map(|op| (None, Some(*op)));
+        let is_effective = !self.op_effective.is_empty();
+        for (op, op_effective) in of_own.filter(|_| !is_effective).chain(effective) {
             for raw in &self.raw {
                 for ram in each(&self.ram) {
-                    let raw = Some(raw.clone()).filter(|raw| raw != OWN);
+                    let is_raw = |raw: &String| raw != OWN && !is_effective;
+                    let raw = Some(raw.clone()).filter(is_raw);
                     jobs.push(Job {
                         op,
+                        op_effective,
                         raw,
                         ram,
                         ..Job::default()

@@ -181,6 +181,24 @@ const COLUMNS: &[Column] = &[
     },
 ];
 
+/// Returns a sentence with the schemes whose write amplification had not settled.
+pub(super) fn unsettled(rows: &[&Row]) -> String {
+    let is_open = |row: &&&Row| row.settling.as_ref().is_some_and(|of| !of.is_settled);
+    let mut names: Vec<_> = rows
+        .iter()
+        .filter(is_open)
+        .map(|row| row.scheme.as_str())
+        .collect();
+    names.dedup();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(
+            " The write amplification had not settled within 2 % in runs of {}.",
+            names.join(", ")
+        ),
+    }
+}
+
 /// Returns the headings of the table's columns; the first is that of the label.
 pub(super) fn heads() -> Vec<String> {
     std::iter::once("")
@@ -313,6 +331,14 @@ pub(super) fn text(rows: &[&Row]) -> String {
             _ => workload.to_owned(),
         });
         text += &format!("{}\n", columns(&lines, width()));
+        let runs: Vec<&Row> = of
+            .iter()
+            .flat_map(|cell| cell.runs.iter().copied())
+            .collect();
+        match unsettled(&runs) {
+            unsettled if unsettled.is_empty() => {}
+            unsettled => text += &format!("{}\n", wrapped(&format!(" {unsettled}"))),
+        }
         for Ratios { title, lines } in ratios(&of, &labels) {
             text += &wrapped(&format!("  {title}"));
             text += &format!("{}\n", columns(&lines, width()));

@@ -3,7 +3,7 @@
 use super::job::Address;
 use super::progress::{TICK, Tick};
 use super::source::Source;
-use ftld_kit::convert::{to_u64, to_usize};
+use ftld_kit::convert::{to_f64, to_u64, to_usize, whole};
 use ftld_kit::failure::Failure;
 use ftld_kit::size::show_size;
 use ftld_traces::{Op, Record};
@@ -183,6 +183,31 @@ impl AddressMap {
     }
 }
 
+/// Share of the device by which addresses move from one pass to the next: that of the golden
+/// section, so that passes begin far from each other.
+const ROTATION: f64 = 0.381_966;
+
+/// Moves extents on a device of `size` bytes to where they are in this pass; what reaches beyond
+/// the end continues at the start.
+pub(super) fn rotate(extents: &mut Vec<Extent>, pass: u32, size: u64) {
+    // Whole units, so that pages and neighbours stay together.
+    let unit = if size >= 16 * GRAIN { GRAIN } else { 1 << 16 };
+    let step = whole(to_f64(size) * ROTATION) / unit * unit;
+    let by = u64::from(pass) * step % size;
+    for at in 0..extents.len() {
+        let extent = &mut extents[at];
+        extent.offset = (extent.offset + by) % size;
+        let beyond = (extent.offset + extent.len).saturating_sub(size);
+        if beyond > 0 {
+            extent.len -= beyond;
+            extents.push(Extent {
+                offset: 0,
+                len: beyond,
+            });
+        }
+    }
+}
+
 const CHANGED: &str = "was not in the trace at the first pass; the file changed meanwhile";
 
 fn one_disk(known: &mut Option<u64>, device: u64) -> Result<(), Failure> {
@@ -254,6 +279,33 @@ mod tests {
             Ok(vec![(0, 4096)])
         );
         assert!(place(&mut map, at(0, 0, 4097), 4096).is_err());
+    }
+
+    #[test]
+    fn rotated_passes_begin_elsewhere_and_keep_every_byte() {
+        let size = 64 * MIB;
+        let mut begins = BTreeSet::new();
+        for pass in 0..8 {
+            let mut extents = vec![Extent {
+                offset: 60 * MIB + 512,
+                len: 3 * MIB,
+            }];
+            rotate(&mut extents, pass, size);
+            let bytes: u64 = extents.iter().map(|extent| extent.len).sum();
+            assert_eq!(bytes, 3 * MIB);
+            assert!(
+                extents
+                    .iter()
+                    .all(|extent| extent.len > 0 && extent.offset + extent.len <= size)
+            );
+            assert_eq!(extents[0].offset % MIB, 512, "pages stay aligned");
+            begins.insert(extents[0].offset);
+        }
+        assert_eq!(begins.len(), 8);
+        assert!(
+            begins.contains(&(60 * MIB + 512)),
+            "the first pass is not moved"
+        );
     }
 
     #[test]

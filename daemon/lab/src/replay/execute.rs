@@ -1,7 +1,7 @@
 //! Execution of a run: preconditioning, warm-up, measurement, row.
 
 use super::address::{AddressMap, Footprint};
-use super::job::{Address, Job};
+use super::job::{Address, Form, Job};
 use super::measurement::{Measured, Measurement};
 use super::outputs::{OutputArgs, Outputs};
 use super::progress::Tick;
@@ -9,12 +9,14 @@ use super::provenance::Provenance;
 use super::replayer::Replayer;
 use super::row::{Requests, Row};
 use super::run::Run;
+use super::settling::{Halves, PASSES_MAX, Passes, programs};
 use super::source::Source;
 use ftl_core::schemes::SCHEMES;
 use ftld_device::method::{Precondition, ResponseUnit};
 use ftld_device::sys;
 use ftld_kit::failure::{Failure, panic_text};
 use nix::time::{ClockId, clock_gettime};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -62,10 +64,14 @@ pub(super) fn execute(
     let failed = |step: &str, why: &dyn std::fmt::Display| {
         Failure::failed(format!("{about}: {step}: {why}"))
     };
-    let mut replayer = Replayer::new(job, source, map, device.size, limit);
+    let mut replayer = Replayer::new(job, source, map, device.size, limit, &sim);
     let pages = match method.precondition() {
-        Precondition::Footprint => replayer.touched(&device.layout(), tick)?,
-        Precondition::None => run.content(&device)?,
+        Precondition::Trace => replayer.touched(&device.layout(), tick)?,
+        Precondition::Region => others(
+            replayer.touched(&device.layout(), tick)?,
+            device.layout().logical_pages,
+        ),
+        Precondition::New => run.content(&device)?,
         Precondition::Fill | Precondition::Steady => Vec::new(),
     };
     let conditioned = sim
@@ -76,18 +82,30 @@ pub(super) fn execute(
     sim.settle()
         .map_err(|why| failed("preconditioning", &why))?;
 
-    let warm_up = 0..method.warm_up;
-    replayer.rounds(&mut sim, warm_up, &mut outputs, "warming up", tick)?;
+    let is_repeated = matches!(method.form, Some(Form::Looped | Form::Rotated));
+    let (mut passes, mut warm_up) = (Passes::default(), method.warm_up);
+    replayer.rounds(&mut sim, 0..warm_up, &mut outputs, "warming up", tick)?;
     sim.settle().map_err(|why| failed("warming up", &why))?;
+    while is_repeated && warm_up < PASSES_MAX {
+        let before = programs(&sim);
+        let pass = warm_up..warm_up + 1;
+        replayer.rounds(&mut sim, pass, &mut outputs, "settling", tick)?;
+        let (pages, _) = sim.settle().map_err(|why| failed("settling", &why))?;
+        warm_up += 1;
+        if !passes.add(pages.written, programs(&sim) - before) {
+            break;
+        }
+    }
 
     replayer.requests = Requests {
         touched_extents,
         ..Requests::default()
     };
     let measurement = Measurement::begin(&sim);
+    replayer.halves = Halves::begin(&sim);
     outputs.begin(&mut sim);
     let cpu_measured = cpu();
-    let measured = method.warm_up..method.warm_up.saturating_add(method.loops);
+    let measured = warm_up..warm_up.saturating_add(method.loops);
     let outcome = replayer.rounds(&mut sim, measured, &mut outputs, "replaying", tick);
     outputs.finish(outcome, &mut sim, &about)?;
     let provenance = Provenance {
@@ -96,6 +114,7 @@ pub(super) fn execute(
         wall_seconds: began.elapsed().as_secs_f64(),
         ..Provenance::here(trace_sha256)
     };
+    let settling = passes.settling().or_else(|| replayer.halves.settling(&sim));
     let (pages, latencies) = sim
         .settle()
         .map_err(|why| failed("after the last request", &why))?;
@@ -117,12 +136,21 @@ pub(super) fn execute(
         requests,
         responses,
         conditioned,
+        settling,
         provenance,
     };
     Ok((
         measurement.row(job, &device, &sim, measured),
         replayer.share,
     ))
+}
+
+/// Returns the pages of the device outside of these ascending runs.
+fn others(runs: Vec<Range<u32>>, pages: u32) -> Vec<Range<u32>> {
+    let mut first = 0;
+    let ends = runs.into_iter().chain(std::iter::once(pages..pages));
+    let gaps = ends.map(|run| std::mem::replace(&mut first, run.end)..run.start);
+    gaps.filter(|gap| !gap.is_empty()).collect()
 }
 
 /// Returns the CPU time of this thread: jobs run one per thread.

@@ -28,6 +28,11 @@ pub(crate) struct Job {
     /// Over-provisioning in percent of the size [default: 7]
     #[arg(long, value_name = "PERCENT", value_parser = ftld_device::options::percent)]
     pub(crate) op: Option<f64>,
+    /// Good flash beyond the size, in percent of the size, in place of --op: reserves, mapping and
+    /// log blocks are part of it
+    #[arg(long, value_name = "PERCENT", value_parser = ftld_device::options::percent)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) op_effective: Option<f64>,
     /// Raw flash, bad blocks included, in place of --op: what exceeds the size is over-provisioning
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,7 +57,11 @@ pub(crate) struct Job {
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Method {
-    /// Preconditioning before the trace [default: steady]
+    /// How often the trace runs, and where; see Forms in docs/REPLAY.md
+    #[arg(long, value_enum)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) form: Option<Form>,
+    /// Preconditioning before the trace [default: steady; with --form trace]
     #[arg(long, value_enum)]
     pub(crate) precondition: Option<Precondition>,
     /// Drive writes of random pages after every page was written once, instead of steady state
@@ -111,6 +120,7 @@ impl Default for Job {
             profile: None,
             size: None,
             op: None,
+            op_effective: None,
             raw: None,
             ram: None,
             set: Vec::new(),
@@ -123,6 +133,7 @@ impl Default for Job {
 impl Default for Method {
     fn default() -> Self {
         Method {
+            form: None,
             precondition: None,
             age: None,
             format: None,
@@ -142,9 +153,10 @@ impl Default for Method {
 impl Method {
     /// Returns the preconditioning.
     pub(crate) fn precondition(&self) -> Precondition {
-        let default = match self.age {
-            Some(_) => Precondition::Fill,
-            None => Precondition::Steady,
+        let default = match (self.age, self.form) {
+            (Some(_), _) => Precondition::Fill,
+            (None, Some(_)) => Precondition::Trace,
+            (None, None) => Precondition::Steady,
         };
         self.precondition.unwrap_or(default)
     }
@@ -165,6 +177,29 @@ pub(crate) enum Address {
     Fold,
     /// Touched extents of 1 MiB, compacted in address order; reads the trace twice
     Compact,
+}
+
+/// Form of a trace: the state in which it is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Form {
+    /// One pass, on a device that the trace filled
+    Single,
+    /// Passes until their write amplification has settled, then the measured ones
+    Looped,
+    /// As looped, but each pass begins elsewhere: addresses rotate over the device
+    Rotated,
+}
+
+impl Form {
+    /// Returns the name, as on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Form::Single => "single",
+            Form::Looped => "looped",
+            Form::Rotated => "rotated",
+        }
+    }
 }
 
 /// Arrival of requests.
@@ -213,7 +248,7 @@ mod tests {
             ),
             (
                 r#"{"precondition": "stedy"}"#,
-                "unknown variant `stedy`, expected one of `none`, `footprint`, `fill`, `steady`",
+                "unknown variant `stedy`, expected one of `new`, `region`, `trace`, `fill`, `steady`",
             ),
         ] {
             let error = serde_json::from_str::<Job>(wrong).unwrap_err().to_string();

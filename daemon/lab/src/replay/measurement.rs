@@ -12,6 +12,7 @@ use super::row::{
     Busy, Collected, ConvertCost, Counts, Device, Erases, MapCache, Optimum, Requests, Row, SCHEMA,
     Stalls, WriteAmplification, by_cause,
 };
+use super::settling::Settling;
 use super::sim::Sim;
 use ftl_core::{Ftl, Lookups, SchemeStats, StallTotals};
 use ftld_device::aging::Conditioned;
@@ -35,6 +36,7 @@ pub(super) struct Measured {
     pub(super) requests: Requests,
     pub(super) responses: Responses,
     pub(super) conditioned: Conditioned,
+    pub(super) settling: Option<Settling>,
     pub(super) provenance: Provenance,
 }
 
@@ -64,6 +66,7 @@ impl Measurement {
             requests,
             responses,
             conditioned,
+            settling,
             provenance,
         } = measured;
         let (ftl, stats, profile) = (sim.ftl(), sim.ftl().stats(), &device.flash.profile);
@@ -121,6 +124,7 @@ impl Measurement {
             collected: Collected::new(&flash, flash_total.erases, &device_row, stats.mapped_pages),
             device: device_row,
             precondition: conditioned,
+            settling,
             flash_total,
             flash,
             flash_busy_ns: Busy {

@@ -24,6 +24,7 @@ mod row;
 mod run;
 mod sample;
 mod series;
+mod settling;
 mod sim;
 mod source;
 mod summary;

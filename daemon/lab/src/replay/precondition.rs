@@ -10,39 +10,41 @@ use ftld_traces::Op;
 use std::ops::Range;
 
 impl Sim {
-    /// Fills and overwrites as requested; `touched` are the pages of [`Precondition::Footprint`],
-    /// ascending. `tick` receives the share done.
+    /// Fills and overwrites as requested; `written` are the pages that [`Precondition::Trace`] or
+    /// [`Precondition::Region`] writes, ascending. `tick` receives the share done.
     pub(super) fn precondition(
         &mut self,
         method: &Method,
-        touched: &[Range<u32>],
+        written: &[Range<u32>],
         seed: u64,
         tick: &mut dyn FnMut(f64),
     ) -> Result<Conditioned, FtlError> {
         let age = match method.precondition() {
-            Precondition::None | Precondition::Footprint => return self.fill_footprint(touched),
+            Precondition::New | Precondition::Region | Precondition::Trace => {
+                return self.fill_runs(written);
+            }
             Precondition::Fill => Age::DriveWrites(method.age.unwrap_or(0.0)),
             Precondition::Steady => Age::Steady,
         };
         overwrite(self, age, seed, tick)
     }
 
-    fn fill_footprint(&mut self, touched: &[Range<u32>]) -> Result<Conditioned, FtlError> {
+    fn fill_runs(&mut self, runs: &[Range<u32>]) -> Result<Conditioned, FtlError> {
         let pages = self.logical_pages();
         assert!(
-            touched.is_sorted_by(|one, next| one.end <= next.start),
-            "the {} touched runs of pages overlap",
-            touched.len()
+            runs.is_sorted_by(|one, next| one.end <= next.start),
+            "the {} runs of pages overlap",
+            runs.len()
         );
         assert!(
-            touched.last().is_none_or(|run| run.end <= pages),
-            "touched pages {:?} of {pages}",
-            touched.last()
+            runs.last().is_none_or(|run| run.end <= pages),
+            "pages {:?} of {pages}",
+            runs.last()
         );
-        for run in touched {
+        for run in runs {
             self.fill(run.clone(), &mut |_| ())?;
         }
-        let written: u32 = touched.iter().map(|run| run.end - run.start).sum();
+        let written: u32 = runs.iter().map(|run| run.end - run.start).sum();
         Ok(Conditioned {
             drive_writes: f64::from(written) / f64::from(pages),
             write_amplification: None,

@@ -3,11 +3,12 @@
 //! Invariants: every issued request is completed when a round ends, or the job fails. Power failure
 //! does not matter here.
 
-use super::address::AddressMap;
-use super::job::{Arrival, Job};
+use super::address::{AddressMap, rotate};
+use super::job::{Arrival, Form, Job};
 use super::outputs::Outputs;
 use super::progress::{TICK, Tick};
 use super::row::Requests;
+use super::settling::Halves;
 use super::sim::Sim;
 use super::source::{LATEST, Source};
 use ftl_core::schemes::Layout;
@@ -28,6 +29,8 @@ pub(super) struct Replayer<'a> {
     /// Bytes of the device.
     size: u64,
     pub(super) requests: Requests,
+    /// The course of the write amplification.
+    pub(super) halves: Halves,
     /// Completed requests after which a round ends.
     limit: u64,
     /// The share of the workload that the last round replayed.
@@ -47,6 +50,7 @@ impl<'a> Replayer<'a> {
         map: AddressMap,
         size: u64,
         limit: u64,
+        sim: &Sim,
     ) -> Replayer<'a> {
         Replayer {
             job,
@@ -54,6 +58,7 @@ impl<'a> Replayer<'a> {
             map,
             size,
             requests: Requests::default(),
+            halves: Halves::begin(sim),
             limit,
             share: 1.0,
         }
@@ -104,6 +109,9 @@ impl<'a> Replayer<'a> {
                 self.map
                     .place(&record, self.size, &mut extents)
                     .map_err(|why| stream.misplaced(&self.job.workload, &why))?;
+                if self.job.method.form == Some(Form::Rotated) {
+                    rotate(&mut extents, round, self.size);
+                }
                 let at = match self.job.method.arrival {
                     Arrival::Closed => under_way.pop().map_or(latest, |Reverse(done)| done),
                     Arrival::Trace => arrival(begin, record.time_ns).map_err(|why| failed(&why))?,
@@ -123,6 +131,7 @@ impl<'a> Replayer<'a> {
                     "a request that started at {latest} ns ended at {done} ns"
                 );
                 outputs.end(record.op, &extents, latest, done, sim)?;
+                self.halves.note(sim);
                 if self.job.method.arrival == Arrival::Closed {
                     under_way.push(Reverse(done));
                 }

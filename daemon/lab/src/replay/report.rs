@@ -1,6 +1,6 @@
 //! A row as human-readable text.
 
-use super::job::Arrival;
+use super::job::{Arrival, Form};
 use super::latency::Response;
 use super::row::{Requests, Row, TAXES};
 use ftld_device::counters::Operations;
@@ -152,6 +152,7 @@ fn head(row: &Row) -> String {
             )
         }
     };
+    text += &settling(row);
     let how = match row.job.method.arrival {
         Arrival::Closed if row.job.method.depth == 1 => "queue depth 1".into(),
         Arrival::Closed => format!("queue depth {}", row.job.method.depth),
@@ -171,6 +172,31 @@ fn head(row: &Row) -> String {
         trace_format(requests)
     );
     text
+}
+
+/// Returns the form, and whether the write amplification had settled.
+fn settling(row: &Row) -> String {
+    let form = row.job.method.form.map(Form::name);
+    let form = form.map_or(String::new(), |name| format!("form: {name}\n"));
+    let Some(settling) = &row.settling else {
+        return form;
+    };
+    let figures: Vec<_> = settling
+        .write_amplification
+        .iter()
+        .copied()
+        .map(ratio)
+        .collect();
+    let is = if settling.is_settled {
+        "settled"
+    } else {
+        "NOT settled"
+    };
+    form + &format!(
+        "write amplification of the {}: {}: {is}\n",
+        settling.over.name(),
+        figures.join(", ")
+    )
 }
 
 /// Returns the format of a trace, with its units.

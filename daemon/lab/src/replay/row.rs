@@ -4,6 +4,7 @@ use super::job::Job;
 use super::latency::Responses;
 use super::provenance::Provenance;
 use super::ram::Ram;
+use super::settling::Settling;
 use ftld_device::aging::Conditioned;
 use ftld_device::counters::{Operations, SchemeCounters};
 use ftld_kit::convert::{index, to_f64, to_u64};
@@ -31,6 +32,9 @@ pub(crate) struct Row {
     pub(crate) requests: Requests,
     /// The preconditioning.
     pub(crate) precondition: Conditioned,
+    /// Whether the write amplification had settled; `None` without pages written.
+    #[serde(default)]
+    pub(crate) settling: Option<Settling>,
     /// Flash operations by cause; causes without operations are left out.
     pub(crate) flash: BTreeMap<String, Operations>,
     /// Sum over all causes.

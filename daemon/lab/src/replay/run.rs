@@ -5,12 +5,12 @@
 
 use super::address::Footprint;
 use super::device::SimulatedDevice;
-use super::job::{Address, Arrival, Job, Method};
+use super::job::{Address, Arrival, Form, Job, Method};
 use super::recording::Recording;
 use super::source::Source;
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftld_device::aging::check_age;
-use ftld_device::config::{ImageRequirements, find_scheme};
+use ftld_device::config::{ImageRequirements, RawFlash, find_scheme};
 use ftld_device::flash_device::FlashDevice;
 use ftld_device::method::Precondition;
 use ftld_device::options::DeviceOptions;
@@ -18,6 +18,7 @@ use ftld_device::preset::{Preset, Use, for_simulation};
 use ftld_device::sys;
 use ftld_kit::failure::Failure;
 use ftld_kit::size::parse_size;
+use ftld_traces::Workload;
 use nand_model::Capacity;
 use std::ops::Range;
 
@@ -38,8 +39,8 @@ pub(crate) struct Run {
 enum Device {
     /// That of the recording, and its size in bytes.
     Recorded(FlashDevice, u64),
-    /// A new one, on raw flash of this many bytes if that was requested.
-    New(ImageRequirements, Option<u64>),
+    /// A new one.
+    New(ImageRequirements, RawFlash),
 }
 
 impl Run {
@@ -50,6 +51,7 @@ impl Run {
     pub(crate) fn resolve(job: &Job) -> Result<Run, Failure> {
         let (job, recording) = complete(job)?;
         check_method(&job.method)?;
+        check_form(&job)?;
         let asked = DeviceOptions {
             scheme: job.scheme.clone(),
             profile: job.profile.clone(),
@@ -60,7 +62,7 @@ impl Run {
         }
         .requirements()?;
         let (raw, ram) = check_sizes(&job)?;
-        let is_default = job.preset.is_none() && raw.is_none() && ram.is_none();
+        let is_default = job.preset.is_none() && raw == RawFlash::Own && ram.is_none();
         let recorded = recording.as_ref().filter(|_| is_default);
         let recorded = recorded.map(|recording| recording.device(&asked));
         let device = match (recorded.transpose()?.flatten(), &recording) {
@@ -100,7 +102,7 @@ impl Run {
             )));
         }
         let mut device = SimulatedDevice::new(device, requirements.params.clone(), self.job.seed);
-        device.op_percent.take_if(|_| raw.is_some());
+        device.op_percent.take_if(|_| raw != RawFlash::Own);
         Ok(device)
     }
 
@@ -209,7 +211,8 @@ fn complete(asked: &Job) -> Result<(Job, Option<Recording>), Failure> {
         job.profile = job.profile.or(device.profile);
         job.size = job.size.or(device.size);
         // Raw flash determines the over-provisioning.
-        job.op = job.op.or(device.op.filter(|_| asked.raw.is_none()));
+        let is_own = asked.raw.is_none() && asked.op_effective.is_none();
+        job.op = job.op.or(device.op.filter(|_| is_own));
         let scheme_of = find_scheme(scheme)?;
         job.set = preset.params(scheme_of, Use::Simulation, &asked.set);
         if asked.ram.is_some() {
@@ -220,7 +223,11 @@ fn complete(asked: &Job) -> Result<(Job, Option<Recording>), Failure> {
         }
         job.scheme = Some(scheme.to_owned());
         if job.method.age.is_none() {
-            job.method.precondition.get_or_insert(preset.precondition);
+            let of_preset = preset.precondition;
+            let of_form = asked.method.form.map(|_| Precondition::Trace);
+            job.method
+                .precondition
+                .get_or_insert(of_form.unwrap_or(of_preset));
         }
         job.method.response_unit.get_or_insert(preset.response_unit);
     }
@@ -230,7 +237,9 @@ fn complete(asked: &Job) -> Result<(Job, Option<Recording>), Failure> {
         job.set = for_simulation(find_scheme(scheme)?, &job.set);
     } else if job.method.age.is_none() {
         // A recording has its own beginning.
-        job.method.precondition.get_or_insert(Precondition::None);
+        if job.method.form.is_none() {
+            job.method.precondition.get_or_insert(Precondition::New);
+        }
     }
     job.method.precondition = Some(job.method.precondition());
     job.method.response_unit = Some(job.method.response_unit());
@@ -277,11 +286,51 @@ fn check_method(method: &Method) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the requested raw flash and RAM in bytes.
+fn check_form(job: &Job) -> Result<(), Failure> {
+    let method = &job.method;
+    let Some(form) = method.form.map(Form::name) else {
+        return Ok(());
+    };
+    if Workload::parse(&job.workload).is_some() {
+        return Err(Failure::usage(format!(
+            "--form {form}: {} is a generator, whose passes are not repeated; name a trace file, or \
+             use --precondition and --warm-up",
+            job.workload
+        )));
+    }
+    if method.warm_up > 0 {
+        return Err(Failure::usage(format!(
+            "--form {form} determines the passes before the measurement; leave out --warm-up {}",
+            method.warm_up
+        )));
+    }
+    if method.form == Some(Form::Single) && method.loops > 1 {
+        return Err(Failure::usage(format!(
+            "--form single measures one pass; leave out --loops {}, or use --form looped",
+            method.loops
+        )));
+    }
+    Ok(())
+}
+
+/// Returns the requested raw flash, and RAM in bytes.
 ///
 /// # Errors
-/// One is not a size, or over-provisioning is requested besides raw flash.
-pub(crate) fn check_sizes(job: &Job) -> Result<(Option<u64>, Option<u64>), Failure> {
+/// One is not a size, or two options determine the over-provisioning.
+pub(crate) fn check_sizes(job: &Job) -> Result<(RawFlash, Option<u64>), Failure> {
+    if let Some(percent) = job.op_effective {
+        let other = match (&job.raw, job.op) {
+            (Some(raw), _) => Some(format!("--raw {raw}")),
+            (_, Some(op)) => Some(format!("--op {op}")),
+            _ => None,
+        };
+        if let Some(other) = other {
+            return Err(Failure::usage(format!(
+                "--op-effective {percent} and {other} both determine the over-provisioning; leave \
+                 one out"
+            )));
+        }
+    }
     if let (Some(raw), Some(op)) = (&job.raw, job.op) {
         return Err(Failure::usage(format!(
             "--raw {raw} and --op {op} both determine the over-provisioning; leave --op out for \
@@ -292,7 +341,12 @@ pub(crate) fn check_sizes(job: &Job) -> Result<(Option<u64>, Option<u64>), Failu
         let parsed = text.as_deref().map(parse_size).transpose();
         parsed.map_err(|why| Failure::usage(format!("{option} {why}")))
     };
-    Ok((bytes("--raw", &job.raw)?, bytes("--ram", &job.ram)?))
+    let raw = match (bytes("--raw", &job.raw)?, job.op_effective) {
+        (Some(raw), _) => RawFlash::Bytes(raw),
+        (None, Some(percent)) => RawFlash::EffectiveOp(percent),
+        (None, None) => RawFlash::Own,
+    };
+    Ok((raw, bytes("--ram", &job.ram)?))
 }
 
 #[cfg(test)]

@@ -38,13 +38,14 @@ pub(crate) fn run_sample(job: &Job) -> Result<Sample, Failure> {
         let random = match method.precondition() {
             Precondition::Steady => Some(SteadyRule::default().limit_drive_writes),
             Precondition::Fill => Some(method.age.unwrap_or(0.0)),
-            Precondition::None | Precondition::Footprint => None,
+            Precondition::New | Precondition::Region | Precondition::Trace => None,
         };
         if let Some(random) = random {
             method.precondition = Some(Precondition::Fill);
             method.age = Some(random.min(AGE));
         }
-        (method.warm_up, method.loops) = (0, 1);
+        method.precondition = Some(method.precondition());
+        (method.form, method.warm_up, method.loops) = (None, 0, 1);
         let (source, outputs) = (run.source()?, OutputArgs::default());
         let (row, share) = execute(&run, &source, &outputs, REQUESTS, &mut |_, _| ())?;
         Ok(Sample {

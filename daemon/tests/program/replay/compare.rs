@@ -184,7 +184,7 @@ fn every_path_of_a_row_is_a_column() {
         "uniform:requests=300,read=0% --scheme pagemap --size 8MiB",
         "mixed:requests=3K,read=50% --scheme pagemap,lazyftl,fast --size 8MiB --threads 1",
         "zipf:requests=3K --scheme dftl,mlam --size 32MiB --ram 4MiB --seeds 2",
-        "uniform:requests=300 --preset mnftl-paper --precondition none",
+        "uniform:requests=300 --preset mnftl-paper --precondition new",
         &format!(
             "{} --scheme rose --size 8MiB --age 1 --format plain --disk 0",
             trace.display()
@@ -246,7 +246,7 @@ fn every_path_of_a_row_is_a_column() {
 fn no_scheme_pays_for_the_death_of_a_daemon() {
     let host = Host::new();
     let load = "uniform:requests=2K";
-    let args = ["--size", "16MiB", "--precondition", "none", "--scheme"];
+    let args = ["--size", "16MiB", "--precondition", "new", "--scheme"];
     let with = |more: &[&str]| replay(&host, &[&[load][..], &args, more].concat());
     let journal = |row: &Value| row.pointer("/flash/journal/programs").cloned();
     let row = with(&["mlam"]);
@@ -304,7 +304,7 @@ fn a_run_that_fails_is_named_and_the_others_go_on() {
         "--size",
         "1MiB",
         "--precondition",
-        "none",
+        "new",
     ];
     let (code, out, error) = host.run(&args);
     assert_eq!((code, out.lines().count()), (1, 2));

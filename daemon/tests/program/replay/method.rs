@@ -99,7 +99,7 @@ fn addresses_fit_are_folded_or_compacted() {
     let trace = file(&host, "wide.csv", &lines);
     let path = trace.to_str().unwrap();
     host.fails(
-        &["replay", path, "--size", "16MiB", "--precondition", "none"],
+        &["replay", path, "--size", "16MiB", "--precondition", "new"],
         1,
         &[
             path,
@@ -115,7 +115,7 @@ fn addresses_fit_are_folded_or_compacted() {
             "--size",
             "16MiB",
             "--precondition",
-            "none",
+            "new",
             "--address",
             "fold",
         ],
@@ -132,7 +132,7 @@ fn addresses_fit_are_folded_or_compacted() {
         &[
             path,
             "--precondition",
-            "none",
+            "new",
             "--address",
             "compact",
             "--loops",
@@ -243,7 +243,7 @@ fn by_timestamps_requests_wait_for_each_other_and_the_scheme_works_between_them(
             "--size",
             "1MiB",
             "--precondition",
-            "none",
+            "new",
             "--arrival",
             "trace",
         ],
@@ -259,7 +259,7 @@ fn by_timestamps_requests_wait_for_each_other_and_the_scheme_works_between_them(
     let text = "9000,W,0,4096\n5000,W,0,4096\n7000,W,4096,4096\n";
     let late = file(&host, "late.csv", text);
     let args = ["replay", late.to_str().unwrap(), "--size", "1MiB"];
-    let args = [&args[..], &["--precondition", "none", "--arrival", "trace"]].concat();
+    let args = [&args[..], &["--precondition", "new", "--arrival", "trace"]].concat();
     let (_, text, warned) = host.run(&args);
     let behind = "2 requests have an earlier time than one before them, and begin with that one";
     assert!(warned.contains(behind), "{warned}");
@@ -275,7 +275,7 @@ fn times_that_emulated_time_cannot_hold_are_refused_before_a_run() {
     let args = [&["replay", far, "--loops", "4"][..], &by_time].concat();
     let part = "4 passes by its timestamps take more than 292 years; check the unit of its times";
     host.fails(&args, 2, &[part]);
-    let once = ["replay", far, "--size", "1MiB", "--precondition", "none"];
+    let once = ["replay", far, "--size", "1MiB", "--precondition", "new"];
     let (code, _, error) = host.run(&once);
     assert_eq!(code, 0, "{error}");
     let signs = "the last request is 95.1 years after the first; read as plain (times in us,";
@@ -298,7 +298,7 @@ fn sectors_that_may_be_bytes_are_refused_or_named() {
         "--format disksim-bytes (",
     ];
     host.fails(&["replay", path, "--size", "1GiB"], 1, &ways);
-    let args = ["--size", "1GiB", "--precondition", "none", "--format"];
+    let args = ["--size", "1GiB", "--precondition", "new", "--format"];
     let with =
         |format: &str| host.run(&[&["replay", path, "--json"][..], &args, &[format]].concat());
     let (code, out, error) = with("disksim-bytes");
@@ -361,7 +361,7 @@ fn what_warms_up_is_not_measured() {
                     "--size",
                     "16MiB",
                     "--precondition",
-                    "none",
+                    "new",
                 ],
                 args,
             ]
@@ -409,7 +409,7 @@ fn a_device_can_be_filled_with_what_the_trace_touches() {
             "--scheme",
             "pagemap",
             "--precondition",
-            "footprint",
+            "trace",
             "--loops",
             "2",
         ],
@@ -433,7 +433,7 @@ fn a_device_can_be_filled_with_what_the_trace_touches() {
         "--response-unit",
         "per_page",
         "--precondition",
-        "footprint",
+        "trace",
         "--warm-up",
         "1",
     ];

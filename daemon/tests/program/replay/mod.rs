@@ -2,6 +2,7 @@
 //! else.
 
 mod compare;
+mod forms;
 mod method;
 mod raw;
 mod statistics;
@@ -172,7 +173,7 @@ fn a_preset_is_a_paper_by_one_name() {
                 "--preset",
                 name,
                 "--precondition",
-                "none",
+                "new",
             ],
         );
         assert_eq!(
@@ -295,7 +296,7 @@ fn bad_traces_are_one_error_that_names_file_and_line() {
         let path = file(&host, name, &text);
         let path = path.to_str().unwrap();
         host.fails(
-            &["replay", path, "--size", "1MiB", "--precondition", "none"],
+            &["replay", path, "--size", "1MiB", "--precondition", "new"],
             1,
             &[path, part],
         );
@@ -388,7 +389,7 @@ fn what_was_meant_is_said() {
         (["--address", "fodl"], "a similar value exists: 'fold'"),
         (
             ["--precondition", "stedy"],
-            "[possible values: none, footprint, fill, steady]",
+            "[possible values: new, region, trace, fill, steady]",
         ),
         (
             ["--adress", "fold"],
