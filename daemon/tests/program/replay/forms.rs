@@ -3,11 +3,13 @@
 use super::{MIB, file, number, replay, schemes};
 use crate::host::Host;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// A trace of writes of one page over 3 MiB, most of them to a quarter of it.
-fn skewed(host: &Host) -> String {
-    let (mut text, mut state) = (String::new(), 7u64);
+/// Returns a trace of writes of one page over 3 MiB, most of them to a quarter of it, and the number
+/// of pages that it touches.
+fn skewed(host: &Host) -> (String, f64) {
+    let (mut text, mut state, mut touched) = (String::new(), 7u64, BTreeSet::new());
     for time in 0..6000 {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -17,9 +19,11 @@ fn skewed(host: &Host) -> String {
             0 => random / 4 % 768,
             _ => random / 4 % 192,
         };
+        touched.insert(page);
         writeln!(text, "{time},W,{},4096", page * 4096).unwrap();
     }
-    file(host, "skewed.csv", &text).to_str().unwrap().to_owned()
+    let path = file(host, "skewed.csv", &text);
+    (path.to_str().unwrap().to_owned(), touched.len() as f64)
 }
 
 fn small(trace: &str) -> [&str; 5] {
@@ -37,12 +41,13 @@ fn passes(row: &Value) -> usize {
 #[test]
 fn a_looped_trace_is_measured_once_it_has_settled() {
     let host = Host::new();
-    let trace = skewed(&host);
+    let (trace, touched) = skewed(&host);
     let form = |form: &str| replay(&host, &[&small(&trace)[..], &["--form", form]].concat());
     let single = form("single");
     assert_eq!(single["job"]["precondition"], "trace");
     assert_eq!(single["settling"]["over"], "halves");
-    assert_eq!(number(&single, "/precondition/drive_writes"), 0.75);
+    let written = number(&single, "/precondition/drive_writes");
+    assert_eq!(written, touched / 1024.0);
     let looped = form("looped");
     assert_eq!(looped["settling"]["is_settled"], true, "{looped}");
     // The same run, written out.
@@ -59,7 +64,7 @@ fn a_looped_trace_is_measured_once_it_has_settled() {
         looped["requests"]["pages_written"]
     );
     let mapped = |row: &Value| number(row, "/scheme_stats/mapped_pages");
-    assert_eq!((mapped(&looped), mapped(&rotated)), (768.0, 1024.0));
+    assert_eq!((mapped(&looped), mapped(&rotated)), (touched, 1024.0));
     let (_, text, _) = host.run(&[&["replay"][..], &small(&trace), &["--form", "looped"]].concat());
     assert!(text.contains("form: looped\n"), "{text}");
     assert!(
@@ -84,9 +89,9 @@ fn a_looped_trace_is_measured_once_it_has_settled() {
 fn halves_that_differ_are_named() {
     let host = Host::new();
     let load = [
-        "uniform:requests=3K,read=0%",
+        "uniform:requests=60K,read=0%",
         "--size",
-        "4MiB",
+        "64MiB",
         "--op",
         "28",
     ];
@@ -108,13 +113,14 @@ fn halves_that_differ_are_named() {
 #[test]
 fn a_region_is_erased_on_a_full_device() {
     let host = Host::new();
-    let trace = skewed(&host);
+    let (trace, touched) = skewed(&host);
     let row = replay(
         &host,
         &[&small(&trace)[..], &["--precondition", "region"]].concat(),
     );
-    // A quarter is written before, three by the trace.
-    assert_eq!(number(&row, "/precondition/drive_writes"), 0.25);
+    // The trace writes what was not written before.
+    let written = number(&row, "/precondition/drive_writes");
+    assert_eq!(written, 1.0 - touched / 1024.0);
     assert_eq!(number(&row, "/scheme_stats/mapped_pages"), 1024.0);
 }
 
@@ -167,7 +173,7 @@ fn effective_over_provisioning_is_the_asked_one_or_is_refused_with_the_least() {
 #[test]
 fn what_a_form_or_an_effective_over_provisioning_excludes() {
     let host = Host::new();
-    let trace = skewed(&host);
+    let (trace, _) = skewed(&host);
     let zipf = ["zipf", "--size", "16MiB"];
     for (args, parts) in [
         (&["zipf", "--form", "looped"][..], "zipf is a generator"),
