@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(written("eol"), Ok((Age::Steady, true)));
         for wrong in ["old", "-1", "NaN", "1e9", ""] {
             let why = age(wrong).unwrap_err();
-            assert!(why.contains("drive writes"), "{wrong}: {why}");
+            assert!(why.message.contains("drive writes"), "{wrong}: {why}");
         }
     }
 }
