@@ -102,6 +102,7 @@ static u32 fewest(unsigned roles) {
     return best;
 }
 
+#define LOG(what, block, n) do { if (option("log", 0)) fprintf(stderr, "%s %u %u %lu\n", what, block, n, (unsigned long)counts[HOST_PROGRAMS]); } while (0)
 /* ---- a scheme ---- */
 struct scheme {
     const char *name;
@@ -116,8 +117,7 @@ static u32 late, late_old[4096];
 static u32 apart, margin, ctie, order, mtie, mswd;
 
 static void move(u32 victim, struct stream *to) {
-    if (option("log", 0)) fprintf(stderr, "%u %u %llu\n", victim, valid[victim], (unsigned long long)counts[HOST_PROGRAMS]);
-    if (option("dbg", 0) == (long)counts[HOST_PROGRAMS]) for (u32 b = 0; b < B; b++) if (used[b]==P && valid[b] == valid[victim]) fprintf(stderr, " cand %u valid %u sealed %lu changed %lu opened %lu\n", b, valid[b], sealed[b], changed[b], opened[b]);
+    LOG("gc", victim, valid[victim]);
     for (u32 i = victim * P; i < victim * P + P; i++) {
         u32 who = owner[i];
         if (who == NONE) continue;
@@ -179,47 +179,60 @@ static void load(u32 v) {
     cached[0] = v;
 }
 
+static u32 *cost, *entries_of;
+static u64 *reached;
+
+static void set_update(u32 page, u32 lpn, int now) {
+    if (update[page] == now) return;
+    update[page] = (uint8_t)now;
+    u32 b = page / P, *n = &entries_of[(size_t)b * V + lpn / E];
+    if (now ? (*n)++ == 0 : --*n == 0) {
+        cost[b] += now ? 1 : -1u;
+        if (used[b] == P && !now) reached[b] = ++ticks;
+    }
+}
+
 static void convert(void) {
     u32 victim = NONE, least = NONE;
-    uint8_t *seen = table(V, 1, 0), *touched = table(V, 1, 0);
+    uint8_t *touched = table(V, 1, 0);
     for (u32 b = 0; b < B; b++) {
         if (role[b] != AREA || used[b] < P) continue;
-        u32 cost = 0;
-        memset(seen, 0, V);
-        for (u32 i = b * P; i < b * P + P; i++)
-            if (owner[i] != NONE && update[i] && !seen[owner[i] / E]) { seen[owner[i] / E] = 1; cost++; }
-        if (cost < least || (cost == least && (ctie ? opened[b] < opened[victim] : sealed[b] < sealed[victim]))) { least = cost; victim = b; }
+        if (cost[b] < least || (cost[b] == least && (ctie == 1 ? opened[b] < opened[victim] : ctie == 0 ? sealed[b] < sealed[victim] : reached[b] < reached[victim]))) { least = cost[b]; victim = b; }
     }
     check(victim != NONE, "nothing to convert");
     counts[CONVERSIONS]++;
+    LOG("convert", victim, least);
     for (u32 i = victim * P; i < victim * P + P; i++)
         if (owner[i] != NONE && update[i]) touched[owner[i] / E] = 1;
     for (u32 v = 0; v < V; v++) {
         if (!touched[v]) continue;
         load(v);
+        u32 old = gmd[v];
+        gmd[v] = program(&cmb, v);
+        counts[MAP_PROGRAMS]++;
+        if (order) invalidate(old);
         for (u32 lpn = v * E; lpn < v * E + E && lpn < L; lpn++) {
             u32 page = umt[lpn];
             if (page == NONE || !update[page]) continue;
             if (stale[page]) invalidate(gmt[lpn]);
-            stale[page] = update[page] = 0;
+            set_update(page, lpn, 0);
+            stale[page] = 0;
             gmt[lpn] = page;
         }
-        u32 old = gmd[v];
-        gmd[v] = program(&cmb, v);
-        counts[MAP_PROGRAMS]++;
-        invalidate(old);
+        if (!order) invalidate(old);
     }
     for (u32 i = victim * P; i < victim * P + P; i++)
         if (owner[i] != NONE) umt[owner[i]] = NONE;
     role[victim] = DATA;
+    changed[victim] = ++ticks;
     area--;
-    free(seen);
     free(touched);
 }
 
 static void lazy_collect(void) {
     u32 victim = fewest(1u << DATA | 1u << MAP);
     check(victim != NONE, "no victim");
+    u64 before = counts[COPIES] + counts[MAP_COPIES];
     for (u32 i = victim * P; i < victim * P + P; i++) {
         u32 who = owner[i];
         if (who == NONE) continue;
@@ -237,28 +250,34 @@ static void lazy_collect(void) {
             counts[COPIES]++;
             u32 page = program(&ccb, who);
             umt[who] = page;
-            update[page] = 1;
+            set_update(page, who, 1);
+            if (full(&ccb)) reached[page / P] = ++ticks;
             stale[page] = 0;
         }
         invalidate(i);
     }
+    LOG("gc", victim, (u32)(counts[COPIES] + counts[MAP_COPIES] - before));
     erase(victim);
 }
 
 static void lazy_write(u32 lpn) {
     if (full(&cub)) {
-        if (order == 0 && area >= area_limit) convert();
-        while (pool_count <= threshold + margin) lazy_collect();
-        if (area >= area_limit) convert();
+        for (;;) {
+            while (pool_count <= threshold + margin) lazy_collect();
+            if (area < area_limit) break;
+            convert();
+        }
         area++;
     }
     u32 page = program(&cub, lpn), before = umt[lpn];
     counts[HOST_PROGRAMS]++;
-    update[page] = 1;
+    set_update(page, lpn, 1);
+    if (full(&cub)) reached[page / P] = ++ticks;
     stale[page] = before == NONE || stale[before];
     if (before != NONE) {
         invalidate(before);
-        update[before] = stale[before] = 0;
+        set_update(before, lpn, 0);
+        stale[before] = 0;
     }
     umt[lpn] = page;
 }
@@ -285,6 +304,9 @@ static void lazy_start(void) {
     gmt = table(L, sizeof *gmt, 0xff);
     update = table((size_t)P * B, 1, 0);
     stale = table((size_t)P * B, 1, 0);
+    cost = table(B, sizeof *cost, 0);
+    reached = table(B, sizeof *reached, 0);
+    entries_of = table((size_t)B * V, sizeof *entries_of, 0);
     area_limit = (u32)option("area", 128);
     cached_limit = (u32)option("cache", 14);
     cached = table(cached_limit + 1, sizeof *cached, 0xff);
@@ -329,6 +351,7 @@ static void write_back(u32 v) {
 static void dftl_collect(void) {
     u32 victim = fewest(1u << DATA | 1u << MAP), left = 0;
     check(victim != NONE, "no victim");
+    LOG("gc", victim, valid[victim]);
     for (u32 i = victim * P; i < victim * P + P; i++) {
         u32 who = owner[i];
         if (who == NONE) continue;
@@ -426,6 +449,7 @@ static void unit_collect(void) {
         best = b;
     }
     check(best != NONE, "no victim");
+    LOG("gc", best, valid[best]);
     for (u32 i = best * P; i < best * P + P; i++) {
         u32 who = owner[i];
         if (who == NONE) continue;
@@ -488,6 +512,7 @@ static void gather(u32 lbn, u32 block, enum count kind) {
     data[lbn] = block;
     role[block] = DATA;
     counts[kind]++;
+    LOG(NAMES[kind], lbn, 0);
 }
 
 static void merge_sw(void) {

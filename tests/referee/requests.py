@@ -10,6 +10,8 @@
 import subprocess
 import sys
 
+import os
+SPLIT = int(os.environ.get('SPLIT', 0))
 EXTENT = 1 << 20
 
 
@@ -39,8 +41,16 @@ def pages(requests, page):
     for kind, offset, length in requests:
         first, last = offset // page, (offset + length - 1) // page
         if kind == "W":
-            parts = {number for number, whole in ((first, offset % page == 0), (last, (offset + length) % page == 0)) if not whole}
-            yield from (("R", number, 1) for number in sorted(parts))
+            if offset % page:
+                yield "R", first, 1
+                if SPLIT and last > first:
+                    yield "W", first, 1
+                    first += 1
+            if (offset + length) % page and not (offset % page and last == offset // page):
+                if last > first:
+                    yield "W", first, last - first
+                yield "R", last, 1
+                first = last
         yield kind, first, last - first + 1
 
 
