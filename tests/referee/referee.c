@@ -348,13 +348,22 @@ static void write_back(u32 v) {
     invalidate(old);
 }
 
+static int by_lpn(const void *a, const void *b) {
+    u32 x = owner[*(const u32 *)a], y = owner[*(const u32 *)b];
+    if (mswd == 2) x /= E, y /= E;
+    if (mswd == 3) { if (!where[x] != !where[y]) return where[x] ? -1 : 1; return *(const u32 *)a < *(const u32 *)b ? -1 : 1; }
+    return x < y ? -1 : x > y ? 1 : *(const u32 *)a < *(const u32 *)b ? -1 : 1;
+}
+
 static void dftl_collect(void) {
-    u32 victim = fewest(1u << DATA | 1u << MAP), left = 0;
+    u32 victim = fewest(1u << DATA | 1u << MAP), left = 0, n = 0, pages[1024];
     check(victim != NONE, "no victim");
     LOG("gc", victim, valid[victim]);
-    for (u32 i = victim * P; i < victim * P + P; i++) {
-        u32 who = owner[i];
-        if (who == NONE) continue;
+    for (u32 i = victim * P; i < victim * P + P; i++)
+        if (owner[i] != NONE) pages[n++] = i;
+    if (role[victim] == DATA && mswd) qsort(pages, n, sizeof *pages, by_lpn);
+    for (u32 k = 0; k < n; k++) {
+        u32 i = pages[k], who = owner[i];
         if (role[victim] == MAP) {
             counts[MAP_COPIES]++;
             gmd[who] = program(&cmb, who);
@@ -372,7 +381,7 @@ static void dftl_collect(void) {
     erase(victim);
 }
 
-static void dftl_room(void) { while (pool_count <= threshold + margin) dftl_collect(); }
+static void dftl_room(void) { ram_end(); while (pool_count <= threshold + margin) dftl_collect(); }
 
 static void lookup(u32 lpn) {
     if (where[lpn]) {
@@ -381,29 +390,35 @@ static void lookup(u32 lpn) {
         if (lists[1].length > protected_limit) { u32 last = lists[1].oldest; unlink_entry(last); link_entry(last, 0); }
         return;
     }
-    if (lists[0].length + lists[1].length == entries) {
-        u32 last = lists[0].length ? lists[0].oldest : lists[1].oldest;
-        if (dirty[last]) {
-            if (full(&cmb)) dftl_room();
-            write_back(last / E);
-        }
-        unlink_entry(last);
-    }
     if (gmd[lpn / E] != NONE) counts[MAP_READS]++;
     link_entry(lpn, 0);
 }
 
+static void evict(void) {
+    while (lists[0].length + lists[1].length > entries) {
+        u32 last = lists[0].length ? lists[0].oldest : lists[1].oldest;
+        if (dirty[last]) {
+            if (mtie & 2 && full(&cmb)) dftl_room();
+            if (dirty[last]) write_back(last / E);
+        }
+        unlink_entry(last);
+    }
+}
+
 static void dftl_write(u32 lpn) {
+    if (mtie & 1 && full(&host)) dftl_room();
     lookup(lpn);
-    if (full(&host)) dftl_room();
+    if (!(mtie & 1) && full(&host)) dftl_room();
     u32 page = program(&host, lpn);
     counts[HOST_PROGRAMS]++;
-    invalidate(map[lpn]);
+    late_old[late++] = map[lpn];
     map[lpn] = page;
     dirty[lpn] = 1;
+    if ((mtie & 4) || host.block == NONE) { ram_end(); if (mtie & 8) evict(); }
 }
 
 static void dftl_read(u32 lpn) {
+    if (!where[lpn] && gmd[lpn / E] == NONE) return;
     lookup(lpn);
     if (map[lpn] != NONE) counts[HOST_READS]++;
 }
@@ -416,6 +431,8 @@ static void dftl_start(void) {
     moved = table(P, sizeof *moved, 0);
     where = table(L, 1, 0);
     dirty = table(L, 1, 0);
+    mtie = (u32)option("mtie", 2);
+    mswd = (u32)option("mswd", 0);
     entries = (u32)option("entries_cached", 8192);
     protected_limit = (u32)option("protected", entries / 2);
     lists[0] = lists[1] = (struct list){ NONE, NONE, 0 };
@@ -622,6 +639,7 @@ int main(int argc, char **argv) {
             for (u32 page = requests[i].first; page < requests[i].first + requests[i].count; page++)
                 (requests[i].kind == 'R' ? s->read : requests[i].kind == 'W' ? s->write : s->trim)(page);
             if (late) ram_end();
+            if (entries) evict();
         }
     }
     for (int i = 0; i < COUNTS; i++) printf("%s\"%s\": %llu", i ? ", " : "{", NAMES[i], (unsigned long long)counts[i]);
