@@ -439,15 +439,25 @@ static void dftl_start(void) {
 }
 
 /* ---- MNFTL (DAC 2011): a list of blocks per logical block; pages in order, copies in the same list ---- */
+static u64 *grown;
 static u32 *home, *last, *links; /* of a block its logical block; of a logical block its newest block, its number of blocks */
 
 static u32 unit_program(u32 lpn) {
     u32 lbn = lpn / P;
     struct stream s = { last[lbn] == NONE || used[last[lbn]] == P ? NONE : last[lbn], DATA };
-    if (full(&s)) links[lbn]++;
+    int fresh = full(&s);
+    links[lbn] += (u32)fresh;
     u32 page = program(&s, lpn);
+    if (fresh) grown[lbn] = opened[page / P];
     home[last[lbn] = page / P] = lbn;
     return page;
+}
+
+static u64 oldest(u32 lbn) {
+    u64 least = UINT64_MAX;
+    for (u32 b = 0; b < B; b++)
+        if (role[b] && home[b] == lbn && opened[b] < least) least = opened[b];
+    return least;
 }
 
 static void unit_collect(void) {
@@ -456,17 +466,19 @@ static void unit_collect(void) {
         if (role[b] != DATA || used[b] < P || valid[b] == P || (order && last[home[b]] == b)) continue;
         if (best != NONE) {
             u32 h = home[b], g = home[best];
-            if (mtie == 2) { if (valid[b] > valid[best] || (valid[b] == valid[best] && sealed[b] > sealed[best])) continue; }
+            if (mtie == 2) { if (valid[b] > valid[best] || (valid[b] == valid[best] && changed[b] > changed[best])) continue; }
             else if (links[h] < links[g]) continue;
             else if (links[h] == links[g]) {
-                if (h != g && (mtie ? opened[last[h]] > opened[last[g]] : h > g)) continue;
-                if (h == g && (valid[b] > valid[best] || (valid[b] == valid[best] && sealed[b] > sealed[best]))) continue;
+                if (h != g && (mtie == 1 ? opened[last[h]] > opened[last[g]] : mtie == 3 ? grown[h] > grown[g] : mtie == 4 ? oldest(h) > oldest(g) : mtie == 5 ? opened[b] > opened[best] : h > g)) continue;
+                if (h == g && (valid[b] > valid[best] || (valid[b] == valid[best] && changed[b] > changed[best]))) continue;
             }
         }
         best = b;
     }
     check(best != NONE, "no victim");
     LOG("gc", best, valid[best]);
+    u32 length = links[home[best]];
+    u64 since = grown[home[best]];
     for (u32 i = best * P; i < best * P + P; i++) {
         u32 who = owner[i];
         if (who == NONE) continue;
@@ -475,6 +487,7 @@ static void unit_collect(void) {
         invalidate(i);
     }
     links[home[best]]--;
+    grown[home[best]] = links[home[best]] == length ? since : last[home[best]] == NONE ? 0 : opened[last[home[best]]];
     if (last[home[best]] == best) last[home[best]] = NONE;
     erase(best);
 }
@@ -484,8 +497,9 @@ static void unit_write(u32 lpn) {
     while ((last[lbn] == NONE || used[last[lbn]] == P) && pool_count <= threshold + margin) unit_collect();
     u32 page = unit_program(lpn);
     counts[HOST_PROGRAMS]++;
-    invalidate(map[lpn]);
+    late_old[late++] = map[lpn];
     map[lpn] = page;
+    if (order == 1 || used[page / P] == P || page / P != last[lbn] || (lpn + 1) % P == 0) ram_end();
 }
 
 static void unit_start(void) {
@@ -494,6 +508,7 @@ static void unit_start(void) {
     home = table(B, sizeof *home, 0xff);
     last = table(units, sizeof *last, 0xff);
     links = table(units, sizeof *links, 0);
+    grown = table(units, sizeof *grown, 0);
     order = (u32)option("order", 0);
     mtie = (u32)option("mtie", 1);
 }
