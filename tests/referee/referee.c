@@ -440,6 +440,7 @@ static void dftl_start(void) {
 
 /* ---- MNFTL (DAC 2011): a list of blocks per logical block; pages in order, copies in the same list ---- */
 static u64 *grown;
+static u32 ahead;
 static u32 *home, *last, *links; /* of a block its logical block; of a logical block its newest block, its number of blocks */
 
 static u32 unit_program(u32 lpn) {
@@ -467,6 +468,7 @@ static void unit_collect(void) {
         if (best != NONE) {
             u32 h = home[b], g = home[best];
             if (mtie == 2) { if (valid[b] > valid[best] || (valid[b] == valid[best] && changed[b] > changed[best])) continue; }
+            else if (!order && !valid[b] != !valid[best]) { if (valid[b]) continue; }
             else if (links[h] < links[g]) continue;
             else if (links[h] == links[g]) {
                 if (h != g && (mtie == 1 ? opened[last[h]] > opened[last[g]] : mtie == 3 ? grown[h] > grown[g] : mtie == 4 ? oldest(h) > oldest(g) : mtie == 5 ? opened[b] > opened[best] : h > g)) continue;
@@ -494,7 +496,10 @@ static void unit_collect(void) {
 
 static void unit_write(u32 lpn) {
     u32 lbn = lpn / P;
-    while ((last[lbn] == NONE || used[last[lbn]] == P) && pool_count <= threshold + margin) unit_collect();
+    if (order == 2 && (last[lbn] == NONE || used[last[lbn]] == P))
+        for (u32 i = lpn; i < lpn + ahead && i / P == lbn; i++) { invalidate(map[i]); map[i] = NONE; }
+    if (last[lbn] == NONE || used[last[lbn]] == P)
+        while (pool_count <= threshold + margin) unit_collect();
     u32 page = unit_program(lpn);
     counts[HOST_PROGRAMS]++;
     late_old[late++] = map[lpn];
@@ -533,6 +538,7 @@ static void discard(u32 block) {
 
 /* Copies the pages of a logical block that are elsewhere to their places in `block`, which becomes its data block. */
 static void gather(u32 lbn, u32 block, enum count kind) {
+    u64 before = counts[COPIES];
     for (u32 i = 0; i < P && lbn * P + i < L; i++) {
         u32 from = map[lbn * P + i];
         if (from == NONE || from / P == block) continue;
@@ -540,6 +546,7 @@ static void gather(u32 lbn, u32 block, enum count kind) {
         put(map[lbn * P + i] = block * P + i, lbn * P + i);
         invalidate(from);
     }
+    if (kind == PARTIALS && counts[COPIES] == before) kind = SWITCHES;
     discard(data[lbn]);
     data[lbn] = block;
     role[block] = DATA;
@@ -652,6 +659,7 @@ int main(int argc, char **argv) {
         memset(counts, 0, sizeof counts);
         for (size_t i = 0; i < n; i++) {
             for (u32 page = requests[i].first; page < requests[i].first + requests[i].count; page++)
+                ahead = requests[i].first + requests[i].count - page,
                 (requests[i].kind == 'R' ? s->read : requests[i].kind == 'W' ? s->write : s->trim)(page);
             if (late) ram_end();
             if (entries) evict();
