@@ -10,8 +10,6 @@
 import subprocess
 import sys
 
-import os
-SPLIT = int(os.environ.get('SPLIT', 0))
 EXTENT = 1 << 20
 
 
@@ -37,21 +35,20 @@ def compact(requests):
 
 
 def pages(requests, page):
-    """Every page that a request covers, also in part; a page that is written in part is read before."""
+    """The pages of each request. One that is written in part is a request of its own, and is read before."""
     for kind, offset, length in requests:
         first, last = offset // page, (offset + length - 1) // page
-        if kind == "W":
-            if offset % page:
-                yield "R", first, 1
-                if SPLIT and last > first:
-                    yield "W", first, 1
-                    first += 1
-            if (offset + length) % page and not (offset % page and last == offset // page):
-                if last > first:
-                    yield "W", first, last - first
-                yield "R", last, 1
-                first = last
-        yield kind, first, last - first + 1
+        parts = {number for number, at in ((first, offset), (last, offset + length)) if kind == "W" and at % page}
+        if first in parts:
+            yield "R", first, 1
+            yield kind, first, 1
+            first += 1
+        whole = last - first + (last not in parts)
+        if whole > 0:
+            yield kind, first, whole
+        if last in parts and last >= first:
+            yield "R", last, 1
+            yield kind, last, 1
 
 
 def main():
