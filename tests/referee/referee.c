@@ -59,6 +59,8 @@ static void *table(size_t entries, size_t bytes, int byte) {
     return memset(memory, byte, entries * bytes);
 }
 
+#define TABLE(name, entries, byte) name = table(entries, sizeof *name, byte)
+
 /* ---- flash ---- */
 static u32 P, B, L, threshold, free_blocks;
 static u32 *owner;                  /* of a page: its logical or mapping page; NONE if it is not valid */
@@ -125,8 +127,8 @@ static u32 fewest(void) {
 static u32 *map, *superseded, waiting, apart;
 
 static void ram_start(void) {
-    map = table(L, sizeof *map, 0xff);
-    superseded = table(P, sizeof *superseded, 0);
+    TABLE(map, L, 0xff);
+    TABLE(superseded, P, 0);
 }
 
 /* The old pages of those that were programmed since become invalid. */
@@ -173,20 +175,20 @@ static u32 area, area_limit, *cached, cached_count, cached_limit, *cost, *change
 static void map_start(void) {
     E = option("entries", 512);
     V = (L + E - 1) / E;
-    gmd = table(V, sizeof *gmd, 0xff);
+    TABLE(gmd, V, 0xff);
 }
 
 static void lazy_start(void) {
     map_start();
-    umt = table(L, sizeof *umt, 0xff);
-    gmt = table(L, sizeof *gmt, 0xff);
-    update = table((size_t)P * B, 1, 0);
-    stale = table((size_t)P * B, 1, 0);
-    cost = table(B, sizeof *cost, 0);
-    changes = table((size_t)B * V, sizeof *changes, 0);
+    TABLE(umt, L, 0xff);
+    TABLE(gmt, L, 0xff);
+    TABLE(update, (size_t)P * B, 0);
+    TABLE(stale, (size_t)P * B, 0);
+    TABLE(cost, B, 0);
+    TABLE(changes, (size_t)B * V, 0);
     area_limit = option("area", 128);
     cached_limit = option("cache", 14);
-    cached = table(cached_limit + 1, sizeof *cached, 0xff);
+    TABLE(cached, cached_limit + 1, 0xff);
 }
 
 /* Sets the update flag, and counts the mapping pages that a conversion of the block would write. */
@@ -300,10 +302,10 @@ static uint8_t *listed, *dirty; /* of a logical page: 1 + its list, or 0; the ma
 static void dftl_start(void) {
     ram_start();
     map_start();
-    newer = table(L, sizeof *newer, 0xff);
-    older = table(L, sizeof *older, 0xff);
-    listed = table(L, 1, 0);
-    dirty = table(L, 1, 0);
+    TABLE(newer, L, 0xff);
+    TABLE(older, L, 0xff);
+    TABLE(listed, L, 0);
+    TABLE(dirty, L, 0);
     entries = option("cached", 8192);
     lists[0] = lists[1] = (struct list){ NONE, NONE, 0 };
 }
@@ -337,7 +339,7 @@ static void write_back(u32 v) {
 
 static void dftl_collect(void) {
     u32 victim = fewest();
-    uint8_t *moved = table(V, 1, 0);
+    uint8_t *TABLE(moved, V, 0);
     for (u32 i = victim * P; i < victim * P + P; i++) {
         u32 who = owner[i];
         if (who == NONE) continue;
@@ -393,6 +395,7 @@ static void dftl_write(u32 lpn) {
 static void dftl_read(u32 lpn) {
     if (!listed[lpn] && gmd[lpn / E] == NONE) return;
     lookup(lpn);
+    evict();
     ram_read(lpn);
 }
 
@@ -403,10 +406,10 @@ static u64 *rank;
 static void unit_start(void) {
     u32 units = (L + P - 1) / P;
     ram_start();
-    home = table(B, sizeof *home, 0xff);
-    last = table(units, sizeof *last, 0xff);
-    length = table(units, sizeof *length, 0);
-    rank = table(units, sizeof *rank, 0);
+    TABLE(home, B, 0xff);
+    TABLE(last, units, 0xff);
+    TABLE(length, units, 0);
+    TABLE(rank, units, 0);
 }
 
 static int unit_full(u32 lbn) { return last[lbn] == NONE || used[last[lbn]] == P; }
@@ -461,10 +464,10 @@ static uint8_t *written;
 
 static void fast_start(void) {
     ram_start();
-    data = table((L + P - 1) / P, sizeof *data, 0xff);
-    rw_limit = option("log", 128) - 1;
-    rw = table(rw_limit, sizeof *rw, 0xff);
-    written = table((size_t)P * B, 1, 0);
+    TABLE(data, (L + P - 1) / P, 0xff);
+    rw_limit = option("log", 128);
+    TABLE(rw, rw_limit, 0xff);
+    TABLE(written, (size_t)P * B, 0);
 }
 
 static void put(u32 page, u32 lpn) {
@@ -523,6 +526,7 @@ static void fast_write(u32 lpn) {
         page = data[lbn] * P + at;
     } else if (at == 0) {
         merge_sw();
+        if (rw_count == rw_limit) merge_rw();
         sw = take(AREA);
         sw_lbn = lbn;
         page = sw * P;
@@ -531,7 +535,7 @@ static void fast_write(u32 lpn) {
     } else {
         if (sw_lbn == lbn) merge_sw();
         if (!rw_count || used[rw[rw_count - 1]] == P) {
-            if (rw_count == rw_limit) merge_rw();
+            if (rw_count + (sw != NONE) == rw_limit) merge_rw();
             rw[rw_count++] = take(AREA);
         }
         page = rw[rw_count - 1] * P + used[rw[rw_count - 1]];
@@ -566,13 +570,13 @@ int main(int argc, char **argv) {
     L = option("logical", 0);
     threshold = option("threshold", 4);
     apart = option("apart", 0);
-    owner = table((size_t)P * B, sizeof *owner, 0xff);
-    valid = table(B, sizeof *valid, 0);
-    used = table(B, sizeof *used, 0);
-    erases = table(B, sizeof *erases, 0);
-    opened = table(B, sizeof *opened, 0);
-    since = table(B, sizeof *since, 0);
-    role = table(B, 1, FREE);
+    TABLE(owner, (size_t)P * B, 0xff);
+    TABLE(valid, B, 0);
+    TABLE(used, B, 0);
+    TABLE(erases, B, 0);
+    TABLE(opened, B, 0);
+    TABLE(since, B, 0);
+    TABLE(role, B, FREE);
     s->start();
     size_t room = 1 << 16, n = 0;
     struct request { u32 first, count; char kind; } *requests = table(room, sizeof *requests, 0), r;
