@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Turns a trace in the plain format into requests of whole pages, one per line: `W|R|T first_page count`.
+"""Turns a trace in the plain format into requests of whole pages, one per line: `R|W first_page count`.
 
     requests.py TRACE PAGE_BYTES [compact]
 
 `compact` places the 1 MiB extents that the trace touches one after the other, in the order of their addresses, as
-`ftld replay --address compact` does. A comment in front has the pages of these extents: `# pages N`.
+`ftld replay --address compact` does.
 """
 
 import subprocess
@@ -52,13 +52,10 @@ def pages(requests, page):
 
 
 def main():
-    requests, size = list(read(sys.argv[1])), None
+    requests = list(read(sys.argv[1]))
     if sys.argv[3:] == ["compact"]:
-        requests, size = compact(requests)
-    page = int(sys.argv[2])
-    if size:
-        print(f"# pages {size // page}")
-    for kind, first, count in pages(requests, page):
+        requests, _ = compact(requests)
+    for kind, first, count in pages(requests, int(sys.argv[2])):
         print(kind, first, count)
 
 
