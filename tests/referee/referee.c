@@ -395,7 +395,6 @@ static void dftl_write(u32 lpn) {
 static void dftl_read(u32 lpn) {
     if (!listed[lpn] && gmd[lpn / E] == NONE) return;
     lookup(lpn);
-    evict();
     ram_read(lpn);
 }
 
