@@ -38,7 +38,8 @@ REAL = ["spc_financial1_asu0", "1and1_windows_mssql", "1and1_linux_mysql"]
 OPEN = {
     **{("lazyftl", load): 0.05 for load in ("small", "uniform", "long")},
     ("dftl", "small"): 0.03,
-    ("dftl", "long"): 0.05,
+    ("dftl", "long"): 0.06,
+    ("dftl", "uniform"): 0.001,
     ("mnftl", "long"): 0.04,
     **{("dftl", trace): 0.05 for trace in REAL},
     ("mnftl", "spc_financial1_asu0"): 0.001,

@@ -1,25 +1,34 @@
-/* A second simulator of five flash translation layers, written from the papers and not from ftld. It counts operations and keeps no data.
+/* A second simulator of five flash translation layers, written from the papers and not from ftld.
+ * It counts operations and keeps no data.
  *
  *     referee SCHEME pages=N blocks=N logical=N threshold=N [passes=N] [KEY=N...] < requests
  *
- * A request is a line `R first count` or `W first count`, in pages. They are served `passes` times (0) and then once more, measured; one
- * JSON object has the counts. `blocks` are good blocks, `threshold` those that collection keeps free. Further keys, and their defaults:
- * `apart` (0: copies and host writes share a block), `area` (128), `cache` (14), `entries` of a mapping page (512), `cached` (8192), `log` (128).
+ * A request is a line `R first count` or `W first count`, in pages. They are served `passes` times
+ * (0) and then once more, measured; one JSON object has the counts. `blocks` are good blocks,
+ * `threshold` those that collection keeps free. Further keys, and their defaults: `apart` (0:
+ * copies and host writes share a block), `area` (128), `cache` (14), `entries` of a mapping page
+ * (512), `cached` (8192), `log` (128).
  *
- * The papers leave open what follows. Counts depend on it, so it is the rule here, as ftld has it:
+ * The papers leave open what follows. Counts depend on it, so it was found by comparing with ftld,
+ * and is the rule here:
  *
- * - A block is taken only if more than `threshold` are free, else victims are collected first. The free block with the fewest erases is taken.
- * - Of victims with equally few valid pages, the one that had so few first. A block that LazyFTL converts counts from then on.
- * - The pages of a request that go to one block are programmed before the old ones become invalid. DFTL evicts behind them, too, and
- *   looks entries up after it made room.
- * - LazyFTL makes room, then converts while its area is full, and makes room again. The oldest of the cheapest blocks is converted.
- *   A conversion invalidates the old mapping page before the data pages that it supersedes.
- * - DFTL: a second use protects an entry, half of them at most. A mapping page that is written has all entries that it lacked. A read
- *   where there is no mapping page yet caches nothing.
- * - MNFTL: a block without valid pages goes first. Else, of the longest lists, the one whose newest block was the oldest when its length changed
- *   last; one that a collection leaves as long as it was stays where it is.
- * - FAST: first writes go to the data block. A page that does not continue the sequential block of its logical block merges that, and goes to
- *   a random one. A partial merge without a copy is a switch.
+ * - A block is taken only if more than `threshold` are free, else victims are collected first. It
+ *   is the free block with the fewest erases.
+ * - Of victims with equally few valid pages, the one that had so few first. A block that LazyFTL
+ *   converts counts from then on.
+ * - The pages of a request that go to one block are programmed before the old ones become invalid.
+ *   DFTL evicts behind them, too, and looks entries up after it made room.
+ * - LazyFTL makes room, then converts while its area is full, and makes room again. The oldest of
+ *   the cheapest blocks is converted. A conversion writes a mapping page, then invalidates the old
+ *   one, then the data pages that it supersedes.
+ * - DFTL: a second use protects an entry, half of them at most. A mapping page that is written
+ *   gets all entries that it lacked. A read where there is no mapping page yet caches nothing.
+ * - MNFTL: a block without valid pages goes first. Else, of the longest lists, the one whose
+ *   newest block was the oldest when its length changed last; a list that is as long after a
+ *   collection as before stays where it is.
+ * - FAST: first writes go to the data block. A page that does not continue the sequential block of
+ *   its logical block merges that, and goes to a random one. Random blocks may fill the log while
+ *   there is no sequential one. A partial merge without a copy is a switch.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -63,9 +72,11 @@ static void *table(size_t entries, size_t bytes, int byte) {
 
 /* ---- flash ---- */
 static u32 P, B, L, threshold, free_blocks;
-static u32 *owner;                  /* of a page: its logical or mapping page; NONE if it is not valid */
+/* of a page: its logical or mapping page; NONE if it is not valid */
+static u32 *owner;
 static u32 *valid, *used, *erases;  /* of a block */
-static u64 *opened, *since, now;    /* of a block: when it was taken, and when it got as few valid pages as it has */
+/* of a block: when it was taken, and when it got as few valid pages as it has */
+static u64 *opened, *since, now;
 static uint8_t *role;
 
 struct stream { u32 block; enum role role; };
@@ -168,9 +179,12 @@ static void ram_read(u32 lpn) {
 
 /* ---- LazyFTL (SIGMOD 2011): Algorithms 1 to 3 ---- */
 static u32 E, V;                /* entries of a mapping page, mapping pages */
-static u32 *umt, *gmt, *gmd;    /* the page of a logical page in the area; of one in mapping pages; of a mapping page */
-static uint8_t *update, *stale; /* flags of a page in the area: the GMT lacks its entry; the page that the GMT has is to be invalidated */
-static u32 area, area_limit, *cached, cached_count, cached_limit, *cost, *changes; /* changes: of a block, by mapping page */
+/* the page of a logical page in the area; of one in mapping pages; of a mapping page */
+static u32 *umt, *gmt, *gmd;
+/* flags of a page in the area: the GMT lacks its entry; the page that the GMT has is to be invalidated */
+static uint8_t *update, *stale;
+/* changes: of a block, by mapping page */
+static u32 area, area_limit, *cached, cached_count, cached_limit, *cost, *changes;
 
 static void map_start(void) {
     E = option("entries", 512);
@@ -294,10 +308,11 @@ static void lazy_read(u32 lpn) {
     counts[HOST_READS]++;
 }
 
-/* ---- DFTL, as the LazyFTL and MNFTL papers describe it: a cache of single entries, the others in mapping pages ---- */
+/* ---- DFTL, as the LazyFTL and MNFTL papers describe it: a cache of single entries ---- */
 static struct list { u32 newest, oldest, length; } lists[2]; /* entries used once, and again */
 static u32 *newer, *older, entries;
-static uint8_t *listed, *dirty; /* of a logical page: 1 + its list, or 0; the mapping page lacks its entry */
+/* of a logical page: 1 + its list, or 0; the mapping page lacks its entry */
+static uint8_t *listed, *dirty;
 
 static void dftl_start(void) {
     ram_start();
@@ -399,7 +414,8 @@ static void dftl_read(u32 lpn) {
 }
 
 /* ---- MNFTL (DAC 2011): a list of blocks for a logical block, which its pages never leave ---- */
-static u32 *home, *last, *length; /* the logical block of a block; the newest block and the number of blocks of a logical one */
+/* the logical block of a block; the newest block and the number of blocks of a logical one */
+static u32 *home, *last, *length;
 static u64 *rank;
 
 static void unit_start(void) {
@@ -457,7 +473,7 @@ static void unit_write(u32 lpn) {
     if ((lpn + 1) % P == 0) settle();
 }
 
-/* ---- FAST, as ROSE (IEEE TC 2011) and the LazyFTL paper describe it: data blocks in place; one sequential log block, others at random ---- */
+/* ---- FAST, as ROSE (IEEE TC 2011) and LazyFTL describe it: data blocks in place, log blocks ---- */
 static u32 *data, sw = NONE, sw_lbn, *rw, rw_count, rw_limit;
 static uint8_t *written;
 
