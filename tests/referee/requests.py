@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Turns a trace in the plain format into requests of whole pages, one per line: `R|W first_page count`.
+
+    requests.py TRACE PAGE_BYTES [compact]
+
+`compact` places the 1 MiB extents that the trace touches one after the other, in the order of their addresses, as
+`ftld replay --address compact` does.
+"""
+
+import subprocess
+import sys
+
+EXTENT = 1 << 20
+
+
+def read(trace):
+    """The requests of a trace: kind, offset and length in bytes."""
+    packed = str(trace).endswith(".zst")
+    text = subprocess.run(["zstd", "-dcq", trace], check=True, capture_output=True, text=True).stdout if packed else open(trace).read()
+    for line in text.splitlines():
+        fields = line.split(",")
+        if len(fields) == 4 and fields[1] in ("R", "W", "T"):
+            yield fields[1], int(fields[2]), int(fields[3])
+
+
+def compact(requests):
+    """The requests with their extents side by side, and the bytes of these."""
+    touched = set()
+    for _, offset, length in requests:
+        touched.update(range(offset // EXTENT, (offset + length - 1) // EXTENT + 1))
+    place = {extent: i * EXTENT for i, extent in enumerate(sorted(touched))}
+    # A request that crosses extents stays in one piece: neighbours that are touched remain neighbours.
+    moved = [(kind, place[offset // EXTENT] + offset % EXTENT, length) for kind, offset, length in requests]
+    return moved, len(touched) * EXTENT
+
+
+def pages(requests, page):
+    """The pages of each request. One that is written in part is a request of its own, and is read before."""
+    for kind, offset, length in requests:
+        first, last = offset // page, (offset + length - 1) // page
+        parts = {number for number, at in ((first, offset), (last, offset + length)) if kind == "W" and at % page}
+        if first in parts:
+            yield "R", first, 1
+            yield kind, first, 1
+            first += 1
+        whole = last - first + (last not in parts)
+        if whole > 0:
+            yield kind, first, whole
+        if last in parts and last >= first:
+            yield "R", last, 1
+            yield kind, last, 1
+
+
+def main():
+    requests = list(read(sys.argv[1]))
+    if sys.argv[3:] == ["compact"]:
+        requests, _ = compact(requests)
+    for kind, first, count in pages(requests, int(sys.argv[2])):
+        print(kind, first, count)
+
+
+if __name__ == "__main__":
+    main()
