@@ -52,7 +52,7 @@ scripts:
 	pytest() { /usr/bin/python3 -B -m pytest -q -p no:cacheprovider "$$@"; }; \
 	  pytest -k busybox tests/test_helpers.py & one=$$!; \
 	  pytest -k "not busybox" tests/test_helpers.py & two=$$!; \
-	  pytest tests/test_bench.py tests/test_validation.py tests/test_reproduction.py tests/test_results.py tests/test_release.py tests/test_docs.py; rc=$$?; \
+	  pytest tests/test_bench.py tests/test_validation.py tests/test_reproduction.py tests/test_results.py tests/test_release.py tests/test_docs.py tests/test_referee.py; rc=$$?; \
 	  wait $$one || rc=1; wait $$two || rc=1; exit $$rc
 	tests/results.py --check
 

@@ -75,7 +75,7 @@ def load(request, tmp_path_factory):
 
 def counts_of_ftld(trace, name, profile, passes):
     scheme, params, _ = SCHEMES[name]
-    command = [PROGRAM, "replay", trace, "--json", "--address", "compact", "--precondition", "none", "--warm-up", str(passes)]
+    command = [PROGRAM, "replay", trace, "--json", "--address", "compact", "--precondition", "new", "--warm-up", str(passes)]
     command += ["--scheme", scheme, "--profile", profile, "--op", "12"]
     done = subprocess.run([*command, *(word for one in OFF + params for word in ("--set", one))], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
