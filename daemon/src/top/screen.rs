@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use strum::VariantArray;
 
-/// Rounds of answers that the graphs show.
+/// Largest number of rounds in a graph.
 pub(super) const HISTORY: usize = 240;
 
 /// Columns by which the instances can be sorted.

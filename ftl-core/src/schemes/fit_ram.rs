@@ -9,7 +9,7 @@ use crate::ram::RamParam;
 use nand_model::Chip;
 use nand_model::store::OobOnlyStore;
 
-/// A fitted value is at most this part below the largest that fits.
+/// Precision of a fitted value: at most 1 part in this number below the largest that fits.
 const PRECISION: u64 = 64;
 
 impl Scheme {

@@ -139,7 +139,7 @@ impl<S: Store> Chip<S> {
             2 => PartnerCut::Unstable(number % 4),
             _ => PartnerCut::Flickering(number),
         };
-        // A page in a worse state keeps it.
+        // A page that is already damaged keeps its state.
         let mut before = [Health::Good];
         self.store.read(ppn, &mut [], &mut [], &mut before)?;
         if before == [Health::Good] && health != Health::Good {

@@ -387,7 +387,8 @@ impl Explorer<'_> {
         ));
     }
 
-    /// Returns whether enough states have failed, or the user has interrupted; the report says so.
+    /// Returns whether the run is over: enough states have failed, or the user has interrupted it.
+    /// Records the reason in the report.
     fn is_over(&mut self) -> bool {
         self.report.interrupted |= self.shared.is_interrupted();
         self.report.stopped |= self.shared.has_enough();

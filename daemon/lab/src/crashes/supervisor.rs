@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 const OUTPUT_MAX: usize = 16 << 10;
 /// Longest wait for processes that were killed.
 const REAP_MAX: Duration = Duration::from_secs(5);
-/// Time between two looks for them.
+/// Time between two attempts to reap them.
 const REAP_EVERY: Duration = Duration::from_millis(1);
 /// Line that ends a supervisor.
 pub(super) const END: &str = "end\n";

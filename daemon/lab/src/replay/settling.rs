@@ -79,7 +79,7 @@ impl Passes {
     }
 }
 
-/// Programs by pages written, at a bounded number of moments of a measurement.
+/// Samples of the pages written and programmed, at most [`SAMPLES`] of a measurement.
 pub(super) struct Halves {
     began: u64,
     stride: u64,

@@ -342,7 +342,7 @@ pub(super) struct UnitCache {
     unit: Option<u32>,
     tables: Vec<bool>,
     directories: Vec<bool>,
-    /// By page of the unit.
+    /// By page of the unit: its flash page, or [`UNMAPPED`].
     pub(super) slots: Vec<u32>,
     /// By table.
     pub(super) carriers: Vec<u32>,

@@ -14,8 +14,8 @@ pub(super) struct Host {
     root: PathBuf,
 }
 
-/// A mount, and the process in whose mount namespace it is; `None` for that of process 1 and that
-/// of this process.
+/// A mount, and a process with its mount namespace; `None` if process 1 or this process has that
+/// namespace.
 struct Mounted {
     mount: Mount,
     elsewhere: Option<u32>,

@@ -124,10 +124,10 @@ pub struct Parts {
     /// Rates in parts per billion.
     #[serde(skip_serializing_if = "is_default")]
     pub rates: Vec<(Fault, u32)>,
-    /// Failures by wear, as a multiple of the part's.
+    /// Factor on the chip's failure rate by wear.
     #[serde(skip_serializing_if = "is_default")]
     pub wear_out: u32,
-    /// Bit errors, as a multiple of the part's.
+    /// Factor on the chip's bit error rate.
     #[serde(skip_serializing_if = "is_default")]
     pub bit_errors: u32,
     /// Whether cuts also hit operations in flight on other dies.
