@@ -1,4 +1,4 @@
-//! What the screen of `ftld top` shows, and what keys change. Knows no terminal.
+//! State of the screen of `ftld top`, and the effect of keys. Does not use the terminal.
 
 use super::DELAYS;
 use crate::commands::Found;
@@ -25,7 +25,7 @@ pub(super) enum Column {
     Free,
 }
 
-/// What a key asks for.
+/// Action that a key requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Next {
     Continue,

@@ -114,7 +114,8 @@ impl Scheme {
         Ok(low)
     }
 
-    /// Returns the bytes that the scheme allocates at most on this device: what a new one reports.
+    /// Returns the upper bound of the bytes that the scheme allocates on this device, as a new
+    /// device reports it.
     fn ram_most(&self, layout: &Layout, params: &Params) -> Result<u64, FtlError> {
         let chip = Chip::over(layout.profile, OobOnlyStore::new(layout.profile.geometry))?;
         let config = FtlConfig {

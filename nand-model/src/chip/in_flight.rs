@@ -26,7 +26,7 @@ pub struct CutHits {
 }
 
 impl<S: Store> Chip<S> {
-    /// What the last cut of a fault plan interrupted.
+    /// Returns the operations that the last cut of a fault plan interrupted.
     pub fn cut_hits(&self) -> CutHits {
         self.cut_hits
     }

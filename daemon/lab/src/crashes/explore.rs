@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// Distances of the points of each pass.
 const STRIDES: [usize; 4] = [64, 16, 4, 1];
-/// Failed states whose shrinking is tried.
+/// Largest number of failed states that are shrunk.
 const SHRUNK_MAX: usize = 3;
 
 /// Events after which power fails; by the model `flash`, events in whose operations it fails. A

@@ -344,7 +344,7 @@ pub(super) struct UnitCache {
     directories: Vec<bool>,
     /// By page of the unit: its flash page, or [`UNMAPPED`].
     pub(super) slots: Vec<u32>,
-    /// By table.
+    /// By table: the page on flash that carries it, or [`UNMAPPED`].
     pub(super) carriers: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What the kernel tells of the users of a block device, in `/sys` and `/proc`.
+//! Users of a block device, as `/sys` and `/proc` list them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
