@@ -124,7 +124,7 @@ pub(crate) enum ControlCommand {
 }
 
 impl ControlCommand {
-    /// Returns whether nobody waits for the answer any more.
+    /// Returns whether the client no longer waits for the answer.
     pub(crate) fn is_abandoned(&self) -> bool {
         match self {
             ControlCommand::Stop { answer, .. } => answer.is_closed(),

@@ -1,5 +1,4 @@
-//! What happened between two status answers of an instance, for `ftld top` and `ftld status
-//! --watch`.
+//! Rates between two status answers of an instance, for `ftld top` and `ftld status --watch`.
 
 use ftld_device::status::Status;
 use ftld_device::volume::{BOUNDS_NS, Op};

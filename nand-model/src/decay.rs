@@ -47,7 +47,7 @@ pub struct ErrorLaw {
     pub p: f64,
     /// Exponent of the reads in read disturb.
     pub q: f64,
-    /// Reads per block beyond which the formula does not hold: more count as so many.
+    /// Upper bound of the reads per block in the formula: more reads count as this number.
     pub reads_max: f64,
 }
 

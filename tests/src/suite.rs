@@ -74,7 +74,7 @@ pub fn budget(scheme: &Scheme) -> Budget {
     }
 }
 
-/// One of so many places, and the seed that draws them.
+/// Number of places of which one is taken, and the seed that draws them.
 static SAMPLE: std::sync::LazyLock<(u64, u64)> = std::sync::LazyLock::new(|| {
     let number = |name: &str| {
         let text = std::env::var(name).ok()?;

@@ -53,7 +53,7 @@ pub struct Extent {
     pub mapped: bool,
 }
 
-/// What a FLUSH has to make durable.
+/// Requests that a FLUSH has to make durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushOf {
     /// All acknowledged requests.

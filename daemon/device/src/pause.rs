@@ -33,7 +33,7 @@ pub enum PauseCommand {
     CacheOutcome(Option<u64>),
 }
 
-/// Answer to a command; the command tells which.
+/// Answer to a command. It has no tag: its variant follows from the command.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum PauseAnswer {

@@ -1,5 +1,5 @@
-//! Status of an instance: one snapshot, for the metrics, and the document that is made of it, for
-//! all others.
+//! Status of an instance. The metrics are made from a snapshot; all other readers get the document,
+//! which is also made from it.
 
 mod document;
 mod fill;

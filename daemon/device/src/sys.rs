@@ -18,7 +18,7 @@ use nix::sys::mman::MlockAllFlags;
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
 use nix::sys::stat::Mode;
 
-/// What [`prepare_for_block_device`] leaves behind.
+/// Result of [`prepare_for_block_device`].
 #[derive(Debug, Default)]
 pub struct Prepared {
     /// The rejected settings, for a warning: the device works without them, as long as memory does

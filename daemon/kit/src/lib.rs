@@ -1,5 +1,5 @@
-//! What the parts of `ftld` share, and no part of the device: failures with exit codes, output,
-//! sizes and durations, conversions, quoting, locks of files, and the files that describe devices.
+//! Code that the parts of `ftld` share, outside the device: failures with exit codes, output, sizes
+//! and durations, conversions, quoting, locks of files, and the files that describe devices.
 //!
 //! Nothing here keeps state between calls, except the locks. If power fails, nothing here is lost
 //! but the output of the command.

@@ -41,7 +41,7 @@ fn told_width() -> Option<usize> {
     Some(columns.clamp(WIDTH_LEAST, WIDTH_MOST))
 }
 
-/// What a word tells.
+/// Meaning of a word in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// All is well.

@@ -150,7 +150,8 @@ mod tests {
         assert!(PrivateLock::take(&path).unwrap().unwrap().was_left());
     }
 
-    /// One ends, one has opened its file before, one comes after: the file of the second is gone.
+    /// The first holder removes the file. The second had opened that file before, so it does not
+    /// get the lock; the third comes later and gets it.
     #[test]
     fn of_three_takers_around_a_removal_one_has_the_lock() {
         let folder = tempfile::tempdir().unwrap();
@@ -166,7 +167,7 @@ mod tests {
         assert!(matches!(late, Attempt::Removed), "two have the lock");
         assert!(PrivateLock::take(&path).unwrap().is_none());
         drop(third);
-        // The file stays without its holder: the next one has it, and nobody else.
+        // The file outlives its holder: the next process gets the lock, alone.
         let fourth = PrivateLock::take(&path).unwrap();
         assert!(fourth.is_some() && PrivateLock::take(&path).unwrap().is_none());
     }

@@ -54,7 +54,7 @@ pub(crate) struct Ratio {
     pub(crate) difference: Difference,
 }
 
-/// What the interval of a ratio says.
+/// Meaning of the interval of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Difference {
     /// The interval contains 1.

@@ -64,7 +64,7 @@ fn is_default_scheme(scheme: &Scheme) -> bool {
     scheme.name == SCHEMES[0].name
 }
 
-/// Returns all that is told of a scheme.
+/// Returns the full description of a scheme.
 fn scheme_text(scheme: &Scheme) -> String {
     let default = if is_default_scheme(scheme) {
         " (default)"
@@ -104,7 +104,7 @@ fn print_schemes(listed: impl Iterator<Item = &'static Scheme>) -> Result<(), Fa
     )
 }
 
-/// Returns how far a scheme is that of its paper, or that nobody judged it.
+/// Returns how closely a scheme follows its paper, or that it is not graded.
 fn fidelity(scheme: &Scheme) -> String {
     match scheme.fidelity {
         NOT_GRADED => "not graded: a scheme of another crate".into(),

@@ -217,7 +217,7 @@ fn copy_data(
 struct Pause<'a> {
     dirs: &'a Dirs,
     name: &'a str,
-    /// When a pause ends that somebody else began.
+    /// End of a pause that another client began.
     other: Option<Instant>,
     renewed: Instant,
     /// Counts runs of the device; see [`ftld_device::volume::Paused`].

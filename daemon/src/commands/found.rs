@@ -1,11 +1,11 @@
-//! What an instance answers, or why it does not.
+//! Status answer of an instance, or the reason why there is none.
 
 use crate::control::{self, Request};
 use ftld_device::instance::Dirs;
 use ftld_device::status::Status;
 use ftld_device::transport;
 
-/// What is known of an instance.
+/// Known facts about an instance.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Found {
     pub(crate) name: String,

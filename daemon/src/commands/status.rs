@@ -204,7 +204,7 @@ fn mount_text(mount: &Mount) -> String {
     )
 }
 
-/// What the text shows, as JSON.
+/// The content of the text output, as JSON.
 #[derive(Serialize)]
 struct Brief<'a> {
     name: &'a str,

@@ -34,7 +34,7 @@ pub(crate) async fn record(observed: Arc<dyn PageSource>) {
     }
 }
 
-/// What happened between two snapshots. Counts per second fit 32 bits; larger ones saturate.
+/// Changes between two snapshots. Counts per second fit 32 bits; larger ones saturate.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     /// Time from the first snapshot to the second one of this sample, ms.

@@ -77,7 +77,8 @@ pub(super) fn run(
     })
 }
 
-/// Starts a task of the runtime. If it panics, the device fails: nobody would miss it otherwise.
+/// Starts a task of the runtime. If it panics, the device fails; otherwise its end would go
+/// unnoticed.
 fn spawn<T: Send + 'static>(
     served: &Arc<Served>,
     name: &'static str,

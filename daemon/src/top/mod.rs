@@ -47,7 +47,7 @@ pub(crate) fn top(dirs: &Dirs, delay: f64) -> Result<(), Failure> {
     show(&mut screen, &heard, set_delay).map_err(|error| Failure::io("terminal", &error))
 }
 
-/// Asks all instances in rounds, until the receiver or the sender of the screen is gone.
+/// Asks all instances in rounds. Ends when the screen has dropped its end of a channel.
 fn ask(
     dirs: &Dirs,
     answers: &Sender<Vec<Found>>,

@@ -1,4 +1,4 @@
-//! What the screen of `ftld top` shows, and what keys change. Knows no terminal.
+//! State of the screen of `ftld top`, and the effect of keys. Does not use the terminal.
 
 use super::DELAYS;
 use crate::commands::Found;
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use strum::VariantArray;
 
-/// Rounds of answers that the graphs show.
+/// Largest number of rounds in a graph.
 pub(super) const HISTORY: usize = 240;
 
 /// Columns by which the instances can be sorted.
@@ -25,7 +25,7 @@ pub(super) enum Column {
     Free,
 }
 
-/// What a key asks for.
+/// Action that a key requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Next {
     Continue,

@@ -97,7 +97,7 @@ fn a_running_instance_is_copied_at_a_moment() {
     assert!(status["paused"].is_null(), "it runs again");
 }
 
-/// What a power cut takes from the write cache is lost in the copy, and in the copy alone.
+/// The copy alone loses the data that a power cut takes from the write cache.
 #[test]
 fn the_write_cache_of_a_copy_has_lost_power() {
     let host = Host::new();

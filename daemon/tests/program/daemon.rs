@@ -151,7 +151,7 @@ fn http_serves_its_pages_to_get_and_by_its_names_and_nothing_else() {
     let (status, _) =
         daemon.http("POST /status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(status, "HTTP/1.1 405 Method Not Allowed");
-    // As a page of another site would, whose name leads here.
+    // The request of another site's page whose name resolves to this address.
     let (status, _) =
         daemon.http("GET /status HTTP/1.1\r\nHost: elsewhere.example\r\nConnection: close\r\n\r\n");
     assert_eq!(status, "HTTP/1.1 421 Misdirected Request");
@@ -462,7 +462,7 @@ fn lists_are_for_people_and_programs() {
             1
         );
     }
-    // Every scheme with all that is told of one, and the bound behind them.
+    // Every scheme with its full description, and the bound at the end.
     let (_, text, _) = host.run(&["schemes", "--long"]);
     let blocks: Vec<_> = text.split("\n\n").collect();
     for block in &blocks {

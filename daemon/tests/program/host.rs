@@ -82,7 +82,7 @@ impl Host {
         }
     }
 
-    /// What its daemons wrote to standard error.
+    /// Returns the standard error of its daemons.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }

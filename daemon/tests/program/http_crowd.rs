@@ -1,5 +1,5 @@
-//! The metrics port beside a crowd that connects, says nothing, and comes back as soon as it is let
-//! go.
+//! The metrics port with a crowd of clients that connect, send nothing, and reconnect as soon as
+//! their connection is closed.
 
 use crate::host::Host;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 const CROWD: usize = 500;
 
-/// How one who comes back behaves: what it sends before it falls silent.
+/// Client that always reconnects. It sends `first` and then nothing.
 async fn idle(addr: SocketAddr, first: &'static [u8], connections: Arc<AtomicU64>) {
     loop {
         let Ok(mut stream) = TcpStream::connect(addr).await else {

@@ -12,7 +12,7 @@ const PAGE: usize = 1024;
 const PAGES: usize = 2048;
 const ZEROS: u64 = 0;
 
-/// What a page holds that was given this value.
+/// Content of a page with this value.
 fn content(page: usize, value: u64) -> Vec<u8> {
     let word = if value == ZEROS {
         [0; 16]
@@ -22,8 +22,8 @@ fn content(page: usize, value: u64) -> Vec<u8> {
     word.repeat(PAGE / 16)
 }
 
-/// What each page may hold: what it held when a FLUSH last completed, then everything since, oldest
-/// first.
+/// Permitted values of each page, oldest first: the value at the last completed FLUSH, then all
+/// later ones.
 struct Oracle(Vec<Vec<u64>>);
 
 impl Oracle {
@@ -420,7 +420,7 @@ fn bit_errors_are_corrected_or_an_error_and_never_wrong_data() {
     };
     let lost = read(&mut client);
     assert!(lost.len() > 10 && lost.len() <= 200, "{lost:?}");
-    // What is lost stays lost after a restart, until it is written again.
+    // Lost pages stay lost after a restart, until they are written again.
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.exit_code(), Some(0));
     let daemon = host.serve(&[]);

@@ -87,7 +87,7 @@ fn the_manager_hears_of_every_step_and_kicks_stop_with_the_process() {
     manager.until("STATUS=lazyftl: write amplification 1.");
 
     daemon.signal(Signal::SIGSTOP);
-    // What it said before.
+    // Skips the earlier messages.
     while manager.hear(Duration::from_millis(600)).is_some() {}
     assert_eq!(
         manager.hear(Duration::from_millis(1_200)),

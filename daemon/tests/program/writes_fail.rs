@@ -1,5 +1,5 @@
-//! While the host has no room for the image, or its disk fails, everything that tells of health
-//! says so, and why.
+//! While the host has no room for the image, or its disk fails, every output about health reports
+//! this and the reason.
 
 use crate::host::{Daemon, Host, page};
 use ftld_nbd_client::{Client, EIO, TRIM, WRITE};
@@ -47,7 +47,7 @@ fn health_names_the_cause_while_every_write_fails_and_serves_again_when_one_succ
     );
     let mut client = daemon.client();
     assert_eq!(client.write(0, 0, &page(1)).error, 0);
-    // Beyond the end is the client's mistake and nobody's failure.
+    // A write beyond the end is the client's mistake, not a failure of the device.
     assert_eq!(client.ask(WRITE, 0, 2 << 20, 0).error, 22);
     assert_eq!(client.write(0, 2 << 20, &page(1)).error, ENOSPC);
     assert_serving(&host, &daemon);
@@ -74,9 +74,9 @@ fn health_names_the_cause_while_every_write_fails_and_serves_again_when_one_succ
             state
         );
         assert_eq!(failing(&daemon), gauges);
-        // Reads go on, and do not say that writes do.
+        // Reads succeed, and do not clear the failure of writes.
         assert!(client.read(0, 4096).data == page(1));
-        // Nor does a trim with nothing to trim.
+        // A trim with nothing to trim does not clear it, either.
         assert_eq!(client.ask(TRIM, 0, 64 << 10, 4096).error, 0);
         assert_eq!(daemon.get("/healthz").0, "HTTP/1.1 503 Service Unavailable");
         std::fs::remove_file(host.folder.path().join("fail")).unwrap();

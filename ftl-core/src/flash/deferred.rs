@@ -44,7 +44,7 @@ impl DeferredRun {
         }
     }
 
-    /// Copies the pages from their place. Returns whether all are good.
+    /// Copies the pages of the run out of the store. Returns whether all are good.
     pub(super) fn read(
         &self,
         reader: &PageReader,

@@ -13,7 +13,7 @@ use crate::events::EventKind;
 use crate::space::Space;
 use nand_model::{Cause, Pbn};
 
-/// Cold blocks that may be relocated at a time, after a burst of erases.
+/// Largest number of cold blocks relocated at a time, after a burst of erases.
 const MAX_WEAR_MOVES: u64 = 4;
 
 /// A scheme with GC of single blocks.

@@ -1,6 +1,6 @@
-//! Parameters of garbage collection and of the other relocations, which every scheme has, and the
-//! time of RAM, which the schemes that count lookup steps have. The families compute the free
-//! blocks that they need ([`FreeBlocks`]).
+//! Parameters of garbage collection and of the other relocations, for all schemes; the duration of
+//! a lookup step in RAM, for schemes that count these steps. Each family computes the free blocks
+//! that it needs ([`FreeBlocks`]).
 
 use super::scrub::Scrub;
 use crate::config::Params;

@@ -106,7 +106,7 @@ impl Lists {
         std::iter::successors(step(&list), step).map_while(|at| at.checked_sub(self.lists))
     }
 
-    /// Returns the bytes at most with nodes below this number.
+    /// Returns the upper bound of the bytes for nodes below this number.
     pub(crate) fn bytes_most(&self, nodes: u64) -> u64 {
         vec_most::<Link>(nodes + u64::from(self.lists))
     }

@@ -88,7 +88,7 @@ impl PageLru {
         }
     }
 
-    /// Returns the number of cached pages, the allocated bytes, and these at most.
+    /// Returns the number of cached pages, the allocated bytes, and their upper bound.
     pub(crate) fn size(&self) -> (u64, u64, u64) {
         let (pages, capacity) = (to_u64(self.slots.len()), u64::from(self.capacity));
         let page = to_u64(self.page_bytes);

@@ -14,7 +14,7 @@ use crate::error::FtlError;
 use crate::space::Space;
 use nand_model::{Cause, Ppn};
 
-/// What the map and the trims contain about a logical page.
+/// Entries of the map and of the trims for a logical page.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct MapCandidate {
     /// The map found on flash contains the programs up to this sequence number.

@@ -23,7 +23,7 @@ pub(crate) enum Head {
     Factory,
     /// No page has a readable, committed record.
     Nothing,
-    /// Role and epoch of the block since its last erase, and whether page 0 was readable.
+    /// First readable page of the block, and the block's role and epoch.
     Found {
         /// Role of the block: data, if that first page is a trim record or padding.
         role: Role,

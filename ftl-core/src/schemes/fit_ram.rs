@@ -9,7 +9,7 @@ use crate::ram::RamParam;
 use nand_model::Chip;
 use nand_model::store::OobOnlyStore;
 
-/// A fitted value is at most this part below the largest that fits.
+/// Precision of a fitted value: at most 1 part in this number below the largest that fits.
 const PRECISION: u64 = 64;
 
 impl Scheme {
@@ -114,7 +114,8 @@ impl Scheme {
         Ok(low)
     }
 
-    /// Returns the bytes that the scheme allocates at most on this device: what a new one reports.
+    /// Returns the upper bound of the bytes that the scheme allocates on this device, as a new
+    /// device reports it.
     fn ram_most(&self, layout: &Layout, params: &Params) -> Result<u64, FtlError> {
         let chip = Chip::over(layout.profile, OobOnlyStore::new(layout.profile.geometry))?;
         let config = FtlConfig {

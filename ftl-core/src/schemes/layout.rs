@@ -273,7 +273,8 @@ mod tests {
     use super::*;
     use crate::schemes::SCHEMES;
 
-    /// A device has the asked effective over-provisioning to a block, and bad blocks come on top.
+    /// The effective over-provisioning is as requested, and exceeds it by at most a block. Factory
+    /// bad blocks are not counted in it.
     #[test]
     fn effective_over_provisioning_is_met_to_a_block() {
         let (profile, params) = (Profile::find("slc-2k").unwrap(), Params::default());

@@ -53,7 +53,7 @@ pub struct Scheme {
     pub constructor: Constructor,
 }
 
-/// Fidelity of a scheme from another crate: nobody has held it against a publication.
+/// Fidelity of a scheme from another crate: not compared with a publication.
 pub const NOT_GRADED: char = '-';
 
 impl Scheme {

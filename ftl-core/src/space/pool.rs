@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 #[derive(Debug)]
 pub(super) struct FreePool {
     geometry: Geometry,
-    /// By die.
+    /// By die: its free blocks with their erase counts, fewest erases first.
     by_wear: Vec<BTreeSet<(u32, Pbn)>>,
     unconfirmed: BTreeSet<Pbn>,
     len: usize,
@@ -38,7 +38,7 @@ impl FreePool {
             + tree_bytes::<Pbn, ()>(self.unconfirmed.len())
     }
 
-    /// Returns the bytes at most: a new device has all blocks in the pool.
+    /// Returns the upper bound of the bytes: a new device has all blocks in the pool.
     pub(super) fn bytes_most(&self) -> u64 {
         let blocks = u64::from(self.geometry.blocks);
         vec_bytes::<BTreeSet<(u32, Pbn)>>(self.by_wear.capacity())

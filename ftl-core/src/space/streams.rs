@@ -198,7 +198,7 @@ impl UnsafeStreams {
         vec_bytes::<(u64, StreamId)>(self.0.capacity())
     }
 
-    /// Returns the bytes at most with this many streams, each of which is listed once.
+    /// Returns the upper bound of the bytes for this many streams, each listed once.
     pub(super) fn bytes_most(streams: usize) -> u64 {
         vec_most::<(u64, StreamId)>(to_u64(streams))
     }

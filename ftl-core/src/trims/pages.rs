@@ -38,7 +38,7 @@ pub(super) fn program_page(
     Ok(ppn)
 }
 
-/// Valid TRIM pages, each with what a family has to know of it.
+/// Valid TRIM pages, each with the family's record of it.
 #[derive(Debug)]
 pub(super) struct TrimPages<R>(BTreeMap<Ppn, R>);
 

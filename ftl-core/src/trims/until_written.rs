@@ -70,8 +70,9 @@ impl UntilWritten {
         self.live.iter().map(|(seq, record)| (*seq, record))
     }
 
-    /// Returns the mapping pages that still need this record. `upto`: by mapping page, the program
-    /// up to which its version on flash contains changes; `pages_of` returns its logical pages.
+    /// Returns the mapping pages that still need this record. By mapping page, `upto` is the last
+    /// program whose changes its version on flash contains, and `pages_of` returns its logical
+    /// pages.
     pub(crate) fn unwritten(
         &self,
         seq: u64,

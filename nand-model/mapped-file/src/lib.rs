@@ -26,7 +26,7 @@ pub struct Lost;
 pub struct MappedFile {
     base: NonNull<u8>,
     bytes: usize,
-    /// What the handler of SIGBUS knows of this map.
+    /// Record of this map for the handler of SIGBUS.
     watch: &'static sigbus::Watch,
 }
 

@@ -95,7 +95,8 @@ impl<S: Store> Chip<S> {
         for block in self.profile.geometry.all_blocks() {
             let facts = self.blocks[block.index()];
             if !facts.reads.is_multiple_of(READS_PER_NOTE) && self.frontier[block.index()] > 0 {
-                // As above.
+                // A count that cannot be stored only makes the rate less exact after the next
+                // start.
                 let _ = self.store.set_facts(block, facts);
             }
         }

@@ -26,7 +26,7 @@ pub struct CutHits {
 }
 
 impl<S: Store> Chip<S> {
-    /// What the last cut of a fault plan interrupted.
+    /// Returns the operations that the last cut of a fault plan interrupted.
     pub fn cut_hits(&self) -> CutHits {
         self.cut_hits
     }
@@ -139,7 +139,7 @@ impl<S: Store> Chip<S> {
             2 => PartnerCut::Unstable(number % 4),
             _ => PartnerCut::Flickering(number),
         };
-        // A page in a worse state keeps it.
+        // A page that is already damaged keeps its state.
         let mut before = [Health::Good];
         self.store.read(ppn, &mut [], &mut [], &mut before)?;
         if before == [Health::Good] && health != Health::Good {

@@ -1,4 +1,4 @@
-//! What a cut does to the earlier pages of a word line.
+//! Effect of a cut on the earlier pages of a word line.
 
 use super::device::Chip;
 use crate::addr::Ppn;

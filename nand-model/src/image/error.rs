@@ -63,7 +63,7 @@ pub enum ImageError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// Damage found.
         reason: String,
     },
     /// No image can be made of the requested parameters.

@@ -105,7 +105,7 @@ fn checks(copy: &[u8]) -> bool {
     copy[CHECK_AT..] == crc32c(&copy[..CHECK_AT]).to_le_bytes()
 }
 
-/// What the host sees of the device.
+/// The device as the host sees it.
 const DEVICE: u16 = 1;
 /// The translation layer and its parameters.
 const SCHEME: u16 = 3;

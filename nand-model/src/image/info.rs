@@ -58,7 +58,7 @@ impl ImageInfo {
         self.shard.map_or(1, |shard| shard.striping.count)
     }
 
-    /// Returns the bytes of the device that each shard maps, at most.
+    /// Returns the upper bound of the device's bytes that a shard maps.
     pub fn shard_bytes(&self) -> u64 {
         self.shard
             .map_or(self.size, |shard| shard.striping.shard_bytes(self.size))
@@ -80,7 +80,7 @@ pub struct Striping {
 }
 
 impl Striping {
-    /// Returns the bytes that a shard of a device of `size` bytes maps, at most.
+    /// Returns the upper bound of the bytes that a shard maps of a device of `size` bytes.
     pub fn shard_bytes(&self, size: u64) -> u64 {
         let stripes = size.div_ceil(self.stripe_bytes);
         stripes.div_ceil(u64::from(self.count)) * self.stripe_bytes

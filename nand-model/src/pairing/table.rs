@@ -197,7 +197,7 @@ mod tests {
             .collect();
         let reason = Pairing::from_word_lines(2, &far).unwrap_err().to_string();
         assert!(reason.contains("more than 15 pages apart"), "{reason}");
-        // As an image may have them.
+        // Tables as a damaged image may have them.
         assert!(check(2, &[1, 0], 2).is_err());
         assert!(check(2, &[0, 1, 2], 3).is_err());
         assert!(check(2, &[0, 1], 4).is_err());

@@ -53,7 +53,7 @@ impl Profile {
         })
     }
 
-    /// What the NAND rules of this device presuppose.
+    /// Checks the limits that the NAND rules of this device need.
     fn check_cells(&self) -> Result<(), Invalid> {
         let (pages, nop) = (self.geometry.pages_per_block, self.nop);
         ensure((1..=NOP_MAX).contains(&nop), Invalid::Profile, || {

@@ -1,4 +1,4 @@
-//! What a store keeps: the health of pages, facts of blocks, cells and their tags.
+//! Contents of a store: health of pages, facts of blocks, cells and their tags.
 
 use crate::addr::Ppn;
 use crate::rng::SplitMix;

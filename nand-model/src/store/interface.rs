@@ -1,4 +1,4 @@
-//! What every store does.
+//! Interface of all stores.
 
 use super::contents::{BlockFacts, Cells, Health};
 use super::file::{PageReader, Pin, PlacedRun};

@@ -3,8 +3,8 @@
 //!
 //! The requests of a run come one after the other, so the oracle is exact: a kill leaves every unit
 //! with its newest content, a power cut with one of its contents since the last completed FLUSH.
-//! With the model `ordered` all units together are the state after one of the requests, and only
-//! the next request may be there in part.
+//! With the model `ordered` a cut leaves all units as they were after the same request; only the
+//! next request may have been executed in part.
 
 mod device;
 mod oracle;

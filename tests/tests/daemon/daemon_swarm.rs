@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Runs of the short form.
 const SHORT_RUNS: u64 = 60;
-/// Number of runs from which on no class and no pair of classes may be missing.
+/// Number of runs after which every class must have occurred; `FULL_PAIRS`: every pair of classes.
 const FULL: u64 = 5_000;
 const FULL_PAIRS: u64 = 50_000;
 /// Time limit of shrinking a failing plan.

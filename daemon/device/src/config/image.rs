@@ -37,7 +37,7 @@ pub struct ImageRequirements {
 /// Raw flash of a simulated device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum RawFlash {
-    /// What the scheme lays out for its size and over-provisioning.
+    /// The scheme's own layout for this size and over-provisioning.
     #[default]
     Own,
     /// This number of bytes, bad blocks included.

@@ -82,7 +82,7 @@ impl Layer for Recorded {
     }
 }
 
-/// A FLUSH in flight. It ends when the wait has returned; one that nobody waits for has failed.
+/// A FLUSH in flight. It ends when the wait has returned; without a wait it has failed.
 struct RecordedFlush {
     flush: Box<dyn Flush>,
     ending: Ending,

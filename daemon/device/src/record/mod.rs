@@ -70,7 +70,7 @@ pub struct Marked {
     pub file: String,
 }
 
-/// What requests and the writing thread share.
+/// State that requests and the writing thread share.
 struct Shared {
     file: PathBuf,
     began: Instant,
@@ -198,7 +198,7 @@ impl Recorder {
             if thread.join().is_err() {
                 self.shared.fail("internal error");
             }
-            // What came after the end mark is dropped with its room.
+            // Entries after the end mark are dropped, and their room is released.
             self.shared.room.open();
         }
         match self.shared.failure.get() {

@@ -403,7 +403,7 @@ fn entries_are_in_the_file_within_a_second() {
         "one chunk per request"
     );
     recorder.finish().unwrap();
-    // What comes later is not recorded, and does not wait either.
+    // Later requests are not recorded, and do not wait either.
     device.write(0, &[2; 512]).unwrap();
     assert_eq!(Reader::open(file.path(), false).unwrap().count(), 1);
 }
@@ -447,7 +447,7 @@ fn a_thread_that_dies_ends_the_recording_and_not_the_device() {
     super::writer::guarded(&recorder.shared, || panic!("planted"));
     let why = recorder.view().failure.unwrap();
     assert!(why.contains("ftld-record has ended: planted"), "{why}");
-    // More than all room.
+    // Takes more than the whole room.
     for _ in 0..3 {
         recorder.shared.room.take(super::BYTES_MAX);
     }

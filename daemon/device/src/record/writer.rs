@@ -27,7 +27,7 @@ const FREE_EVERY: u64 = 1 << 20;
 /// Bytes of an entry besides its data, as the bound counts them.
 pub(super) const ENTRY_BYTES: u64 = 128;
 
-/// What the thread is told.
+/// Message to the writing thread.
 pub(super) enum Message {
     /// A request has ended.
     Entry {

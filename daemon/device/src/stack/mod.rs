@@ -148,7 +148,7 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     }
     let boot_id = boot_id().or_else(|failure| match config.write_cache {
         Some(_) => Err(failure),
-        // No entry counts then.
+        // With an empty boot id no entry of a cache counts.
         None => Ok(String::new()),
     })?;
     let cache = CacheUse {

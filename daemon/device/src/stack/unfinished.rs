@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime};
 /// Age at which an unfinished image counts as abandoned: creating one changes it all the time.
 const UNFINISHED_AGE: Duration = Duration::from_secs(3600);
 
-/// An image in creation, under a temporary name in the folder of its final one; removed when
-/// dropped, if it still has the temporary name.
+/// An image being created. It has a temporary name in the folder of the final one. Dropping this
+/// removes the file, unless [`Unfinished::finish`] has renamed it.
 pub struct Unfinished(PathBuf);
 
 impl Unfinished {

@@ -1,4 +1,4 @@
-//! What the device is reached by: `/dev/ublkbN`, `/dev/nbdN`, or an NBD address.
+//! Address of a device: `/dev/ublkbN`, `/dev/nbdN`, or an NBD address.
 
 mod nbd_uri;
 

@@ -38,7 +38,7 @@ pub struct NbdUri {
     pub tls: bool,
 }
 
-/// What is wrong with an NBD URI, and how to write it.
+/// Fault of an NBD URI, with the correct form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{uri}: {fault}")]
 pub struct UriError {
@@ -147,7 +147,7 @@ fn parse_host(authority: &str) -> Result<SocketAddr, Fault> {
     Ok(SocketAddr::new(ip, port))
 }
 
-/// What a URI escapes in the name of an export and in a path.
+/// Characters that a URI escapes in the name of an export and in a path.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'-')

@@ -48,8 +48,7 @@ impl Volume {
                 < WATCHED
     }
 
-    /// Returns the last published block map, that of one shard after that of the other. Never waits
-    /// for a request.
+    /// Returns the last published block maps, one shard after the other. Never waits for a request.
     pub fn blocks(&self) -> Arc<BlockMap> {
         let maps = self.shards.iter().map(|shard| shard.map.lock().clone());
         sums::block_map(maps.collect())

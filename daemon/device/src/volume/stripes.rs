@@ -43,7 +43,7 @@ pub fn striping(geometry: &Geometry, count: u32) -> Option<Striping> {
 }
 
 impl Stripes {
-    /// Returns the stripes of so many shards.
+    /// Returns the stripes of this number of shards.
     pub fn new(shards: usize, striping: Option<Striping>) -> Stripes {
         let bytes = striping.map_or(u64::MAX, |striping| striping.stripe_bytes);
         assert!(

@@ -1,4 +1,5 @@
-//! What the shards of a device publish, in sum. A device of one chip has its figures unchanged.
+//! Sums of the figures that the shards of a device publish. For one chip they are the chip's
+//! figures.
 
 use super::shard::Shard;
 use super::snapshot::{FlashSnapshot, Wear};

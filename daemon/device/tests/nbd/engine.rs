@@ -25,7 +25,7 @@ fn limits() -> Limits {
 }
 
 /// Feeds `bytes` in pieces of the given sizes and takes output in such pieces; returns all of it.
-/// Completions are due so many turns after the start.
+/// Runs a connection. `dues`: turns after the start at which completions are due.
 fn run(mode: Mode, bytes: &[u8], cuts: &[usize], dues: &[Option<u16>]) -> (Vec<u8>, Option<Turn>) {
     let limits = limits();
     let (ram, start) = (Ram::new(SIZE), Instant::now());

@@ -70,7 +70,7 @@ impl Appended {
         file.read_to_string(&mut text).map_err(failed)?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let found = rows::parse(path, &text[..whole])?;
-        // Nothing is cut off a file of something else.
+        // A file with other content is not cut off.
         let rest = &text[whole..];
         if !(rest.starts_with(ROW_BEGINS) || ROW_BEGINS.starts_with(rest)) {
             return Err(Failure::failed(format!(

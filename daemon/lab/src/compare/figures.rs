@@ -151,7 +151,8 @@ fn erases(id: &str, cells: &[Cell<'_>], labels: &[String]) -> String {
         })
 }
 
-/// Returns the distribution of erases as a curve: highest erase count, and the share of the blocks.
+/// Returns the distribution of erases as a curve: an erase count, and the share of the blocks with
+/// at most that many erases.
 fn spread(row: &Row) -> Vec<(f64, f64)> {
     let classes = &row.erases.distribution;
     let blocks: f64 = classes.iter().map(|class| to_f64(class.1)).sum();

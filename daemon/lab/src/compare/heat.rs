@@ -10,7 +10,7 @@ use ftld_kit::quote::escaped;
 
 /// Least ratio of the ends of the colour scale, so that small differences look small.
 const SPAN_LEAST: f64 = 2.0;
-/// Characters of a label; its tooltip has all.
+/// Largest number of characters of a label; the tooltip has the whole label.
 const LABEL_MOST: usize = 40;
 
 /// A heat map of one quantity, where less is better.

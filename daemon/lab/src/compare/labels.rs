@@ -27,7 +27,7 @@ fn size(text: &str) -> String {
     parse_size(text).map_or(text.into(), show_size)
 }
 
-/// What differs between the runs of a comparison.
+/// Settings that differ between the runs of a comparison.
 pub(super) struct Labels {
     varied: [bool; SETTINGS.len()],
     /// Number of runs of a scheme, and of those with a parameter value.

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Value of `--raw` until the raw flash is known.
 pub(super) const EQUAL: &str = "equal";
 
-/// What compared runs have in common: workload, profile, size, and the bits of the
+/// Settings that compared runs share: workload, profile, size, and the bits of the
 /// over-provisioning.
 type Group = (String, Option<String>, Option<String>, u64);
 

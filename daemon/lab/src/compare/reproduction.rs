@@ -1,4 +1,4 @@
-//! What repeats a comparison: its command, program, seeds, devices and traces, and the command of
+//! How to repeat a comparison: its command, program, seeds, devices and traces, and the command of
 //! every single run.
 
 use super::cells::Cell;

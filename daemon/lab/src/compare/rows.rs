@@ -38,7 +38,7 @@ pub(super) fn read(files: &[PathBuf]) -> Result<Files, Failure> {
     Ok(Files { rows, empty })
 }
 
-/// What tells a row, a failure and a summary apart.
+/// Key by which a row, a failure and a summary are distinguished.
 #[derive(Deserialize)]
 struct Head {
     schema: Option<String>,

@@ -3,7 +3,7 @@
 use super::axis::Axis;
 use ftld_kit::quote::escaped;
 
-/// Width of a character of the plots' font, of 13 px: that of the widest of the usual fonts.
+/// Width of a character in the plots, at 13 px, for the widest of the usual fonts.
 fn glyph(c: char) -> f64 {
     match c {
         'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' => 4.4,

@@ -280,8 +280,8 @@ pub(super) fn ratios(cells: &[Cell<'_>], labels: &Labels) -> Vec<Ratios> {
     found.into_iter().map(|(_, ratios)| ratios).collect()
 }
 
-/// Shows the ratios of a summary. A ratio that is no difference has no number in front, so that
-/// nobody quotes it as one.
+/// Shows the ratios of a summary. A ratio that is no difference has no number in front of its
+/// interval, so it cannot be quoted as one.
 fn ratio_cells(summary: &Summary) -> impl Iterator<Item = String> {
     crate::replay::MEASURES.iter().map(|(name, _)| {
         summary.ratios.get(*name).map_or("-".into(), |ratio| {
@@ -431,7 +431,7 @@ mod tests {
             "{text}"
         );
         assert!(lines[3].ends_with("  raw  RAM paper  RAM real"), "{text}");
-        // What belongs together stays together; what nobody has is left out.
+        // Columns of a group stay together; a column that no row has is left out.
         line[4] = "1234567.8".into();
         (8..12).for_each(|at| line[at] = "1234567.8".into());
         let text = columns(&[heads(), line.clone()], 100);

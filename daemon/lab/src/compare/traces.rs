@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// A trace file, and the method, which has the format that was asked for.
 type Key = (String, String);
 
-/// What is wrong with the traces of a plan.
+/// Faults of the traces of a plan.
 pub(super) struct Traces(BTreeMap<Key, Option<Failure>>);
 
 fn key(job: &Job) -> Key {

@@ -45,12 +45,12 @@ pub(super) struct OpenUnit {
     pub(super) newest: u32,
 }
 
-/// What a power cut may leave at one moment of the recording.
+/// Contents that a power cut may leave at one moment of the recording.
 pub(super) struct Point {
     /// Number of the last acknowledged entry of the recording.
     pub(super) number: u64,
     pub(super) mark: Option<u32>,
-    /// By slot.
+    /// Durable content by slot.
     pub(super) durable: Arc<Vec<Content>>,
     pub(super) durable_sum: u128,
     /// In the order of units.

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// Distances of the points of each pass.
 const STRIDES: [usize; 4] = [64, 16, 4, 1];
-/// Failed states whose shrinking is tried.
+/// Largest number of failed states that are shrunk.
 const SHRUNK_MAX: usize = 3;
 
 /// Events after which power fails; by the model `flash`, events in whose operations it fails. A
@@ -387,7 +387,8 @@ impl Explorer<'_> {
         ));
     }
 
-    /// Returns whether enough states have failed, or the user has interrupted; the report says so.
+    /// Returns whether the run is over: enough states have failed, or the user has interrupted it.
+    /// Records the reason in the report.
     fn is_over(&mut self) -> bool {
         self.report.interrupted |= self.shared.is_interrupted();
         self.report.stopped |= self.shared.has_enough();

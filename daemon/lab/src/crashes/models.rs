@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Content of a whole device.
 #[derive(Clone)]
 pub(super) struct State {
-    /// By slot.
+    /// Durable content by slot.
     pub(super) durable: Arc<Vec<Content>>,
     /// Slots that differ from `durable`, in order.
     pub(super) changed: Vec<(u32, Content)>,

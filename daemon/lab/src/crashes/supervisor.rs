@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 const OUTPUT_MAX: usize = 16 << 10;
 /// Longest wait for processes that were killed.
 const REAP_MAX: Duration = Duration::from_secs(5);
-/// Time between two looks for them.
+/// Time between two attempts to reap them.
 const REAP_EVERY: Duration = Duration::from_millis(1);
 /// Line that ends a supervisor.
 pub(super) const END: &str = "end\n";
@@ -45,13 +45,13 @@ pub(super) struct Task {
     pub(super) case: String,
 }
 
-/// How it ended.
+/// How a run of the check ended.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Ending {
     pub(super) end: End,
     /// End of its output.
     pub(super) output: String,
-    /// What it left that cannot be removed.
+    /// Remains of the check that cannot be removed.
     pub(super) left: Option<String>,
 }
 
@@ -67,7 +67,7 @@ pub(super) enum End {
 pub(super) fn program() -> io::Result<Command> {
     #[cfg(not(test))]
     return Ok({
-        // Also after an upgrade has replaced the file.
+        // Names this program even after an upgrade has replaced its file.
         let mut program = Command::new("/proc/self/exe");
         program.arg0(NAME);
         program

@@ -31,7 +31,7 @@ pub(super) struct Event {
     pub(super) length: u64,
 }
 
-/// What an event does.
+/// Effect of an event.
 pub(super) enum What {
     /// Units get new contents.
     Change {

@@ -39,13 +39,13 @@ pub(super) enum Source {
 pub(super) struct Done {
     pub(super) case: Case,
     pub(super) mark: Option<u32>,
-    /// What makes the case equal to another: content and mark; `None` if there is no content.
+    /// Key of content and mark: cases with equal keys are equal; `None` if there is no content.
     pub(super) key: Option<u128>,
     pub(super) verdict: Found,
     pub(super) took: Duration,
 }
 
-/// What a worker found of a case.
+/// Result of a worker for a case.
 pub(super) enum Found {
     /// An equal case was checked before, or is being checked.
     Equal,
@@ -56,7 +56,7 @@ pub(super) enum Found {
     Skipped,
 }
 
-/// What all workers share.
+/// State that all workers share.
 pub(super) struct Shared {
     pub(super) timeline: Arc<Timeline>,
     pub(super) check: Check,

@@ -1,4 +1,4 @@
-//! What a run writes besides its row, while it is measured.
+//! Files that a run writes besides its row, while it is measured.
 
 use super::address::Extent;
 use super::log::Log;

@@ -216,7 +216,7 @@ pub(crate) struct ConvertCost {
     pub(crate) p999: u64,
     /// Maximum.
     pub(crate) max: u64,
-    /// Mapping pages, and the number of conversions that wrote so many.
+    /// Number of mapping pages, and number of conversions that wrote this number of them.
     pub(crate) distribution: Vec<(u64, u64)>,
 }
 
@@ -366,7 +366,7 @@ impl ConvertCost {
             .iter()
             .map(|(pages, count)| pages * count)
             .sum();
-        // The smallest cost that so many thousandths of the conversions do not exceed.
+        // Smallest cost that is not exceeded by `thousandths` of the conversions.
         let at = |thousandths: u64| {
             let mut seen = 0;
             let reached = distribution.iter().find(|(_, count)| {

@@ -83,7 +83,7 @@ impl Series {
         }
     }
 
-    /// Prints the window before, if the request that starts at `at` is the first of another one.
+    /// Prints the current window if the request that starts at `at` belongs to a later one.
     #[inline]
     pub(super) fn start(&mut self, at: Nanos, sim: &mut Sim) -> Result<(), Failure> {
         assert!(at >= self.begun, "a request before the measurement");

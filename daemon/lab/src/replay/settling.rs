@@ -10,7 +10,7 @@ const TOLERANCE: f64 = 0.02;
 const PASSES: usize = 3;
 /// Passes after which a form gives up.
 pub(super) const PASSES_MAX: u32 = 24;
-/// Samples of a measurement, at most.
+/// Largest number of samples of a measurement.
 const SAMPLES: usize = 128;
 
 /// Whether the write amplification had settled: its figures differ by at most 2 %.
@@ -79,7 +79,7 @@ impl Passes {
     }
 }
 
-/// Programs by pages written, at a bounded number of moments of a measurement.
+/// Samples of the pages written and programmed, at most [`SAMPLES`] of a measurement.
 pub(super) struct Halves {
     began: u64,
     stride: u64,

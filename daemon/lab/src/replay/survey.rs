@@ -1,4 +1,4 @@
-//! What a whole trace looks like, before anything is run: signs of a wrong unit.
+//! Survey of a whole trace before the run: signs of a wrong unit.
 
 use ftld_kit::convert::to_f64;
 use ftld_traces::{BYTES, Op, Record, SECTORS, Units};

@@ -1,5 +1,5 @@
-//! What somebody meets who has never seen the program: errors with their way out, what holds and
-//! why, a start in the background.
+//! First use of the program: errors and their remedies, settings and where each is from, a start in
+//! the background.
 
 mod errors;
 mod home;
@@ -77,7 +77,7 @@ fn flag_beats_environment_beats_file_beats_default() {
         line(&text, "size"),
         ("size = \"4MiB\"".into(), "command line".into())
     );
-    // What is printed can be read again, and an image speaks for itself.
+    // The printed settings can be read again, and an image contains its own.
     std::fs::write(host.folder.path().join("again.toml"), &text).unwrap();
     let again = host.folder.path().join("again.toml");
     host.json(&[
@@ -159,8 +159,8 @@ fn in_the_background_an_error_still_reaches_the_caller() {
     );
 }
 
-/// What recovery says reaches the caller and the log: the log alone would hide it, and the caller's
-/// terminal alone would lose it.
+/// The messages of recovery reach the caller and the log: the log alone would hide them, and the
+/// caller's terminal alone would lose them.
 #[test]
 fn what_a_mount_in_the_background_says_is_in_its_log_too() {
     let host = Host::new();
@@ -309,7 +309,7 @@ fn manual_pages_and_completions_come_from_the_program() {
     }
 }
 
-/// As bash asks for them.
+/// Requests completions as bash does.
 #[test]
 fn completions_know_schemes_parameters_and_instances() {
     let host = Host::new();

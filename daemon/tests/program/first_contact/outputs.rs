@@ -120,7 +120,7 @@ fn p99_9_and_the_effective_over_provisioning_are_in_every_summary() {
             assert!(text.contains(head), "no {head} in {text}");
         }
     }
-    // What repeats the runs, and a look for the dark.
+    // The command that repeats the runs, and the dark colours.
     for part in [
         "ftld compare uniform:requests=2K",
         "prefers-color-scheme",

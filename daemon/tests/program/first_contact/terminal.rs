@@ -1,4 +1,4 @@
-//! What a terminal shows: lines of at most its columns, and colours only where they are wanted.
+//! Output on a terminal: lines of at most its columns, and colours only where they are wanted.
 
 use crate::host::Host;
 use std::process::{Command, Stdio};

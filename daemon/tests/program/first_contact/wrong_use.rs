@@ -471,7 +471,7 @@ fn what_is_left_of_an_image_is_removed_and_no_other_file() {
             "{bytes}: {text}"
         );
     }
-    // What does not begin as an image may be anything.
+    // A file that does not begin as an image may belong to another program, so it stays.
     cut(0);
     std::fs::create_dir(host.image("folder")).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", host.image("link")).unwrap();

@@ -30,7 +30,7 @@ fn partial_pages_are_read_first() {
     assert_eq!(row["requests"]["format"], "plain");
     let units = "times in us, offsets and lengths in bytes";
     assert_eq!(row["requests"]["units"], units);
-    // What is read to be written is no read of the host.
+    // Reads for partial pages of writes are not reads of the host.
     let lookups = ["/map_cache/lookups_read", "/map_cache/lookups_rmw"];
     assert_eq!(lookups.map(|path| number(&row, path)), [3.0, 3.0 + 1.0]);
     assert_eq!(row.pointer("/flash/host/programs").unwrap(), 4);
@@ -255,7 +255,7 @@ fn by_timestamps_requests_wait_for_each_other_and_the_scheme_works_between_them(
         ),
         (1.into(), 3.into())
     );
-    // All after a late first request begin with it.
+    // Requests with earlier times than the first one begin at its time.
     let text = "9000,W,0,4096\n5000,W,0,4096\n7000,W,4096,4096\n";
     let late = file(&host, "late.csv", text);
     let args = ["replay", late.to_str().unwrap(), "--size", "1MiB"];
@@ -332,7 +332,7 @@ fn requests_under_way_together_keep_more_dies_busy() {
         replay(&host, &[&[load], &args[..]].concat())
     };
     let (one, many) = (with("1"), with("32"));
-    // A read takes 60 us and 100 us of transfer, whoever asks.
+    // Every read takes 60 us and 100 us of transfer.
     assert_eq!(number(&one, "/emulated_ns"), 4_000.0 * 160_000.0);
     assert_eq!(number(&one, "/response_ns/read/max"), 160_000.0);
     assert_eq!(

@@ -79,8 +79,8 @@ fn sequential_overwriting_copies_nothing() {
     );
 }
 
-/// On a device of one die without pairing every nanosecond is some operation's charge, whoever the
-/// scheme.
+/// On a device of one die without pairing every nanosecond is the charge of an operation, with
+/// every scheme.
 #[test]
 fn emulated_time_is_the_counted_operations_and_causes_add_up() {
     let host = Host::new();
@@ -187,8 +187,8 @@ fn a_preset_is_a_paper_by_one_name() {
         );
         assert_eq!(row["device"]["op_percent"], preset["op_percent"], "{name}");
     }
-    // Of 16 pages that a part of the map tells of, the first costs a program alone, the others also
-    // 20 us for the spare bytes.
+    // A part of the map has the entries of 16 pages. The first page costs a program alone, the
+    // others also 20 us for the spare bytes.
     let row = replay(
         &host,
         &[
@@ -198,7 +198,7 @@ fn a_preset_is_a_paper_by_one_name() {
         ],
     );
     assert_eq!(number(&row, "/response_ns/write/mean"), 818_750.0);
-    // What gives up flushed data is in a simulation's parameters, never in an image's.
+    // Parameters that lose flushed data are for simulations, never for an image.
     assert!(
         row["job"]["set"]
             .as_array()

@@ -1,4 +1,4 @@
-//! What a run writes besides its row, held against the row.
+//! Files that a run writes besides its row, compared with the row.
 
 use super::{file, number, sum};
 use crate::host::Host;

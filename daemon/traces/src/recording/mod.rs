@@ -38,7 +38,7 @@ const HEAD_MAX: u32 = 1 << 20;
 /// Bytes of a chunk's header: kind, stored bytes, plain bytes, check.
 const CHUNK_HEADER: usize = 16;
 
-/// What a chunk contains.
+/// Content of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum Chunk {

@@ -111,7 +111,7 @@ impl Reader {
     }
 
     /// Checks the numbers of an entry against the head and the entry before it. A failed request
-    /// may reach beyond the end of the device, but its last byte has a number.
+    /// may reach beyond the end of the device, but the offset of its end fits 64 bits.
     fn check(&self, entry: &Entry) -> Result<(), ValueError> {
         let end = entry.offset.checked_add(entry.length);
         let is_inside = end.is_some_and(|end| entry.errno != 0 || end <= self.head.size);

@@ -109,7 +109,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// What the requests in progress, or the mount, do next. RAM-only steps are taken on the way.
+    /// Returns the next operation of the requests in progress, or of the mount. Executes steps in
+    /// RAM on the way.
     fn next_op(&self, state: &mut State) -> Option<(By, Op)> {
         let config = &self.config;
         match state.phase {

@@ -96,7 +96,7 @@ pub struct Data {
 /// A physical page.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// What was programmed, as far as it can be read.
+    /// Programmed content, as far as it is readable.
     pub content: Content,
     /// It reads well now and may be lost at any later power-on.
     pub unstable: bool,
@@ -345,7 +345,7 @@ impl fmt::Display for Page {
     }
 }
 
-/// What becomes of a flash operation.
+/// Outcome of a flash operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Fate {
     /// It completes.

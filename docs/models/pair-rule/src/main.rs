@@ -18,7 +18,7 @@ use std::time::Instant;
 const USAGE: &str = "usage: pair-rule [--list | CONFIGURATION... | --seeded ERROR]
 Without an argument, checks every configuration, then that every seeded error is found.";
 
-/// As often as wanted.
+/// Number of cuts: no limit.
 const ANY: u8 = u8::MAX;
 
 /// The configurations of a whole run.

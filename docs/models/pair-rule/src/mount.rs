@@ -199,7 +199,7 @@ impl State {
         self.append(config, Stream::Host, copy).map(Some)
     }
 
-    /// The next operation of garbage collection until so many blocks are free. Code:
+    /// Returns the next operation of garbage collection until `wanted` blocks are free. Code:
     /// `ftl-core/src/gc/collector.rs`: `run_gc_until`, `gc_one`, `no_victim`, `frees_space`.
     fn collect_op(&mut self, config: &Config, wanted: u8) -> Result<Option<Op>, NoBlock> {
         loop {

@@ -70,7 +70,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// A device of blocks with so many pages.
+    /// Creates a configuration of `blocks` blocks with `pages` pages each.
     pub fn new(name: &'static str, rule: Pairing, pages: u8, blocks: u8) -> Config {
         let pairs = PairTable::new(rule, pages as u32);
         let kept_back = crate::provisional::padding_of_full_block(&pairs, pages);
@@ -139,7 +139,7 @@ pub enum Breach {
     Weak,
 }
 
-/// What a logical page may read as: `floor`, or a version above `ceiling`.
+/// Versions that a read of a logical page may return: `floor`, or one above `ceiling`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Allowed {
     /// The version that was flushed or returned by a mount; 0: never written.

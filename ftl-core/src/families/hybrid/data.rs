@@ -16,7 +16,7 @@ const NO_OFFSET: u16 = u16::MAX;
 /// The block map.
 pub(crate) struct DataBlocks {
     geometry: Geometry,
-    /// By logical block.
+    /// By logical block: its data block.
     blocks: Vec<u32>,
     /// By physical block: the logical block whose data block it is.
     owners: Vec<u32>,

@@ -288,7 +288,8 @@ impl LogBlocks {
             + hash_bytes::<Lbn, u32>(self.by_owner.capacity())
     }
 
-    /// Returns the same at most, with this many log blocks, log streams and logical blocks.
+    /// Returns the upper bound of these bytes, for this many log blocks, log streams and logical
+    /// blocks.
     pub(crate) fn bytes_most(&self, blocks: u64, streams: u64, logical_blocks: u64) -> u64 {
         let pages = blocks * u64::from(self.pages_per_block);
         // Every stream that had a log block keeps an empty list, of at least 4 blocks.

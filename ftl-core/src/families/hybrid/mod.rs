@@ -101,7 +101,7 @@ pub(crate) fn overhead_blocks(
     Ok(reserved_blocks(profile, logical_pages, &settings) + MIN_LOGS.max(log_blocks))
 }
 
-/// Returns those of them that are neither for data nor for log pages.
+/// Returns the overhead blocks without the log blocks.
 fn reserved_blocks(profile: &Profile, logical_pages: u32, settings: &Settings) -> u32 {
     let blocks = logical_pages
         .div_ceil(profile.geometry.pages_per_block)

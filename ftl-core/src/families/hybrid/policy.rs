@@ -149,7 +149,7 @@ pub(crate) trait Policy: Send {
         0
     }
 
-    /// Returns the same at most, with this many log streams and pages of log blocks.
+    /// Returns the upper bound of these bytes, for this many log streams and pages of log blocks.
     fn bytes_most(&self, _streams: u64, _log_pages: u64) -> u64 {
         self.bytes()
     }

@@ -79,7 +79,7 @@ pub(crate) fn work(ftl: &dyn Ftl) -> (u64, u64) {
     (total.programs, total.erases)
 }
 
-/// Returns the part of the profile `rose` with so many blocks of so many pages.
+/// Returns a part of the profile `rose`, with `blocks` blocks of `pages_per_block` pages.
 pub(crate) fn part_of_rose(blocks: u32, pages_per_block: u32) -> Profile {
     let rose = *Profile::find("rose").unwrap();
     Profile {

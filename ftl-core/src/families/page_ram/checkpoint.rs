@@ -117,7 +117,7 @@ pub(super) fn chunks(geometry: &Geometry, logical_pages: u32) -> u32 {
     map_chunks(geometry, logical_pages) + 1
 }
 
-/// Returns the bytes at most of a head with this many trim records and blocks.
+/// Returns the upper bound of the bytes of a head with this many trim records and blocks.
 pub(super) fn head_bytes_most(records: u64, blocks: u64) -> u64 {
     vec_most::<u8>(64 + 12 * records + 4 * blocks)
 }

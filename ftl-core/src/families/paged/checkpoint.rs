@@ -99,7 +99,7 @@ impl Content {
     }
 }
 
-/// Returns the bytes at most of a checkpoint.
+/// Returns the upper bound of the bytes of a checkpoint.
 pub(super) fn bytes_most(geometry: &Geometry, logical_pages: u32) -> u64 {
     let pages = checkpoint_pages(geometry, logical_pages, geometry.blocks);
     vec_most::<u8>(pages as u64 * geometry.page_bytes as u64)

@@ -66,7 +66,7 @@ impl<P: Policy> GarbageCollect for PagedFtl<P> {
         }
     }
 
-    /// Converts the block first if GC needs it converted.
+    /// Converts the victim first if the scheme has buffer blocks and the victim has pending pages.
     fn prepare_victim(&mut self, block: Pbn) -> Result<bool, FtlError> {
         let is_checkpoint = self.space.table.role(block) == Role::Checkpoint;
         self.gc.wants_checkpoint |= is_checkpoint;
@@ -198,7 +198,8 @@ impl<P: Policy> PagedFtl<P> {
         let (mut uncached, mut stays) = std::mem::take(&mut self.map.relocated);
         uncached.clear();
         stays.clear();
-        // Decided before the first relocation: the loop makes none of the later pages pending.
+        // Decided for all pages before the first relocation: relocating a page does not make the
+        // following ones pending.
         for i in 0..total {
             stays.push(self.skip_superseded(i)?);
         }

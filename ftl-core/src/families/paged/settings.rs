@@ -71,8 +71,8 @@ pub(crate) struct Settings {
     pub(crate) checkpoint_interval: u64,
 }
 
-/// Returns the shortest window of block allocations: every lane opens two blocks, and as many more
-/// in the GC runs that one conversion needs.
+/// Returns the shortest window of block allocations: every lane opens two blocks, and two more in
+/// the GC runs that one conversion needs.
 pub(crate) fn age_window_least(more_streams: u32) -> u64 {
     u64::from(4 * (2 + more_streams))
 }
@@ -82,7 +82,7 @@ pub(crate) fn age_window_least(more_streams: u32) -> u64 {
 pub(crate) struct Bounds {
     /// Entries that the paper counts: those of its areas, or the limit of the parameter.
     pub(crate) counted: u64,
-    /// Entries at most.
+    /// Upper bound of the entries in RAM.
     pub(crate) entries: u64,
     /// Blocks with pending pages, at most.
     pub(crate) blocks: u64,

@@ -50,8 +50,8 @@ pub(crate) struct PagedMap<P> {
     pub(super) left: Vec<u16>,
     /// Pages that a write-back supersedes, or [`UNMAPPED`], in the order of the changes.
     pub(super) superseded: Vec<u32>,
-    /// Of a GC run: the mapping pages of relocated pages that are not cached; by page of the
-    /// victim, whether it stays there because it is superseded.
+    /// Buffers of a GC run: uncached mapping pages of the relocated pages; and, by page of the
+    /// victim, whether it is superseded and therefore not relocated.
     pub(super) relocated: (Vec<u32>, Vec<bool>),
 }
 

@@ -262,7 +262,7 @@ impl<P: Policy> Mapping for UnitFtl<P> {
         self.map.trims.is_mapped(lpn)
     }
 
-    /// The location of the page's table, and the entry in it.
+    /// A lookup has two steps: the location of the page's table, and the entry in it.
     fn lookup_steps(&self) -> u64 {
         2 * (self.stats.lookups_read.total + self.stats.lookups_write.total)
     }

@@ -1,4 +1,4 @@
-//! What a scheme of units decides. A policy reads the block lists and changes nothing.
+//! Decisions of a scheme of units. A policy reads the block lists and changes nothing.
 
 use super::lists::Lists;
 use super::slices::Slicing;

@@ -42,7 +42,7 @@ pub(super) struct Slices {
     /// In the order in which they became worth cleaning. Blocks without [`Slices::queued`] are
     /// skipped.
     queue: VecDeque<Pbn>,
-    /// By block.
+    /// By block: whether it is queued.
     queued: Vec<bool>,
     /// A block to relocate for another reason than GC, ahead of the queue.
     urgent: Option<(Pbn, Cause)>,

@@ -342,9 +342,9 @@ pub(super) struct UnitCache {
     unit: Option<u32>,
     tables: Vec<bool>,
     directories: Vec<bool>,
-    /// By page of the unit.
+    /// By page of the unit: its flash page, or [`UNMAPPED`].
     pub(super) slots: Vec<u32>,
-    /// By table.
+    /// By table: the page on flash that carries it, or [`UNMAPPED`].
     pub(super) carriers: Vec<u32>,
 }
 

@@ -23,7 +23,8 @@ impl Striped {
     }
 }
 
-/// The streams of data, and the rule that chooses among them. A lane is a stream of the space.
+/// Streams of data, and the placement that chooses among them. Each has `stripe` lanes; a lane is
+/// one [`StreamId`].
 pub(crate) struct DataStreams {
     placement: Box<dyn Placement>,
     stripe: usize,

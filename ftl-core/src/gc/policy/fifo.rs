@@ -7,7 +7,7 @@
 use super::rule::{Candidates, VictimPolicy};
 use nand_model::Pbn;
 
-/// Oldest blocks that are checked.
+/// Largest number of blocks that are checked, the oldest first.
 const MAX_CANDIDATES: usize = 64;
 
 pub(super) struct Fifo;

@@ -103,7 +103,7 @@ impl Node {
             + vec_bytes::<(u64, u32)>(self.by_use.capacity())
     }
 
-    /// Returns the bytes of all nodes at most, with this many entries.
+    /// Returns the upper bound of the bytes of all nodes, for this many entries.
     fn bytes_most(entries: u64, nodes: u64) -> u64 {
         (4 * entries + KEPT as u64 * nodes) * (size_of::<Entry>() + size_of::<(u64, u32)>()) as u64
     }

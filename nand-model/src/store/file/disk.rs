@@ -1,10 +1,10 @@
-//! What a store needs of the file under it, in few methods, so that tests can record calls and make
-//! them fail.
+//! Interface of a store to its file, in few methods, so that tests can record calls and make them
+//! fail.
 
 use crate::convert::to_u64;
 use std::io::{self, IoSliceMut};
 
-/// What a failed sync is to the callers of a store.
+/// Error number that the callers of a store get for a failed sync.
 pub(super) const EIO: i32 = 5;
 
 /// A write that ended early.

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Epochs until nobody reads what was freed.
+/// Epochs until no reader can use a freed slot.
 const GRACE: u64 = 2;
 
 /// The store's side of the pins.

@@ -14,8 +14,8 @@ const GEOMETRY: Geometry = Geometry {
     oob_bytes: 64,
 };
 
-/// Programs, marks, reads and erases OOBs of several lengths whose second halves mostly equal those
-/// of their block, and compares every read with a store of whole OOBs. `odd` in a hundred differ.
+/// Programs, marks, reads and erases OOBs of several lengths, and compares every read with a store
+/// of whole OOBs. The second halves of a block's OOBs are equal, except `odd` % of them.
 fn reads_as_if_kept_whole(odd: u64, lengths: &[usize]) -> OobOnlyStore {
     let (mut small, mut whole) = (OobOnlyStore::new(GEOMETRY), MemStore::new(GEOMETRY));
     let mut rng = SplitMix::new(odd + lengths.len() as u64);

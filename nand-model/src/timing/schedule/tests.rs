@@ -84,7 +84,7 @@ fn a_read_finds_the_gap_before_reads_that_were_issued_for_later() {
     let mut die = Schedule::new(SUSPEND, 1, 1);
     assert_eq!(die.sense(1000, 0, page(1), READ), 1000 + READ);
     assert_eq!(die.sense(10, 0, page(2), READ), 10 + READ);
-    // Not between the two if it takes too long; then behind the second.
+    // A read that is too long for the gap between the two starts after the later one.
     assert_eq!(die.sense(35, 0, page(3), 990), 1000 + READ + 990);
     assert_eq!(die.busy_until(), 1000 + READ + 990);
 }
@@ -121,7 +121,7 @@ fn no_work_is_lost_and_no_read_waits_for_writes() {
         if rng.one_in(3) {
             let writes = die.dies[0].spans.iter().filter(|s| s.write.is_some());
             let before = writes.count();
-            // As garbage collection, which issues reads for the future.
+            // GC also issues reads for a later instant.
             let ahead = if rng.one_in(4) { 2000 } else { 0 };
             let end = die.sense(now + ahead, 0, page(1), READ);
             let spans = &die.dies[0].spans;

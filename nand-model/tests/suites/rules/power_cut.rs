@@ -203,7 +203,8 @@ fn a_cut_takes_the_whole_word_line_group_with_it() {
     }
 }
 
-/// A flickering page is readable or not at random, and its number repeats the same sequence.
+/// Reads of a flickering page fail at random. Pages with the same number have the same sequence of
+/// failures.
 #[test]
 fn a_flickering_page_reads_differently_each_time() {
     let row = |number| {

@@ -157,7 +157,7 @@ fn a_read_waits_for_the_suspension_of_an_erase_or_program_and_not_for_its_end() 
         Ok(programmed + read),
         "its own page is read when it is programmed"
     );
-    // The counters know of work, not of waits.
+    // The counters contain work, not waits.
     assert_eq!(chip.counters().erase_busy_ns, times.erase_ns);
 }
 

@@ -74,7 +74,7 @@ fn run_until_cut(
         if let Some((lpn, count)) = op.replaces() {
             match host.compare(lpn, count) {
                 Ok(()) => seen.compared += count as u64,
-                // Reading may program, too.
+                // A read may program pages, too, so the power cut may hit it.
                 Err(_) if !host.ftl.chip().powered() => return Ok(()),
                 Err(trouble) => return Err(trouble.into()),
             }

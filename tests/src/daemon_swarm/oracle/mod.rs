@@ -81,7 +81,7 @@ pub struct Oracle {
     pub horizon: u64,
 }
 
-/// Stands for the content before the first request of a line.
+/// Request number of the content before the first request of [`World::line`].
 const BASE: OpId = OpId::MAX;
 
 /// Fills `out` with the bytes that `version` has from `at` on.

@@ -1,4 +1,4 @@
-//! What the kernel tells of the users of a block device, in `/sys` and `/proc`.
+//! Users of a block device, as `/sys` and `/proc` list them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,8 +14,8 @@ pub(super) struct Host {
     root: PathBuf,
 }
 
-/// A mount, and the process in whose mount namespace it is; `None` for that of process 1 and that
-/// of this process.
+/// A mount, and a process with its mount namespace; `None` if process 1 or this process has that
+/// namespace.
 struct Mounted {
     mount: Mount,
     elsewhere: Option<u32>,

@@ -24,7 +24,7 @@ pub fn orphaned_target(name: &str) -> Option<Target> {
 /// Returns the kernel's device that is served from this image, or was by a daemon that died.
 pub fn device_on(image: &Path) -> Option<Target> {
     let image = std::fs::canonicalize(image).ok()?;
-    // As the device names it.
+    // The device has the path in this form.
     let image = image.to_string_lossy();
     let entries = std::fs::read_dir("/dev").ok()?.flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());

@@ -81,7 +81,7 @@ fn requests_on_another_shard_do_not_wait() {
             volume.trim(at, PAGE as u64).unwrap();
             volume.write_zeroes(at + PAGE as u64, 512).unwrap();
             volume.extents(at, PAGE as u64, 8).unwrap();
-            // What shows the device waits for none, either.
+            // The calls that show the device do not wait for a lock, either.
             assert!(!volume.publish(false), "one of the locks is held");
             volume.flash();
             volume.idle(1);

@@ -162,7 +162,7 @@ fn a_batch_takes_the_time_and_the_queue_of_its_writes() {
         if together {
             assert_eq!(write_pages(&volume, &[1, 2, 3]), [0; 3]);
         } else {
-            // As many in flight as in the batch.
+            // The same number of requests is in flight as in the batch.
             let in_flight = &volume.unlocked.counters.of(Op::Write).in_flight;
             in_flight.fetch_add(2, Relaxed);
             (1..4).for_each(|page| write(&volume, page));

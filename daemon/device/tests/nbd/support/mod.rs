@@ -1,4 +1,4 @@
-//! What the NBD suites share: a server in this process.
+//! Support of the NBD suites: a server in this process.
 pub(crate) mod certificates;
 pub(crate) mod ram;
 

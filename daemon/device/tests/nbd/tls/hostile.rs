@@ -99,7 +99,7 @@ fn a_thousand_stuck_tls_handshakes_lock_nobody_out() {
     let stuck: Vec<_> = (0..1000)
         .map(|_| {
             let mut stream = TcpStream::connect(address).unwrap();
-            // Those that already had to make way refuse it.
+            // Fails on connections that the server has already evicted.
             let _ = stream.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x05\0\0\0\0");
             stream
         })

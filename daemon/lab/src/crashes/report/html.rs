@@ -5,7 +5,7 @@ use ftld_kit::output::counted;
 use ftld_kit::quote::escaped;
 
 const STYLE: &str = include_str!("page.css");
-/// Failed cases on the page.
+/// Largest number of failed cases on the page.
 const CASES_MAX: usize = 20;
 
 /// Returns the page.

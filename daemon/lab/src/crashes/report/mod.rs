@@ -1,4 +1,4 @@
-//! What an exploration found: as text, JSON, JUnit and one HTML page.
+//! Report of an exploration: as text, JSON, JUnit and one HTML page.
 
 mod html;
 mod junit;
@@ -16,7 +16,7 @@ use ftld_kit::quote::shell;
 use ftld_traces::recording::Kind;
 use serde_json::{Value, json};
 
-/// Failed cases that a report keeps.
+/// Largest number of failed cases in a report.
 const KEPT_MAX: usize = 100;
 
 /// A case that the check refused.

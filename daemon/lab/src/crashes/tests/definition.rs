@@ -1,5 +1,5 @@
-//! What the cursor leaves open, against the definition of a FLUSH on random recordings; which
-//! states are equal.
+//! Contents that the cursor leaves open, compared with the definition of a FLUSH on random
+//! recordings; equality of states.
 
 use super::*;
 use crate::crashes::content::Content;
@@ -69,7 +69,7 @@ fn timed(requests: &[Random]) -> Vec<Timed> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// What the cursor leaves open is what the definition of a FLUSH leaves open.
+    /// The cursor leaves open the same contents as the definition of a FLUSH.
     #[test]
     fn open_contents_follow_from_the_definition(requests in prop::collection::vec(random(), 1..14)) {
         let requests = timed(&requests);

@@ -1,4 +1,5 @@
-//! What a check may leave: nothing. One that hangs, mounts or daemonises costs one verdict.
+//! A check leaves no process, mount or file. One that hangs, mounts or daemonises costs one
+//! verdict.
 
 use super::*;
 use ftld_device::sys::{mounts, process_alive};

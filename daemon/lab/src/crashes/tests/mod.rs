@@ -283,7 +283,7 @@ fn enough_failures_end_the_exploration() {
     assert!(report.states >= report.checked, "{report:?}");
 }
 
-/// What an interruption ends is no verdict, and no report of it is green.
+/// A check that an interruption ends gives no verdict, and no report of such a run is green.
 #[test]
 fn an_interruption_ends_the_running_check_and_no_report_is_green() {
     let saved = commits(false);
@@ -554,7 +554,7 @@ fn flash_states_keep_what_was_flushed() {
                 "{}: {report:?}",
                 scheme.name
             );
-            // What was checked is not checked again, and counts.
+            // Cases checked before are not checked again, but are counted.
             let kept = CrashesArgs {
                 ledger: Some(saved.folder.path().join("ledger")),
                 failures: 0,

@@ -236,7 +236,7 @@ impl Blocks {
             + self.known.iter().map(of_pages).sum::<u64>()
     }
 
-    /// Returns the bytes at most with this many buffer blocks.
+    /// Returns the upper bound of the bytes for this many buffer blocks.
     pub(super) fn bytes_most(&self, blocks: u64, pages: u32) -> u64 {
         vec_bytes::<u32>(self.positions.capacity())
             + vec_most::<BufferBlock>(blocks)

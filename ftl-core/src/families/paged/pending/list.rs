@@ -261,7 +261,7 @@ impl List {
         vec_bytes::<Slot>(self.slots.capacity())
     }
 
-    /// Returns the bytes of the slots at most, with this many entries in this many lists.
+    /// Returns the upper bound of the bytes of the slots, for this many entries in this many lists.
     pub(super) fn bytes_most(entries: u64, lists: u64) -> u64 {
         let slot = size_of::<Slot>() as u64;
         (4 * entries + KEPT as u64 * lists) * slot

@@ -13,7 +13,7 @@ use crate::store::file::seals::FoundSeals;
 use crc32c::crc32c;
 use std::ops::Range;
 
-/// What the pass over all slots finds.
+/// Result of the pass over all slots.
 pub(super) struct Pass {
     /// The last operation that stays.
     pub(super) cut: u64,

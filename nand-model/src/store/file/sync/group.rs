@@ -19,7 +19,7 @@ pub(super) struct Member {
     pub(super) last: AtomicU64,
     pub(super) synced: AtomicU64,
     pub(super) durable: AtomicU64,
-    /// Locked last: nobody waits for anything else with it.
+    /// Locked last: no thread that holds this lock waits for another.
     pub(super) seals: Mutex<Seals>,
 }
 

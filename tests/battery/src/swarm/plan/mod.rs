@@ -124,10 +124,10 @@ pub struct Parts {
     /// Rates in parts per billion.
     #[serde(skip_serializing_if = "is_default")]
     pub rates: Vec<(Fault, u32)>,
-    /// Failures by wear, as a multiple of the part's.
+    /// Factor on the chip's failure rate by wear.
     #[serde(skip_serializing_if = "is_default")]
     pub wear_out: u32,
-    /// Bit errors, as a multiple of the part's.
+    /// Factor on the chip's bit error rate.
     #[serde(skip_serializing_if = "is_default")]
     pub bit_errors: u32,
     /// Whether cuts also hit operations in flight on other dies.
@@ -194,12 +194,12 @@ pub struct Restart {
     /// A host crash after the device went down, before it is opened again.
     #[serde(skip_serializing_if = "is_default")]
     pub crash: Option<Crash>,
-    /// What strikes inside the following mounts.
+    /// Faults inside the following mounts.
     #[serde(skip_serializing_if = "is_default")]
     pub inside: Vec<Inside>,
 }
 
-/// What strikes inside a mount.
+/// Fault inside a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Inside {
@@ -207,8 +207,8 @@ pub enum Inside {
     Cut(Cut, Option<Crash>),
     /// The host crashes before this write or sync of the image.
     Crash(Freeze, Crash),
-    /// So many of the next blocks that the mount opens fail at a program after this many; then
-    /// power is cut.
+    /// The first number of the next blocks that the mount opens fail, each after the second number
+    /// of programs; then power is cut.
     Fails(u32, u32, Cut),
     /// The process is killed when the mount is complete.
     Kill,
@@ -220,11 +220,11 @@ pub enum Inside {
 pub enum DiskFault {
     /// Writes fail.
     Writes(WriteFault),
-    /// So many erases of blocks fail with this errno.
+    /// This number of erases of blocks fail, with this errno.
     Erases(u64, i32),
     /// Syncs fail.
     Syncs(SyncFault),
-    /// So many reads of a part of the image fail; the part begins at this permille of it.
+    /// This number of reads of a part of the image fail; the part begins at this permille of it.
     Reads(u32, u64),
 }
 
@@ -325,7 +325,7 @@ impl Device {
         self.chip.pairing().is_some()
     }
 
-    /// Makes sure that a step of a plan that somebody wrote fits.
+    /// Checks that a step of a hand-written plan fits the device.
     ///
     /// # Errors
     /// It names pages or dies that the device does not have.

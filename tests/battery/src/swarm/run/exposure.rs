@@ -17,7 +17,7 @@ const READS_PER_NOTE: u32 = 1024;
 /// Erases and reads of a block.
 type Counts = (u32, u32);
 
-/// What the runner knows about reads of blocks.
+/// Reads, idle times and scrubs of a run, as the runner counts them.
 #[derive(Default)]
 pub(super) struct Exposure {
     /// Counts when the device went down; whether it stopped cleanly.
