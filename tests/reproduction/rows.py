@@ -52,14 +52,6 @@ class Ftld:
             self.missing.add(stem)
         return files[0] if files else None
 
-    def can_have(self, options):
-        """Whether the scheme of these options can have their device: `ftld compare` lays out all of them before it runs one."""
-        command = [self.program, "compare", "--plan", *options]
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-        if done.returncode and " can have " not in done.stderr:
-            sys.exit(f"reproduction: {done.stderr}")
-        return done.returncode == 0
-
     def scaled(self, workload, requests, share=1):
         """The workload with this share of its requests, or of as many as a trial asks for."""
         if self.scale == 1 and share == 1:
