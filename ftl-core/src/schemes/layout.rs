@@ -146,11 +146,11 @@ impl Scheme {
                 (pages / f64::from(logical_pages) - 1.0) * 100.0
             };
             // Rounded up, so that it is not refused itself.
-            let least = (percent(least) * 100.0).ceil() / 100.0;
+            let least = (percent(least) * 1e4).ceil() / 1e4;
             let asked = (op * 1e6).round() / 1e4;
             return Err(FtlError::Config(format!(
                 "effective over-provisioning of {asked} %: scheme {} on a device of {} bytes can have \
-                 {least:.2} to {} %",
+                 {least} to {} %",
                 self.name,
                 u64::from(logical_pages) * u64::from(profile.geometry.page_bytes),
                 OP_MAX * 100.0

@@ -107,7 +107,7 @@ fn sample(job: &Job) -> Result<Cost, Failure> {
     let pages = f64::from(row.device.logical_pages);
     let before = row.precondition.drive_writes * pages;
     let measured = to_f64(row.requests.pages_read + row.requests.pages_written);
-    let rounds = f64::from(job.method.loops) + f64::from(job.method.warm_up);
+    let rounds = f64::from(job.method.passes_most());
     let all = drive_writes * pages + measured / share * rounds;
     Ok(Cost {
         seconds: row.run.cpu_seconds_total * all / (before + measured).max(1.0),

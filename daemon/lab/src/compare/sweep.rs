@@ -1,7 +1,7 @@
 //! Jobs in a fixed order, from lists of schemes, workloads and settings.
 
 use super::raw_flash;
-use crate::replay::{Address, Job, Method, Repeat, check_sizes};
+use crate::replay::{Address, Job, Method, Repeat, Run, check_sizes};
 use clap::Args;
 use ftl_core::near_miss;
 use ftl_core::schemes::{self, Scheme};
@@ -138,6 +138,10 @@ impl Sweep {
                     }
                 }
             }
+        }
+        if self.method.form.is_some() {
+            jobs.iter()
+                .try_for_each(|job| Run::resolve(job).map(drop))?;
         }
         raw_flash::share_raw_flash(&mut jobs);
         let is_bounded = !self.ram.is_empty() || !self.op_effective.is_empty();

@@ -9,7 +9,7 @@ use super::provenance::Provenance;
 use super::replayer::Replayer;
 use super::row::{Requests, Row};
 use super::run::Run;
-use super::settling::{Halves, PASSES_MAX, Passes, programs};
+use super::settling::{Halves, PASSES_MAX, Passes, is_used, programs};
 use super::source::Source;
 use ftl_core::schemes::SCHEMES;
 use ftld_device::method::{Precondition, ResponseUnit};
@@ -92,7 +92,7 @@ pub(super) fn execute(
         replayer.rounds(&mut sim, pass, &mut outputs, "settling", tick)?;
         let (pages, _) = sim.settle().map_err(|why| failed("settling", &why))?;
         warm_up += 1;
-        if !passes.add(pages.written, programs(&sim) - before) {
+        if !passes.add(pages.written, programs(&sim) - before, is_used(&sim)) {
             break;
         }
     }

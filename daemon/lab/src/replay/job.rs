@@ -1,5 +1,6 @@
 //! Parameters of one run: options on the command line or a JSON object.
 
+use super::settling::PASSES_MAX;
 use clap::{Args, ValueEnum};
 use ftld_device::method::{Precondition, ResponseUnit};
 use serde::{Deserialize, Serialize};
@@ -61,7 +62,7 @@ pub(crate) struct Method {
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) form: Option<Form>,
-    /// Preconditioning before the trace [default: steady; with --form trace]
+    /// Preconditioning before the trace [default: steady; of a form trace, of rotated fill]
     #[arg(long, value_enum)]
     pub(crate) precondition: Option<Precondition>,
     /// Drive writes of random pages after every page was written once, instead of steady state
@@ -155,10 +156,23 @@ impl Method {
     pub(crate) fn precondition(&self) -> Precondition {
         let default = match (self.age, self.form) {
             (Some(_), _) => Precondition::Fill,
+            // Rotated passes read pages that the first one does not touch.
+            (None, Some(Form::Rotated)) => Precondition::Fill,
             (None, Some(_)) => Precondition::Trace,
             (None, None) => Precondition::Steady,
         };
         self.precondition.unwrap_or(default)
+    }
+
+    /// Returns an upper bound on the passes, warm-up included.
+    pub(crate) fn passes_most(&self) -> u32 {
+        let settling = match self.form {
+            Some(Form::Looped | Form::Rotated) => PASSES_MAX,
+            Some(Form::Single) | None => 0,
+        };
+        self.loops
+            .saturating_add(self.warm_up)
+            .saturating_add(settling)
     }
 
     /// Returns the unit of response times.

@@ -19,8 +19,9 @@ use ftld_device::sys;
 use ftld_kit::failure::Failure;
 use ftld_kit::size::parse_size;
 use ftld_traces::Workload;
-use nand_model::Capacity;
+use nand_model::{Capacity, Profile};
 use std::ops::Range;
+use std::path::Path;
 
 /// Maximum queue depth.
 const DEPTH_MAX: u32 = 65_536;
@@ -210,6 +211,12 @@ fn complete(asked: &Job) -> Result<(Job, Option<Recording>), Failure> {
         );
         job.profile = job.profile.or(device.profile);
         job.size = job.size.or(device.size);
+        // On a fixed number of blocks, effective over-provisioning determines the size.
+        let profile = job.profile.as_deref().and_then(Profile::find);
+        let is_fixed = profile.is_some_and(|of| of.capacity != Capacity::BySize);
+        if is_fixed && asked.op_effective.is_some() {
+            job.size.clone_from(&asked.size);
+        }
         // Raw flash determines the over-provisioning.
         let is_own = asked.raw.is_none() && asked.op_effective.is_none();
         job.op = job.op.or(device.op.filter(|_| is_own));
@@ -222,15 +229,12 @@ fn complete(asked: &Job) -> Result<(Job, Option<Recording>), Failure> {
                 .retain(|pair| is_given(pair) || !takes_ram(scheme_of, pair));
         }
         job.scheme = Some(scheme.to_owned());
-        if job.method.age.is_none() {
-            let of_preset = preset.precondition;
-            let of_form = asked.method.form.map(|_| Precondition::Trace);
-            job.method
-                .precondition
-                .get_or_insert(of_form.unwrap_or(of_preset));
+        if job.method.age.is_none() && job.method.form.is_none() {
+            job.method.precondition.get_or_insert(preset.precondition);
         }
         job.method.response_unit.get_or_insert(preset.response_unit);
     }
+    check_passes(&job)?;
     let recording = Recording::open(&job.workload, &job.method)?;
     if recording.is_none() {
         let scheme = job.scheme.as_deref().unwrap_or(SCHEMES[0].name);
@@ -311,6 +315,29 @@ fn check_form(job: &Job) -> Result<(), Failure> {
         )));
     }
     Ok(())
+}
+
+/// Refuses a trace that can be read only once, as a pipe, if the method reads it more often.
+fn check_passes(job: &Job) -> Result<(), Failure> {
+    let method = &job.method;
+    let precondition = method.precondition();
+    let reason = match method.form {
+        Some(form) => format!("--form {}", form.name()),
+        None if matches!(precondition, Precondition::Trace | Precondition::Region) => {
+            format!("--precondition {}", precondition.name())
+        }
+        None if method.loops > 1 => format!("--loops {}", method.loops),
+        None if method.warm_up > 0 => format!("--warm-up {}", method.warm_up),
+        None => return Ok(()),
+    };
+    let path = Path::new(&job.workload);
+    if Workload::parse(&job.workload).is_some() || !path.exists() || path.is_file() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{}: {reason} reads the trace more than once, and this is no file; save it to one",
+        job.workload
+    )))
 }
 
 /// Returns the requested raw flash, and RAM in bytes.

@@ -1,4 +1,6 @@
-//! Whether a write amplification has settled: over passes of a trace, or over one measurement.
+//! Whether a write amplification has settled: over passes of a trace, or over one measurement. It
+//! has not before as many pages were programmed as the flash has: until then nothing need be
+//! reclaimed.
 
 use super::sim::Sim;
 use ftld_kit::convert::to_f64;
@@ -52,29 +54,34 @@ fn is_settled(figures: &[f64]) -> bool {
 
 /// The write amplification of one pass after another.
 #[derive(Default)]
-pub(super) struct Passes(Vec<f64>);
+pub(super) struct Passes {
+    figures: Vec<f64>,
+    /// Whether every page of the flash could have been programmed since the device is new.
+    is_used: bool,
+}
 
 impl Passes {
     /// Adds a pass. Returns whether more are needed; none are if the pass wrote nothing.
-    pub(super) fn add(&mut self, written: u64, programs: u64) -> bool {
+    pub(super) fn add(&mut self, written: u64, programs: u64, is_used: bool) -> bool {
         if written == 0 {
             return false;
         }
-        self.0.push(to_f64(programs) / to_f64(written));
+        self.figures.push(to_f64(programs) / to_f64(written));
+        self.is_used = is_used;
         !self.has_settled()
     }
 
     fn has_settled(&self) -> bool {
-        let last = self.0.len().checked_sub(PASSES);
-        last.is_some_and(|first| is_settled(&self.0[first..]))
+        let last = self.figures.len().checked_sub(PASSES);
+        self.is_used && last.is_some_and(|first| is_settled(&self.figures[first..]))
     }
 
     /// Returns the result; `None` without pages written.
     pub(super) fn settling(self) -> Option<Settling> {
-        (!self.0.is_empty()).then(|| Settling {
+        (!self.figures.is_empty()).then(|| Settling {
             over: Over::Passes,
             is_settled: self.has_settled(),
-            write_amplification: self.0,
+            write_amplification: self.figures,
         })
     }
 }
@@ -117,10 +124,11 @@ impl Halves {
 
     /// Returns the result; `None` if too few pages were written for two halves.
     pub(super) fn settling(&self, sim: &Sim) -> Option<Settling> {
-        self.of(sim.pages.written, programs(sim) - self.began)
+        let programs = programs(sim) - self.began;
+        self.of(sim.pages.written, programs, is_used(sim))
     }
 
-    fn of(&self, written: u64, programs: u64) -> Option<Settling> {
+    fn of(&self, written: u64, programs: u64, is_used: bool) -> Option<Settling> {
         let middle = |sample: &&(u64, u64)| sample.0.abs_diff(written / 2);
         let &(first, at_first) = self.samples.iter().min_by_key(middle)?;
         let ratio = |programs: u64, of: u64| (of > 0).then(|| to_f64(programs) / to_f64(of));
@@ -130,10 +138,15 @@ impl Halves {
         ];
         Some(Settling {
             over: Over::Halves,
-            is_settled: is_settled(&halves),
+            is_settled: is_used && is_settled(&halves),
             write_amplification: halves.to_vec(),
         })
     }
+}
+
+/// Returns whether as many pages were programmed as the flash has, since the device is new.
+pub(super) fn is_used(sim: &Sim) -> bool {
+    programs(sim) >= sim.ftl().chip().geometry().pages()
 }
 
 /// Returns the pages programmed since the device is new.
@@ -155,14 +168,21 @@ mod tests {
             (100, true),
             (102, false),
         ] {
-            assert_eq!(passes.add(100, programs), more, "{programs}");
+            assert_eq!(passes.add(100, programs, true), more, "{programs}");
         }
         let settling = passes.settling().unwrap();
         assert!(settling.is_settled);
         assert_eq!(settling.write_amplification, [4.0, 2.0, 1.01, 1.0, 1.02]);
         let mut readers = Passes::default();
-        assert!(!readers.add(0, 0));
+        assert!(!readers.add(0, 0, true));
         assert_eq!(readers.settling(), None);
+        let mut unused = Passes::default();
+        assert!(
+            [100; 5]
+                .iter()
+                .all(|programs| unused.add(100, *programs, false))
+        );
+        assert!(!unused.settling().unwrap().is_settled);
     }
 
     #[test]
@@ -179,7 +199,7 @@ mod tests {
                 }
             }
             assert!(halves.samples.len() <= SAMPLES);
-            halves.of(100_000, programs(100_000)).unwrap()
+            halves.of(100_000, programs(100_000), true).unwrap()
         };
         let grows = halves(|written| written.max((3 * written).saturating_sub(100_000)));
         let [first, second] = grows.write_amplification[..] else {

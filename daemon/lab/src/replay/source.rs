@@ -155,7 +155,7 @@ impl Source {
 
 /// Checks that all passes of a trace end within emulated time, if its timestamps determine it.
 fn fits_time(file: &Path, method: &Method, last_ns: u64) -> Result<(), Failure> {
-    let passes = u64::from(method.loops) + u64::from(method.warm_up);
+    let passes = u64::from(method.passes_most());
     let ends = last_ns.checked_mul(passes);
     match ends.filter(|ends| *ends <= LATEST) {
         None if method.arrival == Arrival::Trace => Err(Failure::usage(format!(

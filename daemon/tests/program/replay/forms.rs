@@ -200,6 +200,26 @@ fn what_a_form_or_an_effective_over_provisioning_excludes() {
             "{error}"
         );
     }
+    // A pipe would be read to its end before the first pass.
+    let pipe = host.folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for args in [
+        ["--form", "looped"],
+        ["--precondition", "region"],
+        ["--loops", "2"],
+    ] {
+        let args = [&["replay", pipe.to_str().unwrap()], &args[..]].concat();
+        host.fails(
+            &args,
+            2,
+            &["reads the trace more than once", "save it to one"],
+        );
+    }
+    // The size of a preset's device follows.
+    let preset = ["replay", "uniform:requests=10", "--preset", "mnftl-paper"];
+    let preset = [&preset[..], &["--op-effective", "20", "--json"]].concat();
+    let found = number(&host.json(&preset), "/device/effective_op_percent");
+    assert!((20.0..20.1).contains(&found), "{found}");
     for (args, part) in [
         (
             ["--op-effective", "7", "--op", "7"],
