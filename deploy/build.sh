@@ -27,8 +27,6 @@ CARGO_ENCODED_RUSTFLAGS+="$separator--remap-path-prefix=$rust=/rustc/$commit"
 CFLAGS="${CFLAGS:-} -ffile-prefix-map=$PWD=/ftld -ffile-prefix-map=$cargo_home=/cargo"
 # Without the strategies of zstd that no level of ours takes (ZSTD_LEVEL in log.rs, LEVEL in recording/write.rs): 330 KB.
 for strategy in DFAST GREEDY LAZY LAZY2 BTLAZY2 BTOPT BTULTRA; do CFLAGS+=" -DZSTD_EXCLUDE_${strategy}_BLOCK_COMPRESSOR"; done
-# A packed table of relocations, 290 KB less. Packages have none: glibc before 2.36 cannot read it.
-[ "${1:-}" != static ] || CARGO_ENCODED_RUSTFLAGS+="$separator-Clink-arg=-Wl,-z,pack-relative-relocs"
 # The packages hold the stripped program; one code generation unit, over all crates, makes it smaller.
 CARGO_PROFILE_RELEASE_LTO=true CARGO_PROFILE_RELEASE_DEBUG=false CARGO_PROFILE_RELEASE_STRIP=symbols CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_INCREMENTAL=0
 export CARGO_ENCODED_RUSTFLAGS CFLAGS CARGO_PROFILE_RELEASE_LTO CARGO_PROFILE_RELEASE_DEBUG CARGO_PROFILE_RELEASE_STRIP CARGO_PROFILE_RELEASE_CODEGEN_UNITS CARGO_INCREMENTAL

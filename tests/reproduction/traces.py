@@ -26,8 +26,8 @@ def section(ftld):
         if not file:
             continue
         runs = {form: run(ftld, stem, file, form) for form in FORMS}
-        text += f"**{label}**: {what}.\n{about(runs['looped'])}"
-        text += "".join(sorted({worn(ftld, rows) for rows in runs.values()})) + "\n\n" + figures(ftld, runs)
+        text += f"**{label}**: {what}.\n{about(next(filter(None, runs.values())))}"
+        text += worn(ftld, runs) + "\n\n" + figures(ftld, runs)
     return text, []
 
 
@@ -46,9 +46,10 @@ def about(rows):
     )
 
 
-def worn(ftld, rows):
+def worn(ftld, runs):
     """Without wear levelling a scheme that always reuses the same blocks can wear them out."""
-    return "".join(f" {ftld.graded(scheme)} wore its device out before the end, without wear levelling: no row." for scheme in rows.worn)
+    forms = {scheme: [form for form, rows in runs.items() if scheme in rows.worn] for scheme in ftld.schemes}
+    return "".join(f" {ftld.graded(scheme)} wore its device out ({', '.join(of)})." for scheme, of in forms.items() if of)
 
 
 def figures(ftld, runs):
@@ -57,12 +58,17 @@ def figures(ftld, runs):
         return "-" if row is None else figure(waf(row), 3) + ("" if row["settling"] and row["settling"]["is_settled"] else "*")
 
     lines = []
-    for row in sorted(runs["looped"], key=lambda row: waf(row) or 0):
-        name = row["scheme"]
+    for name in ftld.schemes:
         line = [cell(rows, name) for rows in runs.values()]
-        line += [figure(copies(row), 0), figure(row["erases"]["total"], 0), figure(mean_us(row, "write"), 0)]
-        lines.append([ftld.graded(name), *line, figure(row["response_ns"]["write"]["p999"] / 1000, 0), figure(row["ram"]["allocated_bytes"] / 1024, 0)])
-    bound = runs["looped"][0]["optimum"]
+        row = runs["looped"].one(name)
+        if row:
+            line += [figure(copies(row), 0), figure(row["erases"]["total"], 0), figure(mean_us(row, "write"), 0)]
+            line += [figure(row["response_ns"]["write"]["p999"] / 1000, 0), figure(row["ram"]["allocated_bytes"] / 1024, 0)]
+        else:
+            line += ["-"] * 5
+        lines.append((waf(row) if row else float("inf"), [ftld.graded(name), *line]))
+    lines = [line for _, line in sorted(lines)]
+    bound = next(filter(None, runs.values()))[0]["optimum"]
     us = bound["mean_write_ns"] and bound["mean_write_ns"] / 1000
     lines.append(["*optimum*", *["1.000"] * len(runs), "0", figure(bound["erases"], 0), figure(us, 0), "-", "-"])
     heads = ["scheme", *(f"write amplification, {form}" for form in runs)]

@@ -143,7 +143,11 @@ pub fn percent(text: &str) -> Result<f64, Failure> {
     let number = text.trim();
     let number = number.strip_suffix('%').unwrap_or(number).trim_end();
     let wrong = format!("{text:?} is not a percentage; write for example 7 or 12.5%");
-    number.parse().map_err(|_| Failure::usage(wrong))
+    let number = number
+        .parse()
+        .ok()
+        .filter(|number: &f64| number.is_finite());
+    number.ok_or_else(|| Failure::usage(wrong))
 }
 
 /// Reads a number of shards.

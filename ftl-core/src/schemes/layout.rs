@@ -114,11 +114,17 @@ impl Scheme {
         params: &Params,
     ) -> Result<Layout, FtlError> {
         params.only(self.all_params())?;
+        // Others are refused below, with what a scheme can have.
+        let share = if op.is_nan() {
+            OP_MAX
+        } else {
+            op.clamp(0.0, OP_MAX)
+        };
         let pages_per_block = profile.geometry.pages_per_block;
         let (logical_pages, good) = match profile.capacity {
             Capacity::BySize => {
                 let logical_pages = logical_pages_of(profile, size_bytes)?;
-                let wanted = (f64::from(logical_pages) * (1.0 + op.clamp(0.0, OP_MAX))).ceil();
+                let wanted = (f64::from(logical_pages) * (1.0 + share)).ceil();
                 (
                     logical_pages,
                     (wanted as u64).div_ceil(u64::from(pages_per_block)),
@@ -128,7 +134,7 @@ impl Scheme {
                 let good = blocks - profile.with_blocks(blocks).factory_bad_blocks();
                 let pages = f64::from(good) * f64::from(pages_per_block);
                 let whole = (4096 / profile.geometry.page_bytes).max(1);
-                let logical_pages = (pages / (1.0 + op.clamp(0.0, OP_MAX))) as u32 / whole * whole;
+                let logical_pages = (pages / (1.0 + share)) as u32 / whole * whole;
                 (logical_pages, u64::from(good))
             }
             Capacity::Blocks(blocks) => {
@@ -140,19 +146,24 @@ impl Scheme {
             }
         };
         let least = self.used_blocks(profile, logical_pages, OP_MIN, params)?;
-        if good < least || op > OP_MAX {
-            let percent = |blocks: u64| {
-                let pages = blocks as f64 * f64::from(pages_per_block);
-                (pages / f64::from(logical_pages) - 1.0) * 100.0
+        if good < least || !(0.0..=OP_MAX).contains(&op) {
+            // With fewer pages, a scheme needs less flash.
+            let (blocks, pages) = match profile.capacity {
+                Capacity::BySize => (least, logical_pages),
+                Capacity::Blocks(_) => {
+                    let largest = self.largest_on(profile, narrow(good), OP_MIN, params)?;
+                    (good, largest.max(1))
+                }
             };
+            let most = blocks as f64 * f64::from(pages_per_block) / f64::from(pages);
             // Rounded up, so that it is not refused itself.
-            let least = (percent(least) * 1e4).ceil() / 1e4;
+            let least = ((most - 1.0) * 1e6).ceil() / 1e4;
             let asked = (op * 1e6).round() / 1e4;
             return Err(FtlError::Config(format!(
                 "effective over-provisioning of {asked} %: scheme {} on a device of {} bytes can have \
                  {least} to {} %",
                 self.name,
-                u64::from(logical_pages) * u64::from(profile.geometry.page_bytes),
+                u64::from(pages) * u64::from(profile.geometry.page_bytes),
                 OP_MAX * 100.0
             )));
         }
@@ -237,7 +248,7 @@ fn finish(profile: &Profile, blocks: u32, logical_pages: u32) -> Result<Layout, 
 /// Returns the least number of blocks of which this many are good when they leave the factory.
 fn with_bad_blocks(profile: &Profile, good: u64) -> Option<u32> {
     let permille = u64::from(profile.factory_bad_permille);
-    let mut blocks = u32::try_from(good * 1000 / (1000 - permille)).ok()?;
+    let mut blocks = u32::try_from(good.max(good * 1000 / (1000 - permille) - 1)).ok()?;
     while u64::from(blocks - profile.with_blocks(blocks).factory_bad_blocks()) < good {
         blocks = blocks.checked_add(1)?;
     }
@@ -302,6 +313,31 @@ mod tests {
                         scheme.name
                     );
                 }
+            }
+        }
+    }
+
+    /// On a fixed number of blocks the size follows; what a refusal names is not refused.
+    #[test]
+    fn effective_over_provisioning_determines_the_size_of_fixed_flash() {
+        let params = Params::default();
+        for name in ["lazyftl", "mnftl-region"] {
+            let profile = Profile::find(name).unwrap();
+            for scheme in SCHEMES {
+                let of = |op: f64| scheme.layout_effective(profile, 0, op, &params);
+                let text = of(0.0).unwrap_err().to_string();
+                let (_, range) = text.split_once("can have ").unwrap();
+                let least: f64 = range.split(' ').next().unwrap().parse().unwrap();
+                for op in [least / 100.0, 1.0] {
+                    let layout = of(op).unwrap();
+                    let bad = layout.profile.factory_bad_blocks();
+                    let found = layout.effective_op_percent(bad) / 100.0;
+                    assert!(found >= op && found < op * 1.001 + 1e-4, "{name}: {found}");
+                }
+            }
+            for wrong in [-0.05, 10.5, f64::NAN, f64::INFINITY] {
+                let refused = SCHEMES[0].layout_effective(profile, 0, wrong, &params);
+                assert!(refused.unwrap_err().to_string().contains("to 1000 %"));
             }
         }
     }

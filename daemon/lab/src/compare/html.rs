@@ -77,14 +77,14 @@ fn section(id: &str, workload: &str, rows: &[&Row], all: &Labels) -> String {
     format!(
         "<section id=\"{id}\"><h2>{}</h2>\n<p class=\"note\">{}</p>\n{}{}{}</section>\n",
         escaped(workload),
-        escaped(&about(rows)),
+        escaped(&about(rows, all)),
         tables(of, all),
         reproduction::commands(of),
         figures::figures(id, of, &labels)
     )
 }
 
-fn about(of: &[&Row]) -> String {
+fn about(of: &[&Row], labels: &Labels) -> String {
     let device = |row: &&Row| {
         let device = &row.device;
         format!(
@@ -113,7 +113,7 @@ fn about(of: &[&Row]) -> String {
             ", {age} drive writes of random pages"
         )),
         response_unit.as_str().unwrap_or_default(),
-        table::unsettled(of)
+        table::unsettled(of, labels)
     )
 }
 

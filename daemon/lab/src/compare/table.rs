@@ -7,6 +7,7 @@ use crate::statistics::{Difference, Estimate};
 use ftld_kit::convert::{to_f64, whole};
 use ftld_kit::output::{width, wrapped};
 use ftld_kit::size::show_size;
+use std::collections::BTreeSet;
 
 /// Returns the workloads in order of appearance.
 pub(super) fn workloads<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
@@ -181,20 +182,19 @@ const COLUMNS: &[Column] = &[
     },
 ];
 
-/// Returns a sentence with the schemes whose write amplification had not settled.
-pub(super) fn unsettled(rows: &[&Row]) -> String {
+/// Returns a sentence with the runs whose write amplification had not settled.
+pub(super) fn unsettled(rows: &[&Row], labels: &Labels) -> String {
     let is_open = |row: &&&Row| row.settling.as_ref().is_some_and(|of| !of.is_settled);
-    let mut names: Vec<_> = rows
+    let open: BTreeSet<_> = rows
         .iter()
         .filter(is_open)
-        .map(|row| row.scheme.as_str())
+        .map(|row| labels.of(row))
         .collect();
-    names.dedup();
-    match names.is_empty() {
+    match open.is_empty() {
         true => String::new(),
         false => format!(
-            " The write amplification had not settled within 2 % in runs of {}.",
-            names.join(", ")
+            " The write amplification had not settled in runs of {}.",
+            open.into_iter().collect::<Vec<_>>().join(", ")
         ),
     }
 }
@@ -335,7 +335,7 @@ pub(super) fn text(rows: &[&Row]) -> String {
             .iter()
             .flat_map(|cell| cell.runs.iter().copied())
             .collect();
-        match unsettled(&runs) {
+        match unsettled(&runs, &labels) {
             unsettled if unsettled.is_empty() => {}
             unsettled => text += &format!("{}\n", wrapped(&format!(" {unsettled}"))),
         }

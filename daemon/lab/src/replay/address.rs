@@ -190,7 +190,7 @@ const ROTATION: f64 = 0.381_966;
 /// Moves extents on a device of `size` bytes to where they are in this pass; what reaches beyond
 /// the end continues at the start.
 pub(super) fn rotate(extents: &mut Vec<Extent>, pass: u32, size: u64) {
-    // Whole units, so that pages and neighbours stay together.
+    // Whole units, so that pages and neighbours stay together on a device of whole pages.
     let unit = if size >= 16 * GRAIN { GRAIN } else { 1 << 16 };
     let step = whole(to_f64(size) * ROTATION) / unit * unit;
     let by = u64::from(pass) * step % size;

@@ -187,15 +187,11 @@ fn settling(row: &Row) -> String {
         .copied()
         .map(ratio)
         .collect();
-    let is = if settling.is_settled {
-        "settled"
-    } else {
-        "NOT settled"
-    };
     form + &format!(
-        "write amplification of the {}: {}: {is}\n",
+        "write amplification of the {}: {}: {}\n",
         settling.over.name(),
-        figures.join(", ")
+        figures.join(", "),
+        settling.verdict()
     )
 }
 

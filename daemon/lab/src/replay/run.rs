@@ -19,7 +19,7 @@ use ftld_device::sys;
 use ftld_kit::failure::Failure;
 use ftld_kit::size::parse_size;
 use ftld_traces::Workload;
-use nand_model::{Capacity, Profile};
+use nand_model::Capacity;
 use std::ops::Range;
 use std::path::Path;
 
@@ -68,7 +68,13 @@ impl Run {
         let recorded = recorded.map(|recording| recording.device(&asked));
         let device = match (recorded.transpose()?.flatten(), &recording) {
             (Some((device, size)), _) => Device::Recorded(device, size),
-            (None, Some(recording)) => Device::New(recording.fill(asked)?, raw),
+            (None, Some(recording)) => {
+                let mut filled = recording.fill(asked)?;
+                if job.op_effective.is_some() && job.size.is_none() && is_fixed(&filled) {
+                    filled.size = None;
+                }
+                Device::New(filled, raw)
+            }
             (None, None) => Device::New(asked, raw),
         };
         Ok(Run {
@@ -212,9 +218,11 @@ fn complete(asked: &Job) -> Result<(Job, Option<Recording>), Failure> {
         job.profile = job.profile.or(device.profile);
         job.size = job.size.or(device.size);
         // On a fixed number of blocks, effective over-provisioning determines the size.
-        let profile = job.profile.as_deref().and_then(Profile::find);
-        let is_fixed = profile.is_some_and(|of| of.capacity != Capacity::BySize);
-        if is_fixed && asked.op_effective.is_some() {
+        let profile = DeviceOptions {
+            profile: job.profile.clone(),
+            ..DeviceOptions::default()
+        };
+        if asked.op_effective.is_some() && is_fixed(&profile.requirements()?) {
             job.size.clone_from(&asked.size);
         }
         // Raw flash determines the over-provisioning.
@@ -248,6 +256,12 @@ fn complete(asked: &Job) -> Result<(Job, Option<Recording>), Failure> {
     job.method.precondition = Some(job.method.precondition());
     job.method.response_unit = Some(job.method.response_unit());
     Ok((job, recording))
+}
+
+/// Returns whether the flash has a number of blocks of its own, from which the size follows.
+fn is_fixed(requirements: &ImageRequirements) -> bool {
+    let profile = requirements.profile.as_ref();
+    profile.is_some_and(|profile| profile.capacity != Capacity::BySize)
 }
 
 /// Returns whether this KEY=VALUE is of a parameter that takes RAM.
@@ -328,6 +342,7 @@ fn check_passes(job: &Job) -> Result<(), Failure> {
         }
         None if method.loops > 1 => format!("--loops {}", method.loops),
         None if method.warm_up > 0 => format!("--warm-up {}", method.warm_up),
+        None if method.address == Address::Compact => "--address compact".to_owned(),
         None => return Ok(()),
     };
     let path = Path::new(&job.workload);

@@ -15,15 +15,29 @@ pub(super) const PASSES_MAX: u32 = 24;
 /// Largest number of samples of a measurement.
 const SAMPLES: usize = 128;
 
-/// Whether the write amplification had settled: its figures differ by at most 2 %.
+/// Whether the write amplification had settled: its last figures differ by at most 2 %, and the
+/// flash was used once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Settling {
     /// Compared figures.
     pub(crate) over: Over,
-    /// Whether the last of them are equal within the tolerance.
+    /// Whether as many pages as the flash has were programmed since the device is new.
+    pub(crate) is_used: bool,
+    /// Whether it was, and the last figures are equal within the tolerance.
     pub(crate) is_settled: bool,
     /// The write amplification of each, in order.
     pub(crate) write_amplification: Vec<f64>,
+}
+
+impl Settling {
+    /// Returns a word or two for a reader.
+    pub(crate) const fn verdict(&self) -> &'static str {
+        match (self.is_settled, self.is_used) {
+            (true, _) => "settled",
+            (false, true) => "NOT settled",
+            (false, false) => "NOT settled: the flash was not used once",
+        }
+    }
 }
 
 /// Compared parts of a run.
@@ -80,6 +94,7 @@ impl Passes {
     pub(super) fn settling(self) -> Option<Settling> {
         (!self.figures.is_empty()).then(|| Settling {
             over: Over::Passes,
+            is_used: self.is_used,
             is_settled: self.has_settled(),
             write_amplification: self.figures,
         })
@@ -138,6 +153,7 @@ impl Halves {
         ];
         Some(Settling {
             over: Over::Halves,
+            is_used,
             is_settled: is_used && is_settled(&halves),
             write_amplification: halves.to_vec(),
         })

@@ -106,7 +106,7 @@ fn halves_that_differ_are_named() {
         &["--precondition", "new", "--scheme", "pagemap"],
     ];
     let (_, text, _) = host.run(&args.concat());
-    let note = "had not settled within 2 % in runs of pagemap.";
+    let note = "write amplification had not settled in runs of pagemap.";
     assert!(text.contains(note), "{text}");
 }
 
@@ -207,6 +207,7 @@ fn what_a_form_or_an_effective_over_provisioning_excludes() {
         ["--form", "looped"],
         ["--precondition", "region"],
         ["--loops", "2"],
+        ["--address", "compact"],
     ] {
         let args = [&["replay", pipe.to_str().unwrap()], &args[..]].concat();
         host.fails(
