@@ -121,6 +121,11 @@ impl Scheme {
             op.clamp(0.0, OP_MAX)
         };
         let pages_per_block = profile.geometry.pages_per_block;
+        // On a fixed number of good blocks, in units of 4 KiB.
+        let whole = (4096 / profile.geometry.page_bytes).max(1);
+        let pages_at = |good: u64, share: f64| {
+            (good as f64 * f64::from(pages_per_block) / (1.0 + share)) as u32 / whole * whole
+        };
         let (logical_pages, good) = match profile.capacity {
             Capacity::BySize => {
                 let logical_pages = logical_pages_of(profile, size_bytes)?;
@@ -131,11 +136,9 @@ impl Scheme {
                 )
             }
             Capacity::Blocks(blocks) if size_bytes == 0 => {
-                let good = blocks - profile.with_blocks(blocks).factory_bad_blocks();
-                let pages = f64::from(good) * f64::from(pages_per_block);
-                let whole = (4096 / profile.geometry.page_bytes).max(1);
-                let logical_pages = (pages / (1.0 + share)) as u32 / whole * whole;
-                (logical_pages, u64::from(good))
+                let bad = profile.with_blocks(blocks).factory_bad_blocks();
+                let good = u64::from(blocks - bad);
+                (pages_at(good, share), good)
             }
             Capacity::Blocks(blocks) => {
                 return Err(FtlError::Config(format!(
@@ -148,16 +151,27 @@ impl Scheme {
         let least = self.used_blocks(profile, logical_pages, OP_MIN, params)?;
         if good < least || !(0.0..=OP_MAX).contains(&op) {
             // With fewer pages, a scheme needs less flash.
-            let (blocks, pages) = match profile.capacity {
+            let (blocks, mut pages) = match profile.capacity {
                 Capacity::BySize => (least, logical_pages),
-                Capacity::Blocks(_) => {
-                    let largest = self.largest_on(profile, narrow(good), OP_MIN, params)?;
-                    (good, largest.max(1))
-                }
+                Capacity::Blocks(_) => (
+                    good,
+                    self.largest_on(profile, narrow(good), OP_MIN, params)?
+                        .max(whole),
+                ),
             };
             let most = blocks as f64 * f64::from(pages_per_block) / f64::from(pages);
             // Rounded up, so that it is not refused itself.
-            let least = ((most - 1.0) * 1e6).ceil() / 1e4;
+            let mut least = ((most - 1.0) * 1e6).ceil() / 1e4;
+            if let Capacity::Blocks(_) = profile.capacity {
+                pages = pages_at(good, least / 100.0);
+                // The overhead of a scheme does not grow with every page.
+                while least < OP_MAX * 100.0
+                    && self.used_blocks(profile, pages, OP_MIN, params)? > good
+                {
+                    least = (least * 100.0 + 1.0).round() / 100.0;
+                    pages = pages_at(good, least / 100.0);
+                }
+            }
             let asked = (op * 1e6).round() / 1e4;
             return Err(FtlError::Config(format!(
                 "effective over-provisioning of {asked} %: scheme {} on a device of {} bytes can have \

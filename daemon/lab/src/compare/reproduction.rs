@@ -176,7 +176,7 @@ mod tests {
                 "address":"compact","loops":3}"#,
             r#"{"workload":"t.csv","preset":"mnftl-paper","arrival":"trace","idle":true,"warm_up":2}"#,
             r#"{"workload":"zipf","preset":"dftl-paper","scheme":"pagemap","depth":8,
-                "response_unit":"per_page","precondition":"none"}"#,
+                "response_unit":"per_page","precondition":"new"}"#,
         ] {
             let job = job(json);
             let words = command(&job);
