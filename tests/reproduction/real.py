@@ -9,10 +9,9 @@ TRACES = {
     "1and1_windows_mssql": ("mssql", "a production MS-SQL server, one hour; from blkreplay-examples, Debian", ("--precondition", "steady")),
     "1and1_linux_mysql": ("mysql", "a production MySQL server, one hour; same source", ("--age", "0.5")),
     "cloudphysics_libcachesim": ("cloudphysics", "a disk of a virtual machine, two hours; CloudPhysics, as libCacheSim samples it", ("--age", "0.5")),
-    "nexus5_all_concat": ("nexus5", "a phone, 29 applications one after another; SmartphoneIOTraces, concatenated", ("--age", "0.1")),
 }
 FINANCIAL1, MSSQL, MYSQL = "spc_financial1_asu0", "1and1_windows_mssql", "1and1_linux_mysql"
-CLOUDPHYSICS, NEXUS5 = "cloudphysics_libcachesim", "nexus5_all_concat"
+CLOUDPHYSICS = "cloudphysics_libcachesim"
 
 
 def load(ftld, stem, *instead):

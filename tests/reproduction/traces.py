@@ -4,7 +4,7 @@ from . import real
 from .page import figure, table
 from .rows import copies, mean_us, waf
 
-TITLE = "All schemes on five real traces"
+TITLE = "All schemes on four real traces"
 
 # Crash safety and wear levelling, which no paper's comparison has.
 OFF = {"ckpt.interval": "0", "nand.pair_policy": "none", "wear.policy": "none", "scrub.hours": "0"}
