@@ -11,7 +11,6 @@ TRACES = {
     "cloudphysics_libcachesim": ("cloudphysics", "a disk of a virtual machine, two hours; CloudPhysics, as libCacheSim samples it", ("--age", "0.5")),
 }
 FINANCIAL1, MSSQL, MYSQL = "spc_financial1_asu0", "1and1_windows_mssql", "1and1_linux_mysql"
-CLOUDPHYSICS = "cloudphysics_libcachesim"
 
 
 def load(ftld, stem, *instead):
