@@ -150,7 +150,9 @@ def main():
         # The largest taxes may be of a section that is kept.
         ftld.taxes = float(re.search(r"taxes are at most ([\d.]+) programs", RECORD.read_text())[1])
         earlier = re.search(r"^State: (.*)\\$", RECORD.read_text(), re.MULTILINE)[1]
-        measured = f"{earlier}; {', '.join(section.TITLE for section in chosen.only)}: {measured}"
+        titles = ", ".join(section.TITLE for section in chosen.only)
+        others = [part for part in earlier.split("; ") if not part.startswith(f"{titles}: ")]
+        measured = "; ".join([*others, f"{titles}: {measured}"])
     wrong = []
     for section in SECTIONS:
         if section.TITLE in bodies:
