@@ -8,8 +8,8 @@ from ledger import CheckFailed
 
 
 # fsync_markers takes EIO and EROFS for a device that is gone. An ext4 that cannot read its bitmaps
-# there answers ENOSPC or EUCLEAN, too.
-ANSWERS = re.compile(r"\(os error (28|117)\)")
+# there answers ENOSPC or EUCLEAN, too, and now and then a rename EINVAL.
+ANSWERS = re.compile(r"\(os error (22|28|117)\)")
 
 
 class Ext4:
