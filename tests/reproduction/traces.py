@@ -13,8 +13,8 @@ FORMS = ["single", "looped", "rotated"]
 SPARE = 28
 INTRODUCTION = """\
 Device: `mlc-4k`, as large as what a trace touches (`--address compact`), with the same effective over-provisioning for every scheme (`--op-effective`): good flash beyond the size, reserves, mapping and log blocks included, {spare} % of the
-size. The three forms are those of [REPLAY.md](../../docs/REPLAY.md#forms-of-a-trace): a single pass on a device filled by the trace, looped, and rotated. A star stands for a write amplification that had not settled within 2 %: of
-a single pass its halves, of the others three passes. Requests run one after the other; of those not aligned to 4 KiB, parts of pages are read first and written back. Crash safety and wear levelling are off: {off}. In brackets the
+size. The three forms are those of [REPLAY.md](../../docs/REPLAY.md#forms-of-a-trace): a single pass on a device filled by the trace, looped, and rotated. A star stands for a write amplification that had not settled within 2 %, or whose flash was not
+used once: of a single pass its halves count, of the others three passes. Requests run one after the other; of those not aligned to 4 KiB, parts of pages are read first and written back. Crash safety and wear levelling are off: {off}. In brackets the
 grade of fidelity ([SCHEMES.md](../../docs/SCHEMES.md)). RAM is not equal. The traces belong to others and are not part of the project.
 """
 
@@ -26,7 +26,7 @@ def section(ftld):
         if not file:
             continue
         runs = {form: run(ftld, stem, file, form) for form in FORMS}
-        text += f"**{label}**: {what}.\n{about(next(filter(None, runs.values())))}"
+        text += f"**{label}**: {what}.\n{about(next(filter(None, runs.values())))}{used(runs)}"
         text += worn(ftld, runs) + "\n\n" + figures(ftld, runs)
     return text, []
 
@@ -44,6 +44,12 @@ def about(rows):
         f"A pass has {requests['completed']:,} requests, {written:,.0f} MiB written in {requests['pages_written']:,} pages, "
         f"{requests['pages_read']:,} pages read; {device['size_bytes'] / 2**30:,.2f} GiB for the host."
     )
+
+
+def used(runs):
+    """The share of the flash that holds valid pages at the end, under the first scheme of each form."""
+    shares = (f"{form} {100 * rows[0]['collected']['utilisation']:.0f} %" for form, rows in runs.items() if rows)
+    return f" Flash that holds valid pages: {', '.join(shares)}."
 
 
 def worn(ftld, runs):
