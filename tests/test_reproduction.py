@@ -5,6 +5,7 @@
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
@@ -21,6 +22,7 @@ from reproduction.verdict import (  # noqa: E402
     UNTESTABLE,
     Case,
     Claim,
+    Setting,
     between,
     counts,
     crosses,
@@ -31,6 +33,7 @@ from reproduction.verdict import (  # noqa: E402
     order,
     report,
     rises,
+    settle,
     those,
     within,
 )
@@ -100,16 +103,75 @@ def test_a_load_that_hardly_exercises_the_claim_judges_nothing():
     assert judge(within(10), idle + cases(200, theirs=100))[0] == CONTRADICTED
 
 
-def test_stand_ins_judge_where_no_real_trace_exercises_the_claim():
-    idle = cases(100, theirs=100, real=True, exercised=False)
-    text, _ = report([Claim("key", "words", "100", within(10))], {"key": [*idle, *cases(200, theirs=100)]}, {"key": "because"})
-    assert "1 contradicted" in text and "; 0 on real traces." in text
+def own(*ours, **fields):
+    return cases(*ours, own=True, **fields)
+
+
+def verdict(claim, found, settings=None):
+    return settle(claim, found, settings or {})
+
+
+GENERAL = Claim("key", "words", "100", within(10), general=True, right_if="it were so")
+OWN_ALONE = Claim("key", "words", "100", within(10), right_if="it were so")
+NEW, LOOPED = Setting("a new device", "the device is new"), Setting("the trace looped")
+
+
+def test_stand_ins_judge_nothing():
+    text, unexplained = report("", [GENERAL], {"key": cases(200, theirs=100)}, {})
+    assert "1 not testable here" in text and "; 0 on real traces." in text and "stand-ins: contradicted" in text
+    assert not unexplained
+
+
+def test_other_real_traces_judge_what_a_paper_says_of_every_load():
+    found = cases(100, theirs=100, real=True)
+    assert verdict(GENERAL, found)[0] == REPRODUCED
+    assert verdict(OWN_ALONE, found) == (UNTESTABLE, "the paper's traces are not at hand")
+    assert verdict(OWN_ALONE, own(100, theirs=100))[0] == REPRODUCED
+
+
+def test_the_papers_settings_judge_first():
+    both = {"new": NEW, "looped": LOOPED}
+    good, bad = own(100, theirs=100, setting="new"), own(200, theirs=100, setting="looped")
+    assert verdict(GENERAL, good + bad, both) == (REPRODUCED, "in other settings contradicted")
+    swapped = [replace(case, setting={"new": "looped", "looped": "new"}[case.setting]) for case in good + bad]
+    assert verdict(GENERAL, swapped, both) == (DEPENDS, "holds on load 0, looped; not on load 0, new")
+
+
+def test_contradicted_needs_every_setting():
+    both = {"new": NEW, "looped": LOOPED}
+    new, looped = own(200, theirs=100, setting="new"), own(200, theirs=100, setting="looped")
+    assert verdict(GENERAL, new, both) == (UNTESTABLE, "held nowhere, and not tried: looped")
+    idle = [replace(case, exercised=False) for case in looped]
+    assert verdict(GENERAL, new + idle, both) == (UNTESTABLE, "held nowhere, and not tried: looped")
+    assert verdict(GENERAL, new + looped, both) == (CONTRADICTED, "the paper is right if it were so")
+    assert verdict(replace(GENERAL, settings=("new",)), new, both)[0] == CONTRADICTED
+
+
+def test_other_settings_judge_where_the_papers_own_exercise_nothing():
+    both = {"new": NEW, "looped": LOOPED}
+    idle = own(200, theirs=100, setting="new", exercised=False)
+    assert verdict(GENERAL, idle + own(100, theirs=100, setting="looped"), both)[0] == REPRODUCED
+    assert verdict(GENERAL, idle + own(200, theirs=100, setting="looped"), both) == (UNTESTABLE, "held nowhere, and not tried: new")
+    assert verdict(GENERAL, idle, both) == (UNTESTABLE, "hardly exercised")
+
+
+def test_a_contradiction_says_when_the_paper_is_right():
+    bare = replace(GENERAL, right_if="")
+    assert "nothing says what would make the paper right" in report("", [bare], {"key": own(200, theirs=100)}, {"key": "because"})[1][0]
+
+
+def test_a_changed_verdict_needs_a_reason():
+    claim = replace(GENERAL, key="bound")
+    found = {"bound": own(200, theirs=100)}
+    assert report("LazyFTL", [claim], found, {"bound": "because"})[1] == ["words (reproduced before, contradicted now)"]
+    text, unexplained = report("LazyFTL", [claim], found, {"bound": "because"}, changed={"bound": "another state"})
+    assert unexplained == [] and "1. another state because" in text
 
 
 def test_no_joint_case_is_not_a_missing_load():
     claim = Claim("key", "words", "100", within(10))
-    assert "hardly exercised" in report([claim], {"key": []}, {})[0]
-    assert "its load is missing" in report([claim], {}, {})[0]
+    assert "hardly exercised" in report("", [claim], {"key": []}, {})[0]
+    assert "its load is missing" in report("", [claim], {}, {})[0]
 
 
 def test_collected_needs_enough_copies():
@@ -127,19 +189,10 @@ def test_up_to_and_on_average_are_one_case_of_each_kind_of_load():
     assert [case.ours for case in joint("mean", mean, real)] == [20]
 
 
-def test_real_traces_judge_alone_and_stand_ins_are_named():
-    claim = Claim("key", "words", "100", within(10))
-    found = {"key": [*cases(100, theirs=100, real=True), *cases(200, theirs=100)]}
-    text, unexplained = report([claim], found, {})
-    assert "1 reproduced, 0 direction only" in text and "; 1 on real traces." in text
-    assert "reproduced; stand-ins: contradicted" in text
-    assert unexplained == []
-
-
 def test_what_is_not_reproduced_needs_a_reason():
-    claim, found = Claim("key", "words", "100", within(10)), {"key": cases(200, theirs=100)}
-    assert report([claim], found, {})[1] == ["words (contradicted)"]
-    assert report([claim], found, {"key": "because"})[1] == []
+    claim, found = Claim("key", "words", "100", within(10, FEWER)), {"key": own(50, theirs=100)}
+    assert report("", [claim], found, {})[1] == ["words (direction only)"]
+    assert report("", [claim], found, {"key": "because"})[1] == []
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.__name__.split(".")[-1])

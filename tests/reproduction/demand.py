@@ -51,7 +51,7 @@ def section(ftld):
         states["filled only" if case.load.endswith("filled only") else "aged"].append(case)
     found["tpftl writes"] = [one for state, cases in states.items() for one in joint(f"{state}, mean", mean, cases)]
     found["tpftl time"] = list(joint("largest", max, found.get("tpftl time", [])))
-    told, unexplained = report(CLAIMS, found, WHY)
+    told, unexplained = report(TITLE, CLAIMS, found, WHY)
     return INTRODUCTION + table(heads, lines) + told, unexplained
 
 

@@ -91,7 +91,7 @@ def section(ftld):
     text += table(["load", "no fixed share", *SHARES.values()], [(label, figure(hits(run.rows["dopftl"]), 4), *(figure(run.fixed.get(share), 4) for share in SHARES)) for label, run in runs.items()])
     text += f"Mean response as a multiple of the reference's (Figure 9), without time in RAM / with {STEP_US} us a step:\n\n"
     text += table(["load", *(ftld.graded(name) for name in ("dopftl", "tpftl", "dftl"))], [(label, *(f"{figure(run.over[name])} / {figure(run.over_ram[name])}" for name in ("dopftl", "tpftl", "dftl"))) for label, run in runs.items()])
-    told, unexplained = report(CLAIMS, cases(runs), WHY)
+    told, unexplained = report(TITLE, CLAIMS, cases(runs), WHY)
     return text + told, unexplained
 
 

@@ -113,7 +113,7 @@ def section(ftld):
     if gaps:
         lazy = [rows[parts[share].label]["lazyftl"] for share in (PAPERS, 100)]
         found["full"] = [Case("Financial1 (ASU 0)", (gaps[PAPERS], gaps[100]), None, True, all(map(collected, lazy)))]
-    told, unexplained = report(CLAIMS, found, WHY)
+    told, unexplained = report(TITLE, CLAIMS, found, WHY)
     return text + told, unexplained
 
 

@@ -77,7 +77,7 @@ def section(ftld):
         ["load", *(f"{size} MB" for size in BUFFERS)],
         [(run.load.label, *(figure(one, 1) for one in run.buffers)) for run in runs.values() if run.buffers],
     )
-    told, unexplained = report(CLAIMS, cases(runs), WHY)
+    told, unexplained = report(TITLE, CLAIMS, cases(runs), WHY)
     return text + told, unexplained
 
 

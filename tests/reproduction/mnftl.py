@@ -211,7 +211,7 @@ def section(ftld):
     separated = min(example[name] for name in ftld.have(*SEPARATED))
     found["postponed"].append(Case("Figure 2", (example["mnftl"], separated), None, True, separated > 0))
     found.update(ram(ftld, names))
-    told, unexplained = report(CLAIMS, found, WHY)
+    told, unexplained = report(TITLE, CLAIMS, found, WHY)
     return text + told, unexplained
 
 

@@ -82,7 +82,7 @@ def section(ftld):
         text += f"{title}, `{key}`:\n\n" + table(["load", *values], [(label, *(figure(one) for one in of(run))) for label, run in runs.items()])
     worn = wear(ftld)
     text += wear_table(worn) + rose_m_table(ftld, rose_m(ftld))
-    told, unexplained = report(rose_claims.CLAIMS, rose_claims.cases(runs, worn, wear_cost), WHY)
+    told, unexplained = report(TITLE, rose_claims.CLAIMS, rose_claims.cases(runs, worn, wear_cost), WHY)
     return text + told, unexplained
 
 

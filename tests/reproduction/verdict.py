@@ -1,12 +1,19 @@
 """Claims of a paper as data, and the verdicts that their predicates give.
 
 A claim is written down before its run: the paper's words, its figure, and a predicate with a tolerance. A module measures *cases*: what
-one load (or one setting) gave. The verdict follows from the cases alone; no verdict is written by hand.
+one load gave under one *setting*, that is a state of the device, a form of the trace, or a way to count. The verdict follows from the
+cases alone; no verdict is written by hand.
+
+Two rules keep a verdict from saying more than was tried. A claim about the paper's own traces is judged on these alone; a claim that the
+paper makes of every load is judged on other real traces, too; stand-ins are shown and judge nothing. And *contradicted* needs every
+setting that the paper's words allow and every form of the trace, none of which bears the claim, and a line that says what would have to
+be true for the paper to be right.
 """
 
 import re
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Callable
 
 from .page import figure, table
@@ -16,6 +23,8 @@ CONTRADICTED, UNTESTABLE = "contradicted", "not testable here"
 # Of a case that judges nothing.
 IDLE = "hardly exercised"
 VERDICTS = [REPRODUCED, DIRECTION, DEPENDS, CONTRADICTED, UNTESTABLE]
+# The verdicts of release 0.2.0, by section and claim.
+BEFORE = {tuple(line.split("\t")[:2]): line.split("\t")[2] for line in Path(__file__).with_name("before.tsv").read_text().splitlines()}
 
 
 @dataclass(frozen=True)
@@ -29,19 +38,34 @@ class Test:
 
 
 @dataclass(frozen=True)
+class Setting:
+    """A state of the device, a form of the trace, or a way to count. `words` are the paper's that fix it or leave it open; a setting
+    without is ours, such as the forms of a real trace."""
+
+    says: str
+    words: str = ""
+
+
+@dataclass(frozen=True)
 class Claim:
-    """What a paper says. Without a test, `why_not` says why nothing here can judge it."""
+    """What a paper says. Without a test, `why_not` says why nothing here can judge it. `general`: the paper says it of every load.
+    `right_if`: what would have to be true for the paper to be right where nothing here bears it. `settings`: names of those that matter
+    to the claim; without, all of the section."""
 
     key: str
     says: str
     theirs: str
     test: Test | None = None
     why_not: str = ""
+    general: bool = False
+    right_if: str = ""
+    settings: tuple = ()
 
 
 @dataclass(frozen=True)
 class Case:
-    """What one load gave; `theirs` is the paper's number for this very load, if it has one."""
+    """What one load gave under a setting; `theirs` is the paper's number for this very load, if it has one. `own`: the load is the paper's,
+    as its public trace, a worked example, or a closed form."""
 
     load: str
     ours: object
@@ -49,6 +73,12 @@ class Case:
     real: bool = False
     # False: the run hardly has what the claim is about, as pages copied; so it judges nothing.
     exercised: bool = True
+    own: bool = False
+    setting: str = ""
+
+    @property
+    def name(self):
+        return self.load + (f", {self.setting}" if self.setting else "")
 
 
 def within(percent, direction=None, digits=2, unit=""):
@@ -147,12 +177,12 @@ def order(names, alike=(), slack=None, digits=0):
 
 
 def joint(name, combine, cases):
-    """Joins the cases that judge, of real traces and of stand-ins: to the largest, to a mean."""
-    for real in (True, False):
-        some = [case for case in cases if case.real is real and case.exercised]
-        if some:
-            theirs = {case.theirs for case in some}
-            yield Case(f"{name} of {len(some)}", combine([case.ours for case in some]), theirs.pop() if len(theirs) == 1 else None, real)
+    """Joins the cases that judge, of a kind and a setting: to the largest, to a mean."""
+    kinds = dict.fromkeys((case.setting, case.own, case.real) for case in cases if case.exercised)
+    for setting, own, real in kinds:
+        some = [case for case in cases if case.exercised and (case.setting, case.own, case.real) == (setting, own, real)]
+        theirs = {case.theirs for case in some}
+        yield Case(f"{name} of {len(some)}", combine([case.ours for case in some]), theirs.pop() if len(theirs) == 1 else None, real, True, own, setting)
 
 
 def judge(test, cases):
@@ -167,16 +197,47 @@ def judge(test, cases):
     if all(holds):
         return DIRECTION, ""
     if any(holds):
-        said = lambda wanted: ", ".join(case.load for case, one in zip(judged, holds) if one is wanted)
+        said = lambda wanted: ", ".join(case.name for case, one in zip(judged, holds) if one is wanted)
         return DEPENDS, f"holds on {said(True)}; not on {said(False)}"
     return CONTRADICTED, ""
+
+
+def settle(claim, cases, settings):
+    """The verdict of a claim, and the words behind it. `settings`: those of the section by name, the paper's first."""
+    if claim.test is None:
+        return UNTESTABLE, claim.why_not
+    if not cases:
+        return UNTESTABLE, "its load is missing" if cases is None else IDLE
+    judging = [case for case in cases if case.own or claim.general and case.real]
+    if not judging:
+        return UNTESTABLE, "the paper's traces are not at hand"
+    wanted = [name for name in settings if not claim.settings or name in claim.settings] or [""]
+    papers = [case for case in judging if case.setting in wanted and (not case.setting or settings[case.setting].words)]
+    verdict, depends = judge(claim.test, papers)
+    if verdict == UNTESTABLE:
+        papers, (verdict, depends) = judging, judge(claim.test, judging)
+    if verdict == UNTESTABLE:
+        return verdict, depends
+    rest = [case for case in judging if case not in papers]
+    kept, other = judge(claim.test, rest)
+    if verdict in (REPRODUCED, DIRECTION):
+        weaker = VERDICTS.index(kept) > VERDICTS.index(verdict) and kept != UNTESTABLE
+        return verdict, f"in other settings {kept}" + (f", {other}" if other else "") if weaker else ""
+    everywhere, depends = judge(claim.test, judging)
+    if everywhere != CONTRADICTED:
+        return DEPENDS, depends
+    tried = {case.setting for case in judging if case.exercised}
+    untried = [name for name in wanted if name not in tried]
+    if untried:
+        return UNTESTABLE, f"held nowhere, and not tried: {', '.join(untried)}"
+    return CONTRADICTED, f"the paper is right if {claim.right_if}"
 
 
 def shown(test, cases):
     if not cases:
         return "-"
     return "; ".join(
-        f"{case.load} {test.show(case.ours)}" + ("" if case.exercised else f" ({IDLE})") for case in cases
+        f"{case.name} {test.show(case.ours)}" + ("" if case.exercised else f" ({IDLE})") for case in cases
     )
 
 
@@ -184,24 +245,28 @@ def bold(verdict):
     return f"**{verdict}**" if verdict in (CONTRADICTED, DEPENDS) else verdict
 
 
-def report(claims, found, why):
-    """The table of all claims, judged on real traces where there are any, and its count; and claims that need a reason and have none."""
+def described(settings):
+    """The settings of a section, and the paper's words that allow them."""
+    lines = [(f"*{name}*", one.says, one.words or "ours") for name, one in settings.items()]
+    return table(["setting", "what it is", "the paper's words"], lines) if lines else ""
+
+
+def report(title, claims, found, why, settings=None, changed=None):
+    """The table of all claims and its count; and claims that need a reason and have none: those that are not reproduced, those whose
+    verdict is another one than before, and contradicted ones without a `right_if`."""
+    settings, changed = settings or {}, changed or {}
     lines, reasons, unexplained, counted, real_ones = [], "", [], Counter(), 0
     for number, claim in enumerate(claims, 1):
+        verdict, words = settle(claim, found.get(claim.key), settings)
         cases = found.get(claim.key, [])
-        real, stand_in = ([case for case in cases if case.real is kind] for kind in (True, False))
-        if claim.test is None:
-            verdict, said = UNTESTABLE, f"{UNTESTABLE}: {claim.why_not}"
-        elif not cases:
-            verdict, said = UNTESTABLE, f"{UNTESTABLE}: " + (IDLE if claim.key in found else "its load is missing")
-        else:
-            judging = any(case.exercised for case in real)
-            (verdict, on), other = judge(claim.test, real if judging else stand_in or real), judge(claim.test, stand_in)
-            said = bold(verdict) + (f" load: {on}" if verdict == DEPENDS else f" ({on})" if on else "")
-            if judging:
-                real_ones += 1
-                if stand_in and other != (verdict, on):
-                    said += f"; stand-ins: {other[0]}" + (f" load: {other[1]}" if other[1] else "")
+        judging = [case for case in cases if case.own or case.real]
+        stand_in = [case for case in cases if case not in judging]
+        real_ones += any(case.real and case.exercised for case in judging) and verdict != UNTESTABLE
+        said = bold(verdict) + (f": {words}" if words else "")
+        if claim.test and stand_in:
+            other, on = judge(claim.test, stand_in)
+            said += f"; stand-ins: {other}" + (f", {on}" if on else "")
+        before = BEFORE.get((title, claim.key), "-")
         counted[verdict] += 1
         test = claim.test
         lines.append(
@@ -210,18 +275,24 @@ def report(claims, found, why):
                 claim.says,
                 claim.theirs,
                 test.text if test else "-",
-                shown(test, real) if test else "-",
+                shown(test, judging) if test else "-",
                 shown(test, stand_in) if test else "-",
                 said,
+                before,
             )
         )
-        if said != REPRODUCED and why.get(claim.key):
-            reasons += f"{number}. {why[claim.key]}\n"
-        elif claim.test and verdict != REPRODUCED:
-            unexplained.append(f"{claim.says} ({verdict})")
-    heads = ["", "the paper says", "its figure", "reproduced if", "real traces", "stand-ins and settings", "verdict"]
-    text = "Verdicts: " + ", ".join(f"{counted[verdict]} {verdict}" for verdict in VERDICTS) + f"; {real_ones} on real traces.\n\n"
-    text += table(heads, lines) + (f"Why the figures differ:\n\n{reasons}\n" if reasons else "")
+        reason = " ".join(part for part in (changed.get(claim.key) if before != verdict else None, why.get(claim.key) if verdict != REPRODUCED else None) if part)
+        if reason:
+            reasons += f"{number}. {reason}\n"
+        missing = [
+            (before not in (verdict, "-") and claim.key not in changed, f"{before} before, {verdict} now"),
+            (claim.test and verdict not in (REPRODUCED, UNTESTABLE) and claim.key not in why, verdict),
+            (verdict == CONTRADICTED and not claim.right_if, "contradicted, and nothing says what would make the paper right"),
+        ]
+        unexplained += [f"{claim.says} ({words})" for lacks, words in missing if lacks]
+    heads = ["", "the paper says", "its figure", "reproduced if", "its own loads, and other real traces", "stand-ins", "verdict", "in 0.2.0"]
+    text = described(settings) + "Verdicts: " + ", ".join(f"{counted[verdict]} {verdict}" for verdict in VERDICTS) + f"; {real_ones} on real traces.\n\n"
+    text += table(heads, lines) + (f"Why the figures differ, and why a verdict is another one than in 0.2.0:\n\n{reasons}\n" if reasons else "")
     return text, unexplained
 
 
