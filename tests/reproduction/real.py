@@ -1,6 +1,7 @@
 """Real traces, which are data of others: the page has figures, not traces."""
 
 from .rows import Load
+from .verdict import Setting
 
 # By stem of the file: what it is, and how the device is filled and aged before it. Steady state where that takes minutes; larger
 # devices get a share of a drive write, and their rows say so.
@@ -30,3 +31,17 @@ def touched(ftld, stem):
     """Bytes of the extents that a trace touches."""
     rows = ftld.compare(f"extents-{stem}", [ftld.trace(stem)], ["pagemap"], "--address", "compact", "--precondition", "new", "--profile", "slc-2k")
     return rows[0]["device"]["size_bytes"]
+
+
+# The three forms of a real trace, which no paper has: what a paper says of every load is tried on each.
+FORMS = {
+    "single": Setting("one pass, on a device that the trace filled"),
+    "looped": Setting("passes until the write amplification has settled, then the measured ones"),
+    "rotated": Setting("as looped, on a device that is filled, and each pass begins elsewhere"),
+}
+
+
+def forms(ftld, stem):
+    """The trace in each form, by the name of the form."""
+    found = {form: load(ftld, stem, "--form", form) for form in FORMS}
+    return {form: one for form, one in found.items() if one}
