@@ -93,6 +93,7 @@ mod addr;
 mod cause;
 mod chip;
 pub mod convert;
+mod counters;
 mod decay;
 mod error;
 mod fault;
@@ -107,8 +108,9 @@ pub mod store;
 mod timing;
 
 pub use addr::{Pbn, Ppn};
-pub use cause::{Cause, Counters, OpCounts};
+pub use cause::Cause;
 pub use chip::{Chip, CutHits};
+pub use counters::{Counters, OpCounts};
 /// The check of all formats, continued over several parts.
 pub use crc32c::crc32c_append;
 pub use decay::{Ecc, ErrorLaw, ErrorModel};

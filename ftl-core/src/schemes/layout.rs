@@ -114,80 +114,86 @@ impl Scheme {
         params: &Params,
     ) -> Result<Layout, FtlError> {
         params.only(self.all_params())?;
-        // Others are refused below, with what a scheme can have.
-        let share = if op.is_nan() {
-            OP_MAX
-        } else {
-            op.clamp(0.0, OP_MAX)
-        };
-        let pages_per_block = profile.geometry.pages_per_block;
-        // On a fixed number of good blocks, in units of 4 KiB.
-        let whole = (4096 / profile.geometry.page_bytes).max(1);
-        let pages_at = |good: u64, share: f64| {
-            (good as f64 * f64::from(pages_per_block) / (1.0 + share)) as u32 / whole * whole
-        };
-        let (logical_pages, good) = match profile.capacity {
-            Capacity::BySize => {
-                let logical_pages = logical_pages_of(profile, size_bytes)?;
-                let wanted = (f64::from(logical_pages) * (1.0 + share)).ceil();
-                (
-                    logical_pages,
-                    (wanted as u64).div_ceil(u64::from(pages_per_block)),
-                )
-            }
+        match profile.capacity {
+            Capacity::BySize => self.effective_of_size(profile, size_bytes, op, params),
             Capacity::Blocks(blocks) if size_bytes == 0 => {
-                let bad = profile.with_blocks(blocks).factory_bad_blocks();
-                let good = u64::from(blocks - bad);
-                (pages_at(good, share), good)
+                self.effective_on(profile, blocks, op, params)
             }
-            Capacity::Blocks(blocks) => {
-                return Err(FtlError::Config(format!(
-                    "profile {} has {blocks} blocks: its size follows from the effective \
-                     over-provisioning; leave --size out",
-                    profile.name
-                )));
-            }
-        };
-        let least = self.used_blocks(profile, logical_pages, OP_MIN, params)?;
-        if good < least || !(0.0..=OP_MAX).contains(&op) {
-            // With fewer pages, a scheme needs less flash.
-            let (blocks, mut pages) = match profile.capacity {
-                Capacity::BySize => (least, logical_pages),
-                Capacity::Blocks(_) => (
-                    good,
-                    self.largest_on(profile, narrow(good), OP_MIN, params)?
-                        .max(whole),
-                ),
-            };
-            let most = blocks as f64 * f64::from(pages_per_block) / f64::from(pages);
-            // Rounded up, so that it is not refused itself.
-            let mut least = ((most - 1.0) * 1e6).ceil() / 1e4;
-            if let Capacity::Blocks(_) = profile.capacity {
-                pages = pages_at(good, least / 100.0);
-                // The overhead of a scheme does not grow with every page.
-                while least < OP_MAX * 100.0
-                    && self.used_blocks(profile, pages, OP_MIN, params)? > good
-                {
-                    least = (least * 100.0 + 1.0).round() / 100.0;
-                    pages = pages_at(good, least / 100.0);
-                }
-            }
-            let asked = (op * 1e6).round() / 1e4;
-            return Err(FtlError::Config(format!(
-                "effective over-provisioning of {asked} %: scheme {} on a device of {} bytes can have \
-                 {least} to {} %",
-                self.name,
-                u64::from(pages) * u64::from(profile.geometry.page_bytes),
-                OP_MAX * 100.0
-            )));
+            Capacity::Blocks(blocks) => Err(FtlError::Config(format!(
+                "profile {} has {blocks} blocks: its size follows from the effective \
+                 over-provisioning; leave --size out",
+                profile.name
+            ))),
         }
-        let blocks = match profile.capacity {
-            Capacity::BySize => {
-                with_bad_blocks(profile, good).ok_or_else(|| too_large(size_bytes))?
-            }
-            Capacity::Blocks(blocks) => blocks,
-        };
+    }
+
+    /// The same for a size: the number of blocks follows.
+    fn effective_of_size(
+        &self,
+        profile: &Profile,
+        size_bytes: u64,
+        op: f64,
+        params: &Params,
+    ) -> Result<Layout, FtlError> {
+        let logical_pages = logical_pages_of(profile, size_bytes)?;
+        let pages_per_block = u64::from(profile.geometry.pages_per_block);
+        // None if `op` is negative or no number; that is refused.
+        let good = (f64::from(logical_pages) * (1.0 + op)).ceil() as u64;
+        let good = good.div_ceil(pages_per_block);
+        let least = self.used_blocks(profile, logical_pages, OP_MIN, params)?;
+        if good < least || op > OP_MAX {
+            let ratio = (least * pages_per_block) as f64 / f64::from(logical_pages);
+            // Rounded up, so that it is not refused itself.
+            let least = ((ratio - 1.0) * 1e6).ceil() / 1e4;
+            return Err(self.effective_refused(profile, op, least, logical_pages));
+        }
+        let blocks = with_bad_blocks(profile, good).ok_or_else(|| too_large(size_bytes))?;
         finish(profile, blocks, logical_pages)
+    }
+
+    /// The same for a number of blocks: the size follows.
+    fn effective_on(
+        &self,
+        profile: &Profile,
+        blocks: u32,
+        op: f64,
+        params: &Params,
+    ) -> Result<Layout, FtlError> {
+        let good = u64::from(blocks - profile.with_blocks(blocks).factory_bad_blocks());
+        let pages = good as f64 * f64::from(profile.geometry.pages_per_block);
+        let pages_at = |share: f64| whole_units(profile, (pages / (1.0 + share)) as u32);
+        let fits = |share: f64| {
+            let used = self.used_blocks(profile, pages_at(share), OP_MIN, params)?;
+            Ok::<_, FtlError>(used <= good)
+        };
+        if (0.0..=OP_MAX).contains(&op) && fits(op)? {
+            return finish(profile, blocks, pages_at(op));
+        }
+        // In hundredths of a percent, as the text has it.
+        let of = |share: u32| f64::from(share) / 1e4;
+        let (mut refused, mut least) = (0u32, (OP_MAX * 1e4) as u32);
+        while refused + 1 < least {
+            let middle = refused + (least - refused) / 2;
+            *(if fits(of(middle))? {
+                &mut least
+            } else {
+                &mut refused
+            }) = middle;
+        }
+        let percent = f64::from(least) / 100.0;
+        Err(self.effective_refused(profile, op, percent, pages_at(of(least))))
+    }
+
+    /// Returns the refusal of an effective over-provisioning. `least` is in percent.
+    fn effective_refused(&self, profile: &Profile, op: f64, least: f64, pages: u32) -> FtlError {
+        FtlError::Config(format!(
+            "effective over-provisioning of {} %: scheme {} on a device of {} bytes can have \
+             {least} to {} %",
+            (op * 1e6).round() / 1e4,
+            self.name,
+            u64::from(pages) * u64::from(profile.geometry.page_bytes),
+            OP_MAX * 100.0
+        ))
     }
 
     /// Returns the raw blocks for this many logical pages: data, over-provisioning, the scheme's
@@ -238,9 +244,14 @@ impl Scheme {
             let fits = self.blocks_for(profile, middle, op, params)? <= u64::from(blocks);
             *(if fits { &mut low } else { &mut high }) = middle;
         }
-        let whole = (4096 / profile.geometry.page_bytes).max(1);
-        Ok(low / whole * whole)
+        Ok(whole_units(profile, low))
     }
+}
+
+/// Returns as many of these pages as make whole units of 4 KiB.
+fn whole_units(profile: &Profile, pages: u32) -> u32 {
+    let unit = (4096 / profile.geometry.page_bytes).max(1);
+    pages / unit * unit
 }
 
 fn finish(profile: &Profile, blocks: u32, logical_pages: u32) -> Result<Layout, FtlError> {

@@ -2,8 +2,8 @@
 
 use super::in_flight::CutHits;
 use crate::addr::{Pbn, Ppn};
-use crate::cause::Counters;
 use crate::convert::{to_u16, to_u32};
+use crate::counters::Counters;
 use crate::error::NandError;
 use crate::fault::FaultState;
 use crate::geometry::{Geometry, PageSplit};

@@ -25,18 +25,22 @@ pub fn visit(args: &CrashesArgs) -> Result<u64, Failure> {
     let points = points(&timeline, args);
     match args.model {
         Model::Flash => visit_flash(args, &timeline, &points),
-        Model::Prefix | Model::Cache => Ok(visit_cache(args, &timeline, &points)),
+        Model::Prefix | Model::Cache => Ok(visit_contents(args, &timeline, &points)),
     }
 }
 
-fn visit_cache(args: &CrashesArgs, timeline: &Timeline, points: &[usize]) -> u64 {
+fn visit_contents(args: &CrashesArgs, timeline: &Timeline, points: &[usize]) -> u64 {
     let (mut cursor, mut states) = (Cursor::new(timeline), 0);
     while let Some(event) = cursor.step() {
         if points.binary_search(&event).is_err() {
             continue;
         }
         let point = cursor.point();
-        for choice in models::cache(&point, args.states, args.seed) {
+        let choices = match args.model {
+            Model::Prefix => vec![models::newest(&point)],
+            Model::Cache | Model::Flash => models::cache(&point, args.states, args.seed),
+        };
+        for choice in choices {
             let state = State::of(&point, &choice, &timeline.contents);
             state.each(|slot, _| assert!(timeline.written.len() > ftld_kit::convert::index(slot)));
             states += 1;

@@ -187,12 +187,12 @@ impl AddressMap {
 /// section, so that passes begin far from each other.
 const ROTATION: f64 = 0.381_966;
 
-/// Moves extents on a device of `size` bytes to where they are in this pass; what reaches beyond
-/// the end continues at the start.
-pub(super) fn rotate(extents: &mut Vec<Extent>, pass: u32, size: u64) {
-    // Whole units, so that pages and neighbours stay together on a device of whole pages.
-    let unit = if size >= 16 * GRAIN { GRAIN } else { 1 << 16 };
-    let step = whole(to_f64(size) * ROTATION) / unit * unit;
+/// Moves extents on a device of `size` bytes, whole pages of `page` bytes, to where they are in
+/// this pass. The part of an extent beyond the end continues at the start.
+pub(super) fn rotate(extents: &mut Vec<Extent>, pass: u32, size: u64, page: u64) {
+    // Whole units, so that pages and neighbours stay together.
+    let unit = if size >= 16 * GRAIN { GRAIN } else { page };
+    let step = (whole(to_f64(size) * ROTATION) / unit * unit).max(page);
     let by = u64::from(pass) * step % size;
     for at in 0..extents.len() {
         let extent = &mut extents[at];
@@ -290,7 +290,7 @@ mod tests {
                 offset: 60 * MIB + 512,
                 len: 3 * MIB,
             }];
-            rotate(&mut extents, pass, size);
+            rotate(&mut extents, pass, size, 4096);
             let bytes: u64 = extents.iter().map(|extent| extent.len).sum();
             assert_eq!(bytes, 3 * MIB);
             assert!(
@@ -306,6 +306,18 @@ mod tests {
             begins.contains(&(60 * MIB + 512)),
             "the first pass is not moved"
         );
+        // Every pass of a device of few pages is elsewhere, too.
+        let begins: BTreeSet<u64> = (0..3)
+            .map(|pass| {
+                let mut extents = vec![Extent {
+                    offset: 0,
+                    len: 16384,
+                }];
+                rotate(&mut extents, pass, 3 * 16384, 16384);
+                extents[0].offset
+            })
+            .collect();
+        assert_eq!(begins, BTreeSet::from([0, 16384, 32768]));
     }
 
     #[test]

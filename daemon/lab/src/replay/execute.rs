@@ -1,6 +1,7 @@
 //! Execution of a run: preconditioning, warm-up, measurement, row.
 
 use super::address::{AddressMap, Footprint};
+use super::device::SimulatedDevice;
 use super::job::{Address, Form, Job};
 use super::measurement::{Measured, Measurement};
 use super::outputs::{OutputArgs, Outputs};
@@ -35,6 +36,21 @@ pub(super) fn guarded<T>(
     })
 }
 
+/// Refuses to rotate addresses on a device with a part of a page at its end: behind it, every pass
+/// would write other parts of pages than the trace.
+fn check_rotation(device: &SimulatedDevice) -> Result<(), Failure> {
+    let page = u64::from(device.layout().profile.geometry.page_bytes);
+    let beyond = device.size % page;
+    if beyond == 0 {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--form rotated: a device of {} bytes ends {beyond} bytes into a page of {page}; add --size {}",
+        device.size,
+        device.size - beyond
+    )))
+}
+
 /// Executes a run until `limit` requests are completed in one of its loops. Returns also the share
 /// of the workload that was replayed then.
 pub(super) fn execute(
@@ -57,6 +73,9 @@ pub(super) fn execute(
     device.fits_memory(sys::memory_available())?;
     if let Some(ram) = run.ram {
         device.fit_ram(ram)?;
+    }
+    if method.form == Some(Form::Rotated) {
+        check_rotation(&device)?;
     }
     let mut outputs = Outputs::open(outputs)?;
     let mut sim = device.format(method.response_unit())?;

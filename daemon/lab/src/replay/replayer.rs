@@ -110,7 +110,7 @@ impl<'a> Replayer<'a> {
                     .place(&record, self.size, &mut extents)
                     .map_err(|why| stream.misplaced(&self.job.workload, &why))?;
                 if self.job.method.form == Some(Form::Rotated) {
-                    rotate(&mut extents, round, self.size);
+                    rotate(&mut extents, round, self.size, sim.page_bytes());
                 }
                 let at = match self.job.method.arrival {
                     Arrival::Closed => under_way.pop().map_or(latest, |Reverse(done)| done),

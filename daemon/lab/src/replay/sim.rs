@@ -74,7 +74,7 @@ impl Sim {
         &*self.ftl
     }
 
-    fn page_bytes(&self) -> u64 {
+    pub(super) fn page_bytes(&self) -> u64 {
         to_u64(self.scratch.len())
     }
 

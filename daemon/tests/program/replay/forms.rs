@@ -193,6 +193,18 @@ fn what_a_form_or_an_effective_over_provisioning_excludes() {
             &[&trace, "--form", "rotated", "--size", "1MiB"],
             "reach beyond the device",
         ),
+        (
+            &[
+                &trace,
+                "--form",
+                "rotated",
+                "--profile",
+                "qlc-16k",
+                "--size",
+                "4100KiB",
+            ],
+            "ends 4096 bytes into a page of 16384; add --size 4194304",
+        ),
     ] {
         let (code, out, error) = host.run(&[&["replay"], args].concat());
         assert!(
