@@ -122,7 +122,7 @@ def tracked():
 class Bench:
     """The scratch copy, and what ran on it unpatched."""
 
-    # How many times longer than wanted the unpatched suites run: each check builds them again.
+    # Factor on the wanted time of the unpatched suites, because each check of them costs a build.
     AHEAD = 2
 
     def __init__(self, level=2):

@@ -106,7 +106,7 @@ const TLC_72L: ErrorLaw = ErrorLaw {
 /// Limits of the fits: beyond them the formulas give absurd rates (8.6e-2 after a year).
 const DAYS_MAX: f64 = 90.0;
 const RBER_MAX: f64 = 5e-3;
-/// Most that an exponent may be, so that no product overflows.
+/// Largest exponent with which no product overflows.
 const EXPONENT_MAX: f64 = 10.0;
 
 impl ErrorModel {

@@ -330,7 +330,7 @@ class Check:
     def word(self, line, word, may_be_part=True):
         if any(word in known for known in (self.facts.words, FOREIGN, FOREIGN_COMMANDS)):
             return
-        # What selects tests or metrics is a part of their names.
+        # A word that selects tests or metrics is a part of their names.
         if not (may_be_part and "_" in word and any(word in name for name in self.facts.functions | self.facts.metrics)):
             self.report(line, word, "is a name that the source does not have", self.facts.words)
 

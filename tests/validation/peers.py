@@ -9,7 +9,8 @@ import textwrap
 from dataclasses import dataclass
 
 TIMEOUT_S = 3600
-# The largest share of the requests that a simulator may leave unserved; the page has their number.
+# The largest share of the requests that a simulator may leave unserved; the page shows how many
+# were.
 UNSERVED = 1e-4
 
 
@@ -185,7 +186,7 @@ class Mqsim(Counted):
             "Plane_Allocation_Scheme": "CWDP",
             "Transaction_Scheduling_Policy": "OUT_OF_ORDER",
             "Overprovisioning_Ratio": repr(1 - device.logical_blocks / device.blocks),
-            # Half a block more, so that the product, which is cut off to whole blocks, is not one less.
+            # Half a block more: the simulator rounds the product down to whole blocks.
             "GC_Exec_Threshold": repr((free + 0.5) / device.blocks),
             "GC_Block_Selection_Policy": policy,
             "Use_Copyback_for_GC": "false",

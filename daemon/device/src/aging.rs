@@ -19,7 +19,7 @@ pub struct SteadyRule {
     pub windows: u32,
     /// Length of a window, in drive writes.
     pub window_drive_writes: f64,
-    /// Share by which they may differ.
+    /// Share by which their write amplification may differ.
     pub tolerance: f64,
     /// Drive writes, after the sequential fill, at which the search ends.
     pub limit_drive_writes: f64,
@@ -90,7 +90,7 @@ fn drive_writes(text: &str) -> Result<f64, Failure> {
     check_age(number).map(|()| number)
 }
 
-/// Refuses a number of drive writes that no run comes to the end of.
+/// Refuses a number of drive writes that no run completes.
 ///
 /// # Errors
 /// The number is negative, not a number or above [`AGE_MAX`].

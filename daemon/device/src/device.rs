@@ -143,7 +143,7 @@ pub trait BlockDevice: Send + Sync {
     fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>>;
 }
 
-/// A device over another one. What a layer does not define is done by the device below it.
+/// A device over another one. Methods that a layer does not define are those of the device below.
 ///
 /// Each method is that of [`BlockDevice`], with its errors.
 #[allow(clippy::missing_errors_doc, reason = "BlockDevice documents them")]
@@ -162,8 +162,8 @@ pub trait Layer: Send + Sync {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
         self.below().write(offset, data)
     }
-    /// Executes writes in this order; by default one by one, as each meets what the layer does to a
-    /// write.
+    /// Executes writes in this order; by default one by one, each by the layer's own
+    /// [`Layer::write`].
     fn write_many(&self, writes: &[(u64, &[u8])], results: &mut Vec<io::Result<Completion>>) {
         self.write_each(writes, results);
     }

@@ -16,9 +16,9 @@ use std::path::Path;
 /// Colours of help and errors; answers use the same.
 pub const STYLES: Styles = Styles::styled();
 
-/// Most columns of a line of text, also without a terminal.
+/// Maximum columns of a line of text, also without a terminal.
 const WIDTH_MOST: usize = 100;
-/// Fewest columns that lines are broken for.
+/// Minimum columns for which lines are broken.
 const WIDTH_LEAST: usize = 40;
 
 /// Returns the columns of a line of text: those of `COLUMNS` or the terminal, 40 to 100. A longer
@@ -77,8 +77,8 @@ impl Tone {
     }
 }
 
-/// Breaks lines that are longer than [`width`] between words. What follows is below the text behind
-/// a line's last gap, if that is in its first half, and else indented.
+/// Breaks lines that are longer than [`width`] between words. The rest is aligned with the text
+/// behind the line's last gap, if that gap is in the first half; else it is indented.
 pub fn wrapped(text: &str) -> String {
     wrapped_to(text, width())
 }

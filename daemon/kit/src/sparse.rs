@@ -10,7 +10,7 @@ use rustix::fs::SeekFrom;
 use crate::convert::{to_u64, to_usize};
 use crate::failure::Failure;
 
-/// Most bytes that are copied at a time.
+/// Maximum bytes copied at a time.
 const PIECE: u64 = 1 << 20;
 
 /// Copies the data of a part of a file to the same place of another one. Calls `keep_on` after each

@@ -472,7 +472,7 @@ fn leave_folder(target: &Target) {
 }
 
 /// Prepares a process that other processes' block I/O depends on; called before there is a second
-/// thread. What it returns lives as long as the device.
+/// thread. The result lives as long as the device.
 fn prepare(target: &Target, config: &Config, dirs: &Dirs) -> sys::Prepared {
     if matches!(target, Target::Nbd(_)) {
         return sys::Prepared::default();

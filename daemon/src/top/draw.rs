@@ -15,7 +15,7 @@ use strum::VariantNames;
 
 /// Least width for causes beside the facts; narrower frames show them below.
 const WIDE: u16 = 84;
-/// Least columns of a name.
+/// Minimum columns of a name.
 const NAME_LEAST: usize = 8;
 /// Lines of the selected instance, its frame included.
 const DETAILS: u16 = 12;
@@ -389,7 +389,7 @@ mod tests {
             let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert_eq!(words(row), words(&cells.join(" ")), "{width}: {text}");
             assert!(cells.len() >= 4, "{width}: {text}");
-            // The selected instance: what a wide screen tells, a narrow one does, too.
+            // The selected instance: a narrow screen shows all that a wide one shows.
             for part in ["24.8 \u{b5}s", "31606", "mean 4.5 of"] {
                 let all = text.replace(['"', '\n', '\u{2502}'], " ");
                 assert!(words(&all).contains(part), "{width}: no {part} in {text}");

@@ -327,7 +327,7 @@ fn damage_is_exit_8_and_nothing_is_written_to_it() {
     }
 }
 
-/// What `inspect` prints can be given back to it, on a device of several shards too.
+/// `inspect` accepts the numbers that it prints, also on a device of several shards.
 #[test]
 fn a_place_that_inspect_prints_is_the_one_that_it_takes() {
     let host = Host::new();

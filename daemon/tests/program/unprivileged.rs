@@ -311,7 +311,7 @@ fn another_user_is_told_why_nothing_is_shown() {
     }
     let ask = |args: &[&str]| {
         set_mode(host.folder.path(), 0o755);
-        // Where another user finds it.
+        // A place where another user can run it.
         let program = host.folder.path().join("ftld");
         if !program.exists() {
             fs::copy(env!("CARGO_BIN_EXE_ftld"), &program).unwrap();

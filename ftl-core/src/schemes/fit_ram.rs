@@ -42,7 +42,7 @@ impl Scheme {
         Ok(fitted)
     }
 
-    /// Checks that the scheme fits into this RAM with the least values of its parameters.
+    /// Checks that the scheme fits into this RAM with the smallest values of its parameters.
     ///
     /// # Errors
     /// As [`Scheme::fit_ram`].

@@ -12,7 +12,7 @@ use nand_model::{Capacity, Geometry, Profile};
 const OP_MIN: f64 = 0.01;
 /// Maximum of over-provisioning.
 const OP_MAX: f64 = 10.0;
-/// Most logical pages: their numbers have 31 bits.
+/// Maximum number of logical pages: their numbers have 31 bits.
 const PAGES_MAX: u32 = (1 << 31) - 1;
 
 impl Scheme {
@@ -105,7 +105,8 @@ impl Scheme {
     /// and `size_bytes` must be 0.
     ///
     /// # Errors
-    /// [`FtlError::Config`] if the scheme needs more over-provisioning; the text has the least.
+    /// [`FtlError::Config`] if the scheme needs more over-provisioning; the message has the
+    /// minimum.
     pub fn layout_effective(
         &self,
         profile: &Profile,

@@ -68,7 +68,7 @@ pub enum EraseCut {
     AllButOne,
     /// One page survives, all others are unreadable; the block needs another erase.
     OnlyOne,
-    /// Every page reads blank, but pages programmed before another erase will not hold their data.
+    /// Every page reads blank, but pages programmed without another erase will not hold their data.
     LooksBlank,
     /// The erase completed; only its acknowledgement was lost.
     Complete,
@@ -141,8 +141,8 @@ impl Cut {
         menu
     }
 
-    /// [`Cut::menu`], and if the program may destroy several earlier pages of its word line, each
-    /// of them alone.
+    /// Returns [`Cut::menu`] and, if the program may destroy several earlier pages of its word
+    /// line, cuts that destroy one of them each.
     pub fn menu_of_word_line(at_op: u64, seed: u64, earlier: u8) -> Vec<Cut> {
         let mut menu = Cut::menu(at_op, seed);
         let whole = menu.clone();

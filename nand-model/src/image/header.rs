@@ -22,7 +22,7 @@ const SECTIONS_AT: usize = 64;
 const CLEAN: u32 = 1;
 const SYNC_FAILED: u32 = 2;
 const UNDOING: u32 = 4;
-/// Least unit of a device's size.
+/// Smallest unit of a device's size.
 const SECTOR_BYTES: u64 = 512;
 /// Upper bound of valid numbers; keeps the arithmetic on sequence numbers inside `u64`.
 pub(crate) const SEQ_MAX: u64 = 1 << 62;

@@ -11,7 +11,7 @@ use crate::convert::{index, to_u8, to_u16, to_u32};
 use crate::invalid::{Invalid, ensure};
 use crate::rng::SplitMix;
 
-/// Most bits per cell of any part: the pages of a word line.
+/// Maximum bits per cell of any part: the pages of a word line.
 pub(crate) const BITS_MAX: usize = 4;
 
 /// Rule that pairs the pages of a block.
@@ -36,7 +36,7 @@ pub enum Pairing {
     Random {
         /// Chooses the table.
         seed: u16,
-        /// Most pages between an LSB page and its MSB page: 1 to 15.
+        /// Maximum pages between an LSB page and its MSB page: 1 to 15.
         span: u8,
     },
     /// The pages of a word line follow each other: `(0,1,2) (3,4,5) …`, as in 3D parts that finish

@@ -5,7 +5,7 @@ use crate::convert::{index, to_u8, to_u16, to_u32};
 use crate::intern;
 use crate::invalid::{Invalid, ensure};
 
-/// Most pages of a block whose word lines are given one by one: an image stores half a byte for
+/// Maximum pages of a block whose word lines are given one by one: an image stores half a byte for
 /// each in its header.
 pub(crate) const TABLE_PAGES_MAX: u32 = 2048;
 

@@ -7,7 +7,7 @@ use crate::invalid::{Invalid, ensure};
 use crate::pairing::{PairTable, Pairing};
 use std::time::Duration;
 
-/// Most bytes of [`Profile::source`] that an image keeps.
+/// Maximum bytes of [`Profile::source`] that an image keeps.
 pub(crate) const SOURCE_BYTES_MAX: usize = 160;
 
 const HOUR_NS: u64 = 3_600_000_000_000;

@@ -49,7 +49,7 @@ pub const STYLES: [Style; 3] = [Style::Simple, Style::Structured, Style::Extende
 pub struct Answer {
     pub error: u32,
     pub text: String,
-    /// Where the error was, if that was told.
+    /// Offset of the error, if the server sent one.
     pub error_at: Option<u64>,
     pub data: Vec<u8>,
     /// (offset, length, whether it came as data) of each part of a read.
@@ -189,15 +189,15 @@ impl Client {
         cookie
     }
 
-    /// A request and its answer, with nothing else under way.
+    /// Sends a request and returns its answer; no other request is in flight.
     pub fn ask(&mut self, command: u16, flags: u16, offset: u64, length: u64) -> Answer {
         let cookie = self.request(command, flags, offset, length, &[]);
         let expected = if command == READ { length } else { 0 };
         self.answer(cookie, expected)
     }
 
-    /// A request of a client that may lose its server; the error it got, or none if the connection
-    /// is gone.
+    /// Sends a request to a server that may die. Returns the error, or none if the connection is
+    /// gone.
     pub fn attempt(
         &mut self,
         command: u16,

@@ -327,7 +327,7 @@ fn samples(key: &str) -> [&'static str; 2] {
     }
 }
 
-/// What an option needs beside it.
+/// Other options that an option needs.
 fn companions(key: &str) -> &'static str {
     match key {
         "tls" | "tls-client-ca" => "tls-cert = \"/c\"\ntls-key = \"/k\"\n",

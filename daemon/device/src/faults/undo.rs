@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Most bytes of old contents.
+/// Maximum bytes of old contents.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// Old contents, oldest first.

@@ -43,7 +43,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 use writer::Message;
 
-/// Most bytes of entries on their way into the file.
+/// Maximum bytes of entries on their way into the file.
 pub(crate) const BYTES_MAX: u64 = 32 << 20;
 
 /// State of a recording at one moment.
@@ -161,7 +161,7 @@ impl Recorder {
         if let Some(why) = self.shared.failure.get() {
             return Err(Failure::failed(format!("the recording has failed: {why}")));
         }
-        // Marks are short and come from the owner of the instance: they wait for no room.
+        // Marks are short and come from the owner of the instance: they do not wait for room.
         let begin = self.moment();
         self.end(
             Begun {
@@ -179,7 +179,7 @@ impl Recorder {
     /// without data, nothing.
     ///
     /// # Errors
-    /// The device cannot say what it contains.
+    /// The device cannot list its extents.
     pub fn record_content(&self, device: &dyn BlockDevice) -> io::Result<()> {
         match self.shared.has_data {
             true => content::record(self, device),

@@ -1,8 +1,8 @@
 //! The thread that writes the file.
 //!
 //! Invariants: entries are written in the order in which their requests ended. A chunk is written
-//! at the latest [`CHUNK_EVERY`] after its first entry. Under load the thread takes what has come
-//! every [`TAKE_EVERY`], so that no request pays for a wake-up of it.
+//! at the latest [`CHUNK_EVERY`] after its first entry. Under load the thread polls every
+//! [`TAKE_EVERY`], so that no request has to wake it up.
 
 use super::Shared;
 use super::order::Turn;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// Longest time from an entry to its chunk.
 const CHUNK_EVERY: Duration = Duration::from_millis(500);
-/// Time between two looks while entries come.
+/// Time between two polls while entries arrive.
 const TAKE_EVERY: Duration = Duration::from_millis(1);
 /// Bytes written after which the requests that wait for room get it.
 const FREE_EVERY: u64 = 1 << 20;
@@ -132,7 +132,7 @@ impl Thread {
         let Some(writer) = self.writer.take() else {
             return;
         };
-        // The end mark is a chunk of 24 bytes; what is before it is written with it.
+        // The end mark is a chunk of 24 bytes; the chunk before it is written with it.
         let ended = writer.finish().and_then(|(file, bytes)| {
             self.shared.bytes.store(bytes, Relaxed);
             match file.sync_all() {

@@ -16,7 +16,8 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-/// Least wear of a block at the end of its life, in percent of the rated cycles; the most is 100.
+/// Minimum wear of a block at the end of its life, in percent of the rated cycles; the maximum is
+/// 100.
 const WORN_PERCENT: u64 = 97;
 
 /// Ages a new image under its temporary name; `image` is its name in messages.

@@ -126,7 +126,7 @@ pub struct Pause {
     pub seconds_left: f64,
     /// Whether a step is in progress.
     pub stepping: bool,
-    /// How often the device was let run; see [`crate::volume::Paused`].
+    /// Number of ended pauses and of steps; see [`crate::volume::Paused`].
     pub runs: u64,
 }
 

@@ -72,8 +72,8 @@ pub(crate) fn own_namespace(paths: &[PathBuf]) -> io::Result<Vec<File>> {
     Ok(in_use_outside)
 }
 
-/// Moves this thread into a copy of its mount namespace: what is mounted in it ends with the last
-/// process in it, and unmounts of others reach it. Needs `CAP_SYS_ADMIN`.
+/// Moves this thread into a copy of its mount namespace: mounts in it end with its last process,
+/// and unmounts in the original reach it. Needs `CAP_SYS_ADMIN`.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`.
@@ -148,8 +148,8 @@ fn has_ended(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// Unmounts file systems on which none of `paths` depends, in this namespace only. What is mounted
-/// below one of them goes with it, so a server that is gone is not asked.
+/// Unmounts file systems on which none of `paths` depends, in this namespace only. Mounts below
+/// such a one go with it, so no request is sent to a server that is gone.
 fn release_all_but(paths: &[PathBuf]) -> io::Result<()> {
     let lazily = MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW;
     loop {
@@ -170,9 +170,9 @@ fn release_all_but(paths: &[PathBuf]) -> io::Result<()> {
     }
 }
 
-/// Returns the mounts of file systems on which none of `paths` depends. What counts is the file
-/// system: another mount of one that stays holds nothing more, and may restrict this process.
-/// Unmounting a shared one would reach others, one that follows its original needs nobody.
+/// Returns the mounts of file systems on which none of `paths` depends. A second mount of a needed
+/// file system stays: it keeps nothing more in use, and may restrict this process. So do shared
+/// mounts, whose unmounting would reach others, and mounts that are unmounted with their original.
 fn surplus<'a>(all: &'a [Mount], paths: &[PathBuf]) -> Vec<&'a Mount> {
     let on_the_way = |mount: &&Mount| paths.iter().any(|path| path.starts_with(&mount.path));
     let needed: BTreeSet<_> = all

@@ -184,9 +184,9 @@ struct Shape {
     stripes: Stripes,
     page_bytes: u32,
     extent_bytes: u64,
-    /// Most bytes of an extent of a write.
+    /// Maximum bytes of an extent of a write.
     write_bytes: u64,
-    /// Most bytes of writes that are executed together.
+    /// Maximum bytes of writes that are executed together.
     batch_bytes: u64,
     /// Unit of atomicity.
     unit_bytes: u32,

@@ -29,8 +29,8 @@ pub struct Paused {
     pub(crate) left: Duration,
     /// Whether a step is in progress.
     pub(crate) stepping: bool,
-    /// How often the device was let run: ends of pauses, and steps. Equal at two moments of a
-    /// pause, it was paused between them.
+    /// Number of ended pauses and of steps. If it is equal at two moments of a pause, the device
+    /// was paused between them.
     pub(crate) runs: u64,
 }
 

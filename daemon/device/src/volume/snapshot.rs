@@ -63,11 +63,11 @@ pub struct LastWrite {
 /// Wear distribution and bad blocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Wear {
-    /// Fewest erases of a good block.
+    /// Lowest erase count of a good block.
     pub min: u32,
     /// Mean over all good blocks.
     pub mean: f64,
-    /// Most erases of a good block.
+    /// Highest erase count of a good block.
     pub max: u32,
     /// Standard deviation over all good blocks.
     pub stddev: f64,

@@ -2,8 +2,8 @@
 //! addresses of its own without gaps.
 //!
 //! Invariants: every byte of the device is in one shard at one address. A stripe has whole blocks
-//! and whole extents, so that a scheme sees writes of whole blocks as without shards. A range of
-//! the device is one range of each shard.
+//! and whole extents: a scheme gets whole-block writes as it would without shards. A range of the
+//! device is one range of each shard.
 
 use crate::pages::{extent_bytes, extent_end};
 use ftld_kit::convert::{to_u64, to_usize};

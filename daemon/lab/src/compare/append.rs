@@ -57,8 +57,8 @@ pub(super) struct Appended {
 const ROW_BEGINS: &str = "{\"schema\":\"ftld.";
 
 impl Appended {
-    /// Opens a file of rows, or creates it. What a killed run left of a line is cut off, and rows
-    /// of failed runs are removed: these runs are repeated.
+    /// Opens a file of rows, or creates it. A partial line of a killed run is cut off, and rows of
+    /// failed runs are removed: these runs are repeated.
     ///
     /// # Errors
     /// The file cannot be written, another run appends to it, it contains something else, or rows
@@ -98,7 +98,7 @@ impl Appended {
             let mut part = path.as_os_str().to_owned();
             part.push(".part");
             // Locked before it is written, and before it has the name. The lock of the old file
-            // ends when it has none.
+            // ends when that file has no name.
             let mut new = locked(Path::new(&part))?;
             // Synced before it has the name: a host crash must not leave an empty file there.
             new.set_len(0)

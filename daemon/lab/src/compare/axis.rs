@@ -14,8 +14,8 @@ const ROUNDING: f64 = 1e-9;
 pub(super) enum Axis {
     /// From 0 to `high`.
     Linear { high: f64 },
-    /// From `low` to `high`, by the logarithm. A logarithm has no 0: with `zero`, 0 has a place of
-    /// its own, left of a break.
+    /// From `low` to `high`, logarithmic. 0 has no logarithm: with `zero`, it is drawn left of a
+    /// break.
     Log { low: f64, high: f64, zero: bool },
 }
 
@@ -198,7 +198,7 @@ fn digits(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
     }
-    // A value below 1 that rounds up to it has one digit too many, which is a 0 and is cut off.
+    // A value that rounds up to 1 has one digit too many: a 0, which is cut off.
     let whole = (value.abs().log10() + ROUNDING).floor();
     let places = (2.0 - whole).clamp(0.0, 9.0) as usize;
     let text = format!("{value:.places$}");

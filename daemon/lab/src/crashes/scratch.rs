@@ -1,5 +1,5 @@
-//! The folder of all temporary files. What is mounted below it is unmounted first; if a mount
-//! stays, so does the folder.
+//! The folder of all temporary files. Mounts below it are unmounted first; if a mount stays, so
+//! does the folder.
 
 use super::CrashesArgs;
 use super::timeline::Timeline;

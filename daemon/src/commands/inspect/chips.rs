@@ -62,7 +62,7 @@ impl Chips {
     }
 }
 
-/// How the device numbers what a shard has: its blocks follow those of the shards before it.
+/// The device's numbers of a shard's blocks: they follow those of the shards before it.
 pub(super) struct Numbers {
     shard: usize,
     /// Blocks of the shards before it.

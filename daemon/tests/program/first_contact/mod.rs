@@ -390,7 +390,8 @@ fn stopped_instances_say_how_they_were_left_and_what_starts_them() {
         log.contains("recovered from a power cut, a kill or a crash: "),
         "{log}"
     );
-    // Who has it is named; all are stopped, and removed, with one command.
+    // The error names the instance that uses the image; one command stops, or removes, all
+    // instances.
     host.fails(
         &["check", "cut"],
         7,

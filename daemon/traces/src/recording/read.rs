@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// Most plain bytes of a chunk: it is written once it has [`CHUNK_BYTES`].
+/// Maximum plain bytes of a chunk: it is written once it has [`CHUNK_BYTES`].
 const PLAIN_MAX: usize = CHUNK_BYTES + Entry::BYTES + DATA_MAX;
 
 /// An open recording: an iterator over its entries, which ends after the first error.
@@ -50,7 +50,8 @@ impl Reader {
         }
     }
 
-    /// Opens a recording. `cut_off_is_end` takes a file without its end mark as far as it goes.
+    /// Opens a recording. `cut_off_is_end` takes a file without its end mark up to its last whole
+    /// chunk.
     ///
     /// # Errors
     /// The file cannot be read, is no recording, or one of another version.

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-/// Most pages of a block in any configuration.
+/// Maximum pages of a block in any configuration.
 pub const MAX_PAGES: usize = 12;
 
 /// A number for traces alone: all labels are equal, so they add no states.
@@ -270,7 +270,7 @@ impl Block {
         self.pages.iter().filter(|page| page.valid).count() as u8
     }
 
-    /// Forgets what RAM knows: power is off.
+    /// Clears the state in RAM: power is off.
     pub fn forget(&mut self) {
         self.used = Use::Unknown;
         for page in &mut self.pages {

@@ -206,7 +206,7 @@ impl<P: Policy> UnitFtl<P> {
             .location(unit * self.map.shape.groups() + group)
         {
             if self.stream_of_write(unit) == COMMON {
-                // GC of its blocks returns its pages to the unit.
+                // GC of the common blocks returns the unit's pages to the unit.
                 return Ok(());
             }
             self.ensure_space(stream_of(unit))?;

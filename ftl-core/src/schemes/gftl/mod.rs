@@ -7,16 +7,16 @@
 //! request first does one slice of GC work (*partial block cleaning*). A slice is one erase, or as
 //! many copies as fit into the time of an erase, at least one. The rest of the time is the
 //! request's. Writes to a logical block whose block is full or being cleaned go to a *write buffer*
-//! of 16 % extra blocks. These are page-mapped in RAM. The pages return to their logical block when
-//! their buffer block is cleaned in turn. [`crate::families::units`] implements all that, with
-//! logical blocks as units and the common blocks as write buffer. This module contains the shape
-//! and the length of a slice.
+//! of 16 % extra blocks. These are page-mapped in RAM. Cleaning a buffer block moves its pages back
+//! to their logical blocks. [`crate::families::units`] implements all that, with logical blocks as
+//! units and the common blocks as write buffer. This module contains the shape and the length of a
+//! slice.
 //!
 //! A slice lasts at most max(erase, alpha copies), alpha = erase / (read of OOB area + read +
 //! program), rounded down, at least 1. A read takes its slice, a read of an OOB area and one of a
 //! page. A write takes its slice, a read of an OOB area and a program. A request of several pages
-//! does one slice per written page, because GC must win back each of these. A read or trim does
-//! one.
+//! does one slice per written page, because GC must free space for each of them. A read or trim of
+//! any size does one.
 //!
 //! RAM: 4 bytes per logical block, 6 per physical one on its list, 4 per page of the write buffer;
 //! pointers to subtables are additions.
@@ -28,12 +28,12 @@
 //! - A full block is queued as soon as one of its pages is invalid: before that GC gains nothing.
 //!   On paired pages, the block needs more invalid pages than the padding that its GC may cost.
 //!   Otherwise reads alone would clean forever.
-//! - Slices win back at most as many pages as they are long. A heavier load uses up the write
-//!   buffer; then a request waits until GC has freed space, as in the other schemes of units. So
-//!   the bound holds while there are more free blocks than `gc.free_threshold`. Wear levelling and
-//!   refresh also relocate blocks in slices. The bound does not cover scrub reads
-//!   (`scrub.hours=0`), blocks that fail, and the tables that a trim may write back. On paired
-//!   pages a slice may be padding that an erase requires, no longer than copies.
+//! - A slice frees at most as many pages as its length. A heavier load uses up the write buffer;
+//!   then a request waits until GC has freed space, as in the other schemes of units. So the bound
+//!   holds while there are more free blocks than `gc.free_threshold`. Wear levelling and refresh
+//!   also relocate blocks in slices. The bound does not cover scrub reads (`scrub.hours=0`), blocks
+//!   that fail, and the tables that a trim may write back. On paired pages a slice may be padding
+//!   that an erase requires, no longer than copies.
 //! - The published read time of 1488 us, without any cleaning, is a read plus the time of an erase.
 //!   Every request seems to have waited for the end of its slot. `gftl.slice_always` does that.
 //! - Trims, recovery and wear levelling are those of [`crate::families::units`].

@@ -9,7 +9,8 @@ use crate::space::Space;
 use nand_model::Ppn;
 
 impl Mlam {
-    /// Returns the location of a quarter by the tables, if any of its pages is stored there.
+    /// Returns the location that the tables have for a quarter, if it has any of the quarter's
+    /// pages.
     pub(super) fn quarter_at(&self, quarter: u32) -> Option<Location> {
         self.mapping
             .get(quarter)

@@ -48,7 +48,7 @@ impl Policy {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Candidate {
     pub(super) logical: u32,
-    /// 1 for the least recently used one.
+    /// Age in the buffer, 1 for the least recently used superblock.
     pub(super) age: f64,
     pub(super) unit: Unit,
 }

@@ -91,7 +91,7 @@ fn a_part_of_several_tells_its_place_and_the_stripes() {
             "{wrong:?}: {read:?}"
         );
     }
-    // The area of a write cache lies behind the last part, and the first one names it.
+    // The area of a write cache is behind the last part; only the first part's header names it.
     let area = |at| Some(CacheSection { at, bytes: 4096 });
     for (index, at, is_right) in [
         (0, 4 * layout.file_bytes, true),

@@ -1,9 +1,9 @@
-//! The area of a write cache behind the slots of an image file, as plain positioned bytes. Who uses
-//! the area gives them a meaning.
+//! The area of a write cache behind the slots of an image file, as plain positioned bytes. The user
+//! of the area gives them a meaning.
 //!
 //! Invariants: the header names the area only while the file is long enough for it. If the host
 //! fails while the area is attached or detached, the file may be longer than its header says, which
-//! is no error. The header that takes the flag of a failed sync away takes the area away, too.
+//! is no error. The header that clears the flag of a failed sync removes the area, too.
 
 use super::sync::SyncHandle;
 use crate::image::CacheSection;

@@ -1,4 +1,5 @@
-//! Several stores in one file: one sync serves all of them, and a host crash cuts each on its own.
+//! Several stores in one file: one sync serves all of them, and each loses other operations in a
+//! host crash.
 
 use super::*;
 use nand_model::crc32c_append;

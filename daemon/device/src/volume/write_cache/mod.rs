@@ -56,7 +56,7 @@ const _: () = assert!(CACHE_BYTES_MIN / SHARDS_MAX as u64 >= 2 * (3 * RING_BLOCK
 pub(crate) const CACHE_BYTES_STEP: u64 = 4096;
 /// Time after which a dirty unit is written back in the background.
 pub(crate) const AGE: Duration = Duration::from_secs(5);
-/// Largest part of the ring that one entry takes.
+/// Minimum number of entries that fill the ring: bounds the size of one.
 const ENTRIES_MIN: u64 = 8;
 
 /// Options of a write cache.
@@ -127,7 +127,7 @@ pub struct WriteCache {
     refused: Option<FtlError>,
     /// Whether the entries are those of an earlier daemon: there are no new ones.
     is_frozen: bool,
-    /// Trims of such entries to repeat before any write-back: reads as zeros until then.
+    /// Trims of such entries, to be repeated before any write-back; until then they read as zeros.
     trims: Trims,
     cut_seed: Option<u64>,
     is_cut: bool,

@@ -14,7 +14,7 @@ use nand_model::Nanos;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Most bytes of one write-back.
+/// Maximum bytes of one write-back.
 const RUN_BYTES: u64 = 256 << 10;
 
 impl WriteCache {
@@ -241,7 +241,7 @@ impl WriteCache {
     }
 
     /// Returns whether a write-back by age is due. A cache that loses everything at a power cut has
-    /// none: what it writes back would survive.
+    /// none: data written back would survive.
     pub(in crate::volume) fn is_aged(&self, age: Duration) -> bool {
         let next = self.ring.entries.get(self.ring.done);
         !self.loses_all() && next.is_some_and(|entry| entry.born.elapsed() >= age)

@@ -39,8 +39,7 @@ fn pid_in(file: &Path) -> i32 {
 }
 
 /// The host's files below a mount that a check forgot stay, whether the check has a mount namespace
-/// of its own or mounts in the explorer's. Where it may not mount at all, it says so by exit code
-/// 7.
+/// of its own or mounts in the explorer's. Where it may not mount at all, it exits with code 7.
 #[test]
 fn a_forgotten_mount_is_not_crossed() {
     let saved = commits(true);
@@ -111,7 +110,7 @@ fn a_folder_without_permissions_is_removed() {
     assert_clean(saved.folder.path());
 }
 
-/// The folder of an exploration that was killed goes with the next one; that of a living one stays.
+/// The next exploration removes the folder of a killed one; that of a running one stays.
 #[test]
 fn a_scratch_folder_of_the_dead_is_removed() {
     let saved = commits(true);

@@ -503,7 +503,7 @@ fn what_cannot_be_explored_is_one_message() {
     assert!(message(&saved, marks).contains("no point of this kind"));
 }
 
-/// The real scheme on the real chip: what was flushed is there after a cut in any operation.
+/// The real scheme on the real chip: flushed data survives a cut in any operation.
 #[test]
 fn flash_states_keep_what_was_flushed() {
     for scheme in ["pagemap", "lazyftl", "fast"] {

@@ -22,7 +22,7 @@ pub fn simple_reply(error: u32, cookie: u64) -> [u8; SIMPLE_REPLY_LEN] {
 pub struct Chunk {
     /// Whether the chunk ends the reply.
     pub(crate) done: bool,
-    /// One of [`chunk`].
+    /// A constant of [`chunk`].
     pub(crate) kind: u16,
     /// Cookie of the request.
     pub(crate) cookie: u64,
