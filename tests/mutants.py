@@ -42,7 +42,8 @@ ORDER = {
 # The daemon's tests that need no other user, network or client.
 PROGRAM = ("replay::", "daemon::", "first_contact::")
 NBD = ("handshake::", "commands::", "hostile::")
-# What a scheme decides, where every decision is right and one is better; and the bounds of its parameters.
+# Decisions of a scheme, of which all are correct and one is better; and the bounds of its
+# parameters.
 DECISIONS = mistakes.hunter("decisions", f"{mistakes.TESTS} suites", {"ftl-core"}, args=("differential::", "catalogue::"))
 FTLD_TESTS = mistakes.hunter("ftld tests", "-p ftld --no-default-features --test program", {"daemon"}, args=PROGRAM)
 NBD_TESTS = mistakes.hunter("nbd tests", mistakes.NBD, {"daemon"}, args=NBD)
@@ -172,7 +173,8 @@ def main():
     numbered = {number: named[row["name"]] for number, row in enumerate(rows, 1) if row["name"] in named}
     todo = [number for number, row in enumerate(rows, 1) if row["verdict"] == "-" and re.search(options.only, row["name"])]
     todo = todo[: options.count]
-    # All of a crate are built, also those with a verdict: the next run needs no other build.
+    # All mutants of a crate are built, also those with a verdict, so that the next run needs no
+    # build.
     crates = {rows[number - 1]["name"].split("/")[0] for number in todo}
     built = {number: mutant for number, mutant in numbered.items() if mutant["file"].split("/")[0] in crates}
 

@@ -155,7 +155,7 @@ def test_every_exception_is_needed():
     assert not unused, unused
 
 
-# What is stale; a document that has it; the word, and the nearest that there is ("": any).
+# Kind of stale word; a document with it; the word; the nearest word that exists ("": any).
 STALE = {
     "a parameter (OPERATING)": ('In the environment `--set` is\n`FTLD_SET="gc.polices=greedy wear.gap=4"`.', "gc.polices", "gc.policy"),
     "a parameter in a file (manual)": ('```toml\n[set]\n"gc.polices" = "greedy"\n```', "gc.polices", "gc.policy"),

@@ -56,7 +56,7 @@ def shell(request, tmp_path):
     return run
 
 
-# What is called without evidence, and the same with it.
+# Calls without evidence, and the same calls with it.
 PAIRS = {
     "an empty value is compared with an empty one": ('same x "$(cat missing)" "$(cat missing)"', "same x 1 1"),
     "a value that could not be read": ('same x "$(cat missing)" 0', "same x 0 0"),
@@ -101,7 +101,8 @@ def test_without_evidence(shell, name):
     assert not passed, output
 
 
-# Pages of docs/ whose blocks do not do what they print, and the same that do; `text` is the output that they show.
+# Pages of docs/ whose commands print something else than `text`, the output that they show, and
+# pages that are right.
 def page(command, text="", between="", column="A"):
     shown = f"{between}\n\n```text\n{text}\n```\n" if text else ""
     return f"# One\n\n**{column}:**\n\n```sh\n{command}\n```\n\n{shown}\n# Two\n\n```sh\nfalse\n```\n"
@@ -503,7 +504,7 @@ def test_cargo_beside_the_path(machine, tmp_path):
     assert code == 1 and ". ~/.cargo/env" in text, text
 
 
-# What other programs say.
+# Messages of other programs.
 OF_OTHERS = (
     "server requires TLS encryption first", "A TLS fatal alert has been received", "recovery complete", "a line of the administrator",
     "Aborting journal", "blocked for more than", "ordering cycle", "Watchdog timeout",

@@ -81,7 +81,7 @@ impl Request {
     }
 }
 
-/// Answer to a request that failed or was none.
+/// Answer to a failed request, or to bytes that are no request.
 #[derive(Debug, Deserialize, Serialize)]
 struct Refusal {
     error: String,
@@ -224,7 +224,7 @@ async fn connection(
     }
 }
 
-/// Returns whether the client has closed its socket; one that only ended its requests has not.
+/// Returns whether the client has closed its socket; ending its requests alone is not a close.
 fn is_closed(socket: &OwnedFd) -> bool {
     let mut poll = [PollFd::new(socket.as_fd(), PollFlags::empty())];
     let is_ready = nix::poll::poll(&mut poll, PollTimeout::ZERO).is_ok_and(|ready| ready > 0);

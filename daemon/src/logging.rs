@@ -15,8 +15,8 @@ pub(crate) fn copy_to(file: File) {
     *COPY.lock() = Some(file);
 }
 
-/// Takes the file away when `redirect` has made standard error that file: no message comes in
-/// between, so each is there once.
+/// Ends the copy when `redirect` has made standard error that file. No message is written in
+/// between, so the file has each once.
 ///
 /// # Errors
 /// That of `redirect`; the file stays.
@@ -34,7 +34,7 @@ impl Write for Messages {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         let mut copy = COPY.lock();
         if let Some(file) = &mut *copy {
-            // The caller still sees what a full disk refuses.
+            // Errors of a full disk are ignored: the caller still sees the message.
             let _ = StripStream::new(file).write_all(text);
         }
         // Asks each time whether it is a terminal: `redirect` may make it a file.

@@ -257,7 +257,7 @@ pub struct SchemeStats {
     pub convert_map_pages: u64,
     /// Merges of log-block schemes in which a log block became a data block without copies.
     pub switch_merges: u64,
-    /// Merges in which it became one after its missing pages were copied into it.
+    /// Merges in which a log block became a data block after its missing pages were copied into it.
     pub partial_merges: u64,
     /// Merges that copied the newest pages of a logical block into another block.
     pub full_merges: u64,

@@ -12,8 +12,8 @@ pub const fn index(n: u32) -> usize {
     n as usize
 }
 
-/// Counts `n` more of what happens one by one. Without overflow check: at one per ns, a counter of
-/// 64 bits lasts for 584 years.
+/// Adds `n` to a counter of single events. Without overflow check: at one per ns, a counter of 64
+/// bits lasts for 584 years.
 #[inline(always)]
 pub const fn count_up(counter: &mut u64, n: u64) {
     *counter = counter.wrapping_add(n);

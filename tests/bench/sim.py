@@ -47,7 +47,8 @@ def compile_all(ftlsim, own):
         build("--package", "ftld-tests", "--bin", "bench_sim", "--no-default-features", "--features", "bench")
     subprocess.run(["cc", "-O2", "-o", GREEDY, BENCH / "greedy.c"], check=True)
     if ftlsim:
-        # Read from standard input, their file includes the surroundings that lie beside our driver, not those of a Python extension.
+        # From standard input, so that their file includes the headers beside our driver, not those
+        # of a Python extension.
         here = BENCH / "ftlsim"
         command = ["cc", "-O3", "-w", f"-I{ftlsim}", "-o", FTLSIM, here / "driver.c", "-x", "c", "-"]
         with open(ftlsim / "runsim_greedy.c", "rb") as source:

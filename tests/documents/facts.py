@@ -9,7 +9,8 @@ from pathlib import Path
 
 # Suffixes of files that the repository has and nothing writes on a user's machine.
 SUFFIXES = "c md patch plan png py rs rules service sh socket spec toml tsv txt yaml yml".split()
-# Texts that name what there is not, to find it out; and kept results and inputs, which name what there was.
+# Tests that name missing things on purpose; and kept results and inputs, which name things of their
+# time.
 STALE = ("tests/documents/", "tests/test_docs.py")
 DATA = ("tests/results/", "tests/mutants/", "tests/fuzz/corpus/", "traces/tests/", "tests/decisions.tsv", "Cargo.lock")
 

@@ -38,7 +38,7 @@ DEVICES = {
 }
 # As in panels.jsx.
 COLUMN, LINE, GAP, TOP = 62, 34, 8, 54
-# The first number of colours with which a picture has at most so many bytes.
+# Numbers of colours; a picture has the first with which it has at most `MOST_BYTES`.
 COLOURS = (128, 96, 64, 48, 32)
 MOST_BYTES = 200 << 10
 

@@ -74,7 +74,7 @@ pub fn budget(scheme: &Scheme) -> Budget {
     }
 }
 
-/// Number of places of which one is taken, and the seed that draws them.
+/// One of how many places is tested, and the seed that draws them.
 static SAMPLE: std::sync::LazyLock<(u64, u64)> = std::sync::LazyLock::new(|| {
     let number = |name: &str| {
         let text = std::env::var(name).ok()?;

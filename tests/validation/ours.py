@@ -9,7 +9,8 @@ from validation.peers import Counts, Failure, run
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "target" / "release" / "trace_counts"
-# What all simulators can be told to do: one stream for host writes and copies, four free blocks, emptiest block first.
+# Settings that every simulator has: one stream for host writes and copies, four free blocks,
+# emptiest block first.
 SHARED = {"gc.placement": "single", "gc.free_threshold": 4}
 
 

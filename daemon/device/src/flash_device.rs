@@ -26,7 +26,7 @@ impl FlashDevice {
     /// Returns the device of a recording, with its number of blocks.
     ///
     /// # Errors
-    /// The scheme or the flash is none that this program knows, or the device had several chips.
+    /// This program does not know the scheme or the flash, or the device had several chips.
     pub fn recorded(flash: &Flash, recording: &str) -> Result<FlashDevice, Failure> {
         if let Some(shards) = flash.shards {
             return Err(Failure::usage(format!(

@@ -168,7 +168,8 @@ const MLAM: Preset = Preset {
 /// flushed need no protection there: no daemon can be killed.
 const SIMULATION: &[(&str, &str)] = &[("mlam.ack", "buffer")];
 
-/// Returns parameters, each as KEY=VALUE, with those of every simulation that they do not have.
+/// Returns these parameters, each as KEY=VALUE, and the parameters of every simulation that they
+/// lack.
 pub fn for_simulation(scheme: &Scheme, own: &[String]) -> Vec<String> {
     let added = SIMULATION
         .iter()

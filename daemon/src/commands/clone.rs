@@ -197,7 +197,7 @@ fn served_by(dirs: &Dirs, name: &str) -> Result<PathBuf, Failure> {
     Ok(status.image.path())
 }
 
-/// Copies the data of a sparse file; what lies before [`HEAD`] last. Returns the bytes copied.
+/// Copies the data of a sparse file; the bytes before [`HEAD`] last. Returns the bytes copied.
 fn copy_data(
     from: &File,
     to: &File,
@@ -292,7 +292,7 @@ impl Drop for Pause<'_> {
     fn drop(&mut self) {
         if self.other.is_none() {
             let action = PauseCommand::Resume;
-            // It resumes by itself otherwise.
+            // If this fails, the device resumes when the pause ends.
             let _ = control::answer(self.dirs, self.name, &Request::Pause { action });
         }
     }

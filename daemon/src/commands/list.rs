@@ -93,8 +93,8 @@ pub(crate) fn start_line(name: &str) -> String {
     }
 }
 
-/// Adds to the failure of a command whose instance does not run how its image was left, and the
-/// command that starts it.
+/// Adds the state of the image and the command that starts the instance to the failure of a command
+/// that needs it running.
 pub(super) fn with_image(dirs: &Dirs, name: &str, failure: Failure) -> Failure {
     if failure.exit != Exit::NotRunning {
         return failure;

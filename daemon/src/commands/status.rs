@@ -165,7 +165,7 @@ fn recording_text(recording: &RecordingView) -> String {
     )
 }
 
-/// Returns the state of the write cache, if there is one or none is announced.
+/// Returns the state of the write cache, or that no volatile cache is announced; `None` otherwise.
 fn cache_text(cache: &CacheView) -> Option<String> {
     if cache.capacity_bytes == 0 {
         return cache

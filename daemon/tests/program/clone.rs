@@ -177,7 +177,8 @@ fn what_cannot_be_copied_is_named_and_leaves_nothing() {
     assert_eq!(names, ["a.ftld", "text.ftld"]);
 }
 
-/// Paths may have any bytes: JSON shows them readably, and the files are those that were named.
+/// Paths may have any bytes: JSON shows them in readable form, and the files get exactly the given
+/// names.
 #[test]
 fn paths_that_are_no_utf_8_are_used_as_they_are() {
     use std::ffi::OsStr;

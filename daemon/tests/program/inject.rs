@@ -55,7 +55,7 @@ impl Oracle {
     }
 }
 
-/// A request for one page of a client that may lose its server; the error it got, or none if the
+/// Sends a request for one page to a server that may die. Returns the error, or none if the
 /// connection is gone.
 fn attempt(client: &mut Client, command: u16, flags: u16, page: usize, data: &[u8]) -> Option<u32> {
     let (at, length) = if command == FLUSH {

@@ -1,5 +1,5 @@
-//! A host whose disk takes half a second for every sync: what does not need the sync does not wait
-//! for it.
+//! A host whose disk takes half a second for every sync: requests that do not need the sync do not
+//! wait for it.
 
 use crate::host::{get, metric, page};
 use ftld::live_page::{PageSource, PageState};

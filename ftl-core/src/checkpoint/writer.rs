@@ -98,7 +98,8 @@ pub(crate) trait WriteCheckpoints: GarbageCollect {
     /// a block, so it need not scan these again.
     fn compose(&mut self, is_clean: bool) -> Result<Composed, FtlError>;
 
-    /// Returns a chunk of those that follow the composed ones, by its number among them.
+    /// Returns a chunk that follows the composed ones; `number` counts from the first of these
+    /// later ones.
     fn later_chunk(&self, number: u32) -> Vec<u8>;
 
     /// Records that a checkpoint is complete.

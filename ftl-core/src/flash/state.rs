@@ -159,7 +159,8 @@ impl Flash {
         }
     }
 
-    /// Makes later parts start here at the earliest: they needed what this part has just looked up.
+    /// Makes later parts start here at the earliest: they needed the mapping that this part has
+    /// just read.
     #[inline]
     pub(crate) fn delay_parts(&self, parts: &mut Parts) {
         parts.begin = parts.begin.map(|begin| begin.max(self.now));

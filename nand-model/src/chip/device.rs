@@ -214,7 +214,7 @@ impl<S: Store> Chip<S> {
         self.clocks.busy_until()
     }
 
-    /// Programs and erases started since the chip was opened: the index space of
+    /// Number of programs and erases started since the chip was opened: the index space of
     /// [`Cut::at_op`](crate::Cut::at_op).
     pub fn ops(&self) -> u64 {
         let total = self.counters.total();

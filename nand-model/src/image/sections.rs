@@ -44,7 +44,7 @@ impl Section {
     }
 }
 
-/// The sections, in the order in which they stand.
+/// Encodes the sections in their order.
 pub(super) fn encode(sections: &[Section], to: &mut Put) {
     for section in sections {
         to.0.extend_from_slice(&section.id.to_le_bytes());

@@ -179,7 +179,7 @@ pub trait Store: Any + Send {
         true
     }
 
-    /// Leaves data of pages for the next owner of a store that keeps none. Others need it not.
+    /// Leaves data of pages for the next owner of a store that keeps none. Other stores do nothing.
     fn leave_data(&mut self, _pages: Vec<(Ppn, Box<[u8]>)>) {}
 
     /// Takes what the last owner left.

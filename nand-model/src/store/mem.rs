@@ -97,7 +97,7 @@ pub struct MemStore {
     journal: Option<Vec<Change>>,
     /// Pages that the simulated host has space for.
     room: Option<u64>,
-    /// Erases left before a sync, as this store tells; it needs none.
+    /// Erases that this store reports as left before a sync; it needs none.
     erase_credit: u32,
 }
 
@@ -132,7 +132,7 @@ impl MemStore {
         self.room = pages;
     }
 
-    /// Sets the erases that the store tells before it needs a sync: `u32::MAX` at first.
+    /// Sets the erases that the store reports as left before it needs a sync: `u32::MAX` at first.
     pub fn set_erase_credit(&mut self, left: u32) {
         self.erase_credit = left;
     }

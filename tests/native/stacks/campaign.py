@@ -73,7 +73,7 @@ def schemes():
 def wait_under_load(what, load, condition):
     """Waits until `condition` is true; a client that ends before had no fault to end by."""
     def is_reached():
-        # In this order: what ended just when the fault struck was ended by it.
+        # In this order: a client that ended just when the fault struck was ended by the fault.
         ended = any(each.has_ended() for each in load)
         if condition():
             return True

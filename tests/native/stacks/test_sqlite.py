@@ -8,8 +8,9 @@ from device import TIMEOUT
 from ledger import DATABASE_FAILED, KEEP, CheckFailed, Clients, Notes, compare, rows
 
 CLIENTS = 2
-# What makes a COMMIT that returned durable. With DELETE, synchronous=FULL may roll the last
-# commit back after a power cut, because nothing syncs the folder that the journal is deleted from.
+# Setting with which a COMMIT is durable when it returns. With DELETE, synchronous=FULL may roll the
+# last commit back after a power cut, because nothing syncs the folder that the journal is deleted
+# from.
 SYNCHRONOUS = {"wal": "full", "truncate": "full", "persist": "full", "delete": "extra"}
 
 

@@ -7,8 +7,8 @@
 //! TRACE has one page of 4 KiB per request, in any format of ftld. Requests are served one after
 //! another; those before MEASURED_FROM (counted from 0) prepare the device. Prints a JSON object of
 //! the rest: pages written by the host, programs by cause, erases, lookups and hits of the mapping
-//! cache; `free_blocks` is their number at the end. What other simulators lack is off: checkpoints,
-//! wear levelling, paired pages.
+//! cache; `free_blocks` is their number at the end. Features that other simulators lack are off:
+//! checkpoints, wear levelling, paired pages.
 
 use ftl_core::schemes::Scheme;
 use ftl_core::{Ftl, FtlConfig, Lpn, Params, SchemeStats, Start};

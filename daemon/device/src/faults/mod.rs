@@ -240,7 +240,7 @@ impl Faults {
         self.is_armed() && self.list.lock().iter().any(hangs)
     }
 
-    /// Lets a request of this range meet the faults; waits while it hangs. `fails_by` is the kind
+    /// Applies the faults to a request of this range; waits while it hangs. `fails_by` is the kind
     /// of fault by which it fails.
     fn meet(&self, fails_by: RequestKind, range: &Range<u64>) -> Effect {
         let (mut effect, mut hung) = (Effect::default(), false);

@@ -3,7 +3,7 @@
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-/// Bytes that may be taken, and those that are.
+/// Bytes that may be taken, and bytes taken.
 pub(super) struct Room {
     most: u64,
     taken: AtomicU64,

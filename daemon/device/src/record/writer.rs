@@ -132,7 +132,7 @@ impl Thread {
         let Some(writer) = self.writer.take() else {
             return;
         };
-        // The end mark is a chunk of 24 bytes; the chunk before it is written with it.
+        // The end mark is a chunk of 24 bytes; the entries before it are written with it.
         let ended = writer.finish().and_then(|(file, bytes)| {
             self.shared.bytes.store(bytes, Relaxed);
             match file.sync_all() {

@@ -38,7 +38,7 @@ pub(super) struct Image<'a> {
 /// Returns the boot id of this host: it changes when the host's page cache is lost.
 ///
 /// # Errors
-/// The kernel does not tell it.
+/// The kernel does not report it.
 pub fn boot_id() -> Result<String, Failure> {
     const PATH: &str = "/proc/sys/kernel/random/boot_id";
     let id = std::fs::read_to_string(PATH).map_err(|error| Failure::io(PATH, &error))?;
@@ -77,7 +77,7 @@ impl Image<'_> {
     }
 
     /// Reads the caches of an earlier daemon: one for each shard, which have equal parts of the
-    /// area. A shard whose entries do not count has none.
+    /// area. A shard whose entries are void has no cache.
     fn load(
         &self,
         section: CacheSection,

@@ -146,8 +146,8 @@ impl Volume {
         }
     }
 
-    /// Executes the writes of one shard as one. They are done, and may be acknowledged, all or none
-    /// of them; in that case they are to be executed one by one.
+    /// Executes the writes of one shard as one. Either all are done and may be acknowledged, or
+    /// none; the caller then executes them one by one.
     fn run_together(&self, shard: usize, members: &mut [Member<'_>]) {
         // No request of the batch begins here: a step of a paused device counts them one by one.
         let Ok(mut guard) = self.lock_to_change(&self.shards[shard], false) else {

@@ -334,8 +334,8 @@ impl Volume {
     }
 
     /// Writes the entries of an earlier daemon to the flash, shard by shard, and waits until they
-    /// are durable. Returns the shards whose flash, or whose host, refuses one, with the scheme's
-    /// error; nothing is lost then.
+    /// are durable. Returns the shards whose flash or host refuses an entry, with the scheme's
+    /// error; nothing is lost.
     ///
     /// # Errors
     /// The volume failed meanwhile.

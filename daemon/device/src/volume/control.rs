@@ -79,8 +79,8 @@ impl Volume {
         Ok(injected)
     }
 
-    /// Passes a request's result on. If power failed in it, the other shards lose theirs, each
-    /// between two of its operations or at the one that its own fault names.
+    /// Returns a request's result. If power failed in it, it fails in the other shards, too: in
+    /// each between two operations, or at the one that its own fault names.
     pub(super) fn with_power<R>(&self, result: io::Result<R>) -> io::Result<R> {
         if result.is_err() && self.is_powerless() {
             self.power_off();

@@ -49,7 +49,7 @@ impl FlashSnapshot {
             blocks: own_blocks,
         } = other;
         self.taken = self.taken.min(*taken);
-        // These two are of the whole device in each snapshot.
+        // Each snapshot has these two figures for the whole device.
         self.host_written_bytes = self.host_written_bytes.max(*host_written_bytes);
         self.emulated_ns = self.emulated_ns.max(*emulated_ns);
         let newest = [self.last_write, *last_write];

@@ -150,8 +150,8 @@ impl Unlocked {
         io::Error::from_raw_os_error(errno(error))
     }
 
-    /// Waits until the marks of all shards are durable. The sync that serves the first one that
-    /// needs it serves the others.
+    /// Waits until the marks of all shards are durable. The sync for the first mark that needs one
+    /// serves the others.
     pub(super) fn wait(&self, marks: &[Mark]) -> io::Result<()> {
         if marks.is_empty() {
             return Ok(());

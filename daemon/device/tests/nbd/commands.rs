@@ -432,7 +432,7 @@ fn counters_count() {
     client.ask(FLUSH, 0, 0, 0);
     client.request(DISC, 0, 0, 0, &[]);
     assert!(client.is_closed());
-    // The last ones are handed in before the connection closes; the gauges fall right after.
+    // The last counts are added before the connection closes; the gauges fall right after.
     let seen = rig.stats.snapshot();
     assert_eq!(seen.requests, [2, 1, 1, 1, 0, 0, 0, 0, 1]);
     assert_eq!(

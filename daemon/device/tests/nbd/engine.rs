@@ -379,7 +379,7 @@ fn pieces_of_a_large_read_leave_one_after_the_other_with_nothing_between() {
     let mut slow = Slow::new(&[Some(15), Some(10), Some(20), Some(30)]);
     slow.ask(&asks);
     let lengths = [9, 10, 15, 20, 29, 30].map(|ms| {
-        // The last piece was read by 20: a FLUSH that ends then has to wait for it all the same.
+        // The last piece was read by 20 ms: a FLUSH that ends then still has to wait for it.
         assert!(!slow.engine.between_replies(), "before {ms} ms");
         slow.leave(ms).len() as u32
     });

@@ -181,8 +181,8 @@ fn without_it_nothing_is_held() {
 
 #[test]
 fn a_flush_is_held_like_the_programs_it_takes() {
-    // Pages of this chip are safe at once, so that only a FLUSH of a write still under way takes
-    // time: that of FUA.
+    // Pages of this chip are safe at once, so only a FLUSH of a write in flight takes time: that of
+    // FUA.
     let volume = volume("pagemap", true);
     let serving = Serving::start(volume.clone(), Limits::default());
     let mut client = Client::ready(&serving.socket, Style::Structured);

@@ -7,7 +7,8 @@ use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
 
-/// Key of a job in a plan: the version of the program that printed it, whose defaults it means.
+/// Key of a job in a plan: the version of the program that printed it; the job has that program's
+/// defaults.
 const VERSION: &str = "version";
 
 /// Jobs of a file.

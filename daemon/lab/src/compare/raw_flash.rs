@@ -80,7 +80,7 @@ pub(super) fn check(jobs: &[Job]) -> Result<(), Failure> {
         };
         if known.insert((device.line(), touched))
             && let Err(failure) = run.and_then(|run| run.check(touched))
-            // The others are told by the runs that they stop.
+            // Other failures stop their runs, which report them.
             && failure.exit == Exit::Usage
             && !reasons.contains(&failure.message)
         {

@@ -272,8 +272,8 @@ impl Dead {
     /// Mounts the flash and reads everything.
     ///
     /// # Errors
-    /// The scheme does not mount, a page cannot be read, or data is where no request wrote any: the
-    /// text says which.
+    /// The scheme does not mount, a page cannot be read, or a unit has data that no request wrote:
+    /// the text names it.
     pub(super) fn mount(self, timeline: &Timeline) -> Result<State, Failure> {
         let foreign = |at| Failure::failed(format!("unit {at} has data that no request wrote"));
         let contents = &timeline.contents;

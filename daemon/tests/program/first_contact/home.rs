@@ -14,8 +14,8 @@ const NOBODY: u32 = 65534;
 pub(super) fn ordinary_user(host: &Host, home: Option<&str>, args: &[&str]) -> Command {
     let folder = host.folder.path();
     let program = folder.join("ftld");
-    // A process of its own: what this one has open for writing, a fork of another thread has, too,
-    // and then nobody can run it.
+    // Another process copies it: if this one did, a fork of another thread would inherit the file
+    // open for writing, and nobody could run it.
     let mut copy = Command::new("cp");
     copy.arg(env!("CARGO_BIN_EXE_ftld")).arg(&program);
     assert!(copy.status().unwrap().success());
@@ -79,7 +79,7 @@ fn without_home_the_user_database_has_it() {
                 let said = state.unwrap()["text"].as_str().unwrap();
                 let folder = image.parent().unwrap().display().to_string();
                 assert!(said.starts_with(&folder), "{said}");
-                // Nobody has no home; whoever has one can use it.
+                // The user `nobody` has no home; a user who has one can use it.
                 let is_bad = state.unwrap()["verdict"] == "bad";
                 assert_eq!(
                     is_bad,

@@ -361,7 +361,7 @@ fn a_run_that_fails_is_named_and_the_others_go_on() {
         1,
         &["line 1: not a row: schema"],
     );
-    // A parameter that one scheme does not know leaves it one run.
+    // A scheme without the parameter has one run.
     let (_, plan, _) = host.run(&[
         "compare",
         "--plan",

@@ -10,8 +10,8 @@ use crate::record::{Op, Record};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Moments that wait for one before them; more are taken in the order that they have. Only a
-/// recording that was cut off lacks moments.
+/// Maximum number of moments that wait for an earlier one; beyond it, the earliest of them is
+/// taken. Only a recording that was cut off lacks moments.
 const WAITING_MAX: usize = 1 << 20;
 
 /// A moment; a request begins at some.

@@ -157,7 +157,7 @@ impl Device {
             ours && holds_set(block)
         });
         let Some(at) = programmed else {
-            // The set names pages: none of them may be lost once it counts.
+            // The set names pages: once it is valid, none of them may be lost.
             if let Some(pad) = state
                 .make_safe(config)
                 .filter(|_| !config.lacks(SeededError::CheckpointNamesUnsafe))

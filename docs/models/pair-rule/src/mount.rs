@@ -77,7 +77,7 @@ impl State {
         sets.split_off(sets.len().saturating_sub(KEPT))
     }
 
-    /// The page that a set's map names, if it can still be what it was. Code:
+    /// The page that a set's map names, if it can still have the content that the map means. Code:
     /// `ftl-core/src/families/page_ram/recovery.rs`: `is_dangling`.
     fn named_page(
         &self,

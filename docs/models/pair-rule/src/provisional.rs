@@ -1,4 +1,4 @@
-//! What a mount programs is committed by padding. The rule is that of
+//! Padding commits the pages that a mount programs. The rule is that of
 //! `ftl-core/src/scan/provisional.rs`, written down a second time.
 
 use crate::flash::{Block, Content, Page};

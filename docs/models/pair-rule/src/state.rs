@@ -7,7 +7,7 @@ use std::fmt;
 /// Logical pages.
 pub const LPNS: usize = 2;
 
-/// A rule that is left out, to show that the model finds what it is for.
+/// A rule that is left out, to show that the model finds the error that it prevents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SeededError {
     /// A released block is erased without waiting until all pages are safe.
@@ -144,7 +144,7 @@ pub enum Breach {
 pub struct Allowed {
     /// The version that was flushed or returned by a mount; 0: never written.
     pub floor: u8,
-    /// Versions above the floor and up to here were given up by a mount: they must not come back.
+    /// Versions above the floor and up to here were discarded by a mount: they must not come back.
     pub ceiling: u8,
 }
 

@@ -69,8 +69,8 @@ fn several_logical_blocks_are_written_in_sequence_side_by_side() {
     device.assert_sound();
 }
 
-/// No random write separates the sequential ones: a clock of random writes would stand still, and
-/// the first log block would go, whichever was written last.
+/// There are no random writes between the sequential ones. If the age counted random writes, all
+/// log blocks would be equally old, and the first would be reclaimed, even if written last.
 #[test]
 fn the_sequential_log_block_written_longest_ago_makes_room() {
     let mut device = full_device("16");

@@ -11,8 +11,8 @@
 //! in reads.
 //!
 //! RAM: 9 bytes per logical block (two block numbers and the next free page). The report lists the
-//! allocated RAM alongside: the engine has the locations of log pages, for merges and recovery.
-//! Host reads still pay for the search, as far as the page that it ends at.
+//! allocated RAM alongside: the engine has the locations of log pages, for merges and recovery. A
+//! host read still costs the reads of the search up to the page that it finds.
 //!
 //! Deviations, and choices where the paper is silent:
 //! - The pair with the most pages in its replacement block is folded when blocks are short, as by

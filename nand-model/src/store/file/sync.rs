@@ -263,8 +263,8 @@ impl SyncHandle {
         self.own.seals().seal_when_synced(slot, seq);
     }
 
-    /// Clears the seal of a slot that an erase frees. The caller publishes that erase afterwards:
-    /// when it is durable, so is this.
+    /// Clears the seal of a slot that an erase frees. The caller publishes that erase afterwards,
+    /// so a durable erase implies that the seal is cleared.
     pub(super) fn clear_seal(&self, slot: u32) {
         self.own.seals().clear(slot);
     }

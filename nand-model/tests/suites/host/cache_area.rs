@@ -4,7 +4,8 @@ use super::*;
 
 const BYTES: usize = 8192;
 
-/// Checks an image after an end amid a change: it opens, and what its header names can be read.
+/// Checks an image after an end amid a change: it opens, and the area that its header names can be
+/// read.
 fn check(disk: &SimDisk, at: Freeze, end: End) {
     let disk = disk.ended(end);
     let (store, _) = open(&disk, Access::ReadWrite).unwrap();

@@ -208,7 +208,7 @@ fn a_failed_sync_ends_the_cache_area_with_the_first_open_after_it() {
     let last = rig.store().sync_handle().last_seq();
     assert!(rig.store().sync_handle().sync_through(last).is_err());
     rig.store = None;
-    // An open that looks on, one that dies before it has used what it found, and one after that.
+    // A read-only open, one that dies before it has used the area, and one after that.
     let found = [Access::ReadOnly, Access::ReadWrite, Access::ReadWrite].map(|access| {
         let (store, report) = open(&rig.disk, access).unwrap();
         let found = store.info().cache_area.is_some();

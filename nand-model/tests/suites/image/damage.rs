@@ -82,8 +82,8 @@ fn cut_off_files_are_refused() {
                 .unwrap();
             for access in [Access::ReadOnly, Access::ReadWrite] {
                 let error = FileStore::open(&copy, access).unwrap_err();
-                // The last byte of a header copy is one of its check, and may be the 0 that is read
-                // beyond the end.
+                // The last byte of a header copy belongs to its check. It may be 0, which is also
+                // read beyond the end.
                 let fits = matches!(error, ImageError::TooShort { .. } if length >= 4095)
                     || matches!(error, ImageError::NotAnImage(_) | ImageError::HeaderDamaged(_) if length < 4096);
                 assert!(fits, "{length}: {error}");

@@ -55,8 +55,8 @@ impl Host {
         search.users
     }
 
-    /// Lists mounts. Every mount namespace has its own table. Copies are left out: those of mounts
-    /// already known, and in other namespaces those that are unmounted with their original.
+    /// Lists mounts. Every mount namespace has its own table. Copies of known mounts are left out,
+    /// and in other namespaces those that are unmounted with their original.
     fn mounts(&self) -> Vec<Mounted> {
         let mut namespaces = BTreeSet::new();
         let mut found: Vec<Mounted> = Vec::new();
@@ -308,7 +308,7 @@ impl Search<'_> {
         self.users.waiting_for.push(held + how);
     }
 
-    /// Adds a command; one that is there already runs after what it needs now, too.
+    /// Adds a command at the end, also if it is in the list: it has to run after those added since.
     fn release(&mut self, command: String) {
         self.users.release.retain(|other| *other != command);
         self.users.release.push(command);

@@ -394,7 +394,7 @@ fn a_header_that_no_cache_wrote_is_damage_and_says_why() {
     assert!(matches!(taken, Loaded::Pending(_)), "as many units as fit");
 }
 
-/// A FLUSH that failed at the switch is owed until one succeeds.
+/// A FLUSH that failed at the switch is repeated until one succeeds.
 #[test]
 fn a_flush_that_failed_at_the_switch_to_write_through_is_repeated() {
     let (volume, handles) = toy(None, false);

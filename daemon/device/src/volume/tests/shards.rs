@@ -1,4 +1,4 @@
-//! Several shards: what one of them does holds up no other, and a batch is split between them.
+//! Several shards: requests to one do not delay another, and a batch is split between them.
 
 use super::*;
 use crate::device::{BlockDevice, FlushOf};
@@ -58,8 +58,7 @@ fn first_byte(volume: &Volume, page: u64) -> u8 {
     data[0]
 }
 
-/// A request that does not end on one shard does not hold up those on the other: no lock is common
-/// to both.
+/// A request that hangs on one shard does not delay those on the other: they share no lock.
 #[test]
 fn requests_on_another_shard_do_not_wait() {
     let (volume, [first, _]) = pair(None);
@@ -73,7 +72,7 @@ fn requests_on_another_shard_do_not_wait() {
             std::thread::yield_now();
         }
         scope.spawn(move || {
-            // All verbs but FLUSH, which is one of all shards.
+            // All operations but FLUSH, which concerns all shards.
             let at = STRIPE * PAGE as u64;
             volume.write(at, &[1; 2 * PAGE]).unwrap();
             assert_eq!(write_pages(volume, &[4, 5, 6]), [0; 3]);

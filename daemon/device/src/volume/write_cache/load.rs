@@ -120,7 +120,7 @@ fn read_head(area: &dyn Area, bytes: u64) -> io::Result<Option<Head>> {
     Ok(Head::newest(&copies))
 }
 
-/// Returns what a header in an area of `bytes` says that no cache writes.
+/// Returns a contradiction in the header of an area of `bytes`: a value that no cache writes.
 fn contradiction(head: &Head, bytes: u64, opening: &Opening<'_>) -> Option<String> {
     let Head {
         generation,

@@ -48,7 +48,7 @@ impl WriteCache {
         (first, first.max((offset + len) / unit))
     }
 
-    /// Returns whether there is what a change needs.
+    /// Returns whether the cache has the room that a change needs.
     pub(in crate::volume) fn has(&self, need: Need) -> bool {
         assert!(
             2 * need.bytes <= self.ring.size(),
@@ -184,7 +184,8 @@ impl WriteCache {
         let at = self.ring_at() + self.ring.place_of(place);
         let bytes = head.bytes(self.shape.unit);
         if let Err(error) = self.area.write_at(at, self.ring.slice(place, bytes)) {
-            // All of it may have arrived; a replay must not find what the host was refused.
+            // The whole entry may be in the area; a replay must not find a change that failed for
+            // the host.
             if let Err(error) = self.area.write_at(at, &[0; 512]) {
                 self.area.fail(&error);
             }
@@ -207,11 +208,10 @@ impl WriteCache {
         Ok(())
     }
 
-    /// Makes an extent read as zeros; `None` if there is not what it needs. Parts of units are
-    /// writes of zeros. Whole units are clean by then: a trim that overtook a dirty one would have
-    /// to undo that if it failed half way. The flash is trimmed before the entry that tells a
-    /// replay: a kill between the two leaves the older contents, and the trim is not acknowledged
-    /// yet.
+    /// Makes an extent read as zeros; `None` if the cache lacks room. Parts of units are writes of
+    /// zeros. Whole units are clean by then: a trim that overtook a dirty one would have to undo
+    /// that if it failed half way. The flash is trimmed before the entry for a replay is written: a
+    /// kill between the two leaves the older contents, and the trim is not acknowledged yet.
     ///
     /// # Errors
     /// As [`PageIo::zero`] and [`WriteCache::write`].

@@ -171,8 +171,8 @@ fn allowed(requests: &[Timed], unit: u64, now: u64) -> BTreeSet<u8> {
     contents
 }
 
-/// A failed write may not have happened, so a part that is written after it is written over what
-/// was there before.
+/// A failed write may have had no effect: a part written after it then changes only that part of
+/// the older content.
 #[test]
 fn a_part_written_after_a_failed_write_leaves_the_rest_as_it_was() {
     let mut recorder = Recorder::new(2);

@@ -126,7 +126,7 @@ fn check_part(first: &Part, part: &Part, index: u32) -> Result<(), Invalid> {
         });
         return Err(Invalid::Image(format!("{found} is in its place")));
     }
-    // All else that creation gave the parts in common.
+    // The other values that creation made equal in all parts.
     let common = |part: &Part| {
         let ImageInfo {
             profile,
