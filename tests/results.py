@@ -83,7 +83,7 @@ def state():
     def git(*words):
         return subprocess.run(["git", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
-    # Results of the same long run are no change of what is measured.
+    # Results of the same long run are no change of the measured code.
     changed = " with changes" if git("status", "--porcelain", "--", ".", ":!tests/results", f":!{PAGE.relative_to(ROOT)}") else ""
     return f"{git('rev-parse', '--short', 'HEAD')}{changed}, {datetime.date.today():%Y-%m-%d}"
 

@@ -91,7 +91,7 @@ impl Params {
     }
 }
 
-/// Returns what a parameter of this type takes.
+/// Returns the kind of values of a parameter of this type.
 fn kind<T>() -> &'static str {
     match std::any::type_name::<T>() {
         "f32" | "f64" => "a number",

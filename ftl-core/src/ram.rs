@@ -6,7 +6,7 @@
 //! - *Real bytes*: the heap that the tables, caches, pending changes, bitmaps, counters and buffers
 //!   take now. A vector counts with its capacity, a hash table with its buckets, a B-tree with
 //!   nodes as full as they are on average.
-//! - *Most bytes*: what they may take at most under the scheme's parameters, on this device.
+//! - *Most bytes*: the maximum that they may take under the scheme's parameters, on this device.
 //!
 //! The ring of events is not counted: it belongs to ftld, not to the scheme, and has one size. Over
 //! a store that keeps no data, copies of mapping pages stand for the flash and are not counted.

@@ -86,7 +86,7 @@ class Point:
     goals: dict = field(default_factory=dict)
     load: tuple = (0.0, 0.0)
     others: float = 0.0
-    # What else was measured with it: contender -> name -> figure.
+    # Other figures measured with it: contender -> name -> figure.
     extra: dict = field(default_factory=dict)
 
     @property

@@ -176,7 +176,7 @@ impl StatusSnapshot {
         }
     }
 
-    /// Returns what to say about a host that is too slow for `--latency emulate`: reads and writes
+    /// Returns the warning about a host that is too slow for `--latency emulate`: reads and writes
     /// took over 10 % longer than on the emulated flash, since the start.
     pub(crate) fn host_behind(&self) -> Option<String> {
         if self.facts.latency != Latency::Emulate {

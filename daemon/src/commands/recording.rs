@@ -32,7 +32,7 @@ fn name(entry: &Entry) -> &'static str {
     }
 }
 
-/// Prints a recording; one without its end mark as far as it goes.
+/// Prints a recording; one without its end mark up to its last whole chunk.
 ///
 /// # Errors
 /// The recording cannot be read, or standard output cannot be written.

@@ -137,7 +137,7 @@ fn fitting(rows: &[&Instance], width: usize) -> Vec<(&'static Shape, u16)> {
             .iter()
             .map(|one| cell(one, shape.title).chars().count());
         let widest = cells.max().unwrap_or(0).max(shape.title.len());
-        // A name may be cut; it has what is left.
+        // A name may be cut; it has the columns that are left.
         if shape.title == "NAME" {
             widest.min(NAME_LEAST)
         } else {

@@ -86,7 +86,7 @@ fn beside_500_idle_clients_that_reconnect_health_and_metrics_answer_within_a_sec
             "{} connections of the crowd; median {median:?}, longest {longest:?}",
             connections.load(Relaxed)
         );
-        // The median: how long the longest takes says more about the machine.
+        // The median, because the maximum depends more on the machine.
         assert!(median < Duration::from_secs(1), "{took:?}");
     });
     runtime.shutdown_background();

@@ -337,7 +337,7 @@ fn a_replay_has_the_counters_of_the_live_device() {
         2,
         &["a recording has no blocks"],
     );
-    // Cut off, it is refused, or used as far as it goes.
+    // A cut-off recording is refused, or used up to its last whole chunk.
     let bytes = std::fs::read(&file).unwrap();
     std::fs::write(&file, &bytes[..bytes.len() - 24]).unwrap();
     host.fails(&["replay", path], 1, &["without its end mark", "--cut-off"]);

@@ -1,5 +1,5 @@
-//! The program under a service manager: what it tells, when it kicks the watchdog, and the sockets
-//! it is given.
+//! The program under a service manager: its messages, its keep-alives for the watchdog, and the
+//! sockets it inherits.
 
 use crate::host::{Host, page};
 use ftld_nbd_client::{ACK, Client, go_data};

@@ -25,8 +25,8 @@ enum Source {
 
 impl Trace {
     /// Opens a trace, or a recording; without a dialect, the content determines the format. Content
-    /// with another reading is refused.
-    /// `cut_off` takes a recording without its end mark as far as it goes.
+    /// with another reading is refused. `cut_off` takes a recording without its end mark up to its
+    /// last whole chunk.
     ///
     /// # Errors
     /// The file cannot be read, or its format is unknown.

@@ -1,4 +1,4 @@
-//! One type for every store, so that what lies above is compiled once.
+//! One type for every store, so that the code above is compiled once.
 
 use super::contents::{BlockFacts, Cells, Health};
 use super::file::{PageReader, Pin, PlacedRun};
@@ -18,7 +18,7 @@ enum Kind {
 }
 
 impl AnyStore {
-    /// Wraps a store; one that is wrapped already stays as it is.
+    /// Wraps a store; a wrapped store stays as it is.
     pub fn new<S: Store>(store: S) -> AnyStore {
         let mut store = Some(store);
         if let Some(any) = take(&mut store) {

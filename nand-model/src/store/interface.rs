@@ -182,7 +182,7 @@ pub trait Store: Any + Send {
     /// Leaves data of pages for the next owner of a store that keeps none. Other stores do nothing.
     fn leave_data(&mut self, _pages: Vec<(Ppn, Box<[u8]>)>) {}
 
-    /// Takes what the last owner left.
+    /// Takes the data that the last owner left.
     fn take_data(&mut self) -> Vec<(Ppn, Box<[u8]>)> {
         Vec::new()
     }

@@ -84,7 +84,7 @@ impl Timeline {
     }
 
     /// Reads a page for `ns`, as soon as work that cannot be suspended leaves a gap; returns the
-    /// end. What is suspended takes `resume_ns` longer, and the work after it moves back.
+    /// end. The suspended operation takes `resume_ns` longer, and the work after it moves back.
     fn read(&mut self, at: Nanos, ns: Nanos, ppn: Ppn, resume_ns: Nanos) -> Nanos {
         let mut start = self.programmed(ppn, at.max(self.forgotten));
         let mut place = self.spans.partition_point(|span| span.end <= start);

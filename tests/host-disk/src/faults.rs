@@ -12,7 +12,7 @@ pub enum End {
     Crash(Crash),
 }
 
-/// Writes and punches that fail.
+/// Failing writes and punches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteFault {

@@ -77,7 +77,7 @@ class Device:
         """The block device that stands on the daemon."""
         return self._loop
 
-    # Life of the daemon and of what stands on it.
+    # Life of the daemon and of the stack above it.
 
     def start(self):
         """Serves the image, which the first start makes, up to the loop device."""

@@ -80,8 +80,8 @@ def work(folder, journal, notes, client, head):
     except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
         raise  # no device makes them
     except sqlite3.DatabaseError as error:
-        # SQLITE_CORRUPT among them: what is left of a file in the page cache of a device that is
-        # gone need not be what was written.
+        # SQLITE_CORRUPT among them: pages of a file in the page cache of a device that is gone may
+        # differ from those written.
         print(error)
         sys.exit(DATABASE_FAILED)
 

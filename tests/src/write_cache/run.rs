@@ -441,8 +441,8 @@ impl Run {
         close_stores(stores).map_err(|error| told(&error))
     }
 
-    /// The flash of one shard takes no more writes. The others serve, and what the host writes to
-    /// them stays over restarts, whatever their caches had.
+    /// The flash of one shard takes no more writes. The others continue, and the host's writes to
+    /// them survive restarts, whatever their caches had.
     fn refuse(&mut self) -> Result<(), String> {
         let of = self.setup.striping.expect("several shards");
         let shard = self.rng.number(of.count);

@@ -1,6 +1,6 @@
 //! All schemes, the same requests, the same bytes. Compares figures that must not depend on the
-//! scheme. `decisions.tsv` contains those that do: a change of a scheme's decisions is visible only
-//! there.
+//! scheme. `decisions.tsv` contains those that depend on it: a change of a scheme's decisions is
+//! visible only there.
 
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{Ftl, Lpn, Params, Start};

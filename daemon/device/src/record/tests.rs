@@ -439,7 +439,7 @@ fn a_file_is_never_overwritten_and_goes_with_a_failed_start() {
     assert!(error.contains("there is no folder"), "{error}");
 }
 
-/// The thread that writes dies: requests that wait for room go on, and the status says why.
+/// The writer thread dies: requests that wait for room continue, and the status has the reason.
 #[test]
 fn a_thread_that_dies_ends_the_recording_and_not_the_device() {
     let device = Ram::new();

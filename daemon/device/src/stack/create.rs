@@ -43,7 +43,7 @@ impl Made {
         self.striping.map_or(1, |striping| striping.count)
     }
 
-    /// Returns how the bytes lie on several chips; empty for one.
+    /// Returns the layout of the bytes on several chips; empty for one.
     pub fn chips_text(&self) -> String {
         self.striping.map_or(
             String::new(),

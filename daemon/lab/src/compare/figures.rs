@@ -185,7 +185,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind of a row's structure; one that this program does not know is of the map.
+    /// Returns the kind of a row's structure; an unknown structure belongs to the map.
     fn of(name: &str) -> Kind {
         use RamPart::*;
         match RamPart::find(name) {

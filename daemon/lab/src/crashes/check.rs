@@ -114,7 +114,7 @@ impl Supervisor {
         })
     }
 
-    /// Runs the check; returns `None` once `unwanted` says so.
+    /// Runs the check; returns `None` once `unwanted` is true.
     ///
     /// # Errors
     /// The shell cannot be started or does not find the command, or the supervisor was killed.

@@ -8,7 +8,7 @@ use super::worker::{Shared, Worker};
 use ftld_kit::failure::Failure;
 use std::time::{Duration, Instant};
 
-/// Checks that shrinking runs at most.
+/// Maximum number of checks while shrinking.
 const CHECKS_MAX: u32 = 400;
 /// Longest time of shrinking.
 const TIME_MAX: Duration = Duration::from_secs(60);

@@ -246,8 +246,8 @@ impl Worker {
         Ok((Some(key), checked.map_or(Found::Skipped, Found::Checked)))
     }
 
-    /// Brings a state into the image and runs the check on it; returns `None` once `unwanted` says
-    /// so.
+    /// Brings a state into the image and runs the check on it; returns `None` once `unwanted` is
+    /// true.
     ///
     /// # Errors
     /// As [`Worker::run`].

@@ -51,7 +51,7 @@ pub(super) fn text(found: &Inspected, info: &ImageInfo, flash: &str) -> String {
     text
 }
 
-/// Returns how the bytes lie on several chips; empty for one.
+/// Returns the layout of the bytes on several chips; empty for one.
 fn chips_text(info: &ImageInfo) -> String {
     info.shard.map_or(String::new(), |shard| {
         let (shards, stripe) = (info.shards(), show_size(shard.striping.stripe_bytes));

@@ -56,8 +56,7 @@ fn no_line_of_a_list_or_a_table_is_longer_than_the_terminal_is_wide() {
             let text = String::from_utf8(output.unwrap().stdout).unwrap();
             assert!(text.lines().count() > 1, "{command:?}: {text}");
             for line in text.lines() {
-                // Paths are as long as they are; each stands on a line of its own, or at the end of
-                // one.
+                // Paths are not broken: each has its own line, or is at the end of one.
                 let path = host.folder.path().display().to_string();
                 let line = line.split(&path).next().unwrap_or(line);
                 let length = line.chars().count();

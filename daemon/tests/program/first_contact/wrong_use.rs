@@ -563,7 +563,7 @@ fn status_says_what_the_mount_found() {
 #[test]
 fn the_second_instance_takes_the_next_port() {
     let host = Host::new();
-    // Whoever has the default port: another test, or this one.
+    // The default port is in use, by another test or by this one.
     let _taken = std::net::TcpListener::bind("127.0.0.1:9917");
     let socket = host.folder.path().join("s");
     let target = format!("nbd+unix:///?socket={}", socket.display());

@@ -118,7 +118,7 @@ fn a_region_is_erased_on_a_full_device() {
         &host,
         &[&small(&trace)[..], &["--precondition", "region"]].concat(),
     );
-    // The trace writes what was not written before.
+    // The trace writes the pages that were not written before.
     let written = number(&row, "/precondition/drive_writes");
     assert_eq!(written, 1.0 - touched / 1024.0);
     assert_eq!(number(&row, "/scheme_stats/mapped_pages"), 1024.0);

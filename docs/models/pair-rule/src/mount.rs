@@ -1,4 +1,5 @@
-//! Mount: which version of every logical page rules, and what the mount programs before it serves.
+//! Mount: the version of every logical page that it chooses, and the pages that it programs before
+//! it serves.
 
 use crate::flash::{Content, Data, Page, Stream, Use};
 use crate::provisional;
@@ -258,7 +259,8 @@ impl State {
         self.append(config, Stream::Gc, copy).map(Some)
     }
 
-    /// The mount returns: what it found is from now on the content of every logical page.
+    /// The mount returns: the versions that it found are from now on the content of every logical
+    /// page.
     fn end_mount(&mut self) {
         self.phase = Phase::Serving;
         self.mount_ops = 0;

@@ -131,7 +131,7 @@ pub enum Phase {
 /// The property that is violated.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Breach {
-    /// A mount returned what it may not for this logical page.
+    /// A mount returned a version that it may not return for this logical page.
     Returned(u8),
     /// A mount has no free block left, or does not end.
     Stuck,

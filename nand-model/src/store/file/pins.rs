@@ -45,7 +45,7 @@ impl Pins {
         }
     }
 
-    /// The present epoch, for what is freed now.
+    /// The present epoch, for slots freed now.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -55,7 +55,7 @@ impl Pins {
     #[inline]
     pub(super) fn settled(&mut self) -> u64 {
         for _ in 0..GRACE {
-            // Acquire: what a reader has copied was copied before its slot is written again.
+            // Acquire: every copy by a reader ends before its slot is written again.
             if self.active[parity(self.epoch + 1)]
                 .0
                 .load(Ordering::Acquire)
@@ -85,7 +85,7 @@ fn parity(epoch: u64) -> usize {
 mod tests {
     use super::*;
 
-    /// Whether what was freed in `epoch` may be written again.
+    /// Whether slots freed in `epoch` may be written again.
     fn is_free(pins: &mut Pins, epoch: u64) -> bool {
         epoch < pins.settled()
     }

@@ -30,7 +30,7 @@ impl FileStore {
         }
     }
 
-    /// Raises the erase counts of good blocks to what `erases` says of them; none falls. For an
+    /// Raises the erase counts of good blocks to those that `erases` returns; none falls. For an
     /// image that nobody uses yet: if power fails meanwhile, the image is damaged.
     ///
     /// # Errors

@@ -82,7 +82,7 @@ fn an_open_after_a_kill_reads_no_records_of_complete_synced_blocks() {
     assert_eq!(sealed(&disk), 0);
 }
 
-/// A sync covers what was complete when it began, and its seals say no more.
+/// A sync covers the operations complete when it began, and its seals cover no more.
 #[test]
 fn a_slot_that_is_completed_during_a_sync_is_not_sealed_by_it() {
     use std::sync::mpsc::channel;

@@ -1,4 +1,4 @@
-//! Peers that lie, stall, crowd and vanish: every limit, and that nobody else notices.
+//! Peers that lie, stall, crowd and vanish: every limit holds, and other clients are not affected.
 
 mod crowd;
 mod handshake;

@@ -1,4 +1,4 @@
-//! TLS: clients that we did not write, who is let in, and what malformed or injected bytes come to.
+//! TLS: clients of other projects, admission, and the effect of malformed or injected bytes.
 
 mod clients;
 mod hostile;
@@ -72,7 +72,7 @@ impl Secured {
     }
 }
 
-/// Encrypts what our own client says.
+/// Encrypts the bytes of our own client.
 type Encrypted = StreamOwned<ClientConnection, UnixStream>;
 
 /// Upgrades a client whose STARTTLS was acknowledged.
@@ -291,7 +291,7 @@ fn plaintext_behind_starttls_is_never_taken_for_part_of_the_session() {
     eventually("both are counted", || secured.dropped() == 2);
 }
 
-/// Whether all that comes up to the end is a TLS alert at most.
+/// Whether the server sends at most a TLS alert before the end.
 fn no_plaintext(client: &mut Client) -> bool {
     let mut rest = Vec::new();
     match client.stream.read_to_end(&mut rest) {

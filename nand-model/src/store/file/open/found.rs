@@ -16,7 +16,7 @@ pub(super) struct Found {
     pub(super) counts: Counts,
     pub(super) unhealthy: HashMap<u32, Mark>,
     pub(super) slots: Slots,
-    /// Where records have marks whose cause was undone.
+    /// Positions of records with marks whose cause was undone.
     pub(super) void_marks: Vec<u64>,
 }
 
