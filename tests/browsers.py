@@ -242,8 +242,9 @@ class Firefox(Browser):
 
     def key(self, key):
         value = self.KEYS.get(key, key)
-        # Not the address bar, which has the focus at first, nor the toolbar, to which Tab leads after the last control.
-        # Focus where it is already would make the page lose it for a moment.
+        # Not the address bar, which has the focus at first, nor the toolbar, to which Tab leads
+        # after the last control. Setting a focus that is there already would take it from the page
+        # for a moment.
         self.eval("document.activeElement === gBrowser.selectedBrowser || gBrowser.selectedBrowser.focus()", self.chrome)
         self.perform("key", actions=[{"type": "keyDown", "value": value}, {"type": "keyUp", "value": value}])
 

@@ -321,7 +321,7 @@ const SERVING: &[&str] = &[
 ];
 /// Options that only a new image has.
 const MAKING: &[&str] = &["preset", "scheme", "size", "profile", "op", "shards", "set"];
-/// Options that `ftld doctor` checks nothing about.
+/// Options for which `ftld doctor` has no check.
 const UNCHECKED: &[&str] = &[
     "metrics_host",
     "latency",

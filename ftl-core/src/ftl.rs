@@ -53,8 +53,8 @@ pub trait Ftl: Send {
     /// [`FtlError::PowerLost`].
     fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError>;
 
-    /// Returns the most pages of one [`Ftl::write_scattered`]; 1 if the scheme would write them one
-    /// by one.
+    /// Returns the maximum pages of one [`Ftl::write_scattered`]; 1 if the scheme would write them
+    /// one by one.
     fn scattered_pages(&self) -> u32 {
         1
     }

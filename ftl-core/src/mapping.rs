@@ -21,7 +21,7 @@ pub(crate) trait Mapping: GarbageCollect {
     /// Writes consecutive pages.
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError>;
 
-    /// Returns the most pages that [`Mapping::write_scattered_pages`] appends in a run; 1 if it
+    /// Returns the maximum pages that [`Mapping::write_scattered_pages`] appends in a run; 1 if it
     /// writes them one by one.
     fn scattered_pages(&self) -> u32 {
         1
@@ -87,7 +87,7 @@ pub(crate) fn check_size(geometry: &Geometry, logical_pages: u32) -> Result<(), 
 }
 
 /// Builds a line of a RAM report: entries, bytes by the paper's count, allocated bytes, and the
-/// most that they become.
+/// maximum that they become.
 pub(crate) fn ram_entry(part: RamPart, entries: u64, paper: u64, real: u64, most: u64) -> RamEntry {
     RamEntry {
         part,

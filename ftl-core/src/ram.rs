@@ -16,7 +16,7 @@ use crate::error::FtlError;
 use crate::int::to_u64;
 use crate::layout::Layout;
 
-/// Returns the least value of a parameter on a device, and the largest that is of use.
+/// Returns the smallest value of a parameter on a device, and the largest that is of use.
 pub type RamRange = fn(&Layout, &Params) -> Result<(u64, u64), FtlError>;
 
 /// A parameter that takes RAM.

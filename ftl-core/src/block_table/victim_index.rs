@@ -5,7 +5,7 @@
 use crate::ram::vec_bytes;
 use nand_model::Pbn;
 
-/// Neighbours on a circular list. Alone on it, a link is its own neighbour.
+/// Neighbours on a circular list. A link alone on its list is its own neighbour.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     prev: u32,

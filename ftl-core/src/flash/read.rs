@@ -291,7 +291,8 @@ impl Flash {
         }
     }
 
-    /// Copies what the current read has left to its caller, before an erase frees its place.
+    /// Copies the runs that the current read has left to its caller, before an erase frees their
+    /// place.
     pub(super) fn copy_deferred(&mut self) {
         let Some(runs) = &mut self.deferred else {
             return;

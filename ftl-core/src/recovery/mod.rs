@@ -28,7 +28,8 @@ pub(crate) use shutdown_state::ShutdownState;
 use crate::scan::provisional;
 use nand_model::{PairTable, Profile};
 
-/// Blocks whose last pages the mount after a mount rewrites, at most, if no request came between.
+/// Maximum number of blocks with pages to rewrite in a mount that follows another without a
+/// request.
 const MAX_BLOCKS_LEFT_BY_MOUNT: u32 = 32;
 
 /// Returns the number of blocks that a mount may use for rewrites if `units` units have an open

@@ -18,7 +18,8 @@ impl Scheme {
     /// their order, as much as their share allows. Set ones stay.
     ///
     /// # Errors
-    /// [`FtlError::Config`] if the scheme needs more RAM; the text has the least that it needs.
+    /// [`FtlError::Config`] if the scheme needs more RAM; the message has the minimum that it
+    /// needs.
     pub fn fit_ram(
         &self,
         layout: &Layout,
@@ -55,8 +56,8 @@ impl Scheme {
         self.with_least(layout, params, ram_bytes).map(|_| ())
     }
 
-    /// Returns the parameters with the least values of those that take RAM and are not set, and
-    /// these.
+    /// Returns the parameters, with the smallest values of those that take RAM and are not set; and
+    /// a list of these.
     fn with_least(
         &self,
         layout: &Layout,

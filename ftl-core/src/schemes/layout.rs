@@ -69,8 +69,8 @@ impl Scheme {
     /// whole blocks as fit into `raw_bytes`. The over-provisioning is what remains.
     ///
     /// # Errors
-    /// [`FtlError::Config`] if the scheme needs more flash for this size; the text has the least
-    /// that it needs, or the size if the flash is less than that.
+    /// [`FtlError::Config`] if the scheme needs more flash for this size; the message has the
+    /// minimum that it needs, or the size if the flash is smaller than that.
     pub fn layout_on(
         &self,
         profile: &Profile,
@@ -230,7 +230,7 @@ impl Scheme {
         Ok(data + u64::from((self.overhead_blocks)(profile, logical_pages, params)?))
     }
 
-    /// Returns the most logical pages, in units of 4 KiB, that fit on this many blocks.
+    /// Returns the maximum of logical pages, in units of 4 KiB, that fit on this many blocks.
     fn largest_on(
         &self,
         profile: &Profile,
@@ -271,7 +271,7 @@ fn finish(profile: &Profile, blocks: u32, logical_pages: u32) -> Result<Layout, 
     })
 }
 
-/// Returns the least number of blocks of which this many are good when they leave the factory.
+/// Returns the smallest number of blocks of which this many are good when new.
 fn with_bad_blocks(profile: &Profile, good: u64) -> Option<u32> {
     let permille = u64::from(profile.factory_bad_permille);
     let mut blocks = u32::try_from(good.max(good * 1000 / (1000 - permille) - 1)).ok()?;

@@ -193,7 +193,7 @@ impl Space {
     }
 
     /// Makes the stream open its blocks on dies that are `step` apart, beginning with the one at
-    /// this position, as long as these have any.
+    /// this position, as long as these have free blocks.
     pub(crate) fn stripe(&mut self, stream: StreamId, position: u32, step: u8) {
         let first = self.geometry().die_after(0, position);
         self.prefer_die(stream, first);

@@ -2,10 +2,10 @@
 //!
 //! If there are too many records, each trim also writes one *bitmap*: the logical pages of a chunk
 //! that are unmapped, as of a version. TRIM pages that are wholly in chunks with a newer bitmap are
-//! obsolete. So there are never more than two bitmaps per chunk and [`Trims::limit`] records. All
-//! pages of a block of them become obsolete sooner or later.
+//! obsolete. So there are never more than two bitmaps per chunk and [`Trims::limit`] records. So
+//! all pages of a TRIM block become obsolete in the end.
 //!
-//! If power fails anywhere, a mount finds the newest of each and, until then, the older ones.
+//! If power fails before a new record or bitmap is complete, a mount finds the older ones.
 
 use super::mapped::Mapped;
 use super::pages::{TrimPages, program_page};

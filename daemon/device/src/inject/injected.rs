@@ -87,7 +87,7 @@ pub(super) fn drawn_by(seed: Option<u64>) -> String {
 }
 
 impl Injected {
-    /// Returns what was injected into these shards of a device with `count`, as one.
+    /// Combines the injections into these shards, of a device with `count` shards, into one.
     pub(crate) fn of_shards(mut all: Vec<Injected>, shards: &[usize], count: usize) -> Injected {
         assert_eq!(all.len(), shards.len(), "a fault for each shard");
         if count == 1 {

@@ -60,8 +60,8 @@ pub(super) const FAMILIES: &[Family] = &[
     ),
 ];
 
-/// Remaining erases of the good blocks, times the bytes of a block, by the write amplification
-/// since the start; before the first write, by 1.
+/// Remaining erases of the good blocks, times the bytes of a block, divided by the write
+/// amplification since the start; before the first write, by 1.
 fn remaining_writes(view: &StatusSnapshot) -> f64 {
     let (geometry, wear) = (view.facts.geometry(), &view.flash.wear);
     let bad = wear.bad_factory + wear.bad_grown;

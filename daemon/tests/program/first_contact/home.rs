@@ -97,7 +97,7 @@ fn without_home_the_user_database_has_it() {
     }
 }
 
-/// A relative image is in the current folder, which the doctor checks for a bare name, too.
+/// An image without a folder is in the current one; the doctor checks that folder.
 #[test]
 fn the_doctor_looks_where_a_bare_name_is() {
     let host = Host::new();

@@ -287,9 +287,9 @@ fn reads_beside_gc_are_faster_on_a_device_that_suspends() {
     );
 }
 
-/// FIFO takes blocks in the order of closing, and other rules take the oldest of equal blocks. The
-/// order after a mount is that of opening, which is the same for one stream, and not that of
-/// numbers.
+/// FIFO takes blocks in the order of closing, and other rules take the oldest of equal blocks.
+/// After a mount the order is that of opening, which is equal for one stream; it is not that of
+/// block numbers.
 #[test]
 fn a_mount_keeps_the_order_of_blocks() {
     let profile = torture(40);

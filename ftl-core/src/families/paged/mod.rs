@@ -136,7 +136,7 @@ pub(crate) const AGE_WINDOW_RAM: RamParam = RamParam {
     share_percent: 100,
 };
 
-/// Returns the least bytes of a cache by the paper's count, and those of all entries.
+/// Returns the minimum bytes of a cache by the paper's count, and the bytes of all entries.
 pub(crate) fn cache_range(layout: &Layout, least: u32, entry_bytes: u32) -> (u64, u64) {
     let all = layout.logical_pages as u64 * entry_bytes as u64;
     (least as u64, all.clamp(least as u64, 1 << 31))
@@ -173,7 +173,7 @@ pub(crate) fn settings_of(chip: &Chip, config: &FtlConfig) -> Result<Settings, F
     )
 }
 
-/// Returns [`overhead_blocks`] of a scheme that looks up writes.
+/// Returns [`overhead_blocks`] for the parameters of a scheme that looks up the map for writes.
 pub(crate) fn overhead_of_params(
     profile: &Profile,
     logical_pages: u32,

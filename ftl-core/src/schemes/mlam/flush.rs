@@ -188,8 +188,8 @@ impl Mlam {
         }
     }
 
-    /// Returns the superblock to reassemble, if any: no page of it is buffered, and the bits that
-    /// it saves (Table 1) times the age of its last write are the most.
+    /// Returns the superblock to reassemble, if any: no page of it is buffered, and the product of
+    /// the bits that it saves (Table 1) and the age of its last write is the largest.
     pub(super) fn to_reorganise(&self) -> Option<u32> {
         let value = |logical: u32| {
             let age = self.cost.flushed + 1 - self.cost.written[index(logical)];

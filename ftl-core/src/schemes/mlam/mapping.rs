@@ -93,8 +93,8 @@ impl LevelMap {
         }
     }
 
-    /// Returns the location of a quarter by the tables. A superblock mapped as a whole may have
-    /// quarters without data.
+    /// Returns the location that the tables have for a quarter. A superblock mapped as a whole may
+    /// have quarters without data.
     pub(super) fn get(&self, quarter: u32) -> Option<Location> {
         let row = &self.l0[index(quarter / QUARTERS)];
         let (half, inside) = (index(quarter / 2 % 2), quarter % 2);

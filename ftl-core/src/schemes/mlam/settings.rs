@@ -107,7 +107,7 @@ impl Settings {
     }
 }
 
-/// Returns the least and the default bytes of the buffer on a device.
+/// Returns the minimum and the default bytes of the buffer on a device.
 pub(super) fn buffer_range(layout: &Layout) -> (u64, u64) {
     let page = u64::from(layout.profile.geometry.page_bytes);
     let least = MIN_BUFFER_PAGES * page;

@@ -9,7 +9,7 @@
 //! - a seal is written only after a sync that covers the operation that completed the slot, in a
 //!   sector that names a synced number at least as high;
 //! - records or header of a slot are written only when its seal is cleared on the disk. So an erase
-//!   clears the seal of the slot that it frees, in the file at the latest with the header that
+//!   clears the seal of the slot that it frees. The file gets this no later than the header that
 //!   records the erase as synced. Only the block's facts in the header of a sealed slot may change.
 //!
 //! If the host fails, each sector of the map has its old or its new state. Both are correct: they

@@ -49,8 +49,8 @@ use trims::Trims;
 pub(crate) const CACHE_BYTES_MIN: u64 = 1 << 20;
 /// Largest cache, in bytes; an image with more is a forgery.
 pub(crate) const CACHE_BYTES_MAX: u64 = 1 << 36;
-// The smallest cache of the most shards: half of each ring holds what a trim needs, with units of
-// 4 KiB.
+// The smallest cache with the maximum of shards: half of each ring holds what a trim needs, with
+// units of 4 KiB.
 const _: () = assert!(CACHE_BYTES_MIN / SHARDS_MAX as u64 >= 2 * (3 * RING_BLOCK + 2 * 4096));
 /// Sizes of a cache are multiples of this many bytes.
 pub(crate) const CACHE_BYTES_STEP: u64 = 4096;

@@ -18,7 +18,7 @@ use std::time::Duration;
 const RUN_BYTES: u64 = 256 << 10;
 
 impl WriteCache {
-    /// Returns the most units of a run.
+    /// Returns the maximum units of a run.
     fn run_units(&self) -> u64 {
         RUN_BYTES.max(u64::from(self.shape.page_bytes)) / u64::from(self.shape.unit)
     }

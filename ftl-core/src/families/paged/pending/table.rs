@@ -296,7 +296,7 @@ impl Pending {
         (self.fixed_bytes() + lists, self.blocks.bytes())
     }
 
-    /// Returns the most that [`Self::bytes`] may return, with this many entries and blocks with
+    /// Returns the maximum that [`Self::bytes`] may return, with this many entries and blocks with
     /// pending pages.
     pub(crate) fn bytes_most(&self, entries: u64, blocks: u64) -> (u64, u64) {
         let lists = self.lists.len() as u64;

@@ -136,7 +136,7 @@ impl Opener<'_> {
     }
 }
 
-/// The numbers of a range that occurred.
+/// A range of numbers, and which of them have occurred.
 struct Seen {
     from: u64,
     bits: Vec<u64>,
