@@ -14,7 +14,7 @@ FOREIGN_COMMANDS = set(
 )
 # Options outside a command, with the program that they belong to.
 FOREIGN_OPTIONS = {"--no-default-features": "cargo", "--dry-run": "cargo publish", "--nocapture": "tests of cargo", "--array": "sbatch", "--norandommap": "fio"}
-# Names of other programs that look like ours, with their owner.
+# Foreign names that look like ours, with their owner.
 FOREIGN = {
     "generic/quick": "a group of xfstests",
     "queue/rotational": "a file of sysfs",

@@ -74,7 +74,7 @@ pub fn budget(scheme: &Scheme) -> Budget {
     }
 }
 
-/// One of how many places is tested, and the seed that draws them.
+/// `FTLD_SAMPLE=N` tests one of N places: N, and the seed of the draw.
 static SAMPLE: std::sync::LazyLock<(u64, u64)> = std::sync::LazyLock::new(|| {
     let number = |name: &str| {
         let text = std::env::var(name).ok()?;

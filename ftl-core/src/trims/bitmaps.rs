@@ -2,8 +2,8 @@
 //!
 //! If there are too many records, each trim also writes one *bitmap*: the logical pages of a chunk
 //! that are unmapped, as of a version. TRIM pages that are wholly in chunks with a newer bitmap are
-//! obsolete. So there are never more than two bitmaps per chunk and [`Trims::limit`] records. So
-//! all pages of a TRIM block become obsolete in the end.
+//! obsolete. So there are never more than two bitmaps per chunk and [`Trims::limit`] records. All
+//! pages of a TRIM block become obsolete in the end.
 //!
 //! If power fails before a new record or bitmap is complete, a mount finds the older ones.
 

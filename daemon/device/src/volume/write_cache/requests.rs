@@ -48,7 +48,7 @@ impl WriteCache {
         (first, first.max((offset + len) / unit))
     }
 
-    /// Returns whether the cache has the room that a change needs.
+    /// Returns whether a change can begin: the ring has room, and a trim's whole units are clean.
     pub(in crate::volume) fn has(&self, need: Need) -> bool {
         assert!(
             2 * need.bytes <= self.ring.size(),
@@ -208,10 +208,11 @@ impl WriteCache {
         Ok(())
     }
 
-    /// Makes an extent read as zeros; `None` if the cache lacks room. Parts of units are writes of
-    /// zeros. Whole units are clean by then: a trim that overtook a dirty one would have to undo
-    /// that if it failed half way. The flash is trimmed before the entry for a replay is written: a
-    /// kill between the two leaves the older contents, and the trim is not acknowledged yet.
+    /// Makes an extent read as zeros; `None` while [`WriteCache::has`] is false. Parts of units are
+    /// writes of zeros. Whole units are clean by then: a trim that overtook a dirty one would have
+    /// to undo that if it failed half way. The flash is trimmed before the entry for a replay is
+    /// written: a kill between the two leaves the older contents, and the trim is not acknowledged
+    /// yet.
     ///
     /// # Errors
     /// As [`PageIo::zero`] and [`WriteCache::write`].
