@@ -2,7 +2,8 @@
 //! unit; the policy chooses the unit.
 //!
 //! A unit can shrink if it has more blocks than its valid pages fill. The first GC run may have to
-//! open a block, so GC continues with the same unit until that has one block less.
+//! open a block, so GC continues with the same unit until that has one block less. If no full block
+//! has an invalid page, the room that is left lies in open blocks: GC empties one of those.
 
 use super::policy::Policy;
 use super::slices::HEADROOM;
@@ -48,6 +49,15 @@ impl<P: Policy> GarbageCollect for UnitFtl<P> {
     fn select_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         let emptiest = self.space.table.greedy_victim();
         let valid = |block: Pbn| self.space.table.valid_count(block);
+        let pages = self.space.geometry().pages_per_block;
+        if self.space.free_blocks() < self.gc.reserve
+            && !self.space.is_mounting()
+            && emptiest.is_none_or(|block| valid(block) == pages)
+        {
+            let open = self.map.emptiest_open(&self.space);
+            open.map_or(Ok(()), |block| self.space.seal_block(block))?;
+            return Ok(open.or(emptiest));
+        }
         if self.space.is_mounting()
             || self.map.policy.victim_is_greedy()
             || emptiest.is_some_and(|block| valid(block) == 0)
@@ -163,6 +173,16 @@ impl<P: Policy> Units<P> {
             .map(|block| space.table.valid_count(block))
             .sum();
         self.lists.length(unit) > valid.div_ceil(space.geometry().pages_per_block).max(1)
+    }
+
+    /// Returns the open block of a unit with the fewest valid pages. Where units have few pages each,
+    /// the room of their open blocks can be all that is left. Looks at every block, so only if no
+    /// full block has an invalid page.
+    #[cold]
+    fn emptiest_open(&self, space: &Space) -> Option<Pbn> {
+        let open = space.geometry().all_blocks();
+        let open = open.filter(|block| space.is_open_for_unit(*block));
+        open.min_by_key(|block| (space.table.valid_count(*block), *block))
     }
 
     /// Returns the full block of a unit with the fewest valid pages, if it has an invalid one.

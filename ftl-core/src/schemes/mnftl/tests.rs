@@ -321,3 +321,49 @@ fn a_lost_subtable_costs_the_page_that_carried_it() {
     assert_eq!(read(&mut ftl, 47).1, 99);
     assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
 }
+
+/// A new device that is filled in random order: where logical blocks are written in part, the room
+/// that is left lies in their open blocks, and no full block has an invalid page.
+#[test]
+fn room_in_open_blocks_is_used() {
+    for victim in ["max_chain", "global_min"] {
+        let (profile, mut params) = (Profile::find("mlc-4k").unwrap(), Params::default());
+        params.set("mnftl.victim", victim);
+        let layout = SCHEME
+            .layout(profile, 80 * 128 * 4096, 0.12, &params)
+            .unwrap();
+        let logical_pages = layout.logical_pages;
+        let config = FtlConfig {
+            logical_pages,
+            params,
+        };
+        let mut ftl = made(blank(layout.profile), &config, Start::Format);
+        let mut rng = SplitMix::new(1);
+        let mut order: Vec<u32> = (0..logical_pages).collect();
+        for at in (1..order.len()).rev() {
+            order.swap(at, rng.below(at as u64 + 1) as usize);
+        }
+        let mut newest = vec![0u64; logical_pages as usize];
+        let mut number = 0u64;
+        for (written, lpn) in (1..).zip(&order) {
+            // One write in three goes to a page that was written before.
+            let again = (rng.below(2) == 0).then(|| order[rng.below(written) as usize]);
+            for lpn in [Some(*lpn), again].into_iter().flatten() {
+                number += 1;
+                let data = number.to_le_bytes().repeat(512);
+                ftl.write(0, Lpn::new(lpn), &data).unwrap();
+                newest[lpn as usize] = number;
+            }
+        }
+        let mut out = vec![0; 4096];
+        for (lpn, number) in (0..).zip(newest) {
+            ftl.read(0, Lpn::new(lpn), &mut out).unwrap();
+            assert_eq!(
+                out,
+                number.to_le_bytes().repeat(512),
+                "{victim}: page {lpn}"
+            );
+        }
+        assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
+    }
+}

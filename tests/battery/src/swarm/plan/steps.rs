@@ -92,10 +92,11 @@ impl<'a> Steps<'a> {
                 .extend(fill.take(device.pages as usize / 2).map(Step::Do));
         } else {
             let filled = device.pages / 8 * (5 + self.rng.below(4) as u32);
-            let extents = (0..filled)
-                .step_by(FILL as usize)
-                .map(|lpn| (lpn, FILL.min(filled - lpn)));
-            self.steps.extend(extents.map(|(lpn, count)| {
+            let extents = match self.rng.one_in(3) {
+                true => self.in_random_order(filled),
+                false => in_order(filled, FILL).collect(),
+            };
+            self.steps.extend(extents.into_iter().map(|(lpn, count)| {
                 Step::Do(HostOp::Write {
                     lpn,
                     count,
@@ -131,6 +132,21 @@ impl<'a> Steps<'a> {
         let last = self.down();
         self.steps.push(last);
         self.steps
+    }
+
+    /// Short writes in random order over these pages, some of them twice: every part of the device
+    /// is written in part for long.
+    fn in_random_order(&mut self, pages: u32) -> Vec<(u32, u32)> {
+        let mut extents: Vec<_> = in_order(pages, FILL / 16).collect();
+        for at in (1..extents.len()).rev() {
+            extents.swap(at, self.rng.below(at as u64 + 1) as usize);
+        }
+        let written = (0..extents.len()).flat_map(|at| {
+            let again = self.rng.one_in(3).then(|| self.rng.below(at as u64 + 1));
+            [Some(at), again.map(|earlier| earlier as usize)]
+        });
+        let written: Vec<_> = written.flatten().collect();
+        written.into_iter().map(|at| extents[at]).collect()
     }
 
     fn requests(&mut self, kind: Kind, count: u64) {
@@ -548,4 +564,11 @@ fn draw_crash(rng: &mut SplitMix) -> Crash {
         4 => Crash::Mask(rng.next_u64()),
         _ => Crash::Sectors(seed),
     }
+}
+
+/// Writes of at most `length` pages, one after the other, up to page `pages`.
+fn in_order(pages: u32, length: u32) -> impl Iterator<Item = (u32, u32)> {
+    (0..pages)
+        .step_by(length as usize)
+        .map(move |lpn| (lpn, length.min(pages - lpn)))
 }
