@@ -150,6 +150,13 @@ def test_algorithm_1_in_its_own_order_counts_almost_the_same(referee, load):
     assert all(abs(n - ours[kind]) <= 0.05 * ours[kind] * (kind[:4] != "host") for kind, n in theirs.items())
 
 
+def test_the_mutants_apply():
+    """One for each scheme, see the README."""
+    mutants = sorted((TESTS / "referee/mutants").glob("*.patch"))
+    assert {one.stem for one in mutants} == {scheme for scheme, *_ in SCHEMES.values()}
+    subprocess.run(["git", "apply", "--check", *mutants], cwd=TESTS.parent, check=True)
+
+
 @pytest.mark.skipif("TRACES" not in os.environ, reason="TRACES=DIR names no folder of real traces")
 @pytest.mark.parametrize("passes", [0, 2])
 @pytest.mark.parametrize("name, profile", cases())
