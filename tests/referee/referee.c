@@ -3,32 +3,12 @@
  *
  *     referee SCHEME pages=N blocks=N logical=N threshold=N [passes=N] [KEY=N...] < requests
  *
- * A request is a line `R first count` or `W first count`, in pages. They are served `passes` times
- * (0) and then once more, measured; one JSON object has the counts. `blocks` are good blocks,
- * `threshold` those that collection keeps free. Further keys, and their defaults: `apart` (0:
- * copies and host writes share a block), `area` (128), `cache` (14), `entries` of a mapping page
- * (512), `cached` (8192), `log` (128).
- *
- * The papers leave open what follows. Counts depend on it, so it was found by comparing with ftld,
- * and is the rule here:
- *
- * - A block is taken only if more than `threshold` are free, else victims are collected first. It
- *   is the free block with the fewest erases.
- * - Of victims with equally few valid pages, the one that had so few first. A block that LazyFTL
- *   converts counts from then on.
- * - The pages of a request that go to one block are programmed before the old ones become invalid.
- *   DFTL evicts behind them, too, and looks entries up after it made room.
- * - LazyFTL makes room, then converts while its area is full, and makes room again. The oldest of
- *   the cheapest blocks is converted. A conversion writes a mapping page, then invalidates the old
- *   one, then the data pages that it supersedes.
- * - DFTL: a second use protects an entry, half of them at most. A mapping page that is written
- *   gets all entries that it lacked. A read where there is no mapping page yet caches nothing.
- * - MNFTL: a block without valid pages goes first. Else, of the longest lists, the one whose
- *   newest block was the oldest when its length changed last; a list that is as long after a
- *   collection as before stays where it is.
- * - FAST: first writes go to the data block. A page that does not continue the sequential block of
- *   its logical block merges that, and goes to a random one. Random blocks may fill the log while
- *   there is no sequential one. A partial merge without a copy is a switch.
+ * A request is a line `R first count` or `W first count`, in pages, of a file. They are served
+ * `passes` times (0) and then once more, measured; one JSON object has the counts. `blocks` are
+ * good blocks, `threshold` those that collection keeps free. Further keys, and their defaults:
+ * `apart` (0: copies and host writes share a block), `area` (128), `cache` (14), `entries` of a
+ * mapping page (512), `cached` (8192), `log` (128), `late` (0). README.md has the rules that the
+ * papers leave open.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -37,7 +17,8 @@
 
 typedef uint32_t u32;
 typedef uint64_t u64;
-#define NONE UINT32_MAX
+#define NONE UINT32_MAX          /* no page, no block; the owner of an erased page */
+#define INVALID (UINT32_MAX - 1) /* the owner of an invalid page */
 
 enum role { FREE, DATA, MAP, AREA };
 enum count { HOST_READS, HOST_PROGRAMS, COPIES, MAP_PROGRAMS, MAP_READS, MAP_COPIES, ERASES, CONVERSIONS, SWITCHES, PARTIALS, FULLS, COUNTS };
@@ -45,16 +26,14 @@ static const char *const NAMES[COUNTS] = { "host_reads", "host_programs", "copie
     "conversions", "switch_merges", "partial_merges", "full_merges" };
 static u64 counts[COUNTS];
 
-/* ---- options: KEY=NUMBER ---- */
-static int words;
-static char **word;
-
-static u32 option(const char *key, u32 otherwise) {
-    size_t length = strlen(key);
-    for (int i = 0; i < words; i++)
-        if (!strncmp(word[i], key, length) && word[i][length] == '=') return (u32)atol(word[i] + length + 1);
-    return otherwise;
-}
+struct scheme {
+    const char *name;
+    void (*read)(u32 first, u32 count), (*write)(u32 first, u32 count);
+    /* Collection: the victim, a copy of a page, and what follows the copies. */
+    u32 (*victim)(void);
+    void (*copy)(u32 lpn), (*copied)(void);
+};
+static const struct scheme *scheme;
 
 static void check(int good, const char *what) {
     if (good) return;
@@ -62,31 +41,35 @@ static void check(int good, const char *what) {
     exit(1);
 }
 
-static void *table(size_t entries, size_t bytes, int byte) {
-    void *memory = malloc(entries * bytes + 1);
-    check(memory != NULL, "out of memory");
-    return memset(memory, byte, entries * bytes);
-}
-
-#define TABLE(name, entries, byte) name = table(entries, sizeof *name, byte)
-
 /* ---- flash ---- */
 static u32 P, B, L, threshold, free_blocks;
-/* of a page: its logical or mapping page; NONE if it is not valid */
-static u32 *owner;
-static u32 *valid, *used, *erases;  /* of a block */
-/* of a block: when it was taken, and when it got as few valid pages as it has */
-static u64 *opened, *since, now;
+static u32 *owner;                 /* of a page: its logical or mapping page, or as above */
+static u32 *valid, *used, *erases; /* of a block */
+static u64 *opened, *since, now;   /* of a block: when it was taken, and when it got as few valid pages as it has */
 static uint8_t *role;
 
-struct stream { u32 block; enum role role; };
-static struct stream host = { NONE, DATA }, copy = { NONE, DATA }, cub = { NONE, AREA }, ccb = { NONE, AREA }, cmb = { NONE, MAP };
+/* Keys order by a small number, then by a time. */
+#define KEY(number, time) ((u64)(number) << 40 | (time))
+#define NEVER UINT64_MAX
+
+/* Returns the one of `n` with the lowest key. */
+static u32 pick(u32 n, u64 (*key)(u32 i)) {
+    u32 best = NONE;
+    u64 lowest = NEVER;
+    for (u32 i = 0; i < n; i++) {
+        u64 other = key(i);
+        if (other >= lowest) continue;
+        best = i;
+        lowest = other;
+    }
+    check(best != NONE, "no block is left");
+    return best;
+}
+
+static u64 wear_key(u32 b) { return role[b] == FREE ? erases[b] : NEVER; }
 
 static u32 take(enum role as) {
-    u32 block = NONE;
-    for (u32 b = 0; b < B; b++)
-        if (role[b] == FREE && (block == NONE || erases[b] < erases[block])) block = b;
-    check(block != NONE, "no free block");
+    u32 block = pick(B, wear_key);
     free_blocks--;
     role[block] = (uint8_t)as;
     opened[block] = ++now;
@@ -95,6 +78,7 @@ static u32 take(enum role as) {
 
 static void erase(u32 block) {
     check(valid[block] == 0, "a block with valid pages is erased");
+    memset(owner + (size_t)block * P, 0xff, P * sizeof *owner);
     used[block] = 0;
     role[block] = FREE;
     erases[block]++;
@@ -102,489 +86,449 @@ static void erase(u32 block) {
     counts[ERASES]++;
 }
 
-/* Programs the next page of a stream, which has no block once that is full. */
-static u32 program(struct stream *s, u32 who) {
-    if (s->block == NONE) s->block = take(s->role);
-    u32 block = s->block, page = block * P + used[block]++;
+static void program_at(u32 page, u32 who) {
+    u32 block = page / P;
+    check(owner[page] == NONE, "a page is programmed twice");
     owner[page] = who;
     valid[block]++;
-    if (used[block] == P) {
-        since[block] = ++now;
-        s->block = NONE;
-    }
+    if (++used[block] == P) since[block] = ++now;
+}
+
+/* Programs the next page of an open block, which is NONE once that is full. */
+static u32 program(u32 *block, enum role as, u32 who) {
+    if (*block == NONE) *block = take(as);
+    u32 page = *block * P + used[*block];
+    program_at(page, who);
+    if (used[*block] == P) *block = NONE;
     return page;
 }
 
 static void invalidate(u32 page) {
     if (page == NONE) return;
-    check(owner[page] != NONE, "an invalid page is invalidated");
-    owner[page] = NONE;
+    check(owner[page] < INVALID, "a page is invalidated that is not valid");
+    owner[page] = INVALID;
     valid[page / P]--;
     if (used[page / P] == P) since[page / P] = ++now;
 }
 
-/* The full block of data or mapping pages with the fewest valid ones. */
-static u32 fewest(void) {
-    u32 best = NONE;
-    for (u32 b = 0; b < B; b++) {
-        if ((role[b] != DATA && role[b] != MAP) || used[b] < P) continue;
-        if (best == NONE || valid[b] < valid[best] || (valid[b] == valid[best] && since[b] < since[best])) best = b;
-    }
-    check(best != NONE && valid[best] < P, "no victim");
-    return best;
+/* ---- mapping pages on flash ---- */
+static u32 E, V, *gmd;      /* entries of a mapping page, mapping pages, and where they are */
+static u32 *seen, mark = 1; /* of a mapping page: the last search that met it */
+static u32 cmb = NONE;
+
+static void map_copy(u32 v) {
+    counts[MAP_COPIES]++;
+    gmd[v] = program(&cmb, MAP, v);
 }
 
-/* ---- page map in RAM ---- */
-static u32 *map, *superseded, waiting, apart;
-
-static void ram_start(void) {
-    TABLE(map, L, 0xff);
-    TABLE(superseded, P, 0);
-}
-
-/* The old pages of those that were programmed since become invalid. */
-static void settle(void) {
-    for (u32 i = 0; i < waiting; i++) invalidate(superseded[i]);
-    waiting = 0;
-}
-
-static void supersede(u32 lpn, u32 page) {
-    counts[HOST_PROGRAMS]++;
-    superseded[waiting++] = map[lpn];
-    map[lpn] = page;
-    if (used[page / P] == P) settle();
-}
-
-static void ram_collect(void) {
-    u32 victim = fewest();
-    for (u32 i = victim * P; i < victim * P + P; i++) {
-        u32 lpn = owner[i];
-        if (lpn == NONE) continue;
-        counts[COPIES]++;
-        map[lpn] = program(apart ? &copy : &host, lpn);
-        invalidate(i);
-    }
-    erase(victim);
-}
-
-static void ram_write(u32 lpn) {
-    if (host.block == NONE)
-        while (free_blocks <= threshold) ram_collect();
-    supersede(lpn, program(&host, lpn));
-}
-
-static void ram_read(u32 lpn) {
-    if (map[lpn] != NONE) counts[HOST_READS]++;
-}
-
-/* ---- LazyFTL (SIGMOD 2011): Algorithms 1 to 3 ---- */
-static u32 E, V;                /* entries of a mapping page, mapping pages */
-/* the page of a logical page in the area; of one in mapping pages; of a mapping page */
-static u32 *umt, *gmt, *gmd;
-/* flags of a page in the area: the GMT lacks its entry; the page that the GMT has is to be invalidated */
-static uint8_t *update, *stale;
-/* changes: of a block, by mapping page */
-static u32 area, area_limit, *cached, cached_count, cached_limit, *cost, *changes;
-
-static void map_start(void) {
-    E = option("entries", 512);
-    V = (L + E - 1) / E;
-    TABLE(gmd, V, 0xff);
-}
-
-static void lazy_start(void) {
-    map_start();
-    TABLE(umt, L, 0xff);
-    TABLE(gmt, L, 0xff);
-    TABLE(update, (size_t)P * B, 0);
-    TABLE(stale, (size_t)P * B, 0);
-    TABLE(cost, B, 0);
-    TABLE(changes, (size_t)B * V, 0);
-    area_limit = option("area", 128);
-    cached_limit = option("cache", 14);
-    TABLE(cached, cached_limit + 1, 0xff);
-}
-
-/* Sets the update flag, and counts the mapping pages that a conversion of the block would write. */
-static void set_update(u32 page, u32 lpn, uint8_t to) {
-    if (update[page] == to) return;
-    update[page] = to;
-    u32 *n = &changes[(size_t)(page / P) * V + lpn / E];
-    if (to ? (*n)++ == 0 : --*n == 0) cost[page / P] += to ? 1 : -1u;
-}
-
-/* Mapping pages in RAM, the one used last in front. */
-static void load(u32 v) {
-    u32 at = 0;
-    while (at < cached_count && cached[at] != v) at++;
-    if (at == cached_count) {
-        if (gmd[v] != NONE) counts[MAP_READS]++;
-        if (cached_count < cached_limit) cached_count++;
-        else at--;
-    }
-    memmove(cached + 1, cached, at * sizeof *cached);
-    cached[0] = v;
-}
-
-static void convert(void) {
-    u32 victim = NONE;
-    for (u32 b = 0; b < B; b++) {
-        if (role[b] != AREA || used[b] < P) continue;
-        if (victim == NONE || cost[b] < cost[victim] || (cost[b] == cost[victim] && opened[b] < opened[victim])) victim = b;
-    }
-    check(victim != NONE, "nothing to convert");
-    counts[CONVERSIONS]++;
-    for (u32 v = 0; v < V; v++) {
-        if (!changes[(size_t)victim * V + v]) continue;
-        u32 old = gmd[v];
-        load(v);
-        gmd[v] = program(&cmb, v);
-        counts[MAP_PROGRAMS]++;
-        invalidate(old);
-        for (u32 lpn = v * E; lpn < v * E + E && lpn < L; lpn++) {
-            u32 page = umt[lpn];
-            if (page == NONE || !update[page]) continue;
-            if (stale[page]) invalidate(gmt[lpn]);
-            set_update(page, lpn, 0);
-            stale[page] = 0;
-            gmt[lpn] = page;
-        }
-    }
-    for (u32 i = victim * P; i < victim * P + P; i++)
-        if (owner[i] != NONE) umt[owner[i]] = NONE;
-    role[victim] = DATA;
-    since[victim] = ++now;
-    area--;
-}
-
-static void lazy_collect(void) {
-    u32 victim = fewest();
-    for (u32 i = victim * P; i < victim * P + P; i++) {
-        u32 who = owner[i];
-        if (who == NONE) continue;
-        if (role[victim] == MAP) {
-            counts[MAP_COPIES]++;
-            gmd[who] = program(&cmb, who);
-        } else if (umt[who] != NONE) {
-            stale[umt[who]] = 0;
-        } else {
-            if (ccb.block == NONE) {
-                if (area >= area_limit) convert();
-                area++;
-            }
-            counts[COPIES]++;
-            umt[who] = program(&ccb, who);
-            set_update(umt[who], who, 1);
-            stale[umt[who]] = 0;
-        }
-        invalidate(i);
-    }
-    erase(victim);
-}
-
-static void lazy_write(u32 lpn) {
-    for (int room = cub.block != NONE; !room;) {
-        while (free_blocks <= threshold) lazy_collect();
-        if (area >= area_limit) convert();
-        else area++, room = 1;
-    }
-    u32 page = program(&cub, lpn), before = umt[lpn];
-    counts[HOST_PROGRAMS]++;
-    set_update(page, lpn, 1);
-    stale[page] = before == NONE || stale[before];
-    umt[lpn] = page;
-    if (before == NONE) return;
-    invalidate(before);
-    set_update(before, lpn, 0);
-    stale[before] = 0;
-}
-
-static void lazy_read(u32 lpn) {
-    if (umt[lpn] == NONE) {
-        if (gmd[lpn / E] == NONE) return;
-        load(lpn / E);
-        if (gmt[lpn] == NONE) return;
-    }
-    counts[HOST_READS]++;
-}
-
-/* ---- DFTL, as the LazyFTL and MNFTL papers describe it: a cache of single entries ---- */
-static struct list { u32 newest, oldest, length; } lists[2]; /* entries used once, and again */
-static u32 *newer, *older, entries;
-/* of a logical page: 1 + its list, or 0; the mapping page lacks its entry */
-static uint8_t *listed, *dirty;
-
-static void dftl_start(void) {
-    ram_start();
-    map_start();
-    TABLE(newer, L, 0xff);
-    TABLE(older, L, 0xff);
-    TABLE(listed, L, 0);
-    TABLE(dirty, L, 0);
-    entries = option("cached", 8192);
-    lists[0] = lists[1] = (struct list){ NONE, NONE, 0 };
-}
-
-static void leave(u32 lpn) {
-    struct list *l = &lists[listed[lpn] - 1];
-    *(newer[lpn] == NONE ? &l->newest : &older[newer[lpn]]) = older[lpn];
-    *(older[lpn] == NONE ? &l->oldest : &newer[older[lpn]]) = newer[lpn];
-    l->length--;
-    listed[lpn] = 0;
-}
-
-static void join(u32 lpn, int to) {
-    struct list *l = &lists[to];
-    newer[lpn] = NONE;
-    older[lpn] = l->newest;
-    *(l->newest == NONE ? &l->oldest : &newer[l->newest]) = lpn;
-    l->newest = lpn;
-    l->length++;
-    listed[lpn] = (uint8_t)(to + 1);
-}
-
-static void write_back(u32 v) {
+static void map_write(u32 v) {
     u32 old = gmd[v];
-    if (old != NONE) counts[MAP_READS]++;
-    for (u32 lpn = v * E; lpn < v * E + E && lpn < L; lpn++) dirty[lpn] = 0;
-    gmd[v] = program(&cmb, v);
     counts[MAP_PROGRAMS]++;
+    gmd[v] = program(&cmb, MAP, v);
     invalidate(old);
 }
 
-static void dftl_collect(void) {
-    u32 victim = fewest();
-    uint8_t *TABLE(moved, V, 0);
-    for (u32 i = victim * P; i < victim * P + P; i++) {
-        u32 who = owner[i];
-        if (who == NONE) continue;
-        if (role[victim] == MAP) {
-            counts[MAP_COPIES]++;
-            gmd[who] = program(&cmb, who);
-        } else {
-            counts[COPIES]++;
-            map[who] = program(apart ? &copy : &host, who);
-            if (listed[who]) dirty[who] = 1;
-            else moved[who / E] = 1;
+/* ---- collection ---- */
+static u64 greedy_key(u32 b) { return (role[b] == DATA || role[b] == MAP) && used[b] == P ? KEY(valid[b], since[b]) : NEVER; }
+
+/* The full block of data or mapping pages with the fewest valid ones. */
+static u32 fewest(void) { return pick(B, greedy_key); }
+
+static void make_room(void) {
+    while (free_blocks <= threshold) {
+        u32 block = scheme->victim();
+        check(valid[block] < P, "no victim has an invalid page");
+        for (u32 page = block * P; page < block * P + P; page++) {
+            if (owner[page] >= INVALID) continue;
+            (role[block] == MAP ? map_copy : scheme->copy)(owner[page]);
+            invalidate(page);
         }
-        invalidate(i);
+        if (scheme->copied) scheme->copied();
+        erase(block);
     }
+}
+
+/* ---- page map in RAM ---- */
+static u32 *map, apart, host = NONE, cold = NONE;
+
+static void ram_copy(u32 lpn) {
+    counts[COPIES]++;
+    map[lpn] = program(apart ? &cold : &host, DATA, lpn);
+}
+
+/* Returns how many of the next pages of the host go to one block, for which there is room. */
+static u32 run(u32 count) {
+    if (host == NONE) make_room();
+    u32 room = host == NONE ? P : P - used[host];
+    return count < room ? count : room;
+}
+
+static void program_run(u32 first, u32 count) {
+    u32 page = NONE;
+    for (u32 i = 0; i < count; i++) page = program(&host, DATA, first + i);
+    for (u32 i = 0; i < count; i++) {
+        invalidate(map[first + i]);
+        map[first + i] = page + 1 - count + i;
+    }
+    counts[HOST_PROGRAMS] += count;
+}
+
+static void ram_write(u32 first, u32 count) {
+    for (u32 n; count > 0; first += n, count -= n) program_run(first, n = run(count));
+}
+
+static void ram_read(u32 first, u32 count) {
+    for (u32 i = 0; i < count; i++) counts[HOST_READS] += map[first + i] != NONE;
+}
+
+/* ---- lists: DFTL's cache, LazyFTL's cache, and the entries that its mapping pages lack ---- */
+static struct list { u32 newest, oldest, length; } *lists;
+static u32 *newer, *older, *listed; /* of a key; listed: 1 + its list, or 0 */
+
+static void leave(u32 key) {
+    struct list *l = &lists[listed[key] - 1];
+    *(newer[key] == NONE ? &l->newest : &older[newer[key]]) = older[key];
+    *(older[key] == NONE ? &l->oldest : &newer[older[key]]) = newer[key];
+    l->length--;
+    listed[key] = 0;
+}
+
+static void join(u32 key, u32 list) {
+    struct list *l = &lists[list];
+    newer[key] = NONE;
+    older[key] = l->newest;
+    *(l->newest == NONE ? &l->oldest : &newer[l->newest]) = key;
+    l->newest = key;
+    l->length++;
+    listed[key] = list + 1;
+}
+
+/* ---- LazyFTL (SIGMOD 2011): Algorithms 1 to 3 ---- */
+/* of a logical page: where the UMT and the GMT have it, and the invalidate flag; the update flag: a list has it */
+static u32 *umt, *gmt;
+static uint8_t *stale;
+static u32 area, area_limit, pages_cached, late, cub = NONE, ccb = NONE;
+
+/* The GMT is cached in whole pages: list V. */
+static void load(u32 v) {
+    if (listed[L + v]) leave(L + v);
+    else if (gmd[v] != NONE) counts[MAP_READS]++;
+    join(L + v, V);
+    if (lists[V].length > pages_cached) leave(lists[V].oldest);
+}
+
+/* Counts and marks the mapping pages that a conversion of the block writes. */
+static u32 cost(u32 block) {
+    u32 n = 0;
+    mark++;
+    for (u32 page = block * P; page < block * P + P; page++) {
+        u32 lpn = owner[page];
+        if (lpn >= INVALID || !listed[lpn] || seen[lpn / E] == mark) continue;
+        seen[lpn / E] = mark;
+        n++;
+    }
+    return n;
+}
+
+static u64 conversion_key(u32 b) { return role[b] == AREA && used[b] == P ? KEY(cost(b), opened[b]) : NEVER; }
+
+/* Algorithm 1 replaces the entries of a mapping page in their order, and then writes it. With `late`, it is written first, and the
+ * pages that the entries named become invalid in the order in which these changed. */
+static void update(u32 v) {
+    load(v);
+    if (late) map_write(v);
+    for (u32 i = 0; i < E; i++) {
+        u32 lpn = late ? lists[v].oldest : v * E + i;
+        if (lpn >= L || !listed[lpn]) continue;
+        if (stale[lpn]) invalidate(gmt[lpn]);
+        stale[lpn] = 0;
+        gmt[lpn] = umt[lpn];
+        leave(lpn);
+    }
+    if (!late) map_write(v);
+}
+
+static void convert(void) {
+    u32 block = pick(B, conversion_key);
+    cost(block);
     for (u32 v = 0; v < V; v++)
-        if (moved[v]) write_back(v);
-    free(moved);
-    erase(victim);
+        if (seen[v] == mark) update(v);
+    for (u32 page = block * P; page < block * P + P; page++)
+        if (owner[page] < INVALID) umt[owner[page]] = NONE;
+    role[block] = DATA;
+    since[block] = ++now;
+    area--;
+    counts[CONVERSIONS]++;
+}
+
+/* Programs a page in the area, where the UMT has it. */
+static void lazy_program(u32 *block, u32 lpn) {
+    umt[lpn] = program(block, AREA, lpn);
+    if (!listed[lpn]) join(lpn, lpn / E);
+}
+
+static void lazy_copy(u32 lpn) {
+    stale[lpn] = 0;
+    if (umt[lpn] != NONE) return;
+    if (ccb == NONE && area == area_limit) convert();
+    area += ccb == NONE;
+    lazy_program(&ccb, lpn);
+    counts[COPIES]++;
+}
+
+static void lazy_write(u32 first, u32 count) {
+    for (u32 lpn = first; lpn < first + count; lpn++) {
+        if (cub == NONE) {
+            for (make_room(); area == area_limit; make_room()) convert();
+            area++;
+        }
+        u32 before = umt[lpn];
+        lazy_program(&cub, lpn);
+        counts[HOST_PROGRAMS]++;
+        if (before == NONE) stale[lpn] = 1;
+        else invalidate(before);
+    }
+}
+
+static void lazy_read(u32 first, u32 count) {
+    for (u32 lpn = first; lpn < first + count; lpn++) {
+        if (umt[lpn] == NONE && gmd[lpn / E] == NONE) continue;
+        if (umt[lpn] == NONE) load(lpn / E);
+        counts[HOST_READS] += umt[lpn] != NONE || gmt[lpn] != NONE;
+    }
+}
+
+/* ---- DFTL, as the LazyFTL and MNFTL papers describe it: a cache of single entries ---- */
+enum { ONCE, AGAIN };  /* lists: entries used once, and again */
+static uint8_t *dirty; /* of a logical page: the mapping page lacks its entry */
+static u32 entries_cached;
+
+/* Writes a mapping page with all the entries that it lacks, if any. */
+static void write_back(u32 v) {
+    u32 n = 0;
+    for (u32 lpn = v * E; lpn < v * E + E && lpn < L; lpn++) {
+        n += dirty[lpn];
+        dirty[lpn] = 0;
+    }
+    if (n == 0) return;
+    if (gmd[v] != NONE) counts[MAP_READS]++;
+    map_write(v);
+}
+
+static void dftl_copy(u32 lpn) {
+    ram_copy(lpn);
+    dirty[lpn] = 1;
+    if (!listed[lpn]) seen[lpn / E] = mark;
+}
+
+static void dftl_copied(void) {
+    for (u32 v = 0; v < V; v++)
+        if (seen[v] == mark) write_back(v);
+    mark++;
 }
 
 static void lookup(u32 lpn) {
-    int again = listed[lpn] != 0;
-    if (again) leave(lpn);
-    else if (gmd[lpn / E] != NONE) counts[MAP_READS]++;
-    join(lpn, again);
-    if (lists[1].length <= entries / 2) return;
-    u32 last = lists[1].oldest;
+    if (!listed[lpn]) {
+        if (gmd[lpn / E] == NONE) return;
+        counts[MAP_READS]++;
+        join(lpn, ONCE);
+        return;
+    }
+    leave(lpn);
+    join(lpn, AGAIN);
+    if (lists[AGAIN].length <= entries_cached / 2) return;
+    u32 last = lists[AGAIN].oldest;
     leave(last);
-    join(last, 0);
+    join(last, ONCE);
 }
 
-/* Ends a run of pages: the cache shrinks to its size. */
 static void evict(void) {
-    settle();
-    while (lists[0].length + lists[1].length > entries) {
-        u32 last = lists[0].oldest;
-        if (dirty[last] && cmb.block == NONE)
-            while (free_blocks <= threshold) dftl_collect();
-        if (dirty[last]) write_back(last / E);
+    while (lists[ONCE].length + lists[AGAIN].length > entries_cached) {
+        u32 last = lists[ONCE].oldest;
         leave(last);
+        if (!dirty[last]) continue;
+        if (cmb == NONE) make_room();
+        write_back(last / E);
     }
 }
 
-static void dftl_write(u32 lpn) {
-    if (host.block == NONE)
-        while (free_blocks <= threshold) dftl_collect();
-    lookup(lpn);
-    supersede(lpn, program(&host, lpn));
-    dirty[lpn] = 1;
-    if (host.block == NONE) evict();
+static void dftl_write(u32 first, u32 count) {
+    for (u32 n; count > 0; first += n, count -= n) {
+        n = run(count);
+        for (u32 i = 0; i < n; i++) lookup(first + i);
+        program_run(first, n);
+        for (u32 lpn = first; lpn < first + n; lpn++) {
+            if (!listed[lpn]) join(lpn, ONCE);
+            dirty[lpn] = 1;
+        }
+        evict();
+    }
 }
 
-static void dftl_read(u32 lpn) {
-    if (!listed[lpn] && gmd[lpn / E] == NONE) return;
-    lookup(lpn);
-    ram_read(lpn);
+static void dftl_read(u32 first, u32 count) {
+    for (u32 i = 0; i < count; i++) lookup(first + i);
+    ram_read(first, count);
+    evict();
 }
 
 /* ---- MNFTL (DAC 2011): a list of blocks for a logical block, which its pages never leave ---- */
-/* the logical block of a block; the newest block and the number of blocks of a logical one */
-static u32 *home, *last, *length;
-static u64 *rank;
+static u32 units, *home, *last, *length;   /* the logical block of a block; its newest block and their number */
+static u32 shrinking = NONE, length_before; /* the logical block that is collected */
 
-static void unit_start(void) {
-    u32 units = (L + P - 1) / P;
-    ram_start();
-    TABLE(home, B, 0xff);
-    TABLE(last, units, 0xff);
-    TABLE(length, units, 0);
-    TABLE(rank, units, 0);
+static void unit_program(u32 lpn) {
+    u32 lbn = lpn / P, block = last[lbn];
+    if (block != NONE && used[block] == P) block = NONE;
+    length[lbn] += block == NONE;
+    map[lpn] = program(&block, DATA, lpn);
+    last[lbn] = map[lpn] / P;
+    home[last[lbn]] = lbn;
 }
 
-static int unit_full(u32 lbn) { return last[lbn] == NONE || used[last[lbn]] == P; }
-
-static u32 unit_program(u32 lpn) {
-    u32 lbn = lpn / P;
-    int fresh = unit_full(lbn);
-    struct stream s = { fresh ? NONE : last[lbn], DATA };
-    u32 page = program(&s, lpn);
-    home[last[lbn] = page / P] = lbn;
-    if (fresh) length[lbn]++, rank[lbn] = opened[page / P];
-    return page;
+static void unit_copy(u32 lpn) {
+    counts[COPIES]++;
+    unit_program(lpn);
 }
 
-static int unit_before(u32 a, u32 b) {
-    u32 x = home[a], y = home[b];
-    if (!valid[a] != !valid[b]) return !valid[a];
-    if (length[x] != length[y]) return length[x] > length[y];
-    if (rank[x] != rank[y]) return rank[x] < rank[y];
-    return valid[a] != valid[b] ? valid[a] < valid[b] : since[a] < since[b];
-}
+static u64 length_key(u32 lbn) { return length[lbn] ? KEY(B - length[lbn], opened[last[lbn]]) : NEVER; }
+static u64 unit_key(u32 b) { return home[b] == shrinking && used[b] == P ? KEY(valid[b], opened[b]) : NEVER; }
 
-static void unit_collect(void) {
-    u32 best = NONE;
-    for (u32 b = 0; b < B; b++)
-        if (role[b] == DATA && used[b] == P && valid[b] < P && (best == NONE || unit_before(b, best))) best = b;
-    check(best != NONE, "no victim");
-    u32 lbn = home[best], before = length[lbn];
-    u64 place = rank[lbn];
-    for (u32 i = best * P; i < best * P + P; i++) {
-        if (owner[i] == NONE) continue;
-        counts[COPIES]++;
-        map[owner[i]] = unit_program(owner[i]);
-        invalidate(i);
+static u32 unit_victim(void) {
+    u32 victim = fewest();
+    if (valid[victim] > 0) {
+        if (shrinking == NONE || length[shrinking] < length_before) shrinking = pick(units, length_key);
+        length_before = length[shrinking];
+        victim = pick(B, unit_key);
     }
-    if (last[lbn] == best) last[lbn] = NONE;
-    if (--length[lbn] == before) rank[lbn] = place;
-    else if (last[lbn] != NONE) rank[lbn] = opened[last[lbn]];
-    erase(best);
+    length[home[victim]]--;
+    return victim;
 }
 
-static void unit_write(u32 lpn) {
-    if (unit_full(lpn / P))
-        while (free_blocks <= threshold) unit_collect();
-    supersede(lpn, unit_program(lpn));
-    if ((lpn + 1) % P == 0) settle();
+static void unit_write(u32 first, u32 count) {
+    for (u32 lpn = first; lpn < first + count; lpn++) {
+        u32 newest = last[lpn / P];
+        shrinking = NONE;
+        if (newest == NONE || used[newest] == P) make_room();
+        u32 before = map[lpn];
+        unit_program(lpn);
+        counts[HOST_PROGRAMS]++;
+        invalidate(before);
+    }
 }
 
 /* ---- FAST, as ROSE (IEEE TC 2011) and LazyFTL describe it: data blocks in place, log blocks ---- */
-static u32 *data, sw = NONE, sw_lbn, *rw, rw_count, rw_limit;
-static uint8_t *written;
-
-static void fast_start(void) {
-    ram_start();
-    TABLE(data, (L + P - 1) / P, 0xff);
-    rw_limit = option("log", 128);
-    TABLE(rw, rw_limit, 0xff);
-    TABLE(written, (size_t)P * B, 0);
-}
-
-static void put(u32 page, u32 lpn) {
-    check(!written[page], "a page is programmed twice");
-    written[page] = 1;
-    owner[page] = lpn;
-    used[page / P]++;
-    valid[page / P]++;
-}
-
-static void discard(u32 block) {
-    if (block == NONE) return;
-    memset(written + (size_t)block * P, 0, P);
-    erase(block);
-}
+static u32 *data, sw = NONE, sw_lbn, rw = NONE, logs, log_limit;
 
 /* Makes `block` the data block of a logical block: its pages that are elsewhere are copied to their places there. */
-static void gather(u32 lbn, u32 block, int own) {
+static void gather(u32 lbn, u32 block, enum count kind) {
     u64 before = counts[COPIES];
     for (u32 lpn = lbn * P; lpn < lbn * P + P && lpn < L; lpn++) {
         u32 from = map[lpn];
         if (from == NONE || from / P == block) continue;
         counts[COPIES]++;
-        put(map[lpn] = block * P + lpn % P, lpn);
+        map[lpn] = block * P + lpn % P;
+        program_at(map[lpn], lpn);
         invalidate(from);
     }
-    discard(data[lbn]);
+    if (data[lbn] != NONE) erase(data[lbn]);
     data[lbn] = block;
-    counts[!own ? FULLS : counts[COPIES] == before ? SWITCHES : PARTIALS]++;
+    role[block] = DATA;
+    counts[kind == PARTIALS && counts[COPIES] == before ? SWITCHES : kind]++;
 }
 
 static void merge_sw(void) {
     u32 block = sw;
     if (block == NONE) return;
     sw = NONE;
+    logs--;
     if (valid[block] == used[block]) {
-        gather(sw_lbn, block, 1);
+        gather(sw_lbn, block, PARTIALS);
         return;
     }
-    if (valid[block]) gather(sw_lbn, take(DATA), 0);
-    discard(block);
+    if (valid[block] > 0) gather(sw_lbn, take(DATA), FULLS);
+    erase(block);
 }
 
-static void merge_rw(void) {
-    u32 victim = rw[0];
-    for (u32 i = victim * P; i < victim * P + P; i++)
-        if (owner[i] != NONE) gather(owner[i] / P, take(DATA), 0);
-    discard(victim);
-    memmove(rw, rw + 1, --rw_count * sizeof *rw);
-}
+static u64 log_key(u32 b) { return role[b] == AREA && b != sw ? opened[b] : NEVER; }
 
-static void fast_write(u32 lpn) {
-    u32 lbn = lpn / P, at = lpn % P, page;
-    if (data[lbn] == NONE) data[lbn] = take(DATA);
-    if (!written[data[lbn] * P + at]) {
-        page = data[lbn] * P + at;
-    } else if (at == 0) {
-        merge_sw();
-        if (rw_count == rw_limit) merge_rw();
-        sw = take(AREA);
-        sw_lbn = lbn;
-        page = sw * P;
-    } else if (sw != NONE && sw_lbn == lbn && used[sw] == at) {
-        page = sw * P + at;
-    } else {
-        if (sw_lbn == lbn) merge_sw();
-        if (!rw_count || used[rw[rw_count - 1]] == P) {
-            if (rw_count + (sw != NONE) == rw_limit) merge_rw();
-            rw[rw_count++] = take(AREA);
-        }
-        page = rw[rw_count - 1] * P + used[rw[rw_count - 1]];
+static u32 take_log(void) {
+    if (logs == log_limit) {
+        u32 block = pick(B, log_key);
+        for (u32 page = block * P; page < block * P + P; page++)
+            if (owner[page] < INVALID) gather(owner[page] / P, take(DATA), FULLS);
+        erase(block);
+        if (rw == block) rw = NONE;
+        logs--;
     }
-    put(page, lpn);
-    counts[HOST_PROGRAMS]++;
-    invalidate(map[lpn]);
-    map[lpn] = page;
+    logs++;
+    return take(AREA);
+}
+
+/* Returns the page of a log block that takes a page whose place is programmed. */
+static u32 log_page(u32 lbn, u32 at) {
+    if (at == 0 || (sw_lbn == lbn && sw != NONE && used[sw] != at)) merge_sw();
+    if (at == 0) {
+        sw = take_log();
+        sw_lbn = lbn;
+    }
+    if (sw != NONE && sw_lbn == lbn) return sw * P + at;
+    if (rw == NONE || used[rw] == P) rw = take_log();
+    return rw * P + used[rw];
+}
+
+static void fast_write(u32 first, u32 count) {
+    for (u32 lpn = first; lpn < first + count; lpn++) {
+        u32 lbn = lpn / P;
+        if (data[lbn] == NONE) data[lbn] = take(DATA);
+        u32 page = data[lbn] * P + lpn % P;
+        if (owner[page] != NONE) page = log_page(lbn, lpn % P);
+        program_at(page, lpn);
+        counts[HOST_PROGRAMS]++;
+        invalidate(map[lpn]);
+        map[lpn] = page;
+    }
 }
 
 /* ---- a run ---- */
-static const struct scheme {
-    const char *name;
-    void (*start)(void), (*read)(u32 lpn), (*write)(u32 lpn), (*end)(void); /* end: of a request */
-} SCHEMES[] = {
-    { "pagemap", ram_start, ram_read, ram_write, settle },
-    { "lazyftl", lazy_start, lazy_read, lazy_write, settle },
-    { "dftl", dftl_start, dftl_read, dftl_write, evict },
-    { "mnftl", unit_start, ram_read, unit_write, settle },
-    { "fast", fast_start, ram_read, fast_write, settle },
+static const struct scheme SCHEMES[] = {
+    { "pagemap", ram_read, ram_write, fewest, ram_copy, NULL },
+    { "lazyftl", lazy_read, lazy_write, fewest, lazy_copy, NULL },
+    { "dftl", dftl_read, dftl_write, fewest, dftl_copy, dftl_copied },
+    { "mnftl", ram_read, unit_write, unit_victim, unit_copy, NULL },
+    { "fast", ram_read, fast_write, NULL, NULL, NULL },
 };
 
-int main(int argc, char **argv) {
-    const struct scheme *s = NULL;
-    for (size_t i = 0; argc > 1 && i < sizeof SCHEMES / sizeof *SCHEMES; i++)
-        if (!strcmp(argv[1], SCHEMES[i].name)) s = &SCHEMES[i];
-    check(s != NULL, "pagemap, lazyftl, dftl, mnftl or fast?");
-    words = argc - 2;
-    word = argv + 2;
+static char **options;
+
+static u32 option(const char *key, u32 otherwise) {
+    size_t end = strlen(key);
+    for (char **word = options; *word; word++)
+        if (!strncmp(*word, key, end) && (*word)[end] == '=') return (u32)atol(*word + end + 1);
+    return otherwise;
+}
+
+static void *table(size_t entries, size_t bytes, int byte) {
+    void *memory = malloc(entries * bytes + 1);
+    check(memory != NULL, "out of memory");
+    return memset(memory, byte, entries * bytes);
+}
+
+/* Allocates a table. Every byte is 0, or 0xff, which is NONE. */
+#define TABLE(name, entries, byte) name = table(entries, sizeof *name, byte)
+
+static void start(void) {
     P = option("pages", 64);
     B = free_blocks = option("blocks", 0);
     L = option("logical", 0);
+    E = option("entries", 512);
+    V = (L + E - 1) / E;
+    units = (L + P - 1) / P;
     threshold = option("threshold", 4);
     apart = option("apart", 0);
+    area_limit = option("area", 128);
+    pages_cached = option("cache", 14);
+    late = option("late", 0);
+    entries_cached = option("cached", 8192);
+    log_limit = option("log", 128);
     TABLE(owner, (size_t)P * B, 0xff);
     TABLE(valid, B, 0);
     TABLE(used, B, 0);
@@ -592,21 +536,39 @@ int main(int argc, char **argv) {
     TABLE(opened, B, 0);
     TABLE(since, B, 0);
     TABLE(role, B, FREE);
-    s->start();
-    size_t room = 1 << 16, n = 0;
-    struct request { u32 first, count; char kind; } *requests = table(room, sizeof *requests, 0), r;
-    while (scanf(" %c %u %u", &r.kind, &r.first, &r.count) == 3) {
-        check((r.kind == 'R' || r.kind == 'W') && r.count <= L && r.first <= L - r.count, "not a request of this device");
-        if (n == room) requests = realloc(requests, (room *= 2) * sizeof *requests);
-        check(requests != NULL, "out of memory");
-        requests[n++] = r;
-    }
-    for (u32 passes = option("passes", 0) + 1; passes > 0; passes--) {
+    TABLE(gmd, V, 0xff);
+    TABLE(seen, V, 0);
+    TABLE(map, L, 0xff);
+    TABLE(lists, V + 2, 0xff);
+    for (u32 i = 0; i < V + 2; i++) lists[i].length = 0;
+    TABLE(newer, L + V, 0);
+    TABLE(older, L + V, 0);
+    TABLE(listed, L + V, 0);
+    TABLE(umt, L, 0xff);
+    TABLE(gmt, L, 0xff);
+    TABLE(stale, L, 0);
+    TABLE(dirty, L, 0);
+    TABLE(home, B, 0xff);
+    TABLE(last, units, 0xff);
+    TABLE(length, units, 0);
+    TABLE(data, units, 0xff);
+}
+
+int main(int argc, char **argv) {
+    for (size_t i = 0; argc > 1 && i < sizeof SCHEMES / sizeof *SCHEMES; i++)
+        if (!strcmp(argv[1], SCHEMES[i].name)) scheme = &SCHEMES[i];
+    check(scheme != NULL, "pagemap, lazyftl, dftl, mnftl or fast?");
+    options = argv + 2;
+    u32 passes = option("passes", 0);
+    start();
+    for (u32 pass = 0; pass <= passes; pass++) {
+        char kind;
+        u32 first, count;
         memset(counts, 0, sizeof counts);
-        for (size_t i = 0; i < n; i++) {
-            for (u32 lpn = requests[i].first; lpn < requests[i].first + requests[i].count; lpn++)
-                (requests[i].kind == 'R' ? s->read : s->write)(lpn);
-            s->end();
+        rewind(stdin);
+        while (scanf(" %c %u %u", &kind, &first, &count) == 3) {
+            check((kind == 'R' || kind == 'W') && count <= L && first <= L - count, "not a request of this device");
+            (kind == 'R' ? scheme->read : scheme->write)(first, count);
         }
     }
     for (int i = 0; i < COUNTS; i++) printf("%s\"%s\": %llu", i ? ", " : "{", NAMES[i], (unsigned long long)counts[i]);

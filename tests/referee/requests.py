@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Turns a trace in the plain format into requests of whole pages, one per line: `R|W first_page count`.
 
-    requests.py TRACE PAGE_BYTES [compact]
+    requests.py TRACE PAGE_BYTES BLOCK_BYTES [compact]
 
 `compact` places the 1 MiB extents that the trace touches one after the other, in the order of their addresses, as
 `ftld replay --address compact` does.
@@ -34,28 +34,35 @@ def compact(requests):
     return moved, len(touched) * EXTENT
 
 
-def pages(requests, page):
-    """The pages of each request. One that is written in part is a request of its own, and is read before."""
+def extents(requests, page, block):
+    """The requests as `ftld replay` passes them on: cut at multiples of 512 KiB, or where a block ends."""
+    size = max(EXTENT // 2 // block, 1) * block if block <= EXTENT else EXTENT // 2 // page * page
     for kind, offset, length in requests:
+        end = offset + length
+        while offset < end:
+            until = min(end, (offset // size + 1) * size)
+            yield kind, offset, until - offset
+            offset = until
+
+
+def pages(requests, page, block):
+    """The pages of each request. A part of a page is a request of its own; to write it, the page is read before."""
+    for kind, offset, length in extents(requests, page, block):
         first, last = offset // page, (offset + length - 1) // page
-        parts = {number for number, at in ((first, offset), (last, offset + length)) if kind == "W" and at % page}
-        if first in parts:
-            yield "R", first, 1
-            yield kind, first, 1
-            first += 1
-        whole = last - first + (last not in parts)
-        if whole > 0:
-            yield kind, first, whole
-        if last in parts and last >= first:
-            yield "R", last, 1
-            yield kind, last, 1
+        parts = {number for number, at in ((first, offset), (last, offset + length)) if at % page}
+        whole = [number for number in range(first, last + 1) if number not in parts]
+        runs = [(number, 1) for number in parts] + ([(whole[0], len(whole))] if whole else [])
+        for run in sorted(runs):
+            if kind == "W" and run[0] in parts:
+                yield "R", *run
+            yield kind, *run
 
 
 def main():
     requests = list(read(sys.argv[1]))
-    if sys.argv[3:] == ["compact"]:
+    if sys.argv[4:] == ["compact"]:
         requests, _ = compact(requests)
-    for kind, first, count in pages(requests, int(sys.argv[2])):
+    for kind, first, count in pages(requests, int(sys.argv[2]), int(sys.argv[3])):
         print(kind, first, count)
 
 
