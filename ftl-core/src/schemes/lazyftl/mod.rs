@@ -19,6 +19,9 @@
 //! - A page is marked invalid in its OOB area only with `lazy.valid_tracking=oob_mark` (default if
 //!   a page may be programmed again). A bitmap in RAM decides in every mode; the mark is a hint
 //!   that nothing reads.
+//! - A conversion programs each mapping page first, and then marks the old pages invalid, in the
+//!   order in which the entries changed; Algorithm 1 marks them first, in the order of their
+//!   addresses. Only the choice among victims with equally few valid pages depends on it.
 //! - A mapping page never references a page that can still be lost. Such an entry stays dirty when
 //!   its mapping page is written.
 //! - Old blocks are converted, including open ones. So the youngest `lazy.age_window` blocks always
