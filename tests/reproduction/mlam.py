@@ -87,7 +87,7 @@ def section(ftld):
     bounds = ", ".join(BOUNDS[:-1]) + f" or {WIDE}"
     text = INTRODUCTION.format(bounds=bounds)
     scheme = ftld.graded("mlam", "MLAM")
-    lines = [(run.load.label, run.state, *(figure(run.policies[policy], 1) for policy in POLICIES), *(figure(seconds(rows[AUTO]), 1) for rows in run.k_empty.values()), *(figure(one, 1) for one in run.alphas or ["-"] * 2)) for run in runs if run.policies]
+    lines = [(run.load.label, run.state, *(figure(run.policies[policy], 1) for policy in POLICIES), *(figure(seconds(rows[AUTO]), 1) for rows in run.k_empty.values()), *(figure(one, 1) for one in run.alphas or [None] * len(ALPHAS))) for run in runs if run.policies]
     heads = ["load", "state", *POLICIES, *(f"{scheme}, {bound}" for bound in BOUNDS), *(f"{WIDE}, alpha {alpha}" for alpha in ALPHAS)]
     text += "Seconds by policy (Figure 13), of MLAM by the bound of its tables:\n\n" + table(heads, lines)
     text += "Seconds by `k_empty` (Figures 10 and 11), of all copies those of reorganisation:\n\n" + table(
