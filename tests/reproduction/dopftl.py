@@ -23,10 +23,12 @@ SHARES = {"0.4": "0.4 of all", "0.2857": "0.4 of the compressed"}
 COMPACT, WIDE = [real.FINANCIAL1, real.MSSQL], [real.MSSQL, real.MYSQL]
 # Of the loads of ours; and what the addresses of the wide ones need.
 SIZE, WIDE_SIZE = 4 << 30, 32 << 30
+# Effective over-provisioning of every scheme on real traces, in percent.
+OP = 15
 # Two mapping pages, the least that a cache of DOPFTL takes; and blocks of 1 KiB, below which there is no list to avoid.
 CACHE_LEAST, LIST_LEAST = 8192, 64
-# Us of a step in RAM; the paper gives none. And what a mapping page costs: `mlc-4k`.
-STEP_US, READ_US, PROGRAM_US = 1, 80, 1350
+# Us of a step in RAM; the paper gives none. And of reading and programming a mapping page of `mlc-4k`, lower and upper pages alike.
+STEP_US, READ_US, PROGRAM_US = 1, 50, 900
 # Mapping pages that the lookups of "Figure 5" go through, in turns: of 500, so that 500 nodes are before each.
 FIGURE_5_NODES, FIGURE_5_TURNS, FIGURE_5_CACHE = 500, 20, 600 << 10
 
@@ -85,7 +87,7 @@ CLAIMS = [
     Claim("overhead ram", '"DOPFTL has less time overhead to locate/update LPN-PPN mappings in mapping cache than DFTL and TPFTL" (steps a lookup in RAM, the fewest of the two others)', "none", less("DOPFTL's are fewer than both, on every load", digits=1), general=True, right_if="the others walk lists.", settings=STEPS),
 ]
 INTRODUCTION = f"""\
-Pages of 4 KB on `mlc-4k`; the paper gives no charges, and its block of "168,600KB" is implausible. A cache of a 64th of the table, as in its example. `--preset dopftl-paper`. The three have the same RAM by the papers' count, cache and
+Pages of 4 KB on `mlc-4k`, an effective over-provisioning of {OP} % for every scheme on real traces; the paper gives no charges, and its block of "168,600KB" is implausible. A cache of a 64th of the table, as in its example. `--preset dopftl-paper`. The three have the same RAM by the papers' count, cache and
 pending changes: the cache of TPFTL, whose entries are smaller, is 6/7 of the others'. DOPFTL needs two mapping pages of 4 KB at least, more than a 64th of Financial1's table: all caches are of 8 KB there. `--set map.lookup=list` counts the nodes and
 entries that a search of DFTL's and TPFTL's LRU lists examines; `dop.ctpa=off` counts those of DOPFTL's.
 
@@ -131,8 +133,8 @@ def caches(size, names):
     return [word for key, value in found.items() for word in ("--set", f"{key}={value}")]
 
 
-def by_scheme(ftld, name, load, names, *options, raw="equal"):
-    rows = ftld.run(name, load, names, *options, raw=raw if load.real else "own")
+def by_scheme(ftld, name, load, names, *options):
+    rows = ftld.run(name, load, names, *options, *(["--op-effective", OP] if load.real else []))
     return {name: rows.one(name) for name in names}
 
 
@@ -143,9 +145,8 @@ class Runs:
         self.state, self.load, self.names = state, load, names
         self.blocks = cache_bytes(size) // 1024
         self.rows = by_scheme(ftld, f"dopftl-{state}", load, names, *caches(size, names))
-        raw = str(self.rows["dopftl"]["device"]["raw_bytes"])
         alone = caches(size, ["dopftl"])
-        self.walking = by_scheme(ftld, f"dopftl-ctpa-{state}", load, ["dopftl"], *alone, "--set", "dop.ctpa=off", raw=raw)["dopftl"] if walks else None
+        self.walking = by_scheme(ftld, f"dopftl-ctpa-{state}", load, ["dopftl"], *alone, "--set", "dop.ctpa=off")["dopftl"] if walks else None
         self.fixed = {}
         if not load.real:
             fixed = ftld.run("dopftl-share", load, ["dopftl"], *alone, "--set", "dop.original_share=" + ",".join(SHARES))
