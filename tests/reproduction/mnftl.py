@@ -6,7 +6,7 @@ from statistics import mean
 from . import real
 from .page import count, figure, over, table
 from .rows import DEVICES, collected, copies, erases, programs
-from .verdict import Case, Claim, Setting, between, joint, less, order, report, such, within
+from .verdict import Case, Claim, Setting, Test, between, joint, less, order, report, such, within
 
 TITLE = "MNFTL"
 
@@ -108,6 +108,13 @@ FIGURE_2, FIGURE_2_PAGES, FIGURE_2_BLOCKS = (0, 1, 0, 1, 0, 1, 2, 3), 4, 128
 # "Block 0 is designed to store the first version of data".
 SEPARATED = ["bast", "fast"]
 
+
+def fewer(text):
+    """Two pairs of copies and erases: the first has fewer of both."""
+    pair = lambda both: f"{both[0]:,} / {both[1]:,}"
+    return Test(text, lambda ours, _: ours[0][0] < ours[1][0] and ours[0][1] < ours[1][1], None, lambda ours: f"{pair(ours[0])} and {pair(ours[1])}")
+
+
 # The smallest gain in Table 2 that the paper calls "much faster", and the largest loss that it calls "a little slower".
 MUCH, LITTLE = 0.85, 1.48
 SHORTER = ("shorter", lambda ratio: ratio < 1)
@@ -151,7 +158,7 @@ CLAIMS = [
             f"{key} copies",
             f'{says}, "more valid page copies and block erase counts", write-dominant traces',
             theirs,
-            less(f"MNFTL copies and erases less than {title} on every load"),
+            fewer(f"MNFTL copies and erases less than {title} on every load (copies / erases)"),
             general=True,
             right_if=right_if,
             settings=RUNS,
@@ -226,9 +233,9 @@ def figure_2(ftld):
 
 def section(ftld):
     names = ftld.have(*(name for name, _, _ in SCHEMES))
-    runs = stand_ins(ftld, names)
+    runs = real_runs(ftld, [*names, *ftld.have(*SEPARATED)])
     web = websearch(ftld, names)
-    runs += real_runs(ftld, [*names, *ftld.have(*SEPARATED)])
+    runs += stand_ins(ftld, names)
     example = figure_2(ftld)
     text = INTRODUCTION.format(form=form(), op=OP)
     titles = {name: ftld.graded(name, title) for name, title, _ in SCHEMES} | {name: ftld.graded(name) for name in SEPARATED}
@@ -255,7 +262,7 @@ class Run:
         self.full = collected(*rows)
 
     def cell(self, name):
-        return " / ".join(map(count, self.of[name])) if name in self.of else "-"
+        return " / ".join(map(count, self.of[name])) if name in self.of else "worn out"
 
     def case(self, ours, theirs=None):
         return Case(self.load, ours, theirs, self.real, self.full, setting=self.setting)
@@ -290,7 +297,8 @@ def real_runs(ftld, names):
         for unit, option in UNITS.items():
             loads = {"new": loop(ftld, stem, option, "new"), "region": loop(ftld, stem, option, "region"), **real.forms(ftld, stem)}
             for state, load in loads.items():
-                rows = ftld.run(f"mnftl-{state}-{option}", load, names, *method(ftld, stem, names), "--response-unit", option)
+                name, options = f"mnftl-{state}-{option}-{stem}", [*load.options, *method(ftld, stem, names), "--response-unit", option]
+                rows = ftld.compare(name, [load.workload], names, *options, lenient=True)
                 runs.append(Run(load.label, state + unit, rows, True))
     return runs
 
@@ -342,9 +350,9 @@ def cases(runs, web, names):
     writing = [run for run in runs if run.real or run.load in WRITING]
     ratio = lambda run, name: run.case(run.of["mnftl"][0] / run.of[name][0])
     for name in [name for name in OTHERS if name in names]:
-        found[f"faster than {name}"] = [ratio(run, name) for run in writing]
+        found[f"faster than {name}"] = [ratio(run, name) for run in writing if name in run.of]
     found["slower than pagemap"] = [ratio(run, "pagemap") for run in writing]
-    reads = lambda more, fewer, theirs: [Case("reads", web[more] - web[fewer], theirs, own=True, setting="reads")]
+    reads = lambda more, fewer, theirs: [Case("512 MiB", web[more] - web[fewer], theirs, own=True, setting="reads")]
     found["websearch pagemap"] = reads("mnftl", "pagemap", 20)
     found["websearch sftl"] = reads("superblock", "mnftl", 15)
     for run in runs:
@@ -358,15 +366,42 @@ def cases(runs, web, names):
             some = [Case(run.load, percent, theirs, run.real, setting=counted) for run, percent in less_than if percent is not None]
             found.setdefault(key, []).extend(joint("mean", mean, some))
     for key, more in (("sftl copies", "superblock"), ("gftl copies", "gftl")):
-        # Copies, then erases.
-        pairs = [(run, index, (run.of["mnftl"][index], run.of[more][index])) for run in writing for index in (1, 2)]
-        found[key] = [Case(f"{run.load} {'erases' if index == 2 else 'copies'}", pair, None, run.real, run.full, setting=run.setting) for run, index, pair in pairs]
+        found[key] = [run.case((run.of["mnftl"][1:], run.of[more][1:])) for run in writing if more in run.of]
     real_runs_of = [run for run in runs if run.real]
     found["postponed"] = [run.case((run.of["mnftl"][1], min(run.of[name][1] for name in SEPARATED if name in run.of))) for run in real_runs_of]
     return found
 
 
 # Why a figure of ours differs, by claim.
-WHY = {}
+WHY = {
+    "faster than dftl": "In the paper's state DFTL programs few mapping pages here, so it is near page-level, and MNFTL on Financial1 is not. In Table 2 DFTL takes 110 to 390 us a record more than its copies and erases explain (table of the closed form), except on "
+    "Systemdisk2; we suppose that its lookups cost more there. On Financial1 the paper is right where GC moves pages of many mapping pages (*rotated*) and in whole requests; on mssql, with few exceptions, only where MNFTL copies nothing.",
+    "faster than superblock": "On mssql, a page a record, MNFTL copies nothing and the gain is 9 %. On a full device SFTL copies less, but not in whole requests of Financial1.",
+    "websearch": "Websearch is not at hand. On its stand-in 865 writes at Zipf addresses reach more of SFTL's 512 superblocks than it may have log blocks, 256, so it compacts some; GFTL cleans every block that is full and has an invalid page. We suppose that the paper's writes reach fewer blocks.",
+    "reduction": "An average of six traces, three of them private. The paper's own Table 2 gives 30.9 % without Websearch and 34.6 % with it.",
+    "copies": "The paper's own Table 2 gives another figure: the mean of its rows is 46.3 %. On the unit of Financial1, a page a record, MNFTL copies more than DFTL in every state but *rotated*; in whole requests it copies less (table).",
+    "erases": "The paper's own Table 2 gives another figure: the mean of its rows is 14.0 %, and 33.3 % is Financial2 alone.",
+}
 # Why a verdict is another one than in 0.2.0.
-CHANGED = {}
+STATE = "0.2.0 judged full devices, aged by random writes."
+SIX = "0.2.0 judged other traces by the paper's average of six."
+TABLE_ALONE = "0.2.0 counted 4 bytes a page and tables of blocks; the paper gives 3 bytes, and counts the mapping table alone."
+CHANGED = {
+    "faster than dftl": STATE,
+    "faster than gftl": f"{STATE} The sentence has no size, and its least gain in Table 2 is 15 %; Table 2's ratios are those of its own traces.",
+    "faster than superblock": STATE,
+    "slower than pagemap": f"{STATE} Table 2 calls 1.48 times \"a little\".",
+    "websearch sftl": "The 15 us of Table 2 and the 20 us of an OOB read, by which the paper explains them, are both the paper's.",
+    "websearch": "0.2.0 judged the stand-in.",
+    "reduction": SIX,
+    "copies": f"{SIX} The paper must have counted the mapping pages that DFTL's GC programs: it has 2.30 times page-level's copies, and ours counted so, on the stand-in of Financial1, 2.31 times.",
+    "erases": SIX,
+    "sftl copies": STATE,
+    "gftl copies": STATE,
+    "ram pagemap": TABLE_ALONE,
+    "ram dftl": TABLE_ALONE,
+    "ram gftl": TABLE_ALONE,
+    "ram superblock": TABLE_ALONE,
+    "ram order": TABLE_ALONE,
+    "postponed": "0.2.0 compared with page-level, which copies fewer pages than MNFTL in Table 2, too. The paper compares with separated mapping.",
+}
