@@ -96,7 +96,7 @@ COUNTS = {
     "data alone": Setting("pages of data copied"),
 }
 BYTES = {
-    "table": Setting("the mapping table alone, by the bytes of 5.1", '"one physical page (block) number takes about 3 bytes (2 bytes) RAM space, while one pointer in the linked-list requires 4 bytes"; "mainly depends on the size of the address mapping table"'),
+    "table": Setting("the mapping table alone, by the bytes of 5.1. The paper has no formula for GFTL, DFTL and SFTL; DFTL's 7 bytes, a page number and a pointer, for each mapping page of 8-byte entries are supposed, from its 176 KB", '"one physical page (block) number takes about 3 bytes (2 bytes) RAM space, while one pointer in the linked-list requires 4 bytes"; "mainly depends on the size of the address mapping table"'),
     "all": Setting("as ftld counts by the papers, with 4 bytes a page number, pending changes and block tables"),
 }
 READS = {"reads": Setting("reads of pages written before, and nothing reclaimed", '"if no garbage collection is invoked"')}
