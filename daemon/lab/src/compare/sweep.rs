@@ -139,11 +139,11 @@ impl Sweep {
                 }
             }
         }
+        raw_flash::share_raw_flash(&mut jobs);
         if self.method.form.is_some() {
             jobs.iter()
                 .try_for_each(|job| Run::resolve(job).map(drop))?;
         }
-        raw_flash::share_raw_flash(&mut jobs);
         let is_bounded = !self.ram.is_empty() || !self.op_effective.is_empty();
         if is_bounded || self.raw.iter().any(|raw| is_size(raw)) {
             raw_flash::check(&jobs)?;

@@ -39,6 +39,21 @@ fn passes(row: &Value) -> usize {
 }
 
 #[test]
+fn a_form_compares_schemes_on_equal_raw_flash() {
+    let host = Host::new();
+    let (trace, _) = skewed(&host);
+    let form = ["--form", "single", "--ndjson", "--scheme", "pagemap,dftl"];
+    let args = [&["compare", &trace, "--size", "4MiB"][..], &form].concat();
+    let (code, out, error) = host.run(&args);
+    assert_eq!(code, 0, "{error}");
+    let rows = out.lines().map(|line| serde_json::from_str(line).unwrap());
+    let raw: BTreeSet<_> = rows
+        .map(|row: Value| row["device"]["raw_bytes"].to_string())
+        .collect();
+    assert_eq!((out.lines().count(), raw.len()), (2, 1), "{out}");
+}
+
+#[test]
 fn a_looped_trace_is_measured_once_it_has_settled() {
     let host = Host::new();
     let (trace, touched) = skewed(&host);

@@ -67,7 +67,7 @@ pub(crate) use map::map_pages;
 use nand_model::{Cause, Chip, Geometry, PairTable, Pbn, Ppn, Profile};
 use pending::Pending;
 pub(crate) use policy::Policy;
-pub(crate) use settings::{Settings, age_window_least, docs};
+pub(crate) use settings::{Settings, age_window_least, docs, looks_up_by_list};
 use state::{CHECKPOINT, COLD, PagedMap};
 pub(crate) use state::{HOST, MAP, PagedFtl};
 use std::collections::VecDeque;

@@ -22,6 +22,10 @@ pub(crate) mod docs {
         key: "map.age_window",
         help: "block allocations after which a block's entries must be in the mapping pages (default 512, more with many lanes)",
     };
+    pub(crate) const LOOKUP: ParamDoc = ParamDoc {
+        key: "map.lookup",
+        help: "steps that a lookup counts: hash (default): of an index; list: of a search of the LRU lists",
+    };
     pub(crate) const CHECKPOINT_INTERVAL: ParamDoc = ParamDoc {
         key: "ckpt.interval",
         help: "programs between checkpoints, 0 = none (default max(65536, 100 x pages))",
@@ -45,6 +49,11 @@ pub(crate) mod docs {
         PAIR_POLICY,
         RAM_TIME,
     ];
+}
+
+/// Returns whether lookup steps are those of a search of the LRU lists.
+pub(crate) fn looks_up_by_list(params: &Params) -> Result<bool, FtlError> {
+    Ok(!params.choice(docs::LOOKUP.key, "hash", "list")?)
 }
 
 /// Validated parameters.

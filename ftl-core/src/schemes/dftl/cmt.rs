@@ -34,6 +34,7 @@ pub(super) struct Cmt {
     protected: u32,
     capacity: u32,
     per_page: u32,
+    by_list: bool,
     steps: u64,
     evictions: Evictions,
 }
@@ -49,9 +50,27 @@ impl Cmt {
             protected: 0,
             capacity,
             per_page,
+            by_list: false,
             steps: 0,
             evictions: Evictions::default(),
         }
+    }
+
+    /// Sets whether lookup steps are those of a search of the lists.
+    pub(super) fn count_by_list(self, by_list: bool) -> Self {
+        Cmt { by_list, ..self }
+    }
+
+    /// Returns the number of entries that a search of the lists examines, protected ones and the
+    /// most recently used ones first; `None`: the entry is not cached.
+    fn examined(&self, slot: Option<u32>) -> u64 {
+        let Some(slot) = slot else {
+            return self.index.len() as u64;
+        };
+        let lists = [PROTECTED, PROBATION].into_iter();
+        let mut entries = lists.flat_map(|list| self.used.newest_first(list));
+        let before = entries.position(|other| other == slot);
+        1 + before.expect("a cached entry is on a list") as u64
     }
 
     fn insert(&mut self, lpn: u32, to: Option<Ppn>) {
@@ -118,8 +137,9 @@ impl Policy for Cmt {
 
     #[inline]
     fn get(&mut self, lpn: u32, _: bool) -> Option<Option<Ppn>> {
-        self.steps += 1;
-        let slot = *self.index.get(&lpn)?;
+        let slot = self.index.get(&lpn).copied();
+        self.steps += if self.by_list { self.examined(slot) } else { 1 };
+        let slot = slot?;
         self.touch(slot);
         Some(self.slots[slot as usize].to)
     }
@@ -177,7 +197,7 @@ impl Policy for Cmt {
         false
     }
 
-    /// One entry per lookup, found by its number.
+    /// One entry per lookup, found by its number; or those that a search of the lists examines.
     fn lookup_steps(&self) -> u64 {
         self.steps
     }

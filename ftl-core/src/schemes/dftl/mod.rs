@@ -50,6 +50,7 @@ pub(super) const SCHEME: Scheme = Scheme {
             key: "dftl.cache",
             help: "bytes of cached entries, 8 each (default a 16th of the table)",
         },
+        docs::LOOKUP,
         docs::AGE_WINDOW,
     ],
     shared_params: docs::SHARED,
@@ -93,6 +94,7 @@ fn start(chip: Chip, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl>, F
 fn new(chip: Chip, config: &FtlConfig, start: Start) -> Result<PagedFtl<Cmt>, FtlError> {
     let per_page = chip.geometry().page_bytes / 4;
     let capacity = capacity(&config.params, config.logical_pages)?;
+    let by_list = paged::looks_up_by_list(&config.params)?;
     let settings = Settings {
         max_pending: Some(2 * capacity),
         ..paged::settings_of(&chip, config)?
@@ -102,7 +104,7 @@ fn new(chip: Chip, config: &FtlConfig, start: Start) -> Result<PagedFtl<Cmt>, Ft
         chip,
         config,
         settings,
-        Cmt::new(capacity, per_page),
+        Cmt::new(capacity, per_page).count_by_list(by_list),
         start,
     )
 }

@@ -171,3 +171,22 @@ fn a_lookup_is_one_step_and_takes_the_time_of_ram() {
     assert_eq!(grown(before.lookups_read, after.lookups_read), (3, 2));
     assert_eq!(grown(before.lookups_write, after.lookups_write), (1, 1));
 }
+
+#[test]
+fn a_lookup_by_list_examines_protected_entries_and_newer_ones_first() {
+    use crate::families::paged::Policy;
+    use crate::families::paged::pending::Pending;
+    let pending = Pending::new(profile("lazyftl", 200).geometry, 16, false);
+    let steps = |by_list: bool| {
+        let mut cmt = Cmt::new(8, 512).count_by_list(by_list);
+        let page = vec![0; 2048];
+        (0..4).for_each(|lpn| cmt.load(0, &page, lpn, 0, &pending));
+        // The oldest, which is then protected; the same again; the newest; one that is not cached.
+        [0, 0, 3, 9].map(|lpn| {
+            let before = cmt.lookup_steps();
+            assert_eq!(cmt.get(lpn, false).is_some(), lpn < 4);
+            cmt.lookup_steps() - before
+        })
+    };
+    assert_eq!((steps(false), steps(true)), ([1; 4], [4, 1, 2, 4]));
+}

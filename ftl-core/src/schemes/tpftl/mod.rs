@@ -54,6 +54,7 @@ pub(super) const SCHEME: Scheme = Scheme {
             key: "tpftl.prefetch_threshold",
             help: "number of nodes lost or gained that begins or ends a sequential phase, 0 = never prefetch (default 3)",
         },
+        docs::LOOKUP,
         docs::AGE_WINDOW,
     ],
     shared_params: docs::SHARED,
@@ -101,6 +102,8 @@ fn new(chip: Chip, config: &FtlConfig, start: Start) -> Result<PagedFtl<Nodes>, 
         max_pending: Some(narrow(2 * u64::from(bytes) / u64::from(ENTRY_BYTES))),
         ..paged::settings_of(&chip, config)?
     };
+    let by_list = paged::looks_up_by_list(&config.params)?;
     let policy = Nodes::new(bytes, threshold, per_page, config.logical_pages);
+    let policy = policy.count_by_list(by_list);
     PagedFtl::create(SCHEME.name, chip, config, settings, policy, start)
 }

@@ -141,6 +141,7 @@ pub(super) struct Nodes {
     bytes: u32,
     per_page: u32,
     logical_pages: u32,
+    by_list: bool,
     steps: u64,
     evictions: Evictions,
 }
@@ -161,9 +162,30 @@ impl Nodes {
             bytes,
             per_page,
             logical_pages,
+            by_list: false,
             steps: 0,
             evictions: Evictions::default(),
         }
+    }
+
+    /// Sets whether lookup steps are those of a search of the lists.
+    pub(super) fn count_by_list(self, by_list: bool) -> Self {
+        Nodes { by_list, ..self }
+    }
+
+    /// Returns the number of nodes and entries that a search of both levels of lists examines, the
+    /// hottest nodes and the most recently used entries first.
+    fn examined(&self, lpn: u32) -> u64 {
+        let vtpn = lpn / self.per_page;
+        let Some(node) = self.nodes.get(&vtpn) else {
+            return self.nodes.len() as u64;
+        };
+        let mut nodes = self.by_heat.iter().rev();
+        let hotter = nodes.position(|(_, other)| *other == vtpn);
+        let mut entries = node.by_use.iter().rev();
+        let newer = entries.position(|(_, other)| *other == lpn);
+        let in_node = newer.map_or(node.entries.len(), |newer| newer + 1);
+        (hotter.expect("a cached node is on the list") + 1 + in_node) as u64
     }
 
     fn size(&self) -> u32 {
@@ -242,7 +264,11 @@ impl Policy for Nodes {
 
     fn get(&mut self, lpn: u32, _: bool) -> Option<Option<Ppn>> {
         let node = self.nodes.get(&(lpn / self.per_page));
-        self.steps += 1 + u64::from(node.is_some());
+        self.steps += if self.by_list {
+            self.examined(lpn)
+        } else {
+            1 + u64::from(node.is_some())
+        };
         let to = node?.get(lpn)?.to();
         self.insert(lpn, to);
         Some(to)
@@ -316,7 +342,8 @@ impl Policy for Nodes {
         false
     }
 
-    /// The node of the mapping page; if it is cached, the entry in it.
+    /// The node of the mapping page; if it is cached, the entry in it. Or the nodes and entries that
+    /// a search of the lists examines.
     fn lookup_steps(&self) -> u64 {
         self.steps
     }

@@ -132,6 +132,23 @@ mod cache {
     }
 
     #[test]
+    fn a_lookup_by_list_examines_hotter_nodes_and_newer_entries_first() {
+        let mut nodes = Nodes::new(6 * 9 + 8 * 3, 0, PER_PAGE, 4096).count_by_list(true);
+        for vtpn in 0..3 {
+            nodes.load(vtpn, &page(), vtpn * PER_PAGE, 2, &pending());
+        }
+        // The first entry of a node is its newest. One of the coldest node, the next of the
+        // hottest, one that the second node does not have, one without a node.
+        let lookups = [0, 2 * PER_PAGE + 1, PER_PAGE + 9, 3 * PER_PAGE];
+        let steps = lookups.map(|lpn| {
+            let before = nodes.lookup_steps();
+            nodes.get(lpn, false);
+            nodes.lookup_steps() - before
+        });
+        assert_eq!(steps, [3 + 1, 1 + 2, 2 + 3, 3]);
+    }
+
+    #[test]
     fn of_the_coldest_node_clean_entries_leave_first_and_dirty_ones_with_a_write_of_all() {
         let mut nodes = Nodes::new(6 * 6 + 8 * 2, 0, PER_PAGE, 4096);
         let mut pending = pending();

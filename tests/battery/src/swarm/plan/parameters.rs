@@ -80,7 +80,7 @@ pub const PARAMETERS: &[(&str, &[&str])] = &[
 
 /// Parameters that keep their defaults: other values weaken a guarantee, or change emulated time
 /// alone.
-const FIXED: &[&str] = &["nand.pair_policy", "mlam.ack", "timing.ram"];
+const FIXED: &[&str] = &["nand.pair_policy", "map.lookup", "mlam.ack", "timing.ram"];
 
 /// Parameters of a scheme that the generator does not vary: runs keep their defaults.
 pub fn unknown_parameters(scheme: &Scheme) -> Vec<&'static str> {
