@@ -13,7 +13,8 @@ TITLE = "ROSE"
 # The paper's blocks, and the bytes that two of its traces write (Table 2).
 BLOCKS = 655_360
 FIN1, VMS = 30_517_409 * 512, 109_804_512 * 512
-# A device of ours is new and has as many blocks as make the share of the flash that the trace writes the one of the paper's trace.
+# A device of ours is new and has as many blocks as make the share of the flash that the trace writes the one of the paper's trace. If the trace
+# touches more, the device is as large as that, and the log as large as on the other.
 NEW = {
     "as Fin1": Setting(
         "new; the trace writes 18 % of the flash, as Fin1 does",
@@ -30,7 +31,7 @@ SETTINGS = {
         "as Fin1; MARO's cost is in page copies instead of microseconds, so age counts 351 times as much",
         '"multiplying (5) by a constant so that all the terms in (5) become integers": no unit of age or cost is given',
     ),
-    "small": Setting("new, and as large as what the trace touches: its log is 0.5 to 2 % of what is written, in the paper 4 to 107 %"),
+    "small": Setting("new, and as large as what the trace touches: the log is 0.7 to 8 % of what is written, in the paper 4 to 107 %"),
     **real.FORMS,
 }
 
@@ -68,8 +69,8 @@ Device: 80 GB of SLC, 655,360 blocks of 64 pages of 2 KB, 88 / 263 / 2,000 us, 2
 stated. LAST has an eighth of the log blocks for sequential writes of 8 KB or more. MARO's weight of age is multiplied by the paper's blocks over ours, because log blocks of a smaller device get less old.
 
 - **Real traces**: Financial1 is one of the 24 units of the paper's Fin1: 6 % of its bytes, in requests of 13 sectors instead of 7.4. mssql, mysql and cloudphysics are not the paper's. nexus5, a phone (CASL-SDSU/SmartphoneIOTraces), writes
-  72 % of its pages by whole blocks, as LargeFile does; it is in the paper's settings, under FAST's predictions and the three schemes at 2.5 %. Each trace is on a part of the paper's device, in proportion to what it writes. A host sees 95 % of the
-  blocks, so that other schemes have room; the paper gives no figure. In the three forms all schemes have equal raw flash.
+  72 % of its pages by whole blocks, as LargeFile does; it is in the paper's settings, under FAST's predictions and the three schemes at 2.5 %. Each trace is on a part of the paper's device, in proportion to what it writes; mysql touches more than it has as 4VMs, so there the log alone is in proportion. A host sees 95 % of the
+  blocks, so that other schemes have room; the paper gives no figure. All three schemes have the same raw flash.
 - **Stand-ins**: a {share}th of the device (`--profile rose-part`), new, and of each trace; seconds are multiplied by {share}. Statistics of Tables 2 and 3: sectors written, mean length, share of the pages that are written by whole blocks.
   Addresses by Zipf's law over the whole device, popular ones scattered, exponent {exponent}; they were not published.
 
@@ -100,19 +101,20 @@ def real_runs(ftld):
             continue
         label = WHOLE if stem == NEXUS else real.TRACES[stem][0]
         row = ftld.compare(f"extents-{stem}", [file], ["pagemap"], "--address", "compact", "--precondition", "new", "--profile", "slc-2k")[0]
+        # A block more than the extents of the trace need.
+        touched = int(row["device"]["size_bytes"] / 0.95 / (128 << 10)) + 2
         for setting, written in zip(NEW, (FIN1, VMS)):
             part = round(BLOCKS * row["requests"]["written_bytes"] / written)
-            options = [*device(part), "--address", "compact"]
+            options = [*device(max(part, touched)), "--address", "compact"]
             add(setting, Runs(ftld, Load(label, file, options, True), part, setting))
         if stem == NEXUS:
             continue
         base = runs["as Fin1", label]
         add(UNIT, Runs(ftld, base.load, base.blocks, UNIT, base=base))
-        touched = round(row["device"]["size_bytes"] / 0.95 / (128 << 10))
         options = ["--preset", "rose-paper", "--profile", "rose-part", "--op", "1"]
-        add("small", Runs(ftld, Load(label, file, [*options, "--address", "compact"], True), touched, "small", "equal"))
+        add("small", Runs(ftld, Load(label, file, [*options, "--address", "compact"], True), touched, "small"))
         for form, load in real.forms(ftld, stem).items() if stem in IN_FORMS else ():
-            add(form, Runs(ftld, Load(label, file, [*options, *load.options], True), touched, form, "equal"))
+            add(form, Runs(ftld, Load(label, file, [*options, *load.options], True), touched, form))
     return runs
 
 
@@ -120,9 +122,9 @@ class Runs:
     """Rows of one load on one device. `blocks` of the device, of which the log is a share; `factor` of the seconds; `base`: the runs of the other
     schemes, where only ROSE has another setting."""
 
-    def __init__(self, ftld, load, blocks, setting="", raw="own", factor=1, base=None):
+    def __init__(self, ftld, load, blocks, setting="", factor=1, base=None):
         self.ftld, self.load, self.blocks, self.setting = ftld, load, blocks, setting
-        self.raw, self.factor, self.base = raw, factor, base
+        self.factor, self.base = factor, base
         self.sweeps, self.sizes = {}, {}
 
     def log(self, percent):
@@ -139,7 +141,7 @@ class Runs:
             pairs |= {"maro.age_weight": self.weight("1")} | ({"maro.cost_unit": "page_copy"} if self.base else {})
         pairs |= {key.replace("__", "."): value for key, value in values.items()}
         setting = f"{self.setting.lower().replace(' ', '-')}-" if self.setting else ""
-        return self.ftld.run(f"rose-{setting}{name}", self.load, schemes, *(word for pair in pairs.items() for word in ("--set", "=".join(map(str, pair)))), raw=self.raw)
+        return self.ftld.run(f"rose-{setting}{name}", self.load, schemes, *(word for pair in pairs.items() for word in ("--set", "=".join(map(str, pair)))))
 
     def at(self, percent):
         """Rows of the schemes with so large a log."""
