@@ -23,14 +23,16 @@ NEW = {
     ),
     "as 4VMs": Setting("new; the trace writes 65 % of the flash, as 4VMs does", "the same; 109,804,512 sectors"),
 }
-# The same device as in "as Fin1".
-UNIT = "page copies"
+# On the device of "as Fin1" too: another setting of ROSE.
+UNIT, BARE = "page copies", "without FPR"
+OWN = {UNIT: {"maro.cost_unit": "page_copy"}, BARE: {"rose.fpr": "off"}}
 SETTINGS = {
     **NEW,
     UNIT: Setting(
         "as Fin1; MARO's cost is in page copies instead of microseconds, so age counts 351 times as much",
         '"multiplying (5) by a constant so that all the terms in (5) become integers": no unit of age or cost is given',
     ),
+    BARE: Setting("as Fin1; MARO without free page reuse, for the claims on MARO", 'Figure 5 has "both MARO and FPR disabled" but EBW; of Figures 7 to 10 it is not said whether FPR is on'),
     "small": Setting("new, and as large as what the trace touches: the log is 0.7 to 8 % of what is written, in the paper 4 to 107 %"),
     **real.FORMS,
 }
@@ -110,7 +112,8 @@ def real_runs(ftld):
         if stem == NEXUS:
             continue
         base = runs["as Fin1", label]
-        add(UNIT, Runs(ftld, base.load, base.blocks, UNIT, base=base))
+        for setting in OWN:
+            add(setting, Runs(ftld, base.load, base.blocks, setting, base=base))
         options = ["--preset", "rose-paper", "--profile", "rose-part", "--op", "1"]
         add("small", Runs(ftld, Load(label, file, [*options, "--address", "compact"], True), touched, "small"))
         for form, load in real.forms(ftld, stem).items() if stem in IN_FORMS else ():
@@ -138,7 +141,7 @@ class Runs:
         if "last" in schemes:
             pairs["last.sequential"] = max(1, self.log(percent) // 8)
         if "rose" in schemes:
-            pairs |= {"maro.age_weight": self.weight("1")} | ({"maro.cost_unit": "page_copy"} if self.base else {})
+            pairs |= {"maro.age_weight": self.weight("1")} | OWN.get(self.setting, {})
         pairs |= {key.replace("__", "."): value for key, value in values.items()}
         setting = f"{self.setting.lower().replace(' ', '-')}-" if self.setting else ""
         return self.ftld.run(f"rose-{setting}{name}", self.load, schemes, *(word for pair in pairs.items() for word in ("--set", "=".join(map(str, pair)))))
@@ -146,7 +149,7 @@ class Runs:
     def at(self, percent):
         """Rows of the schemes with so large a log."""
         if percent not in self.sizes:
-            schemes = self.ftld.have(*SCHEMES[:1] if self.base else SCHEMES)
+            schemes = self.ftld.have(*(SCHEMES[:1] if self.base else SCHEMES))
             rows = {row["scheme"]: row for row in self.run(f"sizes-{percent}", schemes, percent)}
             self.sizes[percent] = {**(self.base.at(percent) if self.base else {}), **rows}
         return self.sizes[percent]
@@ -158,8 +161,10 @@ class Runs:
     def of(self, key):
         """Rows by the value of a parameter."""
         scheme, (first, *others) = SWEEPS[key]
-        if self.base and (scheme != "rose" or key == "rose.victim"):
-            return {**self.base.of(key), **({first: self.usual[scheme]} if scheme == "rose" else {})}
+        if self.base and scheme != "rose":
+            return self.base.of(key)
+        if self.setting == UNIT and key == "rose.victim":
+            return {**self.base.of(key), first: self.usual[scheme]}
         if key not in self.sweeps:
             values = {"last.sequential": lambda part: max(1, self.log(USUAL) // part), "maro.age_weight": self.weight}.get(key, str)
             found = self.run(key.replace(".", "-"), [scheme], **{key.replace(".", "__"): ",".join(str(values(one)) for one in others)})
@@ -169,6 +174,10 @@ class Runs:
     @property
     def is_new(self):
         return self.setting not in real.FORMS
+
+    @property
+    def has_fpr(self):
+        return self.setting != BARE
 
     def seconds(self, row):
         return self.factor * cleaning(row)
@@ -194,7 +203,7 @@ def triple(row_of, show):
 def table_5(runs, standing):
     lines = []
     for (setting, label), run in [*runs.items(), (("", "stand-in 4VMs"), standing["4VMs"])]:
-        if run.is_new and label != WHOLE:
+        if run.is_new and run.has_fpr and label != WHOLE:
             lines.append((label, setting, count(run.blocks), *(triple(run.at(percent), lambda row: figure(run.seconds(row), 0)) for percent in LOG_SHARES)))
     heads = ["load", "setting", "blocks", *(f"{share} %" for share in LOG_SHARES)]
     return "Seconds of cleaning of `rose` (A), `last` (B) and `fast` (B) by share of log blocks (Table 5):\n\n" + table(heads, lines)
@@ -203,6 +212,8 @@ def table_5(runs, standing):
 def at_usual(runs):
     lines = []
     for (setting, label), run in runs.items():
+        if not run.has_fpr:
+            continue
         row = run.usual["rose"]
         shares = f"{100 * row['collected']['utilisation']:.0f} %"
         lines.append((label, setting, triple(run.usual, lambda row: figure(ratio(row))), triple(run.usual, lambda row: count(copies(row))), triple(run.usual, lambda row: count(erases(row))), shares))
@@ -223,7 +234,7 @@ def exponents(ftld, standing):
 
 def predictions(runs, standing):
     names = ["np", "fp", "lp", "cp", "ebw"]
-    rows = [(label, setting, run) for (setting, label), run in runs.items() if setting != UNIT]
+    rows = [(label, setting, run) for (setting, label), run in runs.items() if not run.base]
     rows += [(f"stand-in {trace}", "", run) for trace, run in standing.items()]
     lines = [(label, setting, *(figure(over(cleaning(run.of("fast.predict")[name]), cleaning(run.of("fast.predict")["ebw"]))) for name in names)) for label, setting, run in rows]
     return "Cleaning cost of FAST's predictions as a multiple of EBW's (Figure 5), `fast.predict`:\n\n" + table(["load", "setting", *names], lines)
@@ -237,7 +248,8 @@ def one_changed(runs):
     for (setting, label), run in runs.items():
         if run.is_new and label != WHOLE:
             usual = cleaning(run.usual["rose"])
-            lines.append((label, setting, *(figure(over(cleaning(run.of(key)[value]), usual)) for key in keys for value in SWEEPS[key][1][1:])))
+            cell = lambda key, value: figure(over(cleaning(run.of(key)[value]), usual)) if run.has_fpr or key != "rose.fpr" else "-"
+            lines.append((label, setting, *(cell(key, value) for key in keys for value in SWEEPS[key][1][1:])))
     return "ROSE with one parameter changed, as a multiple of ROSE's cleaning cost (Figures 7, 9 to 11):\n\n" + table(["load", "setting", *heads], lines)
 
 
