@@ -71,7 +71,7 @@ Device: 80 GB of SLC, 655,360 blocks of 64 pages of 2 KB, 88 / 263 / 2,000 us, 2
 stated. LAST has an eighth of the log blocks for sequential writes of 8 KB or more. MARO's weight of age is multiplied by the paper's blocks over ours, because log blocks of a smaller device get less old.
 
 - **Real traces**: Financial1 is one of the 24 units of the paper's Fin1: 6 % of its bytes, in requests of 13 sectors instead of 7.4. mssql, mysql and cloudphysics are not the paper's. nexus5, a phone (CASL-SDSU/SmartphoneIOTraces), writes
-  72 % of its pages by whole blocks, as LargeFile does; it is in the paper's settings, under FAST's predictions and the three schemes at 2.5 %. Each trace is on a part of the paper's device, in proportion to what it writes; mysql touches more than it has as 4VMs, so there the log alone is in proportion. A host sees 95 % of the
+  72 % of its pages by whole blocks, as LargeFile does; it is in the first two settings, at 2.5 %. Each trace is on a part of the paper's device, in proportion to what it writes; mysql touches more than it has as 4VMs, so there the log alone is in proportion. A host sees 95 % of the
   blocks, so that other schemes have room; the paper gives no figure. All three schemes have the same raw flash.
 - **Stand-ins**: a {share}th of the device (`--profile rose-part`), new, and of each trace; seconds are multiplied by {share}. Statistics of Tables 2 and 3: sectors written, mean length, share of the pages that are written by whole blocks.
   Addresses by Zipf's law over the whole device, popular ones scattered, exponent {exponent}; they were not published.

@@ -125,9 +125,8 @@ def cases(runs, standing, worn):
             continue
         three(add, run)
         predicted(add, run, run.load.label in SHORT, run.load.label in LONG)
-        if run.load.label != WHOLE:
-            victims(add, run)
-            best_last(add, run)
+        victims(add, run)
+        best_last(add, run)
         if run.is_new and run.load.label != WHOLE:
             sizes(add, run)
             parameters(add, run, run.load.label)
@@ -168,9 +167,8 @@ def three(add, run, trace=None):
         add(f"war {name}", run, ours[name] - ours["rose"], pair)
         add(f"time {name}", run, 100 * (1 - ours["rose"] / ours[name]), pair)
     add("war", run, (ours["rose"], min(ours["fast"], ours["last"])), rows.values())
-    if run.load.label != WHOLE:
-        without = run.of("rose.fpr")["off"]
-        add("no fpr", run, round(over(cleaning(without), min(last, fast)), 2), [without, rows["last"], rows["fast"]])
+    without = run.of("rose.fpr")["off"]
+    add("no fpr", run, round(over(cleaning(without), min(last, fast)), 2), [without, rows["last"], rows["fast"]])
 
 
 def predicted(add, run, is_random, is_sequential):
