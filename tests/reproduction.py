@@ -63,7 +63,7 @@ behind a scheme is its grade of fidelity: A follows the authors' text, B is well
 Figures of other simulators on the same requests are in [VALIDATION.md](../../docs/VALIDATION.md). A *hit ratio* has one definition for all schemes, those with tables in spare bytes too ([METRICS.md](../../docs/METRICS.md#hit-ratio)). The verdict follows from
 the figures; the reasons behind it are ours, and what no table of this page shows is marked *we suppose* or *probably*.
 
-What crash safety costs is off: checkpoints, padding of paired pages, and MLAM's journal. Only ROSE-M's last column keeps paired pages safe; these taxes are at most {taxes} programs per page written. Wear levelling is off except in ROSE's table of wear.
+What crash safety costs is off: checkpoints, padding of paired pages, and MLAM's journal; these taxes are at most {taxes} programs per page written. Wear levelling is off except in ROSE's table of wear.
 All times are emulated; every figure follows from the options and the seed.
 
 {counted}
