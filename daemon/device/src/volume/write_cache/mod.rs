@@ -51,7 +51,7 @@ pub(crate) const CACHE_BYTES_MIN: u64 = 1 << 20;
 pub(crate) const CACHE_BYTES_MAX: u64 = 1 << 36;
 // The smallest cache with the maximum of shards: half of each ring holds what a trim needs, with
 // units of 4 KiB.
-const _: () = assert!(CACHE_BYTES_MIN / SHARDS_MAX as u64 >= 2 * (3 * RING_BLOCK + 2 * 4096));
+const _: () = assert!(CACHE_BYTES_MIN / SHARDS_MAX as u64 >= 2 * (4 * RING_BLOCK + 2 * 4096));
 /// Sizes of a cache are multiples of this many bytes.
 pub(crate) const CACHE_BYTES_STEP: u64 = 4096;
 /// Time after which a dirty unit is written back in the background.

@@ -10,6 +10,7 @@ use ftl_core::{FtlError, Lpn};
 use ftld_kit::convert::{narrow, to_u64, to_usize};
 use nand_model::Nanos;
 use std::io;
+use std::ops::Range;
 
 /// Returns the error of the host as one of the scheme.
 pub(super) fn host_error(error: &io::Error) -> FtlError {
@@ -35,7 +36,8 @@ impl WriteCache {
     /// and no dirty unit in between.
     pub(in crate::volume) fn need_of_trim(&self, offset: u64, len: u64) -> Need {
         Need {
-            bytes: 3 * RING_BLOCK + 2 * u64::from(self.shape.unit),
+            // A trim that fails half way leaves two runs of zeros at most, one at either end.
+            bytes: 4 * RING_BLOCK + 2 * u64::from(self.shape.unit),
             clean: Some(self.whole_units(offset, len)),
             reason: Reason::Pressure,
         }
@@ -243,13 +245,67 @@ impl WriteCache {
             done = done.max(self.zero_part(io, at, from, upto - from)?);
         }
         if first < behind {
-            done = done.max(io.zero(at, begin, end - begin)?);
-            // A cut may undo a trim of the flash; only an entry repeats it.
+            let trimmed = io.zero(at, begin, end - begin);
+            // A cut may undo a trim of the flash; only an entry repeats it. A replay may find older
+            // entries of these units; only an entry hides them.
             if self.shape.options.keeps_unflushed() || !self.ring.is_forgotten() {
-                self.append_trim(first, behind - first)?;
+                match &trimmed {
+                    Ok(_) => self.append_trim(first..behind)?,
+                    Err(FtlError::PowerLost) => {}
+                    Err(_) => self.append_zeroed(io, at, first..behind)?,
+                }
             }
+            done = done.max(trimmed?);
         }
         Ok(Some(done))
+    }
+
+    /// Adds entries for the units that a failed trim left as zeros: reads see them from now on.
+    fn append_zeroed(
+        &mut self,
+        io: &mut PageIo<'_>,
+        at: Nanos,
+        units: Range<u64>,
+    ) -> Result<(), FtlError> {
+        let mut run = units.start..units.start;
+        for unit in units.clone() {
+            match self.reads_as_zeros(io, at, unit, &units) {
+                Ok(true) => run.end = unit + 1,
+                Ok(false) => {
+                    if !run.is_empty() {
+                        self.append_trim(run)?;
+                    }
+                    run = unit + 1..unit + 1;
+                }
+                Err(error) => return self.unsaved_trim(error),
+            }
+        }
+        match run.is_empty() {
+            true => Ok(()),
+            false => self.append_trim(run),
+        }
+    }
+
+    /// Returns whether a clean unit of a trim reads as zeros. Pages that the trim covers in part
+    /// were written; of the others the map decides.
+    fn reads_as_zeros(
+        &mut self,
+        io: &mut PageIo<'_>,
+        at: Nanos,
+        unit: u64,
+        trimmed: &Range<u64>,
+    ) -> Result<bool, FtlError> {
+        let per_page = u64::from(self.shape.page_bytes / self.shape.unit);
+        let page = unit / per_page;
+        if !io.ftl.is_mapped(Lpn::new(narrow(page)))? {
+            return Ok(true);
+        }
+        if page * per_page >= trimmed.start && (page + 1) * per_page <= trimmed.end {
+            return Ok(false);
+        }
+        let mut bytes = vec![0; to_usize(u64::from(self.shape.unit))];
+        io.read(at, unit * u64::from(self.shape.unit), &mut bytes)?;
+        Ok(bytes.iter().all(|byte| *byte == 0))
     }
 
     /// Writes zeros into a part of a unit, unless it has none but zeros.
@@ -272,13 +328,20 @@ impl WriteCache {
 
     /// Adds the entry of a trim that the flash has. A replay without it would undo what reads have
     /// seen, so the write is repeated once, and then the image takes no more changes.
-    fn append_trim(&mut self, first: u64, units: u64) -> Result<(), FtlError> {
-        let place = self.ring.place(RING_BLOCK).expect("there is room");
-        let once = self.append(place, Kind::Trim, first, units);
-        let twice = once.or_else(|_| self.append(place, Kind::Trim, first, units));
-        twice.inspect_err(|error| {
-            tracing::error!("a trim is not in the write cache's area: {error}");
-            self.area.fail(&io::Error::from_raw_os_error(EIO));
-        })
+    fn append_trim(&mut self, units: Range<u64>) -> Result<(), FtlError> {
+        let (first, count) = (units.start, units.end - units.start);
+        let mut append = || {
+            let place = self.ring.place(RING_BLOCK).ok_or(FtlError::HostFull)?;
+            self.append(place, Kind::Trim, first, count)
+        };
+        let twice = append().or_else(|_| append());
+        twice.or_else(|error| self.unsaved_trim(error))
+    }
+
+    /// Ends all changes of the image: a trim that reads have seen cannot be repeated.
+    fn unsaved_trim(&mut self, error: FtlError) -> Result<(), FtlError> {
+        tracing::error!("a trim is not in the write cache's area: {error}");
+        self.area.fail(&io::Error::from_raw_os_error(EIO));
+        Err(error)
     }
 }
