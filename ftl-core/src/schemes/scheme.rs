@@ -2,7 +2,7 @@
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
-use crate::families::page_ram::{self, PageMap};
+use crate::families::page_ram::{self, PageMapScheme};
 use crate::ftl::{Ftl, Start};
 use crate::ram::RamParam;
 use nand_model::{Chip, Profile};
@@ -57,11 +57,19 @@ pub struct Scheme {
 pub const NOT_GRADED: char = '-';
 
 impl Scheme {
-    /// Returns a scheme that keeps this page map in RAM. Its name is the map's; the author sets its
-    /// own parameters and the human-readable fields.
-    pub const fn of_page_map<M: PageMap>() -> Scheme {
+    /// Returns a scheme with its page map in RAM; the author sets its own parameters and the
+    /// human-readable fields. Debug builds check the author's [contract](crate::author::contract).
+    pub const fn of_page_map<S: PageMapScheme>() -> Scheme {
         Scheme {
-            name: M::NAME,
+            constructor: page_ram::start_checked::<S>,
+            ..Scheme::of_trusted_page_map::<S>()
+        }
+    }
+
+    /// Returns a scheme with its page map in RAM, whose contract is not checked.
+    pub(super) const fn of_trusted_page_map<S: PageMapScheme>() -> Scheme {
+        Scheme {
+            name: S::NAME,
             title: "",
             about: "",
             paper: "",
@@ -70,10 +78,10 @@ impl Scheme {
             fidelity: NOT_GRADED,
             mlc: MlcUse::Own,
             params: &[],
-            shared_params: const { &page_ram::params_of::<M>() },
+            shared_params: const { &page_ram::params_of::<S>() },
             ram_params: &[],
-            overhead_blocks: page_ram::overhead_blocks::<M>,
-            constructor: page_ram::start::<M>,
+            overhead_blocks: page_ram::overhead_blocks::<S>,
+            constructor: page_ram::start::<S>,
         }
     }
 

@@ -5,7 +5,7 @@ use crate::config::Params;
 use crate::error::FtlError;
 use crate::format::Role;
 use crate::gc::placement::{self, more_streams};
-use crate::gc::{self, FreeBlocks};
+use crate::gc::{self, FreeBlocks, Own};
 use nand_model::Geometry;
 
 /// Documentation of the common parameters, for the tables of schemes.
@@ -123,7 +123,8 @@ impl Settings {
         checkpoint_pages: u32,
         reserve: u32,
     ) -> Result<Settings, FtlError> {
-        let more_streams = more_streams(placement::from_params(params, &[], geometry)?.lanes());
+        let more_streams =
+            more_streams(placement::from_params(params, &Own::none(geometry))?.lanes());
         let rewritten = STREAMS.len() as u32 + more_streams;
         let free_blocks = FreeBlocks {
             default: reserve + rewritten + 1.max(blocks / 200),
