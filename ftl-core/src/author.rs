@@ -1,8 +1,8 @@
 //! Interface for schemes in other crates.
 //!
 //! A [`PageMapScheme`] names a [`PageMap`], four functions over a table in RAM or [`FlatMap`], and
-//! optionally a [`Policy`], which chooses the stream of each page and the victims of GC. The
-//! controller implements programs, GC, FLUSH, trims, checkpoints, wear levelling and recovery, as
+//! optionally a [`Policy`], which chooses the stream of each page and the victims of GC. A
+//! [`CachedMapScheme`] has its map on flash, and names the [`MapCache`] in RAM. The controller implements programs, GC, FLUSH, trims, checkpoints, wear levelling and recovery, as
 //! for every scheme of the table.
 //! `docs/examples/my-scheme` is a crate to start from; docs/SCHEMES.md ("Writing a scheme in a
 //! crate of your own") explains it.
@@ -83,6 +83,7 @@
 //! ```
 
 pub use crate::families::page_ram::{PageMap, PageMapScheme};
+pub use crate::families::paged::{CachedMapScheme, MapCache, MapPage};
 pub use crate::gc::policy::{
     Candidate, Candidates, DataBlock, Device, HostWrite, InvalidPage, NewPolicy, PageCopy, Policy,
 };
@@ -105,10 +106,17 @@ pub mod contract {
     /// Of a policy.
     pub const CHOOSE_VICTIM: &str = "Policy::choose_victim must return a candidate or none";
 
+    /// Of a cache.
+    pub const CACHE: &str = "MapCache must return the last location that it was given";
+    /// Of a cache.
+    pub const UPDATE: &str = "MapCache::update must say whether the page is cached";
+
     /// All of them.
-    pub const ALL: [&str; 6] = [
+    pub const ALL: [&str; 8] = [
         GET,
         REPLACE,
+        CACHE,
+        UPDATE,
         STREAMS,
         STREAM_OF_WRITE,
         STREAM_OF_COPY,

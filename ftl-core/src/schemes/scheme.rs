@@ -3,6 +3,7 @@
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::families::page_ram::{self, PageMapScheme};
+use crate::families::paged::{self, CachedMapScheme};
 use crate::ftl::{Ftl, Start};
 use crate::ram::RamParam;
 use nand_model::{Chip, Profile};
@@ -82,6 +83,27 @@ impl Scheme {
             ram_params: &[],
             overhead_blocks: page_ram::overhead_blocks::<S>,
             constructor: page_ram::start::<S>,
+        }
+    }
+
+    /// Returns a scheme with its page map on flash and a cache in RAM; the author sets its own
+    /// parameters and the human-readable fields. Debug builds check the author's
+    /// [contract](crate::author::contract).
+    pub const fn of_cached_map<S: CachedMapScheme>() -> Scheme {
+        Scheme {
+            name: S::NAME,
+            title: "",
+            about: "",
+            paper: "",
+            mapping: "page, on flash; cached",
+            ram: "",
+            fidelity: NOT_GRADED,
+            mlc: MlcUse::Own,
+            params: &[],
+            shared_params: &paged::docs::OF_AUTHOR,
+            ram_params: &[paged::TOMBSTONES_RAM, paged::AGE_WINDOW_RAM],
+            overhead_blocks: paged::overhead_of_params,
+            constructor: paged::author::start::<S>,
         }
     }
 

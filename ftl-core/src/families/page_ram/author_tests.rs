@@ -30,6 +30,7 @@ struct Seen {
     is_sealed: Vec<bool>,
     time: u64,
     victims: u64,
+    hints: Vec<u64>,
 }
 
 thread_local! {
@@ -63,6 +64,7 @@ impl Policy for Observer {
     fn stream_of_write(&mut self, write: &HostWrite) -> u32 {
         seen(|seen| {
             seen.writes += 1;
+            seen.hints.push(write.hint);
             assert!(write.now > seen.time, "time passes with every write");
             seen.time = write.now;
         });
@@ -173,6 +175,18 @@ fn every_page_of_an_erased_block_was_invalidated_or_copied_once() {
         assert!(seen.left_at_erase.iter().all(|left| *left == pages));
     });
     assert_eq!(device.check().unwrap(), Vec::<String>::new());
+}
+
+/// The hint of a write reaches the policy, and stays until the host sets another.
+#[test]
+fn a_policy_gets_the_hints_of_the_host() {
+    seen(|seen| *seen = Seen::default());
+    let mut device = format(&OBSERVED, &[]).unwrap();
+    let data = vec![1; 2 * device.chip().geometry().page_len()];
+    device.write(0, Lpn::new(0), &data).unwrap();
+    device.set_write_hint(3);
+    device.write(0, Lpn::new(5), &data).unwrap();
+    assert_eq!(seen(|seen| std::mem::take(&mut seen.hints)), [0, 0, 3, 3]);
 }
 
 #[test]

@@ -315,13 +315,19 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
 
 impl<M: PageMap> PageRam<M> {
     /// Returns the stream for the host's version of this page, by the old version.
-    fn stream_of_write(&mut self, space: &mut Space, lpn: Lpn, now: u64) -> StreamId {
+    fn stream_of_write(
+        &mut self,
+        space: &mut Space,
+        (lpn, hint): (Lpn, u64),
+        now: u64,
+    ) -> StreamId {
         self.streams.pass_block_events(space);
         let old = self.pages.get(lpn);
         let old = old.filter(|_| self.streams.wants_lifespan());
         let replaces = old.map(|old| space.geometry().block_of(old));
         self.streams.of_write(&HostWrite {
             lpn,
+            hint,
             replaces,
             lifespan: replaces.map(|block| space.written_since(space.table.epoch(block))),
             now,
@@ -334,7 +340,10 @@ impl<M: PageMap> PageMapFtl<M> {
     fn write_page(&mut self, lpn: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let stream = match self.map.streams.only_for_host() {
             Some(only) => only,
-            None => (self.map).stream_of_write(&mut self.space, lpn, self.next_ver),
+            None => {
+                let page = (lpn, self.write_hint);
+                (self.map).stream_of_write(&mut self.space, page, self.next_ver)
+            }
         };
         if self.space.has_room(stream) {
             self.write_page_to(stream, lpn, data)

@@ -30,6 +30,7 @@
 //! window of young blocks.
 
 mod audit;
+pub(crate) mod author;
 mod checkpoint;
 mod convert;
 pub(crate) mod map;
@@ -62,6 +63,7 @@ use crate::ram::{RamParam, TRIM_PAGES, vec_bytes, vec_most};
 use crate::space::{Space, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use crate::trims::{Mapped, UntilWritten};
+pub use author::{CachedMapScheme, MapCache, MapPage};
 pub(crate) use checkpoint::checkpoint_pages;
 pub(crate) use map::map_pages;
 use nand_model::{Cause, Chip, Geometry, PairTable, Pbn, Ppn, Profile};

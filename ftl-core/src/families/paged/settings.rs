@@ -45,6 +45,14 @@ pub(crate) mod docs {
         PAIR_POLICY,
         RAM_TIME,
     ];
+
+    /// Those of a scheme of another crate.
+    pub(crate) const OF_AUTHOR: [ParamDoc; SHARED.len() + 1] = {
+        let mut all = [AGE_WINDOW; SHARED.len() + 1];
+        let (shared, _) = all.split_at_mut(SHARED.len());
+        shared.copy_from_slice(SHARED);
+        all
+    };
 }
 
 /// Validated parameters.

@@ -55,6 +55,7 @@ impl<P: Policy> PagedFtl<P> {
                 };
                 let write = HostWrite {
                     lpn: first,
+                    hint: self.write_hint,
                     replaces: None,
                     lifespan,
                     now: self.next_ver,

@@ -30,6 +30,7 @@ fn copy(age: u64, stream: u32) -> PageCopy {
 fn write(lifespan: Option<u64>) -> HostWrite {
     HostWrite {
         lpn: Lpn::new(0),
+        hint: 0,
         replaces: lifespan.map(|_| Pbn::new(0)),
         lifespan,
         now: 0,
