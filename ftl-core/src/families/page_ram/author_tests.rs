@@ -303,7 +303,7 @@ impl Policy for Wrong {
         let mut others = (0..30)
             .map(Pbn::new)
             .filter(|block| !candidates.contains(*block));
-        others.next()
+        others.next().filter(|_| self.0 == contract::CHOOSE_VICTIM)
     }
 }
 

@@ -243,3 +243,74 @@ impl<C: MapCache> Policy for Cached<C> {
         vec![ram_entry(RamPart::MapCache, 0, paper, real, real)]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schemes::Scheme;
+    use nand_model::store::MemStore;
+    use nand_model::{Chip, Profile};
+
+    /// A cache of one entry that forgets changes: `update` does nothing.
+    struct Stale(Option<(Lpn, Option<Ppn>)>);
+
+    impl MapCache for Stale {
+        fn new(_: &Device, _: &Params) -> Result<Self, FtlError> {
+            Ok(Stale(None))
+        }
+
+        fn get(&mut self, lpn: Lpn) -> Option<Option<Ppn>> {
+            self.peek(lpn)
+        }
+
+        fn peek(&self, lpn: Lpn) -> Option<Option<Ppn>> {
+            self.0.filter(|(of, _)| *of == lpn).map(|(_, ppn)| ppn)
+        }
+
+        fn load(&mut self, page: &MapPage, lpn: Lpn, _: u32) {
+            assert!(page.contains(lpn), "the page was read for this entry");
+            self.0 = Some((lpn, page.get(lpn)));
+        }
+
+        fn insert(&mut self, lpn: Lpn, ppn: Ppn) {
+            self.0 = Some((lpn, Some(ppn)));
+        }
+
+        fn update(&mut self, lpn: Lpn, _: Option<Ppn>) -> bool {
+            self.peek(lpn).is_some()
+        }
+
+        fn evict(&mut self) -> Option<Lpn> {
+            None
+        }
+
+        fn bytes(&self) -> (u64, u64) {
+            (8, 16)
+        }
+    }
+
+    struct StaleMap;
+
+    impl CachedMapScheme for StaleMap {
+        const NAME: &'static str = "stale";
+        type Cache = Stale;
+    }
+
+    #[test]
+    #[should_panic(
+        expected = "MapCache must return the last location that it was given: page 3 has "
+    )]
+    fn a_cache_that_misses_a_trim_breaks_its_contract() {
+        let profile = Profile::find("torture").unwrap().with_blocks(80);
+        let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
+        let config = FtlConfig {
+            logical_pages: 300,
+            params: Params::default(),
+        };
+        let scheme = Scheme::of_cached_map::<StaleMap>();
+        let mut device = scheme.start(chip, &config, Start::Format).unwrap();
+        let page = vec![1; profile.geometry.page_bytes as usize];
+        device.write(0, Lpn::new(3), &page).unwrap();
+        device.trim(0, Lpn::new(3), 1).unwrap();
+    }
+}
