@@ -198,6 +198,15 @@ pub struct Line {
     pub failures: Vec<Failure>,
 }
 
+impl Line {
+    /// Whether cases broke a contract of the author's functions: then they, and those that miss
+    /// their work, judge no guarantee.
+    fn is_cut_short(&self) -> bool {
+        let mut failures = self.failures.iter();
+        failures.any(|failure| failure.contract().is_some())
+    }
+}
+
 impl Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, took) = (self.battery.name(), self.took);
@@ -255,32 +264,27 @@ impl Score {
     }
 
     /// The contracts that were broken, those of the author's functions first. The guarantee of a
-    /// battery is one of them only if a case failed for no such reason.
+    /// battery is one of them only if no case of it broke such a contract.
     pub fn broken(&self) -> Vec<Broken> {
         let failures = || self.lines.iter().flat_map(|line| &line.failures);
         let of_author = contract::ALL.into_iter().filter_map(|contract| {
             let failure = failures().find(|failure| failure.contract() == Some(contract));
             failure.cloned().map(|failure| Broken { contract, failure })
         });
-        let of_device = self.lines.iter().filter_map(|line| {
-            let mut failures = line.failures.iter();
-            let failure = failures.find(|failure| failure.contract().is_none())?;
+        let judged = self.lines.iter().filter(|line| !line.is_cut_short());
+        let of_device = judged.filter_map(|line| {
             Some(Broken {
                 contract: line.battery.guarantee(),
-                failure: failure.clone(),
+                failure: line.failures.first()?.clone(),
             })
         });
         of_author.chain(of_device).collect()
     }
 
-    /// The guarantees that no case could show, because all failures are of an author's function.
+    /// The batteries whose guarantee is not judged.
     fn not_judged(&self) -> Vec<&'static str> {
-        let failed = self.lines.iter().filter(|line| line.passed < line.cases);
-        let by_author = failed.filter(|line| {
-            let mut failures = line.failures.iter();
-            failures.all(|failure| failure.contract().is_some())
-        });
-        by_author.map(|line| line.battery.name()).collect()
+        let cut_short = self.lines.iter().filter(|line| line.is_cut_short());
+        cut_short.map(|line| line.battery.name()).collect()
     }
 
     /// Whether every case passed, and there was one.
