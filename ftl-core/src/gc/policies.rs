@@ -152,6 +152,7 @@ impl Policies {
     }
 
     /// Returns the policy for victims, if it is another one and needs a call for every page.
+    #[inline(always)]
     fn listener(&mut self) -> Option<&mut dyn Policy> {
         match &mut self.victims {
             Victims::Other(other) if self.needs_every_page => Some(&mut **other),
@@ -160,6 +161,7 @@ impl Policies {
     }
 
     /// Returns the stream of a write of the host.
+    #[inline(always)]
     pub(super) fn stream_of_write(&mut self, write: &HostWrite) -> u32 {
         self.now = write.now;
         if let Some(other) = self.listener() {
@@ -178,6 +180,7 @@ impl Policies {
     }
 
     /// Returns the stream of a copy; with one for all, that of the host.
+    #[inline(always)]
     pub(super) fn stream_of_copy(&mut self, copy: &PageCopy) -> u32 {
         if let Some(other) = self.listener() {
             other.stream_of_copy(copy);

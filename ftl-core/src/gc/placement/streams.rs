@@ -182,10 +182,15 @@ impl DataStreams {
     }
 
     /// Reports the blocks that were filled or erased since the last call.
+    #[inline(always)]
     pub(crate) fn pass_block_events(&mut self, space: &mut Space) {
-        if !self.need_every_page() {
-            return;
+        if self.need_every_page() {
+            self.pass_events(space);
         }
+    }
+
+    #[cold]
+    fn pass_events(&mut self, space: &mut Space) {
         for event in space.take_block_events() {
             match event {
                 BlockEvent::Erased(block) => self.policies.on_erase(block),
@@ -302,7 +307,8 @@ impl DataStreams {
     fn first_of_copies(&self) -> usize {
         match self.copies[0] == self.host[0] {
             true => 0,
-            false => self.host.len() / self.stripe,
+            // Without a division.
+            false => index(self.policies.streams().0),
         }
     }
 
