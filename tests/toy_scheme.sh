@@ -17,7 +17,10 @@ schemes=ftl-core/src/schemes
 mkdir $schemes/toy
 cp docs/examples/toy-scheme.rs $schemes/toy/mod.rs
 mkdir $schemes/my_scheme
-sed 's/ftl_core::/crate::/; s/^pub const/pub(super) const/; s/^pub struct/pub(super) struct/' docs/examples/my-scheme/src/lib.rs > $schemes/my_scheme/mod.rs
+for file in map policy; do
+  sed 's/ftl_core::/crate::/' docs/examples/my-scheme/src/$file.rs > $schemes/my_scheme/$file.rs
+done
+sed 's/ftl_core::/crate::/; s/^pub const/pub(super) const/' docs/examples/my-scheme/src/lib.rs > $schemes/my_scheme/mod.rs
 sed -i 's/^mod nftl1;/mod my_scheme;\n&/; s/^mod tpftl;/mod toy;\n&/; s/^    pagemap::SCHEME,/&\n    my_scheme::SCHEME,\n    toy::SCHEME,/' $schemes/mod.rs
 grep -q toy::SCHEME $schemes/mod.rs || { echo "toy_scheme: the line of its table is not where it was" >&2; exit 1; }
 diff -r "$OLDPWD/$schemes" $schemes || true

@@ -130,6 +130,25 @@ pub(crate) enum Command {
         #[arg(long, conflicts_with_all = ["name", "json"])]
         long: bool,
     },
+    /// Write a crate for a scheme of your own: its map, its policy, and the battery that judges it
+    #[command(
+        after_help = "Example:\n  ftld new-scheme my-rule --policy && cd my-rule && cargo test -- --nocapture\n\n\
+                            docs/SCHEMES.md describes the contract."
+    )]
+    NewScheme {
+        /// Name of the scheme, its crate and its folder
+        #[arg(value_name = "NAME")]
+        scheme_name: String,
+        /// Without a policy: those of ftld serve the map
+        #[arg(long)]
+        map: bool,
+        /// Without a map: a table in RAM of 4 bytes per page
+        #[arg(long, conflicts_with = "map")]
+        policy: bool,
+        /// Use this clone of ftld instead of the release
+        #[arg(long, value_name = "DIR")]
+        path: Option<PathBuf>,
+    },
     /// List the flash devices and chips, or show one
     Profiles {
         /// A profile, or the path of a TOML file

@@ -103,6 +103,19 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Crashes(args)) => crashes::crashes(&args, json),
         Some(Command::Workloads) => commands::workloads(json),
         Some(Command::Schemes { name, long }) => commands::schemes(name.as_deref(), long, json),
+        Some(Command::NewScheme {
+            scheme_name,
+            map,
+            policy,
+            path,
+        }) => {
+            let parts = match (map, policy) {
+                (true, _) => commands::Parts::Map,
+                (_, true) => commands::Parts::Policy,
+                _ => commands::Parts::Both,
+            };
+            commands::new_scheme(&scheme_name, parts, path.as_deref(), json)
+        }
         Some(Command::Profiles { name, toml }) => commands::profiles(name.as_deref(), toml, json),
         Some(Command::Presets) => commands::presets(json),
         Some(Command::List { names: true, .. }) => commands::names(&dirs),

@@ -1,28 +1,35 @@
 //! Interface for schemes in other crates.
 //!
-//! [`PageMap`] is a page map in RAM with four functions. A [`VictimPolicy`] selects the GC victim,
-//! a [`Placement`] the open block of a page; both are optional. The controller implements programs,
-//! GC, FLUSH, trims, checkpoints, wear levelling and recovery, as for every scheme of the table.
+//! A [`PageMapScheme`] names a [`PageMap`], four functions over a table in RAM or [`FlatMap`], and
+//! optionally a [`Policy`], which chooses the stream of each page and the victims of GC. A
+//! [`CachedMapScheme`] has its map on flash, and names the [`MapCache`] in RAM. The controller implements programs, GC, FLUSH, trims, checkpoints, wear levelling and recovery, as
+//! for every scheme of the table.
 //! `docs/examples/my-scheme` is a crate to start from; docs/SCHEMES.md ("Writing a scheme in a
 //! crate of your own") explains it.
 //!
 //! ```
-//! use ftl_core::author::{Candidates, NewPolicy, PageMap, VictimPolicy};
+//! use ftl_core::author::{Candidates, NewPolicy, PageMap, PageMapScheme, Policy};
 //! use ftl_core::schemes::Scheme;
 //! use ftl_core::{FtlConfig, FtlError, Lpn, Params, Start};
 //! use nand_model::store::MemStore;
 //! use nand_model::{Chip, Cut, FaultPlan, Pbn, Ppn, Profile};
 //!
 //! /// A page map in RAM whose GC victim is the block that has not changed for longest.
-//! struct Oldest(Vec<Option<Ppn>>);
+//! struct Oldest;
 //!
-//! impl PageMap for Oldest {
+//! impl PageMapScheme for Oldest {
 //!     const NAME: &'static str = "oldest";
+//!     type Map = Map;
 //!     const POLICIES: &'static [(&'static str, NewPolicy)] =
-//!         &[("oldest_block", |_| Ok(Box::new(OldestBlock)))];
+//!         &[("oldest_block", |_, _| Ok(Box::new(OldestBlock)))];
+//! }
 //!
+//! /// The location of every logical page.
+//! struct Map(Vec<Option<Ppn>>);
+//!
+//! impl PageMap for Map {
 //!     fn new(logical_pages: u32, _: &Params) -> Result<Self, FtlError> {
-//!         Ok(Oldest(vec![None; logical_pages as usize]))
+//!         Ok(Map(vec![None; logical_pages as usize]))
 //!     }
 //!     fn get(&self, lpn: Lpn) -> Option<Ppn> {
 //!         self.0[lpn.index()]
@@ -37,8 +44,8 @@
 //!
 //! struct OldestBlock;
 //!
-//! impl VictimPolicy for OldestBlock {
-//!     fn choose(&mut self, candidates: &Candidates) -> Option<Pbn> {
+//! impl Policy for OldestBlock {
+//!     fn choose_victim(&mut self, candidates: &Candidates) -> Option<Pbn> {
 //!         candidates.best(|block| block.age)
 //!     }
 //! }
@@ -75,6 +82,52 @@
 //! # Ok::<(), FtlError>(())
 //! ```
 
-pub use crate::families::page_ram::PageMap;
-pub use crate::gc::placement::{NewPlacement, Placement};
-pub use crate::gc::policy::{Candidate, Candidates, NewPolicy, VictimPolicy};
+pub use crate::families::page_ram::{PageMap, PageMapScheme};
+pub use crate::families::paged::{CachedMapScheme, MapCache, MapPage};
+pub use crate::gc::policy::{
+    Candidate, Candidates, DataBlock, Device, HostWrite, InvalidPage, NewPolicy, PageCopy, Policy,
+};
+pub use crate::schemes::FlatMap;
+
+/// What an author's functions must do, in the words of a failure. Debug builds, such as tests,
+/// panic with one of these and the values that break it; release builds correct a policy.
+pub mod contract {
+    /// Of a map.
+    pub const GET: &str = "PageMap::get must return what set gave";
+    /// Of a map.
+    pub const REPLACE: &str = "PageMap::replace must set the page if it is at `from`, and say so";
+    /// Of a policy.
+    pub const STREAMS: &str =
+        "Policy::streams must return 1 to 16 streams of the host and 0 to 16 of copies";
+    /// Of a policy.
+    pub const STREAM_OF_WRITE: &str = "Policy::stream_of_write must return a stream of the host";
+    /// Of a policy.
+    pub const STREAM_OF_COPY: &str = "Policy::stream_of_copy must return a stream of copies";
+    /// Of a policy.
+    pub const CHOOSE_VICTIM: &str = "Policy::choose_victim must return a candidate or none";
+
+    /// Of a cache.
+    pub const CACHE: &str = "MapCache must return the last location that it was given";
+    /// Of a cache.
+    pub const UPDATE: &str = "MapCache::update must say whether the page is cached";
+
+    /// All of them.
+    pub const ALL: [&str; 8] = [
+        GET,
+        REPLACE,
+        CACHE,
+        UPDATE,
+        STREAMS,
+        STREAM_OF_WRITE,
+        STREAM_OF_COPY,
+        CHOOSE_VICTIM,
+    ];
+
+    /// Panics in a debug build if the contract is broken; `values`: those that break it.
+    #[inline(always)]
+    pub(crate) fn check(is_kept: bool, contract: &str, values: impl FnOnce() -> String) {
+        if cfg!(debug_assertions) && !is_kept {
+            panic!("{contract}: {}", values());
+        }
+    }
+}

@@ -34,6 +34,8 @@ pub(crate) struct Controller<M> {
     pub(crate) logical_pages: u32,
     /// Next version to assign.
     pub(crate) next_ver: u64,
+    /// Hint of the host for the next writes.
+    pub(crate) write_hint: u64,
     pub(crate) stats: SchemeStats,
     pub(crate) map: M,
 }
@@ -57,6 +59,7 @@ where
             checkpoints: Checkpoints::new(checkpoints),
             logical_pages,
             next_ver: 1,
+            write_hint: 0,
             stats: SchemeStats::default(),
             map,
         };
@@ -298,6 +301,10 @@ where
         let done = self.read_host_pages(at, first, out);
         self.space.flash.end_deferring(deferred);
         done
+    }
+
+    fn set_write_hint(&mut self, hint: u64) {
+        self.write_hint = hint;
     }
 
     fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {

@@ -44,6 +44,10 @@ pub trait Ftl: Send {
         self.read(at, first, out)
     }
 
+    /// Sets the hint of the next writes, such as the number of a write stream. Policies of other
+    /// crates read it; nothing else depends on it.
+    fn set_write_hint(&mut self, _hint: u64) {}
+
     /// Writes consecutive pages; `data` is a whole number of pages. On an error a prefix of the
     /// pages may have been written.
     ///

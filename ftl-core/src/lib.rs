@@ -43,11 +43,12 @@
 //!
 //! # A first scheme
 //!
-//! A scheme of another crate is a [`PageMap`](author::PageMap), and optionally its own rules for
-//! victims and streams. [`author`] has all three, with a power cut and a mount.
+//! A scheme of another crate is a [`PageMap`](author::PageMap), and optionally a
+//! [`Policy`](author::Policy) for streams and victims. [`author`] has both, with a power cut and a
+//! mount.
 //!
 //! ```
-//! use ftl_core::author::PageMap;
+//! use ftl_core::author::{PageMap, PageMapScheme};
 //! use ftl_core::schemes::Scheme;
 //! use ftl_core::{FtlConfig, FtlError, Lpn, Params, Start};
 //! use nand_model::{Chip, Ppn, Profile, store::MemStore};
@@ -55,9 +56,14 @@
 //! /// The location of every logical page.
 //! struct Map(Vec<Option<Ppn>>);
 //!
-//! impl PageMap for Map {
-//!     const NAME: &'static str = "my-map";
+//! struct MyScheme;
 //!
+//! impl PageMapScheme for MyScheme {
+//!     const NAME: &'static str = "my-map";
+//!     type Map = Map;
+//! }
+//!
+//! impl PageMap for Map {
 //!     fn new(logical_pages: u32, _: &Params) -> Result<Self, FtlError> {
 //!         Ok(Map(vec![None; logical_pages as usize]))
 //!     }
@@ -72,7 +78,7 @@
 //!     }
 //! }
 //!
-//! static SCHEME: Scheme = Scheme::of_page_map::<Map>();
+//! static SCHEME: Scheme = Scheme::of_page_map::<MyScheme>();
 //!
 //! let profile = Profile::find("torture").expect("a built-in part").with_blocks(40);
 //! let chip = Chip::over(profile, MemStore::new(profile.geometry))?;

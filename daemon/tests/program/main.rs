@@ -9,6 +9,7 @@ mod first_contact;
 mod host;
 mod http_crowd;
 mod inject;
+mod new_scheme;
 mod record;
 mod replay;
 mod service_manager;

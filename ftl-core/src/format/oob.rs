@@ -1,6 +1,7 @@
 //! The fixed part of every page's OOB area: owner of the page, version, program sequence number,
 //! and epoch of its block.
 
+use crate::addr::Lpn;
 use crate::int::{low_u8, low_u16, narrow, to_u64, to_usize};
 
 /// Bytes of the fixed part; a scheme's own part follows.
@@ -237,6 +238,12 @@ impl Oob {
     #[inline]
     pub fn lpn(slot: &[u8; OOB_SLOT]) -> u32 {
         u32::from_le_bytes([slot[4], slot[5], slot[6], slot[7]])
+    }
+
+    /// Returns the logical page of a record, unless it is of a trim.
+    #[inline]
+    pub(crate) fn data_page(slot: &[u8; OOB_SLOT]) -> Option<Lpn> {
+        (slot[1] != Role::Trim.byte()).then(|| Lpn::new(Oob::lpn(slot)))
     }
 
     /// Returns the version of a record.

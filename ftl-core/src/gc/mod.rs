@@ -4,12 +4,14 @@
 
 mod collector;
 pub(crate) mod placement;
+mod policies;
 pub(crate) mod policy;
 mod scrub;
 mod settings;
 mod state;
 
 pub(crate) use collector::GarbageCollect;
+pub(crate) use policies::Own;
 pub(crate) use scrub::PARAM as SCRUB_PARAM;
 pub(crate) use settings::{FreeBlocks, Settings, docs};
 pub(crate) use state::GcState;

@@ -1,8 +1,9 @@
 //! The state of GC, and the choice of a victim.
 
-use super::policy::{Candidates, VictimPolicy};
+use super::policy::{Candidates, Policy};
 use super::scrub::Scrub;
 use super::settings::Settings;
+use crate::author::contract;
 use crate::copy::CopyBuffer;
 use crate::error::FtlError;
 use crate::space::Space;
@@ -31,8 +32,6 @@ pub(crate) struct GcState {
     pub(super) partly: Option<(Pbn, u32)>,
     pub(super) wear_moves: u64,
     pub(super) refreshed: u64,
-    /// Chooses the victim; `None` is greedy.
-    policy: Option<Box<dyn VictimPolicy>>,
     /// Whether recent GC runs freed no block, or the reserve is in use: then the victim is the
     /// block with the fewest valid pages.
     pub(super) is_short: bool,
@@ -56,7 +55,6 @@ impl GcState {
             partly: None,
             wear_moves: 0,
             refreshed: 0,
-            policy: None,
             is_short: false,
             is_futile: false,
         }
@@ -67,19 +65,11 @@ impl GcState {
         self.scrub.begin(space);
     }
 
-    /// Sets the policy that chooses victims; `None` is greedy.
-    pub(crate) fn set_policy(&mut self, policy: Option<Box<dyn VictimPolicy>>, space: &mut Space) {
-        if policy.as_ref().is_some_and(|policy| policy.wants_order()) {
-            space.table.keep_order_of_closing();
-        }
-        self.policy = policy;
-    }
-
-    /// Returns the victim of the policy. Returns the emptiest block if the policy has none, its
-    /// victim frees nothing, or the device cannot wait.
-    pub(crate) fn victim(&mut self, space: &mut Space) -> Option<Pbn> {
+    /// Returns the victim of the policy; without one, the emptiest block. Returns that too if the
+    /// policy has no victim, its victim frees nothing, or the device cannot wait.
+    pub(crate) fn victim(&self, space: &mut Space, policy: Option<&mut dyn Policy>) -> Option<Pbn> {
         let emptiest = space.table.greedy_victim()?;
-        let Some(policy) = &mut self.policy else {
+        let Some(policy) = policy else {
             return Some(emptiest);
         };
         // A victim without valid pages costs nothing. A device short of blocks takes the victim
@@ -96,11 +86,13 @@ impl GcState {
         // A policy may come from another crate, so only collectable blocks with an invalid page
         // qualify.
         let pays = |block: &Pbn| {
-            block.raw() < space.geometry().blocks
-                && space.table.is_collectable(*block)
-                && space.table.valid_count(*block) < space.pages_per_block()
+            contract::check(candidates.contains(*block), contract::CHOOSE_VICTIM, || {
+                format!("it chose block {block}")
+            });
+            candidates.contains(*block) && space.table.valid_count(*block) < space.pages_per_block()
         };
-        policy.choose(&candidates).filter(pays).or(Some(emptiest))
+        let chosen = policy.choose_victim(&candidates);
+        chosen.filter(pays).or(Some(emptiest))
     }
 
     /// Returns whether the device is read-only.

@@ -23,8 +23,9 @@ mod tpftl;
 
 pub use crate::layout::Layout;
 pub use crate::ram::{RamParam, RamRange};
+pub use pagemap::FlatMap;
 #[cfg(test)]
-pub(crate) use pagemap::FlatMap;
+pub(crate) use pagemap::Ideal;
 pub use scheme::{Constructor, MlcUse, NOT_GRADED, Scheme};
 
 use crate::error::FtlError;

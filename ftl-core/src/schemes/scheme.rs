@@ -2,7 +2,8 @@
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
-use crate::families::page_ram::{self, PageMap};
+use crate::families::page_ram::{self, PageMapScheme};
+use crate::families::paged::{self, CachedMapScheme};
 use crate::ftl::{Ftl, Start};
 use crate::ram::RamParam;
 use nand_model::{Chip, Profile};
@@ -57,11 +58,19 @@ pub struct Scheme {
 pub const NOT_GRADED: char = '-';
 
 impl Scheme {
-    /// Returns a scheme that keeps this page map in RAM. Its name is the map's; the author sets its
-    /// own parameters and the human-readable fields.
-    pub const fn of_page_map<M: PageMap>() -> Scheme {
+    /// Returns a scheme with its page map in RAM; the author sets its own parameters and the
+    /// human-readable fields. Debug builds check the author's [contract](crate::author::contract).
+    pub const fn of_page_map<S: PageMapScheme>() -> Scheme {
         Scheme {
-            name: M::NAME,
+            constructor: page_ram::start_checked::<S>,
+            ..Scheme::of_trusted_page_map::<S>()
+        }
+    }
+
+    /// Returns a scheme with its page map in RAM, whose contract is not checked.
+    pub(super) const fn of_trusted_page_map<S: PageMapScheme>() -> Scheme {
+        Scheme {
+            name: S::NAME,
             title: "",
             about: "",
             paper: "",
@@ -70,10 +79,31 @@ impl Scheme {
             fidelity: NOT_GRADED,
             mlc: MlcUse::Own,
             params: &[],
-            shared_params: const { &page_ram::params_of::<M>() },
+            shared_params: const { &page_ram::params_of::<S>() },
             ram_params: &[],
-            overhead_blocks: page_ram::overhead_blocks::<M>,
-            constructor: page_ram::start::<M>,
+            overhead_blocks: page_ram::overhead_blocks::<S>,
+            constructor: page_ram::start::<S>,
+        }
+    }
+
+    /// Returns a scheme with its page map on flash and a cache in RAM; the author sets its own
+    /// parameters and the human-readable fields. Debug builds check the author's
+    /// [contract](crate::author::contract).
+    pub const fn of_cached_map<S: CachedMapScheme>() -> Scheme {
+        Scheme {
+            name: S::NAME,
+            title: "",
+            about: "",
+            paper: "",
+            mapping: "page, on flash; cached",
+            ram: "",
+            fidelity: NOT_GRADED,
+            mlc: MlcUse::Own,
+            params: &[],
+            shared_params: &paged::docs::OF_AUTHOR,
+            ram_params: &[paged::TOMBSTONES_RAM, paged::AGE_WINDOW_RAM],
+            overhead_blocks: paged::overhead_of_params,
+            constructor: paged::author::start::<S>,
         }
     }
 

@@ -33,5 +33,5 @@ mod release;
 mod state;
 mod streams;
 
-pub(crate) use state::Space;
+pub(crate) use state::{BlockEvent, Space};
 pub(crate) use streams::{StreamId, StreamSpec};

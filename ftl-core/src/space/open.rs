@@ -16,6 +16,7 @@ impl Space {
                 open.block
             );
             self.table.set_state(open.block, State::Full);
+            self.note_sealed(open.block, stream);
             // The host may have refused the first page: the family may not have listed the block.
             if self.streams[stream].spec.collectable || open.next == 0 {
                 self.table.set_collectable(open.block);
@@ -26,6 +27,7 @@ impl Space {
     pub(super) fn abandon_failing(&mut self, stream: StreamId) {
         if let Some(open) = self.streams[stream].open.take() {
             self.table.set_state(open.block, State::Full);
+            self.note_sealed(open.block, stream);
             self.failing.push(open.block);
             self.note_bad(open.block);
         }
@@ -69,7 +71,10 @@ impl Space {
                 return Ok(block);
             }
             match self.flash.erase(block, Cause::Recovery) {
-                Ok(()) => return Ok(block),
+                Ok(()) => {
+                    self.note_erased(block);
+                    return Ok(block);
+                }
                 Err(NandError::EraseFailed(_)) => self.set_bad(block),
                 Err(other) => {
                     self.pool

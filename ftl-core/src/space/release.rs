@@ -104,7 +104,10 @@ impl Space {
             "block {block} is to be erased, but not released, or has valid pages"
         );
         match self.stalled_by(cause, |space| space.flash.erase(block, cause)) {
-            Ok(()) => self.add_free(block, true),
+            Ok(()) => {
+                self.note_erased(block);
+                self.add_free(block, true);
+            }
             Err(NandError::EraseFailed(_)) => self.set_bad(block),
             Err(other) => return Err(other.into()),
         }

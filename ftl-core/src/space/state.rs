@@ -51,6 +51,22 @@ pub(crate) struct Space {
     pub(super) may_borrow: bool,
     /// Programs of the chip when the last checkpoint was complete.
     pub(super) programs_at_checkpoint: u64,
+    /// Blocks that were filled or erased since the policies were told, if they want to know.
+    pub(super) block_events: Option<Vec<BlockEvent>>,
+}
+
+/// A change of a block that policies may observe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BlockEvent {
+    /// This stream filled a block, or abandoned it after a failed program. `lifetime`: pages
+    /// written since it was opened.
+    Sealed {
+        block: Pbn,
+        stream: StreamId,
+        lifetime: u64,
+    },
+    /// The block was erased.
+    Erased(Pbn),
 }
 
 pub(super) const NO_BLOCK: FtlError =
@@ -87,6 +103,7 @@ impl Space {
             takes_kept: false,
             may_borrow: false,
             programs_at_checkpoint: 0,
+            block_events: None,
         };
         for spec in streams {
             space.add_fixed_streams(*spec, 1);
@@ -98,6 +115,34 @@ impl Space {
             }
         }
         space
+    }
+
+    /// Records changes of blocks from now on, for [`Space::take_block_events`].
+    pub(crate) fn log_blocks(&mut self) {
+        self.block_events = Some(Vec::new());
+    }
+
+    /// Returns the changes of blocks since the last call, in order.
+    pub(crate) fn take_block_events(&mut self) -> Vec<BlockEvent> {
+        let events = self.block_events.as_mut();
+        events.map(std::mem::take).unwrap_or_default()
+    }
+
+    pub(super) fn note_sealed(&mut self, block: Pbn, stream: StreamId) {
+        let lifetime = self.written_since(self.table.epoch(block));
+        if let Some(events) = &mut self.block_events {
+            events.push(BlockEvent::Sealed {
+                block,
+                stream,
+                lifetime,
+            });
+        }
+    }
+
+    pub(super) fn note_erased(&mut self, block: Pbn) {
+        if let Some(events) = &mut self.block_events {
+            events.push(BlockEvent::Erased(block));
+        }
     }
 
     /// Runs work of this cause. If a host write waits for it, the time counts as a stall.

@@ -5,6 +5,7 @@ use crate::parallel::in_parallel;
 use crate::rig::Cells;
 use crate::verdicts::{Budget, Failure, Length, Verdicts};
 use crate::{conformance, host_crashes, power_cuts, swarm, wear};
+use ftl_core::author::contract;
 use ftl_core::schemes::Scheme;
 use std::fmt::{self, Display};
 use std::panic::{set_hook, take_hook};
@@ -53,6 +54,17 @@ impl Battery {
         }
     }
 
+    /// What a scheme that passes does.
+    pub const fn guarantee(self) -> &'static str {
+        match self {
+            Battery::Conformance => "A read must return what was written last",
+            Battery::PowerCuts => "Flushed data must survive power cuts of the flash",
+            Battery::HostCrashes => "Flushed data must survive crashes of the host",
+            Battery::Wear => "Wear must be spread, and a worn-out device must stay readable",
+            Battery::Swarm => "All of it must hold when faults come together",
+        }
+    }
+
     /// Runs the battery on a scheme, on all processors.
     ///
     /// A failing or panicking case does not stop the others. A run of the swarm that does not end
@@ -75,8 +87,17 @@ impl Battery {
         all
     }
 
-    /// The call that runs one case again.
+    /// The command that runs one case again in a test that calls [`judge`]; for another budget, the
+    /// call.
     fn repeat(self, budget: &Budget) -> String {
+        let plain = Budget {
+            case: budget.case.clone(),
+            ..Budget::default()
+        };
+        if *budget == plain {
+            let name = self.name();
+            return format!("{CASE}='{name}:{{case}}' cargo test -- --nocapture");
+        }
         let Budget { seed, length, .. } = budget;
         let length = if *length == Length::default() {
             String::new()
@@ -173,37 +194,60 @@ pub struct Line {
     pub passed: u64,
     /// Wall-clock time.
     pub took: Duration,
-    /// The first case that failed.
-    pub first: Option<Failure>,
+    /// The first cases that failed, and the first of each contract.
+    pub failures: Vec<Failure>,
+}
+
+impl Line {
+    /// Whether cases broke a contract of the author's functions: then they, and those that miss
+    /// their work, judge no guarantee.
+    fn is_cut_short(&self) -> bool {
+        let mut failures = self.failures.iter();
+        failures.any(|failure| failure.contract().is_some())
+    }
 }
 
 impl Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, took) = (self.battery.name(), self.took);
-        write_line(f, name, self.passed, self.cases, took)?;
-        self.first
-            .as_ref()
-            .map_or(Ok(()), |failure| write!(f, "\n  first failure: {failure}"))
+        let (passed, cases, seconds) = (self.passed, self.cases, took.as_secs_f64());
+        write!(
+            f,
+            "  {name:<14}{passed:>7} of {cases:>7} cases passed {seconds:>7.1} s"
+        )
     }
 }
 
-fn write_line(
-    f: &mut fmt::Formatter<'_>,
-    name: &str,
-    passed: u64,
-    cases: u64,
-    took: Duration,
-) -> fmt::Result {
-    let seconds = took.as_secs_f64();
-    write!(
-        f,
-        "{name:<14}{passed:>7} of {cases:>7} cases passed {seconds:>7.1} s"
-    )
+/// A contract that a scheme broke: of a function of its author, or the guarantee of a battery.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// What must hold.
+    pub contract: &'static str,
+    /// The first case that broke it.
+    pub failure: Failure,
+}
+
+impl Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failure {
+            case,
+            reason,
+            repeat,
+        } = &self.failure;
+        // The message of a panic has the words of the contract before the values.
+        let values = match reason.split_once(self.contract) {
+            Some((_, values)) => values.trim_start_matches(": ").to_owned(),
+            None => format!("{case}: {reason}"),
+        };
+        write!(f, "  {}: {values}\n    {repeat}", self.contract)
+    }
 }
 
 /// Results of all batteries on one scheme.
 #[derive(Clone, Debug)]
 pub struct Score {
+    /// Name of the scheme.
+    pub scheme: &'static str,
     /// A line for each battery.
     pub lines: Vec<Line>,
 }
@@ -219,6 +263,30 @@ impl Score {
         self.lines.iter().map(|line| line.passed).sum()
     }
 
+    /// The contracts that were broken, those of the author's functions first. The guarantee of a
+    /// battery is one of them only if no case of it broke such a contract.
+    pub fn broken(&self) -> Vec<Broken> {
+        let failures = || self.lines.iter().flat_map(|line| &line.failures);
+        let of_author = contract::ALL.into_iter().filter_map(|contract| {
+            let failure = failures().find(|failure| failure.contract() == Some(contract));
+            failure.cloned().map(|failure| Broken { contract, failure })
+        });
+        let judged = self.lines.iter().filter(|line| !line.is_cut_short());
+        let of_device = judged.filter_map(|line| {
+            Some(Broken {
+                contract: line.battery.guarantee(),
+                failure: line.failures.first()?.clone(),
+            })
+        });
+        of_author.chain(of_device).collect()
+    }
+
+    /// The batteries whose guarantee is not judged.
+    fn not_judged(&self) -> Vec<&'static str> {
+        let cut_short = self.lines.iter().filter(|line| line.is_cut_short());
+        cut_short.map(|line| line.battery.name()).collect()
+    }
+
     /// Whether every case passed, and there was one.
     pub fn is_perfect(&self) -> bool {
         self.cases() > 0 && self.passed() == self.cases()
@@ -227,33 +295,76 @@ impl Score {
 
 impl Display for Score {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.lines
+        let (broken, not_judged) = (self.broken(), self.not_judged());
+        let contracts = contract::ALL.len() + self.lines.len();
+        let kept = contracts - broken.len() - not_judged.len();
+        let took: Duration = self.lines.iter().map(|line| line.took).sum();
+        writeln!(
+            f,
+            "{} passed {kept} of {contracts} contracts, {} of {} cases, in {:.1} s",
+            self.scheme,
+            self.passed(),
+            self.cases(),
+            took.as_secs_f64()
+        )?;
+        broken
             .iter()
-            .try_for_each(|line| writeln!(f, "{line}"))?;
-        write!(f, "{}", Sum(self))
+            .try_for_each(|broken| writeln!(f, "{broken}"))?;
+        if !not_judged.is_empty() {
+            writeln!(f, "  not judged because of that: {}", not_judged.join(", "))?;
+        }
+        let lines: Vec<String> = self.lines.iter().map(Line::to_string).collect();
+        f.write_str(&lines.join("\n"))
     }
 }
 
-/// Runs every battery on a scheme with the default budget, about a minute on two processors, and
-/// prints a line for each as it ends and one with the sum. See [`judge_within`].
+/// Environment variable that selects one case for [`judge`]: `BATTERY:CASE`.
+const CASE: &str = "FTLD_CASE";
+
+/// Runs every battery on a scheme with the default budget, half a minute on two processors, and
+/// prints the score. See [`judge_within`]. With `FTLD_CASE=BATTERY:CASE` in the environment, as a
+/// failure prints it, only this case runs.
 ///
-/// Time limits apply to optimised code (`opt-level = 2`).
+/// Times apply to optimised code (`opt-level = 2`). The functions of an author are checked only in
+/// debug builds, such as tests (`debug-assertions`).
 pub fn judge(scheme: &'static Scheme) -> Score {
-    judge_within(scheme, &Budget::default())
+    let selected = std::env::var(CASE).unwrap_or_default();
+    let selected = selected.split_once(':').and_then(|(name, case)| {
+        let mut all = Battery::ALL.into_iter();
+        let battery = all.find(|battery| battery.name() == name)?;
+        Some((battery, case.to_owned()))
+    });
+    match selected {
+        None => judge_within(scheme, &Budget::default()),
+        Some((battery, case)) => {
+            let budget = Budget {
+                case: Some(case),
+                ..Budget::default()
+            };
+            run_all(scheme, &[battery], &budget)
+        }
+    }
 }
 
-/// Runs every battery on a scheme, and prints a line for each as it ends and one with the sum. A
-/// battery that fails prints its first failure and the call that repeats it, and does not stop the
-/// others.
+/// Runs every battery on a scheme, and prints the score: how many contracts and cases passed, a
+/// line for each contract that was broken and one that repeats its first case, and a line for each
+/// battery.
 ///
 /// # Panics
 /// The budget has a parameter that the scheme does not understand.
 pub fn judge_within(scheme: &'static Scheme, budget: &Budget) -> Score {
-    let mut score = Score { lines: Vec::new() };
+    run_all(scheme, &Battery::ALL, budget)
+}
+
+fn run_all(scheme: &'static Scheme, batteries: &[Battery], budget: &Budget) -> Score {
+    let mut score = Score {
+        scheme: scheme.name,
+        lines: Vec::new(),
+    };
     // Each failure is a line of the score: a panic with its backtrace says nothing more.
     let hook = take_hook();
     set_hook(Box::new(|_| {}));
-    for battery in Battery::ALL {
+    for battery in batteries.iter().copied() {
         let began = Instant::now();
         let verdicts = battery.run(scheme, budget);
         let line = Line {
@@ -261,23 +372,11 @@ pub fn judge_within(scheme: &'static Scheme, budget: &Budget) -> Score {
             cases: verdicts.cases,
             passed: verdicts.cases - verdicts.failures,
             took: began.elapsed(),
-            first: verdicts.first().cloned(),
+            failures: verdicts.kept().to_vec(),
         };
-        println!("{line}");
         score.lines.push(line);
     }
     set_hook(hook);
-    println!("{}", Sum(&score));
+    println!("{score}");
     score
-}
-
-/// The last line of a score.
-struct Sum<'a>(&'a Score);
-
-impl Display for Sum<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Sum(score) = self;
-        let took = score.lines.iter().map(|line| line.took).sum();
-        write_line(f, "all", score.passed(), score.cases(), took)
-    }
 }

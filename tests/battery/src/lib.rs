@@ -2,7 +2,7 @@
 //!
 //! A scheme is a [`Scheme`](ftl_core::schemes::Scheme), the descriptor by which `ftl-core` lays out
 //! and starts it. This crate names no scheme: the caller provides it. [`judge`] runs everything on
-//! it in about a minute and prints a line for each [`Battery`]:
+//! it in half a minute and prints the score, with each contract that was broken:
 //!
 //! ```no_run
 //! use ftl_core::schemes::Scheme;
@@ -69,5 +69,5 @@ pub mod watch;
 pub mod wear;
 pub mod workload;
 
-pub use judge::{Battery, Line, Score, judge, judge_within};
+pub use judge::{Battery, Broken, Line, Score, judge, judge_within};
 pub use verdicts::{Budget, Failure, Length, Share, Verdicts};

@@ -4,6 +4,7 @@
 //! command that runs this case alone. A battery with the same [`Budget`] runs the same cases.
 
 use ftl_core::Params;
+use ftl_core::author::contract;
 use nand_model::SplitMix;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -122,13 +123,21 @@ pub struct Failure {
     pub repeat: String,
 }
 
+impl Failure {
+    /// The contract of an author's function that was broken, if one was.
+    pub fn contract(&self) -> Option<&'static str> {
+        let mut all = contract::ALL.into_iter();
+        all.find(|contract| self.reason.contains(contract))
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}\n    {}", self.case, self.reason, self.repeat)
     }
 }
 
-/// Failures that are kept; later ones are only counted.
+/// Failures that are kept, besides the first of each contract; later ones are only counted.
 const KEPT: usize = 8;
 
 /// Failures and counts of a battery's cases.
@@ -240,18 +249,29 @@ impl Verdicts {
 
     fn fail(&mut self, path: &str, reason: String) {
         self.failures += 1;
-        if self.first.len() < KEPT {
-            self.first.push(Failure {
-                case: path.to_owned(),
-                reason,
-                repeat: self.repeat.replace("{case}", path),
-            });
+        self.keep(Failure {
+            case: path.to_owned(),
+            reason,
+            repeat: self.repeat.replace("{case}", path),
+        });
+    }
+
+    fn keep(&mut self, failure: Failure) {
+        let contract = failure.contract();
+        let is_new = self.first.iter().all(|kept| kept.contract() != contract);
+        if is_new || self.first.len() < KEPT {
+            self.first.push(failure);
         }
     }
 
     /// The first failure: its case, the error, and the command that repeats it.
     pub fn first(&self) -> Option<&Failure> {
         self.first.first()
+    }
+
+    /// The failures that were kept: the first ones, and the first of each contract.
+    pub fn kept(&self) -> &[Failure] {
+        &self.first
     }
 
     /// Measurements of the cases, one line each, for a suite's report.
@@ -270,8 +290,8 @@ impl Verdicts {
         self.cases += other.cases;
         self.failures += other.failures;
         self.notes.extend(other.notes);
-        let room = KEPT - self.first.len();
-        self.first.extend(other.first.into_iter().take(room));
+        let failures = other.first.into_iter();
+        failures.for_each(|failure| self.keep(failure));
     }
 
     /// Panics if any case failed, with the commands that repeat the first ones.

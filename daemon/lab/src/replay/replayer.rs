@@ -123,6 +123,7 @@ impl<'a> Replayer<'a> {
                     sim.idle(latest).map_err(|error| failed(&error))?;
                 }
                 self.note(&record);
+                sim.set_write_hint(record.device);
                 let done = sim
                     .request(latest, record.op, &extents)
                     .map_err(|error| failed(&error))?;

@@ -78,6 +78,11 @@ impl Sim {
         to_u64(self.scratch.len())
     }
 
+    /// Sets the hint of the next writes.
+    pub(super) fn set_write_hint(&mut self, hint: u64) {
+        self.ftl.set_write_hint(hint);
+    }
+
     /// Runs one request that starts at `at`. Returns its end.
     pub(super) fn request(
         &mut self,

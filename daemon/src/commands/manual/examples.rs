@@ -118,6 +118,16 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
         &[("List generators and formats:", &["ftld workloads"])],
     ),
     (
+        "ftld-new-scheme",
+        &[(
+            "Write a policy of your own, and judge it:",
+            &[
+                "ftld new-scheme my-rule --policy",
+                "cd my-rule && cargo test -- --nocapture",
+            ],
+        )],
+    ),
+    (
         "ftld-schemes",
         &[
             ("List the schemes:", &["ftld schemes"]),

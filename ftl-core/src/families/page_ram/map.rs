@@ -1,21 +1,31 @@
-//! The interface for an author: a page map in RAM.
+//! The interface for an author: a page map in RAM, and the scheme that it belongs to.
 
 use crate::addr::Lpn;
 use crate::config::Params;
 use crate::error::FtlError;
-use crate::gc::placement::NewPlacement;
 use crate::gc::policy::NewPolicy;
 use nand_model::Ppn;
 
-/// A map LPN -> PPN in RAM, and its policies. The controller does the rest: programs, GC, FLUSH,
-/// trims, checkpoints, power-cut recovery.
+/// A scheme with a page map in RAM: its name, its map and its policies. The controller does the
+/// rest: programs, GC, FLUSH, trims, checkpoints, power-cut recovery.
+pub trait PageMapScheme: 'static {
+    /// Name of the scheme.
+    const NAME: &'static str;
+
+    /// Its map.
+    type Map: PageMap;
+
+    /// Its policies, by the value of `gc.policy` and of `gc.placement` that selects them. The first
+    /// is the default of both; without any, `greedy` and `copies_apart` are. The policies of ftld
+    /// remain available.
+    const POLICIES: &'static [(&'static str, NewPolicy)] = &[];
+}
+
+/// A map LPN -> PPN in RAM.
 ///
 /// Only the controller changes the map. It calls [`set`](PageMap::set) when a page was programmed,
 /// relocated or trimmed, and at a mount for every page stored on the device.
 pub trait PageMap: Send + Sized + 'static {
-    /// Name of the scheme.
-    const NAME: &'static str;
-
     /// Creates a map of logical pages `0..logical_pages`, all unmapped.
     ///
     /// # Errors
@@ -41,12 +51,4 @@ pub trait PageMap: Send + Sized + 'static {
 
     /// Returns the bytes of the map: as a paper would count them, and as allocated.
     fn bytes(&self) -> (u64, u64);
-
-    /// Victim policies of the scheme, by the value of `gc.policy` that selects them. The first is
-    /// the default; without any, `greedy` is. The policies of ftld remain available.
-    const POLICIES: &'static [(&'static str, NewPolicy)] = &[];
-
-    /// Placements of the scheme, by the value of `gc.placement` that selects them. The first is the
-    /// default; without any, `copies_apart` is. The placements of ftld remain available.
-    const PLACEMENTS: &'static [(&'static str, NewPlacement)] = &[];
 }

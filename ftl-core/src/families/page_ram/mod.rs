@@ -4,6 +4,10 @@
 //! its number. A write is acknowledged when its page is programmed. If power fails, mount takes the
 //! newest readable version of every page (`recovery.rs`).
 
+#[cfg(test)]
+mod author_tests;
+#[cfg(debug_assertions)]
+mod checked;
 mod checkpoint;
 mod map;
 mod reclaim;
@@ -22,15 +26,18 @@ use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
 use crate::gc::placement::{self, DataStreams};
-use crate::gc::{GcState, policy};
+use crate::gc::policy::{Device, HostWrite};
+use crate::gc::{GcState, Own};
 use crate::int::count_up;
 use crate::mapping::{Mapping, check_size, ram_entry};
 use crate::ram::{vec_bytes, vec_most};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use crate::trims::UntilCheckpoint;
-pub use map::PageMap;
-use nand_model::{Cause, Chip, Ppn, Profile};
+#[cfg(debug_assertions)]
+use checked::Checked;
+pub use map::{PageMap, PageMapScheme};
+use nand_model::{Cause, Chip, Geometry, Ppn, Profile};
 use settings::Settings;
 pub(crate) use settings::{PARAMS, params_of};
 use state::{CHECKPOINT, GC, HOST, PageMapFtl, PageRam};
@@ -45,7 +52,7 @@ const RESERVE: u32 = 3;
 /// - three open blocks and those of more streams, two that wait for their erase, and one for a
 ///   failing block;
 /// - the free threshold.
-pub(crate) fn overhead_blocks<M: PageMap>(
+pub(crate) fn overhead_blocks<S: PageMapScheme>(
     profile: &Profile,
     logical_pages: u32,
     params: &Params,
@@ -53,7 +60,7 @@ pub(crate) fn overhead_blocks<M: PageMap>(
     let geometry = &profile.geometry;
     let chunks = checkpoint::chunks(geometry, logical_pages);
     let estimate = logical_pages / geometry.pages_per_block;
-    let streams = placement::from_params(params, M::PLACEMENTS, geometry)?.lanes();
+    let streams = placement::from_params(params, &own::<S>(geometry, logical_pages))?.lanes();
     let settings = Settings::new(params, profile, estimate, chunks, streams)?;
     let trims = 2 * UntilCheckpoint::limit(geometry, chunks).div_ceil(geometry.pages_per_block);
     Ok(Checkpoints::blocks_needed(geometry, chunks)
@@ -63,16 +70,52 @@ pub(crate) fn overhead_blocks<M: PageMap>(
         + settings.gc.free_threshold)
 }
 
-/// Starts the scheme of this map.
-pub(crate) fn start<M: PageMap>(
+/// Returns the policies of a scheme, for this device.
+fn own<S: PageMapScheme>(geometry: &Geometry, logical_pages: u32) -> Own {
+    Own {
+        list: S::POLICIES,
+        device: Device {
+            geometry: *geometry,
+            logical_pages,
+        },
+    }
+}
+
+/// Starts a scheme.
+pub(crate) fn start<S: PageMapScheme>(
     chip: Chip,
     config: &FtlConfig,
     start: Start,
 ) -> Result<Box<dyn Ftl>, FtlError> {
-    Ok(Box::new(create::<M>(chip, config, start)?))
+    let own = own::<S>(chip.geometry(), config.logical_pages);
+    Ok(Box::new(create::<S::Map>(
+        S::NAME,
+        own,
+        chip,
+        config,
+        start,
+    )?))
+}
+
+/// Starts a scheme of another crate; a debug build checks its map.
+pub(crate) fn start_checked<S: PageMapScheme>(
+    chip: Chip,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<Box<dyn Ftl>, FtlError> {
+    #[cfg(debug_assertions)]
+    {
+        let own = own::<S>(chip.geometry(), config.logical_pages);
+        let ftl = create::<Checked<S::Map>>(S::NAME, own, chip, config, start)?;
+        Ok(Box::new(ftl))
+    }
+    #[cfg(not(debug_assertions))]
+    self::start::<S>(chip, config, start)
 }
 
 fn create<M: PageMap>(
+    scheme: &'static str,
+    own: Own,
     chip: Chip,
     config: &FtlConfig,
     start: Start,
@@ -81,7 +124,7 @@ fn create<M: PageMap>(
     check_size(&geometry, config.logical_pages)?;
     let chunks = checkpoint::chunks(&geometry, config.logical_pages);
     let params = &config.params;
-    let placement = placement::from_params(params, M::PLACEMENTS, &geometry)?;
+    let placement = placement::from_params(params, &own)?;
     let settings = Settings::new(
         params,
         chip.profile(),
@@ -97,11 +140,11 @@ fn create<M: PageMap>(
     let mut space = Space::new(Flash::new(chip), &streams);
     space.protect(settings.gc.pair_protection, settings.gc.kept_for_mount);
     space.flash.set_ram_step(settings.gc.ram_step_ns);
-    let mut gc = GcState::new(&geometry, &settings.gc, RESERVE);
+    let gc = GcState::new(&geometry, &settings.gc, RESERVE);
     let (host, copies) = ((HOST, streams[HOST]), (GC, streams[GC]));
     let streams = DataStreams::new(placement, &mut space, host, copies);
-    gc.set_policy(policy::from_params(params, M::POLICIES)?, &mut space);
     let map = PageRam {
+        scheme,
         logical_pages: config.logical_pages,
         pages: M::new(config.logical_pages, params)?,
         mapped: 0,
@@ -116,7 +159,7 @@ fn create<M: PageMap>(
 
 impl<M: PageMap> Mapping for PageMapFtl<M> {
     fn name(&self) -> &'static str {
-        M::NAME
+        self.map.scheme
     }
 
     fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
@@ -139,14 +182,19 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
     }
 
     fn scattered_pages(&self) -> u32 {
-        match self.map.streams.host() {
-            [_] => self.space.geometry().pages_per_block,
-            _ => 1,
+        match self.map.streams.only_for_host() {
+            Some(_) => self.space.geometry().pages_per_block,
+            None => 1,
         }
     }
 
     fn write_scattered_pages(&mut self, lpns: &[Lpn], data: &[u8]) -> Result<(), FtlError> {
-        self.append_run(lpns.len(), |i| lpns[i], data)
+        if self.map.streams.only_for_host().is_some() {
+            return self.append_run(lpns.len(), |i| lpns[i], data);
+        }
+        let page = self.space.geometry().page_len();
+        let mut pages = lpns.iter().zip(data.chunks_exact(page));
+        pages.try_for_each(|(lpn, bytes)| self.write_page(*lpn, bytes))
     }
 
     fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
@@ -156,7 +204,13 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
         self.ensure_space(HOST)?;
         let ver = self.new_version();
         self.write_trim_record(first, count, ver)?;
-        (0..count).for_each(|i| self.map.set_map(&mut self.space, first.plus(i), None));
+        for lpn in (0..count).map(|i| first.plus(i)) {
+            let old = self.map.pages.get(lpn);
+            self.map.set_map(&mut self.space, lpn, None);
+            if self.map.streams.need_every_page() {
+                self.note_invalid(lpn, old, true);
+            }
+        }
         self.advance_checkpoint(1)
     }
 
@@ -200,7 +254,7 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
         let (paper, real) = self.map.pages.bytes();
         let (trims, trims_most) = self.map.trims.ram();
         let blocks = geometry.blocks as u64;
-        let placement = self.map.streams.bytes();
+        let (of_policies, placement) = self.map.streams.bytes();
         let head = self.map.writer.bytes();
         let tags = vec_bytes::<PageTag>(self.map.tags.capacity());
         let records = 3 * self.map.trims.limit_of_records();
@@ -208,7 +262,13 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
             + vec_most::<PageTag>(geometry.pages_per_block as u64);
         vec![
             ram_entry(RamPart::Map, self.logical_pages as u64, paper, real, real),
-            ram_entry(RamPart::Placement, blocks, 0, placement, placement),
+            ram_entry(
+                RamPart::Placement,
+                blocks,
+                of_policies,
+                placement,
+                placement,
+            ),
             ram_entry(
                 RamPart::Trims,
                 self.map.trims.len() as u64,
@@ -254,24 +314,36 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
 }
 
 impl<M: PageMap> PageRam<M> {
-    /// Returns the stream for the host's version of this page, by the lifespan of the old version.
-    fn stream_of_write(&mut self, space: &Space, lpn: Lpn) -> StreamId {
+    /// Returns the stream for the host's version of this page, by the old version.
+    fn stream_of_write(
+        &mut self,
+        space: &mut Space,
+        (lpn, hint): (Lpn, u64),
+        now: u64,
+    ) -> StreamId {
+        self.streams.pass_block_events(space);
         let old = self.pages.get(lpn);
         let old = old.filter(|_| self.streams.wants_lifespan());
-        let lifespan = old.map(|old| {
-            let block = space.geometry().block_of(old);
-            space.written_since(space.table.epoch(block))
-        });
-        self.streams.of_write(lpn, lifespan)
+        let replaces = old.map(|old| space.geometry().block_of(old));
+        self.streams.of_write(&HostWrite {
+            lpn,
+            hint,
+            replaces,
+            lifespan: replaces.map(|block| space.written_since(space.table.epoch(block))),
+            now,
+        })
     }
 }
 
 impl<M: PageMap> PageMapFtl<M> {
     #[inline(always)]
     fn write_page(&mut self, lpn: Lpn, data: &[u8]) -> Result<(), FtlError> {
-        let stream = match self.map.streams.host() {
-            [only] => *only,
-            _ => self.map.stream_of_write(&self.space, lpn),
+        let stream = match self.map.streams.only_for_host() {
+            Some(only) => only,
+            None => {
+                let page = (lpn, self.write_hint);
+                (self.map).stream_of_write(&mut self.space, page, self.next_ver)
+            }
         };
         if self.space.has_room(stream) {
             self.write_page_to(stream, lpn, data)
@@ -309,8 +381,20 @@ impl<M: PageMap> PageMapFtl<M> {
         count_up(&mut self.next_ver, 1); // A record has 48 bits of it, and checks that.
         self.map.pages.set(lpn, Some(ppn));
         self.map.invalidate_old(&mut self.space, old, true);
+        if self.map.streams.need_every_page() {
+            self.note_invalid(lpn, old, false);
+        }
         count_up(&mut self.stats.host_pages_written, 1);
         self.advance_checkpoint(1)
+    }
+
+    /// Reports to the policies that a page became invalid, if there was one.
+    #[cold]
+    fn note_invalid(&mut self, lpn: Lpn, old: Option<Ppn>, is_trim: bool) {
+        if let Some(old) = old {
+            let (streams, now) = (&mut self.map.streams, self.next_ver);
+            streams.invalidated(&mut self.space, (lpn, old), is_trim, now);
+        }
     }
 
     /// Writes any number of pages.
@@ -318,7 +402,7 @@ impl<M: PageMap> PageMapFtl<M> {
     fn write_run(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let page = self.space.geometry().page_bytes as usize;
         let count = data.len() / page;
-        if self.map.streams.host().len() > 1 {
+        if self.map.streams.only_for_host().is_none() {
             let mut parts = self.space.flash.begin_parts();
             for (lpn, bytes) in first.run(count as u32).zip(data.chunks_exact(page)) {
                 self.space.flash.next_part(&mut parts);

@@ -33,7 +33,9 @@ impl<M: PageMap> GarbageCollect for PageMapFtl<M> {
     }
 
     fn select_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
-        Ok(self.gc.victim(&mut self.space))
+        let streams = &mut self.map.streams;
+        streams.pass_block_events(&mut self.space);
+        Ok(self.gc.victim(&mut self.space, streams.policy_of_victims()))
     }
 
     fn prepare_victim(&mut self, block: Pbn) -> Result<bool, FtlError> {
@@ -47,8 +49,8 @@ impl<M: PageMap> GarbageCollect for PageMapFtl<M> {
     }
 
     fn use_worn_block(&mut self, block: Pbn) -> Result<(), FtlError> {
-        let age = self.space.written_since(self.space.table.epoch(block));
-        let stream = self.map.streams.of_copy(&self.space, block, age, false);
+        let streams = &mut self.map.streams;
+        let stream = streams.of_cold_block(&self.space, block, self.next_ver);
         self.space.use_worn_block(stream)
     }
 }
@@ -75,6 +77,7 @@ impl<M: PageMap> PageMapFtl<M> {
             self.find_lost_owners();
         }
         let lifetime = self.space.written_since(self.space.table.epoch(victim));
+        self.map.streams.pass_block_events(&mut self.space);
         self.map.streams.collected(victim, lifetime);
         self.map.streams.keep_lane(cause == Cause::Wear);
         let reserve = self.gc.reserve;
@@ -90,6 +93,7 @@ impl<M: PageMap> PageMapFtl<M> {
         let mut parts = self.space.flash.begin_parts();
         while !records.is_empty() {
             self.space.flash.next_part(&mut parts);
+            self.map.streams.pass_block_events(&mut self.space);
             let streams = &self.map.streams;
             // After a power cut inside a mount, the last free blocks may be gone.
             let only = streams.host_in_need(&self.space);
@@ -100,7 +104,8 @@ impl<M: PageMap> PageMapFtl<M> {
                     let is_short = space.free_blocks() <= reserve || space.is_mounting();
                     let mut of = |record: &[u8; OOB_SLOT]| {
                         let age = now.saturating_sub(Oob::ver(record));
-                        self.map.streams.of_copy(space, victim, age, is_short)
+                        let page = (Oob::data_page(record), victim);
+                        self.map.streams.of_copy(space, page, age, now, is_short)
                     };
                     let stream = of(&records[0]);
                     let others = records[1..].iter().take(most - 1);

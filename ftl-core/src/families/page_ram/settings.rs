@@ -1,6 +1,6 @@
 //! Parameters of page maps in RAM.
 
-use super::map::PageMap;
+use super::map::PageMapScheme;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::gc::placement::{PLACEMENT_PARAM, STRIPE_PARAM, more_streams};
@@ -12,10 +12,9 @@ use nand_model::Profile;
 /// Parameters of the schemes of this family.
 pub(crate) const PARAMS: &[ParamDoc] = &params(policy::POLICY_PARAM, PLACEMENT_PARAM);
 
-/// Returns the parameters of a scheme with this map: its own policies and placements, if it has
-/// some, are the defaults.
-pub(crate) const fn params_of<M: PageMap>() -> [ParamDoc; 11] {
-    let policy = match M::POLICIES {
+/// Returns the parameters of a scheme: its own policies, if it has some, are the defaults.
+pub(crate) const fn params_of<S: PageMapScheme>() -> [ParamDoc; 11] {
+    let policy = match S::POLICIES {
         [] => policy::POLICY_PARAM,
         _ => ParamDoc {
             help: "victim selection: one of the scheme's own (its first is the default), greedy, \
@@ -23,7 +22,7 @@ pub(crate) const fn params_of<M: PageMap>() -> [ParamDoc; 11] {
             ..policy::POLICY_PARAM
         },
     };
-    let placement = match M::PLACEMENTS {
+    let placement = match S::POLICIES {
         [] => PLACEMENT_PARAM,
         _ => ParamDoc {
             help: "assignment of pages to streams: one of the scheme's own (its first is the default), \

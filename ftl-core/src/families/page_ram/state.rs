@@ -16,6 +16,8 @@ pub(super) const GC: StreamId = 2;
 
 /// The map and its checkpoints.
 pub(crate) struct PageRam<M> {
+    /// Name of the scheme.
+    pub(super) scheme: &'static str,
     pub(super) logical_pages: u32,
     pub(super) pages: M,
     pub(super) mapped: u64,

@@ -1,11 +1,20 @@
 use super::*;
 use crate::format::UNMAPPED;
-use crate::schemes::FlatMap;
+use crate::schemes::{FlatMap, Ideal};
 use nand_model::store::MemStore;
 use nand_model::{Geometry, Nanos, Pbn, SplitMix, Suspend};
 
 fn start(chip: Chip, config: &FtlConfig, how: Start) -> Result<Box<dyn Ftl>, FtlError> {
-    super::start::<FlatMap>(chip, config, how)
+    super::start::<Ideal>(chip, config, how)
+}
+
+fn create_ideal(
+    chip: Chip,
+    config: &FtlConfig,
+    how: Start,
+) -> Result<PageMapFtl<FlatMap>, FtlError> {
+    let own = own::<Ideal>(chip.geometry(), config.logical_pages);
+    create(Ideal::NAME, own, chip, config, how)
 }
 
 fn torture(blocks: u32) -> Profile {
@@ -216,7 +225,7 @@ fn open_blocks_of_a_placement_are_no_units() {
     let profile = torture(40);
     let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
     let config = config(250, &[("gc.placement", "sepbit")]);
-    let mut ftl = create::<FlatMap>(chip, &config, Start::Format).unwrap();
+    let mut ftl = create_ideal(chip, &config, Start::Format).unwrap();
     let mut rng = SplitMix::new(1);
     for step in 0..4_000 {
         let lpn = Lpn::new(rng.below(250) as u32);
@@ -303,7 +312,7 @@ fn a_mount_keeps_the_order_of_blocks() {
         |ftl: &PageMapFtl<FlatMap>| -> Vec<Pbn> { ftl.space.table.victims_by_closing().collect() };
     for clean in [true, false] {
         let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
-        let mut ftl = create::<FlatMap>(chip, &config, Start::Format).unwrap();
+        let mut ftl = create_ideal(chip, &config, Start::Format).unwrap();
         let mut rng = SplitMix::new(3);
         for _ in 0..4_000 {
             let lpn = Lpn::new(rng.below(450) as u32);
@@ -316,7 +325,7 @@ fn a_mount_keeps_the_order_of_blocks() {
         }
         let mut chip = Box::new(ftl).into_chip();
         chip.power_on();
-        let ftl = create::<FlatMap>(chip, &config, Start::Mount).unwrap();
+        let ftl = create_ideal(chip, &config, Start::Mount).unwrap();
         let mut after = order(&ftl);
         let ages: Vec<u32> = (after.iter())
             .map(|block| ftl.space.table.unchanged_for(*block))

@@ -30,6 +30,7 @@
 //! window of young blocks.
 
 mod audit;
+pub(crate) mod author;
 mod checkpoint;
 mod convert;
 pub(crate) mod map;
@@ -55,13 +56,14 @@ use crate::flash::{Flash, OwnPage};
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::Start;
 use crate::gc::placement::{self, DataStreams};
-use crate::gc::{GcState, policy as victims};
+use crate::gc::{GcState, Own};
 use crate::layout::Layout;
 use crate::mapping::{Mapping, check_size, ram_entry};
 use crate::ram::{RamParam, TRIM_PAGES, vec_bytes, vec_most};
 use crate::space::{Space, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use crate::trims::{Mapped, UntilWritten};
+pub use author::{CachedMapScheme, MapCache, MapPage};
 pub(crate) use checkpoint::checkpoint_pages;
 pub(crate) use map::map_pages;
 use nand_model::{Cause, Chip, Geometry, PairTable, Pbn, Ppn, Profile};
@@ -129,7 +131,7 @@ pub(crate) const AGE_WINDOW_RAM: RamParam = RamParam {
     key: docs::AGE_WINDOW.key,
     range: |layout, params| {
         let geometry = &layout.profile.geometry;
-        let lanes = placement::from_params(params, &[], geometry)?.lanes();
+        let lanes = placement::from_params(params, &Own::none(geometry))?.lanes();
         let least = age_window_least(placement::more_streams(lanes)).max(32);
         Ok((least, least.max(512)))
     },
@@ -368,7 +370,7 @@ impl<P: Policy> Mapping for PagedFtl<P> {
         let (trims, trims_most) = map.trims.ram(&geometry, touched.min(pages));
         let directory = vec_bytes::<u32>(map.directory.capacity());
         let tables = directory + vec_bytes::<u64>(map.upto.capacity());
-        let (mapped, placement) = (map.mapped.bytes(), map.streams.bytes());
+        let (mapped, (of_policies, placement)) = (map.mapped.bytes(), map.streams.bytes());
         let work = map.map_page.ram()
             + vec_bytes::<PageTag>(map.tags.capacity())
             + vec_bytes::<(u64, u64)>(map.converted.capacity())
@@ -405,7 +407,13 @@ impl<P: Policy> Mapping for PagedFtl<P> {
         let (logical, blocks) = (self.logical_pages as u64, u64::from(geometry.blocks));
         report.extend([
             ram_entry(RamPart::Mapped, logical, 0, mapped, mapped),
-            ram_entry(RamPart::Placement, blocks, 0, placement, placement),
+            ram_entry(
+                RamPart::Placement,
+                blocks,
+                of_policies,
+                placement,
+                placement,
+            ),
             ram_entry(RamPart::Trims, map.trims.len() as u64, 0, trims, trims_most),
             ram_entry(RamPart::Work, 1, 0, work, work_most),
         ]);
@@ -443,11 +451,10 @@ impl<P: Policy> PagedFtl<P> {
         let mut space = Space::new(Flash::new(chip), &streams);
         space.protect(settings.gc.pair_protection, settings.gc.kept_for_mount);
         space.flash.set_ram_step(settings.gc.ram_step_ns);
-        let placement = placement::from_params(&config.params, &[], &geometry)?;
+        let placement = placement::from_params(&config.params, &Own::none(&geometry))?;
         let (host, copies) = ((HOST, streams[HOST]), (COLD, streams[COLD]));
         let streams = DataStreams::new(placement, &mut space, host, copies);
-        let mut gc = GcState::new(&geometry, &settings.gc, settings.reserve);
-        gc.set_policy(victims::from_params(&config.params, &[])?, &mut space);
+        let gc = GcState::new(&geometry, &settings.gc, settings.reserve);
         let vtpns = map_pages(&geometry, logical_pages) as usize;
         let map = PagedMap {
             scheme,

@@ -42,7 +42,8 @@ impl<P: Policy> GarbageCollect for PagedFtl<P> {
     /// early. A higher share would copy more, a lower one convert more (the papers give none).
     fn select_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         let pages = self.space.pages_per_block();
-        let best = self.gc.victim(&mut self.space);
+        let policy = self.map.streams.policy_of_victims();
+        let best = self.gc.victim(&mut self.space, policy);
         let fewest = best.map_or(pages, |block| self.space.table.valid_count(block));
         if fewest < pages - pages / 16 || self.map.settings.buffer_blocks.is_none() {
             return Ok(best);
@@ -106,8 +107,8 @@ impl<P: Policy> GarbageCollect for PagedFtl<P> {
         let stream = if self.space.table.role(block) == Role::Map {
             MAP
         } else {
-            let age = self.space.written_since(self.space.table.epoch(block));
-            self.map.streams.of_copy(&self.space, block, age, false)
+            let streams = &mut self.map.streams;
+            streams.of_cold_block(&self.space, block, self.next_ver)
         };
         self.space.use_worn_block(stream)
     }

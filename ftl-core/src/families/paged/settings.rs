@@ -5,7 +5,7 @@ use crate::config::Params;
 use crate::error::FtlError;
 use crate::format::Role;
 use crate::gc::placement::{self, more_streams};
-use crate::gc::{self, FreeBlocks};
+use crate::gc::{self, FreeBlocks, Own};
 use nand_model::Geometry;
 
 /// Documentation of the common parameters, for the tables of schemes.
@@ -49,6 +49,14 @@ pub(crate) mod docs {
         PAIR_POLICY,
         RAM_TIME,
     ];
+
+    /// Those of a scheme of another crate.
+    pub(crate) const OF_AUTHOR: [ParamDoc; SHARED.len() + 1] = {
+        let mut all = [AGE_WINDOW; SHARED.len() + 1];
+        let (shared, _) = all.split_at_mut(SHARED.len());
+        shared.copy_from_slice(SHARED);
+        all
+    };
 }
 
 /// Returns whether lookup steps are those of a search of the LRU lists.
@@ -132,7 +140,8 @@ impl Settings {
         checkpoint_pages: u32,
         reserve: u32,
     ) -> Result<Settings, FtlError> {
-        let more_streams = more_streams(placement::from_params(params, &[], geometry)?.lanes());
+        let more_streams =
+            more_streams(placement::from_params(params, &Own::none(geometry))?.lanes());
         let rewritten = STREAMS.len() as u32 + more_streams;
         let free_blocks = FreeBlocks {
             default: reserve + rewritten + 1.max(blocks / 200),

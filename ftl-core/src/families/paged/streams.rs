@@ -5,6 +5,7 @@ use super::state::{CHECKPOINT, PagedFtl, PagedMap};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::Oob;
+use crate::gc::policy::HostWrite;
 use crate::space::{Space, StreamId};
 use nand_model::{Pbn, Ppn};
 
@@ -45,14 +46,21 @@ impl<P: Policy> PagedFtl<P> {
         first: Lpn,
         count: u32,
     ) -> Result<(StreamId, u32, bool), FtlError> {
-        match self.map.streams.host() {
-            [only] => Ok((*only, count, false)),
-            _ => {
+        match self.map.streams.only_for_host() {
+            Some(only) => Ok((only, count, false)),
+            None => {
                 let (lifespan, is_known) = match self.map.streams.wants_lifespan() {
                     true => self.lifespan(first, count - 1)?,
                     false => (None, false),
                 };
-                let stream = self.map.streams.of_write(first, lifespan);
+                let write = HostWrite {
+                    lpn: first,
+                    hint: self.write_hint,
+                    replaces: None,
+                    lifespan,
+                    now: self.next_ver,
+                };
+                let stream = self.map.streams.of_write(&write);
                 Ok((stream, 1, is_known))
             }
         }
@@ -113,13 +121,14 @@ impl<P: Policy> PagedFtl<P> {
         let most = self.map.streams.pages_in_turn();
         let (space, now, streams) = (&self.space, self.next_ver, &mut self.map.streams);
         let is_short = space.free_blocks() <= self.gc.reserve || space.is_mounting();
-        let mut ages = self.gc.pages.records[next..next + run]
-            .iter()
-            .map(|record| now.saturating_sub(Oob::ver(record)));
-        let mut of = |age| streams.of_copy(space, victim, age, is_short);
-        let first = of(ages.next().expect("a run has at least one page"));
-        let others = ages.take(most - 1);
-        let others = others.take_while(|age| of(*age) == first).count();
+        let mut records = self.gc.pages.records[next..next + run].iter();
+        let mut of = |record| {
+            let (lpn, age) = (Oob::data_page(record), now.saturating_sub(Oob::ver(record)));
+            streams.of_copy(space, (lpn, victim), age, now, is_short)
+        };
+        let first = of(records.next().expect("a run has at least one page"));
+        let others = records.take(most - 1);
+        let others = others.take_while(|record| of(record) == first).count();
         (first, 1 + others)
     }
 

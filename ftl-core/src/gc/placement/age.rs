@@ -4,7 +4,7 @@
 //! Ousterhout, SOSP 1991). GC has the version loaded, so RAM keeps nothing per page, and a write
 //! needs no look-up.
 
-use super::rule::Placement;
+use crate::gc::policy::{PageCopy, Policy};
 
 /// Streams of copies.
 const GROUPS: u32 = 6;
@@ -13,13 +13,15 @@ const FIRST: u64 = 1 << 12;
 
 pub(super) struct Age;
 
-impl Placement for Age {
+impl Policy for Age {
     fn streams(&self) -> (u32, u32) {
         (1, GROUPS)
     }
 
-    fn of_copy(&mut self, age: u64, _: u32) -> u32 {
-        let group = (age / FIRST).checked_ilog(4).map_or(0, |power| power + 1);
+    fn stream_of_copy(&mut self, copy: &PageCopy) -> u32 {
+        let group = (copy.age / FIRST)
+            .checked_ilog(4)
+            .map_or(0, |power| power + 1);
         1 + group.min(GROUPS - 1)
     }
 }

@@ -2,16 +2,9 @@
 //! Bouganim, Bonnet: *Garbage Collection Techniques for Flash-Resident Page-Mapping FTLs*, 2015,
 //! among many; LazyFTL's update and cold area).
 
-use super::rule::Placement;
+use crate::gc::policy::Policy;
 
 pub(super) struct CopiesApart;
 
-impl Placement for CopiesApart {
-    fn streams(&self) -> (u32, u32) {
-        (1, 1)
-    }
-
-    fn of_copy(&mut self, _: u64, _: u32) -> u32 {
-        1
-    }
-}
+/// As the defaults of a policy are: one stream of the host, one of copies.
+impl Policy for CopiesApart {}

@@ -5,19 +5,19 @@
 //! Adaptive Group Number and Size Configuration*, FAST 2024. The groups are those of the paper;
 //! their number is fixed here.
 
-use super::rule::Placement;
+use crate::gc::policy::{PageCopy, Policy};
 
 /// Streams of copies.
 const GROUPS: u32 = 4;
 
 pub(super) struct Mida;
 
-impl Placement for Mida {
+impl Policy for Mida {
     fn streams(&self) -> (u32, u32) {
         (1, GROUPS)
     }
 
-    fn of_copy(&mut self, _: u64, from: u32) -> u32 {
-        (from + 1).min(GROUPS)
+    fn stream_of_copy(&mut self, copy: &PageCopy) -> u32 {
+        (copy.stream + 1).min(GROUPS)
     }
 }

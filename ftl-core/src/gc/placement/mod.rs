@@ -1,5 +1,5 @@
-//! Placement of pages in open blocks: `gc.placement`. A policy is a file here. It chooses the
-//! stream of a host write and of a copy, from the age of the page and its old block.
+//! Placement of pages in open blocks: `gc.placement`. A [`Policy`] that chooses streams is a file
+//! here: of a host write and of a copy, from the age of the page and its old block.
 //!
 //! A stream may be striped: it has an open block on each of several dies, a *lane* each, and its
 //! pages go to one lane after another.
@@ -11,19 +11,18 @@
 mod age;
 mod copies_apart;
 mod mida;
-mod rule;
 mod sepbit;
 mod single;
 mod streams;
 #[cfg(test)]
 mod tests;
 
+use super::policies::{Own, Policies};
+use super::policy::Policy;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
-use nand_model::Geometry;
-pub use rule::{NewPlacement, Placement};
 pub(crate) use streams::DataStreams;
-use streams::{STREAMS_MAX, Striped};
+use streams::Striped;
 
 /// The parameter, for the tables of schemes.
 pub(crate) const PLACEMENT_PARAM: ParamDoc = ParamDoc {
@@ -40,17 +39,12 @@ pub(crate) const STRIPE_PARAM: ParamDoc = ParamDoc {
 /// Maximal number of lanes of a stream.
 const STRIPE_MAX: u32 = 16;
 
-/// Returns the placement and the striping that the parameters select on a device of this shape.
-/// `own` has placements of the scheme itself; the first of them is its default.
+/// Returns the policies and the striping that the parameters select on a device of this shape.
 ///
 /// # Errors
-/// [`FtlError::Config`] if there is no such placement, or the device has not as many dies.
-pub(crate) fn from_params(
-    params: &Params,
-    own: &[(&'static str, NewPlacement)],
-    geometry: &Geometry,
-) -> Result<Striped, FtlError> {
-    let dies = geometry.dies();
+/// [`FtlError::Config`] if there is no such policy, or the device has not as many dies.
+pub(crate) fn from_params(params: &Params, own: &Own) -> Result<Striped, FtlError> {
+    let dies = own.device.geometry.dies();
     let stripe = params.get(STRIPE_PARAM.key, 1)?;
     if !(1..=dies.min(STRIPE_MAX)).contains(&stripe) {
         return Err(FtlError::Config(format!(
@@ -59,37 +53,23 @@ pub(crate) fn from_params(
             dies.min(STRIPE_MAX)
         )));
     }
-    let placement = placement_of(params, own)?;
-    Ok(Striped { placement, stripe })
+    let policies = Policies::from_params(params, own)?;
+    Ok(Striped { policies, stripe })
 }
 
-fn placement_of(
-    params: &Params,
-    own: &[(&'static str, NewPlacement)],
-) -> Result<Box<dyn Placement>, FtlError> {
-    let default = own.first().map_or("copies_apart", |(name, _)| name);
-    let name = params.get(PLACEMENT_PARAM.key, default.to_string())?;
-    if let Some((_, new)) = own.iter().find(|(known, _)| *known == name) {
-        let placement = new(params)?;
-        let (host, copies) = placement.streams();
-        return match (1..=STREAMS_MAX).contains(&host) && copies <= STREAMS_MAX {
-            true => Ok(placement),
-            false => Err(FtlError::Config(format!(
-                "gc.placement {name}: {host} streams of host data and {copies} of copies; need 1 to \
-                 {STREAMS_MAX} and at most {STREAMS_MAX}"
-            ))),
-        };
-    }
-    Ok(match name.as_str() {
+/// Returns ftld's policy of this name that chooses streams. `own` completes the message about an
+/// unknown name.
+pub(super) fn of_ftld(name: &str, own: &Own) -> Result<Box<dyn Policy>, FtlError> {
+    Ok(match name {
         "copies_apart" => Box::new(copies_apart::CopiesApart),
         "single" => Box::new(single::Single),
         "age" => Box::new(age::Age),
         "sepbit" => Box::new(sepbit::SepBit::default()),
         "mida" => Box::new(mida::Mida),
         other => {
-            let own: String = own.iter().map(|(name, _)| format!("{name}, ")).collect();
             return Err(FtlError::Config(format!(
-                "parameter gc.placement: {other:?} is none of {own}copies_apart, single, age, sepbit, mida"
+                "parameter gc.placement: {other:?} is none of {}copies_apart, single, age, sepbit, mida",
+                own.names()
             )));
         }
     })

@@ -7,8 +7,7 @@
 //! 16 blocks of class 1 that GC took. The lifespan of a replaced version is counted from the
 //! opening of its block, whereas the authors look it up in a queue of recent writes.
 
-use super::rule::Placement;
-use crate::addr::Lpn;
+use crate::gc::policy::{DataBlock, HostWrite, PageCopy, Policy};
 
 /// Blocks of class 1 in the mean.
 const SAMPLE: u64 = 16;
@@ -30,26 +29,27 @@ impl Default for SepBit {
     }
 }
 
-impl Placement for SepBit {
+impl Policy for SepBit {
     fn streams(&self) -> (u32, u32) {
         (2, 4)
     }
 
-    fn of_write(&mut self, _: Lpn, lifespan: Option<u64>) -> u32 {
-        lifespan.is_none_or(|lifespan| lifespan as f64 >= self.mean) as u32
+    fn stream_of_write(&mut self, write: &HostWrite) -> u32 {
+        let is_long = |lifespan: u64| lifespan as f64 >= self.mean;
+        u32::from(write.lifespan.is_none_or(is_long))
     }
 
-    fn of_copy(&mut self, age: u64, from: u32) -> u32 {
-        match age as f64 / self.mean {
-            _ if from == 0 => 2,
+    fn stream_of_copy(&mut self, copy: &PageCopy) -> u32 {
+        match copy.age as f64 / self.mean {
+            _ if copy.stream == 0 => 2,
             age if age < 4.0 => 3,
             age if age < 16.0 => 4,
             _ => 5,
         }
     }
 
-    fn collected(&mut self, from: u32, lifetime: u64) {
-        if from != 0 {
+    fn on_collect(&mut self, block: &DataBlock) {
+        if block.stream != 0 {
             return;
         }
         debug_assert!(
@@ -57,7 +57,7 @@ impl Placement for SepBit {
             "{} lifetimes are sampled, the mean is of {SAMPLE}",
             self.sampled
         );
-        (self.sum, self.sampled) = (self.sum + lifetime, self.sampled + 1);
+        (self.sum, self.sampled) = (self.sum + block.lifetime, self.sampled + 1);
         if self.sampled == SAMPLE {
             self.mean = self.sum as f64 / SAMPLE as f64;
             (self.sum, self.sampled) = (0, 0);

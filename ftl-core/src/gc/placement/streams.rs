@@ -1,36 +1,36 @@
 //! The streams of data of a device, and their lanes.
 
-use super::rule::Placement;
 use crate::addr::Lpn;
+use crate::gc::policies::{Policies, STREAMS_MAX};
+use crate::gc::policy::{HostWrite, InvalidPage, PageCopy, Policy};
 use crate::int::{index, low_u8};
-use crate::space::{Space, StreamId, StreamSpec};
-use nand_model::Pbn;
+use crate::space::{BlockEvent, Space, StreamId, StreamSpec};
+use nand_model::{Pbn, Ppn};
 
-/// Maximal number of streams of either kind: each lane keeps a block open.
-pub(super) const STREAMS_MAX: u32 = 16;
-
-/// A placement, and the number of lanes of each of its streams.
+/// Policies, and the number of lanes of each of their streams.
 pub(crate) struct Striped {
-    pub(super) placement: Box<dyn Placement>,
+    pub(super) policies: Policies,
     pub(super) stripe: u32,
 }
 
 impl Striped {
     /// Returns the lanes of host data, and of copies alongside them.
     pub(crate) fn lanes(&self) -> (u32, u32) {
-        let (host, copies) = self.placement.streams();
+        let (host, copies) = self.policies.streams();
         (host * self.stripe, copies * self.stripe)
     }
 }
 
-/// Streams of data, and the placement that chooses among them. Each has `stripe` lanes; a lane is
-/// one [`StreamId`].
+/// Streams of data, and the policies that choose among them. Each has `stripe` lanes; a lane is one
+/// [`StreamId`].
 pub(crate) struct DataStreams {
-    placement: Box<dyn Placement>,
+    policies: Policies,
     stripe: usize,
     /// Lanes, `stripe` for each stream of the placement.
     host: Vec<StreamId>,
     copies: Vec<StreamId>,
+    /// The lane of all writes of the host, if no policy chooses it.
+    only_for_host: Option<StreamId>,
     /// Whether copies stay on one lane.
     keeps_lane: bool,
     /// By stream of the placement: which of its lanes takes the next page.
@@ -49,12 +49,15 @@ impl DataStreams {
         host: (StreamId, StreamSpec),
         copies: (StreamId, StreamSpec),
     ) -> Self {
-        let Striped { placement, stripe } = striped;
-        let (hosts, others) = placement.streams();
-        assert!(
-            (1..=STREAMS_MAX).contains(&hosts) && others <= STREAMS_MAX,
-            "{hosts} streams of host data and {others} of copies"
-        );
+        let Striped { policies, stripe } = striped;
+        let (hosts, others) = policies.streams();
+        let every_page = policies.need_every_page();
+        if policies.want_order() {
+            space.table.keep_order_of_closing();
+        }
+        if every_page {
+            space.log_blocks();
+        }
         let mut add = |(first, spec): (StreamId, StreamSpec), count: u32| {
             let lanes = count * stripe;
             let streams: Vec<_> = std::iter::once(first)
@@ -80,10 +83,14 @@ impl DataStreams {
             0 => host_streams.clone(),
             _ => add(copies, others),
         };
-        let is_asked = hosts > 1 || others > 1;
+        let is_asked = hosts > 1 || others > 1 || every_page;
         let blocks = space.geometry().blocks as usize;
         DataStreams {
-            placement,
+            policies,
+            only_for_host: match host_streams[..] {
+                [only] if !every_page => Some(only),
+                _ => None,
+            },
             stripe: index(stripe),
             keeps_lane: false,
             host: host_streams,
@@ -103,19 +110,31 @@ impl DataStreams {
         &self.copies
     }
 
-    /// Returns the lane of all copies, if there is only one.
-    pub(crate) fn one_for_copies(&self) -> Option<StreamId> {
-        (self.copies.len() == 1).then(|| self.copies[0])
+    /// Returns the lane of all writes of the host, if no policy chooses it.
+    #[inline(always)]
+    pub(crate) fn only_for_host(&self) -> Option<StreamId> {
+        self.only_for_host
     }
 
-    /// Returns whether the placement asks for the lifespan of a replaced version.
+    /// Returns the lane of all copies, if no policy chooses it.
+    pub(crate) fn one_for_copies(&self) -> Option<StreamId> {
+        (self.copies.len() == 1 && !self.need_every_page()).then(|| self.copies[0])
+    }
+
+    /// Returns whether a policy needs a call for every page.
+    #[inline(always)]
+    pub(crate) fn need_every_page(&self) -> bool {
+        self.policies.need_every_page()
+    }
+
+    /// Returns whether a policy uses the lifespan of a replaced version.
     pub(crate) fn wants_lifespan(&self) -> bool {
-        self.host.len() > self.stripe
+        self.host.len() > self.stripe || self.need_every_page()
     }
 
     /// Returns the number of pages at most that may go to one lane before the next is asked for.
     pub(crate) fn pages_in_turn(&self) -> usize {
-        match self.stripe > 1 && !self.keeps_lane {
+        match self.stripe > 1 && !self.keeps_lane || self.need_every_page() {
             true => 1,
             false => usize::MAX,
         }
@@ -126,36 +145,100 @@ impl DataStreams {
         self.keeps_lane = keeps;
     }
 
-    /// Returns the lane of a host write; see [`Placement::of_write`].
-    pub(crate) fn of_write(&mut self, lpn: Lpn, lifespan: Option<u64>) -> StreamId {
+    /// Returns the lane of a host write; see [`Policy::stream_of_write`].
+    pub(crate) fn of_write(&mut self, write: &HostWrite) -> StreamId {
         let wanted = match self.wants_lifespan() {
-            true => index(self.placement.of_write(lpn, lifespan)),
+            true => index(self.policies.stream_of_write(write)),
             false => 0,
         };
-        let wanted = wanted.min(self.host.len() / self.stripe - 1);
         self.host[wanted * self.stripe + usize::from(self.next[wanted])]
     }
 
     /// Records that GC is about to take a block, `lifetime` pages after it was opened.
     pub(crate) fn collected(&mut self, block: Pbn, lifetime: u64) {
         let from = self.stream_of_block(block);
-        self.placement.collected(from, lifetime);
+        self.policies.on_collect(block, from, lifetime);
     }
 
-    /// Returns the stream of a copy from this block. If blocks are short (`is_short`) and the
-    /// stream would open one, returns another copy stream that has room.
+    /// Reports that a page of the host has just become invalid, at time `now`.
+    #[cold]
+    pub(crate) fn invalidated(
+        &mut self,
+        space: &mut Space,
+        (lpn, ppn): (Lpn, Ppn),
+        is_trim: bool,
+        now: u64,
+    ) {
+        self.pass_block_events(space);
+        let block = space.geometry().block_of(ppn);
+        self.policies.on_invalidate(&InvalidPage {
+            lpn,
+            block,
+            stream: self.stream_of_block(block),
+            age: space.written_since(space.table.epoch(block)),
+            is_trim,
+            now,
+        });
+    }
+
+    /// Reports the blocks that were filled or erased since the last call.
+    #[inline(always)]
+    pub(crate) fn pass_block_events(&mut self, space: &mut Space) {
+        if self.need_every_page() {
+            self.pass_events(space);
+        }
+    }
+
+    #[cold]
+    fn pass_events(&mut self, space: &mut Space) {
+        for event in space.take_block_events() {
+            match event {
+                BlockEvent::Erased(block) => self.policies.on_erase(block),
+                BlockEvent::Sealed {
+                    block,
+                    stream,
+                    lifetime,
+                } => {
+                    if let Some(lane) = self.find_number(stream) {
+                        let stream = lane / self.stripe;
+                        self.policies.on_seal(block, stream as u32, lifetime);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the policy that chooses victims; `None` is greedy.
+    pub(crate) fn policy_of_victims(&mut self) -> Option<&mut dyn Policy> {
+        self.policies.of_victims()
+    }
+
+    /// Returns the stream of the copies of a whole block with cold pages.
+    pub(crate) fn of_cold_block(&mut self, space: &Space, block: Pbn, now: u64) -> StreamId {
+        let age = space.written_since(space.table.epoch(block));
+        self.of_copy(space, (None, block), age, now, false)
+    }
+
+    /// Returns the stream of a copy of this logical page, if it has one, from this block. If blocks
+    /// are short (`is_short`) and the stream would open one, returns another copy stream that has
+    /// room.
     pub(crate) fn of_copy(
         &mut self,
         space: &Space,
-        from: Pbn,
+        (lpn, block): (Option<Lpn>, Pbn),
         age: u64,
+        now: u64,
         is_short: bool,
     ) -> StreamId {
-        let from = self.stream_of_block(from);
-        let wanted = index(self.placement.of_copy(age, from));
-        let wanted = wanted
-            .saturating_sub(self.first_of_copies())
-            .min(self.copies.len() / self.stripe - 1);
+        let stream = self.stream_of_block(block);
+        let wanted = index(self.policies.stream_of_copy(&PageCopy {
+            lpn,
+            block,
+            stream,
+            age,
+            now,
+        }));
+        let wanted = wanted - self.first_of_copies();
         let turn = self.next[self.first_of_copies() + wanted];
         let stream = self.copies[wanted * self.stripe + usize::from(turn)];
         if !is_short || space.room(stream) > 0 {
@@ -224,15 +307,20 @@ impl DataStreams {
     fn first_of_copies(&self) -> usize {
         match self.copies[0] == self.host[0] {
             true => 0,
-            false => self.host.len() / self.stripe,
+            // Without a division.
+            false => index(self.policies.streams().0),
         }
     }
 
     /// Returns the number of a lane among those of host data, then of copies.
     fn number_of(&self, stream: StreamId) -> usize {
+        self.find_number(stream)
+            .expect("the stream is of the placement")
+    }
+
+    fn find_number(&self, stream: StreamId) -> Option<usize> {
         let mut all = self.host.iter().chain(&self.copies);
         all.position(|known| *known == stream)
-            .expect("the stream is of the placement")
     }
 
     fn stream_of_block(&self, block: Pbn) -> u32 {
@@ -242,7 +330,10 @@ impl DataStreams {
             .unwrap_or(0) as u32
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        self.stream_of_block.len() as u64
+    /// Returns the bytes of the streams and of the policies: as a paper would count them, and as
+    /// allocated.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        let (paper, real) = self.policies.bytes();
+        (paper, real + self.stream_of_block.len() as u64)
     }
 }

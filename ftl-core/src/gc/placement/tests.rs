@@ -5,26 +5,57 @@ use crate::addr::Lpn;
 use crate::config::FtlConfig;
 use crate::format::{Flags, PageTag, Role};
 use crate::ftl::Start;
+use crate::gc::policy::{DataBlock, HostWrite, PageCopy};
 use crate::schemes::{SCHEMES, Scheme};
 use crate::space::{Space, StreamSpec};
 use nand_model::store::MemStore;
-use nand_model::{Cause, Chip, Nanos, Pbn, Profile};
+use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Profile};
 
-fn named(name: &str) -> Box<dyn Placement> {
-    let mut params = Params::default();
-    params.set("gc.placement", name);
-    placement_of(&params, &[]).unwrap()
+fn named(name: &str) -> Box<dyn Policy> {
+    of_ftld(name, &Own::none(&on_four_dies(40).geometry)).unwrap()
+}
+
+/// A copy of a page of this age, out of a block that this stream filled.
+fn copy(age: u64, stream: u32) -> PageCopy {
+    PageCopy {
+        lpn: Some(Lpn::new(0)),
+        block: Pbn::new(0),
+        stream,
+        age,
+        now: 0,
+    }
+}
+
+/// A write over a version of this lifespan.
+fn write(lifespan: Option<u64>) -> HostWrite {
+    HostWrite {
+        lpn: Lpn::new(0),
+        hint: 0,
+        replaces: lifespan.map(|_| Pbn::new(0)),
+        lifespan,
+        now: 0,
+    }
+}
+
+/// A block of this stream that GC takes.
+fn taken(stream: u32, lifetime: u64) -> DataBlock {
+    DataBlock {
+        block: Pbn::new(0),
+        stream,
+        lifetime,
+        now: 0,
+    }
 }
 
 #[test]
 fn copies_go_where_each_source_says() {
-    assert_eq!(named("single").of_copy(9_000, 0), 0);
-    assert_eq!(named("copies_apart").of_copy(9_000, 0), 1);
+    assert_eq!(named("single").stream_of_copy(&copy(9_000, 0)), 0);
+    assert_eq!(named("copies_apart").stream_of_copy(&copy(9_000, 0)), 1);
     // Powers of four of 4,096 pages: below 4,096, 16,384, 65,536, 262,144, 1,048,576, and above.
     let ages = [0, 4_095, 4_096, 16_384, 65_536, 262_144, 1 << 20, 1 << 40];
-    let streams = ages.map(|age| named("age").of_copy(age, 0));
+    let streams = ages.map(|age| named("age").stream_of_copy(&copy(age, 0)));
     assert_eq!(streams, [1, 1, 2, 3, 4, 5, 6, 6]);
-    let moves = [0, 1, 2, 3, 4].map(|from| named("mida").of_copy(0, from));
+    let moves = [0, 1, 2, 3, 4].map(|from| named("mida").stream_of_copy(&copy(0, from)));
     assert_eq!(moves, [1, 2, 3, 4, 4]);
 }
 
@@ -35,33 +66,34 @@ fn sepbit_parts_writes_by_the_mean_lifetime_of_its_first_class() {
     // not.
     assert_eq!(
         (
-            sepbit.of_write(Lpn::new(0), Some(1 << 40)),
-            sepbit.of_write(Lpn::new(0), None)
+            sepbit.stream_of_write(&write(Some(1 << 40))),
+            sepbit.stream_of_write(&write(None))
         ),
         (0, 1)
     );
     for lifetime in 0..16 {
-        sepbit.collected(0, 1_000 + lifetime * 2);
-        sepbit.collected(3, 1);
+        sepbit.on_collect(&taken(0, 1_000 + lifetime * 2));
+        sepbit.on_collect(&taken(3, 1));
     }
     // The mean is 1,015.
     assert_eq!(
         (
-            sepbit.of_write(Lpn::new(0), Some(1_014)),
-            sepbit.of_write(Lpn::new(0), Some(1_015))
+            sepbit.stream_of_write(&write(Some(1_014))),
+            sepbit.stream_of_write(&write(Some(1_015)))
         ),
         (0, 1)
     );
-    assert_eq!(sepbit.of_copy(1 << 40, 0), 2, "from the first class");
+    let of_first = sepbit.stream_of_copy(&copy(1 << 40, 0));
+    assert_eq!(of_first, 2, "from the first class");
     let ages = [0, 4_059, 4_060, 16_239, 16_240];
-    assert_eq!(ages.map(|age| sepbit.of_copy(age, 1)), [3, 3, 4, 4, 5]);
+    let streams = ages.map(|age| sepbit.stream_of_copy(&copy(age, 1)));
+    assert_eq!(streams, [3, 3, 4, 4, 5]);
 }
 
 #[test]
 fn a_placement_that_there_is_not_is_named() {
-    let mut params = Params::default();
-    params.set("gc.placement", "sepbits");
-    let error = placement_of(&params, &[]).err().unwrap().to_string();
+    let own = Own::none(&on_four_dies(40).geometry);
+    let error = of_ftld("sepbits", &own).err().unwrap().to_string();
     assert!(
         error.contains("sepbits") && error.contains("mida"),
         "{error}"
@@ -92,7 +124,7 @@ fn params(stripe: &str, placement: &str) -> Params {
 
 /// Streams of data that are striped over four dies.
 fn data_streams(profile: Profile, placement: &str) -> (Space, DataStreams) {
-    let striped = from_params(&params("4", placement), &[], &profile.geometry).unwrap();
+    let striped = from_params(&params("4", placement), &Own::none(&profile.geometry)).unwrap();
     let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
     let spec = StreamSpec::new(
         crate::stats::StreamKind::Host,
@@ -111,9 +143,9 @@ fn cold_pages_of_wear_levelling_stay_on_one_lane() {
     let block = Pbn::new(9);
     streams.keep_lane(true);
     assert_eq!(streams.pages_in_turn(), usize::MAX);
-    let lane = streams.of_copy(&space, block, 0, false);
+    let lane = streams.of_copy(&space, (None, block), 0, 0, false);
     streams.note(block, lane);
-    assert_eq!(streams.of_copy(&space, block, 0, false), lane);
+    assert_eq!(streams.of_copy(&space, (None, block), 0, 0, false), lane);
     streams.keep_lane(false);
     assert_eq!(streams.pages_in_turn(), 1);
 }
@@ -208,8 +240,8 @@ fn copies_are_striped_like_writes() {
     // A page goes to the same stream until one is programmed, then to the next of four.
     let block = Pbn::new(9);
     let of_copy = |streams: &mut DataStreams, age| {
-        let first = streams.of_copy(&space, block, age, false);
-        assert_eq!(streams.of_copy(&space, block, age, false), first);
+        let first = streams.of_copy(&space, (None, block), age, 0, false);
+        assert_eq!(streams.of_copy(&space, (None, block), age, 0, false), first);
         streams.note(block, first);
         streams.copies().iter().position(|stream| *stream == first)
     };
@@ -222,7 +254,7 @@ fn copies_are_striped_like_writes() {
 fn a_stripe_over_more_dies_than_there_are_is_refused() {
     let geometry = on_four_dies(40).geometry;
     for wrong in ["0", "5", "all"] {
-        let error = from_params(&params(wrong, "single"), &[], &geometry);
+        let error = from_params(&params(wrong, "single"), &Own::none(&geometry));
         let error = error.err().unwrap().to_string();
         assert!(error.contains("alloc.stripe"), "{error}");
     }
@@ -231,6 +263,6 @@ fn a_stripe_over_more_dies_than_there_are_is_refused() {
         ways: 1,
         ..geometry
     };
-    let error = from_params(&params("2", "single"), &[], &one_die).err();
+    let error = from_params(&params("2", "single"), &Own::none(&one_die)).err();
     assert!(error.unwrap().to_string().contains("1 to 1"));
 }

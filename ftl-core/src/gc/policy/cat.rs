@@ -13,13 +13,13 @@
 //! Deviation: of the blocks with equal valid counts only the one unchanged for longest is compared,
 //! although another may have fewer erases.
 
-use super::rule::{Candidates, VictimPolicy};
+use super::rule::{Candidates, Policy};
 use nand_model::Pbn;
 
 pub(super) struct Cat;
 
-impl VictimPolicy for Cat {
-    fn choose(&mut self, candidates: &Candidates) -> Option<Pbn> {
+impl Policy for Cat {
+    fn choose_victim(&mut self, candidates: &Candidates) -> Option<Pbn> {
         candidates.best(|c| score(c.utilisation, c.age, c.erases))
     }
 }

@@ -5,13 +5,13 @@
 //! and Ousterhout's log-structured file system (SOSP 1991). Age is the time since a page of the
 //! block was last superseded, as in the former, counted in blocks opened.
 
-use super::rule::{Candidates, VictimPolicy};
+use super::rule::{Candidates, Policy};
 use nand_model::Pbn;
 
 pub(super) struct CostBenefit;
 
-impl VictimPolicy for CostBenefit {
-    fn choose(&mut self, candidates: &Candidates) -> Option<Pbn> {
+impl Policy for CostBenefit {
+    fn choose_victim(&mut self, candidates: &Candidates) -> Option<Pbn> {
         candidates.best(|c| c.age * (1.0 - c.utilisation) / (2.0 * c.utilisation))
     }
 }

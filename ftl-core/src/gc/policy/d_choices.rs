@@ -3,7 +3,7 @@
 //! Van Houdt: *A mean field model for a class of garbage collection algorithms in flash-based solid
 //! state drives*, SIGMETRICS 2013: about 10 choices come close to greedy, and need no index.
 
-use super::rule::{Candidates, VictimPolicy};
+use super::rule::{Candidates, Policy};
 use nand_model::{Pbn, SplitMix};
 
 pub(super) struct DChoices {
@@ -18,8 +18,8 @@ impl DChoices {
     }
 }
 
-impl VictimPolicy for DChoices {
-    fn choose(&mut self, candidates: &Candidates) -> Option<Pbn> {
+impl Policy for DChoices {
+    fn choose_victim(&mut self, candidates: &Candidates) -> Option<Pbn> {
         let valid = |block: &Pbn| candidates.table.valid_count(*block);
         candidates
             .draw(&mut self.rng, self.choices)

@@ -50,15 +50,14 @@ fn choice(name: &str) -> Option<u32> {
 }
 
 fn choice_of(name: &str, erases: impl Fn(Pbn) -> u32) -> Option<u32> {
-    let mut params = Params::default();
-    params.set("gc.policy", name);
     let table = table();
     let candidates = Candidates {
         table: &table,
         erases: &erases,
     };
-    let mut policy = from_params(&params, &[]).unwrap()?;
-    policy.choose(&candidates).map(Pbn::raw)
+    let own = Own::none(&table.geometry());
+    let mut policy = of_ftld(name, &Params::default(), &own).unwrap()?;
+    policy.choose_victim(&candidates).map(Pbn::raw)
 }
 
 #[test]
@@ -111,14 +110,13 @@ fn cat_has_an_order_before_the_first_erase() {
 
 #[test]
 fn a_policy_that_there_is_not_is_named() {
+    let own = Own::none(&table().geometry());
     let mut params = Params::default();
-    params.set("gc.policy", "gredy");
-    let error = from_params(&params, &[]).err().unwrap().to_string();
+    let error = of_ftld("gredy", &params, &own).err().unwrap().to_string();
     assert!(
         error.contains("gredy") && error.contains("cost_benefit"),
         "{error}"
     );
-    let mut params = Params::default();
     params.set("gc.choices", "0");
-    assert!(from_params(&params, &[]).is_err());
+    assert!(of_ftld("d_choices", &params, &own).is_err());
 }

@@ -50,6 +50,7 @@ use crate::families::paged::pending::Pending;
 use crate::families::paged::{self, PagedFtl, Policy, Settings, docs};
 use crate::format::Role;
 use crate::ftl::{Ftl, Start};
+use crate::gc::Own;
 use crate::gc::placement::{self, more_streams};
 use crate::layout::Layout;
 use crate::map_cache::PageLru;
@@ -175,7 +176,7 @@ fn marks(params: &Params, profile: &Profile) -> Result<bool, FtlError> {
 /// Returns the fewest blocks of the two areas, and the default number.
 fn buffer_range(layout: &Layout, params: &Params) -> Result<(u64, u64), FtlError> {
     let geometry = &layout.profile.geometry;
-    let streams = placement::from_params(params, &[], geometry)?.lanes();
+    let streams = placement::from_params(params, &Own::none(geometry))?.lanes();
     let least = 4 + more_streams(streams);
     let most = least.max(default_buffer(layout.profile.geometry.blocks));
     Ok((least as u64, most as u64))

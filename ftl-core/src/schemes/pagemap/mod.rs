@@ -9,7 +9,7 @@
 //! lost during relocation stays an error.
 
 use crate::addr::Lpn;
-use crate::author::PageMap;
+use crate::author::{PageMap, PageMapScheme};
 use crate::config::Params;
 use crate::error::FtlError;
 use crate::families::page_ram;
@@ -29,18 +29,24 @@ pub(super) const SCHEME: Scheme = Scheme {
     shared_params: &[],
     fidelity: 'A',
     mlc: MlcUse::AsPublished,
-    ..Scheme::of_page_map::<FlatMap>()
+    ..Scheme::of_trusted_page_map::<Ideal>()
 };
 
+/// The scheme's name and map; its policies are ftld's.
+pub(crate) struct Ideal;
+
+impl PageMapScheme for Ideal {
+    const NAME: &'static str = "pagemap";
+    type Map = FlatMap;
+}
+
 /// One entry of 4 bytes per logical page.
-pub(crate) struct FlatMap {
+pub struct FlatMap {
     /// Physical page by logical page, [`UNMAPPED`] if there is none.
     entries: Vec<u32>,
 }
 
 impl PageMap for FlatMap {
-    const NAME: &'static str = "pagemap";
-
     fn new(logical_pages: u32, _: &Params) -> Result<Self, FtlError> {
         let entries = vec![UNMAPPED; index(logical_pages)];
         Ok(FlatMap { entries })

@@ -1,5 +1,6 @@
 //! The battery finds no failure in a correct scheme and one in a wrong one.
 
+mod cached_map;
 mod template;
 
 use ftl_core::schemes::Scheme;

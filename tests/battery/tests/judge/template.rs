@@ -59,12 +59,14 @@ fn work(params: &[(&str, &str)]) -> Result<u64, FtlError> {
 #[test]
 fn template_policies_are_defaults_and_built_in_policies_are_selectable() {
     let default = work(&[]).unwrap();
-    let named = work(&[("gc.policy", "my_rule"), ("gc.placement", "my_streams")]);
+    let named = work(&[("gc.policy", "my_policy"), ("gc.placement", "my_policy")]);
     assert_eq!(named.unwrap(), default);
     assert_ne!(work(&[("gc.policy", "greedy")]).unwrap(), default);
-    let wrong = work(&[("gc.policy", "my_rules")]).unwrap_err().to_string();
+    let wrong = work(&[("gc.policy", "my_policies")])
+        .unwrap_err()
+        .to_string();
     assert!(
-        wrong.contains("my_rules") && wrong.contains("my_rule, greedy"),
+        wrong.contains("my_policies") && wrong.contains("my_policy, greedy"),
         "{wrong}"
     );
 }

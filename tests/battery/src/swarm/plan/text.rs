@@ -12,7 +12,7 @@ use std::fmt::{Display, Formatter};
 const MOST_PAGES: u32 = 1 << 20;
 
 /// The first line.
-#[derive(Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Head {
     seed: u64,

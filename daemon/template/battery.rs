@@ -1,0 +1,1 @@
+../../docs/examples/my-scheme/tests/battery.rs

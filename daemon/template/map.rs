@@ -1,0 +1,1 @@
+../../docs/examples/my-scheme/src/map.rs
