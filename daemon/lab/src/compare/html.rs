@@ -113,7 +113,7 @@ fn about(of: &[&Row], labels: &Labels) -> String {
             ", {age} drive writes of random pages"
         )),
         response_unit.as_str().unwrap_or_default(),
-        table::unsettled(of, labels)
+        table::unsettled(of, labels) + &table::overloaded(of, labels)
     )
 }
 

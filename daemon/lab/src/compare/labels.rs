@@ -8,7 +8,7 @@ use std::slice::SliceIndex;
 type Setting = fn(&Job) -> Option<String>;
 
 /// Settings in a label, if they differ between the runs.
-const SETTINGS: [(&str, Setting); 9] = [
+const SETTINGS: [(&str, Setting); 10] = [
     ("", |job| job.preset.clone()),
     ("", |job| job.profile.clone()),
     ("", |job| job.size.clone()),
@@ -20,6 +20,7 @@ const SETTINGS: [(&str, Setting); 9] = [
     ("", |job| job.method.form.map(|form| form.name().to_owned())),
     ("", |job| Some(job.method.precondition().name().to_owned())),
     ("ram ", |job| job.ram.as_deref().map(size)),
+    ("rate ", |job| job.rate.map(|rate| rate.to_string())),
 ];
 
 /// Index of the preset in [`SETTINGS`].
