@@ -25,6 +25,8 @@ const SETTINGS: [(&str, Setting); 10] = [
 
 /// Index of the preset in [`SETTINGS`].
 const PRESET: usize = 0;
+/// Index of the rate, the last one.
+const RATE: usize = SETTINGS.len() - 1;
 
 fn size(text: &str) -> String {
     parse_size(text).map_or(text.into(), show_size)
@@ -63,6 +65,11 @@ impl Labels {
     /// Returns the label of a run: its scheme, and the settings that differ between the runs.
     pub(super) fn of(&self, row: &Row) -> String {
         row.scheme.clone() + &self.settings(row, ..) + &self.params(row)
+    }
+
+    /// Returns the label without the rate.
+    pub(super) fn of_rates(&self, row: &Row) -> String {
+        row.scheme.clone() + &self.settings(row, ..RATE) + &self.params(row)
     }
 
     /// Returns the part of the label that differs within a group of cells: scheme, preset and

@@ -1,6 +1,7 @@
 //! Rows side by side, human-readable: a line per cell, with intervals if it has several seeds.
 
 use super::cells::{Cell, cells};
+use super::knee::knees;
 use super::labels::Labels;
 use crate::replay::{Quantity, Response, Row, Summary, estimate, overload, trace_format};
 use crate::statistics::{Difference, Estimate};
@@ -400,6 +401,9 @@ pub(super) fn text(rows: &[&Row]) -> String {
             if !note.is_empty() {
                 text += &format!("{}\n", wrapped(&format!(" {note}")));
             }
+        }
+        for knee in knees(&of) {
+            text += &format!("{}\n", wrapped(&format!("  {}", knee.text(&labels))));
         }
         for Ratios { title, lines } in ratios(&of, &labels) {
             text += &wrapped(&format!("  {title}"));

@@ -184,3 +184,40 @@ fn the_time_of_the_slowest_requests_has_causes() {
     // A closed loop has no load.
     assert_eq!(replay(&host, &WRITES).get("load"), None);
 }
+
+#[test]
+fn a_comparison_of_rates_names_the_knee() {
+    let host = Host::new();
+    let rates = ["--rate", "1K,10K,15K,30K"];
+    let args = [&["compare"][..], &READS, &rates].concat();
+    let (code, text, error) = host.run(&args);
+    assert_eq!(code, 0, "{error}");
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "pagemap rate 30000",
+        "offered/s completed/s all mean us",
+        "Knee of pagemap: 1000 per second",
+        "The device did not sustain the load in runs of pagemap rate 30000",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let (_, lines, _) = host.run(&[&args[..], &["--ndjson"]].concat());
+    let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (&last["schema"], &last["factor"]),
+        (&"ftld.knee/1".into(), &2.0.into())
+    );
+    assert_eq!(number(&last, "/knee/rate"), 1_000.0);
+    let rows = file(&host, "rows.ndjson", &lines);
+    let again = ["compare", "--ndjson", "--rows", rows.to_str().unwrap()];
+    assert_eq!(host.run(&again).1, lines);
+    let (_, csv, _) = host.run(&[&args[..], &["--csv"]].concat());
+    let head = csv.lines().next().unwrap();
+    for column in [
+        "load.offered_per_second",
+        "load.slowest.by_cause_ns.gc",
+        "job.rate",
+    ] {
+        assert!(head.split(',').any(|name| name == column), "{head}");
+    }
+}
