@@ -221,3 +221,38 @@ fn a_comparison_of_rates_names_the_knee() {
         assert!(head.split(',').any(|name| name == column), "{head}");
     }
 }
+
+/// No write waits for a whole victim if GC is paced; other schemes have no pace.
+#[test]
+fn paced_gc_shortens_the_tail_of_an_open_loop() {
+    let host = Host::new();
+    let with = |more: &[&str]| {
+        let row = replay(&host, &[&WRITES[..], &["--rate", "150"], more].concat());
+        assert_eq!(row["load"]["is_sustained"], true, "{row}");
+        let waf = number(&row, "/write_amplification/total");
+        (number(&row, "/response_ns/all/p999"), waf)
+    };
+    let (at_once, waf) = with(&[]);
+    let (even, waf_even) = with(&["--set", "gc.pace=even"]);
+    let (idle, _) = with(&["--set", "gc.pace=even", "--idle"]);
+    assert!(even < at_once / 2.0, "{even} {at_once}");
+    assert!(idle < at_once / 2.0, "{idle} {at_once}");
+    assert!(waf_even < 1.1 * waf, "{waf_even} {waf}");
+    let other = [
+        "zipf",
+        "--scheme",
+        "lazyftl",
+        "--size",
+        "4MiB",
+        "--set",
+        "gc.pace=even",
+    ];
+    let part = "no parameter \"gc.pace\"";
+    host.fails(&[&["replay"][..], &other].concat(), 2, &[part]);
+    let part = "none of lazyftl has this parameter";
+    let ways = [part, "pagemap would"];
+    host.fails(&[&["compare"][..], &other].concat(), 2, &ways);
+    let wrong = ["zipf", "--scheme", "pagemap", "--set", "gc.pace=slow"];
+    let part = "gc.pace: \"slow\" is neither at_once nor even";
+    host.fails(&[&["replay"][..], &wrong].concat(), 2, &[part]);
+}

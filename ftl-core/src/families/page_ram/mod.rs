@@ -22,8 +22,8 @@ use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
 use crate::gc::placement::{self, DataStreams};
-use crate::gc::{GcState, policy};
-use crate::int::count_up;
+use crate::gc::{GcState, pace, policy};
+use crate::int::{count_up, to_u32};
 use crate::mapping::{Mapping, check_size, ram_entry};
 use crate::ram::{vec_bytes, vec_most};
 use crate::space::{Space, StreamId, StreamSpec};
@@ -101,6 +101,7 @@ fn create<M: PageMap>(
     let (host, copies) = ((HOST, streams[HOST]), (GC, streams[GC]));
     let streams = DataStreams::new(placement, &mut space, host, copies);
     gc.set_policy(policy::from_params(params, M::POLICIES)?, &mut space);
+    gc.pace = pace::from_params(params)?;
     let map = PageRam {
         logical_pages: config.logical_pages,
         pages: M::new(config.logical_pages, params)?,
@@ -131,11 +132,13 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
     // The most frequent request is one page: no call for it.
     #[inline(always)]
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
-        if data.len() == self.space.flash.geometry().page_bytes as usize {
-            self.write_page(first, data)
+        let page = self.space.flash.geometry().page_bytes as usize;
+        if data.len() == page {
+            self.write_page(first, data)?;
         } else {
-            self.write_run(first, data)
+            self.write_run(first, data)?;
         }
+        self.pace_gc(data.len() / page)
     }
 
     fn scattered_pages(&self) -> u32 {
@@ -146,7 +149,8 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
     }
 
     fn write_scattered_pages(&mut self, lpns: &[Lpn], data: &[u8]) -> Result<(), FtlError> {
-        self.append_run(lpns.len(), |i| lpns[i], data)
+        self.append_run(lpns.len(), |i| lpns[i], data)?;
+        self.pace_gc(lpns.len())
     }
 
     fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
@@ -267,6 +271,15 @@ impl<M: PageMap> PageRam<M> {
 }
 
 impl<M: PageMap> PageMapFtl<M> {
+    /// Relocates the pages that are due after a write of `count` pages, if GC is paced.
+    #[inline(always)]
+    fn pace_gc(&mut self, count: usize) -> Result<(), FtlError> {
+        match self.gc.pace {
+            None => Ok(()),
+            Some(_) => pace::after_write(self, to_u32(count)),
+        }
+    }
+
     #[inline(always)]
     fn write_page(&mut self, lpn: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let stream = match self.map.streams.host() {

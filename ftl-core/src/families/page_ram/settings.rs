@@ -4,7 +4,7 @@ use super::map::PageMap;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::gc::placement::{PLACEMENT_PARAM, STRIPE_PARAM, more_streams};
-use crate::gc::{self, FreeBlocks, SCRUB_PARAM, docs, policy};
+use crate::gc::{self, FreeBlocks, SCRUB_PARAM, docs, pace, policy};
 use crate::recovery::rewrite_reserve;
 use crate::wear::{WEAR_GAP_PARAM, WEAR_POLICY_PARAM};
 use nand_model::Profile;
@@ -14,7 +14,7 @@ pub(crate) const PARAMS: &[ParamDoc] = &params(policy::POLICY_PARAM, PLACEMENT_P
 
 /// Returns the parameters of a scheme with this map: its own policies and placements, if it has
 /// some, are the defaults.
-pub(crate) const fn params_of<M: PageMap>() -> [ParamDoc; 11] {
+pub(crate) const fn params_of<M: PageMap>() -> [ParamDoc; 12] {
     let policy = match M::POLICIES {
         [] => policy::POLICY_PARAM,
         _ => ParamDoc {
@@ -34,11 +34,12 @@ pub(crate) const fn params_of<M: PageMap>() -> [ParamDoc; 11] {
     params(policy, placement)
 }
 
-const fn params(policy: ParamDoc, placement: ParamDoc) -> [ParamDoc; 11] {
+const fn params(policy: ParamDoc, placement: ParamDoc) -> [ParamDoc; 12] {
     [
         docs::FREE_THRESHOLD,
         policy,
         policy::CHOICES_PARAM,
+        pace::PARAM,
         placement,
         STRIPE_PARAM,
         ParamDoc {
