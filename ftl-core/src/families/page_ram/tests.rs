@@ -339,7 +339,7 @@ fn paced_gc_makes_no_write_wait_for_a_whole_victim() {
         part(&even),
         part(&idle)
     );
-    assert!(moved > 2_000, "{figures}");
+    assert!(moved > 500, "{figures}");
     assert!(part(&even) < part(&at_once) / 2, "{figures}");
     assert!(part(&idle) <= part(&even), "{figures}");
     // One block more is free, so victims have more valid pages.
