@@ -496,8 +496,9 @@ mod tests {
             lines[2].is_empty() && lines[3].starts_with("           flash time s"),
             "{text}"
         );
+        assert!(lines[3].ends_with("  raw  RAM paper  RAM real"), "{text}");
         assert!(
-            lines[3].contains("  raw  RAM paper  RAM real  offered/s"),
+            lines[6].ends_with("  all mean us  p99  p99.9  max"),
             "{text}"
         );
         // Columns of a group stay together; a column that no row has is left out.
