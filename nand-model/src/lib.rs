@@ -132,4 +132,4 @@ pub use store::{
     Access, Bad, BlockFacts, CacheArea, Cells, FileStore, Health, OpenReport, PageReader, Pin,
     PlacedRun, Store, SyncError, SyncHandle, SyncStats, Verify, peek,
 };
-pub use timing::Nanos;
+pub use timing::{Nanos, TimeSplit};

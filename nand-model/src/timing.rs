@@ -1,13 +1,17 @@
 //! Emulated time. Dies and buses are resources with a busy-until instant; an operation takes its
 //! earliest start and returns the instant it is done.
 
+mod occupancy;
 mod schedule;
 
 use crate::addr::Ppn;
+use crate::cause::Cause;
 use crate::convert::index;
 use crate::geometry::Geometry;
 use crate::pairing::PairTable;
 use crate::profile::{PageTimes, Suspend, Timing};
+pub use occupancy::TimeSplit;
+use occupancy::{Free, Occupancy};
 pub use schedule::Nanos;
 use schedule::Schedule;
 
@@ -19,6 +23,8 @@ pub(crate) struct Clocks {
     buses: Vec<Nanos>,
     /// Takes the place of the instants if the device suspends anything.
     schedule: Option<Schedule>,
+    /// What the dies and buses did, if that is to be explained.
+    occupancy: Option<Box<Occupancy>>,
 }
 
 /// Busy-until instant of a die, and its bus.
@@ -45,6 +51,60 @@ impl Clocks {
             dies,
             buses: vec![0; buses],
             schedule,
+            occupancy: None,
+        }
+    }
+
+    /// From now on remembers what the dies and buses do. A device that suspends operations has no
+    /// such memory: a read there starts before work that was issued earlier.
+    pub(crate) fn keep_occupancy(&mut self) {
+        if self.schedule.is_none() {
+            let occupancy = Occupancy::new(self.dies.len(), self.buses.len());
+            self.occupancy = Some(Box::new(occupancy));
+        }
+    }
+
+    /// Begins a request at this instant, not before the last one.
+    pub(crate) fn begin_request(&mut self, at: Nanos) {
+        if let Some(occupancy) = &mut self.occupancy {
+            occupancy.begin(at);
+        }
+    }
+
+    /// Where the time of the current request went; it ends at `done`.
+    pub(crate) fn time_split(&mut self, done: Nanos) -> Option<TimeSplit> {
+        let occupancy = self.occupancy.as_mut()?;
+        Some(occupancy.split(done))
+    }
+
+    /// Runs an operation of this cause, which takes `cells_ns` and this number of transfers, and
+    /// remembers it.
+    #[inline(always)]
+    pub(crate) fn run(
+        &mut self,
+        (at, die): (Nanos, u32),
+        cause: Cause,
+        (cells_ns, transfers): (Nanos, u32),
+        operation: impl FnOnce(&mut Clocks) -> Nanos,
+    ) -> Nanos {
+        if self.occupancy.is_none() {
+            return operation(self);
+        }
+        let own_ns = cells_ns + self.timing.bus_ns * u64::from(transfers);
+        let before = self.free(die);
+        let done = operation(self);
+        let (after, bus) = (self.free(die), self.dies[index(die)].bus);
+        if let Some(occupancy) = &mut self.occupancy {
+            occupancy.note(cause, (die, bus), (at, done), own_ns, (before, after));
+        }
+        done
+    }
+
+    fn free(&self, die: u32) -> Free {
+        let die = self.dies[index(die)];
+        Free {
+            die: die.busy,
+            bus: self.buses[index(die.bus)],
         }
     }
 

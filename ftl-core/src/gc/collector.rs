@@ -6,6 +6,7 @@
 //! when no copy can be lost ([`Space::erase_released`]). If power fails before the erase, the block
 //! still has its pages.
 
+use super::pace;
 use super::state::GcState;
 use crate::block_table::State;
 use crate::error::FtlError;
@@ -70,6 +71,12 @@ pub(crate) trait GarbageCollect: Sized {
 
     /// Relocates every valid page of a full block. Returns their number.
     fn relocate_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError>;
+
+    /// Relocates at most `most` valid pages of a victim, which stays one. Returns their number, 0 if
+    /// it would take a block of the reserve. Only a scheme with `gc.pace` does.
+    fn relocate_first(&mut self, _: Pbn, _: u32, _: Cause) -> Result<u32, FtlError> {
+        Ok(0)
+    }
 
     /// Runs GC on several blocks at once, if a scheme places pages in groups and that frees more
     /// than one block would. Returns whether it did. Failing blocks come first.
@@ -255,6 +262,9 @@ pub(crate) trait GarbageCollect: Sized {
     /// hardly have saved its cost. Returns the number of relocated pages.
     fn idle_gc(&mut self) -> Result<Option<u32>, FtlError> {
         let (space, gc) = self.parts();
+        if gc.pace.is_some() {
+            return pace::when_idle(self);
+        }
         let pages = space.geometry().pages_per_block;
         let (free, reserve) = (space.free_blocks(), gc.reserve);
         if free >= 2 * gc.threshold {

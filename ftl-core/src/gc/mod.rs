@@ -3,6 +3,7 @@
 //! pages.
 
 mod collector;
+pub(crate) mod pace;
 pub(crate) mod placement;
 mod policies;
 pub(crate) mod policy;

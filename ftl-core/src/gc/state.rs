@@ -1,5 +1,6 @@
 //! The state of GC, and the choice of a victim.
 
+use super::pace::Pace;
 use super::policy::{Candidates, Policy};
 use super::scrub::Scrub;
 use super::settings::Settings;
@@ -28,6 +29,8 @@ pub(crate) struct GcState {
     pub(super) read_only: Option<&'static str>,
     pub(super) runs: u64,
     pub(super) moved: u64,
+    /// Progress of paced GC; `None` if GC runs at once.
+    pub(crate) pace: Option<Pace>,
     /// A block that is emptied in parts, and its pages relocated so far.
     pub(super) partly: Option<(Pbn, u32)>,
     pub(super) wear_moves: u64,
@@ -52,6 +55,7 @@ impl GcState {
             read_only: None,
             runs: 0,
             moved: 0,
+            pace: None,
             partly: None,
             wear_moves: 0,
             refreshed: 0,

@@ -10,7 +10,7 @@ use crate::cause::Cause;
 use crate::error::{NandError, Part};
 use crate::geometry::Geometry;
 use crate::store::Store;
-use crate::timing::Nanos;
+use crate::timing::{Clocks, Nanos};
 
 impl<S: Store> Chip<S> {
     /// Moves a page inside one plane without a bus transfer. The chip reads the OOB, up to the
@@ -61,9 +61,9 @@ impl<S: Store> Chip<S> {
         let cell_ns = self.read_times.of(geometry.offset_of(from));
         self.counters.of_mut(cause).reads += 1;
         self.counters.read_busy_ns += cell_ns;
-        let sensed = self
-            .clocks
-            .sense(at, geometry.die_of(source), from, cell_ns);
+        let die = geometry.die_of(source);
+        let sense = |clocks: &mut Clocks| clocks.sense(at, die, from, cell_ns);
+        let sensed = self.clocks.run((at, die), cause, (cell_ns, 0), sense);
         let result = self
             .fetch(sensed, Sense::Page, from, &mut page, oob)
             .and_then(|sensed| {

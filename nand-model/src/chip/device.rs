@@ -11,7 +11,7 @@ use crate::pairing::PairTable;
 use crate::profile::{PageOrder, Profile};
 use crate::rng::SplitMix;
 use crate::store::{AnyStore, Bad, BlockFacts, Store};
-use crate::timing::{CellTimes, Clocks, Nanos};
+use crate::timing::{CellTimes, Clocks, Nanos, TimeSplit};
 use std::collections::BTreeSet;
 
 const HOUR_NS: Nanos = 3_600_000_000_000;
@@ -212,6 +212,24 @@ impl<S: Store> Chip<S> {
     /// The instant at which every die and bus is idle.
     pub fn busy_until(&self) -> Nanos {
         self.clocks.busy_until()
+    }
+
+    /// From now on remembers what dies and buses do, for [`Chip::time_split`]. A device that
+    /// suspends operations remembers nothing.
+    pub fn keep_occupancy(&mut self) {
+        self.clocks.keep_occupancy();
+    }
+
+    /// Begins a request at this instant, not before the last one. Operations up to the next begin
+    /// are of this request.
+    pub fn begin_request(&mut self, at: Nanos) {
+        self.clocks.begin_request(at);
+    }
+
+    /// Returns where the time of the current request went; it ends at `done`. `None` if that is not
+    /// remembered. Call it once per request.
+    pub fn time_split(&mut self, done: Nanos) -> Option<TimeSplit> {
+        self.clocks.time_split(done)
     }
 
     /// Number of programs and erases started since the chip was opened: the index space of

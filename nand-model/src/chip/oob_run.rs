@@ -7,7 +7,7 @@ use crate::cause::Cause;
 use crate::convert::to_u32;
 use crate::error::NandError;
 use crate::store::{Health, Store};
-use crate::timing::Nanos;
+use crate::timing::{Clocks, Nanos};
 
 impl<S: Store> Chip<S> {
     /// Reads the OOBs of `health.len()` pages of one block with one store access; times, counts and
@@ -47,15 +47,17 @@ impl<S: Store> Chip<S> {
         let is_whole = pages.clone().all(|ppn| self.is_programmed(ppn));
         if is_whole && !self.read_faults {
             self.store.read(first, &mut [], oobs, health)?;
-            let done = pages
-                .clone()
-                .fold(at, |done, ppn| self.clocks.sense(done, die, ppn, cell_ns));
+            let done = pages.clone().fold(at, |at, ppn| {
+                let sense = |clocks: &mut Clocks| clocks.sense(at, die, ppn, cell_ns);
+                self.clocks.run((at, die), cause, (cell_ns, 0), sense)
+            });
             return self.conclude(done, Sense::Short, block, pages, &mut [], oobs, health);
         }
         // Page by page: an effect of a fault depends on the reads before it.
         let mut done = at;
         for ((ppn, oob), health) in pages.zip(oobs.chunks_exact_mut(oob_bytes)).zip(health) {
-            done = self.clocks.sense(done, die, ppn, cell_ns);
+            let sense = |clocks: &mut Clocks| clocks.sense(done, die, ppn, cell_ns);
+            done = self.clocks.run((done, die), cause, (cell_ns, 0), sense);
             let mut found = [self.fetch_health(ppn, &mut [], oob)?];
             let page = std::iter::once(ppn);
             done = self.conclude(done, Sense::Short, block, page, &mut [], oob, &mut found)?;

@@ -185,7 +185,10 @@ impl<S: Store> Chip<S> {
         self.counters.of_mut(cause).oob_programs += 1;
         self.counters.program_busy_ns += self.profile.timing.oob_program_ns;
         let die = self.profile.geometry.die_of(block);
-        Ok(self.clocks.program_oob(at, die, ppn))
+        let own = (self.profile.timing.oob_program_ns, 0);
+        Ok(self.clocks.run((at, die), cause, own, |clocks| {
+            clocks.program_oob(at, die, ppn)
+        }))
     }
 
     /// Checks the NAND rules for a program of `count` pages of a block, upwards from `offset`.
@@ -270,7 +273,11 @@ impl<S: Store> Chip<S> {
             offset,
             count,
         };
-        let done = self.clocks.program_run(at, die, &self.program_times, run);
+        let done = self
+            .clocks
+            .run((at, die), cause, (cells_ns, count), |clocks| {
+                clocks.program_run(at, die, &self.program_times, run)
+            });
         debug_assert!(
             done >= at + cells_ns,
             "a program takes its cell time at least"

@@ -7,7 +7,7 @@ use crate::convert::{index, to_u32, to_u64};
 use crate::error::{NandError, Part};
 use crate::fault::{Fault, FaultState};
 use crate::store::{Health, PlacedRun, Store};
-use crate::timing::Nanos;
+use crate::timing::{Clocks, Nanos};
 
 /// How the cells of a page are read, and so how long a read retry takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +51,9 @@ impl<S: Store> Chip<S> {
         self.counters.of_mut(cause).reads += 1;
         self.counters.read_busy_ns += cell_ns;
         let die = self.profile.geometry.die_of(block);
-        let done = self
-            .clocks
-            .read_run(at, die, cell_ns, cell_ns, 1, [(ppn, cell_ns)].into_iter());
+        let done = self.clocks.run((at, die), cause, (cell_ns, 1), |clocks| {
+            clocks.read_run(at, die, cell_ns, cell_ns, 1, [(ppn, cell_ns)].into_iter())
+        });
         self.fetch(done, Sense::Page, ppn, data, oob)
     }
 
@@ -79,7 +79,8 @@ impl<S: Store> Chip<S> {
         self.counters.of_mut(cause).partial_reads += 1;
         self.counters.read_busy_ns += cell_ns;
         let die = self.profile.geometry.die_of(block);
-        let done = self.clocks.sense(at, die, ppn, cell_ns);
+        let sense = |clocks: &mut Clocks| clocks.sense(at, die, ppn, cell_ns);
+        let done = self.clocks.run((at, die), cause, (cell_ns, 0), sense);
         self.fetch(done, Sense::Short, ppn, &mut [], oob)
     }
 
@@ -176,7 +177,9 @@ impl<S: Store> Chip<S> {
         let each = self.read_times.each(first, offset, count);
         let done = self
             .clocks
-            .read_run(at, die, cells_ns, first_ns, count, each);
+            .run((at, die), cause, (cells_ns, count), |clocks| {
+                clocks.read_run(at, die, cells_ns, first_ns, count, each)
+            });
         Ok((done, block, self.is_run_programmed(first, count)))
     }
 
@@ -241,7 +244,9 @@ impl<S: Store> Chip<S> {
         let each = pages.iter().map(|ppn| (*ppn, cell_ns(ppn)));
         let done = self
             .clocks
-            .read_run(at, die, cells_ns, first_ns, count, each);
+            .run((at, die), cause, (cells_ns, count), |clocks| {
+                clocks.read_run(at, die, cells_ns, first_ns, count, each)
+            });
         let whole = if self.programs.is_empty() {
             self.is_programmed(*last)
         } else {

@@ -138,6 +138,7 @@ pub fn variants(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) 
     }
     for (key, value) in [
         ("gc.placement", "single"),
+        ("gc.pace", "even"),
         ("ckpt.interval", "0"),
         ("lazy.valid_tracking", "ram_bitmap"),
         ("mlam.ack", "buffer"),

@@ -5,7 +5,9 @@
 //! value that does not exist. Lists are JSON in one cell.
 
 use super::cells::Cell;
-use crate::replay::{ConvertCost, MEASURES, Response, Row, Stalls, SteadyRule, Summary};
+use crate::replay::{
+    ConvertCost, Load, MEASURES, OTHER, Response, Row, Stalls, SteadyRule, Summary,
+};
 use nand_model::Cause;
 use serde_json::{Map, Value};
 
@@ -86,6 +88,13 @@ fn complete(mut row: Row) -> Row {
     for option in [&mut job.preset, &mut job.raw, &mut job.ram] {
         option.get_or_insert_default();
     }
+    job.rate.get_or_insert_default();
+    let mut load = Load::default();
+    for spent in [&mut load.all, &mut load.slowest, &mut load.maximum] {
+        let causes = Cause::ALL.map(Cause::name).into_iter().chain([OTHER]);
+        spent.by_cause_ns = causes.map(|cause| (cause.to_owned(), 0.0)).collect();
+    }
+    row.load = Some(load);
     row
 }
 

@@ -5,7 +5,7 @@ use super::cells::{self, Cell};
 use super::heat::{Grid, Heat};
 use super::labels::Labels;
 use super::outcome::Failed;
-use super::{colours, figures, reproduction, table};
+use super::{colours, figures, knee, reproduction, table};
 use crate::replay::Row;
 use ftld_kit::convert::to_f64;
 use ftld_kit::quote::escaped;
@@ -113,7 +113,7 @@ fn about(of: &[&Row], labels: &Labels) -> String {
             ", {age} drive writes of random pages"
         )),
         response_unit.as_str().unwrap_or_default(),
-        table::unsettled(of, labels)
+        table::unsettled(of, labels) + &table::overloaded(of, labels)
     )
 }
 
@@ -126,6 +126,10 @@ fn tables(of: &[Cell<'_>], labels: &Labels) -> String {
     let mut text = rows(&lines, &bound);
     if cells::is_repeated(of) {
         text += "<p class=\"note\">Means over the seeds, with the 95 % interval, also in the figures; curves are those of the first seed.</p>\n";
+    }
+    for knee in knee::knees(of) {
+        let knee = escaped(&knee.text(labels));
+        text += &format!("<p class=\"note\">{knee}</p>\n");
     }
     for table::Ratios { title, lines } in table::ratios(of, labels) {
         text += &format!(

@@ -8,7 +8,7 @@ use std::slice::SliceIndex;
 type Setting = fn(&Job) -> Option<String>;
 
 /// Settings in a label, if they differ between the runs.
-const SETTINGS: [(&str, Setting); 9] = [
+const SETTINGS: [(&str, Setting); 10] = [
     ("", |job| job.preset.clone()),
     ("", |job| job.profile.clone()),
     ("", |job| job.size.clone()),
@@ -20,10 +20,13 @@ const SETTINGS: [(&str, Setting); 9] = [
     ("", |job| job.method.form.map(|form| form.name().to_owned())),
     ("", |job| Some(job.method.precondition().name().to_owned())),
     ("ram ", |job| job.ram.as_deref().map(size)),
+    ("rate ", |job| job.rate.map(|rate| rate.to_string())),
 ];
 
 /// Index of the preset in [`SETTINGS`].
 const PRESET: usize = 0;
+/// Index of the rate, the last one.
+const RATE: usize = SETTINGS.len() - 1;
 
 fn size(text: &str) -> String {
     parse_size(text).map_or(text.into(), show_size)
@@ -62,6 +65,11 @@ impl Labels {
     /// Returns the label of a run: its scheme, and the settings that differ between the runs.
     pub(super) fn of(&self, row: &Row) -> String {
         row.scheme.clone() + &self.settings(row, ..) + &self.params(row)
+    }
+
+    /// Returns the label without the rate.
+    pub(super) fn of_rates(&self, row: &Row) -> String {
+        row.scheme.clone() + &self.settings(row, ..RATE) + &self.params(row)
     }
 
     /// Returns the part of the label that differs within a group of cells: scheme, preset and

@@ -14,6 +14,7 @@ mod estimate;
 mod figures;
 mod heat;
 mod html;
+mod knee;
 mod labels;
 mod outcome;
 mod plan;
@@ -244,6 +245,10 @@ fn report(args: &CompareArgs, outcomes: &[Outcome], csv_done: bool) -> Result<()
             summaries
                 .iter()
                 .try_for_each(|summary| print(&summary.line()))?;
+        }
+        if args.ndjson {
+            let knees = knee::knees(&cells);
+            knees.iter().try_for_each(|knee| print(&knee.line()))?;
         }
     } else if !args.csv {
         print(&table::text(&rows))?;

@@ -175,6 +175,7 @@ mod tests {
                 "set":["lazy.cache_pages=4","gc.policy=greedy"],"age":1.5,"format":"msr","disk":2,
                 "address":"compact","loops":3}"#,
             r#"{"workload":"t.csv","preset":"mnftl-paper","arrival":"trace","idle":true,"warm_up":2}"#,
+            r#"{"workload":"zipf","rate":2500.5,"arrival":"poisson","idle":true}"#,
             r#"{"workload":"zipf","preset":"dftl-paper","scheme":"pagemap","depth":8,
                 "response_unit":"per_page","precondition":"new"}"#,
         ] {

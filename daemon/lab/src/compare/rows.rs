@@ -1,5 +1,6 @@
 //! Rows of earlier runs, read from files, and held against the plan that they are to complete.
 
+use super::knee::KNEE_SCHEMA;
 use super::outcome::{self, FAILURE_SCHEMA, Outcome};
 use super::plan::Plan;
 use crate::replay::{Provenance, Row, SCHEMA, SUMMARY_SCHEMA};
@@ -44,7 +45,7 @@ struct Head {
     schema: Option<String>,
 }
 
-/// Parses rows and failures, one a line. Summaries are left out: they follow from the rows.
+/// Parses rows and failures, one a line. Summaries and knees are left out: they follow from the rows.
 pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Placed>, Failure> {
     let mut rows = Vec::new();
     let lines = without_mark(text).lines().enumerate();
@@ -64,7 +65,7 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Placed>, Failure> {
             Some(FAILURE_SCHEMA) => {
                 Outcome::Failed(serde_json::from_value(value).map_err(|error| wrong(&error))?)
             }
-            Some(SUMMARY_SCHEMA) => continue,
+            Some(SUMMARY_SCHEMA | KNEE_SCHEMA) => continue,
             Some(other) => return Err(wrong(&format!("schema {other:?}, not {SCHEMA:?}"))),
             None => return Err(wrong(&format!("schema {SCHEMA:?} is missing"))),
         };

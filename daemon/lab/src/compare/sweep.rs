@@ -1,7 +1,7 @@
 //! Jobs in a fixed order, from lists of schemes, workloads and settings.
 
 use super::raw_flash;
-use crate::replay::{Address, Job, Method, Repeat, Run, check_sizes};
+use crate::replay::{Address, Job, Method, Repeat, Run, check_sizes, rate};
 use clap::Args;
 use ftl_core::near_miss;
 use ftl_core::schemes::{self, Scheme};
@@ -49,6 +49,9 @@ pub(crate) struct Sweep {
     /// Values of a scheme parameter; schemes without it run as they are
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub(crate) set: Vec<String>,
+    /// Open loops: mean numbers of requests per second
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = rate)]
+    pub(crate) rate: Vec<f64>,
     /// Random seeds; runs that differ in their seed alone form a cell
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1")]
     pub(crate) seed: Vec<u64>,
@@ -226,24 +229,27 @@ impl Sweep {
         for profile in each(&self.profile) {
             for size in each(&self.size) {
                 for base in self.flash_and_ram() {
-                    for &seed in seeds {
-                        jobs.push(Job {
-                            workload: workload.into(),
-                            profile: profile.clone(),
-                            size: size.clone(),
-                            seed,
-                            method: Method {
-                                format: self.method.format.clone().filter(|_| !made),
-                                disk: self.method.disk.filter(|_| !made),
-                                address: if made {
-                                    Address::Exact
-                                } else {
-                                    self.method.address
+                    for rate in each(&self.rate) {
+                        for &seed in seeds {
+                            jobs.push(Job {
+                                workload: workload.into(),
+                                profile: profile.clone(),
+                                size: size.clone(),
+                                rate,
+                                seed,
+                                method: Method {
+                                    format: self.method.format.clone().filter(|_| !made),
+                                    disk: self.method.disk.filter(|_| !made),
+                                    address: if made {
+                                        Address::Exact
+                                    } else {
+                                        self.method.address
+                                    },
+                                    ..self.method.clone()
                                 },
-                                ..self.method.clone()
-                            },
-                            ..base.clone()
-                        });
+                                ..base.clone()
+                            });
+                        }
                     }
                 }
             }

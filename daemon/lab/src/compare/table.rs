@@ -1,8 +1,9 @@
 //! Rows side by side, human-readable: a line per cell, with intervals if it has several seeds.
 
 use super::cells::{Cell, cells};
+use super::knee::knees;
 use super::labels::Labels;
-use crate::replay::{Quantity, Response, Row, Summary, estimate, trace_format};
+use crate::replay::{Quantity, Response, Row, Summary, estimate, overload, trace_format};
 use crate::statistics::{Difference, Estimate};
 use ftld_kit::convert::{to_f64, whole};
 use ftld_kit::output::{width, wrapped};
@@ -36,6 +37,12 @@ fn us(ns: f64) -> String {
 
 fn of(response: &Option<Response>, value: fn(&Response) -> f64) -> Option<f64> {
     response.as_ref().map(value)
+}
+
+/// Returns a value of all requests of an open loop.
+fn open(row: &Row, value: fn(&Response) -> f64) -> Option<f64> {
+    row.load.as_ref()?;
+    of(&row.response_ns.all, value)
 }
 
 /// Columns; those that a reader looks at first come first.
@@ -180,6 +187,48 @@ const COLUMNS: &[Column] = &[
         show: |bytes| show_size(whole(bytes)),
         interval: false,
     },
+    Column {
+        head: "offered/s",
+        of: |row| row.load.as_ref()?.offered_per_second,
+        bound: |_| None,
+        show: |rate| format!("{rate:.1}"),
+        interval: false,
+    },
+    Column {
+        head: "completed/s",
+        of: |row| row.load.as_ref()?.completed_per_second,
+        bound: |_| None,
+        show: |rate| format!("{rate:.1}"),
+        interval: false,
+    },
+    Column {
+        head: "all mean us",
+        of: |row| open(row, |all| all.mean),
+        bound: |_| None,
+        show: us,
+        interval: true,
+    },
+    Column {
+        head: "p99",
+        of: |row| open(row, |all| to_f64(all.p99)),
+        bound: |_| None,
+        show: us,
+        interval: true,
+    },
+    Column {
+        head: "p99.9",
+        of: |row| open(row, |all| to_f64(all.p999)),
+        bound: |_| None,
+        show: us,
+        interval: true,
+    },
+    Column {
+        head: "max",
+        of: |row| open(row, |all| to_f64(all.max)),
+        bound: |_| None,
+        show: us,
+        interval: true,
+    },
 ];
 
 /// Returns a sentence with the runs whose write amplification had not settled.
@@ -195,6 +244,19 @@ pub(super) fn unsettled(rows: &[&Row], labels: &Labels) -> String {
         false => format!(
             " The write amplification had not settled in runs of {}.",
             open.into_iter().collect::<Vec<_>>().join(", ")
+        ),
+    }
+}
+
+/// Returns a sentence with the runs whose device did not sustain the load.
+pub(super) fn overloaded(rows: &[&Row], labels: &Labels) -> String {
+    let over = rows.iter().filter(|row| overload(row).is_some());
+    let over: BTreeSet<_> = over.map(|row| labels.of(row)).collect();
+    match over.is_empty() {
+        true => String::new(),
+        false => format!(
+            " The device did not sustain the load in runs of {}: response times grow with their length.",
+            over.into_iter().collect::<Vec<_>>().join(", ")
         ),
     }
 }
@@ -335,9 +397,13 @@ pub(super) fn text(rows: &[&Row]) -> String {
             .iter()
             .flat_map(|cell| cell.runs.iter().copied())
             .collect();
-        match unsettled(&runs, &labels) {
-            unsettled if unsettled.is_empty() => {}
-            unsettled => text += &format!("{}\n", wrapped(&format!(" {unsettled}"))),
+        for note in [unsettled(&runs, &labels), overloaded(&runs, &labels)] {
+            if !note.is_empty() {
+                text += &format!("{}\n", wrapped(&format!(" {note}")));
+            }
+        }
+        for knee in knees(&of) {
+            text += &format!("{}\n", wrapped(&format!("  {}", knee.text(&labels))));
         }
         for Ratios { title, lines } in ratios(&of, &labels) {
             text += &wrapped(&format!("  {title}"));
@@ -431,6 +497,10 @@ mod tests {
             "{text}"
         );
         assert!(lines[3].ends_with("  raw  RAM paper  RAM real"), "{text}");
+        assert!(
+            lines[6].ends_with("  all mean us  p99  p99.9  max"),
+            "{text}"
+        );
         // Columns of a group stay together; a column that no row has is left out.
         line[4] = "1234567.8".into();
         (8..12).for_each(|at| line[at] = "1234567.8".into());

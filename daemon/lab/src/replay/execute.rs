@@ -1,8 +1,10 @@
 //! Execution of a run: preconditioning, warm-up, measurement, row.
 
 use super::address::{AddressMap, Footprint};
+use super::arrivals::ArrivalRule;
 use super::device::SimulatedDevice;
 use super::job::{Address, Form, Job};
+use super::load::LoadMeter;
 use super::measurement::{Measured, Measurement};
 use super::outputs::{OutputArgs, Outputs};
 use super::progress::Tick;
@@ -67,6 +69,7 @@ pub(super) fn execute(
         Address::Compact => Some(Footprint::of(source, &job.workload, tick)?),
         Address::Exact | Address::Fold => None,
     };
+    let rule = ArrivalRule::of(job, source)?;
     let mut device = run.device(footprint.as_ref().map(Footprint::bytes))?;
     let touched_extents = footprint.as_ref().map(Footprint::extents);
     let map = AddressMap::new(method.address, footprint);
@@ -83,7 +86,7 @@ pub(super) fn execute(
     let failed = |step: &str, why: &dyn std::fmt::Display| {
         Failure::failed(format!("{about}: {step}: {why}"))
     };
-    let mut replayer = Replayer::new(job, source, map, device.size, limit, &sim);
+    let mut replayer = Replayer::new(job, source, map, rule, device.size, limit, &sim);
     let pages = match method.precondition() {
         Precondition::Trace => replayer.touched(&device.layout(), tick)?,
         Precondition::Region => others(
@@ -122,6 +125,7 @@ pub(super) fn execute(
     };
     let measurement = Measurement::begin(&sim);
     replayer.halves = Halves::begin(&sim);
+    replayer.load = (rule != ArrivalRule::Closed).then(|| LoadMeter::begin(&mut sim));
     outputs.begin(&mut sim);
     let cpu_measured = cpu();
     let measured = warm_up..warm_up.saturating_add(method.loops);
@@ -156,6 +160,7 @@ pub(super) fn execute(
         responses,
         conditioned,
         settling,
+        load: replayer.load.as_ref().map(LoadMeter::view),
         provenance,
     };
     Ok((

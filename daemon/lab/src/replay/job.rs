@@ -1,6 +1,8 @@
 //! Parameters of one run: options on the command line or a JSON object.
 
+use super::arrivals::rate;
 use super::settling::PASSES_MAX;
+use clap::builder::ArgPredicate;
 use clap::{Args, ValueEnum};
 use ftld_device::method::{Precondition, ResponseUnit};
 use serde::{Deserialize, Serialize};
@@ -45,6 +47,11 @@ pub(crate) struct Job {
     /// Scheme parameter; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
+    /// Open loop: requests arrive at this mean number per second, whether or not the device is
+    /// free; see --arrival
+    #[arg(long, value_name = "N", value_parser = rate)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rate: Option<f64>,
     /// Random seed
     #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT)]
     pub(crate) seed: u64,
@@ -81,13 +88,13 @@ pub(crate) struct Method {
     /// Mapping from trace addresses to device addresses; synthetic workloads need none
     #[arg(long, value_enum, default_value_t = Address::Exact)]
     pub(crate) address: Address,
-    /// Start of requests
-    #[arg(long, value_enum, default_value_t = Arrival::Closed)]
+    /// Start of requests; with --rate by default trace
+    #[arg(long, value_enum, default_value_t = Arrival::Closed, default_value_if("rate", ArgPredicate::IsPresent, "trace"))]
     pub(crate) arrival: Arrival,
     /// Unit of a response time [default: per_request]
     #[arg(long, value_enum)]
     pub(crate) response_unit: Option<ResponseUnit>,
-    /// Run background GC when idle; needs --arrival trace
+    /// Run background GC when idle; needs an open loop
     #[arg(long)]
     pub(crate) idle: bool,
     /// Requests in flight with --arrival closed
@@ -125,6 +132,7 @@ impl Default for Job {
             raw: None,
             ram: None,
             set: Vec::new(),
+            rate: None,
             seed: SEED_DEFAULT,
             method: Method::default(),
         }
@@ -222,8 +230,24 @@ impl Form {
 pub(crate) enum Arrival {
     /// When another one completes: --depth requests are in flight
     Closed,
-    /// At the timestamps of the trace
+    /// At the timestamps of the trace, stretched to --rate; those of a generator are random
     Trace,
+    /// At random: --rate a second on average
+    Poisson,
+    /// In equal intervals: --rate a second
+    Constant,
+}
+
+impl Arrival {
+    /// Returns the name, as on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Arrival::Closed => "closed",
+            Arrival::Trace => "trace",
+            Arrival::Poisson => "poisson",
+            Arrival::Constant => "constant",
+        }
+    }
 }
 
 impl Job {

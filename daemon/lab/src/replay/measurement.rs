@@ -9,8 +9,8 @@ use super::latency::{Response, Responses};
 use super::provenance::Provenance;
 use super::ram::ram;
 use super::row::{
-    Busy, Collected, ConvertCost, Counts, Device, Erases, MapCache, Optimum, Requests, Row, SCHEMA,
-    Stalls, WriteAmplification, by_cause,
+    Busy, Collected, ConvertCost, Counts, Device, Erases, Load, MapCache, Optimum, Requests, Row,
+    SCHEMA, Stalls, WriteAmplification, by_cause,
 };
 use super::settling::Settling;
 use super::sim::Sim;
@@ -37,6 +37,7 @@ pub(super) struct Measured {
     pub(super) responses: Responses,
     pub(super) conditioned: Conditioned,
     pub(super) settling: Option<Settling>,
+    pub(super) load: Option<Load>,
     pub(super) provenance: Provenance,
 }
 
@@ -67,6 +68,7 @@ impl Measurement {
             responses,
             conditioned,
             settling,
+            load,
             provenance,
         } = measured;
         let (ftl, stats, profile) = (sim.ftl(), sim.ftl().stats(), &device.flash.profile);
@@ -125,6 +127,7 @@ impl Measurement {
             device: device_row,
             precondition: conditioned,
             settling,
+            load,
             flash_total,
             flash,
             flash_busy_ns: Busy {

@@ -6,10 +6,12 @@
 
 mod address;
 mod args;
+mod arrivals;
 mod device;
 mod execute;
 mod job;
 mod latency;
+mod load;
 mod log;
 mod measurement;
 mod outputs;
@@ -32,14 +34,16 @@ mod survey;
 mod trace_events;
 
 pub use args::{Repeat, ReplayArgs};
+pub(crate) use arrivals::rate;
 pub(crate) use ftld_device::aging::SteadyRule;
 pub(crate) use job::{Address, Job, Method};
 pub(crate) use latency::Response;
+pub(crate) use load::OTHER;
 pub(crate) use progress::Tick;
 pub use progress::{SOON, bar, show};
 pub use provenance::{Provenance, set_revision};
-pub(crate) use report::trace_format;
-pub(crate) use row::{ConvertCost, Row, SCHEMA, Stalls};
+pub(crate) use report::{overload, trace_format};
+pub(crate) use row::{ConvertCost, Load, Row, SCHEMA, Stalls};
 pub(crate) use run::{Run, check_sizes};
 pub(crate) use sample::{Sample, run_sample};
 pub(crate) use summary::{MEASURES, Quantity, SUMMARY_SCHEMA, Summary, estimate};
@@ -78,6 +82,9 @@ pub fn replay(args: &ReplayArgs, as_json: bool) -> Result<(), Failure> {
              writes more",
             row.precondition.drive_writes
         );
+    }
+    if let Some(warning) = overload(&row) {
+        tracing::warn!("{warning}");
     }
     if as_json || args.outputs.interval.is_some() {
         print(&(row.line() + "\n"))

@@ -4,19 +4,20 @@
 //! does not matter here.
 
 use super::address::{AddressMap, rotate};
-use super::job::{Arrival, Form, Job};
+use super::arrivals::ArrivalRule;
+use super::job::{Form, Job};
+use super::load::LoadMeter;
 use super::outputs::Outputs;
 use super::progress::{TICK, Tick};
 use super::row::Requests;
 use super::settling::Halves;
 use super::sim::Sim;
-use super::source::{LATEST, Source};
+use super::source::Source;
 use ftl_core::schemes::Layout;
 use ftld_device::method::ResponseUnit;
 use ftld_kit::convert::{index, to_u32, to_usize};
 use ftld_kit::failure::Failure;
 use ftld_traces::{Op, Record};
-use nand_model::Nanos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -26,21 +27,18 @@ pub(super) struct Replayer<'a> {
     job: &'a Job,
     source: &'a Source,
     map: AddressMap,
+    rule: ArrivalRule,
     /// Bytes of the device.
     size: u64,
     pub(super) requests: Requests,
     /// The course of the write amplification.
     pub(super) halves: Halves,
+    /// The load, while an open loop is measured.
+    pub(super) load: Option<LoadMeter>,
     /// Completed requests after which a round ends.
     limit: u64,
     /// The share of the workload that the last round replayed.
     pub(super) share: f64,
-}
-
-/// Returns the arrival of a request of a round that began at `begin`.
-fn arrival(begin: Nanos, time_ns: u64) -> Result<Nanos, &'static str> {
-    let at = begin.checked_add(time_ns).filter(|at| *at <= LATEST);
-    at.ok_or("more than 292 years of emulated time; check the unit of its times (--format), or its rate and --loops")
 }
 
 impl<'a> Replayer<'a> {
@@ -48,6 +46,7 @@ impl<'a> Replayer<'a> {
         job: &'a Job,
         source: &'a Source,
         map: AddressMap,
+        rule: ArrivalRule,
         size: u64,
         limit: u64,
         sim: &Sim,
@@ -56,9 +55,11 @@ impl<'a> Replayer<'a> {
             job,
             source,
             map,
+            rule,
             size,
             requests: Requests::default(),
             halves: Halves::begin(sim),
+            load: None,
             limit,
             share: 1.0,
         }
@@ -81,16 +82,15 @@ impl<'a> Replayer<'a> {
         );
         assert!(self.job.method.depth > 0, "a loop of no requests");
         let (first, count) = (rounds.start, f64::from(rounds.end - rounds.start));
-        // With timestamps, a round begins at the arrival of the last request of the round before.
-        let (mut begin, mut latest) = (sim.now, sim.now);
+        let seed = |round: u32| self.job.seed.wrapping_add(u64::from(round));
+        let mut arrivals = self.rule.begin(sim.now, seed(first));
+        let mut latest = sim.now;
         let mut under_way =
             BinaryHeap::from([Reverse(sim.now)].repeat(index(self.job.method.depth)));
         let mut extents = Vec::new();
         for round in rounds {
             // Another round of a synthetic workload has another seed.
-            let mut stream = self
-                .source
-                .begin(self.size, self.job.seed.wrapping_add(u64::from(round)))?;
+            let mut stream = self.source.begin(self.size, seed(round))?;
             let (format, units) = stream.format().unzip();
             self.requests.format = format.map(str::to_owned);
             self.requests.units = units.map(|units| units.to_string());
@@ -102,7 +102,8 @@ impl<'a> Replayer<'a> {
                         doing,
                     );
                 }
-                let is_early = self.job.method.arrival == Arrival::Trace && stream.is_early();
+                let is_timed = matches!(self.rule, ArrivalRule::Times { .. });
+                let is_early = is_timed && stream.is_early();
                 let failed = |why: &dyn std::fmt::Display| {
                     Failure::failed(format!("{}: {}: {why}", self.job.workload, stream.place()))
                 };
@@ -112,11 +113,11 @@ impl<'a> Replayer<'a> {
                 if self.job.method.form == Some(Form::Rotated) {
                     rotate(&mut extents, round, self.size, sim.page_bytes());
                 }
-                let at = match self.job.method.arrival {
-                    Arrival::Closed => under_way.pop().map_or(latest, |Reverse(done)| done),
-                    Arrival::Trace => arrival(begin, record.time_ns).map_err(|why| failed(&why))?,
+                let (at, is_late) = match &mut arrivals {
+                    None => (under_way.pop().map_or(latest, |Reverse(done)| done), false),
+                    Some(arrivals) => arrivals.next(record.time_ns).map_err(|why| failed(&why))?,
                 };
-                self.requests.out_of_order += u64::from(at < latest || is_early);
+                self.requests.out_of_order += u64::from(is_late || is_early);
                 latest = latest.max(at);
                 outputs.start(latest, sim)?;
                 if self.job.method.idle {
@@ -124,6 +125,9 @@ impl<'a> Replayer<'a> {
                 }
                 self.note(&record);
                 sim.set_write_hint(record.device);
+                if let Some(load) = &mut self.load {
+                    load.arrive(latest, sim);
+                }
                 let done = sim
                     .request(latest, record.op, &extents)
                     .map_err(|error| failed(&error))?;
@@ -131,9 +135,12 @@ impl<'a> Replayer<'a> {
                     done >= latest,
                     "a request that started at {latest} ns ended at {done} ns"
                 );
+                if let Some(load) = &mut self.load {
+                    load.complete(done, sim);
+                }
                 outputs.end(record.op, &extents, latest, done, sim)?;
                 self.halves.note(sim);
-                if self.job.method.arrival == Arrival::Closed {
+                if arrivals.is_none() {
                     under_way.push(Reverse(done));
                 }
                 self.requests.completed += 1;
@@ -147,7 +154,9 @@ impl<'a> Replayer<'a> {
                 index(self.job.method.depth),
                 "the requests in flight after a round"
             );
-            begin = latest;
+            if let Some(arrivals) = &mut arrivals {
+                arrivals.next_round();
+            }
             self.finished()?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::job::{Arrival, Form};
 use super::latency::Response;
-use super::row::{Requests, Row, TAXES};
+use super::row::{Requests, Row, Spent, TAXES};
 use ftld_device::counters::Operations;
 use ftld_device::method::ResponseUnit;
 use ftld_kit::convert::to_f64;
@@ -52,7 +52,9 @@ pub(super) fn table(row: &Row) -> String {
         lines.add("  taxes", ratio(taxes), format!("({causes})"));
     }
     flash(&mut lines, row);
+    let all = row.load.as_ref().and(row.response_ns.all.as_ref()).cloned();
     for (name, response) in [
+        ("all", &all),
         ("read", &row.response_ns.read),
         ("write", &row.response_ns.write),
         ("trim", &row.response_ns.trim),
@@ -62,6 +64,7 @@ pub(super) fn table(row: &Row) -> String {
             responses(&mut lines, row, name, response);
         }
     }
+    load(&mut lines, row);
     let utilisation = row.collected.utilisation * 100.0;
     lines.add(
         "utilisation of raw flash",
@@ -156,8 +159,20 @@ fn head(row: &Row) -> String {
     let how = match row.job.method.arrival {
         Arrival::Closed if row.job.method.depth == 1 => "queue depth 1".into(),
         Arrival::Closed => format!("queue depth {}", row.job.method.depth),
-        Arrival::Trace if row.job.method.idle => "by timestamps, background GC when idle".into(),
-        Arrival::Trace => "by timestamps".to_owned(),
+        arrival => {
+            let times = match arrival {
+                Arrival::Poisson => "at random",
+                Arrival::Constant => "in equal intervals",
+                Arrival::Closed | Arrival::Trace => "by timestamps",
+            };
+            let rate = |rate| format!(", {rate} per second");
+            let rate = row.job.rate.map_or(String::new(), rate);
+            let idle = match row.job.method.idle {
+                true => ", background GC when idle",
+                false => "",
+            };
+            format!("{times}{rate}{idle}")
+        }
     };
     let behind = match requests.out_of_order {
         0 => String::new(),
@@ -246,6 +261,51 @@ fn responses(lines: &mut Lines, row: &Row, name: &str, response: &Response) {
     ] {
         lines.add(&format!("  {label}"), us(to_f64(ns)), "");
     }
+}
+
+fn load(lines: &mut Lines, row: &Row) {
+    let Some(load) = &row.load else {
+        return;
+    };
+    let per_second = |rate: Option<f64>| rate.map_or("-".into(), |rate| format!("{rate:.1}"));
+    lines.add(
+        "offered per second",
+        per_second(load.offered_per_second),
+        "",
+    );
+    let completed = per_second(load.completed_per_second);
+    lines.add("completed per second", completed, "");
+    let slowest = format!("slowest {}, mean us", load.slowest.requests);
+    for (name, spent) in [(&*slowest, &load.slowest), ("slowest, us", &load.maximum)] {
+        lines.add(name, us(spent.mean_ns), "");
+        let Spent {
+            mean_ns,
+            waited_ns,
+            by_cause_ns,
+            ..
+        } = spent;
+        let mut parts: Vec<_> = by_cause_ns.iter().collect();
+        parts.sort_by(|a, b| b.1.total_cmp(a.1));
+        let parts = parts.into_iter().map(|(cause, ns)| (cause.as_str(), *ns));
+        for (name, ns) in parts.chain(waited_ns.map(|ns| ("of all, waiting", ns))) {
+            let percent = 100.0 * ns / mean_ns.max(1.0);
+            lines.add(&format!("  {name}"), format!("{percent:.1} %"), "");
+        }
+    }
+}
+
+/// Returns a warning if the device did not sustain the load.
+pub(crate) fn overload(row: &Row) -> Option<String> {
+    let load = row.load.as_ref().filter(|load| !load.is_sustained)?;
+    let (offered, completed) = load.offered_per_second.zip(load.completed_per_second)?;
+    Some(format!(
+        "{} on {}: {offered:.1} requests per second are more than the device sustains: it completed \
+         {completed:.1} per second and ended {} s after the last arrival, so response times grow with \
+         the length of the run; choose a --rate below {completed:.1}",
+        row.job.workload,
+        row.scheme,
+        seconds(to_f64(load.backlog_ns))
+    ))
 }
 
 fn stalls(lines: &mut Lines, row: &Row) {

@@ -35,6 +35,9 @@ pub(crate) struct Row {
     /// Whether the write amplification had settled; `None` without pages written.
     #[serde(default)]
     pub(crate) settling: Option<Settling>,
+    /// The load of an open loop; `None` of a closed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) load: Option<Load>,
     /// Flash operations by cause; causes without operations are left out.
     pub(crate) flash: BTreeMap<String, Operations>,
     /// Sum over all causes.
@@ -136,6 +139,42 @@ pub(crate) struct Requests {
 )]
 fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+/// Requests that arrived, whether or not the device was free.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Load {
+    /// Requests per second that arrived, from the first to the last; `None` if all arrived at once.
+    pub(crate) offered_per_second: Option<f64>,
+    /// Requests per second that were completed, from the first arrival to the last completion.
+    pub(crate) completed_per_second: Option<f64>,
+    /// Time from the last arrival to the last completion, ns.
+    pub(crate) backlog_ns: u64,
+    /// False if less than 99 % of the offered rate was completed, and no request of the second half
+    /// found the device without another one, of at least 100 requests: the queue grows as long as
+    /// requests arrive.
+    pub(crate) is_sustained: bool,
+    /// Where the time of all requests went.
+    pub(crate) all: Spent,
+    /// Where that of the slowest 0.1 % went: more, if others took as long within 3 %.
+    pub(crate) slowest: Spent,
+    /// Where that of the slowest request went.
+    pub(crate) maximum: Spent,
+}
+
+/// Where the time of some requests went, from arrival to completion: means in ns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Spent {
+    /// Number of requests.
+    pub(crate) requests: u64,
+    /// Mean time; the sum of all causes.
+    pub(crate) mean_ns: f64,
+    /// Part of it in which their operations waited for dies and buses that were busy with
+    /// operations issued before; `None` on a device that suspends operations.
+    pub(crate) waited_ns: Option<f64>,
+    /// Time by the cause of the flash operation on the critical path, of the request itself or one
+    /// that it waited for; and `other`, such as steps in RAM. Causes without time are left out.
+    pub(crate) by_cause_ns: BTreeMap<String, f64>,
 }
 
 /// Die busy time by operation, ns.

@@ -4,6 +4,7 @@
 //! created. The head of a recording is read once.
 
 use super::address::Footprint;
+use super::arrivals::check_rate;
 use super::device::SimulatedDevice;
 use super::job::{Address, Arrival, Form, Job, Method};
 use super::recording::Recording;
@@ -52,6 +53,7 @@ impl Run {
     pub(crate) fn resolve(job: &Job) -> Result<Run, Failure> {
         let (job, recording) = complete(job)?;
         check_method(&job.method)?;
+        check_arrival(&job)?;
         check_form(&job)?;
         let asked = DeviceOptions {
             scheme: job.scheme.clone(),
@@ -291,9 +293,9 @@ fn check_method(method: &Method) -> Result<(), Failure> {
             "--depth {depth}: need 1 to {DEPTH_MAX}"
         )));
     }
-    if depth > 1 && method.arrival == Arrival::Trace {
+    if depth > 1 && method.arrival != Arrival::Closed {
         return Err(Failure::usage(
-            "--depth: timestamps determine the queue depth; leave it out",
+            "--depth: arrivals determine the queue depth; leave it out",
         ));
     }
     if method.idle && method.arrival == Arrival::Closed {
@@ -302,6 +304,21 @@ fn check_method(method: &Method) -> Result<(), Failure> {
         ));
     }
     Ok(())
+}
+
+/// Checks that arrivals and their rate fit.
+fn check_arrival(job: &Job) -> Result<(), Failure> {
+    let name = job.method.arrival.name();
+    match (job.method.arrival, job.rate) {
+        (Arrival::Closed, Some(rate)) => Err(Failure::usage(format!(
+            "--rate {rate}: in a closed loop the device determines the rate; use --arrival trace, \
+             poisson or constant"
+        ))),
+        (Arrival::Poisson | Arrival::Constant, None) => Err(Failure::usage(format!(
+            "--arrival {name}: add --rate, the requests per second"
+        ))),
+        (_, rate) => rate.map_or(Ok(()), |rate| check_rate(rate).map(drop)),
+    }
 }
 
 fn check_form(job: &Job) -> Result<(), Failure> {
@@ -343,6 +360,7 @@ fn check_passes(job: &Job) -> Result<(), Failure> {
         None if method.loops > 1 => format!("--loops {}", method.loops),
         None if method.warm_up > 0 => format!("--warm-up {}", method.warm_up),
         None if method.address == Address::Compact => "--address compact".to_owned(),
+        None if method.arrival == Arrival::Trace && job.rate.is_some() => "--rate".to_owned(),
         None => return Ok(()),
     };
     let path = Path::new(&job.workload);
@@ -423,7 +441,7 @@ mod tests {
                     arrival: Arrival::Trace,
                     ..Method::default()
                 }),
-                "--depth: timestamps",
+                "--depth: arrivals",
             ),
             (
                 by(Method {
@@ -446,6 +464,30 @@ mod tests {
                     ..Method::default()
                 }),
                 "--age 2: overwrites a device that was filled; leave out --precondition steady",
+            ),
+            (
+                Job {
+                    rate: Some(100.0),
+                    ..Job::default()
+                },
+                "--rate 100: in a closed loop",
+            ),
+            (
+                Job {
+                    rate: Some(-2.0),
+                    ..by(Method {
+                        arrival: Arrival::Trace,
+                        ..Method::default()
+                    })
+                },
+                "--rate -2: need requests per second",
+            ),
+            (
+                by(Method {
+                    arrival: Arrival::Constant,
+                    ..Method::default()
+                }),
+                "--arrival constant: add --rate",
             ),
             (
                 Job {

@@ -11,7 +11,7 @@ use ftld_device::pages::{PageIo, extent_bytes, extent_end};
 use ftld_kit::convert::{index, to_u32, to_u64, to_usize};
 use ftld_kit::failure::Failure;
 use ftld_traces::Op;
-use nand_model::Nanos;
+use nand_model::{Chip, Nanos};
 use std::mem::take;
 
 /// Maximum of pages per trim call.
@@ -72,6 +72,10 @@ impl Sim {
 
     pub(super) fn ftl(&self) -> &dyn Ftl {
         &*self.ftl
+    }
+
+    pub(super) fn chip_mut(&mut self) -> &mut Chip {
+        self.ftl.chip_mut()
     }
 
     pub(super) fn page_bytes(&self) -> u64 {
@@ -277,7 +281,7 @@ mod tests {
     use ftl_core::schemes::Scheme;
     use ftl_core::{BlockView, EventLog, FtlConfig, Params, RamReport, Start, StreamView};
     use nand_model::store::OobOnlyStore;
-    use nand_model::{Chip, Pbn, Profile};
+    use nand_model::{Pbn, Profile};
 
     /// A scheme that omits, or does not count, some of its operations.
     struct Careless {

@@ -4,6 +4,7 @@ use super::job::{Address, Arrival, Method};
 use super::provenance::sha256;
 use super::survey::Survey;
 use ftl_core::near_miss;
+use ftld_kit::convert::to_f64;
 use ftld_kit::failure::{Exit, Failure};
 use ftld_traces::workload::{GENERATORS, Requests};
 use ftld_traces::{DIALECTS, Record, Trace, TraceError, TraceFormat, Units, Workload};
@@ -126,6 +127,24 @@ impl Source {
             );
         }
         Ok(())
+    }
+
+    /// Returns the mean number of requests per second, reading a trace to its end; `None` if all of
+    /// them have one time.
+    ///
+    /// # Errors
+    /// The trace cannot be read.
+    pub(super) fn mean_rate(&self) -> Result<Option<f64>, Failure> {
+        if let Source::Made(workload) = self {
+            return Ok(Some(workload.rate()));
+        }
+        let (mut requests, mut last_ns) = (0u64, 0);
+        for record in self.begin(0, 0)? {
+            requests += 1;
+            last_ns = last_ns.max(record?.time_ns);
+        }
+        let gaps = to_f64(requests.saturating_sub(1));
+        Ok((last_ns > 0).then(|| gaps * 1e9 / to_f64(last_ns)))
     }
 
     /// Opens a stream at the start, for a device of `device_bytes` bytes.

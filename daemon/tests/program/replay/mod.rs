@@ -4,6 +4,7 @@
 mod compare;
 mod forms;
 mod method;
+mod open_loop;
 mod raw;
 mod statistics;
 mod sweeps;

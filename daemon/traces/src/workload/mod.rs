@@ -3,6 +3,7 @@
 //! The seed determines all randomness: equal text, device size and seed give equal requests.
 
 mod addresses;
+mod gaps;
 mod sizes;
 mod spec;
 mod stand_in;
@@ -11,6 +12,7 @@ mod tests;
 pub mod usr_2;
 
 use crate::convert::{to_f64, to_u64, whole};
+pub use gaps::Gaps;
 pub use spec::{COMMON, GENERATORS, Generator, Key};
 
 use crate::error::ValueError;
@@ -72,6 +74,11 @@ impl Workload {
         spec::parse(text)
     }
 
+    /// Returns the mean number of requests per second.
+    pub fn rate(&self) -> f64 {
+        self.rate
+    }
+
     /// Returns the requests for a device of `device_bytes` bytes.
     ///
     /// # Errors
@@ -104,8 +111,7 @@ impl Workload {
             }
         };
         assert!(total > 0, "workload {} has no requests", self.generator);
-        let gap_ns = Exp::new(self.rate / 1e9)
-            .map_err(|error| ValueError::Misfit(format!("rate {}: {error}", self.rate)))?;
+        let gap_ns = gaps::exponential(self.rate)?;
         Ok(Requests {
             total,
             done: 0,

@@ -27,8 +27,8 @@ use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
 use crate::gc::placement::{self, DataStreams};
 use crate::gc::policy::{Device, HostWrite};
-use crate::gc::{GcState, Own};
-use crate::int::count_up;
+use crate::gc::{GcState, Own, pace};
+use crate::int::{count_up, to_u32};
 use crate::mapping::{Mapping, check_size, ram_entry};
 use crate::ram::{vec_bytes, vec_most};
 use crate::space::{Space, StreamId, StreamSpec};
@@ -140,9 +140,10 @@ fn create<M: PageMap>(
     let mut space = Space::new(Flash::new(chip), &streams);
     space.protect(settings.gc.pair_protection, settings.gc.kept_for_mount);
     space.flash.set_ram_step(settings.gc.ram_step_ns);
-    let gc = GcState::new(&geometry, &settings.gc, RESERVE);
+    let mut gc = GcState::new(&geometry, &settings.gc, RESERVE);
     let (host, copies) = ((HOST, streams[HOST]), (GC, streams[GC]));
     let streams = DataStreams::new(placement, &mut space, host, copies);
+    gc.pace = pace::from_params(params)?;
     let map = PageRam {
         scheme,
         logical_pages: config.logical_pages,
@@ -174,11 +175,13 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
     // The most frequent request is one page: no call for it.
     #[inline(always)]
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
-        if data.len() == self.space.flash.geometry().page_bytes as usize {
-            self.write_page(first, data)
+        let page = self.space.flash.geometry().page_bytes as usize;
+        if data.len() == page {
+            self.write_page(first, data)?;
         } else {
-            self.write_run(first, data)
+            self.write_run(first, data)?;
         }
+        self.pace_gc(data.len() / page)
     }
 
     fn scattered_pages(&self) -> u32 {
@@ -190,11 +193,13 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
 
     fn write_scattered_pages(&mut self, lpns: &[Lpn], data: &[u8]) -> Result<(), FtlError> {
         if self.map.streams.only_for_host().is_some() {
-            return self.append_run(lpns.len(), |i| lpns[i], data);
+            self.append_run(lpns.len(), |i| lpns[i], data)?;
+        } else {
+            let page = self.space.geometry().page_len();
+            let mut pages = lpns.iter().zip(data.chunks_exact(page));
+            pages.try_for_each(|(lpn, bytes)| self.write_page(*lpn, bytes))?;
         }
-        let page = self.space.geometry().page_len();
-        let mut pages = lpns.iter().zip(data.chunks_exact(page));
-        pages.try_for_each(|(lpn, bytes)| self.write_page(*lpn, bytes))
+        self.pace_gc(lpns.len())
     }
 
     fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
@@ -336,6 +341,15 @@ impl<M: PageMap> PageRam<M> {
 }
 
 impl<M: PageMap> PageMapFtl<M> {
+    /// Relocates the pages that are due after a write of `count` pages, if GC is paced.
+    #[inline(always)]
+    fn pace_gc(&mut self, count: usize) -> Result<(), FtlError> {
+        match self.gc.pace {
+            None => Ok(()),
+            Some(_) => pace::after_write(self, to_u32(count)),
+        }
+    }
+
     #[inline(always)]
     fn write_page(&mut self, lpn: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let stream = match self.map.streams.only_for_host() {

@@ -45,7 +45,15 @@ impl<M: PageMap> GarbageCollect for PageMapFtl<M> {
     }
 
     fn relocate_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
-        self.withdrawn(victim, |ftl| ftl.copy_valid(victim, cause))
+        self.withdrawn(victim, |ftl| ftl.copy_valid(victim, u32::MAX, cause))
+    }
+
+    fn relocate_first(&mut self, victim: Pbn, most: u32, cause: Cause) -> Result<u32, FtlError> {
+        let needed = self.map.streams.blocks_for_copies(&self.space, most);
+        if needed > 0 && self.space.free_blocks() <= self.gc.reserve {
+            return Ok(0);
+        }
+        self.copy_valid(victim, most, cause)
     }
 
     fn use_worn_block(&mut self, block: Pbn) -> Result<(), FtlError> {
@@ -71,14 +79,20 @@ impl<M: PageMap> PageMapFtl<M> {
         self.maintain()
     }
 
-    fn copy_valid(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
-        self.gc.pages.load(&mut self.space, victim, cause)?;
+    /// Copies at most the first `most` valid pages of a block.
+    fn copy_valid(&mut self, victim: Pbn, most: u32, cause: Cause) -> Result<u32, FtlError> {
+        let is_last = most >= self.space.table.valid_count(victim);
+        self.gc
+            .pages
+            .load_first(&mut self.space, victim, most, cause)?;
         if self.gc.pages.unknown().next().is_some() {
             self.find_lost_owners();
         }
         let lifetime = self.space.written_since(self.space.table.epoch(victim));
         self.map.streams.pass_block_events(&mut self.space);
-        self.map.streams.collected(victim, lifetime);
+        if is_last {
+            self.map.streams.collected(victim, lifetime);
+        }
         self.map.streams.keep_lane(cause == Cause::Wear);
         let reserve = self.gc.reserve;
         let page = self.space.geometry().page_bytes as usize;
@@ -89,7 +103,7 @@ impl<M: PageMap> PageMapFtl<M> {
             &mut pages.records[..],
             &pages.from[..],
         );
-        let most = self.map.streams.pages_in_turn();
+        let in_turn = self.map.streams.pages_in_turn();
         let mut parts = self.space.flash.begin_parts();
         while !records.is_empty() {
             self.space.flash.next_part(&mut parts);
@@ -108,7 +122,7 @@ impl<M: PageMap> PageMapFtl<M> {
                         self.map.streams.of_copy(space, page, age, now, is_short)
                     };
                     let stream = of(&records[0]);
-                    let others = records[1..].iter().take(most - 1);
+                    let others = records[1..].iter().take(in_turn - 1);
                     (stream, 1 + others.take_while(|r| of(r) == stream).count())
                 }
             };

@@ -4,7 +4,7 @@ use super::map::PageMapScheme;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::gc::placement::{PLACEMENT_PARAM, STRIPE_PARAM, more_streams};
-use crate::gc::{self, FreeBlocks, SCRUB_PARAM, docs, policy};
+use crate::gc::{self, FreeBlocks, SCRUB_PARAM, docs, pace, policy};
 use crate::recovery::rewrite_reserve;
 use crate::wear::{WEAR_GAP_PARAM, WEAR_POLICY_PARAM};
 use nand_model::Profile;
@@ -13,7 +13,7 @@ use nand_model::Profile;
 pub(crate) const PARAMS: &[ParamDoc] = &params(policy::POLICY_PARAM, PLACEMENT_PARAM);
 
 /// Returns the parameters of a scheme: its own policies, if it has some, are the defaults.
-pub(crate) const fn params_of<S: PageMapScheme>() -> [ParamDoc; 11] {
+pub(crate) const fn params_of<S: PageMapScheme>() -> [ParamDoc; 12] {
     let policy = match S::POLICIES {
         [] => policy::POLICY_PARAM,
         _ => ParamDoc {
@@ -33,11 +33,12 @@ pub(crate) const fn params_of<S: PageMapScheme>() -> [ParamDoc; 11] {
     params(policy, placement)
 }
 
-const fn params(policy: ParamDoc, placement: ParamDoc) -> [ParamDoc; 11] {
+const fn params(policy: ParamDoc, placement: ParamDoc) -> [ParamDoc; 12] {
     [
         docs::FREE_THRESHOLD,
         policy,
         policy::CHOICES_PARAM,
+        pace::PARAM,
         placement,
         STRIPE_PARAM,
         ParamDoc {

@@ -189,14 +189,19 @@ fn run_until_cut(
 #[test]
 fn flushed_data_survives_cuts_with_every_outcome() {
     let profile = torture(40);
-    let config = config(250, &[("ckpt.interval", "300")]);
-    let (_, _, ops) = run_until_cut(profile, &config, None);
+    survives_cuts(profile, &config(250, &[("ckpt.interval", "300")]));
+    let paced = [("ckpt.interval", "300"), ("gc.pace", "even")];
+    survives_cuts(profile, &config(250, &paced));
+}
+
+fn survives_cuts(profile: Profile, config: &FtlConfig) {
+    let (_, _, ops) = run_until_cut(profile, config, None);
     assert!(ops > 1_000, "{ops} operations");
     for at_op in (0..ops).step_by(7) {
         for cut in nand_model::Cut::menu(at_op, at_op) {
             let context = format!("{cut:?}");
-            let (chip, mut allowed, _) = run_until_cut(profile, &config, Some(cut));
-            let mut ftl = start(chip, &config, Start::Mount)
+            let (chip, mut allowed, _) = run_until_cut(profile, config, Some(cut));
+            let mut ftl = start(chip, config, Start::Mount)
                 .unwrap_or_else(|e| panic!("{context}: mount: {e}"));
             assert_eq!(ftl.check().unwrap(), Vec::<String>::new(), "{context}");
             allowed.check(&mut *ftl, &context);
@@ -212,7 +217,7 @@ fn flushed_data_survives_cuts_with_every_outcome() {
             }
             let mut chip = ftl.into_chip();
             chip.power_on();
-            let mut ftl = start(chip, &config, Start::Mount).unwrap();
+            let mut ftl = start(chip, config, Start::Mount).unwrap();
             assert_eq!(ftl.check().unwrap(), Vec::<String>::new(), "{context}");
             allowed.check(&mut *ftl, &context);
         }
@@ -294,6 +299,60 @@ fn reads_beside_gc_are_faster_on_a_device_that_suspends() {
         part(&suspended, 99),
         part(&plain, 99)
     );
+}
+
+/// A host that writes at half the rate that the device sustains. Returns the times of its writes in
+/// a GC steady state, ascending, and the pages that GC moved.
+fn writes_beside_gc(pace: &str, is_idle_used: bool) -> (Vec<Nanos>, u64) {
+    let profile = torture(60);
+    let mut ftl = format(profile, &config(500, &[("gc.pace", pace)]));
+    let (mut rng, mut times, mut now) = (SplitMix::new(5), Vec::new(), 0);
+    let mut model = [0; 500];
+    for step in 1..=8_000u64 {
+        now += 8_000_000;
+        let lpn = if step <= 500 {
+            step - 1
+        } else {
+            rng.below(500)
+        };
+        let mut free = ftl.chip().busy_until();
+        while is_idle_used && free < now && ftl.idle(free, 1).unwrap() {
+            free = ftl.chip().busy_until().max(free + 1);
+        }
+        let content = page(&profile.geometry, step);
+        let done = ftl.write(now, Lpn::new(lpn as u32), &content).unwrap();
+        model[lpn as usize] = step;
+        if step > 2_000 {
+            times.push(done - now);
+        }
+    }
+    for (lpn, step) in model.iter().enumerate() {
+        let mut out = vec![1; 1024];
+        ftl.read(now, Lpn::new(lpn as u32), &mut out).unwrap();
+        assert_eq!(out, page(&profile.geometry, *step));
+    }
+    assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
+    times.sort_unstable();
+    (times, ftl.stats().gc_pages_moved)
+}
+
+#[test]
+fn paced_gc_makes_no_write_wait_for_a_whole_victim() {
+    let (at_once, moved) = writes_beside_gc("at_once", false);
+    let (even, moved_evenly) = writes_beside_gc("even", false);
+    let (idle, moved_when_idle) = writes_beside_gc("even", true);
+    let part = |times: &[Nanos]| times[times.len() * 999 / 1000];
+    let figures = format!(
+        "p99.9 {} {} {} ns, moved {moved} {moved_evenly} {moved_when_idle} pages",
+        part(&at_once),
+        part(&even),
+        part(&idle)
+    );
+    assert!(moved > 500, "{figures}");
+    assert!(part(&even) < part(&at_once) / 2, "{figures}");
+    assert!(part(&idle) <= part(&even), "{figures}");
+    // One block more is free, so victims have more valid pages.
+    assert!(moved_evenly < moved * 3 / 2, "{figures}");
 }
 
 /// FIFO takes blocks in the order of closing, and other rules take the oldest of equal blocks.

@@ -78,9 +78,15 @@ pub const PARAMETERS: &[(&str, &[&str])] = &[
     ("wear.policy", &["none", "cold_to_worn"]),
 ];
 
-/// Parameters that keep their defaults: other values weaken a guarantee, or change emulated time
-/// alone.
-const FIXED: &[&str] = &["nand.pair_policy", "map.lookup", "mlam.ack", "timing.ram"];
+/// Parameters that keep their defaults: other values weaken a guarantee, change emulated time
+/// alone, or have power cuts of their own (`power_cuts::variants`).
+const FIXED: &[&str] = &[
+    "gc.pace",
+    "nand.pair_policy",
+    "map.lookup",
+    "mlam.ack",
+    "timing.ram",
+];
 
 /// Parameters of a scheme that the generator does not vary: runs keep their defaults.
 pub fn unknown_parameters(scheme: &Scheme) -> Vec<&'static str> {
