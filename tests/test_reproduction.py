@@ -225,3 +225,8 @@ def test_another_number_in_a_table_is_found(stale, tmp_path, monkeypatch):
     monkeypatch.setattr(script, "PAGE" if stale == PAGE else "RECORD", copy)
     with pytest.raises(SystemExit):
         script.check()
+
+
+def test_the_state_names_the_sections_that_are_kept():
+    states = "aaa, 2026-01-01; A, B: bbb, 2026-01-02; C: ccc, 2026-01-03"
+    assert list(script.others(states, ["A", "C"])) == ["B: bbb, 2026-01-02"]

@@ -33,7 +33,7 @@ class Ftld:
         self.traces = Path(traces) if traces else None
         self.folder = TARGET / "reproduction"
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.failed, self.missing, self.taxes = [], set(), 0.0
+        self.failed, self.missing = [], set()
         listed = subprocess.run([program, "schemes", "--json"], capture_output=True, text=True, check=True)
         self.schemes = {scheme["name"]: scheme for scheme in json.loads(listed.stdout)["schemes"]}
 
@@ -89,7 +89,6 @@ class Ftld:
         worn = [row["job"]["scheme"] for row in rows if WORN in row.get("error", "")]
         rows = Rows([row for row in rows if "error" not in row])
         rows.worn = worn
-        self.taxes = max([self.taxes, *(row["write_amplification"]["taxes"] or 0 for row in rows)])
         return rows
 
 
