@@ -7,8 +7,32 @@
  * `passes` times (0) and then once more, measured; one JSON object has the counts. `blocks` are
  * good blocks, `threshold` those that collection keeps free. Further keys, and their defaults:
  * `apart` (0: copies and host writes share a block), `area` (128), `cache` (14), `entries` of a
- * mapping page (512), `cached` (8192), `log` (128), `late` (0). README.md has the rules that the
- * papers leave open.
+ * mapping page (512), `cached` (8192), `log` (128), `late` (0).
+ */
+
+/* Rules that the papers leave open. Counts depend on them. They were found by comparing with ftld and reading its code, so equal counts
+ * are no evidence for the rules themselves. No paper here contradicts them, except where a rule says so. The paper on DFTL was not
+ * available: LazyFTL's and MNFTL's describe it.
+ *
+ * - all: a free block is taken only if more than `threshold` are free, else victims are collected first; it is the one with the
+ *   fewest erases, of several the first
+ * - all: of victims with equally few valid pages, the one that had so few first; a block that LazyFTL converts counts from then on
+ * - page map, DFTL: the pages of a request that go to one block are programmed before the old ones become invalid
+ * - LazyFTL: room is made, then a block is converted if the areas are full, then room is made again; the oldest of the cheapest
+ *   blocks is converted
+ * - DFTL: after room was made, all pages of a request that go to one block are looked up, then programmed; then the cache shrinks to
+ *   its size
+ * - DFTL: an entry leaves the cache, then room is made for its mapping page, then the page is written if it still lacks any entry
+ * - DFTL: a second use protects an entry, half of them at most; a mapping page that is written gets all entries that it lacked
+ * - DFTL: where there is no mapping page yet, a read caches nothing, and an entry is cached behind the program
+ * - MNFTL: `threshold` blocks are kept free, as in all schemes; the paper keeps none
+ * - MNFTL: a block without valid pages goes first, as the least valid of the device; else one of a longest list, until that is
+ *   shorter
+ * - MNFTL: of longest lists, the one whose newest block is the oldest; in it, the block with the fewest valid pages, of several the
+ *   oldest
+ * - FAST: a page that does not continue the sequential block of its logical block merges that, and goes to a random one
+ * - FAST: random blocks may fill the log while there is no sequential one; a partial merge without a copy is a switch
+ * - requests: replay cuts them at multiples of 512 KiB, or at block ends; a part of a page is a request of its own
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -99,7 +99,7 @@ Figures that the paper gives as graphs only are not in our text of it, so *much 
   82.87%", with a relative standard deviation of accesses of 35 to 2,526 %; these have 60, 155, 185 and 161 %. 1.56 % of the blocks are for the log or the update and the cold area, and 14 of 1,024 mapping pages are cached, as in the paper. Two
   traces whose flash is about three quarters of the paper's are swept, blocks and pages scaled with it; heads of tables have the paper's numbers.
 - **Stand-in** with the published statistics of `usr_2`: 75.9 % of the pages touched, relative standard deviation 193.6 %, requests of at most 256 pages. The order of the requests is unpublished and decides much: *runs* keeps those of one
-  pass over 256 pages together, *scattered* has them in random order. [SCHEMES.md](../../docs/SCHEMES.md#lazyftl-on-its-own-device) has more on this.
+  pass over 256 pages together, *scattered* has them in random order.
 
 """
 
