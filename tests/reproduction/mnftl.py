@@ -116,7 +116,12 @@ def fewer(text):
 
 
 # The smallest gain in Table 2 that the paper calls "much faster", and the largest loss that it calls "a little slower".
-MUCH, LITTLE = 0.85, 1.48
+MUCH, LITTLE = 0.852, 1.48
+# Us that GFTL takes for a read beyond its copies and erases: Table 2's responses less the closed form, over the share of reads, are 1,249
+# to 1,430. ftld delays writes as well, which Table 2 does not bear: 1,009 us on Systemdisk1 with 74 % writes.
+GFTL_READ_US = 1_400
+NO_FORMULA = "the paper has the figure, and no formula: any count of ours would be fitted to it"
+FORMULA = ("pagemap", "mnftl")
 SHORTER = ("shorter", lambda ratio: ratio < 1)
 CLAIMS = [
     *(
@@ -127,7 +132,8 @@ CLAIMS = [
             such(f"{MUCH} or less, the least gain that the paper calls so", lambda ratio: ratio <= MUCH, SHORTER),
             general=True,
             right_if=right_if,
-            settings=RUNS,
+            # A share of reads needs a record a page.
+            settings=tuple(STATES) if name == "gftl" else RUNS,
         )
         for (name, title), right_if in zip(
             OTHERS.items(),
@@ -150,7 +156,7 @@ CLAIMS = [
     Claim("websearch pagemap", 'Websearch: "20 us slower than page-level"; "one OOB read"', "20 us", within(2.5, ("slower", lambda us: us > 0), 1, " us"), settings=tuple(READS), right_if="its directories are read otherwise."),
     Claim("websearch sftl", 'Websearch: "15 us faster than SFTL"; "one OOB read (Trdoob) difference"', "15 us; an OOB read: 20 us", between(15, 20.5, ("faster", lambda us: us > 0), 1, " us"), settings=tuple(READS), right_if="its directories are read otherwise."),
     Claim("websearch", 'Websearch: "valid page copies and the block erase counts [...] are 0", under every scheme', "0, 0", such("copies and erases are 0", lambda both: both == 0, digits=0)),
-    Claim("reduction", '"average reduction of 30.92% in average response time among six traces compared with DFTL" (abstract: 30.09 %)', "30.92 %", within(10, ("shorter", lambda percent: percent > 0), 1, " %")),
+    Claim("reduction", '"average reduction of 30.92% in average response time among six traces compared with DFTL" (introduction: 30.09 %)', "30.92 %", within(10, ("shorter", lambda percent: percent > 0), 1, " %")),
     Claim("copies", '"average reduction of 69.78% in valid page copies", compared with DFTL', "69.78 %", within(10, ("fewer", lambda percent: percent > 0), 1, " %"), settings=tuple(COUNTS)),
     Claim("erases", '"a 33.35% average reduction in block erase counts", compared with DFTL', "33.35 %", within(10, ("fewer", lambda percent: percent > 0), 1, " %")),
     *(
@@ -170,9 +176,11 @@ CLAIMS = [
     ),
     *(
         Claim(f"ram {name}", f"RAM of the mapping table of 8 GB, {title}", f"{figure(RAM[name] / 1024, 0)} KB", within(10, digits=0, unit=" KB"), settings=tuple(BYTES), right_if="its table has other parts.")
+        if name in FORMULA
+        else Claim(f"ram {name}", f"RAM of the mapping table of 8 GB, {title}", f"{figure(RAM[name] / 1024, 0)} KB", why_not=NO_FORMULA)
         for name, title, _ in SCHEMES
     ),
-    Claim("ram order", "Least RAM first: SFTL, DFTL, GFTL, MNFTL, page-level", "62, 176, 446 KB, 1.06, 12 MB", order(["superblock", "dftl", "gftl", "mnftl", "pagemap"]), settings=tuple(BYTES), right_if="the tables have other parts."),
+    Claim("ram order", "Least RAM first: SFTL, DFTL, GFTL, MNFTL, page-level", "62, 176, 446 KB, 1.06, 12 MB", why_not=NO_FORMULA + ", of three of the five"),
     Claim("ram block", "34 B of RAM for a logical block of one physical block, 8 subtables", "34 B", within(1, unit=" B"), settings=tuple(BYTES), right_if="a block has other fields."),
     Claim(
         "postponed",
@@ -325,32 +333,27 @@ def ram(ftld, names):
     """RAM of a full device of 8 GB: as ftld counts by the papers, and of the table alone by the paper's bytes."""
     rows = ftld.compare("mnftl-ram", ["uniform:requests=1000,read=100%"], names, "--preset", "mnftl-paper", "--profile", DEVICES / "mnftl.toml", "--size", "8GiB", "--op", "7", "--precondition", "fill")
     device = rows.one("mnftl")["device"]
-    pages, blocks = device["logical_pages"], device["logical_pages"] // 128
+    blocks = device["logical_pages"] // 128
     whole = {name: rows.one(name)["ram"]["paper_bytes"] for name in names}
-    parts = {name: {part["part"]: part["paper_bytes"] for part in rows.one(name)["ram"]["parts"]} for name in names}
-    # GFTL: what is left beside 4 B per logical and 6 B per physical block has 4 B a page.
-    buffered = (whole["gftl"] - 4 * blocks - 6 * rows.one("gftl")["device"]["blocks"]) // 4
-    alone = {
-        "pagemap": whole["pagemap"] * 3 // 4,
-        # A page number and a pointer for each mapping page of entries of 8 B, which the cache has, too.
-        "dftl": parts["dftl"]["map cache"] + 7 * pages * 8 // 2048,
-        "gftl": whole["gftl"] - buffered,
-        # A pointer for 256 pages.
-        "superblock": 4 * pages // 256,
-        "mnftl": whole["mnftl"],
-    }
-    found = {f"ram {name}": [Case("8 GB", by[name] / 1024, RAM[name] / 1024, own=True, setting=setting) for setting, by in (("table", alone), ("all", whole))] for name in names}
-    found["ram order"] = [Case("8 GB", {name: used / 1024 for name, used in by.items()}, own=True, setting=setting) for setting, by in (("table", alone), ("all", whole))]
+    alone = {"pagemap": whole["pagemap"] * 3 // 4, "mnftl": whole["mnftl"]}
+    found = {f"ram {name}": [Case("8 GB", by[name] / 1024, RAM[name] / 1024, own=True, setting=setting) for setting, by in (("table", alone), ("all", whole))] for name in FORMULA}
     found["ram block"] = [Case("a full device", by["mnftl"] / blocks, 34, own=True, setting=setting) for setting, by in (("table", alone), ("all", whole))]
     return found
+
+
+def as_table_2(row):
+    """GFTL's mean response in us as Table 2 counts it, from the copies and erases of a row in which a record is a page."""
+    records = row["requests"]["completed"]
+    share = row["requests"]["pages_written"] / records
+    return 800 * share + (60 + GFTL_READ_US) * (1 - share) + (860 * copies(row) + 1500 * erases(row)) / records
 
 
 def cases(runs, web, names):
     found = {}
     writing = [run for run in runs if run.real or run.load in WRITING]
-    ratio = lambda run, name: run.case(run.of["mnftl"][0] / run.of[name][0])
+    ratio = lambda run, name: run.case(run.of["mnftl"][0] / (as_table_2(run.rows.one(name)) if name == "gftl" else run.of[name][0]))
     for name in [name for name in OTHERS if name in names]:
-        found[f"faster than {name}"] = [ratio(run, name) for run in writing if name in run.of]
+        found[f"faster than {name}"] = [ratio(run, name) for run in writing if name in run.of and (name != "gftl" or run.setting in STATES)]
     found["slower than pagemap"] = [ratio(run, "pagemap") for run in writing]
     reads = lambda more, fewer, theirs: [Case("512 MiB", web[more] - web[fewer], theirs, own=True, setting="reads")]
     found["websearch pagemap"] = reads("mnftl", "pagemap", 20)
@@ -376,6 +379,8 @@ def cases(runs, web, names):
 WHY = {
     "faster than dftl": "In the paper's state DFTL programs few mapping pages here, so it is near page-level, and MNFTL on Financial1 is not. In Table 2 DFTL takes 110 to 390 us a record more than its copies and erases explain (table of the closed form), except on "
     "Systemdisk2; we suppose that its lookups cost more there. On Financial1 the paper is right where GC moves pages of many mapping pages (*rotated*) and in whole requests; on mssql, with few exceptions, only where MNFTL copies nothing.",
+    "faster than gftl": "GFTL's time is its copies and erases here, and 1,400 us a read, as in Table 2 (its share of reads times 1,249 to 1,430 us is what the closed form lacks). In ftld a write waits for a slice as well, so GFTL's emulated time is longer. "
+    "The paper's buffer of \"about 16%\" of the data blocks is 6 % here.",
     "faster than superblock": "On mssql, a page a record, MNFTL copies nothing and the gain is 9 %. On a full device SFTL copies less, but not in whole requests of Financial1.",
     "websearch": "Websearch is not at hand. On its stand-in 865 writes at Zipf addresses reach more of SFTL's 512 superblocks than it may have log blocks, 256, so it compacts some; GFTL cleans every block that is full and has an invalid page. We suppose that the paper's writes reach fewer blocks.",
     "reduction": "An average of six traces, three of them private. The paper's own Table 2 gives 30.9 % without Websearch and 34.6 % with it.",
@@ -399,9 +404,6 @@ CHANGED = {
     "sftl copies": STATE,
     "gftl copies": STATE,
     "ram pagemap": TABLE_ALONE,
-    "ram dftl": TABLE_ALONE,
-    "ram gftl": TABLE_ALONE,
-    "ram superblock": TABLE_ALONE,
-    "ram order": TABLE_ALONE,
+    **dict.fromkeys(["ram dftl", "ram gftl", "ram superblock", "ram order"], "0.2.0 compared a count of its own."),
     "postponed": "0.2.0 compared with page-level, which copies fewer pages than MNFTL in Table 2, too. The paper compares with separated mapping.",
 }

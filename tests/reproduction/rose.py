@@ -29,8 +29,7 @@ OWN = {UNIT: {"maro.cost_unit": "page_copy"}, BARE: {"rose.fpr": "off"}}
 SETTINGS = {
     **NEW,
     UNIT: Setting(
-        "as Fin1; MARO's cost is in page copies instead of microseconds, so age counts 351 times as much",
-        '"multiplying (5) by a constant so that all the terms in (5) become integers": no unit of age or cost is given',
+        "as Fin1; MARO's cost is in page copies instead of the microseconds of Table 1, so age counts 351 times as much",
     ),
     BARE: Setting("as Fin1; MARO without free page reuse, for the claims on MARO", 'Figure 5 has "both MARO and FPR disabled" but EBW; of Figures 7 to 10 it is not said whether FPR is on'),
     "small": Setting("new, and as large as what the trace touches: the log is 0.7 to 8 % of what is written, in the paper 4 to 107 %"),

@@ -132,13 +132,17 @@ fn dependencies(clone: Option<&Path>) -> Result<Vec<String>, Failure> {
 
 /// Returns the files of the crate by path.
 fn files(name: &str, parts: Parts, dependencies: &[String]) -> Vec<(&'static str, String)> {
-    let mut manifest = include_str!("../../template/manifest.toml").to_owned();
+    let renamed = |text: &str| {
+        let named = text.replace(EXAMPLE.0, name);
+        named.replace(EXAMPLE.1, &name.replace('-', "_"))
+    };
+    // Before the paths of the clone, which may contain the example's name.
+    let mut manifest = renamed(include_str!("../../template/manifest.toml"));
     for ((path, _), dependency) in CRATES.iter().zip(dependencies) {
         manifest = manifest.replace(&format!("path = {path:?}"), dependency);
     }
     let scheme = with_parts(include_str!("../../template/lib.rs"), parts);
     let mut files = vec![
-        ("Cargo.toml", manifest),
         ("src/lib.rs", scheme),
         ("src/main.rs", include_str!("../../template/main.rs").into()),
         (
@@ -156,9 +160,9 @@ fn files(name: &str, parts: Parts, dependencies: &[String]) -> Vec<(&'static str
         ));
     }
     for (_, text) in &mut files {
-        let named = text.replace(EXAMPLE.0, name);
-        *text = named.replace(EXAMPLE.1, &name.replace('-', "_"));
+        *text = renamed(text);
     }
+    files.insert(0, ("Cargo.toml", manifest));
     files.push((".gitignore", "/target\n".into()));
     files
 }

@@ -5,7 +5,7 @@
 //!   [`HEADROOM`]. A victim of P pages, v of them valid, gains P - v pages. So GC keeps up with the
 //!   host if it relocates v / (P - v) pages per page written, and that times the number of missing
 //!   blocks if it fell behind. The write does not wait for these copies; a later request may, for
-//!   the page in progress. In idle time it relocates one page at a time.
+//!   those that its die still has to do. In idle time it relocates one page at a time.
 //!
 //! Invariants: each step is bounded by the pages that the host has just written. An unfinished
 //! victim keeps its other pages and stays a victim, so any GC run may finish it; a write that finds
@@ -61,13 +61,13 @@ pub(crate) fn after_write<F: GarbageCollect>(ftl: &mut F, written: u32) -> Resul
     let done = space.flash.now();
     // The write waits for none of this.
     space.stalls.end_write();
-    space.erase_released(Cause::Gc)?;
+    let erased = space.erase_released(Cause::Gc);
     let (space, gc) = ftl.parts();
     let wanted = gc.threshold + HEADROOM;
     let missing = wanted.saturating_sub(space.free_besides_kept() + space.released_blocks());
-    if missing == 0 || gc.is_read_only() {
+    if erased.is_err() || missing == 0 || gc.is_read_only() {
         space.flash.begin(done);
-        return Ok(());
+        return power_lost(erased.map(drop));
     }
     let outcome = step(ftl, |victim, pages, owed| {
         let gain = u64::from(pages - victim.valid);
@@ -78,7 +78,16 @@ pub(crate) fn after_write<F: GarbageCollect>(ftl: &mut F, written: u32) -> Resul
         u32::try_from(due).unwrap_or(u32::MAX)
     });
     ftl.parts().0.flash.begin(done);
-    outcome.map(drop)
+    power_lost(outcome.map(drop))
+}
+
+/// Returns an error only if power is lost: the write has taken effect, and the GC run that needs the
+/// block reports the others.
+fn power_lost(outcome: Result<(), FtlError>) -> Result<(), FtlError> {
+    match outcome {
+        Err(FtlError::PowerLost) => Err(FtlError::PowerLost),
+        _ => Ok(()),
+    }
 }
 
 /// Relocates one page in idle time. Returns the number of relocated pages, or `None` if there is

@@ -192,7 +192,8 @@ const ROTATION: f64 = 0.381_966;
 pub(super) fn rotate(extents: &mut Vec<Extent>, pass: u32, size: u64, page: u64) {
     // Whole units, so that pages and neighbours stay together.
     let unit = if size >= 16 * GRAIN { GRAIN } else { page };
-    let step = (whole(to_f64(size) * ROTATION) / unit * unit).max(page);
+    let step = whole(to_f64(size) * ROTATION) / unit * unit;
+    let step = (step / page * page).max(page);
     let by = u64::from(pass) * step % size;
     for at in 0..extents.len() {
         let extent = &mut extents[at];

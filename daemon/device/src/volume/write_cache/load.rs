@@ -142,7 +142,7 @@ fn contradiction(head: &Head, bytes: u64, opening: &Opening<'_>) -> Option<Strin
         return Some(format!("units of {unit} bytes in pages of {page} bytes"));
     }
     // The least ring has room for the entries of one trim, twice.
-    let least = 2 * (3 * RING_BLOCK + 2 * u64::from(*unit));
+    let least = 2 * (4 * RING_BLOCK + 2 * u64::from(*unit));
     let is_ring = (least..=CACHE_BYTES_MAX).contains(ring_bytes)
         && ring_bytes.is_multiple_of(CACHE_BYTES_STEP)
         && area_of(*ring_bytes) == bytes;

@@ -245,14 +245,19 @@ impl WriteCache {
             done = done.max(self.zero_part(io, at, from, upto - from)?);
         }
         if first < behind {
-            let trimmed = io.zero(at, begin, end - begin);
             // A cut may undo a trim of the flash; only an entry repeats it. A replay may find older
             // entries of these units; only an entry hides them.
-            if self.shape.options.keeps_unflushed() || !self.ring.is_forgotten() {
+            let repeats = self.shape.options.keeps_unflushed() || !self.ring.is_forgotten();
+            let mapped = match repeats {
+                true => self.mapped_pages(io, first..behind)?,
+                false => Vec::new(),
+            };
+            let trimmed = io.zero(at, begin, end - begin);
+            if repeats {
                 match &trimmed {
                     Ok(_) => self.append_trim(first..behind)?,
                     Err(FtlError::PowerLost) => {}
-                    Err(_) => self.append_zeroed(io, at, first..behind)?,
+                    Err(_) => self.append_zeroed(io, at, first..behind, &mapped)?,
                 }
             }
             done = done.max(trimmed?);
@@ -260,34 +265,47 @@ impl WriteCache {
         Ok(Some(done))
     }
 
-    /// Adds entries for the units that a failed trim left as zeros: reads see them from now on.
+    /// Returns the page of a unit.
+    fn page_of(&self, unit: u64) -> u64 {
+        unit / u64::from(self.shape.page_bytes / self.shape.unit)
+    }
+
+    /// Returns whether the flash has data of each page of these units.
+    fn mapped_pages(&self, io: &mut PageIo<'_>, units: Range<u64>) -> Result<Vec<bool>, FtlError> {
+        (self.page_of(units.start)..=self.page_of(units.end - 1))
+            .map(|page| io.ftl.is_mapped(Lpn::new(narrow(page))))
+            .collect()
+    }
+
+    /// Adds entries for the units that a failed trim turned into zeros: reads see them from now on.
+    /// Pages that were not mapped before (`mapped`) neither begin nor end a run, so there are few.
     fn append_zeroed(
         &mut self,
         io: &mut PageIo<'_>,
         at: Nanos,
         units: Range<u64>,
+        mapped: &[bool],
     ) -> Result<(), FtlError> {
-        let mut run = units.start..units.start;
+        let (first_page, mut run) = (self.page_of(units.start), None);
         for unit in units.clone() {
-            match self.reads_as_zeros(io, at, unit, &units) {
-                Ok(true) => run.end = unit + 1,
-                Ok(false) => {
-                    if !run.is_empty() {
-                        self.append_trim(run)?;
-                    }
-                    run = unit + 1..unit + 1;
-                }
-                Err(error) => return self.unsaved_trim(error),
+            if !mapped[to_usize(self.page_of(unit) - first_page)] {
+                continue;
+            }
+            if self.reads_as_zeros(io, at, unit, &units)? {
+                let start = run.map_or(unit, |run: (u64, u64)| run.0);
+                run = Some((start, unit + 1));
+            } else if let Some((start, end)) = run.take() {
+                self.append_trim(start..end)?;
             }
         }
-        match run.is_empty() {
-            true => Ok(()),
-            false => self.append_trim(run),
-        }
+        run.map_or(Ok(()), |(start, end)| self.append_trim(start..end))
     }
 
     /// Returns whether a clean unit of a trim reads as zeros. Pages that the trim covers in part
-    /// were written; of the others the map decides.
+    /// were written; of the others the map decides. A page that cannot be read was not written.
+    ///
+    /// # Errors
+    /// Power is lost.
     fn reads_as_zeros(
         &mut self,
         io: &mut PageIo<'_>,
@@ -296,7 +314,7 @@ impl WriteCache {
         trimmed: &Range<u64>,
     ) -> Result<bool, FtlError> {
         let per_page = u64::from(self.shape.page_bytes / self.shape.unit);
-        let page = unit / per_page;
+        let page = self.page_of(unit);
         if !io.ftl.is_mapped(Lpn::new(narrow(page)))? {
             return Ok(true);
         }
@@ -304,8 +322,11 @@ impl WriteCache {
             return Ok(false);
         }
         let mut bytes = vec![0; to_usize(u64::from(self.shape.unit))];
-        io.read(at, unit * u64::from(self.shape.unit), &mut bytes)?;
-        Ok(bytes.iter().all(|byte| *byte == 0))
+        match io.read(at, unit * u64::from(self.shape.unit), &mut bytes) {
+            Ok(_) => Ok(bytes.iter().all(|byte| *byte == 0)),
+            Err(FtlError::PowerLost) => Err(FtlError::PowerLost),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Writes zeros into a part of a unit, unless it has none but zeros.
@@ -330,11 +351,11 @@ impl WriteCache {
     /// seen, so the write is repeated once, and then the image takes no more changes.
     fn append_trim(&mut self, units: Range<u64>) -> Result<(), FtlError> {
         let (first, count) = (units.start, units.end - units.start);
-        let mut append = || {
-            let place = self.ring.place(RING_BLOCK).ok_or(FtlError::HostFull)?;
-            self.append(place, Kind::Trim, first, count)
+        let Some(place) = self.ring.place(RING_BLOCK) else {
+            return self.unsaved_trim(FtlError::HostFull);
         };
-        let twice = append().or_else(|_| append());
+        let once = self.append(place, Kind::Trim, first, count);
+        let twice = once.or_else(|_| self.append(place, Kind::Trim, first, count));
         twice.or_else(|error| self.unsaved_trim(error))
     }
 
