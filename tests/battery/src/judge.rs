@@ -321,9 +321,9 @@ impl Display for Score {
 /// Environment variable that selects one case for [`judge`]: `BATTERY:CASE`.
 const CASE: &str = "FTLD_CASE";
 
-/// Runs every battery on a scheme with the default budget, half a minute on two processors, and
-/// prints the score. See [`judge_within`]. With `FTLD_CASE=BATTERY:CASE` in the environment, as a
-/// failure prints it, only this case runs.
+/// Runs every battery on a scheme with the default budget, and prints the score. See
+/// [`judge_within`]. With `FTLD_CASE=BATTERY:CASE` in the environment, as a failure prints it, only
+/// this case runs.
 ///
 /// Times apply to optimised code (`opt-level = 2`). The functions of an author are checked only in
 /// debug builds, such as tests (`debug-assertions`).

@@ -2,7 +2,7 @@
 //!
 //! A scheme is a [`Scheme`](ftl_core::schemes::Scheme), the descriptor by which `ftl-core` lays out
 //! and starts it. This crate names no scheme: the caller provides it. [`judge`] runs everything on
-//! it in half a minute and prints the score, with each contract that was broken:
+//! it and prints the score, with each contract that was broken:
 //!
 //! ```no_run
 //! use ftl_core::schemes::Scheme;

@@ -1,5 +1,4 @@
-//! `cargo test -- --nocapture` judges the scheme in half a minute: the score, and each contract that
-//! it broke.
+//! `cargo test -- --nocapture` judges the scheme: the score, and each contract that it broke.
 
 #[test]
 fn my_scheme_passes_every_battery() {
