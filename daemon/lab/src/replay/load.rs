@@ -69,6 +69,7 @@ impl Class {
 }
 
 /// Measures an open loop.
+#[derive(Default)]
 pub(super) struct LoadMeter {
     requests: u64,
     first: Nanos,
@@ -94,20 +95,16 @@ impl LoadMeter {
     /// Begins with the measurement.
     pub(super) fn begin(sim: &mut Sim) -> LoadMeter {
         sim.chip_mut().keep_occupancy();
-        LoadMeter {
-            requests: 0,
-            first: 0,
-            latest: 0,
-            done: 0,
-            found_idle: 0,
-            classes: Vec::new(),
-            slowest: Class::default(),
-            is_explained: false,
-        }
+        LoadMeter::default()
     }
 
     /// Notes the arrival of a request, before it is issued.
     pub(super) fn arrive(&mut self, at: Nanos, sim: &mut Sim) {
+        self.note_arrival(at);
+        sim.chip_mut().begin_request(at);
+    }
+
+    fn note_arrival(&mut self, at: Nanos) {
         if self.requests == 0 {
             self.first = at;
         }
@@ -116,14 +113,17 @@ impl LoadMeter {
         }
         self.requests += 1;
         self.latest = at;
-        sim.chip_mut().begin_request(at);
     }
 
     /// Notes the end of that request.
     pub(super) fn complete(&mut self, done: Nanos, sim: &mut Sim) {
+        let split = sim.chip_mut().time_split(done);
+        self.note_end(done, split);
+    }
+
+    fn note_end(&mut self, done: Nanos, split: Option<TimeSplit>) {
         let ns = done - self.latest;
         self.done = self.done.max(done);
-        let split = sim.chip_mut().time_split(done);
         if let Some(split) = &split {
             let sum = split.by_cause.iter().sum::<u64>() + split.other;
             assert_eq!(sum, ns, "the time of a request of {ns} ns by cause");
@@ -192,28 +192,10 @@ mod tests {
     }
 
     fn meter(arrivals_and_ends: impl Iterator<Item = (Nanos, Nanos)>) -> Load {
-        let mut meter = LoadMeter {
-            requests: 0,
-            first: 0,
-            latest: 0,
-            done: 0,
-            found_idle: 0,
-            classes: Vec::new(),
-            slowest: Class::default(),
-            is_explained: true,
-        };
+        let mut meter = LoadMeter::default();
         for (at, done) in arrivals_and_ends {
-            if meter.done <= at {
-                meter.found_idle = meter.requests;
-            }
-            (meter.requests, meter.latest) = (meter.requests + 1, at);
-            meter.done = meter.done.max(done);
-            let ns = done - at;
-            let class = class(ns);
-            meter
-                .classes
-                .resize_with(meter.classes.len().max(class + 1), Class::default);
-            meter.classes[class].add(ns, None);
+            meter.note_arrival(at);
+            meter.note_end(done, None);
         }
         meter.view()
     }
