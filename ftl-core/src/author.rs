@@ -2,8 +2,9 @@
 //!
 //! A [`PageMapScheme`] names a [`PageMap`], four functions over a table in RAM or [`FlatMap`], and
 //! optionally a [`Policy`], which chooses the stream of each page and the victims of GC. A
-//! [`CachedMapScheme`] has its map on flash, and names the [`MapCache`] in RAM. The controller implements programs, GC, FLUSH, trims, checkpoints, wear levelling and recovery, as
-//! for every scheme of the table.
+//! [`CachedMapScheme`] has its map on flash, and names the [`MapCache`] in RAM. The controller
+//! implements programs, GC, FLUSH, trims, checkpoints, wear levelling and recovery, as for every
+//! scheme of the table.
 //! `docs/examples/my-scheme` is a crate to start from; docs/SCHEMES.md ("Writing a scheme in a
 //! crate of your own") explains it.
 //!
