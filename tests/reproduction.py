@@ -9,7 +9,7 @@ fails if that table is another one than the claims give.
 
 Runs every plan in tests/reproduction/ (a module per paper: its runs, its claims, and why figures differ) by `ftld compare`; rows are
 kept in target/reproduction/. --traces names the folder with the real traces; claims whose trace is missing are judged on stand-ins, and
-the command says so. --rows runs nothing that it has rows of. --only writes the sections of these papers anew and leaves the others as
+the command says so. --rows runs nothing that it has rows of, from the same command. --only writes the sections of these papers anew and leaves the others as
 they are. --scale below 1 is a trial: fewer requests of the stand-ins, and the record goes to target/reproduction/ instead. Exits
 with 1 if a run fails, a trace is missing, or a claim is not reproduced and no reason is given.
 """

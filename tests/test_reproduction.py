@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from reproduction import demand, dopftl, lazyftl, mlam, mnftl, rose_claims  # noqa: E402
-from reproduction.rows import collected  # noqa: E402
+from reproduction.rows import Ftld, collected  # noqa: E402
 from reproduction.verdict import (  # noqa: E402
     CONTRADICTED,
     DEPENDS,
@@ -178,6 +178,26 @@ def test_collected_needs_enough_copies():
     row = lambda programs: {"flash": {"gc": {"programs": programs - 50}, "merge": {"programs": 50}}}
     assert not collected(row(199))
     assert collected(row(199), row(200))
+
+
+def test_rows_answer_only_the_command_they_came_from(tmp_path, monkeypatch):
+    runs, program, device = tmp_path / "runs", tmp_path / "ftld", tmp_path / "device.toml"
+    program.write_text(f"""#!/bin/sh
+if [ "$1" = schemes ]; then echo '{{"schemes": []}}'; exit; fi
+echo >> {runs}; echo '{{"scheme": "pagemap", "job": {{"set": []}}}}'
+""")
+    program.chmod(0o755)
+    device.write_text("planes = 1")
+    monkeypatch.setattr("reproduction.rows.TARGET", tmp_path)
+    resumed = Ftld(program, 1, 1, True)
+
+    def runs_of(op):
+        resumed.compare("rows", ["zipf"], ["pagemap"], "--profile", device, "--op", op)
+        return len(runs.read_text().split("\n")) - 1
+
+    assert [runs_of("7"), runs_of("7"), runs_of("28"), runs_of("28")] == [1, 1, 2, 2]
+    device.write_text("planes = 2")
+    assert runs_of("28") == 3
 
 
 def test_up_to_and_on_average_are_one_case_of_each_kind_of_load():

@@ -70,14 +70,17 @@ class Ftld:
         file = self.folder / f"{name}.ndjson"
         if not schemes:
             return Rows([])
-        if not (self.reuse and file.exists()):
-            command = [self.program, "compare", "--ndjson", *workloads, "--scheme", ",".join(schemes), *options]
-            command += ["--raw", raw, "--threads", str(self.threads)]
-            print("reproduction:", " ".join(str(word) for word in command), file=sys.stderr, flush=True)
-            done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)
+        question = [str(word) for word in ["compare", "--ndjson", *workloads, "--scheme", ",".join(schemes), *options, "--raw", raw]]
+        asked, command = file.with_suffix(".command"), "\n".join([*question, *(Path(word).read_text() for word in question if word.endswith(".toml"))])
+        # Rows of another command are no answer to this one, nor are those of another device.
+        if not (self.reuse and file.exists() and asked.exists() and asked.read_text() == command):
+            line = [str(self.program), *question, "--threads", str(self.threads)]
+            print("reproduction:", " ".join(line), file=sys.stderr, flush=True)
+            done = subprocess.run(line, stdout=subprocess.PIPE, text=True)
             if not done.stdout:
                 sys.exit(f"reproduction: {name}: ftld compare gave no row, exit code {done.returncode}")
             file.write_text(done.stdout)
+            asked.write_text(command)
         rows = [json.loads(line) for line in file.read_text().splitlines()]
         for row in rows:
             if "error" in row:
