@@ -5,14 +5,15 @@ one load gave under one *setting*, that is a state of the device, a form of the 
 cases alone; no verdict is written by hand.
 
 Two rules keep a verdict from saying more than was tried. A claim about the paper's own traces is judged on these alone; a claim that the
-paper makes of every load is judged on other real traces, too; stand-ins are shown and judge nothing. And *contradicted* needs every
+paper makes of every load is judged on other real traces, too; stand-ins are shown and judge nothing. A comparison that names no trace is
+of every load; a size over the paper's benchmarks, as a range or an average, has only its direction there. And *contradicted* needs every
 setting that the paper's words allow and every form of the trace, none of which bears the claim, and a line that says what would have to
 be true for the paper to be right.
 """
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable
 
@@ -20,6 +21,8 @@ from .page import figure, table
 
 REPRODUCED, DIRECTION, DEPENDS = "reproduced", "direction only", "depends on"
 CONTRADICTED, UNTESTABLE = "contradicted", "not testable here"
+# Of a claim whose size is of the paper's loads alone.
+SIDE = "direction"
 # Of a case that judges nothing.
 IDLE = "hardly exercised"
 VERDICTS = [REPRODUCED, DIRECTION, DEPENDS, CONTRADICTED, UNTESTABLE]
@@ -48,7 +51,8 @@ class Setting:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper says. Without a test, `why_not` says why nothing here can judge it. `general`: the paper says it of every load.
+    """What a paper says. Without a test, `why_not` says why nothing here can judge it. `general`: the paper says it of every load;
+    SIDE: it does so without the size, which is of its own loads.
     `right_if`: what would have to be true for the paper to be right where nothing here bears it. `settings`: names of those that matter
     to the claim; without, all of the section."""
 
@@ -57,7 +61,7 @@ class Claim:
     theirs: str
     test: Test | None = None
     why_not: str = ""
-    general: bool = False
+    general: bool | str = False
     right_if: str = ""
     settings: tuple = ()
 
@@ -202,6 +206,11 @@ def judge(test, cases):
     return CONTRADICTED, ""
 
 
+def tested(claim):
+    """The test of a claim on the loads that judge it."""
+    return replace(claim.test, full=lambda ours, theirs: False) if claim.general == SIDE else claim.test
+
+
 def settle(claim, cases, settings):
     """The verdict of a claim, and the words behind it. `settings`: those of the section by name, the paper's first."""
     if claim.test is None:
@@ -211,19 +220,22 @@ def settle(claim, cases, settings):
     judging = [case for case in cases if case.own or claim.general and case.real]
     if not judging:
         return UNTESTABLE, "the paper's traces are not at hand"
+    test = tested(claim)
     wanted = [name for name in settings if not claim.settings or name in claim.settings] or [""]
     papers = [case for case in judging if case.setting in wanted and (not case.setting or settings[case.setting].words)]
-    verdict, depends = judge(claim.test, papers)
+    verdict, depends = judge(test, papers)
+    where = ""
     if verdict == UNTESTABLE:
-        papers, (verdict, depends) = judging, judge(claim.test, judging)
+        papers, (verdict, depends) = judging, judge(test, judging)
+        where = "in settings of ours" if any(case.setting for case in papers) else ""
     if verdict == UNTESTABLE:
         return verdict, depends
     rest = [case for case in judging if case not in papers]
-    kept, other = judge(claim.test, rest)
+    kept, other = judge(test, rest)
     if verdict in (REPRODUCED, DIRECTION):
         weaker = VERDICTS.index(kept) > VERDICTS.index(verdict) and kept != UNTESTABLE
-        return verdict, f"in other settings {kept}" + (f", {other}" if other else "") if weaker else ""
-    everywhere, depends = judge(claim.test, judging)
+        return verdict, f"in other settings {kept}" + (f", {other}" if other else "") if weaker else where
+    everywhere, depends = judge(test, judging)
     if everywhere != CONTRADICTED:
         return DEPENDS, depends
     tried = {case.setting for case in judging if case.exercised}
