@@ -9,7 +9,7 @@ fails if that table is another one than the claims give.
 
 Runs every plan in tests/reproduction/ (a module per paper: its runs, its claims, and why figures differ) by `ftld compare`; rows are
 kept in target/reproduction/. --traces names the folder with the real traces; claims whose trace is missing are judged on stand-ins, and
-the command says so. --rows runs nothing that it has rows of, from the same command. --only writes the sections of these papers anew and leaves the others as
+the command says so. --rows runs nothing that it has rows of, from the same command; a section without a run keeps its state. --only writes the sections of these papers anew and leaves the others as
 they are. --scale below 1 is a trial: fewer requests of the stand-ins, and the record goes to target/reproduction/ instead. Exits
 with 1 if a run fails, a trace is missing, or a claim is not reproduced and no reason is given.
 """
@@ -98,13 +98,15 @@ def kept(title):
     return rest.partition("\n## ")[0]
 
 
-def others(states, redone):
-    """The states of the sections that are kept: `REVISION, DATE` of all, then `TITLE, TITLE: REVISION, DATE`."""
-    for part in states.split("; "):
-        titles, _, measured = part.rpartition(": ")
-        kept = [title for title in titles.split(", ") if title not in redone]
-        if titles and kept:
-            yield f"{', '.join(kept)}: {measured}"
+def earlier(states):
+    """The state of each section's rows by title, from the record: `TITLE, TITLE: REVISION, DATE; ...`."""
+    return {title: measured for part in states.split("; ") for titles, _, measured in [part.rpartition(": ")] for title in titles.split(", ") if title}
+
+
+def told(states):
+    """The same as text, in the order of the sections."""
+    titles = {measured: ", ".join(title for title, other in states.items() if other == measured) for measured in states.values()}
+    return "; ".join(f"{titles[measured]}: {measured}" for measured in titles)
 
 
 def noted(section, body):
@@ -155,21 +157,19 @@ def main():
     version = subprocess.run([ftld.program, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
     # Read before anything runs.
     bodies = {section.TITLE: kept(section.TITLE) for section in SECTIONS if chosen.only and section not in chosen.only}
-    measured = state()
-    if bodies:
-        earlier = re.search(r"^State: (.*)\\$", RECORD.read_text(), re.MULTILINE)[1]
-        titles = [section.TITLE for section in chosen.only]
-        measured = "; ".join([*others(earlier, titles), f"{', '.join(titles)}: {measured}"])
-    wrong = []
+    measured, states, wrong = state(), earlier(re.search(r"^State: (.*)\\$", RECORD.read_text(), re.MULTILINE)[1]), []
     for section in SECTIONS:
         if section.TITLE in bodies:
             continue
+        runs = ftld.runs
         bodies[section.TITLE], unexplained = section.section(ftld)
+        if ftld.runs > runs:
+            states[section.TITLE] = measured
         wrong += [f"{section.TITLE}: no reason in tests/reproduction/ why it is not reproduced: {claim}" for claim in unexplained]
     bodies = {section.TITLE: noted(section, bodies[section.TITLE]) for section in SECTIONS}
     found = verdicts(bodies)
     text = HEAD.format(
-        state=measured, outcome=outcome(found), version=version, schemes=len(ftld.schemes), least=LEAST_COPIES,
+        state=told({section.TITLE: states.get(section.TITLE, measured) for section in SECTIONS}), outcome=outcome(found), version=version, schemes=len(ftld.schemes), least=LEAST_COPIES,
         counted=verdict_table(found),
     )
     text += "".join(f"\n## {title}\n\n{body.rstrip()}\n" for title, body in bodies.items())

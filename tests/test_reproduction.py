@@ -247,6 +247,7 @@ def test_another_number_in_a_table_is_found(stale, tmp_path, monkeypatch):
         script.check()
 
 
-def test_the_state_names_the_sections_that_are_kept():
-    states = "aaa, 2026-01-01; A, B: bbb, 2026-01-02; C: ccc, 2026-01-03"
-    assert list(script.others(states, ["A", "C"])) == ["B: bbb, 2026-01-02"]
+def test_the_state_names_the_sections():
+    states = "A, B: bbb with changes, 2026-01-02; C: ccc, 2026-01-03"
+    assert script.told(script.earlier(states)) == states
+    assert script.told({**script.earlier(states), "B": "ccc, 2026-01-03"}) == "A: bbb with changes, 2026-01-02; B, C: ccc, 2026-01-03"

@@ -33,7 +33,7 @@ class Ftld:
         self.traces = Path(traces) if traces else None
         self.folder = TARGET / "reproduction"
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.failed, self.missing = [], set()
+        self.runs, self.failed, self.missing = 0, [], set()
         listed = subprocess.run([program, "schemes", "--json"], capture_output=True, text=True, check=True)
         self.schemes = {scheme["name"]: scheme for scheme in json.loads(listed.stdout)["schemes"]}
 
@@ -74,6 +74,7 @@ class Ftld:
         asked, command = file.with_suffix(".command"), "\n".join([*question, *(Path(word).read_text() for word in question if word.endswith(".toml"))])
         # Rows of another command are no answer to this one, nor are those of another device.
         if not (self.reuse and file.exists() and asked.exists() and asked.read_text() == command):
+            self.runs += 1
             line = [str(self.program), *question, "--threads", str(self.threads)]
             print("reproduction:", " ".join(line), file=sys.stderr, flush=True)
             done = subprocess.run(line, stdout=subprocess.PIPE, text=True)
