@@ -47,6 +47,16 @@ pub struct CrashesArgs {
     /// Where power fails
     #[arg(long, value_enum, default_value_t = At::Request)]
     pub at: At,
+    /// Leave out the points before the first mark: a cut while the software creates its files
+    #[arg(long)]
+    pub after_mark: bool,
+    /// Leave out the points before this entry of the recording; `ftld inspect RECORDING --entries`
+    /// lists them
+    #[arg(long, value_name = "ENTRY", default_value_t = 0)]
+    pub from: u64,
+    /// Leave out the points after this entry of the recording
+    #[arg(long, value_name = "ENTRY", default_value_t = u64::MAX, hide_default_value = true)]
+    pub to: u64,
     /// Only every N-th point
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub every: u64,
@@ -62,6 +72,16 @@ pub struct CrashesArgs {
     /// Longest time of one check, such as 30s or 2m
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = timeout)]
     pub timeout: Duration,
+    /// The check stays up: it reads a line per state, the path of the raw image, a tab and the last
+    /// mark, and answers with a line, `ok` or what is wrong
+    #[arg(long)]
+    pub server: bool,
+    /// Do not count a failed state whose output contains this text: a known fault
+    #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub ignore: Vec<String>,
+    /// Stop after this time, such as 5m; what was visited is in the report
+    #[arg(long = "for", value_name = "DURATION", value_parser = timeout)]
+    pub time: Option<Duration>,
     /// Stop after N states failed; 0 for never
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub failures: u64,
@@ -88,7 +108,7 @@ pub struct CrashesArgs {
     pub scratch: Option<PathBuf>,
 }
 
-/// Parses the longest time of a check.
+/// Parses a longest time.
 fn timeout(text: &str) -> Result<Duration, Failure> {
     let seconds = parse_seconds(text)?;
     let is_time = (0.001..=86_400.0).contains(&seconds);

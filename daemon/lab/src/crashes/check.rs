@@ -1,5 +1,5 @@
 //! The user's check on a state: a shell command that finds the image in its environment and answers
-//! with its exit code. A [`Supervisor`] runs the checks of a job one after the other.
+//! with its exit code, or a server that answers with a line. A [`Supervisor`] runs the checks of a job one after the other.
 
 use super::supervisor::{End, Ending, Task, program};
 use ftld_kit::failure::Failure;
@@ -24,6 +24,8 @@ const LOOK_EVERY: Timespec = Timespec {
 pub(super) struct Check {
     pub(super) command: String,
     pub(super) timeout: Duration,
+    /// It stays up.
+    pub(super) server: bool,
 }
 
 /// End of a check.
@@ -34,6 +36,8 @@ pub(super) enum Verdict {
     Failed(i32),
     /// A signal ended it.
     Signal(i32),
+    /// It answered something else than `ok`.
+    Refused,
     /// It did not end in time.
     TimedOut(Duration),
     /// It changed the length of its image, or removed it.
@@ -67,6 +71,7 @@ impl Verdict {
             Verdict::Passed => "passed".into(),
             Verdict::Failed(code) => format!("exit code {code}"),
             Verdict::Signal(signal) => format!("ended by signal {signal}"),
+            Verdict::Refused => "not ok".into(),
             Verdict::TimedOut(after) => format!("no answer within {} s", after.as_secs_f64()),
             Verdict::Resized => "the check changed the length of its image".into(),
             Verdict::Left(verdict, what) => format!("{}, and it left {what}", verdict.text()),
@@ -128,6 +133,7 @@ impl Supervisor {
         let task = Task {
             command: check.command.clone(),
             timeout: check.timeout,
+            server: check.server,
             mark: mark.into(),
             case: case.into(),
         };
@@ -140,6 +146,7 @@ impl Supervisor {
         let verdict = match end {
             End::TimedOut => Verdict::TimedOut(check.timeout),
             End::Signal(signal) => Verdict::Signal(signal),
+            End::Refused => Verdict::Refused,
             End::Exit(0) => Verdict::Passed,
             End::Exit(code @ (126 | 127)) => {
                 let output = output.trim();

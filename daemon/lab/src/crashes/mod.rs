@@ -24,6 +24,7 @@ mod ledger;
 mod models;
 mod report;
 mod scratch;
+mod server;
 mod shrink;
 mod supervisor;
 #[cfg(test)]

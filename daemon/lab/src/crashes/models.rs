@@ -68,11 +68,16 @@ pub(super) fn prefix(point: &Point) -> (Case, Vec<u32>) {
     (Case::Prefix { entry }, newest(point))
 }
 
+/// Returns the number of choices of the model `cache`; the largest number if they are more.
+pub(super) fn count(point: &Point) -> u64 {
+    let counts = point.open.iter().map(|unit| to_u64(unit.candidates.len()));
+    counts.fold(1u64, u64::saturating_mul)
+}
+
 /// Returns choices of the model `cache`: all of them if they are at most `most`, otherwise `most`
 /// by seed. The first loses nothing, the second all that is not durable.
 pub(super) fn cache(point: &Point, most: u32, seed: u64) -> Vec<Vec<u32>> {
-    let counts = point.open.iter().map(|unit| to_u64(unit.candidates.len()));
-    let all = counts.fold(1u64, u64::saturating_mul);
+    let all = count(point);
     if all <= u64::from(most) {
         return (0..all).map(|number| nth(&point.open, number)).collect();
     }

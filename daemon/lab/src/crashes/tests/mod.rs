@@ -3,6 +3,8 @@
 mod definition;
 mod hostile;
 mod leaves;
+mod points;
+mod stays_up;
 
 use super::args::{At, CrashesArgs, Model};
 use super::case::Case;
@@ -141,6 +143,12 @@ impl Saved {
             seed: 1,
             jobs: Some(2),
             timeout: Duration::from_secs(20),
+            after_mark: false,
+            from: 0,
+            to: u64::MAX,
+            server: false,
+            ignore: Vec::new(),
+            time: None,
             failures: 0,
             case: None,
             keep: None,
