@@ -19,6 +19,18 @@ pub enum Model {
     Flash,
 }
 
+/// What some drives lose beyond whole contents of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Loss {
+    /// The first 3 or 7 eighths of a unit are new, the rest is old
+    Shorn,
+    /// A unit that was not flushed has bytes that nobody wrote
+    Garbage,
+    /// What was not flushed is lost on one channel, and is there on the others
+    Channel,
+}
+
 /// Where power fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -44,6 +56,9 @@ pub struct CrashesArgs {
     /// Which states a cut can leave
     #[arg(long, value_enum, default_value_t = Model::Cache)]
     pub model: Model,
+    /// By the model cache also what drives leave that break the device's contract
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub loss: Vec<Loss>,
     /// Where power fails
     #[arg(long, value_enum, default_value_t = At::Request)]
     pub at: At,
@@ -72,8 +87,12 @@ pub struct CrashesArgs {
     /// Longest time of one check, such as 30s or 2m
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = timeout)]
     pub timeout: Duration,
-    /// The check stays up: it reads a line per state, the path of the raw image, a tab and the last
-    /// mark, and answers with a line, `ok` or what is wrong
+    /// Copy the files of an ext4 in the image, or those below a folder of it, to a folder that the
+    /// check finds in FTLD_FILES, as a mount after the power cut would show them
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1, default_missing_value = "/")]
+    pub files: Option<String>,
+    /// The check stays up: it reads a line per state, the path of the raw image (with --files, of
+    /// the folder), a tab and the last mark, and answers with a line, `ok` or what is wrong
     #[arg(long)]
     pub server: bool,
     /// Do not count a failed state whose output contains this text: a known fault

@@ -26,6 +26,8 @@ pub(super) struct Check {
     pub(super) timeout: Duration,
     /// It stays up.
     pub(super) server: bool,
+    /// Folder of the ext4 in the image whose files it gets.
+    pub(super) files: Option<String>,
 }
 
 /// End of a check.
@@ -38,6 +40,8 @@ pub(super) enum Verdict {
     Signal(i32),
     /// It answered something else than `ok`.
     Refused,
+    /// The files of the image cannot be read: a mount would fail.
+    Unreadable(String),
     /// It did not end in time.
     TimedOut(Duration),
     /// It changed the length of its image, or removed it.
@@ -72,6 +76,7 @@ impl Verdict {
             Verdict::Failed(code) => format!("exit code {code}"),
             Verdict::Signal(signal) => format!("ended by signal {signal}"),
             Verdict::Refused => "not ok".into(),
+            Verdict::Unreadable(why) => format!("the files cannot be read: {why}"),
             Verdict::TimedOut(after) => format!("no answer within {} s", after.as_secs_f64()),
             Verdict::Resized => "the check changed the length of its image".into(),
             Verdict::Left(verdict, what) => format!("{}, and it left {what}", verdict.text()),
@@ -134,6 +139,7 @@ impl Supervisor {
             command: check.command.clone(),
             timeout: check.timeout,
             server: check.server,
+            files: check.files.clone(),
             mark: mark.into(),
             case: case.into(),
         };
@@ -147,6 +153,7 @@ impl Supervisor {
             End::TimedOut => Verdict::TimedOut(check.timeout),
             End::Signal(signal) => Verdict::Signal(signal),
             End::Refused => Verdict::Refused,
+            End::Unreadable(why) => Verdict::Unreadable(why),
             End::Exit(0) => Verdict::Passed,
             End::Exit(code @ (126 | 127)) => {
                 let output = output.trim();

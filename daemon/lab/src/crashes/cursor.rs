@@ -37,9 +37,9 @@ pub(super) struct OpenUnit {
     pub(super) unit: u32,
     /// Its place in contents by slot.
     pub(super) slot: u32,
-    /// The durable content, then newer ones.
+    /// The durable content, then newer ones, then damaged ones.
     pub(super) candidates: Vec<Content>,
-    /// Requests that wrote the candidates; 0 for the durable one.
+    /// Requests that wrote the candidates; 0 for the durable one, none for the damaged ones.
     pub(super) requests: Vec<u64>,
     /// Index of the newest acknowledged content.
     pub(super) newest: u32,

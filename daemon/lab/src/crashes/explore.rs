@@ -228,6 +228,7 @@ impl Explorer<'_> {
                 self.offer(&point, case, &choice)?;
                 continue;
             }
+            let point = timeline.damaged(point)?;
             let newest = models::newest(&point);
             let choices = match self.args.model {
                 Model::Prefix => vec![newest.clone()],
@@ -235,7 +236,7 @@ impl Explorer<'_> {
                     self.report
                         .coverage
                         .add(models::count(&point), self.args.states);
-                    models::cache(&point, self.args.states, self.args.seed)
+                    models::cache(&point, &timeline.losses, self.args.states, self.args.seed)
                 }
             };
             self.report.strip.visited(point.number);
@@ -476,7 +477,7 @@ pub(super) fn find(
     let mut cursor = Cursor::new(timeline);
     while let Some(event) = cursor.step() {
         if timeline.events[event].number == entry {
-            let point = cursor.point();
+            let point = timeline.damaged(cursor.point())?;
             let choice = match units {
                 Some(units) => Case::choice(units, &point.open)?,
                 None => models::newest(&point),

@@ -29,6 +29,9 @@ struct Subject {
     /// The check stays up.
     #[serde(default)]
     server: bool,
+    /// Folder whose files it gets.
+    #[serde(default)]
+    files: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -83,6 +86,7 @@ impl Ledger {
                 + i128::from(recording.mtime_nsec()),
             check: args.check.clone(),
             server: args.server,
+            files: args.files.clone(),
         };
         // A pipe or an endless device has no end to append to.
         if std::fs::metadata(path).is_ok_and(|of| !of.is_file() && !of.is_dir()) {

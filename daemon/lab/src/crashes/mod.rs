@@ -18,9 +18,11 @@ mod check;
 mod content;
 mod cursor;
 mod explore;
+mod ext4;
 mod flash;
 mod image;
 mod ledger;
+mod losses;
 mod models;
 mod report;
 mod scratch;
@@ -33,7 +35,7 @@ mod timeline;
 mod visit;
 mod worker;
 
-pub use args::{At, CrashesArgs, Model};
+pub use args::{At, CrashesArgs, Loss, Model};
 pub use supervisor::supervise;
 pub use visit::visit;
 
@@ -94,7 +96,7 @@ pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
         None => interrupt::flag()?,
     };
     let scratch = Scratch::create(args)?;
-    let timeline = Timeline::read(&args.recording, args.cut_off, scratch.path())?;
+    let timeline = Timeline::of(args, scratch.path())?;
     let jobs = match case {
         Some(_) => 1,
         None => args.jobs.unwrap_or_else(|| {

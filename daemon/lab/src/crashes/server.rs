@@ -176,8 +176,20 @@ pub(super) fn ask(
     let mut early = Vec::new();
     let unasked =
         matches!(running.read(&mut early)?, Taken::Line | Taken::Part) && !early.is_empty();
-    let image = std::env::var("FTLD_IMAGE").unwrap_or_default();
-    let question = format!("{image}\t{}\n", task.mark.replace(['\n', '\r'], " "));
+    let path = match supervisor::files(task, &running.work) {
+        Ok(files) => files.or_else(|| std::env::var_os("FTLD_IMAGE").map(PathBuf::from)),
+        Err(why) => {
+            *server = Some(running);
+            return Ok(Some(Ending {
+                end: End::Unreadable(why),
+                output: String::new(),
+                left: None,
+            }));
+        }
+    };
+    let path = path.unwrap_or_default();
+    let mark = task.mark.replace(['\n', '\r'], " ");
+    let question = format!("{}\t{mark}\n", path.display());
     // If the check has ended, so has its pipe, and there is no answer.
     let _ = running.questions.write_all(question.as_bytes());
     let heard = match unasked {

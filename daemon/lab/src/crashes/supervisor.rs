@@ -5,6 +5,7 @@
 //! which ends with it. If the explorer dies, the supervisor kills the check and removes the job's
 //! folder.
 
+use super::ext4::extract;
 use super::scratch;
 use super::server::{self, Server};
 use ftld_device::sys;
@@ -44,6 +45,8 @@ pub(super) struct Task {
     pub(super) timeout: Duration,
     /// The check stays up.
     pub(super) server: bool,
+    /// Folder of the ext4 in the image whose files it gets.
+    pub(super) files: Option<String>,
     pub(super) mark: String,
     pub(super) case: String,
 }
@@ -64,6 +67,8 @@ pub(super) enum End {
     Signal(i32),
     /// It answered something else than `ok`.
     Refused,
+    /// The files of the image cannot be read.
+    Unreadable(String),
     TimedOut,
     NotStarted(String),
 }
@@ -145,12 +150,24 @@ pub(super) fn serve() -> io::Result<()> {
 /// it any more.
 fn run(task: &Task, folder: &Path, socket: &UnixStream) -> io::Result<Option<Ending>> {
     let work = work_folder(folder)?;
+    let files = match files(task, &work) {
+        Ok(files) => files,
+        Err(why) => {
+            let left = remains(Vec::new(), folder, &work);
+            return Ok(Some(Ending {
+                end: End::Unreadable(why),
+                output: String::new(),
+                left,
+            }));
+        }
+    };
     let (mut output, writer) = io::pipe()?;
     rustix::fs::fcntl_setfl(&output, rustix::fs::OFlags::NONBLOCK)?;
     let mut shell = shell(&task.command, &work);
     shell
         .env("FTLD_MARK", &task.mark)
         .env("FTLD_CASE", &task.case)
+        .envs(files.map(|files| ("FTLD_FILES", files)))
         .stdin(Stdio::null())
         .stdout(writer.try_clone()?)
         .stderr(writer);
@@ -176,6 +193,21 @@ fn run(task: &Task, folder: &Path, socket: &UnixStream) -> io::Result<Option<End
         output: tail.text(),
         left,
     }))
+}
+
+/// Copies the files that the check gets to a new folder below its own.
+pub(super) fn files(task: &Task, work: &Path) -> Result<Option<PathBuf>, String> {
+    let Some(from) = &task.files else {
+        return Ok(None);
+    };
+    let to = work.join("files");
+    let image = std::env::var_os("FTLD_IMAGE").ok_or("no image")?;
+    scratch::remove(&to).map_err(|failure| failure.message)?;
+    std::fs::create_dir(&to).map_err(|error| format!("{}: {error}", to.display()))?;
+    // A tree that nobody expected is no reason to end.
+    let copied = std::panic::catch_unwind(|| extract(Path::new(&image), from, &to));
+    copied.unwrap_or_else(|_| Err("the tree is damaged".into()))?;
+    Ok(Some(to))
 }
 
 /// Returns the shell of a check, in a process group of its own.

@@ -90,6 +90,7 @@ impl Shared {
                 command: args.check.clone(),
                 timeout: args.timeout,
                 server: args.server,
+                files: args.files.clone(),
             },
             seen: Mutex::default(),
             known: Mutex::default(),

@@ -11,7 +11,7 @@ pub(super) use html::html;
 pub(super) use junit::junit;
 pub(super) use text::text;
 
-use super::args::{At, CrashesArgs, Model};
+use super::args::{At, CrashesArgs, Loss, Model};
 use super::case::Case;
 use super::timeline::{Timeline, What};
 use ftld_kit::convert::{to_f64, to_u64};
@@ -47,9 +47,12 @@ pub(super) struct Report {
     pub(super) check: String,
     /// The check stays up.
     server: bool,
+    /// Folder whose files the check gets.
+    files: Option<String>,
     pub(super) model: Model,
     pub(super) at: At,
     pub(super) states_per_point: u32,
+    pub(super) loss: Vec<Loss>,
     pub(super) seed: u64,
     pub(super) jobs: u32,
     /// Changes, FLUSHes and marks of the recording.
@@ -99,9 +102,11 @@ impl Report {
             recording: args.recording.display().to_string(),
             check: args.check.clone(),
             server: args.server,
+            files: args.files.clone(),
             model: args.model,
             at: args.at,
             states_per_point: args.states,
+            loss: args.loss.clone(),
             seed: args.seed,
             jobs,
             counts: timeline.counts(),
@@ -171,6 +176,13 @@ impl Report {
             &case.to_string(),
         ];
         let mut words = words.map(str::to_owned).to_vec();
+        if !self.loss.is_empty() {
+            let names: Vec<_> = self.loss.iter().map(name).collect();
+            words.extend(["--loss".into(), names.join(",")]);
+        }
+        if let Some(folder) = &self.files {
+            words.push(format!("--files={folder}"));
+        }
         for (option, is_given) in [("--server", self.server), ("--cut-off", self.was_cut_off)] {
             words.extend(is_given.then(|| option.to_owned()));
         }
@@ -214,6 +226,7 @@ impl Report {
             "model": self.model,
             "at": self.at,
             "states_per_point": self.states_per_point,
+            "loss": self.loss,
             "seed": self.seed,
             "jobs": self.jobs,
             "changes": self.counts[0],
@@ -287,13 +300,21 @@ impl About<'_> {
             let open = point.open.iter().find(|unit| unit.unit == first);
             let Some(open) = open else { continue };
             let at = ftld_kit::convert::index(candidate);
+            let damaged = || {
+                let (part, request) = self.timeline.losses.explain(open, candidate)?;
+                Some(format!("have {part} of {}", self.request(request)))
+            };
             let has = match open.requests.get(at) {
-                None => continue,
+                None => match damaged() {
+                    Some(text) => text,
+                    None => continue,
+                },
                 Some(0) => "keep the content of the last FLUSH".into(),
                 Some(request) => format!("have the content of {}", self.request(*request)),
             };
             let newest = open.requests[ftld_kit::convert::index(open.newest)];
-            let instead = match newest == 0 || newest == open.requests[at] {
+            let instead = match newest == 0 || open.requests.get(at).is_none_or(|of| *of == newest)
+            {
                 true => String::new(),
                 false => format!(", not of {}", self.request(newest)),
             };

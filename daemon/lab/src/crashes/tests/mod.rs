@@ -6,11 +6,12 @@ mod leaves;
 mod points;
 mod stays_up;
 
-use super::args::{At, CrashesArgs, Model};
+use super::args::{At, CrashesArgs, Loss, Model};
 use super::case::Case;
 use super::content::ZEROS;
 use super::cursor::Cursor;
 use super::explore::{explore, points};
+use super::losses::Losses;
 use super::models;
 use super::report::{About, Report, html, junit, text};
 use super::scratch::Scratch;
@@ -143,9 +144,11 @@ impl Saved {
             seed: 1,
             jobs: Some(2),
             timeout: Duration::from_secs(20),
+            loss: Vec::new(),
             after_mark: false,
             from: 0,
             to: u64::MAX,
+            files: None,
             server: false,
             ignore: Vec::new(),
             time: None,
@@ -162,7 +165,7 @@ impl Saved {
 
     fn explored(&self, args: &CrashesArgs) -> Result<(Report, Arc<Timeline>), Failure> {
         let scratch = Scratch::create(args)?;
-        let timeline = Timeline::read(&self.path, args.cut_off, scratch.path())?;
+        let timeline = Timeline::of(args, scratch.path())?;
         let shared = Shared::new(timeline, args, Arc::default());
         let report = explore(args, &shared, scratch.path(), args.jobs.unwrap())?;
         Ok((report, shared.timeline.clone()))
@@ -598,13 +601,13 @@ fn all_choices_are_taken_if_they_are_few() {
     let mut cursor = Cursor::new(&timeline);
     while cursor.step().is_some() {}
     let point = cursor.point();
-    let all = models::cache(&point, 27, 1);
+    let all = models::cache(&point, &Losses::default(), 27, 1);
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 27);
-    let some = models::cache(&point, 26, 1);
+    let some = models::cache(&point, &Losses::default(), 26, 1);
     assert_eq!(some.len(), 26);
     assert_eq!((&some[0], &some[1]), (&vec![2, 2, 2], &vec![0, 0, 0]));
     assert_eq!(
-        models::cache(&point, 26, 1),
+        models::cache(&point, &Losses::default(), 26, 1),
         some,
         "states follow from the seed"
     );

@@ -135,3 +135,111 @@ fn a_report_says_how_completely_points_were_visited() {
         "{page}"
     );
 }
+
+/// Commits two units with a FLUSH each; the second is open at its write.
+fn overwritten(losses: &[Loss]) -> (Saved, CrashesArgs) {
+    let mut recorder = Recorder::new(32);
+    (0..16).for_each(|unit| recorder.write(unit, "old"));
+    recorder.flush();
+    (0..16).for_each(|unit| recorder.write(unit, "new"));
+    let saved = recorder.save();
+    let args = CrashesArgs {
+        loss: losses.to_vec(),
+        states: 64,
+        from: 33,
+        ..saved.args("true")
+    };
+    (saved, args)
+}
+
+/// A shell test that is true for a unit of the image whose content is whole.
+const ALL_WHOLE: &str = r#"for unit in $(seq 0 15); do
+  dd if="$FTLD_IMAGE" bs=4096 skip=$unit count=1 2> /dev/null > $FTLD_WORK/unit
+  read -r text < $FTLD_WORK/unit; case $text in old*|new*) ;; *) echo "garbage in $unit"; exit 1 ;; esac
+done"#;
+
+#[test]
+fn losses_beyond_whole_contents_are_off_by_default_and_explained() {
+    let (saved, args) = overwritten(&[]);
+    let whole = CrashesArgs {
+        check: ALL_WHOLE.into(),
+        ..args
+    };
+    let (report, _) = saved.explored(&whole).unwrap();
+    assert_eq!((report.failed, report.points), (0, 1), "{report:?}");
+
+    let (saved, args) = overwritten(&[Loss::Garbage]);
+    let garbage = CrashesArgs {
+        check: ALL_WHOLE.into(),
+        ..args
+    };
+    let (report, timeline) = saved.explored(&garbage).unwrap();
+    let shortest = report.shortest().unwrap();
+    assert_eq!(shortest.case.deviating(), 1, "{shortest:?}");
+    let about = About {
+        timeline: &timeline,
+    };
+    let explained = about.explain(&shortest.case);
+    assert!(
+        explained[1].contains("have garbage instead of entry"),
+        "{explained:?}"
+    );
+    let command = report.command(&shortest.case);
+    assert!(command.contains("--loss garbage"), "{command}");
+    // Its name gives the same state again.
+    let again = CrashesArgs {
+        case: Some(shortest.case.to_string()),
+        ..garbage
+    };
+    assert_eq!(crashes(&again, true).unwrap_err().exit, Exit::Failed);
+}
+
+#[test]
+fn a_shorn_unit_is_new_up_to_three_or_seven_eighths() {
+    let (saved, args) = overwritten(&[Loss::Shorn]);
+    let scratch = Scratch::create(&args).unwrap();
+    let timeline = Timeline::of(&args, scratch.path()).unwrap();
+    let mut cursor = Cursor::new(&timeline);
+    while cursor.step().is_some() {}
+    let point = timeline.damaged(cursor.point()).unwrap();
+    let unit = &point.open[5];
+    assert_eq!((unit.candidates.len(), unit.requests.len()), (4, 2));
+    let bytes = |at: usize| {
+        let mut bytes = vec![0; 4096];
+        timeline
+            .contents
+            .read(unit.candidates[at], &mut bytes)
+            .unwrap();
+        bytes
+    };
+    let (old, new) = (bytes(0), bytes(1));
+    assert_eq!(bytes(2), [&new[..1536], &old[1536..]].concat());
+    assert_eq!(bytes(3), [&new[..3584], &old[3584..]].concat());
+    let refused = CrashesArgs {
+        model: Model::Prefix,
+        ..args.clone()
+    };
+    let refused = saved.explored(&refused).map(drop).unwrap_err();
+    assert!(
+        refused.message.contains("only the model cache"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_channel_loses_all_its_last_writes_together() {
+    let (_saved, args) = overwritten(&[Loss::Channel]);
+    let scratch = Scratch::create(&args).unwrap();
+    let timeline = Timeline::of(&args, scratch.path()).unwrap();
+    let mut cursor = Cursor::new(&timeline);
+    while cursor.step().is_some() {}
+    let point = cursor.point();
+    let by_channel: BTreeSet<Vec<u32>> = (0..16)
+        .filter_map(|of| {
+            let choice: Vec<u32> = (0..16).map(|unit| u32::from(unit % 8 != of)).collect();
+            let all = models::cache(&point, &timeline.losses, 64, 1);
+            all.contains(&choice).then_some(choice)
+        })
+        .collect();
+    assert!(by_channel.len() >= 4, "{by_channel:?}");
+}
