@@ -9,6 +9,7 @@ use super::cursor::{Cursor, Point};
 use super::flash::{Device, Run};
 use super::ledger::{Kept, Ledger};
 use super::models::{self, State};
+use super::places::Places;
 use super::report::{FailedCase, Report};
 use super::shrink::shrink;
 use super::timeline::{Timeline, What};
@@ -25,6 +26,8 @@ use std::time::{Duration, Instant};
 const STRIDES: [usize; 4] = [64, 16, 4, 1];
 /// Largest number of failed states that are shrunk.
 const SHRUNK_MAX: usize = 3;
+/// Largest number of failed states whose places get names.
+const NAMED_MAX: usize = 3;
 
 /// Events after which power fails; by the model `flash`, events in whose operations it fails. A
 /// FLUSH has taken effect after its event, so what it can lose is lost after the event before it.
@@ -151,6 +154,15 @@ pub(super) fn explore(
     report.seconds = began.elapsed().as_secs_f64();
     if let Some(worker) = workers.first_mut() {
         shrink_failed(args, shared, &mut report, worker)?;
+        let shown: Vec<Case> = report
+            .shortest()
+            .map(|failed| failed.case.clone())
+            .into_iter()
+            .chain(report.smallest(NAMED_MAX))
+            .collect();
+        for case in shown.iter().filter(|_| !report.interrupted) {
+            name_places(&mut report.places, shared, worker, scratch, case)?;
+        }
     }
     Ok(report)
 }
@@ -462,6 +474,30 @@ fn shrink_failed(
             });
         }
     }
+    Ok(())
+}
+
+/// Names the places of a case in the words of the file system.
+///
+/// # Errors
+/// The host refuses the image.
+pub(super) fn name_places(
+    places: &mut Places,
+    shared: &Shared,
+    worker: &mut Worker,
+    scratch: &Path,
+    case: &Case,
+) -> Result<(), Failure> {
+    let Case::Cache { entry, units } = case else {
+        return Ok(());
+    };
+    let Ok((point, newest)) = find(&shared.timeline, *entry, None) else {
+        return Ok(());
+    };
+    let bytes = u64::from(shared.timeline.unit_bytes);
+    let offsets: Vec<u64> = units.iter().map(|run| u64::from(run.0) * bytes).collect();
+    worker.put(&State::of(&point, &newest, &shared.timeline.contents))?;
+    places.add(*entry, worker.image(), &scratch.join("places"), &offsets);
     Ok(())
 }
 

@@ -24,6 +24,7 @@ mod image;
 mod ledger;
 mod losses;
 mod models;
+mod places;
 mod report;
 mod scratch;
 mod server;
@@ -43,6 +44,7 @@ use case::Case;
 use flash::{Device, Run};
 use ftld_kit::failure::Failure;
 use ftld_kit::{interrupt, output, sparse};
+use places::Places;
 use report::{About, FailedCase, Report};
 use scratch::Scratch;
 use std::fs::File;
@@ -119,6 +121,7 @@ pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
 fn finish(args: &CrashesArgs, shared: &Shared, report: &Report, json: bool) -> Result<(), Failure> {
     let about = About {
         timeline: &shared.timeline,
+        places: &report.places,
     };
     // A file that cannot be written does not take the report with it.
     let write = |option: &str, path: &Option<PathBuf>, text: Result<String, Failure>| {
@@ -183,7 +186,12 @@ fn show(
         .keep
         .as_ref()
         .map_or(Ok(()), |keep| keep_image(worker.image(), keep));
-    let about = About { timeline };
+    let mut places = Places::default();
+    explore::name_places(&mut places, shared, &mut worker, scratch, case)?;
+    let about = About {
+        timeline,
+        places: &places,
+    };
     let failed = FailedCase {
         case: case.clone(),
         mark: done.mark.map_or("", |mark| shared.mark(mark)).to_owned(),

@@ -217,6 +217,16 @@ impl Worker {
         self.shared.give_up();
     }
 
+    /// Brings a state into the image.
+    ///
+    /// # Errors
+    /// The image cannot be written.
+    pub(super) fn put(&mut self, state: &State) -> Result<(), Failure> {
+        self.image
+            .put(state, &self.shared.timeline.contents)
+            .map_err(|error| Failure::io(self.image.path().display(), &error))
+    }
+
     /// Checks one case, unless an equal one was checked.
     ///
     /// # Errors
@@ -286,9 +296,7 @@ impl Worker {
         unwanted: impl Fn() -> bool,
     ) -> Result<Option<Checked>, Failure> {
         let shared = self.shared.clone();
-        self.image
-            .put(state, &shared.timeline.contents)
-            .map_err(|error| Failure::io(self.image.path().display(), &error))?;
+        self.put(state)?;
         let mut supervisor = match self.supervisor.take() {
             Some(supervisor) => supervisor,
             None => Supervisor::start(&self.folder, self.image.path(), &self.uri)

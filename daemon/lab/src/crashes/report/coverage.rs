@@ -106,9 +106,9 @@ impl Strip {
 
     fn class(&self, part: usize) -> &'static str {
         match (self.failed[part], self.visited[part]) {
-            (0, 0) => "none",
-            (0, _) => "good",
-            _ => "bad",
+            (0, 0) => "unvisited",
+            (0, _) => "passed",
+            _ => "failed",
         }
     }
 }
@@ -125,7 +125,7 @@ mod tests {
         }
         strip.failed(5);
         let classes: Vec<_> = (0..4).map(|part| strip.class(part)).collect();
-        assert_eq!(classes, ["good", "bad", "none", "good"]);
+        assert_eq!(classes, ["passed", "failed", "unvisited", "passed"]);
         assert_eq!(strip.svg().matches("<rect").count(), 4);
         // Many points share a part.
         let mut strip = Strip::new((1..=4000).collect());

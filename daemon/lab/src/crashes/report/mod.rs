@@ -13,6 +13,7 @@ pub(super) use text::text;
 
 use super::args::{At, CrashesArgs, Loss, Model};
 use super::case::Case;
+use super::places::Places;
 use super::timeline::{Timeline, What};
 use ftld_kit::convert::{to_f64, to_u64};
 use ftld_kit::quote::shell;
@@ -75,6 +76,8 @@ pub(super) struct Report {
     pub(super) strip: Strip,
     /// The failed states by what the check said.
     groups: Groups,
+    /// Names of places of the smallest failed cases.
+    pub(super) places: Places,
     /// The smallest of the failed cases, the smallest first.
     pub(super) cases: Vec<FailedCase>,
     /// A case that fails with fewer deviating units than any that was visited.
@@ -122,6 +125,7 @@ impl Report {
             coverage: Coverage::default(),
             strip: Strip::new(entries.collect()),
             groups: Groups::default(),
+            places: Places::default(),
             cases: Vec::new(),
             shortest: None,
             stopped: false,
@@ -259,6 +263,7 @@ impl Report {
 /// The recording, to explain a case.
 pub(super) struct About<'a> {
     pub(super) timeline: &'a Timeline,
+    pub(super) places: &'a Places,
 }
 
 impl About<'_> {
@@ -309,7 +314,10 @@ impl About<'_> {
                     Some(text) => text,
                     None => continue,
                 },
-                Some(0) => "keep the content of the last FLUSH".into(),
+                Some(0) => match point.last_flush {
+                    0 => "keep the content of the last FLUSH".into(),
+                    flush => format!("keep the content of the last FLUSH, entry {flush}"),
+                },
                 Some(request) => format!("have the content of {}", self.request(*request)),
             };
             let newest = open.requests[ftld_kit::convert::index(open.newest)];
@@ -318,10 +326,12 @@ impl About<'_> {
                 true => String::new(),
                 false => format!(", not of {}", self.request(newest)),
             };
+            let offset = u64::from(first) * bytes;
+            let place = self.places.name(entry, offset);
             lines.push(format!(
-                "bytes {} to {} {has}{instead}",
-                u64::from(first) * bytes,
-                (u64::from(last) + 1) * bytes - 1
+                "bytes {offset} to {}{} {has}{instead}",
+                (u64::from(last) + 1) * bytes - 1,
+                place.map(|name| format!(" ({name})")).unwrap_or_default()
             ));
         }
         if units.len() > 8 {

@@ -229,6 +229,7 @@ fn a_missing_flush_is_found_and_shrunk_to_one_unit() {
     assert_eq!(shortest.case.deviating(), 1, "{:?}", shortest.case);
     let about = About {
         timeline: &timeline,
+        places: &report.places,
     };
     let text = text(&report, &about);
     assert!(
@@ -277,6 +278,7 @@ fn enough_failures_end_the_exploration() {
     assert_eq!(report.cases[0].said, "exit code 3");
     let about = About {
         timeline: &timeline,
+        places: &report.places,
     };
     let xml = junit(&report, &about);
     assert!(

@@ -43,6 +43,7 @@ fn failures_are_grouped_by_message_and_the_known_ones_ignored() {
     let (report, timeline) = saved.explored(&saved.args(&check)).unwrap();
     let about = About {
         timeline: &timeline,
+        places: &report.places,
     };
     let json = report.json(&about);
     let messages: BTreeSet<_> = json["groups"]
@@ -55,17 +56,12 @@ fn failures_are_grouped_by_message_and_the_known_ones_ignored() {
         .collect();
     let all = BTreeSet::from(["record # is missing", "three is unlucky, as known"]);
     assert_eq!(messages, all);
-    // The earliest point of failure is the first mark, whose record was not flushed.
-    assert!(
-        json["earliest"]["case"]
-            .as_str()
-            .unwrap()
-            .starts_with("cache/3/"),
-        "{json}"
-    );
+    // The first mark, whose record was not flushed: that state was first met after entry 5.
+    let earliest = json["earliest"]["case"].as_str().unwrap();
+    assert!(earliest.starts_with("cache/5/"), "{earliest}");
     let page = text(&report, &about);
     assert!(page.contains("failed states by message"), "{page}");
-    assert!(html(&report, &about).contains("<rect class=\"bad\""));
+    assert!(html(&report, &about).contains("<rect class=\"failed\""));
 
     let known = CrashesArgs {
         ignore: vec!["as known".into()],
@@ -76,6 +72,7 @@ fn failures_are_grouped_by_message_and_the_known_ones_ignored() {
     assert_eq!(fewer.checked, report.checked);
     let json = fewer.json(&About {
         timeline: &timeline,
+        places: &fewer.places,
     });
     assert_eq!(json["groups"].as_array().unwrap().len(), 1, "{json}");
     // They do not end an exploration either, and a shrunk case is not one of them.
@@ -102,6 +99,7 @@ fn time_ends_an_exploration_without_an_error() {
     assert!(began.elapsed() < Duration::from_secs(20));
     let about = About {
         timeline: &timeline,
+        places: &report.places,
     };
     assert!(
         report.time_is_up && report.points < report.points_all,
@@ -128,6 +126,7 @@ fn a_report_says_how_completely_points_were_visited() {
         &report,
         &About {
             timeline: &timeline,
+            places: &report.places,
         },
     );
     assert!(
@@ -178,6 +177,7 @@ fn losses_beyond_whole_contents_are_off_by_default_and_explained() {
     assert_eq!(shortest.case.deviating(), 1, "{shortest:?}");
     let about = About {
         timeline: &timeline,
+        places: &report.places,
     };
     let explained = about.explain(&shortest.case);
     assert!(
