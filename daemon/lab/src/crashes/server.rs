@@ -209,11 +209,9 @@ pub(super) fn ask(
             left: None,
         }));
     }
-    if matches!(heard, Heard::Ended) {
-        // A process closes its pipes before it ends.
-        let mut fds = [PollFd::new(&running.pidfd, PollFlags::IN)];
-        poll(&mut fds, Some(&END_MAX)).ok();
-    }
+    // A process closes its pipes before it ends.
+    let mut fds = [PollFd::new(&running.pidfd, PollFlags::IN)];
+    let runs = matches!(heard, Heard::Ended) && poll(&mut fds, Some(&END_MAX)) == Ok(0);
     let (end, left) = running.stop(folder);
     let output = tail.text();
     let ending = |end| {
@@ -231,6 +229,7 @@ pub(super) fn ask(
             format!("its answer has no end after {ANSWER_MAX} bytes"),
             output,
         )),
+        Heard::Ended if runs => Some(broken("it closed its standard output".into(), output)),
         Heard::Ended => match end {
             End::Exit(0) => Some(broken(
                 "it ended without an answer; with --server it reads a line per state from \
@@ -238,8 +237,6 @@ pub(super) fn ask(
                     .into(),
                 output,
             )),
-            // Killed here, for it had closed its standard output.
-            End::Signal(9) => Some(broken("it closed its standard output".into(), output)),
             end => ending(end),
         },
     })

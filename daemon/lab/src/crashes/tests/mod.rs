@@ -320,6 +320,7 @@ fn an_interruption_ends_the_running_check_and_no_report_is_green() {
     assert!(report.interrupted && report.checked == 0, "{report:?}");
     let about = About {
         timeline: &shared.timeline,
+        places: &report.places,
     };
     let xml = junit(&report, &about);
     assert!(
