@@ -85,6 +85,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             page,
             lpn,
             toml,
+            entries,
         }) => commands::inspect(
             &dirs,
             &image,
@@ -93,6 +94,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
                 page,
                 lpn,
                 toml,
+                entries,
                 json,
             },
         ),

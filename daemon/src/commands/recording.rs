@@ -1,4 +1,4 @@
-//! `ftld inspect` of a recording: its head, and its entries by kind.
+//! `ftld inspect` of a recording: its head, and its entries, by kind or one by one.
 
 use super::InspectOptions;
 use ftld_kit::convert::to_f64;
@@ -32,6 +32,46 @@ fn name(entry: &Entry) -> &'static str {
     }
 }
 
+/// Bytes of a list that are printed at once.
+const PART_BYTES: usize = 64 << 10;
+
+/// Prints every entry: its number, as in the cases of `ftld crashes`, and what it asked for.
+fn list(reader: &mut Reader, json: bool) -> Result<(), Failure> {
+    let mut text = String::new();
+    for (number, entry) in (1u64..).zip(reader) {
+        let entry = entry.map_err(Failure::failed)?;
+        let mark = (entry.kind == Kind::Mark).then(|| String::from_utf8_lossy(&entry.data));
+        if json {
+            let line = json!({
+                "entry": number, "kind": name(&entry), "offset": entry.offset, "length": entry.length,
+                "errno": entry.errno, "begin_ns": entry.begin.ns, "end_ns": entry.end.ns, "mark": mark,
+            });
+            text += &format!("{line}\n");
+        } else {
+            let what = match &mark {
+                Some(mark) => format!("{mark:?}"),
+                None if entry.length == 0 => String::new(),
+                None => format!("{} bytes at {}", entry.length, entry.offset),
+            };
+            let failed = match entry.errno {
+                0 => String::new(),
+                errno => format!(
+                    ", failed: {}",
+                    std::io::Error::from_raw_os_error(errno.into())
+                ),
+            };
+            let (seconds, kind) = (to_f64(entry.end.ns) / 1e9, name(&entry));
+            let line = format!("{number:>9}  {seconds:>10.6} s  {kind:<12}  {what}{failed}");
+            text += &(line.trim_end().to_owned() + "\n");
+        }
+        if text.len() >= PART_BYTES {
+            print(&text)?;
+            text.clear();
+        }
+    }
+    print(&text)
+}
+
 /// Prints a recording; one without its end mark up to its last whole chunk.
 ///
 /// # Errors
@@ -45,6 +85,9 @@ pub(super) fn inspect(path: &Path, wanted: &InspectOptions) -> Result<(), Failur
         )));
     }
     let mut reader = Reader::open(path, true).map_err(Failure::failed)?;
+    if wanted.entries {
+        return list(&mut reader, wanted.json);
+    }
     let mut counts: BTreeMap<&str, Count> = BTreeMap::new();
     let mut ns = 0;
     for entry in reader.by_ref() {

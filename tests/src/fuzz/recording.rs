@@ -8,7 +8,7 @@ use super::Input;
 use ftl_core::Params;
 use ftl_core::schemes::SCHEMES;
 use ftld_kit::profile_file;
-use ftld_lab::crashes::{At, CrashesArgs, Model, visit};
+use ftld_lab::crashes::{At, CrashesArgs, Loss, Model, visit};
 use ftld_traces::Trace;
 use ftld_traces::recording::{Entry, Flash, Head, Kind, Moment, Reader, Writer};
 use nand_model::{Capacity, Profile};
@@ -57,12 +57,20 @@ fn args(folder: &Path, recording: PathBuf) -> CrashesArgs {
         recording,
         check: "true".into(),
         model: Model::Cache,
+        loss: vec![Loss::Garbage, Loss::Channel],
         at: At::Request,
         every: 1,
         states: 3,
         seed: 1,
         jobs: Some(1),
         timeout: Duration::from_secs(1),
+        after_mark: false,
+        from: 0,
+        to: u64::MAX,
+        files: None,
+        server: false,
+        ignore: Vec::new(),
+        time: None,
         failures: 0,
         case: None,
         keep: None,

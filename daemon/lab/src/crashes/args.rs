@@ -19,6 +19,18 @@ pub enum Model {
     Flash,
 }
 
+/// What some drives lose beyond whole contents of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Loss {
+    /// The first 3 or 7 eighths of a unit are new, the rest is old
+    Shorn,
+    /// A unit that was not flushed has bytes that nobody wrote
+    Garbage,
+    /// What was not flushed is lost on one channel, and is there on the others
+    Channel,
+}
+
 /// Where power fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -44,9 +56,22 @@ pub struct CrashesArgs {
     /// Which states a cut can leave
     #[arg(long, value_enum, default_value_t = Model::Cache)]
     pub model: Model,
+    /// By the model cache also what drives leave that break the device's contract
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub loss: Vec<Loss>,
     /// Where power fails
     #[arg(long, value_enum, default_value_t = At::Request)]
     pub at: At,
+    /// Leave out the points before the first mark: a cut while the software creates its files
+    #[arg(long)]
+    pub after_mark: bool,
+    /// Leave out the points before this entry of the recording; `ftld inspect RECORDING --entries`
+    /// lists them
+    #[arg(long, value_name = "ENTRY", default_value_t = 0)]
+    pub from: u64,
+    /// Leave out the points after this entry of the recording
+    #[arg(long, value_name = "ENTRY", default_value_t = u64::MAX, hide_default_value = true)]
+    pub to: u64,
     /// Only every N-th point
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub every: u64,
@@ -62,6 +87,20 @@ pub struct CrashesArgs {
     /// Longest time of one check, such as 30s or 2m
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = timeout)]
     pub timeout: Duration,
+    /// Copy the files of an ext4 in the image, or those below a folder of it, to a folder that the
+    /// check finds in FTLD_FILES, as a mount after the power cut would show them
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1, default_missing_value = "/")]
+    pub files: Option<String>,
+    /// The check stays up: it reads a line per state, the path of the raw image (with --files, of
+    /// the folder), a tab and the last mark, and answers with a line, `ok` or what is wrong
+    #[arg(long)]
+    pub server: bool,
+    /// Do not count a failed state whose output contains this text: a known fault
+    #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub ignore: Vec<String>,
+    /// Stop after this time, such as 5m; what was visited is in the report
+    #[arg(long = "for", value_name = "DURATION", value_parser = timeout)]
+    pub time: Option<Duration>,
     /// Stop after N states failed; 0 for never
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub failures: u64,
@@ -88,7 +127,7 @@ pub struct CrashesArgs {
     pub scratch: Option<PathBuf>,
 }
 
-/// Parses the longest time of a check.
+/// Parses a longest time.
 fn timeout(text: &str) -> Result<Duration, Failure> {
     let seconds = parse_seconds(text)?;
     let is_time = (0.001..=86_400.0).contains(&seconds);

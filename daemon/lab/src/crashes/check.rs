@@ -1,5 +1,5 @@
 //! The user's check on a state: a shell command that finds the image in its environment and answers
-//! with its exit code. A [`Supervisor`] runs the checks of a job one after the other.
+//! with its exit code, or a server that answers with a line. A [`Supervisor`] runs the checks of a job one after the other.
 
 use super::supervisor::{End, Ending, Task, program};
 use ftld_kit::failure::Failure;
@@ -24,6 +24,10 @@ const LOOK_EVERY: Timespec = Timespec {
 pub(super) struct Check {
     pub(super) command: String,
     pub(super) timeout: Duration,
+    /// It stays up.
+    pub(super) server: bool,
+    /// Folder of the ext4 in the image whose files it gets.
+    pub(super) files: Option<String>,
 }
 
 /// End of a check.
@@ -34,6 +38,10 @@ pub(super) enum Verdict {
     Failed(i32),
     /// A signal ended it.
     Signal(i32),
+    /// It answered something else than `ok`.
+    Refused,
+    /// The files of the image cannot be read: a mount would fail.
+    Unreadable(String),
     /// It did not end in time.
     TimedOut(Duration),
     /// It changed the length of its image, or removed it.
@@ -67,6 +75,8 @@ impl Verdict {
             Verdict::Passed => "passed".into(),
             Verdict::Failed(code) => format!("exit code {code}"),
             Verdict::Signal(signal) => format!("ended by signal {signal}"),
+            Verdict::Refused => "not ok".into(),
+            Verdict::Unreadable(why) => format!("the files cannot be read: {why}"),
             Verdict::TimedOut(after) => format!("no answer within {} s", after.as_secs_f64()),
             Verdict::Resized => "the check changed the length of its image".into(),
             Verdict::Left(verdict, what) => format!("{}, and it left {what}", verdict.text()),
@@ -128,6 +138,8 @@ impl Supervisor {
         let task = Task {
             command: check.command.clone(),
             timeout: check.timeout,
+            server: check.server,
+            files: check.files.clone(),
             mark: mark.into(),
             case: case.into(),
         };
@@ -140,6 +152,8 @@ impl Supervisor {
         let verdict = match end {
             End::TimedOut => Verdict::TimedOut(check.timeout),
             End::Signal(signal) => Verdict::Signal(signal),
+            End::Refused => Verdict::Refused,
+            End::Unreadable(why) => Verdict::Unreadable(why),
             End::Exit(0) => Verdict::Passed,
             End::Exit(code @ (126 | 127)) => {
                 let output = output.trim();

@@ -49,6 +49,11 @@ impl Contents {
         })
     }
 
+    /// Returns the bytes of a unit.
+    pub(super) fn unit_bytes(&self) -> usize {
+        self.unit_bytes
+    }
+
     /// Returns the number of a content; a new one is stored.
     ///
     /// # Errors

@@ -29,6 +29,8 @@ pub(super) struct Cursor<'a> {
     /// By slot, as the durable contents.
     dirty: BTreeMap<u32, Vec<Version>>,
     mark: Option<u32>,
+    /// Entry of the last FLUSH of the whole device; 0 before the first.
+    last_flush: u64,
 }
 
 /// A unit whose content is open at a point.
@@ -37,9 +39,9 @@ pub(super) struct OpenUnit {
     pub(super) unit: u32,
     /// Its place in contents by slot.
     pub(super) slot: u32,
-    /// The durable content, then newer ones.
+    /// The durable content, then newer ones, then damaged ones.
     pub(super) candidates: Vec<Content>,
-    /// Requests that wrote the candidates; 0 for the durable one.
+    /// Requests that wrote the candidates; 0 for the durable one, none for the damaged ones.
     pub(super) requests: Vec<u64>,
     /// Index of the newest acknowledged content.
     pub(super) newest: u32,
@@ -50,6 +52,8 @@ pub(super) struct Point {
     /// Number of the last acknowledged entry of the recording.
     pub(super) number: u64,
     pub(super) mark: Option<u32>,
+    /// Entry of the last FLUSH of the whole device; 0 before the first.
+    pub(super) last_flush: u64,
     /// Durable content by slot.
     pub(super) durable: Arc<Vec<Content>>,
     pub(super) durable_sum: u128,
@@ -72,6 +76,7 @@ impl<'a> Cursor<'a> {
             durable_sum,
             dirty: BTreeMap::new(),
             mark: None,
+            last_flush: 0,
         }
     }
 
@@ -101,7 +106,12 @@ impl<'a> Cursor<'a> {
                     }
                 }
             }
-            What::Flush { covers } => self.flush(event.begin, covers.clone()),
+            What::Flush { covers } => {
+                if covers.is_none() {
+                    self.last_flush = event.number;
+                }
+                self.flush(event.begin, covers.clone());
+            }
             What::Mark(mark) => self.mark = Some(*mark),
         }
         Some(at)
@@ -176,6 +186,7 @@ impl<'a> Cursor<'a> {
         Point {
             number: self.timeline.events[event].number,
             mark: self.mark,
+            last_flush: self.last_flush,
             durable: self.durable.clone(),
             durable_sum: self.durable_sum,
             open: open.into_values().collect(),

@@ -9,6 +9,7 @@ use super::cursor::{Cursor, Point};
 use super::flash::{Device, Run};
 use super::ledger::{Kept, Ledger};
 use super::models::{self, State};
+use super::places::Places;
 use super::report::{FailedCase, Report};
 use super::shrink::shrink;
 use super::timeline::{Timeline, What};
@@ -25,6 +26,8 @@ use std::time::{Duration, Instant};
 const STRIDES: [usize; 4] = [64, 16, 4, 1];
 /// Largest number of failed states that are shrunk.
 const SHRUNK_MAX: usize = 3;
+/// Largest number of failed states whose places get names.
+const NAMED_MAX: usize = 3;
 
 /// Events after which power fails; by the model `flash`, events in whose operations it fails. A
 /// FLUSH has taken effect after its event, so what it can lose is lost after the event before it.
@@ -36,8 +39,14 @@ pub(super) fn points(timeline: &Timeline, args: &CrashesArgs) -> Vec<usize> {
         At::Mark => matches!(what, What::Mark(_)),
     };
     let events = timeline.events.iter().enumerate();
+    let mut marked = !args.after_mark;
     events
-        .filter(|(_, event)| wanted(&event.what))
+        .filter(|(_, event)| {
+            let is_mark = matches!(event.what, What::Mark(_));
+            // The first mark is a point: its promise holds there.
+            marked |= is_mark;
+            marked && (args.from..=args.to).contains(&event.number) && wanted(&event.what)
+        })
         .filter_map(
             |(index, _)| match at == At::Flush && model != Model::Flash {
                 true => index.checked_sub(1),
@@ -75,12 +84,7 @@ pub(super) fn explore(
     let timeline = shared.timeline.clone();
     let points = points(&timeline, args);
     if points.is_empty() {
-        return Err(Failure::usage(format!(
-            "--at {}: the recording has no point of this kind",
-            serde_json::to_string(&args.at)
-                .unwrap_or_default()
-                .trim_matches('"')
-        )));
+        return Err(no_point(&timeline, args));
     }
     let mut workers = (1..jobs)
         .map(|number| Worker::start(shared, scratch, number))
@@ -97,7 +101,7 @@ pub(super) fn explore(
         args,
         shared: shared.clone(),
         ledger,
-        report: Report::new(args, &timeline, to_u64(points.len()), jobs),
+        report: Report::new(args, &timeline, &points, jobs),
         first: None,
         work,
         done,
@@ -150,8 +154,40 @@ pub(super) fn explore(
     report.seconds = began.elapsed().as_secs_f64();
     if let Some(worker) = workers.first_mut() {
         shrink_failed(args, shared, &mut report, worker)?;
+        let shown: Vec<Case> = report
+            .shortest()
+            .map(|failed| failed.case.clone())
+            .into_iter()
+            .chain(report.smallest(NAMED_MAX))
+            .collect();
+        for case in shown.iter().filter(|_| !report.interrupted) {
+            name_places(&mut report.places, shared, worker, scratch, case)?;
+        }
     }
     Ok(report)
+}
+
+/// Says why there is no point.
+fn no_point(timeline: &Timeline, args: &CrashesArgs) -> Failure {
+    let [_, _, marks] = timeline.counts();
+    if args.after_mark && marks == 0 {
+        return Failure::usage(
+            "--after-mark: the recording has no mark; `ftld mark TEXT` while it runs sets one",
+        );
+    }
+    let last = timeline.events.last().map_or(0, |event| event.number);
+    if args.from > last || args.to < args.from {
+        let to = args.to.min(last);
+        return Failure::usage(format!(
+            "--from {} --to {to}: the recording has entries 1 to {last}; \
+             `ftld inspect RECORDING --entries` lists them",
+            args.from
+        ));
+    }
+    Failure::usage(format!(
+        "--at {}: the recording has no point of this kind",
+        super::report::name(&args.at)
+    ))
 }
 
 fn bar(points: u64) -> ProgressBar {
@@ -204,13 +240,18 @@ impl Explorer<'_> {
                 self.offer(&point, case, &choice)?;
                 continue;
             }
+            let point = timeline.damaged(point)?;
             let newest = models::newest(&point);
             let choices = match self.args.model {
                 Model::Prefix => vec![newest.clone()],
                 Model::Cache | Model::Flash => {
-                    models::cache(&point, self.args.states, self.args.seed)
+                    self.report
+                        .coverage
+                        .add(models::count(&point), self.args.states);
+                    models::cache(&point, &timeline.losses, self.args.states, self.args.seed)
                 }
             };
+            self.report.strip.visited(point.number);
             for choice in choices {
                 let case = match self.args.model {
                     Model::Prefix => models::prefix(&point).0,
@@ -246,6 +287,7 @@ impl Explorer<'_> {
             }
             armed = false;
             let operations = run.step_recorded(index)?;
+            self.report.strip.visited(event.number);
             let seed = self.args.seed ^ event.number << 20;
             for (op, outcome) in run.draw(&operations, self.args.states, seed) {
                 let dead = run.cut(&operations, op, outcome);
@@ -344,12 +386,15 @@ impl Explorer<'_> {
         if let (Some(ledger), Some(key), false) = (&mut self.ledger, done.key, of_this_run) {
             ledger.add(key, &done.case, mark, &checked.verdict, &checked.output)?;
         }
-        if !checked.verdict.passed() {
+        let said = checked.verdict.text();
+        if self.shared.ignores(&checked) {
+            self.report.ignored += 1;
+        } else if !checked.verdict.passed() {
             self.report.timed_out += u64::from(checked.verdict.is_timeout());
             self.report.add(FailedCase {
                 case: done.case,
                 mark: mark.to_owned(),
-                said: checked.verdict.text(),
+                said,
                 output: checked.output,
             });
         }
@@ -357,13 +402,16 @@ impl Explorer<'_> {
     }
 
     fn note_known(&mut self, kept: Kept) {
-        if !kept.passed && !self.shared.count_failure() {
+        let ignored = !kept.passed && self.shared.ignores_text(&kept.output);
+        let failed = !kept.passed && !ignored;
+        if failed && !self.shared.count_failure() {
             self.is_over();
             return;
         }
         self.report.from_ledger += 1;
         self.report.checked += 1;
-        if !kept.passed {
+        self.report.ignored += u64::from(ignored);
+        if failed {
             self.report.add(FailedCase {
                 case: kept.case,
                 mark: kept.mark,
@@ -392,6 +440,7 @@ impl Explorer<'_> {
     fn is_over(&mut self) -> bool {
         self.report.interrupted |= self.shared.is_interrupted();
         self.report.stopped |= self.shared.has_enough();
+        self.report.time_is_up |= self.shared.time_is_up();
         self.shared.is_over()
     }
 }
@@ -428,6 +477,30 @@ fn shrink_failed(
     Ok(())
 }
 
+/// Names the places of a case in the words of the file system.
+///
+/// # Errors
+/// The host refuses the image.
+pub(super) fn name_places(
+    places: &mut Places,
+    shared: &Shared,
+    worker: &mut Worker,
+    scratch: &Path,
+    case: &Case,
+) -> Result<(), Failure> {
+    let Case::Cache { entry, units } = case else {
+        return Ok(());
+    };
+    let Ok((point, newest)) = find(&shared.timeline, *entry, None) else {
+        return Ok(());
+    };
+    let bytes = u64::from(shared.timeline.unit_bytes);
+    let offsets: Vec<u64> = units.iter().map(|run| u64::from(run.0) * bytes).collect();
+    worker.put(&State::of(&point, &newest, &shared.timeline.contents))?;
+    places.add(*entry, worker.image(), &scratch.join("places"), &offsets);
+    Ok(())
+}
+
 /// Returns the point after an entry, and the choice of candidates there.
 ///
 /// # Errors
@@ -440,7 +513,7 @@ pub(super) fn find(
     let mut cursor = Cursor::new(timeline);
     while let Some(event) = cursor.step() {
         if timeline.events[event].number == entry {
-            let point = cursor.point();
+            let point = timeline.damaged(cursor.point())?;
             let choice = match units {
                 Some(units) => Case::choice(units, &point.open)?,
                 None => models::newest(&point),

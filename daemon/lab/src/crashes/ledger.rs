@@ -26,6 +26,12 @@ struct Subject {
     bytes: u64,
     modified_ns: i128,
     check: String,
+    /// The check stays up.
+    #[serde(default)]
+    server: bool,
+    /// Folder whose files it gets.
+    #[serde(default)]
+    files: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -79,6 +85,8 @@ impl Ledger {
             modified_ns: i128::from(recording.mtime()) * 1_000_000_000
                 + i128::from(recording.mtime_nsec()),
             check: args.check.clone(),
+            server: args.server,
+            files: args.files.clone(),
         };
         // A pipe or an endless device has no end to append to.
         if std::fs::metadata(path).is_ok_and(|of| !of.is_file() && !of.is_dir()) {

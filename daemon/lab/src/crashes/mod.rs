@@ -18,12 +18,16 @@ mod check;
 mod content;
 mod cursor;
 mod explore;
+mod ext4;
 mod flash;
 mod image;
 mod ledger;
+mod losses;
 mod models;
+mod places;
 mod report;
 mod scratch;
+mod server;
 mod shrink;
 mod supervisor;
 #[cfg(test)]
@@ -32,7 +36,7 @@ mod timeline;
 mod visit;
 mod worker;
 
-pub use args::{At, CrashesArgs, Model};
+pub use args::{At, CrashesArgs, Loss, Model};
 pub use supervisor::supervise;
 pub use visit::visit;
 
@@ -40,6 +44,7 @@ use case::Case;
 use flash::{Device, Run};
 use ftld_kit::failure::Failure;
 use ftld_kit::{interrupt, output, sparse};
+use places::Places;
 use report::{About, FailedCase, Report};
 use scratch::Scratch;
 use std::fs::File;
@@ -93,7 +98,7 @@ pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
         None => interrupt::flag()?,
     };
     let scratch = Scratch::create(args)?;
-    let timeline = Timeline::read(&args.recording, args.cut_off, scratch.path())?;
+    let timeline = Timeline::of(args, scratch.path())?;
     let jobs = match case {
         Some(_) => 1,
         None => args.jobs.unwrap_or_else(|| {
@@ -116,6 +121,7 @@ pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
 fn finish(args: &CrashesArgs, shared: &Shared, report: &Report, json: bool) -> Result<(), Failure> {
     let about = About {
         timeline: &shared.timeline,
+        places: &report.places,
     };
     // A file that cannot be written does not take the report with it.
     let write = |option: &str, path: &Option<PathBuf>, text: Result<String, Failure>| {
@@ -180,7 +186,12 @@ fn show(
         .keep
         .as_ref()
         .map_or(Ok(()), |keep| keep_image(worker.image(), keep));
-    let about = About { timeline };
+    let mut places = Places::default();
+    explore::name_places(&mut places, shared, &mut worker, scratch, case)?;
+    let about = About {
+        timeline,
+        places: &places,
+    };
     let failed = FailedCase {
         case: case.clone(),
         mark: done.mark.map_or("", |mark| shared.mark(mark)).to_owned(),

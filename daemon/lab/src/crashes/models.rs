@@ -5,6 +5,7 @@
 use super::case::Case;
 use super::content::{Content, Contents};
 use super::cursor::{OpenUnit, Point};
+use super::losses::Losses;
 use ftld_kit::convert::{index, to_u32, to_u64};
 use nand_model::SplitMix;
 use std::sync::Arc;
@@ -68,17 +69,28 @@ pub(super) fn prefix(point: &Point) -> (Case, Vec<u32>) {
     (Case::Prefix { entry }, newest(point))
 }
 
+/// Returns the number of choices of the model `cache`; the largest number if they are more.
+pub(super) fn count(point: &Point) -> u64 {
+    let counts = point.open.iter().map(|unit| to_u64(unit.candidates.len()));
+    counts.fold(1u64, u64::saturating_mul)
+}
+
 /// Returns choices of the model `cache`: all of them if they are at most `most`, otherwise `most`
 /// by seed. The first loses nothing, the second all that is not durable.
-pub(super) fn cache(point: &Point, most: u32, seed: u64) -> Vec<Vec<u32>> {
-    let counts = point.open.iter().map(|unit| to_u64(unit.candidates.len()));
-    let all = counts.fold(1u64, u64::saturating_mul);
+pub(super) fn cache(point: &Point, losses: &Losses, most: u32, seed: u64) -> Vec<Vec<u32>> {
+    let all = count(point);
     if all <= u64::from(most) {
         return (0..all).map(|number| nth(&point.open, number)).collect();
     }
     let mut rng = SplitMix::new(seed ^ point.number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let lost = vec![0; point.open.len()];
-    let drawn = (0..most.saturating_sub(2)).map(|number| draw(&point.open, number, &mut rng));
+    let drawn = (0..most.saturating_sub(2)).map(|number| {
+        // With such losses, every second one has them.
+        let damaged = (number % 2 == 1).then(|| losses.draw(point, &mut rng));
+        damaged
+            .flatten()
+            .unwrap_or_else(|| draw(&point.open, number, &mut rng))
+    });
     let choices = [newest(point), lost].into_iter().chain(drawn);
     choices.take(index(most)).collect()
 }

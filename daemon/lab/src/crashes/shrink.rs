@@ -64,7 +64,7 @@ pub(super) fn shrink(
                 return Ok(found);
             };
             checks += 1;
-            if !checked.verdict.passed() {
+            if shared.fails(&checked) {
                 found = Some(Shrunk { case, checked });
                 choice = fewer;
                 shrunk = true;

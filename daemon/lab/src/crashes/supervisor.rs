@@ -5,7 +5,9 @@
 //! which ends with it. If the explorer dies, the supervisor kills the check and removes the job's
 //! folder.
 
+use super::ext4::extract;
 use super::scratch;
+use super::server::{self, Server};
 use ftld_device::sys;
 use ftld_kit::convert::{to_u64, to_usize};
 use nix::errno::Errno;
@@ -41,6 +43,10 @@ const NAME: &str = "ftld-check";
 pub(super) struct Task {
     pub(super) command: String,
     pub(super) timeout: Duration,
+    /// The check stays up.
+    pub(super) server: bool,
+    /// Folder of the ext4 in the image whose files it gets.
+    pub(super) files: Option<String>,
     pub(super) mark: String,
     pub(super) case: String,
 }
@@ -59,6 +65,10 @@ pub(super) struct Ending {
 pub(super) enum End {
     Exit(i32),
     Signal(i32),
+    /// It answered something else than `ok`.
+    Refused,
+    /// The files of the image cannot be read.
+    Unreadable(String),
     TimedOut,
     NotStarted(String),
 }
@@ -104,9 +114,14 @@ pub(super) fn serve() -> io::Result<()> {
     nix::sys::prctl::set_child_subreaper(true)?;
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut tasks = BufReader::new(socket.try_clone()?);
+    let mut server: Option<Server> = None;
     loop {
         let mut line = String::new();
         let read = tasks.read_line(&mut line).unwrap_or(0);
+        let is_over = read == 0 || line == END;
+        if let Some(server) = server.take_if(|_| is_over) {
+            server.stop(&folder);
+        }
         if read == 0 {
             // The explorer has died. The last supervisor finds its folder empty.
             scratch::unmount(&folder)
@@ -118,7 +133,12 @@ pub(super) fn serve() -> io::Result<()> {
         if line == END {
             return Ok(());
         }
-        if let Some(ending) = run(&serde_json::from_str(&line)?, &folder, &socket)? {
+        let task: Task = serde_json::from_str(&line)?;
+        let ending = match task.server {
+            true => server::ask(&mut server, &task, &folder, &socket)?,
+            false => run(&task, &folder, &socket)?,
+        };
+        if let Some(ending) = ending {
             let answer = serde_json::to_string(&ending)? + "\n";
             // If the explorer has died, the next read returns 0.
             let _ = socket.write_all(answer.as_bytes());
@@ -130,50 +150,96 @@ pub(super) fn serve() -> io::Result<()> {
 /// it any more.
 fn run(task: &Task, folder: &Path, socket: &UnixStream) -> io::Result<Option<Ending>> {
     let work = work_folder(folder)?;
+    let files = match files(task, &work) {
+        Ok(files) => files,
+        Err(why) => {
+            let left = remains(Vec::new(), folder, &work);
+            return Ok(Some(Ending {
+                end: End::Unreadable(why),
+                output: String::new(),
+                left,
+            }));
+        }
+    };
     let (mut output, writer) = io::pipe()?;
     rustix::fs::fcntl_setfl(&output, rustix::fs::OFlags::NONBLOCK)?;
-    let mut shell = Command::new("/bin/sh");
+    let mut shell = shell(&task.command, &work);
     shell
-        .arg("-c")
-        .arg(&task.command)
         .env("FTLD_MARK", &task.mark)
         .env("FTLD_CASE", &task.case)
-        .env("FTLD_WORK", &work)
-        .env("TMPDIR", &work)
+        .envs(files.map(|files| ("FTLD_FILES", files)))
         .stdin(Stdio::null())
         .stdout(writer.try_clone()?)
-        .stderr(writer)
-        .process_group(0);
+        .stderr(writer);
     let mut tail = Tail::default();
-    let (end, mut left) = match spawn(shell) {
+    let (end, left) = match spawn(shell) {
         Err(error) => (Some(End::NotStarted(error.to_string())), Vec::new()),
         Ok(shell) => {
             let pid = Pid::from_raw(i32::try_from(shell.id()).expect("a process id"));
             let waited = wait(pid, task.timeout, socket, &mut output, &mut tail);
             let (status, left) = end_all(pid);
-            let end = match (waited?, status) {
-                (Waited::Unwanted, _) => None,
-                (Waited::Ended, Some(WaitStatus::Exited(_, code))) => Some(End::Exit(code)),
-                (Waited::Ended, Some(WaitStatus::Signaled(_, signal, _))) => {
-                    Some(End::Signal(signal as i32))
-                }
-                (Waited::Ended | Waited::TooLong, _) => Some(End::TimedOut),
+            let end = match waited? {
+                Waited::Unwanted => None,
+                Waited::Ended => Some(end_of(status)),
+                Waited::TooLong => Some(End::TimedOut),
             };
             (end, left)
         }
     };
     tail.take(&mut output);
-    let removed = scratch::unmount(folder).and_then(|()| scratch::remove(&work));
-    left.extend(removed.err().map(|failure| failure.message));
+    let left = remains(left, folder, &work);
     Ok(end.map(|end| Ending {
         end,
         output: tail.text(),
-        left: (!left.is_empty()).then(|| left.join(", ")),
+        left,
     }))
 }
 
+/// Copies the files that the check gets to a new folder below its own.
+pub(super) fn files(task: &Task, work: &Path) -> Result<Option<PathBuf>, String> {
+    let Some(from) = &task.files else {
+        return Ok(None);
+    };
+    let to = work.join("files");
+    let image = std::env::var_os("FTLD_IMAGE").ok_or("no image")?;
+    scratch::remove(&to).map_err(|failure| failure.message)?;
+    std::fs::create_dir(&to).map_err(|error| format!("{}: {error}", to.display()))?;
+    // A tree that nobody expected is no reason to end.
+    let copied = std::panic::catch_unwind(|| extract(Path::new(&image), from, &to));
+    copied.unwrap_or_else(|_| Err("the tree is damaged".into()))?;
+    Ok(Some(to))
+}
+
+/// Returns the shell of a check, in a process group of its own.
+pub(super) fn shell(command: &str, work: &Path) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell
+        .arg("-c")
+        .arg(command)
+        .env("FTLD_WORK", work)
+        .env("TMPDIR", work)
+        .process_group(0);
+    shell
+}
+
+/// Returns how a shell ended that was reaped.
+pub(super) fn end_of(status: Option<WaitStatus>) -> End {
+    match status {
+        Some(WaitStatus::Exited(_, code)) => End::Exit(code),
+        Some(WaitStatus::Signaled(_, signal, _)) => End::Signal(signal as i32),
+        _ => End::TimedOut,
+    }
+}
+
+/// Removes a check's folder; returns what remains of the check, `left` included.
+pub(super) fn remains(mut left: Vec<String>, folder: &Path, work: &Path) -> Option<String> {
+    let removed = scratch::unmount(folder).and_then(|()| scratch::remove(work));
+    left.extend(removed.err().map(|failure| failure.message));
+    (!left.is_empty()).then(|| left.join(", "))
+}
+
 /// Creates an empty folder; a check before may have left one that cannot be removed.
-fn work_folder(folder: &Path) -> io::Result<PathBuf> {
+pub(super) fn work_folder(folder: &Path) -> io::Result<PathBuf> {
     for number in 0u64.. {
         let name = match number {
             0 => "work".into(),
@@ -189,7 +255,7 @@ fn work_folder(folder: &Path) -> io::Result<PathBuf> {
 
 /// Starts the shell in a mount namespace of its own, if the host permits one. A namespace belongs
 /// to a thread, and ends with the last process in it.
-fn spawn(mut shell: Command) -> io::Result<Child> {
+pub(super) fn spawn(mut shell: Command) -> io::Result<Child> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(move || {
             let _ = sys::mounts::own_copy();
@@ -256,7 +322,7 @@ fn wait(
 
 /// Kills the check and all that it started, and reaps them. Returns how the shell ended, and the
 /// processes that do not end.
-fn end_all(shell: Pid) -> (Option<WaitStatus>, Vec<String>) {
+pub(super) fn end_all(shell: Pid) -> (Option<WaitStatus>, Vec<String>) {
     // The group may be gone already.
     let _ = killpg(shell, Signal::SIGKILL);
     let give_up = Instant::now() + REAP_MAX;
@@ -306,11 +372,11 @@ fn children() -> Vec<Pid> {
 
 /// The last bytes of an output.
 #[derive(Default)]
-struct Tail(VecDeque<u8>);
+pub(super) struct Tail(VecDeque<u8>);
 
 impl Tail {
     /// Takes a part of what is there; returns false at the end.
-    fn take_once(&mut self, output: &mut PipeReader) -> bool {
+    pub(super) fn take_once(&mut self, output: &mut PipeReader) -> bool {
         let mut bytes = [0; OUTPUT_MAX];
         match output.read(&mut bytes) {
             Ok(0) => false,
@@ -325,12 +391,12 @@ impl Tail {
     }
 
     /// Takes what is there; a process that could not be killed may write on.
-    fn take(&mut self, output: &mut PipeReader) {
+    pub(super) fn take(&mut self, output: &mut PipeReader) {
         let reads = to_u64(OUTPUT_MAX) / 64;
         (0..to_usize(reads)).all(|_| self.take_once(output));
     }
 
-    fn text(self) -> String {
+    pub(super) fn text(self) -> String {
         let bytes: Vec<u8> = self.0.into();
         String::from_utf8_lossy(&bytes).into_owned()
     }

@@ -6,9 +6,13 @@
 //! Memory grows with what the recording contains, not with the device: contents are kept by *slot*,
 //! the number of a unit among those that ever had data. All other units are zeros at every moment.
 
+use super::args::{CrashesArgs, Loss, Model};
 use super::content::{Content, Contents, ZEROS};
+use super::cursor::Point;
+use super::losses::Losses;
 use ftld_kit::convert::{index, narrow, to_u32, to_usize};
 use ftld_kit::failure::Failure;
+use ftld_kit::profile_file;
 use ftld_traces::recording::{Entry, Head, Kind, Reader};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -67,9 +71,46 @@ pub(super) struct Timeline {
     pub(super) earliest: Vec<u64>,
     pub(super) contents: Contents,
     pub(super) was_cut_off: bool,
+    /// What a cut leaves beyond whole contents.
+    pub(super) losses: Losses,
 }
 
 impl Timeline {
+    /// Reads the recording of an exploration.
+    ///
+    /// # Errors
+    /// As [`Timeline::read`], or the recording does not bear a loss that was asked for.
+    pub(super) fn of(args: &CrashesArgs, scratch: &Path) -> Result<Timeline, Failure> {
+        if !args.loss.is_empty() && args.model != Model::Cache {
+            return Err(Failure::usage(
+                "--loss: only the model cache has such losses; leave --model out",
+            ));
+        }
+        let mut timeline = Timeline::read(&args.recording, args.cut_off, scratch)?;
+        if args.loss.contains(&Loss::Shorn) && timeline.unit_bytes <= timeline.head.logical_block {
+            return Err(Failure::usage(format!(
+                "--loss shorn: the device writes its blocks of {} bytes as a whole; record one with \
+                 a larger unit",
+                timeline.unit_bytes
+            )));
+        }
+        let flash = timeline.head.flash.as_ref();
+        let profile = flash.and_then(|flash| profile_file::from_toml(&flash.profile).ok());
+        let channels = profile.map(|profile| profile.geometry.channels);
+        timeline.losses = Losses::new(&args.loss, channels);
+        Ok(timeline)
+    }
+
+    /// Adds the damaged contents to a point.
+    ///
+    /// # Errors
+    /// The scratch folder is full.
+    pub(super) fn damaged(&self, mut point: Point) -> Result<Point, Failure> {
+        let damaged = self.losses.damage(&mut point, &self.contents);
+        damaged.map_err(|error| Failure::io("contents in the scratch folder", &error))?;
+        Ok(point)
+    }
+
     /// Reads a recording; contents go to a file in `scratch`.
     ///
     /// # Errors
@@ -167,6 +208,7 @@ impl Timeline {
             earliest,
             contents,
             was_cut_off: reader.was_cut_off(),
+            losses: Losses::default(),
         })
     }
 

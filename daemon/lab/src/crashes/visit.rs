@@ -19,26 +19,32 @@ use std::sync::Arc;
 /// The recording or the ledger cannot be used, or a flash of the model `flash` does not mount.
 pub fn visit(args: &CrashesArgs) -> Result<u64, Failure> {
     let scratch = Scratch::create(args)?;
-    let timeline = Timeline::read(&args.recording, args.cut_off, scratch.path())?;
+    let timeline = Timeline::of(args, scratch.path())?;
     scratch.has_room(&timeline, 1)?;
     Ledger::open(args)?;
     let points = points(&timeline, args);
     match args.model {
         Model::Flash => visit_flash(args, &timeline, &points),
-        Model::Prefix | Model::Cache => Ok(visit_contents(args, &timeline, &points)),
+        Model::Prefix | Model::Cache => visit_contents(args, &timeline, &points),
     }
 }
 
-fn visit_contents(args: &CrashesArgs, timeline: &Timeline, points: &[usize]) -> u64 {
+fn visit_contents(
+    args: &CrashesArgs,
+    timeline: &Timeline,
+    points: &[usize],
+) -> Result<u64, Failure> {
     let (mut cursor, mut states) = (Cursor::new(timeline), 0);
     while let Some(event) = cursor.step() {
         if points.binary_search(&event).is_err() {
             continue;
         }
-        let point = cursor.point();
+        let point = timeline.damaged(cursor.point())?;
         let choices = match args.model {
             Model::Prefix => vec![models::newest(&point)],
-            Model::Cache | Model::Flash => models::cache(&point, args.states, args.seed),
+            Model::Cache | Model::Flash => {
+                models::cache(&point, &timeline.losses, args.states, args.seed)
+            }
         };
         for choice in choices {
             let state = State::of(&point, &choice, &timeline.contents);
@@ -46,7 +52,7 @@ fn visit_contents(args: &CrashesArgs, timeline: &Timeline, points: &[usize]) -> 
             states += 1;
         }
     }
-    states
+    Ok(states)
 }
 
 fn visit_flash(args: &CrashesArgs, timeline: &Timeline, points: &[usize]) -> Result<u64, Failure> {

@@ -71,6 +71,10 @@ pub(super) struct Shared {
     /// Failed states so far, and how many end the exploration; 0 for never.
     failures: AtomicU64,
     failures_max: u64,
+    /// Failures whose output contains one of these texts do not count.
+    ignored: Vec<String>,
+    /// When the time of the exploration is up.
+    end: Option<Instant>,
 }
 
 impl Shared {
@@ -85,6 +89,8 @@ impl Shared {
             check: Check {
                 command: args.check.clone(),
                 timeout: args.timeout,
+                server: args.server,
+                files: args.files.clone(),
             },
             seen: Mutex::default(),
             known: Mutex::default(),
@@ -92,13 +98,34 @@ impl Shared {
             broken: AtomicBool::new(false),
             failures: AtomicU64::new(0),
             failures_max: args.failures,
+            ignored: args.ignore.clone(),
+            end: args.time.map(|time| Instant::now() + time),
         })
     }
 
     /// Returns whether nothing more is to be checked: what waits is skipped, and running checks
     /// end.
     pub(super) fn is_over(&self) -> bool {
-        self.is_interrupted() || self.has_enough() || self.broken.load(Relaxed)
+        self.is_interrupted() || self.has_enough() || self.time_is_up() || self.broken.load(Relaxed)
+    }
+
+    /// Returns whether the exploration has had its time.
+    pub(super) fn time_is_up(&self) -> bool {
+        self.end.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// Returns whether a state failed as the user knows that it does.
+    pub(super) fn ignores(&self, checked: &Checked) -> bool {
+        !checked.verdict.passed() && self.ignores_text(&checked.output)
+    }
+
+    pub(super) fn ignores_text(&self, output: &str) -> bool {
+        self.ignored.iter().any(|text| output.contains(text))
+    }
+
+    /// Returns whether a state failed in a way that counts.
+    pub(super) fn fails(&self, checked: &Checked) -> bool {
+        !checked.verdict.passed() && !self.ignores_text(&checked.output)
     }
 
     pub(super) fn is_interrupted(&self) -> bool {
@@ -190,6 +217,16 @@ impl Worker {
         self.shared.give_up();
     }
 
+    /// Brings a state into the image.
+    ///
+    /// # Errors
+    /// The image cannot be written.
+    pub(super) fn put(&mut self, state: &State) -> Result<(), Failure> {
+        self.image
+            .put(state, &self.shared.timeline.contents)
+            .map_err(|error| Failure::io(self.image.path().display(), &error))
+    }
+
     /// Checks one case, unless an equal one was checked.
     ///
     /// # Errors
@@ -220,7 +257,7 @@ impl Worker {
                 }
             },
         };
-        let is_failure = matches!(&checked, Found::Checked(of) if !of.verdict.passed());
+        let is_failure = matches!(&checked, Found::Checked(of) if shared.fails(of));
         if is_failure && !shared.count_failure() {
             return Ok(done(key, Found::Skipped));
         }
@@ -259,9 +296,7 @@ impl Worker {
         unwanted: impl Fn() -> bool,
     ) -> Result<Option<Checked>, Failure> {
         let shared = self.shared.clone();
-        self.image
-            .put(state, &shared.timeline.contents)
-            .map_err(|error| Failure::io(self.image.path().display(), &error))?;
+        self.put(state)?;
         let mut supervisor = match self.supervisor.take() {
             Some(supervisor) => supervisor,
             None => Supervisor::start(&self.folder, self.image.path(), &self.uri)

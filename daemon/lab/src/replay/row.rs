@@ -539,7 +539,7 @@ mod tests {
         for pair in erases.distribution.windows(2) {
             let within = counts
                 .iter()
-                .filter(|count| (pair[0].0..pair[1].0).contains(count))
+                .filter(|count| (pair[0].0..pair[1].0).contains(*count))
                 .count() as u64;
             assert_eq!(within, pair[0].1);
         }

@@ -35,6 +35,8 @@ pub(crate) struct InspectOptions {
     pub(crate) lpn: Option<u32>,
     /// The flash device alone, as a TOML file.
     pub(crate) toml: bool,
+    /// Every entry of a recording.
+    pub(crate) entries: bool,
     /// JSON instead of text.
     pub(crate) json: bool,
 }
@@ -90,6 +92,12 @@ pub(crate) fn inspect(dirs: &Dirs, image: &OsStr, wanted: &InspectOptions) -> Re
     let path = path_of(dirs, image)?;
     if path.is_file() && Reader::detects(&path).unwrap_or(false) {
         return recording::inspect(&path, wanted);
+    }
+    if wanted.entries {
+        return Err(Failure::usage(format!(
+            "{}: is no recording, and only those have --entries; `ftld --record FILE` writes one",
+            path.display()
+        )));
     }
     let info = peek(&path).map_err(|error| stack::image_failure(&error))?;
     if wanted.toml {

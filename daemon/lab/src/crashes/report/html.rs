@@ -1,5 +1,6 @@
 //! The report as one page without scripts or other files.
 
+use super::text::short;
 use super::{About, FailedCase, Report, name};
 use ftld_kit::output::counted;
 use ftld_kit::quote::escaped;
@@ -36,6 +37,14 @@ pub(in crate::crashes) fn html(report: &Report, about: &About<'_>) -> String {
         ("states", report.states.to_string()),
         ("different ones checked", report.checked.to_string()),
         ("failed", report.failed.to_string()),
+        ("ignored", report.ignored.to_string()),
+        (
+            "coverage",
+            report
+                .coverage
+                .text(report.states_per_point)
+                .unwrap_or_default(),
+        ),
         ("no answer in time", report.timed_out.to_string()),
         (
             "time",
@@ -61,17 +70,34 @@ pub(in crate::crashes) fn html(report: &Report, about: &About<'_>) -> String {
         cases += "<h2>Shortest failing case</h2>\n";
         cases += &case(report, about, shortest);
     }
+    let groups = report.groups.by_states();
+    if !groups.is_empty() {
+        cases += "<h2>Failed states by message</h2>\n<table>\n";
+        for group in groups {
+            cases += &format!(
+                "<tr><td>{}</td><td>{}</td><td>earliest {}, smallest {}</td></tr>\n",
+                group.states,
+                escaped(&group.message),
+                escaped(&short(&group.earliest.case)),
+                escaped(&short(&group.smallest.case))
+            );
+        }
+        cases += "</table>\n";
+    }
     if !report.cases.is_empty() {
         cases += "<h2>Failed states, smallest first</h2>\n";
         for failed in report.cases.iter().take(CASES_MAX) {
             cases += &format!(
                 "<details><summary>{}</summary>\n{}</details>\n",
-                escaped(&short(&failed.case.to_string())),
+                escaped(&short(&failed.case)),
                 case(report, about, failed)
             );
         }
     }
     let mut note = String::new();
+    if report.time_is_up {
+        note += "<p>The time of --for is up.</p>\n";
+    }
     if let Some(why) = report.incomplete() {
         note += &format!("<p>States are missing: {why}.</p>\n");
     }
@@ -82,8 +108,9 @@ pub(in crate::crashes) fn html(report: &Report, about: &About<'_>) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>ftld crashes: {title}</title>\n<style>\n{STYLE}</style>\n\
-         <h1>Crash states of {title}</h1>\n{verdict}\n{note}<table>\n{table}</table>\n{cases}</html>\n",
-        title = escaped(&report.recording)
+         <h1>Crash states of {title}</h1>\n{verdict}\n{strip}{note}<table>\n{table}</table>\n{cases}</html>\n",
+        title = escaped(&report.recording),
+        strip = report.strip.svg()
     )
 }
 
@@ -105,11 +132,4 @@ fn case(report: &Report, about: &About<'_>, failed: &FailedCase) -> String {
         escaped(&failed.output),
         escaped(&report.command(&failed.case))
     )
-}
-
-fn short(text: &str) -> String {
-    match text.char_indices().nth(80) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
 }

@@ -1,19 +1,24 @@
 //! Report of an exploration: as text, JSON, JUnit and one HTML page.
 
+mod coverage;
+mod groups;
 mod html;
 mod junit;
 mod text;
 
+pub(super) use coverage::{Coverage, Strip};
 pub(super) use html::html;
 pub(super) use junit::junit;
 pub(super) use text::text;
 
-use super::args::{At, CrashesArgs, Model};
+use super::args::{At, CrashesArgs, Loss, Model};
 use super::case::Case;
+use super::places::Places;
 use super::timeline::{Timeline, What};
-use ftld_kit::convert::to_f64;
+use ftld_kit::convert::{to_f64, to_u64};
 use ftld_kit::quote::shell;
 use ftld_traces::recording::Kind;
+use groups::Groups;
 use serde_json::{Value, json};
 
 /// Largest number of failed cases in a report.
@@ -29,14 +34,26 @@ pub(super) struct FailedCase {
     pub(super) output: String,
 }
 
+impl FailedCase {
+    /// Returns what makes a case small: few deviating units, then few entries.
+    fn size(&self) -> (u64, u64) {
+        (self.case.deviating(), self.case.entry())
+    }
+}
+
 /// Result of an exploration.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) recording: String,
     pub(super) check: String,
+    /// The check stays up.
+    server: bool,
+    /// Folder whose files the check gets.
+    files: Option<String>,
     pub(super) model: Model,
     pub(super) at: At,
     pub(super) states_per_point: u32,
+    pub(super) loss: Vec<Loss>,
     pub(super) seed: u64,
     pub(super) jobs: u32,
     /// Changes, FLUSHes and marks of the recording.
@@ -52,13 +69,23 @@ pub(super) struct Report {
     /// Those of them whose verdict was in the ledger.
     pub(super) from_ledger: u64,
     pub(super) failed: u64,
+    /// Failed states that the user asked to ignore.
+    pub(super) ignored: u64,
     pub(super) timed_out: u64,
+    pub(super) coverage: Coverage,
+    pub(super) strip: Strip,
+    /// The failed states by what the check said.
+    groups: Groups,
+    /// Names of places of the smallest failed cases.
+    pub(super) places: Places,
     /// The smallest of the failed cases, the smallest first.
     pub(super) cases: Vec<FailedCase>,
     /// A case that fails with fewer deviating units than any that was visited.
     pub(super) shortest: Option<FailedCase>,
     /// Enough states had failed.
     pub(super) stopped: bool,
+    /// The time of the exploration was up.
+    pub(super) time_is_up: bool,
     pub(super) interrupted: bool,
     pub(super) seconds: f64,
     /// Time of all checks, summed over the jobs.
@@ -66,27 +93,43 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(args: &CrashesArgs, timeline: &Timeline, points: u64, jobs: u32) -> Report {
+    /// `points` are the events after which power fails.
+    pub(super) fn new(
+        args: &CrashesArgs,
+        timeline: &Timeline,
+        points: &[usize],
+        jobs: u32,
+    ) -> Report {
+        let entries = points.iter().map(|event| timeline.events[*event].number);
         Report {
             recording: args.recording.display().to_string(),
             check: args.check.clone(),
+            server: args.server,
+            files: args.files.clone(),
             model: args.model,
             at: args.at,
             states_per_point: args.states,
+            loss: args.loss.clone(),
             seed: args.seed,
             jobs,
             counts: timeline.counts(),
             was_cut_off: timeline.was_cut_off,
-            points_all: points,
+            points_all: to_u64(points.len()),
             points: 0,
             states: 0,
             checked: 0,
             from_ledger: 0,
             failed: 0,
+            ignored: 0,
             timed_out: 0,
+            coverage: Coverage::default(),
+            strip: Strip::new(entries.collect()),
+            groups: Groups::default(),
+            places: Places::default(),
             cases: Vec::new(),
             shortest: None,
             stopped: false,
+            time_is_up: false,
             interrupted: false,
             seconds: 0.0,
             check_seconds: 0.0,
@@ -96,8 +139,10 @@ impl Report {
     /// Adds a failed case; only the smallest are kept.
     pub(super) fn add(&mut self, case: FailedCase) {
         self.failed += 1;
-        let size = |case: &FailedCase| (case.case.deviating(), case.case.entry());
-        let at = self.cases.partition_point(|kept| size(kept) <= size(&case));
+        self.groups.add(&case);
+        self.strip.failed(case.case.entry());
+        let size = case.size();
+        let at = self.cases.partition_point(|kept| kept.size() <= size);
         if at < KEPT_MAX {
             self.cases.insert(at, case);
             self.cases.truncate(KEPT_MAX);
@@ -112,11 +157,8 @@ impl Report {
 
     /// Offers a case that was shrunk from a failed one.
     pub(super) fn shrunk(&mut self, case: FailedCase) {
-        let size = |case: &FailedCase| (case.case.deviating(), case.case.entry());
-        if self
-            .shortest()
-            .is_none_or(|known| size(&case) < size(known))
-        {
+        let size = case.size();
+        if self.shortest().is_none_or(|known| size < known.size()) {
             self.shortest = Some(case);
         }
     }
@@ -138,13 +180,21 @@ impl Report {
             &case.to_string(),
         ];
         let mut words = words.map(str::to_owned).to_vec();
-        if self.was_cut_off {
-            words.push("--cut-off".into());
+        if !self.loss.is_empty() {
+            let names: Vec<_> = self.loss.iter().map(name).collect();
+            words.extend(["--loss".into(), names.join(",")]);
+        }
+        if let Some(folder) = &self.files {
+            words.push(format!("--files={folder}"));
+        }
+        for (option, is_given) in [("--server", self.server), ("--cut-off", self.was_cut_off)] {
+            words.extend(is_given.then(|| option.to_owned()));
         }
         shell(&words)
     }
 
-    /// Returns why states are missing, if some are.
+    /// Returns why states are missing that were to be visited, if some are. With `--for`, what was
+    /// visited in that time is all that was asked for.
     pub(super) fn incomplete(&self) -> Option<String> {
         let so_far = format!("{} of {} points visited", self.points, self.points_all);
         match (self.interrupted, self.stopped) {
@@ -172,12 +222,15 @@ impl Report {
                 "command": self.command(&failed.case),
             })
         };
+        let groups = self.groups.by_states();
+        let groups: Vec<_> = groups.into_iter().map(groups::Group::json).collect();
         json!({
             "recording": self.recording,
             "check": self.check,
             "model": self.model,
             "at": self.at,
             "states_per_point": self.states_per_point,
+            "loss": self.loss,
             "seed": self.seed,
             "jobs": self.jobs,
             "changes": self.counts[0],
@@ -191,12 +244,17 @@ impl Report {
             "states_checked": self.checked,
             "states_from_ledger": self.from_ledger,
             "states_failed": self.failed,
+            "states_ignored": self.ignored,
+            "coverage": self.coverage,
             "states_timed_out": self.timed_out,
             "stopped_early": self.stopped,
+            "time_is_up": self.time_is_up,
             "interrupted": self.interrupted,
             "seconds": self.seconds,
             "states_per_minute_and_core": self.rate(),
             "shortest": self.shortest().map(case),
+            "earliest": self.groups.earliest().map(case),
+            "groups": groups,
             "failed": self.cases.iter().map(case).collect::<Vec<_>>(),
         })
     }
@@ -205,6 +263,7 @@ impl Report {
 /// The recording, to explain a case.
 pub(super) struct About<'a> {
     pub(super) timeline: &'a Timeline,
+    pub(super) places: &'a Places,
 }
 
 impl About<'_> {
@@ -246,20 +305,33 @@ impl About<'_> {
             let open = point.open.iter().find(|unit| unit.unit == first);
             let Some(open) = open else { continue };
             let at = ftld_kit::convert::index(candidate);
+            let damaged = || {
+                let (part, request) = self.timeline.losses.explain(open, candidate)?;
+                Some(format!("have {part} of {}", self.request(request)))
+            };
             let has = match open.requests.get(at) {
-                None => continue,
-                Some(0) => "keep the content of the last FLUSH".into(),
+                None => match damaged() {
+                    Some(text) => text,
+                    None => continue,
+                },
+                Some(0) => match point.last_flush {
+                    0 => "keep the content of the last FLUSH".into(),
+                    flush => format!("keep the content of the last FLUSH, entry {flush}"),
+                },
                 Some(request) => format!("have the content of {}", self.request(*request)),
             };
             let newest = open.requests[ftld_kit::convert::index(open.newest)];
-            let instead = match newest == 0 || newest == open.requests[at] {
+            let instead = match newest == 0 || open.requests.get(at).is_none_or(|of| *of == newest)
+            {
                 true => String::new(),
                 false => format!(", not of {}", self.request(newest)),
             };
+            let offset = u64::from(first) * bytes;
+            let place = self.places.name(entry, offset);
             lines.push(format!(
-                "bytes {} to {} {has}{instead}",
-                u64::from(first) * bytes,
-                (u64::from(last) + 1) * bytes - 1
+                "bytes {offset} to {}{} {has}{instead}",
+                (u64::from(last) + 1) * bytes - 1,
+                place.map(|name| format!(" ({name})")).unwrap_or_default()
             ));
         }
         if units.len() > 8 {
@@ -303,7 +375,7 @@ impl About<'_> {
 }
 
 /// Returns the name of a model or of a kind of points, as on the command line.
-fn name(value: &impl serde::Serialize) -> String {
+pub(super) fn name(value: &impl serde::Serialize) -> String {
     let text = serde_json::to_string(value).expect("a name is plain");
     text.trim_matches('"').to_owned()
 }

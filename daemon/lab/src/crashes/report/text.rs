@@ -1,5 +1,6 @@
 //! The report on the terminal.
 
+use super::super::case::Case;
 use super::{About, FailedCase, Report, name};
 use ftld_kit::convert::to_u64;
 use ftld_kit::output::counted;
@@ -7,6 +8,8 @@ use std::fmt::Write;
 
 /// Lines of a check's output that the text shows.
 const OUTPUT_LINES: usize = 12;
+/// Longest name of a case in a list.
+pub(super) const NAME_MAX: usize = 80;
 
 /// Returns the report as text.
 pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
@@ -38,11 +41,18 @@ pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
     };
     let _ = writeln!(
         out,
-        "{}, {} different ones checked{kept}, {} failed",
+        "{}, {} different ones checked{kept}, {} failed{}",
         counted(report.states, "state"),
         report.checked,
-        report.failed
+        report.failed,
+        match report.ignored {
+            0 => String::new(),
+            ignored => format!(", {ignored} ignored"),
+        }
     );
+    if let Some(coverage) = report.coverage.text(report.states_per_point) {
+        let _ = writeln!(out, "{coverage}");
+    }
     let _ = writeln!(
         out,
         "{:.1} s, {:.0} states per minute and core, {}",
@@ -62,10 +72,49 @@ pub(in crate::crashes) fn text(report: &Report, about: &About<'_>) -> String {
             counted(report.failed, "failed state")
         );
     }
+    if report.time_is_up {
+        let _ = writeln!(
+            out,
+            "the time of --for is up: {} of {} points visited",
+            report.points, report.points_all
+        );
+    }
+    let groups = report.groups.by_states();
+    if groups.len() > 1 {
+        out += "\nfailed states by message:\n";
+        for group in groups {
+            let _ = writeln!(
+                out,
+                "  {:>8}  {}\n            earliest {}, smallest {}",
+                group.states,
+                group.message,
+                short(&group.earliest.case),
+                short(&group.smallest.case)
+            );
+        }
+    }
     if let Some(failed) = report.shortest() {
         out += &case(report, about, failed);
+        let earliest = report.groups.earliest();
+        if let Some(earliest) = earliest.filter(|of| of.case.entry() < failed.case.entry()) {
+            let _ = writeln!(
+                out,
+                "earliest failing case, after entry {}:\n  {}",
+                earliest.case.entry(),
+                report.command(&earliest.case)
+            );
+        }
     }
     out
+}
+
+/// Returns the name of a case, shortened.
+pub(super) fn short(case: &Case) -> String {
+    let name = case.to_string();
+    match name.char_indices().nth(NAME_MAX) {
+        Some((at, _)) => format!("{}…", &name[..at]),
+        None => name,
+    }
 }
 
 fn case(report: &Report, about: &About<'_>, failed: &FailedCase) -> String {

@@ -113,7 +113,7 @@ proptest! {
             // Sums are those of a state that is built from nothing, and equal for equal states
             // alone.
             let mut states = Vec::new();
-            for choice in models::cache(&point, 8, 5) {
+            for choice in models::cache(&point, &Losses::default(), 8, 5) {
                 let state = models::State::of(&point, &choice, &timeline.contents);
                 let (mut sum, mut contents) = (0u128, Vec::new());
                 state.each(|slot, content| {

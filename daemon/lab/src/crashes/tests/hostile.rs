@@ -66,6 +66,7 @@ fn unreadable_content_is_unknown_and_the_report_says_so() {
     assert!(matches!(&timeline.unreadable[..], [only] if *only == (2 * UNIT..5 * UNIT)));
     let about = About {
         timeline: &timeline,
+        places: &report.places,
     };
     let text = text(&report, &about);
     let line = " of initial content, first at byte 8192, could not be read";

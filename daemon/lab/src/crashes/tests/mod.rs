@@ -3,12 +3,15 @@
 mod definition;
 mod hostile;
 mod leaves;
+mod points;
+mod stays_up;
 
-use super::args::{At, CrashesArgs, Model};
+use super::args::{At, CrashesArgs, Loss, Model};
 use super::case::Case;
 use super::content::ZEROS;
 use super::cursor::Cursor;
 use super::explore::{explore, points};
+use super::losses::Losses;
 use super::models;
 use super::report::{About, Report, html, junit, text};
 use super::scratch::Scratch;
@@ -141,6 +144,14 @@ impl Saved {
             seed: 1,
             jobs: Some(2),
             timeout: Duration::from_secs(20),
+            loss: Vec::new(),
+            after_mark: false,
+            from: 0,
+            to: u64::MAX,
+            files: None,
+            server: false,
+            ignore: Vec::new(),
+            time: None,
             failures: 0,
             case: None,
             keep: None,
@@ -154,7 +165,7 @@ impl Saved {
 
     fn explored(&self, args: &CrashesArgs) -> Result<(Report, Arc<Timeline>), Failure> {
         let scratch = Scratch::create(args)?;
-        let timeline = Timeline::read(&self.path, args.cut_off, scratch.path())?;
+        let timeline = Timeline::of(args, scratch.path())?;
         let shared = Shared::new(timeline, args, Arc::default());
         let report = explore(args, &shared, scratch.path(), args.jobs.unwrap())?;
         Ok((report, shared.timeline.clone()))
@@ -218,6 +229,7 @@ fn a_missing_flush_is_found_and_shrunk_to_one_unit() {
     assert_eq!(shortest.case.deviating(), 1, "{:?}", shortest.case);
     let about = About {
         timeline: &timeline,
+        places: &report.places,
     };
     let text = text(&report, &about);
     assert!(
@@ -266,6 +278,7 @@ fn enough_failures_end_the_exploration() {
     assert_eq!(report.cases[0].said, "exit code 3");
     let about = About {
         timeline: &timeline,
+        places: &report.places,
     };
     let xml = junit(&report, &about);
     assert!(
@@ -307,6 +320,7 @@ fn an_interruption_ends_the_running_check_and_no_report_is_green() {
     assert!(report.interrupted && report.checked == 0, "{report:?}");
     let about = About {
         timeline: &shared.timeline,
+        places: &report.places,
     };
     let xml = junit(&report, &about);
     assert!(
@@ -590,13 +604,13 @@ fn all_choices_are_taken_if_they_are_few() {
     let mut cursor = Cursor::new(&timeline);
     while cursor.step().is_some() {}
     let point = cursor.point();
-    let all = models::cache(&point, 27, 1);
+    let all = models::cache(&point, &Losses::default(), 27, 1);
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 27);
-    let some = models::cache(&point, 26, 1);
+    let some = models::cache(&point, &Losses::default(), 26, 1);
     assert_eq!(some.len(), 26);
     assert_eq!((&some[0], &some[1]), (&vec![2, 2, 2], &vec![0, 0, 0]));
     assert_eq!(
-        models::cache(&point, 26, 1),
+        models::cache(&point, &Losses::default(), 26, 1),
         some,
         "states follow from the seed"
     );

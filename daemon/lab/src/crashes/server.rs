@@ -1,0 +1,255 @@
+//! A check that stays up: it reads a line per state, and answers with a line.
+//!
+//! Invariants: an answer belongs to the state that was asked last. A server that ends, is late or
+//! answers unasked is ended with all that it started; the next state has a new one.
+
+use super::supervisor::{self, End, Ending, Tail, Task};
+use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, pidfd_open};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Longest answer in bytes.
+const ANSWER_MAX: usize = 16 << 10;
+
+/// Longest wait for the end of a check that has closed its standard output.
+const END_MAX: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
+
+/// A running check.
+pub(super) struct Server {
+    shell: Pid,
+    pidfd: OwnedFd,
+    work: PathBuf,
+    questions: PipeWriter,
+    answers: PipeReader,
+    /// Its standard error.
+    output: PipeReader,
+}
+
+/// What came instead of an answer, or the answer.
+enum Heard {
+    Line(String),
+    Ended,
+    TooLate,
+    TooLong,
+    /// The explorer has written, or has died.
+    Unwanted,
+}
+
+impl Server {
+    /// Starts the check with an empty folder for its files.
+    fn start(task: &Task, folder: &Path) -> io::Result<Server> {
+        let work = supervisor::work_folder(folder)?;
+        let (its_questions, questions) = io::pipe()?;
+        let (answers, its_answers) = io::pipe()?;
+        let (output, its_output) = io::pipe()?;
+        for pipe in [&answers, &output] {
+            rustix::fs::fcntl_setfl(pipe, rustix::fs::OFlags::NONBLOCK)?;
+        }
+        let mut shell = supervisor::shell(&task.command, &work);
+        shell
+            .stdin(its_questions)
+            .stdout(its_answers)
+            .stderr(its_output);
+        let shell = supervisor::spawn(shell)?.id();
+        let shell = i32::try_from(shell).expect("a process id");
+        let pid = rustix::process::Pid::from_raw(shell).expect("a process id");
+        Ok(Server {
+            shell: Pid::from_raw(shell),
+            pidfd: pidfd_open(pid, PidfdFlags::empty())?,
+            work,
+            questions,
+            answers,
+            output,
+        })
+    }
+
+    /// Ends the check with all that it started. Returns its end, and what remains of it.
+    pub(super) fn stop(self, folder: &Path) -> (End, Option<String>) {
+        let (status, left) = supervisor::end_all(self.shell);
+        let left = supervisor::remains(left, folder, &self.work);
+        (supervisor::end_of(status), left)
+    }
+
+    /// Waits for the answer of a state.
+    fn hear(&mut self, task: &Task, socket: &UnixStream, tail: &mut Tail) -> io::Result<Heard> {
+        let end = Instant::now() + task.timeout;
+        let (mut line, mut has_output) = (Vec::new(), true);
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let left = Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let [answered, ended, asked, written] = {
+                let mut fds = [
+                    PollFd::new(&self.answers, PollFlags::IN),
+                    PollFd::new(&self.pidfd, PollFlags::IN),
+                    PollFd::new(socket, PollFlags::IN),
+                    PollFd::new(&self.output, PollFlags::IN),
+                ];
+                let some = if has_output { 4 } else { 3 };
+                match poll(&mut fds[..some], Some(&left)) {
+                    Ok(0) => return Ok(Heard::TooLate),
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                fds.each_ref().map(|fd| !fd.revents().is_empty())
+            };
+            if asked {
+                return Ok(Heard::Unwanted);
+            }
+            if written {
+                has_output = tail.take_once(&mut self.output);
+            }
+            if answered {
+                match self.read(&mut line)? {
+                    Taken::Line => {
+                        let text = String::from_utf8_lossy(&line);
+                        return Ok(Heard::Line(text.trim_end().to_owned()));
+                    }
+                    Taken::End => return Ok(Heard::Ended),
+                    Taken::Part if line.len() > ANSWER_MAX => return Ok(Heard::TooLong),
+                    Taken::Part => {}
+                }
+            } else if ended {
+                return Ok(Heard::Ended);
+            }
+            if Instant::now() >= end {
+                return Ok(Heard::TooLate);
+            }
+        }
+    }
+
+    /// Takes a part of an answer.
+    fn read(&mut self, line: &mut Vec<u8>) -> io::Result<Taken> {
+        let mut bytes = [0; 4096];
+        match self.answers.read(&mut bytes) {
+            Ok(0) => Ok(Taken::End),
+            Ok(length) => {
+                line.extend(&bytes[..length]);
+                Ok(match line.ends_with(b"\n") {
+                    true => Taken::Line,
+                    false => Taken::Part,
+                })
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Taken::Part),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Taken::Part),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What a read of an answer gave.
+enum Taken {
+    Line,
+    Part,
+    End,
+}
+
+/// Asks the check about a state; starts it if it does not run. Returns `None` if the explorer does
+/// not want the answer any more.
+///
+/// # Errors
+/// The host refuses pipes or processes.
+pub(super) fn ask(
+    server: &mut Option<Server>,
+    task: &Task,
+    folder: &Path,
+    socket: &UnixStream,
+) -> io::Result<Option<Ending>> {
+    let mut running = match server.take() {
+        Some(running) => running,
+        None => match Server::start(task, folder) {
+            Ok(started) => started,
+            Err(error) => return Ok(Some(broken(error.to_string(), String::new()))),
+        },
+    };
+    let mut tail = Tail::default();
+    let mut early = Vec::new();
+    let unasked =
+        matches!(running.read(&mut early)?, Taken::Line | Taken::Part) && !early.is_empty();
+    let path = match supervisor::files(task, &running.work) {
+        Ok(files) => files.or_else(|| std::env::var_os("FTLD_IMAGE").map(PathBuf::from)),
+        Err(why) => {
+            *server = Some(running);
+            return Ok(Some(Ending {
+                end: End::Unreadable(why),
+                output: String::new(),
+                left: None,
+            }));
+        }
+    };
+    let path = path.unwrap_or_default();
+    let mark = task.mark.replace(['\n', '\r'], " ");
+    let question = format!("{}\t{mark}\n", path.display());
+    // If the check has ended, so has its pipe, and there is no answer.
+    let _ = running.questions.write_all(question.as_bytes());
+    let heard = match unasked {
+        true => Heard::Unwanted,
+        false => running.hear(task, socket, &mut tail)?,
+    };
+    tail.take(&mut running.output);
+    if let Heard::Line(answer) = heard {
+        *server = Some(running);
+        let (end, said) = match answer.as_str() {
+            "ok" => (End::Exit(0), String::new()),
+            _ => (End::Refused, answer),
+        };
+        return Ok(Some(Ending {
+            end,
+            output: tail.text() + &said,
+            left: None,
+        }));
+    }
+    // A process closes its pipes before it ends.
+    let mut fds = [PollFd::new(&running.pidfd, PollFlags::IN)];
+    let runs = matches!(heard, Heard::Ended) && poll(&mut fds, Some(&END_MAX)) == Ok(0);
+    let (end, left) = running.stop(folder);
+    let output = tail.text();
+    let ending = |end| {
+        Some(Ending {
+            end,
+            output: output.clone(),
+            left: left.clone(),
+        })
+    };
+    Ok(match heard {
+        _ if unasked => Some(broken("it answered before it was asked".into(), output)),
+        Heard::Unwanted | Heard::Line(_) => None,
+        Heard::TooLate => ending(End::TimedOut),
+        Heard::TooLong => Some(broken(
+            format!("its answer has no end after {ANSWER_MAX} bytes"),
+            output,
+        )),
+        Heard::Ended if runs => Some(broken("it closed its standard output".into(), output)),
+        Heard::Ended => match end {
+            End::Exit(0) => Some(broken(
+                "it ended without an answer; with --server it reads a line per state from \
+                 standard input and answers each with a line on standard output"
+                    .into(),
+                output,
+            )),
+            end => ending(end),
+        },
+    })
+}
+
+/// The end of a check that cannot be asked.
+fn broken(why: String, output: String) -> Ending {
+    Ending {
+        end: End::NotStarted(match output.trim() {
+            "" => why,
+            said => format!("{why}: {said}"),
+        }),
+        output,
+        left: None,
+    }
+}
