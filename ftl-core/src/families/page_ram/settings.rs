@@ -63,18 +63,20 @@ pub(super) struct Settings {
 }
 
 impl Settings {
+    /// Reads the parameters. `buffered`: free blocks that take the acknowledged writes in RAM.
     pub(super) fn new(
         params: &Params,
         profile: &Profile,
         blocks: u32,
         checkpoint_pages: u32,
         streams: (u32, u32),
+        buffered: u32,
     ) -> Result<Settings, FtlError> {
         let more_streams = more_streams(streams);
         let rewritten = rewrite_reserve(profile, 1 + more_streams);
         let free_blocks = FreeBlocks {
-            default: 4.max(blocks / 200).max(2 + rewritten),
-            for_gc: 2,
+            default: buffered + 4.max(blocks / 200).max(2 + rewritten),
+            for_gc: buffered + 2,
             for_mount: rewritten,
         };
         Ok(Settings {
