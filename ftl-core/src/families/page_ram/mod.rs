@@ -90,10 +90,11 @@ pub(crate) fn overhead_with_buffer<S: PageMapScheme>(
         + settings.gc.free_threshold)
 }
 
-/// Returns the free blocks that take the acknowledged writes of a full buffer.
+/// Returns the free blocks that take the acknowledged writes of a full buffer, besides two blocks
+/// that fail.
 fn buffered_blocks(geometry: &Geometry, buffering: Option<Buffering>) -> u32 {
     let keeping = buffering.filter(|buffering| buffering.keeps);
-    keeping.map_or(0, |of| of.pages.div_ceil(geometry.pages_per_block))
+    keeping.map_or(0, |of| of.pages.div_ceil(geometry.pages_per_block) + 2)
 }
 
 /// Returns the policies of a scheme, for this device.

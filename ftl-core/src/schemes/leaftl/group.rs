@@ -63,8 +63,6 @@ impl Scratch {
 pub(super) struct Predicted {
     pub(super) ppn: u32,
     pub(super) is_accurate: bool,
-    /// Level that has it, from 1 on.
-    pub(super) level: u32,
 }
 
 /// Returns a number of segments as the ends of levels have it.
@@ -76,6 +74,15 @@ impl Group {
     /// Returns the predicted location of a page, from the newest segment that has it.
     #[inline]
     pub(super) fn find(&self, offset: u8) -> Option<Predicted> {
+        self.newest(offset).map(|(_, segment)| Predicted {
+            ppn: segment.predict(offset),
+            is_accurate: segment.is_accurate(),
+        })
+    }
+
+    /// Returns the newest segment that has a page, and its level.
+    #[inline]
+    pub(super) fn newest(&self, offset: u8) -> Option<(usize, &Segment)> {
         let mut start = 0;
         for level in 0..=self.ends.len() {
             let segments = &self.segments[start..self.end_of(level)];
@@ -84,11 +91,7 @@ impl Group {
                 && segment.last() >= offset
                 && self.has(segment, offset)
             {
-                return Some(Predicted {
-                    ppn: segment.predict(offset),
-                    is_accurate: segment.is_accurate(),
-                    level: level as u32 + 1,
-                });
+                return Some((level, segment));
             }
             start = self.end_of(level);
         }
@@ -352,6 +355,7 @@ impl Group {
     }
 
     /// Returns the number of segments, how many are approximate, and the number of levels.
+    #[cfg(test)]
     pub(super) fn counts(&self) -> (u64, u64, u64) {
         let all = to_u64(self.segments.len());
         let approximate = self.segments.iter().filter(|one| !one.is_accurate());
@@ -372,6 +376,7 @@ impl Group {
     }
 
     /// Returns what contradicts the invariants of the module.
+    #[cfg(test)]
     pub(super) fn audit(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut start = 0;

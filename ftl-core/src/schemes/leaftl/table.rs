@@ -74,7 +74,6 @@ impl LearnedMap {
             return Some(Predicted {
                 ppn,
                 is_accurate: true,
-                level: 0,
             });
         }
         let (group, offset) = split(lpn);

@@ -8,6 +8,7 @@ use crate::ftl::{Ftl, Start};
 use crate::schemes::Scheme;
 use nand_model::store::MemStore;
 use nand_model::{Cause, Chip, Ppn, Profile, SplitMix};
+use std::collections::BTreeSet;
 
 /// Pages of these offsets, at consecutive locations from `ppn` on.
 fn points(offsets: &[u8], ppn: u32) -> Vec<Point> {
@@ -88,13 +89,16 @@ fn irregular_pages_are_one_approximate_segment_if_it_is_smaller() {
 fn a_new_segment_hides_older_ones_until_a_compaction() {
     let all: Vec<u8> = (0..=255).collect();
     let mut group = Group::default();
-    let at = |group: &Group, offset| group.find(offset).map(|found| (found.ppn, found.level));
+    let at = |group: &Group, offset| {
+        let newest = group.newest(offset);
+        newest.map(|(level, segment)| (segment.predict(offset), level))
+    };
     add(&mut group, &all, 1000, 0);
     add(&mut group, &[10, 11, 12], 5000, 0);
     assert_eq!(intervals(&group), [vec![(10, 12)], vec![(0, 255)]]);
     assert_eq!(
         (at(&group, 11), at(&group, 13)),
-        (Some((5001, 1)), Some((1013, 2)))
+        (Some((5001, 0)), Some((1013, 1)))
     );
     // Both are on top: they do not overlap.
     add(&mut group, &[250, 251, 252, 253, 254, 255], 6000, 0);
@@ -110,10 +114,10 @@ fn a_new_segment_hides_older_ones_until_a_compaction() {
     );
     assert_eq!(
         (at(&group, 9), at(&group, 10)),
-        (Some((7000, 1)), Some((5000, 2)))
+        (Some((7000, 0)), Some((5000, 1)))
     );
     group.compact(&Offsets::range(0, 255), &mut Scratch::default());
-    assert_eq!(at(&group, 249), Some((1249, 3)));
+    assert_eq!(at(&group, 249), Some((1249, 2)));
     assert_eq!(intervals(&group)[2], [(0, 249)]);
     // One sequential write of the group, and nothing else is left.
     add(&mut group, &all, 8000, 0);
@@ -132,7 +136,7 @@ fn a_page_is_in_one_list_only() {
     add(&mut group, &[0, 2, 5, 7, 8], 200, 2);
     assert_eq!(group.counts(), (2, 2, 2));
     assert_eq!(intervals(&group), [vec![(0, 8)], vec![(1, 6)]]);
-    assert_eq!(group.find(1).map(|found| found.level), Some(2));
+    assert_eq!(group.newest(1).map(|(level, _)| level), Some(1));
     // All pages of the older list.
     add(&mut group, &[1, 2, 3, 4, 5, 6], 300, 1);
     assert_eq!(group.counts().1, 1);
@@ -305,5 +309,76 @@ fn predictions_that_miss_cost_reads_and_return_the_right_page() {
         let scheme = Scheme::find("leaftl").unwrap();
         let mut device = scheme.start(chip, &config, Start::Mount).unwrap();
         compare(&mut *device, &last);
+    }
+}
+
+/// What a load leaves: bytes per page as the paper counts, the share of approximate segments and of
+/// wrong predictions in percent. A write buffer of 8 MiB sorts 2048 pages.
+fn learned(gamma: u32, pages: u32, mut write: impl FnMut(&mut SplitMix) -> (u32, u32)) -> [f64; 3] {
+    let mut params = Params::default();
+    params.set("leaftl.gamma", &gamma.to_string());
+    let mut table = LearnedMap::new(pages, &params).unwrap();
+    table.begin_service();
+    let mut last = vec![None; pages as usize];
+    let (mut rng, mut next) = (SplitMix::new(7), 0);
+    while next < 4 * pages {
+        let mut buffer = BTreeSet::new();
+        while buffer.len() < 2048 {
+            let (first, count) = write(&mut rng);
+            buffer.extend(first..(first + count).min(pages));
+        }
+        for lpn in buffer {
+            next += 1;
+            table.set(Lpn::new(lpn), Some(Ppn::new(next)));
+            last[lpn as usize] = Some(Ppn::new(next));
+        }
+    }
+    let of_pages = (0..pages).map(|lpn| (table.get(Lpn::new(lpn)), last[lpn as usize]));
+    let wrong = of_pages.filter(|(found, last)| found != last).count();
+    let mapped = last.iter().flatten().count();
+    let counts = table.groups().iter().map(Group::counts);
+    let (all, approximate) = counts.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+    let (paper, _) = table.bytes();
+    let share = |of: u64, all: u64| 100.0 * of as f64 / all as f64;
+    [
+        paper as f64 / mapped as f64,
+        share(approximate, all),
+        share(wrong as u64, mapped as u64),
+    ]
+}
+
+/// The paper has 7.5 to 37.7 times fewer bytes than 8 per page (figure 15), with gamma = 16 another
+/// 1.3 times fewer, 26.5 % of the segments approximate (figure 20), and below 10 % of wrong
+/// predictions (figure 24). Its traces are not at hand. On runs of up to 64 pages all of that holds
+/// here but the gain of a bound; on short runs and single pages a bound gains, and misses more often.
+#[test]
+fn order_makes_the_table_small_and_a_bound_makes_disorder_cheaper() {
+    const PAGES: u32 = 1 << 15;
+    type Write = fn(&mut SplitMix) -> (u32, u32);
+    let runs: Write = |rng| (rng.below(PAGES.into()) as u32, 1 + rng.below(63) as u32);
+    let short: Write = |rng| {
+        let range = if rng.one_in(5) { PAGES } else { PAGES / 5 };
+        (rng.below(range.into()) as u32, 1 + rng.below(7) as u32)
+    };
+    let single: Write = |rng| (rng.below(PAGES.into()) as u32, 1);
+    println!("load, gamma: bytes per page, % approximate, % wrong");
+    let [runs, short, single] =
+        [("runs", runs), ("short", short), ("single", single)].map(|(load, write)| {
+            [0, 16].map(|gamma| {
+                let [bytes, approximate, wrong] = learned(gamma, PAGES, write);
+                println!("{load}, {gamma}: {bytes:.2}, {approximate:.1}, {wrong:.1}");
+                [bytes, approximate, wrong]
+            })
+        });
+    for [exact, _] in [runs, short, single] {
+        assert_eq!(exact[1..], [0.0, 0.0]);
+        assert!(exact[0] <= 8.0);
+    }
+    assert!(8.0 / runs[0][0] > 7.5 && runs[1][2] < 10.0, "{runs:?}");
+    for [exact, near] in [short, single] {
+        assert!(
+            1.1 * near[0] < exact[0] && near[2] > 10.0,
+            "{exact:?} {near:?}"
+        );
     }
 }
