@@ -240,7 +240,9 @@ fn remap<M: PageMap>(
     let pages = to.run(to_u32(records.len())).zip(records.iter().zip(from));
     let is_named = |(to, (record, from)): (Ppn, (&[u8; OOB_SLOT], &Ppn))| {
         let lpn = Lpn::new(Oob::lpn(record));
-        lpn.raw() < logical_pages && map.replace(lpn, *from, to)
+        // A trim record near a prediction has the number of its first page.
+        let is_data = !M::PREDICTS || Oob::owner(record).0 == Role::Data;
+        is_data && lpn.raw() < logical_pages && map.replace(lpn, *from, to)
     };
     pages
         .map(is_named)

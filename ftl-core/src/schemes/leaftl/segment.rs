@@ -36,6 +36,7 @@ impl Offsets {
         self.0[usize::from(offset >> 6)] |= 1 << (offset & 63);
     }
 
+    #[cfg(test)]
     pub(super) fn remove(&mut self, offset: u8) {
         self.0[usize::from(offset >> 6)] &= !(1 << (offset & 63));
     }
