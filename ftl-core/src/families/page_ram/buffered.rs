@@ -1,8 +1,8 @@
 //! Requests that meet the write buffer.
 //!
 //! A FLUSH, a full buffer and a clean shutdown program its pages in the order of their addresses. A
-//! read-only device has free blocks for that: they are part of the reserve. If power fails, pages in
-//! the buffer are lost; programmed ones are found like any others.
+//! read-only device has free blocks for that: they are part of the reserve. If power fails, pages
+//! in the buffer are lost; programmed ones are found like any others.
 
 use super::map::PageMap;
 use super::state::{PageMapFtl, PageRam};
@@ -84,7 +84,7 @@ impl<M: PageMap> PageMapFtl<M> {
         self.pace_gc(data.len() / page)
     }
 
-    /// Programs the buffer. If that fails, what was not acknowledged (not `keeps`) must not be read.
+    /// Programs the buffer. If that fails, pages not acknowledged (not `keeps`) must not be read.
     fn program_or_discard(&mut self, keeps: bool) -> Result<(), FtlError> {
         let outcome = self.program_buffered();
         if outcome.is_err() && !keeps {

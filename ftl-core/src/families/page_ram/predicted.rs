@@ -9,8 +9,8 @@
 //! lookup is a hit if it reads nothing but the page itself.
 //!
 //! A mount knows every location (`recovery.rs`), so the map must not miss before
-//! [`PageMap::begin_service`]. Nothing here is on flash but the mark of such a page in a checkpoint:
-//! a mount then reads all records.
+//! [`PageMap::begin_service`]. A checkpoint marks predicted pages instead of naming a location, and a
+//! mount from it reads all records.
 
 use super::map::PageMap;
 use super::state::PageMapFtl;

@@ -14,9 +14,9 @@
 //! RAM by the paper: 8 bytes per segment, a byte per page of an approximate one, and the buffer. A
 //! load without any order has a segment per page, twice the table of `pagemap`.
 //!
-//! The whole table is in RAM, as in the paper's evaluation. Checkpoints contain it as a plain table,
-//! from which a mount learns accurate segments; the blocks written since are scanned, and all blocks
-//! if an entry was approximate ([`page_ram`](crate::families::page_ram), with invariants and power
+//! The whole table is in RAM, as in the paper's evaluation. Checkpoints contain a plain table, from
+//! which a mount learns accurate segments; it scans the blocks written since, and all blocks if an
+//! entry was approximate ([`page_ram`](crate::families::page_ram), with invariants and power
 //! failure). Deviations, and choices where the paper or our sources are silent:
 //! - The paper stores the addresses of 2 gamma neighbours in the OOB area, so that a miss costs one
 //!   read. That is more than many parts have, and the pages behind are not known when a page is

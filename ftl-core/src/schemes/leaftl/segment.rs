@@ -190,8 +190,8 @@ fn rise(slope: u16, offset: u8) -> u32 {
     (u32::from(slope) * u32::from(offset) + (1 << 14)) >> 15
 }
 
-/// Learns the next segment of pages in ascending order (section 3.7: a greedy piecewise regression),
-/// which misses no location by more than `gamma`. Returns it and the number of its pages.
+/// Learns the next segment of pages in ascending order, which misses no location by more than
+/// `gamma` (section 3.7: a greedy piecewise regression). Returns it and the number of its pages.
 ///
 /// The paper has no rule for the kind of a segment. Here it is approximate where that takes fewer
 /// bytes, its list of pages included, than accurate segments for the same pages.

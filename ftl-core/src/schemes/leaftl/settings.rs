@@ -3,7 +3,7 @@
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::families::page_ram::Buffering;
-use crate::int::narrow;
+use crate::int::{narrow, to_u16};
 use crate::layout::Layout;
 use nand_model::Geometry;
 
@@ -43,7 +43,7 @@ impl Settings {
     pub(super) fn new(params: &Params) -> Result<Settings, FtlError> {
         Ok(Settings {
             gamma: params.within(GAMMA.key, 0, 0..=MAX_GAMMA)?,
-            compact_after: params.within(COMPACT_AFTER.key, 256, 1..=u16::MAX)?,
+            compact_after: to_u16(params.within(COMPACT_AFTER.key, 256, 1..=65_535)?),
         })
     }
 }
