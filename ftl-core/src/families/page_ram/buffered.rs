@@ -50,6 +50,9 @@ impl<M: PageMap> PageMapFtl<M> {
             if let Some(buffer) = buffer.filter(|_| is_buffered) {
                 let pages = lpn.run(run).zip(bytes.chunks_exact_mut(page));
                 pages.for_each(|(lpn, bytes)| buffer.read(lpn, bytes));
+                if M::PREDICTS {
+                    (0..run).for_each(|_| self.stats.lookups_read.note(true));
+                }
             } else {
                 self.space.flash.begin(at);
                 self.read_from_flash(lpn, bytes)?;

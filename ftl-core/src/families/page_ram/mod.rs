@@ -271,7 +271,7 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
         self.write_trim_record(first, count, ver)?;
         self.drop_buffered(first, count);
         for lpn in (0..count).map(|i| first.plus(i)) {
-            let old = self.locate(lpn)?;
+            let old = self.locate_for(lpn, Cause::Trim)?;
             self.map.set_map(&mut self.space, lpn, old, None);
             if self.map.streams.need_every_page() {
                 self.note_invalid(lpn, old, true);
@@ -339,13 +339,14 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
         let head = self.map.writer.bytes();
         let tags = vec_bytes::<PageTag>(self.map.tags.capacity())
             + vec_bytes::<usize>(self.map.order.capacity())
-            + vec_bytes::<Option<Ppn>>(self.map.replaced.capacity());
+            + vec_bytes::<(Option<Ppn>, bool)>(self.map.replaced.capacity());
         let block_pages = u64::from(geometry.pages_per_block);
         let records = 3 * self.map.trims.limit_of_records();
         let mut work_most =
             checkpoint::head_bytes_most(records, blocks) + vec_most::<PageTag>(block_pages);
         if M::SORTED {
-            work_most += vec_most::<usize>(block_pages) + vec_most::<Option<Ppn>>(block_pages);
+            work_most += vec_most::<usize>(block_pages);
+            work_most += vec_most::<(Option<Ppn>, bool)>(block_pages);
         }
         let mut parts = vec![
             ram_entry(RamPart::Map, self.logical_pages as u64, paper, real, most),
@@ -552,9 +553,12 @@ impl<M: PageMap> PageMapFtl<M> {
             self.next_ver += taken as u64;
             for i in 0..taken {
                 let lpn = lpn_of(done + i as usize);
-                let old = match M::PREDICTS {
-                    true => self.map.replaced[i as usize],
-                    false => self.map.pages.get(lpn),
+                let old = if M::PREDICTS {
+                    let (old, is_hit) = self.map.replaced[i as usize];
+                    self.stats.lookups_write.note(is_hit);
+                    old
+                } else {
+                    self.map.pages.get(lpn)
                 };
                 let to = Some(Ppn::new(ppn.raw() + i));
                 self.map.set_map(&mut self.space, lpn, old, to);

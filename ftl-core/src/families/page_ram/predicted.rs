@@ -5,12 +5,12 @@
 //! logical page has one valid page. The nearest page is tried first.
 //!
 //! A host's read takes whole pages until a record fits; all after the first count as `translation`.
-//! A write or trim, which makes the old page invalid, takes records alone, as `translation`. A
-//! lookup is a hit if it reads nothing but the page itself.
+//! A write or trim, which makes the old page invalid, takes records alone, as `translation` or
+//! `trim`. A lookup is a hit if it reads nothing but the page itself.
 //!
 //! A mount knows every location (`recovery.rs`), so the map must not miss before
-//! [`PageMap::begin_service`]. A checkpoint marks predicted pages instead of naming a location, and a
-//! mount from it reads all records.
+//! [`PageMap::begin_service`]. A checkpoint marks predicted pages instead of naming a location,
+//! and a mount from it reads all records.
 
 use super::map::PageMap;
 use super::state::PageMapFtl;
@@ -43,24 +43,30 @@ fn nowhere(lpn: Lpn, at: Ppn, bound: u32) -> FtlError {
 }
 
 impl<M: PageMap> PageMapFtl<M> {
-    /// Returns the location of a page that is about to be replaced or trimmed.
+    /// Returns the location of a page that is about to be replaced.
     #[inline(always)]
     pub(super) fn locate(&mut self, lpn: Lpn) -> Result<Option<Ppn>, FtlError> {
         if !M::PREDICTS {
             return Ok(self.map.pages.get(lpn));
         }
-        let Some((at, bound)) = self.map.pages.predict(lpn) else {
-            return Ok(None);
-        };
-        let (ppn, by_record) = match bound {
-            0 => (at, false),
-            _ => self.search(lpn, at, bound, Cause::Translation)?,
-        };
-        self.stats.lookups_write.note(!by_record);
-        Ok(Some(ppn))
+        let (found, is_hit) = self.look_up(lpn)?;
+        self.stats.lookups_write.note(is_hit);
+        Ok(found)
     }
 
-    /// The same, of each page of a run.
+    /// Returns the location of a page, and whether no record was read for it.
+    fn look_up(&mut self, lpn: Lpn) -> Result<(Option<Ppn>, bool), FtlError> {
+        match self.map.pages.predict(lpn) {
+            None => Ok((None, true)),
+            Some((at, 0)) => Ok((Some(at), true)),
+            Some((at, bound)) => {
+                let (ppn, by_record) = self.search(lpn, at, bound, Cause::Translation)?;
+                Ok((Some(ppn), !by_record))
+            }
+        }
+    }
+
+    /// Looks up each page of a run that is about to be replaced.
     pub(super) fn locate_run(
         &mut self,
         count: usize,
@@ -68,7 +74,7 @@ impl<M: PageMap> PageMapFtl<M> {
     ) -> Result<(), FtlError> {
         self.map.replaced.clear();
         for i in 0..count {
-            let found = self.locate(lpn_of(i))?;
+            let found = self.look_up(lpn_of(i))?;
             self.map.replaced.push(found);
         }
         Ok(())

@@ -28,8 +28,9 @@ pub(crate) struct PageRam<M> {
     pub(super) tags: Vec<PageTag>,
     /// Of a [sorted](PageMap::SORTED) map.
     pub(super) buffer: Option<WriteBuffer>,
-    /// Locations of the pages that a run replaces, of a map that [predicts](PageMap::PREDICTS).
-    pub(super) replaced: Vec<Option<Ppn>>,
+    /// Locations of the pages that a run replaces, and whether each lookup was a hit, of a map that
+    /// [predicts](PageMap::PREDICTS).
+    pub(super) replaced: Vec<(Option<Ppn>, bool)>,
     /// Order of the pages that GC copies.
     pub(super) order: Vec<usize>,
 }
