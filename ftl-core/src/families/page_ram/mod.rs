@@ -181,8 +181,7 @@ fn create<M: PageMap>(
     let mut space = Space::new(Flash::new(chip), &streams);
     space.protect(settings.gc.pair_protection, settings.gc.kept_for_mount);
     space.flash.set_ram_step(settings.gc.ram_step_ns);
-    let reserve = RESERVE + buffered_blocks(&geometry, buffering);
-    let mut gc = GcState::new(&geometry, &settings.gc, reserve);
+    let mut gc = GcState::new(&geometry, &settings.gc, RESERVE + settings.buffered);
     let (host, copies) = ((HOST, streams[HOST]), (GC, streams[GC]));
     let streams = DataStreams::new(placement, &mut space, host, copies);
     gc.pace = pace::from_params(params)?;
