@@ -222,6 +222,45 @@ impl CopyBuffer {
         .encode();
     }
 
+    /// Sorts the loaded pages, all of which have a record, by their owners; trim records last. Over
+    /// a store that keeps no data (`has_data`), only the data of trim records moves along.
+    pub(crate) fn sort_by_owner(
+        &mut self,
+        page_bytes: usize,
+        has_data: bool,
+        order: &mut Vec<usize>,
+    ) {
+        self.unknown.clear();
+        let key = |record: &[u8; OOB_SLOT]| {
+            let (role, lpn) = Oob::owner(record);
+            (role == Role::Trim, lpn)
+        };
+        if self.records.is_sorted_by_key(key) {
+            return;
+        }
+        let count = self.from.len();
+        order.clear();
+        order.extend(0..count);
+        order.sort_unstable_by_key(|i| (key(&self.records[*i]), *i));
+        // Cycle by cycle: each swap brings one page to its place.
+        for place in 0..count {
+            let mut wanted = order[place];
+            while wanted < place {
+                wanted = order[wanted];
+            }
+            if wanted == place {
+                continue;
+            }
+            self.records.swap(place, wanted);
+            self.from.swap(place, wanted);
+            let is_trim = |i: usize| Oob::owner(&self.records[i]).0 == Role::Trim;
+            if has_data || is_trim(place) || is_trim(wanted) {
+                let (before, from) = self.data.split_at_mut(wanted * page_bytes);
+                before[place * page_bytes..][..page_bytes].swap_with_slice(&mut from[..page_bytes]);
+            }
+        }
+    }
+
     /// Returns the role and the logical page, mapping page or other owner of a loaded page.
     #[inline]
     pub(crate) fn owner(&self, i: usize) -> (Role, u32) {

@@ -166,7 +166,7 @@ const MLAM: Preset = Preset {
 
 /// Parameters of every simulation, for the schemes that have them. Acknowledged writes that are not
 /// flushed need no protection there: no daemon can be killed.
-const SIMULATION: &[(&str, &str)] = &[("mlam.ack", "buffer")];
+const SIMULATION: &[(&str, &str)] = &[("mlam.ack", "buffer"), ("leaftl.ack", "buffer")];
 
 /// Returns these parameters, each as KEY=VALUE, and the parameters of every simulation that they
 /// lack.
@@ -308,7 +308,11 @@ mod tests {
     use nand_model::Profile;
 
     /// Parameters allowed only in a simulation.
-    const UNSAFE: [(&str, &str); 2] = [("nand.pair_policy", "none"), ("mlam.ack", "buffer")];
+    const UNSAFE: [(&str, &str); 3] = [
+        ("nand.pair_policy", "none"),
+        ("mlam.ack", "buffer"),
+        ("leaftl.ack", "buffer"),
+    ];
 
     #[test]
     fn every_preset_has_a_layout_for_every_use() {
@@ -372,6 +376,7 @@ mod tests {
             ["mlam.ack=buffer", "mlam.low=0.2"]
         );
         assert_eq!(of("mlam", &["mlam.ack=journal"]), ["mlam.ack=journal"]);
+        assert_eq!(of("leaftl", &[]), ["leaftl.ack=buffer"]);
         assert_eq!(of("pagemap", &[]), Vec::<String>::new());
     }
 

@@ -1,7 +1,7 @@
 //! Families of schemes: where the mapping table is stored in RAM and on flash. A family is a
 //! [`Mapping`](crate::mapping::Mapping); its schemes differ in a policy.
 //!
-//! - `page_ram`: by page, in RAM, with checkpoints on flash (`pagemap`);
+//! - `page_ram`: by page, in RAM, with checkpoints on flash (`pagemap`, `leaftl`);
 //! - `paged`: by page, in mapping pages on flash, cached in part (`lazyftl`, `dftl`, `tpftl`,
 //!   `dopftl`);
 //! - `units`: by page within units, in the OOB areas of the pages (`superblock`, `gftl`, `mnftl`);

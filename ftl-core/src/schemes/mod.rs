@@ -11,6 +11,7 @@ mod gftl;
 mod last;
 mod layout;
 mod lazyftl;
+mod leaftl;
 mod mlam;
 mod mnftl;
 mod nftl1;
@@ -50,6 +51,7 @@ pub static SCHEMES: &[Scheme] = &[
     mlam::SCHEME,
     last::SCHEME,
     asast::SCHEME,
+    leaftl::SCHEME,
 ];
 
 /// Schemes from other crates, listed after those of the table.

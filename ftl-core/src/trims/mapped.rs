@@ -34,6 +34,12 @@ impl Mapped {
         changes
     }
 
+    /// Returns the bits of the 64 pages from `64 * i` on.
+    #[inline]
+    pub(crate) fn word(&self, i: usize) -> u64 {
+        self.bits[i]
+    }
+
     /// Returns whether any of the pages has data.
     pub(crate) fn any(&self, mut pages: std::ops::Range<u32>) -> bool {
         pages.any(|lpn| self.has(lpn))

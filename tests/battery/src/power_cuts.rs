@@ -142,6 +142,8 @@ pub fn variants(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) 
         ("ckpt.interval", "0"),
         ("lazy.valid_tracking", "ram_bitmap"),
         ("mlam.ack", "buffer"),
+        ("leaftl.ack", "buffer"),
+        ("leaftl.gamma", "4"),
     ] {
         let other = usual().variant(&format!("{key}={value}"), |_| {});
         if has_param(scheme, key) && verdicts.want(&other.path()) {

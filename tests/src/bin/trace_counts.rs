@@ -7,11 +7,12 @@
 //! TRACE has one page of 4 KiB per request, in any format of ftld. Requests are served one after
 //! another; those before MEASURED_FROM (counted from 0) prepare the device. Prints a JSON object of
 //! the rest: pages written by the host, programs by cause, erases, lookups and hits of the mapping
-//! cache; `free_blocks` is their number at the end. Features that other simulators lack are off:
+//! cache; at the end its free blocks, mapped pages, and the bytes of the map as its paper counts.
+//! Features that other simulators lack are off:
 //! checkpoints, wear levelling, paired pages.
 
 use ftl_core::schemes::Scheme;
-use ftl_core::{Ftl, FtlConfig, Lpn, Params, SchemeStats, Start};
+use ftl_core::{Ftl, FtlConfig, Lpn, Params, RamPart, SchemeStats, Start};
 use ftld_traces::{Op, Trace};
 use nand_model::store::OobOnlyStore;
 use nand_model::{Cause, Chip, Counters, Geometry, Pairing, Profile};
@@ -134,11 +135,15 @@ fn difference(ftl: &dyn Ftl, before: &Counters, stats: &SchemeStats) -> String {
     let since = |of: fn(&SchemeStats) -> u64| of(&now) - of(stats);
     let lookups = since(|stats| stats.lookups_read.total + stats.lookups_write.total);
     let hits = since(|stats| stats.lookups_read.hits + stats.lookups_write.hits);
+    let report = ftl.ram_report();
+    let map = report.iter().filter(|entry| entry.part == RamPart::Map);
+    let map_bytes: u64 = map.map(|entry| entry.paper_bytes).sum();
     format!(
-        "{{\"host_writes\": {}, \"programs\": {{{}}}, \"erases\": {}, \"lookups\": {lookups}, \"hits\": {hits}, \"free_blocks\": {}}}",
+        "{{\"host_writes\": {}, \"programs\": {{{}}}, \"erases\": {}, \"lookups\": {lookups}, \"hits\": {hits}, \"free_blocks\": {}, \"mapped\": {}, \"map_bytes\": {map_bytes}}}",
         now.host_pages_written - stats.host_pages_written,
         programs.join(", "),
         counted.total().erases - before.total().erases,
         now.blocks.free,
+        now.mapped_pages,
     )
 }

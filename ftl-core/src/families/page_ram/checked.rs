@@ -14,6 +14,9 @@ pub(super) struct Checked<M> {
 }
 
 impl<M: PageMap> PageMap for Checked<M> {
+    const SORTED: bool = M::SORTED;
+    const PREDICTS: bool = M::PREDICTS;
+
     fn new(logical_pages: u32, params: &Params) -> Result<Self, FtlError> {
         let map = M::new(logical_pages, params)?;
         let given = vec![None; logical_pages as usize];
@@ -50,7 +53,19 @@ impl<M: PageMap> PageMap for Checked<M> {
         replaced
     }
 
+    fn predict(&self, lpn: Lpn) -> Option<(Ppn, u32)> {
+        self.map.predict(lpn)
+    }
+
+    fn begin_service(&mut self) {
+        self.map.begin_service();
+    }
+
     fn bytes(&self) -> (u64, u64) {
         self.map.bytes()
+    }
+
+    fn bytes_most(&self) -> u64 {
+        self.map.bytes_most()
     }
 }

@@ -13,12 +13,12 @@ use crate::addr::Lpn;
 use crate::checkpoint::{CheckpointWriter, Checkpoints, Composed, Found, WriteCheckpoints};
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
-use crate::format::UNMAPPED;
+use crate::format::{LOST, UNMAPPED};
 use crate::gc::GarbageCollect;
 use crate::ram::vec_most;
 use crate::scan::Head;
 use crate::space::Space;
-use crate::trims::InCheckpoint;
+use crate::trims::{InCheckpoint, Mapped};
 use nand_model::{Geometry, Ppn};
 use std::collections::HashSet;
 
@@ -122,6 +122,9 @@ pub(super) fn head_bytes_most(records: u64, blocks: u64) -> u64 {
     vec_most::<u8>(64 + 12 * records + 4 * blocks)
 }
 
+/// Entry of a mapped page whose location the map has only predicted.
+const PREDICTED: u32 = LOST;
+
 /// Bytes before a map chunk's entries: the first version that the chunk does not contain.
 pub(super) const CHUNK_VER: usize = 8;
 
@@ -137,6 +140,27 @@ pub(super) struct LoadedCheckpoint {
     /// By map chunk.
     pub(super) coverage: Vec<ChunkCoverage>,
     pub(super) entries: usize,
+    /// Mapped pages without a location.
+    pub(super) unknown: Unknown,
+}
+
+/// A set of logical pages; without any of them it takes no room.
+#[derive(Default)]
+pub(super) struct Unknown(Option<Mapped>);
+
+impl Unknown {
+    pub(super) fn has(&self, lpn: u32) -> bool {
+        self.0.as_ref().is_some_and(|pages| pages.has(lpn))
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.0.as_ref().map_or(0, Mapped::count)
+    }
+
+    fn add(&mut self, lpn: u32, logical_pages: u32) {
+        let pages = self.0.get_or_insert_with(|| Mapped::new(logical_pages));
+        pages.set(lpn, true);
+    }
 }
 
 impl LoadedCheckpoint {
@@ -167,6 +191,9 @@ impl<M: PageMap> WriteCheckpoints for PageMapFtl<M> {
     #[inline]
     fn wants_chunk(&self) -> bool {
         let (map, next) = (&self.map, self.checkpoints.next_id());
+        if M::SORTED && self.gc.is_read_only() {
+            return false; // Only a FLUSH of the buffer programs pages now.
+        }
         map.writer.is_in_progress()
             || map.writer.is_due(self.space.flash.pseq())
             || self.gc.wants_checkpoint
@@ -216,8 +243,12 @@ impl<M: PageMap> WriteCheckpoints for PageMapFtl<M> {
         );
         let part = first..(first + entries).min(self.logical_pages);
         let entries = part.flat_map(|lpn| {
-            let ppn = self.map.pages.get(Lpn::new(lpn));
-            ppn.map_or(UNMAPPED, Ppn::raw).to_le_bytes()
+            let entry = match self.map.pages.predict(Lpn::new(lpn)) {
+                None => UNMAPPED,
+                Some((ppn, 0)) => ppn.raw(),
+                Some(_) => PREDICTED,
+            };
+            entry.to_le_bytes()
         });
         let ver = self.next_ver.to_le_bytes();
         ver.into_iter().chain(entries).collect()
@@ -287,6 +318,7 @@ impl<M: PageMap> PageMapFtl<M> {
             return Err(damaged("a sequence number exceeds the maximum"));
         }
         let mut coverage = Vec::with_capacity(map_chunks);
+        let mut unknown = Unknown::default();
         let firsts = (0..self.logical_pages).step_by(entries);
         for (first, (payload, upto)) in firsts.zip(chunks) {
             let part = first..(first + entries as u32).min(self.logical_pages);
@@ -298,6 +330,10 @@ impl<M: PageMap> PageMapFtl<M> {
             };
             for (lpn, bytes) in part.map(Lpn::new).zip(payload.chunks_exact(4)) {
                 let entry = u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+                if M::PREDICTS && entry == PREDICTED {
+                    unknown.add(lpn.raw(), self.logical_pages);
+                    continue;
+                }
                 let ppn = (entry != UNMAPPED).then(|| Ppn::new(entry));
                 if ppn.is_some_and(|ppn| !geometry.contains(ppn)) {
                     return Err(damaged("an entry names a page that does not exist"));
@@ -320,6 +356,7 @@ impl<M: PageMap> PageMapFtl<M> {
             trims: head.trims,
             coverage,
             entries,
+            unknown,
         })
     }
 }

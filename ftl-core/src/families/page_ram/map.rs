@@ -26,6 +26,14 @@ pub trait PageMapScheme: 'static {
 /// Only the controller changes the map. It calls [`set`](PageMap::set) when a page was programmed,
 /// relocated or trimmed, and at a mount for every page stored on the device.
 pub trait PageMap: Send + Sized + 'static {
+    /// Whether pages that are programmed together are first sorted by their addresses: copies of a
+    /// block, and scattered writes. Worth it for a map that is smaller if runs of pages are.
+    const SORTED: bool = false;
+
+    /// Whether [`predict`](PageMap::predict) may miss. Then the records of the pages around a
+    /// prediction decide, which costs reads.
+    const PREDICTS: bool = false;
+
     /// Creates a map of logical pages `0..logical_pages`, all unmapped.
     ///
     /// # Errors
@@ -35,6 +43,16 @@ pub trait PageMap: Send + Sized + 'static {
 
     /// Returns the location of the page, from the last [`set`](PageMap::set) of it.
     fn get(&self, lpn: Lpn) -> Option<Ppn>;
+
+    /// Returns the location of the page as far as the map knows it, and by how many physical pages
+    /// it may miss: [`get`](PageMap::get), which never misses, unless the map
+    /// [predicts](PageMap::PREDICTS).
+    fn predict(&self, lpn: Lpn) -> Option<(Ppn, u32)> {
+        self.get(lpn).map(|ppn| (ppn, 0))
+    }
+
+    /// Lets the map miss from now on: a mount is over. Until then it must not.
+    fn begin_service(&mut self) {}
 
     /// Sets the location of the page; `None` unmaps it.
     fn set(&mut self, lpn: Lpn, ppn: Option<Ppn>);
@@ -51,4 +69,9 @@ pub trait PageMap: Send + Sized + 'static {
 
     /// Returns the bytes of the map: as a paper would count them, and as allocated.
     fn bytes(&self) -> (u64, u64);
+
+    /// Returns the most bytes that the map allocates: those of now, unless it grows.
+    fn bytes_most(&self) -> u64 {
+        self.bytes().1
+    }
 }

@@ -2,14 +2,20 @@
 //!
 //! Invariants: the map contains `ppn` for a page if and only if the page at `ppn` is valid and has
 //! its number. A write is acknowledged when its page is programmed. If power fails, mount takes the
-//! newest readable version of every page (`recovery.rs`).
+//! newest readable version of every page (`recovery.rs`). The map of a scheme may want runs of
+//! pages in the order of their addresses: then a buffer sorts writes, and may acknowledge them in
+//! RAM (`buffer.rs`, `buffered.rs`). A map may predict locations instead of knowing them: then
+//! records decide (`predicted.rs`).
 
 #[cfg(test)]
 mod author_tests;
+mod buffer;
+mod buffered;
 #[cfg(debug_assertions)]
 mod checked;
 mod checkpoint;
 mod map;
+mod predicted;
 mod reclaim;
 mod recovery;
 mod settings;
@@ -23,7 +29,7 @@ use crate::config::{FtlConfig, Params};
 use crate::controller::Controller;
 use crate::error::FtlError;
 use crate::flash::Flash;
-use crate::format::{Flags, PageTag, Role, UNMAPPED};
+use crate::format::{Flags, PageTag, Role};
 use crate::ftl::{Ftl, Start};
 use crate::gc::placement::{self, DataStreams};
 use crate::gc::policy::{Device, HostWrite};
@@ -34,10 +40,12 @@ use crate::ram::{vec_bytes, vec_most};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamPart, RamReport, SchemeStats, StreamKind};
 use crate::trims::UntilCheckpoint;
+pub(crate) use buffer::Buffering;
+use buffer::WriteBuffer;
 #[cfg(debug_assertions)]
 use checked::Checked;
 pub use map::{PageMap, PageMapScheme};
-use nand_model::{Cause, Chip, Geometry, Ppn, Profile};
+use nand_model::{Cause, Chip, Geometry, Ppn, Profile, Store};
 use settings::Settings;
 pub(crate) use settings::{PARAMS, params_of};
 use state::{CHECKPOINT, GC, HOST, PageMapFtl, PageRam};
@@ -57,17 +65,36 @@ pub(crate) fn overhead_blocks<S: PageMapScheme>(
     logical_pages: u32,
     params: &Params,
 ) -> Result<u32, FtlError> {
+    overhead_with_buffer::<S>(profile, logical_pages, params, None)
+}
+
+/// Returns the same blocks of a scheme with a write buffer, which needs free blocks for what it has
+/// acknowledged.
+pub(crate) fn overhead_with_buffer<S: PageMapScheme>(
+    profile: &Profile,
+    logical_pages: u32,
+    params: &Params,
+    buffering: Option<Buffering>,
+) -> Result<u32, FtlError> {
     let geometry = &profile.geometry;
     let chunks = checkpoint::chunks(geometry, logical_pages);
     let estimate = logical_pages / geometry.pages_per_block;
     let streams = placement::from_params(params, &own::<S>(geometry, logical_pages))?.lanes();
-    let settings = Settings::new(params, profile, estimate, chunks, streams)?;
+    let buffered = buffered_blocks(geometry, buffering);
+    let settings = Settings::new(params, profile, estimate, chunks, streams, buffered)?;
     let trims = 2 * UntilCheckpoint::limit(geometry, chunks).div_ceil(geometry.pages_per_block);
     Ok(Checkpoints::blocks_needed(geometry, chunks)
         + trims
         + 6
         + settings.more_streams
         + settings.gc.free_threshold)
+}
+
+/// Returns the free blocks that take the acknowledged writes of a full buffer, besides two blocks
+/// that fail.
+fn buffered_blocks(geometry: &Geometry, buffering: Option<Buffering>) -> u32 {
+    let keeping = buffering.filter(|buffering| buffering.keeps);
+    keeping.map_or(0, |of| of.pages.div_ceil(geometry.pages_per_block) + 2)
 }
 
 /// Returns the policies of a scheme, for this device.
@@ -87,6 +114,16 @@ pub(crate) fn start<S: PageMapScheme>(
     config: &FtlConfig,
     start: Start,
 ) -> Result<Box<dyn Ftl>, FtlError> {
+    start_with_buffer::<S>(chip, config, start, None)
+}
+
+/// Starts a scheme whose map is sorted, with a write buffer.
+pub(crate) fn start_with_buffer<S: PageMapScheme>(
+    chip: Chip,
+    config: &FtlConfig,
+    start: Start,
+    buffering: Option<Buffering>,
+) -> Result<Box<dyn Ftl>, FtlError> {
     let own = own::<S>(chip.geometry(), config.logical_pages);
     Ok(Box::new(create::<S::Map>(
         S::NAME,
@@ -94,6 +131,7 @@ pub(crate) fn start<S: PageMapScheme>(
         chip,
         config,
         start,
+        buffering,
     )?))
 }
 
@@ -106,7 +144,7 @@ pub(crate) fn start_checked<S: PageMapScheme>(
     #[cfg(debug_assertions)]
     {
         let own = own::<S>(chip.geometry(), config.logical_pages);
-        let ftl = create::<Checked<S::Map>>(S::NAME, own, chip, config, start)?;
+        let ftl = create::<Checked<S::Map>>(S::NAME, own, chip, config, start, None)?;
         Ok(Box::new(ftl))
     }
     #[cfg(not(debug_assertions))]
@@ -119,6 +157,7 @@ fn create<M: PageMap>(
     chip: Chip,
     config: &FtlConfig,
     start: Start,
+    buffering: Option<Buffering>,
 ) -> Result<PageMapFtl<M>, FtlError> {
     let geometry = *chip.geometry();
     check_size(&geometry, config.logical_pages)?;
@@ -131,7 +170,9 @@ fn create<M: PageMap>(
         geometry.blocks,
         chunks,
         placement.lanes(),
+        buffered_blocks(&geometry, buffering),
     )?;
+    let has_data = chip.store().keeps_data();
     let streams = [
         StreamSpec::new(StreamKind::Host, Role::Data, true),
         StreamSpec::new(StreamKind::Checkpoint, Role::Checkpoint, false),
@@ -140,7 +181,7 @@ fn create<M: PageMap>(
     let mut space = Space::new(Flash::new(chip), &streams);
     space.protect(settings.gc.pair_protection, settings.gc.kept_for_mount);
     space.flash.set_ram_step(settings.gc.ram_step_ns);
-    let mut gc = GcState::new(&geometry, &settings.gc, RESERVE);
+    let mut gc = GcState::new(&geometry, &settings.gc, RESERVE + settings.buffered);
     let (host, copies) = ((HOST, streams[HOST]), (GC, streams[GC]));
     let streams = DataStreams::new(placement, &mut space, host, copies);
     gc.pace = pace::from_params(params)?;
@@ -153,9 +194,21 @@ fn create<M: PageMap>(
         streams,
         writer: CheckpointWriter::new(settings.checkpoint_interval),
         tags: Vec::new(),
+        buffer: M::SORTED.then(|| {
+            let sorting = Buffering {
+                pages: geometry.pages_per_block,
+                keeps: false,
+            };
+            let buffering = buffering.unwrap_or(sorting);
+            WriteBuffer::new(buffering, geometry.page_len(), has_data)
+        }),
+        replaced: Vec::new(),
+        order: Vec::new(),
     };
     let pages = config.logical_pages;
-    Controller::start(start, space, gc, CHECKPOINT, pages, map)
+    let mut ftl = Controller::start(start, space, gc, CHECKPOINT, pages, map)?;
+    ftl.map.pages.begin_service();
+    Ok(ftl)
 }
 
 impl<M: PageMap> Mapping for PageMapFtl<M> {
@@ -164,18 +217,20 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
     }
 
     fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
-        let count = out.len() / self.space.flash.geometry().page_bytes as usize;
-        let pages = &self.map.pages;
-        let ppn_of = |i: usize| pages.get(first.plus(i as u32)).map_or(UNMAPPED, Ppn::raw);
-        self.space
-            .flash
-            .read_logical_pages(first.raw(), count, ppn_of, out)
+        if M::SORTED && self.map.has_buffered() {
+            return self.read_buffered(first, out);
+        }
+        self.read_from_flash(first, out)
     }
 
     // The most frequent request is one page: no call for it.
     #[inline(always)]
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let page = self.space.flash.geometry().page_bytes as usize;
+        if M::SORTED && self.map.keeps_writes() {
+            let count = to_u32(data.len() / page);
+            return self.write_buffered(first.run(count), data);
+        }
         if data.len() == page {
             self.write_page(first, data)?;
         } else {
@@ -192,6 +247,9 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
     }
 
     fn write_scattered_pages(&mut self, lpns: &[Lpn], data: &[u8]) -> Result<(), FtlError> {
+        if M::SORTED {
+            return self.write_buffered(lpns.iter().copied(), data);
+        }
         if self.map.streams.only_for_host().is_some() {
             self.append_run(lpns.len(), |i| lpns[i], data)?;
         } else {
@@ -203,15 +261,17 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
     }
 
     fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
-        if (0..count).all(|i| self.map.pages.get(first.plus(i)).is_none()) {
+        if (0..count).all(|i| self.map.pages.predict(first.plus(i)).is_none()) {
+            self.drop_buffered(first, count);
             return Ok(());
         }
         self.ensure_space(HOST)?;
         let ver = self.new_version();
         self.write_trim_record(first, count, ver)?;
+        self.drop_buffered(first, count);
         for lpn in (0..count).map(|i| first.plus(i)) {
-            let old = self.map.pages.get(lpn);
-            self.map.set_map(&mut self.space, lpn, None);
+            let old = self.locate_for(lpn, Cause::Trim)?;
+            self.map.set_map(&mut self.space, lpn, old, None);
             if self.map.streams.need_every_page() {
                 self.note_invalid(lpn, old, true);
             }
@@ -220,6 +280,7 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
     }
 
     fn make_durable(&mut self) -> Result<(), FtlError> {
+        self.program_buffered()?;
         // Copies can wait: until they are safe, their source block is not erased.
         let mut parts = self.space.flash.begin_parts();
         for stream in self.map.streams.host() {
@@ -228,6 +289,10 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
         }
         self.space.flash.end_parts(parts);
         Ok(())
+    }
+
+    fn empty_buffers(&mut self) -> Result<(), FtlError> {
+        self.program_buffered()
     }
 
     fn shut_down(&mut self) -> Result<(), FtlError> {
@@ -239,7 +304,7 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
     }
 
     fn is_mapped(&self, lpn: Lpn) -> bool {
-        self.map.pages.get(lpn).is_some()
+        self.map.pages.predict(lpn).is_some() || self.map.is_buffered(lpn)
     }
 
     /// One entry of the table per page.
@@ -248,25 +313,42 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
     }
 
     fn gauges(&self, common: SchemeStats) -> SchemeStats {
-        SchemeStats {
-            mapped_pages: self.map.mapped,
-            ..common
+        let mapped_pages = self.map.mapped;
+        match self.map.buffer.as_ref().filter(|buffer| buffer.keeps()) {
+            None => SchemeStats {
+                mapped_pages,
+                ..common
+            },
+            Some(buffer) => SchemeStats {
+                mapped_pages: mapped_pages + buffer.new_pages(),
+                buffered_pages: u64::from(buffer.len()),
+                buffer_capacity_pages: u64::from(buffer.capacity()),
+                ..common
+            },
         }
     }
 
     fn ram(&self) -> RamReport {
         let geometry = self.space.geometry();
         let (paper, real) = self.map.pages.bytes();
+        let most = self.map.pages.bytes_most();
         let (trims, trims_most) = self.map.trims.ram();
         let blocks = geometry.blocks as u64;
         let (of_policies, placement) = self.map.streams.bytes();
         let head = self.map.writer.bytes();
-        let tags = vec_bytes::<PageTag>(self.map.tags.capacity());
+        let tags = vec_bytes::<PageTag>(self.map.tags.capacity())
+            + vec_bytes::<usize>(self.map.order.capacity())
+            + vec_bytes::<(Option<Ppn>, bool)>(self.map.replaced.capacity());
+        let block_pages = u64::from(geometry.pages_per_block);
         let records = 3 * self.map.trims.limit_of_records();
-        let work_most = checkpoint::head_bytes_most(records, blocks)
-            + vec_most::<PageTag>(geometry.pages_per_block as u64);
-        vec![
-            ram_entry(RamPart::Map, self.logical_pages as u64, paper, real, real),
+        let mut work_most =
+            checkpoint::head_bytes_most(records, blocks) + vec_most::<PageTag>(block_pages);
+        if M::SORTED {
+            work_most += vec_most::<usize>(block_pages);
+            work_most += vec_most::<(Option<Ppn>, bool)>(block_pages);
+        }
+        let mut parts = vec![
+            ram_entry(RamPart::Map, self.logical_pages as u64, paper, real, most),
             ram_entry(
                 RamPart::Placement,
                 blocks,
@@ -282,14 +364,21 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
                 trims_most,
             ),
             ram_entry(RamPart::Work, 1, 0, head + tags, work_most),
-        ]
+        ];
+        if let Some(buffer) = &self.map.buffer {
+            let (paper, now, most) = buffer.ram(block_pages);
+            let pages = u64::from(buffer.capacity());
+            parts.push(ram_entry(RamPart::WriteBuffer, pages, paper, now, most));
+        }
+        parts
     }
 
     fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
         let pages = (0..self.logical_pages).map(Lpn::new);
-        let mapped = pages.clone().filter_map(|lpn| self.map.pages.get(lpn));
+        let mapped = pages.clone().filter_map(|lpn| self.map.pages.predict(lpn));
         let mapped = mapped.count() as u64;
         let valid = self.space.table.valid_pages();
+        self.audit_buffer(wrong);
         if mapped != self.map.mapped || valid != mapped + self.map.trims.len() as u64 {
             wrong.push(format!(
                 "{mapped} pages are mapped, {} are counted; {valid} pages are valid, {} are trim pages",
@@ -298,7 +387,7 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
             ));
         }
         for lpn in pages {
-            let Some(ppn) = self.map.pages.get(lpn) else {
+            let Some(ppn) = self.locate_for(lpn, Cause::Recovery)? else {
                 continue;
             };
             if !self.space.geometry().contains(ppn) || !self.space.table.is_valid(ppn) {
@@ -327,8 +416,9 @@ impl<M: PageMap> PageRam<M> {
         now: u64,
     ) -> StreamId {
         self.streams.pass_block_events(space);
-        let old = self.pages.get(lpn);
+        let old = self.pages.predict(lpn).map(|(old, _)| old);
         let old = old.filter(|_| self.streams.wants_lifespan());
+        let old = old.filter(|old| !M::PREDICTS || space.geometry().contains(*old));
         let replaces = old.map(|old| space.geometry().block_of(old));
         self.streams.of_write(&HostWrite {
             lpn,
@@ -388,7 +478,7 @@ impl<M: PageMap> PageMapFtl<M> {
         };
         // Looked up before the program, which then need not wait: a table of this size is seldom in
         // a near cache.
-        let old = self.map.pages.get(lpn);
+        let old = self.locate(lpn)?;
         let ppn = self.space.append_page(stream, tag, data, Cause::Host)?;
         let block = self.space.flash.chip().split().block_of(ppn);
         self.map.streams.note(block, stream);
@@ -439,7 +529,10 @@ impl<M: PageMap> PageMapFtl<M> {
         let mut done = 0;
         while done < count {
             self.ensure_space(HOST)?;
-            let wanted = (count - done).min(self.space.geometry().pages_per_block as usize);
+            let mut wanted = (count - done).min(self.space.geometry().pages_per_block as usize);
+            if M::PREDICTS && self.space.room(HOST) > 0 {
+                wanted = wanted.min(self.space.room(HOST) as usize);
+            }
             let tag = |i| PageTag {
                 role: Role::Data,
                 flags: Flags::NONE,
@@ -449,14 +542,25 @@ impl<M: PageMap> PageMapFtl<M> {
             let bytes = &data[done * page..][..wanted * page];
             self.map.tags.clear();
             self.map.tags.extend((0..wanted).map(tag));
+            if M::PREDICTS {
+                // Before a newer version may be next to them.
+                self.locate_run(wanted, |i| lpn_of(done + i))?;
+            }
             let (ppn, taken) = self
                 .space
                 .append(HOST, &self.map.tags, bytes, Cause::Host)?;
             self.next_ver += taken as u64;
             for i in 0..taken {
                 let lpn = lpn_of(done + i as usize);
-                self.map
-                    .set_map(&mut self.space, lpn, Some(Ppn::new(ppn.raw() + i)));
+                let old = if M::PREDICTS {
+                    let (old, is_hit) = self.map.replaced[i as usize];
+                    self.stats.lookups_write.note(is_hit);
+                    old
+                } else {
+                    self.map.pages.get(lpn)
+                };
+                let to = Some(Ppn::new(ppn.raw() + i));
+                self.map.set_map(&mut self.space, lpn, old, to);
             }
             self.stats.host_pages_written += taken as u64;
             done += taken as usize;

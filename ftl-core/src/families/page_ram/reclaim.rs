@@ -12,7 +12,7 @@ use crate::gc::{GarbageCollect, GcState};
 use crate::int::to_u32;
 use crate::space::{Space, StreamId};
 use crate::trims::{InCheckpoint, program_record};
-use nand_model::{Cause, Pbn, Ppn};
+use nand_model::{Cause, Pbn, Ppn, Store};
 
 impl<M: PageMap> GarbageCollect for PageMapFtl<M> {
     #[inline]
@@ -75,8 +75,12 @@ impl<M: PageMap> PageMapFtl<M> {
 
     #[cold]
     pub(super) fn make_free_blocks(&mut self) -> Result<(), FtlError> {
-        self.gc_until(self.gc.threshold + 1)?;
-        self.maintain()
+        let outcome = self.gc_until(self.gc.threshold + 1);
+        match outcome.and_then(|()| self.maintain()) {
+            // The reserve has room for what was acknowledged.
+            Err(FtlError::ReadOnly(_)) if M::SORTED && self.map.is_emptying() => Ok(()),
+            other => other,
+        }
     }
 
     /// Copies at most the first `most` valid pages of a block.
@@ -86,7 +90,13 @@ impl<M: PageMap> PageMapFtl<M> {
             .pages
             .load_first(&mut self.space, victim, most, cause)?;
         if self.gc.pages.unknown().next().is_some() {
-            self.find_lost_owners();
+            self.find_lost_owners()?;
+        }
+        if M::SORTED {
+            let page = self.space.geometry().page_len();
+            let has_data = self.space.flash.chip().store().keeps_data();
+            let order = &mut self.map.order;
+            self.gc.pages.sort_by_owner(page, has_data, order);
         }
         let lifetime = self.space.written_since(self.space.table.epoch(victim));
         self.map.streams.pass_block_events(&mut self.space);
@@ -154,7 +164,14 @@ impl<M: PageMap> PageMapFtl<M> {
                 let pages = &mut self.map.pages;
                 done += remap(pages, logical, to, &moved[done..], &from[done..]);
             }
-            self.space.table.set_pages_invalid(&from[..taken as usize]);
+            let copied = &from[..taken as usize];
+            if M::SORTED {
+                copied
+                    .iter()
+                    .for_each(|ppn| self.space.table.set_invalid(*ppn));
+            } else {
+                self.space.table.set_pages_invalid(copied);
+            }
             (data, records, from) = (
                 &data[taken as usize * page..],
                 rest,
@@ -169,8 +186,11 @@ impl<M: PageMap> PageMapFtl<M> {
     /// Finds the owners of valid pages with a lost record. It searches the map, because such pages
     /// are very rare.
     #[cold]
-    fn find_lost_owners(&mut self) {
+    fn find_lost_owners(&mut self) -> Result<(), FtlError> {
         let unknown: Vec<(usize, Ppn)> = self.gc.pages.unknown().collect();
+        if M::PREDICTS {
+            return self.find_predicted_owners(&unknown);
+        }
         for (i, ppn) in unknown {
             let mut pages = (0..self.logical_pages).map(Lpn::new);
             let owner = pages.find(|lpn| self.map.pages.get(*lpn) == Some(ppn));
@@ -183,6 +203,7 @@ impl<M: PageMap> PageMapFtl<M> {
             self.gc.pages.name(i, role, lpn, self.next_ver);
             self.next_ver += 1;
         }
+        Ok(())
     }
 
     /// Programs a trim record, which is valid from then on.
@@ -219,7 +240,9 @@ fn remap<M: PageMap>(
     let pages = to.run(to_u32(records.len())).zip(records.iter().zip(from));
     let is_named = |(to, (record, from)): (Ppn, (&[u8; OOB_SLOT], &Ppn))| {
         let lpn = Lpn::new(Oob::lpn(record));
-        lpn.raw() < logical_pages && map.replace(lpn, *from, to)
+        // A trim record near a prediction has the number of its first page.
+        let is_data = !M::PREDICTS || Oob::owner(record).0 == Role::Data;
+        is_data && lpn.raw() < logical_pages && map.replace(lpn, *from, to)
     };
     pages
         .map(is_named)

@@ -2,7 +2,8 @@
 //!
 //! 1. Read the head of every block.
 //! 2. Load the newest complete checkpoint.
-//! 3. Read every record of the blocks opened since (all blocks if there is none).
+//! 3. Read every record of the blocks opened since (all blocks if there is none, or if it has pages
+//!    whose location was a prediction).
 //! 4. Adopt the newest readable version of each logical page.
 //! 5. Rewrite the pages that the cut may have left unstable.
 //! 6. Rebuild the counts.
@@ -197,20 +198,26 @@ impl<M: PageMap> PageMapFtl<M> {
             // A page 0 lost in an earlier cut stays lost: such a block is scanned, but may be older
             // than the checkpoint.
             window.touched |= newer && !is_checkpoint;
-            if !newer && intact {
+            let is_base = !newer && intact;
+            if is_base {
                 unseen.insert(block);
-                continue;
+                if loaded.unknown.count() == 0 || is_checkpoint {
+                    continue;
+                }
             }
             let ends = scan_block(&mut self.space.flash, block, scanned, |ppn, oob| match oob
                 .tag
                 .role
             {
                 Role::Data if !is_checkpoint => window.evidence.add(Version { oob, ppn }),
-                Role::Trim if !is_checkpoint => trim_pages.push(Version { oob, ppn }),
+                // The checkpoint names those that count.
+                Role::Trim if !is_checkpoint && !is_base => trim_pages.push(Version { oob, ppn }),
                 _ => {}
             })?;
-            let suspects = &mut window.evidence.suspects;
-            suspects.note(&self.space.flash, block, ends);
+            if !is_base {
+                let suspects = &mut window.evidence.suspects;
+                suspects.note(&self.space.flash, block, ends);
+            }
         }
         if loaded.clean && !window.touched {
             window.evidence.suspects.assume_stable();
@@ -262,8 +269,12 @@ impl<M: PageMap> PageMapFtl<M> {
                 break;
             }
             self.next_ver = self.next_ver.max(group[group.len() - 1].oob.tag.ver + 1);
+            let is_unknown = loaded.unknown.has(lpn);
             let candidate = MapCandidate {
-                upto: loaded.coverage(lpn as usize).upto,
+                upto: match is_unknown {
+                    true => 0, // The newest of all.
+                    false => loaded.coverage(lpn as usize).upto,
+                },
                 named: self.map.pages.get(Lpn::new(lpn)),
                 record: None,
                 trimmed_at: window.trimmed_at(lpn).unwrap_or(0),
@@ -372,8 +383,9 @@ impl<M: PageMap> Rewriter for PageMapFtl<M> {
             self.map.trims.on_relocate(rewrite.from, to);
             self.space.table.set_invalid(rewrite.from);
         } else {
-            self.map
-                .set_map(&mut self.space, Lpn::new(rewrite.tag.lpn), Some(to));
+            let lpn = Lpn::new(rewrite.tag.lpn);
+            let old = self.map.pages.get(lpn);
+            self.map.set_map(&mut self.space, lpn, old, Some(to));
         }
     }
 }

@@ -56,6 +56,8 @@ const fn params(policy: ParamDoc, placement: ParamDoc) -> [ParamDoc; 12] {
 /// Validated parameters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
+    /// Free blocks for what a write buffer has acknowledged.
+    pub(super) buffered: u32,
     pub(super) gc: gc::Settings,
     /// Open blocks of data besides one for the host and one for copies.
     pub(super) more_streams: u32,
@@ -63,21 +65,29 @@ pub(super) struct Settings {
 }
 
 impl Settings {
+    /// Reads the parameters. `buffered`: free blocks that take the acknowledged writes in RAM.
     pub(super) fn new(
         params: &Params,
         profile: &Profile,
         blocks: u32,
         checkpoint_pages: u32,
         streams: (u32, u32),
+        buffered: u32,
     ) -> Result<Settings, FtlError> {
         let more_streams = more_streams(streams);
         let rewritten = rewrite_reserve(profile, 1 + more_streams);
+        // A read-only device programs its buffer, too, without the blocks kept for a mount.
+        let buffered = match buffered {
+            0 => 0,
+            blocks => blocks + rewritten,
+        };
         let free_blocks = FreeBlocks {
-            default: 4.max(blocks / 200).max(2 + rewritten),
-            for_gc: 2,
+            default: buffered + 4.max(blocks / 200).max(2 + rewritten),
+            for_gc: buffered + 2,
             for_mount: rewritten,
         };
         Ok(Settings {
+            buffered,
             gc: gc::Settings::new(params, free_blocks)?,
             more_streams,
             checkpoint_interval: params.get(

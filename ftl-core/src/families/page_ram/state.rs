@@ -1,5 +1,6 @@
 //! The state of the family, its streams, and changes of the map.
 
+use super::buffer::WriteBuffer;
 use super::map::PageMap;
 use crate::addr::Lpn;
 use crate::checkpoint::CheckpointWriter;
@@ -25,20 +26,32 @@ pub(crate) struct PageRam<M> {
     pub(super) streams: DataStreams,
     pub(super) writer: CheckpointWriter,
     pub(super) tags: Vec<PageTag>,
+    /// Of a [sorted](PageMap::SORTED) map.
+    pub(super) buffer: Option<WriteBuffer>,
+    /// Locations of the pages that a run replaces, and whether each lookup was a hit, of a map that
+    /// [predicts](PageMap::PREDICTS).
+    pub(super) replaced: Vec<(Option<Ppn>, bool)>,
+    /// Order of the pages that GC copies.
+    pub(super) order: Vec<usize>,
 }
 
 /// The scheme over a chip.
 pub(crate) type PageMapFtl<M> = Controller<PageRam<M>>;
 
 impl<M: PageMap> PageRam<M> {
-    /// Points the page at its new location and invalidates the old page.
+    /// Points the page at its new location and invalidates the old page, `old`.
     #[inline]
-    pub(super) fn set_map(&mut self, space: &mut Space, lpn: Lpn, ppn: Option<Ppn>) {
+    pub(super) fn set_map(
+        &mut self,
+        space: &mut Space,
+        lpn: Lpn,
+        old: Option<Ppn>,
+        ppn: Option<Ppn>,
+    ) {
         debug_assert!(
             ppn.is_none_or(|ppn| space.table.is_valid(ppn)),
             "logical page {lpn} is mapped to an invalid page: {ppn:?}"
         );
-        let old = self.pages.get(lpn);
         debug_assert!(
             old.is_none_or(|old| space.table.is_valid(old)),
             "the map has logical page {lpn} at {old:?}, which no `set` of this page gave last: `get` \

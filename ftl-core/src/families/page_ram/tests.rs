@@ -14,7 +14,7 @@ fn create_ideal(
     how: Start,
 ) -> Result<PageMapFtl<FlatMap>, FtlError> {
     let own = own::<Ideal>(chip.geometry(), config.logical_pages);
-    create(Ideal::NAME, own, chip, config, how)
+    create(Ideal::NAME, own, chip, config, how, None)
 }
 
 fn torture(blocks: u32) -> Profile {

@@ -216,7 +216,10 @@ fn striping() -> impl Iterator<Item = &'static Scheme> {
 #[test]
 fn striped_streams_use_all_dies_at_once() {
     let names: Vec<_> = striping().map(|scheme| scheme.name).collect();
-    assert_eq!(names, ["lazyftl", "pagemap", "dopftl", "dftl", "tpftl"]);
+    assert_eq!(
+        names,
+        ["lazyftl", "pagemap", "dopftl", "dftl", "tpftl", "leaftl"]
+    );
     for scheme in striping() {
         for placement in ["copies_apart", "single", "sepbit"] {
             let [(one, read_one), (two, _), (four, read_four)] =

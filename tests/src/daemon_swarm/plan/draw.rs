@@ -63,7 +63,9 @@ pub fn draw(seed: u64) -> Plan {
         .map(|_| WIRES[rng.below(4) as usize])
         .collect();
     let scheme = &SCHEMES[rng.below(SCHEMES.len() as u64) as usize];
-    let ram = has_param(scheme, "mlam.ack") && rng.one_in(2);
+    let acks = ["mlam.ack", "leaftl.ack"];
+    let ack = acks.into_iter().find(|key| has_param(scheme, key));
+    let ack = ack.filter(|_| rng.one_in(2));
     // From 64 KiB on the server searches a read for holes.
     let pieces = if rng.one_in(5) {
         64 << 10
@@ -100,11 +102,10 @@ pub fn draw(seed: u64) -> Plan {
                 ..cache
             },
         }),
-        params: if ram {
-            vec![("mlam.ack".into(), "buffer".into())]
-        } else {
-            Vec::new()
-        },
+        params: ack
+            .map(|key| (key.into(), "buffer".into()))
+            .into_iter()
+            .collect(),
         wires,
         actions: Vec::new(),
     };

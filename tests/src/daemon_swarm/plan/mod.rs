@@ -212,7 +212,7 @@ impl Plan {
     pub fn ram_acknowledges(&self) -> bool {
         self.params
             .iter()
-            .any(|(key, value)| key == "mlam.ack" && value == "buffer")
+            .any(|(key, value)| key.ends_with(".ack") && value == "buffer")
     }
 }
 

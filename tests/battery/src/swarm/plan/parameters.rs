@@ -39,6 +39,9 @@ pub const PARAMETERS: &[(&str, &[&str])] = &[
     ("lazy.age_window", &["8", "20", "100"]),
     ("lazy.buffer_blocks", &["4", "6", "12"]),
     ("lazy.cache_pages", &["1", "2", "14"]),
+    ("leaftl.buffer", &["4096", "16384", "65536"]),
+    ("leaftl.compact_after", &["1", "40", "256"]),
+    ("leaftl.gamma", &["0", "1", "4", "16"]),
     ("log.blocks", &["0", "4", "12"]),
     ("map.age_window", &["32", "60", "512"]),
     ("map.max_tombstones", &["8", "64", "1024"]),
@@ -82,6 +85,7 @@ pub const PARAMETERS: &[(&str, &[&str])] = &[
 /// alone, or have power cuts of their own (`power_cuts::variants`).
 const FIXED: &[&str] = &[
     "gc.pace",
+    "leaftl.ack",
     "nand.pair_policy",
     "map.lookup",
     "mlam.ack",
