@@ -327,8 +327,10 @@ impl<M: PageMap> PageRam<M> {
         now: u64,
     ) -> StreamId {
         self.streams.pass_block_events(space);
-        let old = self.pages.get(lpn);
-        let old = old.filter(|_| self.streams.wants_lifespan());
+        let old = match self.streams.wants_lifespan() {
+            true => self.pages.get(lpn),
+            false => None,
+        };
         let replaces = old.map(|old| space.geometry().block_of(old));
         self.streams.of_write(&HostWrite {
             lpn,

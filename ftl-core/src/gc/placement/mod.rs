@@ -36,6 +36,9 @@ pub(crate) const STRIPE_PARAM: ParamDoc = ParamDoc {
     help: "dies over which every stream of data is striped, page by page, 1 to 16 (default 1)",
 };
 
+/// Placements that choose the victims of GC too. `gc.policy` is left out, or names the same.
+pub(super) const CHOOSE_VICTIMS: [&str; 0] = [];
+
 /// Maximal number of lanes of a stream.
 const STRIPE_MAX: u32 = 16;
 
@@ -64,7 +67,7 @@ pub(super) fn of_ftld(name: &str, own: &Own) -> Result<Box<dyn Policy>, FtlError
         "copies_apart" => Box::new(copies_apart::CopiesApart),
         "single" => Box::new(single::Single),
         "age" => Box::new(age::Age),
-        "sepbit" => Box::new(sepbit::SepBit::default()),
+        "sepbit" => Box::new(sepbit::SepBit::new(own.device.logical_pages)),
         "mida" => Box::new(mida::Mida),
         other => {
             return Err(FtlError::Config(format!(
