@@ -39,6 +39,35 @@ fn copies_go_where_each_source_says() {
 }
 
 #[test]
+fn policies_that_contradict_each_other_are_named() {
+    let with = |placement: Option<&str>, policy: Option<&str>| {
+        let mut params = Params::default();
+        for (key, name) in [("gc.placement", placement), ("gc.policy", policy)] {
+            if let Some(name) = name {
+                params.set(key, name);
+            }
+        }
+        let made = from_params(&params, &Own::none(&on_four_dies(40).geometry));
+        made.map(|striped| striped.lanes())
+            .map_err(|error| error.to_string())
+    };
+    for (name, lanes) in [("midas", (2, 5)), ("mdc", (8, 1))] {
+        assert_eq!(with(Some(name), None), Ok(lanes));
+        assert_eq!(with(Some(name), Some(name)), Ok(lanes));
+        let error = with(Some(name), Some("greedy")).unwrap_err();
+        let expected = format!("greedy contradicts gc.placement={name}");
+        assert!(error.contains(&expected), "{error}");
+        let error = with(None, Some(name)).unwrap_err();
+        let expected = format!("{name} chooses the streams too; set gc.placement={name}");
+        assert!(error.contains(&expected), "{error}");
+    }
+    let error = with(Some("midas"), Some("mdc")).unwrap_err();
+    assert!(error.contains("mdc contradicts"), "{error}");
+    let error = with(None, Some("mda")).unwrap_err();
+    assert!(error.contains("none of greedy"), "{error}");
+}
+
+#[test]
 fn a_placement_that_there_is_not_is_named() {
     let own = Own::none(&on_four_dies(40).geometry);
     let error = of_ftld("sepbits", &own).err().unwrap().to_string();
