@@ -19,11 +19,16 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// Returns the policies of a scheme without policies of its own.
+    /// Returns the policies of a scheme without policies of its own, to learn their streams.
     pub(crate) fn none(geometry: &Geometry) -> Own {
+        Own::none_of(geometry, 0)
+    }
+
+    /// Returns the same for a device of so many logical pages.
+    pub(crate) fn none_of(geometry: &Geometry, logical_pages: u32) -> Own {
         let device = Device {
             geometry: *geometry,
-            logical_pages: 0,
+            logical_pages,
         };
         Own { list: &[], device }
     }
@@ -84,9 +89,15 @@ impl Policies {
             Some(own) => own,
             None => placement::of_ftld(&name, own)?,
         };
-        let default = own.default_name("greedy");
+        let is_both = !is_own && placement::CHOOSE_VICTIMS.contains(&name.as_str());
+        let default = match is_both {
+            true => name.clone(),
+            false => own.default_name("greedy"),
+        };
         let victims: String = params.get(policy::POLICY_PARAM.key, default)?;
-        let victims = if is_own && victims == name {
+        refuse_contradiction(&name, is_both, &victims)?;
+        needs_every_page |= is_both;
+        let victims = if (is_own || is_both) && victims == name {
             Victims::Placement
         } else if let Some(other) = own.create(&victims, params)? {
             needs_every_page |= other.needs_every_page();
@@ -108,6 +119,21 @@ impl Policies {
             needs_every_page,
             now: 0,
         })
+    }
+
+    /// Returns whether the placement reads the replaced version of a write.
+    pub(super) fn need_replaced(&self) -> bool {
+        self.needs_every_page || self.placement.needs_replaced()
+    }
+
+    /// Returns whether a policy reads the ages of blocks.
+    pub(super) fn need_age(&self) -> bool {
+        self.needs_every_page || self.placement.needs_age()
+    }
+
+    /// Returns the time of the last write.
+    pub(super) fn now(&self) -> u64 {
+        self.now
     }
 
     /// Returns the numbers of streams of the host and of copies.
@@ -213,18 +239,18 @@ impl Policies {
         self.placement.on_invalidate(page);
     }
 
-    /// Reports a block that was filled.
-    pub(super) fn on_seal(&mut self, block: Pbn, stream: u32, lifetime: u64) {
-        let block = self.data_block(block, stream, lifetime);
+    /// Reports a block that was filled; `times`: pages written, and time, since it was opened.
+    pub(super) fn on_seal(&mut self, block: Pbn, stream: u32, times: (u64, u64)) {
+        let block = self.data_block(block, stream, times);
         if let Some(other) = self.listener() {
             other.on_seal(&block);
         }
         self.placement.on_seal(&block);
     }
 
-    /// Reports a block whose pages are about to be relocated.
-    pub(super) fn on_collect(&mut self, block: Pbn, stream: u32, lifetime: u64) {
-        let block = self.data_block(block, stream, lifetime);
+    /// Reports a block whose pages are about to be relocated; `times` as in [`Self::on_seal`].
+    pub(super) fn on_collect(&mut self, block: Pbn, stream: u32, times: (u64, u64)) {
+        let block = self.data_block(block, stream, times);
         if let Some(other) = self.listener() {
             other.on_collect(&block);
         }
@@ -239,12 +265,31 @@ impl Policies {
         self.placement.on_erase(block);
     }
 
-    fn data_block(&self, block: Pbn, stream: u32, lifetime: u64) -> DataBlock {
+    fn data_block(&self, block: Pbn, stream: u32, (lifetime, age): (u64, u64)) -> DataBlock {
         DataBlock {
             block,
             stream,
             lifetime,
+            age,
             now: self.now,
         }
     }
+}
+
+/// Refuses two policies that exclude each other. `is_both`: the placement chooses victims too.
+fn refuse_contradiction(placement: &str, is_both: bool, victims: &str) -> Result<(), FtlError> {
+    let key = policy::POLICY_PARAM.key;
+    if is_both && victims != placement {
+        return Err(FtlError::Config(format!(
+            "parameter {key}: {victims} contradicts gc.placement={placement}, which chooses the \
+             victims too; leave {key} out"
+        )));
+    }
+    if placement::CHOOSE_VICTIMS.contains(&victims) && victims != placement {
+        return Err(FtlError::Config(format!(
+            "parameter {key}: {victims} chooses the streams too; set gc.placement={victims} and \
+             leave {key} out"
+        )));
+    }
+    Ok(())
 }

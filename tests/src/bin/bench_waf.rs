@@ -1,4 +1,5 @@
-//! Write amplification of every `gc.policy` with every `gc.placement`, under known loads.
+//! Write amplification of every `gc.policy` with every `gc.placement`, under known loads; and of
+//! the placements that choose the victims too.
 //!
 //!     cargo run --release -p ftld-tests --no-default-features --bin bench_waf [DEVICES]
 //!
@@ -14,6 +15,8 @@ const LOGICAL_BLOCKS: u32 = 1024;
 const OVER_PROVISIONING: f64 = 0.07;
 const POLICIES: [&str; 5] = ["greedy", "cost_benefit", "fifo", "d_choices", "cat"];
 const PLACEMENTS: [&str; 5] = ["single", "copies_apart", "age", "sepbit", "mida"];
+/// Placements that choose the victims.
+const BOTH: [&str; 2] = ["midas", "mdc"];
 const LOADS: [Load; 5] = [
     Load::Uniform,
     Load::Hot(0.8),
@@ -32,6 +35,7 @@ fn main() {
     let rows: Vec<(&str, &str)> = POLICIES
         .iter()
         .flat_map(|policy| PLACEMENTS.map(|placement| (*policy, placement)))
+        .chain(BOTH.map(|name| (name, name)))
         .collect();
     let cells = Mutex::new(vec![[0.0; LOADS.len()]; rows.len()]);
     let next = AtomicUsize::new(0);

@@ -416,8 +416,10 @@ impl<M: PageMap> PageRam<M> {
         now: u64,
     ) -> StreamId {
         self.streams.pass_block_events(space);
-        let old = self.pages.predict(lpn).map(|(old, _)| old);
-        let old = old.filter(|_| self.streams.wants_lifespan());
+        let old = match self.streams.wants_lifespan() {
+            true => self.pages.predict(lpn).map(|(old, _)| old),
+            false => None,
+        };
         let old = old.filter(|old| !M::PREDICTS || space.geometry().contains(*old));
         let replaces = old.map(|old| space.geometry().block_of(old));
         self.streams.of_write(&HostWrite {

@@ -26,7 +26,8 @@ pub(crate) const fn params_of<S: PageMapScheme>() -> [ParamDoc; 12] {
         [] => PLACEMENT_PARAM,
         _ => ParamDoc {
             help: "assignment of pages to streams: one of the scheme's own (its first is the default), \
-                   copies_apart, single, age, sepbit or mida",
+                   copies_apart, single, age, sepbit or mida; or midas or mdc, which choose the \
+                   victims too",
             ..PLACEMENT_PARAM
         },
     };

@@ -451,7 +451,8 @@ impl<P: Policy> PagedFtl<P> {
         let mut space = Space::new(Flash::new(chip), &streams);
         space.protect(settings.gc.pair_protection, settings.gc.kept_for_mount);
         space.flash.set_ram_step(settings.gc.ram_step_ns);
-        let placement = placement::from_params(&config.params, &Own::none(&geometry))?;
+        let own = Own::none_of(&geometry, logical_pages);
+        let placement = placement::from_params(&config.params, &own)?;
         let (host, copies) = ((HOST, streams[HOST]), (COLD, streams[COLD]));
         let streams = DataStreams::new(placement, &mut space, host, copies);
         let gc = GcState::new(&geometry, &settings.gc, settings.reserve);

@@ -42,6 +42,7 @@ impl<P: Policy> GarbageCollect for PagedFtl<P> {
     /// early. A higher share would copy more, a lower one convert more (the papers give none).
     fn select_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         let pages = self.space.pages_per_block();
+        self.map.streams.pass_block_events(&mut self.space);
         let policy = self.map.streams.policy_of_victims();
         let best = self.gc.victim(&mut self.space, policy);
         let fewest = best.map_or(pages, |block| self.space.table.valid_count(block));

@@ -49,14 +49,15 @@ impl<P: Policy> PagedFtl<P> {
         match self.map.streams.only_for_host() {
             Some(only) => Ok((only, count, false)),
             None => {
-                let (lifespan, is_known) = match self.map.streams.wants_lifespan() {
-                    true => self.lifespan(first, count - 1)?,
-                    false => (None, false),
+                self.map.streams.pass_block_events(&mut self.space);
+                let (replaces, lifespan, is_known) = match self.map.streams.wants_lifespan() {
+                    true => self.replaced(first, count - 1)?,
+                    false => (None, None, false),
                 };
                 let write = HostWrite {
                     lpn: first,
                     hint: self.write_hint,
-                    replaces: None,
+                    replaces,
                     lifespan,
                     now: self.next_ver,
                 };
@@ -66,10 +67,14 @@ impl<P: Policy> PagedFtl<P> {
         }
     }
 
-    /// Returns the pages written since the version that a write is about to replace was written or
-    /// relocated, and whether the page was looked up. A scheme that does not look up writes gets
-    /// [`LONG_AGO`] for a version that is not in RAM.
-    fn lifespan(&mut self, lpn: Lpn, more: u32) -> Result<(Option<u64>, bool), FtlError> {
+    /// Returns the block of the version that a write is about to replace, the pages written since
+    /// that block was opened, and whether the page was looked up. A scheme that does not look up
+    /// writes gets no block and [`LONG_AGO`] for a version that is not in RAM.
+    fn replaced(
+        &mut self,
+        lpn: Lpn,
+        more: u32,
+    ) -> Result<(Option<Pbn>, Option<u64>, bool), FtlError> {
         let pending = self.map.pending.get(lpn.raw()).map(|entry| entry.ppn());
         let (old, is_known) = match pending.or_else(|| self.map.policy.peek(lpn.raw())) {
             Some(old) => (old, false),
@@ -78,13 +83,11 @@ impl<P: Policy> PagedFtl<P> {
                 self.locate(lpn, more, |stats| &mut stats.lookups_write)?,
                 true,
             ),
-            None => return Ok((Some(LONG_AGO), false)),
+            None => return Ok((None, Some(LONG_AGO), false)),
         };
-        let lifespan = old.map(|old| {
-            let block = self.space.geometry().block_of(old);
-            self.space.written_since(self.space.table.epoch(block))
-        });
-        Ok((lifespan, is_known))
+        let block = old.map(|old| self.space.geometry().block_of(old));
+        let lifespan = block.map(|block| self.space.written_since(self.space.table.epoch(block)));
+        Ok((block, lifespan, is_known))
     }
 
     /// Returns the stream of the next copies out of the victim, and the number of pages for it. The
@@ -118,6 +121,7 @@ impl<P: Policy> PagedFtl<P> {
         if let Some(only) = self.map.streams.one_for_copies() {
             return (only, run);
         }
+        self.map.streams.pass_block_events(&mut self.space);
         let most = self.map.streams.pages_in_turn();
         let (space, now, streams) = (&self.space, self.next_ver, &mut self.map.streams);
         let is_short = space.free_blocks() <= self.gc.reserve || space.is_mounting();

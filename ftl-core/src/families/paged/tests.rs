@@ -364,7 +364,7 @@ pub(crate) fn cached_map_survives_cuts<P: Policy>(new: New<P>, cache: (&str, &st
 /// Runs [`agrees_with_a_model`] and [`survives_cuts`] under every placement except the default, on
 /// both cell types.
 pub(crate) fn every_placement_keeps_what_it_must<P: Policy>(new: New<P>) {
-    for (seed, placement) in (6..).zip(["single", "age", "sepbit", "mida"]) {
+    for (seed, placement) in (6..).zip(["single", "age", "sepbit", "mida", "midas", "mdc"]) {
         let params = [("gc.placement", placement), ("ckpt.interval", "120")];
         agrees_with_a_model(new, profile("torture", 80), 560, 8_000, seed, &params);
         agrees_with_a_model(new, small_slc(), 400, 8_000, seed, &params[..1]);

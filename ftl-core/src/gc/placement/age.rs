@@ -24,4 +24,12 @@ impl Policy for Age {
             .map_or(0, |power| power + 1);
         1 + group.min(GROUPS - 1)
     }
+
+    fn needs_age(&self) -> bool {
+        false
+    }
+
+    fn needs_replaced(&self) -> bool {
+        false
+    }
 }

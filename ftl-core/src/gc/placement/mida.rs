@@ -20,4 +20,12 @@ impl Policy for Mida {
     fn stream_of_copy(&mut self, copy: &PageCopy) -> u32 {
         (copy.stream + 1).min(GROUPS)
     }
+
+    fn needs_age(&self) -> bool {
+        false
+    }
+
+    fn needs_replaced(&self) -> bool {
+        false
+    }
 }

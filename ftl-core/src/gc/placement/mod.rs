@@ -10,7 +10,9 @@
 
 mod age;
 mod copies_apart;
+mod mdc;
 mod mida;
+mod midas;
 mod sepbit;
 mod single;
 mod streams;
@@ -27,7 +29,8 @@ use streams::Striped;
 /// The parameter, for the tables of schemes.
 pub(crate) const PLACEMENT_PARAM: ParamDoc = ParamDoc {
     key: "gc.placement",
-    help: "assignment of pages to streams: copies_apart (default), single, age, sepbit or mida",
+    help: "assignment of pages to streams: copies_apart (default), single, age, sepbit or mida; or \
+           midas or mdc, which choose the victims too",
 };
 
 /// The parameter of striping, for the tables of schemes.
@@ -35,6 +38,9 @@ pub(crate) const STRIPE_PARAM: ParamDoc = ParamDoc {
     key: "alloc.stripe",
     help: "dies over which every stream of data is striped, page by page, 1 to 16 (default 1)",
 };
+
+/// Placements that choose the victims of GC too. `gc.policy` is left out, or names the same.
+pub(super) const CHOOSE_VICTIMS: [&str; 2] = ["midas", "mdc"];
 
 /// Maximal number of lanes of a stream.
 const STRIPE_MAX: u32 = 16;
@@ -64,11 +70,13 @@ pub(super) fn of_ftld(name: &str, own: &Own) -> Result<Box<dyn Policy>, FtlError
         "copies_apart" => Box::new(copies_apart::CopiesApart),
         "single" => Box::new(single::Single),
         "age" => Box::new(age::Age),
-        "sepbit" => Box::new(sepbit::SepBit::default()),
+        "sepbit" => Box::new(sepbit::SepBit::new(own.device.logical_pages)),
         "mida" => Box::new(mida::Mida),
+        "midas" => Box::new(midas::Midas::new(&own.device)),
+        "mdc" => Box::new(mdc::Mdc::new(&own.device.geometry)),
         other => {
             return Err(FtlError::Config(format!(
-                "parameter gc.placement: {other:?} is none of {}copies_apart, single, age, sepbit, mida",
+                "parameter gc.placement: {other:?} is none of {}copies_apart, single, age, sepbit, mida, midas, mdc",
                 own.names()
             )));
         }

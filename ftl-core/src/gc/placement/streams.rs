@@ -31,6 +31,8 @@ pub(crate) struct DataStreams {
     copies: Vec<StreamId>,
     /// The lane of all writes of the host, if no policy chooses it.
     only_for_host: Option<StreamId>,
+    /// Whether the policy for streams is asked for each write of the host.
+    is_asked: bool,
     /// Whether copies stay on one lane.
     keeps_lane: bool,
     /// By stream of the placement: which of its lanes takes the next page.
@@ -38,7 +40,17 @@ pub(crate) struct DataStreams {
     /// By block: the number of the placement's stream that filled it last. Empty if the placement
     /// does not need it.
     stream_of_block: Vec<u8>,
+    /// By block: the time when it was opened, 0 if that was before the mount. Empty if no policy
+    /// needs it.
+    opened_at: Vec<u64>,
+    /// By number of the lane: the block that it filled last.
+    last_block: Vec<Option<Pbn>>,
+    /// By stream of the space: the number of its lane.
+    lane_of_stream: Vec<u8>,
 }
+
+/// A stream of the space that is no lane.
+const NO_LANE: u8 = u8::MAX;
 
 impl DataStreams {
     /// Creates the streams of this placement. `host` and `copies` are the first stream of either
@@ -84,8 +96,22 @@ impl DataStreams {
             _ => add(copies, others),
         };
         let is_asked = hosts > 1 || others > 1 || every_page;
-        let blocks = space.geometry().blocks as usize;
+        let blocks = if is_asked {
+            space.geometry().block_slots()
+        } else {
+            0
+        };
+        let mut lane_of_stream = vec![NO_LANE; space.streams()];
+        // With one stream for all, the number is that of the host.
+        for (lane, stream) in (0..).zip(host_streams.iter().chain(&copy_streams)) {
+            let known = &mut lane_of_stream[*stream];
+            *known = u8::min(*known, lane);
+        }
         DataStreams {
+            is_asked: hosts > 1 || every_page,
+            last_block: vec![None; host_streams.len() + copy_streams.len()],
+            opened_at: vec![0; if policies.need_age() { blocks } else { 0 }],
+            lane_of_stream,
             policies,
             only_for_host: match host_streams[..] {
                 [only] if !every_page => Some(only),
@@ -96,7 +122,7 @@ impl DataStreams {
             host: host_streams,
             copies: copy_streams,
             next: [0; 2 * STREAMS_MAX as usize],
-            stream_of_block: vec![0; if is_asked { blocks } else { 0 }],
+            stream_of_block: vec![0; blocks],
         }
     }
 
@@ -127,9 +153,9 @@ impl DataStreams {
         self.policies.need_every_page()
     }
 
-    /// Returns whether a policy uses the lifespan of a replaced version.
+    /// Returns whether a policy uses the replaced version of a write, and its lifespan.
     pub(crate) fn wants_lifespan(&self) -> bool {
-        self.host.len() > self.stripe || self.need_every_page()
+        self.is_asked && self.policies.need_replaced()
     }
 
     /// Returns the number of pages at most that may go to one lane before the next is asked for.
@@ -147,7 +173,7 @@ impl DataStreams {
 
     /// Returns the lane of a host write; see [`Policy::stream_of_write`].
     pub(crate) fn of_write(&mut self, write: &HostWrite) -> StreamId {
-        let wanted = match self.wants_lifespan() {
+        let wanted = match self.is_asked {
             true => index(self.policies.stream_of_write(write)),
             false => 0,
         };
@@ -157,7 +183,16 @@ impl DataStreams {
     /// Records that GC is about to take a block, `lifetime` pages after it was opened.
     pub(crate) fn collected(&mut self, block: Pbn, lifetime: u64) {
         let from = self.stream_of_block(block);
-        self.policies.on_collect(block, from, lifetime);
+        let times = (lifetime, self.age_of(block));
+        self.policies.on_collect(block, from, times);
+    }
+
+    /// Returns the time since a block was opened.
+    fn age_of(&self, block: Pbn) -> u64 {
+        match self.opened_at.get(block.index()) {
+            None | Some(0) => u64::MAX,
+            Some(opened) => self.policies.now().saturating_sub(*opened),
+        }
     }
 
     /// Reports that a page of the host has just become invalid, at time `now`.
@@ -200,8 +235,9 @@ impl DataStreams {
                     lifetime,
                 } => {
                     if let Some(lane) = self.find_number(stream) {
-                        let stream = lane / self.stripe;
-                        self.policies.on_seal(block, stream as u32, lifetime);
+                        let stream = (lane / self.stripe) as u32;
+                        let times = (lifetime, self.age_of(block));
+                        self.policies.on_seal(block, stream, times);
                     }
                 }
             }
@@ -297,8 +333,15 @@ impl DataStreams {
         if !self.keeps_lane {
             self.next[of_placement] = ((turn + 1) % self.stripe) as u8;
         }
-        if let Some(stream_of_block) = self.stream_of_block.get_mut(block.index()) {
+        let Some(stream_of_block) = self.stream_of_block.get_mut(block.index()) else {
+            return;
+        };
+        let last = self.last_block[number].replace(block);
+        if (last, *stream_of_block) != (Some(block), of_placement as u8) {
             *stream_of_block = of_placement as u8;
+            if let Some(opened) = self.opened_at.get_mut(block.index()) {
+                *opened = self.policies.now();
+            }
         }
     }
 
@@ -319,8 +362,8 @@ impl DataStreams {
     }
 
     fn find_number(&self, stream: StreamId) -> Option<usize> {
-        let mut all = self.host.iter().chain(&self.copies);
-        all.position(|known| *known == stream)
+        let lane = self.lane_of_stream.get(stream).copied()?;
+        (lane != NO_LANE).then_some(usize::from(lane))
     }
 
     fn stream_of_block(&self, block: Pbn) -> u32 {
@@ -334,6 +377,7 @@ impl DataStreams {
     /// allocated.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         let (paper, real) = self.policies.bytes();
-        (paper, real + self.stream_of_block.len() as u64)
+        let of_blocks = self.stream_of_block.len() + 8 * self.opened_at.len();
+        (paper, real + of_blocks as u64)
     }
 }

@@ -5,7 +5,7 @@ use crate::addr::Lpn;
 use crate::config::FtlConfig;
 use crate::format::{Flags, PageTag, Role};
 use crate::ftl::Start;
-use crate::gc::policy::{DataBlock, HostWrite, PageCopy};
+use crate::gc::policy::PageCopy;
 use crate::schemes::{SCHEMES, Scheme};
 use crate::space::{Space, StreamSpec};
 use nand_model::store::MemStore;
@@ -26,27 +26,6 @@ fn copy(age: u64, stream: u32) -> PageCopy {
     }
 }
 
-/// A write over a version of this lifespan.
-fn write(lifespan: Option<u64>) -> HostWrite {
-    HostWrite {
-        lpn: Lpn::new(0),
-        hint: 0,
-        replaces: lifespan.map(|_| Pbn::new(0)),
-        lifespan,
-        now: 0,
-    }
-}
-
-/// A block of this stream that GC takes.
-fn taken(stream: u32, lifetime: u64) -> DataBlock {
-    DataBlock {
-        block: Pbn::new(0),
-        stream,
-        lifetime,
-        now: 0,
-    }
-}
-
 #[test]
 fn copies_go_where_each_source_says() {
     assert_eq!(named("single").stream_of_copy(&copy(9_000, 0)), 0);
@@ -60,34 +39,32 @@ fn copies_go_where_each_source_says() {
 }
 
 #[test]
-fn sepbit_parts_writes_by_the_mean_lifetime_of_its_first_class() {
-    let mut sepbit = named("sepbit");
-    // Before the first sample, a write that replaces a version is short-lived, and a new one is
-    // not.
-    assert_eq!(
-        (
-            sepbit.stream_of_write(&write(Some(1 << 40))),
-            sepbit.stream_of_write(&write(None))
-        ),
-        (0, 1)
-    );
-    for lifetime in 0..16 {
-        sepbit.on_collect(&taken(0, 1_000 + lifetime * 2));
-        sepbit.on_collect(&taken(3, 1));
+fn policies_that_contradict_each_other_are_named() {
+    let with = |placement: Option<&str>, policy: Option<&str>| {
+        let mut params = Params::default();
+        for (key, name) in [("gc.placement", placement), ("gc.policy", policy)] {
+            if let Some(name) = name {
+                params.set(key, name);
+            }
+        }
+        let made = from_params(&params, &Own::none(&on_four_dies(40).geometry));
+        made.map(|striped| striped.lanes())
+            .map_err(|error| error.to_string())
+    };
+    for (name, lanes) in [("midas", (2, 5)), ("mdc", (8, 1))] {
+        assert_eq!(with(Some(name), None), Ok(lanes));
+        assert_eq!(with(Some(name), Some(name)), Ok(lanes));
+        let error = with(Some(name), Some("greedy")).unwrap_err();
+        let expected = format!("greedy contradicts gc.placement={name}");
+        assert!(error.contains(&expected), "{error}");
+        let error = with(None, Some(name)).unwrap_err();
+        let expected = format!("{name} chooses the streams too; set gc.placement={name}");
+        assert!(error.contains(&expected), "{error}");
     }
-    // The mean is 1,015.
-    assert_eq!(
-        (
-            sepbit.stream_of_write(&write(Some(1_014))),
-            sepbit.stream_of_write(&write(Some(1_015)))
-        ),
-        (0, 1)
-    );
-    let of_first = sepbit.stream_of_copy(&copy(1 << 40, 0));
-    assert_eq!(of_first, 2, "from the first class");
-    let ages = [0, 4_059, 4_060, 16_239, 16_240];
-    let streams = ages.map(|age| sepbit.stream_of_copy(&copy(age, 1)));
-    assert_eq!(streams, [3, 3, 4, 4, 5]);
+    let error = with(Some("midas"), Some("mdc")).unwrap_err();
+    assert!(error.contains("mdc contradicts"), "{error}");
+    let error = with(None, Some("mda")).unwrap_err();
+    assert!(error.contains("none of greedy"), "{error}");
 }
 
 #[test]
@@ -249,8 +226,8 @@ fn copies_are_striped_like_writes() {
         streams.copies().iter().position(|stream| *stream == first)
     };
     let turns: Vec<_> = (0..5).map(|_| of_copy(&mut streams, 0)).collect();
-    // Copies out of a block of copies, all of one age: the second stream of copies.
-    assert_eq!(turns, [0, 4, 5, 6, 7].map(Some));
+    // Copies of one age, out of no block of class 1: the second stream of copies.
+    assert_eq!(turns, [4, 5, 6, 7, 4].map(Some));
 }
 
 #[test]

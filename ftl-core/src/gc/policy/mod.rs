@@ -2,8 +2,8 @@
 //! reads the candidates and returns one; the collector empties it. All of them have the same input:
 //! valid counts, the time since these changed, the order of closing, erase counts.
 //!
-//! The cost of no policy here grows with the device; [`Candidates::best_of_all`], for schemes of
-//! other crates, looks at every block. Blocks with equal valid counts are on one list, the
+//! The cost of no policy here grows with the device; `midas` and `mdc` (`placement/`), and
+//! [`Candidates::best_of_all`], for schemes of other crates, look at every block. Blocks with equal valid counts are on one list, the
 //! longest unchanged first. So the first block of every list is enough for a policy that weighs
 //! age.
 

@@ -66,8 +66,20 @@ pub trait Policy: Send {
 
     /// Returns whether the policy needs a call for every page: `stream_of_write` with a single
     /// stream too, exactly one `stream_of_copy` per page, and `on_invalidate`, `on_seal` and
-    /// `on_erase`. Without, simulations are faster. The policies of ftld need none.
+    /// `on_erase`. Without, simulations are faster. Of the policies of ftld, those that choose
+    /// streams and victims together have these calls, those of one or the other have not.
     fn needs_every_page(&self) -> bool {
+        true
+    }
+
+    /// Returns whether the policy reads [`DataBlock::age`]. Without, it is the largest number.
+    fn needs_age(&self) -> bool {
+        true
+    }
+
+    /// Returns whether the policy reads [`HostWrite::replaces`] and [`HostWrite::lifespan`].
+    /// Without, they are `None`, and no write is looked up for them.
+    fn needs_replaced(&self) -> bool {
         true
     }
 
@@ -136,6 +148,8 @@ pub struct DataBlock {
     pub stream: u32,
     /// Pages written since it was opened.
     pub lifetime: u64,
+    /// Time since it was opened. The largest number if that was before the mount.
+    pub age: u64,
     /// The time.
     pub now: u64,
 }

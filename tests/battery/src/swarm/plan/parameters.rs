@@ -25,7 +25,15 @@ pub const PARAMETERS: &[(&str, &[&str])] = &[
     ("gc.free_threshold", &["3", "5", "9", "14"]),
     (
         "gc.placement",
-        &["copies_apart", "single", "age", "sepbit", "mida"],
+        &[
+            "copies_apart",
+            "single",
+            "age",
+            "sepbit",
+            "mida",
+            "midas",
+            "mdc",
+        ],
     ),
     (
         "gc.policy",
