@@ -5,15 +5,32 @@ use crate::addr::{Pbn, Ppn};
 use crate::convert::{index, to_u64};
 use crate::invalid::{Invalid, ensure};
 
-/// Shape of a flash device. Blocks are striped over the dies: block `b` is on die `b mod dies`.
+/// Multi-plane commands of a die (ONFI 3.2; data sheets: "two-plane" or "multi-plane"
+/// operations).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MultiPlane {
+    /// None: a die executes one operation after another.
+    #[default]
+    Off,
+    /// Programs and reads of several planes share the array time if their pages have the same
+    /// number in their blocks; erases always do.
+    SamePage,
+    /// The same with pages of any numbers.
+    AnyPage,
+}
+
+/// Shape of a flash device. Blocks are striped over the dies: block `b` is on die `b mod dies`. The
+/// blocks of a die are striped over its planes: see [`Geometry::plane_of`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Buses that transfer independently.
     pub channels: u32,
     /// Dies per channel.
     pub ways: u32,
-    /// Planes per die: the domain of copyback.
+    /// Planes per die: the domain of copyback, and of multi-plane commands.
     pub planes: u32,
+    /// Whether operations of several planes of a die share the array time.
+    pub multi_plane: MultiPlane,
     /// Erase blocks of the whole device.
     pub blocks: u32,
     /// Pages per erase block.
@@ -29,6 +46,8 @@ pub struct Geometry {
 const MAX_PAGES_PER_BLOCK: u32 = 4096;
 const MAX_PAGE_BYTES: u32 = 64 << 10;
 const MAX_OOB_BYTES: u32 = 8 << 10;
+/// Most planes that one command addresses; data sheets have 2 to 6.
+const MAX_JOINT_PLANES: u32 = 16;
 
 /// Returns the unit of atomicity of a device with pages of this size: the largest power of two, up
 /// to 4 KiB, that divides the page. So no unit spans two pages, and a power cut never tears one.
@@ -54,6 +73,7 @@ impl Geometry {
             channels,
             ways,
             planes,
+            multi_plane,
             blocks,
             pages_per_block: pages,
             page_bytes,
@@ -72,6 +92,14 @@ impl Geometry {
             Invalid::Geometry,
             || "more than 1024 channels, 1024 ways or 64 planes".into(),
         )?;
+        if multi_plane != MultiPlane::Off {
+            ensure(
+                (2..=MAX_JOINT_PLANES).contains(&planes),
+                Invalid::Geometry,
+                || format!("multi_plane with planes = {planes}: need 2 to {MAX_JOINT_PLANES}"),
+            )?;
+            self.check_planes()?;
+        }
         ensure(
             (2..=MAX_PAGES_PER_BLOCK).contains(&pages),
             Invalid::Geometry,
@@ -92,6 +120,24 @@ impl Geometry {
         let fit = u64::from(blocks) << self.page_shift() < u64::from(u32::MAX);
         ensure(fit, Invalid::Geometry, || {
             format!("{blocks} blocks do not fit 32-bit page numbers")
+        })
+    }
+
+    /// Checks that every plane has the same number of blocks.
+    ///
+    /// # Errors
+    ///
+    /// One human-readable line: the counts that do not divide, and the next count that does.
+    pub fn check_planes(&self) -> Result<(), Invalid> {
+        let (dies, planes, blocks) = (self.dies(), self.planes, self.blocks);
+        let all = dies * planes;
+        let whole = planes == 1 || blocks.is_multiple_of(all);
+        ensure(whole, Invalid::Geometry, || {
+            format!(
+                "blocks = {blocks} do not divide into {planes} planes on each of {dies} dies: need a \
+                 multiple of {all}, such as {}",
+                u64::from(blocks).next_multiple_of(u64::from(all))
+            )
         })
     }
 
@@ -200,6 +246,21 @@ impl Geometry {
         self.split().die_of(block)
     }
 
+    /// The plane of a block inside its die: neighbours on a die are on different planes.
+    #[inline]
+    pub const fn plane_of(&self, block: Pbn) -> u32 {
+        block.raw() / self.dies() % self.planes
+    }
+
+    /// Planes of a die that operate together: 1 without multi-plane commands.
+    #[inline]
+    pub const fn joint_planes(&self) -> u32 {
+        match self.multi_plane {
+            MultiPlane::Off => 1,
+            MultiPlane::SamePage | MultiPlane::AnyPage => self.planes,
+        }
+    }
+
     /// Every block, ascending.
     pub fn all_blocks(&self) -> impl Iterator<Item = Pbn> + use<> {
         (0..self.blocks).map(Pbn::new)
@@ -286,6 +347,7 @@ mod tests {
             channels: 1,
             ways: 2,
             planes: 1,
+            multi_plane: MultiPlane::Off,
             blocks: 7,
             pages_per_block,
             page_bytes: 2048,

@@ -119,7 +119,7 @@ pub use fault::{
     BlockFault, Cut, DieFailure, EraseCut, Fault, FaultPlan, FaultRates, PartnerCut, ProgramCut,
     WrongBits,
 };
-pub use geometry::{Geometry, PageSplit, aligned_bytes, atomic_bytes};
+pub use geometry::{Geometry, MultiPlane, PageSplit, aligned_bytes, atomic_bytes};
 pub use image::{
     CacheSection, FORMAT_VERSION, ImageError, ImageInfo, ImageSpec, SHARDS_MAX, ShardSection,
     Striping,

@@ -2,16 +2,18 @@
 //! earliest start and returns the instant it is done.
 
 mod occupancy;
+mod planes;
 mod schedule;
 
 use crate::addr::Ppn;
 use crate::cause::Cause;
 use crate::convert::index;
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, MultiPlane};
 use crate::pairing::PairTable;
 use crate::profile::{PageTimes, Suspend, Timing};
 pub use occupancy::TimeSplit;
 use occupancy::{Free, Occupancy};
+use planes::Planes;
 pub use schedule::Nanos;
 use schedule::Schedule;
 
@@ -23,6 +25,8 @@ pub(crate) struct Clocks {
     buses: Vec<Nanos>,
     /// Takes the place of the instants if the device suspends anything.
     schedule: Option<Schedule>,
+    /// Takes their place if the device has multi-plane commands; never beside a schedule.
+    planes: Option<Planes>,
     /// What the dies and buses did, if that is to be explained.
     occupancy: Option<Box<Occupancy>>,
 }
@@ -46,19 +50,22 @@ impl Clocks {
         let buses = index(geometry.channels);
         let schedule = (timing.suspend != Suspend::NONE)
             .then(|| Schedule::new(timing.suspend, dies.len(), buses));
+        let planes = (geometry.multi_plane != MultiPlane::Off).then(|| Planes::new(geometry));
         Clocks {
             timing,
             dies,
             buses: vec![0; buses],
             schedule,
+            planes,
             occupancy: None,
         }
     }
 
     /// From now on remembers what the dies and buses do. A device that suspends operations has no
-    /// such memory: a read there starts before work that was issued earlier.
+    /// such memory: a read there starts before work that was issued earlier. Nor has one with
+    /// multi-plane commands, whose operations share their time.
     pub(crate) fn keep_occupancy(&mut self) {
-        if self.schedule.is_none() {
+        if self.schedule.is_none() && self.planes.is_none() {
             let occupancy = Occupancy::new(self.dies.len(), self.buses.len());
             self.occupancy = Some(Box::new(occupancy));
         }
@@ -113,6 +120,9 @@ impl Clocks {
         if let Some(schedule) = &self.schedule {
             return schedule.busy_until();
         }
+        if let Some(planes) = &self.planes {
+            return planes.busy_until();
+        }
         self.dies
             .iter()
             .map(|die| &die.busy)
@@ -120,6 +130,12 @@ impl Clocks {
             .copied()
             .max()
             .unwrap_or(0)
+    }
+
+    /// Returns the array time that operations since the last call shared with others of their die.
+    #[inline]
+    pub(crate) fn take_shared(&mut self) -> Nanos {
+        self.planes.as_mut().map_or(0, Planes::take_shared)
     }
 
     /// Sets the time of a bus transfer and returns the old one: a copyback has none.
@@ -130,6 +146,9 @@ impl Clocks {
     /// Erases a block of this first page and number of pages.
     pub(crate) fn erase(&mut self, at: Nanos, die: u32, first: Ppn, count: u32) -> Nanos {
         let ns = self.timing.erase_ns;
+        if let Some(planes) = &mut self.planes {
+            return planes.erase(at, die, first, ns);
+        }
         match &mut self.schedule {
             None => self.work(at, die, ns),
             Some(schedule) => {
@@ -159,6 +178,9 @@ impl Clocks {
 
     #[inline]
     fn work(&mut self, at: Nanos, die: u32, cell_ns: Nanos) -> Nanos {
+        if let Some(planes) = &mut self.planes {
+            return planes.work(at, die, cell_ns);
+        }
         let die = &mut self.dies[index(die)];
         die.busy = at.max(die.busy) + cell_ns;
         die.busy
@@ -182,6 +204,10 @@ impl Clocks {
             "{count} pages take {cells_ns} ns, the first {first_ns} ns"
         );
         let bus_ns = self.timing.bus_ns;
+        if let Some(planes) = &mut self.planes {
+            let bus = self.dies[index(die)].bus;
+            return planes.read_run(at, (die, bus), pages, bus_ns);
+        }
         if let Some(schedule) = &mut self.schedule {
             let bus = self.dies[index(die)].bus;
             return schedule.read_run(at, (die, bus), pages, bus_ns);
@@ -211,7 +237,7 @@ impl Clocks {
         run: PageRun,
     ) -> Nanos {
         debug_assert!(run.count > 0, "a run without pages");
-        if self.schedule.is_some() {
+        if self.schedule.is_some() || self.planes.is_some() {
             return self.schedule_programs(at, die, times, run);
         }
         let cells_ns = times.of_run(run.offset, run.count);
@@ -231,12 +257,15 @@ impl Clocks {
         die.busy
     }
 
-    /// [`Clocks::program_run`] on a device that suspends programs or erases.
+    /// [`Clocks::program_run`] on a device that suspends operations or has multi-plane commands.
     #[cold]
     fn schedule_programs(&mut self, at: Nanos, die: u32, times: &CellTimes, run: PageRun) -> Nanos {
         let (bus, bus_ns) = (self.dies[index(die)].bus, self.timing.bus_ns);
-        let schedule = self.schedule.as_mut().expect("the device has a schedule");
         let pages = times.each(run.first, run.offset, run.count);
+        if let Some(planes) = &mut self.planes {
+            return planes.program_run(at, (die, bus), pages, bus_ns);
+        }
+        let schedule = self.schedule.as_mut().expect("the device has a schedule");
         schedule.program_run(at, (die, bus), pages, bus_ns)
     }
 

@@ -140,12 +140,14 @@ impl Flash {
         self.now
     }
 
-    /// Begins a request of several parts, pages or runs of pages. On a device of several dies they
-    /// start together, and each waits for its die and bus; otherwise one follows another.
+    /// Begins a request of several parts, pages or runs of pages. On a device of several dies, or
+    /// with multi-plane commands, they start together, and each waits for its die and bus;
+    /// otherwise one follows another.
     #[inline]
     pub(crate) fn begin_parts(&self) -> Parts {
         Parts {
-            begin: (self.geometry().dies() > 1).then_some(self.now),
+            begin: (self.geometry().dies() * self.geometry().joint_planes() > 1)
+                .then_some(self.now),
             end: self.now,
         }
     }

@@ -44,7 +44,7 @@ impl Scheme {
                 let logical_pages = logical_pages_of(profile, size_bytes)?;
                 let blocks = self.blocks_for(profile, logical_pages, op, params)?;
                 let blocks = u32::try_from(blocks).map_err(|_| too_large(size_bytes))?;
-                finish(profile, blocks, logical_pages)
+                finish(profile, whole_planes(profile, blocks), logical_pages)
             }
             Capacity::Blocks(blocks) => {
                 let largest = self.largest_on(profile, blocks, op, params)?;
@@ -86,8 +86,15 @@ impl Scheme {
             )));
         }
         let least = self.blocks_for(profile, logical_pages, OP_MIN, params)?;
-        let block_bytes = block_bytes(&profile.geometry);
-        let blocks = raw_bytes / block_bytes;
+        let geometry = &profile.geometry;
+        let block_bytes = block_bytes(geometry);
+        // Every plane has as many blocks as any other, if planes operate together.
+        let step = match geometry.joint_planes() {
+            1 => 1,
+            planes => u64::from(geometry.dies() * planes),
+        };
+        let least = least.next_multiple_of(step);
+        let blocks = raw_bytes / block_bytes / step * step;
         if blocks < least {
             return Err(FtlError::Config(format!(
                 "raw flash of {raw_bytes} bytes: scheme {} needs at least {} bytes for a device of {size_bytes} bytes",
@@ -149,7 +156,7 @@ impl Scheme {
             return Err(self.effective_refused(profile, op, least, logical_pages));
         }
         let blocks = with_bad_blocks(profile, good).ok_or_else(|| too_large(size_bytes))?;
-        finish(profile, blocks, logical_pages)
+        finish(profile, whole_planes(profile, blocks), logical_pages)
     }
 
     /// The same for a number of blocks: the size follows.
@@ -255,6 +262,16 @@ fn whole_units(profile: &Profile, pages: u32) -> u32 {
     pages / unit * unit
 }
 
+/// Returns this many blocks, or with multi-plane commands the next number that gives every plane as
+/// many. A paper's device keeps its number.
+fn whole_planes(profile: &Profile, blocks: u32) -> u32 {
+    let geometry = &profile.geometry;
+    match (geometry.joint_planes(), profile.capacity) {
+        (1, _) | (_, Capacity::Blocks(_)) => blocks,
+        (planes, Capacity::BySize) => blocks.next_multiple_of(geometry.dies() * planes),
+    }
+}
+
 fn finish(profile: &Profile, blocks: u32, logical_pages: u32) -> Result<Layout, FtlError> {
     let profile = profile.with_blocks(blocks);
     let (spare, shape) = (profile.geometry.oob_len(), profile.geometry.validate());
@@ -309,6 +326,7 @@ fn too_large(bytes: u64) -> FtlError {
 mod tests {
     use super::*;
     use crate::schemes::SCHEMES;
+    use nand_model::MultiPlane;
 
     /// The effective over-provisioning is as requested, and exceeds it by at most a block. Factory
     /// bad blocks are not counted in it.
@@ -411,5 +429,38 @@ mod tests {
             let nominal = scheme.layout(profile, SIZE, 0.07, &params).unwrap();
             assert!(nominal.profile.geometry.data_bytes() >= least);
         }
+    }
+
+    /// Every plane has as many blocks as any other; a fixed number that gives them not is refused.
+    #[test]
+    fn planes_that_operate_together_have_equally_many_blocks() {
+        let params = Params::default();
+        let scheme = Scheme::find("pagemap").unwrap();
+        let mut profile = *Profile::default_profile();
+        (profile.geometry.channels, profile.geometry.planes) = (4, 3);
+        let off = scheme.layout(&profile, 64 << 20, 0.07, &params).unwrap();
+        profile.geometry.multi_plane = MultiPlane::SamePage;
+        let blocks = |layout: Layout| layout.profile.geometry.blocks;
+        let by_size = blocks(scheme.layout(&profile, 64 << 20, 0.07, &params).unwrap());
+        assert!(by_size.is_multiple_of(12) && by_size > blocks(off));
+        let refused = scheme.layout_on(&profile, 64 << 20, 64 << 20, &params);
+        let text = refused.unwrap_err().to_string();
+        let least = text.split("at least ").nth(1).unwrap().split(' ').next();
+        let least: u64 = least.unwrap().parse().unwrap();
+        let raw = blocks(
+            scheme
+                .layout_on(&profile, 64 << 20, least, &params)
+                .unwrap(),
+        );
+        assert!(raw.is_multiple_of(12), "{raw} blocks");
+        profile.capacity = Capacity::Blocks(100);
+        let text = scheme
+            .layout(&profile, 0, 0.07, &params)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            text.contains("blocks = 100 do not divide into 3 planes on each of 4"),
+            "{text}"
+        );
     }
 }

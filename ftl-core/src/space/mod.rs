@@ -28,6 +28,7 @@ mod audit;
 mod mount;
 mod open;
 mod padding;
+mod planes;
 mod pool;
 mod release;
 mod state;

@@ -40,7 +40,11 @@ impl Space {
         let die = self.streams[stream].die;
         let step = u32::from(self.streams[stream].die_step);
         // The most worn block of the device, whatever its die.
-        let block = self.allocate_block(worn, die.filter(|_| !worn || step == 0))?;
+        let place = match self.place_of_next(stream) {
+            (die, plane) if !worn || step == 0 => (die, plane.filter(|_| !worn)),
+            _ => (None, None),
+        };
+        let block = self.allocate_block(worn, place)?;
         self.streams[stream].die = die.map(|die| self.geometry().die_after(die, step));
         assert_eq!(
             self.table.state(block),
@@ -60,13 +64,18 @@ impl Space {
         Ok(())
     }
 
-    pub(super) fn allocate_block(&mut self, worn: bool, die: Option<u32>) -> Result<Pbn, FtlError> {
+    /// Takes the least or the most worn free block, of this die and this plane if they have any.
+    pub(super) fn allocate_block(
+        &mut self,
+        worn: bool,
+        place: (Option<u32>, Option<u32>),
+    ) -> Result<Pbn, FtlError> {
         loop {
             if self.free_blocks() == 0 {
                 self.erase_released_or_fail()?;
                 continue;
             }
-            let (block, confirmed) = self.pool.take(worn, die).expect("a block is free");
+            let (block, confirmed) = self.pool.take(worn, place).expect("a block is free");
             if confirmed {
                 return Ok(block);
             }

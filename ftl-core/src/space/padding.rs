@@ -130,6 +130,44 @@ impl Space {
         Ok(())
     }
 
+    /// Programs padding until no page of these streams can be lost. They start together; with
+    /// multi-plane commands a page of each is programmed in turn, so that they share array times.
+    pub(crate) fn make_streams_safe(&mut self, streams: &[StreamId]) -> Result<(), FtlError> {
+        if streams
+            .iter()
+            .all(|stream| self.oldest_unsafe(*stream) == NEVER)
+        {
+            return Ok(());
+        }
+        if self.geometry().joint_planes() > 1 {
+            return self.stalled_by(Cause::Pad, |space| space.pad_together(streams));
+        }
+        let mut parts = self.flash.begin_parts();
+        for stream in streams {
+            self.flash.next_part(&mut parts);
+            self.make_stream_safe(*stream)?;
+        }
+        self.flash.end_parts(parts);
+        Ok(())
+    }
+
+    fn pad_together(&mut self, streams: &[StreamId]) -> Result<(), FtlError> {
+        let blank = vec![0; self.geometry().page_len()];
+        let mut padded = true;
+        while std::mem::take(&mut padded) {
+            let mut parts = self.flash.begin_parts();
+            for stream in streams {
+                if self.oldest_unsafe(*stream) < NEVER {
+                    self.flash.next_part(&mut parts);
+                    self.pad(*stream, &blank)?;
+                    padded = true;
+                }
+            }
+            self.flash.end_parts(parts);
+        }
+        Ok(())
+    }
+
     /// Programs padding until no page of this stream can be lost.
     pub(crate) fn make_stream_safe(&mut self, stream: StreamId) -> Result<(), FtlError> {
         if self.oldest_unsafe(stream) == NEVER {

@@ -1,4 +1,4 @@
-//! Erased blocks, by die and wear.
+//! Erased blocks, by die, plane and wear.
 
 use crate::int::index;
 use crate::ram::{tree_bytes, tree_most, vec_bytes};
@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 #[derive(Debug)]
 pub(super) struct FreePool {
     geometry: Geometry,
-    /// By die: its free blocks with their erase counts, fewest erases first.
+    /// By die, and by plane if planes operate together: the free blocks with their erase counts,
+    /// fewest erases first.
     by_wear: Vec<BTreeSet<(u32, Pbn)>>,
     unconfirmed: BTreeSet<Pbn>,
     len: usize,
@@ -17,7 +18,8 @@ pub(super) struct FreePool {
 
 impl FreePool {
     pub(super) fn new(geometry: Geometry) -> Self {
-        let by_wear = vec![BTreeSet::new(); index(geometry.dies())];
+        let places = geometry.dies() * geometry.joint_planes();
+        let by_wear = vec![BTreeSet::new(); index(places)];
         FreePool {
             geometry,
             by_wear,
@@ -48,12 +50,30 @@ impl FreePool {
 
     /// Returns the number of blocks of one die.
     pub(super) fn on_die(&self, die: u32) -> usize {
-        self.by_wear[index(die)].len()
+        self.places(die)
+            .map(|place| self.by_wear[place].len())
+            .sum()
+    }
+
+    /// The lists of a die.
+    fn places(&self, die: u32) -> impl Iterator<Item = usize> + use<> {
+        let planes = self.geometry.joint_planes();
+        (die * planes..(die + 1) * planes).map(index)
+    }
+
+    /// The list of a block.
+    fn place_of(&self, block: Pbn) -> usize {
+        let (geometry, planes) = (&self.geometry, self.geometry.joint_planes());
+        let plane = match planes {
+            1 => 0,
+            _ => geometry.plane_of(block),
+        };
+        index(geometry.die_of(block) * planes + plane)
     }
 
     pub(super) fn put(&mut self, block: Pbn, erase_count: u32, confirmed: bool) {
-        let die = &mut self.by_wear[index(self.geometry.die_of(block))];
-        let new = die.insert((erase_count, block));
+        let place = self.place_of(block);
+        let new = self.by_wear[place].insert((erase_count, block));
         assert!(new, "block {block} is already in the pool");
         self.len += 1;
         if !confirmed {
@@ -67,19 +87,36 @@ impl FreePool {
         );
     }
 
-    /// Takes the least or the most worn block, of this die if it has any. Returns whether its last
-    /// erase is known to have ended.
-    pub(super) fn take(&mut self, worn: bool, die: Option<u32>) -> Option<(Pbn, bool)> {
-        let best_of = |die: u32| {
-            let blocks = &self.by_wear[index(die)];
+    /// Takes the least or the most worn block, of this die and plane if they have any, else of this
+    /// die. Returns whether its last erase is known to have ended.
+    pub(super) fn take(
+        &mut self,
+        worn: bool,
+        (die, plane): (Option<u32>, Option<u32>),
+    ) -> Option<(Pbn, bool)> {
+        let planes = index(self.geometry.joint_planes());
+        let plane = plane.map(index).filter(|plane| *plane < planes);
+        let best_of = |place: usize| {
+            let blocks = &self.by_wear[place];
             if worn { blocks.last() } else { blocks.first() }
         };
-        let of_all = || {
-            let best = (0..self.geometry.dies()).filter_map(best_of);
+        let best_in = |from: usize, to: usize, plane: Option<usize>| {
+            let places =
+                (from..to).filter(|place| plane.is_none_or(|plane| place % planes == plane));
+            let best = places.filter_map(best_of);
             if worn { best.max() } else { best.min() }
         };
-        let best = *die.and_then(best_of).or_else(of_all)?;
-        let taken = self.by_wear[index(self.geometry.die_of(best.1))].remove(&best);
+        let all = self.by_wear.len();
+        let of_die = |plane| {
+            let from = index(die?) * planes;
+            best_in(from, from + planes, plane)
+        };
+        let best = *of_die(plane)
+            .or_else(|| of_die(None))
+            .or_else(|| best_in(0, all, plane))
+            .or_else(|| best_in(0, all, None))?;
+        let place = self.place_of(best.1);
+        let taken = self.by_wear[place].remove(&best);
         assert!(taken, "free block {} is not in the list of its die", best.1);
         self.len -= 1;
         debug_assert_eq!(
@@ -113,6 +150,7 @@ mod tests {
             channels: 2,
             ways: 1,
             planes: 1,
+            multi_plane: nand_model::MultiPlane::Off,
             blocks: 8,
             pages_per_block: 4,
             page_bytes: 512,
@@ -121,7 +159,7 @@ mod tests {
         for (block, erases) in [(5, 3), (4, 3), (6, 2), (1, 2), (2, 3), (7, 3)] {
             pool.put(Pbn::new(block), erases, true);
         }
-        let mut take = |worn, die| pool.take(worn, die).map(|(block, _)| block.raw());
+        let mut take = |worn, die| pool.take(worn, (die, None)).map(|(block, _)| block.raw());
         assert_eq!(take(false, Some(0)), Some(6), "of this die");
         assert_eq!([take(false, None), take(false, None)], [Some(1), Some(2)]);
         assert_eq!(
@@ -134,5 +172,30 @@ mod tests {
             [Some(4), Some(5)]
         );
         assert_eq!(take(false, None), None);
+    }
+
+    /// Two dies with two planes each: blocks 0 and 1 are on plane 0, 2 and 3 on plane 1, and so on.
+    #[test]
+    fn a_block_of_the_plane_is_taken_before_one_of_the_die_and_that_before_any_other() {
+        let mut pool = FreePool::new(Geometry {
+            channels: 2,
+            ways: 1,
+            planes: 2,
+            multi_plane: nand_model::MultiPlane::SamePage,
+            blocks: 16,
+            pages_per_block: 4,
+            page_bytes: 512,
+            oob_bytes: 64,
+        });
+        for block in [0, 4, 1, 3, 7] {
+            pool.put(Pbn::new(block), 0, true);
+        }
+        assert_eq!([pool.on_die(0), pool.on_die(1)], [2, 3]);
+        let mut take = |die, plane| pool.take(false, (die, plane)).map(|(block, _)| block.raw());
+        assert_eq!(take(Some(0), Some(0)), Some(0));
+        assert_eq!(take(Some(0), Some(1)), Some(4), "of the die");
+        assert_eq!(take(Some(0), Some(1)), Some(3), "of the plane");
+        assert_eq!(take(None, Some(1)), Some(7));
+        assert_eq!(take(None, Some(1)), Some(1), "any");
     }
 }

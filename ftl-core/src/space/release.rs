@@ -96,6 +96,42 @@ impl Space {
         else {
             return Ok(false);
         };
+        if self.geometry().joint_planes() > 1 {
+            return self.erase_together(at, cause).map(|()| true);
+        }
+        self.erase_released_at(at, cause)?;
+        Ok(true)
+    }
+
+    /// Erases this released block, and with it others that may be erased and are on other planes of
+    /// its die: one operation of a chip with multi-plane commands.
+    fn erase_together(&mut self, at: usize, cause: Cause) -> Result<(), FtlError> {
+        let geometry = self.geometry();
+        let of = |space: &Space, at: usize| {
+            let block = space.released[at].block;
+            (geometry.die_of(block), geometry.plane_of(block))
+        };
+        let (die, plane) = of(self, at);
+        let (mut places, mut planes) = (vec![at], 1u64 << plane);
+        for other in at + 1..self.released.len() {
+            let (on, plane) = of(self, other);
+            let is_joint = on == die && planes >> plane & 1 == 0;
+            if is_joint && self.blocking_stream(self.released[other]).is_none() {
+                planes |= 1 << plane;
+                places.push(other);
+            }
+        }
+        let mut parts = self.flash.begin_parts();
+        // From the back, so that the places stay.
+        for at in places.into_iter().rev() {
+            self.flash.next_part(&mut parts);
+            self.erase_released_at(at, cause)?;
+        }
+        self.flash.end_parts(parts);
+        Ok(())
+    }
+
+    fn erase_released_at(&mut self, at: usize, cause: Cause) -> Result<(), FtlError> {
         let Released { block, merged, .. } = self.released[at];
         let cause = if merged { Cause::Merge } else { cause };
         assert_eq!(
@@ -112,7 +148,7 @@ impl Space {
             Err(other) => return Err(other.into()),
         }
         self.released.remove(at);
-        Ok(true)
+        Ok(())
     }
 
     /// Returns a stream with an unsafe page that delays the erase of this block.

@@ -1,5 +1,6 @@
 //! The state of the space, its streams and their blocks.
 
+use super::planes::Lane;
 use super::pool::FreePool;
 use super::release::Released;
 use super::streams::{OpenBlock, RECENT, Stream, StreamId, StreamSpec, UnsafeStreams};
@@ -25,6 +26,8 @@ pub(crate) struct Space {
     pub(super) streams: Vec<Stream>,
     /// Programs by kind and number of the stream.
     pub(super) views: Vec<StreamView>,
+    /// Lanes of superblocks, on chips with multi-plane commands.
+    pub(super) lanes: Vec<Lane>,
     /// Number of streams added before those of units.
     pub(super) fixed: StreamId,
     pub(super) is_unsafe: UnsafeStreams,
@@ -89,6 +92,7 @@ impl Space {
             pool: FreePool::new(geometry),
             streams: Vec::new(),
             views: Vec::new(),
+            lanes: Vec::new(),
             fixed: 0,
             is_unsafe: UnsafeStreams::default(),
             stream_of_block: vec![0; geometry.block_slots()],
@@ -485,6 +489,7 @@ impl Space {
     /// of the blocks waits for its erase or for the confirmation of one.
     pub(crate) fn ram(&self) -> (u64, u64) {
         let streams = vec_bytes::<Stream>(self.streams.capacity())
+            + vec_bytes::<Lane>(self.lanes.capacity())
             + vec_bytes::<u32>(self.stream_of_block.capacity());
         let now = streams
             + self.pool.bytes()

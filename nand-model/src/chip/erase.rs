@@ -54,10 +54,10 @@ impl<S: Store> Chip<S> {
         }
         let cell_ns = self.profile.timing.erase_ns;
         self.counters.of_mut(cause).erases += 1;
-        self.counters.erase_busy_ns += cell_ns;
         let done = self.clocks.run((at, die), cause, (cell_ns, 0), |clocks| {
             clocks.erase(at, die, first, geometry.pages_per_block)
         });
+        self.counters.erase_busy_ns += cell_ns - self.clocks.take_shared();
         debug_assert!(
             done >= at + cell_ns,
             "an erase takes its cell time at least"

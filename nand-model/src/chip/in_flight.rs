@@ -1,5 +1,6 @@
 //! Operations in flight on several dies when power fails. Each die keeps its last program or erase
-//! if a fault plan needs it.
+//! if a fault plan needs it; with multi-plane commands each plane does, so that a cut tears every
+//! page of a joint program on its own.
 //!
 //! Power fails when the last of them starts, so every accepted operation has started. An operation
 //! whose completion the host saw before it issued the next one had ended by then, and is never hit.
@@ -19,9 +20,9 @@ pub struct CutHits {
     pub program: Option<(ProgramCut, PartnerCut)>,
     /// Outcome of the erase that the cut was armed for.
     pub erase: Option<EraseCut>,
-    /// Programs in flight on other dies, whatever their outcome.
+    /// Programs in flight on other dies or planes, whatever their outcome.
     pub programs: u32,
-    /// Erases in flight on other dies, whatever their outcome.
+    /// Erases in flight on other dies or planes, whatever their outcome.
     pub erases: u32,
 }
 
@@ -47,10 +48,10 @@ impl<S: Store> Chip<S> {
         what: impl FnOnce() -> LastVerb,
     ) {
         debug_assert!(start <= end, "an operation from {start} to {end} ns");
-        let die = self.profile.geometry.die_of(block);
+        let unit = self.unit_of(block);
         if let Some(faults) = self.faults.as_mut().filter(|faults| faults.tracks_ops()) {
             faults.last_ops.insert(
-                die,
+                unit,
                 LastOp {
                     start,
                     end,
@@ -60,15 +61,26 @@ impl<S: Store> Chip<S> {
         }
     }
 
-    /// Forgets the die's operation before one that cannot be hit.
+    /// The die of a block, and its plane if planes work on their own: their operations follow each
+    /// other.
+    fn unit_of(&self, block: Pbn) -> (u32, u32) {
+        let geometry = &self.profile.geometry;
+        let plane = match geometry.joint_planes() {
+            1 => 0,
+            _ => geometry.plane_of(block),
+        };
+        (geometry.die_of(block), plane)
+    }
+
+    /// Forgets the operation before one that cannot be hit.
     pub(super) fn forget_op(&mut self, block: Pbn) {
-        let die = self.profile.geometry.die_of(block);
+        let unit = self.unit_of(block);
         if let Some(faults) = &mut self.faults {
-            faults.last_ops.remove(&die);
+            faults.last_ops.remove(&unit);
         }
     }
 
-    /// Hits the operations in flight on other dies when power fails in the operation on `block`.
+    /// Hits the operations in flight on other dies or planes when power fails in the operation on `block`.
     /// Returns the cut of that operation, which is complete if the operation had ended.
     pub(super) fn cut_in_flight(
         &mut self,
@@ -79,7 +91,7 @@ impl<S: Store> Chip<S> {
     ) -> Result<Cut, NandError> {
         assert!(!self.powered, "what a cut hits, with power on");
         debug_assert!(start <= end, "an operation from {start} to {end} ns");
-        let own_die = self.profile.geometry.die_of(block);
+        let own = self.unit_of(block);
         let last_ops = self
             .faults
             .as_mut()
@@ -87,7 +99,7 @@ impl<S: Store> Chip<S> {
             .unwrap_or_default();
         let others: Vec<_> = last_ops
             .into_iter()
-            .filter(|(die, _)| *die != own_die)
+            .filter(|(unit, _)| *unit != own)
             .map(|(_, op)| op)
             .collect();
         let power_fails = others.iter().map(|op| op.start).fold(start, Nanos::max);

@@ -282,7 +282,7 @@ impl<S: Store> Chip<S> {
             done >= at + cells_ns,
             "a program takes its cell time at least"
         );
-        self.counters.program_busy_ns += cells_ns;
+        self.counters.program_busy_ns += cells_ns - self.clocks.take_shared();
         count_up(&mut self.counters.of_mut(cause).programs, u64::from(count));
         done
     }

@@ -49,11 +49,11 @@ impl<S: Store> Chip<S> {
         let block = self.check_page(ppn)?;
         let cell_ns = self.read_times.of(self.split.offset_of(ppn));
         self.counters.of_mut(cause).reads += 1;
-        self.counters.read_busy_ns += cell_ns;
         let die = self.profile.geometry.die_of(block);
         let done = self.clocks.run((at, die), cause, (cell_ns, 1), |clocks| {
             clocks.read_run(at, die, cell_ns, cell_ns, 1, [(ppn, cell_ns)].into_iter())
         });
+        self.counters.read_busy_ns += cell_ns - self.clocks.take_shared();
         self.fetch(done, Sense::Page, ppn, data, oob)
     }
 
@@ -171,7 +171,6 @@ impl<S: Store> Chip<S> {
         );
         let cells_ns = self.read_times.of_run(offset, count);
         self.counters.of_mut(cause).reads += u64::from(count);
-        self.counters.read_busy_ns += cells_ns;
         let die = self.profile.geometry.die_of(block);
         let first_ns = self.read_times.of(offset);
         let each = self.read_times.each(first, offset, count);
@@ -180,6 +179,7 @@ impl<S: Store> Chip<S> {
             .run((at, die), cause, (cells_ns, count), |clocks| {
                 clocks.read_run(at, die, cells_ns, first_ns, count, each)
             });
+        self.counters.read_busy_ns += cells_ns - self.clocks.take_shared();
         Ok((done, block, self.is_run_programmed(first, count)))
     }
 
@@ -239,7 +239,6 @@ impl<S: Store> Chip<S> {
         let cell_ns = |ppn: &Ppn| self.read_times.of(self.split.offset_of(*ppn));
         let first_ns = cell_ns(first);
         self.counters.of_mut(cause).reads += u64::from(count);
-        self.counters.read_busy_ns += cells_ns;
         let die = self.profile.geometry.die_of(block);
         let each = pages.iter().map(|ppn| (*ppn, cell_ns(ppn)));
         let done = self
@@ -247,6 +246,7 @@ impl<S: Store> Chip<S> {
             .run((at, die), cause, (cells_ns, count), |clocks| {
                 clocks.read_run(at, die, cells_ns, first_ns, count, each)
             });
+        self.counters.read_busy_ns += cells_ns - self.clocks.take_shared();
         let whole = if self.programs.is_empty() {
             self.is_programmed(*last)
         } else {

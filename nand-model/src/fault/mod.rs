@@ -212,8 +212,9 @@ pub(crate) struct FaultState {
     /// Page contents from before their block's last erase; kept only if a stale read may return
     /// them.
     pub(crate) erased_contents: HashMap<Ppn, Cells>,
-    /// The last successful program or erase of each die; kept only if a cut may hit it.
-    pub(crate) last_ops: BTreeMap<u32, LastOp>,
+    /// The last successful program or erase of each die, or of each of its planes if they work on
+    /// their own; kept only if a cut may hit it.
+    pub(crate) last_ops: BTreeMap<(u32, u32), LastOp>,
 }
 
 /// The last program or erase of a die.

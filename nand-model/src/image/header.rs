@@ -123,6 +123,7 @@ impl Header {
             (self.undoing, UNDOING),
         ];
         let mut sections = vec![self.device(), part::section(&info.profile), scheme(info)];
+        sections.extend(part::commands(&info.profile));
         sections.extend(info.shard.map(shard));
         sections.extend(info.cache_area.map(cache));
         sections.extend_from_slice(&self.unknown);
@@ -194,6 +195,7 @@ impl Header {
         let device = needed_section(&mut sections, DEVICE)?;
         let named = take_section(&mut sections, part::NAMED)?;
         let own = take_section(&mut sections, part::OWN)?;
+        let commands = take_section(&mut sections, part::COMMANDS)?;
         let scheme = needed_section(&mut sections, SCHEME)?;
         let shard = take_section(&mut sections, SHARDS)?;
         let cache = take_section(&mut sections, CACHE)?;
@@ -211,6 +213,10 @@ impl Header {
                     "of the sections {named} and {own}, one describes the flash: there is {both}"
                 )))?
             }
+        };
+        let profile = match commands {
+            Some(commands) => part::with_commands(profile, Take(&commands))?,
+            None => profile,
         };
         let mut take = Take(&device);
         let (size, spare_slots) = (take.u64()?, take.u32()?);

@@ -9,7 +9,7 @@ use super::info::NAME_BYTES_MAX;
 use super::sections::Section;
 use crate::convert::{index, to_u32};
 use crate::decay::{Ecc, ErrorLaw, ErrorModel};
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, MultiPlane};
 use crate::invalid::{Invalid, ensure};
 use crate::pairing::{Pairing, TABLE_PAGES_MAX};
 use crate::profile::{Capacity, Profile, SOURCE_BYTES_MAX, Suspend, Timing};
@@ -19,6 +19,8 @@ use crate::timing::Nanos;
 pub(super) const NAMED: u16 = 2;
 /// A device of the user's own.
 pub(super) const OWN: u16 = 4;
+/// Commands beyond single operations, if the device has any.
+pub(super) const COMMANDS: u16 = 10;
 
 /// The section that describes this flash.
 pub(super) fn section(profile: &Profile) -> Section {
@@ -54,6 +56,7 @@ fn take_geometry(take: &mut Take<'_>) -> Result<(Geometry, Capacity), Invalid> {
         channels: take.u32()?,
         ways: take.u32()?,
         planes: take.u32()?,
+        multi_plane: MultiPlane::Off,
         blocks: take.u32()?,
         pages_per_block: take.u32()?,
         page_bytes: take.u32()?,
@@ -305,6 +308,32 @@ pub(super) fn own_of(mut take: Take<'_>) -> Result<Profile, Invalid> {
     let device = device.named(&name, &source);
     device.validate()?;
     Ok(device)
+}
+
+/// Stored values of [`MultiPlane`].
+const MULTI_PLANE: [MultiPlane; 3] = [MultiPlane::Off, MultiPlane::SamePage, MultiPlane::AnyPage];
+
+/// The section of the commands beyond single operations.
+pub(super) fn commands(profile: &Profile) -> Option<Section> {
+    let of = profile.geometry.multi_plane;
+    let at = MULTI_PLANE.iter().position(|known| *known == of)?;
+    if of == MultiPlane::Off {
+        return None;
+    }
+    let mut put = Put(Vec::new());
+    put.u32(to_u32(at));
+    Some(Section::needed(COMMANDS, put))
+}
+
+/// The device with the commands that a section describes.
+pub(super) fn with_commands(mut profile: Profile, mut take: Take<'_>) -> Result<Profile, Invalid> {
+    let at = take.u32()?;
+    take.end()?;
+    let known = MULTI_PLANE.get(index(at));
+    profile.geometry.multi_plane = *known
+        .ok_or_else(|| Invalid::Image(format!("kind {at} of multi-plane commands is unknown")))?;
+    profile.validate()?;
+    Ok(profile)
 }
 
 fn byte(n: u32, what: &str) -> Result<u8, Invalid> {

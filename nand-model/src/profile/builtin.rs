@@ -19,6 +19,7 @@ const fn shape(
         channels,
         ways,
         planes: 1,
+        multi_plane: crate::geometry::MultiPlane::Off,
         blocks,
         pages_per_block,
         page_bytes: page,

@@ -2,6 +2,7 @@
 
 use super::device::{Capacity, PageOrder, Profile, Suspend, Timing};
 use crate::decay::Ecc;
+use crate::geometry::{Geometry, MultiPlane};
 use crate::image::NAME_BYTES_MAX;
 use crate::invalid::{Invalid, ensure};
 use crate::pairing::{PairTable, Pairing};
@@ -25,8 +26,12 @@ impl Profile {
     /// One human-readable line: the figure and why it is impossible.
     pub fn validate(&self) -> Result<(), Invalid> {
         self.check_texts()?;
-        let blocks = self.geometry.blocks.max(1);
+        let blocks = match self.geometry.blocks {
+            0 => self.one_block_per_plane(),
+            blocks => blocks,
+        };
         self.with_blocks(blocks).geometry.validate()?;
+        self.check_multi_plane()?;
         let (dies, ways) = (self.dies_per_chip, self.geometry.ways);
         ensure(
             dies > 0 && ways.is_multiple_of(dies),
@@ -38,6 +43,17 @@ impl Profile {
         self.check_cells()?;
         self.check_figures()?;
         self.error_model.validate()
+    }
+
+    /// The least number of blocks that a device of this shape can have.
+    fn one_block_per_plane(&self) -> u32 {
+        let Geometry {
+            channels,
+            ways,
+            planes,
+            ..
+        } = self.geometry;
+        channels.saturating_mul(ways).saturating_mul(planes).max(1)
     }
 
     fn check_texts(&self) -> Result<(), Invalid> {
@@ -140,6 +156,15 @@ impl Profile {
 }
 
 impl Profile {
+    /// The model of suspended operations has one operation per die.
+    fn check_multi_plane(&self) -> Result<(), Invalid> {
+        let alone = self.geometry.multi_plane == MultiPlane::Off;
+        let suspends = self.timing.suspend != Suspend::NONE;
+        ensure(alone || !suspends, Invalid::Profile, || {
+            "multi_plane with suspend_erase or suspend_program: need one of the two".into()
+        })
+    }
+
     /// Checks that a suspension is shorter than the operation that it suspends.
     fn check_suspend(&self) -> Result<(), Invalid> {
         let Suspend {

@@ -36,13 +36,13 @@ struct Span {
 
 /// Work of one die or one bus.
 #[derive(Clone, Debug, Default)]
-struct Timeline {
+pub(super) struct Timeline {
     spans: VecDeque<Span>,
     forgotten: Nanos,
 }
 
 impl Timeline {
-    fn end(&self) -> Nanos {
+    pub(super) fn end(&self) -> Nanos {
         self.spans.back().map_or(self.forgotten, |last| last.end)
     }
 
@@ -62,7 +62,7 @@ impl Timeline {
     }
 
     /// Works for `ns` in the first gap from `at` on; returns the end.
-    fn fit(&mut self, at: Nanos, ns: Nanos) -> Nanos {
+    pub(super) fn fit(&mut self, at: Nanos, ns: Nanos) -> Nanos {
         let mut start = at.max(self.forgotten);
         let mut place = self.spans.partition_point(|span| span.end <= start);
         while let Some(span) = self.spans.get(place)

@@ -9,7 +9,7 @@ use crate::sweep::{self, FewestFree, Outcomes, PAGES, RandomCuts, rig_of};
 use crate::verdicts::{Budget, Verdicts};
 use crate::workload::{Kind, Workload};
 use ftl_core::schemes::Scheme;
-use nand_model::{Geometry, Pairing, Profile};
+use nand_model::{Geometry, MultiPlane, Pairing, Profile};
 
 /// A part of this battery: the cases of one question on one kind of cells.
 pub type Part = fn(&'static Scheme, Cells, &mut Verdicts);
@@ -261,28 +261,47 @@ pub fn sixteen_dies_rig(scheme: &'static Scheme, cells: Cells, budget: &Budget) 
         .variant("sixteen_dies", |_| {})
 }
 
+/// A device of one die with four planes that program, read and erase together.
+pub fn four_planes_rig(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Rig {
+    let one = cells.profile();
+    let geometry = Geometry {
+        planes: 4,
+        multi_plane: MultiPlane::SamePage,
+        ..one.geometry
+    };
+    let profile = Profile { geometry, ..one };
+    let params = budget.params(&[("ckpt.interval", "700")]);
+    Rig::on_profile(scheme, cells, profile, PAGES, params, budget.seed)
+        .variant("four_planes", |_| {})
+}
+
 /// Cuts at operations of a run on sixteen dies, over which a page map stripes its streams of data,
-/// and cuts in a row there.
+/// of one on four planes, with its superblocks, and cuts in a row there.
 ///
 /// # Panics
 /// A run without cuts fails.
 pub fn sixteen_dies(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
-    let rig = sixteen_dies_rig(scheme, cells, verdicts.budget());
-    if !verdicts.want(&rig.path()) {
-        return;
+    for rig in [sixteen_dies_rig, four_planes_rig] {
+        let rig = rig(scheme, cells, verdicts.budget());
+        if verdicts.want(&rig.path()) {
+            striped(&rig, verdicts);
+        }
     }
-    let recording = cuts::record(&rig, Kind::Mixed);
+}
+
+fn striped(rig: &Rig, verdicts: &mut Verdicts) {
+    let recording = cuts::record(rig, Kind::Mixed);
     let places = verdicts.budget().pick(40, 400, 2_000);
     let every = recording.operations().div_ceil(places);
     sweep::cut_run(
-        &rig,
+        rig,
         Kind::Mixed.name(),
         &recording,
         every,
         Outcomes::by_form(verdicts.budget()),
         verdicts,
     );
-    in_a_row(&rig, verdicts);
+    in_a_row(rig, verdicts);
 }
 
 /// Cuts in sequence on a full device: it stays writable. Returns the fewest free blocks.

@@ -141,8 +141,8 @@ fn cuts_with_failing_blocks_other_pairings_or_lost_marks_lose_nothing_flushed() 
     for_every_scheme("cuts in variants", power_cuts::variants);
 }
 
-/// Cuts on a device of four channels, sixteen dies and two planes, over which the page maps among
-/// these schemes stripe their streams.
+/// Cuts on a device of four channels, sixteen dies and two planes, and on four planes that operate
+/// together, over which the page maps among these schemes stripe their streams.
 #[test]
 fn cuts_on_sixteen_dies_lose_nothing_flushed() {
     let mut cases = 0;

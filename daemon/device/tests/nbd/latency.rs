@@ -28,6 +28,7 @@ fn profile() -> Profile {
         channels: 8,
         ways: 1,
         planes: 1,
+        multi_plane: nand_model::MultiPlane::Off,
         blocks: 128,
         pages_per_block: 8,
         page_bytes: 4096,

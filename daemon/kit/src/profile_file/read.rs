@@ -5,8 +5,8 @@ use crate::failure::Failure;
 use crate::output::counted;
 use ftl_core::near_miss;
 use nand_model::{
-    Capacity, Ecc, ErrorLaw, ErrorModel, Geometry, PageOrder, PageTimes, Pairing, Profile, Suspend,
-    Timing,
+    Capacity, Ecc, ErrorLaw, ErrorModel, Geometry, MultiPlane, PageOrder, PageTimes, Pairing,
+    Profile, Suspend, Timing,
 };
 use toml::{Table, Value};
 
@@ -18,6 +18,7 @@ pub(super) const SHAPE: &[&str] = &[
     "chips",
     "dies",
     "planes",
+    "multi_plane",
     "blocks",
     "pages_per_block",
     "page_bytes",
@@ -85,6 +86,9 @@ pub fn from_toml(text: &str) -> Result<Profile, Failure> {
     let device = device(&shape, &file)?;
     let device = device.named(shape.text("name")?, shape.text_or("source", "")?);
     device.validate().map_err(Failure::usage)?;
+    if matches!(device.capacity, Capacity::Blocks(_)) {
+        device.geometry.check_planes().map_err(Failure::usage)?;
+    }
     match Profile::find(device.name) {
         Some(known) if differs(known, &device) => Err(Failure::usage(format!(
             "name: {:?} is a built-in profile, and this device is another; choose another name",
@@ -270,6 +274,7 @@ fn device(shape: &Keys<'_>, file: &Table) -> Result<Profile, Failure> {
         channels: shape.number_or("channels", 1)?,
         ways,
         planes: shape.number_or("planes", 1)?,
+        multi_plane: multi_plane(shape)?,
         blocks: match capacity {
             Capacity::Blocks(blocks) => blocks,
             Capacity::BySize => 0,
@@ -299,6 +304,24 @@ fn device(shape: &Keys<'_>, file: &Table) -> Result<Profile, Failure> {
             retries: ecc.number_or("retries", 0)?,
         },
         error_model: error_model(&Keys::of(file, "bit_errors", "bit_errors."))?,
+    })
+}
+
+/// Kinds of multi-plane commands, by name.
+pub(super) const MULTI_PLANE: [(&str, MultiPlane); 3] = [
+    ("off", MultiPlane::Off),
+    ("same_page", MultiPlane::SamePage),
+    ("any_page", MultiPlane::AnyPage),
+];
+
+fn multi_plane(shape: &Keys<'_>) -> Result<MultiPlane, Failure> {
+    let name = shape.text_or("multi_plane", "off")?;
+    let known = MULTI_PLANE.iter().find(|(known, _)| *known == name);
+    known.map(|(_, kind)| *kind).ok_or_else(|| {
+        let names = MULTI_PLANE.map(|(name, _)| name);
+        let hint = near_miss(name, names);
+        let names = names.join(", ");
+        Failure::usage(format!("multi_plane {name:?}{hint}: there are {names}"))
     })
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use nand_model::{ErrorLaw, ErrorModel, Pairing, Suspend};
+use nand_model::{ErrorLaw, ErrorModel, MultiPlane, Pairing, Suspend};
 
 #[test]
 fn a_device_that_is_printed_and_read_back_is_the_same() {
@@ -28,6 +28,11 @@ fn a_device_that_is_printed_and_read_back_is_the_same() {
             ..ErrorModel::Tlc72l.law()
         });
         devices.push(own);
+    }
+    let mut joint = PROFILES[0].named("joint", "");
+    for kind in [MultiPlane::SamePage, MultiPlane::AnyPage] {
+        (joint.geometry.planes, joint.geometry.multi_plane) = (4, kind);
+        devices.push(joint);
     }
     let lines: Vec<Vec<u32>> = (0..32).map(|line| vec![2 * line, 2 * line + 1]).collect();
     let mut table = PROFILES[0].named("table", "");
@@ -114,6 +119,21 @@ fn a_wrong_file_gets_one_message_with_the_key_and_the_reason() {
         ("page_bytes", "page_bytes = 1000", &["1000 page bytes"]),
         ("planes", "planes = -1", &["planes = -1", "whole number"]),
         ("planes", "planes = 0", &["planes is 0"]),
+        (
+            "planes",
+            "planes = 3\nblocks = 4096",
+            &["blocks = 4096 do not divide into 3 planes", "such as 4098"],
+        ),
+        (
+            "multi_plane",
+            "multi_plane = \"same\"",
+            &["multi_plane \"same\"", "off, same_page, any_page"],
+        ),
+        (
+            "multi_plane",
+            "multi_plane = \"same_page\"",
+            &["multi_plane with planes = 1: need 2 to 16"],
+        ),
         ("dies", "dies = 0", &["ways is 0"]),
         ("channels", "channels = \"four\"", &["channels = \"four\""]),
         ("# blocks", "blocks = 0", &["blocks is 0"]),

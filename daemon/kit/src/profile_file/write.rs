@@ -1,8 +1,10 @@
 //! Prints a device as the text that describes it.
 
-use super::read::ORDERS;
+use super::read::{MULTI_PLANE, ORDERS};
 use crate::output::counted;
-use nand_model::{Capacity, ErrorModel, PageOrder, PageTimes, PairTable, Pairing, Profile};
+use nand_model::{
+    Capacity, ErrorModel, MultiPlane, PageOrder, PageTimes, PairTable, Pairing, Profile,
+};
 use toml::Value;
 
 /// Returns the text of a device, with a comment for every key.
@@ -26,6 +28,11 @@ pub fn to_toml(device: &Profile) -> String {
     put("chips", chips.to_string(), "per channel");
     put("dies", device.dies_per_chip.to_string(), "per chip");
     put("planes", g.planes.to_string(), "per die");
+    put(
+        "multi_plane",
+        quoted(multi_plane(g.multi_plane)),
+        "commands: off, same_page or any_page",
+    );
     match device.capacity {
         Capacity::Blocks(blocks) => put("blocks", blocks.to_string(), "of the device"),
         Capacity::BySize => put("# blocks", "4096".into(), "absent: as many as --size needs"),
@@ -121,6 +128,11 @@ fn quoted(text: &str) -> String {
 pub fn order(order: PageOrder) -> &'static str {
     let named = ORDERS.iter().find(|(_, known)| *known == order);
     named.map_or("any", |(name, _)| name)
+}
+
+fn multi_plane(kind: MultiPlane) -> &'static str {
+    let named = MULTI_PLANE.iter().find(|(_, known)| *known == kind);
+    named.map_or("off", |(name, _)| name)
 }
 
 fn pairing(device: &Profile) -> String {

@@ -282,13 +282,7 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
     fn make_durable(&mut self) -> Result<(), FtlError> {
         self.program_buffered()?;
         // Copies can wait: until they are safe, their source block is not erased.
-        let mut parts = self.space.flash.begin_parts();
-        for stream in self.map.streams.host() {
-            self.space.flash.next_part(&mut parts);
-            self.space.make_stream_safe(*stream)?;
-        }
-        self.space.flash.end_parts(parts);
-        Ok(())
+        self.space.make_streams_safe(self.map.streams.host())
     }
 
     fn empty_buffers(&mut self) -> Result<(), FtlError> {
@@ -483,7 +477,7 @@ impl<M: PageMap> PageMapFtl<M> {
         let old = self.locate(lpn)?;
         let ppn = self.space.append_page(stream, tag, data, Cause::Host)?;
         let block = self.space.flash.chip().split().block_of(ppn);
-        self.map.streams.note(block, stream);
+        self.map.streams.note(&self.space, block, stream);
         count_up(&mut self.next_ver, 1); // A record has 48 bits of it, and checks that.
         self.map.pages.set(lpn, Some(ppn));
         self.map.invalidate_old(&mut self.space, old, true);

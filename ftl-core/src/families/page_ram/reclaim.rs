@@ -147,7 +147,7 @@ impl<M: PageMap> PageMapFtl<M> {
                 "{taken} pages were copied of {run}"
             );
             let block = self.space.flash.geometry().block_of(first);
-            self.map.streams.note(block, stream);
+            self.map.streams.note(&self.space, block, stream);
             let (moved, rest) = records.split_at_mut(taken as usize);
             let logical = self.logical_pages;
             let mut done = remap(&mut self.map.pages, logical, first, moved, from);

@@ -318,12 +318,7 @@ impl<P: Policy> Mapping for PagedFtl<P> {
 
     fn make_durable(&mut self) -> Result<(), FtlError> {
         // Relocated pages and mapping pages can wait: their source exists until they are safe.
-        let mut parts = self.space.flash.begin_parts();
-        for stream in self.map.streams.host() {
-            self.space.flash.next_part(&mut parts);
-            self.space.make_stream_safe(*stream)?;
-        }
-        self.space.flash.end_parts(parts);
+        self.space.make_streams_safe(self.map.streams.host())?;
         let mut records = self.map.trims.iter();
         if records.any(|(_, record)| !self.space.is_safe(record.ppn)) {
             self.space.make_stream_safe(MAP)?;

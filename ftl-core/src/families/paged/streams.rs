@@ -30,7 +30,7 @@ impl<P: Policy> PagedMap<P> {
     #[inline]
     pub(super) fn track_buffer_block(&mut self, space: &Space, ppn: Ppn, stream: StreamId) {
         let block = space.flash.geometry().block_of(ppn);
-        self.streams.note(block, stream);
+        self.streams.note(space, block, stream);
         if !self.pending.holds(block) {
             self.pending.add_block(block, space.table.epoch(block));
         }

@@ -443,6 +443,7 @@ mod tests {
             channels: 1,
             ways: 1,
             planes: 1,
+            multi_plane: nand_model::MultiPlane::Off,
             blocks: 9,
             pages_per_block: 64,
             page_bytes: 512,

@@ -2,7 +2,8 @@
 //! here: of a host write and of a copy, from the age of the page and its old block.
 //!
 //! A stream may be striped: it has an open block on each of several dies, a *lane* each, and its
-//! pages go to one lane after another.
+//! pages go to one lane after another. On a chip with multi-plane commands it has a lane on each
+//! plane of those dies, and pages go to all planes of a die before the next die (`space/planes.rs`).
 //!
 //! Invariants: a copy never needs more room than one stream of copies would. When blocks are short,
 //! it joins any open lane of copies instead of opening a block for its own. FLUSH treats all lanes
@@ -60,7 +61,12 @@ pub(crate) fn from_params(params: &Params, own: &Own) -> Result<Striped, FtlErro
         )));
     }
     let policies = Policies::from_params(params, own)?;
-    Ok(Striped { policies, stripe })
+    let planes = own.device.geometry.joint_planes();
+    Ok(Striped {
+        policies,
+        dies: stripe,
+        planes,
+    })
 }
 
 /// Returns ftld's policy of this name that chooses streams. `own` completes the message about an

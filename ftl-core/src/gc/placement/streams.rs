@@ -7,17 +7,19 @@ use crate::int::{index, low_u8};
 use crate::space::{BlockEvent, Space, StreamId, StreamSpec};
 use nand_model::{Pbn, Ppn};
 
-/// Policies, and the number of lanes of each of their streams.
+/// Policies, and the lanes of each of their streams: on this many dies, one per plane.
 pub(crate) struct Striped {
     pub(super) policies: Policies,
-    pub(super) stripe: u32,
+    pub(super) dies: u32,
+    pub(super) planes: u32,
 }
 
 impl Striped {
     /// Returns the lanes of host data, and of copies alongside them.
     pub(crate) fn lanes(&self) -> (u32, u32) {
         let (host, copies) = self.policies.streams();
-        (host * self.stripe, copies * self.stripe)
+        let lanes = self.dies * self.planes;
+        (host * lanes, copies * lanes)
     }
 }
 
@@ -61,7 +63,12 @@ impl DataStreams {
         host: (StreamId, StreamSpec),
         copies: (StreamId, StreamSpec),
     ) -> Self {
-        let Striped { policies, stripe } = striped;
+        let Striped {
+            policies,
+            dies,
+            planes,
+        } = striped;
+        let stripe = dies * planes;
         let (hosts, others) = policies.streams();
         let every_page = policies.need_every_page();
         if policies.want_order() {
@@ -82,11 +89,14 @@ impl DataStreams {
             if count > 1 {
                 space.number_first(first);
             }
-            if stripe > 1 {
+            if dies > 1 {
                 // Another stream begins on another die.
                 for (i, stream) in (0..).zip(&streams) {
-                    space.stripe(*stream, i / stripe + i % stripe, stripe as u8);
+                    space.stripe(*stream, i / stripe + i % stripe / planes, dies as u8);
                 }
+            }
+            if planes > 1 {
+                space.join_planes(&streams);
             }
             streams
         };
@@ -321,17 +331,22 @@ impl DataStreams {
 
     /// Records that this stream programmed a page of this block.
     #[inline(always)]
-    pub(crate) fn note(&mut self, block: Pbn, stream: StreamId) {
+    pub(crate) fn note(&mut self, space: &Space, block: Pbn, stream: StreamId) {
         if self.stripe > 1 || !self.stream_of_block.is_empty() {
-            self.note_lane(block, stream);
+            self.note_lane(space, block, stream);
         }
     }
 
-    fn note_lane(&mut self, block: Pbn, stream: StreamId) {
+    fn note_lane(&mut self, space: &Space, block: Pbn, stream: StreamId) {
         let number = self.number_of(stream);
         let (of_placement, turn) = (number / self.stripe, number % self.stripe);
         if !self.keeps_lane {
-            self.next[of_placement] = ((turn + 1) % self.stripe) as u8;
+            let all = if number < self.host.len() {
+                &self.host[of_placement * self.stripe..]
+            } else {
+                &self.copies[number - turn - self.host.len()..]
+            };
+            self.next[of_placement] = space.lane_after(&all[..self.stripe], turn) as u8;
         }
         let Some(stream_of_block) = self.stream_of_block.get_mut(block.index()) else {
             return;

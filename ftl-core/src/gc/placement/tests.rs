@@ -9,7 +9,7 @@ use crate::gc::policy::PageCopy;
 use crate::schemes::{SCHEMES, Scheme};
 use crate::space::{Space, StreamSpec};
 use nand_model::store::MemStore;
-use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Profile};
+use nand_model::{Cause, Chip, Geometry, MultiPlane, Nanos, Pbn, Profile};
 
 fn named(name: &str) -> Box<dyn Policy> {
     of_ftld(name, &Own::none(&on_four_dies(40).geometry)).unwrap()
@@ -121,7 +121,7 @@ fn cold_pages_of_wear_levelling_stay_on_one_lane() {
     streams.keep_lane(true);
     assert_eq!(streams.pages_in_turn(), usize::MAX);
     let lane = streams.of_copy(&space, (None, block), 0, 0, false);
-    streams.note(block, lane);
+    streams.note(&space, block, lane);
     assert_eq!(streams.of_copy(&space, (None, block), 0, 0, false), lane);
     streams.keep_lane(false);
     assert_eq!(streams.pages_in_turn(), 1);
@@ -161,7 +161,10 @@ fn copies_join_the_host_only_without_a_free_block_and_its_room_counts_once() {
 /// Writes all pages twice in order and rereads them, 16 at a time. Returns the time of the second
 /// round of writes, and of the reads.
 fn times(scheme: &Scheme, params: Params) -> (Nanos, Nanos) {
-    let profile = on_four_dies(400);
+    times_on(on_four_dies(400), scheme, params)
+}
+
+fn times_on(profile: Profile, scheme: &Scheme, params: Params) -> (Nanos, Nanos) {
     let config = FtlConfig {
         logical_pages: PAGES,
         params,
@@ -212,6 +215,98 @@ fn striped_streams_use_all_dies_at_once() {
     }
 }
 
+/// One die with this many planes, and commands for all of them.
+fn on_planes(planes: u32) -> Profile {
+    let torture = Profile::find("torture").unwrap().with_blocks(400);
+    let multi_plane = match planes {
+        1 => MultiPlane::Off,
+        _ => MultiPlane::SamePage,
+    };
+    Profile {
+        geometry: Geometry {
+            planes,
+            multi_plane,
+            ..torture.geometry
+        },
+        ..torture
+    }
+}
+
+#[test]
+fn superblocks_use_all_planes_of_a_die_at_once() {
+    for scheme in striping() {
+        for placement in ["copies_apart", "single"] {
+            let [(one, read_one), (two, _), (four, read_four)] =
+                [1, 2, 4].map(|planes| times_on(on_planes(planes), scheme, params("1", placement)));
+            let name = scheme.name;
+            if ["dftl", "tpftl"].contains(&name) {
+                // Every page waits for the read of a mapping page, on the same die.
+                assert!(100 * two.max(four) < 105 * one, "{name} {placement}");
+                continue;
+            }
+            assert!(10 * two < 6 * one, "{name} {placement}: {one}, {two} ns");
+            assert!(10 * four < 4 * one, "{name} {placement}: {one}, {four} ns");
+            assert!(
+                10 * read_four < 4 * read_one,
+                "{name} {placement}: {read_one}, {read_four} ns of reads"
+            );
+        }
+    }
+}
+
+/// Padding brings a lane out of step; the pages after it go to the lanes behind.
+#[test]
+fn pages_go_to_the_lanes_of_a_superblock_that_are_behind() {
+    let profile = on_planes(4);
+    let striped = from_params(&params("1", "copies_apart"), &Own::none(&profile.geometry)).unwrap();
+    assert_eq!(striped.lanes(), (4, 4));
+    let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
+    let kind = crate::stats::StreamKind::Host;
+    let spec = StreamSpec::new(kind, Role::Data, true);
+    let mut space = Space::new(crate::flash::Flash::new(chip), &[spec, spec]);
+    let mut streams = DataStreams::new(striped, &mut space, (0, spec), (1, spec));
+    (0..40).for_each(|block| space.add_free(Pbn::new(block), true));
+    let lanes = streams.host().to_vec();
+    let page = vec![0; profile.geometry.page_len()];
+    let mut append = |space: &mut Space, only: Option<usize>| {
+        let lane = only.map_or_else(|| streams.of_write(&write(None)), |at| lanes[at]);
+        let tag = PageTag {
+            role: Role::Data,
+            flags: Flags::NONE,
+            lpn: 0,
+            ver: 1,
+        };
+        let (ppn, _) = space.append(lane, &[tag], &page, Cause::Host).unwrap();
+        let block = profile.geometry.block_of(ppn);
+        streams.note(space, block, lane);
+        let place = (
+            profile.geometry.plane_of(block),
+            profile.geometry.offset_of(ppn),
+        );
+        (
+            lanes.iter().position(|known| *known == lane).unwrap(),
+            place,
+        )
+    };
+    // In turn, each on its plane, at the same page number.
+    for number in 0..6 {
+        let (lane, place) = append(&mut space, None);
+        assert_eq!((lane as u32, place), (number % 4, (number % 4, number / 4)));
+    }
+    // Lane 3 gets two more pages than its turn.
+    append(&mut space, Some(3));
+    append(&mut space, Some(3));
+    let turns: Vec<_> = (0..6).map(|_| append(&mut space, None).0).collect();
+    assert_eq!(turns, [2, 0, 1, 2, 0, 1]);
+    // At the end of their blocks all of them begin new ones.
+    let pages = 4 * profile.geometry.pages_per_block - 14;
+    for _ in 0..pages {
+        append(&mut space, None);
+    }
+    let (lane, (plane, offset)) = append(&mut space, None);
+    assert_eq!((lane, plane, offset), (0, 0, 0));
+}
+
 #[test]
 fn copies_are_striped_like_writes() {
     let profile = on_four_dies(400);
@@ -222,7 +317,7 @@ fn copies_are_striped_like_writes() {
     let of_copy = |streams: &mut DataStreams, age| {
         let first = streams.of_copy(&space, (None, block), age, 0, false);
         assert_eq!(streams.of_copy(&space, (None, block), age, 0, false), first);
-        streams.note(block, first);
+        streams.note(&space, block, first);
         streams.copies().iter().position(|stream| *stream == first)
     };
     let turns: Vec<_> = (0..5).map(|_| of_copy(&mut streams, 0)).collect();

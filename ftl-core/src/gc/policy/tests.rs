@@ -16,6 +16,7 @@ fn table_of(blocks: &[(u32, u64, u32); 4]) -> BlockTable {
         channels: 1,
         ways: 1,
         planes: 1,
+        multi_plane: nand_model::MultiPlane::Off,
         blocks: 8,
         pages_per_block: 10,
         page_bytes: 512,

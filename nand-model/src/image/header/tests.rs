@@ -3,6 +3,7 @@
 use super::super::fields::pairing_of;
 use super::*;
 use crate::decay::{ErrorLaw, ErrorModel};
+use crate::geometry::MultiPlane;
 use crate::pairing::Pairing;
 use crate::profile::{PROFILES, Profile, Suspend};
 
@@ -35,6 +36,20 @@ fn headers_of_all_profiles_round_trip() {
     for profile in PROFILES {
         let header = header(profile);
         assert_eq!(Header::decode(&header.encode()), Ok(header));
+    }
+}
+
+#[test]
+fn multi_plane_commands_round_trip_and_need_whole_planes() {
+    for kind in [MultiPlane::SamePage, MultiPlane::AnyPage] {
+        let mut header = header(&PROFILES[0].named("planes", ""));
+        let geometry = &mut header.info.profile.geometry;
+        (geometry.planes, geometry.multi_plane) = (4, kind);
+        assert_eq!(Header::decode(&header.encode()), Ok(header.clone()));
+        header.info.profile.geometry.planes = 3;
+        let read = Header::decode(&header.encode());
+        let refused = matches!(read, Err(HeaderFault::Contradiction(_)));
+        assert!(refused, "200 blocks on 3 planes: {read:?}");
     }
 }
 

@@ -8,6 +8,7 @@ const GEOMETRY: Geometry = Geometry {
     channels: 1,
     ways: 1,
     planes: 1,
+    multi_plane: crate::MultiPlane::Off,
     blocks: 16,
     pages_per_block: 16,
     page_bytes: 512,

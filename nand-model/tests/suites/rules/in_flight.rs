@@ -185,3 +185,44 @@ fn a_cut_spares_what_has_ended() {
         (hits(torn, 0, 0), Ok((0x5A, 0)))
     );
 }
+
+/// With multi-plane commands, whichever of the pages the cut is armed for: those before it are in
+/// flight, those after it have not started.
+#[test]
+fn a_cut_in_a_joint_program_tears_the_page_of_each_plane_on_its_own() {
+    let mut part = Profile::find("torture").unwrap().with_blocks(8);
+    (part.geometry.planes, part.geometry.multi_plane) = (4, MultiPlane::SamePage);
+    let (program_cut, partner, erase) =
+        (ProgramCut::Prefix, PartnerCut::Intact, EraseCut::Complete);
+    for at_op in 0..4 {
+        let mut seen = BTreeSet::new();
+        for seed in 0..200 {
+            let mut chip = Chip::open(part, MemStore::new(part.geometry)).unwrap();
+            let cut = Some(Cut {
+                at_op: u64::from(at_op),
+                program: program_cut,
+                partner,
+                erase,
+                seed,
+            });
+            chip.set_faults(FaultPlan {
+                cut,
+                in_flight: true,
+                ..FaultPlan::default()
+            });
+            for block in 0..4 {
+                assert_eq!(program(&mut chip, block, 0).is_ok(), block < at_op);
+            }
+            assert_eq!(chip.cut_hits().programs, at_op);
+            chip.power_on();
+            assert!((at_op + 1..4).all(|block| chip.frontier(Pbn::new(block)) == 0));
+            assert!(
+                read(&mut chip, at_op, 0).is_err(),
+                "the struck page is torn"
+            );
+            let good = |block| read(&mut chip, block, 0).is_ok();
+            seen.insert((0..at_op).map(good).collect::<Vec<_>>());
+        }
+        assert_eq!(seen.len(), 1 << at_op, "{seen:?}");
+    }
+}

@@ -9,9 +9,10 @@ mod word_line;
 use nand_model::store::MemStore;
 use nand_model::{
     Bad, BlockFault, Cause, Chip, Cut, CutHits, EraseCut, Fault, FaultPlan, FileStore, Health,
-    ImageSpec, NandError, Nanos, Pairing, Part, PartnerCut, Pbn, Ppn, Profile, ProgramCut, Store,
-    Suspend,
+    ImageSpec, MultiPlane, NandError, Nanos, Pairing, Part, PartnerCut, Pbn, Ppn, Profile,
+    ProgramCut, Store, Suspend,
 };
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn profile(name: &str) -> Profile {

@@ -77,6 +77,7 @@ impl Shrink for Plan {
         simpler(parts.wear_out > 0, |plan| plan.parts.wear_out = 0);
         simpler(parts.bit_errors > 0, |plan| plan.parts.bit_errors = 0);
         simpler(device.worn, |plan| plan.device.worn = false);
+        simpler(device.planes > 0, |plan| plan.device.planes = 0);
         simpler(device.dies != (1, 1), |plan| plan.device.dies = (1, 1));
         simpler(device.op_percent != 7, |plan| plan.device.op_percent = 7);
         changes

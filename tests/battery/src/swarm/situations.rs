@@ -87,6 +87,7 @@ pub const OTHERS: &[&str] = &[
     "QLC",
     "other pairing",
     "several dies",
+    "planes together",
     "every bad block",
     "large device",
     "more than 100 mapping pages",

@@ -108,11 +108,21 @@ fn draw_device(scheme: &'static Scheme, rng: &mut SplitMix) -> Device {
         chip,
         pages_per_block: pick(rng, &[16, 16, 16, 8, 32, 24]) * word_lines,
         dies,
+        planes: draw_planes(rng),
         pages,
         op_percent,
         params,
         worn: rng.one_in(5),
         on_disk,
+    }
+}
+
+/// Draws from numbers of its own, so that the plan of a seed is otherwise the same as without.
+fn draw_planes(rng: &SplitMix) -> u32 {
+    let mut own = SplitMix::new(!rng.clone().next_u64());
+    match own.one_in(6) {
+        true => pick(&mut own, &[2, 4, 4, 3]),
+        false => 0,
     }
 }
 

@@ -17,7 +17,7 @@ use ftl_core::format::trim::TrimBitmap;
 use ftl_core::schemes::Scheme;
 use ftl_core::{FtlError, Params, Start};
 use ftld_host_disk::{Crash, Freeze, SyncFault, WriteFault};
-use nand_model::{Cut, Fault, Geometry, PairTable, Pairing, Profile};
+use nand_model::{Cut, Fault, Geometry, MultiPlane, PairTable, Pairing, Profile};
 use serde::{Deserialize, Serialize};
 
 pub use parameters::{PARAMETERS, unknown_parameters};
@@ -47,6 +47,9 @@ pub struct Device {
     pub pages_per_block: u32,
     /// Buses, and dies on each.
     pub dies: (u32, u32),
+    /// Planes of a die that operate together; 0 if none do.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub planes: u32,
     /// Logical pages.
     pub pages: u32,
     /// Over-provisioning in percent.
@@ -258,6 +261,11 @@ impl Plan {
         let geometry = Geometry {
             channels: device.dies.0,
             ways: device.dies.1,
+            planes: device.planes.max(1),
+            multi_plane: match device.planes {
+                0 => MultiPlane::Off,
+                _ => MultiPlane::SamePage,
+            },
             pages_per_block: device.pages_per_block,
             page_bytes: PAGE_BYTES,
             ..base.geometry

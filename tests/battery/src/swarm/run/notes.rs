@@ -56,8 +56,8 @@ impl<'p, W: World> Runner<'p, W> {
             programs + program.is_some() as u32,
             erases + erase.is_some() as u32,
         );
-        // Several erases are never in flight: each waits until the programs before it have ended,
-        // and requests end with a program.
+        // Several erases are in flight only on planes together: otherwise each waits until the
+        // programs before it have ended, and requests end with a program.
         let classes = [
             ("operations in flight on other dies", programs + erases > 0),
             ("several programs in flight", all_programs > 1),
@@ -127,6 +127,7 @@ impl<'p, W: World> Runner<'p, W> {
         });
         let features = [
             ("several dies", channels * ways > 1),
+            ("planes together", device.planes > 0),
             ("every bad block", device.worn),
             ("other pairing", device.has_other_pairing()),
             ("large device", device.is_large()),
