@@ -123,6 +123,7 @@ impl Header {
             (self.undoing, UNDOING),
         ];
         let mut sections = vec![self.device(), part::section(&info.profile), scheme(info)];
+        sections.extend(info.profile.slc.map(part::slc));
         sections.extend(info.shard.map(shard));
         sections.extend(info.cache_area.map(cache));
         sections.extend_from_slice(&self.unknown);
@@ -194,6 +195,7 @@ impl Header {
         let device = needed_section(&mut sections, DEVICE)?;
         let named = take_section(&mut sections, part::NAMED)?;
         let own = take_section(&mut sections, part::OWN)?;
+        let slc = take_section(&mut sections, part::SLC)?;
         let scheme = needed_section(&mut sections, SCHEME)?;
         let shard = take_section(&mut sections, SHARDS)?;
         let cache = take_section(&mut sections, CACHE)?;
@@ -211,6 +213,10 @@ impl Header {
                     "of the sections {named} and {own}, one describes the flash: there is {both}"
                 )))?
             }
+        };
+        let profile = match slc {
+            Some(fields) => part::with_slc(profile, Take(&fields))?,
+            None => profile,
         };
         let mut take = Take(&device);
         let (size, spare_slots) = (take.u64()?, take.u32()?);

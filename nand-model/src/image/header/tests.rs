@@ -4,7 +4,7 @@ use super::super::fields::pairing_of;
 use super::*;
 use crate::decay::{ErrorLaw, ErrorModel};
 use crate::pairing::Pairing;
-use crate::profile::{PROFILES, Profile, Suspend};
+use crate::profile::{PROFILES, Profile, SlcRegion, Suspend};
 
 fn header(profile: &Profile) -> Header {
     let info = ImageInfo {
@@ -35,6 +35,28 @@ fn headers_of_all_profiles_round_trip() {
     for profile in PROFILES {
         let header = header(profile);
         assert_eq!(Header::decode(&header.encode()), Ok(header));
+    }
+}
+
+#[test]
+fn an_slc_region_is_a_section_that_other_images_do_not_have() {
+    for name in ["mlc-4k", "tlc-16k", "qlc-16k"] {
+        let mut header = header(Profile::find(name).unwrap());
+        let without = header.encode();
+        let region = SlcRegion::typical(&header.info.profile, 500);
+        header.info.profile.slc = Some(region);
+        let with = header.encode();
+        assert_ne!(with, without);
+        assert_eq!(Header::decode(&with), Ok(header.clone()));
+        header.info.profile.slc = Some(SlcRegion {
+            share: 9_999,
+            ..region
+        });
+        let read = Header::decode(&header.encode());
+        let HeaderFault::Contradiction(why) = read.unwrap_err() else {
+            panic!("a region of all blocks");
+        };
+        assert!(why.to_string().contains("99.99 %"), "{why}");
     }
 }
 
