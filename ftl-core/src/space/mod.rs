@@ -30,6 +30,7 @@ mod open;
 mod padding;
 mod pool;
 mod release;
+mod slc;
 mod state;
 mod streams;
 

@@ -17,8 +17,10 @@ impl Space {
             );
             self.table.set_state(open.block, State::Full);
             self.note_sealed(open.block, stream);
-            // The host may have refused the first page: the family may not have listed the block.
-            if self.streams[stream].spec.collectable || open.next == 0 {
+            // The host may have refused the first page: the family may not have listed the block. A
+            // block in SLC mode is folded at once; the family prepares it.
+            let is_slc = self.flash.chip().is_slc(open.block);
+            if self.streams[stream].spec.collectable || open.next == 0 || is_slc {
                 self.table.set_collectable(open.block);
             }
         }
@@ -40,7 +42,11 @@ impl Space {
         let die = self.streams[stream].die;
         let step = u32::from(self.streams[stream].die_step);
         // The most worn block of the device, whatever its die.
-        let block = self.allocate_block(worn, die.filter(|_| !worn || step == 0))?;
+        let die_wanted = die.filter(|_| !worn || step == 0);
+        let block = match self.allocate_slc_block(spec.in_slc, die_wanted)? {
+            Some(block) => block,
+            None => self.allocate_block(worn, die_wanted)?,
+        };
         self.streams[stream].die = die.map(|die| self.geometry().die_after(die, step));
         assert_eq!(
             self.table.state(block),
@@ -56,8 +62,44 @@ impl Space {
         self.next_epoch += 1;
         self.table.set_open(block, spec.role, epoch);
         self.stream_of_block[block.index()] = to_u32(stream);
-        self.streams[stream].open = Some(OpenBlock::new(block, epoch, 0));
+        let chip = self.flash.chip();
+        let (is_slc, end) = (chip.is_slc(block), chip.pages_in(block));
+        self.streams[stream].open = Some(OpenBlock::new((block, is_slc), epoch, 0, end));
         Ok(())
+    }
+
+    /// Takes an erased block of the region if one is `wanted` and there is any.
+    fn allocate_slc_block(
+        &mut self,
+        wanted: bool,
+        die: Option<u32>,
+    ) -> Result<Option<Pbn>, FtlError> {
+        while wanted && let Some((block, confirmed)) = self.take_slc(die) {
+            if confirmed || self.erase_again(block)? {
+                return Ok(Some(block));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Erases a free block whose last erase may not have ended. Returns whether it is erased; if
+    /// not, the block is bad.
+    fn erase_again(&mut self, block: Pbn) -> Result<bool, FtlError> {
+        match self.flash.erase(block, Cause::Recovery) {
+            Ok(()) => {
+                self.note_erased(block);
+                Ok(true)
+            }
+            Err(NandError::EraseFailed(_)) => {
+                self.set_bad(block);
+                Ok(false)
+            }
+            Err(other) => {
+                let erases = self.flash.chip().erase_count(block);
+                self.pool_of(block).put(block, erases, false);
+                Err(other.into())
+            }
+        }
     }
 
     pub(super) fn allocate_block(&mut self, worn: bool, die: Option<u32>) -> Result<Pbn, FtlError> {
@@ -67,20 +109,8 @@ impl Space {
                 continue;
             }
             let (block, confirmed) = self.pool.take(worn, die).expect("a block is free");
-            if confirmed {
+            if confirmed || self.erase_again(block)? {
                 return Ok(block);
-            }
-            match self.flash.erase(block, Cause::Recovery) {
-                Ok(()) => {
-                    self.note_erased(block);
-                    return Ok(block);
-                }
-                Err(NandError::EraseFailed(_)) => self.set_bad(block),
-                Err(other) => {
-                    self.pool
-                        .put(block, self.flash.chip().erase_count(block), false);
-                    return Err(other.into());
-                }
             }
         }
     }

@@ -13,6 +13,8 @@ mod map;
 mod reclaim;
 mod recovery;
 mod settings;
+#[cfg(test)]
+mod slc_tests;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -27,7 +29,7 @@ use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
 use crate::gc::placement::{self, DataStreams};
 use crate::gc::policy::{Device, HostWrite};
-use crate::gc::{GcState, Own, pace};
+use crate::gc::{GcState, Own, fold, pace};
 use crate::int::{count_up, to_u32};
 use crate::mapping::{Mapping, check_size, ram_entry};
 use crate::ram::{vec_bytes, vec_most};
@@ -61,6 +63,7 @@ pub(crate) fn overhead_blocks<S: PageMapScheme>(
     let chunks = checkpoint::chunks(geometry, logical_pages);
     let estimate = logical_pages / geometry.pages_per_block;
     let streams = placement::from_params(params, &own::<S>(geometry, logical_pages))?.lanes();
+    fold::from_params(params, profile, streams)?;
     let settings = Settings::new(params, profile, estimate, chunks, streams)?;
     let trims = 2 * UntilCheckpoint::limit(geometry, chunks).div_ceil(geometry.pages_per_block);
     Ok(Checkpoints::blocks_needed(geometry, chunks)
@@ -125,15 +128,16 @@ fn create<M: PageMap>(
     let chunks = checkpoint::chunks(&geometry, config.logical_pages);
     let params = &config.params;
     let placement = placement::from_params(params, &own)?;
+    let folding = fold::from_params(params, chip.profile(), placement.lanes())?;
     let settings = Settings::new(
         params,
         chip.profile(),
-        geometry.blocks,
+        geometry.blocks - chip.slc_blocks(),
         chunks,
         placement.lanes(),
     )?;
     let streams = [
-        StreamSpec::new(StreamKind::Host, Role::Data, true),
+        StreamSpec::new(StreamKind::Host, Role::Data, true).in_slc(folding.is_some()),
         StreamSpec::new(StreamKind::Checkpoint, Role::Checkpoint, false),
         StreamSpec::new(StreamKind::Copies, Role::Data, true),
     ];
@@ -144,6 +148,7 @@ fn create<M: PageMap>(
     let (host, copies) = ((HOST, streams[HOST]), (GC, streams[GC]));
     let streams = DataStreams::new(placement, &mut space, host, copies);
     gc.pace = pace::from_params(params)?;
+    gc.fold = folding;
     let map = PageRam {
         scheme,
         logical_pages: config.logical_pages,
@@ -373,7 +378,7 @@ impl<M: PageMap> PageMapFtl<M> {
         lpn: Lpn,
         data: &[u8],
     ) -> Result<(), FtlError> {
-        self.make_free_blocks()?;
+        self.make_free_blocks(stream)?;
         self.write_page_to(stream, lpn, data)
     }
 
