@@ -343,7 +343,16 @@ const SERVING: &[&str] = &[
     "write_cache_announce",
 ];
 /// Options that only a new image has.
-const MAKING: &[&str] = &["preset", "scheme", "size", "profile", "op", "shards", "set"];
+const MAKING: &[&str] = &[
+    "preset",
+    "scheme",
+    "size",
+    "profile",
+    "slc_region",
+    "op",
+    "shards",
+    "set",
+];
 /// Options for which `ftld doctor` has no check.
 const UNCHECKED: &[&str] = &[
     "metrics_host",

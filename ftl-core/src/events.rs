@@ -36,11 +36,13 @@ pub enum EventKind {
     Checkpoint,
     /// A block failed and is no longer used.
     BadBlock,
+    /// The valid pages of a block in SLC mode were copied to other blocks, and it was released.
+    Fold,
 }
 
 impl EventKind {
     /// Number of kinds.
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 11;
 
     /// All kinds, in numeric order.
     pub const ALL: [EventKind; Self::COUNT] = [
@@ -54,6 +56,7 @@ impl EventKind {
         EventKind::Refresh,
         EventKind::Checkpoint,
         EventKind::BadBlock,
+        EventKind::Fold,
     ];
 
     /// Returns the index into a table of [`EventKind::COUNT`] entries.
@@ -74,6 +77,7 @@ impl EventKind {
             EventKind::Refresh => "refresh",
             EventKind::Checkpoint => "checkpoint",
             EventKind::BadBlock => "bad_block",
+            EventKind::Fold => "fold",
         }
     }
 }

@@ -14,16 +14,16 @@ pub struct Layout {
 impl Layout {
     /// Returns the effective over-provisioning in percent: the good flash beyond the logical size,
     /// as a share of the logical size. It is the same rule for every scheme: reserves, mapping and
-    /// checkpoints are part of it.
+    /// checkpoints are part of it. A block in SLC mode counts as the pages that it can take.
     pub fn effective_op_percent(&self, bad_blocks: u32) -> f64 {
         let geometry = &self.profile.geometry;
+        let good = self.profile.good_pages(bad_blocks) as f64;
         assert!(
             bad_blocks <= geometry.blocks && self.logical_pages > 0,
             "{bad_blocks} bad blocks of {}, {} logical pages",
             geometry.blocks,
             self.logical_pages
         );
-        let good = f64::from(geometry.blocks - bad_blocks) * f64::from(geometry.pages_per_block);
         (good / f64::from(self.logical_pages) - 1.0) * 100.0
     }
 }

@@ -4,7 +4,7 @@ use crate::block_table::State;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::format::Role;
-use crate::int::count_up;
+use crate::int::{count_up, index};
 use crate::space::Space;
 use nand_model::Pbn;
 
@@ -45,7 +45,13 @@ impl ColdToWorn {
             State::Open => table.role(block) != Role::Checkpoint,
             _ => false,
         };
-        let counts = || chip.erase_counts().zip(table.states());
+        // Blocks in SLC mode have other cycles and take no other data: folding, oldest first, uses
+        // them in turn.
+        let of_region = index(chip.slc_blocks());
+        let counts = || {
+            let counts = chip.erase_counts().zip(table.states());
+            counts.skip(of_region)
+        };
         let (mut blocks, mut sum, mut min, mut max) = (0, 0, u32::MAX, 0);
         for (erases, state) in counts() {
             if state != State::Bad {
@@ -63,7 +69,8 @@ impl ColdToWorn {
             return None;
         }
         let mut coldest = (u32::MAX, u64::MAX, Pbn::new(u32::MAX));
-        for (block, (erases, state)) in space.geometry().all_blocks().zip(counts()) {
+        let blocks = space.geometry().all_blocks().skip(of_region);
+        for (block, (erases, state)) in blocks.zip(counts()) {
             // For most blocks the erase count alone shows that there are colder ones.
             if erases <= coldest.0 && in_use(block, state) {
                 coldest = coldest.min((erases, table.epoch(block), block));

@@ -33,11 +33,13 @@ pub enum Cause {
     Journal,
     /// Work of a mount.
     Recovery,
+    /// Data pages that folding moves out of blocks in SLC mode. Also the erases of these blocks.
+    Fold,
 }
 
 impl Cause {
     /// How many causes there are.
-    pub const COUNT: usize = 13;
+    pub const COUNT: usize = 14;
     /// All causes, in the order of their numbers.
     pub const ALL: [Cause; Cause::COUNT] = [
         Cause::Host,
@@ -53,6 +55,7 @@ impl Cause {
         Cause::Pad,
         Cause::Journal,
         Cause::Recovery,
+        Cause::Fold,
     ];
 
     /// The cause's number, as an index into a table with one entry per cause.
@@ -65,7 +68,7 @@ impl Cause {
     #[inline]
     pub const fn of_map(self) -> Cause {
         match self {
-            Cause::Gc => Cause::GcTranslation,
+            Cause::Gc | Cause::Fold => Cause::GcTranslation,
             other => other,
         }
     }
@@ -86,6 +89,7 @@ impl Cause {
             Cause::Pad => "pad",
             Cause::Journal => "journal",
             Cause::Recovery => "recovery",
+            Cause::Fold => "fold",
         }
     }
 }

@@ -21,7 +21,7 @@ use ftl_core::{Params, near_miss};
 use ftld_kit::failure::Failure;
 use ftld_kit::profile_file;
 use ftld_kit::size::{is_decimal, parse_size};
-use nand_model::{SHARDS_MAX, Verify};
+use nand_model::{Profile, SHARDS_MAX, SlcRegion, Verify};
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use strum::IntoStaticStr;
@@ -314,6 +314,7 @@ impl DeviceOptions {
             image: self.image.or(other.image),
             size: self.size.or(other.size),
             profile: self.profile.or(other.profile),
+            slc_region: self.slc_region.or(other.slc_region),
             op: self.op.or(other.op),
             shards: self.shards.or(other.shards),
             metrics: self.metrics.or(other.metrics),
@@ -440,7 +441,7 @@ impl DeviceOptions {
 
     fn wish_as_is(&self) -> Result<ImageRequirements, Failure> {
         let profile = self.profile.as_deref().map(profile_file::find);
-        let profile = profile.transpose()?;
+        let profile = self.with_slc_region(profile.transpose()?)?;
         let op = self.op.filter(|op| !(0.1..=1000.0).contains(op));
         if let Some(op) = op {
             return Err(Failure::usage(format!(
@@ -460,6 +461,33 @@ impl DeviceOptions {
             shards: self.shards,
             params: self.params()?,
         })
+    }
+
+    /// Returns the profile with `--slc-region`, if that is given.
+    fn with_slc_region(&self, profile: Option<Profile>) -> Result<Option<Profile>, Failure> {
+        let Some(percent) = self.slc_region else {
+            return Ok(profile);
+        };
+        let share = profile_file::slc_share(percent).ok_or_else(|| {
+            Failure::usage(format!(
+                "--slc-region {percent}: need 0.01 to 50 percent of the blocks"
+            ))
+        })?;
+        let Some(profile) = profile else {
+            return Err(Failure::usage(format!(
+                "--slc-region {percent}: of which flash device? add --profile, such as tlc-16k"
+            )));
+        };
+        let typical = SlcRegion::typical(&profile, share);
+        let region = SlcRegion {
+            share,
+            ..profile.slc.unwrap_or(typical)
+        };
+        let slc = Some(region);
+        let profile = Profile { slc, ..profile };
+        let valid = profile.validate();
+        valid.map_err(|why| Failure::usage(format!("--slc-region {percent}: {why}")))?;
+        Ok(Some(profile))
     }
 
     fn size(&self) -> Result<Option<u64>, Failure> {

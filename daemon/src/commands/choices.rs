@@ -231,7 +231,7 @@ pub(super) fn profile_json(profile: &Profile) -> Value {
         resume_ns,
     } = t.suspend;
     let suspend = json!({"erase_ns": erase_ns, "program_ns": program_ns, "resume_ns": resume_ns});
-    json!({
+    let mut shown = json!({
         "name": profile.name, "default": is_default(profile), "source": profile.source, "blocks": blocks,
         "channels": g.channels, "ways": g.ways, "dies_per_chip": profile.dies_per_chip, "planes": g.planes,
         "pages_per_block": g.pages_per_block, "page_bytes": g.page_bytes, "oob_bytes": g.oob_bytes,
@@ -243,7 +243,14 @@ pub(super) fn profile_json(profile: &Profile) -> Value {
         "factory_bad_permille": profile.factory_bad_permille, "max_bad_permille": profile.max_bad_permille,
         "ecc": {"codeword_bytes": ecc.codeword_bytes, "correctable_bits": ecc.bits, "retries": ecc.retries},
         "bit_errors": bit_errors,
-    })
+    });
+    if let Some(region) = profile.slc {
+        shown["slc_mode"] = json!({
+            "region_percent": region.percent(), "blocks": profile.slc_blocks(), "pages_per_block": profile.slc_pages(),
+            "read_ns": region.read_ns, "program_ns": region.program_ns, "endurance": region.endurance,
+        });
+    }
+    shown
 }
 
 /// `ftld presets`.

@@ -117,6 +117,7 @@ fn of_image(key: &str, info: &ImageInfo, label: &Label) -> Option<Value> {
         "profile" => info.profile.name.into(),
         "size" => info.size.to_string().into(),
         "op" => label.op_percent?.into(),
+        "slc-region" => info.profile.slc?.percent().into(),
         "shards" => i64::from(info.shards()).into(),
         "set" => Value::Table(set()),
         _ => return None,

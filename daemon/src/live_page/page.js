@@ -7,15 +7,16 @@ const EVERY_MS = 1000, KEPT = 600, EVENTS_KEPT = 5000, RECENT = 10, DOTS = 150, 
 // Okabe and Ito's colours, which people with any colour vision tell apart, and greys; names stand
 // beside them everywhere.
 const C = { blue: '#0072b2', sky: '#56b4e9', green: '#009e73', yellow: '#e5d53a', orange: '#e69f00', red: '#d55e00',
-  pink: '#cc79a7', brown: '#7d5a3c', grey: '#8b929b', pale: '#b4bac1', violet: '#7a5cc0', salmon: '#f0a58f' };
+  pink: '#cc79a7', brown: '#7d5a3c', grey: '#8b929b', pale: '#b4bac1', violet: '#7a5cc0', salmon: '#f0a58f', teal: '#4d9193' };
 const USES = { free: 'var(--free)', open: C.yellow, data: C.blue, update: C.orange, cold: C.sky, log: C.red, journal: C.pink,
   map: C.green, checkpoint: C.brown, other: C.pale, released: C.grey, bad: '#c2183f' };
 const CAUSES = { host: C.blue, gc: C.red, gc_translation: C.salmon, merge: C.orange, convert: C.pink, translation: C.green,
-  trim: C.pale, wear: C.yellow, refresh: C.sky, checkpoint: C.brown, pad: C.grey, journal: C.violet, recovery: 'var(--ink)' };
+  trim: C.pale, wear: C.yellow, refresh: C.sky, checkpoint: C.brown, pad: C.grey, journal: C.violet, recovery: 'var(--ink)',
+  fold: C.teal };
 const KINDS = { gc: [C.red, 'GC'], switch_merge: [C.yellow, 'switch merge'], partial_merge: [C.orange, 'partial merge'],
   full_merge: [C.sky, 'full merge'], convert: [C.pink, 'convert'], buffer_flush: [C.violet, 'buffer flush'],
   wear_move: [C.brown, 'wear move'], refresh: [C.green, 'refresh'], checkpoint: [C.grey, 'checkpoint'],
-  bad_block: [USES.bad, 'bad block'] };
+  bad_block: [USES.bad, 'bad block'], fold: [C.teal, 'fold'] };
 const LINE = 'var(--accent)';
 const RAMP = ['#00224e', '#123570', '#3b496c', '#575d6d', '#707173', '#8a8678', '#a59c74', '#c3b369', '#e1cc55', '#fee838'];
 

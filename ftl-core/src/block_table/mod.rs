@@ -58,6 +58,8 @@ pub(crate) struct BlockTable {
     blocks: Vec<Block>,
     valid: Vec<u64>,
     victims: VictimIndex,
+    /// Of the blocks in SLC mode: those that may be folded. GC does not select them.
+    foldable: Vec<bool>,
     by_state: [u32; State::COUNT],
     full_by_role: [u32; Role::SLOTS],
     valid_pages: u64,
@@ -83,11 +85,18 @@ impl BlockTable {
             blocks: vec![block; geometry.block_slots()],
             valid: vec![0; geometry.page_slots().div_ceil(64)],
             victims: VictimIndex::new(geometry.blocks, geometry.pages_per_block),
+            foldable: Vec::new(),
             by_state,
             full_by_role: [0; Role::SLOTS],
             valid_pages: 0,
             youngest: 0,
         }
+    }
+
+    /// Keeps the first blocks, which are in SLC mode, apart: they are folded, GC does not select
+    /// them. Requires that no block was used yet.
+    pub(crate) fn set_slc_blocks(&mut self, blocks: u32) {
+        self.foldable = vec![false; index(blocks)];
     }
 
     /// Enables [`Self::victims_by_closing`]. Requires that no block was used yet.
@@ -138,6 +147,7 @@ impl BlockTable {
     /// Moves a block to another state and removes it from the victim index.
     pub(crate) fn set_state(&mut self, block: Pbn, state: State) {
         self.victims.remove(block);
+        self.set_foldable(block, false);
         let entry = &mut self.blocks[block.index()];
         assert!(
             entry.state != State::Bad || state == State::Bad,
@@ -197,14 +207,27 @@ impl BlockTable {
         entry.role = role;
     }
 
-    /// Adds this full block to the victim index.
+    /// Records whether a block in SLC mode may be folded. Returns whether the block is in that
+    /// mode.
+    #[inline]
+    fn set_foldable(&mut self, block: Pbn, may: bool) -> bool {
+        match self.foldable.get_mut(block.index()) {
+            Some(foldable) => {
+                *foldable = may;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Adds this full block to the victim index, or to the blocks that may be folded.
     pub(crate) fn set_collectable(&mut self, block: Pbn) {
         assert_eq!(
             self.state(block),
             State::Full,
             "block {block} is not full, so GC cannot select it"
         );
-        if !self.victims.contains(block) {
+        if !self.set_foldable(block, true) && !self.victims.contains(block) {
             self.victims.insert(block, self.valid_count(block));
         }
     }
@@ -212,6 +235,18 @@ impl BlockTable {
     /// Returns whether the victim index contains the block.
     pub(crate) fn is_collectable(&self, block: Pbn) -> bool {
         self.victims.contains(block)
+    }
+
+    /// Returns whether the block is in SLC mode and may be folded.
+    pub(crate) fn is_foldable(&self, block: Pbn) -> bool {
+        self.foldable.get(block.index()) == Some(&true)
+    }
+
+    /// Iterates over the blocks that may be folded, ascending. As many as the region has are
+    /// looked at.
+    pub(crate) fn foldable(&self) -> impl Iterator<Item = Pbn> {
+        let blocks = (0..).map(Pbn::new).zip(&self.foldable);
+        blocks.filter(|(_, may)| **may).map(|(block, _)| block)
     }
 
     /// Marks the page valid.
@@ -286,7 +321,7 @@ impl BlockTable {
     #[inline(always)]
     fn add_valid(&mut self, block: Pbn, pages: u32) {
         debug_assert!(
-            !self.is_collectable(block),
+            !self.is_collectable(block) && !self.is_foldable(block),
             "{pages} pages of block {block} become valid while GC can select it"
         );
         // Without overflow checks, here and below: every page counted has its own bit.
@@ -328,10 +363,11 @@ impl BlockTable {
 
     /// Removes a block that is about to be emptied from the victim index. So its pages do not move
     /// it from list to list. Returns whether the index contained the block; if so, the caller must
-    /// add it again if the block stays.
+    /// add it again if the block stays. A block that may be folded is treated alike.
     pub(crate) fn withdraw(&mut self, block: Pbn) -> bool {
-        let listed = self.victims.contains(block);
+        let listed = self.victims.contains(block) || self.is_foldable(block);
         self.victims.remove(block);
+        self.set_foldable(block, false);
         listed
     }
 
@@ -423,7 +459,8 @@ impl BlockTable {
 
     /// Returns the allocated bytes: bitmap, victim index, block entries.
     pub(crate) fn bytes(&self) -> (u64, u64, u64) {
-        let entries = vec_bytes::<Block>(self.blocks.capacity());
+        let entries = vec_bytes::<Block>(self.blocks.capacity())
+            + vec_bytes::<bool>(self.foldable.capacity());
         (
             vec_bytes::<u64>(self.valid.capacity()),
             self.victims.bytes(),

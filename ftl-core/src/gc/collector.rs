@@ -6,8 +6,8 @@
 //! when no copy can be lost ([`Space::erase_released`]). If power fails before the erase, the block
 //! still has its pages.
 
-use super::pace;
 use super::state::GcState;
+use super::{fold, pace};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::events::EventKind;
@@ -227,6 +227,7 @@ pub(crate) trait GarbageCollect: Sized {
         let kind = match cause {
             Cause::Wear => EventKind::WearMove,
             Cause::Refresh => EventKind::Refresh,
+            Cause::Fold => EventKind::Fold,
             _ => EventKind::Gc,
         };
         space.note_event(kind, Some(victim), earlier + moved, began);
@@ -244,11 +245,14 @@ pub(crate) trait GarbageCollect: Sized {
         while left > 0 {
             let cost = match self.idle_gc()? {
                 Some(moved) => 2 * moved as i64 + 1,
-                None => match self.refresh()? {
+                None => match fold::when_idle(self)? {
                     Some(moved) => 2 * moved as i64 + 1,
-                    None => match self.scrub_one()? {
-                        Some(read) => read as i64,
-                        None => return Ok(false),
+                    None => match self.refresh()? {
+                        Some(moved) => 2 * moved as i64 + 1,
+                        None => match self.scrub_one()? {
+                            Some(read) => read as i64,
+                            None => return Ok(false),
+                        },
                     },
                 },
             };

@@ -3,6 +3,7 @@
 //! pages.
 
 mod collector;
+pub(crate) mod fold;
 pub(crate) mod pace;
 pub(crate) mod placement;
 mod policies;

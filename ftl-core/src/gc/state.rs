@@ -1,5 +1,6 @@
 //! The state of GC, and the choice of a victim.
 
+use super::fold::Fold;
 use super::pace::Pace;
 use super::policy::{Candidates, Policy};
 use super::scrub::Scrub;
@@ -31,6 +32,8 @@ pub(crate) struct GcState {
     pub(super) moved: u64,
     /// Progress of paced GC; `None` if GC runs at once.
     pub(crate) pace: Option<Pace>,
+    /// Rules of folding; `None` without blocks in SLC mode.
+    pub(crate) fold: Option<Fold>,
     /// A block that is emptied in parts, and its pages relocated so far.
     pub(super) partly: Option<(Pbn, u32)>,
     pub(super) wear_moves: u64,
@@ -56,6 +59,7 @@ impl GcState {
             runs: 0,
             moved: 0,
             pace: None,
+            fold: None,
             partly: None,
             wear_moves: 0,
             refreshed: 0,

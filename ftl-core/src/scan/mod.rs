@@ -178,7 +178,7 @@ fn read_records(
 /// block. Such a page is ignored while the block is not full: its record may never have been
 /// complete.
 fn lost_before(flash: &Flash, block: Pbn, slots: &[(Ppn, Option<Oob>)]) -> Option<u64> {
-    let is_full = index(flash.geometry().pages_per_block) == slots.len();
+    let is_full = index(flash.chip().pages_in(block)) == slots.len();
     let torn: Vec<Ppn> = if is_full && flash.chip().bad(block).is_none() {
         Vec::new()
     } else {
@@ -222,7 +222,7 @@ pub(crate) fn suspects(flash: &Flash, block: Pbn) -> impl Iterator<Item = Ppn> +
     let geometry = *flash.geometry();
     let last = flash.chip().frontier(block).checked_sub(1);
     let victims: Vec<u32> = last.map_or_else(Vec::new, |last| {
-        flash.chip().pairs().victims(last).collect()
+        flash.chip().pairs_of(block).victims(last).collect()
     });
     last.into_iter()
         .chain(victims)

@@ -4,6 +4,7 @@ use super::scheme::Scheme;
 use crate::config::Params;
 use crate::error::FtlError;
 use crate::format::OOB_SLOT;
+use crate::gc::fold::VICTIM_PARAM;
 use crate::int::narrow;
 use crate::layout::Layout;
 use nand_model::{Capacity, Geometry, Profile};
@@ -32,7 +33,7 @@ impl Scheme {
         op: f64,
         params: &Params,
     ) -> Result<Layout, FtlError> {
-        params.only(self.all_params())?;
+        self.check(profile, params)?;
         if !(OP_MIN..=OP_MAX).contains(&op) {
             return Err(FtlError::Config(format!(
                 "over-provisioning of {:.1} %: need 1 to 1000 %",
@@ -44,7 +45,12 @@ impl Scheme {
                 let logical_pages = logical_pages_of(profile, size_bytes)?;
                 let blocks = self.blocks_for(profile, logical_pages, op, params)?;
                 let blocks = u32::try_from(blocks).map_err(|_| too_large(size_bytes))?;
-                finish(profile, whole_planes(profile, blocks), logical_pages)
+                self.finish(
+                    profile,
+                    whole_planes(profile, blocks),
+                    logical_pages,
+                    params,
+                )
             }
             Capacity::Blocks(blocks) => {
                 let largest = self.largest_on(profile, blocks, op, params)?;
@@ -60,7 +66,7 @@ impl Scheme {
                         u64::from(largest) * u64::from(profile.geometry.page_bytes)
                     )));
                 }
-                finish(profile, blocks, wanted)
+                self.finish(profile, blocks, wanted, params)
             }
         }
     }
@@ -78,7 +84,7 @@ impl Scheme {
         raw_bytes: u64,
         params: &Params,
     ) -> Result<Layout, FtlError> {
-        params.only(self.all_params())?;
+        self.check(profile, params)?;
         let logical_pages = logical_pages_of(profile, size_bytes)?;
         if raw_bytes < size_bytes {
             return Err(FtlError::Config(format!(
@@ -103,7 +109,7 @@ impl Scheme {
             )));
         }
         let blocks = u32::try_from(blocks).map_err(|_| too_large(raw_bytes))?;
-        finish(profile, blocks, logical_pages)
+        self.finish(profile, blocks, logical_pages, params)
     }
 
     /// Lays out a device of `size_bytes` whose good flash exceeds its size by the share `op`: whole
@@ -121,7 +127,7 @@ impl Scheme {
         op: f64,
         params: &Params,
     ) -> Result<Layout, FtlError> {
-        params.only(self.all_params())?;
+        self.check(profile, params)?;
         match profile.capacity {
             Capacity::BySize => self.effective_of_size(profile, size_bytes, op, params),
             Capacity::Blocks(blocks) if size_bytes == 0 => {
@@ -144,6 +150,9 @@ impl Scheme {
         params: &Params,
     ) -> Result<Layout, FtlError> {
         let logical_pages = logical_pages_of(profile, size_bytes)?;
+        if profile.slc.is_some() {
+            return self.effective_with_region(profile, logical_pages, op, params);
+        }
         let pages_per_block = u64::from(profile.geometry.pages_per_block);
         // None if `op` is negative or no number; that is refused.
         let good = (f64::from(logical_pages) * (1.0 + op)).ceil() as u64;
@@ -156,7 +165,39 @@ impl Scheme {
             return Err(self.effective_refused(profile, op, least, logical_pages));
         }
         let blocks = with_bad_blocks(profile, good).ok_or_else(|| too_large(size_bytes))?;
-        finish(profile, whole_planes(profile, blocks), logical_pages)
+        self.finish(
+            profile,
+            whole_planes(profile, blocks),
+            logical_pages,
+            params,
+        )
+    }
+
+    /// The same on a device with blocks in SLC mode, which take fewer pages.
+    fn effective_with_region(
+        &self,
+        profile: &Profile,
+        logical_pages: u32,
+        op: f64,
+        params: &Params,
+    ) -> Result<Layout, FtlError> {
+        let wanted = (f64::from(logical_pages) * (1.0 + op.min(OP_MAX))).ceil() as u64;
+        let least = self.used_blocks(profile, logical_pages, OP_MIN, params)?;
+        let first = wanted / u64::from(profile.geometry.pages_per_block);
+        let sized = |blocks: u32| profile.with_blocks(blocks);
+        let is_enough = |part: &Profile| part.good_pages(part.factory_bad_blocks()) >= wanted;
+        let found = from(first).map(sized).find(is_enough);
+        let found = found.filter(|part| good_others(part) >= least && op <= OP_MAX);
+        let Some(part) = found else {
+            let fits = |part: &Profile| good_others(part) >= least;
+            let part = from(least).map(sized).find(fits);
+            let pages = part.map_or(0, |part| part.good_pages(part.factory_bad_blocks()));
+            // Rounded up, so that it is not refused itself.
+            let least = ((pages as f64 / f64::from(logical_pages) - 1.0) * 1e6).ceil() / 1e4;
+            return Err(self.effective_refused(profile, op, least, logical_pages));
+        };
+        let blocks = whole_planes(profile, part.geometry.blocks);
+        self.finish(profile, blocks, logical_pages, params)
     }
 
     /// The same for a number of blocks: the size follows.
@@ -167,15 +208,16 @@ impl Scheme {
         op: f64,
         params: &Params,
     ) -> Result<Layout, FtlError> {
-        let good = u64::from(blocks - profile.with_blocks(blocks).factory_bad_blocks());
-        let pages = good as f64 * f64::from(profile.geometry.pages_per_block);
+        let part = profile.with_blocks(blocks);
+        let pages = part.good_pages(part.factory_bad_blocks()) as f64;
+        let good = good_others(&part);
         let pages_at = |share: f64| whole_units(profile, (pages / (1.0 + share)) as u32);
         let fits = |share: f64| {
             let used = self.used_blocks(profile, pages_at(share), OP_MIN, params)?;
             Ok::<_, FtlError>(used <= good)
         };
         if (0.0..=OP_MAX).contains(&op) && fits(op)? {
-            return finish(profile, blocks, pages_at(op));
+            return self.finish(profile, blocks, pages_at(op), params);
         }
         // In hundredths of a percent, as the text has it.
         let of = |share: u32| f64::from(share) / 1e4;
@@ -204,8 +246,28 @@ impl Scheme {
         ))
     }
 
+    /// Checks the parameters, and that the scheme can use the region of the profile.
+    fn check(&self, profile: &Profile, params: &Params) -> Result<(), FtlError> {
+        params.only(self.all_params())?;
+        if profile.slc.is_none() || self.can_fold() {
+            return Ok(());
+        }
+        let able: Vec<_> = super::all().filter(|scheme| scheme.can_fold()).collect();
+        let names: Vec<_> = able.iter().map(|scheme| scheme.name).collect();
+        Err(FtlError::Config(format!(
+            "scheme {} cannot fold blocks in SLC mode; choose {}, or leave the SLC region out",
+            self.name,
+            names.join(", ")
+        )))
+    }
+
+    fn can_fold(&self) -> bool {
+        self.knows(VICTIM_PARAM.key)
+    }
+
     /// Returns the raw blocks for this many logical pages: data, over-provisioning, the scheme's
-    /// overhead, and on a profile by size the bad blocks that its data sheet allows.
+    /// overhead, and on a profile by size the bad blocks that its data sheet allows. Blocks in SLC
+    /// mode come on top: all of them may be empty, and all bad blocks may be others.
     fn blocks_for(
         &self,
         profile: &Profile,
@@ -214,13 +276,21 @@ impl Scheme {
         params: &Params,
     ) -> Result<u64, FtlError> {
         let used = self.used_blocks(profile, logical_pages, op, params)?;
-        let spare = match profile.capacity {
-            Capacity::BySize => (used * u64::from(profile.max_bad_permille))
+        let spare = |good: u64| match profile.capacity {
+            Capacity::BySize => (good * u64::from(profile.max_bad_permille))
                 .div_ceil(1000)
                 .max(4),
             Capacity::Blocks(_) => 0,
         };
-        Ok(used + spare)
+        if profile.slc.is_none() {
+            return Ok(used + spare(used));
+        }
+        let is_enough = |blocks: &u32| {
+            let region = u64::from(profile.with_blocks(*blocks).slc_blocks());
+            u64::from(*blocks) >= used + region + spare(used + region)
+        };
+        let found = from(used).find(is_enough);
+        Ok(found.map_or(u64::MAX, u64::from))
     }
 
     /// Returns the good blocks for this many logical pages: data, over-provisioning, the scheme's
@@ -254,6 +324,34 @@ impl Scheme {
         }
         Ok(whole_units(profile, low))
     }
+
+    fn finish(
+        &self,
+        profile: &Profile,
+        blocks: u32,
+        logical_pages: u32,
+        params: &Params,
+    ) -> Result<Layout, FtlError> {
+        let profile = profile.with_blocks(blocks);
+        if profile.slc.is_some() {
+            let valid = profile.validate();
+            valid.map_err(|error| FtlError::Config(error.to_string()))?;
+            // With the number of blocks, this checks the region too.
+            (self.overhead_blocks)(&profile, logical_pages, params)?;
+        }
+        let (spare, shape) = (profile.geometry.oob_len(), profile.geometry.validate());
+        if spare < OOB_SLOT {
+            return Err(FtlError::Config(format!(
+                "profile {} has {spare} spare bytes per page: the record of a page takes {OOB_SLOT}",
+                profile.name
+            )));
+        }
+        shape.map_err(|error| FtlError::Config(error.to_string()))?;
+        Ok(Layout {
+            profile,
+            logical_pages,
+        })
+    }
 }
 
 /// Returns as many of these pages as make whole units of 4 KiB.
@@ -272,20 +370,15 @@ fn whole_planes(profile: &Profile, blocks: u32) -> u32 {
     }
 }
 
-fn finish(profile: &Profile, blocks: u32, logical_pages: u32) -> Result<Layout, FtlError> {
-    let profile = profile.with_blocks(blocks);
-    let (spare, shape) = (profile.geometry.oob_len(), profile.geometry.validate());
-    if spare < OOB_SLOT {
-        return Err(FtlError::Config(format!(
-            "profile {} has {spare} spare bytes per page: the record of a page takes {OOB_SLOT}",
-            profile.name
-        )));
-    }
-    shape.map_err(|error| FtlError::Config(error.to_string()))?;
-    Ok(Layout {
-        profile,
-        logical_pages,
-    })
+/// Iterates over numbers of blocks from this one on; there may be none.
+fn from(first: u64) -> std::ops::Range<u32> {
+    u32::try_from(first).unwrap_or(u32::MAX)..u32::MAX
+}
+
+/// Returns the blocks that are good when new and not in SLC mode.
+fn good_others(part: &Profile) -> u64 {
+    let (_, others) = part.good_blocks(part.factory_bad_blocks());
+    u64::from(others)
 }
 
 /// Returns the smallest number of blocks of which this many are good when new.

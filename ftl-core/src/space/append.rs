@@ -50,9 +50,9 @@ impl Space {
             self.flash.geometry().page_len(),
             "data is not one page long"
         );
-        let (end, span) = (self.pages_per_block(), self.flash.chip().pairs().span());
+        let (reserved, span) = (self.reserved_pages, self.flash.chip().pairs().span());
         let of = &mut self.streams[stream];
-        let Some(open) = of.open.as_mut().filter(|open| open.appends(end)) else {
+        let Some(open) = of.open.as_mut().filter(|open| open.appends(reserved)) else {
             return self.append_page_anyhow(stream, tag, data, cause);
         };
         let (block, offset) = (open.block, open.next);
@@ -65,7 +65,7 @@ impl Space {
         open.note(1, self.flash.pseq(), span);
         self.views[usize::from(of.view)].note(block, 1);
         self.table.set_valid_in(block, ppn);
-        if open.next >= end || self.reserved_pages > 0 || self.may_be_unsafe && !of.listed {
+        if open.next + reserved >= open.end() || reserved > 0 || self.may_be_unsafe && !of.listed {
             self.note_change(stream, offset, self.flash.pseq());
         }
         Ok(ppn)
@@ -300,11 +300,11 @@ impl Space {
             _ => self.table.set_valid_run(first, done),
         }
         debug_assert!(
-            open.next <= self.flash.geometry().pages_per_block,
+            open.next <= open.end(),
             "block {}: next offset is {} of {}",
             open.block,
             open.next,
-            self.flash.geometry().pages_per_block
+            open.end()
         );
         if done > 0 {
             self.note_change(stream, offset, seq + 1);
@@ -319,11 +319,11 @@ impl Space {
         if self.reserved_pages > 0 {
             open.note_provisional(offset, seq);
         }
-        if self.may_be_unsafe && !of.listed {
+        if self.may_be_unsafe && !of.listed && open.may_be_unsafe() {
             of.listed = true;
             self.is_unsafe.put(seq, stream);
         }
-        if open.next == self.flash.geometry().pages_per_block {
+        if open.next == open.end() {
             self.close(stream);
         }
     }
@@ -332,11 +332,11 @@ impl Space {
     /// opens a block if needed.
     #[inline(always)]
     pub(super) fn frontier(&mut self, stream: StreamId) -> Result<(Ppn, u32, u64), FtlError> {
-        let (geometry, pages) = (self.flash.geometry(), self.pages_per_block());
+        let (geometry, reserved) = (self.flash.geometry(), self.reserved_pages);
         match &self.streams[stream].open {
-            Some(open) if open.next < pages && !open.gaps => Ok((
+            Some(open) if open.appends(reserved) => Ok((
                 geometry.page(open.block, open.next),
-                pages - open.next,
+                open.end() - reserved - open.next,
                 open.epoch,
             )),
             _ => self.new_frontier(stream),

@@ -20,13 +20,15 @@ impl Space {
                 ));
             }
         };
-        compare(State::Free, self.pool.blocks().collect());
+        let of_slc = self.slc.iter().flat_map(|slc| slc.pool.blocks());
+        compare(State::Free, self.pool.blocks().chain(of_slc).collect());
         let released = self.released.iter().map(|released| released.block);
         compare(State::Released, released.collect());
         let open = self.streams.iter().filter_map(|stream| stream.open);
         compare(State::Open, open.map(|open| open.block).collect());
         for block in self.geometry().all_blocks() {
-            if self.table.is_collectable(block) && self.table.state(block) != State::Full {
+            let is_victim = self.table.is_collectable(block) || self.table.is_foldable(block);
+            if is_victim && self.table.state(block) != State::Full {
                 wrong.push(format!(
                     "block {block} of the victim index is in state {:?}",
                     self.table.state(block)
@@ -42,6 +44,7 @@ impl Space {
         self.table.state(block) == State::Full
             && self.table.role(block) != Role::Checkpoint
             && !self.table.is_collectable(block)
+            && !self.table.is_foldable(block)
             && !self.failing.contains(&block)
     }
 }

@@ -31,6 +31,7 @@ mod padding;
 mod planes;
 mod pool;
 mod release;
+mod slc;
 mod state;
 mod streams;
 

@@ -17,8 +17,10 @@ impl Space {
             );
             self.table.set_state(open.block, State::Full);
             self.note_sealed(open.block, stream);
-            // The host may have refused the first page: the family may not have listed the block.
-            if self.streams[stream].spec.collectable || open.next == 0 {
+            // The host may have refused the first page: the family may not have listed the block. A
+            // block in SLC mode is folded at once; the family prepares it.
+            let is_slc = self.flash.chip().is_slc(open.block);
+            if self.streams[stream].spec.collectable || open.next == 0 || is_slc {
                 self.table.set_collectable(open.block);
             }
         }
@@ -44,7 +46,10 @@ impl Space {
             (die, plane) if !worn || step == 0 => (die, plane.filter(|_| !worn)),
             _ => (None, None),
         };
-        let block = self.allocate_block(worn, place)?;
+        let block = match self.allocate_slc_block(spec.in_slc, place)? {
+            Some(block) => block,
+            None => self.allocate_block(worn, place)?,
+        };
         self.streams[stream].die = die.map(|die| self.geometry().die_after(die, step));
         assert_eq!(
             self.table.state(block),
@@ -60,8 +65,44 @@ impl Space {
         self.next_epoch += 1;
         self.table.set_open(block, spec.role, epoch);
         self.stream_of_block[block.index()] = to_u32(stream);
-        self.streams[stream].open = Some(OpenBlock::new(block, epoch, 0));
+        let chip = self.flash.chip();
+        let (is_slc, end) = (chip.is_slc(block), chip.pages_in(block));
+        self.streams[stream].open = Some(OpenBlock::new((block, is_slc), epoch, 0, end));
         Ok(())
+    }
+
+    /// Takes an erased block of the region if one is `wanted` and there is any.
+    fn allocate_slc_block(
+        &mut self,
+        wanted: bool,
+        place: (Option<u32>, Option<u32>),
+    ) -> Result<Option<Pbn>, FtlError> {
+        while wanted && let Some((block, confirmed)) = self.take_slc(place) {
+            if confirmed || self.erase_again(block)? {
+                return Ok(Some(block));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Erases a free block whose last erase may not have ended. Returns whether it is erased; if
+    /// not, the block is bad.
+    fn erase_again(&mut self, block: Pbn) -> Result<bool, FtlError> {
+        match self.flash.erase(block, Cause::Recovery) {
+            Ok(()) => {
+                self.note_erased(block);
+                Ok(true)
+            }
+            Err(NandError::EraseFailed(_)) => {
+                self.set_bad(block);
+                Ok(false)
+            }
+            Err(other) => {
+                let erases = self.flash.chip().erase_count(block);
+                self.pool_of(block).put(block, erases, false);
+                Err(other.into())
+            }
+        }
     }
 
     /// Takes the least or the most worn free block, of this die and this plane if they have any.
@@ -76,20 +117,8 @@ impl Space {
                 continue;
             }
             let (block, confirmed) = self.pool.take(worn, place).expect("a block is free");
-            if confirmed {
+            if confirmed || self.erase_again(block)? {
                 return Ok(block);
-            }
-            match self.flash.erase(block, Cause::Recovery) {
-                Ok(()) => {
-                    self.note_erased(block);
-                    return Ok(block);
-                }
-                Err(NandError::EraseFailed(_)) => self.set_bad(block),
-                Err(other) => {
-                    self.pool
-                        .put(block, self.flash.chip().erase_count(block), false);
-                    return Err(other.into());
-                }
             }
         }
     }

@@ -196,7 +196,7 @@ impl Space {
             .as_mut()
             .expect("a stream with unsafe pages has an open block");
         assert!(
-            open.next < geometry.pages_per_block,
+            open.next < open.end(),
             "block {} has no room for padding",
             open.block
         );
@@ -211,7 +211,7 @@ impl Space {
         }
         self.views[usize::from(*view)].pages += 1;
         open.note_padding(self.flash.chip().pairs());
-        if open.next == geometry.pages_per_block {
+        if open.next == open.end() {
             self.close(stream);
         }
         Ok(())

@@ -82,7 +82,8 @@ impl Space {
     }
 
     /// Erases the released blocks that no unsafe page depends on. `cause` does not apply to blocks
-    /// that a merge emptied. Returns the number of blocks that became free.
+    /// that a merge emptied, nor to those in SLC mode. Returns the number of other blocks that
+    /// became free.
     pub(crate) fn erase_released(&mut self, cause: Cause) -> Result<u32, FtlError> {
         let before = self.pool.len();
         while self.erase_one_released(cause)? {}
@@ -133,7 +134,13 @@ impl Space {
 
     fn erase_released_at(&mut self, at: usize, cause: Cause) -> Result<(), FtlError> {
         let Released { block, merged, .. } = self.released[at];
-        let cause = if merged { Cause::Merge } else { cause };
+        let cause = if merged {
+            Cause::Merge
+        } else if self.flash.chip().is_slc(block) {
+            Cause::Fold
+        } else {
+            cause
+        };
         assert_eq!(
             (self.table.state(block), self.table.valid_count(block)),
             (State::Released, 0),

@@ -3,6 +3,7 @@
 use super::planes::Lane;
 use super::pool::FreePool;
 use super::release::Released;
+use super::slc::SlcPool;
 use super::streams::{OpenBlock, RECENT, Stream, StreamId, StreamSpec, UnsafeStreams};
 use crate::block_table::{BlockTable, State};
 use crate::error::FtlError;
@@ -23,6 +24,8 @@ pub(crate) struct Space {
     pub(crate) events: EventLog,
     pub(crate) stalls: Stalls,
     pub(super) pool: FreePool,
+    /// Erased blocks of the region in SLC mode, if the device has one.
+    pub(super) slc: Option<SlcPool>,
     pub(super) streams: Vec<Stream>,
     /// Programs by kind and number of the stream.
     pub(super) views: Vec<StreamView>,
@@ -86,6 +89,7 @@ impl Space {
         );
         let mut space = Space {
             table: BlockTable::new(geometry),
+            slc: SlcPool::new(flash.chip()),
             flash,
             events: EventLog::default(),
             stalls: Stalls::default(),
@@ -109,6 +113,8 @@ impl Space {
             programs_at_checkpoint: 0,
             block_events: None,
         };
+        let of_region = space.flash.chip().slc_blocks();
+        space.table.set_slc_blocks(of_region);
         for spec in streams {
             space.add_fixed_streams(*spec, 1);
         }
@@ -209,7 +215,8 @@ impl Space {
     }
 
     /// Returns the number of erased blocks that may be taken now: without those kept for a mount,
-    /// unless it rewrites pages or GC borrows them.
+    /// unless it rewrites pages or GC borrows them. Blocks in SLC mode are not counted, here and
+    /// below.
     #[inline]
     pub(crate) fn free_blocks(&self) -> u32 {
         if self.takes_kept {
@@ -252,7 +259,10 @@ impl Space {
     /// Returns the number of released blocks that wait for their erase.
     #[inline]
     pub(crate) fn released_blocks(&self) -> u32 {
-        to_u32(self.released.len())
+        match self.slc {
+            None => to_u32(self.released.len()),
+            Some(_) => to_u32(self.released.len()) - self.released_slc_blocks(),
+        }
     }
 
     /// Returns the allocation number of the next block.
@@ -284,16 +294,14 @@ impl Space {
         }
         self.table.set_state(block, State::Free);
         let blank = self.flash.chip().frontier(block) == 0;
-        self.pool.put(
-            block,
-            self.flash.chip().erase_count(block),
-            confirmed && blank,
-        );
+        let erases = self.flash.chip().erase_count(block);
+        self.pool_of(block).put(block, erases, confirmed && blank);
     }
 
     /// Returns the numbers of the free blocks whose last erase is known to have ended.
     pub(crate) fn confirmed_free(&self) -> Vec<u32> {
-        self.pool.confirmed().map(Pbn::raw).collect()
+        let of_slc = self.slc.iter().flat_map(|slc| slc.pool.confirmed());
+        self.pool.confirmed().chain(of_slc).map(Pbn::raw).collect()
     }
 
     /// Records that a mount found a block with valid pages; it takes no more programs.
@@ -333,11 +341,10 @@ impl Space {
         );
         self.table.set_open(block, role, epoch);
         self.stream_of_block[block.index()] = to_u32(stream);
-        self.streams[stream].open = Some(OpenBlock::new(
-            block,
-            epoch,
-            self.flash.chip().programmed(block),
-        ));
+        let chip = self.flash.chip();
+        let block = (block, chip.is_slc(block));
+        let (next, end) = (chip.programmed(block.0), chip.pages_in(block.0));
+        self.streams[stream].open = Some(OpenBlock::new(block, epoch, next, end));
     }
 
     /// Continues a full block that has room but no valid pages, in a stream without an open block.
@@ -452,20 +459,21 @@ impl Space {
 
     /// Returns the pages that the stream can take before it needs another block.
     pub(crate) fn room(&self, stream: StreamId) -> u32 {
-        let pages = self.flash.geometry().pages_per_block;
-        self.open_block(stream).map_or(0, |(_, next)| {
-            pages.saturating_sub(next + self.reserved_pages)
+        let open = self.streams[stream].open.as_ref();
+        open.map_or(0, |open| {
+            open.end().saturating_sub(open.next + self.reserved_pages)
         })
     }
 
     /// Returns whether the stream can take a page without another block, and no block is failing.
     #[inline(always)]
     pub(crate) fn has_room(&self, stream: StreamId) -> bool {
-        let (end, open) = (self.pages_per_block(), &self.streams[stream].open);
-        open.as_ref().is_some_and(|open| open.next < end) && self.failing.is_empty()
+        let (reserved, open) = (self.reserved_pages, &self.streams[stream].open);
+        let has_room = |open: &OpenBlock| open.next + reserved < open.end();
+        open.as_ref().is_some_and(has_room) && self.failing.is_empty()
     }
 
-    /// Returns the pages that a block can take.
+    /// Returns the pages that a block can take, unless it is in SLC mode.
     #[inline]
     pub(crate) fn pages_per_block(&self) -> u32 {
         self.flash.geometry().pages_per_block - self.reserved_pages
@@ -491,14 +499,17 @@ impl Space {
         let streams = vec_bytes::<Stream>(self.streams.capacity())
             + vec_bytes::<Lane>(self.lanes.capacity())
             + vec_bytes::<u32>(self.stream_of_block.capacity());
+        let of_slc = self.slc.as_ref().map(|slc| &slc.pool);
         let now = streams
             + self.pool.bytes()
+            + of_slc.map_or(0, FreePool::bytes)
             + self.is_unsafe.bytes()
             + vec_bytes::<Released>(self.released.capacity())
             + vec_bytes::<Pbn>(self.failing.capacity());
         let blocks = u64::from(self.geometry().blocks);
         let most = streams
             + self.pool.bytes_most()
+            + of_slc.map_or(0, FreePool::bytes_most)
             + UnsafeStreams::bytes_most(self.streams.len())
             + vec_most::<Released>(blocks / 8)
             + vec_most::<Pbn>(blocks / 64);

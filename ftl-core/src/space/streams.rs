@@ -4,7 +4,7 @@
 
 use super::state::Space;
 use crate::format::Role;
-use crate::int::{index, to_u64};
+use crate::int::{index, to_u16, to_u64};
 use crate::ram::{vec_bytes, vec_most};
 use crate::scan::provisional;
 use crate::stats::{StreamKind, StreamView};
@@ -26,6 +26,8 @@ pub(crate) struct StreamSpec {
     /// Whether pages have their own offsets in its blocks, with gaps between them. All of them are
     /// programmed with [`super::Space::program_at`].
     pub(crate) in_place: bool,
+    /// Whether its blocks are in SLC mode. If the region has none left, it opens others.
+    pub(crate) in_slc: bool,
 }
 
 impl StreamSpec {
@@ -37,7 +39,13 @@ impl StreamSpec {
             role,
             collectable,
             in_place: false,
+            in_slc: false,
         }
+    }
+
+    /// Returns the specification with blocks in SLC mode, or not.
+    pub(crate) const fn in_slc(self, in_slc: bool) -> Self {
+        StreamSpec { in_slc, ..self }
     }
 }
 
@@ -57,6 +65,10 @@ pub(super) struct OpenBlock {
     pub(super) epoch: u64,
     /// Pages programmed.
     pub(super) next: u32,
+    /// Pages that the block can take.
+    end: u16,
+    /// Whether the block is in SLC mode: none of its pages shares a word line.
+    is_slc: bool,
     /// Padding pages at the end of these.
     padding: u32,
     /// Sequence numbers of the last programs, by offset modulo [`RECENT`]; [`NEVER`] for padding.
@@ -68,12 +80,14 @@ pub(super) struct OpenBlock {
 }
 
 impl OpenBlock {
-    /// Creates an open block with `next` programmed pages, none of them unsafe.
-    pub(super) fn new(block: Pbn, epoch: u64, next: u32) -> Self {
+    /// Creates an open block of `end` pages with `next` programmed ones, none of them unsafe.
+    pub(super) fn new((block, is_slc): (Pbn, bool), epoch: u64, next: u32, end: u32) -> Self {
         OpenBlock {
             block,
             epoch,
             next,
+            end: to_u16(end),
+            is_slc,
             padding: 0,
             recent: [NEVER; RECENT],
             gaps: false,
@@ -81,11 +95,28 @@ impl OpenBlock {
         }
     }
 
-    /// Whether the next page is appended to those before, in a block of which `end` pages may be
-    /// used.
+    /// Returns the pages that the block can take.
     #[inline(always)]
-    pub(super) fn appends(&self, end: u32) -> bool {
-        self.next < end && !self.gaps
+    pub(super) fn end(&self) -> u32 {
+        u32::from(self.end)
+    }
+
+    /// Whether the next page is appended to those before, in a block whose last `reserved` pages
+    /// may not be used.
+    #[inline(always)]
+    pub(super) fn appends(&self, reserved: u32) -> bool {
+        self.next + reserved < self.end() && !self.gaps
+    }
+
+    /// Whether its pages may be unsafe at first.
+    #[inline(always)]
+    pub(super) fn may_be_unsafe(&self) -> bool {
+        !self.is_slc || self.provisional.is_some()
+    }
+
+    /// Returns the pairs of this block.
+    fn pairs_of<'a>(&self, pairs: Option<&'a PairTable>) -> Option<&'a PairTable> {
+        pairs.filter(|_| !self.is_slc)
     }
 
     /// Records that `count` more pages are programmed, the last of them with number `last`; `span`
@@ -131,13 +162,15 @@ impl OpenBlock {
                 .last_threat(offset)
                 .is_some_and(|threat| threat >= self.next)
         };
-        self.provisional.is_some_and(|(first, _)| offset >= first) || pairs.is_some_and(unpaired)
+        self.provisional.is_some_and(|(first, _)| offset >= first)
+            || self.pairs_of(pairs).is_some_and(unpaired)
     }
 
     /// Returns the sequence number of the oldest unsafe page. Without `pairs`, only provisional
     /// pages are unsafe.
     pub(super) fn oldest_unsafe(&self, pairs: Option<&PairTable>) -> u64 {
         let provisional = self.provisional.map_or(NEVER, |(_, seq)| seq);
+        let pairs = self.pairs_of(pairs);
         provisional.min(pairs.map_or(NEVER, |pairs| self.oldest_unpaired(pairs)))
     }
 
@@ -310,9 +343,9 @@ mod tests {
             for _ in 0..5_000 {
                 let id = rng.below(40) as usize;
                 let stream = &mut streams[id];
-                let open = stream
-                    .open
-                    .get_or_insert_with(|| OpenBlock::new(Pbn::new(id as u32), 1, 0));
+                let open = stream.open.get_or_insert_with(|| {
+                    OpenBlock::new((Pbn::new(id as u32), false), 1, 0, PAGES)
+                });
                 if rng.one_in(4) {
                     open.note_padding(&pairs);
                     all[id].push(NEVER);

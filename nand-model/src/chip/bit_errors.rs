@@ -6,7 +6,7 @@
 
 use super::device::Chip;
 use crate::addr::{Pbn, Ppn};
-use crate::decay::Correction;
+use crate::decay::{Correction, ErrorModel};
 use crate::rng::SplitMix;
 use crate::store::{Health, Store};
 use crate::timing::Nanos;
@@ -31,9 +31,12 @@ impl<S: Store> Chip<S> {
             let _ = self.store.set_facts(block, facts);
         }
         let days = f64::from(hour.saturating_sub(facts.since)) / 24.0;
-        self.profile
-            .error_model
-            .rber(facts.erase_count, days, facts.reads)
+        let model = if self.is_slc(block) {
+            ErrorModel::Slc
+        } else {
+            self.profile.error_model
+        };
+        model.rber(facts.erase_count, days, facts.reads)
     }
 
     /// Corrects the wanted parts, data and OOB, of one page as far as the ECC can. Returns the

@@ -58,7 +58,7 @@ impl<S: Store> Chip<S> {
         );
         let mut page = std::mem::take(&mut self.scratch);
         page.resize(geometry.page_len(), 0);
-        let cell_ns = self.read_times.of(geometry.offset_of(from));
+        let cell_ns = self.read_times_of(source).of(geometry.offset_of(from));
         self.counters.of_mut(cause).reads += 1;
         self.counters.read_busy_ns += cell_ns;
         let die = geometry.die_of(source);

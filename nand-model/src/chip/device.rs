@@ -1,6 +1,7 @@
 //! The state of a chip, and questions about it.
 
 use super::in_flight::CutHits;
+use super::slc::SlcBlocks;
 use crate::addr::{Pbn, Ppn};
 use crate::convert::{to_u16, to_u32};
 use crate::counters::Counters;
@@ -22,6 +23,7 @@ pub struct Chip<S = AnyStore> {
     pub(super) profile: Profile,
     pub(super) split: PageSplit,
     pub(super) pairs: PairTable,
+    pub(super) slc: SlcBlocks,
     pub(super) store: S,
     pub(super) blocks: Vec<BlockFacts>,
     /// Per block: one past the highest page programmed since the erase.
@@ -86,6 +88,7 @@ impl<S: Store> Chip<S> {
         let mut chip = Chip {
             read_times: times(&profile.timing.read_ns),
             program_times: times(&profile.timing.program_ns),
+            slc: SlcBlocks::new(&profile, &pairs),
             pairs,
             clocks: Clocks::new(&geometry, profile.timing),
             split: geometry.split(),
@@ -198,7 +201,7 @@ impl<S: Store> Chip<S> {
         self.split
     }
 
-    /// Which pages share a word line.
+    /// Which pages share a word line, in blocks that are not in SLC mode.
     #[inline]
     pub fn pairs(&self) -> &PairTable {
         &self.pairs

@@ -101,7 +101,7 @@ impl<S: Store> Chip<S> {
         let erases = self.blocks[block.index()].erase_count;
         let worn = match faults.plan().wear_out {
             0.0 => 0.0,
-            factor => factor * self.profile.erase_hazard(erases),
+            factor => factor * self.profile.erase_hazard(erases, self.slc.contains(block)),
         };
         faults.erase(self.profile.geometry.die_of(block), block, worn)
     }

@@ -22,6 +22,7 @@ mod in_flight;
 mod oob_run;
 mod program;
 mod read;
+mod slc;
 mod word_line;
 
 pub use device::Chip;

@@ -40,7 +40,7 @@ impl<S: Store> Chip<S> {
         );
         let oob_bytes = oobs.len() / health.len();
         let pages = first.run(count);
-        let cell_ns = self.profile.timing.partial_read_ns;
+        let cell_ns = self.short_read_ns_of(block);
         self.counters.of_mut(cause).partial_reads += u64::from(count);
         self.counters.read_busy_ns += cell_ns * u64::from(count);
         let die = geometry.die_of(block);

@@ -1,6 +1,7 @@
 //! Programs: the NAND rules, the outcomes of power cuts, and injected faults.
 
 use super::device::Chip;
+use super::slc::program_times;
 use crate::addr::{Pbn, Ppn};
 use crate::cause::Cause;
 use crate::convert::{count_up, index, to_u16};
@@ -86,6 +87,7 @@ impl<S: Store> Chip<S> {
         let facts = self.blocks.get(block.index());
         let succeeds =
             facts.is_some_and(BlockFacts::takes_programs) && self.powered & !self.program_faults;
+        let pages = self.pages_in(block);
         // The rules for the most frequent program: one page, the next of a block that has
         // programmed ones and is filled consecutively.
         let Some(frontier) = self.frontier.get_mut(block.index()).filter(|frontier| {
@@ -94,7 +96,7 @@ impl<S: Store> Chip<S> {
                 && self.programs.is_empty()
                 && u32::from(**frontier) == offset
                 && offset > 0
-                && offset < self.profile.geometry.pages_per_block
+                && offset < pages
         }) else {
             return self.program_any_run(at, first, count, data, oobs, cause);
         };
@@ -197,6 +199,12 @@ impl<S: Store> Chip<S> {
             offset + count <= self.profile.geometry.pages_per_block,
             "NAND rule: a run leaves its block"
         );
+        assert!(
+            offset + count <= self.pages_in(block),
+            "NAND rule: program of page {} of block {block}, which is in SLC mode and has {} pages",
+            offset + count - 1,
+            self.pages_in(block)
+        );
         let frontier = self.frontier(block);
         // The later pages of a run follow the first, so in an ordered block only the first can be
         // out of order.
@@ -267,7 +275,8 @@ impl<S: Store> Chip<S> {
         cause: Cause,
     ) -> Nanos {
         let (die, offset) = (self.split.die_of(block), self.split.offset_of(first));
-        let cells_ns = self.program_times.of_run(offset, count);
+        let times = program_times(block, &self.slc, &self.program_times);
+        let cells_ns = times.of_run(offset, count);
         let run = PageRun {
             first,
             offset,
@@ -276,7 +285,7 @@ impl<S: Store> Chip<S> {
         let done = self
             .clocks
             .run((at, die), cause, (cells_ns, count), |clocks| {
-                clocks.program_run(at, die, &self.program_times, run)
+                clocks.program_run(at, die, times, run)
             });
         debug_assert!(
             done >= at + cells_ns,
@@ -354,7 +363,7 @@ impl<S: Store> Chip<S> {
                     count: 1,
                 };
                 let mut clocks = self.clocks.clone();
-                let end = clocks.program_run(at, die, &self.program_times, run);
+                let end = clocks.program_run(at, die, self.program_times_of(block), run);
                 let cut = self.cut_in_flight(block, (end - cell_ns, end), true, cut)?;
                 self.cut_program(block, ppn, data, oob, cut)?;
                 return Err(NandError::PowerLost);
@@ -388,7 +397,8 @@ impl<S: Store> Chip<S> {
 
     /// Cell time of the program of a page.
     fn cell_ns(&self, ppn: Ppn) -> Nanos {
-        self.program_times.of(self.split.offset_of(ppn))
+        let block = self.split.block_of(ppn);
+        self.program_times_of(block).of(self.split.offset_of(ppn))
     }
 
     fn program_verdict(&mut self, block: Pbn) -> Verdict {
@@ -398,7 +408,12 @@ impl<S: Store> Chip<S> {
         let erases = self.blocks[block.index()].erase_count;
         let worn = match faults.plan().wear_out {
             0.0 => 0.0,
-            factor => factor * self.profile.program_hazard(erases),
+            factor => {
+                factor
+                    * self
+                        .profile
+                        .program_hazard(erases, self.slc.contains(block))
+            }
         };
         faults.program(self.profile.geometry.die_of(block), block, worn)
     }
@@ -430,12 +445,18 @@ impl<S: Store> Chip<S> {
         if geometry.blocks > 1 && faults.choose(2) == 0 {
             block = (block + 1 + faults.choose(geometry.blocks - 1)) % geometry.blocks;
         }
-        let mut offset = faults.choose(geometry.pages_per_block);
-        if geometry.page(Pbn::new(block), offset) == ppn {
-            offset = (offset + 1) % geometry.pages_per_block;
+        let block = Pbn::new(block);
+        let pages = if self.slc.contains(block) {
+            self.profile.slc_pages()
+        } else {
+            geometry.pages_per_block
+        };
+        let mut offset = faults.choose(pages);
+        if geometry.page(block, offset) == ppn {
+            offset = (offset + 1) % pages;
         }
         debug_assert_ne!(
-            geometry.page(Pbn::new(block), offset),
+            geometry.page(block, offset),
             ppn,
             "a program astray hits another page"
         );
@@ -446,9 +467,7 @@ impl<S: Store> Chip<S> {
         };
         cells.oob.resize(geometry.oob_len(), 0xFF);
         self.strays = true;
-        Ok(self
-            .store
-            .put_cells(geometry.page(Pbn::new(block), offset), &cells)?)
+        Ok(self.store.put_cells(geometry.page(block, offset), &cells)?)
     }
 
     fn cut_program(

@@ -1,6 +1,7 @@
 //! Reads: whole pages, OOBs and runs, and the effects of wear, age and faults.
 
 use super::device::Chip;
+use super::slc::read_times;
 use crate::addr::{Pbn, Ppn};
 use crate::cause::Cause;
 use crate::convert::{index, to_u32, to_u64};
@@ -47,7 +48,7 @@ impl<S: Store> Chip<S> {
         cause: Cause,
     ) -> Result<Nanos, NandError> {
         let block = self.check_page(ppn)?;
-        let cell_ns = self.read_times.of(self.split.offset_of(ppn));
+        let cell_ns = self.read_times_of(block).of(self.split.offset_of(ppn));
         self.counters.of_mut(cause).reads += 1;
         let die = self.profile.geometry.die_of(block);
         let done = self.clocks.run((at, die), cause, (cell_ns, 1), |clocks| {
@@ -75,7 +76,7 @@ impl<S: Store> Chip<S> {
         cause: Cause,
     ) -> Result<Nanos, NandError> {
         let block = self.check_page(ppn)?;
-        let cell_ns = self.profile.timing.partial_read_ns;
+        let cell_ns = self.short_read_ns_of(block);
         self.counters.of_mut(cause).partial_reads += 1;
         self.counters.read_busy_ns += cell_ns;
         let die = self.profile.geometry.die_of(block);
@@ -169,11 +170,12 @@ impl<S: Store> Chip<S> {
             offset + count <= self.profile.geometry.pages_per_block,
             "NAND rule: a run leaves its block"
         );
-        let cells_ns = self.read_times.of_run(offset, count);
+        let times = read_times(block, &self.slc, &self.read_times);
+        let cells_ns = times.of_run(offset, count);
         self.counters.of_mut(cause).reads += u64::from(count);
         let die = self.profile.geometry.die_of(block);
-        let first_ns = self.read_times.of(offset);
-        let each = self.read_times.each(first, offset, count);
+        let first_ns = times.of(offset);
+        let each = times.each(first, offset, count);
         let done = self
             .clocks
             .run((at, die), cause, (cells_ns, count), |clocks| {
@@ -235,8 +237,9 @@ impl<S: Store> Chip<S> {
         assert!(ascend, "NAND rule: pages of a run ascend");
         let count = to_u32(pages.len());
         let offsets = pages.iter().map(|ppn| self.split.offset_of(*ppn));
-        let cells_ns = self.read_times.of_pages(offsets, count);
-        let cell_ns = |ppn: &Ppn| self.read_times.of(self.split.offset_of(*ppn));
+        let times = read_times(block, &self.slc, &self.read_times);
+        let cells_ns = times.of_pages(offsets, count);
+        let cell_ns = |ppn: &Ppn| times.of(self.split.offset_of(*ppn));
         let first_ns = cell_ns(first);
         self.counters.of_mut(cause).reads += u64::from(count);
         let die = self.profile.geometry.die_of(block);
@@ -460,8 +463,8 @@ impl<S: Store> Chip<S> {
                 }
             }
             let cell_ns = match sense {
-                Sense::Page => self.read_times.of(self.split.offset_of(ppn)),
-                Sense::Short => self.profile.timing.partial_read_ns,
+                Sense::Page => self.read_times_of(block).of(self.split.offset_of(ppn)),
+                Sense::Short => self.short_read_ns_of(block),
             };
             again_ns += cell_ns * (retries - before);
         }

@@ -20,13 +20,18 @@ impl<S: Store> Chip<S> {
             PartnerCut::Flickering(number) => Health::Flickering(number),
             PartnerCut::Destroyed | PartnerCut::DestroyedOne(_) => Health::Lost,
         };
-        let earlier = self.pairs.victims(offset).count();
+        let pairs = if self.slc.contains(block) {
+            &self.slc.pairs
+        } else {
+            &self.pairs
+        };
+        let earlier = pairs.victims(offset).count();
         let only = match partner {
             PartnerCut::DestroyedOne(number) if earlier > 0 => Some(usize::from(number) % earlier),
             _ => None,
         };
         let mut spoiled = Vec::new();
-        for (number, victim) in self.pairs.victims(offset).enumerate() {
+        for (number, victim) in pairs.victims(offset).enumerate() {
             if only.is_some_and(|only| only != number) {
                 continue;
             }

@@ -1,7 +1,7 @@
 //! Power cuts: their position and their outcomes. The menu is that of Tseng, Grupp, Swanson
 //! (DAC'11), Djelic's unstable bits and the paired-page effect; docs/NAND.md lists the sources.
 
-use crate::pairing::PairTable;
+use crate::pairing::{PairTable, Pairing};
 use crate::profile::Profile;
 use crate::store::Change;
 
@@ -163,7 +163,12 @@ impl Cut {
         let earlier = match next {
             Change::Program { ppn, .. } => {
                 let geometry = &profile.geometry;
-                let pairs = PairTable::new(profile.pairing, geometry.pages_per_block);
+                let pairing = if profile.is_slc(geometry.block_of(*ppn)) {
+                    Pairing::None
+                } else {
+                    profile.pairing
+                };
+                let pairs = PairTable::new(pairing, geometry.pages_per_block);
                 pairs.victims(geometry.offset_of(*ppn)).count()
             }
             Change::Erase { .. } => 0,

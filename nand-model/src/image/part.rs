@@ -12,7 +12,7 @@ use crate::decay::{Ecc, ErrorLaw, ErrorModel};
 use crate::geometry::{Geometry, MultiPlane};
 use crate::invalid::{Invalid, ensure};
 use crate::pairing::{Pairing, TABLE_PAGES_MAX};
-use crate::profile::{Capacity, Profile, SOURCE_BYTES_MAX, Suspend, Timing};
+use crate::profile::{Capacity, Profile, SOURCE_BYTES_MAX, SlcRegion, Suspend, Timing};
 use crate::timing::Nanos;
 
 /// A built-in profile.
@@ -21,15 +21,50 @@ pub(super) const NAMED: u16 = 2;
 pub(super) const OWN: u16 = 4;
 /// Commands beyond single operations, if the device has any.
 pub(super) const COMMANDS: u16 = 10;
+/// Blocks in SLC mode.
+pub(super) const SLC: u16 = 11;
 
 /// The section that describes this flash.
 pub(super) fn section(profile: &Profile) -> Section {
+    // The region has a section of its own.
+    let profile = &Profile {
+        slc: None,
+        ..*profile
+    };
     let named = named(profile);
     if named_of(Take(&named.bytes)).as_ref() == Ok(profile) {
         named
     } else {
         own(profile)
     }
+}
+
+/// The section of the blocks in SLC mode.
+pub(super) fn slc(region: SlcRegion) -> Section {
+    let mut put = Put(Vec::new());
+    put.u32(region.share);
+    put.u32(region.endurance);
+    put.u64(region.read_ns);
+    put.u64(region.program_ns);
+    Section::needed(SLC, put)
+}
+
+/// The same part with the region that a section describes.
+pub(super) fn with_slc(profile: Profile, mut take: Take<'_>) -> Result<Profile, Invalid> {
+    let (share, endurance) = (take.u32()?, take.u32()?);
+    let (read_ns, program_ns) = (take.u64()?, take.u64()?);
+    take.end()?;
+    let profile = Profile {
+        slc: Some(SlcRegion {
+            share,
+            read_ns,
+            program_ns,
+            endurance,
+        }),
+        ..profile
+    };
+    profile.validate()?;
+    Ok(profile)
 }
 
 fn put_geometry(put: &mut Put, g: &Geometry, capacity: Capacity) {
@@ -291,6 +326,7 @@ pub(super) fn own_of(mut take: Take<'_>) -> Result<Profile, Invalid> {
         order,
         nop,
         pairing: pairing_of(pairing, bits, &back)?,
+        slc: None,
         endurance,
         factory_bad_permille,
         max_bad_permille,

@@ -1,5 +1,6 @@
 //! A device: its flash, its times and its wear.
 
+use super::slc::SlcRegion;
 use crate::decay::{Ecc, ErrorModel};
 use crate::geometry::Geometry;
 use crate::intern;
@@ -104,6 +105,8 @@ pub struct Profile {
     pub nop: u8,
     /// Word-line sharing.
     pub pairing: Pairing,
+    /// Blocks in SLC mode, if the device has any.
+    pub slc: Option<SlcRegion>,
     /// Rated program/erase cycles.
     pub endurance: u32,
     /// Blocks bad from the factory, in thousandths.
@@ -155,21 +158,27 @@ impl Profile {
 
     /// The probability that the next erase of a block fails after `erases` erases. A Weibull
     /// hazard: at the rated cycles, the share of grown bad blocks equals the data sheet's limit
-    /// minus the factory's share; at twice as many cycles it is up to 16 times that.
-    pub(crate) fn erase_hazard(&self, erases: u32) -> f64 {
+    /// minus the factory's share; at twice as many cycles it is up to 16 times that. `is_slc`: the
+    /// block is in SLC mode, which has rated cycles of its own.
+    pub(crate) fn erase_hazard(&self, erases: u32, is_slc: bool) -> f64 {
         const SHAPE: f64 = 4.0;
         let allowed = self
             .max_bad_permille
             .saturating_sub(self.factory_bad_permille);
         let share = f64::from(allowed) / 1000.0;
-        let rated = f64::from(self.endurance.max(1));
+        let rated = f64::from(self.endurance_of(is_slc).max(1));
         share * SHAPE / rated * (f64::from(erases) / rated).powf(SHAPE - 1.0)
     }
 
     /// The probability that a program of a block fails after `erases` erases. Over all pages of the
     /// block it is a tenth of [`Profile::erase_hazard`]. Ours; no rates were published.
-    pub(crate) fn program_hazard(&self, erases: u32) -> f64 {
-        self.erase_hazard(erases) / 10.0 / f64::from(self.geometry.pages_per_block)
+    pub(crate) fn program_hazard(&self, erases: u32, is_slc: bool) -> f64 {
+        let pages = if is_slc {
+            self.slc_pages()
+        } else {
+            self.geometry.pages_per_block
+        };
+        self.erase_hazard(erases, is_slc) / 10.0 / f64::from(pages)
     }
 
     /// Whether a page shares its cells with another (MLC and up).

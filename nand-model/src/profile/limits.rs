@@ -42,6 +42,7 @@ impl Profile {
         ensure(some, Invalid::Geometry, || "blocks is 0".into())?;
         self.check_cells()?;
         self.check_figures()?;
+        self.check_slc()?;
         self.error_model.validate()
     }
 

@@ -4,10 +4,12 @@
 mod builtin;
 mod device;
 mod limits;
+mod slc;
 
 pub use builtin::PROFILES;
 pub use device::{Capacity, PageOrder, PageTimes, Profile, Suspend, Timing};
 pub(crate) use limits::SOURCE_BYTES_MAX;
+pub use slc::SlcRegion;
 
 #[cfg(test)]
 mod tests {
@@ -44,7 +46,7 @@ mod tests {
         const BLOCKS: u32 = 20_000;
         for _ in 0..BLOCKS {
             let life = (0..3_000)
-                .find(|erases| rng.unit() < slc.erase_hazard(*erases))
+                .find(|erases| rng.unit() < slc.erase_hazard(*erases, false))
                 .unwrap_or(3_000);
             by_rated += (life < 1_000) as u32;
             by_twice += (life < 2_000) as u32;
@@ -52,9 +54,9 @@ mod tests {
         // 2 % of the sheet less 1 % from the factory; 1 - exp(-0.01 * 2^4) at twice the cycles.
         assert!((150..250).contains(&by_rated), "{by_rated}");
         assert!((2_750..3_150).contains(&by_twice), "{by_twice}");
-        assert_eq!(slc.erase_hazard(0), 0.0);
-        let programs = slc.program_hazard(900) * slc.geometry.pages_per_block as f64;
-        assert!((programs * 10.0 / slc.erase_hazard(900) - 1.0).abs() < 1e-9);
+        assert_eq!(slc.erase_hazard(0, false), 0.0);
+        let programs = slc.program_hazard(900, false) * slc.geometry.pages_per_block as f64;
+        assert!((programs * 10.0 / slc.erase_hazard(900, false) - 1.0).abs() < 1e-9);
     }
 
     #[test]

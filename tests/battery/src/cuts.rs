@@ -11,7 +11,7 @@ use crate::model::Model;
 use crate::rig::{Rig, has_param, into_memory};
 use crate::workload::{HostOp, Kind, Workload};
 use nand_model::store::{Change, MemStore};
-use nand_model::{Chip, Cut, FaultPlan, Pbn};
+use nand_model::{Chip, Cut, FaultPlan, Pbn, Profile};
 
 /// A run with a journal, so that it can be cut at every operation.
 pub struct Recording {
@@ -67,6 +67,12 @@ pub struct Moment<'a> {
 }
 
 impl Recording {
+    /// Number of erases of blocks in SLC mode.
+    pub fn folds(&self, profile: &Profile) -> usize {
+        let is_fold = |change: &&Change| matches!(change, Change::Erase { block, .. } if profile.is_slc(*block));
+        self.changes.iter().filter(is_fold).count()
+    }
+
     /// Runs requests to their end, or until there are enough; each must succeed.
     ///
     /// # Panics

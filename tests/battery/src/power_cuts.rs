@@ -9,7 +9,7 @@ use crate::sweep::{self, FewestFree, Outcomes, PAGES, RandomCuts, rig_of};
 use crate::verdicts::{Budget, Verdicts};
 use crate::workload::{Kind, Workload};
 use ftl_core::schemes::Scheme;
-use nand_model::{Geometry, MultiPlane, Pairing, Profile};
+use nand_model::{Geometry, MultiPlane, Pairing, Profile, SlcRegion};
 
 /// A part of this battery: the cases of one question on one kind of cells.
 pub type Part = fn(&'static Scheme, Cells, &mut Verdicts);
@@ -302,6 +302,63 @@ fn striped(rig: &Rig, verdicts: &mut Verdicts) {
         verdicts,
     );
     in_a_row(rig, verdicts);
+}
+
+/// A device with a quarter of its blocks in SLC mode, over two dies. The size is such that every
+/// page of the host passes through the region, and is folded.
+pub fn slc_rig(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Rig {
+    let one = cells.profile();
+    let geometry = Geometry {
+        ways: 2,
+        ..one.geometry
+    };
+    let slc = Some(SlcRegion::typical(&one, 2_500));
+    let profile = Profile {
+        geometry,
+        slc,
+        ..one
+    };
+    let params = budget.params(&[("ckpt.interval", "250"), ("wear.gap", "2")]);
+    Rig::on_profile(scheme, cells, profile, PAGES, params, budget.seed).variant("slc", |_| {})
+}
+
+/// Cuts at operations of a run that folds blocks in SLC mode, inside the mounts after them, and in
+/// a row: with folding of the oldest and of the emptiest block, and with writes past a full region.
+/// Only for schemes that fold.
+///
+/// # Panics
+/// A run without cuts fails, or folds nothing.
+pub fn slc_region(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
+    if !has_param(scheme, "slc.victim") {
+        return;
+    }
+    for (key, value) in [
+        ("slc.victim", "fifo"),
+        ("slc.victim", "greedy"),
+        ("slc.full", "direct"),
+    ] {
+        let rig = slc_rig(scheme, cells, verdicts.budget()).set(key, value);
+        let rig = rig.variant(&format!("slc_{value}"), |_| {});
+        if !verdicts.want(&rig.path()) {
+            continue;
+        }
+        for kind in [Kind::Mixed, Kind::FullDisk] {
+            let recording = cuts::record_operations(&rig, kind, 1_200);
+            let folds = recording.folds(&rig.profile);
+            let is_direct = value == "direct";
+            assert!(folds > 5 || is_direct, "{}: {folds} folds", rig.path());
+            let places = verdicts.budget().pick(60, 250, 1_200);
+            let every = recording.operations().div_ceil(places);
+            let outcomes = Outcomes::by_form(verdicts.budget());
+            sweep::cut_run(&rig, kind.name(), &recording, every, outcomes, verdicts);
+            if kind == Kind::Mixed && value == "fifo" {
+                let every = verdicts.budget().pick(97, 61, 7);
+                let three = Outcomes::Three;
+                sweep::cut_mounts(&rig, kind.name(), &recording, every, three, verdicts);
+            }
+        }
+        in_a_row(&rig, verdicts);
+    }
 }
 
 /// Cuts in sequence on a full device: it stays writable. Returns the fewest free blocks.

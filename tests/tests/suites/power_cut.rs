@@ -164,6 +164,31 @@ fn cuts_on_sixteen_dies_lose_nothing_flushed() {
     promised("cuts on sixteen dies", cases, 20_000);
 }
 
+/// Cuts on a device with blocks in SLC mode: at every operation of a run with folds, inside the
+/// mounts after them, and in a row.
+#[test]
+fn cuts_of_a_device_that_folds_an_slc_region_lose_nothing_flushed() {
+    let mut cases = 0;
+    for scheme in SCHEMES {
+        for cells in Cells::LONG_WORD_LINES {
+            let mut verdicts = suite::sampled_verdicts("power_cut", scheme);
+            power_cuts::slc_region(scheme, cells, &mut verdicts);
+            if verdicts.cases > 0 {
+                println!(
+                    "{}/{}: {} cuts around an SLC region, {} failed",
+                    scheme.name,
+                    cells.name(),
+                    verdicts.cases,
+                    verdicts.failures
+                );
+            }
+            verdicts.assert_none_failed();
+            cases += verdicts.cases;
+        }
+    }
+    promised("cuts around an SLC region", cases, 0);
+}
+
 /// A second cut inside the mount after the first one, after that mount has programmed or erased
 /// something. The short form runs samples. The long form runs every pair of operations and outcomes
 /// on a tiny device, and samples of all workloads on the usual one.

@@ -306,6 +306,7 @@ fn samples(key: &str) -> [&'static str; 2] {
         "profile" => ["\"slc-2k\"", "\"mlc-4k\""],
         "image" | "tls-cert" | "tls-key" | "tls-client-ca" | "record" => ["\"/a\"", "\"/b\""],
         "size" => ["\"64MiB\"", "\"128MiB\""],
+        "slc-region" => ["5.0", "6.0"],
         "op" => ["8.0", "9.0"],
         "shards" => ["2", "3"],
         "metrics" => ["\"off\"", "\"127.0.0.1:1\""],
@@ -334,6 +335,7 @@ fn companions(key: &str) -> &'static str {
         "tls-cert" => "tls-key = \"/k\"\n",
         "tls-key" => "tls-cert = \"/c\"\n",
         "record-data" => "record = \"/r\"\n",
+        "slc-region" => "profile = \"tlc-16k\"\n",
         "cache-model" | "cache-tear" | "cache-plp" => "write-cache = \"1MiB\"\n",
         _ => "",
     }

@@ -119,6 +119,14 @@ pub(super) fn contradiction(
         if has != asked {
             return differs("profile", has.into(), asked.into());
         }
+        if let Some(asked) = profile.slc
+            && info.profile.slc.map(|region| region.share) != Some(asked.share)
+        {
+            let has = info.profile.slc.map_or("none".into(), |region| {
+                format!("{} % of the blocks", region.percent())
+            });
+            return differs("SLC region:", has, format!("{} %", asked.percent()));
+        }
         // A built-in profile is known by its name, whatever figures the image was made with.
         if Profile::find(asked).is_none()
             && let Some(key) = profile_file::first_difference(&info.profile, &profile)

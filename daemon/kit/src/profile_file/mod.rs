@@ -6,7 +6,7 @@
 mod read;
 mod write;
 
-pub use read::from_toml;
+pub use read::{from_toml, slc_share};
 pub use write::{order, summary, to_toml};
 
 use crate::failure::Failure;

@@ -6,7 +6,7 @@ use crate::output::counted;
 use ftl_core::near_miss;
 use nand_model::{
     Capacity, Ecc, ErrorLaw, ErrorModel, Geometry, MultiPlane, PageOrder, PageTimes, Pairing,
-    Profile, Suspend, Timing,
+    Profile, SlcRegion, Suspend, Timing,
 };
 use toml::{Table, Value};
 
@@ -47,6 +47,10 @@ const TABLES: &[(&str, &[&str])] = &[
     (
         "wear",
         &["endurance", "factory_bad_permille", "max_bad_permille"],
+    ),
+    (
+        "slc_mode",
+        &["region_percent", "read_us", "program_us", "endurance"],
     ),
     ("ecc", &["codeword_bytes", "correctable_bits", "retries"]),
     (
@@ -285,7 +289,7 @@ fn device(shape: &Keys<'_>, file: &Table) -> Result<Profile, Failure> {
     };
     let wear = Keys::of(file, "wear", "wear.");
     let ecc = Keys::of(file, "ecc", "ecc.");
-    Ok(Profile {
+    let device = Profile {
         name: "device",
         source: "",
         capacity,
@@ -295,6 +299,7 @@ fn device(shape: &Keys<'_>, file: &Table) -> Result<Profile, Failure> {
         order: order(shape)?,
         nop: shape.byte("programs_per_page")?,
         pairing: pairing(shape, bits)?,
+        slc: None,
         endurance: wear.number("endurance")?,
         factory_bad_permille: wear.number("factory_bad_permille")?,
         max_bad_permille: wear.number("max_bad_permille")?,
@@ -304,6 +309,26 @@ fn device(shape: &Keys<'_>, file: &Table) -> Result<Profile, Failure> {
             retries: ecc.number_or("retries", 0)?,
         },
         error_model: error_model(&Keys::of(file, "bit_errors", "bit_errors."))?,
+    };
+    let slc = match file.get("slc_mode") {
+        Some(_) => Some(slc(&Keys::of(file, "slc_mode", "slc_mode."), &device)?),
+        None => None,
+    };
+    Ok(Profile { slc, ..device })
+}
+
+/// The region in SLC mode; absent figures are typical ones.
+fn slc(keys: &Keys<'_>, device: &Profile) -> Result<SlcRegion, Failure> {
+    let (value, percent) = (keys.needed("region_percent")?, keys.real("region_percent")?);
+    let share = slc_share(percent);
+    let need = "a percentage of the blocks, 0.01 to 50";
+    let share = share.ok_or_else(|| keys.wrong("region_percent", value, need))?;
+    let typical = SlcRegion::typical(device, share);
+    Ok(SlcRegion {
+        share,
+        read_ns: keys.time_or("read_us", typical.read_ns)?,
+        program_ns: keys.time_or("program_us", typical.program_ns)?,
+        endurance: keys.number_or("endurance", typical.endurance)?,
     })
 }
 
@@ -323,6 +348,13 @@ fn multi_plane(shape: &Keys<'_>) -> Result<MultiPlane, Failure> {
         let names = names.join(", ");
         Failure::usage(format!("multi_plane {name:?}{hint}: there are {names}"))
     })
+}
+
+/// Returns the share of a region in hundredths of a percent, as [`SlcRegion::share`]; `None` if it
+/// is no share that a region can have.
+pub fn slc_share(percent: f64) -> Option<u32> {
+    let is_share = (0.01..=50.0).contains(&percent);
+    is_share.then(|| (percent * 100.0).round() as u32)
 }
 
 fn timing(times: &Keys<'_>, bits: u8) -> Result<Timing, Failure> {

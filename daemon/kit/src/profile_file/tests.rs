@@ -1,5 +1,5 @@
 use super::*;
-use nand_model::{ErrorLaw, ErrorModel, MultiPlane, Pairing, Suspend};
+use nand_model::{ErrorLaw, ErrorModel, MultiPlane, Pairing, SlcRegion, Suspend};
 
 #[test]
 fn a_device_that_is_printed_and_read_back_is_the_same() {
@@ -39,6 +39,16 @@ fn a_device_that_is_printed_and_read_back_is_the_same() {
     table.geometry.pages_per_block = 64;
     table.pairing = Pairing::from_word_lines(2, &lines).unwrap();
     devices.push(table);
+    for (share, endurance) in [(1, 7), (533, 30_000), (5_000, 1)] {
+        let mut region = Profile::find("tlc-16k").unwrap().named("region", "");
+        region.slc = Some(SlcRegion {
+            share,
+            read_ns: 20_500,
+            program_ns: 200_001,
+            endurance,
+        });
+        devices.push(region);
+    }
     for device in devices {
         let text = to_toml(&device);
         assert_eq!(from_toml(&text), Ok(device), "{text}");
@@ -242,4 +252,45 @@ fn a_profile_is_found_by_name_or_by_path() {
     }
     let reason = find(folder.path().to_str().unwrap()).unwrap_err().message;
     assert!(reason.contains("not a file"), "{reason}");
+}
+
+#[test]
+fn a_region_in_slc_mode_needs_its_share_alone() {
+    let tlc = Profile::find("tlc-16k").unwrap().named("mine", "");
+    let with = |lines: &str| from_toml(&format!("{}\n[slc_mode]\n{lines}\n", to_toml(&tlc)));
+    let region = with("region_percent = 5").unwrap().slc;
+    assert_eq!(region, Some(SlcRegion::typical(&tlc, 500)));
+    let own = with("region_percent = 2.5\nread_us = 20\nprogram_us = 160\nendurance = 9").unwrap();
+    let expected = SlcRegion {
+        share: 250,
+        read_ns: 20_000,
+        program_ns: 160_000,
+        endurance: 9,
+    };
+    assert_eq!(own.slc, Some(expected));
+    for (lines, parts) in [
+        (
+            "read_us = 20",
+            &["key `slc_mode.region_percent` is missing"][..],
+        ),
+        (
+            "region_percent = 0",
+            &["slc_mode.region_percent = 0", "0.01 to 50"],
+        ),
+        ("region_percent = 51", &["slc_mode.region_percent = 51"]),
+        (
+            "region_percent = 5\nendurance = 0",
+            &["0 cycles in SLC mode"],
+        ),
+        (
+            "region = 5",
+            &["no key `slc_mode.region`", "\"region_percent\"?"],
+        ),
+    ] {
+        let reason = with(lines).unwrap_err().message;
+        assert!(parts.iter().all(|part| reason.contains(part)), "{reason}");
+    }
+    let slc = to_toml(&Profile::find("slc-2k").unwrap().named("mine", ""));
+    let reason = from_toml(&(slc + "\n[slc_mode]\nregion_percent = 5\n"));
+    assert!(reason.unwrap_err().message.contains("1 bit per cell"));
 }

@@ -76,6 +76,12 @@ pub fn to_toml(device: &Profile) -> String {
         device.factory_bad_permille.to_string(),
     );
     put("max_bad_permille", device.max_bad_permille.to_string());
+    if let Some(region) = device.slc {
+        put("\n[slc_mode]\nregion_percent", region.percent().to_string());
+        put("read_us", time(region.read_ns));
+        put("program_us", time(region.program_ns));
+        put("endurance", region.endurance.to_string());
+    }
     put("\n[ecc]\ncodeword_bytes", ecc.codeword_bytes.to_string());
     put("correctable_bits", ecc.bits.to_string());
     put("retries", ecc.retries.to_string());
@@ -98,9 +104,19 @@ pub fn summary(device: &Profile) -> String {
             counted(of_chip.into(), "die")
         )
     };
+    let slc = device.slc.map_or_else(String::new, |region| {
+        format!(
+            "\x20 {} % of the blocks in SLC mode, {} pages each: read {}, program {} us; {} cycles\n",
+            region.percent(),
+            device.slc_pages(),
+            time(region.read_ns),
+            time(region.program_ns),
+            region.endurance
+        )
+    });
     format!(
         "{} of {} pages of {}+{} bytes per block, {dies} of {}; pairing {}, pages programmed {}, {}\n\
-         \x20 read {}, program {}, erase {} us; {} cycles\n",
+         \x20 read {}, program {}, erase {} us; {} cycles\n{slc}",
         device.cell().to_uppercase(),
         g.pages_per_block,
         g.page_bytes,

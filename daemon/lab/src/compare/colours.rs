@@ -24,6 +24,7 @@ const fn of_cause(cause: Cause) -> Colour {
         Cause::Pad => Colour(0x8b, 0x92, 0x9b),
         Cause::Journal => Colour(0x7a, 0x5c, 0xc0),
         Cause::Recovery => Colour(0xc2, 0x1e, 0x56),
+        Cause::Fold => Colour(0x4d, 0x91, 0x93),
     }
 }
 

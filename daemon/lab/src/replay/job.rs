@@ -25,6 +25,10 @@ pub(crate) struct Job {
     /// Flash device; see `ftld profiles`
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
+    /// Share of the blocks in SLC mode, such as 5%, on a flash device of several bits per cell
+    #[arg(long, value_name = "PERCENT", value_parser = ftld_device::options::percent)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) slc_region: Option<f64>,
     /// Size that the host sees [default: 1GiB; with --address compact the touched extents]
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<String>,
@@ -126,6 +130,7 @@ impl Default for Job {
             preset: None,
             scheme: None,
             profile: None,
+            slc_region: None,
             size: None,
             op: None,
             op_effective: None,

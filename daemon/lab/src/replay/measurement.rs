@@ -244,7 +244,12 @@ fn optimum(profile: &Profile, job: &Job, requests: &Requests, responses: &Respon
         let of_page = |at| times[pairs.page_type(at)];
         (0..pages).map(of_page).sum::<u64>()
     };
-    let (sensed, programmed) = (of_block(&timing.read_ns), of_block(&timing.program_ns));
+    let (mut sensed, mut programmed) = (of_block(&timing.read_ns), of_block(&timing.program_ns));
+    if let Some(region) = profile.slc {
+        // All of it may be in SLC mode.
+        sensed = sensed.min(region.read_ns * u64::from(pages));
+        programmed = programmed.min(region.program_ns * u64::from(pages));
+    }
     let per_page = |block_ns: u64| to_f64(block_ns) / f64::from(pages) + to_f64(timing.bus_ns);
     let page_read_ns = per_page(sensed);
     let page_write_ns = per_page(programmed + timing.erase_ns);

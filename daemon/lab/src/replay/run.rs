@@ -58,6 +58,7 @@ impl Run {
         let asked = DeviceOptions {
             scheme: job.scheme.clone(),
             profile: job.profile.clone(),
+            slc_region: job.slc_region,
             size: job.size.clone(),
             op: job.op,
             set: job.set.clone(),

@@ -19,6 +19,8 @@ mod predicted;
 mod reclaim;
 mod recovery;
 mod settings;
+#[cfg(test)]
+mod slc_tests;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -33,7 +35,7 @@ use crate::format::{Flags, PageTag, Role};
 use crate::ftl::{Ftl, Start};
 use crate::gc::placement::{self, DataStreams};
 use crate::gc::policy::{Device, HostWrite};
-use crate::gc::{GcState, Own, pace};
+use crate::gc::{GcState, Own, fold, pace};
 use crate::int::{count_up, to_u32};
 use crate::mapping::{Mapping, check_size, ram_entry};
 use crate::ram::{vec_bytes, vec_most};
@@ -80,6 +82,7 @@ pub(crate) fn overhead_with_buffer<S: PageMapScheme>(
     let chunks = checkpoint::chunks(geometry, logical_pages);
     let estimate = logical_pages / geometry.pages_per_block;
     let streams = placement::from_params(params, &own::<S>(geometry, logical_pages))?.lanes();
+    fold::from_params(params, profile, streams)?;
     let buffered = buffered_blocks(geometry, buffering);
     let settings = Settings::new(params, profile, estimate, chunks, streams, buffered)?;
     let trims = 2 * UntilCheckpoint::limit(geometry, chunks).div_ceil(geometry.pages_per_block);
@@ -164,17 +167,18 @@ fn create<M: PageMap>(
     let chunks = checkpoint::chunks(&geometry, config.logical_pages);
     let params = &config.params;
     let placement = placement::from_params(params, &own)?;
+    let folding = fold::from_params(params, chip.profile(), placement.lanes())?;
     let settings = Settings::new(
         params,
         chip.profile(),
-        geometry.blocks,
+        geometry.blocks - chip.slc_blocks(),
         chunks,
         placement.lanes(),
         buffered_blocks(&geometry, buffering),
     )?;
     let has_data = chip.store().keeps_data();
     let streams = [
-        StreamSpec::new(StreamKind::Host, Role::Data, true),
+        StreamSpec::new(StreamKind::Host, Role::Data, true).in_slc(folding.is_some()),
         StreamSpec::new(StreamKind::Checkpoint, Role::Checkpoint, false),
         StreamSpec::new(StreamKind::Copies, Role::Data, true),
     ];
@@ -185,6 +189,7 @@ fn create<M: PageMap>(
     let (host, copies) = ((HOST, streams[HOST]), (GC, streams[GC]));
     let streams = DataStreams::new(placement, &mut space, host, copies);
     gc.pace = pace::from_params(params)?;
+    gc.fold = folding;
     let map = PageRam {
         scheme,
         logical_pages: config.logical_pages,
@@ -459,7 +464,7 @@ impl<M: PageMap> PageMapFtl<M> {
         lpn: Lpn,
         data: &[u8],
     ) -> Result<(), FtlError> {
-        self.make_free_blocks()?;
+        self.make_free_blocks(stream)?;
         self.write_page_to(stream, lpn, data)
     }
 

@@ -8,7 +8,7 @@ use crate::error::FtlError;
 use crate::format::UNMAPPED;
 use crate::format::trim::TrimRange;
 use crate::format::{OOB_SLOT, Oob, Role};
-use crate::gc::{GarbageCollect, GcState};
+use crate::gc::{GarbageCollect, GcState, fold};
 use crate::int::to_u32;
 use crate::space::{Space, StreamId};
 use crate::trims::{InCheckpoint, program_record};
@@ -70,11 +70,15 @@ impl<M: PageMap> PageMapFtl<M> {
         if self.space.has_room(stream) {
             return Ok(());
         }
-        self.make_free_blocks()
+        self.make_free_blocks(stream)
     }
 
+    /// Frees blocks before the stream opens one.
     #[cold]
-    pub(super) fn make_free_blocks(&mut self) -> Result<(), FtlError> {
+    pub(super) fn make_free_blocks(&mut self, stream: StreamId) -> Result<(), FtlError> {
+        if self.space.is_slc_stream(stream) {
+            fold::make_room(self)?;
+        }
         let outcome = self.gc_until(self.gc.threshold + 1);
         match outcome.and_then(|()| self.maintain()) {
             // The reserve has room for what was acknowledged.

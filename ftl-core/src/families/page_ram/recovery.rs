@@ -13,7 +13,7 @@
 
 use super::checkpoint::LoadedCheckpoint;
 use super::map::PageMap;
-use super::state::{HOST, PageMapFtl, PageRam};
+use super::state::{GC, HOST, PageMapFtl, PageRam};
 use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::error::FtlError;
@@ -375,7 +375,9 @@ impl<M: PageMap> Rewriter for PageMapFtl<M> {
     }
 
     fn copies_of(&self, role: Role) -> (StreamId, Role) {
-        (HOST, role)
+        // A mount opens no block in SLC mode.
+        let is_slc = self.space.is_slc_stream(HOST);
+        (if is_slc { GC } else { HOST }, role)
     }
 
     fn copied(&mut self, rewrite: &Rewrite, to: Ppn, _: u64) {

@@ -4,7 +4,7 @@ use super::map::PageMapScheme;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::gc::placement::{PLACEMENT_PARAM, STRIPE_PARAM, more_streams};
-use crate::gc::{self, FreeBlocks, SCRUB_PARAM, docs, pace, policy};
+use crate::gc::{self, FreeBlocks, SCRUB_PARAM, docs, fold, pace, policy};
 use crate::recovery::rewrite_reserve;
 use crate::wear::{WEAR_GAP_PARAM, WEAR_POLICY_PARAM};
 use nand_model::Profile;
@@ -13,7 +13,7 @@ use nand_model::Profile;
 pub(crate) const PARAMS: &[ParamDoc] = &params(policy::POLICY_PARAM, PLACEMENT_PARAM);
 
 /// Returns the parameters of a scheme: its own policies, if it has some, are the defaults.
-pub(crate) const fn params_of<S: PageMapScheme>() -> [ParamDoc; 12] {
+pub(crate) const fn params_of<S: PageMapScheme>() -> [ParamDoc; 14] {
     let policy = match S::POLICIES {
         [] => policy::POLICY_PARAM,
         _ => ParamDoc {
@@ -34,7 +34,7 @@ pub(crate) const fn params_of<S: PageMapScheme>() -> [ParamDoc; 12] {
     params(policy, placement)
 }
 
-const fn params(policy: ParamDoc, placement: ParamDoc) -> [ParamDoc; 12] {
+const fn params(policy: ParamDoc, placement: ParamDoc) -> [ParamDoc; 14] {
     [
         docs::FREE_THRESHOLD,
         policy,
@@ -42,6 +42,8 @@ const fn params(policy: ParamDoc, placement: ParamDoc) -> [ParamDoc; 12] {
         pace::PARAM,
         placement,
         STRIPE_PARAM,
+        fold::VICTIM_PARAM,
+        fold::FULL_PARAM,
         ParamDoc {
             key: "ckpt.interval",
             help: "programs between checkpoints, 0 = only if trims need one (default max(65536, 100 x pages))",

@@ -4,11 +4,11 @@ use crate::schemes::{FlatMap, Ideal};
 use nand_model::store::MemStore;
 use nand_model::{Geometry, Nanos, Pbn, SplitMix, Suspend};
 
-fn start(chip: Chip, config: &FtlConfig, how: Start) -> Result<Box<dyn Ftl>, FtlError> {
+pub(super) fn start(chip: Chip, config: &FtlConfig, how: Start) -> Result<Box<dyn Ftl>, FtlError> {
     super::start::<Ideal>(chip, config, how)
 }
 
-fn create_ideal(
+pub(super) fn create_ideal(
     chip: Chip,
     config: &FtlConfig,
     how: Start,
@@ -21,7 +21,7 @@ fn torture(blocks: u32) -> Profile {
     Profile::find("torture").unwrap().with_blocks(blocks)
 }
 
-fn config(logical_pages: u32, params: &[(&str, &str)]) -> FtlConfig {
+pub(super) fn config(logical_pages: u32, params: &[(&str, &str)]) -> FtlConfig {
     let mut config = FtlConfig {
         logical_pages,
         params: Params::default(),
@@ -32,12 +32,12 @@ fn config(logical_pages: u32, params: &[(&str, &str)]) -> FtlConfig {
     config
 }
 
-fn format(profile: Profile, config: &FtlConfig) -> Box<dyn Ftl> {
+pub(super) fn format(profile: Profile, config: &FtlConfig) -> Box<dyn Ftl> {
     let chip = Chip::over(profile, MemStore::new(profile.geometry)).unwrap();
     start(chip, config, Start::Format).unwrap()
 }
 
-fn page(geometry: &Geometry, n: u64) -> Vec<u8> {
+pub(super) fn page(geometry: &Geometry, n: u64) -> Vec<u8> {
     n.to_le_bytes().repeat(geometry.page_bytes as usize / 8)
 }
 

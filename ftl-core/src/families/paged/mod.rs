@@ -56,7 +56,7 @@ use crate::flash::{Flash, OwnPage};
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::Start;
 use crate::gc::placement::{self, DataStreams};
-use crate::gc::{GcState, Own};
+use crate::gc::{GcState, Own, fold};
 use crate::layout::Layout;
 use crate::mapping::{Mapping, check_size, ram_entry};
 use crate::ram::{RamParam, TRIM_PAGES, vec_bytes, vec_most};
@@ -169,10 +169,16 @@ pub(crate) fn settings_of(chip: &Chip, config: &FtlConfig) -> Result<Settings, F
     Settings::new(
         &config.params,
         geometry,
-        geometry.blocks,
+        geometry.blocks - chip.slc_blocks(),
         checkpoint,
         reserve(chip.profile()),
     )
+}
+
+/// Returns an error if the parameters of folding make no sense on this device.
+pub(crate) fn check_region(profile: &Profile, params: &Params) -> Result<(), FtlError> {
+    let lanes = placement::from_params(params, &Own::none(&profile.geometry))?.lanes();
+    fold::from_params(params, profile, lanes).map(drop)
 }
 
 /// Returns [`overhead_blocks`] for the parameters of a scheme that looks up the map for writes.
@@ -181,6 +187,7 @@ pub(crate) fn overhead_of_params(
     logical_pages: u32,
     params: &Params,
 ) -> Result<u32, FtlError> {
+    check_region(profile, params)?;
     let geometry = &profile.geometry;
     let blocks = estimate_blocks(geometry, logical_pages);
     let checkpoint = checkpoint_pages(geometry, logical_pages, blocks);
@@ -437,8 +444,12 @@ impl<P: Policy> PagedFtl<P> {
         let (geometry, logical_pages) = (*chip.geometry(), config.logical_pages);
         check_size(&geometry, logical_pages)?;
         let at_once = settings.buffer_blocks.is_none();
+        let own = Own::none_of(&geometry, logical_pages);
+        let placement = placement::from_params(&config.params, &own)?;
+        let folding = fold::from_params(&config.params, chip.profile(), placement.lanes())?;
         let streams = [
-            StreamSpec::new(StreamKind::Host, settings.host_role, at_once),
+            StreamSpec::new(StreamKind::Host, settings.host_role, at_once)
+                .in_slc(folding.is_some()),
             StreamSpec::new(StreamKind::Copies, settings.copy_role, at_once),
             StreamSpec::new(StreamKind::Map, Role::Map, true),
             StreamSpec::new(StreamKind::Checkpoint, Role::Checkpoint, false),
@@ -446,11 +457,10 @@ impl<P: Policy> PagedFtl<P> {
         let mut space = Space::new(Flash::new(chip), &streams);
         space.protect(settings.gc.pair_protection, settings.gc.kept_for_mount);
         space.flash.set_ram_step(settings.gc.ram_step_ns);
-        let own = Own::none_of(&geometry, logical_pages);
-        let placement = placement::from_params(&config.params, &own)?;
         let (host, copies) = ((HOST, streams[HOST]), (COLD, streams[COLD]));
         let streams = DataStreams::new(placement, &mut space, host, copies);
-        let gc = GcState::new(&geometry, &settings.gc, settings.reserve);
+        let mut gc = GcState::new(&geometry, &settings.gc, settings.reserve);
+        gc.fold = folding;
         let vtpns = map_pages(&geometry, logical_pages) as usize;
         let map = PagedMap {
             scheme,

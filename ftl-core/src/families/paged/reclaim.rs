@@ -15,7 +15,7 @@ use crate::copy::misplaced;
 use crate::error::FtlError;
 use crate::format::UNMAPPED;
 use crate::format::{Flags, Oob, Role};
-use crate::gc::{GarbageCollect, GcState};
+use crate::gc::{GarbageCollect, GcState, fold};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn};
 
@@ -50,12 +50,10 @@ impl<P: Policy> GarbageCollect for PagedFtl<P> {
             return Ok(best);
         }
         self.map.count_costs(&self.space);
-        let table = &self.space.table;
-        let filled = self
-            .map
-            .pending
-            .blocks()
-            .filter(|(block, _)| table.state(*block) == State::Full);
+        let (table, chip) = (&self.space.table, self.space.flash.chip());
+        let is_filled = |block| table.state(block) == State::Full && !chip.is_slc(block);
+        let filled = self.map.pending.blocks();
+        let filled = filled.filter(|(block, _)| is_filled(*block));
         let emptier = filled
             .map(|(block, buffer)| (table.valid_count(block), buffer.cost(), buffer.epoch, block))
             .min();
@@ -130,6 +128,9 @@ impl<P: Policy> PagedFtl<P> {
     pub(crate) fn ensure_space(&mut self, stream: StreamId) -> Result<(), FtlError> {
         if self.space.room(stream) > 0 && self.space.failing_block().is_none() {
             return Ok(());
+        }
+        if self.space.is_slc_stream(stream) {
+            fold::make_room(self)?;
         }
         self.maintain()?;
         let joins = self.map.streams.host().contains(&stream) && self.space.room(stream) == 0;

@@ -12,7 +12,7 @@ use nand_model::Geometry;
 pub(crate) mod docs {
     use crate::config::ParamDoc;
     use crate::gc::placement::{PLACEMENT_PARAM, STRIPE_PARAM};
-    use crate::gc::policy;
+    use crate::gc::{fold, policy};
 
     pub(crate) const TOMBSTONES: ParamDoc = ParamDoc {
         key: "map.max_tombstones",
@@ -41,6 +41,8 @@ pub(crate) mod docs {
         policy::CHOICES_PARAM,
         PLACEMENT_PARAM,
         STRIPE_PARAM,
+        fold::VICTIM_PARAM,
+        fold::FULL_PARAM,
         FREE_THRESHOLD,
         CHECKPOINT_INTERVAL,
         WEAR_POLICY,

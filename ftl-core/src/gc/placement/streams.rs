@@ -314,7 +314,7 @@ impl DataStreams {
     pub(crate) fn host_in_need(&self, space: &Space) -> Option<StreamId> {
         let with_room = |streams: &[StreamId]| {
             let mut streams = streams.iter().copied();
-            streams.find(|stream| space.room(*stream) > 0)
+            streams.find(|stream| space.room(*stream) > 0 && !space.is_slc_stream(*stream))
         };
         match space.free_blocks() {
             0 if with_room(&self.copies).is_none() => with_room(&self.host),
@@ -325,7 +325,9 @@ impl DataStreams {
     /// Returns the pages that the open blocks of host streams can take. Streams that copies use
     /// anyway are left out: [`Self::blocks_for_copies`] counts them.
     pub(crate) fn room_of_host(&self, space: &Space) -> u32 {
-        let apart = self.host.iter().filter(|host| !self.copies.contains(host));
+        let is_apart =
+            |host: &&StreamId| !self.copies.contains(host) && !space.is_slc_stream(**host);
+        let apart = self.host.iter().filter(is_apart);
         apart.map(|stream| space.room(*stream)).sum()
     }
 

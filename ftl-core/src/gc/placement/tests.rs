@@ -5,7 +5,7 @@ use crate::addr::Lpn;
 use crate::config::FtlConfig;
 use crate::format::{Flags, PageTag, Role};
 use crate::ftl::Start;
-use crate::gc::policy::PageCopy;
+use crate::gc::policy::{HostWrite, PageCopy};
 use crate::schemes::{SCHEMES, Scheme};
 use crate::space::{Space, StreamSpec};
 use nand_model::store::MemStore;
@@ -254,6 +254,17 @@ fn superblocks_use_all_planes_of_a_die_at_once() {
     }
 }
 
+/// A write of a page that has no version.
+fn first_write() -> HostWrite {
+    HostWrite {
+        lpn: Lpn::new(0),
+        hint: 0,
+        replaces: None,
+        lifespan: None,
+        now: 0,
+    }
+}
+
 /// Padding brings a lane out of step; the pages after it go to the lanes behind.
 #[test]
 fn pages_go_to_the_lanes_of_a_superblock_that_are_behind() {
@@ -269,7 +280,7 @@ fn pages_go_to_the_lanes_of_a_superblock_that_are_behind() {
     let lanes = streams.host().to_vec();
     let page = vec![0; profile.geometry.page_len()];
     let mut append = |space: &mut Space, only: Option<usize>| {
-        let lane = only.map_or_else(|| streams.of_write(&write(None)), |at| lanes[at]);
+        let lane = only.map_or_else(|| streams.of_write(&first_write()), |at| lanes[at]);
         let tag = PageTag {
             role: Role::Data,
             flags: Flags::NONE,

@@ -192,6 +192,7 @@ fn overhead_blocks(
     logical_pages: u32,
     params: &Params,
 ) -> Result<u32, FtlError> {
+    paged::check_region(profile, params)?;
     let geometry = &profile.geometry;
     let blocks = paged::estimate_blocks(geometry, logical_pages);
     let chunks = paged::checkpoint_pages(geometry, logical_pages, blocks);
@@ -211,8 +212,8 @@ fn start(chip: Chip, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl>, F
 fn new(chip: Chip, config: &FtlConfig, start: Start) -> Result<PagedFtl<WholePages>, FtlError> {
     let geometry = *chip.geometry();
     let chunks = paged::checkpoint_pages(&geometry, config.logical_pages, geometry.blocks);
-    let (settings, cache_pages) =
-        settings(&config.params, chip.profile(), geometry.blocks, chunks)?;
+    let blocks = geometry.blocks - chip.slc_blocks();
+    let (settings, cache_pages) = settings(&config.params, chip.profile(), blocks, chunks)?;
     let policy = WholePages::new(&geometry, cache_pages);
     PagedFtl::create(SCHEME.name, chip, config, settings, policy, start)
 }

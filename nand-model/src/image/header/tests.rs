@@ -5,7 +5,7 @@ use super::*;
 use crate::decay::{ErrorLaw, ErrorModel};
 use crate::geometry::MultiPlane;
 use crate::pairing::Pairing;
-use crate::profile::{PROFILES, Profile, Suspend};
+use crate::profile::{PROFILES, Profile, SlcRegion, Suspend};
 
 fn header(profile: &Profile) -> Header {
     let info = ImageInfo {
@@ -50,6 +50,28 @@ fn multi_plane_commands_round_trip_and_need_whole_planes() {
         let read = Header::decode(&header.encode());
         let refused = matches!(read, Err(HeaderFault::Contradiction(_)));
         assert!(refused, "200 blocks on 3 planes: {read:?}");
+    }
+}
+
+#[test]
+fn an_slc_region_is_a_section_that_other_images_do_not_have() {
+    for name in ["mlc-4k", "tlc-16k", "qlc-16k"] {
+        let mut header = header(Profile::find(name).unwrap());
+        let without = header.encode();
+        let region = SlcRegion::typical(&header.info.profile, 500);
+        header.info.profile.slc = Some(region);
+        let with = header.encode();
+        assert_ne!(with, without);
+        assert_eq!(Header::decode(&with), Ok(header.clone()));
+        header.info.profile.slc = Some(SlcRegion {
+            share: 9_999,
+            ..region
+        });
+        let read = Header::decode(&header.encode());
+        let HeaderFault::Contradiction(why) = read.unwrap_err() else {
+            panic!("a region of all blocks");
+        };
+        assert!(why.to_string().contains("99.99 %"), "{why}");
     }
 }
 

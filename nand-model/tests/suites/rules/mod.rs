@@ -3,6 +3,7 @@
 
 mod in_flight;
 mod power_cut;
+mod slc;
 mod time;
 mod word_line;
 

@@ -363,6 +363,7 @@ mod tests {
         channels: 1,
         ways: 1,
         planes: 1,
+        multi_plane: nand_model::MultiPlane::Off,
         blocks: 16,
         pages_per_block: 4,
         page_bytes: 512,

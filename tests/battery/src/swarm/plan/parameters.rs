@@ -98,6 +98,8 @@ const FIXED: &[&str] = &[
     "map.lookup",
     "mlam.ack",
     "timing.ram",
+    "slc.victim",
+    "slc.full",
 ];
 
 /// Parameters of a scheme that the generator does not vary: runs keep their defaults.
