@@ -28,7 +28,7 @@
 //!   (docs/DURABILITY.md). So only the pages of a request, or of requests that arrive together, are
 //!   sorted. `leaftl.ack=buffer` has the paper's buffer: a FLUSH programs it.
 //! - Segments store integers, not a float (`segment.rs`).
-//! - A group is compacted when it has learned as many pages as it has, not the whole table after a
+//! - A group is compacted when it has learned a quarter of its pages, not the whole table after a
 //!   million writes: no request waits for more than a group.
 //! - A bitmap says which pages hold data. The paper has no trims.
 //! - The paper's tables of valid pages are ftld's, as for every scheme.

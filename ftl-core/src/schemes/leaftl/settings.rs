@@ -21,7 +21,7 @@ pub(super) const GAMMA: ParamDoc = ParamDoc {
 };
 pub(super) const COMPACT_AFTER: ParamDoc = ParamDoc {
     key: "leaftl.compact_after",
-    help: "pages learned in a group of 256 between compactions of its segments, 1 to 65535 (default 256)",
+    help: "pages learned in a group of 256 between compactions of its segments, 1 to 65535 (default 64)",
 };
 
 /// The paper's write buffer.
@@ -43,7 +43,7 @@ impl Settings {
     pub(super) fn new(params: &Params) -> Result<Settings, FtlError> {
         Ok(Settings {
             gamma: params.within(GAMMA.key, 0, 0..=MAX_GAMMA)?,
-            compact_after: to_u16(params.within(COMPACT_AFTER.key, 256, 1..=65_535)?),
+            compact_after: to_u16(params.within(COMPACT_AFTER.key, 64, 1..=65_535)?),
         })
     }
 }
