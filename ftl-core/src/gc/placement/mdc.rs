@@ -21,8 +21,9 @@
 //! - The paper sorts host writes in a buffer of 16 segments in RAM, unacknowledged or lost in a
 //!   power cut. Here eight streams take the place of the sorted buffer. Their bounds are the
 //!   octiles of the estimated periods of the last 16 blocks' worth of writes.
-//! - The paper empties 64 of 51,200 segments in one cycle. Here a batch is a 128th of the blocks,
-//!   1 to 64, and is emptied one by one as the device needs blocks.
+//! - The paper empties 64 of 51,200 segments in one cycle, and sorts their pages. Here a batch is a
+//!   128th of the blocks, 1 to 64, and is emptied one by one as the device needs blocks. So copies
+//!   have four streams, by the quartiles of their periods.
 //! - The paper assigns `up2` when a segment is written from RAM. Here a page may be written again
 //!   while its block is open; then the new time is that of the block's opening, for the last update
 //!   was not earlier.
@@ -36,11 +37,12 @@
 use crate::gc::policy::{Candidate, Candidates, DataBlock, HostWrite, PageCopy, Policy};
 use nand_model::{Geometry, Pbn};
 
-/// Streams of the host; the next one is for copies.
+/// Streams of the host, and of copies behind them.
 const HOST: usize = 8;
+const COPIES: usize = 4;
 /// Blocks' worth of writes between two settings of the bounds: the paper's sort buffer.
 const BUFFER: u64 = 16;
-/// Periods sampled in that time, a multiple of the streams.
+/// Periods sampled in that time.
 const SAMPLES: u64 = 256;
 /// Share of the blocks in a batch, and its largest size.
 const BATCH_SHARE: u32 = 128;
@@ -55,12 +57,10 @@ pub(super) struct Mdc {
     /// By block: `up2`.
     times: Vec<u64>,
     /// By stream: sum of the times of the pages in its open block, and their number.
-    open: [(u64, u64); HOST + 1],
-    /// Shortest period of the second and further streams of the host.
-    bounds: [u64; HOST - 1],
-    /// Writes of this batch, the periods sampled of them, and the oldest time.
-    written: u64,
-    periods: Vec<u64>,
+    open: [(u64, u64); HOST + COPIES],
+    writes: Sort,
+    copies: Sort,
+    /// Oldest time of this batch of writes.
     oldest: u64,
     /// Oldest time of the last batch.
     oldest_before: u64,
@@ -78,10 +78,9 @@ impl Mdc {
             pages_per_block: u64::from(geometry.pages_per_block),
             now: 0,
             times: vec![UNKNOWN; geometry.block_slots()],
-            open: [(0, 0); HOST + 1],
-            bounds: [u64::MAX; HOST - 1],
-            written: 0,
-            periods: Vec::with_capacity(SAMPLES as usize),
+            open: [(0, 0); HOST + COPIES],
+            writes: Sort::new(HOST, geometry),
+            copies: Sort::new(COPIES, geometry),
             oldest: u64::MAX,
             oldest_before: 0,
             victims: Vec::with_capacity(batch as usize),
@@ -105,26 +104,6 @@ impl Mdc {
     fn add(&mut self, stream: usize, time: u64) {
         let (sum, pages) = &mut self.open[stream];
         (*sum, *pages) = (*sum + time, *pages + 1);
-    }
-
-    /// Samples a period, and sets the bounds at the end of a batch.
-    fn sample(&mut self, time: u64) {
-        let of_batch = BUFFER * self.pages_per_block;
-        let step = (of_batch / SAMPLES).max(1);
-        if self.written.is_multiple_of(step) && self.periods.len() < SAMPLES as usize {
-            self.periods.push(self.now - time);
-        }
-        self.oldest = self.oldest.min(time);
-        self.written += 1;
-        if self.written == of_batch {
-            self.periods.sort_unstable();
-            for (i, bound) in self.bounds.iter_mut().enumerate() {
-                *bound = self.periods[(i + 1) * self.periods.len() / HOST];
-            }
-            self.periods.clear();
-            self.written = 0;
-            (self.oldest_before, self.oldest) = (self.oldest, u64::MAX);
-        }
     }
 
     /// Returns the time of a candidate.
@@ -163,28 +142,34 @@ impl Mdc {
 
 impl Policy for Mdc {
     fn streams(&self) -> (u32, u32) {
-        (HOST as u32, 1)
+        (HOST as u32, COPIES as u32)
     }
 
     fn stream_of_write(&mut self, write: &HostWrite) -> u32 {
         self.now = write.now;
         let time = self.time_of_write(write).min(self.now);
         let period = self.now - time;
-        let stream = self.bounds.partition_point(|bound| *bound <= period);
+        let stream = self.writes.place(period);
         self.add(stream, time);
-        self.sample(time);
+        self.oldest = self.oldest.min(time);
+        if self.writes.sample(period) {
+            (self.oldest_before, self.oldest) = (self.oldest, u64::MAX);
+        }
         stream as u32
     }
 
     fn stream_of_copy(&mut self, copy: &PageCopy) -> u32 {
+        let time = match self.times[copy.block.index()] {
+            UNKNOWN => self.now.saturating_sub(copy.age),
+            time => time,
+        };
+        let period = self.now.saturating_sub(time);
+        let stream = HOST + self.copies.place(period);
         if copy.lpn.is_some() {
-            let time = match self.times[copy.block.index()] {
-                UNKNOWN => self.now.saturating_sub(copy.age),
-                time => time,
-            };
-            self.add(HOST, time);
+            self.add(stream, time);
+            self.copies.sample(period);
         }
-        HOST as u32
+        stream as u32
     }
 
     fn choose_victim(&mut self, candidates: &Candidates) -> Option<Pbn> {
@@ -214,8 +199,54 @@ impl Policy for Mdc {
     fn bytes(&self) -> (u64, u64) {
         let of_blocks = 8 * self.times.len() as u64;
         let entry = std::mem::size_of::<(f64, Pbn)>() as u64;
-        let others = 8 * SAMPLES + 4 * self.batch as u64 + entry * self.costs.capacity() as u64;
+        let others = 16 * SAMPLES + 4 * self.batch as u64 + entry * self.costs.capacity() as u64;
         (of_blocks, of_blocks + others)
+    }
+}
+
+/// Streams in the place of a sorted batch: each gets an equal share of it.
+struct Sort {
+    /// Shortest period of the second and further streams.
+    bounds: Vec<u64>,
+    /// Pages of a batch, those of this batch so far, and the periods sampled of them.
+    of_batch: u64,
+    pages: u64,
+    periods: Vec<u64>,
+}
+
+impl Sort {
+    fn new(streams: usize, geometry: &Geometry) -> Self {
+        Sort {
+            bounds: vec![u64::MAX; streams - 1],
+            of_batch: BUFFER * u64::from(geometry.pages_per_block),
+            pages: 0,
+            periods: Vec::with_capacity(SAMPLES as usize),
+        }
+    }
+
+    /// Returns the stream of a page of this period.
+    fn place(&self, period: u64) -> usize {
+        self.bounds.partition_point(|bound| *bound <= period)
+    }
+
+    /// Samples a period, and sets the bounds at the end of a batch. Returns whether it is one.
+    fn sample(&mut self, period: u64) -> bool {
+        let step = (self.of_batch / SAMPLES).max(1);
+        if self.pages.is_multiple_of(step) && self.periods.len() < SAMPLES as usize {
+            self.periods.push(period);
+        }
+        self.pages += 1;
+        if self.pages < self.of_batch {
+            return false;
+        }
+        self.periods.sort_unstable();
+        let streams = self.bounds.len() + 1;
+        for (i, bound) in self.bounds.iter_mut().enumerate() {
+            *bound = self.periods[(i + 1) * self.periods.len() / streams];
+        }
+        self.periods.clear();
+        self.pages = 0;
+        true
     }
 }
 
@@ -324,14 +355,19 @@ mod tests {
     #[test]
     fn streams_divide_the_writes_of_a_batch_evenly() {
         let mut mdc = mdc();
-        mdc.now = 10_000;
-        (0..64).for_each(|i| mdc.sample(10_000 - 10 * i));
-        assert_eq!(mdc.bounds, [80, 160, 240, 320, 400, 480, 560]);
-        assert_eq!((mdc.oldest_before, mdc.oldest), (9_370, u64::MAX));
-        for (time, stream) in [(9_921, 0), (9_920, 1), (9_441, 6), (9_440, 7), (0, 7)] {
-            // The version replaced had a time that leads to this one: 2 t - now, or the first.
-            mdc.oldest_before = time;
-            assert_eq!(mdc.stream_of_write(&write(10_000, None)), stream, "{time}");
+        let ends = (0..64).filter(|i| mdc.writes.sample(10 * i));
+        assert_eq!(ends.collect::<Vec<_>>(), [63]);
+        assert_eq!(mdc.writes.bounds, [80, 160, 240, 320, 400, 480, 560]);
+        let streams = [0, 79, 80, 559, 560, 10_000].map(|period| mdc.writes.place(period));
+        assert_eq!(streams, [0, 0, 1, 6, 7, 7]);
+        // Copies by quartiles, in the streams behind.
+        for i in 0..64 {
+            mdc.copies.sample(10 * i);
         }
+        assert_eq!(mdc.copies.bounds, [160, 320, 480]);
+        (mdc.now, mdc.times[5]) = (1_000, 520);
+        assert_eq!(mdc.stream_of_copy(&copy(5)), 11);
+        mdc.times[5] = 521;
+        assert_eq!(mdc.stream_of_copy(&copy(5)), 10);
     }
 }

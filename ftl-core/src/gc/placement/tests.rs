@@ -51,7 +51,7 @@ fn policies_that_contradict_each_other_are_named() {
         made.map(|striped| striped.lanes())
             .map_err(|error| error.to_string())
     };
-    for (name, lanes) in [("midas", (2, 5)), ("mdc", (8, 1))] {
+    for (name, lanes) in [("midas", (2, 5)), ("mdc", (8, 4))] {
         assert_eq!(with(Some(name), None), Ok(lanes));
         assert_eq!(with(Some(name), Some(name)), Ok(lanes));
         let error = with(Some(name), Some("greedy")).unwrap_err();
