@@ -124,6 +124,7 @@ impl Header {
         ];
         let mut sections = vec![self.device(), part::section(&info.profile), scheme(info)];
         sections.extend(part::commands(&info.profile));
+        sections.extend(part::energy(&info.profile));
         sections.extend(info.shard.map(shard));
         sections.extend(info.cache_area.map(cache));
         sections.extend_from_slice(&self.unknown);
@@ -196,6 +197,7 @@ impl Header {
         let named = take_section(&mut sections, part::NAMED)?;
         let own = take_section(&mut sections, part::OWN)?;
         let commands = take_section(&mut sections, part::COMMANDS)?;
+        let energy = take_section(&mut sections, part::ENERGY)?;
         let scheme = needed_section(&mut sections, SCHEME)?;
         let shard = take_section(&mut sections, SHARDS)?;
         let cache = take_section(&mut sections, CACHE)?;
@@ -216,6 +218,10 @@ impl Header {
         };
         let profile = match commands {
             Some(commands) => part::with_commands(profile, Take(&commands))?,
+            None => profile,
+        };
+        let profile = match energy {
+            Some(energy) => part::with_energy(profile, Take(&energy))?,
             None => profile,
         };
         let mut take = Take(&device);

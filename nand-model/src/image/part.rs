@@ -9,6 +9,7 @@ use super::info::NAME_BYTES_MAX;
 use super::sections::Section;
 use crate::convert::{index, to_u32};
 use crate::decay::{Ecc, ErrorLaw, ErrorModel};
+use crate::energy::Energy;
 use crate::geometry::{Geometry, MultiPlane};
 use crate::invalid::{Invalid, ensure};
 use crate::pairing::{Pairing, TABLE_PAGES_MAX};
@@ -21,6 +22,8 @@ pub(super) const NAMED: u16 = 2;
 pub(super) const OWN: u16 = 4;
 /// Commands beyond single operations, if the device has any.
 pub(super) const COMMANDS: u16 = 10;
+/// Energy of operations, if the device has figures. A build that does not know it needs none.
+pub(super) const ENERGY: u16 = 11;
 
 /// The section that describes this flash.
 pub(super) fn section(profile: &Profile) -> Section {
@@ -296,6 +299,7 @@ pub(super) fn own_of(mut take: Take<'_>) -> Result<Profile, Invalid> {
         max_bad_permille,
         ecc,
         error_model,
+        energy: None,
     };
     // Before its texts are kept for the life of the process.
     device.validate()?;
@@ -332,6 +336,38 @@ pub(super) fn with_commands(mut profile: Profile, mut take: Take<'_>) -> Result<
     let known = MULTI_PLANE.get(index(at));
     profile.geometry.multi_plane = *known
         .ok_or_else(|| Invalid::Image(format!("kind {at} of multi-plane commands is unknown")))?;
+    profile.validate()?;
+    Ok(profile)
+}
+
+/// The section of the energy of operations.
+pub(super) fn energy(profile: &Profile) -> Option<Section> {
+    let Energy {
+        read_pj,
+        program_pj,
+        erase_pj,
+        byte_pj,
+    } = profile.energy?;
+    let mut put = Put(Vec::new());
+    for pj in [read_pj, program_pj, erase_pj, byte_pj] {
+        put.u64(pj);
+    }
+    Some(Section {
+        is_needed: false,
+        ..Section::needed(ENERGY, put)
+    })
+}
+
+/// The device with the energy that a section describes.
+pub(super) fn with_energy(profile: Profile, mut take: Take<'_>) -> Result<Profile, Invalid> {
+    let energy = Some(Energy {
+        read_pj: take.u64()?,
+        program_pj: take.u64()?,
+        erase_pj: take.u64()?,
+        byte_pj: take.u64()?,
+    });
+    take.end()?;
+    let profile = Profile { energy, ..profile };
     profile.validate()?;
     Ok(profile)
 }

@@ -84,6 +84,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 39,
         ecc: ECC_MLC,
         error_model: ErrorModel::Mlc2ynm,
+        energy: None,
     },
     Profile {
         name: "slc-2k",
@@ -100,6 +101,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 20,
         ecc: ECC_SLC,
         error_model: ErrorModel::Slc,
+        energy: None,
     },
     Profile {
         name: "tlc-16k",
@@ -125,6 +127,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 39,
         ecc: ECC_TLC,
         error_model: ErrorModel::Tlc72l,
+        energy: None,
     },
     Profile {
         name: "qlc-16k",
@@ -150,6 +153,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 39,
         ecc: ECC_TLC,
         error_model: ErrorModel::Tlc72l,
+        energy: None,
     },
     Profile {
         name: "mnftl",
@@ -166,6 +170,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 39,
         ecc: ECC_EARLY_MLC,
         error_model: ErrorModel::Mlc3xnm,
+        energy: None,
     },
     Profile {
         name: "mnftl-region",
@@ -182,6 +187,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 39,
         ecc: ECC_EARLY_MLC,
         error_model: ErrorModel::Mlc3xnm,
+        energy: None,
     },
     Profile {
         name: "lazyftl",
@@ -198,6 +204,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 20,
         ecc: ECC_SLC,
         error_model: ErrorModel::Slc,
+        energy: None,
     },
     Profile {
         name: "rose",
@@ -214,6 +221,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 20,
         ecc: ECC_SLC,
         error_model: ErrorModel::Slc,
+        energy: None,
     },
     Profile {
         name: "rose-part",
@@ -230,6 +238,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 20,
         ecc: ECC_SLC,
         error_model: ErrorModel::Slc,
+        energy: None,
     },
     Profile {
         name: "rose-m",
@@ -246,6 +255,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 20,
         ecc: ECC_SLC,
         error_model: ErrorModel::Slc,
+        energy: None,
     },
     Profile {
         name: "mlam",
@@ -262,6 +272,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 39,
         ecc: ECC_EARLY_MLC,
         error_model: ErrorModel::Mlc3xnm,
+        energy: None,
     },
     Profile {
         name: "torture",
@@ -278,6 +289,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 200,
         ecc: ECC_MLC,
         error_model: ErrorModel::Mlc2ynm,
+        energy: None,
     },
 ];
 

@@ -1,6 +1,7 @@
 //! A device: its flash, its times and its wear.
 
 use crate::decay::{Ecc, ErrorModel};
+use crate::energy::Energy;
 use crate::geometry::Geometry;
 use crate::intern;
 use crate::pairing::{BITS_MAX, Pairing};
@@ -114,6 +115,8 @@ pub struct Profile {
     pub ecc: Ecc,
     /// Raw bit error rate, for fault plans with bit errors.
     pub error_model: ErrorModel,
+    /// Energy of operations, if it is known.
+    pub energy: Option<Energy>,
 }
 
 impl Profile {

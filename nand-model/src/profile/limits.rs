@@ -2,6 +2,7 @@
 
 use super::device::{Capacity, PageOrder, Profile, Suspend, Timing};
 use crate::decay::Ecc;
+use crate::energy::Energy;
 use crate::geometry::{Geometry, MultiPlane};
 use crate::image::NAME_BYTES_MAX;
 use crate::invalid::{Invalid, ensure};
@@ -42,6 +43,7 @@ impl Profile {
         ensure(some, Invalid::Geometry, || "blocks is 0".into())?;
         self.check_cells()?;
         self.check_figures()?;
+        self.energy.as_ref().map_or(Ok(()), Energy::validate)?;
         self.error_model.validate()
     }
 

@@ -5,8 +5,8 @@ use crate::failure::Failure;
 use crate::output::counted;
 use ftl_core::near_miss;
 use nand_model::{
-    Capacity, Ecc, ErrorLaw, ErrorModel, Geometry, MultiPlane, PageOrder, PageTimes, Pairing,
-    Profile, Suspend, Timing,
+    Capacity, Ecc, Energy, ErrorLaw, ErrorModel, Geometry, MultiPlane, PageOrder, PageTimes,
+    Pairing, Profile, Suspend, Timing,
 };
 use toml::{Table, Value};
 
@@ -49,6 +49,7 @@ const TABLES: &[(&str, &[&str])] = &[
         &["endurance", "factory_bad_permille", "max_bad_permille"],
     ),
     ("ecc", &["codeword_bytes", "correctable_bits", "retries"]),
+    ("energy", &["read_uj", "program_uj", "erase_uj", "byte_nj"]),
     (
         "bit_errors",
         &[
@@ -195,6 +196,17 @@ impl<'a> Keys<'a> {
         real(value).ok_or_else(|| self.wrong(key, value, "a number"))
     }
 
+    /// An energy in units of `unit_pj`, as picojoules.
+    fn energy(&self, key: &str, unit_pj: f64) -> Result<u64, Failure> {
+        let value = self.needed(key)?;
+        let most = 1e12 / unit_pj;
+        let fits = |n: &f64| (0.0..=most).contains(n);
+        let pj = real(value)
+            .filter(fits)
+            .map(|n| (n * unit_pj).round() as u64);
+        pj.ok_or_else(|| self.wrong(key, value, &format!("a number from 0 to {most} (1 J)")))
+    }
+
     fn time(&self, key: &str) -> Result<u64, Failure> {
         let value = self.needed(key)?;
         nanoseconds(value).ok_or_else(|| self.wrong(key, value, MICROSECONDS))
@@ -304,6 +316,7 @@ fn device(shape: &Keys<'_>, file: &Table) -> Result<Profile, Failure> {
             retries: ecc.number_or("retries", 0)?,
         },
         error_model: error_model(&Keys::of(file, "bit_errors", "bit_errors."))?,
+        energy: energy(file)?,
     })
 }
 
@@ -341,6 +354,22 @@ fn timing(times: &Keys<'_>, bits: u8) -> Result<Timing, Failure> {
             resume_ns: times.time_or("resume", 0)?,
         },
     })
+}
+
+fn energy(file: &Table) -> Result<Option<Energy>, Failure> {
+    if file.get("energy").is_none() {
+        return Ok(None);
+    }
+    let keys = Keys::of(file, "energy", "energy.");
+    Ok(Some(Energy {
+        read_pj: keys.energy("read_uj", 1e6)?,
+        program_pj: keys.energy("program_uj", 1e6)?,
+        erase_pj: keys.energy("erase_uj", 1e6)?,
+        byte_pj: match keys.get("byte_nj") {
+            Some(_) => keys.energy("byte_nj", 1e3)?,
+            None => 0,
+        },
+    }))
 }
 
 fn order(shape: &Keys<'_>) -> Result<PageOrder, Failure> {

@@ -3,6 +3,7 @@
 use super::super::fields::pairing_of;
 use super::*;
 use crate::decay::{ErrorLaw, ErrorModel};
+use crate::energy::Energy;
 use crate::geometry::MultiPlane;
 use crate::pairing::Pairing;
 use crate::profile::{PROFILES, Profile, Suspend};
@@ -51,6 +52,30 @@ fn multi_plane_commands_round_trip_and_need_whole_planes() {
         let refused = matches!(read, Err(HeaderFault::Contradiction(_)));
         assert!(refused, "200 blocks on 3 planes: {read:?}");
     }
+}
+
+#[test]
+fn the_energy_of_operations_round_trips_and_is_not_needed() {
+    let mut header = header(&PROFILES[0].named("metered", ""));
+    let energy = Energy {
+        read_pj: 825_000,
+        program_pj: 9_900_000,
+        erase_pj: 66_000_000,
+        byte_pj: 990,
+    };
+    header.info.profile.energy = Some(energy);
+    assert_eq!(Header::decode(&header.encode()), Ok(header.clone()));
+    let section = part::energy(&header.info.profile).unwrap();
+    assert!(!section.is_needed);
+    header.info.profile.energy = Some(Energy {
+        erase_pj: Energy::MAX_PJ + 1,
+        ..energy
+    });
+    let read = Header::decode(&header.encode());
+    assert!(
+        matches!(read, Err(HeaderFault::Contradiction(_))),
+        "{read:?}"
+    );
 }
 
 #[test]
