@@ -128,7 +128,7 @@ pub use image::{
 };
 pub use invalid::Invalid;
 pub use pairing::{PairTable, Pairing};
-pub use profile::{Capacity, PROFILES, PageOrder, PageTimes, Profile, Suspend, Timing};
+pub use profile::{Cache, Capacity, PROFILES, PageOrder, PageTimes, Profile, Suspend, Timing};
 pub use rng::SplitMix;
 pub use store::{
     Access, Bad, BlockFacts, CacheArea, Cells, FileStore, Health, OpenReport, PageReader, Pin,

@@ -13,7 +13,7 @@ use crate::energy::Energy;
 use crate::geometry::{Geometry, MultiPlane};
 use crate::invalid::{Invalid, ensure};
 use crate::pairing::{Pairing, TABLE_PAGES_MAX};
-use crate::profile::{Capacity, Profile, SOURCE_BYTES_MAX, Suspend, Timing};
+use crate::profile::{Cache, Capacity, Profile, SOURCE_BYTES_MAX, Suspend, Timing};
 use crate::timing::Nanos;
 
 /// A built-in profile.
@@ -118,6 +118,7 @@ pub(super) fn named_of(mut take: Take<'_>) -> Result<Profile, Invalid> {
         bus_ns: take.u64()?,
         controller_ns: 0,
         suspend: Suspend::NONE,
+        cache: Cache::NONE,
     };
     let name = take.text(NAME_BYTES_MAX)?;
     take.end()?;
@@ -251,6 +252,7 @@ pub(super) fn own_of(mut take: Take<'_>) -> Result<Profile, Invalid> {
             program_ns: suspend_of(take.u64()?),
             resume_ns: take.u64()?,
         },
+        cache: Cache::NONE,
     };
     let model = take.u32()?;
     let mut real = || take.u64().map(f64::from_bits);
@@ -321,18 +323,27 @@ const MULTI_PLANE: [MultiPlane; 3] = [MultiPlane::Off, MultiPlane::SamePage, Mul
 pub(super) fn commands(profile: &Profile) -> Option<Section> {
     let of = profile.geometry.multi_plane;
     let at = MULTI_PLANE.iter().position(|known| *known == of)?;
-    if of == MultiPlane::Off {
+    let cache = profile.timing.cache;
+    if of == MultiPlane::Off && cache == Cache::NONE {
         return None;
     }
     let mut put = Put(Vec::new());
     put.u32(to_u32(at));
+    put.u32(u32::from(cache.program) | u32::from(cache.read) << 1);
     Some(Section::needed(COMMANDS, put))
 }
 
 /// The device with the commands that a section describes.
 pub(super) fn with_commands(mut profile: Profile, mut take: Take<'_>) -> Result<Profile, Invalid> {
-    let at = take.u32()?;
+    let (at, cache) = (take.u32()?, take.u32()?);
     take.end()?;
+    ensure(cache < 4, Invalid::Image, || {
+        format!("cache commands {cache:#x} are unknown")
+    })?;
+    profile.timing.cache = Cache {
+        program: cache & 1 != 0,
+        read: cache & 2 != 0,
+    };
     let known = MULTI_PLANE.get(index(at));
     profile.geometry.multi_plane = *known
         .ok_or_else(|| Invalid::Image(format!("kind {at} of multi-plane commands is unknown")))?;

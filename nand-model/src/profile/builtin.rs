@@ -1,6 +1,6 @@
 //! The built-in profiles.
 
-use super::device::{Capacity, PageOrder, Profile, Suspend, Timing};
+use super::device::{Cache, Capacity, PageOrder, Profile, Suspend, Timing};
 use crate::decay::{Ecc, ErrorModel};
 use crate::geometry::Geometry;
 use crate::pairing::Pairing;
@@ -37,6 +37,7 @@ const fn times_us(read: u64, partial: u64, program: u64, msb: u64, erase: u64, b
         bus_ns: bus * US,
         controller_ns: 0,
         suspend: Suspend::NONE,
+        cache: Cache::NONE,
     }
 }
 
@@ -118,6 +119,7 @@ pub const PROFILES: &[Profile] = &[
             bus_ns: 52_433,
             controller_ns: 0,
             suspend: Suspend::NONE,
+            cache: Cache::NONE,
         },
         order: PageOrder::Consecutive,
         nop: 1,
@@ -144,6 +146,7 @@ pub const PROFILES: &[Profile] = &[
             bus_ns: 52_433,
             controller_ns: 0,
             suspend: Suspend::NONE,
+            cache: Cache::NONE,
         },
         order: PageOrder::Consecutive,
         nop: 1,

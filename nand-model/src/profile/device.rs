@@ -41,6 +41,25 @@ pub struct Timing {
     pub controller_ns: u64,
     /// Suspension of erases and programs for reads.
     pub suspend: Suspend,
+    /// Cache commands.
+    pub cache: Cache,
+}
+
+/// Cache commands: a die transfers the next page while its array works on the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cache {
+    /// Cache program (80h-15h), of pages of one block.
+    pub program: bool,
+    /// Cache read (31h), sequential or random.
+    pub read: bool,
+}
+
+impl Cache {
+    /// No cache commands.
+    pub const NONE: Cache = Cache {
+        program: false,
+        read: false,
+    };
 }
 
 /// Suspension of a die's erases and programs for reads.

@@ -6,7 +6,7 @@ mod device;
 mod limits;
 
 pub use builtin::PROFILES;
-pub use device::{Capacity, PageOrder, PageTimes, Profile, Suspend, Timing};
+pub use device::{Cache, Capacity, PageOrder, PageTimes, Profile, Suspend, Timing};
 pub(crate) use limits::SOURCE_BYTES_MAX;
 
 #[cfg(test)]

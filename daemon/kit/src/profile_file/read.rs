@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output::counted;
 use ftl_core::near_miss;
 use nand_model::{
-    Capacity, Ecc, Energy, ErrorLaw, ErrorModel, Geometry, MultiPlane, PageOrder, PageTimes,
+    Cache, Capacity, Ecc, Energy, ErrorLaw, ErrorModel, Geometry, MultiPlane, PageOrder, PageTimes,
     Pairing, Profile, Suspend, Timing,
 };
 use toml::{Table, Value};
@@ -19,6 +19,8 @@ pub(super) const SHAPE: &[&str] = &[
     "dies",
     "planes",
     "multi_plane",
+    "cache_program",
+    "cache_read",
     "blocks",
     "pages_per_block",
     "page_bytes",
@@ -186,6 +188,14 @@ impl<'a> Keys<'a> {
         self.get(key).map_or(Ok(absent), |_| self.number(key))
     }
 
+    fn is_set(&self, key: &str) -> Result<bool, Failure> {
+        let of = |value: &Value| {
+            let set = value.as_bool();
+            set.ok_or_else(|| self.wrong(key, value, "true or false"))
+        };
+        self.get(key).map_or(Ok(false), of)
+    }
+
     fn byte(&self, key: &str) -> Result<u8, Failure> {
         let (value, number) = (self.needed(key)?, self.number(key)?);
         u8::try_from(number).map_err(|_| self.wrong(key, value, "up to 255"))
@@ -303,7 +313,13 @@ fn device(shape: &Keys<'_>, file: &Table) -> Result<Profile, Failure> {
         capacity,
         dies_per_chip,
         geometry,
-        timing: timing(&Keys::of(file, "time_us", "time_us."), bits)?,
+        timing: Timing {
+            cache: Cache {
+                program: shape.is_set("cache_program")?,
+                read: shape.is_set("cache_read")?,
+            },
+            ..timing(&Keys::of(file, "time_us", "time_us."), bits)?
+        },
         order: order(shape)?,
         nop: shape.byte("programs_per_page")?,
         pairing: pairing(shape, bits)?,
@@ -353,6 +369,7 @@ fn timing(times: &Keys<'_>, bits: u8) -> Result<Timing, Failure> {
             program_ns: times.time_if("suspend_program")?,
             resume_ns: times.time_or("resume", 0)?,
         },
+        cache: Cache::NONE,
     })
 }
 

@@ -40,6 +40,8 @@ fn a_device_that_is_printed_and_read_back_is_the_same() {
     let mut joint = PROFILES[0].named("joint", "");
     for kind in [MultiPlane::SamePage, MultiPlane::AnyPage] {
         (joint.geometry.planes, joint.geometry.multi_plane) = (4, kind);
+        joint.timing.bus_ns = 1_000;
+        (joint.timing.cache.program, joint.timing.cache.read) = (true, kind == MultiPlane::AnyPage);
         devices.push(joint);
     }
     let lines: Vec<Vec<u32>> = (0..32).map(|line| vec![2 * line, 2 * line + 1]).collect();
@@ -145,6 +147,16 @@ fn a_wrong_file_gets_one_message_with_the_key_and_the_reason() {
             "# [energy]",
             "[energy]\nread_nj = 1",
             &["no key `energy.read_nj`", "\"read_uj\""],
+        ),
+        (
+            "cache_read",
+            "cache_read = true",
+            &["cache_program and cache_read", "a time of the bus above 0"],
+        ),
+        (
+            "cache_program",
+            "cache_program = 1",
+            &["cache_program = 1", "true or false"],
         ),
         ("planes", "planes = 0", &["planes is 0"]),
         (

@@ -34,6 +34,16 @@ pub fn to_toml(device: &Profile) -> String {
         quoted(multi_plane(g.multi_plane)),
         "commands: off, same_page or any_page",
     );
+    for (key, is_set) in [
+        ("cache_program", t.cache.program),
+        ("cache_read", t.cache.read),
+    ] {
+        put(
+            key,
+            is_set.to_string(),
+            "the next transfer beside the array",
+        );
+    }
     match device.capacity {
         Capacity::Blocks(blocks) => put("blocks", blocks.to_string(), "of the device"),
         Capacity::BySize => put("# blocks", "4096".into(), "absent: as many as --size needs"),

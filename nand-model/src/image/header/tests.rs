@@ -44,6 +44,9 @@ fn headers_of_all_profiles_round_trip() {
 fn multi_plane_commands_round_trip_and_need_whole_planes() {
     for kind in [MultiPlane::SamePage, MultiPlane::AnyPage] {
         let mut header = header(&PROFILES[0].named("planes", ""));
+        let timing = &mut header.info.profile.timing;
+        timing.bus_ns = 5;
+        (timing.cache.program, timing.cache.read) = (true, kind == MultiPlane::AnyPage);
         let geometry = &mut header.info.profile.geometry;
         (geometry.planes, geometry.multi_plane) = (4, kind);
         assert_eq!(Header::decode(&header.encode()), Ok(header.clone()));
