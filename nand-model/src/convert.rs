@@ -19,6 +19,12 @@ pub const fn count_up(counter: &mut u64, n: u64) {
     *counter = counter.wrapping_add(n);
 }
 
+/// A count as a factor of a sum that needs at most 53 bits.
+#[inline(always)]
+pub(crate) const fn to_real(count: u64) -> f64 {
+    count as f64
+}
+
 /// A length in memory as one of the file.
 #[inline(always)]
 pub const fn to_u64(length: usize) -> u64 {

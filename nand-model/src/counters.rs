@@ -16,6 +16,8 @@ pub struct OpCounts {
     pub oob_programs: u64,
     /// Block erases.
     pub erases: u64,
+    /// Copybacks that programmed their target: of these reads and programs, one each.
+    pub copybacks: u64,
 }
 
 /// What a chip did since it was opened, split by cause.
@@ -51,6 +53,19 @@ impl OpCounts {
             programs: self.programs + other.programs,
             oob_programs: self.oob_programs + other.oob_programs,
             erases: self.erases + other.erases,
+            copybacks: self.copybacks + other.copybacks,
+        }
+    }
+
+    /// The operations since an earlier state of the same counts.
+    pub fn since(&self, before: &OpCounts) -> OpCounts {
+        OpCounts {
+            reads: self.reads - before.reads,
+            partial_reads: self.partial_reads - before.partial_reads,
+            programs: self.programs - before.programs,
+            oob_programs: self.oob_programs - before.oob_programs,
+            erases: self.erases - before.erases,
+            copybacks: self.copybacks - before.copybacks,
         }
     }
 }

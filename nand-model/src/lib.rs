@@ -95,6 +95,7 @@ mod chip;
 pub mod convert;
 mod counters;
 mod decay;
+mod energy;
 mod error;
 mod fault;
 mod geometry;
@@ -114,6 +115,7 @@ pub use counters::{Counters, OpCounts};
 /// The check of all formats, continued over several parts.
 pub use crc32c::crc32c_append;
 pub use decay::{Ecc, ErrorLaw, ErrorModel};
+pub use energy::Energy;
 pub use error::{NandError, Part, RunError};
 pub use fault::{
     BlockFault, Cut, DieFailure, EraseCut, Fault, FaultPlan, FaultRates, PartnerCut, ProgramCut,
@@ -126,7 +128,9 @@ pub use image::{
 };
 pub use invalid::Invalid;
 pub use pairing::{PairTable, Pairing};
-pub use profile::{Capacity, PROFILES, PageOrder, PageTimes, Profile, SlcRegion, Suspend, Timing};
+pub use profile::{
+    Cache, Capacity, PROFILES, PageOrder, PageTimes, Profile, SlcRegion, Suspend, Timing,
+};
 pub use rng::SplitMix;
 pub use store::{
     Access, Bad, BlockFacts, CacheArea, Cells, FileStore, Health, OpenReport, PageReader, Pin,

@@ -10,7 +10,7 @@ use crate::cause::Cause;
 use crate::convert::index;
 use crate::geometry::{Geometry, MultiPlane};
 use crate::pairing::PairTable;
-use crate::profile::{PageTimes, Suspend, Timing};
+use crate::profile::{Cache, PageTimes, Suspend, Timing};
 pub use occupancy::TimeSplit;
 use occupancy::{Free, Occupancy};
 use planes::Planes;
@@ -25,7 +25,7 @@ pub(crate) struct Clocks {
     buses: Vec<Nanos>,
     /// Takes the place of the instants if the device suspends anything.
     schedule: Option<Schedule>,
-    /// Takes their place if the device has multi-plane commands; never beside a schedule.
+    /// Takes their place if the device has multi-plane or cache commands; never beside a schedule.
     planes: Option<Planes>,
     /// What the dies and buses did, if that is to be explained.
     occupancy: Option<Box<Occupancy>>,
@@ -50,7 +50,9 @@ impl Clocks {
         let buses = index(geometry.channels);
         let schedule = (timing.suspend != Suspend::NONE)
             .then(|| Schedule::new(timing.suspend, dies.len(), buses));
-        let planes = (geometry.multi_plane != MultiPlane::Off).then(|| Planes::new(geometry));
+        let joins = geometry.multi_plane != MultiPlane::Off;
+        let planes =
+            (joins || timing.cache != Cache::NONE).then(|| Planes::new(geometry, timing.cache));
         Clocks {
             timing,
             dies,
@@ -63,7 +65,7 @@ impl Clocks {
 
     /// From now on remembers what the dies and buses do. A device that suspends operations has no
     /// such memory: a read there starts before work that was issued earlier. Nor has one with
-    /// multi-plane commands, whose operations share their time.
+    /// multi-plane or cache commands, whose operations share their time.
     pub(crate) fn keep_occupancy(&mut self) {
         if self.schedule.is_none() && self.planes.is_none() {
             let occupancy = Occupancy::new(self.dies.len(), self.buses.len());

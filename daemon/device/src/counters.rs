@@ -9,8 +9,33 @@
 //! need is a family of the catalogue alone.
 
 use ftl_core::SchemeStats;
-use nand_model::OpCounts;
+use nand_model::{Cause, OpCounts, Profile};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Energy of the flash, in joules.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EnergyUsed {
+    /// By cause; causes without operations are left out.
+    pub by_cause: BTreeMap<String, f64>,
+    /// Sum over all causes.
+    pub total: f64,
+}
+
+impl EnergyUsed {
+    /// Returns the energy of the operations of every cause; `None` if the device has no figures.
+    pub fn of(profile: &Profile, counts: impl Fn(Cause) -> OpCounts) -> Option<EnergyUsed> {
+        let energy = profile.energy?;
+        let joules = |cause: Cause| {
+            let joules = energy.joules(&counts(cause), &profile.geometry);
+            (cause.name().to_owned(), joules)
+        };
+        let all = Cause::ALL.into_iter().map(joules);
+        let by_cause: BTreeMap<_, _> = all.filter(|(_, joules)| *joules > 0.0).collect();
+        let total = by_cause.values().sum();
+        Some(EnergyUsed { by_cause, total })
+    }
+}
 
 /// A counter that is a metric of its own.
 #[derive(Clone, Copy, Debug)]

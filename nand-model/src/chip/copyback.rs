@@ -77,6 +77,7 @@ impl<S: Store> Chip<S> {
                 let programmed = self.program(sensed, to, &page, oob, cause);
                 self.clocks.set_bus_ns(bus_ns);
                 self.counters.copybacks += u64::from(programmed.is_ok());
+                self.counters.of_mut(cause).copybacks += u64::from(programmed.is_ok());
                 programmed
             });
         self.scratch = page;

@@ -328,13 +328,16 @@ impl<S: Store> Chip<S> {
         cause: Cause,
     ) -> Result<Nanos, RunError> {
         let (page, part) = (data.len() / index(count), oobs.len() / index(count));
-        let mut at = at;
+        let (begin, mut at) = (at, at);
+        // Pages of one cached sequence arrive together.
+        let cached = self.profile.timing.cache.program;
         for (done, ppn) in (0..).zip(first.run(count)) {
             let (data, oob) = (
                 &data[index(done) * page..][..page],
                 &oobs[index(done) * part..][..part],
             );
-            match self.program_with_faults(at, block, ppn, data, oob, cause) {
+            let from = if cached { begin } else { at };
+            match self.program_with_faults(from, block, ppn, data, oob, cause) {
                 Ok(end) => at = end,
                 Err(error) => return Err(RunError { done, at, error }),
             }

@@ -125,6 +125,7 @@ impl Header {
         let mut sections = vec![self.device(), part::section(&info.profile), scheme(info)];
         sections.extend(part::commands(&info.profile));
         sections.extend(info.profile.slc.map(part::slc));
+        sections.extend(part::energy(&info.profile));
         sections.extend(info.shard.map(shard));
         sections.extend(info.cache_area.map(cache));
         sections.extend_from_slice(&self.unknown);
@@ -198,6 +199,7 @@ impl Header {
         let own = take_section(&mut sections, part::OWN)?;
         let commands = take_section(&mut sections, part::COMMANDS)?;
         let slc = take_section(&mut sections, part::SLC)?;
+        let energy = take_section(&mut sections, part::ENERGY)?;
         let scheme = needed_section(&mut sections, SCHEME)?;
         let shard = take_section(&mut sections, SHARDS)?;
         let cache = take_section(&mut sections, CACHE)?;
@@ -222,6 +224,10 @@ impl Header {
         };
         let profile = match slc {
             Some(fields) => part::with_slc(profile, Take(&fields))?,
+            None => profile,
+        };
+        let profile = match energy {
+            Some(energy) => part::with_energy(profile, Take(&energy))?,
             None => profile,
         };
         let mut take = Take(&device);

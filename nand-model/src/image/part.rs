@@ -9,10 +9,11 @@ use super::info::NAME_BYTES_MAX;
 use super::sections::Section;
 use crate::convert::{index, to_u32};
 use crate::decay::{Ecc, ErrorLaw, ErrorModel};
+use crate::energy::Energy;
 use crate::geometry::{Geometry, MultiPlane};
 use crate::invalid::{Invalid, ensure};
 use crate::pairing::{Pairing, TABLE_PAGES_MAX};
-use crate::profile::{Capacity, Profile, SOURCE_BYTES_MAX, SlcRegion, Suspend, Timing};
+use crate::profile::{Cache, Capacity, Profile, SOURCE_BYTES_MAX, SlcRegion, Suspend, Timing};
 use crate::timing::Nanos;
 
 /// A built-in profile.
@@ -23,6 +24,8 @@ pub(super) const OWN: u16 = 4;
 pub(super) const COMMANDS: u16 = 10;
 /// Blocks in SLC mode.
 pub(super) const SLC: u16 = 11;
+/// Energy of operations, if the device has figures. A build that does not know it needs none.
+pub(super) const ENERGY: u16 = 12;
 
 /// The section that describes this flash.
 pub(super) fn section(profile: &Profile) -> Section {
@@ -150,6 +153,7 @@ pub(super) fn named_of(mut take: Take<'_>) -> Result<Profile, Invalid> {
         bus_ns: take.u64()?,
         controller_ns: 0,
         suspend: Suspend::NONE,
+        cache: Cache::NONE,
     };
     let name = take.text(NAME_BYTES_MAX)?;
     take.end()?;
@@ -283,6 +287,7 @@ pub(super) fn own_of(mut take: Take<'_>) -> Result<Profile, Invalid> {
             program_ns: suspend_of(take.u64()?),
             resume_ns: take.u64()?,
         },
+        cache: Cache::NONE,
     };
     let model = take.u32()?;
     let mut real = || take.u64().map(f64::from_bits);
@@ -332,6 +337,7 @@ pub(super) fn own_of(mut take: Take<'_>) -> Result<Profile, Invalid> {
         max_bad_permille,
         ecc,
         error_model,
+        energy: None,
     };
     // Before its texts are kept for the life of the process.
     device.validate()?;
@@ -353,21 +359,62 @@ const MULTI_PLANE: [MultiPlane; 3] = [MultiPlane::Off, MultiPlane::SamePage, Mul
 pub(super) fn commands(profile: &Profile) -> Option<Section> {
     let of = profile.geometry.multi_plane;
     let at = MULTI_PLANE.iter().position(|known| *known == of)?;
-    if of == MultiPlane::Off {
+    let cache = profile.timing.cache;
+    if of == MultiPlane::Off && cache == Cache::NONE {
         return None;
     }
     let mut put = Put(Vec::new());
     put.u32(to_u32(at));
+    put.u32(u32::from(cache.program) | u32::from(cache.read) << 1);
     Some(Section::needed(COMMANDS, put))
 }
 
 /// The device with the commands that a section describes.
 pub(super) fn with_commands(mut profile: Profile, mut take: Take<'_>) -> Result<Profile, Invalid> {
-    let at = take.u32()?;
+    let (at, cache) = (take.u32()?, take.u32()?);
     take.end()?;
+    ensure(cache < 4, Invalid::Image, || {
+        format!("cache commands {cache:#x} are unknown")
+    })?;
+    profile.timing.cache = Cache {
+        program: cache & 1 != 0,
+        read: cache & 2 != 0,
+    };
     let known = MULTI_PLANE.get(index(at));
     profile.geometry.multi_plane = *known
         .ok_or_else(|| Invalid::Image(format!("kind {at} of multi-plane commands is unknown")))?;
+    profile.validate()?;
+    Ok(profile)
+}
+
+/// The section of the energy of operations.
+pub(super) fn energy(profile: &Profile) -> Option<Section> {
+    let Energy {
+        read_pj,
+        program_pj,
+        erase_pj,
+        byte_pj,
+    } = profile.energy?;
+    let mut put = Put(Vec::new());
+    for pj in [read_pj, program_pj, erase_pj, byte_pj] {
+        put.u64(pj);
+    }
+    Some(Section {
+        is_needed: false,
+        ..Section::needed(ENERGY, put)
+    })
+}
+
+/// The device with the energy that a section describes.
+pub(super) fn with_energy(profile: Profile, mut take: Take<'_>) -> Result<Profile, Invalid> {
+    let energy = Some(Energy {
+        read_pj: take.u64()?,
+        program_pj: take.u64()?,
+        erase_pj: take.u64()?,
+        byte_pj: take.u64()?,
+    });
+    take.end()?;
+    let profile = Profile { energy, ..profile };
     profile.validate()?;
     Ok(profile)
 }

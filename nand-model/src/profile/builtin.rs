@@ -1,6 +1,6 @@
 //! The built-in profiles.
 
-use super::device::{Capacity, PageOrder, Profile, Suspend, Timing};
+use super::device::{Cache, Capacity, PageOrder, Profile, Suspend, Timing};
 use crate::decay::{Ecc, ErrorModel};
 use crate::geometry::Geometry;
 use crate::pairing::Pairing;
@@ -37,6 +37,7 @@ const fn times_us(read: u64, partial: u64, program: u64, msb: u64, erase: u64, b
         bus_ns: bus * US,
         controller_ns: 0,
         suspend: Suspend::NONE,
+        cache: Cache::NONE,
     }
 }
 
@@ -85,6 +86,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 39,
         ecc: ECC_MLC,
         error_model: ErrorModel::Mlc2ynm,
+        energy: None,
     },
     Profile {
         name: "slc-2k",
@@ -102,6 +104,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 20,
         ecc: ECC_SLC,
         error_model: ErrorModel::Slc,
+        energy: None,
     },
     Profile {
         name: "tlc-16k",
@@ -118,6 +121,7 @@ pub const PROFILES: &[Profile] = &[
             bus_ns: 52_433,
             controller_ns: 0,
             suspend: Suspend::NONE,
+            cache: Cache::NONE,
         },
         order: PageOrder::Consecutive,
         nop: 1,
@@ -128,6 +132,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 39,
         ecc: ECC_TLC,
         error_model: ErrorModel::Tlc72l,
+        energy: None,
     },
     Profile {
         name: "qlc-16k",
@@ -144,6 +149,7 @@ pub const PROFILES: &[Profile] = &[
             bus_ns: 52_433,
             controller_ns: 0,
             suspend: Suspend::NONE,
+            cache: Cache::NONE,
         },
         order: PageOrder::Consecutive,
         nop: 1,
@@ -154,6 +160,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 39,
         ecc: ECC_TLC,
         error_model: ErrorModel::Tlc72l,
+        energy: None,
     },
     Profile {
         name: "mnftl",
@@ -171,6 +178,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 39,
         ecc: ECC_EARLY_MLC,
         error_model: ErrorModel::Mlc3xnm,
+        energy: None,
     },
     Profile {
         name: "mnftl-region",
@@ -188,6 +196,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 39,
         ecc: ECC_EARLY_MLC,
         error_model: ErrorModel::Mlc3xnm,
+        energy: None,
     },
     Profile {
         name: "lazyftl",
@@ -205,6 +214,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 20,
         ecc: ECC_SLC,
         error_model: ErrorModel::Slc,
+        energy: None,
     },
     Profile {
         name: "rose",
@@ -222,6 +232,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 20,
         ecc: ECC_SLC,
         error_model: ErrorModel::Slc,
+        energy: None,
     },
     Profile {
         name: "rose-part",
@@ -239,6 +250,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 20,
         ecc: ECC_SLC,
         error_model: ErrorModel::Slc,
+        energy: None,
     },
     Profile {
         name: "rose-m",
@@ -256,6 +268,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 20,
         ecc: ECC_SLC,
         error_model: ErrorModel::Slc,
+        energy: None,
     },
     Profile {
         name: "mlam",
@@ -273,6 +286,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 39,
         ecc: ECC_EARLY_MLC,
         error_model: ErrorModel::Mlc3xnm,
+        energy: None,
     },
     Profile {
         name: "torture",
@@ -290,6 +304,7 @@ pub const PROFILES: &[Profile] = &[
         max_bad_permille: 200,
         ecc: ECC_MLC,
         error_model: ErrorModel::Mlc2ynm,
+        energy: None,
     },
 ];
 

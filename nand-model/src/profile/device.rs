@@ -2,6 +2,7 @@
 
 use super::slc::SlcRegion;
 use crate::decay::{Ecc, ErrorModel};
+use crate::energy::Energy;
 use crate::geometry::Geometry;
 use crate::intern;
 use crate::pairing::{BITS_MAX, Pairing};
@@ -41,6 +42,25 @@ pub struct Timing {
     pub controller_ns: u64,
     /// Suspension of erases and programs for reads.
     pub suspend: Suspend,
+    /// Cache commands.
+    pub cache: Cache,
+}
+
+/// Cache commands: a die transfers the next page while its array works on the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cache {
+    /// Cache program (80h-15h), of pages of one block.
+    pub program: bool,
+    /// Cache read (31h), sequential or random.
+    pub read: bool,
+}
+
+impl Cache {
+    /// No cache commands.
+    pub const NONE: Cache = Cache {
+        program: false,
+        read: false,
+    };
 }
 
 /// Suspension of a die's erases and programs for reads.
@@ -117,6 +137,8 @@ pub struct Profile {
     pub ecc: Ecc,
     /// Raw bit error rate, for fault plans with bit errors.
     pub error_model: ErrorModel,
+    /// Energy of operations, if it is known.
+    pub energy: Option<Energy>,
 }
 
 impl Profile {

@@ -1,7 +1,8 @@
 //! The laws that every device obeys, whether it is built in, from a file or from an image.
 
-use super::device::{Capacity, PageOrder, Profile, Suspend, Timing};
+use super::device::{Cache, Capacity, PageOrder, Profile, Suspend, Timing};
 use crate::decay::Ecc;
+use crate::energy::Energy;
 use crate::geometry::{Geometry, MultiPlane};
 use crate::image::NAME_BYTES_MAX;
 use crate::invalid::{Invalid, ensure};
@@ -43,6 +44,7 @@ impl Profile {
         self.check_cells()?;
         self.check_figures()?;
         self.check_slc()?;
+        self.energy.as_ref().map_or(Ok(()), Energy::validate)?;
         self.error_model.validate()
     }
 
@@ -112,6 +114,7 @@ impl Profile {
             bus_ns,
             controller_ns,
             suspend,
+            cache: _,
         } = self.timing;
         let others = [
             partial_read_ns,
@@ -159,10 +162,18 @@ impl Profile {
 impl Profile {
     /// The model of suspended operations has one operation per die.
     fn check_multi_plane(&self) -> Result<(), Invalid> {
-        let alone = self.geometry.multi_plane == MultiPlane::Off;
+        let (cache, bus_ns) = (self.timing.cache, self.timing.bus_ns);
+        ensure(cache == Cache::NONE || bus_ns > 0, Invalid::Profile, || {
+            "cache_program and cache_read overlap transfers with the array: need a time of the bus \
+             above 0"
+                .into()
+        })?;
+        let alone = self.geometry.multi_plane == MultiPlane::Off && cache == Cache::NONE;
         let suspends = self.timing.suspend != Suspend::NONE;
         ensure(alone || !suspends, Invalid::Profile, || {
-            "multi_plane with suspend_erase or suspend_program: need one of the two".into()
+            "multi_plane, cache_program or cache_read with suspend_erase or suspend_program: need \
+             one of the two"
+                .into()
         })
     }
 

@@ -7,7 +7,7 @@ mod limits;
 mod slc;
 
 pub use builtin::PROFILES;
-pub use device::{Capacity, PageOrder, PageTimes, Profile, Suspend, Timing};
+pub use device::{Cache, Capacity, PageOrder, PageTimes, Profile, Suspend, Timing};
 pub(crate) use limits::SOURCE_BYTES_MAX;
 pub use slc::SlcRegion;
 

@@ -1,4 +1,5 @@
-//! Dies with multi-plane commands: operations of several planes share the array time.
+//! Dies with multi-plane or cache commands: operations of several planes share the array time, and
+//! transfers overlap with it.
 //!
 //! Definitions. A *joint operation* is one command to several planes of a die (multi-plane
 //! operations of ONFI; the command set of a Hynix H27U4G8_6F2D has 80h-11h-80h-10h for programs and
@@ -10,14 +11,22 @@
 //! pages of a joint read leave the die in their order. The next operation of the die waits until
 //! the page registers are free: until a program ends, and until the pages that were read have left.
 //!
+//! With *cache commands* a die has one more register per plane. In one sequence, of joint operations
+//! of one kind that arrive together, the next pages are loaded while the array programs those
+//! before (80h-15h, in one block), or it senses them while those before leave the die (31h). The
+//! register takes the next page when the array begins with the page before, or when the page before
+//! that has left. A page is done when the array is, not when it is loaded: that is the instant
+//! returned, so whoever waits for a program waits for its cells.
+//!
 //! Invariants: the array of a die does one joint operation at a time; an instant that was returned
 //! stays, so operations that joined early return an earlier end than the last one. The end of a
 //! request is the latest of its ends.
 
 use super::schedule::{Nanos, Timeline};
-use crate::addr::Ppn;
+use crate::addr::{Pbn, Ppn};
 use crate::convert::index;
 use crate::geometry::{Geometry, MultiPlane};
+use crate::profile::Cache;
 
 /// Kinds of operations that share the array time with their own kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +53,10 @@ struct Joint {
     cell_ns: Nanos,
     /// End of its last transfer.
     moved: Nanos,
+    /// Of a cached read: the pages before have left the die.
+    sent_before: Nanos,
+    /// Block of its first operation.
+    block: Pbn,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,16 +74,18 @@ pub(super) struct Planes {
     geometry: Geometry,
     dies: Vec<Die>,
     buses: Vec<Timeline>,
+    cache: Cache,
     /// Array time that operations since the last call of [`Planes::take_shared`] shared.
     shared_ns: Nanos,
 }
 
 impl Planes {
-    pub(super) fn new(geometry: &Geometry) -> Planes {
+    pub(super) fn new(geometry: &Geometry, cache: Cache) -> Planes {
         Planes {
             geometry: *geometry,
             dies: vec![Die::default(); index(geometry.dies())],
             buses: vec![Timeline::default(); index(geometry.channels)],
+            cache,
             shared_ns: 0,
         }
     }
@@ -108,6 +123,7 @@ impl Planes {
         bus_ns: Nanos,
     ) -> Nanos {
         let joint = self.joint(die, Kind::Program, at, ppn, cell_ns);
+        let cached = self.cache.program;
         let of = &mut self.dies[index(die)];
         let (mut joint, from) = match joint {
             Some(joint) => (joint, at.max(joint.moved)),
@@ -115,7 +131,14 @@ impl Planes {
                 let new = self
                     .geometry
                     .joint_of(Kind::Program, at, ppn, of.array, cell_ns);
-                (new, at.max(of.registers))
+                let continues = |last: &Joint| {
+                    cached && (last.kind, last.at, last.block) == (new.kind, at, new.block)
+                };
+                let from = of
+                    .last
+                    .filter(continues)
+                    .map_or(of.registers, |last| last.begin);
+                (new, at.max(from))
             }
         };
         joint.moved = transfer(&mut self.buses[index(bus)], from, bus_ns);
@@ -150,8 +173,17 @@ impl Planes {
         let joint = self.joint(die, Kind::Read, at, ppn, cell_ns);
         let of = &mut self.dies[index(die)];
         let mut joint = joint.unwrap_or_else(|| {
-            let free = of.array.max(of.registers);
-            self.geometry.joint_of(Kind::Read, at, ppn, free, cell_ns)
+            let continues =
+                |last: &Joint| self.cache.read && (last.kind, last.at) == (Kind::Read, at);
+            let (free, sent) = match of.last.filter(continues) {
+                Some(last) => (of.array.max(last.sent_before), last.moved),
+                None => (of.array.max(of.registers), 0),
+            };
+            Joint {
+                moved: sent,
+                sent_before: sent,
+                ..self.geometry.joint_of(Kind::Read, at, ppn, free, cell_ns)
+            }
         });
         of.array = joint.begin + joint.cell_ns;
         let from = of.array.max(joint.moved);
@@ -190,10 +222,11 @@ impl Planes {
         let geometry = &self.geometry;
         let last = self.dies[index(die)].last.filter(|last| {
             let plane = geometry.plane_bit(ppn);
+            let joins = geometry.multi_plane != MultiPlane::Off;
             let same_page = geometry.multi_plane == MultiPlane::AnyPage
                 || kind == Kind::Erase
                 || last.offset == geometry.offset_of(ppn);
-            (last.kind, last.at) == (kind, at) && last.planes & plane == 0 && same_page
+            joins && (last.kind, last.at) == (kind, at) && last.planes & plane == 0 && same_page
         })?;
         self.shared_ns += ns.min(last.cell_ns);
         Some(Joint {
@@ -220,6 +253,8 @@ impl Geometry {
             begin: at.max(free),
             cell_ns,
             moved: 0,
+            sent_before: 0,
+            block: self.block_of(ppn),
         }
     }
 }

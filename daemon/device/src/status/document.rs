@@ -5,7 +5,7 @@
 //! without one of them.
 
 use crate::by_name::ByName;
-use crate::counters::{Operations, SchemeCounters};
+use crate::counters::{EnergyUsed, Operations, SchemeCounters};
 use crate::inject::Kind;
 use crate::record::RecordingView;
 use crate::volume::write_cache::CacheView;
@@ -80,6 +80,9 @@ pub struct Status {
     /// Flash operations by cause, since the image was opened.
     #[serde(with = "ByName::<Cause>")]
     pub nand: [Operations; Cause::COUNT],
+    /// Energy of these operations, J; `None` if the flash device has no figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy_j: Option<EnergyUsed>,
     /// Flash blocks by state; the counts add up to all blocks.
     #[serde(with = "ByName::<BlockState>")]
     pub blocks: [u32; BlockState::COUNT],

@@ -6,7 +6,7 @@ use super::document::{
     WearOfRated,
 };
 use crate::config::verify_name;
-use crate::counters::{Operations, SchemeCounters};
+use crate::counters::{EnergyUsed, Operations, SchemeCounters};
 use crate::volume::{BOUNDS_NS, FlashSnapshot, Paused, WritesFailing};
 use ftl_core::{MountReport, RamEntry, StreamView};
 use ftld_kit::path_json::ImagePath;
@@ -48,6 +48,7 @@ impl StatusSnapshot {
             snapshot: Snapshot::of(flash),
             host: self.host.ops,
             nand: Cause::ALL.map(|cause| Operations::of(flash.counters.of(cause))),
+            energy_j: EnergyUsed::of(&facts.profile, |cause| *flash.counters.of(cause)),
             blocks: self.blocks(),
             wear: WearOfRated {
                 wear: flash.wear.clone(),

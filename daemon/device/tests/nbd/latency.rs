@@ -43,6 +43,7 @@ fn profile() -> Profile {
         bus_ns: BUS_NS,
         controller_ns: 0,
         suspend: Suspend::NONE,
+        cache: nand_model::Cache::NONE,
     };
     let mut profile = *Profile::find("slc-2k").unwrap();
     (profile.geometry, profile.timing, profile.pairing) = (geometry, timing, Pairing::None);

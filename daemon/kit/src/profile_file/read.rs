@@ -5,8 +5,8 @@ use crate::failure::Failure;
 use crate::output::counted;
 use ftl_core::near_miss;
 use nand_model::{
-    Capacity, Ecc, ErrorLaw, ErrorModel, Geometry, MultiPlane, PageOrder, PageTimes, Pairing,
-    Profile, SlcRegion, Suspend, Timing,
+    Cache, Capacity, Ecc, Energy, ErrorLaw, ErrorModel, Geometry, MultiPlane, PageOrder, PageTimes,
+    Pairing, Profile, SlcRegion, Suspend, Timing,
 };
 use toml::{Table, Value};
 
@@ -19,6 +19,8 @@ pub(super) const SHAPE: &[&str] = &[
     "dies",
     "planes",
     "multi_plane",
+    "cache_program",
+    "cache_read",
     "blocks",
     "pages_per_block",
     "page_bytes",
@@ -53,6 +55,7 @@ const TABLES: &[(&str, &[&str])] = &[
         &["region_percent", "read_us", "program_us", "endurance"],
     ),
     ("ecc", &["codeword_bytes", "correctable_bits", "retries"]),
+    ("energy", &["read_uj", "program_uj", "erase_uj", "byte_nj"]),
     (
         "bit_errors",
         &[
@@ -189,6 +192,14 @@ impl<'a> Keys<'a> {
         self.get(key).map_or(Ok(absent), |_| self.number(key))
     }
 
+    fn is_set(&self, key: &str) -> Result<bool, Failure> {
+        let of = |value: &Value| {
+            let set = value.as_bool();
+            set.ok_or_else(|| self.wrong(key, value, "true or false"))
+        };
+        self.get(key).map_or(Ok(false), of)
+    }
+
     fn byte(&self, key: &str) -> Result<u8, Failure> {
         let (value, number) = (self.needed(key)?, self.number(key)?);
         u8::try_from(number).map_err(|_| self.wrong(key, value, "up to 255"))
@@ -197,6 +208,17 @@ impl<'a> Keys<'a> {
     fn real(&self, key: &str) -> Result<f64, Failure> {
         let value = self.needed(key)?;
         real(value).ok_or_else(|| self.wrong(key, value, "a number"))
+    }
+
+    /// An energy in units of `unit_pj`, as picojoules.
+    fn energy(&self, key: &str, unit_pj: f64) -> Result<u64, Failure> {
+        let value = self.needed(key)?;
+        let most = 1e12 / unit_pj;
+        let fits = |n: &f64| (0.0..=most).contains(n);
+        let pj = real(value)
+            .filter(fits)
+            .map(|n| (n * unit_pj).round() as u64);
+        pj.ok_or_else(|| self.wrong(key, value, &format!("a number from 0 to {most} (1 J)")))
     }
 
     fn time(&self, key: &str) -> Result<u64, Failure> {
@@ -295,7 +317,13 @@ fn device(shape: &Keys<'_>, file: &Table) -> Result<Profile, Failure> {
         capacity,
         dies_per_chip,
         geometry,
-        timing: timing(&Keys::of(file, "time_us", "time_us."), bits)?,
+        timing: Timing {
+            cache: Cache {
+                program: shape.is_set("cache_program")?,
+                read: shape.is_set("cache_read")?,
+            },
+            ..timing(&Keys::of(file, "time_us", "time_us."), bits)?
+        },
         order: order(shape)?,
         nop: shape.byte("programs_per_page")?,
         pairing: pairing(shape, bits)?,
@@ -309,6 +337,7 @@ fn device(shape: &Keys<'_>, file: &Table) -> Result<Profile, Failure> {
             retries: ecc.number_or("retries", 0)?,
         },
         error_model: error_model(&Keys::of(file, "bit_errors", "bit_errors."))?,
+        energy: energy(file)?,
     };
     let slc = match file.get("slc_mode") {
         Some(_) => Some(slc(&Keys::of(file, "slc_mode", "slc_mode."), &device)?),
@@ -372,7 +401,24 @@ fn timing(times: &Keys<'_>, bits: u8) -> Result<Timing, Failure> {
             program_ns: times.time_if("suspend_program")?,
             resume_ns: times.time_or("resume", 0)?,
         },
+        cache: Cache::NONE,
     })
+}
+
+fn energy(file: &Table) -> Result<Option<Energy>, Failure> {
+    if file.get("energy").is_none() {
+        return Ok(None);
+    }
+    let keys = Keys::of(file, "energy", "energy.");
+    Ok(Some(Energy {
+        read_pj: keys.energy("read_uj", 1e6)?,
+        program_pj: keys.energy("program_uj", 1e6)?,
+        erase_pj: keys.energy("erase_uj", 1e6)?,
+        byte_pj: match keys.get("byte_nj") {
+            Some(_) => keys.energy("byte_nj", 1e3)?,
+            None => 0,
+        },
+    }))
 }
 
 fn order(shape: &Keys<'_>) -> Result<PageOrder, Failure> {

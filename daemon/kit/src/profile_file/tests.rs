@@ -1,5 +1,5 @@
 use super::*;
-use nand_model::{ErrorLaw, ErrorModel, MultiPlane, Pairing, SlcRegion, Suspend};
+use nand_model::{Energy, ErrorLaw, ErrorModel, MultiPlane, Pairing, SlcRegion, Suspend};
 
 #[test]
 fn a_device_that_is_printed_and_read_back_is_the_same() {
@@ -29,9 +29,19 @@ fn a_device_that_is_printed_and_read_back_is_the_same() {
         });
         devices.push(own);
     }
+    let mut metered = PROFILES[0].named("metered", "");
+    metered.energy = Some(Energy {
+        read_pj: 825_001,
+        program_pj: 9_900_000,
+        erase_pj: 1_000_000_000_000,
+        byte_pj: 990,
+    });
+    devices.push(metered);
     let mut joint = PROFILES[0].named("joint", "");
     for kind in [MultiPlane::SamePage, MultiPlane::AnyPage] {
         (joint.geometry.planes, joint.geometry.multi_plane) = (4, kind);
+        joint.timing.bus_ns = 1_000;
+        (joint.timing.cache.program, joint.timing.cache.read) = (true, kind == MultiPlane::AnyPage);
         devices.push(joint);
     }
     let lines: Vec<Vec<u32>> = (0..32).map(|line| vec![2 * line, 2 * line + 1]).collect();
@@ -128,6 +138,36 @@ fn a_wrong_file_gets_one_message_with_the_key_and_the_reason() {
         ),
         ("page_bytes", "page_bytes = 1000", &["1000 page bytes"]),
         ("planes", "planes = -1", &["planes = -1", "whole number"]),
+        (
+            "# [energy]",
+            "[energy]\nread_uj = -1",
+            &["energy.read_uj = -1", "0 to 1000000 (1 J)"],
+        ),
+        (
+            "# [energy]",
+            "[energy]\nread_uj = 1\nprogram_uj = 1e9",
+            &["energy.program_uj = 1000000000", "0 to 1000000 (1 J)"],
+        ),
+        (
+            "# [energy]",
+            "[energy]\nread_uj = 1\nprogram_uj = 1",
+            &["key `energy.erase_uj` is missing"],
+        ),
+        (
+            "# [energy]",
+            "[energy]\nread_nj = 1",
+            &["no key `energy.read_nj`", "\"read_uj\""],
+        ),
+        (
+            "cache_read",
+            "cache_read = true",
+            &["cache_program and cache_read", "a time of the bus above 0"],
+        ),
+        (
+            "cache_program",
+            "cache_program = 1",
+            &["cache_program = 1", "true or false"],
+        ),
         ("planes", "planes = 0", &["planes is 0"]),
         (
             "planes",

@@ -1,9 +1,10 @@
 //! Prints a device as the text that describes it.
 
 use super::read::{MULTI_PLANE, ORDERS};
+use crate::convert::to_f64;
 use crate::output::counted;
 use nand_model::{
-    Capacity, ErrorModel, MultiPlane, PageOrder, PageTimes, PairTable, Pairing, Profile,
+    Capacity, Energy, ErrorModel, MultiPlane, PageOrder, PageTimes, PairTable, Pairing, Profile,
 };
 use toml::Value;
 
@@ -33,6 +34,16 @@ pub fn to_toml(device: &Profile) -> String {
         quoted(multi_plane(g.multi_plane)),
         "commands: off, same_page or any_page",
     );
+    for (key, is_set) in [
+        ("cache_program", t.cache.program),
+        ("cache_read", t.cache.read),
+    ] {
+        put(
+            key,
+            is_set.to_string(),
+            "the next transfer beside the array",
+        );
+    }
     match device.capacity {
         Capacity::Blocks(blocks) => put("blocks", blocks.to_string(), "of the device"),
         Capacity::BySize => put("# blocks", "4096".into(), "absent: as many as --size needs"),
@@ -85,6 +96,7 @@ pub fn to_toml(device: &Profile) -> String {
     put("\n[ecc]\ncodeword_bytes", ecc.codeword_bytes.to_string());
     put("correctable_bits", ecc.bits.to_string());
     put("retries", ecc.retries.to_string());
+    text += &energy(device.energy);
     text + "\n[bit_errors]\n" + &bit_errors(device.error_model)
 }
 
@@ -144,6 +156,28 @@ fn quoted(text: &str) -> String {
 pub fn order(order: PageOrder) -> &'static str {
     let named = ORDERS.iter().find(|(_, known)| *known == order);
     named.map_or("any", |(name, _)| name)
+}
+
+fn energy(energy: Option<Energy>) -> String {
+    let Some(energy) = energy else {
+        return "\n# [energy]                    # absent: not counted\n\
+                # read_uj = 0.825             # of a page; program_uj, erase_uj, byte_nj alike\n"
+            .into();
+    };
+    let Energy {
+        read_pj,
+        program_pj,
+        erase_pj,
+        byte_pj,
+    } = energy;
+    let lines = [
+        ("read_uj", read_pj, 1e6),
+        ("program_uj", program_pj, 1e6),
+        ("erase_uj", erase_pj, 1e6),
+        ("byte_nj", byte_pj, 1e3),
+    ];
+    let line = |(key, pj, unit): (&str, u64, f64)| format!("{key} = {:?}\n", to_f64(pj) / unit);
+    format!("\n[energy]\n{}", lines.map(line).concat())
 }
 
 fn multi_plane(kind: MultiPlane) -> &'static str {

@@ -78,6 +78,10 @@ fn complete(mut row: Row) -> Row {
         row.write_amplification.by_cause.insert(name(), 0.0);
         row.write_stalls.insert(name(), Stalls::default());
     }
+    if let Some(energy) = &mut row.energy_j {
+        let all = Cause::ALL.map(|cause| (cause.name().to_owned(), 0.0));
+        energy.by_cause.extend(all);
+    }
     let of = &mut row.response_ns;
     for side in [&mut of.all, &mut of.read, &mut of.write, &mut of.trim] {
         *side = Some(Response::default());

@@ -170,7 +170,7 @@ impl Log {
         for cause in Cause::ALL {
             let (before, now) = (&mut self.counters[cause.index()], counters.of(cause));
             if before != now {
-                self.batch.flash.push((cause, difference(before, now)));
+                self.batch.flash.push((cause, now.since(&before)));
                 *before = *now;
                 causes += 1;
             }
@@ -208,16 +208,6 @@ impl Log {
         let written = self.writer.join().expect("the writer does not panic");
         written.map_err(|error| Failure::io(&self.name, &error))?;
         outcome.and(sent)
-    }
-}
-
-fn difference(before: &OpCounts, now: &OpCounts) -> OpCounts {
-    OpCounts {
-        reads: now.reads - before.reads,
-        partial_reads: now.partial_reads - before.partial_reads,
-        programs: now.programs - before.programs,
-        oob_programs: now.oob_programs - before.oob_programs,
-        erases: now.erases - before.erases,
     }
 }
 

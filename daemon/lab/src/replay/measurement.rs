@@ -16,7 +16,7 @@ use super::settling::Settling;
 use super::sim::Sim;
 use ftl_core::{Ftl, Lookups, SchemeStats, StallTotals};
 use ftld_device::aging::Conditioned;
-use ftld_device::counters::{Operations, SchemeCounters};
+use ftld_device::counters::{EnergyUsed, Operations, SchemeCounters};
 use ftld_device::method::ResponseUnit;
 use ftld_kit::convert::{index, to_f64};
 use nand_model::{Cause, Counters, Nanos, PageTimes, Profile};
@@ -129,6 +129,9 @@ impl Measurement {
             settling,
             load,
             flash_total,
+            energy_j: EnergyUsed::of(profile, |cause| {
+                counters.of(cause).since(self.counters.of(cause))
+            }),
             flash,
             flash_busy_ns: Busy {
                 read: counters.read_busy_ns - self.counters.read_busy_ns,

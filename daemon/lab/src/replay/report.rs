@@ -236,6 +236,9 @@ fn flash(lines: &mut Lines, row: &Row) {
         total.erases,
         format!("{:.0}", row.optimum.erases),
     );
+    if let Some(energy) = &row.energy_j {
+        lines.add("flash energy, J", format!("{:.3}", energy.total), "");
+    }
     let busy = seconds(row.flash_busy_ns.total());
     lines.add("die busy time, s", busy, seconds(row.optimum.work_ns));
 }

@@ -6,7 +6,7 @@ use super::provenance::Provenance;
 use super::ram::Ram;
 use super::settling::Settling;
 use ftld_device::aging::Conditioned;
-use ftld_device::counters::{Operations, SchemeCounters};
+use ftld_device::counters::{EnergyUsed, Operations, SchemeCounters};
 use ftld_kit::convert::{index, to_f64, to_u64};
 use ftld_kit::failure::Failure;
 use nand_model::{Cause, Counters};
@@ -42,6 +42,9 @@ pub(crate) struct Row {
     pub(crate) flash: BTreeMap<String, Operations>,
     /// Sum over all causes.
     pub(crate) flash_total: Operations,
+    /// Energy of these operations, J; `None` if the profile has no figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) energy_j: Option<EnergyUsed>,
     /// Die busy time, ns: the sum of all charges.
     pub(crate) flash_busy_ns: Busy,
     /// Flash programs per page the host wrote.

@@ -5,7 +5,7 @@ use super::{
     page_bytes, seconds,
 };
 use ftld_kit::convert::to_f64;
-use nand_model::Fault;
+use nand_model::{Fault, OpCounts};
 
 pub(super) const FAMILIES: &[Family] = &[
     counters(
@@ -19,6 +19,19 @@ pub(super) const FAMILIES: &[Family] = &[
         BY_CAUSE,
         "Data bytes programmed into flash.",
         |view| by_cause(view, |ops| to_f64(ops.programs) * page_bytes(view)),
+    ),
+    counters(
+        "ftld_nand_energy_joules_total",
+        BY_CAUSE,
+        "Energy of flash operations; 0 if the profile has no figures.",
+        |view| {
+            let profile = &view.facts.profile;
+            let joules = |ops: &OpCounts| {
+                let of = profile.energy.as_ref();
+                of.map_or(0.0, |of| of.joules(ops, &profile.geometry))
+            };
+            by_cause(view, joules)
+        },
     ),
     counter(
         "ftld_nand_copybacks_total",

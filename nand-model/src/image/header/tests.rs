@@ -3,6 +3,7 @@
 use super::super::fields::pairing_of;
 use super::*;
 use crate::decay::{ErrorLaw, ErrorModel};
+use crate::energy::Energy;
 use crate::geometry::MultiPlane;
 use crate::pairing::Pairing;
 use crate::profile::{PROFILES, Profile, SlcRegion, Suspend};
@@ -43,6 +44,9 @@ fn headers_of_all_profiles_round_trip() {
 fn multi_plane_commands_round_trip_and_need_whole_planes() {
     for kind in [MultiPlane::SamePage, MultiPlane::AnyPage] {
         let mut header = header(&PROFILES[0].named("planes", ""));
+        let timing = &mut header.info.profile.timing;
+        timing.bus_ns = 5;
+        (timing.cache.program, timing.cache.read) = (true, kind == MultiPlane::AnyPage);
         let geometry = &mut header.info.profile.geometry;
         (geometry.planes, geometry.multi_plane) = (4, kind);
         assert_eq!(Header::decode(&header.encode()), Ok(header.clone()));
@@ -73,6 +77,30 @@ fn an_slc_region_is_a_section_that_other_images_do_not_have() {
         };
         assert!(why.to_string().contains("99.99 %"), "{why}");
     }
+}
+
+#[test]
+fn the_energy_of_operations_round_trips_and_is_not_needed() {
+    let mut header = header(&PROFILES[0].named("metered", ""));
+    let energy = Energy {
+        read_pj: 825_000,
+        program_pj: 9_900_000,
+        erase_pj: 66_000_000,
+        byte_pj: 990,
+    };
+    header.info.profile.energy = Some(energy);
+    assert_eq!(Header::decode(&header.encode()), Ok(header.clone()));
+    let section = part::energy(&header.info.profile).unwrap();
+    assert!(!section.is_needed);
+    header.info.profile.energy = Some(Energy {
+        erase_pj: Energy::MAX_PJ + 1,
+        ..energy
+    });
+    let read = Header::decode(&header.encode());
+    assert!(
+        matches!(read, Err(HeaderFault::Contradiction(_))),
+        "{read:?}"
+    );
 }
 
 #[test]

@@ -11,7 +11,11 @@ const PAGES: u32 = 16;
 
 /// Dies of four planes on one channel.
 fn dies(ways: u32, multi_plane: MultiPlane) -> Planes {
-    Planes::new(&Geometry {
+    cached(ways, multi_plane, Cache::NONE)
+}
+
+fn cached(ways: u32, multi_plane: MultiPlane, cache: Cache) -> Planes {
+    let geometry = Geometry {
         channels: 1,
         ways,
         planes: 4,
@@ -20,7 +24,8 @@ fn dies(ways: u32, multi_plane: MultiPlane) -> Planes {
         pages_per_block: PAGES,
         page_bytes: 512,
         oob_bytes: 64,
-    })
+    };
+    Planes::new(&geometry, cache)
 }
 
 /// Page `offset` of the first block on this plane of a device of one die.
@@ -115,4 +120,63 @@ fn the_planes_of_two_dies_share_the_bus_and_program_at_once() {
     // A second sequence of die 0 leaves gaps on the bus that die 1 can use.
     let again = two.program_run(0, (0, 0), [(Ppn::new(1), PROGRAM)].into_iter(), BUS);
     assert_eq!(again, 4 * BUS + PROGRAM + BUS + PROGRAM);
+}
+
+const BOTH: Cache = Cache {
+    program: true,
+    read: true,
+};
+
+fn pages(ns: Nanos) -> impl Iterator<Item = (Ppn, Nanos)> {
+    (0..3).map(move |offset| (page(0, offset), ns))
+}
+
+/// Whichever of transfer and array takes longer is never idle.
+#[test]
+fn a_cached_program_overlaps_transfers_with_the_array() {
+    let run = |cache, cell_ns, bus_ns| {
+        let mut die = cached(1, MultiPlane::Off, cache);
+        die.program_run(0, (0, 0), pages(cell_ns), bus_ns)
+    };
+    assert_eq!(run(Cache::NONE, 400, 20), 3 * (20 + 400));
+    assert_eq!(run(BOTH, 400, 20), 20 + 3 * 400);
+    assert_eq!(run(BOTH, 20, 400), 3 * 400 + 20);
+}
+
+#[test]
+fn a_cached_read_overlaps_transfers_with_the_array() {
+    let run = |cache, cell_ns, bus_ns| {
+        let mut die = cached(1, MultiPlane::Off, cache);
+        die.read_run(0, (0, 0), pages(cell_ns), bus_ns)
+    };
+    assert_eq!(run(Cache::NONE, 50, 20), 3 * (50 + 20));
+    assert_eq!(run(BOTH, 50, 20), 3 * 50 + 20);
+    assert_eq!(run(BOTH, 20, 50), 20 + 3 * 50);
+}
+
+/// Two joint programs of four planes: the second is loaded while the first programs.
+#[test]
+fn cached_joint_programs_take_one_load_and_their_programs() {
+    let mut die = cached(1, MultiPlane::SamePage, BOTH);
+    for offset in 0..2 {
+        for plane in 0..4 {
+            program(&mut die, 0, page(plane, offset));
+        }
+    }
+    assert_eq!(die.busy_until(), 4 * BUS + 2 * PROGRAM);
+}
+
+/// Another block, another kind, or a later arrival is another sequence.
+#[test]
+fn what_ends_a_sequence_waits_for_the_array() {
+    let one = BUS + PROGRAM;
+    for (at, ppn) in [(0, page(4, 1)), (1, page(0, 1))] {
+        let mut die = cached(1, MultiPlane::Off, BOTH);
+        program(&mut die, 0, page(0, 0));
+        assert_eq!(program(&mut die, at, ppn), 2 * one, "{ppn} at {at}");
+    }
+    let mut die = cached(1, MultiPlane::Off, BOTH);
+    program(&mut die, 0, page(0, 0));
+    assert_eq!(read(&mut die, 0, page(1, 0)), one + READ + BUS);
+    assert_eq!(program(&mut die, 0, page(0, 1)), one + READ + BUS + one);
 }

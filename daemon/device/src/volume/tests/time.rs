@@ -20,6 +20,7 @@ fn slow_timing() -> nand_model::Timing {
         bus_ns: 0,
         controller_ns: 0,
         suspend: nand_model::Suspend::NONE,
+        cache: nand_model::Cache::NONE,
     }
 }
 
