@@ -304,13 +304,21 @@ fn striped(rig: &Rig, verdicts: &mut Verdicts) {
     in_a_row(rig, verdicts);
 }
 
-/// A device with a quarter of its blocks in SLC mode, over two dies. The size is such that every
-/// page of the host passes through the region, and is folded.
-pub fn slc_rig(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Rig {
+/// A device with a quarter of its blocks in SLC mode, over two dies or over four planes that
+/// operate together. The size is such that every page of the host passes through the region, and is
+/// folded.
+fn slc_rig(scheme: &'static Scheme, cells: Cells, on_planes: bool, budget: &Budget) -> Rig {
     let one = cells.profile();
-    let geometry = Geometry {
-        ways: 2,
-        ..one.geometry
+    let geometry = match on_planes {
+        true => Geometry {
+            planes: 4,
+            multi_plane: MultiPlane::SamePage,
+            ..one.geometry
+        },
+        false => Geometry {
+            ways: 2,
+            ..one.geometry
+        },
     };
     let slc = Some(SlcRegion::typical(&one, 2_500));
     let profile = Profile {
@@ -323,7 +331,8 @@ pub fn slc_rig(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Rig {
 }
 
 /// Cuts at operations of a run that folds blocks in SLC mode, inside the mounts after them, and in
-/// a row: with folding of the oldest and of the emptiest block, and with writes past a full region.
+/// a row: with folding of the oldest block, of the emptiest one on four planes, and with writes past
+/// a full region.
 /// Only for schemes that fold.
 ///
 /// # Panics
@@ -337,7 +346,8 @@ pub fn slc_region(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts
         ("slc.victim", "greedy"),
         ("slc.full", "direct"),
     ] {
-        let rig = slc_rig(scheme, cells, verdicts.budget()).set(key, value);
+        let on_planes = value == "greedy";
+        let rig = slc_rig(scheme, cells, on_planes, verdicts.budget()).set(key, value);
         let rig = rig.variant(&format!("slc_{value}"), |_| {});
         if !verdicts.want(&rig.path()) {
             continue;
