@@ -170,7 +170,7 @@ impl Log {
         for cause in Cause::ALL {
             let (before, now) = (&mut self.counters[cause.index()], counters.of(cause));
             if before != now {
-                self.batch.flash.push((cause, now.since(&before)));
+                self.batch.flash.push((cause, now.since(before)));
                 *before = *now;
                 causes += 1;
             }
