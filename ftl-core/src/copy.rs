@@ -222,6 +222,20 @@ impl CopyBuffer {
         .encode();
     }
 
+    /// Takes a page out of the buffer; returns it. Later pages move up.
+    #[cold]
+    pub(crate) fn remove(&mut self, i: usize, page_bytes: usize) -> Ppn {
+        let end = self.from.len() * page_bytes;
+        self.data
+            .copy_within((i + 1) * page_bytes..end, i * page_bytes);
+        self.records.remove(i);
+        self.unknown.retain(|unknown| *unknown != i);
+        for unknown in &mut self.unknown {
+            *unknown -= usize::from(*unknown > i);
+        }
+        self.from.remove(i)
+    }
+
     /// Sorts the loaded pages, all of which have a record, by their owners; trim records last. Over
     /// a store that keeps no data (`has_data`), only the data of trim records moves along.
     pub(crate) fn sort_by_owner(

@@ -74,7 +74,15 @@ pub(crate) fn from_params(
             PLACEMENT_PARAM.key
         )));
     }
-    // Open ones, those that wait for their erase, and one to fold.
+    let placement: String = params.get(PLACEMENT_PARAM.key, String::new())?;
+    if placement == "midas" {
+        return Err(FtlError::Config(format!(
+            "parameter {}: midas has no groups for blocks in SLC mode; leave --slc-region out, or \
+             choose another placement",
+            PLACEMENT_PARAM.key
+        )));
+    }
+    // Open blocks, blocks that wait for their erase, one erased block, one to fold.
     let (needed, there) = (host + MAX_WAITING + 2, profile.slc_blocks());
     if profile.geometry.blocks > 0 && there < needed {
         return Err(FtlError::Config(format!(

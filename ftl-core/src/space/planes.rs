@@ -60,10 +60,13 @@ impl Space {
 
     /// Returns the first lane of a superblock with the fewest pages; `None` if all are in step.
     fn lane_behind(&self, lanes: &[StreamId]) -> Option<usize> {
-        let pages = self.geometry().pages_per_block;
-        let open = lanes.iter().filter_map(|lane| self.open_block(*lane));
-        let least = open.map(|(_, next)| next).min()?;
-        // Others begin or end a block with it: a lane without a block is at its begin or end, too.
+        let open = lanes
+            .iter()
+            .filter_map(|lane| self.streams[*lane].open.as_ref());
+        // Pages of a block; fewer in SLC mode.
+        let (least, pages) = open.map(|open| (open.next, open.end())).min()?;
+        // Lanes open and close blocks together: a lane without a block counts as empty in the first
+        // half of the others' blocks, as full in the second.
         let closed = if least > pages / 2 { pages } else { 0 };
         let filled = |lane: &StreamId| self.open_block(*lane).map_or(closed, |(_, next)| next);
         let (least, most) = (

@@ -53,6 +53,10 @@ impl UntilCheckpoint {
         self.live.add(ppn, record);
     }
 
+    pub(crate) fn contains(&self, ppn: Ppn) -> bool {
+        self.live.contains(ppn)
+    }
+
     pub(crate) fn on_relocate(&mut self, from: Ppn, to: Ppn) {
         self.live.on_relocate(from, to);
     }

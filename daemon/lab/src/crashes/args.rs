@@ -56,7 +56,7 @@ pub struct CrashesArgs {
     /// Which states a cut can leave
     #[arg(long, value_enum, default_value_t = Model::Cache)]
     pub model: Model,
-    /// By the model cache also what drives leave that break the device's contract
+    /// With --model cache: also states that violate the device's contract, as some drives leave them
     #[arg(long, value_enum, value_delimiter = ',')]
     pub loss: Vec<Loss>,
     /// Where power fails

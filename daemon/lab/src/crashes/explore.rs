@@ -185,8 +185,10 @@ fn no_point(timeline: &Timeline, args: &CrashesArgs) -> Failure {
         ));
     }
     Failure::usage(format!(
-        "--at {}: the recording has no point of this kind",
-        super::report::name(&args.at)
+        "--at {}: the recording has no point of this kind after entry {} up to {}",
+        super::report::name(&args.at),
+        args.from.saturating_sub(1),
+        args.to.min(last)
     ))
 }
 
@@ -402,7 +404,7 @@ impl Explorer<'_> {
     }
 
     fn note_known(&mut self, kept: Kept) {
-        let ignored = !kept.passed && self.shared.ignores_text(&kept.output);
+        let ignored = !kept.passed && self.shared.ignores_said(&kept.said, &kept.output);
         let failed = !kept.passed && !ignored;
         if failed && !self.shared.count_failure() {
             self.is_over();

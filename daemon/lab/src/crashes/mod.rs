@@ -106,7 +106,7 @@ pub fn crashes(args: &CrashesArgs, json: bool) -> Result<(), Failure> {
             cores.map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1))
         }),
     };
-    scratch.has_room(&timeline, jobs)?;
+    scratch.has_room(&timeline, jobs, args.files.is_some())?;
     let shared = Shared::new(timeline, args, interrupted);
     match case {
         Some(case) => show(args, &shared, scratch.path(), &case, json),

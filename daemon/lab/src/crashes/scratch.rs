@@ -52,15 +52,22 @@ impl Scratch {
         &self.path
     }
 
-    /// Refuses a folder without room for the images.
-    pub(super) fn has_room(&self, timeline: &Timeline, jobs: u32) -> Result<(), Failure> {
+    /// Refuses a folder without room for the images, and for copies of their files if checks get
+    /// them.
+    pub(super) fn has_room(
+        &self,
+        timeline: &Timeline,
+        jobs: u32,
+        with_files: bool,
+    ) -> Result<(), Failure> {
         let Ok(fs) = statvfs(&self.path) else {
             return Ok(());
         };
         let free = fs.blocks_available() * fs.fragment_size();
         // No state has more units with data than were ever written.
         let image = to_u64(timeline.written.len()) * u64::from(timeline.unit_bytes);
-        let wanted = image.saturating_mul(u64::from(jobs));
+        let copies = u64::from(jobs) * if with_files { 2 } else { 1 };
+        let wanted = image.saturating_mul(copies);
         if wanted <= free {
             return Ok(());
         }

@@ -11,11 +11,13 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Longest answer in bytes.
 const ANSWER_MAX: usize = 16 << 10;
 
+/// Time between two attempts to send a question.
+const ASK_EVERY: Duration = Duration::from_millis(20);
 /// Longest wait for the end of a check that has closed its standard output.
 const END_MAX: Timespec = Timespec {
     tv_sec: 1,
@@ -53,6 +55,7 @@ impl Server {
         for pipe in [&answers, &output] {
             rustix::fs::fcntl_setfl(pipe, rustix::fs::OFlags::NONBLOCK)?;
         }
+        rustix::fs::fcntl_setfl(&questions, rustix::fs::OFlags::NONBLOCK)?;
         let mut shell = supervisor::shell(&task.command, &work);
         shell
             .stdin(its_questions)
@@ -78,12 +81,25 @@ impl Server {
         (supervisor::end_of(status), left)
     }
 
-    /// Waits for the answer of a state.
-    fn hear(&mut self, task: &Task, socket: &UnixStream, tail: &mut Tail) -> io::Result<Heard> {
+    /// Asks about a state, and waits for the answer.
+    fn hear(
+        &mut self,
+        task: &Task,
+        mut question: &[u8],
+        socket: &UnixStream,
+        tail: &mut Tail,
+    ) -> io::Result<Heard> {
         let end = Instant::now() + task.timeout;
         let (mut line, mut has_output) = (Vec::new(), true);
         loop {
-            let left = end.saturating_duration_since(Instant::now());
+            question = self.send(question);
+            // A check that does not read is asked again and again.
+            let wait = if question.is_empty() {
+                Duration::MAX
+            } else {
+                ASK_EVERY
+            };
+            let left = end.saturating_duration_since(Instant::now()).min(wait);
             let left = Timespec {
                 tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: left.subsec_nanos().into(),
@@ -97,7 +113,7 @@ impl Server {
                 ];
                 let some = if has_output { 4 } else { 3 };
                 match poll(&mut fds[..some], Some(&left)) {
-                    Ok(0) => return Ok(Heard::TooLate),
+                    Ok(0) if Instant::now() >= end => return Ok(Heard::TooLate),
                     Ok(_) | Err(rustix::io::Errno::INTR) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -126,6 +142,25 @@ impl Server {
                 return Ok(Heard::TooLate);
             }
         }
+    }
+
+    /// Sends as much as the check takes now; returns the rest. If the check has ended, so has its
+    /// pipe, and there is no answer.
+    fn send<'a>(&mut self, question: &'a [u8]) -> &'a [u8] {
+        match self.questions.write(question) {
+            Ok(taken) => &question[taken..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => question,
+            Err(_) => &[],
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        poll(&mut fds, Some(&now)) == Ok(1)
     }
 
     /// Takes a part of an answer.
@@ -165,6 +200,10 @@ pub(super) fn ask(
     folder: &Path,
     socket: &UnixStream,
 ) -> io::Result<Option<Ending>> {
+    // One that ended after its answer is no verdict on the next state.
+    if let Some(ended) = server.take_if(|server| server.has_ended()) {
+        ended.stop(folder);
+    }
     let mut running = match server.take() {
         Some(running) => running,
         None => match Server::start(task, folder) {
@@ -174,14 +213,13 @@ pub(super) fn ask(
     };
     let mut tail = Tail::default();
     let mut early = Vec::new();
-    let unasked =
-        matches!(running.read(&mut early)?, Taken::Line | Taken::Part) && !early.is_empty();
-    let path = match supervisor::files(task, &running.work) {
+    let unasked = running.read(&mut early).is_ok() && !early.is_empty();
+    let path = match supervisor::files(task, &running.work, socket) {
         Ok(files) => files.or_else(|| std::env::var_os("FTLD_IMAGE").map(PathBuf::from)),
-        Err(why) => {
+        Err(stop) => {
             *server = Some(running);
-            return Ok(Some(Ending {
-                end: End::Unreadable(why),
+            return Ok(stop.end(socket).map(|end| Ending {
+                end,
                 output: String::new(),
                 left: None,
             }));
@@ -190,11 +228,16 @@ pub(super) fn ask(
     let path = path.unwrap_or_default();
     let mark = task.mark.replace(['\n', '\r'], " ");
     let question = format!("{}\t{mark}\n", path.display());
-    // If the check has ended, so has its pipe, and there is no answer.
-    let _ = running.questions.write_all(question.as_bytes());
     let heard = match unasked {
-        true => Heard::Unwanted,
-        false => running.hear(task, socket, &mut tail)?,
+        true => Ok(Heard::Unwanted),
+        false => running.hear(task, question.as_bytes(), socket, &mut tail),
+    };
+    let heard = match heard {
+        Ok(heard) => heard,
+        Err(error) => {
+            running.stop(folder);
+            return Err(error);
+        }
     };
     tail.take(&mut running.output);
     if let Heard::Line(answer) = heard {

@@ -5,7 +5,7 @@
 //! which ends with it. If the explorer dies, the supervisor kills the check and removes the job's
 //! folder.
 
-use super::ext4::extract;
+use super::ext4::{Stop, extract};
 use super::scratch;
 use super::server::{self, Server};
 use ftld_device::sys;
@@ -23,6 +23,7 @@ use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -150,12 +151,12 @@ pub(super) fn serve() -> io::Result<()> {
 /// it any more.
 fn run(task: &Task, folder: &Path, socket: &UnixStream) -> io::Result<Option<Ending>> {
     let work = work_folder(folder)?;
-    let files = match files(task, &work) {
+    let files = match files(task, &work, socket) {
         Ok(files) => files,
-        Err(why) => {
+        Err(stop) => {
             let left = remains(Vec::new(), folder, &work);
-            return Ok(Some(Ending {
-                end: End::Unreadable(why),
+            return Ok(stop.end(socket).map(|end| Ending {
+                end,
                 output: String::new(),
                 left,
             }));
@@ -195,19 +196,49 @@ fn run(task: &Task, folder: &Path, socket: &UnixStream) -> io::Result<Option<End
     }))
 }
 
-/// Copies the files that the check gets to a new folder below its own.
-pub(super) fn files(task: &Task, work: &Path) -> Result<Option<PathBuf>, String> {
+/// Copies the files that the check gets to a new folder below its own, within its time.
+pub(super) fn files(
+    task: &Task,
+    work: &Path,
+    socket: &UnixStream,
+) -> Result<Option<PathBuf>, Stop> {
     let Some(from) = &task.files else {
         return Ok(None);
     };
     let to = work.join("files");
-    let image = std::env::var_os("FTLD_IMAGE").ok_or("no image")?;
-    scratch::remove(&to).map_err(|failure| failure.message)?;
-    std::fs::create_dir(&to).map_err(|error| format!("{}: {error}", to.display()))?;
+    let image = std::env::var_os("FTLD_IMAGE").unwrap_or_default();
+    scratch::remove(&to).map_err(|failure| Stop::Host(failure.message))?;
+    let made = std::fs::create_dir(&to);
+    made.map_err(|error| Stop::Host(format!("{}: {error}", to.display())))?;
+    let end = Instant::now() + task.timeout;
+    let is_over = || Instant::now() >= end || is_asked(socket);
+    let copy = AssertUnwindSafe(|| extract(Path::new(&image), from, &to, &is_over));
     // A tree that nobody expected is no reason to end.
-    let copied = std::panic::catch_unwind(|| extract(Path::new(&image), from, &to));
-    copied.unwrap_or_else(|_| Err("the tree is damaged".into()))?;
+    let copied = std::panic::catch_unwind(copy);
+    copied.unwrap_or_else(|_| Err(Stop::Image("the tree is damaged".into())))?;
     Ok(Some(to))
+}
+
+/// Returns whether the explorer has written, or has died.
+fn is_asked(socket: &UnixStream) -> bool {
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let mut fds = [PollFd::new(socket, PollFlags::IN)];
+    poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
+impl Stop {
+    /// Returns how the check ended that did not get its files; `None` if nobody waits for it.
+    pub(super) fn end(self, socket: &UnixStream) -> Option<End> {
+        match self {
+            Stop::Image(why) => Some(End::Unreadable(why)),
+            Stop::Host(why) => Some(End::NotStarted(why)),
+            Stop::Over if is_asked(socket) => None,
+            Stop::Over => Some(End::TimedOut),
+        }
+    }
 }
 
 /// Returns the shell of a check, in a process group of its own.

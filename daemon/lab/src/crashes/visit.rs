@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub fn visit(args: &CrashesArgs) -> Result<u64, Failure> {
     let scratch = Scratch::create(args)?;
     let timeline = Timeline::of(args, scratch.path())?;
-    scratch.has_room(&timeline, 1)?;
+    scratch.has_room(&timeline, 1, false)?;
     Ledger::open(args)?;
     let points = points(&timeline, args);
     match args.model {

@@ -116,16 +116,20 @@ impl Shared {
 
     /// Returns whether a state failed as the user knows that it does.
     pub(super) fn ignores(&self, checked: &Checked) -> bool {
-        !checked.verdict.passed() && self.ignores_text(&checked.output)
+        !checked.verdict.passed() && self.ignores_said(&checked.verdict.text(), &checked.output)
     }
 
-    pub(super) fn ignores_text(&self, output: &str) -> bool {
+    pub(super) fn ignores_said(&self, said: &str, output: &str) -> bool {
+        self.ignores_text(said) || self.ignores_text(output)
+    }
+
+    fn ignores_text(&self, output: &str) -> bool {
         self.ignored.iter().any(|text| output.contains(text))
     }
 
     /// Returns whether a state failed in a way that counts.
     pub(super) fn fails(&self, checked: &Checked) -> bool {
-        !checked.verdict.passed() && !self.ignores_text(&checked.output)
+        !checked.verdict.passed() && !self.ignores(checked)
     }
 
     pub(super) fn is_interrupted(&self) -> bool {

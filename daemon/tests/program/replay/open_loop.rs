@@ -248,7 +248,7 @@ fn paced_gc_shortens_the_tail_of_an_open_loop() {
     let part = "no parameter \"gc.pace\"";
     host.fails(&[&["replay"][..], &other].concat(), 2, &[part]);
     let part = "none of lazyftl has this parameter";
-    let ways = [part, "pagemap would"];
+    let ways = [part, "pagemap, leaftl would"];
     host.fails(&[&["compare"][..], &other].concat(), 2, &ways);
     let wrong = ["zipf", "--scheme", "pagemap", "--set", "gc.pace=slow"];
     let part = "gc.pace: \"slow\" is neither at_once nor even";

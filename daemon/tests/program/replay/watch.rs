@@ -275,7 +275,7 @@ fn trace_events_nest_on_a_track_per_die_and_kind() {
     let plain = |name: &&String| !name.ends_with(')');
     assert_eq!(
         names.values().filter(plain).count() as f64,
-        dies + 10.0,
+        dies + 11.0,
         "a track per die and per kind: {names:?}"
     );
     let (mut gc, mut of_dies) = (0, 0);

@@ -27,8 +27,8 @@ impl<M: PageMap> PageRam<M> {
 
     /// Returns whether acknowledged pages are being programmed.
     pub(super) fn is_emptying(&self) -> bool {
-        let of = self.buffer.as_ref();
-        of.is_some_and(|buffer| buffer.keeps() && buffer.is_emptying)
+        let buffer = self.buffer.as_ref();
+        buffer.is_some_and(|buffer| buffer.keeps() && buffer.is_emptying)
     }
 
     pub(super) fn is_buffered(&self, lpn: Lpn) -> bool {
@@ -74,6 +74,11 @@ impl<M: PageMap> PageMapFtl<M> {
         let keeps = self.map.keeps_writes();
         for (lpn, bytes) in lpns.zip(data.chunks_exact(page)) {
             let is_new = self.map.pages.predict(lpn).is_none();
+            let buffer = self.map.buffer.as_mut().expect("a sorted map has a buffer");
+            // Programs that failed may have left it full.
+            if buffer.is_full() {
+                self.program_or_discard(keeps)?;
+            }
             let buffer = self.map.buffer.as_mut().expect("a sorted map has a buffer");
             buffer.put(lpn, bytes, is_new);
             self.stats.host_pages_written += 1;
@@ -124,8 +129,14 @@ impl<M: PageMap> PageMapFtl<M> {
             let outcome = if self.map.streams.only_for_host().is_some() {
                 self.append_run(run.len(), |i| run[i], &content)
             } else {
+                let mut parts = self.space.flash.begin_parts();
                 let mut pages = run.iter().zip(content.chunks_exact(page));
-                pages.try_for_each(|(lpn, bytes)| self.write_page(*lpn, bytes))
+                let outcome = pages.try_for_each(|(lpn, bytes)| {
+                    self.space.flash.next_part(&mut parts);
+                    self.write_page(*lpn, bytes)
+                });
+                self.space.flash.end_parts(parts);
+                outcome
             };
             let done = self.stats.host_pages_written - counted;
             self.stats.host_pages_written = counted;

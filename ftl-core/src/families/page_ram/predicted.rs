@@ -2,7 +2,8 @@
 //!
 //! The page is one of the valid pages within the bound around the prediction. If there is only one,
 //! it is this one. Otherwise their records decide: one of them names the logical page, as every
-//! logical page has one valid page. The nearest page is tried first.
+//! logical page has one valid page. The nearest page is tried first. If records of several of them
+//! are lost, the old page is not found: it stays valid until GC, which finds no owner for it.
 //!
 //! A host's read takes whole pages until a record fits; all after the first count as `translation`.
 //! A write or trim, which makes the old page invalid, takes records alone, as `translation` or
@@ -17,7 +18,7 @@ use super::state::PageMapFtl;
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::{Flags, Oob, Role, UNMAPPED};
-use crate::int::{index, to_u32};
+use crate::int::{index, to_u32, to_u64};
 use crate::space::Space;
 use nand_model::{Cause, Ppn};
 
@@ -35,13 +36,6 @@ fn is_of(oob: &Oob, lpn: Lpn) -> bool {
     oob.tag.role == Role::Data && oob.tag.lpn == lpn.raw()
 }
 
-#[cold]
-fn nowhere(lpn: Lpn, at: Ppn, bound: u32) -> FtlError {
-    FtlError::Corrupt(format!(
-        "logical page {lpn} is at none of the valid pages within {bound} of {at}"
-    ))
-}
-
 impl<M: PageMap> PageMapFtl<M> {
     /// Returns the location of a page that is about to be replaced.
     #[inline(always)]
@@ -49,32 +43,36 @@ impl<M: PageMap> PageMapFtl<M> {
         if !M::PREDICTS {
             return Ok(self.map.pages.get(lpn));
         }
-        let (found, is_hit) = self.look_up(lpn)?;
+        let (found, is_hit) = self.look_up(lpn, Cause::Translation)?;
         self.stats.lookups_write.note(is_hit);
         Ok(found)
     }
 
     /// Returns the location of a page, and whether no record was read for it.
-    fn look_up(&mut self, lpn: Lpn) -> Result<(Option<Ppn>, bool), FtlError> {
+    fn look_up(&mut self, lpn: Lpn, cause: Cause) -> Result<(Option<Ppn>, bool), FtlError> {
         match self.map.pages.predict(lpn) {
             None => Ok((None, true)),
             Some((at, 0)) => Ok((Some(at), true)),
-            Some((at, bound)) => {
-                let (ppn, by_record) = self.search(lpn, at, bound, Cause::Translation)?;
-                Ok((Some(ppn), !by_record))
-            }
+            Some((at, bound)) => Ok(match self.search(lpn, at, bound, cause)? {
+                Some((ppn, by_record)) => (Some(ppn), !by_record),
+                None => {
+                    self.map.lost += 1;
+                    (None, false)
+                }
+            }),
         }
     }
 
-    /// Looks up each page of a run that is about to be replaced.
+    /// Looks up each page of a run that is about to be replaced; records are read for this cause.
     pub(super) fn locate_run(
         &mut self,
         count: usize,
         lpn_of: impl Fn(usize) -> Lpn,
+        cause: Cause,
     ) -> Result<(), FtlError> {
         self.map.replaced.clear();
         for i in 0..count {
-            let found = self.look_up(lpn_of(i))?;
+            let found = self.look_up(lpn_of(i), cause)?;
             self.map.replaced.push(found);
         }
         Ok(())
@@ -82,43 +80,43 @@ impl<M: PageMap> PageMapFtl<M> {
 
     /// Returns the location of a page; records are read for this cause.
     pub(super) fn locate_for(&mut self, lpn: Lpn, cause: Cause) -> Result<Option<Ppn>, FtlError> {
-        match self.map.pages.predict(lpn) {
-            None => Ok(None),
-            Some((at, 0)) => Ok(Some(at)),
-            Some((at, bound)) => self.search(lpn, at, bound, cause).map(|(ppn, _)| Some(ppn)),
-        }
+        self.look_up(lpn, cause).map(|(found, _)| found)
     }
 
     /// Returns the location of a page within `bound` of a prediction, and whether a record names
-    /// it: none is read if one page is valid there. Of pages with a lost record, the nearest one is
-    /// taken.
+    /// it: none is read if one page is valid there. A page with a lost record is taken if it is the
+    /// only one; of several, none: it would be another logical page's.
     fn search(
         &mut self,
         lpn: Lpn,
         at: Ppn,
         bound: u32,
         cause: Cause,
-    ) -> Result<(Ppn, bool), FtlError> {
+    ) -> Result<Option<(Ppn, bool)>, FtlError> {
         let mut valid = candidates(&self.space, at, bound);
-        let first = valid.next().ok_or_else(|| nowhere(lpn, at, bound))?;
-        if valid.next().is_none() {
-            return Ok((first, false));
-        }
+        let first = valid.next();
+        let is_only = valid.next().is_none();
         drop(valid);
-        let mut lost = None;
+        if is_only {
+            return Ok(first.map(|ppn| (ppn, false)));
+        }
+        let mut lost = Vec::new();
         // Each is found again: reading needs the space. There are few.
         for i in 0.. {
             let Some(ppn) = candidates(&self.space, at, bound).nth(i) else {
                 break;
             };
             match self.space.flash.read_oob(ppn, cause)? {
-                Some(oob) if is_of(&oob, lpn) => return Ok((ppn, true)),
+                Some(oob) if is_of(&oob, lpn) => return Ok(Some((ppn, true))),
                 Some(_) => {}
-                None => lost = lost.or(Some(ppn)),
+                None if self.map.trims.contains(ppn) => {}
+                None => lost.push(ppn),
             }
         }
-        let lost = lost.ok_or_else(|| nowhere(lpn, at, bound))?;
-        Ok((lost, false))
+        Ok(match lost[..] {
+            [only] => Some((only, false)),
+            _ => None,
+        })
     }
 
     /// Reads pages for the host. Those with a known location are read in runs; all in parallel.
@@ -182,43 +180,62 @@ impl<M: PageMap> PageMapFtl<M> {
     }
 
     /// Finds the owners of valid pages with a lost record. It searches the map, because such pages
-    /// are very rare.
+    /// are very rare. Pages and owners are matched in the order of the flash; both are lost, so that
+    /// a wrong match among them loses nothing more. A page without an owner is dropped.
     #[cold]
     pub(super) fn find_predicted_owners(
         &mut self,
         unknown: &[(usize, Ppn)],
     ) -> Result<(), FtlError> {
-        let mut owners: Vec<Option<Lpn>> = vec![None; unknown.len()];
+        let (trims, mut pages): (Vec<(usize, Ppn)>, Vec<_>) = unknown
+            .iter()
+            .partition(|(_, ppn)| self.map.trims.contains(*ppn));
+        pages.sort_unstable_by_key(|(_, ppn)| *ppn);
+        let mut owners: Vec<(Ppn, u32, Lpn)> = Vec::new();
         for lpn in (0..self.logical_pages).map(Lpn::new) {
             let Some((at, bound)) = self.map.pages.predict(lpn) else {
                 continue;
             };
             let near = |ppn: Ppn| ppn.raw().abs_diff(at.raw()) <= bound;
-            if !unknown.iter().any(|(_, ppn)| near(*ppn)) {
+            if !pages.iter().any(|(_, ppn)| near(*ppn)) {
                 continue;
             }
-            let (nearest, is_readable) = match bound {
-                0 => (at, false),
-                _ => self.search(lpn, at, bound, Cause::Gc)?,
+            let is_lost = match bound {
+                0 => true,
+                _ => match self.search(lpn, at, bound, Cause::Gc)? {
+                    Some((ppn, by_record)) => {
+                        !by_record && pages.iter().any(|(_, lost)| *lost == ppn)
+                    }
+                    None => true,
+                },
             };
-            if is_readable {
-                continue;
-            }
-            let free = |(i, _): &(usize, &(usize, Ppn))| owners[*i].is_none();
-            let mut free = unknown.iter().enumerate().filter(free);
-            let own = (free.clone().find(|(_, (_, ppn))| *ppn == nearest))
-                .or_else(|| free.find(|(_, (_, ppn))| near(*ppn)));
-            if let Some(i) = own.map(|(i, _)| i) {
-                owners[i] = Some(lpn);
+            if is_lost {
+                owners.push((at, bound, lpn));
             }
         }
-        for ((i, _), owner) in unknown.iter().zip(owners) {
-            let (role, lpn) = match owner {
-                Some(lpn) => (Role::Data, lpn.raw()),
-                None => (Role::Trim, UNMAPPED),
-            };
-            self.gc.pages.name(*i, role, lpn, self.next_ver);
-            self.next_ver += 1;
+        owners.sort_unstable_by_key(|(at, bound, _)| at.raw().saturating_add(*bound));
+        let mut dropped = Vec::new();
+        for (i, ppn) in pages {
+            let near = |of: &(Ppn, u32, Lpn)| ppn.raw().abs_diff(of.0.raw()) <= of.1;
+            match owners.iter().position(near) {
+                Some(own) => {
+                    let (_, _, lpn) = owners.remove(own);
+                    let ver = self.new_version();
+                    self.gc.pages.name(i, Role::Data, lpn.raw(), ver);
+                }
+                None => dropped.push(i),
+            }
+        }
+        for (i, _) in trims {
+            let ver = self.new_version();
+            self.gc.pages.name(i, Role::Trim, UNMAPPED, ver);
+        }
+        self.map.lost += to_u64(owners.len() + dropped.len());
+        dropped.sort_unstable();
+        for i in dropped.into_iter().rev() {
+            let page = self.space.geometry().page_len();
+            let ppn = self.gc.pages.remove(i, page);
+            self.space.table.set_invalid(ppn);
         }
         Ok(())
     }

@@ -76,13 +76,18 @@ impl<M: PageMap> PageMapFtl<M> {
     /// Frees blocks before the stream opens one.
     #[cold]
     pub(super) fn make_free_blocks(&mut self, stream: StreamId) -> Result<(), FtlError> {
-        if self.space.is_slc_stream(stream) {
-            fold::make_room(self)?;
+        // The reserve of a read-only device has room for what was acknowledged.
+        let may_run_short = M::SORTED && self.map.is_emptying();
+        if may_run_short && self.gc.is_read_only() {
+            return Ok(());
         }
-        let outcome = self.gc_until(self.gc.threshold + 1);
+        let outcome = match self.space.is_slc_stream(stream) {
+            true => fold::make_room(self),
+            false => Ok(()),
+        };
+        let outcome = outcome.and_then(|()| self.gc_until(self.gc.threshold + 1));
         match outcome.and_then(|()| self.maintain()) {
-            // The reserve has room for what was acknowledged.
-            Err(FtlError::ReadOnly(_)) if M::SORTED && self.map.is_emptying() => Ok(()),
+            Err(FtlError::ReadOnly(_)) if may_run_short => Ok(()),
             other => other,
         }
     }

@@ -22,6 +22,8 @@ pub(crate) struct PageRam<M> {
     pub(super) logical_pages: u32,
     pub(super) pages: M,
     pub(super) mapped: u64,
+    /// Look-ups near a prediction that no record decided, and pages whose owner none named.
+    pub(super) lost: u64,
     pub(super) trims: UntilCheckpoint,
     pub(super) streams: DataStreams,
     pub(super) writer: CheckpointWriter,
@@ -57,20 +59,32 @@ impl<M: PageMap> PageRam<M> {
             "the map has logical page {lpn} at {old:?}, which no `set` of this page gave last: `get` \
              returns what the last `set` gave"
         );
+        let was_mapped = self.was_mapped(lpn, old);
         self.pages.set(lpn, ppn);
-        self.invalidate_old(space, old, ppn.is_some());
+        self.invalidate_old(space, old, (was_mapped, ppn.is_some()));
     }
 
-    /// Invalidates the page of a replaced map entry and counts the mapped pages. `mapped`: the new
-    /// entry names a page.
+    /// Returns whether the page is mapped; `old`: its location, if that is known.
     #[inline(always)]
-    pub(super) fn invalidate_old(&mut self, space: &mut Space, old: Option<Ppn>, mapped: bool) {
-        match old {
-            None => self.mapped += mapped as u64,
-            Some(old) => {
-                self.mapped -= !mapped as u64;
-                space.table.set_invalid(old);
-            }
+    pub(super) fn was_mapped(&self, lpn: Lpn, old: Option<Ppn>) -> bool {
+        old.is_some() || M::PREDICTS && self.pages.predict(lpn).is_some()
+    }
+
+    /// Invalidates the page of a replaced map entry and counts the mapped pages; whether the page
+    /// was mapped, and is.
+    #[inline(always)]
+    pub(super) fn invalidate_old(
+        &mut self,
+        space: &mut Space,
+        old: Option<Ppn>,
+        (was_mapped, is_mapped): (bool, bool),
+    ) {
+        match was_mapped {
+            false => self.mapped += is_mapped as u64,
+            true => self.mapped -= !is_mapped as u64,
+        }
+        if let Some(old) = old {
+            space.table.set_invalid(old);
         }
     }
 }

@@ -48,11 +48,11 @@ pub(crate) struct DataStreams {
     /// By number of the lane: the block that it filled last.
     last_block: Vec<Option<Pbn>>,
     /// By stream of the space: the number of its lane.
-    lane_of_stream: Vec<u8>,
+    lane_of_stream: Vec<u16>,
 }
 
 /// A stream of the space that is no lane.
-const NO_LANE: u8 = u8::MAX;
+const NO_LANE: u16 = u16::MAX;
 
 impl DataStreams {
     /// Creates the streams of this placement. `host` and `copies` are the first stream of either
@@ -113,9 +113,9 @@ impl DataStreams {
         };
         let mut lane_of_stream = vec![NO_LANE; space.streams()];
         // With one stream for all, the number is that of the host.
-        for (lane, stream) in (0..).zip(host_streams.iter().chain(&copy_streams)) {
+        for (lane, stream) in (0u16..).zip(host_streams.iter().chain(&copy_streams)) {
             let known = &mut lane_of_stream[*stream];
-            *known = u8::min(*known, lane);
+            *known = u16::min(*known, lane);
         }
         DataStreams {
             is_asked: hosts > 1 || every_page,

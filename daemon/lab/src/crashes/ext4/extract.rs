@@ -13,31 +13,51 @@ use std::path::Path;
 const DEPTH_MAX: u32 = 200;
 /// Largest file, in sizes of the image.
 const SPARSE_MAX: u64 = 64;
+/// Largest number of names of the average file.
+const LINKS_MAX: u64 = 8;
 /// Bytes that are read at once.
 const PART_BYTES: usize = 256 << 10;
+/// Bytes that are written, or left out if they are zeros.
+const PIECE_BYTES: usize = 4096;
 
-/// Copies the tree below a folder of the image, `/` for all of it. Regular files are as sparse as
-/// they are there; sockets, pipes and devices are left out, as are owners if this is not root.
+/// Why files are not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::crashes) enum Stop {
+    /// A mount would fail, or the tree is damaged.
+    Image(String),
+    /// The host cannot write the copy.
+    Host(String),
+    /// Nobody waits for it any more.
+    Over,
+}
+
+/// Copies the tree below a folder of the image, `/` for all of it; asks `is_over` again and again.
+/// Regular files are as sparse as they are there. Sockets, pipes, devices, times and extended
+/// attributes are left out, as are owners if this is not root; hard links become files.
 ///
 /// # Errors
-/// A mount would fail, the tree is damaged, or the folder cannot be written. The text says which.
-pub(in crate::crashes) fn extract(image: &Path, from: &str, to: &Path) -> Result<(), String> {
-    let bytes = std::fs::metadata(image).map_err(|error| error.to_string())?;
-    let fs = Ext4::load(Box::new(Replayed::open(image)?)).map_err(of_image)?;
+/// See [`Stop`].
+pub(in crate::crashes) fn extract(
+    image: &Path,
+    from: &str,
+    to: &Path,
+    is_over: &dyn Fn() -> bool,
+) -> Result<(), Stop> {
+    let bytes = std::fs::metadata(image).map_err(|error| of_host(image, &error))?;
+    let replayed = Replayed::open(image).map_err(Stop::Image)?;
     let mut copy = Copy {
-        fs,
+        fs: Ext4::load(Box::new(replayed)).map_err(of_image)?,
         image_bytes: bytes.len(),
-        left: bytes.len(),
+        left: bytes.len().saturating_mul(LINKS_MAX),
         buffer: vec![0; PART_BYTES],
         is_root: nix::unistd::geteuid().is_root(),
+        is_over,
     };
     let name = from.trim_matches('/');
-    let root = Path::new("/").join(name);
-    let path = ext4_view::PathBuf::try_from(root).map_err(|error| format!("{from}: {error}"))?;
-    let metadata = copy
-        .fs
-        .symlink_metadata(path.as_path())
-        .map_err(|error| format!("{from}: {}", of_image(error)))?;
+    let path = ext4_view::PathBuf::try_from(Path::new("/").join(name));
+    let path = path.map_err(|error| Stop::Image(format!("{from}: {error}")))?;
+    let metadata = copy.fs.symlink_metadata(path.as_path());
+    let metadata = metadata.map_err(|error| Stop::Image(format!("{from}: {error}")))?;
     match metadata.is_dir() {
         true => copy.folder(path.as_path(), to, 0),
         false => {
@@ -47,19 +67,23 @@ pub(in crate::crashes) fn extract(image: &Path, from: &str, to: &Path) -> Result
     }
 }
 
-struct Copy {
+struct Copy<'a> {
     fs: Ext4,
     image_bytes: u64,
     /// Bytes that may still be copied: blocks of a damaged tree may be in many files.
     left: u64,
     buffer: Vec<u8>,
     is_root: bool,
+    is_over: &'a dyn Fn() -> bool,
 }
 
-impl Copy {
-    fn folder(&mut self, from: ext4_view::Path<'_>, to: &Path, depth: u32) -> Result<(), String> {
+impl Copy<'_> {
+    fn folder(&mut self, from: ext4_view::Path<'_>, to: &Path, depth: u32) -> Result<(), Stop> {
         if depth > DEPTH_MAX {
-            return Err(format!("{}: the tree has no end", from.display()));
+            return Err(Stop::Image(format!(
+                "{}: the tree has no end",
+                from.display()
+            )));
         }
         let entries = self.fs.read_dir(from).map_err(of_image)?;
         for entry in entries {
@@ -73,13 +97,16 @@ impl Copy {
         Ok(())
     }
 
-    fn entry(&mut self, entry: &DirEntry, to: &Path, depth: u32) -> Result<(), String> {
+    fn entry(&mut self, entry: &DirEntry, to: &Path, depth: u32) -> Result<(), Stop> {
+        if (self.is_over)() {
+            return Err(Stop::Over);
+        }
         let from = entry.path();
         let metadata = entry.metadata().map_err(of_image)?;
         if !metadata.is_dir() {
             return self.other(from.as_path(), &metadata, to);
         }
-        std::fs::create_dir(to).map_err(|error| of_folder(to, &error))?;
+        std::fs::create_dir(to).map_err(|error| of_host(to, &error))?;
         self.folder(from.as_path(), to, depth + 1)?;
         self.keep(&metadata, to)
     }
@@ -90,7 +117,7 @@ impl Copy {
         from: ext4_view::Path<'_>,
         metadata: &Metadata,
         to: &Path,
-    ) -> Result<(), String> {
+    ) -> Result<(), Stop> {
         match metadata.file_type() {
             FileType::Regular => {
                 self.file(from, metadata, to)?;
@@ -99,7 +126,7 @@ impl Copy {
             FileType::Symlink => {
                 let target = self.fs.read_link(from).map_err(of_image)?;
                 let target = OsStr::from_bytes(target.as_ref());
-                symlink(target, to).map_err(|error| of_folder(to, &error))
+                symlink(target, to).map_err(|error| of_host(to, &error))
             }
             _ => Ok(()),
         }
@@ -110,21 +137,23 @@ impl Copy {
         from: ext4_view::Path<'_>,
         metadata: &Metadata,
         to: &Path,
-    ) -> Result<(), String> {
-        let failed = |error| of_folder(to, &error);
+    ) -> Result<(), Stop> {
+        let failed = |error| of_host(to, &error);
         // A damaged size would be read for hours.
         if metadata.len() / SPARSE_MAX > self.image_bytes {
-            return Err(format!(
-                "{}: {} bytes, too many to copy",
-                from.display(),
-                metadata.len()
-            ));
+            let (name, bytes) = (from.display(), metadata.len());
+            return Err(Stop::Image(format!(
+                "{name}: {bytes} bytes, too many to copy"
+            )));
         }
         let file = File::create_new(to).map_err(failed)?;
         file.set_len(metadata.len()).map_err(failed)?;
         let mut source = self.fs.open(from).map_err(of_image)?;
         let mut at = 0;
         loop {
+            if (self.is_over)() {
+                return Err(Stop::Over);
+            }
             let mut filled = 0;
             while filled < self.buffer.len() {
                 match source
@@ -138,22 +167,23 @@ impl Copy {
             if filled == 0 {
                 return Ok(());
             }
-            let part = &self.buffer[..filled];
-            if part.iter().any(|byte| *byte != 0) {
-                let bytes = to_u64(filled);
-                let left = self.left.checked_sub(bytes);
-                self.left = left.ok_or_else(|| {
-                    format!("{}: the files are larger than the device", from.display())
-                })?;
-                file.write_all_at(part, at).map_err(failed)?;
+            for piece in self.buffer[..filled].chunks(PIECE_BYTES) {
+                if piece.iter().any(|byte| *byte != 0) {
+                    let left = self.left.checked_sub(to_u64(piece.len()));
+                    self.left = left.ok_or_else(|| {
+                        let name = from.display();
+                        Stop::Image(format!("{name}: the files are larger than the device"))
+                    })?;
+                    file.write_all_at(piece, at).map_err(failed)?;
+                }
+                at += to_u64(piece.len());
             }
-            at += to_u64(filled);
         }
     }
 
     /// Gives a copy its owner and its permissions.
-    fn keep(&self, metadata: &Metadata, to: &Path) -> Result<(), String> {
-        let failed = |error| of_folder(to, &error);
+    fn keep(&self, metadata: &Metadata, to: &Path) -> Result<(), Stop> {
+        let failed = |error| of_host(to, &error);
         if self.is_root {
             let (user, group) = (metadata.uid(), metadata.gid());
             std::os::unix::fs::chown(to, Some(user), Some(group)).map_err(failed)?;
@@ -163,10 +193,10 @@ impl Copy {
     }
 }
 
-fn of_image(error: Ext4Error) -> String {
-    format!("ext4: {error}")
+fn of_image(error: Ext4Error) -> Stop {
+    Stop::Image(format!("ext4: {error}"))
 }
 
-fn of_folder(to: &Path, error: &std::io::Error) -> String {
-    format!("{}: {error}", to.display())
+fn of_host(to: &Path, error: &std::io::Error) -> Stop {
+    Stop::Host(format!("{}: {error}", to.display()))
 }

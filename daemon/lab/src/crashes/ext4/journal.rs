@@ -163,12 +163,6 @@ impl<'a> Journal<'a> {
                 "the journal's superblock is damaged: {blocks} blocks of {bytes} bytes, the ring from {first}, the log from {start}"
             ));
         }
-        if be32(&head, 32) != 0 {
-            return Err(format!(
-                "the journal was aborted by error {}",
-                be32(&head, 32)
-            ));
-        }
         let features = be32(&head, 40);
         if features & !KNOWN != 0 {
             return Err(format!(
@@ -371,9 +365,13 @@ impl<'a> Journal<'a> {
 fn extents(map: &[u8]) -> Result<Vec<(u32, u32, u64)>, String> {
     let (magic, entries, depth) = (le16(map, 0), le16(map, 2), le16(map, 6));
     if magic != EXTENT_MAGIC || depth != 0 || entries > 4 {
-        return Err("the journal is in too many pieces; check with e2fsck".into());
+        return Err(
+            "--files cannot read this journal (a block map, or more than 4 extents); let the check \
+             mount the image"
+                .into(),
+        );
     }
-    let extent = |number: usize| {
+    let extent = |number: usize| -> (u32, u32, u64) {
         let at = 12 + 12 * number;
         let high = u64::from(le16(map, at + 6)) << 32;
         let (first, blocks) = (le32(map, at), le16(map, at + 4));

@@ -7,7 +7,7 @@
 mod extract;
 mod journal;
 
-pub(super) use extract::extract;
+pub(super) use extract::{Stop, extract};
 
 use ext4_view::Ext4Read;
 use std::collections::HashMap;
