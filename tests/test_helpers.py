@@ -507,7 +507,7 @@ def test_cargo_beside_the_path(machine, tmp_path):
 # Messages of other programs.
 OF_OTHERS = (
     "server requires TLS encryption first", "A TLS fatal alert has been received", "recovery complete", "a line of the administrator",
-    "Aborting journal", "blocked for more than", "ordering cycle", "Watchdog timeout",
+    "Aborting journal", "blocked for more than", "ordering cycle", "Watchdog timeout", "Kernel panic - not", "Fatal exception",
 )
 
 

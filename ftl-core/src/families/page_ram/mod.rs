@@ -36,7 +36,7 @@ use crate::ftl::{Ftl, Start};
 use crate::gc::placement::{self, DataStreams};
 use crate::gc::policy::{Device, HostWrite};
 use crate::gc::{GcState, Own, fold, pace};
-use crate::int::{count_up, index, to_u32};
+use crate::int::{count_up, to_u32};
 use crate::mapping::{Mapping, check_size, ram_entry};
 use crate::ram::{vec_bytes, vec_most};
 use crate::space::{Space, StreamId, StreamSpec};
@@ -274,17 +274,13 @@ impl<M: PageMap> Mapping for PageMapFtl<M> {
         self.ensure_space(HOST)?;
         if M::PREDICTS {
             // A look-up may fail: then nothing is trimmed.
-            self.locate_run(index(count), |i| first.plus(to_u32(i)), Cause::Trim)?;
+            (0..count).try_for_each(|i| self.locate_for(first.plus(i), Cause::Trim).map(drop))?;
         }
         let ver = self.new_version();
         self.write_trim_record(first, count, ver)?;
         self.drop_buffered(first, count);
-        for i in 0..count {
-            let lpn = first.plus(i);
-            let old = match M::PREDICTS {
-                true => self.map.replaced[index(i)].0,
-                false => self.map.pages.get(lpn),
-            };
+        for lpn in (0..count).map(|i| first.plus(i)) {
+            let old = self.locate_for(lpn, Cause::Trim)?;
             self.map.set_map(&mut self.space, lpn, old, None);
             if self.map.streams.need_every_page() {
                 self.note_invalid(lpn, old, true);
@@ -559,7 +555,7 @@ impl<M: PageMap> PageMapFtl<M> {
             self.map.tags.extend((0..wanted).map(tag));
             if M::PREDICTS {
                 // Before a newer version may be next to them.
-                self.locate_run(wanted, |i| lpn_of(done + i), Cause::Translation)?;
+                self.locate_run(wanted, |i| lpn_of(done + i))?;
             }
             let (ppn, taken) = self
                 .space

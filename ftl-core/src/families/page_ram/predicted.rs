@@ -63,16 +63,15 @@ impl<M: PageMap> PageMapFtl<M> {
         }
     }
 
-    /// Looks up each page of a run that is about to be replaced; records are read for this cause.
+    /// Looks up each page of a run that is about to be replaced.
     pub(super) fn locate_run(
         &mut self,
         count: usize,
         lpn_of: impl Fn(usize) -> Lpn,
-        cause: Cause,
     ) -> Result<(), FtlError> {
         self.map.replaced.clear();
         for i in 0..count {
-            let found = self.look_up(lpn_of(i), cause)?;
+            let found = self.look_up(lpn_of(i), Cause::Translation)?;
             self.map.replaced.push(found);
         }
         Ok(())
