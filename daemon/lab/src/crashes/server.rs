@@ -33,6 +33,8 @@ pub(super) struct Server {
     answers: PipeReader,
     /// Its standard error.
     output: PipeReader,
+    /// What came behind its last answer.
+    early: Vec<u8>,
 }
 
 /// What came instead of an answer, or the answer.
@@ -71,6 +73,7 @@ impl Server {
             questions,
             answers,
             output,
+            early: Vec::new(),
         })
     }
 
@@ -128,6 +131,8 @@ impl Server {
             if answered {
                 match self.read(&mut line)? {
                     Taken::Line => {
+                        let end = line.iter().position(|byte| *byte == b'\n');
+                        self.early = line.split_off(end.map_or(line.len(), |end| end + 1));
                         let text = String::from_utf8_lossy(&line);
                         return Ok(Heard::Line(text.trim_end().to_owned()));
                     }
@@ -170,7 +175,7 @@ impl Server {
             Ok(0) => Ok(Taken::End),
             Ok(length) => {
                 line.extend(&bytes[..length]);
-                Ok(match line.ends_with(b"\n") {
+                Ok(match line.contains(&b'\n') {
                     true => Taken::Line,
                     false => Taken::Part,
                 })
@@ -212,7 +217,7 @@ pub(super) fn ask(
         },
     };
     let mut tail = Tail::default();
-    let mut early = Vec::new();
+    let mut early = std::mem::take(&mut running.early);
     let unasked = running.read(&mut early).is_ok() && !early.is_empty();
     let path = match supervisor::files(task, &running.work, socket) {
         Ok(files) => files.or_else(|| std::env::var_os("FTLD_IMAGE").map(PathBuf::from)),
