@@ -242,8 +242,7 @@ impl BlockTable {
         self.foldable.get(block.index()) == Some(&true)
     }
 
-    /// Iterates over the blocks that may be folded, ascending. As many as the region has are
-    /// looked at.
+    /// Iterates over the blocks that may be folded, ascending. Visits every block of the region.
     pub(crate) fn foldable(&self) -> impl Iterator<Item = Pbn> {
         let blocks = (0..).map(Pbn::new).zip(&self.foldable);
         blocks.filter(|(_, may)| **may).map(|(block, _)| block)

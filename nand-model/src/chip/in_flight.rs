@@ -80,7 +80,8 @@ impl<S: Store> Chip<S> {
         }
     }
 
-    /// Hits the operations in flight on other dies or planes when power fails in the operation on `block`.
+    /// Hits the operations in flight on other dies or planes when power fails in the operation on
+    /// `block`.
     /// Returns the cut of that operation, which is complete if the operation had ended.
     pub(super) fn cut_in_flight(
         &mut self,

@@ -79,8 +79,8 @@ impl Profile {
         region.map_or(self.endurance, |region| region.endurance)
     }
 
-    /// Good blocks in SLC mode, and other good blocks, `bad` of all being bad. Nobody knows here
-    /// which are: the region has its share of them.
+    /// Good blocks in SLC mode, and other good blocks, `bad` of all being bad. Which blocks are bad
+    /// is not known here; the region gets its proportional share.
     pub fn good_blocks(&self, bad: u32) -> (u32, u32) {
         let (blocks, of_region) = (self.geometry.blocks, self.slc_blocks());
         let share = u64::from(bad) * u64::from(of_region) / u64::from(blocks.max(1));

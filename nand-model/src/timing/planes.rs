@@ -3,9 +3,10 @@
 //!
 //! Definitions. A *joint operation* is one command to several planes of a die (multi-plane
 //! operations of ONFI; the command set of a Hynix H27U4G8_6F2D has 80h-11h-80h-10h for programs and
-//! 60h-60h-D0h for erases). Its operations are of one kind, on different planes, and arrive together: they have the same earliest start, and no other
-//! operation of the die was issued between them. Pages of programs and reads have the same number
-//! in their blocks, if the device needs that. The array time is that of the longest operation.
+//! 60h-60h-D0h for erases). Its operations are of one kind, on different planes, and arrive
+//! together: they have the same earliest start, and no other operation of the die was issued
+//! between them. Pages of programs and reads have the same number in their blocks, if the device
+//! needs that. The array time is that of the longest operation.
 //!
 //! Transfers stay one after another: a joint program begins when its last page is loaded, and the
 //! pages of a joint read leave the die in their order. The next operation of the die waits until

@@ -1,5 +1,6 @@
 //! The user's check on a state: a shell command that finds the image in its environment and answers
-//! with its exit code, or a server that answers with a line. A [`Supervisor`] runs the checks of a job one after the other.
+//! with its exit code, or a server that answers with a line. A [`Supervisor`] runs the checks of a
+//! job one after the other.
 
 use super::supervisor::{End, Ending, Task, program};
 use ftld_kit::failure::Failure;

@@ -72,7 +72,7 @@ impl Losses {
         Ok(())
     }
 
-    /// Returns a choice that only these losses have; `None` without one.
+    /// Draws a choice with one damaged unit, or with one channel lost; `None` without such losses.
     pub(super) fn draw(&self, point: &Point, rng: &mut SplitMix) -> Option<Vec<u32>> {
         let below = |rng: &mut SplitMix, count: usize| to_usize(rng.below(to_u64(count)));
         let newest = point.open.iter().map(|unit| unit.newest);

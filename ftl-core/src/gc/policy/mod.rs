@@ -3,9 +3,9 @@
 //! valid counts, the time since these changed, the order of closing, erase counts.
 //!
 //! The cost of no policy here grows with the device; `midas` and `mdc` (`placement/`), and
-//! [`Candidates::best_of_all`], for schemes of other crates, look at every block. Blocks with equal valid counts are on one list, the
-//! longest unchanged first. So the first block of every list is enough for a policy that weighs
-//! age.
+//! [`Candidates::best_of_all`], for schemes of other crates, look at every block. Blocks with equal
+//! valid counts are on one list, the longest unchanged first. So the first block of every list is
+//! enough for a policy that weighs age.
 
 pub(crate) mod cat;
 mod cost_benefit;

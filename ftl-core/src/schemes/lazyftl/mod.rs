@@ -30,8 +30,8 @@
 //! - Recovery compares versions, not only page states; trims leave records.
 //! - The pages of a data block keep role UPDATE or COLD: conversion is a change in RAM.
 //! - With another `gc.placement` than the default, which is the paper's, the two areas together
-//!   have an open block for each stream. `single` merges both areas. `midas` and `mdc` treat pages that
-//!   neither the UMT nor the cache maps as written long ago, because a write looks nothing up.
+//!   have an open block for each stream. `single` merges both areas. `midas` and `mdc` treat pages
+//!   that neither the UMT nor the cache maps as written long ago, because a write looks nothing up.
 //! - When every collectable block has 15/16 of its pages valid or more, the invalid pages are in
 //!   the two areas: a full block there with fewer valid pages is converted ahead of its turn and
 //!   collected. The share is ours.

@@ -23,7 +23,7 @@
 //!   written through. Here a miss reads the nearest valid pages one by one, 2 gamma at most; pages
 //!   that are not valid are ruled out for free.
 //! - The old version of an overwritten page must become invalid at once, so an approximate one is
-//!   looked up: records are read unless only one page comes into question.
+//!   looked up: records are read unless only one valid page is within the bound.
 //! - A write is acknowledged when it is programmed: RAM does not outlive the daemon
 //!   (docs/DURABILITY.md). So only the pages of a request, or of requests that arrive together, are
 //!   sorted. `leaftl.ack=buffer` has the paper's buffer: a FLUSH programs it.
