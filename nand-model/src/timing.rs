@@ -140,6 +140,12 @@ impl Clocks {
         self.planes.as_mut().map_or(0, Planes::take_shared)
     }
 
+    /// The last joint operation of a die, on a device that has them: the bit set of its planes, and
+    /// when its array begins and ends.
+    pub(crate) fn last_joint(&self, die: u32) -> Option<(u64, (Nanos, Nanos))> {
+        self.planes.as_ref()?.last_joint(die)
+    }
+
     /// Sets the time of a bus transfer and returns the old one: a copyback has none.
     pub(crate) fn set_bus_ns(&mut self, bus_ns: Nanos) -> Nanos {
         std::mem::replace(&mut self.timing.bus_ns, bus_ns)

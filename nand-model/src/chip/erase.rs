@@ -44,11 +44,9 @@ impl<S: Store> Chip<S> {
         if let Verdict::Cut(cut) = verdict {
             self.powered = false;
             let cell_ns = self.profile.timing.erase_ns;
-            let end = self
-                .clocks
-                .clone()
-                .erase(at, die, first, geometry.pages_per_block);
-            let cut = self.cut_in_flight(block, (end - cell_ns, end), false, cut)?;
+            let mut clocks = self.clocks.clone();
+            let end = clocks.erase(at, die, first, geometry.pages_per_block);
+            let cut = self.cut_in_flight(block, &clocks, (end - cell_ns, end), false, cut)?;
             self.cut_erase(at, block, cut)?;
             return Err(NandError::PowerLost);
         }

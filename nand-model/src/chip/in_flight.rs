@@ -5,13 +5,15 @@
 //! Power fails when the last of them starts, so every accepted operation has started. An operation
 //! whose completion the host saw before it issued the next one had ended by then, and is never hit.
 
+use std::collections::BTreeMap;
+
 use super::device::Chip;
 use crate::addr::{Pbn, Ppn};
 use crate::error::NandError;
 use crate::fault::{Cut, EraseCut, LastOp, LastVerb, LeftPage, PartnerCut, ProgramCut};
 use crate::rng::SplitMix;
 use crate::store::{Bad, BlockFacts, Health, Store};
-use crate::timing::Nanos;
+use crate::timing::{Clocks, Nanos};
 
 /// The operations that a power cut interrupted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,14 +52,9 @@ impl<S: Store> Chip<S> {
         debug_assert!(start <= end, "an operation from {start} to {end} ns");
         let unit = self.unit_of(block);
         if let Some(faults) = self.faults.as_mut().filter(|faults| faults.tracks_ops()) {
-            faults.last_ops.insert(
-                unit,
-                LastOp {
-                    start,
-                    end,
-                    what: what(),
-                },
-            );
+            let what = what();
+            faults.last_ops.insert(unit, LastOp { start, end, what });
+            faults.share_span(unit.0, self.clocks.last_joint(unit.0));
         }
     }
 
@@ -81,11 +78,12 @@ impl<S: Store> Chip<S> {
     }
 
     /// Hits the operations in flight on other dies or planes when power fails in the operation on
-    /// `block`.
+    /// `block`, which `clocks` have done.
     /// Returns the cut of that operation, which is complete if the operation had ended.
     pub(super) fn cut_in_flight(
         &mut self,
         block: Pbn,
+        clocks: &Clocks,
         (start, end): (Nanos, Nanos),
         is_program: bool,
         cut: Cut,
@@ -93,11 +91,11 @@ impl<S: Store> Chip<S> {
         assert!(!self.powered, "what a cut hits, with power on");
         debug_assert!(start <= end, "an operation from {start} to {end} ns");
         let own = self.unit_of(block);
-        let last_ops = self
-            .faults
-            .as_mut()
-            .map(|faults| std::mem::take(&mut faults.last_ops))
-            .unwrap_or_default();
+        let mut last_ops = BTreeMap::new();
+        if let Some(faults) = &mut self.faults {
+            faults.share_span(own.0, clocks.last_joint(own.0));
+            last_ops = std::mem::take(&mut faults.last_ops);
+        }
         let others: Vec<_> = last_ops
             .into_iter()
             .filter(|(unit, _)| *unit != own)

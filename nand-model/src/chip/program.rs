@@ -367,7 +367,7 @@ impl<S: Store> Chip<S> {
                 };
                 let mut clocks = self.clocks.clone();
                 let end = clocks.program_run(at, die, self.program_times_of(block), run);
-                let cut = self.cut_in_flight(block, (end - cell_ns, end), true, cut)?;
+                let cut = self.cut_in_flight(block, &clocks, (end - cell_ns, end), true, cut)?;
                 self.cut_program(block, ppn, data, oob, cut)?;
                 return Err(NandError::PowerLost);
             }

@@ -260,6 +260,19 @@ impl FaultState {
         }
     }
 
+    /// Gives the planes of a joint operation the time of its array: a page that joins later moves
+    /// the begin and the end of those before it.
+    pub(crate) fn share_span(&mut self, die: u32, joint: Option<(u64, (Nanos, Nanos))>) {
+        let Some((planes, (start, end))) = joint else {
+            return;
+        };
+        for ((_, plane), op) in self.last_ops.range_mut((die, 0)..(die + 1, 0)) {
+            if planes & 1 << plane != 0 {
+                (op.start, op.end) = (start, end);
+            }
+        }
+    }
+
     pub(crate) fn plan(&self) -> &FaultPlan {
         &self.plan
     }

@@ -102,6 +102,13 @@ impl Planes {
         std::mem::take(&mut self.shared_ns)
     }
 
+    /// The last joint operation of a die: the bit set of its planes, and when its array begins and
+    /// ends as far as is known. An operation that joins later may move both.
+    pub(super) fn last_joint(&self, die: u32) -> Option<(u64, (Nanos, Nanos))> {
+        let last = self.dies[index(die)].last?;
+        Some((last.planes, (last.begin, last.begin + last.cell_ns)))
+    }
+
     /// Programs pages in sequence, each after its transfer; returns the end of the last one.
     pub(super) fn program_run(
         &mut self,
