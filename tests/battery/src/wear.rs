@@ -3,6 +3,7 @@
 
 use crate::host::{Host, Trouble};
 use crate::model::Model;
+use crate::power_cuts::slc_rig;
 use crate::rig::{Cells, Rig, has_param};
 use crate::verdicts::{Budget, Verdicts};
 use crate::workload::HostOp;
@@ -167,20 +168,46 @@ pub fn worn_out(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) 
         });
         verdicts.note(notes);
     }
+    for rig in rigs_with_region(scheme, cells, verdicts.budget()) {
+        verdicts.case(&format!("{}/worn_out", rig.path()), || {
+            reaches_its_end(&rig).map(|_| ())
+        });
+    }
 }
 
-fn wears_out_evenly(rig: &Rig, notes: &mut Vec<String>) -> Result<(), String> {
+/// Chips with a region in SLC mode, if the scheme folds one: writes acknowledged on flash, and in a
+/// buffer that a read-only device still has to empty.
+fn rigs_with_region(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Vec<Rig> {
+    if !has_param(scheme, "slc.victim") || !Cells::LONG_WORD_LINES.contains(&cells) {
+        return Vec::new();
+    }
+    let rig = slc_rig(scheme, cells, false, budget).variant("slc_region", |rig| {
+        rig.profile.endurance = 20;
+    });
+    let buffered = has_param(scheme, "leaftl.ack").then(|| {
+        let rig = rig.clone().set("leaftl.ack", "buffer");
+        rig.variant("slc_region_buffer", |_| {})
+    });
+    [rig].into_iter().chain(buffered).collect()
+}
+
+/// Writes until the device is read-only, restarts it, and does so again if the mount found space.
+/// Returns the load until the first end, and the blocks that were bad then.
+fn reaches_its_end(rig: &Rig) -> Result<(Load, u32), String> {
     let mut host = Host::format(rig);
-    let Load { writes, worn, .. } = wear_out(rig, &mut host)?;
+    let load = wear_out(rig, &mut host)?;
     is_read_only(&mut host)?;
     let bad = host.ftl.stats().blocks.bad;
     let mut host = host.remount()?;
     if host.ftl.stats().read_only.is_none() {
-        // A mount that found space makes the device writable again: it reaches its end of life once
-        // more.
         wear_out(rig, &mut host).map_err(|why| format!("after a restart: {why}"))?;
     }
     is_read_only(&mut host).map_err(|why| format!("after a restart: {why}"))?;
+    Ok((load, bad))
+}
+
+fn wears_out_evenly(rig: &Rig, notes: &mut Vec<String>) -> Result<(), String> {
+    let (Load { writes, worn, .. }, bad) = reaches_its_end(rig)?;
     notes.push(format!(
         "{}: read-only after {writes} writes, {bad} of {} blocks bad, {:.0} erases a block, \
          spread {}",
