@@ -6,6 +6,9 @@
 
 use ftld_kit::failure::Failure;
 use ftld_kit::sparse;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -21,6 +24,11 @@ const EXT4_LOG_BLOCK: u64 = 0x418;
 const JOURNAL: u64 = 8;
 /// Largest number of places that are looked up.
 const PLACES_MAX: usize = 64;
+/// Longest run of a tool.
+const TOOL_MAX: Timespec = Timespec {
+    tv_sec: 30,
+    tv_nsec: 0,
+};
 
 /// Names of byte offsets at the points of some entries.
 #[derive(Clone, Debug, Default)]
@@ -116,18 +124,35 @@ impl Ext4<'_> {
     }
 
     /// Runs a tool on the image; returns what it printed.
+    ///
+    /// # Errors
+    /// No such tool, or it had not ended by [`TOOL_MAX`]: the image is one that a cut has left.
     fn run(&self, tool: &str, options: &[&str]) -> io::Result<String> {
         let path = std::env::var("PATH").unwrap_or_default();
-        let output = Command::new(tool)
+        let printed = self.image.with_extension("printed");
+        let mut child = Command::new(tool)
             .args(options)
             .arg(self.image)
             // Users often have no system programs on their path.
             .env("PATH", format!("{path}:/usr/sbin:/sbin"))
             .env("DEBUGFS_PAGER", "cat")
             .stdin(Stdio::null())
+            .stdout(File::create(&printed)?)
             .stderr(Stdio::null())
-            .output()?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+            .spawn()?;
+        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+        let mut ends = [PollFd::new(&process, PollFlags::IN)];
+        let has_ended = retry_on_intr(|| poll(&mut ends, Some(&TOOL_MAX)))? > 0;
+        if !has_ended {
+            child.kill()?;
+        }
+        child.wait()?;
+        let text = std::fs::read(&printed)?;
+        std::fs::remove_file(&printed)?;
+        match has_ended {
+            true => Ok(String::from_utf8_lossy(&text).into_owned()),
+            false => Err(io::ErrorKind::TimedOut.into()),
+        }
     }
 }
 
