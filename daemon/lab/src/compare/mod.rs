@@ -4,6 +4,7 @@
 //! named, and the others continue.
 
 mod append;
+mod args;
 mod axis;
 mod cells;
 mod chart;
@@ -27,62 +28,22 @@ mod sweep;
 mod table;
 mod traces;
 
+pub use args::CompareArgs;
 use ftld_kit::convert::to_u64;
 pub use repeat::repeat;
 pub(crate) use sweep::Sweep;
 
-use crate::replay::{Job, Row};
+use crate::replay::{Job, Row, Summary};
 use append::Appended;
-use clap::Args;
 use csv::Csv;
 use ftld_kit::failure::{Exit, Failure};
 use ftld_kit::output::{print, spares, unwritable, writable};
 use indicatif::{ProgressBar, ProgressStyle};
 use outcome::{Failed, Outcome};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 use traces::Traces;
-
-/// Arguments of `ftld compare`.
-#[derive(Args, Clone, Debug)]
-pub struct CompareArgs {
-    /// The compared values.
-    #[command(flatten)]
-    pub(crate) sweep: Sweep,
-    /// Runs at the same time [default: one per core]
-    #[arg(long, value_name = "N")]
-    pub(crate) threads: Option<usize>,
-    /// Print comma-separated values
-    #[arg(long, conflicts_with = "ndjson")]
-    pub(crate) csv: bool,
-    /// Print one row of JSON per run, as `ftld replay --json` does; --json is the same
-    #[arg(long)]
-    pub(crate) ndjson: bool,
-    /// Write a page with tables and plots, which needs nothing but a browser
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
-    /// Print the jobs, one row of JSON each, and run none
-    #[arg(long, conflicts_with_all = ["html", "csv"])]
-    pub(crate) plan: bool,
-    /// Run jobs as --plan prints them, one after the other, from a file or - for standard input,
-    /// and print their rows
-    #[arg(long, value_name = "FILE|-", conflicts_with_all = ["workloads", "plan", "csv", "html"])]
-    pub(crate) job: Option<PathBuf>,
-    /// Print the time and memory that the plan takes, from short runs of some jobs
-    #[arg(long, conflicts_with_all = ["html", "csv", "plan", "append", "rows"])]
-    pub(crate) estimate: bool,
-    /// Run nothing: read rows from files
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["workloads", "plan", "job"])]
-    pub(crate) rows: Vec<PathBuf>,
-    /// Check that --rows are those of the jobs in a file, one row each, and fail otherwise
-    #[arg(long, value_name = "PLAN", requires = "rows")]
-    pub(crate) against: Option<PathBuf>,
-    /// Append rows to a file instead of printing them, and leave out jobs that have a row there
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["plan", "rows", "html", "csv", "ndjson"])]
-    pub(crate) append: Option<PathBuf>,
-}
 
 /// `ftld compare`.
 ///
@@ -236,9 +197,12 @@ fn run_all(
 fn report(args: &CompareArgs, outcomes: &[Outcome], csv_done: bool) -> Result<(), Failure> {
     let rows: Vec<&Row> = outcomes.iter().filter_map(Outcome::row).collect();
     let failed: Vec<&Failed> = outcomes.iter().filter_map(Outcome::failure).collect();
+    let cells = cells::cells(&rows);
+    let summaries = cells::summaries(&cells);
+    for warning in summaries.iter().filter_map(Summary::warning) {
+        tracing::warn!("{warning}");
+    }
     if args.ndjson || args.csv && !csv_done {
-        let cells = cells::cells(&rows);
-        let summaries = cells::summaries(&cells);
         if args.csv {
             print(&Csv::default().text(&cells, &summaries))?;
         } else if cells::is_repeated(&cells) {

@@ -31,6 +31,9 @@ pub fn repeat(args: &ReplayArgs, as_json: bool) -> Result<(), Failure> {
     })?;
     let runs: Vec<&Row> = outcomes.iter().filter_map(Outcome::row).collect();
     let summary = Summary::new(&runs, None);
+    if let Some(warning) = summary.warning() {
+        tracing::warn!("{warning}");
+    }
     if as_json {
         print(&summary.line())
     } else {

@@ -72,6 +72,20 @@ impl Summary {
         }
     }
 
+    /// Returns a warning if several runs have equal measures: nothing in them depends on the seed.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let equal = |of: &Estimate| of.low == of.high && of.low.is_some();
+        (self.seeds.len() > 1 && self.measures.values().all(equal)).then(|| {
+            format!(
+                "EQUAL RUNS: {} on {}: the {} runs are equal, because nothing in them depends on the seed, as with most traces; \
+                 their intervals say nothing",
+                self.job.scheme.as_deref().unwrap_or("default"),
+                self.job.workload,
+                self.seeds.len()
+            )
+        })
+    }
+
     /// Returns the summary as one line of JSON.
     pub(crate) fn line(&self) -> String {
         serde_json::to_string(self).expect("a summary is plain data") + "\n"

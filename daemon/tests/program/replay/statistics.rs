@@ -34,6 +34,7 @@ fn seeds_are_that_many_runs_and_their_mean() {
     let args = [&LOAD[..], &["7", "--seed", "7"]].concat();
     let (code, out, error) = host.run(&[&["replay", "--json", "--seeds", "3"], &args[..]].concat());
     assert_eq!(code, 0, "{error}");
+    assert!(!error.contains("EQUAL RUNS"), "{error}");
     let found = lines(&out);
     assert_eq!(found.len(), 4);
     let mut waf = Vec::new();
