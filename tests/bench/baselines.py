@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""SepBIT, MiDAS and MDC: what their papers say on loads that can be had, and all of them beside greedy and cost-benefit on real traces.
+"""SepBIT, MiDAS and MDC: what their papers say on loads that can be had. On real traces these policies beside greedy and cost-benefit,
+and the learned maps beside those that they are compared with.
 
-    tests/bench/baselines.py [--traces DIR] [--ftld PROGRAM] [--threads N] [--seeds N] [--only papers|traces]
+    tests/bench/baselines.py [--traces DIR] [--ftld PROGRAM] [--threads N] [--only papers|traces]
 
-Prints the claims of the papers with a verdict each, then, with --traces, a table of real traces in three forms, at equal effective
-over-provisioning, with RAM and 95 % intervals over the seeds. Rows are kept in target/baselines/, so the same command continues a run
+Prints the claims of the papers with a verdict each, then, with --traces, tables of real traces in three forms, at equal effective
+over-provisioning, with RAM and 95 % intervals over passes of the trace. Rows are kept in target/baselines/, so the same command continues a run
 that was interrupted; delete them after a change of the program. Exits with 1 if a trace is missing or a run fails.
 """
 
@@ -35,8 +36,8 @@ RULES = {
 OFF = ["ckpt.interval=0", "nand.pair_policy=none", "wear.policy=none", "scrub.hours=0"]
 # Everything is written once and 10 drive writes converge, then 5 are measured; 512 MiB is 131,072 pages.
 SIZE, REQUESTS, WARM_UP = "512MiB", "655360", "2"
-# Two-sided 95 % quantiles of Student's distribution, by degrees of freedom.
-T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
+# Passes of a looped trace over which an interval is, and the two-sided 95 % quantile of Student's distribution for them.
+PASSES, T95 = 3, 4.303
 
 # MDC, Table 2: minimum cost of hot and cold data at a fill factor of 0.8, as Wamp = cost / 2 - 1 (equations 1 and 2).
 MIN_COST = {50: 5.38, 60: 5.23, 70: 4.80, 80: 4.00, 90: 2.96}
@@ -45,40 +46,52 @@ FORMS = ["single", "looped", "rotated"]
 # Label, file, and the over-provisioning of every policy in percent.
 TRACES = [("Financial1 (ASU 0)", "spc_financial1_asu0"), ("mssql", "1and1_windows_mssql")]
 REAL_OP = 15
+# Label, scheme, parameters; and the parts of the RAM that every scheme has.
+MAPS = [
+    ("page map in RAM", "pagemap", []),
+    ("DFTL", "dftl", []),
+    ("TPFTL", "tpftl", []),
+    ("LeaFTL, gamma 0", "leaftl", ["leaftl.gamma=0"]),
+    ("LeaFTL, gamma 4", "leaftl", ["leaftl.gamma=4"]),
+    # ("LearnedFTL", "learnedftl", []),
+]
+OF_ALL = ["placement", "work", "bitmaps", "gc", "blocks", "buffers"]
 REAL_RULES = ["copies apart, greedy", "copies apart", "SepBIT, greedy", "SepBIT", "MiDAS", "MDC"]
+
+
+def pairs_of(rule):
+    """Parameters of a rule."""
+    placement, policy = RULES[rule]
+    return [f"gc.placement={placement}", *([f"gc.policy={policy}"] if policy else [])]
 
 
 class Ftld:
     """The program, and the rows of its runs."""
 
-    def __init__(self, program, threads, seeds):
-        self.program, self.threads, self.seeds = program, threads, seeds
+    def __init__(self, program, threads):
+        self.program, self.threads = program, threads
         ROWS.mkdir(parents=True, exist_ok=True)
 
-    def rows(self, name, workload, rule, *options, seeds=1):
-        """Rows of one policy under one load, a seed each."""
-        placement, policy = RULES[rule]
-        file = ROWS / f"{name}-{rule.replace(', ', '-').replace(' ', '-').lower()}-{seeds}.ndjson"
+    def rows(self, load, workload, name, scheme, pairs, *options):
+        """The row of a run, in a list."""
+        file = ROWS / f"{load}-{name}.ndjson".replace(", ", "-").replace(" ", "-").lower()
         if not file.exists():
-            pairs = [*OFF, f"gc.placement={placement}", *([f"gc.policy={policy}"] if policy else [])]
-            command = [self.program, "compare", "--ndjson", workload, "--scheme", "pagemap", "--profile", "mlc-4k", *options]
-            command += [word for pair in pairs for word in ("--set", pair)]
-            command += ["--seeds", seeds, "--threads", self.threads]
-            print(f"baselines: {name}: {rule}", file=sys.stderr, flush=True)
+            command = [self.program, "compare", "--ndjson", workload, "--scheme", scheme, "--profile", "mlc-4k", *options]
+            command += [word for pair in [*OFF, *pairs] for word in ("--set", pair)]
+            command += ["--threads", self.threads]
+            print(f"baselines: {load}: {name}", file=sys.stderr, flush=True)
             done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)
             if done.returncode != 0:
                 sys.exit(f"baselines: {' '.join(map(str, command))} failed, exit code {done.returncode}")
             file.write_text(done.stdout)
-        rows = [json.loads(line) for line in file.read_text().splitlines()]
-        # The last line of several seeds sums them up.
-        return [row for row in rows if "write_amplification" in row]
+        return [json.loads(line) for line in file.read_text().splitlines()]
 
     def extra(self, load, rule, op):
         """Programs of GC per page that the host writes: Wamp of MDC's paper, WA - 1 of the others."""
         options = ["--size", SIZE, "--op-effective", op, "--precondition", "fill", "--age", "0.5", "--warm-up", WARM_UP]
         workload = f"{load}{',' if ':' in load else ':'}requests={REQUESTS}"
         name = f"{load}-{op}".replace(":", "-").replace(",", "-").replace("%", "")
-        return self.rows(name, workload, rule, *options)[0]["write_amplification"]["total"] - 1
+        return self.rows(name, workload, rule, "pagemap", pairs_of(rule), *options)[0]["write_amplification"]["total"] - 1
 
 
 def hot_cold(share):
@@ -137,38 +150,69 @@ def papers(ftld):
         print(f"| {paper} | {words} | {test} | {verdict} |")
 
 
-def interval(values):
-    """The mean and half of its 95 % interval."""
-    if len(values) < 2:
-        return f"{values[0]:.2f}"
-    return f"{mean(values):.2f} ± {T95[len(values) - 1] * stdev(values) / len(values) ** 0.5:.2f}"
+def interval(row):
+    """Write amplification of a run, with half of the 95 % interval over the last three passes of the trace, if it was looped."""
+    total = row["write_amplification"]["total"]
+    if row["settling"]["over"] != "passes":
+        return f"{total:.2f}"
+    last = row["settling"]["write_amplification"][-PASSES:]
+    if len(last) < PASSES:
+        sys.exit(f"baselines: {row['job']['workload']}: {len(last)} passes, need {PASSES}")
+    return f"{mean(last):.2f} ± {T95 * stdev(last) / len(last) ** 0.5:.2f}"
 
 
-def traces(ftld, folder):
-    print(f"\n`pagemap` on `mlc-4k`, {REAL_OP} % effective over-provisioning, each trace on a device as large as what it touches; write")
-    print(f"amplification, mean of {ftld.seeds} seeds with its 95 % interval; RAM of the policies in KiB, as a device would hold it (looped).\n")
-    print("| trace | placement, victims | single | looped | rotated | RAM, KiB |\n|---|---|---|---|---|---|")
+def table(ftld, folder, contenders, columns):
+    """Prints a line per trace and contender: write amplification in each form, then these columns of the looped run."""
+    print(f"| trace | | {' | '.join(FORMS)} | {' | '.join(columns)} |\n|---|---|{'---|' * (len(FORMS) + len(columns))}")
     for label, stem in TRACES:
         files = sorted(folder.glob(f"{stem}.csv*"))
         if not files:
             sys.exit(f"baselines: trace {stem} is missing: --traces DIR, a folder with {stem}.csv or .csv.zst")
-        for rule in REAL_RULES:
-            cells = []
+        for name, scheme, pairs in contenders:
+            rows = {}
             for form in FORMS:
                 options = ["--address", "compact", "--op-effective", REAL_OP, "--form", form]
-                rows = ftld.rows(f"{stem}-{form}", files[0], rule, *options, seeds=ftld.seeds)
-                cells.append(interval([row["write_amplification"]["total"] for row in rows]))
-                if form == "looped":
-                    parts = [part["paper_bytes"] for part in rows[0]["ram"]["parts"] if part["part"] == "placement"]
-                    ram = sum(parts) / 1024
-            print(f"| {label} | {rule} | {' | '.join(cells)} | {ram:,.1f} |", flush=True)
+                [rows[form]] = ftld.rows(f"{stem}-{form}", files[0], name, scheme, pairs, *options)
+            cells = [interval(rows[form]) for form in FORMS] + [column(rows["looped"]) for column in columns.values()]
+            print(f"| {label} | {name} | {' | '.join(cells)} |", flush=True)
+
+
+def kib(row, key, *others):
+    """KiB of all parts of the RAM but these."""
+    return f"{sum(part[key] for part in row['ram']['parts'] if part['part'] not in others) / 1024:,.1f}"
+
+
+def translation_reads(row):
+    """Reads for a lookup, per page that the host reads."""
+    return f"{row['flash'].get('translation', {}).get('reads', 0) / row['requests']['pages_read']:.3f}"
+
+
+def hits(row):
+    """Lookups of the host's reads that need no read of flash, of a map that may need one."""
+    ratio = (row["map_cache"] or {}).get("hit_ratio_read")
+    return "" if ratio is None else f"{100 * ratio:.1f}"
+
+
+def traces(ftld, folder):
+    print(f"\nEach trace on a device of `mlc-4k` as large as what it touches, with {REAL_OP} % effective over-provisioning: write amplification; of the")
+    print(f"looped forms the mean of the last {PASSES} passes with its 95 % interval. A trace has no random choice, so a seed changes nothing.")
+    print("RAM is that of the looped run.\n\nPolicies, on `pagemap`; RAM of the policy as a device would hold it:\n")
+    placement = {"RAM, KiB": lambda row: f"{sum(part['paper_bytes'] for part in row['ram']['parts'] if part['part'] == 'placement') / 1024:,.1f}"}
+    table(ftld, folder, [(rule, "pagemap", pairs_of(rule)) for rule in REAL_RULES], placement)
+    print("\nMaps, with the policies of each scheme; reads for lookups per page that the host reads, and RAM of the map without a write buffer:\n")
+    maps = {
+        "reads for lookups": translation_reads,
+        "hits, %": hits,
+        "RAM as its paper counts, KiB": lambda row: kib(row, "paper_bytes", "write buffer"),
+        "RAM allocated, KiB": lambda row: kib(row, "allocated_bytes", "write buffer", *OF_ALL),
+    }
+    table(ftld, folder, MAPS, maps)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--traces", type=Path, metavar="DIR", help="folder with the real traces")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), metavar="N", help="runs at a time")
-    parser.add_argument("--seeds", type=int, default=3, choices=range(1, 6), metavar="N", help="seeds of a real trace, 1 to 5")
     parser.add_argument("--only", choices=["papers", "traces"], help="this part alone")
     parser.add_argument("--ftld", type=Path, metavar="PROGRAM", help="ftld to run; without it a release is built")
     args = parser.parse_args()
@@ -176,7 +220,7 @@ def main():
         sys.exit("baselines: --only traces needs --traces DIR")
     if not args.ftld:
         subprocess.run(["cargo", "build", "--quiet", "--release", "--package", "ftld", "--bin", "ftld"], cwd=ROOT, check=True)
-    ftld = Ftld(args.ftld or ROOT / "target" / "release" / "ftld", args.threads, args.seeds)
+    ftld = Ftld(args.ftld or ROOT / "target" / "release" / "ftld", args.threads)
     if args.only != "traces":
         papers(ftld)
     if args.only != "papers" and args.traces:
